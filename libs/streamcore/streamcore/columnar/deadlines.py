@@ -1,7 +1,7 @@
-"""Entries by deadline, in columns, found one stretch of time at once.
+"""An index of entries by deadline, in columns, by spans of time.
 
-The current deadlines are an array that the owner changes; an entry is examined when a time comes that it was put under,
-and returned if its current deadline has passed by then.
+The owner holds the current deadlines in an array, and may change them. An entry is examined when a time is reached for
+which it was put into the index, and is returned if its current deadline has passed.
 """
 
 from __future__ import annotations
@@ -17,38 +17,42 @@ _NONE = np.empty(0, dtype=np.int64)
 
 
 class DeadlineIndex:
-    """``near_ms``: how far apart times usually are from now; stretches are a part of it."""
+    """Entries by span of time. ``usual_delay_ms``: how far ahead deadlines usually are; a span is a fraction of it."""
 
-    def __init__(self, near_ms: int) -> None:
-        self._bits = max(0, (near_ms // 16).bit_length() - 1)
+    def __init__(self, usual_delay_ms: int) -> None:
+        self._bits = max(0, (usual_delay_ms // 16).bit_length() - 1)
         self._due: dict[int, list[Ints]] = {}
-        self._stretches: list[int] = []  # a heap of the names in ``_due``
+        self._spans: list[int] = []  # a heap of the keys of ``_due``
 
     def put(self, time_ms: Ints, entries: Ints) -> None:
-        """Look at each entry when its time has come."""
+        """Add each entry under its time, in epoch milliseconds. An entry may be added several times."""
         if not entries.size:
             return
-        stretch = time_ms >> self._bits
-        order = np.argsort(stretch)
-        starts = run_starts(stretch[order])
-        for name, some in zip(stretch[order[starts]].tolist(), np.split(entries[order], starts[1:]), strict=True):
-            self._plan(name, some)
+        span = time_ms >> self._bits
+        order = np.argsort(span)
+        starts = run_starts(span[order])
+        for span_number, group_entries in zip(
+            span[order[starts]].tolist(), np.split(entries[order], starts[1:]), strict=True
+        ):
+            self._add_to_span(span_number, group_entries)
 
     def take(self, until_ms: int, time_ms: Ints, size: int) -> Ints:
-        """Return the entries whose time, by entry in ``time_ms``, has come by then, each once; entries are below
-        ``size``."""
-        last = until_ms >> self._bits
-        parts = [_NONE]
-        while self._stretches and self._stretches[0] <= last:
-            parts += self._due.pop(heappop(self._stretches))
-        found = np.concatenate(parts)
-        found = found[distinct(found, size)[1]]
-        later = found[(time_ms[found] > until_ms) & (time_ms[found] >> self._bits == last)]
-        if later.size:
-            self._plan(last, later)
-        return found[time_ms[found] <= until_ms]
+        """Remove and return the distinct entries that are due at ``until_ms``.
 
-    def _plan(self, stretch: int, entries: Ints) -> None:
-        if stretch not in self._due:
-            heappush(self._stretches, stretch)
-        self._due.setdefault(stretch, []).append(entries)
+        ``time_ms``: the current deadline of each entry. ``size``: the exclusive upper bound of the entries.
+        """
+        last_span = until_ms >> self._bits
+        parts = [_NONE]
+        while self._spans and self._spans[0] <= last_span:
+            parts += self._due.pop(heappop(self._spans))
+        candidates = np.concatenate(parts)
+        candidates = candidates[distinct(candidates, size)[1]]
+        not_due = candidates[(time_ms[candidates] > until_ms) & (time_ms[candidates] >> self._bits == last_span)]
+        if not_due.size:
+            self._add_to_span(last_span, not_due)
+        return candidates[time_ms[candidates] <= until_ms]
+
+    def _add_to_span(self, span: int, entries: Ints) -> None:
+        if span not in self._due:
+            heappush(self._spans, span)
+        self._due.setdefault(span, []).append(entries)

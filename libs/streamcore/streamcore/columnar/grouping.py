@@ -1,4 +1,4 @@
-"""Rows to groups, and ranges to rows, without sorting."""
+"""Array functions that group rows and expand ranges, without sorting where possible."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _NARROW = 64
 
 
 def distinct(codes: Ints, size: int) -> tuple[Ints, Ints]:
-    """Return, for each row, the number of its group, and the first row of each group; groups are rows of equal code.
+    """Return the group number of each row, and the first row of each group. A group is the rows of one code.
 
-    By writing each row's number at the place of its code, from the last row to the first: the last to write stands for
-    its group. Codes are below ``size``; where that is far more than there are rows, by sorting.
+    ``size``: the exclusive upper bound of the codes. Each row writes its number at the index of its code, from the last
+    row to the first, so that the first row of a group remains. If ``size`` is far above the number of rows, sorts.
     """
     rows = np.arange(len(codes))
     if size > _DENSE and size > 64 * len(codes):
@@ -25,38 +25,42 @@ def distinct(codes: Ints, size: int) -> tuple[Ints, Ints]:
         return group, first
     earliest = np.empty(size, dtype=np.int64)
     earliest[codes[::-1]] = rows[::-1]
-    stands = earliest[codes]
-    chosen = stands == rows
-    number = np.cumsum(chosen) - 1
-    return number[stands], np.flatnonzero(chosen)
+    first_of_group = earliest[codes]
+    is_first = first_of_group == rows
+    number = np.cumsum(is_first) - 1
+    return number[first_of_group], np.flatnonzero(is_first)
 
 
 def dense_codes(numbers: Ints) -> tuple[Ints, int]:
-    """Return small codes in place of numbers, of shape (numbers,), equal for equal ones, and their bound."""
+    """Return a small code for each number, equal for equal numbers, and the exclusive upper bound of the codes."""
     least, spread = int(numbers.min()), int(numbers.max()) - int(numbers.min()) + 1
     if spread <= _NARROW:
         return numbers - least, spread
-    found, back = np.unique(numbers, return_inverse=True)
-    return back, len(found)
+    unique_numbers, index = np.unique(numbers, return_inverse=True)
+    return index, len(unique_numbers)
 
 
 def sorted_distinct(numbers: Ints) -> Ints:
-    """Return the distinct numbers in order: ``np.unique`` hashes them first, which takes longer."""
+    """Return the sorted distinct numbers. ``np.unique`` is slower, because it hashes them first."""
     ordered = np.sort(numbers)
-    found: Ints = ordered[np.concatenate([np.ones(min(1, len(ordered)), dtype=bool), ordered[1:] != ordered[:-1]])]
-    return found
+    unique_numbers: Ints = ordered[
+        np.concatenate([np.ones(min(1, len(ordered)), dtype=bool), ordered[1:] != ordered[:-1]])
+    ]
+    return unique_numbers
 
 
 def expand_ranges(first: Ints, last: Ints) -> tuple[Ints, Ints]:
-    """Return all numbers from ``first[i]`` to ``last[i]``, in turn, and the i of each; a range may be empty."""
+    """Return the i of each number, and all numbers from ``first[i]`` to ``last[i]``, for each i in turn.
+
+    A range may be empty.
+    """
     counts = np.maximum(last - first + 1, 0)
     index = np.repeat(np.arange(len(first)), counts)
     return index, np.arange(len(index)) - np.repeat(np.cumsum(counts) - counts, counts) + first[index]
 
 
 def expand_counts(starts: Ints, counts: Ints) -> Ints:
-    """Return ``starts[i], starts[i] + 1, ...``, ``counts[i]`` numbers for every i in turn; ``expand_ranges`` takes
-    ends."""
+    """Return ``counts[i]`` numbers ``starts[i], starts[i] + 1, ...`` for each i in turn."""
     total = int(counts.sum())
     if total == 0:
         return np.empty(0, dtype=np.int64)
@@ -72,7 +76,7 @@ def run_starts(ordered: Ints) -> Ints:
 def sorted_pairs(major: Ints, minor: Ints) -> Ints:
     """Return the order by ``major`` (not negative), then ``minor``, and in any order where both are equal.
 
-    One sort of numbers that hold both does, where they fit 63 bits; it is several times as fast.
+    If both fit into 63 bits, one sort of combined numbers is used, which is several times as fast.
     """
     if not major.size:
         return major
@@ -84,7 +88,7 @@ def sorted_pairs(major: Ints, minor: Ints) -> Ints:
 
 
 def by_time_and_hash(time_ms: Ints, hashes: Hashes) -> Ints:
-    """Return the order by time, then hash. One sort does where the upper bits of the hashes suffice."""
+    """Return the order by time, then hash. One sort is used if the upper bits of the hashes suffice."""
     if not time_ms.size:
         return time_ms
     since = (time_ms - time_ms.min()).astype(np.uint64)
@@ -98,12 +102,12 @@ def by_time_and_hash(time_ms: Ints, hashes: Hashes) -> Ints:
 
 
 def resized(column: npt.NDArray[Any], length: int) -> npt.NDArray[Any]:
-    """Return the column with room up to this length."""
+    """Return a copy of the column with ``length`` entries; the added ones are undefined."""
     room = np.empty(length, dtype=column.dtype)
     room[: len(column)] = column
     return room
 
 
 def with_capacity(column: npt.NDArray[Any], length: int) -> npt.NDArray[Any]:
-    """Return the column, with room for twice the length if it has less than that length."""
+    """Return the column if it has ``length`` entries, else a copy with twice as many; the added ones are undefined."""
     return column if len(column) >= length else resized(column, 2 * length)

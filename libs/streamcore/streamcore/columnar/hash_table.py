@@ -1,7 +1,7 @@
 """A hash table from 64-bit numbers to small numbers, a column at a time.
 
-Open addressing with linear probing (Knuth, The Art of Computer Programming 3, 6.4): every pass looks at one place of
-every number that is still open, so a column needs as many passes as its longest probe, and most of it needs one.
+Open addressing with linear probing (Knuth, The Art of Computer Programming 3, 6.4). Each pass examines one position for
+every unresolved number, so a column needs as many passes as its longest probe; most numbers need one.
 """
 
 from __future__ import annotations
@@ -13,81 +13,81 @@ Ints = npt.NDArray[np.int64]
 Hashes = npt.NDArray[np.uint64]
 
 _FREE = -1
-_GONE = -2
-_SPREAD = np.uint64(0x9E3779B97F4A7C15)  # 2**64 over the golden ratio: neighbours end up far from each other
-_LEAST_BITS = 6
+_REMOVED = -2
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)  # 2**64 over the golden ratio: spreads neighbouring numbers
+_MIN_BITS = 6
 
 
 class HashTable:
-    """A dictionary from uint64 to int64 >= 0."""
+    """A dictionary from uint64 numbers to values from 0 to 2**31 - 1, for arrays of numbers."""
 
     def __init__(self) -> None:
         self._live = 0
-        self._reset(_LEAST_BITS)
+        self._reset(_MIN_BITS)
 
     def __len__(self) -> int:
         return self._live
 
     def find(self, numbers: Hashes) -> Ints:
-        """Return the value of each number, -1 where it has none."""
-        return self._look(numbers, places=False)
+        """Return the value of each number, -1 if it has none."""
+        return self._probe(numbers, return_positions=False)
 
     def add(self, numbers: Hashes, values: Ints) -> None:
-        """Add numbers that are distinct and not there; the values are distinct too."""
+        """Add distinct numbers that are not in the table, with distinct values."""
         if 5 * (self._used + len(numbers)) > 3 * len(self._values):
             self._grow(self._live + len(numbers))
         self._live += len(numbers)
         self._used += len(numbers)
-        self._put(numbers, values)
+        self._insert(numbers, values)
 
     def remove(self, numbers: Hashes) -> None:
-        """Remove distinct numbers that are there."""
-        self._values[self._look(numbers, places=True)] = _GONE
+        """Remove distinct numbers that are in the table."""
+        self._values[self._probe(numbers, return_positions=True)] = _REMOVED
         self._live -= len(numbers)
 
-    def _home(self, numbers: Hashes) -> Ints:
+    def _first_position(self, numbers: Hashes) -> Ints:
         with np.errstate(over="ignore"):
             return ((numbers * _SPREAD) >> self._shift).astype(np.int64)
 
-    def _look(self, numbers: Hashes, *, places: bool) -> Ints:
-        """Return, for each number, its value, or the place where it is; -1 where it is not."""
-        at = self._home(numbers)
-        value = self._values[at]
-        found = (self._numbers[at] == numbers) & (value >= 0)
-        result = np.where(found, at if places else value, np.int64(-1))
+    def _probe(self, numbers: Hashes, *, return_positions: bool) -> Ints:
+        """Return the value, or the position, of each number; -1 if it is not in the table."""
+        position = self._first_position(numbers)
+        value = self._values[position]
+        found = (self._numbers[position] == numbers) & (value >= 0)
+        result = np.where(found, position if return_positions else value, np.int64(-1))
         rows = np.flatnonzero(~found & (value != _FREE))
-        at = at[rows]
+        position = position[rows]
         while rows.size:
-            at = (at + 1) & self._mask
-            value = self._values[at]
-            found = (self._numbers[at] == numbers[rows]) & (value >= 0)
-            result[rows[found]] = (at if places else value)[found]
-            on = ~found & (value != _FREE)
-            rows, at = rows[on], at[on]
+            position = (position + 1) & self._mask
+            value = self._values[position]
+            found = (self._numbers[position] == numbers[rows]) & (value >= 0)
+            result[rows[found]] = (position if return_positions else value)[found]
+            unresolved = ~found & (value != _FREE)
+            rows, position = rows[unresolved], position[unresolved]
         return result
 
-    def _put(self, numbers: Hashes, values: Ints) -> None:
-        """Claim a free place for each: of those that want the same one the last to write has it, the others go on."""
-        at, rows = self._home(numbers), np.arange(len(numbers))
+    def _insert(self, numbers: Hashes, values: Ints) -> None:
+        """Store each number at a free position. If several claim one, the last writer keeps it."""
+        position, rows = self._first_position(numbers), np.arange(len(numbers))
         while rows.size:
-            free = self._values[at] < 0
-            claimed, at_claimed = rows[free], at[free]
+            free = self._values[position] < 0
+            claimed, at_claimed = rows[free], position[free]
             self._values[at_claimed] = values[claimed]
-            won = self._values[at_claimed] == values[claimed]
-            self._numbers[at_claimed[won]] = numbers[claimed[won]]
-            rows = np.concatenate([rows[~free], claimed[~won]])
-            at = (np.concatenate([at[~free], at_claimed[~won]]) + 1) & self._mask
+            is_stored = self._values[at_claimed] == values[claimed]
+            self._numbers[at_claimed[is_stored]] = numbers[claimed[is_stored]]
+            rows = np.concatenate([rows[~free], claimed[~is_stored]])
+            position = (np.concatenate([position[~free], at_claimed[~is_stored]]) + 1) & self._mask
 
     def items(self) -> tuple[Hashes, Ints]:
         """Return all numbers and their values, in any order."""
         held = self._values >= 0
         return self._numbers[held], self._values[held].astype(np.int64)
 
-    def _grow(self, wanted: int) -> None:
+    def _grow(self, min_count: int) -> None:
         numbers, values = self.items()
-        self._reset(max(_LEAST_BITS, int(3 * wanted - 1).bit_length()))
+        self._reset(max(_MIN_BITS, int(3 * min_count - 1).bit_length()))
         self._used = len(numbers)
-        self._put(numbers, values)
+        self._insert(numbers, values)
 
     def _reset(self, bits: int) -> None:
         self._used = 0

@@ -1,4 +1,4 @@
-"""Merging of overlapping intervals: for many keys at once in columns, or for one key, interval by interval."""
+"""Merges overlapping intervals: of many keys at once in arrays, or of one key, interval by interval."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ class MergedIntervals:
         bounds. There is at least one interval.
         """
         order = sorted_pairs(key, start)
-        least, span = int(start.min()), int(end.max()) - int(start.min()) + 1
-        # Each key gets a range of numbers of its own, so that one running maximum serves all keys.
+        min_start, span = int(start.min()), int(end.max()) - int(start.min()) + 1
+        # Each key gets its own range of numbers, so that one running maximum is correct for all keys.
         offsets = key[order] * span if (int(key.max()) + 1) * span < 2**62 else key[order].astype(object) * span
-        reach = np.maximum.accumulate(offsets + (end[order] - least))
-        begins = np.ones(len(order), dtype=bool)
-        begins[1:] = offsets[1:] + (start[order][1:] - least) >= reach[:-1]
-        first = np.flatnonzero(begins)
+        furthest_end = np.maximum.accumulate(offsets + (end[order] - min_start))
+        starts_group = np.ones(len(order), dtype=bool)
+        starts_group[1:] = offsets[1:] + (start[order][1:] - min_start) >= furthest_end[:-1]
+        first = np.flatnonzero(starts_group)
         last = np.append(first[1:], len(order)) - 1
         group = np.empty(len(order), dtype=np.int64)
-        group[order] = np.cumsum(begins) - 1
-        ends = (reach[last] - offsets[last]).astype(np.int64) + least
+        group[order] = np.cumsum(starts_group) - 1
+        ends = (furthest_end[last] - offsets[last]).astype(np.int64) + min_start
         return cls(key[order][first], start[order][first], ends, group)
 
 
 class IntervalSet:
-    """Disjoint half-open intervals of one key, in order."""
+    """The disjoint half-open intervals of one key, in order."""
 
     def __init__(self) -> None:
         self._starts: list[int] = []
@@ -55,8 +55,8 @@ class IntervalSet:
 
     def overlaps(self, start: int, end: int) -> bool:
         """Return whether some interval of the set overlaps this one."""
-        before = bisect_left(self._starts, end)
-        return before > 0 and self._ends[before - 1] > start
+        index = bisect_left(self._starts, end)
+        return index > 0 and self._ends[index - 1] > start
 
     def add(self, start: int, end: int) -> None:
         """Add an interval and merge it with those that it overlaps."""

@@ -1,12 +1,11 @@
-"""The keys that have state, as small numbers: slots. Arrays by slot take the place of an object per key.
+"""Numbers the keys that have state: the *key slot* of a key is the index of its state in arrays.
 
-A key is found by its stable hash and then compared, column by column. Keys that share all 64 bits of a hash are kept
-in a dictionary: correct, and slow only for such keys. Null is a key like any other, and one NaN equals the other.
-Slots are private to one process.
+Arrays by key slot take the place of an object per key. A key is found by its stable hash and then compared, column by
+column. Keys that share all 64 bits of a hash are kept in a dictionary, which is slow only for these keys. Null is a key
+like any other, and NaN equals NaN. A slot has no meaning outside the process.
 
-The owner of the slots decides when a key is forgotten and its slot given out again, in one of three ways: it counts
-the users of each slot (``hold``, ``release``, ``sweep``), names all slots that are in use (``keep``), or names those
-that are not (``forget``).
+The owner decides when a key is forgotten and its slot reused, in one of three ways: it counts the users of each slot
+(``hold``, ``release``, ``sweep``), names all slots in use (``keep``), or names the slots not in use (``forget``).
 """
 
 from __future__ import annotations
@@ -24,24 +23,26 @@ from streamcore.hashing import bucket_for, hash_columns
 Mask = npt.NDArray[np.bool_]
 
 _NONE = np.empty(0, dtype=np.int64)
-_SLACK = 4096
-_FEW = 1 << 18
+_MAX_EXTRA_ROWS = 4096
+_SINGLE_FRAME_ROWS = 1 << 18
 
 
 class KeySlots:
-    """A dictionary from key to slot, in columns. ``dtypes``: the key's columns, in order."""
+    """A dictionary from key to slot, for frames of keys. ``dtypes``: the key columns, in order. ``hashes``: by slot."""
 
     def __init__(self, dtypes: Mapping[str, pl.DataType]) -> None:
         self.dtypes = dict(dtypes)
         self.hashes: Hashes = np.empty(0, dtype=np.uint64)
         self._buckets = 0
-        self._bucket = np.empty(0, dtype=np.uint16)  # by slot: the state's bucket of its key, once that was asked for
-        self._held: Ints = _NONE  # by slot: how many hold it
-        self._row: Ints = _NONE  # by slot: its key's row in the store, -1 for a free slot
+        self._bucket = np.empty(
+            0, dtype=np.uint16
+        )  # by slot: the state bucket of its key, after the first ``in_bucket``
+        self._held: Ints = _NONE  # by slot: the number of its users
+        self._row: Ints = _NONE  # by slot: the row of its key in ``_large`` and ``_small``, -1 if free
         self._size = 0
         self._free: Ints = _NONE
-        self._unsure: list[Ints] = []  # slots that may be held by nothing, lately
-        self._older: list[Ints] = []  # and before the last sweep
+        self._possibly_unheld: list[Ints] = []  # slots that were added or released since the last sweep
+        self._previously_unheld: list[Ints] = []  # those before the last sweep
         self._table = HashTable()
         self._same_hash: dict[tuple[object, ...], int] = {}
         self._same_hashes: set[int] = set()
@@ -62,23 +63,22 @@ class KeySlots:
         return self._size
 
     def used(self) -> Ints:
-        """Return the slots that have a key, in order."""
+        """Return the slots that have a key, in ascending order."""
         return np.flatnonzero(self._row[: self._size] >= 0)
 
     def assign(self, frame: pl.DataFrame) -> Ints:
-        """Return the slot of every row's key. A new key has one until it is swept, and for longer if it is held by
-        then."""
+        """Return the slot of every row's key, after giving new keys one. ``sweep`` forgets keys that are not held."""
         keys = frame.select(list(self.dtypes))
         hashes = hash_columns(keys.get_columns(), frame.height)
         slots = self._table.find(hashes)
-        odd = self._odd(hashes)
-        new = np.flatnonzero((slots < 0) & ~odd)
+        has_shared_hash = self._have_shared_hash(hashes)
+        new = np.flatnonzero((slots < 0) & ~has_shared_hash)
         if new.size:
-            first, back = _first_rows(hashes[new])
+            first, group = _first_rows(hashes[new])
             added = self._add(keys[new[first]] if self.dtypes else keys, hashes[new[first]])
             self._table.add(hashes[new[first]], added)
-            slots[new] = added[back]
-        self._compare(keys, hashes, slots, odd)
+            slots[new] = added[group]
+        self._compare(keys, hashes, slots, has_shared_hash)
         return slots
 
     def frame(self, slots: Ints) -> pl.DataFrame:
@@ -91,48 +91,54 @@ class KeySlots:
             return self._large[rows]
         if recent.all():
             return self._small[rows - self._large.height]
-        there, here = np.flatnonzero(~recent), np.flatnonzero(recent)
-        back = np.empty(len(rows), dtype=np.int64)
-        back[there], back[here] = np.arange(len(there)), len(there) + np.arange(len(here))
-        found = [self._large[rows[there]], self._small[rows[here] - self._large.height]]
-        return pl.concat(found, rechunk=True)[back]
+        older_rows, recent_rows = np.flatnonzero(~recent), np.flatnonzero(recent)
+        group = np.empty(len(rows), dtype=np.int64)
+        group[older_rows], group[recent_rows] = (
+            np.arange(len(older_rows)),
+            len(older_rows) + np.arange(len(recent_rows)),
+        )
+        parts = [self._large[rows[older_rows]], self._small[rows[recent_rows] - self._large.height]]
+        return pl.concat(parts, rechunk=True)[group]
 
     def in_bucket(self, slots: Ints, bucket: int, buckets: int) -> Mask:
-        """Return whether each slot's key is in that bucket of the state. Every cut asks this of all that is stored."""
+        """Return, for each slot, whether its key is in that state bucket. Buckets are cached: every cut needs one."""
         if buckets != self._buckets:
             self._buckets, self._bucket = buckets, bucket_for(self.hashes, buckets).astype(np.uint16)
-        mine: Mask = self._bucket[slots] == bucket
-        return mine
+        in_bucket: Mask = self._bucket[slots] == bucket
+        return in_bucket
 
     def hold(self, slots: Ints) -> None:
-        """Count one more user of each slot; a slot may be held many times, also in one call."""
+        """Add one user to each slot. A slot may be repeated in one call."""
         np.add.at(self._held, slots, 1)
 
     def release(self, slots: Ints) -> None:
-        """Count one user less of each slot."""
+        """Remove one user from each slot. A slot may be repeated in one call."""
         np.subtract.at(self._held, slots, 1)
-        self._unsure.append(slots)
+        self._possibly_unheld.append(slots)
 
     def sweep(self) -> None:
-        """Once a cut. Forgets keys that nothing holds, in batches, and not those that were held a short while ago: most
-        keys come back. The forgotten and the unheld together stay fewer than some part of all."""
-        if 2 * sum(map(len, self._unsure)) <= self._size:
+        """Forget keys without users; call it once per cut.
+
+        Keys are forgotten in batches, and only if they had no user for a while, because most keys return soon. The
+        number of keys without users stays below a constant share of all keys.
+        """
+        if 2 * sum(map(len, self._possibly_unheld)) <= self._size:
             return
-        unsure, self._older, self._unsure = self._older, self._unsure, []
-        slots = np.concatenate([_NONE, *unsure])
+        candidates, self._previously_unheld, self._possibly_unheld = self._previously_unheld, self._possibly_unheld, []
+        slots = np.concatenate([_NONE, *candidates])
         slots = slots[(self._held[slots] == 0) & (self._row[slots] >= 0)]
         self.forget(slots[distinct(slots, self._size)[1]])
 
     def keep(self, used: Ints) -> None:
-        """Forget at once every key but those of these slots, for owners that do not count what they hold."""
+        """Forget every key except those of these slots, for owners that do not count users."""
         unused = self._row[: self._size] >= 0
         unused[used] = False
-        self._unsure, self._older = [], []
+        self._possibly_unheld, self._previously_unheld = [], []
         self.forget(np.flatnonzero(unused))
 
     def take_added(self) -> Ints:
         """Return the slots given out since the last call, for an owner that calls ``forget`` and never ``sweep``."""
-        added, self._unsure = self._unsure, []
+        added, self._possibly_unheld = self._possibly_unheld, []
         return np.concatenate([_NONE, *added])
 
     def forget(self, slots: Ints) -> None:
@@ -140,57 +146,57 @@ class KeySlots:
         if not slots.size:
             return
         hashes = self.hashes[slots]
-        odd = self._odd(hashes)
-        for key in self.frame(slots[odd]).rows():
+        has_shared_hash = self._have_shared_hash(hashes)
+        for key in self.frame(slots[has_shared_hash]).rows():
             del self._same_hash[key]
-        self._table.remove(hashes[~odd])
+        self._table.remove(hashes[~has_shared_hash])
         self._row[slots] = -1
         self._free = np.concatenate([self._free, slots])
-        if self._large.height > 2 * len(self) + _SLACK:
-            live = self.used()
-            self._large, self._small = self.frame(live), self._small.clear()
-            self._row[live] = np.arange(len(live))
+        if self._large.height > 2 * len(self) + _MAX_EXTRA_ROWS:
+            used = self.used()
+            self._large, self._small = self.frame(used), self._small.clear()
+            self._row[used] = np.arange(len(used))
 
-    def _odd(self, hashes: Hashes) -> Mask:
+    def _have_shared_hash(self, hashes: Hashes) -> Mask:
         if not self._same_hashes:
             return np.zeros(len(hashes), dtype=bool)
         return np.isin(hashes, np.fromiter(self._same_hashes, np.uint64, len(self._same_hashes)))
 
-    def _compare(self, keys: pl.DataFrame, hashes: Hashes, slots: Ints, odd: Mask) -> None:
-        """Look by key where a hash has several keys: those known (``odd``), and where a slot is another key's."""
+    def _compare(self, keys: pl.DataFrame, hashes: Hashes, slots: Ints, has_shared_hash: Mask) -> None:
+        """Correct ``slots`` for rows whose hash several keys share: known ones, and those that a comparison finds."""
         if not self.dtypes:
             return
-        usual = slice(None) if not odd.any() else np.flatnonzero(~odd)
-        stored, here = self.frame(slots[usual]), keys[usual]
-        if stored.equals(here) and not self._same_hashes:
+        unshared = slice(None) if not has_shared_hash.any() else np.flatnonzero(~has_shared_hash)
+        stored, requested = self.frame(slots[unshared]), keys[unshared]
+        if stored.equals(requested) and not self._same_hashes:
             return
-        wrong = np.zeros(stored.height, dtype=bool)
+        differs = np.zeros(stored.height, dtype=bool)
         for name in self.dtypes:
-            wrong |= ~here[name].eq_missing(stored[name]).to_numpy()
-        for number in set(hashes[usual][wrong].tolist()):
-            self._share(number)
+            differs |= ~requested[name].eq_missing(stored[name]).to_numpy()
+        for key_hash in set(hashes[unshared][differs].tolist()):
+            self._resolve_by_key(key_hash)
         if not self._same_hashes:
             return
-        rows = np.flatnonzero(self._odd(hashes))
+        rows = np.flatnonzero(self._have_shared_hash(hashes))
         for row, key in zip(rows.tolist(), keys[rows].rows(), strict=True):
             if key not in self._same_hash:
                 self._same_hash[key] = int(self._add(keys[[row]], hashes[[row]])[0])
             slots[row] = self._same_hash[key]
 
-    def _share(self, number: int) -> None:
-        """Find keys of this hash by the dictionary from now on."""
-        self._same_hashes.add(number)
-        hashes = np.array([number], dtype=np.uint64)
+    def _resolve_by_key(self, key_hash: int) -> None:
+        """Use the dictionary for the keys of this hash from now on."""
+        self._same_hashes.add(key_hash)
+        hashes = np.array([key_hash], dtype=np.uint64)
         slot = self._table.find(hashes)
         if slot[0] >= 0:
             self._table.remove(hashes)
             self._same_hash[self.frame(slot).row(0)] = int(slot[0])
 
     def _add(self, keys: pl.DataFrame, hashes: Hashes) -> Ints:
-        again = min(len(self._free), len(hashes))
-        reused, self._free = self._free[len(self._free) - again :], self._free[: len(self._free) - again]
-        slots = np.concatenate([reused, np.arange(self._size, self._size + len(hashes) - again)])
-        self._size += len(hashes) - again
+        reused_count = min(len(self._free), len(hashes))
+        reused, self._free = self._free[len(self._free) - reused_count :], self._free[: len(self._free) - reused_count]
+        slots = np.concatenate([reused, np.arange(self._size, self._size + len(hashes) - reused_count)])
+        self._size += len(hashes) - reused_count
         if self._size > len(self._row):
             room = 2 * self._size
             self.hashes = np.resize(self.hashes, room)
@@ -202,29 +208,28 @@ class KeySlots:
                 self._bucket = np.resize(self._bucket, len(self.hashes))
             self._bucket[slots] = bucket_for(hashes, self._buckets)
         self._row[slots] = self._large.height + self._small.height + np.arange(len(slots))
-        self._unsure.append(slots)
+        self._possibly_unheld.append(slots)
         if self.dtypes:
             self._append(keys)
         return slots
 
     def _append(self, keys: pl.DataFrame) -> None:
-        """Create new keys are copied each time; old ones while they are few, and when the new ones have become a
-        part of them.
+        """Append new keys to the small frame, and merge it into the large frame when it is large enough.
 
-        One table is read three times as fast as two.
+        While there are few keys there is only one frame, which is three times as fast to read as two.
         """
         self._small = pl.concat([self._small, keys], rechunk=True)
-        if self._large.height < _FEW or self._small.height > self._large.height // 8:
+        if self._large.height < _SINGLE_FRAME_ROWS or self._small.height > self._large.height // 8:
             self._large = pl.concat([self._large, self._small], rechunk=True)
             self._small = self._small.clear()
 
 
 def _first_rows(hashes: Hashes) -> tuple[Ints, Ints]:
-    """Return the first row of each hash, in order, and for each row which of them is its own."""
+    """Return the first row of each distinct hash, in order of the hashes, and for each row the index of its hash."""
     order = np.argsort(hashes)
     ordered = hashes[order]
     starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
     first = np.minimum.reduceat(order, starts)
-    back = np.empty(len(hashes), dtype=np.int64)
-    back[order] = np.repeat(np.arange(len(first)), np.diff(np.append(starts, len(hashes))))
-    return first, back
+    group = np.empty(len(hashes), dtype=np.int64)
+    group[order] = np.repeat(np.arange(len(first)), np.diff(np.append(starts, len(hashes))))
+    return first, group

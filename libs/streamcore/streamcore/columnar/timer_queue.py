@@ -1,4 +1,4 @@
-"""Timers one by one, in order of time. ``TimerIndex`` serves names that share times and are taken all at once."""
+"""A queue of timers, taken one by one in order of time. ``TimerIndex`` is for timers that share times."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T", bound=tuple[Any, ...])
 class TimerQueue(Generic[T]):
     """A heap of tuples that begin with their time in milliseconds; at equal times the rest of the tuples decides.
 
-    A timer cannot be taken back and a moved one is put again, so the owner checks whether a popped one still holds.
+    A timer cannot be removed, and a moved timer is put again, so the owner checks whether a popped timer is valid.
     """
 
     def __init__(self, timers: Iterable[T] = ()) -> None:
@@ -27,6 +27,6 @@ class TimerQueue(Generic[T]):
         heappush(self._heap, timer)
 
     def pop_due(self, until_ms: int | None) -> T | None:
-        """Take out the first timer if its time is at most this, or whatever its time for None; else return None."""
+        """Remove and return the first timer if its time is at most ``until_ms``; else None. None: any time."""
         heap = self._heap
         return heappop(heap) if heap and (until_ms is None or heap[0][0] <= until_ms) else None

@@ -1,4 +1,4 @@
-"""A shard's state: tables in memory, made durable as a log of changes over buckets of full rows."""
+"""The state of a shard: tables in memory, stored as a log of changed rows and buckets of all rows."""
 
 from streamcore.limits import StateSettings
 from streamcore.state.blob_store import BlobStore, MemoryBlobs

@@ -1,7 +1,7 @@
-"""The seam between a shard and the place where its state is durable: named blobs, read and written whole.
+"""The interface between a shard and its storage: named blobs, read and written whole.
 
-Under Spark a shard's blobs live in its state store and become durable with the batch; in-process they live in a
-dictionary. A blob store is transactional from the outside: either every write of a cut is kept or none is.
+On Spark the blobs of a shard are in its state store and are committed with the batch; in-process they are in a
+dictionary. The owner of a blob store makes the writes of a cut atomic: either all are kept or none.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class BlobStore(Protocol):
         ...
 
     def remove(self, name: str) -> None:
-        """Remove a blob; a missing one is no error."""
+        """Remove a blob, if it exists."""
         ...
 
 

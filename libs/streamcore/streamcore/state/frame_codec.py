@@ -1,7 +1,7 @@
-"""Frames as bytes: one as an Arrow IPC stream, several by name as one blob.
+"""Encodes frames as bytes: one frame as an Arrow IPC stream, several named frames as one blob.
 
-Whole numbers are stored as narrow as those of the frame allow, for counts and sums are mostly small, and are read back
-as 64 bits.
+Int64 columns are stored in the narrowest integer type that fits their values, because counts and sums are mostly small,
+and are read back as Int64.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 
 import polars as pl
 
-_WIDE = pl.col(pl.Int8, pl.Int16, pl.Int32).cast(pl.Int64)
+_AS_INT64 = pl.col(pl.Int8, pl.Int16, pl.Int32).cast(pl.Int64)
 
 
 def to_bytes(frame: pl.DataFrame) -> bytes:
@@ -25,7 +25,7 @@ def to_bytes(frame: pl.DataFrame) -> bytes:
 
 def from_bytes(blob: bytes | memoryview) -> pl.DataFrame:
     """Decode the frame that ``to_bytes`` encoded."""
-    return pl.read_ipc_stream(io.BytesIO(blob)).with_columns(_WIDE)
+    return pl.read_ipc_stream(io.BytesIO(blob)).with_columns(_AS_INT64)
 
 
 def pack(frames: Mapping[str, pl.DataFrame]) -> bytes:

@@ -1,4 +1,4 @@
-"""A table of text keys and byte values, for the few values that a kernel keeps (rules, positions, settings)."""
+"""A state table of text keys and byte values, for small numbers of values (rules, positions, settings)."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from streamcore.state.table import HASH
 
 
 class KeyValueTable:
-    """A ``StateTable`` over a dictionary. A deleted key is stored as null until its bucket is written again."""
+    """A dictionary as ``StateTable``. A deleted key is stored with a null value until its bucket is rewritten."""
 
     def __init__(self) -> None:
         self._values: dict[str, bytes | None] = {}
         self._dirty: set[str] = set()
-        self._buckets: dict[int, list[str]] | None = None  # keys by bucket; None after a key came or went
+        self._buckets: dict[int, list[str]] | None = None  # keys by bucket; None after a key was added or deleted
 
     def __iter__(self) -> Iterator[tuple[str, bytes]]:
-        """Pairs in the order of their keys."""
+        """Yield the pairs in the order of their keys."""
         for key in sorted(self._values):
             value = self._values[key]
             if value is not None:
@@ -31,7 +31,7 @@ class KeyValueTable:
         return self._values.get(key)
 
     def put(self, key: str, value: bytes | None) -> None:
-        """Set or delete; setting the same value again changes nothing."""
+        """Set a value; None deletes the key. Setting an equal value changes nothing."""
         if self._values.get(key) != value:
             if key not in self._values:
                 self._buckets = None
@@ -44,10 +44,10 @@ class KeyValueTable:
 
     def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
         keys = self._keys_in_bucket(bucket, buckets)
-        gone = [k for k in keys if self._values[k] is None]
-        for key in gone:
+        deleted = [k for k in keys if self._values[k] is None]
+        for key in deleted:
             del self._values[key]
-        if gone:
+        if deleted:
             self._buckets = None
         return self._frame([k for k in keys if k in self._values])
 

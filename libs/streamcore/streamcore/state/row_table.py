@@ -1,10 +1,9 @@
-"""Rows kept by key and event time until they are dropped: the rows that joins remember of their inputs.
+"""A state table of rows by key and event time: the rows that joins keep of their inputs.
 
-Exists so that every join finds and drops rows the same way: rows that arrive together become a sorted run, and runs of
-like size are merged now and then (the idea of an LSM tree, O'Neil et al. 1996), so a row is copied as often as the
-number of rows has bits, and a cut costs what it touches. Promises: rows are identified by key hash, time and number of
-arrival; a row dropped by time needs no trace, for a load drops it again; a row that is deleted is once
-among the changes, without its columns. Refuses to know the meaning of rows, watermarks, and null keys.
+Rows that arrive together become a sorted run, and runs of similar size are merged (an LSM tree, O'Neil et al. 1996). So
+a row is copied O(log n) times, and the cost of a cut is that of the rows it touches. A row is identified by key hash,
+time and number of arrival. A row dropped by time is not reported as a change, because the owner drops it again after a
+load. A deleted row is reported once, as a tombstone without its columns. Keys must not be null.
 """
 
 from __future__ import annotations
@@ -22,22 +21,23 @@ from streamcore.state.sorted_run import DELETED, LIVE, MARKED, Ints, Mask, Sorte
 from streamcore.state.table import HASH
 from streamcore.windowing.model import END_OF_TIME_MS
 
-#: Columns of what is stored: the row's number in order of arrival (int64) and its state (int8).
+#: Columns of stored rows: the row's number in order of arrival (int64) and its state (int8).
 NUMBER = "__number"
 STATE = "__state"
 
 
 class Matches(NamedTuple):
-    """Pairs: an index into the run that was asked about, and the place of a row that is kept."""
+    """Pairs: the index of a row in the run given to ``find``, and the place of a matching row of the table."""
 
     rows: Ints
     places: Ints
 
 
 class RowTable:
-    """A ``StateTable`` of rows. A *place* names a row until ``changes`` or ``load`` is called next.
+    """A ``StateTable`` of rows. A *place* is the index of a row, valid until the next ``changes`` or ``load``.
 
-    ``schema``: the rows' columns, ``EVENT_MS`` among them. ``keys``: those that rows are found by, never null.
+    ``schema``: the columns of the rows, with ``EVENT_MS``. ``keys``: the key columns, never null. All times are epoch
+    milliseconds.
     """
 
     def __init__(self, schema: Mapping[str, pl.DataType], keys: tuple[str, ...]) -> None:
@@ -52,18 +52,18 @@ class RowTable:
         self._deleted: list[Ints] = []
 
     def __len__(self) -> int:
-        """Return the rows kept."""
+        """Return the number of live rows."""
         return self._live
 
     @property
     def rows_in_memory(self) -> int:
-        """The rows in memory: those kept, and those dropped whose run has not been rewritten yet."""
+        """The number of live rows, and of dropped rows whose run has not been rewritten yet."""
         return sum(len(run) for run in self._runs)
 
     # --- writing ------------------------------------------------------------------------------------------------
 
     def to_run(self, rows: pl.DataFrame) -> SortedRun:
-        """Rows in order of arrival as a run: to be added, to be asked about, or both."""
+        """Return rows in order of arrival as a run, for ``add``, for ``find`` and ``last``, or both."""
         numbers = np.arange(self._next_number, self._next_number + rows.height)
         self._next_number += rows.height
         hashes = hash_columns([rows[key] for key in self.keys], rows.height)
@@ -73,30 +73,30 @@ class RowTable:
         )
 
     def add(self, run: SortedRun) -> Ints:
-        """Keep these rows. Returns their places."""
+        """Add these rows. Return their places."""
         places = self._append(run)
         self._written.append(places)
         return places
 
     def mark(self, places: Ints) -> None:
-        """Set the mark of these rows; a place may come more than once."""
-        fresh = _distinct(places)
-        fresh = fresh[self.states(fresh) == LIVE]
-        for run, local, _ in self._split(fresh):
+        """Mark these rows. A place may be repeated."""
+        unmarked = _distinct(places)
+        unmarked = unmarked[self.states(unmarked) == LIVE]
+        for run, local, _ in self._split(unmarked):
             run.states[local] |= MARKED
-        self._written.append(fresh)
+        self._written.append(unmarked)
 
     def delete(self, places: Ints) -> None:
-        """Drop these rows one by one, distinct and live."""
+        """Delete these rows, which must be distinct and live."""
         for run, local, _ in self._split(places):
             run.drop(local)
         self._live -= len(places)
         self._deleted.append(places)
 
     def expire(self, before_ms: int) -> Ints:
-        """Drop the rows before this time. Returns their places."""
+        """Drop the rows before this time. Return their places."""
         pairs = zip(self._bases, self._runs, strict=True)
-        dropped = _together([base + run.expire(before_ms) for base, run in pairs])
+        dropped = _concat([base + run.expire(before_ms) for base, run in pairs])
         self._live -= len(dropped)
         return dropped
 
@@ -111,13 +111,13 @@ class RowTable:
             equal = run.same_keys(place, of, row)
             rows.append(row[equal])
             places.append(base + place[equal])
-        return Matches(_together(rows), _together(places))
+        return Matches(_concat(rows), _concat(places))
 
     def last(self, of: SortedRun) -> Ints:
-        """For each row the place of the last row of its key that is not after it; of one time, the last to arrive.
+        """Return, for each row of ``of``, the place of the last row of its key that is not later.
 
-        -1 where there is none, or where that one has been dropped. Rows are dropped in any order, but a caller of
-        this must drop a row before, or with, the one after it.
+        Of equal times, the last to arrive. -1 if there is none, or if that row has been dropped; so a caller must drop
+        the rows of a key oldest first.
         """
         best = np.full(len(of), -1)
         times, numbers = np.full(len(of), -END_OF_TIME_MS), np.full(len(of), -1)
@@ -126,18 +126,18 @@ class RowTable:
             time, number = run.times[place], run.numbers[place]
             better = (place >= 0) & ((time > times) | ((time == times) & (number > numbers)))
             best[better], times[better], numbers[better] = base + place[better], time[better], number[better]
-        found = np.flatnonzero(best >= 0)
-        best[found[self.states(best[found]) >= DELETED]] = -1
+        has_place = np.flatnonzero(best >= 0)
+        best[has_place[self.states(best[has_place]) >= DELETED]] = -1
         return best
 
     def between(self, low_ms: int, high_ms: int) -> Ints:
         """Return the places of the rows from ``low_ms`` up to, not including, ``high_ms``."""
-        found = []
+        parts = []
         for base, run in zip(self._bases, self._runs, strict=True):
             low, high = np.searchsorted(run.sorted_times, [low_ms, high_ms])
             places = run.by_time[low:high]
-            found.append(base + places[run.states[places] < DELETED])
-        return _together(found)
+            parts.append(base + places[run.states[places] < DELETED])
+        return _concat(parts)
 
     def frame(self, places: Ints) -> pl.DataFrame:
         """Return the rows at these places, in that order."""
@@ -150,7 +150,7 @@ class RowTable:
         return pl.concat(parts)[np.argsort(order)]
 
     def run(self, places: Ints) -> SortedRun:
-        """Return the rows at these distinct places as a run, to ask another table about or this one."""
+        """Return the rows at these distinct places as a run, for ``find`` and ``last``."""
         parts = [run.take(np.sort(local)) for run, local, _ in self._split(places)]
         return concat_runs(parts) if parts else self.to_run(self.schema.to_frame())
 
@@ -175,8 +175,8 @@ class RowTable:
     # --- StateTable ---------------------------------------------------------------------------------------------
 
     def changes(self) -> pl.DataFrame:
-        """Rows added, marked or deleted. Ends a cut: runs are merged, and places are no longer good."""
-        written, deleted = _distinct(_together(self._written)), np.sort(_together(self._deleted))
+        """Return the rows added, marked or deleted since the last call. Merges runs, so places become invalid."""
+        written, deleted = _distinct(_concat(self._written)), np.sort(_concat(self._deleted))
         written = written[self.states(written) < DELETED]
         deleted = deleted[self.numbers(deleted) < self._reported_below]
         rows = self._to_stored_rows(np.concatenate([written, deleted]))
@@ -185,12 +185,12 @@ class RowTable:
             rows = rows.with_columns(pl.when(pl.col(STATE) < DELETED).then(pl.col(payload)))
         self._written, self._deleted = [], []
         self._reported_below = self._next_number
-        self._tidy()
+        self._merge_runs()
         return rows
 
     def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
         pairs = zip(self._bases, self._runs, strict=True)
-        places = _together([base + run.in_bucket(bucket, buckets) for base, run in pairs])
+        places = _concat([base + run.in_bucket(bucket, buckets) for base, run in pairs])
         return self._to_stored_rows(places[self.states(places) < DELETED])
 
     def load(self, rows: pl.DataFrame) -> None:
@@ -198,24 +198,24 @@ class RowTable:
         numbers, states = rows[NUMBER].to_numpy(), rows[STATE].to_numpy().astype(np.int8)
         frame = rows.select(pl.col(name).cast(dtype) for name, dtype in self.schema.items())
         run = build_run(self.keys, rows[HASH].to_numpy(), rows[EVENT_MS].to_numpy(), numbers, frame, states)
-        known = self._load_known(run)
-        self._append(run.take(np.flatnonzero(~known & (run.states < DELETED))))
+        exists = self._load_existing(run)
+        self._append(run.take(np.flatnonzero(~exists & (run.states < DELETED))))
         self._next_number = self._reported_below = max(self._next_number, int(numbers.max(initial=-1)) + 1)
-        self._tidy()
+        self._merge_runs()
 
-    def _load_known(self, of: SortedRun) -> Mask:
-        """Give rows that are here the state that they are loaded with. Returns which those are."""
-        known = np.zeros(len(of), dtype=bool)
+    def _load_existing(self, of: SortedRun) -> Mask:
+        """Set the state of rows of ``of`` that the table has already. Return a mask of these rows."""
+        exists = np.zeros(len(of), dtype=bool)
         for run in self._runs:
             row, place = run.matches(of, 0, 0)
-            same = of.numbers[row] == run.numbers[place]
-            row, place = row[same], place[same]
-            gone = of.states[row] >= DELETED
-            run.states[place[~gone]] = of.states[row[~gone]]
-            run.drop(place[gone])
-            self._live -= int(gone.sum())
-            known[row] = True
-        return known
+            equal_number = of.numbers[row] == run.numbers[place]
+            row, place = row[equal_number], place[equal_number]
+            deleted = of.states[row] >= DELETED
+            run.states[place[~deleted]] = of.states[row[~deleted]]
+            run.drop(place[deleted])
+            self._live -= int(deleted.sum())
+            exists[row] = True
+        return exists
 
     def _to_stored_rows(self, places: Ints) -> pl.DataFrame:
         hashes = np.empty(len(places), dtype=np.uint64)
@@ -236,16 +236,16 @@ class RowTable:
         return np.arange(base, base + len(run))
 
     def _split(self, places: Ints) -> list[tuple[SortedRun, Ints, Ints]]:
-        """For each run that is concerned: the places in it, and the indices of those among ``places``."""
-        which = np.searchsorted(self._bases, places, "right") - 1
+        """Return, for each run with any of the places: the run, its local places, and their indexes in ``places``."""
+        run_index = np.searchsorted(self._bases, places, "right") - 1
         parts = []
-        for number in np.flatnonzero(np.bincount(which, minlength=len(self._runs))).tolist():
-            index = np.flatnonzero(which == number)
+        for number in np.flatnonzero(np.bincount(run_index, minlength=len(self._runs))).tolist():
+            index = np.flatnonzero(run_index == number)
             parts.append((self._runs[number], places[index] - self._bases[number], index))
         return parts
 
-    def _tidy(self) -> None:
-        """Rewrite runs that are mostly dropped; then no run is shorter than twice the one after it."""
+    def _merge_runs(self) -> None:
+        """Rewrite runs whose rows are mostly dropped, and merge: each run is at least twice as long as the next."""
         runs: list[SortedRun] = []
         for run in self._runs:
             if run.deleted_count < len(run):
@@ -256,11 +256,11 @@ class RowTable:
         self._bases = np.cumsum([0, *(len(run) for run in runs)])[:-1].tolist()
 
 
-def _together(parts: list[Ints]) -> Ints:
+def _concat(parts: list[Ints]) -> Ints:
     return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
 
 
 def _distinct(places: Ints) -> Ints:
-    """In order, each once. Most are in order already, which a stable sort makes use of; ``np.unique`` would hash."""
+    """Return the sorted distinct places. They are mostly sorted already, which makes a stable sort fast."""
     places = np.sort(places, kind="stable")
     return places[np.diff(places, prepend=-1) > 0]

@@ -1,9 +1,9 @@
 """Versions of stored rows, so that a program can read the rows of an older one.
 
-Every stored row has the version of its table's layout, in a column of its own: the log writes one bucket a cut anew,
-so for a while after an upgrade rows of several versions lie beside each other. Rows of an older version are brought up
-step by step when they are loaded; rows that cannot be are refused before anything runs. Rows without the column are
-of version 1, so a table may begin to count when it first changes.
+A column of every stored row holds the version of its layout. The state log rewrites one bucket per cut, so after an
+upgrade it holds rows of several versions for a while. Rows of an older version are migrated step by step when they are
+loaded; rows that cannot be migrated are refused before the app runs. Rows without the column have version 1, so a table
+needs no version before its first change.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Versions(Generic[T]):
-    """The current version and the steps that lead there: ``migrations[1]`` makes version 2 of version 1.
+    """The current version, and the migrations to it: ``migrations[1]`` turns version 1 into version 2.
 
     ``what`` names the owner in messages.
     """
@@ -37,11 +37,13 @@ class Versions(Generic[T]):
     def __post_init__(self) -> None:
         if self.current < 1:
             raise ConfigError(f"{self.what}: version {self.current}; versions are 1, 2, 3 and so on")
-        if odd := sorted(n for n in self.migrations if not 1 <= n < self.current):
-            raise ConfigError(f"{self.what}: migrations from {odd}, which do not lead to version {self.current}")
+        if unreachable := sorted(n for n in self.migrations if not 1 <= n < self.current):
+            raise ConfigError(
+                f"{self.what}: migrations from {unreachable}, which do not lead to version {self.current}"
+            )
 
     def check(self, stored: int) -> None:
-        """``ConfigError`` unless rows of that version can be read."""
+        """Raise ``ConfigError`` unless stored rows of that version can be read."""
         if stored > self.current:
             raise ConfigError(
                 f"{self.what}: state is of version {stored} and this program of version {self.current}; run the newer "
@@ -53,9 +55,9 @@ class Versions(Generic[T]):
                 f"from version {missing[0]}"
             )
 
-    def upgrade(self, value: T, stored: int, to: int | None = None) -> T:
-        """Return the value of version ``stored`` as one of version ``to`` (the current one)."""
-        for version in range(stored, self.current if to is None else to):
+    def upgrade(self, value: T, stored: int, to_version: int | None = None) -> T:
+        """Return a value of version ``stored`` migrated to ``to_version``, by default the current one."""
+        for version in range(stored, self.current if to_version is None else to_version):
             try:
                 value = self.migrations[version](value)
             except Exception as error:
@@ -66,22 +68,22 @@ class Versions(Generic[T]):
 
 
 def with_version(rows: pl.DataFrame, version: int) -> pl.DataFrame:
-    """Return the rows with their version."""
+    """Return the rows with a column of their version."""
     return rows.with_columns(pl.lit(version, dtype=pl.Int64).alias(VERSION))
 
 
 def split_by_version(rows: pl.DataFrame) -> dict[int, pl.DataFrame]:
-    """Return the rows of each version, oldest first, without the version column; the order of rows is kept."""
+    """Return the rows by version, the oldest version first, without the version column, in their order."""
     if VERSION not in rows.columns:
         return {1: rows}
-    found = sorted(rows[VERSION].unique().to_list())
-    if len(found) == 1:
-        return {found[0]: rows.drop(VERSION)}
-    return {version: rows.filter(pl.col(VERSION) == version).drop(VERSION) for version in found}
+    versions = sorted(rows[VERSION].unique().to_list())
+    if len(versions) == 1:
+        return {versions[0]: rows.drop(VERSION)}
+    return {version: rows.filter(pl.col(VERSION) == version).drop(VERSION) for version in versions}
 
 
 class VersionedTable:
-    """A ``StateTable`` around another, which only ever sees rows of the current version."""
+    """A ``StateTable`` that adds versions to another, which receives rows of the current version only."""
 
     def __init__(self, table: StateTable, versions: Versions[pl.DataFrame]) -> None:
         self._table = table

@@ -1,7 +1,7 @@
-"""One sorted piece of a row table: rows by hash of their key and event time, with the rows themselves beside.
+"""One sorted run of a ``RowTable``: rows ordered by the hash of their key, event time and arrival.
 
-Exists so that ``RowTable`` can find, merge and drop rows column-wise. Promises: apart from the states of its rows a run
-never changes, so its indexes (rows by time, by bucket) are computed once. Does not know other runs.
+Only the states of its rows ever change, so the indexes of a run (by time, by bucket) are computed once. A *place* is
+the index of a row in its run.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from streamcore.hashing import UInt64Array, bucket_for
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
-#: Bits of a row's state. The operator gives the mark its meaning. A row with GONE has been dropped.
+#: The states of a row, as bits. The operator defines the meaning of MARKED. A row with DELETED has been dropped.
 LIVE, MARKED, DELETED = 0, 1, 2
 
 
 @dataclass
 class SortedRun:
-    """Rows by ``(hash, time, number)``. ``numbers``: in order of arrival over all rows of the table."""
+    """Rows sorted by ``(hash, time, number)``. ``times``: epoch ms. ``numbers``: order of arrival in the table."""
 
     keys: tuple[str, ...]
     hashes: UInt64Array
@@ -34,8 +34,8 @@ class SortedRun:
     numbers: Ints
     frame: pl.DataFrame
     states: npt.NDArray[np.int8]
-    expired_count: int = 0  # how many of ``by_time`` have been looked at by ``expire``
-    deleted_count: int = 0  # how many rows are
+    expired_count: int = 0  # how many rows of ``by_time`` ``expire`` has visited
+    deleted_count: int = 0  # how many rows have the state DELETED
     _buckets: dict[int, tuple[Ints, Ints]] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -54,14 +54,16 @@ class SortedRun:
     def in_bucket(self, bucket: int, buckets: int) -> Ints:
         """Return the places of a bucket's rows."""
         if buckets not in self._buckets:
-            numbers = bucket_for(self.hashes, buckets).astype(np.min_scalar_type(buckets))  # short ones sort faster
+            numbers = bucket_for(self.hashes, buckets).astype(
+                np.min_scalar_type(buckets)
+            )  # narrow integers sort faster
             order = np.argsort(numbers, kind="stable")
             self._buckets[buckets] = order, np.searchsorted(numbers[order], np.arange(buckets + 1))
         order, edges = self._buckets[buckets]
         return order[edges[bucket] : edges[bucket + 1]]
 
     def take(self, places: Ints) -> SortedRun:
-        """Return some of the rows; ``places`` ascending."""
+        """Return a run of the rows at these ascending places."""
         arrays = (self.hashes[places], self.times[places], self.numbers[places])
         return SortedRun(self.keys, *arrays, self.frame[places], self.states[places])
 
@@ -71,7 +73,7 @@ class SortedRun:
         self.deleted_count += len(places)
 
     def expire(self, before_ms: int) -> Ints:
-        """Drop the live rows before this time, and return their slots. Cost: the number of dropped rows."""
+        """Drop the live rows before this time, and return their places. The cost is that of the dropped rows."""
         end = max(self.expired_count, int(np.searchsorted(self.sorted_times, before_ms)))
         places = self.by_time[self.expired_count : end]
         places = places[self.states[places] < DELETED]
@@ -80,9 +82,9 @@ class SortedRun:
         return places
 
     def matches(self, of: SortedRun, low_ms: int, high_ms: int) -> tuple[Ints, Ints]:
-        """Pairs of a row of ``of`` and a live row here of the same hash, ``low_ms`` to ``high_ms`` after it.
+        """Return pairs: a row of ``of``, and the place of a live row of its hash, ``low_ms`` to ``high_ms`` later.
 
-        Ascending by row of ``of``, then by place. Equality of the keys is for the caller to see to.
+        Ascending by row of ``of``, then by place. The caller must compare the keys.
         """
         low = np.searchsorted(self.hashes, of.hashes, "left")
         high = np.searchsorted(self.hashes, of.hashes, "right")
@@ -96,15 +98,18 @@ class SortedRun:
         return np.repeat(rows, counts)[live], places[live]
 
     def last(self, of: SortedRun) -> Ints:
-        """For each row of ``of`` the place of the last row here of its key that is not after it, gone or not, or -1."""
+        """Return, for each row of ``of``, the place of the last row of its key that is not later, or -1.
+
+        Dropped rows count too.
+        """
         low = np.searchsorted(self.hashes, of.hashes, "left")
         high = np.searchsorted(self.hashes, of.hashes, "right")
         places = _lower_bound(self.times, low, high, of.times + 1) - 1
-        open_ = np.flatnonzero(places >= low)
-        while open_.size:  # a second pass only where two keys have one hash
-            open_ = open_[~self.same_keys(places[open_], of, open_)]
-            places[open_] -= 1
-            open_ = open_[places[open_] >= low[open_]]
+        unfinished = np.flatnonzero(places >= low)
+        while unfinished.size:  # a second pass only where two keys have one hash
+            unfinished = unfinished[~self.same_keys(places[unfinished], of, unfinished)]
+            places[unfinished] -= 1
+            unfinished = unfinished[places[unfinished] >= low[unfinished]]
         return np.where(places >= low, places, -1)
 
     def last_per_key(self) -> Ints:
@@ -114,7 +119,7 @@ class SortedRun:
         return np.sort(keys.unique(subset=self.keys, keep="last")["__place"].to_numpy())
 
     def same_keys(self, places: Ints, of: SortedRun, rows: Ints) -> Mask:
-        """Whether the keys of pairs are equal: hashes may be by accident."""
+        """Return which pairs of a place and a row of ``of`` have equal keys; equal hashes do not prove it."""
         equal = np.ones(len(rows), dtype=bool)
         if rows.size:
             for ours, theirs in zip(self.keys, of.keys, strict=True):
@@ -130,7 +135,7 @@ def build_run(
     frame: pl.DataFrame,
     states: npt.NDArray[np.int8],
 ) -> SortedRun:
-    """Return a run of rows that are in order of arrival, at least those of one key."""
+    """Return a run of rows. Rows of one key must be in order of arrival."""
     order = _order(hashes, times)
     return SortedRun(keys, hashes[order], times[order], numbers[order], frame[order], states[order])
 
@@ -141,7 +146,7 @@ def merge_runs(runs: Sequence[SortedRun]) -> SortedRun:
 
 
 def concat_runs(runs: Sequence[SortedRun]) -> SortedRun:
-    """All rows of runs, at least one, oldest run first, as one run."""
+    """Return all rows of at least one run, oldest run first, as one run."""
     if len(runs) == 1:
         return runs[0]
     return build_run(
@@ -162,28 +167,28 @@ def _order(hashes: UInt64Array, times: Ints) -> Ints:
     """
     order = np.argsort(hashes, kind="stable")
     hashes, times = hashes[order], times[order]
-    same = hashes[1:] == hashes[:-1]
-    back = np.flatnonzero(same & (times[1:] < times[:-1]))
-    if back.size:
-        group = np.cumsum(np.append(False, ~same))
-        wrong = np.zeros(group[-1] + 1, dtype=bool)
-        wrong[group[back]] = True
-        places = np.flatnonzero(wrong[group])
+    equal_hash = hashes[1:] == hashes[:-1]
+    out_of_order = np.flatnonzero(equal_hash & (times[1:] < times[:-1]))
+    if out_of_order.size:
+        group = np.cumsum(np.append(False, ~equal_hash))
+        is_unsorted = np.zeros(group[-1] + 1, dtype=bool)
+        is_unsorted[group[out_of_order]] = True
+        places = np.flatnonzero(is_unsorted[group])
         order[places] = order[places][np.lexsort((times[places], group[places]))]
     return order
 
 
 def _lower_bound(sorted_times: Ints, low: Ints, high: Ints, targets: Ints) -> Ints:
-    """For each i the first place in ``low[i] .. high[i]`` whose time is not below ``targets[i]``; ``high[i]`` if none.
+    """Return, for each i, the first place from ``low[i]`` whose time is at least ``targets[i]``; ``high[i]`` if none.
 
     Bisects all ranges together: as many passes as the longest range has bits.
     """
     low, high = low.copy(), high.copy()
-    open_ = np.flatnonzero(low < high)
-    while open_.size:
-        middle = (low[open_] + high[open_]) // 2
-        below = sorted_times[middle] < targets[open_]
-        low[open_[below]] = middle[below] + 1
-        high[open_[~below]] = middle[~below]
-        open_ = open_[low[open_] < high[open_]]
+    unfinished = np.flatnonzero(low < high)
+    while unfinished.size:
+        middle = (low[unfinished] + high[unfinished]) // 2
+        below = sorted_times[middle] < targets[unfinished]
+        low[unfinished[below]] = middle[below] + 1
+        high[unfinished[~below]] = middle[~below]
+        unfinished = unfinished[low[unfinished] < high[unfinished]]
     return low

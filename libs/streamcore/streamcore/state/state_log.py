@@ -1,24 +1,24 @@
 """The durable form of a shard's tables: a log of changes, over buckets of full rows.
 
-Writing a table whole in every cut costs in proportion to the state; writing key by key costs a call a key. So a cut
-writes one blob with the rows it changed, whatever their number, and one blob with all rows of one bucket, in turn:
+Writing whole tables in every cut would cost time in proportion to the state, and writing key by key a call per key. So
+a cut writes one blob with all rows that it changed, and one blob with all rows of one bucket, bucket after bucket:
 
 ====================  =====================================================================================
 blob                  content
 ====================  =====================================================================================
-``head``              sequence number, chain digests, the sequence number of each bucket, the shard's own cells
+``head``              sequence number, chain digests, the sequence number of each bucket, the shard's cells
 ``log/<n>``           the rows that cut n changed, of all tables
 ``bucket/<b>``        every live row of bucket b, of all tables, at the cut that wrote it
 ====================  =====================================================================================
 
-After ``buckets`` writing cuts every bucket has been written again, so a log blob that old is superseded and removed:
-the log never holds more than ``buckets`` blobs, and no cut has to rewrite everything (the idea of an LSM tree, O'Neil
-et al. 1996, with levelling spread evenly over the cuts). A cut that changes nothing writes nothing.
+After ``buckets`` writing cuts every bucket has been rewritten, so older log blobs are removed: there are never more
+than ``buckets`` of them, and no cut rewrites everything (an LSM tree, O'Neil et al. 1996, whose levelling is spread
+evenly over the cuts). A cut that changes nothing writes nothing.
 
-Reading happens only when this process does not already hold the shard's tables of the stored head. The chain digest
-covers every byte written since the shard began, so tables of an attempt that was not committed are never mistaken for
-the committed ones. The head lists the digests of the last cuts: a process that holds the tables of one of them (shards
-wander between worker processes) reads only the log blobs since.
+A process reads blobs only if its tables in memory are not those of the stored head. The chain digest covers every byte
+written since the shard began, so tables of an uncommitted attempt are never taken for committed ones. The head lists
+the digests of the last cuts: a process with the tables of one of these cuts (shards move between worker processes)
+reads only the later log blobs.
 """
 
 from __future__ import annotations
@@ -46,7 +46,11 @@ FORMAT = 1
 
 @dataclass(slots=True)
 class LogHead:
-    """The shard's position. ``cells`` are small values of the shard itself (watermark, clock), JSON-able."""
+    """The head of a shard's log.
+
+    ``sequence``: the number of the last cut that wrote. ``chains``: the chain digests of the last cuts, latest last.
+    ``written``: by bucket, the sequence that wrote it. ``cells``: small JSON values of the shard (watermark, clock).
+    """
 
     sequence: int = 0
     chains: list[str] = field(default_factory=list)
@@ -54,7 +58,7 @@ class LogHead:
     cells: Mapping[str, object] = field(default_factory=dict)
 
     def to_json(self) -> bytes:
-        """As stored."""
+        """Return the head as stored."""
         document = {
             "format": FORMAT,
             "sequence": self.sequence,
@@ -66,7 +70,7 @@ class LogHead:
 
     @classmethod
     def from_json(cls, blob: bytes) -> LogHead:
-        """As read; ``CorruptState`` if it is not ours."""
+        """Return a stored head; ``CorruptState`` if its format is unknown."""
         document = orjson.loads(blob)
         if document.get("format") != FORMAT:
             raise CorruptState(f"shard state has format {document.get('format')!r}; this version reads {FORMAT}")
@@ -74,53 +78,57 @@ class LogHead:
 
     @property
     def chain(self) -> str:
-        """Digest of everything written; empty before the first cut that wrote."""
+        """The digest of everything written so far; empty before the first cut that wrote."""
         return self.chains[-1] if self.chains else ""
 
 
 class StateLog:
-    """Reads and writes the tables of one shard. Keep it for as long as its tables are kept."""
+    """Reads and writes the tables of one shard. ``head`` describes the tables in memory, so keep both together."""
 
     def __init__(self, settings: StateSettings) -> None:
         self.settings = settings
         self.head = LogHead(written=[0] * settings.buckets)
 
     def holds(self, stored: bytes | None) -> bool:
-        """Whether the tables in memory are those of this stored head."""
+        """Return whether the tables in memory are those of this stored head."""
         if stored is None:
             return self.head.sequence == 0
         return self.head.to_json() == stored
 
     def catch_up(self, stored: bytes, blobs: BlobStore, table: Callable[[str], StateTable]) -> bool:
-        """Bring tables that are a few cuts behind up to the stored head. False, with nothing done, if they are not."""
+        """Load the log blobs that tables a few cuts behind the stored head lack.
+
+        Return False and change nothing if the tables are not those of one of the last cuts.
+        """
         head = LogHead.from_json(stored)
-        behind = head.sequence - self.head.sequence
-        if not (0 < behind < len(head.chains)) or head.chains[-1 - behind] != self.head.chain:
+        cuts_behind = head.sequence - self.head.sequence
+        if not (0 < cuts_behind < len(head.chains)) or head.chains[-1 - cuts_behind] != self.head.chain:
             return False
         for sequence in range(self.head.sequence + 1, head.sequence + 1):
-            self._take(_read(blobs, f"log/{sequence}"), table)
+            self._load_tables(_read(blobs, f"log/{sequence}"), table)
         self.head = head
         return True
 
     def load(self, stored: bytes | None, blobs: BlobStore, table: Callable[[str], StateTable]) -> None:
-        """Fill empty tables from the blobs, oldest first; ``table`` makes or finds one by its name.
+        """Fill empty tables from the blobs, oldest rows first. ``table`` returns the table of a name.
 
-        ``CorruptState`` if a blob is missing."""
+        ``CorruptState`` if a blob is missing.
+        """
         if stored is None:
             return
         for frames in _read_rows(stored, blobs):
-            self._take(frames, table)
+            self._load_tables(frames, table)
         self.head = LogHead.from_json(stored)
 
     def commit(self, blobs: BlobStore, tables: Mapping[str, StateTable], cells: Mapping[str, object]) -> int:
-        """Write the changes of the tables and the shard's cells. Returns the bytes written; 0 when nothing changed."""
+        """Write the changes of the tables and the shard's cells. Return the bytes written; 0 if nothing changed."""
         changed = {name: frame for name, table in tables.items() if (frame := table.changes()).height}
         if not changed and cells == self.head.cells:
             return 0
         sequence, buckets = self.head.sequence + 1, len(self.head.written)
         bucket = sequence % buckets
-        full = {name: frame for name, t in tables.items() if (frame := t.rows(bucket, buckets)).height}
-        log, rows = pack(changed), pack(full)
+        bucket_rows = {name: frame for name, t in tables.items() if (frame := t.rows(bucket, buckets)).height}
+        log, rows = pack(changed), pack(bucket_rows)
         blobs.put(f"log/{sequence}", log)
         blobs.put(f"bucket/{bucket}", rows)
         blobs.remove(f"log/{sequence - buckets}")
@@ -133,7 +141,7 @@ class StateLog:
         return len(log) + len(rows) + len(head)
 
     @staticmethod
-    def _take(frames: Mapping[str, pl.DataFrame], table: Callable[[str], StateTable]) -> None:
+    def _load_tables(frames: Mapping[str, pl.DataFrame], table: Callable[[str], StateTable]) -> None:
         for name, frame in frames.items():
             if frame.height:
                 table(name).load(frame)
@@ -142,11 +150,11 @@ class StateLog:
 def fresh_log(
     rows: Mapping[str, pl.DataFrame], buckets: int, cells: Mapping[str, object]
 ) -> Iterator[tuple[str, bytes]]:
-    """Yield the blobs of a new log with these rows, each once, by table; a shard starts from it after a restore."""
-    pieces = {name: _by_bucket(frame, buckets) for name, frame in rows.items()}
+    """Yield name and content of the blobs of a new log with these rows, by table. A restored shard starts from it."""
+    rows_by_bucket = {name: _by_bucket(frame, buckets) for name, frame in rows.items()}
     digest = ""
     for bucket in range(buckets):
-        blob = pack({name: piece[bucket] for name, piece in pieces.items() if piece[bucket].height})
+        blob = pack({name: parts[bucket] for name, parts in rows_by_bucket.items() if parts[bucket].height})
         digest = _digest(digest, blob)
         yield f"bucket/{bucket}", blob
     yield "log/1", pack({})
@@ -154,9 +162,9 @@ def fresh_log(
 
 
 def _read_rows(stored: bytes, blobs: BlobStore) -> Iterator[Mapping[str, pl.DataFrame]]:
-    """All that a shard's tables hold, by table: rows in the order in which tables take them, oldest first.
+    """Yield the stored rows of a shard's tables, oldest first, in the order in which they must be loaded.
 
-    A row may come again, changed; a table knows by itself which rows are gone. ``CorruptState`` if a blob is missing.
+    A row may be repeated with changes, and the table detects deleted rows. ``CorruptState`` if a blob is missing.
     """
     head = LogHead.from_json(stored)
     buckets = len(head.written)
@@ -177,12 +185,12 @@ def _read(blobs: BlobStore, name: str) -> dict[str, pl.DataFrame]:
 
 
 def _newer_than(rows: pl.DataFrame, written: npt.NDArray[np.int64], sequence: int) -> pl.DataFrame:
-    """Rows whose bucket was last written before this log blob; the others are in their bucket already, or gone."""
+    """Return the rows whose bucket was last written before this log blob. The buckets of the others are newer."""
     return rows.filter(pl.Series(written[bucket_for(rows[HASH].to_numpy(), len(written))] < sequence))
 
 
 def _by_bucket(rows: pl.DataFrame, buckets: int) -> list[pl.DataFrame]:
-    """Return a table's rows as its buckets hold them, in their order."""
+    """Return the rows of each bucket, in their order."""
     if not rows.height:
         return [rows] * buckets
     numbers = bucket_for(rows[HASH].to_numpy(), buckets)

@@ -1,8 +1,8 @@
-"""The protocol of a state table, which lets the log make it durable.
+"""The protocol by which the state log stores a table.
 
-A table lives in memory, in whatever shape its kernel works on fastest. It is written out as rows: a frame with the
-table's own columns and ``__hash``, the stable hash of the row's key (``streamcore.hashing``). The hash puts a row
-into a bucket here and into a shard after a restore, so a table never has to know either.
+A table is in memory in any form that is fast for its operator. It is stored as rows: a frame with the columns of the
+table and ``__hash``, the stable hash of the row's key (``streamcore.hashing``). The hash determines the row's bucket in
+the log, and its shard after a restore, so tables do not know buckets and shards.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ class StateTable(Protocol):
     """One named table of a shard."""
 
     def changes(self) -> pl.DataFrame:
-        """Rows written since the last call, each whole, as they are now. A deleted row is not among them.
+        """Return the rows written since the last call, with all columns and their present values, and reset the list.
 
-        A table may keep a row that it deleted until the row's bucket is written again, so deletion must be
-        something that ``load`` can repeat (an expired window, a flag in the row).
+        The log may still have a deleted row until its bucket is rewritten, so ``load`` must be able to repeat the
+        deletion: by an expired window, or by a row with a flag (a tombstone).
         """
         ...
 
     def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
-        """All live rows of one bucket (``hashing.bucket_for``)."""
+        """Return all live rows of one of ``buckets`` buckets (``hashing.bucket_for``)."""
         ...
 
     def load(self, rows: pl.DataFrame) -> None:
-        """Take rows in; a row replaces an earlier one of the same key. Called on an empty table, oldest first."""
+        """Load stored rows, oldest first. A row replaces an earlier one of its key."""
         ...

@@ -1,8 +1,8 @@
-"""Which windows an element belongs to.
+"""Assigners: which windows an element belongs to.
 
-Each assigner is a frozen value, and ``windows`` a pure function of one element. Promises: at least one window for
-every element, in order of their starts, each holding the element; negative times are as good as others. Refuses to
-know watermarks, triggers, and which windows exist: the owner of the windows merges sessions.
+An assigner is immutable, and ``windows`` is a pure function of one element. It returns at least one window, ordered by
+start, and each contains the element. Negative times are valid. An assigner does not know which windows exist: the owner
+of the windows merges sessions.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ _MS = timedelta(milliseconds=1)
 
 
 class Assigner(ABC):
-    """The windows of an element. The class variables describe the kind of windows."""
+    """The base class of assigners. The class variables describe the kind of windows."""
 
-    #: Windows of one key that overlap become one.
+    #: Overlapping windows of one key are merged.
     merges: ClassVar[bool] = False
     #: Windows end by the watermark, not by arrival.
     in_event_time: ClassVar[bool] = True
-    #: Windows end before the stream does, so that something can come late.
+    #: Windows end before the stream does, so that elements can be late.
     ends: ClassVar[bool] = True
 
     @abstractmethod
     def windows(self, element: Element) -> tuple[AnyWindow, ...]:
-        """Return the windows that the element belongs to, by start."""
+        """Return the windows that the element belongs to, ordered by start."""
 
 
 @dataclass(frozen=True)
 class Tumbling(Assigner):
-    """Event time cut into equal pieces, one of which starts at ``offset_ms``."""
+    """Adjacent windows of ``size_ms``, one of which starts at ``offset_ms``."""
 
     size_ms: int
     offset_ms: int = 0
 
     def __post_init__(self) -> None:
-        _need(self.size_ms > 0, f"size_ms must be positive, not {self.size_ms}")
-        _need(abs(self.offset_ms) < self.size_ms, f"offset_ms must be within one size_ms, not {self.offset_ms}")
+        _require(self.size_ms > 0, f"size_ms must be positive, not {self.size_ms}")
+        _require(abs(self.offset_ms) < self.size_ms, f"offset_ms must be within one size_ms, not {self.offset_ms}")
 
     def windows(self, element: Element) -> tuple[Window]:
         start_ms = _floor(element.event_ms, self.size_ms, self.offset_ms)
@@ -53,19 +53,19 @@ class Tumbling(Assigner):
 
 @dataclass(frozen=True)
 class Sliding(Assigner):
-    """A window of ``size_ms`` starting every ``slide_ms``, one of them at ``offset_ms``."""
+    """Windows of ``size_ms`` that start every ``slide_ms``, one of them at ``offset_ms``."""
 
     size_ms: int
     slide_ms: int
     offset_ms: int = 0
 
     def __post_init__(self) -> None:
-        _need(self.slide_ms > 0, f"slide_ms must be positive, not {self.slide_ms}")
-        _need(
+        _require(self.slide_ms > 0, f"slide_ms must be positive, not {self.slide_ms}")
+        _require(
             self.slide_ms <= self.size_ms,
             f"slide_ms ({self.slide_ms}) above size_ms ({self.size_ms}) leaves events without a window",
         )
-        _need(abs(self.offset_ms) < self.slide_ms, f"offset_ms must be within one slide_ms, not {self.offset_ms}")
+        _require(abs(self.offset_ms) < self.slide_ms, f"offset_ms must be within one slide_ms, not {self.offset_ms}")
 
     def windows(self, element: Element) -> tuple[Window, ...]:
         last_ms = _floor(element.event_ms, self.slide_ms, self.offset_ms)
@@ -76,10 +76,9 @@ class Sliding(Assigner):
 
 @dataclass(frozen=True)
 class Session(Assigner):
-    """Runs of events with less than a gap between neighbours; an event a whole gap later starts a new session.
+    """Sessions of events less than ``gap_ms`` apart. An event ``gap_ms`` or more after the last starts a new session.
 
-    ``gap_field``: the field with the event's own gap in milliseconds; ``gap_ms`` serves where it holds no positive
-    whole number.
+    ``gap_field``: a field with the gap of the event in milliseconds; ``gap_ms`` is used if it is no positive integer.
     """
 
     gap_ms: int
@@ -87,21 +86,21 @@ class Session(Assigner):
     merges: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        _need(self.gap_ms > 0, f"gap_ms must be positive, not {self.gap_ms}")
+        _require(self.gap_ms > 0, f"gap_ms must be positive, not {self.gap_ms}")
 
     def windows(self, element: Element) -> tuple[Window]:
-        """Return the session of this element alone, to be merged with those it overlaps."""
+        """Return the session of this element alone. The caller merges it with overlapping sessions."""
         return (Window(element.event_ms, element.event_ms + self._gap_ms(element)),)
 
     def _gap_ms(self, element: Element) -> int:
-        own = None if self.gap_field is None else element.value.get(self.gap_field)
-        usable = isinstance(own, int) and not isinstance(own, bool) and own > 0
-        return own if usable and isinstance(own, int) else self.gap_ms
+        gap = None if self.gap_field is None else element.value.get(self.gap_field)
+        usable = isinstance(gap, int) and not isinstance(gap, bool) and gap > 0
+        return gap if usable and isinstance(gap, int) else self.gap_ms
 
 
 @dataclass(frozen=True)
 class GlobalWindow(Assigner):
-    """One window for all time; it ends with the stream."""
+    """One window for all event time, which ends with the stream."""
 
     ends: ClassVar[bool] = False
 
@@ -111,10 +110,10 @@ class GlobalWindow(Assigner):
 
 @dataclass(frozen=True)
 class CalendarDay(Assigner):
-    """A calendar day in an IANA zone: from the first instant of its date to the first instant of the next.
+    """Calendar days in an IANA zone: from the first instant of a date to the first instant of the next date.
 
-    23 or 25 hours where the clocks change. Where a change at midnight brings a date back for minutes, the date's first
-    instant still begins the day.
+    A day has 23 or 25 hours when the clocks change. If a change at midnight repeats some minutes of a date, the day
+    still starts at the first instant of its date.
     """
 
     zone: str
@@ -124,29 +123,29 @@ class CalendarDay(Assigner):
             ZoneInfo(self.zone)
         except (KeyError, ValueError, OSError) as error:
             raise ConfigError(
-                f"{self.zone!r} is no zone of the IANA database; write for example Europe/Paris"
+                f"{self.zone!r} is not a zone of the IANA database; write for example Europe/Paris"
             ) from error
 
     def windows(self, element: Element) -> tuple[Window]:
         day = (_EPOCH + element.event_ms * _MS).astimezone(ZoneInfo(self.zone)).date()
-        if element.event_ms >= self._first_ms(_next(day)):
-            day = _next(day)
-        return (Window(self._first_ms(day), self._first_ms(_next(day))),)
+        if element.event_ms >= self._first_ms(_next_day(day)):
+            day = _next_day(day)
+        return (Window(self._first_ms(day), self._first_ms(_next_day(day))),)
 
     def _first_ms(self, day: date) -> int:
-        """Return a midnight that the clocks skip is the instant of the change; of two midnights it is the earlier."""
+        """Return the first instant of a day: the change if midnight is skipped, or the earlier of two midnights."""
         return (datetime(day.year, day.month, day.day, tzinfo=ZoneInfo(self.zone)) - _EPOCH) // _MS
 
 
 @dataclass(frozen=True)
 class CountTumbling(Assigner):
-    """Every ``count`` elements of a key, in order of arrival."""
+    """Windows of ``count`` elements of a key, in order of arrival."""
 
     count: int
     in_event_time: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        _need(self.count > 0, f"count must be positive, not {self.count}")
+        _require(self.count > 0, f"count must be positive, not {self.count}")
 
     def windows(self, element: Element) -> tuple[CountWindow]:
         first = _floor(element.number, self.count, 0)
@@ -155,15 +154,18 @@ class CountTumbling(Assigner):
 
 @dataclass(frozen=True)
 class CountSliding(Assigner):
-    """``count`` elements of a key in order of arrival, a new window beginning with every ``every``-th element."""
+    """Windows of ``count`` elements of a key, in order of arrival; each ``every``-th element starts a window."""
 
     count: int
     every: int
     in_event_time: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        _need(self.every > 0, f"every must be positive, not {self.every}")
-        _need(self.every <= self.count, f"every ({self.every}) above count ({self.count}) leaves elements out")
+        _require(self.every > 0, f"every must be positive, not {self.every}")
+        _require(
+            self.every <= self.count,
+            f"every ({self.every}) above count ({self.count}) leaves elements without a window",
+        )
 
     def windows(self, element: Element) -> tuple[CountWindow, ...]:
         last = _floor(element.number, self.every, 0)
@@ -172,14 +174,14 @@ class CountSliding(Assigner):
 
 
 def _floor(point: int, step: int, offset: int) -> int:
-    """Return the last multiple of ``step`` from ``offset`` that is not after ``point``, also below zero."""
+    """Return the largest ``offset + n * step`` (n may be negative) that is not above ``point``."""
     return (point - offset) // step * step + offset
 
 
-def _next(day: date) -> date:
+def _next_day(day: date) -> date:
     return day + timedelta(days=1)
 
 
-def _need(holds: object, otherwise: str) -> None:
-    if not holds:
-        raise ConfigError(otherwise)
+def _require(condition: object, message: str) -> None:
+    if not condition:
+        raise ConfigError(message)

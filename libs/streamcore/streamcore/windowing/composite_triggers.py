@@ -1,7 +1,7 @@
-"""Triggers made of triggers: repeated, all of, any of, in sequence, until, and fire-and-purge.
+"""Triggers that consist of other triggers: repeated, all of, any of, in sequence, until, and fire-and-purge.
 
-The same values and the same promises as in ``triggers``. All-of, any-of and until fire with their parts and then start
-or finish as a whole, so a part never carries half a count into the next pane.
+The contract is that of ``streamcore.windowing.triggers``. ``AllOf``, ``AnyOf`` and ``OrFinally`` restart or finish as a
+whole when they fire, so no part carries a count into the next pane.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from streamcore.windowing.triggers import Earliest, Trigger, TriggerContext, Tri
 
 
 class _CompositeTrigger(Trigger):
-    """All parts see every element and merge part by part."""
+    """The base of composite triggers: every part observes every element, and states are merged part by part."""
 
     def observe(self, state: TriggerState, element: Element, context: TriggerContext) -> TriggerState:
         pairs = zip(self.parts, state.parts, strict=True)
@@ -37,7 +37,7 @@ class _CompositeTrigger(Trigger):
 
 @dataclass(frozen=True)
 class _SingleTrigger(_CompositeTrigger):
-    """One trigger, ready when it is."""
+    """The base of triggers around one trigger: ready when that trigger is ready."""
 
     trigger: Trigger
 
@@ -55,7 +55,7 @@ class _SingleTrigger(_CompositeTrigger):
 
 @dataclass(frozen=True)
 class Repeatedly(_SingleTrigger):
-    """The trigger again and again: it never finishes."""
+    """Restarts the trigger whenever it finishes, so it never finishes itself."""
 
     @property
     def earliest_finish(self) -> Earliest:
@@ -67,15 +67,15 @@ class Repeatedly(_SingleTrigger):
 
 @dataclass(frozen=True)
 class Purging(_SingleTrigger):
-    """The trigger, and each of its panes empties the window: fire and purge."""
+    """Fires with the trigger, and each pane empties the window: fire and purge."""
 
     @property
     def earliest_finish(self) -> Earliest:
         return self.trigger.earliest_finish
 
     def fire(self, state: TriggerState, context: TriggerContext) -> TriggerState:
-        after = self.trigger.fire(state.parts[0], context)
-        return TriggerState(parts=(after,), done=after.done)
+        next_state = self.trigger.fire(state.parts[0], context)
+        return TriggerState(parts=(next_state,), done=next_state.done)
 
     def purges(self, state: TriggerState, context: TriggerContext) -> bool:
         return True
@@ -83,7 +83,7 @@ class Purging(_SingleTrigger):
 
 @dataclass(frozen=True, init=False)
 class _ManyTriggers(_CompositeTrigger):
-    """At least two triggers, given one after the other."""
+    """The base of triggers with at least two parts."""
 
     triggers: tuple[Trigger, ...]
 
@@ -99,7 +99,7 @@ class _ManyTriggers(_CompositeTrigger):
 
 @dataclass(frozen=True, init=False)
 class AllOf(_ManyTriggers):
-    """Once, when all are ready."""
+    """Fires once, when all parts are ready."""
 
     @property
     def earliest_firing(self) -> Earliest:
@@ -111,7 +111,7 @@ class AllOf(_ManyTriggers):
 
 @dataclass(frozen=True, init=False)
 class AnyOf(_ManyTriggers):
-    """Once, when any is ready."""
+    """Fires once, when any part is ready."""
 
     @property
     def earliest_firing(self) -> Earliest:
@@ -123,13 +123,16 @@ class AnyOf(_ManyTriggers):
 
 @dataclass(frozen=True, init=False)
 class InSequence(_ManyTriggers):
-    """The first until it has finished, then the next; finishes with the last. ``count`` of its state: which one."""
+    """Fires as its first part until that finishes, then as the next, and finishes with the last.
+
+    ``count`` of its state: the index of the current part.
+    """
 
     def __init__(self, *triggers: Trigger) -> None:
         super().__init__(*triggers)
         for trigger in triggers[:-1]:
             if trigger.earliest_finish is Earliest.NEVER:
-                raise ConfigError(f"{trigger} never finishes, so what follows it in a sequence never has its turn")
+                raise ConfigError(f"{trigger} never finishes, so the triggers after it in a sequence never fire")
 
     @property
     def earliest_firing(self) -> Earliest:
@@ -140,16 +143,16 @@ class InSequence(_ManyTriggers):
         return max(part.earliest_finish for part in self.parts)
 
     def observe(self, state: TriggerState, element: Element, context: TriggerContext) -> TriggerState:
-        """Let only the trigger whose turn it is count elements."""
+        """Let only the current part observe elements."""
         return self._with_current(state, self._current(state).observe(state.parts[state.count], element, context))
 
     def ready(self, state: TriggerState, context: TriggerContext) -> bool:
         return self._current(state).ready(state.parts[state.count], context)
 
     def fire(self, state: TriggerState, context: TriggerContext) -> TriggerState:
-        after = self._current(state).fire(state.parts[state.count], context)
-        fired = self._with_current(state, after)
-        if not after.done:
+        next_state = self._current(state).fire(state.parts[state.count], context)
+        fired = self._with_current(state, next_state)
+        if not next_state.done:
             return fired
         last = state.count + 1 == len(self.parts)
         return replace(fired, done=True) if last else replace(fired, count=state.count + 1)
@@ -158,10 +161,10 @@ class InSequence(_ManyTriggers):
         return self._current(state).purges(state.parts[state.count], context)
 
     def merge(self, states: Sequence[TriggerState], context: TriggerContext) -> TriggerState:
-        """Continue from the least advanced of the merged sessions."""
-        turn = min(state.count for state in states)
-        part = self.parts[turn].merge([s.parts[turn] for s in states if s.count == turn], context)
-        return self._with_current(replace(self.start(), count=turn), part)
+        """Merge the states of the least advanced sessions."""
+        current = min(state.count for state in states)
+        part = self.parts[current].merge([s.parts[current] for s in states if s.count == current], context)
+        return self._with_current(replace(self.start(), count=current), part)
 
     def _current(self, state: TriggerState) -> Trigger:
         return self.parts[state.count]
@@ -172,7 +175,7 @@ class InSequence(_ManyTriggers):
 
 @dataclass(frozen=True)
 class OrFinally(_CompositeTrigger):
-    """``trigger``, until ``until`` fires: that is the last pane."""
+    """Fires as ``trigger``, and finishes with a last pane when ``until`` is ready."""
 
     trigger: Trigger
     until: Trigger
@@ -195,5 +198,5 @@ class OrFinally(_CompositeTrigger):
     def fire(self, state: TriggerState, context: TriggerContext) -> TriggerState:
         if self.until.ready(state.parts[1], context):
             return replace(state, done=True)
-        after = self.trigger.fire(state.parts[0], context)
-        return replace(state, parts=(after, state.parts[1]), done=after.done)
+        next_state = self.trigger.fire(state.parts[0], context)
+        return replace(state, parts=(next_state, state.parts[1]), done=next_state.done)

@@ -1,7 +1,7 @@
-"""Which elements of a pane its window function sees.
+"""Evictors: which elements of a pane its window function receives.
 
-An evictor is a frozen value, and ``keep`` a pure function of the pane's elements in order of arrival. It narrows the
-view only: elements that it leaves out stay in the window, and a later pane may see them.
+An evictor is immutable, and ``keep`` is a pure function of the pane's elements in order of arrival. The elements that
+it leaves out stay in the window, and a later pane may contain them.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from streamcore.windowing.model import Element, Scalar
 
 
 class Evictor(ABC):
-    """One way of narrowing a pane."""
+    """The base class of evictors."""
 
     @abstractmethod
     def keep(self, elements: Sequence[Element]) -> tuple[Element, ...]:
-        """Return the elements that the window function sees, in the same order."""
+        """Return the elements that the window function receives, in their order."""
 
 
 @dataclass(frozen=True)
 class KeepCount(Evictor):
-    """The last ``count`` by arrival."""
+    """Keeps the last ``count`` elements by arrival."""
 
     count: int
 
@@ -39,7 +39,7 @@ class KeepCount(Evictor):
 
 @dataclass(frozen=True)
 class KeepRecent(Evictor):
-    """Those less than ``span_ms`` of event time before the latest of them."""
+    """Keeps the elements less than ``span_ms`` of event time before the latest element."""
 
     span_ms: int
 
@@ -54,9 +54,9 @@ class KeepRecent(Evictor):
 
 @dataclass(frozen=True)
 class KeepNear(Evictor):
-    """Those whose ``field`` differs by less than ``delta`` from that of the last to arrive with a number in it.
+    """Keeps the elements whose ``field`` differs by less than ``delta`` from the last number in this field.
 
-    An element without a number there has no distance, and stays.
+    An element without a number in the field is kept.
     """
 
     field: str
@@ -74,7 +74,7 @@ class KeepNear(Evictor):
 
 
 def _number(value: Scalar) -> Decimal | None:
-    """Return a finite number as a decimal of the same value; ``None`` for everything else."""
+    """Return a finite number as a decimal of equal value; None for every other value."""
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         return None
     number = Decimal(value)

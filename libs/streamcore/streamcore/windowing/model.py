@@ -1,7 +1,7 @@
-"""The parts of windows: elements, windows, panes. Frozen values with times in epoch milliseconds.
+"""The values that windows are described with: elements, windows, panes, drops. Times are epoch milliseconds.
 
-Exists so that the reference, the kernels and the transcripts mean the same things by the same names. Refuses to know
-how an element gets into a window or when a pane fires.
+The reference, the operators and the test transcripts share them. This module does not know how an element is assigned
+to a window (``assigners``) or when a pane fires (``triggers``).
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from enum import StrEnum
 from streamcore.codes import Code
 from streamcore.watermark import END_OF_TIME_MS as END_OF_TIME_MS  # noqa: PLC0414 - part of this vocabulary
 
-#: A field of an element.
+#: The value of a field of an element.
 Scalar = None | bool | int | float | Decimal | str | datetime
 Fields = Mapping[str, Scalar]
-#: What a window function answers.
+#: The result of a window function.
 Result = Scalar | tuple[Scalar | Fields, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """One event under a key. ``number``: how many elements of its key arrived before it."""
+    """One event of a key. ``value``: its fields. ``number``: how many elements of the key arrived before it."""
 
     key: Hashable
     value: Fields
@@ -32,19 +32,19 @@ class Element:
     number: int
 
 
-#: From the elements of a pane, in order of arrival and maybe none, to its value. Aggregates are such functions.
+#: Returns the value of a pane for its elements, in order of arrival; there may be none. Aggregates are such functions.
 WindowFunction = Callable[[Sequence[Element]], Result]
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Event time from ``start_ms`` up to, not including, ``end_ms``."""
+    """An interval of event time: from ``start_ms`` to before ``end_ms``."""
 
     start_ms: int
     end_ms: int
 
     def overlaps(self, other: Window) -> bool:
-        """Return whether some instant is in both. Windows that only touch do not overlap."""
+        """Return whether both have an instant in common. Windows that only touch do not overlap."""
         return self.start_ms < other.end_ms and other.start_ms < self.end_ms
 
     def cover(self, other: Window) -> Window:
@@ -54,7 +54,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class CountWindow:
-    """The elements of a key by order of arrival, from number ``first`` up to, not including, number ``end``."""
+    """A window of the elements of a key with the numbers from ``first`` to before ``end``."""
 
     first: int
     end: int
@@ -64,9 +64,9 @@ AnyWindow = Window | CountWindow
 
 
 class Timing(StrEnum):
-    """When a pane fired, as seen from its window's end.
+    """When a pane fired, relative to the end of its window.
 
-    EARLY: before the watermark reached it. ON_TIME: the first pane from then on, of a window that was there before.
+    EARLY: before the watermark reached the end. ON_TIME: the first pane after that, of a window that existed before.
     LATE: every other pane.
     """
 
@@ -76,9 +76,9 @@ class Timing(StrEnum):
 
 
 class Accumulation(StrEnum):
-    """The share of earlier panes of its window that a pane holds.
+    """Which elements of earlier panes of its window a pane contains.
 
-    ACCUMULATING: all their elements. DISCARDING: none. RETRACTING: all, and first the last pane is taken back.
+    ACCUMULATING: all. DISCARDING: none. RETRACTING: all, and a retraction of the previous pane is emitted first.
     """
 
     ACCUMULATING = "accumulating"
@@ -88,10 +88,10 @@ class Accumulation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FiredPane:
-    """One pane of one window of one key, or its retraction. ``(key, window, pane_index)`` is its unique name.
+    """One pane of one window of one key, or its retraction. ``(key, window, pane_index)`` is unique.
 
-    A retraction takes an index of its own, the one after the pane that it takes back. ``is_first``: index 0.
-    ``is_final``: nothing of this window follows. ``value``: the window function of ``elements``.
+    A retraction has the index after that of the retracted pane. ``is_first``: the index is 0. ``is_final``: no pane of
+    this window follows. ``value``: the result of the window function for ``elements``.
     """
 
     key: Hashable
@@ -122,7 +122,7 @@ class DropReason(Code):
 
 @dataclass(frozen=True, slots=True)
 class DroppedElement:
-    """An element that one of its windows did not take. ``lateness_ms``: how far it was behind the watermark, or 0."""
+    """An element that one of its windows did not accept. ``lateness_ms``: how far it was behind the watermark, or 0."""
 
     element: Element
     window: AnyWindow
@@ -132,7 +132,7 @@ class DroppedElement:
 
 @dataclass(frozen=True, slots=True)
 class WindowOutput:
-    """The effects of one input: panes in the order of firing, and the lane of dropped elements."""
+    """The output for one input: fired panes in order, and dropped elements."""
 
     firings: tuple[FiredPane, ...] = ()
     dropped: tuple[DroppedElement, ...] = ()
@@ -140,10 +140,10 @@ class WindowOutput:
 
 @dataclass(frozen=True, slots=True)
 class WindowCounts:
-    """The fate of every element that came in. An assignment is one element in one window.
+    """Counts of all elements. An assignment is one element in one window.
 
-    The law: ``assignments == on_time + late_accepted + dropped_expired + dropped_closed``. ``evicted`` counts, over all
-    panes, the elements left out of the view; they stay in their window and are already counted above.
+    Always holds: ``assignments == on_time + late_accepted + dropped_expired + dropped_closed``. ``evicted`` counts,
+    over all panes, the elements that an evictor left out; they stay in their window and are also counted above.
     """
 
     elements: int = 0
@@ -156,6 +156,6 @@ class WindowCounts:
 
     @property
     def is_balanced(self) -> bool:
-        """Return whether the law holds."""
+        """Return whether the counts of assignments add up."""
         dropped = self.dropped_expired + self.dropped_closed
         return self.assignments == self.on_time + self.late_accepted + dropped

@@ -1,12 +1,11 @@
-"""The reference: windows, one element at a time, as plainly as they can be written.
+"""The reference implementation of windows: one element at a time, written to be obviously correct.
 
-Exists to be obviously right; faster implementations are held against it by transcripts and properties. Promises: no
-element is lost without an entry among the dropped, ``(key, window, pane_index)`` names at most one output, and every
-output is a function of the inputs and their order. After every input each window it may concern is asked once. Refuses
-to know cuts, shards, storage and speed.
+Fast implementations are tested against it. Every lost element is reported as dropped, ``(key, window, pane_index)``
+identifies at most one output, and output is a function of the inputs and their order. After every input each affected
+window is evaluated once. The reference knows no cuts, shards and storage.
 
-A session that grows is a new window: its panes are numbered from 0. When panes retract, the last panes of the sessions
-that it absorbed are taken back just before its own first pane, so that no element is missing in between.
+A session that grows is a new window: its panes are numbered from 0. With retractions, the last panes of the sessions
+that it absorbed are retracted directly before its first pane, so that no element is missing in between.
 """
 
 from __future__ import annotations
@@ -35,8 +34,8 @@ from streamcore.windowing.triggers import TriggerContext
 
 
 @dataclass
-class _Key:
-    """The windows of one key that have not expired, and how many of its elements have arrived."""
+class _KeyState:
+    """The windows of one key that have not expired, and the number of its elements so far."""
 
     key: Hashable
     arrived: int = 0
@@ -44,7 +43,7 @@ class _Key:
 
 
 class ReferenceWindows:
-    """Windowed computation per key. Feed it in the order in which things happened; each input answers its output."""
+    """Computes windows per key. Call ``element``, ``watermark`` and ``clock`` in order; each returns its output."""
 
     def __init__(self, spec: WindowSpec, function: WindowFunction, *, clock_ms: int = 0) -> None:
         self.spec = spec
@@ -53,53 +52,58 @@ class ReferenceWindows:
         self._clock_ms = clock_ms
         self._watermark_ms = NO_WATERMARK
         self._ended = False
-        self._keys: dict[Hashable, _Key] = {}
+        self._keys: dict[Hashable, _KeyState] = {}
 
     # --- inputs -------------------------------------------------------------------------------------------------
 
     def element(self, key: Hashable, value: Fields, event_ms: int) -> WindowOutput:
-        """Return one event."""
+        """Add one event of a key, and return the output."""
         self._refuse_after_end()
-        key_state = self._keys.setdefault(key, _Key(key))
+        key_state = self._keys.setdefault(key, _KeyState(key))
         element = Element(key, value, event_ms, key_state.arrived)
         self.counts = replace(self.counts, elements=self.counts.elements + 1)
-        placed = [self._place(key_state, window, element) for window in self.spec.assigner.windows(element)]
+        outcomes = [self._add_to_window(key_state, window, element) for window in self.spec.assigner.windows(element)]
         key_state.arrived += 1
         firings = [
-            f for window in placed if isinstance(window, Window | CountWindow) for f in self._ask(key_state, window)
+            f
+            for window in outcomes
+            if isinstance(window, Window | CountWindow)
+            for f in self._evaluate(key_state, window)
         ]
-        return WindowOutput(tuple(firings), tuple(one for one in placed if isinstance(one, DroppedElement)))
+        return WindowOutput(
+            tuple(firings), tuple(outcome for outcome in outcomes if isinstance(outcome, DroppedElement))
+        )
 
     def watermark(self, watermark_ms: int) -> WindowOutput:
-        """Return no event earlier than this is expected any more."""
+        """Advance the watermark, and return the output."""
         self._refuse_after_end()
         if watermark_ms < self._watermark_ms:
             raise ValueError(f"the watermark may not go back from {self._watermark_ms} to {watermark_ms}")
         self._watermark_ms = watermark_ms
-        return self._ask_all()
+        return self._evaluate_all()
 
     def clock(self, clock_ms: int) -> WindowOutput:
-        """Return the processing time of the cut."""
+        """Advance the clock of processing time, and return the output."""
         self._refuse_after_end()
         if clock_ms < self._clock_ms:
             raise ValueError(f"the clock may not go back from {self._clock_ms} to {clock_ms}")
         self._clock_ms = clock_ms
-        return self._ask_all()
+        return self._evaluate_all()
 
     def end_of_stream(self) -> WindowOutput:
-        """Return the last input: every window has come to its end and expires."""
+        """End the stream: every window ends and expires. Return the output."""
         self._refuse_after_end()
         self._watermark_ms, self._ended = END_OF_TIME_MS, True
-        return self._ask_all()
+        return self._evaluate_all()
 
     # --- placing ------------------------------------------------------------------------------------------------
 
-    def _place(self, key_state: _Key, window: AnyWindow, element: Element) -> AnyWindow | DroppedElement:
-        """Put the element into the window, or the one that this becomes by merging."""
+    def _add_to_window(self, key_state: _KeyState, window: AnyWindow, element: Element) -> AnyWindow | DroppedElement:
+        """Add the element to its window, merged with overlapping sessions; return this window, or the drop."""
         absorbed = self._overlapping(key_state, window)
         for other in absorbed:
             window = _cover(window, other)
-        progress = self._past(key_state, window)
+        progress = self._progress(key_state, window)
         pane = key_state.live.get(window)
         if progress.expired:
             return self._drop(window, element, DropReason.EXPIRED)
@@ -107,18 +111,18 @@ class ReferenceWindows:
             return self._drop(window, element, DropReason.CLOSED)
         if pane is None:
             panes = [key_state.live.pop(other) for other in absorbed]
-            pane = LivePane.start(self.spec, key_state.key, window, panes, self._moment(progress))
+            pane = LivePane.start(self.spec, key_state.key, window, panes, self._trigger_context(progress))
             key_state.live[window] = pane
-        pane.add(self.spec, element, self._moment(progress))
+        pane.add(self.spec, element, self._trigger_context(progress))
         self._count(on_time=not progress.end_passed, late_accepted=progress.end_passed)
         return window
 
-    def _overlapping(self, key_state: _Key, window: AnyWindow) -> list[AnyWindow]:
-        """Return the sessions that become one with this one, by their ends. Those that live are disjoint."""
+    def _overlapping(self, key_state: _KeyState, window: AnyWindow) -> list[AnyWindow]:
+        """Return the live sessions that overlap this one, ordered by end."""
         if not self.spec.assigner.merges or not isinstance(window, Window):
             return []
-        found = [other for other in key_state.live if isinstance(other, Window) and other.overlaps(window)]
-        return sorted(found, key=_by_end)
+        overlapping = [other for other in key_state.live if isinstance(other, Window) and other.overlaps(window)]
+        return sorted(overlapping, key=_by_end)
 
     def _drop(self, window: AnyWindow, element: Element, reason: DropReason) -> DroppedElement:
         self._count(dropped_expired=reason is DropReason.EXPIRED, dropped_closed=reason is DropReason.CLOSED)
@@ -126,19 +130,19 @@ class ReferenceWindows:
 
     # --- firing -------------------------------------------------------------------------------------------------
 
-    def _ask_all(self) -> WindowOutput:
-        """Return every window of every key: keys by first arrival, windows by their ends."""
+    def _evaluate_all(self) -> WindowOutput:
+        """Evaluate every window: keys in order of first arrival, windows ordered by end."""
         firings: list[FiredPane] = []
         for key_state in self._keys.values():
             for window in sorted(key_state.live, key=_by_end):
-                firings += self._ask(key_state, window)
+                firings += self._evaluate(key_state, window)
         return WindowOutput(tuple(firings))
 
-    def _ask(self, key_state: _Key, window: AnyWindow) -> list[FiredPane]:
-        """Fire the window if a pane is due; afterwards forget it if it has expired."""
-        progress = self._past(key_state, window)
+    def _evaluate(self, key_state: _KeyState, window: AnyWindow) -> list[FiredPane]:
+        """Fire the window if a pane is due; then forget it if it has expired."""
+        progress = self._progress(key_state, window)
         pane = key_state.live.pop(window)
-        firings = pane.due(self.spec, self.function, self._moment(progress), progress)
+        firings = pane.due(self.spec, self.function, self._trigger_context(progress), progress)
         self.counts = replace(self.counts, evicted=self.counts.evicted + pane.take_evicted())
         if not progress.expired:
             key_state.live[window] = pane
@@ -146,8 +150,8 @@ class ReferenceWindows:
 
     # --- time ---------------------------------------------------------------------------------------------------
 
-    def _past(self, key_state: _Key, window: AnyWindow) -> WindowProgress:
-        """Return how far the window has come.
+    def _progress(self, key_state: _KeyState, window: AnyWindow) -> WindowProgress:
+        """Return whether the end of the window has passed, and whether it has expired.
 
         Event-time windows end by the watermark, count windows when they are full; both with the stream.
         """
@@ -157,7 +161,7 @@ class ReferenceWindows:
         expiry_ms = window.end_ms + self.spec.allowed_lateness_ms
         return WindowProgress(self._watermark_ms >= window.end_ms, self._ended or self._watermark_ms >= expiry_ms)
 
-    def _moment(self, progress: WindowProgress) -> TriggerContext:
+    def _trigger_context(self, progress: WindowProgress) -> TriggerContext:
         return TriggerContext(progress.end_passed, self._clock_ms, self._ended)
 
     def _count(
@@ -181,7 +185,7 @@ class ReferenceWindows:
 
     def _refuse_after_end(self) -> None:
         if self._ended:
-            raise ValueError("the stream has ended; nothing comes after that")
+            raise ValueError("the stream has ended; there can be no further input")
 
 
 def _cover(window: AnyWindow, other: AnyWindow) -> AnyWindow:

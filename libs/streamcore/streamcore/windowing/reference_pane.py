@@ -1,7 +1,6 @@
-"""One live window of one key in the reference: its elements, its trigger's state, and the panes it has fired.
+"""One live window of one key in the reference: its elements, its trigger state, and the panes it has fired.
 
-Knows the content, the name and the retractions of a pane. Does not know the other windows or the time: they come as a
-``TriggerContext`` and a ``WindowProgress``.
+The time is passed as a ``TriggerContext`` and a ``WindowProgress``.
 """
 
 from __future__ import annotations
@@ -25,10 +24,12 @@ class WindowProgress:
 
 @dataclass
 class LivePane:
-    """``elements``: the content of the next pane, in order of arrival; ``unfired``: how many of them no pane has held.
+    """A live window.
 
-    ``awaits_on_time``: the window was there before its end had passed and has not had its pane on time. ``last``: the
-    pane that a retraction would take back. ``superseded``: the last panes of absorbed sessions, to be taken back.
+    ``elements``: the contents of the next pane, in order of arrival. ``unfired``: how many of them were in no pane yet.
+    ``fired``: the number of panes and retractions so far. ``awaits_on_time``: the window existed before its end and has
+    not fired its pane on time. ``last``: the pane that the next retraction would retract. ``superseded``: the last
+    panes of absorbed sessions, which must be retracted.
     """
 
     key: Hashable
@@ -46,7 +47,7 @@ class LivePane:
     def start(
         cls, spec: WindowSpec, key: Hashable, window: AnyWindow, absorbed: Sequence[LivePane], context: TriggerContext
     ) -> Self:
-        """Return a new window, or the one that some sessions have become."""
+        """Return a new window, or the one into which ``absorbed`` sessions are merged."""
         states = [pane.trigger for pane in absorbed]
         trigger = spec.trigger.merge(states, context) if states else spec.trigger.start()
         awaits = not context.past_end or any(pane.awaits_on_time for pane in absorbed)
@@ -57,7 +58,7 @@ class LivePane:
         return pane
 
     def add(self, spec: WindowSpec, element: Element, context: TriggerContext) -> None:
-        """Take an element."""
+        """Add an element."""
         self.elements.append(element)
         self.unfired += 1
         self.trigger = spec.trigger.observe(self.trigger, element, context)
@@ -65,26 +66,28 @@ class LivePane:
     def due(
         self, spec: WindowSpec, function: WindowFunction, context: TriggerContext, progress: WindowProgress
     ) -> list[FiredPane]:
-        """Return the pane that the trigger asks for, or the closing one, with the retractions before it; or nothing.
+        """Fire the pane of the trigger or the closing pane, if one is due. Return it after its retractions.
 
-        A pane without anything new fires only as the one on time. A trigger that is ready with nothing to emit keeps
-        its state, so that asking twice is asking once.
+        A pane without new elements fires only as the one on time. A trigger that is ready without new elements keeps
+        its state, so a second call changes nothing.
         """
         on_time = self.awaits_on_time and progress.end_passed
         ready = (on_time or self.unfired > 0) and not self.trigger.done and spec.trigger.ready(self.trigger, context)
         if not ready and not (progress.expired and self.unfired):
             return []
-        empties = spec.accumulation is Accumulation.DISCARDING or (ready and spec.trigger.purges(self.trigger, context))
+        empties_window = spec.accumulation is Accumulation.DISCARDING or (
+            ready and spec.trigger.purges(self.trigger, context)
+        )
         if ready:
             self.trigger = spec.trigger.fire(self.trigger, context)
         final = progress.expired or self.trigger.done
         firings = self._emit(spec, function, _timing(progress, awaited=on_time), final=final)
-        if empties or final:
+        if empties_window or final:
             self.elements = []
         return firings
 
     def take_evicted(self) -> int:
-        """Return how many elements evictors left out of views since the last call."""
+        """Return how many elements the evictor left out since the last call, and reset the count."""
         evicted, self.evicted = self.evicted, 0
         return evicted
 
@@ -101,7 +104,7 @@ class LivePane:
         return [*firings, pane]
 
     def _retract(self, timing: Timing) -> list[FiredPane]:
-        """Retract the panes of absorbed sessions, for good, and then this window's last pane."""
+        """Return the final retractions of absorbed sessions, and then the retraction of this window's last pane."""
         old = [_retraction_of_pane(pane, timing, final=True) for pane in self.superseded]
         self.superseded = []
         if self.last is None:
@@ -120,7 +123,7 @@ class LivePane:
 
 
 def _retraction_of_pane(pane: FiredPane, timing: Timing, *, final: bool) -> FiredPane:
-    """Return the retraction of a pane: the index after it, and the timing of the pane that makes it wrong."""
+    """Return the retraction of a pane: with the next index, and the timing of the pane that replaces it."""
     index = pane.pane_index + 1
     return replace(pane, pane_index=index, timing=timing, is_first=False, is_final=final, is_retraction=True)
 

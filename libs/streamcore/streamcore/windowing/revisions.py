@@ -1,10 +1,10 @@
-"""When a window is emitted, where each record of it replaces the one before: windows as a table that changes.
+"""Windows as a changing table: each record of a window replaces the one before. When are records emitted?
 
-A window is one row of that table for as long as it lives, whatever becomes of it: it grows, it moves its start, it
-takes other sessions in. Records of it carry its name (the key, and its start as it was first emitted) and a revision
-that rises, so a sink that keeps the greatest revision of each name has the table. A session that another one absorbed
-is emitted once more, as deleted, in the same cut in which the other one is emitted with its contents; of several
-sessions that were emitted the earliest survives. Names are never used again.
+A window is one row of the table, also when it grows, moves its start or absorbs other sessions. Its records have its
+name (the key, and the start with which it was first emitted) and a rising revision, so a sink that keeps the highest
+revision of each name has the table. If sessions are merged, the earliest emitted one survives. An absorbed session is
+emitted a last time, as deleted, in the cut in which the surviving session is emitted with its contents. Names are never
+reused.
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ from streamcore.errors import ConfigError
 
 @dataclass(frozen=True)
 class RevisionPolicy:
-    """Always: the final record, when the watermark has passed a window's end and the allowed lateness. Without more a
-    window has exactly that one record.
+    """When records of a window are emitted. The final one always is, after its end and the allowed lateness.
 
-    ``early_ms``: also when the clock is so far past the first change that no record has; 0: not.
-    ``at_end``: also when the watermark has passed its end, and after that with each cut that changes it.
+    ``early_ms``: also emit this long, by the clock, after the first change that was not emitted yet; 0: do not.
+    ``at_end``: also emit when the watermark has passed the end, and then in each cut that changes the window.
     """
 
     early_ms: int = 0

@@ -1,6 +1,6 @@
 """The specification of a windowed computation, with the checks of its options.
 
-A ``WindowSpec`` that exists can run. Options that would lose data silently, never fire or have no effect are refused
+Every ``WindowSpec`` can run: options that would lose data silently, never fire or have no effect raise ``ConfigError``
 with a hint.
 """
 
@@ -18,7 +18,10 @@ from streamcore.windowing.triggers import AfterWatermark, Earliest, Trigger, wal
 
 @dataclass(frozen=True)
 class WindowSpec:
-    """Windows, their trigger, the content of a pane, and the allowed lateness."""
+    """The windows, their trigger, the contents of a pane, and the allowed lateness.
+
+    ``allowed_lateness_ms``: how long after its end, by the watermark, a window accepts elements.
+    """
 
     assigner: Assigner
     trigger: Trigger
@@ -33,11 +36,13 @@ class WindowSpec:
 
     def _check_lateness(self) -> None:
         _refuse(self.allowed_lateness_ms < 0, f"allowed_lateness_ms must not be negative: {self.allowed_lateness_ms}")
-        nothing_late = not (self.assigner.in_event_time and self.assigner.ends)
+        is_never_late = not (self.assigner.in_event_time and self.assigner.ends)
         trigger = self.trigger.trigger if isinstance(self.trigger, Purging) else self.trigger
         finishes = isinstance(trigger, AfterWatermark) and trigger.late is None
         if self.allowed_lateness_ms:
-            _refuse(nothing_late, "nothing comes late into a count or global window: leave out allowed_lateness_ms")
+            _refuse(
+                is_never_late, "an element is never late for a count or global window: leave out allowed_lateness_ms"
+            )
             _refuse(
                 finishes,
                 "AfterWatermark without late finishes at the window's end, so allowed_lateness_ms has no effect: "
@@ -45,18 +50,19 @@ class WindowSpec:
             )
 
     def _check_accumulation(self) -> None:
-        purging = any(isinstance(one, Purging) for one in walk(self.trigger))
+        purging = any(isinstance(part, Purging) for part in walk(self.trigger))
         _refuse(
             purging and self.accumulation is Accumulation.DISCARDING,
             "discarding panes empty the window already: leave out Purging",
         )
         _refuse(
             purging and self.accumulation is Accumulation.RETRACTING,
-            "a retraction would take back what Purging has made final: use Accumulation.ACCUMULATING",
+            "a retraction would revoke a pane that Purging has made final: use Accumulation.ACCUMULATING",
         )
         _refuse(
             self.evictor is not None and self.accumulation is Accumulation.DISCARDING,
-            "what an evictor leaves out of a discarding pane would be in no pane: use ACCUMULATING or RETRACTING",
+            "an element that an evictor leaves out of a discarding pane would be in no pane: "
+            "use ACCUMULATING or RETRACTING",
         )
 
     def _check_session(self) -> None:
@@ -64,10 +70,10 @@ class WindowSpec:
         too_early = finish is Earliest.BEFORE_END or (finish is Earliest.AT_END and self.allowed_lateness_ms > 0)
         _refuse(
             self.assigner.merges and too_early,
-            "a session cannot go on when its trigger has finished: wrap the trigger in Repeatedly",
+            "a session cannot accept elements after its trigger has finished: wrap the trigger in Repeatedly",
         )
 
 
-def _refuse(wrong: object, because: str) -> None:
-    if wrong:
-        raise ConfigError(because)
+def _refuse(condition: object, message: str) -> None:
+    if condition:
+        raise ConfigError(message)

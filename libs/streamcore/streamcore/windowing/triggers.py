@@ -1,11 +1,9 @@
-"""When a window's elements become a pane: triggers as values.
+"""Triggers: when a window fires a pane. They follow the published model of Apache Beam.
 
-A trigger is a frozen value. Its memory of one window is a ``TriggerState``, a value too, and every method is a
-pure function of states and of a ``TriggerContext``: there are no timers. The owner of the windows calls ``ready`` after
-each input and, when a pane fires, keeps the state that ``fire`` returns. The meanings follow the published model of
-Apache Beam. A trigger whose state is done has finished: it is never ready again, and its window takes no more elements.
-
-Refuses to know keys, watermarks in milliseconds, panes and values.
+A trigger and its ``TriggerState`` for one window are immutable, and every method is a pure function of states and of a
+``TriggerContext``: there are no timers. The owner of the windows calls ``ready`` after each input and, when a pane
+fires, stores the state that ``fire`` returns. A trigger whose state is ``done`` has finished: it is never ready again,
+and its window accepts no more elements.
 """
 
 from __future__ import annotations
@@ -21,8 +19,11 @@ from streamcore.windowing.model import Element
 
 @dataclass(frozen=True, slots=True)
 class TriggerContext:
-    """The facts that a trigger may know of the present. ``past_end``: the watermark has reached the window's end, or a
-    count window is full. ``clock_ms``: the cut's clock. ``stream_ended``: no element will come any more."""
+    """What a trigger can know when it is called.
+
+    ``past_end``: the watermark has reached the window's end, or a count window is full. ``clock_ms``: the cut's clock.
+    ``stream_ended``: no further element will arrive.
+    """
 
     past_end: bool
     clock_ms: int
@@ -31,7 +32,11 @@ class TriggerContext:
 
 @dataclass(frozen=True, slots=True)
 class TriggerState:
-    """A trigger's memory of one window. Each kind uses the fields it needs; ``parts`` are those of its parts."""
+    """The state of a trigger for one window. Each kind of trigger uses the fields that it needs.
+
+    ``count``: elements since the last pane. ``since_ms``: the clock at the first of them. ``flag``: see each trigger.
+    ``parts``: the states of the trigger's parts.
+    """
 
     done: bool = False
     count: int = 0
@@ -41,7 +46,7 @@ class TriggerState:
 
 
 class Earliest(IntEnum):
-    """How early something can happen, for checking which parts fit together."""
+    """How early a trigger can fire or finish, relative to the window's end. Used to check specifications."""
 
     BEFORE_END = 0
     AT_END = 1
@@ -49,21 +54,21 @@ class Earliest(IntEnum):
 
 
 class Trigger(ABC):
-    """One kind of trigger. ``merge`` gets the states of sessions that become one."""
+    """The base class of triggers."""
 
     @property
     def parts(self) -> tuple[Trigger, ...]:
-        """Return the triggers it is made of."""
+        """Return the triggers that this trigger consists of."""
         return ()
 
     @property
     @abstractmethod
     def earliest_firing(self) -> Earliest:
-        """Return how early it can fire."""
+        """Return how early the trigger can fire."""
 
     @property
     def earliest_finish(self) -> Earliest:
-        """Return how early it can finish. Most fire once."""
+        """Return how early the trigger can finish: by default with its first firing."""
         return self.earliest_firing
 
     def start(self) -> TriggerState:
@@ -71,15 +76,15 @@ class Trigger(ABC):
         return TriggerState(parts=tuple(part.start() for part in self.parts))
 
     def observe(self, state: TriggerState, element: Element, context: TriggerContext) -> TriggerState:
-        """Return the state after an element came into the window."""
+        """Return the state after an element was added to the window."""
         return state
 
     @abstractmethod
     def ready(self, state: TriggerState, context: TriggerContext) -> bool:
-        """Return whether a pane is due. Never asked of a state that is done."""
+        """Return whether a pane is due. Not called for a state that is done."""
 
     def fire(self, state: TriggerState, context: TriggerContext) -> TriggerState:
-        """Return the state after the pane. Only from a state that is ready."""
+        """Return the state after a pane fired. Called only if ``ready``."""
         return replace(state, done=True)
 
     def purges(self, state: TriggerState, context: TriggerContext) -> bool:
@@ -88,14 +93,15 @@ class Trigger(ABC):
 
     @abstractmethod
     def merge(self, states: Sequence[TriggerState], context: TriggerContext) -> TriggerState:
-        """Return the state of the window that those of ``states`` became; none of them is done."""
+        """Return the state of a session from the states of the sessions merged into it, none of which is done."""
 
 
 @dataclass(frozen=True)
 class AfterWatermark(Trigger):
-    """At the window's end; before it whenever ``early`` fires, after it whenever ``late`` fires, each again and again.
+    """Fires at the window's end; before it whenever ``early`` fires, and after it whenever ``late`` fires, repeatedly.
 
-    Without ``late`` it finishes at the end. With ``late=Never()`` late elements wait for the closing pane.
+    Without ``late`` it finishes at the end. With ``late=Never()`` late elements wait for the closing pane. ``flag`` of
+    the state: the pane at the end has fired.
     """
 
     early: Trigger | None = None
@@ -103,10 +109,8 @@ class AfterWatermark(Trigger):
 
     def __post_init__(self) -> None:
         for name, part in (("early", self.early), ("late", self.late)):
-            if part is not None and any(isinstance(one, AfterWatermark) for one in walk(part)):
-                raise ConfigError(
-                    f"{name} must not hold AfterWatermark: there is one end, and it is waited for already"
-                )
+            if part is not None and any(isinstance(nested, AfterWatermark) for nested in walk(part)):
+                raise ConfigError(f"{name} must not contain AfterWatermark: the outer one already fires at the end")
 
     @property
     def parts(self) -> tuple[Trigger, ...]:
@@ -138,7 +142,7 @@ class AfterWatermark(Trigger):
         return not self._at_end(state, context) and self.parts[phase].purges(state.parts[phase], context)
 
     def merge(self, states: Sequence[TriggerState], context: TriggerContext) -> TriggerState:
-        """Return a session that has grown past the watermark has its end before it again."""
+        """Merge the states. A session whose end is after the watermark again fires at its end again."""
         flag = context.past_end and all(state.flag for state in states)
         phase = int(flag)
         merged = self.parts[phase].merge([s.parts[phase] for s in states], context)
@@ -152,13 +156,13 @@ class AfterWatermark(Trigger):
         return self.parts[phase].ready(state.parts[phase], context)
 
     def _phase(self, state: TriggerState) -> int:
-        """Return which part counts: 0 before the pane at the end, 1 after it."""
+        """Return the index of the active part: 0 before the pane at the end, 1 after it."""
         return int(state.flag)
 
 
 @dataclass(frozen=True)
 class AfterCount(Trigger):
-    """When so many elements have come since the last pane."""
+    """Fires when ``count`` elements have been added since the last pane."""
 
     count: int
 
@@ -182,7 +186,7 @@ class AfterCount(Trigger):
 
 @dataclass(frozen=True)
 class AfterProcessingTime(Trigger):
-    """When the clock is ``delay_ms`` past its value at the first element since the last pane."""
+    """Fires ``delay_ms`` of processing time after the first element since the last pane."""
 
     delay_ms: int
 
@@ -206,7 +210,7 @@ class AfterProcessingTime(Trigger):
 
 @dataclass(frozen=True)
 class OnPunctuation(Trigger):
-    """When an element came whose field ``flag`` is true (the boolean, nothing that only resembles it)."""
+    """Fires after an element whose field ``flag`` is the boolean true. ``flag`` of the state: there was one."""
 
     flag: str
 
@@ -226,7 +230,7 @@ class OnPunctuation(Trigger):
 
 @dataclass(frozen=True)
 class AtEndOfStream(Trigger):
-    """When the stream has ended."""
+    """Fires when the stream has ended."""
 
     @property
     def earliest_firing(self) -> Earliest:
@@ -241,7 +245,7 @@ class AtEndOfStream(Trigger):
 
 @dataclass(frozen=True)
 class Never(Trigger):
-    """Never. The contents of a window come out in its closing pane."""
+    """Never fires. The contents of a window are emitted in its closing pane."""
 
     @property
     def earliest_firing(self) -> Earliest:
@@ -255,16 +259,16 @@ class Never(Trigger):
 
 
 def walk(trigger: Trigger) -> tuple[Trigger, ...]:
-    """Return the trigger and all it is made of."""
-    return (trigger, *(one for part in trigger.parts for one in walk(part)))
+    """Return the trigger and, recursively, its parts."""
+    return (trigger, *(nested for part in trigger.parts for nested in walk(part)))
 
 
 def fire_again(trigger: Trigger, state: TriggerState, context: TriggerContext) -> TriggerState:
-    """Return the state after a pane of a trigger that begins anew when it has finished."""
-    after = trigger.fire(state, context)
-    return trigger.start() if after.done else after
+    """Return the state after a pane of a trigger that restarts when it has finished."""
+    next_state = trigger.fire(state, context)
+    return trigger.start() if next_state.done else next_state
 
 
 def with_part(state: TriggerState, index: int, part: TriggerState) -> TriggerState:
-    """Return the state with another state of one of its parts."""
+    """Return the state with the state of one part replaced."""
     return replace(state, parts=(*state.parts[:index], part, *state.parts[index + 1 :]))
