@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from headgate_operator.resources import Phase, Status, StreamAppSpec
 from headgate_operator.resources.release import release_for
 from headgate_operator.resources.status import PhaseTime, Upgrade, UpgradeKind
-from headgate_operator.runtime.health_server import COUNTED, MetricsText
+from headgate_operator.runtime.health_server import COUNTED, OperatorCollector
 from headgate_operator.runtime.metrics import Counters
 from streamcore.engine.lag import Lag
 from streamcore.telemetry import Telemetry, TelemetrySettings
@@ -52,7 +52,7 @@ def _metrics() -> frozenset[str]:
     counters, registry = Counters(), CollectorRegistry()
     for of in COUNTED:
         counters.add(of, "one")
-    registry.register(MetricsText(counters, lambda: {("shop", "rules"): Status(upgrade=_UPGRADE)}))
+    registry.register(OperatorCollector(counters, lambda: {("shop", "rules"): Status(upgrade=_UPGRADE)}))
     return _series(text + generate_latest(registry).decode())
 
 

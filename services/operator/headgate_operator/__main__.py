@@ -40,11 +40,11 @@ class OperatorExit(ExitCode):
 
 
 def main() -> int:
-    """Run the command."""
+    """Run the operator with the arguments of the command line; return its exit code."""
     parser = argparse.ArgumentParser(prog="headgate-operator", description="Run StreamApps.")
     parser.add_argument("--namespace", default="", help="watch this namespace only")
-    parser.add_argument("--port", type=int, default=0, help="serve /healthz and /metrics there; 0: nowhere")
-    parser.add_argument("--workers", type=int, default=2, help="apps that are looked at side by side")
+    parser.add_argument("--port", type=int, default=0, help="port of /healthz and /metrics; 0: none")
+    parser.add_argument("--workers", type=int, default=2, help="apps that are reconciled in parallel")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     counters = Counters()
@@ -53,45 +53,46 @@ def main() -> int:
 
 
 def run(rest: Rest, counters: Counters, settings: Settings, port: int) -> int:
-    """Lead, work, and stop on request."""
-    liveness.liveness_file().unlink(missing_ok=True)  # of a process before, in the same pod
+    """Wait for leadership, reconcile apps, and stop after SIGTERM or SIGINT. Return the exit code."""
+    liveness.liveness_file().unlink(missing_ok=True)  # of an earlier process in the same pod
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    me = f"{os.environ.get('POD_NAME') or socket.gethostname()}-{os.getpid()}"
+    identity = f"{os.environ.get('POD_NAME') or socket.gethostname()}-{os.getpid()}"
     namespace = os.environ.get("POD_NAMESPACE", "default")
-    leader = LeaderElector(rest, namespace, me, _end, waits=liveness.liveness_file().touch)
-    threading.Thread(target=_when_stopped, args=(stop, leader.stop), daemon=True).start()
-    sending = traces(os.environ, counters)
-    operator = Manager(rest, counters, settings, traces=sending)
+    leader = LeaderElector(rest, namespace, identity, _exit_without_leadership, on_wait=liveness.liveness_file().touch)
+    threading.Thread(target=_run_after, args=(stop, leader.stop), daemon=True).start()
+    upgrade_traces = traces(os.environ, counters)
+    manager = Manager(rest, counters, settings, traces=upgrade_traces)
     if port:
-        serving.serve(port, counters, operator.apps)
+        serving.serve(port, counters, manager.apps)
     if not leader.wait():
         return OperatorExit.STOPPED
-    operator.start()
-    _LOG.info("leads and works as %s", me)
+    manager.start()
+    _LOG.info("leads and works as %s", identity)
     stop.wait()
-    operator.stop()
-    _leave(rest, namespace)
+    manager.stop()
+    _clean_up_namespace(rest, namespace)
     leader.release()
-    sending.close()  # the next one leads already
+    upgrade_traces.close()  # after the release, so that the next leader does not wait for the endpoint
     return OperatorExit.STOPPED
 
 
-def _leave(rest: Rest, namespace: str) -> None:
+def _clean_up_namespace(rest: Rest, namespace: str) -> None:
     try:
         remove_finalizers_with_namespace(rest, namespace)
     except ApiError as error:
         _LOG.warning("namespace %s: %s", namespace, error)
 
 
-def _end() -> None:
+def _exit_without_leadership() -> None:
+    # Without clean-up: another replica may lead already.
     os._exit(OperatorExit.LEADERSHIP_LOST)
 
 
-def _when_stopped(stop: threading.Event, do: Callable[[], None]) -> None:
+def _run_after(stop: threading.Event, action: Callable[[], None]) -> None:
     stop.wait()
-    do()
+    action()
 
 
 if __name__ == "__main__":

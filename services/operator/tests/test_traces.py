@@ -33,7 +33,7 @@ from headgate_operator.runtime.actuator import KubernetesActuator
 from headgate_operator.runtime.api_client import Json, Rest
 from headgate_operator.runtime.informer_cache import APPS, Cache
 from headgate_operator.runtime.metrics import Counters
-from headgate_operator.runtime.otlp_traces import NOBODY, OtlpTraces, Traces, traces
+from headgate_operator.runtime.otlp_traces import NO_TRACES, OtlpTraces, Traces, traces
 from headgate_operator.runtime.parse import read_app, write_status
 from headgate_operator.runtime.reconcile_once import CachedApp
 from headgate_operator.traces import AppRef, Span, ended_upgrade, trace_spans, traceparent
@@ -267,7 +267,7 @@ def test_an_endpoint_that_is_away_keeps_nobody_waiting_and_what_is_too_much_is_d
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
         counters = Counters()
-        sending = OtlpTraces(counters, queued=2)
+        sending = OtlpTraces(counters, queue_size=2)
         began = time.monotonic()
         for number in range(50):
             sending.upgrade_ended(_APP, replace(_UPGRADE, number=number))
@@ -280,8 +280,8 @@ def test_an_endpoint_that_is_away_keeps_nobody_waiting_and_what_is_too_much_is_d
 
 
 def test_without_an_endpoint_nobody_hears_of_upgrades_and_none_of_it_is_loaded() -> None:
-    assert traces({}, Counters()) is NOBODY
-    assert traces({"OTEL_EXPORTER_OTLP_ENDPOINT": ""}, Counters()) is NOBODY
+    assert traces({}, Counters()) is NO_TRACES
+    assert traces({"OTEL_EXPORTER_OTLP_ENDPOINT": ""}, Counters()) is NO_TRACES
     code = (
         "import sys; import headgate_operator.__main__; from headgate_operator.runtime.otlp_traces import traces; "
         "traces({}, None); print([m for m in sys.modules if m.split('.')[0] in ('opentelemetry', 'requests')])"

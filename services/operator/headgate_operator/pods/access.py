@@ -1,6 +1,6 @@
-"""Rights of a driver: create and delete executor pods in its namespace, and write to its own pod and to no other.
+"""Rights of a driver: it may create and delete pods in its namespace, for its executors, and patch its own pod.
 
-The role names the existing driver pods, so it is rewritten before each pod is created.
+The role names the driver pods that may be patched, so it is written again before each pod is created.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ EXECUTOR_VERBS = ("create", "delete", "deletecollection", "get", "list", "watch"
 
 
 def service_account_name(app: Desired) -> str:
-    """Return the name in the spec, or the name of the app's own account."""
+    """Return the name of the driver's ServiceAccount: that of the spec, else the app's own."""
     return app.spec.driver.service_account or f"{app.name}-driver"
 
 
 def service_account(app: Desired) -> Manifest | None:
-    """Return the app's account; None when the spec names one: then its rights are granted elsewhere."""
+    """Return the app's own ServiceAccount; None if the spec names another one, whose rights are granted elsewhere."""
     if app.spec.driver.service_account:
         return None
     metadata = owned_metadata(app, service_account_name(app), labels(app, "driver"))
@@ -26,7 +26,10 @@ def service_account(app: Desired) -> Manifest | None:
 
 
 def access_manifests(app: Desired, pod_names: tuple[str, ...]) -> tuple[Manifest, ...]:
-    """Return role and binding of the app's drivers, for these pods and no others."""
+    """Return the Role and RoleBinding of the app's own ServiceAccount.
+
+    ``pod_names``: the driver pods that may be patched.
+    """
     if app.spec.driver.service_account:
         return ()
     name = service_account_name(app)

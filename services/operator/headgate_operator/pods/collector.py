@@ -1,4 +1,4 @@
-"""A pod that removes unneeded data: a short life, no rights at the API server, the checkpoint's volume."""
+"""The manifest of a collector: a pod that removes the data of savepoints. It has no rights at the API server."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _RESOURCES = {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory
 
 
 def collector_pod(app: Desired, action: CreateCollector) -> Manifest:
-    """Return a pod that removes ``action.savepoints``, or all that the app stored."""
+    """Return a collector that removes the data of ``action.savepoints``, or all data of the app."""
     spec = action.release.spec
     container: Manifest = {
         "name": "collector",
@@ -21,15 +21,18 @@ def collector_pod(app: Desired, action: CreateCollector) -> Manifest:
         "env": list(spec.driver.env),
         "resources": _RESOURCES,
     }
-    made = pod_spec(spec, spec.driver, container) | {"automountServiceAccountToken": False}
+    pod = pod_spec(spec, spec.driver, container) | {"automountServiceAccountToken": False}
     metadata = owned_metadata(app, action.name, labels(app, "collector", {COLLECTS: app.name}))
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": made}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod}
 
 
 def _arguments(app: Desired, action: CreateCollector) -> list[str]:
-    """Return the arguments. A missing savepoint counts as removed: one that failed has left nothing, or a part."""
+    """Return the arguments of ``headgate savepoint``.
+
+    A missing savepoint is no error: a failed one may have no data.
+    """
     spec = action.release.spec
-    where = ["--savepoints", spec.savepoints_root, "--app", app.name]
+    location = ["--savepoints", spec.savepoints_root, "--app", app.name]
     if action.everything:
-        return ["purge", *where, "--checkpoint", f"{spec.checkpoint.root.rstrip('/')}/{app.name}"]
-    return ["delete", *where, "--missing-ok", *action.savepoints]
+        return ["purge", *location, "--checkpoint", f"{spec.checkpoint.root.rstrip('/')}/{app.name}"]
+    return ["delete", *location, "--missing-ok", *action.savepoints]

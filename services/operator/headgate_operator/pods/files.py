@@ -1,6 +1,7 @@
-"""The files of a spec, which its settings name: a ConfigMap for each content, mounted in driver and executors.
+"""The files of a spec as a ConfigMap, which driver and executors mount. The service's settings name the files.
 
-Of its own beside the settings': executors mount it too, and the settings hold the executors' template, which names it.
+The ConfigMap is not that of the settings, because the settings contain the executor template, and the template names
+the ConfigMap of the files.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _VOLUME = "files"
 
 
 def files_map(app: Desired, release: Release) -> Manifest | None:
-    """Return the ConfigMap; None when the spec has no files."""
+    """Return the ConfigMap; None if the spec has no files."""
     spec = release.spec
     if not spec.files:
         return None
@@ -27,7 +28,7 @@ def files_map(app: Desired, release: Release) -> Manifest | None:
 
 
 def files_volumes(app: Desired, spec: StreamAppSpec) -> list[Manifest]:
-    """Return the volumes, each file at its own path."""
+    """Return the volume with the files, each at its path; none if the spec has no files."""
     items = [{"key": _key(name), "path": name} for name in sorted(spec.files)]
     return [{"name": _VOLUME, "configMap": {"name": _name(app, spec), "items": items}}] if items else []
 

@@ -1,4 +1,4 @@
-"""The operator's knowledge of the image: users, paths, ports. One image for drivers, executors and the command."""
+"""Users, paths and ports of the image. Drivers, executors and collectors run the same image."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ SPARK_SECRET_FOLDER = "/etc/headgate/spark"  # noqa: S105 - a folder, no secret
 SPARK_SECRET_KEY = "secret"  # noqa: S105 - the name of a file in it
 FILES_FOLDER = "/etc/headgate/files"
 SCRATCH = "/tmp"  # noqa: S108 - an emptyDir of the pod's own
-#: The volume there, of a driver, and of an executor: Spark knows the second by its name and adds no other.
+#: The volume that is mounted at ``SCRATCH``. Spark recognises the executor's volume by this name, and adds no other.
 SCRATCH_VOLUME = "scratch"
 EXECUTOR_SCRATCH_VOLUME = "spark-local-dir-1"
 DRIVER_PORT = 7078
 BLOCKS_PORT = 7079
 METRICS_PORT = 9464
 
-#: What the "restricted" profile of pod security demands, and a read-only root file system.
+#: Required by the profile "restricted" of the Pod Security Standards; the read-only root file system is in addition.
 POD_SECURITY: dict[str, Any] = {
     "runAsNonRoot": True,
     "runAsUser": USER,

@@ -1,4 +1,4 @@
-"""Names and labels: deterministic, so that an object that is created twice is found the second time."""
+"""Names and labels of objects. Names are deterministic, so that creating an object again finds the existing one."""
 
 from __future__ import annotations
 
@@ -11,31 +11,32 @@ from headgate_operator.resources import API_VERSION
 
 Manifest = dict[str, Any]
 
-#: On driver pods: the app that they belong to. Executors do not have it.
+#: Label of driver pods, not of executors: the app.
 APP = "headgate.dev/app"
-#: On pods that remove data: the app that it was of.
+#: Label of collectors: the app.
 COLLECTS = "headgate.dev/collects"
+#: Label of driver pods: the revision of their release.
 REVISION = "headgate.dev/revision"
 _PART_OF = {"app.kubernetes.io/part-of": "headgate", "app.kubernetes.io/managed-by": "headgate-operator"}
 
 
 def labels(app: Desired, component: str, more: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the labels that tools group by, and ``more``. Objects made by others from our template: no managed-by."""
-    named = {"app.kubernetes.io/name": app.spec.service, "app.kubernetes.io/instance": app.name}
-    return {**_PART_OF, **named, "app.kubernetes.io/component": component, **(more or {})}
+    """Return the recommended labels of Kubernetes, and ``more``. ``component``: such as ``driver`` or ``collector``."""
+    app_labels = {"app.kubernetes.io/name": app.spec.service, "app.kubernetes.io/instance": app.name}
+    return {**_PART_OF, **app_labels, "app.kubernetes.io/component": component, **(more or {})}
 
 
 def driver_selector(app_name: str) -> dict[str, str]:
-    """Return the selector of an app's drivers, of every life of the app."""
+    """Return the label selector of the driver pods of an app, including those of an earlier app with this name."""
     return {APP: app_name}
 
 
 def content_name(stem: str, content: str) -> str:
-    """Name an immutable object by its content: the same content has the same name."""
+    """Return a name for an immutable object with this content: equal contents have equal names."""
     return f"{stem}-{hashlib.sha256(content.encode()).hexdigest()[:10]}"
 
 
-def owned_metadata(app: Desired, name: str, labelled: Mapping[str, str]) -> Manifest:
+def owned_metadata(app: Desired, name: str, object_labels: Mapping[str, str]) -> Manifest:
     """Return the metadata of an object that Kubernetes deletes with the app."""
     owner = {
         "apiVersion": API_VERSION,
@@ -45,4 +46,4 @@ def owned_metadata(app: Desired, name: str, labelled: Mapping[str, str]) -> Mani
         "controller": True,
         "blockOwnerDeletion": False,
     }
-    return {"name": name, "namespace": app.namespace, "labels": dict(labelled), "ownerReferences": [owner]}
+    return {"name": name, "namespace": app.namespace, "labels": dict(object_labels), "ownerReferences": [owner]}

@@ -1,4 +1,4 @@
-"""The headless service that gives each driver pod a name: executors and scrapers reach it there, ready or not."""
+"""The headless Service that gives each driver pod a DNS name, under which executors and scrapers reach it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from headgate_operator.reconcile.observed import Desired
 
 
 def headless_service(app: Desired) -> Manifest:
-    """Return the service; there is one per app."""
+    """Return the Service of the app. It publishes pods that are not ready too."""
     ports = {"driver": DRIVER_PORT, "blocks": BLOCKS_PORT, "metrics": METRICS_PORT}
     spec = {
         "clusterIP": "None",

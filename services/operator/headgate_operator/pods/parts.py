@@ -1,4 +1,4 @@
-"""Parts that driver, executors and collectors share: the same volumes at the same places, the same security."""
+"""Parts of the manifests that drivers, executors and collectors share: volumes, mounts and security settings."""
 
 from __future__ import annotations
 
@@ -21,48 +21,51 @@ from headgate_operator.resources.spec import PodSpec, StreamAppSpec
 
 
 def volumes(spec: StreamAppSpec, pod: PodSpec, scratch: str) -> list[Manifest]:
-    """Return the checkpoint's claim, the secret, scratch space on disk, and the volumes that the spec adds."""
-    made: list[Manifest] = [{"name": scratch, "emptyDir": {}}]
+    """Return the volumes of a pod: scratch space, the checkpoint's claim, the secret, and those of the spec.
+
+    ``scratch``: the name of the scratch volume.
+    """
+    result: list[Manifest] = [{"name": scratch, "emptyDir": {}}]
     if spec.checkpoint.claim:
-        made.append({"name": "checkpoint", "persistentVolumeClaim": {"claimName": spec.checkpoint.claim}})
+        result.append({"name": "checkpoint", "persistentVolumeClaim": {"claimName": spec.checkpoint.claim}})
     if spec.secret:
-        made.append({"name": "secret", "secret": {"secretName": spec.secret, "defaultMode": 0o440}})
-    return [*made, *pod.volumes]
+        result.append({"name": "secret", "secret": {"secretName": spec.secret, "defaultMode": 0o440}})
+    return [*result, *pod.volumes]
 
 
 def mounts(spec: StreamAppSpec, pod: PodSpec, scratch: str) -> list[Manifest]:
     """Return the mounts of ``volumes``. The claim is mounted at the checkpoint's root."""
-    made: list[Manifest] = [{"name": scratch, "mountPath": SCRATCH}]
+    result: list[Manifest] = [{"name": scratch, "mountPath": SCRATCH}]
     if spec.checkpoint.claim:
-        made.append({"name": "checkpoint", "mountPath": spec.checkpoint.root})
+        result.append({"name": "checkpoint", "mountPath": spec.checkpoint.root})
     if spec.secret:
-        made.append({"name": "secret", "mountPath": SECRET_FOLDER, "readOnly": True})
-    return [*made, *pod.volume_mounts]
+        result.append({"name": "secret", "mountPath": SECRET_FOLDER, "readOnly": True})
+    return [*result, *pod.volume_mounts]
 
 
 def pod_spec(
     spec: StreamAppSpec, pod: PodSpec, container: Manifest, more: list[Manifest] | None = None,
     scratch: str = SCRATCH_VOLUME,
 ) -> Manifest:  # fmt: skip
-    """Return the spec of a pod with one container, which gets the restricted profile and the volumes.
+    """Return the spec of a pod with one container; add the security settings, the volumes and their mounts.
 
-    ``more``: volumes that the container mounts already.
+    ``more``: further volumes, whose mounts ``container`` has already. ``scratch``: the name of the scratch volume.
     """
-    whole = container | {
+    completed = container | {
         "securityContext": CONTAINER_SECURITY,
         "volumeMounts": [*container.get("volumeMounts", ()), *mounts(spec, pod, scratch)],
     }
-    made: Manifest = {
+    result: Manifest = {
         "securityContext": POD_SECURITY,
         "restartPolicy": "Never",
         "enableServiceLinks": False,
-        "containers": [whole],
+        "containers": [completed],
         "volumes": [*(more or ()), *volumes(spec, pod, scratch)],
     }
-    return made | _optional(spec, pod)
+    return result | _optional_entries(spec, pod)
 
 
-def _optional(spec: StreamAppSpec, pod: PodSpec) -> dict[str, Any]:
+def _optional_entries(spec: StreamAppSpec, pod: PodSpec) -> dict[str, Any]:
     entries = {
         "nodeSelector": pod.node_selector,
         "tolerations": list(pod.tolerations),
@@ -73,7 +76,7 @@ def _optional(spec: StreamAppSpec, pod: PodSpec) -> dict[str, Any]:
 
 
 def shared_volumes(app: Desired, release: Release) -> list[Manifest]:
-    """Return the volumes that driver and executors both read: Spark's secret, and the spec's files."""
+    """Return the volumes that driver and executors read: Spark's secret, and the files of the spec."""
     return [*spark_volumes(app, release.spec), *files_volumes(app, release.spec)]
 
 
@@ -83,12 +86,12 @@ def shared_mounts(spec: StreamAppSpec) -> list[Manifest]:
 
 
 def executor_template(app: Desired, release: Release) -> Manifest:
-    """Return the template that Spark completes: Spark sets name, image, arguments, resources, owner and ports."""
+    """Return the pod template of the executors. Spark adds name, image, arguments, resources, owner and ports."""
     spec, pod = release.spec, release.spec.executor
-    marks = labels(app, "executor", pod.labels)
-    del marks["app.kubernetes.io/managed-by"]  # Spark makes and removes them
-    metadata = {"labels": marks, "annotations": dict(pod.annotations)}
+    executor_labels = labels(app, "executor", pod.labels)
+    del executor_labels["app.kubernetes.io/managed-by"]  # Spark creates and deletes executors
+    metadata = {"labels": executor_labels, "annotations": dict(pod.annotations)}
     container: Manifest = {"name": "executor", "env": list(pod.env), "volumeMounts": shared_mounts(spec)}
-    made = pod_spec(spec, pod, container, shared_volumes(app, release), EXECUTOR_SCRATCH_VOLUME)
-    made |= {"automountServiceAccountToken": False}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": made}
+    template = pod_spec(spec, pod, container, shared_volumes(app, release), EXECUTOR_SCRATCH_VOLUME)
+    template |= {"automountServiceAccountToken": False}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template}

@@ -1,7 +1,7 @@
-"""The Secret by which Spark's driver and executors know each other: one an app, made once, read by pods only.
+"""The Secret with which Spark's driver and executors authenticate each other: one per app, created once.
 
-The operator may create Secrets and read none, so it cannot know the content of an existing one; it forgets its own.
-The name has a part of the app's uid, so an app that is made anew never waits for the Secret of the one before.
+The operator has the right to create Secrets, and not to read them; it does not keep the content of the one that it
+creates. The name contains a part of the app's uid, so a later app of the same name gets another Secret.
 """
 
 from __future__ import annotations
@@ -17,12 +17,15 @@ _VOLUME = "spark"
 
 
 def spark_secret_name(app: Desired) -> str:
-    """Return the name of the Secret of this app; a later app of the same name gets another one."""
+    """Return the name of the app's Secret."""
     return f"{app.stem}-spark"
 
 
 def spark_secret(app: Desired, text: str) -> Manifest:
-    """Return the Secret. ``text``: random, at least 32 characters. The caller keeps this manifest private."""
+    """Return the Secret.
+
+    ``text``: the secret, at least 32 random characters. The caller must not log or keep the result.
+    """
     data = {SPARK_SECRET_KEY: base64.b64encode(text.encode()).decode()}
     metadata = owned_metadata(app, spark_secret_name(app), labels(app, "driver"))
     return {"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": metadata, "data": data} | {
@@ -32,8 +35,8 @@ def spark_secret(app: Desired, text: str) -> Manifest:
 
 def spark_volumes(app: Desired, spec: StreamAppSpec) -> list[Manifest]:
     """Return the volumes of the Secret; none without executors, because then no process has to authenticate."""
-    made = {"name": _VOLUME, "secret": {"secretName": spark_secret_name(app), "defaultMode": 0o440}}
-    return [made] if spec.executors else []
+    volume = {"name": _VOLUME, "secret": {"secretName": spark_secret_name(app), "defaultMode": 0o440}}
+    return [volume] if spec.executors else []
 
 
 def spark_mounts(spec: StreamAppSpec) -> list[Manifest]:

@@ -1,7 +1,7 @@
-"""The settings of a release as a ConfigMap: the app's config, and the places that the operator has chosen.
+"""The settings of a release as a ConfigMap: ``config`` of the spec, and the paths that the operator sets.
 
-One for each content, and immutable: a pod that starts later finds the settings it was made for. No secret is in it;
-settings name files.
+Each content has its own immutable ConfigMap, so a pod always finds the settings that it was created for. Settings
+contain no secrets; they name files.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from headgate_operator.resources.release import Release
 from headgate_operator.resources.spec import StreamAppSpec
 
 _MIB = {"Ki": 1 / 1024, "Mi": 1, "Gi": 1024, "Ti": 1024 * 1024, "k": 1e3 / 2**20, "M": 1e6 / 2**20, "G": 1e9 / 2**20}
-#: Of an executor's memory: what is not the JVM's is for Python and RocksDB.
+#: The share of an executor's memory that is the JVM's heap; the rest is for Python and RocksDB.
 _HEAP_SHARE = 0.25
-_EXECUTOR_MEMORY = "2Gi"
-#: Unless the app says otherwise, entry by entry.
+_DEFAULT_EXECUTOR_MEMORY = "2Gi"
+#: Defaults of ``telemetry``; the entries of the spec take precedence.
 _TELEMETRY: dict[str, Any] = {"prometheus_port": METRICS_PORT, "logs": "json"}
 
 
 def settings_name(app: Desired, release: Release) -> str:
-    """Name the ConfigMap by its content, so that an operator that writes other content makes another one."""
+    """Return the name of the ConfigMap, which depends on its content: a newer operator may write other content."""
     return content_name(app.stem, json.dumps(_data(app, release)))
 
 
 def settings_map(app: Desired, release: Release) -> Manifest:
     """Return the ConfigMap with ``settings.yaml`` (JSON is YAML) and ``executor.yaml``."""
     metadata = owned_metadata(app, settings_name(app, release), labels(app, "settings"))
-    made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
-    return made | {"data": _data(app, release), "immutable": True}
+    manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+    return manifest | {"data": _data(app, release), "immutable": True}
 
 
 def _data(app: Desired, release: Release) -> dict[str, str]:
@@ -45,7 +45,7 @@ def _data(app: Desired, release: Release) -> dict[str, str]:
 
 
 def settings(app_name: str, spec: StreamAppSpec) -> dict[str, Any]:
-    """Return the document that the service reads. The operator sets the paths, whatever ``config`` holds."""
+    """Return the settings document of the service: ``config`` of the spec, with the entries that the operator sets."""
     root = spec.checkpoint.root.rstrip("/")
     document: dict[str, Any] = {"app": app_name, "telemetry": _TELEMETRY, **spec.config}
     if isinstance(document["telemetry"], dict):
@@ -59,9 +59,9 @@ def settings(app_name: str, spec: StreamAppSpec) -> dict[str, Any]:
 
 
 def _executors(spec: StreamAppSpec) -> dict[str, Any]:
-    pending = spec.executor.resources
-    requests, limits = _part(pending, "requests"), _part(pending, "limits")
-    memory_mib = _mib(str(limits.get("memory") or requests.get("memory") or _EXECUTOR_MEMORY))
+    resources = spec.executor.resources
+    requests, limits = _mapping(resources, "requests"), _mapping(resources, "limits")
+    memory_mib = _mib(str(limits.get("memory") or requests.get("memory") or _DEFAULT_EXECUTOR_MEMORY))
     heap_mib = max(384, int(memory_mib * _HEAP_SHARE))
     return {
         "count": spec.executors,
@@ -74,9 +74,9 @@ def _executors(spec: StreamAppSpec) -> dict[str, Any]:
     }
 
 
-def _part(resources: dict[str, Any], name: str) -> dict[str, Any]:
-    part = resources.get(name)
-    return part if isinstance(part, dict) else {}
+def _mapping(resources: dict[str, Any], name: str) -> dict[str, Any]:
+    entry = resources.get(name)
+    return entry if isinstance(entry, dict) else {}
 
 
 def _mib(quantity: str) -> int:

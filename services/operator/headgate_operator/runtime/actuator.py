@@ -1,4 +1,4 @@
-"""Actions at the API server. Each detects that it was done before, and then does nothing."""
+"""Performs the actions of the reconciler at the API server. Performing an action twice changes nothing."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ _PLURALS = {
 
 
 class KubernetesActuator:
-    """``reconcile_once.Api`` on an API server. Its writes go into the cache at once, for the next reconciliation."""
+    """The ``reconcile_once.Api`` of a real API server. It puts the responses to its writes into the cache at once, so
+    that the next reconciliation sees them.
+    """
 
     def __init__(self, rest: Rest, cache: Cache, traces: Traces) -> None:
         self._rest, self._cache, self._traces = rest, cache, traces
@@ -53,7 +55,7 @@ class KubernetesActuator:
             act.ReconfigureDriver: self._configure,
             act.PromoteStandby: self._send_command,
             act.CreateSavepoint: self._create_savepoint,
-            act.UpdateSavepointStatus: self._record_savepoint,
+            act.UpdateSavepointStatus: self._update_savepoint_status,
             act.DeleteSavepoint: self._delete_savepoint,
             act.RemoveSavepointFinalizer: self._release_savepoint,
             act.CreateCollector: self._create_collector,
@@ -62,7 +64,7 @@ class KubernetesActuator:
         }
 
     def write_status(self, seen: CachedApp, status: Status) -> None:
-        """Write the status onto the version that was read. Send an upgrade that ends with it to the tracer."""
+        """See ``Api``. If an upgrade ended with this status, its trace is sent."""
         app = seen.desired
         meta = {"name": app.name, "namespace": app.namespace, "uid": app.uid, "resourceVersion": seen.resource_version}
         raw = self._cache.raw(APPS, (app.namespace, app.name))
@@ -70,16 +72,16 @@ class KubernetesActuator:
             raise StaleRead(app.name)
         body = raw | {"metadata": raw["metadata"] | meta, "status": write_status(status)}
         try:
-            made = self._rest.put(path(APPS, app.namespace, app.name, "status"), body)
+            written = self._rest.put(path(APPS, app.namespace, app.name, "status"), body)
         except ApiError as error:
             raise _to_stale(error) from error
-        self._cache.put(APPS, made)
-        over = ended_upgrade(seen.status, status)
-        if over is not None:
-            self._traces.upgrade_ended(AppRef(app.namespace, app.name, app.uid), over)
+        self._cache.put(APPS, written)
+        ended = ended_upgrade(seen.status, status)
+        if ended is not None:
+            self._traces.upgrade_ended(AppRef(app.namespace, app.name, app.uid), ended)
 
     def is_newest(self, seen: CachedApp) -> bool:
-        """Compare the version with the API server, in one GET."""
+        """See ``Api``: one GET."""
         app = seen.desired
         try:
             raw = self._rest.get(path(APPS, app.namespace, app.name))
@@ -89,25 +91,25 @@ class KubernetesActuator:
         return bool(raw["metadata"]["resourceVersion"] == seen.resource_version)
 
     def pods(self, seen: CachedApp) -> tuple[PodView, ...]:
-        """Read the driver pods from the API server, in one LIST."""
+        """See ``Api``: one LIST."""
         app = seen.desired
         selector = ",".join(f"{name}={value}" for name, value in driver_selector(app.name).items())
         listed = self._rest.get(path(PODS, app.namespace), labelSelector=selector)
         return tuple(sorted(map(read_pod, listed["items"]), key=lambda pod: pod.name))
 
     def perform(self, seen: CachedApp, action: act.Action) -> None:
-        """Perform an action. ``StaleRead`` when the objects have changed since the decision."""
+        """See ``Api``. ``StaleRead`` if the objects have changed since the decision."""
         self._perform[type(action)](seen.desired, action)
 
     # -- the app itself ---------------------------------------------------------------------------------------------
 
     def _add_finalizer(self, app: Desired, _: act.AddFinalizer) -> None:
-        self._finalizers(app, lambda there: [*there, FINALIZER])
+        self._change_finalizers(app, lambda present: [*present, FINALIZER])
 
     def _remove_finalizer(self, app: Desired, _: act.RemoveFinalizer) -> None:
-        self._finalizers(app, lambda there: [name for name in there if name != FINALIZER])
+        self._change_finalizers(app, lambda present: [name for name in present if name != FINALIZER])
 
-    def _finalizers(self, app: Desired, change: Callable[[list[str]], list[str]]) -> None:
+    def _change_finalizers(self, app: Desired, change: Callable[[list[str]], list[str]]) -> None:
         raw = self._cache.raw(APPS, (app.namespace, app.name))
         if raw is None:
             return
@@ -125,7 +127,7 @@ class KubernetesActuator:
     def _create_pod(self, app: Desired, action: act.CreatePod) -> None:
         account = manifests.service_account(app)
         shared = [manifests.settings_map(app, action.release), manifests.headless_service(app)]
-        access = manifests.access_manifests(app, self._drivers(app, action.name))
+        access = manifests.access_manifests(app, self._unfinished_drivers(app, action.name))
         files = manifests.files_map(app, action.release)
         for manifest in (*filter(None, (account, files)), *shared, *access):
             self._apply(manifest)
@@ -135,17 +137,21 @@ class KubernetesActuator:
         self._create(PODS, app.namespace, pod)
 
     def _create_secret(self, app: Desired) -> None:
-        """Create the Secret once. Neither it nor the answer, which contains it too, is kept or logged."""
+        """Create the app's Secret if it does not exist.
+
+        The response, which contains the Secret, is neither kept nor logged.
+        """
         try:
             self._rest.post(path("secrets", app.namespace), manifests.spark_secret(app, secrets.token_urlsafe(48)))
         except ApiError as error:
             if error.status != CONFLICT and not _is_terminating(error):
                 raise
 
-    def _drivers(self, app: Desired, name: str) -> tuple[str, ...]:
+    def _unfinished_drivers(self, app: Desired, name: str) -> tuple[str, ...]:
+        """Return the names of the driver pods that may run, and ``name``."""
         seen = self._cache.find_app((app.namespace, app.name))
-        there = {pod.name for pod in seen.observed.pods if not pod.finished} if seen else set()
-        return tuple(sorted(there | {name}))
+        unfinished = {pod.name for pod in seen.observed.pods if not pod.finished} if seen else set()
+        return tuple(sorted(unfinished | {name}))
 
     def _delete_pod(self, app: Desired, action: act.DeletePod | act.DeleteCollector) -> None:
         try:
@@ -183,9 +189,9 @@ class KubernetesActuator:
         }
         self._create(SAVEPOINTS, app.namespace, manifest)
 
-    def _record_savepoint(self, app: Desired, action: act.UpdateSavepointStatus) -> None:
-        """Add the finalizer first: a savepoint that a person made has none, and its data must not outlive the resource
-        unseen.
+    def _update_savepoint_status(self, app: Desired, action: act.UpdateSavepointStatus) -> None:
+        """Write the status of a savepoint. A savepoint that a person created has no finalizer: add it first, so that
+        the resource is not gone before its data is removed.
         """
         raw = self._cache.raw(SAVEPOINTS, (app.namespace, action.name))
         version = action.resource_version
@@ -195,8 +201,8 @@ class KubernetesActuator:
                 raw = self._rest.merge(path(SAVEPOINTS, app.namespace, action.name), body)
                 version = raw["metadata"]["resourceVersion"]
             body = {"metadata": {"resourceVersion": version}, "status": write_savepoint_status(action.status)}
-            made = self._rest.merge(path(SAVEPOINTS, app.namespace, action.name, "status"), body)
-            self._cache.put(SAVEPOINTS, made)
+            written = self._rest.merge(path(SAVEPOINTS, app.namespace, action.name, "status"), body)
+            self._cache.put(SAVEPOINTS, written)
         except ApiError as error:
             raise _to_stale(error) from error
 
@@ -207,9 +213,10 @@ class KubernetesActuator:
     def _release_savepoint(self, app: Desired, action: act.RemoveSavepointFinalizer) -> None:
         release_savepoint(self._rest, app.namespace, action.name)
 
-    # -- the rest ---------------------------------------------------------------------------------------------------
+    # -- objects ----------------------------------------------------------------------------------------------------
 
     def _create(self, plural: str, namespace: str, manifest: Json) -> None:
+        """Create an object, unless it exists or its namespace is being deleted."""
         try:
             self._cache.put(plural, self._rest.post(path(plural, namespace), manifest))
         except ApiError as error:
@@ -217,6 +224,8 @@ class KubernetesActuator:
                 raise
 
     def _apply(self, manifest: Json) -> None:
+        """Create or change an object by server-side apply, unless this process has already applied the same
+        manifest."""
         meta = manifest["metadata"]
         key = (manifest["kind"], meta["namespace"], meta["name"])
         digest = hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
@@ -230,9 +239,9 @@ class KubernetesActuator:
         self._applied[key] = digest
 
     def _emit_event(self, app: Desired, action: act.EmitEvent) -> None:
-        """Emit an event for people to read. A failure is ignored: it is not worth another reconciliation."""
+        """Emit an event. A failure is ignored: it is not worth another reconciliation."""
         now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-        of = {
+        reference = {
             "apiVersion": API_VERSION,
             "kind": "StreamApp",
             "name": app.name,
@@ -243,7 +252,7 @@ class KubernetesActuator:
             "apiVersion": "v1",
             "kind": "Event",
             "metadata": {"name": f"{app.name}.{time.time_ns():x}", "namespace": app.namespace},
-            "involvedObject": of,
+            "involvedObject": reference,
             "reason": action.reason,
             "message": action.message,
             "type": "Warning" if action.warning else "Normal",
@@ -259,9 +268,10 @@ class KubernetesActuator:
 
 
 def _is_terminating(error: ApiError) -> bool:
-    """Return true when the namespace is being deleted: it accepts no new objects, and its objects must end without."""
+    """Return true if the namespace is being deleted, and so accepts no new objects."""
     return error.status == _FORBIDDEN and "being terminated" in str(error)
 
 
 def _to_stale(error: ApiError) -> Exception:
+    """Return ``StaleRead`` for an object that is gone or has changed, and any other error as it is."""
     return StaleRead(str(error)) if error.status in (GONE, CONFLICT) else error

@@ -1,7 +1,7 @@
-"""The client of the API server: JSON in, JSON out, and watches. The only module that imports the library.
+"""The client of the API server: requests with JSON, and watches. The only module that imports the Kubernetes library.
 
-The library's models are not used: the operator reads few fields, and an object for each of a pod's hundred fields would
-cost more than the rest of a reconciliation.
+The models of the library are not used: the operator reads few fields, and parsing all fields of a pod would cost more
+than the rest of a reconciliation.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any  # JSON of other people's making
+from typing import Any  # JSON of any content
 from urllib.parse import urlencode
 
 import urllib3
@@ -25,11 +25,12 @@ Json = dict[str, Any]
 MERGE = "application/merge-patch+json"
 APPLY = "application/apply-patch+yaml"
 MANAGER = "headgate-operator"
-#: Statuses of an ``ApiError``: there is no such thing; there is one already, or it is another one by now.
+#: Statuses of an ``ApiError``: the object does not exist; it exists already, or has changed.
 GONE, CONFLICT = 404, 409
+#: Timeouts for the connection and the response, and the length of a watch, in seconds.
 _TIMEOUT_S = (5.0, 30.0)
 _WATCH_S = 300
-#: Of one operator, whatever it has to do.
+#: Limits of the requests of one operator process.
 CALLS_PER_SECOND, BURST = 50.0, 200
 
 
@@ -43,7 +44,7 @@ class ApiError(Exception):
 
 @contextmanager
 def gone_is_fine() -> Iterator[None]:
-    """Skip the rest of the block when its object does not exist."""
+    """Leave the block without an error if the API server answers that an object does not exist."""
     try:
         yield
     except ApiError as error:
@@ -65,44 +66,49 @@ class Rest:
         self._configuration = configuration
         self._client = ApiClient(configuration)
         self._counters = counters
-        self._pace = RateLimiter(CALLS_PER_SECOND, BURST)
+        self._limiter = RateLimiter(CALLS_PER_SECOND, BURST)
 
     def get(self, path: str, **query: str) -> Json:
-        """Get one object or a list."""
+        """Return one object or a list."""
         return self._call("GET", path, query=query)
 
     def post(self, path: str, body: Json) -> Json:
-        """Create an object."""
+        """Create an object and return it."""
         return self._call("POST", path, body)
 
     def put(self, path: str, body: Json) -> Json:
-        """Replace an object; a resource version in ``body`` must be the newest."""
+        """Replace an object and return it.
+
+        ``ApiError`` 409 if ``body`` has a resource version that is not the newest.
+        """
         return self._call("PUT", path, body)
 
     def merge(self, path: str, body: Json) -> Json:
-        """Change entries of an object; uid and resource version in ``body``'s metadata must be the present ones."""
+        """Change entries of an object and return it (merge patch). ``ApiError`` 409 if ``body`` has another uid or
+        resource version than the object.
+        """
         return self._call("PATCH", path, body, content=MERGE)
 
     def apply(self, path: str, body: Json) -> Json:
-        """Create an object or change it to ``body`` (server-side apply)."""
+        """Create an object, or change it to ``body``, and return it (server-side apply)."""
         return self._call("PATCH", path, body, content=APPLY, query={"fieldManager": MANAGER, "force": "true"})
 
     def delete(self, path: str, uid: str) -> Json:
-        """Delete the object with this uid."""
+        """Delete the object. If ``uid`` is not empty, only the object with this uid."""
         body = {"preconditions": {"uid": uid}} if uid else {}
         return self._call("DELETE", path, body)
 
     def watch(self, path: str, version: str, **query: str) -> Iterator[tuple[str, Json]]:
-        """Events (``ADDED``, ``MODIFIED``, ``DELETED``, ``BOOKMARK``) until the server ends it; ``ApiError`` 410:
-        list again.
+        """Yield the type and object of each event after ``version``, until the server ends the watch. The types are
+        ``ADDED``, ``MODIFIED``, ``DELETED`` and ``BOOKMARK``. ``ApiError`` 410: the caller must list again.
         """
-        pending = {
+        parameters = {
             "watch": "1",
             "resourceVersion": version,
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(_WATCH_S),
         }
-        response = self._send("GET", path, None, "", pending | query, (5.0, float(_WATCH_S + 30)))
+        response = self._send("GET", path, None, "", parameters | query, (5.0, float(_WATCH_S + 30)))
         try:
             for line in _lines(response.response):
                 event = json.loads(line)
@@ -129,7 +135,7 @@ class Rest:
         self, method: str, path: str, body: Json | None, content: str,
         query: Mapping[str, str], timeout_s: tuple[float, float],
     ) -> Any:  # fmt: skip
-        self._pace.take()
+        self._limiter.take()
         self._counters.add("api_calls", f"{'WATCH' if 'watch' in query else method} {_resource(path)}")
         url = f"{self._configuration.host}{path}" + (f"?{urlencode(query)}" if query else "")
         try:
@@ -151,8 +157,8 @@ class Rest:
 def _lines(response: Any) -> Iterator[bytes]:
     rest = b""
     for chunk in response.stream(amt=None, decode_content=True):
-        *whole, rest = (rest + chunk).split(b"\n")
-        yield from (line for line in whole if line)
+        *lines, rest = (rest + chunk).split(b"\n")
+        yield from (line for line in lines if line)
 
 
 def _resource(path: str) -> str:

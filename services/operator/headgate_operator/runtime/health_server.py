@@ -30,7 +30,7 @@ _APP = ("namespace", "app")
 
 @dataclass(frozen=True, slots=True)
 class MetricDefinition:
-    """One metric of the operator. ``name``: of the scrape, without the ``_total`` that a counter gets."""
+    """One metric of the operator. ``name``: as scraped, without the suffix ``_total`` of a counter."""
 
     name: str
     description: str
@@ -42,7 +42,7 @@ class MetricDefinition:
         return self.family(self.name, self.description, labels=self.labels)
 
 
-#: The counts of ``Counters``, by the name under which they are counted there.
+#: The metric of each count in ``Counters``, by its name there.
 COUNTED = {
     "api_calls": MetricDefinition(
         "headgate_operator_api_calls", "Requests to the API server.", ("call",), CounterMetricFamily
@@ -73,25 +73,25 @@ UPGRADE_PHASES = MetricDefinition(
 METRICS = (PHASE, READY, RESTARTS, UPGRADE_PHASES, *COUNTED.values())
 
 
-class MetricsText(Collector):
-    """The metrics of the operator and its apps at the moment of a scrape."""
+class OperatorCollector(Collector):
+    """Collects the metrics of the operator and its apps at each scrape."""
 
     def __init__(self, counters: Counters, apps: Apps) -> None:
         self._counters, self._apps = counters, apps
 
     def collect(self) -> Iterator[Metric]:
         """Yield all metrics."""
-        yield from self._counts()
-        phase, ready, restarts, upgrade = (one.empty() for one in (PHASE, READY, RESTARTS, UPGRADE_PHASES))
+        yield from self._counter_families()
+        phase, ready, restarts, upgrade = (metric.empty() for metric in (PHASE, READY, RESTARTS, UPGRADE_PHASES))
         for key, status in self._apps().items():
             phase.add_metric((*key, status.phase.value), 1)
-            ready.add_metric(key, any(one.type == "Ready" and one.status == "True" for one in status.conditions))
+            ready.add_metric(key, any(c.type == "Ready" and c.status == "True" for c in status.conditions))
             restarts.add_metric(key, status.restarts)
             for name, ms in phases_ms(status.upgrade).items():
                 upgrade.add_metric((*key, name), ms / 1_000)
         yield from (phase, ready, restarts, upgrade)
 
-    def _counts(self) -> Iterator[Metric]:
+    def _counter_families(self) -> Iterator[Metric]:
         families = {count: metric.empty() for count, metric in COUNTED.items()}
         for (count, label), value in self._counters.read().items():
             families[count].add_metric((label,), value)
@@ -99,17 +99,17 @@ class MetricsText(Collector):
 
 
 def phases_ms(upgrade: Upgrade | None) -> dict[Phase, int]:
-    """Return the total milliseconds in each finished phase: a roll-back goes through some of them a second time."""
-    took: dict[Phase, int] = {}
-    for one, following in pairwise(upgrade.phases if upgrade is not None else ()):
-        took[one.phase] = took.get(one.phase, 0) + following.at - one.at
-    return took
+    """Return the total milliseconds in each finished phase. A rollback goes through some phases a second time."""
+    durations_ms: dict[Phase, int] = {}
+    for entered, following in pairwise(upgrade.phases if upgrade is not None else ()):
+        durations_ms[entered.phase] = durations_ms.get(entered.phase, 0) + following.at - entered.at
+    return durations_ms
 
 
 def serve(port: int, counters: Counters, apps: Apps) -> ThreadingHTTPServer:
-    """Serve on all addresses, in threads that end with the process. Port 0: a free one."""
+    """Serve on all addresses, in threads that end with the process. Port 0: any free port."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(MetricsText(counters, apps))
+    registry.register(OperatorCollector(counters, apps))
     server = ThreadingHTTPServer(("", port), _handler(registry))
     threading.Thread(target=server.serve_forever, name="serving", daemon=True).start()
     return server
@@ -119,15 +119,15 @@ def _handler(registry: CollectorRegistry) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             if self.path == "/metrics":
-                self._say(HTTPStatus.OK, generate_latest(registry))
+                self._respond(HTTPStatus.OK, generate_latest(registry))
             elif self.path != "/healthz":
-                self._say(HTTPStatus.NOT_FOUND, b"")
+                self._respond(HTTPStatus.NOT_FOUND, b"")
             elif liveness.is_alive(time.time()):
-                self._say(HTTPStatus.OK, b"alive\n")
+                self._respond(HTTPStatus.OK, b"alive\n")
             else:
-                self._say(HTTPStatus.SERVICE_UNAVAILABLE, b"the loop has not come around\n")
+                self._respond(HTTPStatus.SERVICE_UNAVAILABLE, b"the reconcile loop made no progress\n")
 
-        def _say(self, status: HTTPStatus, body: bytes) -> None:
+        def _respond(self, status: HTTPStatus, body: bytes) -> None:
             self.send_response(status)
             self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
             self.send_header("Content-Length", str(len(body)))
@@ -135,6 +135,6 @@ def _handler(registry: CollectorRegistry) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:
-            """Probes ask every few seconds: no line each."""
+            """Log nothing: probes come every few seconds."""
 
     return Handler

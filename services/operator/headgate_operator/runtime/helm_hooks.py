@@ -29,27 +29,27 @@ _PAUSE_S = 1.0
 
 
 def replace_crds(rest: Rest) -> None:
-    """Replace each CRD by that of the image; keep labels and annotations of other writers."""
+    """Replace each CRD by that of this image; keep labels and annotations of other writers."""
     for crd in crds().values():
         while not _replace_crd(rest, crd):
             time.sleep(_PAUSE_S)
-        _say(f"{crd['metadata']['name']}: as this version has it")
+        _print(f"{crd['metadata']['name']}: replaced by that of this version")
 
 
 def _replace_crd(rest: Rest, crd: Json) -> bool:
-    """Put the image's CRD in place; return false when another writer changed it meanwhile."""
-    where = f"{_CRDS}/{crd['metadata']['name']}"
+    """Create or replace a CRD; return false if another writer changed it meanwhile."""
+    crd_path = f"{_CRDS}/{crd['metadata']['name']}"
     try:
-        there = rest.get(where)["metadata"]
+        present = rest.get(crd_path)["metadata"]
     except ApiError as error:
         if error.status != GONE:
             raise
         rest.post(_CRDS, crd)
         return True
-    kept = {name: there[name] for name in ("name", "resourceVersion", "labels") if name in there}
-    annotations = there.get("annotations", {}) | crd["metadata"]["annotations"]
+    kept = {name: present[name] for name in ("name", "resourceVersion", "labels") if name in present}
+    annotations = present.get("annotations", {}) | crd["metadata"]["annotations"]
     try:
-        rest.put(where, crd | {"metadata": kept | {"annotations": annotations}})
+        rest.put(crd_path, crd | {"metadata": kept | {"annotations": annotations}})
     except ApiError as error:
         if error.status != CONFLICT:
             raise
@@ -58,26 +58,27 @@ def _replace_crd(rest: Rest, crd: Json) -> bool:
 
 
 def remove_apps(rest: Rest, namespace: str, apps: Sequence[str], within_s: float) -> tuple[str, ...]:
-    """Delete the apps, and return those that are still there after ``within_s`` seconds."""
+    """Delete the apps, and return those that still exist after ``within_s`` seconds."""
     for app in apps:  # 1.
         with gone_is_fine():
             rest.delete(path("streamapps", namespace, app), "")
-    left = _until_gone(lambda: [app for app in apps if _is_there(rest, namespace, app)], within_s)  # 2.
+    left = _until_gone(lambda: [app for app in apps if _exists(rest, namespace, app)], within_s)  # 2.
     if not left:
         _release_savepoints(rest, namespace, apps)  # 3.
     return left
 
 
-def _until_gone(there: Callable[[], list[str]], within_s: float) -> tuple[str, ...]:
+def _until_gone(remaining: Callable[[], list[str]], within_s: float) -> tuple[str, ...]:
+    """Poll until nothing remains or ``within_s`` seconds have passed; return what remains."""
     deadline = time.monotonic() + within_s
-    while left := there():
+    while left := remaining():
         if time.monotonic() > deadline:
             return tuple(left)
         time.sleep(_PAUSE_S)
     return ()
 
 
-def _is_there(rest: Rest, namespace: str, app: str) -> bool:
+def _exists(rest: Rest, namespace: str, app: str) -> bool:
     try:
         rest.get(path("streamapps", namespace, app))
     except ApiError as error:
@@ -95,14 +96,17 @@ def _release_savepoints(rest: Rest, namespace: str, apps: Sequence[str]) -> None
 
 
 def main(arguments: Sequence[str] | None = None, rest: Rest | None = None) -> int:
-    """Run a hook. Exit code 1: an app is still there. ``rest``: default is that of the pod's service account."""
+    """Run a hook and return its exit code: 1 if an app still exists.
+
+    ``rest``: by default with the pod's service account.
+    """
     parser = argparse.ArgumentParser(prog="headgate-operator-hooks", description="Run a hook of the chart.")
     hooks = parser.add_subparsers(dest="hook", required=True)
     hooks.add_parser("crds", help="replace the CRDs by those of this version")
-    removing = hooks.add_parser("remove", help="delete apps and wait until they are gone")
-    removing.add_argument("apps", nargs="*")
-    removing.add_argument("--namespace", required=True)
-    removing.add_argument("--within", type=float, default=600.0, help="seconds")
+    remove = hooks.add_parser("remove", help="delete apps and wait until they are gone")
+    remove.add_argument("apps", nargs="*")
+    remove.add_argument("--namespace", required=True)
+    remove.add_argument("--within", type=float, default=600.0, help="seconds")
     parsed = parser.parse_args(arguments)
     rest = rest or Rest(os.environ.get("KUBECONFIG"), Counters())
     if parsed.hook == "crds":
@@ -110,15 +114,15 @@ def main(arguments: Sequence[str] | None = None, rest: Rest | None = None) -> in
         return 0
     left = remove_apps(rest, parsed.namespace, parsed.apps, parsed.within)
     for app in left:
-        _say(
-            f"streamapp {app} is still there: does the operator run? kubectl describe streamapp {app} says what it "
-            f"waits for. To leave it without its operator: kubectl patch streamapp {app} --type merge "
+        _print(
+            f"streamapp {app} still exists: does the operator run? kubectl describe streamapp {app} shows what it "
+            f"waits for. To remove it without the operator: kubectl patch streamapp {app} --type merge "
             """-p '{"metadata":{"finalizers":null}}', then uninstall again."""
         )
     return 1 if left else 0
 
 
-def _say(line: str) -> None:
+def _print(line: str) -> None:
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 

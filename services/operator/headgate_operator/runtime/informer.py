@@ -1,4 +1,4 @@
-"""A watch of one kind: list, then follow; after any failure, list again. It puts every event into cache and queue."""
+"""Watches one kind of objects: lists them, follows the changes, and lists again after a failure."""
 
 from __future__ import annotations
 
@@ -18,13 +18,17 @@ _PAUSE_S = 1.0
 
 @dataclass
 class Informer:
-    """A watch in one thread. ``synced`` is set after the first list."""
+    """Keeps the cache of one kind up to date, in one thread.
+
+    ``on_change`` is called with the app of every changed object. ``synced`` is set after the first list; setting
+    ``stop`` ends the watch.
+    """
 
     rest: Rest
     cache: Cache
     kind: str
     namespace: str
-    heard: Callable[[Key], None]
+    on_change: Callable[[Key], None]
     selector: str = ""
     synced: threading.Event = field(default_factory=threading.Event)
     stop: threading.Event = field(default_factory=threading.Event)
@@ -46,6 +50,7 @@ class Informer:
                 self.stop.wait(_PAUSE_S)
 
     def _list(self) -> str:
+        """Replace the cache by all objects, and return the resource version to follow from."""
         query = {"limit": _PAGE} | ({"labelSelector": self.selector} if self.selector else {})
         items: list[Json] = []
         listed = self.rest.get(path(self.kind, self.namespace), **query)
@@ -56,11 +61,12 @@ class Informer:
             )
             items += listed["items"]
         for app in self.cache.replace(self.kind, items):
-            self.heard(app)
+            self.on_change(app)
         self.synced.set()
         return str(listed["metadata"]["resourceVersion"])
 
     def _follow(self, version: str) -> str:
+        """Put the events after ``version`` into the cache until the watch ends; return the last resource version."""
         query = {"labelSelector": self.selector} if self.selector else {}
         for event, raw in self.rest.watch(path(self.kind, self.namespace), version, **query):
             version = str(raw["metadata"]["resourceVersion"])
@@ -68,7 +74,7 @@ class Informer:
                 continue
             app = self.cache.drop(self.kind, raw) if event == "DELETED" else self.cache.put(self.kind, raw)
             if app is not None:
-                self.heard(app)
+                self.on_change(app)
             if self.stop.is_set():
                 break
         return version

@@ -1,10 +1,10 @@
-"""Cache of the watches: raw objects by kind and name, newest version each, and the app that each object belongs to."""
+"""Cache of the watched objects: the newest known version of each, by kind and name, and the objects of each app."""
 
 from __future__ import annotations
 
 import threading
 from collections import defaultdict, deque
-from typing import Any  # JSON of other people's making
+from typing import Any  # JSON of any content
 
 from headgate_operator.pods.labels import APP, COLLECTS
 from headgate_operator.reconcile.observed import Observed
@@ -17,7 +17,7 @@ Key = tuple[str, str]
 
 APPS, PODS, SAVEPOINTS = "streamapps", "pods", "savepoints"
 
-#: Uids of objects that are gone: as many as there may be answers on their way, and more.
+#: Number of deleted objects whose uids are remembered: more than there can be responses in flight.
 _TOMBSTONES = 1_000
 
 
@@ -27,20 +27,20 @@ def object_key(raw: Json) -> Key:
 
 
 def app_key(kind: str, raw: Json) -> Key | None:
-    """Return the app that an object belongs to."""
+    """Return the key of the app that an object belongs to, or None."""
     namespace, name = object_key(raw)
     if kind == APPS:
         return namespace, name
     labels = raw["metadata"].get("labels") or {}
-    of = raw["spec"].get("app") if kind == SAVEPOINTS else labels.get(APP) or labels.get(COLLECTS)
-    return (namespace, of) if of else None
+    app = raw["spec"].get("app") if kind == SAVEPOINTS else labels.get(APP) or labels.get(COLLECTS)
+    return (namespace, app) if app else None
 
 
 class Cache:
-    """Objects of all kinds. Methods are safe between threads; objects are never changed in place.
+    """The watched objects of all kinds. Thread-safe; objects are never changed in place.
 
-    Watches and the responses to our own writes put objects into it, in any order: an older version never replaces a
-    newer one, and a deleted object does not come back by a response that was on its way.
+    Watches, and the responses to the operator's own writes, put objects into it in any order. An older version never
+    replaces a newer one, and a response that arrives after the deletion of an object does not bring it back.
     """
 
     def __init__(self) -> None:
@@ -50,20 +50,20 @@ class Cache:
         self._gone: deque[str] = deque(maxlen=_TOMBSTONES)
 
     def replace(self, kind: str, listed: list[Json]) -> set[Key]:
-        """Replace the whole list of a kind; return the apps of its objects, old and new."""
+        """Replace all objects of a kind; return the apps of the objects before and after."""
         with self._lock:
-            about = {app for raw in self._objects[kind].values() if (app := app_key(kind, raw))}
+            apps = {app for raw in self._objects[kind].values() if (app := app_key(kind, raw))}
             self._objects[kind], self._by_app[kind] = {}, defaultdict(set)
             for raw in listed:
                 self._put(kind, raw)
-            return about | set(self._by_app[kind])
+            return apps | set(self._by_app[kind])
 
     def put(self, kind: str, raw: Json) -> Key | None:
-        """Store a newer object and ignore one that is older than the stored one; return its app."""
+        """Store an object, unless a newer version is stored or the object was deleted; return its app."""
         with self._lock:
-            there = self._objects[kind].get(object_key(raw))
-            known = raw["metadata"].get("uid") not in self._gone
-            if known and (there is None or _version(raw) >= _version(there)):
+            stored = self._objects[kind].get(object_key(raw))
+            exists = raw["metadata"].get("uid") not in self._gone
+            if exists and (stored is None or _version(raw) >= _version(stored)):
                 self._put(kind, raw)
         return app_key(kind, raw)
 
@@ -74,7 +74,7 @@ class Cache:
             self._by_app[kind][app].add(key)
 
     def drop(self, kind: str, raw: Json) -> Key | None:
-        """Remove an object that is gone; return its app."""
+        """Remove a deleted object; return its app."""
         key, app = object_key(raw), app_key(kind, raw)
         with self._lock:
             self._gone.append(raw["metadata"].get("uid", ""))
@@ -84,7 +84,7 @@ class Cache:
         return app
 
     def raw(self, kind: str, key: Key) -> Json | None:
-        """Return an object as the API server sent it."""
+        """Return an object as the API server sent it; None if it is not cached."""
         with self._lock:
             return self._objects[kind].get(key)
 
@@ -99,17 +99,17 @@ class Cache:
             return list(self._objects[APPS])
 
     def find_app(self, key: Key) -> CachedApp | None:
-        """Return the observed state of an app; None when it does not exist."""
+        """Return an app and its observed state; None if the app does not exist."""
         with self._lock:
             raw = self._objects[APPS].get(key)
             parts = {
                 kind: [self._objects[kind][k] for k in self._by_app[kind].get(key, ())] for kind in (PODS, SAVEPOINTS)
             }
-            named = [(k, o) for k, o in self._objects[APPS].items() if k[0] == key[0] and k != key]
+            others = [(k, o) for k, o in self._objects[APPS].items() if k[0] == key[0] and k != key]
         if raw is None:
             return None
         desired, status = read_app(raw)
-        return CachedApp(desired, status, raw["metadata"]["resourceVersion"], _parse_observed(parts, named))
+        return CachedApp(desired, status, raw["metadata"]["resourceVersion"], _parse_observed(parts, others))
 
 
 def _parse_observed(parts: dict[str, list[Json]], others: list[tuple[Key, Json]]) -> Observed:
@@ -117,8 +117,8 @@ def _parse_observed(parts: dict[str, list[Json]], others: list[tuple[Key, Json]]
     drivers = tuple(read_pod(raw) for raw in pods if APP in (raw["metadata"].get("labels") or {}))
     collectors = tuple(read_collector(raw) for raw in pods if COLLECTS in (raw["metadata"].get("labels") or {}))
     savepoints = sorted(map(read_savepoint, parts[SAVEPOINTS]), key=lambda savepoint: savepoint.name)
-    named = {(raw["spec"].get("restore") or {}).get("from", "") for _, raw in others}
-    return Observed(drivers, tuple(savepoints), collectors, frozenset(named - {""}))
+    references = {(raw["spec"].get("restore") or {}).get("from", "") for _, raw in others}
+    return Observed(drivers, tuple(savepoints), collectors, frozenset(references - {""}))
 
 
 def _version(raw: Json) -> int:

@@ -1,9 +1,9 @@
 """The liveness check of the reconcile loop.
 
-A key of its own goes through the same queue and the same workers as the apps, and sends the API server a request of the
-same kind. Each round touches a file; the liveness probe (``health_server``) checks the file's age. A hung worker, a
-queue without a worker and an API server that does not answer all let the file grow old. An operator that waits for the
-leader's lease touches the file whenever the API server confirms that it must wait.
+A reserved key, ``LOOP_KEY``, goes through the queue and the workers like the key of an app; its reconciliation reads
+from the API server and touches a file. The liveness probe (``health_server``) checks the age of the file. So the probe
+fails if a worker hangs, no worker takes keys from the queue, or the API server does not answer. An operator that waits
+for leadership touches the file after each attempt that finds another leader.
 """
 
 from __future__ import annotations
@@ -16,23 +16,24 @@ from headgate_operator.runtime.api_paths import path
 from headgate_operator.runtime.informer_cache import APPS, Key
 
 LOOP_KEY: Key = ("", "")
+#: Interval of the check, and age of the file from which the probe fails, in seconds.
 EVERY_S = 15.0
 STALE_S = 90.0
 
 
 def liveness_file() -> Path:
-    """Return the path of the file."""
+    """Return the path of the file that each check touches."""
     return Path(os.environ.get("HEADGATE_LIVENESS_FILE", "/tmp/headgate-operator-liveness"))  # noqa: S108 - the pod's own
 
 
 def check_loop(rest: Rest, namespace: str) -> None:
-    """Run one round, in the watched namespace or in all."""
+    """Read from the API server, in the watched namespace or (empty) in all, and touch the file."""
     rest.get(path(APPS, namespace), limit="1")
     liveness_file().touch()
 
 
 def is_alive(now_s: float) -> bool:
-    """Return true when the file was touched lately. ``now_s``: seconds since 1970."""
+    """Return true if the file was touched in the last ``STALE_S`` seconds. ``now_s``: seconds since 1970."""
     try:
         return now_s - liveness_file().stat().st_mtime < STALE_S
     except OSError:

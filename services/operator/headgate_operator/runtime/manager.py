@@ -18,20 +18,22 @@ from headgate_operator.runtime.informer import Informer
 from headgate_operator.runtime.informer_cache import APPS, PODS, SAVEPOINTS, Cache, Key
 from headgate_operator.runtime.metrics import Counters
 from headgate_operator.runtime.orphaned_savepoints import release_orphans
-from headgate_operator.runtime.otlp_traces import NOBODY, Traces
+from headgate_operator.runtime.otlp_traces import NO_TRACES, Traces
 from headgate_operator.runtime.parse import Unusable
 from headgate_operator.runtime.reconcile_once import NotExclusive, StaleRead, reconcile_once
 from headgate_operator.runtime.work_queue import WorkQueue
 
 _LOG = logging.getLogger(__name__)
-#: Driver pods and collectors. Executors are Spark's.
+#: Selects driver pods and collectors, and not the executors, which Spark manages.
 _MANAGED = "app.kubernetes.io/managed-by=headgate-operator"
 
 
 @dataclass(frozen=True)
 class Settings:
-    """``namespace``: the namespace to watch, all when empty. ``resync_s``: longest time between two reconciliations of
-    an app, in seconds.
+    """Settings of the operator process.
+
+    ``namespace``: the namespace to watch; empty for all. ``workers``: threads that reconcile apps. ``resync_s``:
+    longest time between two reconciliations of an app, in seconds.
     """
 
     namespace: str = ""
@@ -53,7 +55,7 @@ class Manager:
         counters: Counters,
         settings: Settings,
         clock: Callable[[], int] = clock_ms,
-        traces: Traces = NOBODY,
+        traces: Traces = NO_TRACES,
     ) -> None:
         self._rest, self._counters, self._settings, self._clock = rest, counters, settings, clock
         self._cache = Cache()
@@ -66,7 +68,7 @@ class Manager:
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
-        """Start the watches and workers; return when all lists were read and the workers work."""
+        """Start the watches, wait for their first lists, and start the workers."""
         for watch in self._watches:
             watch.start()
         for watch in self._watches:
@@ -78,7 +80,7 @@ class Manager:
         self._queue.add(liveness.LOOP_KEY)
 
     def stop(self) -> None:
-        """Stop the watches and finish the reconciliations that are under way."""
+        """Stop the watches, and wait up to 10 s for each worker to finish its reconciliation."""
         for watch in self._watches:
             watch.stop.set()
         self._queue.close()
@@ -86,13 +88,13 @@ class Manager:
             thread.join(10.0)
 
     def apps(self) -> dict[Key, Status]:
-        """Return every app whose status can be read, with that status."""
-        found = {}
+        """Return the status of each app, by key; apps with an unreadable status or spec are left out."""
+        statuses = {}
         for key in self._cache.apps():
             with suppress(Unusable):
                 if (seen := self._cache.find_app(key)) is not None:
-                    found[key] = seen.status
-        return found
+                    statuses[key] = seen.status
+        return statuses
 
     def _work(self) -> None:
         while (key := self._queue.take()) is not None:
@@ -104,8 +106,8 @@ class Manager:
                 self._queue.mark_failed(key)
             except ApiError as error:
                 after_s = self._queue.mark_failed(key)
-                _LOG.warning("%s/%s: again in %.1f s: %s", *key, after_s, error)
-            except Exception:  # a fault of ours in one app must not stop the others
+                _LOG.warning("%s/%s: retried in %.1f s: %s", *key, after_s, error)
+            except Exception:  # a bug that one app triggers must not stop the others
                 self._queue.mark_failed(key)
                 _LOG.exception("%s/%s", *key)
 
@@ -114,11 +116,11 @@ class Manager:
         return liveness.EVERY_S
 
     def _reconcile(self, key: Key) -> float | None:
-        """In how many seconds to look again; none when the app is gone."""
+        """Reconcile an app; return the seconds until the next time, or None if the app does not exist."""
         try:
             seen = self._cache.find_app(key)
         except Unusable as reason:
-            _LOG.error("%s/%s is left alone: %s", *key, reason)
+            _LOG.error("%s/%s is not reconciled: %s", *key, reason)
             return self._settings.resync_s
         if seen is None:
             release_orphans(self._rest, self._cache, key)

@@ -1,6 +1,7 @@
-"""Savepoints of deleted apps. No image remains that could remove their data: the resource goes, the data stays.
+"""Completes the deletion of savepoints whose app is deleted: their resource is removed, and their data stays.
 
-Their deletion must end, also in a namespace that is being deleted, where no pod can be created any more.
+The data stays because only the image of the app can remove it. The deletion must complete, even in a namespace that is
+being deleted, where no pod can be created any more.
 """
 
 from __future__ import annotations
@@ -15,17 +16,19 @@ _LOG = logging.getLogger(__name__)
 
 
 def release_orphans(rest: Rest, cache: Cache, app: Key) -> None:
-    """Remove our finalizer from the savepoints of a deleted app that are being deleted."""
+    """Remove the operator's finalizer from those savepoints of a deleted app that are being deleted."""
     for raw in cache.of(SAVEPOINTS, app):
         meta = raw["metadata"]
         if not meta.get("deletionTimestamp") or not meta.get("finalizers"):
             continue
         release_savepoint(rest, meta["namespace"], meta["name"])
-        where = (raw.get("status") or {}).get("location", "its folder")
-        _LOG.warning("savepoint %s/%s: its app is gone; the data stays at %s", meta["namespace"], meta["name"], where)
+        location = (raw.get("status") or {}).get("location", "its folder")
+        _LOG.warning(
+            "savepoint %s/%s: its app is gone; the data stays at %s", meta["namespace"], meta["name"], location
+        )
 
 
 def release_savepoint(rest: Rest, namespace: str, name: str) -> None:
-    """Remove our finalizer from a savepoint, if it exists."""
+    """Remove the finalizers of a savepoint, if it exists."""
     with gone_is_fine():
         rest.merge(path(SAVEPOINTS, namespace, name), {"metadata": {"finalizers": None}})

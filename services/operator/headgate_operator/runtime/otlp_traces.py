@@ -1,9 +1,8 @@
-"""Sends traces of upgrades by OTLP over HTTP to the endpoint in OpenTelemetry's variables; without one it loads no
-library.
+"""Sends traces of finished upgrades by OTLP over HTTP, if OpenTelemetry's environment variables name an endpoint.
 
-No caller waits: a finished upgrade goes into a short queue, and a thread sends it; when the queue is full or the
-endpoint is away, the upgrade is dropped and counted. An upgrade is sent once, after its end was written; an operator
-that is killed in that moment sends nothing.
+Callers never wait: a finished upgrade goes into a bounded queue, and a thread sends it. If the queue is full or the
+endpoint does not accept a trace, the trace is dropped and counted. A trace is sent at most once, after the end of the
+upgrade was written to the status. Without an endpoint the OpenTelemetry library is not imported.
 """
 
 from __future__ import annotations
@@ -26,23 +25,24 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
-_QUEUED = 100
-_LAST_S = 3.0
+_QUEUE_SIZE = 100
+#: Seconds that ``close`` waits for each of its steps.
+_CLOSE_TIMEOUT_S = 3.0
 _MS_NS = 1_000_000
 
 
 class Traces(Protocol):
-    """The receiver of finished upgrades."""
+    """Receives finished upgrades and sends their traces."""
 
     def upgrade_ended(self, app: AppRef, upgrade: Upgrade) -> None:
-        """Send a finished upgrade whose end is in the written status. Returns at once, and raises nothing."""
+        """Send the trace of a finished upgrade whose end is in the written status. Return at once; raise nothing."""
 
     def close(self) -> None:
-        """Send the rest of the queue, within some seconds."""
+        """Send the queued traces, within some seconds."""
 
 
 class NoTraces:
-    """Traces without a receiver."""
+    """Sends nothing."""
 
     def upgrade_ended(self, app: AppRef, upgrade: Upgrade) -> None:
         """See ``Traces``."""
@@ -51,25 +51,25 @@ class NoTraces:
         """See ``Traces``."""
 
 
-NOBODY: Traces = NoTraces()
+NO_TRACES: Traces = NoTraces()
 
 
 def traces(environment: Mapping[str, str], counters: Counters) -> Traces:
-    """Return the traces that the environment configures."""
-    return OtlpTraces(counters) if any(environment.get(name) for name in _ENDPOINTS) else NOBODY
+    """Return the sender of traces that the environment variables configure."""
+    return OtlpTraces(counters) if any(environment.get(name) for name in _ENDPOINTS) else NO_TRACES
 
 
 class OtlpTraces:
-    """Traces over HTTP, one trace a request. Counts ``traces``: ``sent`` and ``dropped``."""
+    """Sends traces over HTTP, one trace per request. Counts ``traces`` as ``sent`` or ``dropped``."""
 
-    def __init__(self, counters: Counters, queued: int = _QUEUED) -> None:
+    def __init__(self, counters: Counters, queue_size: int = _QUEUE_SIZE) -> None:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.resources import Resource
 
         self._counters = counters
         self._exporter: SpanExporter = OTLPSpanExporter()
         self._resource = Resource.create({"service.name": os.environ.get("OTEL_SERVICE_NAME") or "headgate-operator"})
-        self._waiting: queue.Queue[tuple[AppRef, Upgrade] | None] = queue.Queue(queued)
+        self._waiting: queue.Queue[tuple[AppRef, Upgrade] | None] = queue.Queue(queue_size)
         self._thread = threading.Thread(target=self._work, name="traces", daemon=True)
         self._thread.start()
 
@@ -83,28 +83,28 @@ class OtlpTraces:
     def close(self) -> None:
         """See ``Traces``."""
         try:
-            self._waiting.put(None, timeout=_LAST_S)
+            self._waiting.put(None, timeout=_CLOSE_TIMEOUT_S)
         except queue.Full:
             _LOG.warning("%d traces were not sent", self._waiting.qsize())
-        self._thread.join(_LAST_S)
+        self._thread.join(_CLOSE_TIMEOUT_S)
         self._exporter.shutdown()
-        self._thread.join(_LAST_S)
+        self._thread.join(_CLOSE_TIMEOUT_S)
 
     def _work(self) -> None:
-        while (one := self._waiting.get()) is not None:
-            self._counters.add("traces", "sent" if self._send(trace_spans(*one)) else "dropped")
+        while (ended := self._waiting.get()) is not None:
+            self._counters.add("traces", "sent" if self._send(trace_spans(*ended)) else "dropped")
 
     def _send(self, spans: Sequence[Span]) -> bool:
         from opentelemetry.sdk.trace.export import SpanExportResult
 
         try:
-            return self._exporter.export(_readable(spans, self._resource)) is SpanExportResult.SUCCESS
-        except Exception:  # whatever it is, it costs a trace and not the ones after it
-            _LOG.exception("trace of an upgrade")
+            return self._exporter.export(_to_readable_spans(spans, self._resource)) is SpanExportResult.SUCCESS
+        except Exception:  # an error of one trace must not stop the thread
+            _LOG.exception("the trace of an upgrade was not sent")
             return False
 
 
-def _readable(spans: Sequence[Span], resource: Resource) -> list[ReadableSpan]:
+def _to_readable_spans(spans: Sequence[Span], resource: Resource) -> list[ReadableSpan]:
     from opentelemetry.sdk.trace import ReadableSpan
     from opentelemetry.sdk.util.instrumentation import InstrumentationScope
     from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags

@@ -1,8 +1,8 @@
-"""Converts the API server's JSON to the reconciler's values and back. Pure."""
+"""Converts the JSON of the API server to the values of the reconciler, and back."""
 
 from __future__ import annotations
 
-from typing import Any  # JSON of other people's making
+from typing import Any  # JSON of any content
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -23,26 +23,28 @@ _SAVEPOINT_STATUS = TypeAdapter(SavepointStatus)
 
 
 class Unusable(Exception):
-    """A resource without any valid content."""
+    """An app whose status cannot be read, or that never had a valid spec. The operator leaves it as it is."""
 
 
 def read_app(raw: Json) -> tuple[Desired, Status]:
-    """Parse an app. ``Unusable`` when no edit of it was ever valid, or an unknown writer wrote its status."""
+    """Parse an app. If its spec is invalid, the last valid one is taken from the status. ``Unusable`` without one, or
+    if the status is invalid.
+    """
     try:
         status = _STATUS.validate_python(raw.get("status") or {})
     except ValidationError as error:
-        raise Unusable(f"status: {_first(error)}") from error
+        raise Unusable(f"status: {_error_text(error)}") from error
     meta = raw["metadata"]
     generation, problem = int(meta.get("generation", 0)), ""
     try:
         spec = StreamAppSpec.model_validate(raw["spec"])
         release = release_for(spec, generation)
     except ValidationError as error:
-        problem = _first(error)
-        last = _last_valid(status)
-        if last is None:
+        problem = _error_text(error)
+        last_valid = _last_valid(status)
+        if last_valid is None:
             raise Unusable(f"spec: {problem}") from error
-        spec, release = last
+        spec, release = last_valid
     desired = Desired(
         meta["namespace"],
         meta["name"],
@@ -58,58 +60,65 @@ def read_app(raw: Json) -> tuple[Desired, Status]:
 
 
 def _last_valid(status: Status) -> tuple[StreamAppSpec, Any] | None:
+    """Return the newest spec and release in the status: that of the last upgrade, else the stable one."""
     upgrade, stable = status.upgrade, status.stable
     newest = upgrade.to if upgrade is not None else stable
     return (newest.spec, newest) if newest is not None else None
 
 
-def _first(error: ValidationError) -> str:
+def _error_text(error: ValidationError) -> str:
+    """Return the first five errors, each with its field."""
     return "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()[:5])
 
 
 def write_status(status: Status) -> Json:
-    """Return the status as the resource holds it."""
-    made: Json = _STATUS.dump_python(status, mode="json", by_alias=True, exclude_none=True)
-    return made
+    """Return the status of an app as JSON."""
+    document: Json = _STATUS.dump_python(status, mode="json", by_alias=True, exclude_none=True)
+    return document
 
 
 def write_savepoint_status(status: SavepointStatus) -> Json:
-    """Return the status as the resource holds it."""
-    made: Json = _SAVEPOINT_STATUS.dump_python(status, mode="json", by_alias=True, exclude_none=True)
-    return made
+    """Return the status of a savepoint as JSON."""
+    document: Json = _SAVEPOINT_STATUS.dump_python(status, mode="json", by_alias=True, exclude_none=True)
+    return document
 
 
 def read_pod(raw: Json) -> PodView:
-    """Parse a driver's pod. It is finished only when the kubelet reports that no container of it runs."""
+    """Parse a driver pod. Its command and the driver's status are annotations."""
     meta, status = raw["metadata"], raw.get("status", {})
-    marks = meta.get("annotations") or {}
+    annotations = meta.get("annotations") or {}
     return PodView(
         meta["name"],
         meta["uid"],
         _instant(meta.get("creationTimestamp")) or 0,
         _is_finished(status),
         bool(meta.get("deletionTimestamp")),
-        command_id(marks.get(COMMAND_ANNOTATION)),
-        DriverStatus.from_json(marks.get(STATUS_ANNOTATION)),
-        _ending(status),
+        command_id(annotations.get(COMMAND_ANNOTATION)),
+        DriverStatus.from_json(annotations.get(STATUS_ANNOTATION)),
+        _exit_message(status),
     )
 
 
 def _is_finished(status: Json) -> bool:
-    """Return true when the pod has ended. A lost node's pod has the phase Failed while containers run: not finished."""
+    """Return true if no container of the pod runs.
+
+    On a lost node a pod may have the phase Failed while containers run.
+    """
     ended = status.get("phase") in ("Succeeded", "Failed")
-    return ended and not any("running" in one.get("state", {}) for one in status.get("containerStatuses") or ())
+    containers = status.get("containerStatuses") or ()
+    return ended and not any("running" in container.get("state", {}) for container in containers)
 
 
-def _ending(status: Json) -> str:
-    for one in status.get("containerStatuses") or ():
-        state = one.get("state", {})
-        ended, waits = state.get("terminated"), state.get("waiting")
-        if ended:
-            words = str(ended.get("message") or ended.get("reason") or "").strip()[-500:]
-            return f"exit code {ended.get('exitCode')}: {words}"
-        if waits:
-            return f"{waits.get('reason')}: {str(waits.get('message') or '')[:300]}"
+def _exit_message(status: Json) -> str:
+    """Return why the first container ended or waits, else the message of the pod."""
+    for container in status.get("containerStatuses") or ():
+        state = container.get("state", {})
+        terminated, waiting = state.get("terminated"), state.get("waiting")
+        if terminated:
+            message = str(terminated.get("message") or terminated.get("reason") or "").strip()[-500:]
+            return f"exit code {terminated.get('exitCode')}: {message}"
+        if waiting:
+            return f"{waiting.get('reason')}: {str(waiting.get('message') or '')[:300]}"
     return str(status.get("message") or "")[:500]
 
 
@@ -128,7 +137,7 @@ def read_savepoint(raw: Json) -> SavepointView:
 
 
 def read_collector(raw: Json) -> CollectorView:
-    """Parse a pod that removes data."""
+    """Parse a collector."""
     phase = raw.get("status", {}).get("phase")
     finished = phase in ("Succeeded", "Failed")
     return CollectorView(raw["metadata"]["name"], raw["metadata"]["uid"], finished, phase == "Succeeded")

@@ -1,4 +1,4 @@
-"""Limits the requests to the API server: a mean rate per second, and a burst after a quiet time."""
+"""Limits the rate of the requests to the API server."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from collections.abc import Callable
 
 
 class RateLimiter:
-    """A token bucket, one token a request. ``take`` waits for one."""
+    """A token bucket with one token per request: ``per_second`` on average, up to ``burst`` at once after a pause."""
 
     def __init__(self, per_second: float, burst: int, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._per_second, self._burst, self._clock_s = per_second, burst, clock_s
         self._lock = threading.Lock()
-        self._tokens, self._at = float(burst), clock_s()
+        self._tokens, self._updated_s = float(burst), clock_s()
 
-    def wait_s(self) -> float:
-        """Take a token; return the seconds until it is there."""
+    def reserve(self) -> float:
+        """Reserve a token; return the seconds until it may be used."""
         with self._lock:
-            now = self._clock_s()
-            self._tokens = min(self._burst, self._tokens + (now - self._at) * self._per_second) - 1
-            self._at = now
+            now_s = self._clock_s()
+            self._tokens = min(self._burst, self._tokens + (now_s - self._updated_s) * self._per_second) - 1
+            self._updated_s = now_s
             return max(0.0, -self._tokens / self._per_second)
 
     def take(self) -> None:
-        """Wait until a request may be sent."""
-        wait_s = self.wait_s()
+        """Reserve a token and wait until it may be used."""
+        wait_s = self.reserve()
         if wait_s > 0:
             time.sleep(wait_s)

@@ -1,11 +1,11 @@
-"""One reconciliation of one app, the same on a cluster and in the simulation.
+"""One reconciliation of one app. The cluster and the simulation of the tests run this code.
 
-1. Observe: read the cache. If it lacks a pod that the status names, or if the phase ends when no pod runs, read from
-   the API server: a missing entry in a cache proves nothing.
+1. Observe: read the cache. If it lacks a pod that the status names, or if the phase ends when no pod exists, list the
+   pods at the API server, because a missing entry in the cache does not prove that the pod is gone.
 2. Decide: call ``reconcile``.
 3. Write the status onto the version that was read. If another process has written meanwhile, stop and observe again. If
-   only actions follow, ask the API server whether the version that was read is still the newest.
-4. Act. Before ``PromoteStandby``, ask the API server for the app's pods: no other driver pod may run.
+   the status has not changed and there are actions, check with the API server that the version is still the newest.
+4. Perform the actions. Before ``PromoteStandby``, list the pods at the API server: no other driver pod may run.
 
 A crash after step 1 or 2 leaves nothing behind. A crash after step 3 or within step 4 leaves a status with missing
 actions; the next reconciliation performs them.
@@ -25,16 +25,16 @@ from headgate_operator.resources.status import Status
 
 
 class StaleRead(Exception):
-    """The version that was read is not the newest any more. Observe again."""
+    """The version that was read is not the newest any more. The reconciliation is repeated."""
 
 
 class NotExclusive(Exception):
-    """Another driver pod of the app may still run. Observe again."""
+    """Another driver pod of the app may still run. The reconciliation is repeated."""
 
 
 @dataclass(frozen=True, slots=True)
 class CachedApp:
-    """An app as the cache holds it."""
+    """An app and its observed state, from the cache. ``resource_version``: of the ``StreamApp``."""
 
     desired: Desired
     status: Status
@@ -43,23 +43,25 @@ class CachedApp:
 
 
 class Api(Protocol):
-    """API server calls of a reconciliation. Each may fail; writes are conditional where the docstring states so."""
+    """The calls to the API server that a reconciliation makes. Each may raise ``ApiError``."""
 
     def write_status(self, seen: CachedApp, status: Status) -> None:
-        """Write the status onto ``seen.resource_version``; ``StaleRead`` when there is a newer one."""
+        """Write the status onto ``seen.resource_version``; ``StaleRead`` if the app has a newer version."""
 
     def is_newest(self, seen: CachedApp) -> bool:
-        """Return whether ``seen.resource_version`` is the version on the API server."""
+        """Return true if ``seen.resource_version`` is the newest version at the API server."""
 
     def pods(self, seen: CachedApp) -> tuple[PodView, ...]:
         """Return the app's driver pods, from the API server and not from a cache."""
 
     def perform(self, seen: CachedApp, action: Action) -> None:
-        """Perform the action; do nothing when it is done already."""
+        """Perform the action; do nothing if it was performed already."""
 
 
 def reconcile_once(api: Api, seen: CachedApp, clock_ms: Callable[[], int]) -> Status:
-    """Reconcile an app once and return the status afterwards. Raises the errors of the API; nothing needs undoing."""
+    """Reconcile an app once and return its new status. ``StaleRead``, ``NotExclusive`` and ``ApiError`` may be raised
+    at any step; the next reconciliation continues from there.
+    """
     observed = _confirm_absence(api, seen)
     step = reconcile(seen.desired, observed, seen.status, clock_ms())
     if step.status != seen.status:
@@ -71,6 +73,7 @@ def reconcile_once(api: Api, seen: CachedApp, clock_ms: Callable[[], int]) -> St
 
 
 def _confirm_absence(api: Api, seen: CachedApp) -> Observed:
+    """Return the observed state, with the pods from the API server if a missing pod matters."""
     named = {ref.name for ref in (seen.status.owner, seen.status.standby) if ref is not None}
     if named <= {pod.name for pod in seen.observed.pods} and seen.status.phase not in ENDS_WITH_ABSENCE:
         return seen.observed
@@ -78,7 +81,7 @@ def _confirm_absence(api: Api, seen: CachedApp) -> Observed:
 
 
 def act(api: Api, seen: CachedApp, step: ReconcileResult) -> None:
-    """Execute step 4."""
+    """Execute step 4: perform the actions of ``step``."""
     for action in step.actions:
         if isinstance(action, PromoteStandby):
             _check_exclusive(api, seen, action)

@@ -1,7 +1,7 @@
-"""A queue of apps to reconcile: each is at most once in it and at most once in work; failures come back with growing
-delays.
+"""A queue of keys of apps to reconcile.
 
-Level-triggered: an entry means *that* an app needs a look, never which event caused it.
+A key is in the queue at most once, and at most one worker has it. A failed key comes back with growing delays. The
+queue is level-triggered: an entry says that an app must be reconciled, not which event caused it.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 
+#: Delay after the first failure, which doubles with each further one, and the longest delay, in seconds.
 _BACK_OFF_S = 0.1
-_BACK_OFF_MOST_S = 30.0
+_MAX_BACK_OFF_S = 30.0
 
 
 class WorkQueue(Generic[K]):
-    """The queue. Safe between threads. ``gap_s``: least seconds between two reconciliations of an app."""
+    """The queue. Thread-safe. ``gap_s``: least seconds between two reconciliations of a key."""
 
     def __init__(self, gap_s: float = 0.02) -> None:
         self._gap_s = gap_s
@@ -33,25 +34,25 @@ class WorkQueue(Generic[K]):
         self._closed = False
 
     def add(self, key: K, after_s: float = 0.0) -> None:
-        """Add a key, due after ``after_s`` seconds or at its earlier time."""
-        at = time.monotonic() + after_s
+        """Add a key that is due after ``after_s`` seconds; if it is in the queue already, the earlier time counts."""
+        at_s = time.monotonic() + after_s
         with self._changed:
             if key in self._working:
-                self._retry[key] = min(at, self._retry.get(key, at))
-            elif at < self._due.get(key, float("inf")):
-                self._push(key, at)
+                self._retry[key] = min(at_s, self._retry.get(key, at_s))
+            elif at_s < self._due.get(key, float("inf")):
+                self._push(key, at_s)
 
-    def _push(self, key: K, at: float) -> None:
-        self._due[key] = at
+    def _push(self, key: K, at_s: float) -> None:
+        self._due[key] = at_s
         self._number += 1
-        heapq.heappush(self._heap, (at, self._number, key))
+        heapq.heappush(self._heap, (at_s, self._number, key))
         self._changed.notify()
 
     def take(self) -> K | None:
-        """Wait for the next key and return it; None when the queue was closed."""
+        """Wait until a key is due and return it; None after ``close``."""
         with self._changed:
             while not self._closed:
-                self._forget_replaced()
+                self._drop_superseded()
                 wait_s = self._heap[0][0] - time.monotonic() if self._heap else None
                 if wait_s is not None and wait_s <= 0:
                     _, _, key = heapq.heappop(self._heap)
@@ -61,32 +62,34 @@ class WorkQueue(Generic[K]):
                 self._changed.wait(wait_s)
         return None
 
-    def _forget_replaced(self) -> None:
+    def _drop_superseded(self) -> None:
+        """Drop the heap's first entries whose key was since added with another time."""
         while self._heap and self._due.get(self._heap[0][2]) != self._heap[0][0]:
             heapq.heappop(self._heap)
 
     def done(self, key: K, after_s: float | None = None) -> None:
-        """Mark the key as done. ``after_s``: look again after that many seconds in any case."""
-        self._leave(key, after_s)
+        """Mark a taken key as done. ``after_s``: the key is due again after that many seconds, if not before."""
+        self._put_back(key, after_s)
         with self._changed:
             self._failures.pop(key, None)
 
     def mark_failed(self, key: K) -> float:
-        """Mark the key as failed; return the delay in seconds after which it comes again."""
+        """Mark a taken key as failed; return the seconds after which it is due again."""
         with self._changed:
             failures = self._failures[key] = self._failures.get(key, 0) + 1
-        after_s = min(_BACK_OFF_S * 2.0 ** min(failures - 1, 20), _BACK_OFF_MOST_S)
-        self._leave(key, after_s)
+        after_s = min(_BACK_OFF_S * 2.0 ** min(failures - 1, 20), _MAX_BACK_OFF_S)
+        self._put_back(key, after_s)
         return after_s
 
-    def _leave(self, key: K, after_s: float | None) -> None:
+    def _put_back(self, key: K, after_s: float | None) -> None:
+        """End the work on a key; push it if it was added meanwhile or ``after_s`` is given."""
         with self._changed:
-            now = time.monotonic()
+            now_s = time.monotonic()
             self._working.discard(key)
-            times = [self._retry.pop(key, None), None if after_s is None else now + after_s]
-            pending = [at for at in times if at is not None]
+            times = [self._retry.pop(key, None), None if after_s is None else now_s + after_s]
+            pending = [at_s for at_s in times if at_s is not None]
             if pending:
-                self._push(key, max(min(pending), now + self._gap_s))
+                self._push(key, max(min(pending), now_s + self._gap_s))
 
     def close(self) -> None:
         """Close the queue: every waiting ``take`` returns None."""

@@ -69,10 +69,10 @@ def test_a_closed_queue_gives_nothing() -> None:
 def test_calls_are_as_many_a_second_as_allowed_after_the_first_burst() -> None:
     now = [0.0]
     pace = RateLimiter(10.0, 5, lambda: now[0])
-    waits = [pace.wait_s() for _ in range(8)]
+    waits = [pace.reserve() for _ in range(8)]
     assert waits == pytest.approx([0, 0, 0, 0, 0, 0.1, 0.2, 0.3])
     now[0] = 10.0
-    assert pace.wait_s() == 0.0
+    assert pace.reserve() == 0.0
 
 
 def _pod(version: int, phase: str, *states: dict[str, Any]) -> dict[str, Any]:

@@ -29,7 +29,7 @@ def test_the_second_leads_when_the_first_is_silent(rest: Rest, namespace: str) -
     second = LeaderElector(rest, namespace, "second", lambda: lost.append("second"), stale_s=2.0)
     assert first.wait()
     waits = threading.Event()
-    second._waits = waits.set
+    second._on_wait = waits.set
     waiting = threading.Thread(target=second.wait, daemon=True)
     waiting.start()
     time.sleep(3.0)
