@@ -1,7 +1,8 @@
-"""CRDs from the models: ``python -m headgate_operator.crds`` prints them; ``charts/headgate/crds`` holds them.
+"""Generates the CRDs from the models of ``resources``: ``python -m headgate_operator.crds [FOLDER]``.
 
-Kubernetes requires structural schemas: no references, no unions, no titles. The schemas of pydantic are rewritten to
-that form, descriptions included; a model that has no such form is an error here and not in a cluster.
+The chart contains the generated files (``charts/headgate/crds``). Kubernetes requires structural schemas: no
+references, no unions, no titles. This module converts the JSON schemas of pydantic to that form, and raises
+``ValueError`` for a model that cannot be converted.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any  # a JSON schema is made of anything
+from typing import Any  # JSON of any content
 
 import yaml
 from pydantic import TypeAdapter
@@ -18,8 +19,9 @@ from headgate_operator.resources import GROUP, VERSION, SavepointSpec, Savepoint
 from headgate_operator.resources.base import format_duration
 
 Schema = dict[str, Any]
+#: Entries that a structural schema must not have, or does not need.
 _DROPPED = {"title", "additionalProperties", "$defs", "exclusiveMinimum"}
-#: Names of pods and services are made from it, and folders; one is taken.
+#: Names of pods, services and folders begin with the app's name. The name ``savepoints`` is that of a folder.
 APP_NAME = r"^[a-z]([-a-z0-9]{0,38}[a-z0-9])?$"
 _NAME_RULE = {
     "rule": f"self.metadata.name.matches('{APP_NAME}') && self.metadata.name != 'savepoints'",
@@ -29,28 +31,31 @@ _KEEP = {"helm.sh/resource-policy": "keep"}  # deleting a CRD deletes every app
 
 
 def structural(schema: Schema, models: Mapping[str, Schema] | None = None) -> Schema:
-    """Convert pydantic's JSON schema to a structural schema. ``ValueError`` for a union."""
+    """Convert pydantic's JSON schema to a structural schema. ``ValueError`` for a union.
+
+    ``models``: the schemas that references name; by default those of ``schema``.
+    """
     models = schema.get("$defs", {}) if models is None else models
     schema = _resolve_reference(schema, models)
     if "anyOf" in schema:
         schema = _without_null(schema)
         return structural(schema, models) | {"nullable": True}
-    made = {name: entry for name, entry in schema.items() if name not in _DROPPED}
-    if "default" in made:
-        made["default"] = _default(made)
+    result = {name: entry for name, entry in schema.items() if name not in _DROPPED}
+    if "default" in result:
+        result["default"] = _default(result)
     if isinstance(schema.get("additionalProperties"), dict):
-        made["additionalProperties"] = {"description": "One value."} | structural(
+        result["additionalProperties"] = {"description": "One value."} | structural(
             schema["additionalProperties"], models
         )
     if "properties" in schema:
-        made["properties"] = {name: structural(entry, models) for name, entry in schema["properties"].items()}
+        result["properties"] = {name: structural(entry, models) for name, entry in schema["properties"].items()}
     if "items" in schema:
-        made["items"] = {"description": "One entry."} | structural(schema["items"], models)
-    return made
+        result["items"] = {"description": "One entry."} | structural(schema["items"], models)
+    return result
 
 
 def _default(schema: Schema) -> object:
-    """Return a default as a user writes it. The entries of an object have their own defaults."""
+    """Return the default as users write it: a duration as text, an object as ``{}``, for its entries have defaults."""
     if schema.get("type") == "object":
         return {}
     value = schema["default"]
@@ -60,21 +65,23 @@ def _default(schema: Schema) -> object:
 def _resolve_reference(schema: Schema, models: Mapping[str, Schema]) -> Schema:
     if "$ref" not in schema:
         return schema
-    beside = {name: entry for name, entry in schema.items() if name != "$ref"}
-    return dict(models[schema["$ref"].rsplit("/", 1)[-1]]) | beside
+    others = {name: entry for name, entry in schema.items() if name != "$ref"}
+    return dict(models[schema["$ref"].rsplit("/", 1)[-1]]) | others
 
 
 def _without_null(schema: Schema) -> Schema:
+    """Return the schema of an optional entry, without the alternative null. ``ValueError`` for any other union."""
     choices = [choice for choice in schema["anyOf"] if choice.get("type") != "null"]
     if len(choices) != 1:
         raise ValueError(f"a union has no structural schema: {schema['anyOf']}")
-    beside = {name: entry for name, entry in schema.items() if name not in ("anyOf", "default")}
-    return dict(choices[0]) | beside
+    others = {name: entry for name, entry in schema.items() if name not in ("anyOf", "default")}
+    return dict(choices[0]) | others
 
 
-def _column(name: str, path: str, kind: str = "string", *, wide: bool = False) -> Schema:
-    described = {"description": f"The value of {path}."}
-    return {"name": name, "type": kind, "jsonPath": path} | described | ({"priority": 1} if wide else {})
+def _column(name: str, path: str, type_: str = "string", *, wide: bool = False) -> Schema:
+    """Return a column of ``kubectl get``. ``wide``: only with ``-o wide``."""
+    description = {"description": f"The value of {path}."}
+    return {"name": name, "type": type_, "jsonPath": path} | description | ({"priority": 1} if wide else {})
 
 
 _AGE = _column("Age", ".metadata.creationTimestamp", "date")
@@ -100,6 +107,7 @@ _SAVEPOINT_COLUMNS = [
 
 
 def _crd(kind: str, plural: str, short: str, spec: Schema, status: Schema, columns: list[Schema]) -> Schema:
+    """Return a CRD. ``short``: the short name of the kind for ``kubectl``."""
     text = f"A {kind} of Headgate."
     spec, status = (
         part | {"description": f"{word} of the {kind}."} for part, word in ((spec, "Specification"), (status, "Status"))
@@ -132,20 +140,24 @@ def _with_validation(crd: Schema, rule: Schema) -> Schema:
     return crd
 
 
-def _status_schema(of: type[Status] | type[SavepointStatus]) -> Schema:
-    """Return a schema without required entries: the API server must accept the status of an older operator."""
-    schema = structural(TypeAdapter(of).json_schema(by_alias=True, mode="serialization"))
-    return _relax(schema)
+def _status_schema(model: type[Status] | type[SavepointStatus]) -> Schema:
+    """Return the schema of a status.
+
+    No entry is required: the API server must accept the status of an older operator.
+    """
+    schema = structural(TypeAdapter(model).json_schema(by_alias=True, mode="serialization"))
+    return _without_requirements(schema)
 
 
-def _relax(schema: Schema) -> Schema:
-    made = {name: entry for name, entry in schema.items() if name not in ("required", "default")}
-    made.pop("x-kubernetes-validations", None)
-    if "properties" in made:
-        made["properties"] = {name: _relax(entry) for name, entry in made["properties"].items()}
-    if "items" in made:
-        made["items"] = _relax(made["items"])
-    return made
+def _without_requirements(schema: Schema) -> Schema:
+    """Return the schema without required entries, defaults and validation rules, at every level."""
+    result = {name: entry for name, entry in schema.items() if name not in ("required", "default")}
+    result.pop("x-kubernetes-validations", None)
+    if "properties" in result:
+        result["properties"] = {name: _without_requirements(entry) for name, entry in result["properties"].items()}
+    if "items" in result:
+        result["items"] = _without_requirements(result["items"])
+    return result
 
 
 def crds() -> dict[str, Schema]:
@@ -163,7 +175,7 @@ def crds() -> dict[str, Schema]:
 
 
 def render(crd: Schema) -> str:
-    """Return the text of the file in the repository."""
+    """Return the CRD as YAML, as the chart contains it."""
     return yaml.safe_dump(crd, sort_keys=False, width=120)
 
 

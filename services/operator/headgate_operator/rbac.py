@@ -1,12 +1,13 @@
-"""The rights that the operator needs, each with its reason. ``python -m headgate_operator.rbac`` prints them as roles.
+"""The rights that the operator needs. ``python -m headgate_operator.rbac`` prints them as roles.
 
-Kubernetes lets no account grant rights that it does not have: so the operator has the rights that drivers receive.
+In Kubernetes no account can grant rights that it does not have, so the operator also has the rights that it grants to
+drivers.
 """
 
 from __future__ import annotations
 
 import sys
-from typing import Any  # a manifest is made of anything
+from typing import Any  # JSON of any content
 
 import yaml
 
@@ -19,21 +20,22 @@ def _rule(group: str, resources: list[str], verbs: list[str]) -> Rule:
     return {"apiGroups": [group], "resources": resources, "verbs": verbs}
 
 
-#: Where apps are: in each watched namespace, or in all.
+#: Rights in the namespaces of apps.
 RULES: tuple[Rule, ...] = (
     _rule(GROUP, ["streamapps"], ["get", "list", "watch", "patch"]),  # patch: the finalizer
     _rule(GROUP, ["streamapps/status"], ["update"]),
     _rule(GROUP, ["savepoints"], ["get", "list", "watch", "create", "patch", "delete"]),
     _rule(GROUP, ["savepoints/status"], ["patch"]),
-    # deletecollection: not for itself, drivers are given it for their executors.
+    # The operator needs deletecollection only to grant it to drivers, which delete their executors with it.
     _rule("", ["pods"], ["get", "list", "watch", "create", "patch", "delete", "deletecollection"]),
     _rule("", ["configmaps", "services", "serviceaccounts"], ["create", "patch"]),
-    _rule("", ["secrets"], ["create"]),  # Spark's, one an app. Nobody reads one but the kubelet.
+    _rule("", ["secrets"], ["create"]),  # Spark's secret, one per app; the operator cannot read it
     _rule("", ["events"], ["create"]),
     _rule("rbac.authorization.k8s.io", ["roles", "rolebindings"], ["create", "patch", "get"]),
 )
 
-#: In the operator's own namespace: who leads, and whether the namespace, and no other, is being deleted.
+#: Rights in the operator's own namespace: its lease for leader election, and reading whether the namespace is being
+#: deleted.
 OWN_RULES: tuple[Rule, ...] = (
     _rule("coordination.k8s.io", ["leases"], ["get", "create", "update"]),
     _rule("", ["namespaces"], ["get"]),
@@ -52,7 +54,7 @@ def roles() -> tuple[dict[str, Any], ...]:
 
 
 def render() -> str:
-    """Return the text of the file in the repository."""
+    """Return the roles as YAML, as the chart contains them (``files/roles.yaml``)."""
     return "---\n".join(yaml.safe_dump(role, sort_keys=False) for role in roles())
 
 

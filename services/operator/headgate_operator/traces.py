@@ -1,8 +1,8 @@
-"""An upgrade as a trace: its spans as values, made from the status and from nothing else.
+"""Converts an upgrade to a trace. The spans depend on nothing but the status.
 
-Identities are hashes of the app's uid, the upgrade's number and the phase, so an operator that was restarted in
-between, or reports an upgrade twice, reports the same trace; and a driver can receive its parent (``traceparent``)
-before that span has ended.
+The ids of trace and spans are hashes of the app's uid, the number of the upgrade and the phase. So the trace is the
+same if the operator was restarted during the upgrade or sends the trace twice, and a driver can get the id of its
+parent span (``traceparent``) before that span has ended.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 
 from headgate_operator.resources.status import RESTING, PhaseTime, Status, Upgrade, UpgradeOutcome
 
@@ -18,7 +19,7 @@ _TRACE_BYTES, _SPAN_BYTES = 16, 8  # W3C Trace Context
 
 @dataclass(frozen=True, slots=True)
 class AppRef:
-    """The app of an upgrade. ``uid``: of the resource, so that a later app of the same name is another one."""
+    """The app of an upgrade. ``uid``: of the ``StreamApp`` resource; a later app of the same name has another one."""
 
     namespace: str
     name: str
@@ -27,9 +28,7 @@ class AppRef:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A span. ``start_ms`` and ``end_ms``: milliseconds since 1970. ``parent_id`` is 0 for the root. No span has the id
-    0.
-    """
+    """A span. ``start_ms`` and ``end_ms``: milliseconds since 1970. ``parent_id`` is 0 for the root span."""
 
     name: str
     trace_id: int
@@ -42,38 +41,39 @@ class Span:
 
 
 def ended_upgrade(before: Status, after: Status) -> Upgrade | None:
-    """Return the upgrade that is over in ``after`` and was not in ``before``."""
-    upgrade, was = after.upgrade, before.upgrade
+    """Return the upgrade that is closed in ``after`` and was not in ``before``, or None."""
+    upgrade, previous = after.upgrade, before.upgrade
     if upgrade is None or upgrade.outcome is UpgradeOutcome.OPEN:
         return None
-    known = was is not None and was.number == upgrade.number and was.outcome is not UpgradeOutcome.OPEN
-    return None if known else upgrade
+    was_closed = (
+        previous is not None and previous.number == upgrade.number and previous.outcome is not UpgradeOutcome.OPEN
+    )
+    return None if was_closed else upgrade
 
 
 def trace_spans(app: AppRef, upgrade: Upgrade) -> tuple[Span, ...]:
-    """Return the spans of a finished upgrade: the root, and in it the phases, one after the other.
+    """Return the spans of a finished upgrade: the root span, and a child span for each phase, in order.
 
-    If the clock goes back between two phases, the phase has no length: none begins before the previous one has ended.
+    No phase starts before the previous one: if the clock went back between two phases, the first of them has no length.
     """
     trace, root = _trace_id(app.uid, upgrade), _root_id(app.uid, upgrade)
-    phases = [one for one in dict.fromkeys(upgrade.phases) if one.phase not in RESTING]
-    starts_ms = _rising(upgrade.started, *(one.at for one in phases), upgrade.ended or 0)
-    whole = Span(
+    phases = [entered for entered in dict.fromkeys(upgrade.phases) if entered.phase not in RESTING]
+    times_ms = _non_decreasing(upgrade.started, *(entered.at for entered in phases), upgrade.ended or 0)
+    root_span = Span(
         "upgrade",
         trace,
         root,
         0,
         upgrade.started,
-        starts_ms[-1],
+        times_ms[-1],
         _upgrade_attributes(app, upgrade),
         _is_failed(upgrade),
     )
-    ends_ms = starts_ms[2:]
     return (
-        whole,
+        root_span,
         *(
-            Span(one.phase.value, trace, _phase_id(app.uid, upgrade, one), root, start_ms, end_ms, {})
-            for one, start_ms, end_ms in zip(phases, starts_ms[1:-1], ends_ms, strict=True)
+            Span(entered.phase.value, trace, _phase_id(app.uid, upgrade, entered), root, start_ms, end_ms, {})
+            for entered, start_ms, end_ms in zip(phases, times_ms[1:-1], times_ms[2:], strict=True)
         ),
     )
 
@@ -103,12 +103,9 @@ def _is_failed(upgrade: Upgrade) -> bool:
     return upgrade.outcome in (UpgradeOutcome.REFUSED, UpgradeOutcome.ROLLED_BACK, UpgradeOutcome.NEEDS_HUMAN)
 
 
-def _rising(*instants_ms: int) -> list[int]:
-    """Yield the instants; none is before the previous one."""
-    risen = [instants_ms[0]]
-    for at_ms in instants_ms[1:]:
-        risen.append(max(risen[-1], at_ms))
-    return risen
+def _non_decreasing(*instants_ms: int) -> list[int]:
+    """Return the running maximum of the instants."""
+    return list(accumulate(instants_ms, max))
 
 
 def _trace_id(uid: str, upgrade: Upgrade) -> int:
@@ -125,4 +122,4 @@ def _phase_id(uid: str, upgrade: Upgrade, phase: PhaseTime) -> int:
 
 def _hash_id(size_bytes: int, *parts: str | int) -> int:
     digest = hashlib.sha256("/".join(map(str, parts)).encode()).digest()
-    return int.from_bytes(digest[:size_bytes]) or 1  # 0 is no identity
+    return int.from_bytes(digest[:size_bytes]) or 1  # OpenTelemetry does not allow the id 0

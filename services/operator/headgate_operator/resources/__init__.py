@@ -1,4 +1,4 @@
-"""``StreamApp`` and ``Savepoint``: documents that people write and read back. The CRDs are generated from here."""
+"""The custom resources ``StreamApp`` and ``Savepoint`` as values. Their CRDs are generated from these models."""
 
 from headgate_operator.resources.release import Release, release_for
 from headgate_operator.resources.savepoint import SavepointPhase, SavepointReason, SavepointSpec, SavepointStatus

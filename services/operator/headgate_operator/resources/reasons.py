@@ -1,4 +1,4 @@
-"""Reasons that the operator writes into the status of a ``StreamApp`` and into its events, one word each."""
+"""Machine-readable reasons in the status of a ``StreamApp`` and in its events."""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""A release: the part of a spec that makes pods, so that another one is an upgrade. The rest of a spec is policy.
+"""A release: the part of a spec that determines the pods. Another release is an upgrade; the rest of the spec is
+policy.
 
-The whole spec is kept with it, for a rollback has to make the old pods again after the resource has changed.
+A release contains the whole spec, because a rollback must create the pods of the old release after the resource has
+changed.
 """
 
 from __future__ import annotations
@@ -15,13 +17,16 @@ from pydantic import ConfigDict, Field
 from headgate_operator.resources.base import STORED
 from headgate_operator.resources.spec import StreamAppSpec
 
+#: The entries of a spec that do not determine the pods.
 _POLICY = {"upgrade", "savepoints", "restore", "state", "deletion_policy", "deletion_deadline"}
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """``revision``: digest of the part that makes pods. ``shape``: the same without the service's settings.
-    ``version``: for people.
+    """A release of an app.
+
+    Two releases with one ``shape`` differ in the service's settings (``config``) at most, so a driver may be able to
+    change from one to the other without a restart.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = STORED
@@ -43,14 +48,19 @@ class Release:
 
 
 def release_for(spec: StreamAppSpec, generation: int) -> Release:
-    """Return the release that a spec asks for. Another ``upgrade.nonce`` makes another one, to retry a refused one."""
+    """Return the release of a spec.
+
+    A changed ``upgrade.nonce`` changes the revision, so that a refused upgrade is retried.
+    """
     document = spec.model_dump(mode="json", by_alias=True, exclude=_POLICY) | {"nonce": spec.upgrade.nonce}
     shape = {name: entry for name, entry in document.items() if name != "config"}
     return Release(_digest(document), _digest(shape), image_version(spec.image), generation, spec)
 
 
 def image_version(image: str) -> str:
-    """Return ``1.4.0`` for ``registry:5000/headgate:1.4.0``; the first characters of a digest; else ``latest``."""
+    """Return the tag of an image: ``registry:5000/headgate:1.4.0`` gives ``1.4.0``. Without a tag: the first 12
+    characters of its digest, or ``latest``.
+    """
     if "@" in image:
         return image.split("@", 1)[1].rsplit(":", maxsplit=1)[-1][:12]
     name = image.rsplit("/", 1)[-1]

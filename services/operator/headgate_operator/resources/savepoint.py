@@ -1,4 +1,4 @@
-"""``Savepoint``: a line in the ledger of restorable data. The data is the savepoint of the same name in the storage."""
+"""The resource ``Savepoint``, which represents the savepoint of this name in the storage."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from streamcore.codes import Code
 
 
 class SavepointReason(StrEnum):
-    """Requester of a savepoint. The operator collects only those that it made by itself."""
+    """Who or what requested a savepoint. Garbage collection removes only savepoints that the operator requested itself,
+    and never the last one of a deleted app.
+    """
 
     MANUAL = "manual"
     SCHEDULED = "scheduled"
@@ -58,7 +60,7 @@ class SavepointSpec(ResourceModel):
 
 @dataclass(frozen=True, slots=True)
 class SavepointStatus:
-    """Report of the driver. ``digest``: of its manifest. ``location``: the place of its folder."""
+    """The status of a savepoint, from the report of the driver."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STORED
 

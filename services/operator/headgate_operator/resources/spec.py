@@ -1,4 +1,4 @@
-"""Spec of a ``StreamApp``, as people write it. The CRD holds the API server's checks: this schema, its CEL rules."""
+"""The spec of a ``StreamApp``. The CRD is generated from these models and their validation rules (CEL)."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ Name = Annotated[str, Field(pattern=_LABEL, max_length=63)]
 NameOrNone = Annotated[str, Field(pattern=r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$", max_length=63)]
 
 
-#: A name, or a folder and a name; what a ConfigMap's keys can say with ``..`` for the slash.
+#: A name, or a folder and a name. As a key of a ConfigMap the name has ``..`` in place of the slash.
 FILE_NAME = r"^([a-z0-9]+([._-][a-z0-9]+)*/)?[a-z0-9]+([._-][a-z0-9]+)*$"
 MAX_FILES = 50
-#: The API server takes 1.5 MiB an app, and files are in it up to four times: in the spec, in the copy of it that
-#: ``kubectl apply`` keeps, and in the releases before and after an upgrade.
+#: A resource may have 1.5 MiB, and contains the files up to four times: in the spec, in the copy of the spec that
+#: ``kubectl apply`` stores, and in the old and the new release of an upgrade.
 FILES_BYTES = 192 * 1024
 _FILES_RULES: list[JsonValue] = [
     {
@@ -68,28 +68,30 @@ class UpgradeMode(StrEnum):
 
 
 class RollbackPolicy(StrEnum):
-    """Who decides that a version that failed its proof is replaced by the one before."""
+    """Whether the operator rolls back a failed version by itself, or leaves the decision to a person."""
 
     AUTOMATIC = "automatic"
     MANUAL = "manual"
 
 
 class StopTimeout(StrEnum):
-    """The step that follows when the old version did not stop in time: keep it, or restart it and ask once more."""
+    """What happens if the old version does not stop in time: it runs on (keep), or is restarted and drained once
+    more."""
 
     KEEP = "keep"
     FINISH_BATCH = "finishBatch"
 
 
 class RunState(StrEnum):
-    """Whether the app is meant to run."""
+    """Whether the app is to run."""
 
     RUNNING = "running"
     SUSPENDED = "suspended"
 
 
 class DeletionPolicy(StrEnum):
-    """The data that a deleted app leaves: a last savepoint, all that there is, or nothing."""
+    """What happens to the data of a deleted app: a last savepoint is taken, the data stays as it is, or it is
+    removed."""
 
     SAVEPOINT = "savepoint"
     RETAIN = "retain"
@@ -130,8 +132,8 @@ class CheckpointSpec(ResourceModel):
 
 
 class ProofSpec(ResourceModel):
-    """Proof that a new version must give before it is stable: committed batches, within a time, and no lag above
-    ``lag_rows`` that was not there when it began."""
+    """The proof that a new version must give before it is stable: enough committed batches in time, and a lag of at
+    most ``lag_rows``, or at most the lag at the start of the proof."""
 
     batches: Annotated[
         Positive,
@@ -151,7 +153,7 @@ class ProofSpec(ResourceModel):
 
 
 class UpgradeSpec(ResourceModel):
-    """How a changed version gets to run."""
+    """How a new version replaces the old one."""
 
     mode: Annotated[
         UpgradeMode,
@@ -207,7 +209,7 @@ class UpgradeSpec(ResourceModel):
 
 
 class SavepointsSpec(ResourceModel):
-    """Savepoints taken by the clock (``every``, ``0s`` for none), and how many of the operator's own are kept."""
+    """Scheduled savepoints, and how many of the operator's own savepoints are kept."""
 
     every: Annotated[
         DurationMs,
@@ -224,7 +226,7 @@ class SavepointsSpec(ResourceModel):
 
 
 class RestoreSpec(ResourceModel):
-    """A restore from a savepoint, done once for each new ``nonce``."""
+    """A restore from a savepoint. Each new ``nonce`` triggers one restore."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -321,8 +323,7 @@ _SPEC_RULES: list[JsonValue] = [
 
 
 class StreamAppSpec(ResourceModel):
-    """One app. ``files``: small texts by name, such as a stream's schema, which ``config`` finds in
-    ``/etc/headgate/files``."""
+    """The spec of one app."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -406,5 +407,5 @@ class StreamAppSpec(ResourceModel):
 
     @property
     def savepoints_root(self) -> str:
-        """The folder of all apps' savepoints; an app's are in the folder of its name below it."""
+        """The folder of the savepoints of all apps. Those of an app are in its subfolder with the name of the app."""
         return self.checkpoint.savepoints or f"{self.checkpoint.root.rstrip('/')}/savepoints"

@@ -1,6 +1,7 @@
-"""The status of a ``StreamApp``, and the only memory of the operator: after a crash it continues from here.
+"""The status of a ``StreamApp``, which is the only memory of the operator: after a crash it continues from the status.
 
-Values. Every intent is stored here before it is acted on: pods by name, epochs, commands by id, deadlines.
+The operator stores every intention here before it acts: names of pods, epochs, ids of commands, deadlines. All classes
+are immutable values.
 """
 
 from __future__ import annotations
@@ -69,9 +70,9 @@ class Phase(Code):
     DELETING = ("Deleting", "The app is deleted: pods stop, and data goes according to `deletionPolicy`.", "Nothing.")
 
 
-#: The app runs and no change is in progress.
+#: Phases in which the app runs and no change is in progress.
 RUNNING = frozenset({Phase.STABLE, Phase.ROLLED_BACK})
-#: No change is in progress.
+#: Phases in which no change is in progress.
 RESTING = RUNNING | {Phase.SUSPENDED, Phase.NEEDS_HUMAN}
 
 
@@ -108,7 +109,7 @@ class UpgradeOutcome(Code):
 
 
 class UpgradeKind(StrEnum):
-    """A first start, a new release, or a restore that a person requested."""
+    """What an upgrade is: a first start, a new release, or a restore that a person requested."""
 
     INSTALL = "install"
     UPGRADE = "upgrade"
@@ -128,7 +129,10 @@ class PodRef:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """The checkpoint ``<root>/<app>/e<epoch>`` and how it is created. An established one is only continued."""
+    """A checkpoint, in the folder ``<root>/<app>/e<epoch>``, and how the driver creates it.
+
+    An established checkpoint is continued; ``restore``, ``allow_empty`` and ``discard_newer`` are about its creation.
+    """
 
     __pydantic_config__: ClassVar[ConfigDict] = STORED
 
@@ -154,7 +158,7 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class PendingCommand:
-    """The command whose result is awaited; one at a time."""
+    """The command whose result is awaited. There is at most one."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STORED
 
@@ -174,8 +178,10 @@ class PendingCommand:
 
 @dataclass(frozen=True, slots=True)
 class PendingConfig:
-    """Settings that a pod was asked to take, by the request ``id``: those of the release ``revision``, which differs
-    from the stable one in nothing else. The pod has not answered, so it is unknown which of the two it runs with.
+    """Settings that a driver was asked to apply without a restart, by the command ``configure`` with this ``id``.
+
+    The release ``revision`` differs from the stable one only in these settings. Without a result of the command it is
+    unknown with which of the two the driver runs.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = STORED
@@ -278,7 +284,7 @@ class RestorePoint:
 
 @dataclass(frozen=True, slots=True)
 class AppProgress:
-    """The progress of the driver, written now and then and not with every status."""
+    """The progress of the driver. It is updated at intervals, not with every status."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STORED
 
@@ -293,7 +299,7 @@ class AppProgress:
 
 @dataclass(frozen=True, slots=True)
 class GarbageCollection:
-    """The removal of the data of savepoints by a pod."""
+    """The removal of the data of savepoints, by a collector pod."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STORED
 
