@@ -1,7 +1,7 @@
-"""An app as a value: its sources, its shards, its stages and the ends of its lanes.
+"""An app as a value: its sources, its shards, its stages and its lanes.
 
-The value holds everything that the engine needs and nothing about how it runs: the same ``App`` runs on Spark
-(``streamcore.spark``) and in-process (``streamcore.engine.in_process``).
+An ``App`` does not say where it runs: Spark (``streamcore.spark``) and the in-process engine
+(``streamcore.engine.in_process``) run every ``App``.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class EventTime(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One stream, the topic that it arrives on, and the format of its records. ``watermark``: its own
-    strategy; None: the app's. ``ConfigError`` when the format does not fit the stream.
+    """A stream with its topic and the format of its records.
 
-    ``raw``: events bring their record along (``streamcore.wire.raw.ORIGIN``).
+    ``watermark``: the strategy of this source; None: the app's. ``raw``: each event also has the key and the value of
+    its record as columns (``streamcore.wire.raw.ORIGIN``). Raises ``ConfigError`` if format and stream do not fit.
     """
 
     schema: StreamSchema
@@ -55,7 +55,7 @@ class Source:
     raw: bool = False
 
     def decoder(self, limits: Limits) -> Decoder:
-        """Return the decoder of the stream's records."""
+        """Create a decoder of the stream's records."""
         extra_fields = ExtraFields.REJECT if self.reject_extra_fields else ExtraFields.IGNORE
         bounds = DecodeLimits(max_record_bytes=limits.max_record_bytes, max_future_ms=limits.max_future_ms)
         return self.format.decoder(self.schema, limits=bounds, extra_fields=extra_fields)
@@ -67,7 +67,7 @@ class Source:
                 field_there = None if name is None else self.schema.get(name)
                 if name is not None and (field_there is None or field_there.type.kind not in kinds):
                     wanted = " or ".join(kind.value for kind in kinds)
-                    raise ConfigError(f"stream {self.schema.name}: watermark: {name!r} is no {wanted} field of it")
+                    raise ConfigError(f"stream {self.schema.name}: watermark: {name!r} is not a {wanted} field of it")
 
 
 _MARKS = (Kind.BOOLEAN, Kind.TIMESTAMP)
@@ -75,14 +75,14 @@ _MARKS = (Kind.BOOLEAN, Kind.TIMESTAMP)
 
 @dataclass(frozen=True, slots=True)
 class App:
-    """``stages``: the kernels, one after the other; the ``exchanges`` define the input of each. Without a
-    ``stateless_stage``
-    every event goes to the first of them, under each key of its stream.
+    """One running stream program.
 
-    ``shards`` is fixed when the app is first started; parallelism may change, the key space may not. ``lanes`` maps
-    each lane that kernels and engine use to a topic; ``tables`` are the lanes that end in sinks instead.
-    ``control_topic`` carries records that every shard sees in the same cut. ``watermark_groups``: sets of sources (by
-    index) that have a watermark together, the app's own first; default: all.
+    ``stages``: the kernels of the keyed stages, which run one after the other. ``exchanges``: the inputs of the stages.
+    Without a ``stateless_stage`` every event goes to the first keyed stage, once under each key of its stream.
+    ``shards``: fixed when the app first starts, while the parallelism may change. ``lanes``: the topic of each lane;
+    ``tables``: the lanes that end in sinks instead. ``control_topic``: every shard gets each of its records in the same
+    cut. ``watermark_groups``: groups of sources (by index) that share a watermark; the first group's is the watermark
+    of the app; by default one group has all sources.
     """
 
     name: str
@@ -108,9 +108,9 @@ class App:
             raise ConfigError(f"app {self.name}: between 1 and {MAX_SHARDS} shards")
         if not 1 <= len(self.stages) <= MAX_STAGES:
             raise ConfigError(f"app {self.name}: between 1 and {MAX_STAGES} keyed stages, not {len(self.stages)}")
-        for what, names in (("stream", [s.schema.name for s in self.sources]), ("topic", [*self.topics])):
+        for kind, names in (("stream", [s.schema.name for s in self.sources]), ("topic", [*self.topics])):
             if len(set(names)) != len(names):
-                raise ConfigError(f"app {self.name}: a {what} appears twice in {names}")
+                raise ConfigError(f"app {self.name}: a {kind} appears twice in {names}")
         if self.stateless_stage is None and not self.exchanges:
             object.__setattr__(self, "exchanges", tuple(_by_keys(self.schemas)))
         if not self.watermark_groups:
@@ -118,7 +118,7 @@ class App:
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """Topics of the sources, in order; a topic's place here is part of every source partition's number."""
+        """Topics of the sources, in order. A topic's index is part of the numbers of its source partitions."""
         return tuple(s.topic for s in self.sources)
 
     @property
@@ -127,11 +127,11 @@ class App:
         return tuple(s.schema for s in self.sources)
 
     def watermark_for(self, source: int) -> WatermarkStrategy:
-        """Return the strategy of the source at this place."""
+        """Return the watermark strategy of the source with this index."""
         return self.sources[source].watermark or self.watermark
 
     def idle_timeout_ms(self, partition: int) -> int:
-        """How long this source partition may be silent before it is idle."""
+        """Return how long this source partition may be without events before it counts as idle, in milliseconds."""
         return self.watermark_for(source_index(partition)).idle_timeout_ms
 
 

@@ -34,7 +34,7 @@ class ControlRecord:
 
 @dataclass(frozen=True, slots=True)
 class StreamKey:
-    """Names the events of one stream under one of its keys (``StreamSchema.keys[route]``)."""
+    """Identifies the events of one stream, sharded by one of its keys (``StreamSchema.keys[route]``)."""
 
     stream: str
     route: int
@@ -42,8 +42,8 @@ class StreamKey:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """Rows that are sent to the shard that owns their ``key``, or all of them to every shard (``broadcast``), for the
-    kernel of a stage. Keyed stages count from 0."""
+    """An input of a keyed stage: its rows go to the shard that owns their ``key`` columns, or with ``broadcast`` to
+    every shard. ``stage``: number of the keyed stage, from 0."""
 
     rows: StreamKey
     key: tuple[str, ...]
@@ -55,12 +55,12 @@ class Exchange:
 class Cut:
     """The part of one cut that a shard processes.
 
-    ``events`` hold, for each exchange, the rows that this shard owns under its key, in order of partition and offset;
-    of a source's events, all columns of ``StreamSchema.arrow``. ``control`` is the same on every shard, by offset.
-    ``starts``: where the cut begins, by source partition (``app.source_partitions``). ``watermark_ms`` is the watermark
-    at the start of the cut, ``next_watermark_ms`` the one at its end; ``watermark_times`` are those of each watermark
-    group of the app. ``latest_event_ms`` is, for each stream, the latest event time seen before the cut. ``shard`` 0
-    emits what the app emits once a cut.
+    ``events``: for each exchange, the rows that this shard owns, in order of partition and offset; events of a
+    source have all columns of ``StreamSchema.arrow``. ``control``: all control records, in order of offset; every
+    shard gets all of them. ``start_offsets``: the offset where the cut begins, by source partition
+    (``offsets.source_partitions``). ``watermark_ms``: the watermark at the start of the cut; ``next_watermark_ms``:
+    at its end. ``watermark_times``: both, for each watermark group of the app. ``latest_event_ms``: for each
+    stream, the latest event time before the cut. Output of which an app has one per cut is emitted by ``shard`` 0.
     """
 
     shard: int
@@ -76,7 +76,7 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class KernelOutput:
-    """The output of a step: records and rows for lanes, and rows for the exchanges of later stages.
+    """The output of a step: records and rows for lanes, and ``rows`` for the exchanges of later stages.
 
     ``counters``: numbers of occurrences by name, for the metrics.
     """
@@ -88,10 +88,10 @@ class KernelOutput:
 
 
 class Kernel(Protocol):
-    """One shard's code with its tables in memory."""
+    """The code of an app on one shard, with its tables in memory."""
 
     def step(self, cut: Cut) -> KernelOutput:
-        """Process a cut. May raise only for a broken program; bad data becomes a record on a lane."""
+        """Process a cut. Only bugs raise; bad data becomes a record on a lane."""
         ...
 
     def tables(self) -> Mapping[str, StateTable]:
@@ -99,32 +99,32 @@ class Kernel(Protocol):
         ...
 
     def table(self, name: str) -> StateTable:
-        """Return the table of that name, made if need be: how stored rows find their way back."""
+        """Return the table of that name, into which stored rows are loaded; create it if it does not exist."""
         ...
 
     def on_state_loaded(self) -> None:
-        """Prepare for the first step, once, after the stored rows have been loaded."""
+        """Rebuild what is derived from the tables, each time stored rows were loaded."""
         ...
 
 
 class KernelFactory(Protocol):
-    """Makes a kernel for a shard. It travels to the workers, so it must be picklable: settings and schemas only."""
+    """Creates the kernel of a shard. It is pickled for the workers, so it holds settings and schemas only."""
 
     def __call__(self) -> Kernel: ...
 
 
 class StatelessStage(Protocol):
-    """The part of an app that needs no key and no state, in stage 1: from decoded events to rows for the shards."""
+    """The part of an app that runs in stage 1, without key and state: turns decoded events into rows for the shards."""
 
     def step(self, source: int, events: pa.Table, clock_ms: int) -> KernelOutput:
-        """Return some events of one source (``StreamSchema.arrow``), in order of offset within a partition.
+        """Process some events of one source (``StreamSchema.arrow``), in order of offset within a partition.
 
-        Whatever it gives to an exchange keeps the columns ``PARTITION`` and ``OFFSET`` of the event that it comes from.
+        Rows for an exchange keep the columns ``PARTITION`` and ``OFFSET`` of the event that they stem from.
         """
         ...
 
 
 class StatelessStageFactory(Protocol):
-    """Makes the stateless stage of a task. Picklable, as a kernel's factory."""
+    """Creates the stateless stage of a task. It is pickled for the workers, as a kernel's factory is."""
 
     def __call__(self) -> StatelessStage: ...

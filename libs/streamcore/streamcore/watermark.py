@@ -1,9 +1,9 @@
-"""How far event time has come: one progress a source partition, one minimum for all.
+"""Watermarks: the progress of event time of each source partition, and their minimum.
 
-A watermark of ``w`` means: no event earlier than ``w`` is expected any more. Each source partition has its own (the
-latest event time seen in it, less the allowed disorder, or the progress that its events carry); the watermark of an
-operator is the smallest over the partitions that feed it and are not idle, and it never goes back. Everything here is
-a value and a pure function of the events and of the cut's clock, so every shard computes the same in the same cut.
+A watermark of ``w`` means that no event earlier than ``w`` is expected any more. The watermark of a source partition is
+its latest event time minus the allowed out-of-orderness, or the time that its events carry. The watermark of an
+operator is the minimum over its partitions that are not idle, and never decreases. All functions are pure functions of
+the events and of the cut's clock, so all shards compute equal watermarks in a cut.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Final
 
 from streamcore.errors import ConfigError
 
-#: Before the first event. Far enough from the limits of 64 bits to be subtracted from.
+#: The watermark before the first event. Durations can be subtracted from it without overflow.
 NO_WATERMARK: Final = -(2**62)
-#: The watermark after the last event of all. No event time comes near it.
+#: The watermark after the end of a stream, later than every event time.
 END_OF_TIME_MS: Final = 2**62
 
 
@@ -24,12 +24,11 @@ END_OF_TIME_MS: Final = 2**62
 class WatermarkStrategy:
     """How the watermark of a source's partitions follows from their events.
 
-    ``max_out_of_orderness_ms``: how late an event may come after a later one of its partition (0: ascending).
-    ``idle_timeout_ms``: a partition without events for so long, by the clock, no longer holds the others back.
-    ``punctuation``: a field of the events. Only an event with a value there moves the watermark: a boolean
-    that is true (to the event's own time) or a timestamp (to that time). ``max_out_of_orderness_ms`` then plays no
-    part.
-    ``end``: a boolean field; an event where it is true is the last one of its partition.
+    ``max_out_of_orderness_ms``: by how much event time an event may come after a later one of its partition; 0: event
+    times ascend. ``idle_timeout_ms``: a partition without events for this time, by the clock, is idle and no longer
+    holds the watermark back. ``punctuation``: a field of the events. If it is set, only events with this field advance
+    the watermark, and ``max_out_of_orderness_ms`` has no effect: a boolean that is true advances it to the event time,
+    a timestamp to that timestamp. ``end``: a boolean field, true in the last event of a partition.
     """
 
     max_out_of_orderness_ms: int = 10_000
@@ -62,8 +61,8 @@ def from_punctuation(field_name: str, idle_timeout_ms: int = 30_000) -> Watermar
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The progress of one source partition in one cut: the latest event time, how many events, and the watermark of
-    that partition alone (``NO_WATERMARK`` where they give none)."""
+    """The progress of one source partition in one cut: its latest event time, its number of events, and the watermark
+    of this partition alone (``NO_WATERMARK`` if its events give none)."""
 
     partition: int
     max_event_ms: int
@@ -73,9 +72,10 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class PartitionTime:
-    """A source partition's history: its latest event time ever, the clock when it last gave an event, its watermark.
+    """The time of a source partition: its latest event time, the clock at its last event (``active_ms``), and its
+    watermark.
 
-    Before its first event: ``NO_WATERMARK``, and the clock when it was first expected.
+    Before its first event the times are ``NO_WATERMARK``, and ``active_ms`` is the clock when it was registered.
     """
 
     max_event_ms: int
@@ -88,16 +88,16 @@ class PartitionTime:
         return self.watermark_ms > NO_WATERMARK
 
 
-#: How long each source partition may be silent before it is idle.
+#: Returns the idle time-out of a source partition, in milliseconds.
 IdleMs = Callable[[int], int]
 
 
 @dataclass(frozen=True, slots=True)
 class WatermarkState:
-    """The time of some sources at a cut boundary: of all sources of an app, or of those that feed an operator.
+    """The watermark of a group of sources at a cut boundary, with the time of each of their partitions.
 
-    A partition that is expected holds the watermark back until it gives an event or is idle; any other counts from
-    the first event that it gave.
+    A partition that was registered with ``expect`` holds the watermark back until its first event or until it is idle;
+    any other partition does so from its first event on.
     """
 
     watermark_ms: int = NO_WATERMARK
@@ -108,17 +108,18 @@ class WatermarkState:
         return max((t.max_event_ms for n, t in self.partitions.items() if n in partitions), default=NO_WATERMARK)
 
     def expect(self, partitions: Iterable[int], clock_ms: int) -> WatermarkState:
-        """Return the state with these partitions in it. Without them the first cut, which may hold events of one
-        partition only, would make the others' backlog late."""
+        """Return the state with these partitions registered. Otherwise a first cut with events of one partition only
+        would advance the watermark, and make the backlog of the other partitions late."""
         new = {n: PartitionTime(NO_WATERMARK, clock_ms) for n in partitions if n not in self.partitions}
         return replace(self, partitions={**self.partitions, **new}) if new else self
 
     def advance(self, progress: Iterable[Progress], clock_ms: int, idle_timeout_ms: IdleMs) -> WatermarkState:
-        """Return the state after a cut. Monotone: the watermark never goes back, whatever the cut holds.
+        """Return the state after a cut. The watermark never decreases.
 
-        When all partitions were silent until they were idle, the app was away, or its world was: none of them is idle
-        then, and the first event after that waits for the others anew. A partition that has ended holds no other back,
-        and one that is only idle may go on: the stream has ended when all have.
+        If all partitions are idle when an event arrives, the app or all its producers were down. The idle time of every
+        partition then begins anew, so that the first event does not advance the watermark past the others' backlog. A
+        partition that has ended no longer holds the watermark back. The watermark is ``END_OF_TIME_MS`` when all
+        partitions have ended; an idle partition has not ended.
         """
         progress = [*progress]
         times = dict(self.partitions)

@@ -1,10 +1,10 @@
-"""Stage 1: turns the raw records of a cut into shuffle blocks for the shards. Has no state, no clock of its own and no
-order between tasks.
+"""Stage 1: turns the raw records of a cut into shuffle blocks for the shards. It has no state and no clock of its own,
+and its tasks run in any order.
 
-A task sees some of the cut's records, from any of its sources. It decodes them against the schema of their stream, lets
-the app's stateless stage transform them, gives the rows to the shards that own them, copies control records and the
-progress of the source partitions to every shard, and sends undecodable records to the lane of rejected records with the
-reason.
+A task gets some of the cut's records, from any of the app's sources. It decodes them against the schema of their
+stream, runs the app's stateless stage on them, and sends the rows to the shards that own them. It copies control
+records and the progress of the source partitions to every shard, and sends undecodable records with the reason to the
+``deadletters`` lane.
 """
 
 from __future__ import annotations
@@ -56,21 +56,21 @@ class Ingest:
         self.counted: Counter[str] = Counter()
         self.progress: dict[int, Progress] = {}
         self.events: list[list[pa.Table]] = [[] for _ in self.app.sources]
-        self.held = 0
+        self.held_rows = 0
 
     def process(
         self, batches: Iterable[pa.RecordBatch], clock_ms: int, partitions: Mapping[int, int] | None = None
     ) -> Iterator[ShuffleBlock]:
-        """Turn all batches of a task (``raw.RAW``) into shuffle blocks; holds at most ``Limits.flush_rows`` events and
-        one batch.
+        """Turn all batches of a task (``raw.RAW``) into shuffle blocks; hold at most ``Limits.flush_rows`` events and
+        one batch in memory.
 
-        ``partitions``: the source partitions that there are and where the cut begins in each, from one task of the cut.
+        ``partitions``: all source partitions with the offset where the cut begins; only one task of the cut gets them.
         """
         self.reset(clock_ms)
         for batch in batches:
             if batch.num_rows:
                 self._add(batch)
-            if self.held >= self.app.limits.flush_rows:
+            if self.held_rows >= self.app.limits.flush_rows:
                 yield from self._flush_events()
         yield from self.finish(partitions or {})
 
@@ -101,31 +101,33 @@ class Ingest:
             self._add_dead(source, batch, decoded.dead)
         if decoded.events.num_rows:
             events = self._with_event_time(source, batch, decoded)
-            self._take(source, _with_records(events, batch, decoded) if self.app.sources[source].raw else events)
+            self._hold(source, _with_records(events, batch, decoded) if self.app.sources[source].raw else events)
 
     def _with_event_time(self, source: int, batch: pa.RecordBatch, decoded: Decoded) -> pa.Table:
-        """Return the events with the event time that the source asks for."""
+        """Return the events with the event time of the source's kind (``EventTime``)."""
         time = self.app.sources[source].time
         if time is EventTime.FIELD:
             return decoded.events
         if time is EventTime.PROCESSING:
             times = pa.repeat(pa.scalar(self.clock_ms, pa.int64()), decoded.events.num_rows)
         else:
-            times = _alive(batch, decoded).column("timestamp_ms")
+            times = _decoded_records(batch, decoded).column("timestamp_ms")
         return decoded.events.set_column(decoded.events.schema.get_field_index(EVENT_MS), EVENT_MS, times)
 
-    def _take(self, source: int, events: pa.Table) -> None:
+    def _hold(self, source: int, events: pa.Table) -> None:
+        """Hold the events until the next flush, and record the progress of their partitions."""
         self.events[source].append(events)
-        self.held += events.num_rows
-        for seen in measure_progress(events, self.app.watermark_for(source)):
-            self.record_progress(seen)
+        self.held_rows += events.num_rows
+        for progress in measure_progress(events, self.app.watermark_for(source)):
+            self.record_progress(progress)
 
-    def record_progress(self, seen: Progress) -> None:
+    def record_progress(self, progress: Progress) -> None:
         """Merge the progress of a source partition into that of the cut."""
-        before = self.progress.get(seen.partition)
-        self.progress[seen.partition] = seen if before is None else _both(before, seen)
+        before = self.progress.get(progress.partition)
+        self.progress[progress.partition] = progress if before is None else _merge(before, progress)
 
     def _add_dead(self, source: int, batch: pa.RecordBatch, dead: pa.Table) -> None:
+        """Add a dead letter for each undecodable record of the batch. ``dead``: their row, code and reason."""
         rows = batch.take(dead.column("row").combine_chunks())
         columns = [rows.column(n).to_pylist() for n in ("partition", "offset", "key", "value")]
         codes, reasons = dead.column("code").to_pylist(), dead.column("reason").to_pylist()
@@ -141,12 +143,13 @@ class Ingest:
             self.records.append((partition % self.app.shards, Record(DEAD_LETTERS, key, value, headers)))
 
     def _flush_events(self) -> Iterator[ShuffleBlock]:
+        """Yield the shuffle blocks of the held events, and drop the events."""
         for source, tables in enumerate(self.events):
             if tables:
                 table = pa.concat_tables(tables).combine_chunks()
                 yield from self._apply_stateless_stage(source, table)
         self.events = [[] for _ in self.app.sources]
-        self.held = 0
+        self.held_rows = 0
 
     def _apply_stateless_stage(self, source: int, table: pa.Table) -> Iterator[ShuffleBlock]:
         output = self.head.step(source, table, self.clock_ms)
@@ -158,14 +161,15 @@ class Ingest:
 
     def pack(self, rows: Mapping[StreamKey, pl.DataFrame | pa.Table]) -> Iterator[ShuffleBlock]:
         """Pack rows into a shuffle block for each exchange and shard."""
-        for place, exchange in enumerate(self.app.exchanges):
-            found = rows.get(exchange.rows)
-            if found is not None and len(found):
-                table = found if isinstance(found, pa.Table) else to_table(found)
-                yield from pack_rows(exchange, BlockKind.ROWS + place, table, self.app.shards, self.clock_ms)
+        for index, exchange in enumerate(self.app.exchanges):
+            exchange_rows = rows.get(exchange.rows)
+            if exchange_rows is not None and len(exchange_rows):
+                table = exchange_rows if isinstance(exchange_rows, pa.Table) else to_table(exchange_rows)
+                yield from pack_rows(exchange, BlockKind.ROWS + index, table, self.app.shards, self.clock_ms)
 
     def finish(self, partitions: Mapping[int, int]) -> Iterator[ShuffleBlock]:
-        """Flush the rest of the cut. Progress goes to every shard, even when empty, so that each takes part."""
+        """Yield the remaining blocks of the cut. Every shard gets a progress block, even an empty one, so that every
+        shard runs in every cut."""
         yield from self._flush_events()
         copies = [(BlockKind.PROGRESS, pack_progress([*self.progress.values()]))]
         if partitions:
@@ -183,29 +187,30 @@ class Ingest:
             yield ShuffleBlock(0, BlockKind.METRICS, self.clock_ms, blob)
 
     def _first_partition(self) -> int:
-        """Return a number that identifies the task: no partition is read by two tasks."""
+        """Return the lowest source partition with events in this task, by which the records of all tasks are ordered;
+        no partition is read by two tasks."""
         return min(self.progress, default=-1)
 
 
-def _alive(batch: pa.RecordBatch, decoded: Decoded) -> pa.RecordBatch:
-    """Return the records that became events."""
+def _decoded_records(batch: pa.RecordBatch, decoded: Decoded) -> pa.RecordBatch:
+    """Return the records that were decoded into events."""
     if not decoded.dead.num_rows:
         return batch
-    alive = np.ones(batch.num_rows, dtype=bool)
-    alive[decoded.dead.column("row").to_numpy()] = False
-    return batch.filter(pa.array(alive))
+    is_decoded = np.ones(batch.num_rows, dtype=bool)
+    is_decoded[decoded.dead.column("row").to_numpy()] = False
+    return batch.filter(pa.array(is_decoded))
 
 
 def _with_records(events: pa.Table, batch: pa.RecordBatch, decoded: Decoded) -> pa.Table:
-    """Return the events beside the bytes that they were decoded from."""
-    records = _alive(batch, decoded)
+    """Return the events with two more columns: key and value of the record that each was decoded from."""
+    records = _decoded_records(batch, decoded)
     for name, column in ((RAW_KEY, "key"), (RAW_VALUE, "value")):
         events = events.append_column(name, records.column(column).cast(pa.large_binary()))
     return events
 
 
 class KeyRouter:
-    """A stateless stage that sends every event to an exchange for each key of its stream."""
+    """The default stateless stage: sends every event to one exchange for each key of its stream."""
 
     def __init__(self, schemas: Sequence[StreamSchema]) -> None:
         self.routes = [[StreamKey(schema.name, route) for route in range(len(schema.keys))] for schema in schemas]
@@ -215,7 +220,7 @@ class KeyRouter:
 
 
 def measure_progress(events: pa.Table, strategy: WatermarkStrategy) -> list[Progress]:
-    """Measure the event-time progress of each partition in some events of one source."""
+    """Return the event-time progress of each partition in some events of one source."""
     latest = events.select([PARTITION, EVENT_MS]).group_by(PARTITION).aggregate([(EVENT_MS, "max"), ([], "count_all")])
     marks = _marks(events, strategy)
     return [
@@ -225,22 +230,24 @@ def measure_progress(events: pa.Table, strategy: WatermarkStrategy) -> list[Prog
 
 
 def _marks(events: pa.Table, strategy: WatermarkStrategy) -> dict[int, int]:
-    """Return the watermark of each partition whose events carry it."""
+    """Return the watermark in milliseconds of each partition whose events carry one (``punctuation``, ``end``)."""
     marks: dict[int, int] = {}
     if strategy.punctuation is not None:
         marks = dict.fromkeys(pc.unique(events.column(PARTITION)).to_pylist(), NO_WATERMARK)
-        says = events.column(strategy.punctuation)
-        times = pc.if_else(says, events.column(EVENT_MS), None) if pa.types.is_boolean(says.type) else says
-        spoken = pa.table({PARTITION: events.column(PARTITION), "ms": times}).group_by(PARTITION)
-        found = spoken.aggregate([("ms", "max")]).to_pydict()
-        marks |= {n: ms for n, ms in zip(found[PARTITION], found["ms_max"], strict=True) if ms is not None}
+        punctuation = events.column(strategy.punctuation)
+        is_flag = pa.types.is_boolean(punctuation.type)
+        times = pc.if_else(punctuation, events.column(EVENT_MS), None) if is_flag else punctuation
+        by_partition = pa.table({PARTITION: events.column(PARTITION), "ms": times}).group_by(PARTITION)
+        latest = by_partition.aggregate([("ms", "max")]).to_pydict()
+        marks |= {n: ms for n, ms in zip(latest[PARTITION], latest["ms_max"], strict=True) if ms is not None}
     if strategy.end is not None:
         ended = events.filter(pc.fill_null(events.column(strategy.end), fill_value=False))
         marks |= dict.fromkeys(pc.unique(ended.column(PARTITION)).to_pylist(), END_OF_TIME_MS)
     return marks
 
 
-def _both(one: Progress, other: Progress) -> Progress:
+def _merge(one: Progress, other: Progress) -> Progress:
+    """Return the progress of one partition over two sets of events."""
     return Progress(
         one.partition,
         max(one.max_event_ms, other.max_event_ms),

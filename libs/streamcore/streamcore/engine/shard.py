@@ -162,7 +162,8 @@ class Shard:
         return ShuffleBlock(self.number, kind, contents.clock_ms, blob)
 
     def _exchange_blocks(self, output: KernelOutput, contents: ShardInput) -> Iterator[ShuffleBlock]:
-        for place, exchange in enumerate(self.app.exchanges):
+        """Yield the blocks of the kernel's rows, numbered by this shard, for the exchanges of later stages."""
+        for index, exchange in enumerate(self.app.exchanges):
             rows = output.rows.get(exchange.rows)
             if rows is not None and len(rows):
                 assert isinstance(rows, pl.DataFrame), "a keyed stage gives frames"
@@ -170,14 +171,14 @@ class Shard:
                     pl.lit(self.number, pl.Int32).alias(PARTITION),
                     pl.int_range(pl.len(), dtype=pl.Int64).alias(OFFSET),
                 )
-                kind = BlockKind.ROWS + place
+                kind = BlockKind.ROWS + index
                 yield from pack_rows(exchange, kind, to_table(numbered), self.app.shards, contents.clock_ms)
 
     # --- state --------------------------------------------------------------------------------------------------
 
     def _load(self, blobs: BlobStore) -> bool:
-        """Bring tables and watermarks to the stored head. Return True if blobs were read: the process is new, the shard
-        moved, or an attempt was not committed."""
+        """Bring tables and watermarks to the state that is stored. Return True if blobs were read, because the process
+        is new, the shard moved to it, or an attempt was not committed."""
         head = blobs.get(HEAD)
         if self.clean and self.log.holds(head):
             return False

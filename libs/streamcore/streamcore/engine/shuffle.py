@@ -1,10 +1,10 @@
-"""The form in which a cut crosses from stage 1 to the shards: few fat rows instead of millions of thin ones.
+"""Packs a cut into shuffle blocks, few large rows of Spark's shuffle, and unpacks the blocks of a shard.
 
-A shuffle block is ``(shard, kind, clock_ms, blob)``. Rows of one exchange travel as one Arrow IPC stream per shard;
-control records, the list of partitions and their progress are copied to every shard; rows for a lane pass through one
-shard of each stage. Blocks of one cut arrive in any order; ``unpack_blocks`` puts their rows back into the order of
-partition and offset, so a shard's input does not depend on how a shuffle interleaved it. Rows that a shard sends to the
-next stage count it as their partition and are numbered there.
+A shuffle block is ``(shard, kind, clock_ms, blob)``. The rows of one exchange go to each shard as one Arrow IPC stream.
+Control records, the list of partitions and their progress are copied to every shard. Records for a lane pass through
+one shard of each stage. The blocks of a cut arrive in any order; ``unpack_blocks`` sorts their rows by partition and
+offset, so a shard's input does not depend on the shuffle. For rows that a shard sends to the next stage, the partition
+is the number of that shard and the offset is the index of the row.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ORIGIN = struct.Struct(">iq")
 
 
 class BlockKind(enum.IntEnum):
-    """The contents of a block. Rows are ``ROWS`` plus the exchange's index in ``App.exchanges``."""
+    """The kind of a block's contents. The kind of rows is ``ROWS`` plus the exchange's index in ``App.exchanges``."""
 
     PROGRESS = 0
     CONTROL = 1
@@ -45,7 +45,7 @@ class BlockKind(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ShuffleBlock:
-    """One row of the shuffle."""
+    """One row of the shuffle: ``blob`` holds contents of ``kind`` for ``shard``."""
 
     shard: int
     kind: int
@@ -55,26 +55,31 @@ class ShuffleBlock:
 
 @dataclass(frozen=True, slots=True)
 class ShardMetrics:
-    """The metrics of one shard and cut. ``counters``: numbers of occurrences by name."""
+    """The metrics of one shard and cut. ``state_bytes``: bytes of state written. ``loaded``: number of shards that had
+    to read their state. ``counters``: numbers of occurrences by name."""
 
     state_bytes: int = 0
     loaded: int = 0
     counters: Mapping[str, int] = field(default_factory=dict)
 
     def __add__(self, other: ShardMetrics) -> ShardMetrics:
-        counted = Counter(self.counters)
-        counted.update(other.counters)
-        return ShardMetrics(self.state_bytes + other.state_bytes, self.loaded + other.loaded, dict(counted))
+        counters = Counter(self.counters)
+        counters.update(other.counters)
+        return ShardMetrics(self.state_bytes + other.state_bytes, self.loaded + other.loaded, dict(counters))
 
 
 def pack_metrics(metrics: ShardMetrics) -> bytes:
-    """One shard's metrics, for a shard of the next stage to pass on."""
+    """Encode one shard's metrics as JSON, for a shard of the next stage to pass on."""
     return orjson.dumps([metrics.state_bytes, metrics.loaded, metrics.counters])
 
 
 @dataclass(frozen=True, slots=True)
 class ShardInput:
-    """The contents of a shard's blocks of one cut. ``forward``: blocks for later stages, not unpacked."""
+    """The contents of a shard's blocks of one cut.
+
+    ``rows``: by exchange, in order of partition and offset. ``partitions``: the offset where the cut begins, by source
+    partition. ``records``: for lanes. ``forward``: blocks for later stages, not unpacked.
+    """
 
     clock_ms: int
     rows: dict[StreamKey, pl.DataFrame]
@@ -87,8 +92,10 @@ class ShardInput:
 
 
 def pack_rows(exchange: Exchange, kind: int, table: pa.Table, shards: int, clock_ms: int) -> Iterator[ShuffleBlock]:
-    """Pack rows of one exchange into a block for every shard that owns some. ``kind``: ``BlockKind.ROWS`` plus its
-    place."""
+    """Yield a block with rows of one exchange for every shard that owns some.
+
+    ``kind``: ``BlockKind.ROWS`` plus the index of the exchange. ``shards``: number of shards of the app.
+    """
     if exchange.broadcast:
         blob = ipc_stream(table)
         yield from (ShuffleBlock(shard, kind, clock_ms, blob) for shard in range(shards))
@@ -105,14 +112,14 @@ def pack_rows(exchange: Exchange, kind: int, table: pa.Table, shards: int, clock
 
 
 def pack_records(records: Sequence[Record], origin: tuple[int, int], more: Sequence[pa.RecordBatch] = ()) -> bytes:
-    """Encode records for a lane (as ``lane_codec.encode_records``), after their ``origin``, which decides their
-    order."""
+    """Encode records for lanes: their ``origin``, by which ``unpack_blocks`` orders blobs, then
+    ``lane_codec.encode_records``."""
     return _ORIGIN.pack(*origin) + encode_records(records, more)
 
 
 def _unpack_records(blobs: Iterable[bytes]) -> list[Record]:
-    """Decode records in the order of their origin; rejected records, which any task may write, in the order of their
-    headers."""
+    """Decode records in the order of their blobs' origin, then the dead letters in the order of their headers, because
+    any task may write those."""
     records = [record for blob in sorted(blobs, key=_origin) for record in decode_records(blob[_ORIGIN.size :])]
     dead = sorted((r for r in records if r.lane == DEAD_LETTERS), key=lambda r: r.headers)
     return [*(r for r in records if r.lane != DEAD_LETTERS), *dead]
@@ -123,12 +130,12 @@ def _origin(blob: bytes) -> tuple[int, ...]:
 
 
 def pack_progress(progress: Sequence[Progress]) -> bytes:
-    """Return a few numbers a source partition."""
+    """Encode the progress of source partitions as JSON."""
     return orjson.dumps([[p.partition, p.max_event_ms, p.events, p.watermark_ms] for p in progress])
 
 
 def pack_partitions(partitions: Mapping[int, int]) -> bytes:
-    """Return the numbers of the source partitions that there are, each with the offset where the cut begins."""
+    """Encode the source partitions, each with the offset where the cut begins, as JSON."""
     return orjson.dumps([*partitions.items()])
 
 
@@ -143,7 +150,7 @@ _CONTROL = pa.schema(
 
 
 def pack_control(records: Sequence[ControlRecord]) -> bytes:
-    """Control records as one Arrow IPC stream."""
+    """Encode control records as one Arrow IPC stream."""
     columns = [
         pa.array([r.partition for r in records], pa.int32()),
         pa.array([r.offset for r in records], pa.int64()),
@@ -193,7 +200,8 @@ def unpack_blocks(
 
 
 def _in_order(blobs: Sequence[bytes]) -> pl.DataFrame:
-    """Stable: rows that were made of the same event stay in the order in which they were made."""
+    """Return the rows sorted by partition and offset. The sort is stable: rows that stem from one event keep their
+    order."""
     frames = [pl.read_ipc_stream(io.BytesIO(blob)) for blob in blobs]
     frame = pl.concat(frames, rechunk=True) if len(frames) > 1 else frames[0]
     order = frame.select(code=pl.col(PARTITION).cast(pl.Int64) * (1 << 40) + pl.col(OFFSET))["code"]

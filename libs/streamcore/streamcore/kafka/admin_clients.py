@@ -1,7 +1,7 @@
-"""Builds the clients of the control plane and names their errors, as ``clients`` does for the data plane.
+"""Builds kafka-python clients for administration, and turns their exceptions into errors of ``streamcore.errors``.
 
-These are kafka-python's. A module of their own: workers need none of them. The package takes a quarter of a second to
-import, so it is imported when something is first asked of Kafka: a command on files never waits for it.
+``data_clients`` does this for confluent-kafka. Workers do not import this module. Importing kafka-python takes a
+quarter of a second, so each function imports it when it is called.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _known_errors() -> tuple[tuple[tuple[type[Exception], ...], type[StreamError
 
 
 def python_error(error: Exception, action: str, settings: KafkaSettings) -> StreamError:
-    """Return the error of ours for one of kafka-python's."""
+    """Return the error of ``streamcore.errors`` for an exception of kafka-python. ``action`` names the attempt."""
     for classes, cls, advice in _known_errors():
         if isinstance(error, classes):
             return cls(f"kafka {settings.bootstrap}: {action}: {error}; {advice}")
@@ -42,7 +42,7 @@ def python_error(error: Exception, action: str, settings: KafkaSettings) -> Stre
 
 @contextmanager
 def naming_errors(settings: KafkaSettings, action: str) -> Iterator[None]:
-    """Turn whatever a kafka-python client raises inside into an error of ours."""
+    """Turn every kafka-python exception of the block into an error of ``streamcore.errors``."""
     from kafka import errors as kp
 
     try:
@@ -52,7 +52,7 @@ def naming_errors(settings: KafkaSettings, action: str) -> Iterator[None]:
 
 
 def admin(settings: KafkaSettings) -> kafka.KafkaAdminClient:
-    """kafka-python's administration client."""
+    """Return kafka-python's administration client, connected."""
     import kafka
 
     with naming_errors(settings, "connect"):
@@ -60,7 +60,7 @@ def admin(settings: KafkaSettings) -> kafka.KafkaAdminClient:
 
 
 def control_producer(settings: KafkaSettings) -> kafka.KafkaProducer:
-    """kafka-python's producer, acknowledged by all replicas: for a few records whose sender waits."""
+    """Return a kafka-python producer whose records all replicas acknowledge: for few records, each awaited."""
     import kafka
 
     with naming_errors(settings, "connect"):
@@ -74,7 +74,7 @@ def control_producer(settings: KafkaSettings) -> kafka.KafkaProducer:
 
 
 def independent_consumer(settings: KafkaSettings, isolation: Isolation) -> kafka.KafkaConsumer:
-    """kafka-python's consumer for ``assign``: shares no code with the client that wrote."""
+    """Return a kafka-python consumer for ``assign``. It shares no code with the client that writes."""
     import kafka
 
     with naming_errors(settings, "connect"):

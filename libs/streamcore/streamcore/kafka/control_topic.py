@@ -1,7 +1,8 @@
-"""The control topic: rules and settings as data, one partition that keeps everything: it is its own history.
+"""The control topic: carries rules and settings as records. It has one partition and unlimited retention, so that it
+also is the history of all changes.
 
-Promises the position of each published record, so that a status record can be matched to it. Knows nothing of the
-meaning of the values.
+``ControlLog.publish`` returns the offset of each record, so that a status record can be matched to it. This module does
+not interpret the values.
 """
 
 from __future__ import annotations
@@ -22,52 +23,52 @@ from streamcore.wire.lanes import Headers
 if TYPE_CHECKING:
     import kafka
 
-_READ_MS = 60_000
-_LOOK_S = 0.1
+_READ_TIMEOUT_MS = 60_000
+_POLL_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class RecordOffset:
-    """Where a control record lies."""
+    """The position of a control record."""
 
     partition: int
     offset: int
 
 
 def control_topic(name: str) -> TopicSpec:
-    """How the control topic must be: one partition, because the order of changes is part of their meaning.
+    """Return the spec of a control topic: one partition, because changes must be applied in order.
 
-    Nothing is ever removed: the topic alone shows which rules were active at any time, and who changed them.
+    The topic keeps every record, so that it shows which rules were active at any time and who changed them.
     """
     return TopicSpec(name, partitions=1, retention_ms=-1, config=(("retention.bytes", "-1"),))
 
 
 def disable_compaction(settings: KafkaSettings, topic: str) -> bool:
-    """Turn compaction of a control topic off (earlier versions compacted it), so that it keeps everything from now on.
+    """Switch off compaction of a control topic, which earlier versions set. Return whether the topic was compacted.
 
-    Returns whether it was compacted. The last record of each key, and so every rule, is still there; compacted records
-    are lost. A missing topic is left alone. ``Retryable`` when the broker does not report the change within
-    ``request_timeout_ms``: it acknowledges a change before its descriptions show it.
+    Compaction kept the last record of each key, so every rule still exists; earlier records are lost. A missing topic
+    is ignored. Raises ``Retryable`` if the broker does not report the change within ``request_timeout_ms``; brokers
+    acknowledge a change before their descriptions show it.
     """
     if not _is_compacted(settings, topic):
         return False
-    ended = dict.fromkeys(dict(COMPACTED))  # None: the broker's defaults again
-    alter_topic(settings, topic, {**control_topic(topic).options, **ended})
+    defaults = dict.fromkeys(dict(COMPACTED))  # None restores the broker's default
+    alter_topic(settings, topic, {**control_topic(topic).options, **defaults})
     deadline = time.monotonic() + settings.request_timeout_ms / 1000
     while _is_compacted(settings, topic):
         if time.monotonic() > deadline:
-            raise Retryable(f"topic {topic}: asked to keep everything, and {settings.bootstrap} still says compact")
-        time.sleep(_LOOK_S)
+            raise Retryable(f"topic {topic}: compaction was switched off, and {settings.bootstrap} still reports it")
+        time.sleep(_POLL_S)
     return True
 
 
 def _is_compacted(settings: KafkaSettings, topic: str) -> bool:
-    found = describe(settings, [topic]).get(topic)
-    return found is not None and "compact" in found.cleanup_policy.split(",")
+    state = describe(settings, [topic]).get(topic)
+    return state is not None and "compact" in state.cleanup_policy.split(",")
 
 
 class ControlLog:
-    """Publishes to the control topic and reads it back. Opens a connection when first needed; close it."""
+    """Publishes to the control topic and reads it. The first ``publish`` connects; ``close`` disconnects."""
 
     def __init__(self, settings: KafkaSettings, topic: str) -> None:
         self._settings = settings
@@ -75,24 +76,24 @@ class ControlLog:
         self._producer: kafka.KafkaProducer | None = None
 
     def publish(self, key: str, value: bytes | None, headers: Headers = ()) -> RecordOffset:
-        """Write one change (None deletes) and wait until all replicas have it."""
+        """Write one change and wait until all replicas have it; the value None deletes ``key``. Return its position."""
         with control_plane.naming_errors(self._settings, f"publish {key} to topic {self._topic}"):
             if self._producer is None:
                 self._producer = control_plane.control_producer(self._settings)
-            sent = self._producer.send(self._topic, value=value, key=key.encode(), headers=list(headers), partition=0)
-            written = sent.get(timeout=self._settings.request_timeout_ms / 1000)
-        return RecordOffset(int(written.partition), int(written.offset))
+            future = self._producer.send(self._topic, value=value, key=key.encode(), headers=list(headers), partition=0)
+            metadata = future.get(timeout=self._settings.request_timeout_ms / 1000)
+        return RecordOffset(int(metadata.partition), int(metadata.offset))
 
     def read_log(self) -> list[Record]:
-        """Every change that was ever written, in order. ``Retryable`` when the end is not reached in a minute."""
-        return list(scan_topic(self._settings, self._topic, limit_ms=_READ_MS))
+        """Return every change in the topic, in order. Raise ``Retryable`` if that takes longer than a minute."""
+        return list(scan_topic(self._settings, self._topic, limit_ms=_READ_TIMEOUT_MS))
 
     def follow(self, next_offset: int = 0) -> Follower:
-        """Follow changes from ``next_offset`` on, in order; deletions have the value None."""
+        """Return a follower of the changes from ``next_offset`` on, in order. Deletions have the value None."""
         return Follower(self._settings, [self._topic], since={(self._topic, 0): next_offset})
 
     def close(self) -> None:
-        """End the connection; the published records are safe already."""
+        """Close the connection. Published records are durable already."""
         if self._producer is not None:
             with closing(self._producer):
                 self._producer = None

@@ -1,8 +1,7 @@
-"""Builds the clients of the data plane and names their errors: code above this module never sees the library's
-exception.
+"""Builds confluent-kafka clients, and turns their exceptions into errors of ``streamcore.errors``.
 
-Promises that every failure becomes one of ``streamcore.errors`` with the brokers, the action and a next step. Options
-that decide correctness (acknowledgements, idempotence, isolation, no topic creation by accident) are fixed here.
+Every error names the brokers, the action and a remedy. Options that correctness depends on (acknowledgements,
+idempotence, isolation, no automatic topic creation) are fixed here.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ class Isolation(enum.StrEnum):
     UNCOMMITTED = "read_uncommitted"
 
 
-#: librdkafka's own words; they are printed to stderr unless a logger takes them.
+#: The logger of librdkafka's messages, which go to stderr without one.
 _LOG = logging.getLogger(__name__)
 _E = ck.KafkaError
 _FENCED = {_E._FENCED, _E.PRODUCER_FENCED, _E.INVALID_PRODUCER_EPOCH}
@@ -37,13 +36,13 @@ _RIGHTS = {
     _E.CLUSTER_AUTHORIZATION_FAILED,
     _E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 }
-# Not _UNKNOWN_PARTITION: a client says so, too, of one whose leader it has lost for the moment.
+# Not _UNKNOWN_PARTITION: a client also reports it while a partition has no leader.
 _TOPIC = {_E.UNKNOWN_TOPIC_OR_PART, _E._UNKNOWN_TOPIC, _E.TOPIC_EXCEPTION}
 _SIZE = {_E.MSG_SIZE_TOO_LARGE, _E.RECORD_LIST_TOO_LARGE, _E.INVALID_MSG_SIZE}
 _NEVER = {_E._NOT_IMPLEMENTED, _E._UNSUPPORTED_FEATURE, _E.UNSUPPORTED_VERSION, _E.POLICY_VIOLATION}
 
-#: Error codes -> (class, what to do). A code that is not here is Retryable: its outcome is unknown, and the caller's
-#: own limit ends the attempts.
+#: (error codes, error class, remedy). Other codes are ``Retryable``: their outcome is unknown, and the caller limits
+#: the number of attempts.
 KNOWN: tuple[tuple[set[int], type[StreamError], str], ...] = (
     (_FENCED, Fenced, "another process writes under the same identity; this one must stop"),
     (_LOGIN, ConfigError, "check security protocol, mechanism, user name, password and TLS files"),
@@ -57,9 +56,9 @@ KNOWN: tuple[tuple[set[int], type[StreamError], str], ...] = (
 
 
 class ClientLog:
-    """Keeps the last error that a confluent client reported beside its calls.
+    """An error callback that keeps the last error of a confluent client.
 
-    A wrong password shows as a plain time-out of the call; the reason only comes through this call-back.
+    With a wrong password, for example, a call only times out; the client reports the reason to this callback.
     """
 
     def __init__(self) -> None:
@@ -72,7 +71,10 @@ class ClientLog:
 def confluent_error(
     error: ck.KafkaError, action: str, settings: KafkaSettings, log: ClientLog | None = None
 ) -> StreamError:
-    """Return the error of ours for one of confluent-kafka's; ``action`` names the attempt (``commit of batch 7``)."""
+    """Return the error of ``streamcore.errors`` for an error of confluent-kafka.
+
+    ``action`` names the attempt (``commit of batch 7``). ``log``: the client's callback, whose last error is added.
+    """
     codes = {error.code()} | ({log.last.code()} & _LOGIN if log and log.last is not None else set())
     detail = f"{error.name()}: {error.str()}"
     if log and log.last is not None and log.last.code() != error.code():
@@ -85,7 +87,7 @@ def confluent_error(
 
 @contextmanager
 def naming_errors(settings: KafkaSettings, action: str, log: ClientLog | None = None) -> Iterator[None]:
-    """Turn whatever a confluent client raises inside into an error of ours."""
+    """Turn every confluent-kafka exception of the block into an error of ``streamcore.errors``."""
     try:
         yield
     except ck.KafkaException as error:
@@ -93,13 +95,13 @@ def naming_errors(settings: KafkaSettings, action: str, log: ClientLog | None = 
 
 
 def _connecting(settings: KafkaSettings) -> dict[str, Option]:
-    """Return the connection options. A lost broker is tried again within a second, unless the settings differ."""
+    """Return the connection options. The client reconnects within a second, unless the settings say otherwise."""
     return {"reconnect.backoff.max.ms": 1_000, **settings.librdkafka()}
 
 
 def _producing(settings: KafkaSettings) -> dict[str, Option]:
-    """Return the producer options. The partitioner is Java's, so that a key lands on the same partition as with any
-    other producer."""
+    """Return the producer options. The partitioner is the default of Java clients, so that every producer sends a key
+    to one partition."""
     return {
         **_connecting(settings),
         "enable.idempotence": True,
@@ -110,7 +112,7 @@ def _producing(settings: KafkaSettings) -> dict[str, Option]:
 
 
 def producer(settings: KafkaSettings, *, linger_ms: int = 20, queue_records: int = 500_000) -> ck.Producer:
-    """Return an idempotent producer for volume, without transactions: generators and replays."""
+    """Return an idempotent producer without transactions, for large volumes: generators and replays."""
     with naming_errors(settings, "producer"):
         options = {"linger.ms": linger_ms, "queue.buffering.max.messages": queue_records}
         return ck.Producer(_producing(settings) | options, logger=_LOG)
@@ -123,8 +125,8 @@ def transactional_producer(
     log: ClientLog,
     on_failed: Callable[[ck.KafkaError, ck.Message], None],
 ) -> ck.Producer:
-    """Return a producer that has yet to call ``init_transactions``; ``on_failed`` is called for undelivered records
-    only."""
+    """Return a transactional producer, before ``init_transactions``. ``on_failed`` is called for each undelivered
+    record."""
     callbacks = {"error_cb": log, "on_delivery": on_failed, "delivery.report.only.error": True}
     with naming_errors(settings, f"producer {transactional_id}"):
         identity: dict[str, Option] = {"transactional.id": transactional_id}
@@ -139,9 +141,9 @@ def consumer(
     end_wait_ms: int = 100,
     log: ClientLog | None = None,
 ) -> ck.Consumer:
-    """Return a confluent consumer for ``assign``: commits nothing, belongs to no real group.
+    """Return a confluent consumer for ``assign``. It commits no offsets and joins no group.
 
-    ``report_ends``: an event when a partition's end is reached, at the latest ``end_wait_ms`` after it was.
+    ``report_ends``: the consumer reports the end of a partition, at most ``end_wait_ms`` after reaching it.
     """
     options: dict[str, Option] = {
         "isolation.level": isolation.value,
@@ -153,8 +155,8 @@ def consumer(
 
 
 def range_consumer(settings: KafkaSettings, log: ClientLog) -> ck.Consumer:
-    """Return a confluent consumer for volume: reads ahead in large pieces, and refuses to skip records that are
-    gone."""
+    """Return a confluent consumer for large volumes. It reads ahead in large fetches, and reports an error instead of
+    skipping deleted records."""
     options: dict[str, Option] = {
         "isolation.level": Isolation.COMMITTED.value,
         "enable.partition.eof": True,
@@ -180,6 +182,6 @@ def _consumer(settings: KafkaSettings, options: dict[str, Option], log: ClientLo
 
 
 def volume_admin(settings: KafkaSettings) -> ck.admin.AdminClient:
-    """Return confluent-kafka's administration client, for the requests of every cut."""
+    """Return confluent-kafka's administration client, which is fast enough for requests in every cut."""
     with naming_errors(settings, "connect"):
         return ck.admin.AdminClient(_connecting(settings), logger=_LOG)

@@ -1,14 +1,14 @@
-"""Sends each record once only, however often the sender runs and wherever it is killed.
+"""Sends each record exactly once, even if the sender runs repeatedly or is killed at any point.
 
-A compacted ledger topic keeps the ``dedup_key`` of every record sent, written in the same transaction as the record
-itself. Steps:
+A compacted ledger topic keeps the ``dedup_key`` of every sent record. The transaction that writes a record also writes
+its key to the ledger. Steps:
 
-1. Fence: one transactional id for all senders of a name. An earlier one, alive or not, is ended with its transaction.
-2. Read the committed ledger of sent records. No other sender can add to it now.
-3. For each batch: begin, produce the records and their names, commit.
+1. Fence. All senders with one name share a transactional id, so an earlier sender is fenced and its transaction ended.
+2. Read the committed ledger. From here on no other sender can add to it.
+3. For each call of ``send``: begin, produce the records and their ledger records, commit.
 
-A crash after 1 or 2 has done nothing. In 3, before the commit, neither records nor names are there, after it both. A
-commit whose outcome is unknown raises ``Retryable``; a new sender's step 1 settles it and step 2 sees how.
+A crash before the commit leaves neither records nor ledger records, a crash after it leaves both. A commit with unknown
+outcome raises ``Retryable``; step 1 of a new sender settles the outcome, and step 2 reads it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from streamcore.writer_id import WriterId
 
 @dataclass(frozen=True, slots=True)
 class KeyedRecord:
-    """One record for a partition. ``dedup_key`` identifies it in the ledger topic, with ``ledger_value`` as value."""
+    """A record for one partition. The ledger record has ``dedup_key`` as key and ``ledger_value`` as value."""
 
     dedup_key: str
     ledger_value: bytes
@@ -38,7 +38,8 @@ class KeyedRecord:
 
 
 class IdempotentSender:
-    """A context manager, for one thread. ``sent``: the keys of the records sent before."""
+    """Sends keyed records. A context manager, for one thread. ``sent``: the ``dedup_key`` of every record sent so far,
+    by earlier senders too."""
 
     def __init__(
         self, settings: KafkaSettings, writer: WriterId, ledger_topic: str, delivery: DeliverySettings | None = None
@@ -50,7 +51,10 @@ class IdempotentSender:
         self.sent = sent_keys(settings, ledger_topic)  # 2
 
     def send(self, records: Sequence[KeyedRecord]) -> int:
-        """Send the records that were not sent before, in one transaction; return their number."""
+        """Send the records that were not sent before, in one transaction; return their number.
+
+        Raises ``Retryable`` if the outcome is unknown, and ``Fenced`` if a later sender has begun.
+        """
         new = {record.dedup_key: record for record in records if record.dedup_key not in self.sent}
         if not new:
             return 0
@@ -76,5 +80,5 @@ class IdempotentSender:
 
 
 def sent_keys(settings: KafkaSettings, ledger_topic: str) -> set[str]:
-    """Return the keys of the records that were sent."""
+    """Return the ``dedup_key`` of every record in the ledger topic."""
     return {record.key.decode() for record in scan_topic(settings, ledger_topic) if record.key is not None}

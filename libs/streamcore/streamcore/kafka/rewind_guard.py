@@ -1,7 +1,7 @@
-"""Whether an app that begins from a savepoint would write again what was written after it.
+"""Refuses to start from a savepoint if batches after the savepoint were already written to the lanes.
 
-The markers of earlier epochs show how far each of them came. A savepoint that an app was stopped with is the last word
-of its epoch; if the app went on after it, or another was begun from it, their output stands in the lanes already.
+The markers of earlier epochs show the last batch with output of each epoch. If the app continued after the savepoint,
+or another app was started from it, the lanes hold output that this app would write again.
 """
 
 from __future__ import annotations
@@ -12,15 +12,14 @@ from streamcore.checkpoint.origin import RestoreOrigin
 from streamcore.errors import ConfigError
 from streamcore.kafka.exactly_once import MAX_PAST_EPOCHS
 
-#: The last batch with output that an epoch committed, None for none.
+#: Returns the last batch with output that an epoch committed, or None.
 LastBatch = Callable[[int], int | None]
 
 
 def check_not_behind_output(origin: RestoreOrigin, epoch: int, last_batch: LastBatch) -> None:
-    """``ConfigError`` when an earlier epoch wrote a batch that is not in the savepoint, unless the restore accepts a
-    rewind.
+    """Raise ``ConfigError`` if an earlier epoch wrote a batch after the savepoint, unless the restore accepts a rewind.
 
-    Call it after the earlier epochs are fenced, before the first batch of this one.
+    Call it after the earlier epochs are fenced and before the first batch of ``epoch``.
     """
     if origin.rewinds:
         return

@@ -1,11 +1,11 @@
-"""Where Kafka is and how to log in: one value, two dialects.
+"""The settings of a Kafka cluster and login, and their translation to the options of two client libraries.
 
-Promises that a password is read when a client is built and at no other time: the settings hold the *name* of a
-file or of an environment variable, so no ``repr``, log line, error, query plan or checkpoint can carry the secret. The
-file or variable must be there on every machine that runs a task.
+The settings hold the *name* of a file or environment variable, not the password, which is read whenever a client is
+built. So no ``repr``, log line, error, query plan or checkpoint contains the secret. The file or variable must exist on
+every machine that runs a task.
 
-Refuses every client option that is not in ``EXTRA_OPTIONS``: an unknown option differs between the two clients,
-and several of them (``transactional.id``, ``isolation.level``, ``acks``) would break the exactly-once protocol.
+Client options outside ``EXTRA_OPTIONS`` are refused: their names differ between the two clients, and some
+(``transactional.id``, ``isolation.level``, ``acks``) would break the exactly-once protocol.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from pathlib import Path
 
 from streamcore.errors import ConfigError
 
-#: What librdkafka and kafka-python accept as the value of an option.
+#: The value of an option of librdkafka or kafka-python.
 Option = str | int | float | bool
 
-#: Allowed extra options: the common name -> name in kafka-python. Those with one are milliseconds.
+#: Allowed extra options: librdkafka's name -> kafka-python's name, None if it has no such option. The values of options
+#: with a kafka-python name are milliseconds.
 EXTRA_OPTIONS: Mapping[str, str | None] = {
     "client.rack": None,
     "metadata.max.age.ms": "metadata_max_age_ms",
@@ -36,7 +37,7 @@ _ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
 class SecurityProtocol(enum.StrEnum):
-    """How the connection is protected, by Kafka's own names."""
+    """Security protocol of the connection, by Kafka's names."""
 
     PLAINTEXT = "PLAINTEXT"
     SSL = "SSL"
@@ -45,17 +46,17 @@ class SecurityProtocol(enum.StrEnum):
 
     @property
     def sasl(self) -> bool:
-        """True when a user name and a password are sent."""
+        """Whether the client sends a user name and a password."""
         return self in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
 
     @property
     def tls(self) -> bool:
-        """True when the connection is encrypted."""
+        """Whether the connection is encrypted."""
         return self in (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
 
 
 class SaslMechanism(enum.StrEnum):
-    """How the password is proven, by Kafka's own names."""
+    """SASL mechanism, by Kafka's names."""
 
     PLAIN = "PLAIN"
     SCRAM_SHA_256 = "SCRAM-SHA-256"
@@ -63,7 +64,7 @@ class SaslMechanism(enum.StrEnum):
 
 
 class _Masked(str):
-    """A password on its way into a client: client libraries log their options, and this prints as stars."""
+    """A password whose ``repr`` is stars, because client libraries log their options."""
 
     __slots__ = ()
 
@@ -79,7 +80,7 @@ class KafkaSettings:
     environment variable): exactly one of them with a SASL protocol. The TLS files are PEM. ``extra``: pairs of
     names out of ``EXTRA_OPTIONS`` and values. ``request_timeout_ms`` bounds every single request and start-up call.
 
-    Raises ``ConfigError`` for anything that cannot work together.
+    Raises ``ConfigError`` for invalid or contradictory settings.
     """
 
     bootstrap: str
@@ -118,7 +119,7 @@ class KafkaSettings:
         if not self.username or len(sources) != 1:
             raise ConfigError(f"kafka {self.security}: needs username and one of password_file, password_env")
         if self.password_env is not None and not _ENVIRONMENT_NAME.match(self.password_env):
-            # The text is not repeated: a password put here by mistake must not come out in a log.
+            # The message omits the value: it may be a password, written here by mistake.
             raise ConfigError("kafka password_env: must be the name of an environment variable")
 
     def _check_tls(self) -> None:
@@ -130,11 +131,11 @@ class KafkaSettings:
 
     @property
     def servers(self) -> list[str]:
-        """The bootstrap servers one by one."""
+        """The bootstrap servers as a list of ``host:port``."""
         return [server.strip() for server in self.bootstrap.split(",")]
 
     def password(self) -> str | None:
-        """Read the password now; None without SASL. ``ConfigError`` names the missing source, never the value."""
+        """Read the password; None without SASL. Raise ``ConfigError`` if its file or variable is missing or empty."""
         if not self.security.sasl:
             return None
         secret = self._read_password()
@@ -163,7 +164,7 @@ class KafkaSettings:
             "security.protocol": self.security.value,
             "socket.nagle.disable": True,
             "socket.keepalive.enable": True,
-            "log_level": 3,  # below that are notices of abandoned producers, which we abandon on purpose
+            "log_level": 3,  # lower levels report abandoned producers, which are abandoned on purpose
             **dict(self.extra),
         }
         if password := self.password():

@@ -1,7 +1,7 @@
-"""One transactional producer, from its fencing to its end: the layer between the protocol and the client.
+"""A transactional producer, from its fencing to its end: the layer between the protocol and the client.
 
-Promises that an error that the client reports late (undelivered records, refused logins) is part of the error that is
-raised. It decides nothing: ``exactly_once`` decides the next step.
+Errors that the client reports in callbacks (undelivered records, refused logins) become part of the error that is
+raised. Retries and the order of steps are the business of ``exactly_once``.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from streamcore.kafka.markers import Marker, markers_partition, partition_count
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.writer_id import WriterId
 
-_POLL_EVERY = 10_000
-_ABORT_S = 5.0
-_FULL_S = 0.1
+_POLL_EVERY_RECORDS = 10_000
+_ABORT_TIMEOUT_S = 5.0
+_FULL_QUEUE_POLL_S = 0.1
 _PURGED = (ck.KafkaError._PURGE_QUEUE, ck.KafkaError._PURGE_INFLIGHT)
 
 
 @dataclass(frozen=True, slots=True)
 class Undelivered:
-    """A record that the client gave up on."""
+    """A record that the client could not deliver."""
 
     error: ck.KafkaError
     topic: str
@@ -37,7 +37,8 @@ class Undelivered:
 
 @dataclass(frozen=True, slots=True)
 class TransactionalProducer:
-    """A producer that has fenced its predecessors, and its reports since."""
+    """A producer that has fenced its predecessors. ``log`` and ``undelivered`` collect the reports of its
+    callbacks."""
 
     settings: KafkaSettings
     producer: ck.Producer
@@ -61,60 +62,67 @@ class TransactionalProducer:
         return session
 
     def produce(self, rows: Sequence[OutRecord | OutRecords], common: list[tuple[str, bytes]]) -> None:
-        """Hand the records to the client, ``common`` added to their headers."""
+        """Put the records into the client's queue, with the headers ``common`` added to each.
+
+        Stops at the first record that is reported undelivered: the transaction is lost then, and the commit raises why.
+        """
         for n, row in enumerate(rows):
             if isinstance(row, OutRecords):
                 self._produce_many(row, common)
             else:
                 headers = [*row.headers, *common] if row.headers else common
                 self._hand_over(row.topic, row.value, row.key, headers=headers)
-            if n % _POLL_EVERY == 0:
+            if n % _POLL_EVERY_RECORDS == 0:
                 self.producer.poll(0)
             if self.undelivered:
-                return  # the transaction is lost; the commit says why
+                return
 
     def _produce_many(self, rows: OutRecords, common: list[tuple[str, bytes]]) -> None:
-        """Nothing is done for each record that need not be: this loop is most of the driver's cost of output."""
+        """Put many records of one topic into the queue. This loop is most of the driver's cost of output, so it does
+        as little as possible per record."""
         topic, produce = rows.topic, self.producer.produce
         for n, (key, value) in enumerate(zip(rows.keys, rows.values, strict=True), 1):
             try:
                 produce(topic, value, key, headers=common)
             except BufferError:
                 self._hand_over(topic, value, key, headers=common)
-            if n % _POLL_EVERY == 0:
+            if n % _POLL_EVERY_RECORDS == 0:
                 self.producer.poll(0)
                 if self.undelivered:
                     return
 
     def marker_partition(self, topic: str, writer: WriterId) -> int:
-        """Where the writer's markers go; ``ConfigError`` when there is no such topic."""
+        """Return the partition of the writer's markers. Raise ``ConfigError`` if the topic does not exist."""
         return markers_partition(writer, partition_count(self.producer, self.settings, topic))
 
     def produce_marker(self, topic: str, partition: int, marker: Marker) -> None:
-        """Hand over the marker's record."""
+        """Put the marker record into the client's queue."""
         self._hand_over(topic, marker.value, marker.writer.key, partition=partition)
 
     def _hand_over(self, topic: str, value: bytes | None, key: bytes | None, **more: object) -> None:
-        """Produce one record, and wait while the queue is full: its records are delivered, or time out and fail the
-        transaction."""
+        """Put one record into the queue; wait while the queue is full. The wait ends, because queued records are
+        delivered or time out."""
         while True:
             try:
                 self.producer.produce(topic, value, key, **more)
                 return
             except BufferError:
-                self.producer.poll(_FULL_S)
+                self.producer.poll(_FULL_QUEUE_POLL_S)
 
     @contextmanager
     def naming_errors(self, action: str) -> Iterator[None]:
-        """Like ``clients.naming_errors``; a record that could not be delivered is the cause of the errors after it."""
+        """Turn the client's exceptions into errors of ``streamcore.errors``, as ``data_clients.naming_errors`` does.
+
+        After an undelivered record, the error names that record as the cause.
+        """
         try:
             yield
         except ck.KafkaException as error:
             with suppress(ck.KafkaException):  # a fatal error is raised by every call from now on
-                self.producer.poll(0)  # hear the call-backs
-            raise self._to_stream_errorream_error(error.args[0], action) from error
+                self.producer.poll(0)  # runs the callbacks
+            raise self._to_stream_error(error.args[0], action) from error
 
-    def _to_stream_errorream_error(self, error: ck.KafkaError, action: str) -> StreamError:
+    def _to_stream_error(self, error: ck.KafkaError, action: str) -> StreamError:
         named = clients.confluent_error(error, action, self.settings, self.log)
         if not self.undelivered or isinstance(named, Fenced):
             return named
@@ -126,6 +134,6 @@ class TransactionalProducer:
         """Close the producer. Without ``abort`` an open transaction stays until the next fencing resolves it."""
         with suppress(ck.KafkaException):
             if abort:
-                self.producer.abort_transaction(_ABORT_S)
+                self.producer.abort_transaction(_ABORT_TIMEOUT_S)
         with suppress(ck.KafkaException):
             self.producer.purge(blocking=False)

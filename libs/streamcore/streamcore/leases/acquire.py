@@ -17,7 +17,7 @@ def lease_for(
     stale_ms: int = 30_000,
     besides: Callable[[], None] = lambda: None,
 ) -> Lease:
-    """Return the lease of a root, not taken yet; see ``Lease`` for what it is given."""
+    """Create the lease of a checkpoint root, without acquiring it. The parameters are those of ``Lease``."""
     if not isinstance(root, ObjectPath):
         return FileLease(root, beat_ms=beat_ms, stale_ms=stale_ms, besides=besides)
     from streamcore.storage.s3 import S3ObjectStore

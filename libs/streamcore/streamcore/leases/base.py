@@ -1,6 +1,6 @@
-"""The work of every lease, wherever its record is: it beats, it checks, it lets go.
+"""The common part of all leases: acquire, heartbeat, check and release.
 
-Refuses to know how a record is taken, read and changed: that is ``file_lease`` and ``object_lease``.
+How the lease's record is read and changed is in ``file`` and ``object``.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from streamcore.leases.owner import Owner
 
 
 class LeaseHeld(ConfigError):
-    """Another process has the lease, or let go of it this very moment. Catch it to ask again: it may end."""
+    """Another process holds the lease, or released it just now. Catch it to try again later."""
 
 
 class Lease(ABC):
-    """The lease of one checkpoint root. ``acquire``, ``check`` before each batch, ``release``."""
+    """The lease of one checkpoint root. Call ``acquire``, then ``check`` before each batch, then ``release``."""
 
     def __init__(
         self,
@@ -32,10 +32,10 @@ class Lease(ABC):
         stale_ms: int = 30_000,
         besides: Callable[[], None] = lambda: None,
     ) -> None:
-        """``root``: for messages. ``besides``: what else ``check`` checks; it raises ``Fenced``.
+        """``root``: named in messages. ``besides``: a further check that ``check`` calls; it raises ``Fenced``.
 
-        ``beat_ms``: between two heartbeats; ``stale_ms``: how long an owner stands still before it is taken for dead.
-        ``ConfigError`` when the one is not more than twice the other.
+        ``beat_ms``: interval of the heartbeats. ``stale_ms``: an owner without a heartbeat for this time counts as
+        dead. Raises ``ConfigError`` unless ``stale_ms`` is more than twice ``beat_ms``.
         """
         if not 0 < beat_ms * 2 < stale_ms:
             raise ConfigError(f"lease: stale_ms ({stale_ms}) must be more than twice beat_ms ({beat_ms})")
@@ -44,20 +44,20 @@ class Lease(ABC):
         self._besides = besides
         self._owner = Owner.me()
         self._held = False
-        self._looked_s = -math.inf
+        self._checked_s = -math.inf
         self._stop = threading.Event()
         self._beat: threading.Thread | None = None
 
     @property
     def owner(self) -> Owner:
-        """Ourselves."""
+        """This process, as it is named in the lease's record."""
         return self._owner
 
     def acquire(self, meanwhile: Callable[[], None] = lambda: None) -> None:
-        """Become the owner; ``LeaseHeld`` names the other one.
+        """Acquire the lease. Raise ``LeaseHeld``, naming the owner, if another process holds it.
 
-        When the last owner did not release and nothing here can know that it is gone, this watches for up to
-        ``stale_ms`` whether it still lives; ``meanwhile`` is called before, for what can be begun in that time.
+        If the last owner did not release the lease and is not known to be dead, this watches its heartbeat for up to
+        ``stale_ms``. ``meanwhile`` is called before that wait, to start other work.
         """
         if self._held:
             raise ConfigError(f"{self._what}: this process holds the lease already")
@@ -68,22 +68,22 @@ class Lease(ABC):
         self._beat.start()
 
     def check(self, *, max_age_s: float = 0.0) -> None:
-        """Call before each batch. ``Fenced`` when the checkpoint is not, or no longer, ours.
+        """Raise ``Fenced`` if this process does not hold the lease. Call it before each batch.
 
-        ``max_age_s``: a look that is no older will do, for a caller that only waits: each is a request or two.
+        ``max_age_s``: do nothing if the last check is younger. A check costs a request or two.
         """
         began_s = time.monotonic()
-        if self._held and began_s - self._looked_s < max_age_s:
+        if self._held and began_s - self._checked_s < max_age_s:
             return
         holder = self._holder()
         if not self._held or holder is None or holder.token != self._owner.token:
-            who = f"{holder} holds it" if holder else "its record is gone"
+            who = f"{holder} holds it" if holder else "its record does not exist"
             raise Fenced(f"{self._what}: the lease of this process was lost: {who}; stop this process")
         self._besides()
-        self._looked_s = began_s
+        self._checked_s = began_s
 
     def release(self) -> None:
-        """Give it back, so that the next owner need not wait. Leaves another owner's record alone."""
+        """Release the lease, so that the next owner need not wait. Another owner's record is not changed."""
         self._stop.set()
         if self._beat is not None:
             self._beat.join()
@@ -101,23 +101,23 @@ class Lease(ABC):
 
     @abstractmethod
     def _take(self, meanwhile: Callable[[], None]) -> None:
-        """Put our name into the record; what fails leaves nothing of ours."""
+        """Write this process into the record. A failure leaves no record of this process."""
 
     @abstractmethod
     def _holder(self) -> Owner | None:
-        """Read the owner from the record; None where there is none."""
+        """Read the owner from the record; return None if there is none."""
 
     @abstractmethod
     def _give_back(self) -> None:
-        """Take our name out of the record, if it is there."""
+        """Remove this process from the record, if the record names it."""
 
     @abstractmethod
     def _beat_once(self) -> bool:
-        """Write a heartbeat; return False once the lease is lost and another beat is no use."""
+        """Write a heartbeat; return False once the lease is lost."""
 
     def _keep_beating(self) -> None:
-        """Beat until ``release``, or until the lease is lost. Storage that does not answer is tried again at the next
-        beat."""
+        """Write heartbeats until ``release``, or until the lease is lost. A failed heartbeat is ignored; the next one
+        comes after ``beat_ms``."""
         while not self._stop.wait(self._beat_ms / 1000):
             with suppress(StreamError):
                 if not self._beat_once():

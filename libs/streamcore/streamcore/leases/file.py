@@ -1,15 +1,15 @@
 """The lease of a checkpoint in a folder.
 
-Two locks, because each is blind where the other sees:
+Two files, because neither is enough alone:
 
-- ``lease.lock`` is held by ``flock``. The kernel lets go of it when the owner dies, ``kill -9`` included, so a restart
-  on the same machine is immediate. Other machines do not see it on every kind of shared storage.
-- ``lease.json`` names the owner: a token, process, host, since when. Its modification time is the owner's heartbeat.
-  A process on another machine watches it: it moves, and the lease is refused; it stands still for ``stale_ms``, and
-  the owner is taken for dead. Only changes are compared, never two machines' clocks.
+- ``lease.lock`` is locked with ``flock``. The kernel releases the lock when the owner dies, even by ``kill -9``, so a
+  restart on the same machine is immediate. On some kinds of shared storage, other machines do not see the lock.
+- ``lease.json`` names the owner: token, process, host and start time. Its modification time is the owner's heartbeat.
+  A process on another machine watches it. If it changes, the lease is refused; if it does not change for ``stale_ms``,
+  the owner counts as dead. Only changes are compared, never the clocks of two machines.
 
-An owner that was taken for dead and is not (suspended, cut off) finds a foreign token at its next ``check`` and gets
-``Fenced``; the exactly-once writer has fenced its producer besides.
+An owner that counted as dead but lives (it was suspended or cut off) finds another token at its next ``check`` and gets
+``Fenced``. The exactly-once writer of the new owner has fenced its producer too.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from streamcore.storage.atomic_files import naming_file_errors, read_json, write
 
 
 class FileLease(Lease):
-    """See ``Lease``. At once on one machine: only an owner on another one is watched.
+    """A lease in a folder. It waits only for an owner on another machine.
 
-    A forked child inherits the lock's descriptor and would hold the lock on after our death: start children by
-    ``subprocess``, which closes it.
+    A forked child inherits the lock's descriptor and would keep the lock after this process dies. Start children with
+    ``subprocess``, which closes the descriptor.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class FileLease(Lease):
         try:
             entries = read_json(self._record_path)
         except CorruptState:
-            entries = {}  # it has an owner that cannot be read
+            entries = {}  # an unreadable record counts as a record of an unknown owner
         return None if entries is None else Owner.parse(entries)
 
     def _lock(self) -> None:
@@ -88,7 +88,7 @@ class FileLease(Lease):
             self._descriptor = None
 
     def _wait_for_foreign_owner(self, meanwhile: Callable[[], None]) -> None:
-        """Return when the owner in the record cannot be alive."""
+        """Return once the owner in the record is known to be dead. Raise ``LeaseHeld`` if its heartbeat changes."""
         holder = self._holder()
         if holder is None or holder.machine == self._owner.machine:
             return  # we hold the kernel's lock of that machine, so its process is gone
@@ -109,14 +109,15 @@ class FileLease(Lease):
             return None
 
     def _beat_once(self) -> bool:
-        """Touching is safe even when the record is no longer ours: it can only make a live process look alive."""
+        """Touch the record. That is safe even if another process owns it now: that process is alive."""
         with naming_file_errors(self._record_path):
             os.utime(self._record_path)
         return True
 
 
 def _is_at(path: Path, descriptor: int) -> bool:
-    """Return whether ``path`` is still the locked file: one that was removed before the lock locks nothing."""
+    """Return whether ``path`` is still the locked file. If the file was removed before it was locked, the lock protects
+    nothing."""
     try:
         found, mine = path.stat(), os.fstat(descriptor)
     except FileNotFoundError:

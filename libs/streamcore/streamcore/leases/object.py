@@ -1,20 +1,21 @@
 """The lease of a checkpoint in a bucket: one object, changed only by a process that knows its last version.
 
-``lease.json`` names the owner and counts heartbeats. Every change is a PUT on a condition that the server checks: that
-there is no such object, or that it is the version (ETag) that was read. So of two that want the same change one gets it
-and the other is refused; no lock is needed, no clock is compared, and no request that arrives late can undo a later
-one. The protocol of ``acquire`` (a crash after a step leaves the state that its line describes):
+``lease.json`` names the owner and counts heartbeats. Every change is a conditional PUT: the server makes it only if the
+object does not exist, or still is the version (ETag) that was read. So of two concurrent changes one succeeds and the
+other is refused. No lock is needed, no clocks are compared, and a delayed request cannot undo a later one. The protocol
+(each step with the state that a crash after it leaves):
 
-1. Read the record. Without an owner, or released: go on. Another's: watch it; it changes, and the lease is refused; it
-   stands still for ``stale_ms``, and its owner is taken for dead. An owner of this very system whose process is no more
-   needs no watching. Nothing was changed.
-2. Put our name in its place, if it is the record that step 1 saw; and make sure that this server does check conditions.
-   A crash leaves an owner that is gone: the next one watches it.
-3. Beat: replace the record by one that counts one more, every ``beat_ms``, if it is the last one of ours.
+1. Read the record. Continue if it has no owner, was released, or names a dead process of this machine. Otherwise watch
+   it: if it changes, the lease is refused; if it does not change for ``stale_ms``, its owner counts as dead. A crash
+   leaves the record unchanged.
+2. Replace the record that step 1 read by one that names this process, and check that the server enforces conditions.
+   After a crash the record names a dead owner, which the next process watches.
+3. Heartbeat, every ``beat_ms``: replace this process's last record by one with a higher count.
 
-An answer that was lost is not guessed: after a refusal the record is read again, and may turn out to be our own. An
-owner that was taken for dead and is not cannot beat any more, finds the other's token at its next ``check`` and gets
-``Fenced``. ``release`` leaves a record of the release, by the same condition: to delete has none.
+After a refused PUT the record is read again, because it may be this process's own: the response of an earlier PUT may
+have been lost. An owner that counted as dead but lives cannot write heartbeats any more, finds another token at its
+next ``check`` and gets ``Fenced``. ``release`` writes a released record instead of deleting it, because object stores
+offer no conditional DELETE.
 """
 
 from __future__ import annotations
@@ -35,25 +36,28 @@ _RECORD: Final = "lease.json"
 
 
 class Conditional(Protocol):
-    """A place with objects that change on a condition. A tag names one version of an object."""
+    """A folder of an object store with conditional writes. A tag identifies one version of an object."""
 
     @property
     def url(self) -> str:
-        """For messages."""
+        """The folder's URL, for messages."""
         ...
 
     def read_tagged(self, name: str) -> tuple[bytes, str] | None:
-        """Return the content and the tag of the object; None where there is none."""
+        """Return the content and the tag of the object, or None if it does not exist."""
         ...
 
     def exchange(self, name: str, content: bytes, tag: str | None) -> str | None:
-        """Replace it if it has this tag, or, with None, if it is not there. The new tag; None where it was refused."""
+        """Write the object if it has this tag or, with ``tag`` None, if it does not exist.
+
+        Returns the new tag, or None if the server refused the write.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """The record as it was read. ``owner``: None where it has none; ``tag``: None where there is no record."""
+    """The record as it was read. ``owner``: None if it names none; ``tag``: None if there is no record."""
 
     owner: Owner | None = None
     tag: str | None = None
@@ -63,7 +67,7 @@ class _Seen:
 
 
 class ObjectLease(Lease):
-    """See ``Lease``."""
+    """A lease in a folder of an object store."""
 
     def __init__(
         self,
@@ -79,9 +83,9 @@ class ObjectLease(Lease):
         self._beats = 0
 
     def _take(self, meanwhile: Callable[[], None]) -> None:
-        # 1. The owner in the record cannot be alive.
-        seen = self._without_owner(meanwhile)
-        # 2. Ours, unless another process was quicker.
+        # 1. The owner in the record is dead.
+        seen = self._wait_for_dead_owner(meanwhile)
+        # 2. Replace it, unless another process was faster.
         self._tag = self._put(seen.tag)
         if self._tag is None:
             raise self._refusal(self._look().owner or "another process")
@@ -96,25 +100,29 @@ class ObjectLease(Lease):
 
     def _give_back(self) -> None:
         if self._tag is not None:
-            with suppress(StreamError):  # who comes next waits until it is stale
+            with suppress(StreamError):  # the next owner then waits until the record is stale
                 self._put(self._tag, released=True)
 
     def _beat_once(self) -> bool:
-        """Step 3. Until another's record was read: a refused request may be overtaken by a change of ours."""
-        made = self._put(self._tag)
-        if made is None and self._is_anothers():
+        """Run step 3. The lease is lost only once the record names another process: a refused PUT may also follow an
+        own PUT whose response was lost."""
+        tag = self._put(self._tag)
+        if tag is None and self._is_anothers():
             return False
-        self._tag = made or self._tag
+        self._tag = tag or self._tag
         return True
 
     def _look(self) -> _Seen:
-        found = self._place.read_tagged(_RECORD)
-        if found is None:
+        """Read the record."""
+        record = self._place.read_tagged(_RECORD)
+        if record is None:
             return _Seen()
-        entries = _entries(found[0])
-        return _Seen(None if entries.get("released") else Owner.parse(entries), found[1])
+        content, tag = record
+        entries = _entries(content)
+        return _Seen(None if entries.get("released") else Owner.parse(entries), tag)
 
-    def _without_owner(self, meanwhile: Callable[[], None]) -> _Seen:
+    def _wait_for_dead_owner(self, meanwhile: Callable[[], None]) -> _Seen:
+        """Run step 1: return the record once it has no living owner. Raise ``LeaseHeld`` if its owner lives."""
         first = self._look()
         if first.owner is None or first.names(self._owner) or first.owner.is_gone():
             return first
@@ -130,26 +138,26 @@ class ObjectLease(Lease):
         return first
 
     def _put(self, tag: str | None, *, released: bool = False) -> str | None:
-        """Our record in place of the version with this tag; its own tag, None where another one's is there.
+        """Replace the version with this tag by a record of this process. Return the new tag, or None if the server
+        refused.
 
-        A refusal may be of our own making: an earlier answer was lost. Then it is the version with our token that is
-        replaced.
+        If the refused PUT finds a record of this process, whose response was lost, that record is replaced.
         """
-        self._beats += 1  # no two versions are alike, or a tag would not tell them apart
+        self._beats += 1  # every version must differ, because a tag may be a digest of the content
         record = {**self._owner.entries(), "beat": self._beats, "released": int(released)}
         content = json.dumps(record, indent=1).encode()
-        made = self._place.exchange(_RECORD, content, tag)
-        if made is None and (seen := self._look()).names(self._owner):
-            made = self._place.exchange(_RECORD, content, seen.tag)
-        return made
+        new_tag = self._place.exchange(_RECORD, content, tag)
+        if new_tag is None and (seen := self._look()).names(self._owner):
+            new_tag = self._place.exchange(_RECORD, content, seen.tag)
+        return new_tag
 
     def _check_server_conditions(self) -> None:
-        """``ConfigError`` when the server makes a change that it must refuse: two processes could both become the
-        owner."""
-        found = self._place.read_tagged(_RECORD)
-        if found is not None:
-            made = [self._place.exchange(_RECORD, found[0], tag) for tag in (None, '"no such tag"')]
-            if any(made):
+        """Raise ``ConfigError`` if the server makes a change that it must refuse, because two processes could then both
+        become the owner."""
+        record = self._place.read_tagged(_RECORD)
+        if record is not None:
+            new_tags = [self._place.exchange(_RECORD, record[0], tag) for tag in (None, '"no such tag"')]
+            if any(new_tags):
                 raise ConfigError(
                     f"{self._what}: this server does not check the conditions of a PUT (If-None-Match, "
                     "If-Match), so nothing there can have one owner; use a server that does, or a folder"
@@ -161,7 +169,7 @@ class ObjectLease(Lease):
 
 
 def _entries(content: bytes) -> dict[str, Entry]:
-    """Parse the record; empty where it is not our JSON: it has an owner that cannot be read."""
+    """Parse the record. Text that is no JSON object gives no entries, which counts as an unknown owner."""
     try:
         entries = json.loads(content)
     except ValueError:

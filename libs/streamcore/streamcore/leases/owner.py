@@ -1,4 +1,4 @@
-"""Who holds a lease: a process, on a machine, by a token of its own."""
+"""The owner of a lease: a process on a machine, with a unique token."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _NAMESPACE = Path("/proc/self/ns/pid")
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who holds a lease. ``machine`` distinguishes hosts of one name, and two boots of one host. ``process``: the same
-    of processes of one number, empty where the system does not provide it."""
+    """The process that holds a lease. ``machine`` distinguishes hosts with one name, and two boots of one host.
+    ``process`` distinguishes processes with one process id; it is empty on systems without ``/proc``."""
 
     token: str
     pid: int
@@ -32,26 +32,27 @@ class Owner:
 
     @classmethod
     def me(cls) -> Owner:
-        """Return the owner value of this process, with a new token."""
+        """Return this process as an owner, with a new token."""
         since = datetime.now(UTC).isoformat(timespec="seconds")
         pid = os.getpid()
         return cls(uuid.uuid4().hex, pid, socket.gethostname(), _machine(), since, _process(pid))
 
     def entries(self) -> dict[str, Entry]:
-        """As written to ``lease.json``."""
+        """Return the entries of ``lease.json``."""
         return {name: getattr(self, name) for name in self.__slots__}
 
     @classmethod
     def parse(cls, entries: dict[str, Entry]) -> Owner:
-        """As read from ``lease.json``; missing values stay empty: the file names the owner, the lock decides."""
+        """Parse the entries of ``lease.json``. Missing values become empty, because even a damaged record has an
+        owner."""
         text = {name: str(entries.get(name, "")) for name in ("token", "machine", "since", "process")}
         pid = entries.get("pid")
         return cls(pid=pid if isinstance(pid, int) else 0, host=str(entries.get("host", "an unknown host")), **text)
 
     def is_gone(self) -> bool:
-        """Whether it is certain that this process lives no more: it was one of this very system, which has it not.
+        """Return whether this owner certainly is dead: it ran on this machine, and its process no longer exists.
 
-        A process of another user may be hidden (``hidepid``) and live: an unreadable file counts as empty.
+        A process whose ``/proc`` entry cannot be read (``hidepid``) counts as alive if its process id is in use.
         """
         here = bool(self.process) and self.process.partition("/")[0] == _namespace() and self.machine == _machine()
         if not here:
@@ -61,19 +62,19 @@ class Owner:
 
 
 def _machine() -> str:
-    """Host name and boot: a kernel lock of an earlier boot, or of another host of the same name, is not ours."""
+    """Return host name and boot id, which together distinguish hosts with one name and boots of one host."""
     boot = _BOOT_ID.read_text(encoding="ascii").strip() if _BOOT_ID.exists() else ""
     return f"{socket.gethostname()}/{boot}"
 
 
 def _process(pid: int) -> str:
-    """Return the numbering of processes that it is part of (a container has its own), and when it began."""
+    """Return the PID namespace of a process and its start time, or an empty text if they are unknown."""
     stat = _stat(pid)
     return "" if stat is None else _process_name(stat)
 
 
 def _stat(pid: int) -> list[str] | None:
-    """Return the fields of ``/proc/PID/stat`` after the name, which may hold anything; None where it is unreadable."""
+    """Return the fields of ``/proc/PID/stat`` after the program name; None if the file cannot be read."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     except OSError:
@@ -81,13 +82,12 @@ def _stat(pid: int) -> list[str] | None:
 
 
 def _process_name(stat: list[str]) -> str:
-    # A process that has ended and whose parent has not asked yet writes nothing any more.
-    # The 20th value is the start in ticks since boot.
+    # A zombie counts as dead. The 20th value is the start time in clock ticks since boot.
     return f"{_namespace()}/{stat[19]}" if stat[0] not in "ZX" and _namespace() else ""
 
 
 def _is_unknown(pid: int) -> bool:
-    """Return whether the system has no process of this number, of any user."""
+    """Return whether no process of any user has this process id."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

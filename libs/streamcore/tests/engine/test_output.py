@@ -203,5 +203,5 @@ def test_the_last_batch_of_any_sink_is_known_from_the_start(make: Make) -> None:
 
 def test_one_lane_cannot_have_records_and_rows() -> None:
     orders = source(_EVENTS)
-    with pytest.raises(ConfigError, match="has records and rows"):
+    with pytest.raises(ConfigError, match="is used for records and for rows"):
         Topology("both", orders.table("x"), orders.sink("x"))

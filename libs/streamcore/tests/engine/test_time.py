@@ -145,8 +145,8 @@ def test_every_stage_sees_the_same_time() -> None:
 @pytest.mark.parametrize(
     ("strategy", "message"),
     [
-        (from_punctuation("nope"), "'nope' is no boolean or timestamp field"),
-        (WatermarkStrategy(end="until"), "'until' is no boolean field"),
+        (from_punctuation("nope"), "'nope' is not a boolean or timestamp field"),
+        (WatermarkStrategy(end="until"), "'until' is not a boolean field"),
     ],
 )
 def test_a_strategy_must_name_a_field_that_fits(strategy: WatermarkStrategy, message: str) -> None:

@@ -25,7 +25,7 @@ def test_a_released_lease_leaves_no_record(tmp_path: Path) -> None:
     lease = FileLease(tmp_path / "new" / "root")
     lease.acquire()
     lease.release()
-    with pytest.raises(Fenced, match="its record is gone"):
+    with pytest.raises(Fenced, match="its record does not exist"):
         lease.check()
     assert not (tmp_path / "new" / "root" / "lease.json").exists()
 

@@ -77,7 +77,7 @@ def test_a_released_lease_can_be_taken_again_and_is_no_longer_ours(root: Locatio
         lease.check()
         lease.release()
     lease.release()
-    with pytest.raises(Fenced, match="its record is gone"):
+    with pytest.raises(Fenced, match="its record does not exist"):
         lease.check()
     with next_one:
         with pytest.raises(Fenced, match="holds it"):

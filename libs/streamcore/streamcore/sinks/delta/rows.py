@@ -1,8 +1,8 @@
-"""A cut's rows as a table takes them: its columns in its order, and the rows that it could not take set apart.
+"""Shapes a cut's rows for a Delta table: orders the columns as the table does, and rejects the rows that do not fit.
 
-A pure function of the rows and the table's schema, so a cut that comes again has the same rows refused.
+The result is a pure function of the rows and the table's schema, so a replayed cut has equal rejected rows.
 
-Delta has no empty text as a partition's value: it reads back as null, in every writer. It is written as null here.
+Delta cannot hold an empty text as a partition value: it reads back as null, whatever writes it. It is written as null.
 """
 
 from __future__ import annotations
@@ -46,23 +46,23 @@ _YEAR_1_MS, _YEAR_10000_MS = -62_135_596_800_000, 253_402_300_800_000
 
 @dataclass(frozen=True, slots=True)
 class ShapedRows:
-    """``rows``: what goes into the table. ``refused``: what never will, by its place in the lane's table."""
+    """``rows``: the rows to write, in the table's columns. ``rejected``: the other rows."""
 
     rows: pa.Table
     rejected: Sequence[RejectedRow]
 
 
 def shape_rows(lane: str, rows: pa.Table, table: pa.Schema, partition_by: Sequence[str]) -> ShapedRows:
-    """``rows`` in the columns of ``table``, those that the lane lacks null."""
-    refused: dict[int, RejectedRow] = {}
-    for code, reason, places in _faults(rows, table, partition_by):
-        for place in places:
-            refused.setdefault(place, RejectedRow(lane, place, code, reason))
-    if refused:
-        keep = pa.array([place not in refused for place in range(rows.num_rows)])
+    """Return the rows in the columns of ``table``; columns that the lane lacks are null. Rejected rows are left out."""
+    rejected: dict[int, RejectedRow] = {}
+    for code, reason, indexes in _faults(rows, table, partition_by):
+        for index in indexes:
+            rejected.setdefault(index, RejectedRow(lane, index, code, reason))
+    if rejected:
+        keep = pa.array([index not in rejected for index in range(rows.num_rows)])
         rows = rows.filter(keep)
     columns = [_column(rows, column, column.name in partition_by) for column in table]
-    return ShapedRows(pa.table(columns, schema=table), [refused[place] for place in sorted(refused)])
+    return ShapedRows(pa.table(columns, schema=table), [rejected[index] for index in sorted(rejected)])
 
 
 def _column(rows: pa.Table, column: pa.Field, partition: bool) -> pa.ChunkedArray | pa.Array:
@@ -75,38 +75,40 @@ def _column(rows: pa.Table, column: pa.Field, partition: bool) -> pa.ChunkedArra
 
 
 def _faults(rows: pa.Table, table: pa.Schema, partition_by: Sequence[str]) -> list[tuple[str, str, list[int]]]:
+    """Return each kind of fault as (code, reason, indexes of the rows that have it)."""
     faults: list[tuple[str, str, list[int]]] = []
     for column in table:
         if column.name not in rows.column_names:
             continue
         values = rows.column(column.name)
-        if not column.nullable and (nulls := _places(values.is_null())):
+        if not column.nullable and (nulls := _true_indexes(values.is_null())):
             faults.append((DeltaRowCode.NULL, f"{column.name} is null and the table's must not be", nulls))
         if types.is_timestamp(values.type):
             epoch_ms = values.cast(pa.int64())
             outside = pc.or_(pc.less(epoch_ms, _YEAR_1_MS), pc.greater_equal(epoch_ms, _YEAR_10000_MS))
             reason = f"{column.name} is not in the years 1 to 9999"
-            faults.append((DeltaRowCode.TIMESTAMP_OUT_OF_RANGE, reason, _places(outside)))
+            faults.append((DeltaRowCode.TIMESTAMP_OUT_OF_RANGE, reason, _true_indexes(outside)))
     if partition_by:
         long = pc.greater(_directory_bytes(rows, partition_by), PARTITION_BYTES)
         reason = f"the partition's name would have more than {PARTITION_BYTES} bytes"
-        faults.append((DeltaRowCode.PARTITION_TOO_LONG, reason, _places(long)))
+        faults.append((DeltaRowCode.PARTITION_TOO_LONG, reason, _true_indexes(long)))
     return faults
 
 
-def _places(mask: pa.ChunkedArray) -> list[int]:
+def _true_indexes(mask: pa.ChunkedArray) -> list[int]:
     if not pc.any(mask).as_py():
         return []
-    return [int(place) for place in pc.indices_nonzero(pc.fill_null(mask, fill_value=False)).to_pylist()]
+    return [int(index) for index in pc.indices_nonzero(pc.fill_null(mask, fill_value=False)).to_pylist()]
 
 
 def partitions(rows: pa.Table, partition_by: Sequence[str]) -> pa.Table:
-    """Return the partitions of these rows, each once."""
+    """Return the distinct partition values of the rows."""
     return rows.select(list(partition_by)).group_by(list(partition_by)).aggregate([])
 
 
 def _directory_bytes(rows: pa.Table, partition_by: Sequence[str]) -> pa.ChunkedArray:
-    """Of ``name=value/`` for each column, row by row, as the library spells it: each byte that is not plain takes 3."""
+    """Return the bytes of each row's partition path, ``name=value/`` per column, where the library escapes every byte
+    but letters, digits and ``_.~-`` with three characters."""
     total = pa.scalar(sum(3 * len(name.encode()) + 2 for name in partition_by))
     for name in partition_by:
         text = pc.fill_null(rows.column(name).cast(pa.large_string()), _NULL)

@@ -1,6 +1,6 @@
-"""Whether a lane's columns fit a Delta table's: what is refused before a row is written, and what is added.
+"""Compares a lane's columns with a Delta table's: finds missing columns and refuses columns that do not fit.
 
-Pure functions over Arrow schemas; a Delta table's schema is given in Arrow's types, timestamps in microseconds.
+Pure functions over Arrow schemas. A Delta table's schema is given in Arrow types, timestamps in microseconds.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from pyarrow import types
 
 from streamcore.errors import ConfigError
 
-#: Delta has no names with these unless a table maps its columns, which the library does not write.
+#: Characters that Delta forbids in column names, except in tables with column mapping, which the library cannot write.
 _FORBIDDEN = set(" ,;{}()\n\t=")
 
-#: The library writes bounds of decimals as doubles, which hold so many digits exactly.
+#: The library writes the bounds of decimals as doubles, which hold this many digits exactly.
 _EXACT_DIGITS = 15
 
 
 def delta_type(column: pa.DataType) -> pa.DataType | None:
-    """Return the type of a table for a lane's type, None if there is none."""
+    """Return the table's column type for a lane's column type, or None if no type fits."""
     if types.is_large_string(column) or types.is_string(column):
         return pa.string()
     if types.is_timestamp(column) and column.unit == "ms" and column.tz == "UTC":
@@ -31,7 +31,7 @@ def delta_type(column: pa.DataType) -> pa.DataType | None:
 
 
 def in_delta(lane: str, columns: pa.Schema) -> pa.Schema:
-    """Return the schema of a table made for this lane; raise ``ConfigError`` that names the column that cannot be."""
+    """Return the schema of a new table for this lane. Raise ``ConfigError`` naming a column that Delta cannot hold."""
     twice = [name for name, count in Counter(name.lower() for name in columns.names).items() if count > 1]
     if twice:
         raise ConfigError(f"lane {lane}: Delta does not tell capitals in names apart, and {twice[0]!r} is there twice")
@@ -47,7 +47,8 @@ def _field(lane: str, column: pa.Field) -> pa.Field:
 
 
 def check_partitions(lane: str, columns: pa.Schema, partition_by: Sequence[str]) -> None:
-    """``ConfigError`` unless the lane has these columns, others beside them, and they have values with one spelling."""
+    """Raise ``ConfigError`` if the lane lacks a partition column, has no other columns, or has a partition column of a
+    type that cannot name a folder (only text, integer, boolean and date can)."""
     for name in partition_by:
         if name not in columns.names:
             raise ConfigError(f"lane {lane}: no column {name!r} to partition by; there are {columns.names}")
@@ -59,7 +60,8 @@ def check_partitions(lane: str, columns: pa.Schema, partition_by: Sequence[str])
 
 
 def missing_columns(lane: str, wanted: pa.Schema, table: pa.Schema) -> list[pa.Field]:
-    """Return the lane's columns that the table lacks; raise ``ConfigError`` if one of the others does not fit."""
+    """Return the lane's columns (``wanted``) that the table lacks. Raise ``ConfigError`` if another one does not
+    fit."""
     lower = {name.lower(): name for name in table.names}
     for column in wanted:
         there = lower.get(column.name.lower())
@@ -80,10 +82,11 @@ def missing_columns(lane: str, wanted: pa.Schema, table: pa.Schema) -> list[pa.F
 
 
 def without_bounds(table: pa.Schema) -> list[str]:
-    """Columns whose smallest and largest value are not written beside a file, for they would be wrong.
+    """Return the columns for which no minimum and maximum may be recorded, because readers that skip files by them
+    would skip wrong ones.
 
-    A reader skips files by them. The library leaves NaN out of a double's bounds, while readers order NaN above all
-    numbers; and it writes a decimal's bounds as doubles.
+    The library ignores NaN in the bounds of doubles, while readers order NaN above all numbers. It writes the bounds of
+    decimals as doubles, which rounds long ones.
     """
     return [
         column.name

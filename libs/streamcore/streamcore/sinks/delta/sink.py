@@ -1,42 +1,43 @@
-"""Writes a cut's rows to Delta tables exactly once, whatever dies in between: one commit of a table for each cut.
+"""Writes each cut to Delta tables exactly once, even if the process is killed at any point: one commit per table and
+cut.
 
-A commit of a Delta table is one file of its log, made under a name that no other writer may have made before; it lists
-data files, and application ids with versions. Two ids are ours: ``<app>.<epoch>.<sink>.<lane>``, the ledger, whose
-version is the last cut; and ``<app>.epoch.<sink>.<lane>``, the fence, whose version is the epoch that owns the lane.
-*Every* commit of the sink names the fence, and the library refuses a commit if a commit since its base version names
-the same id. So a commit goes in only if no writer of this app, sink and lane, of any epoch, committed since the last
-look.
+A commit of a Delta table creates the next file of its log, whose name no other writer may have created before. The file
+lists data files, and application ids with versions. The sink uses two ids per lane. The ledger,
+``<app>.<epoch>.<sink>.<lane>``, has the last written batch as its version. The fence, ``<app>.epoch.<sink>.<lane>``,
+has the epoch that owns the lane. *Every* commit of the sink names the fence, and the library refuses a commit if any
+commit since its base version names one of its ids. So a commit succeeds only if no writer of this app, sink and lane,
+of any epoch, has committed since the table was read.
 
 The protocol, for each lane:
 
-1. Read the table; make it if there is none, and refuse it if the lane's columns do not fit.
-2. If its fence is of a later epoch, ``Fenced``. If it is of an earlier one or there is none, commit ours. From now on
-   whatever an earlier epoch prepared, from a version before this, is refused.
-3. Add the columns that are missing, if the table's settings say so.
-4. Read the ledger: the last cut that is there. Only now, after the fence.
-5. A cut that is not above it has been written: skip it. Otherwise write its data files and commit them with the
-   ledger and the fence, in one commit.
+1. Read the table. Create it if it does not exist, and refuse it if the lane's columns do not fit.
+2. If its fence shows a later epoch, raise ``Fenced``. If it shows an earlier one or none, commit this epoch's fence.
+   From then on, every commit that an earlier epoch based on an older version is refused.
+3. Add the missing columns, if the table's settings say so.
+4. Read the last written batch from the ledger. This comes after the fence, because an earlier process could otherwise
+   commit after the read.
+5. Skip a cut that is not above the ledger: it is written. Otherwise write its data files, and commit them with ledger
+   and fence in one commit.
 
 The state that a crash just after each step leaves:
 
-- 1 (``CREATED``), 2 (``FENCED``), 3 and 4 (``LEDGER_READ``): a table without rows of the cut. Done again next time.
-- 5 before its commit (``BEFORE_COMMIT``, or anywhere inside the library): data files that no version lists, which no
-  reader sees and the next vacuum deletes. The cut is written again, to other files.
-- 5 after it (``COMMITTED``): the cut and its number. Spark replays the cut and step 5 skips it.
+- 1 (``CREATED``), 2 (``FENCED``), 3 and 4 (``LEDGER_READ``): a table without rows of the cut. The next process begins
+  at step 1.
+- 5 before the commit (``BEFORE_COMMIT``, or anywhere inside the library): data files that no version lists. No reader
+  sees them and the next vacuum deletes them. The cut is written again, to other files.
+- 5 after the commit (``COMMITTED``): the cut and its batch number. Spark replays the cut and step 5 skips it.
 
-**Unknown outcome, and lost races.** After any failure of step 5 nothing is guessed: steps 1 to 4 are done again, after
-which the ledger answers. So a commit that got through while its answer was lost is not repeated, and two processes of
-one epoch that write the same cut at the same time get it in once: the second is refused, reads the ledger, and skips.
+**Unknown outcomes and conflicts.** After any failure of step 5 the sink runs steps 1 to 4 again, and the ledger then
+shows whether the cut is written. So a commit whose response was lost is not repeated; and if two processes of one
+epoch write a cut at the same time, one commit is refused, and its process reads the ledger and skips the cut.
 
-**The reach of the fence.** An owner of an earlier epoch that is about to commit loses, however late it
-wakes. One that had not yet noticed gets ``Fenced`` at its next cut. That rests on the storage making a file only if it
-is not there: local and network file systems by a hard link, object stores by a conditional put. A cut that an earlier
-epoch committed before the fence stays, as with every fence. Two lanes are two tables with a commit each: a reader may
-see a cut in one and not yet in the other.
+**The reach of the fence.** A commit of an earlier epoch's owner is refused, however late it comes, and the owner gets
+``Fenced`` at its next attempt. This depends on storage that creates a file only if it does not exist: file systems by a
+hard link, object stores by a conditional PUT. A cut that an earlier epoch committed before the fence stays. Each lane
+has a table and commits of its own: a reader may see a cut in one table and not yet in another.
 
-**A power cut** may take the data that the operating system had not written yet: the library does not ask it to. A local
-table is as durable as its file system makes files within some seconds; an object store keeps every write that it
-confirmed.
+**After a power failure** data that the operating system had not yet written may be lost, because the library does not
+sync its files. An object store keeps every write that it confirmed.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def _nothing() -> None:
 
 
 class DeltaStep(enum.StrEnum):
-    """Points of the protocol, for ``SinkHooks.reached``."""
+    """The steps of the protocol, as reported to ``SinkHooks.on_step``."""
 
     CREATED = "created"
     FENCED = "fenced"
@@ -78,14 +79,14 @@ class DeltaStep(enum.StrEnum):
 
 @dataclass(slots=True)
 class _Lane:
-    """A lane's table as it was last read. ``done``: the last cut that is in it, None without one in this epoch."""
+    """A lane's table as it was last read. ``last_batch``: the last batch that this epoch wrote to it, or None."""
 
     table: OpenTable
-    done: int | None
+    last_batch: int | None
 
 
 class DeltaSink:
-    """The tables of some lanes. ``columns``: lane -> the form of its rows."""
+    """Writes some lanes to Delta tables. ``columns``: the schema of each lane's rows."""
 
     guarantee = Guarantee.EXACTLY_ONCE
 
@@ -102,40 +103,43 @@ class DeltaSink:
         self._storage: Mapping[str, str] = {}
         self._owner: WriterId | None = None
         self._lanes: dict[str, _Lane] = {}
-        self._upkeep: TableMaintenance | None = None
+        self._maintenance: TableMaintenance | None = None
 
     @property
     def name(self) -> str:
-        """Part of the ledger's key."""
+        """The sink's name, part of the ledger's id."""
         return self._settings.name
 
     @property
     def lanes(self) -> frozenset[str]:
-        """Those with a table."""
+        """The lanes that have a table."""
         return frozenset(self._settings.tables)
 
     def open(self, owner: WriterId) -> int | None:
-        """Run steps 1 to 4 for each lane; return the last batch that any of them has."""
+        """Run steps 1 to 4 for each lane. Return the highest batch that this epoch has written to any of them, or None.
+
+        Raises the errors of ``Sink.open``, and ``Retryable``.
+        """
         self._owner = owner
         self._storage = self._settings.storage.read()
-        self._upkeep = TableMaintenance(self._storage, self._hooks.on_step)
+        self._maintenance = TableMaintenance(self._storage, self._hooks.on_step)
         for lane in sorted(self._settings.tables):
             self._retry(partial(self._steps_1_to_4, lane), f"open of lane {lane}")
-            self._upkeep.begin(lane, self._lanes[lane].table.version)
-        return max((lane.done for lane in self._lanes.values() if lane.done is not None), default=None)
+            self._maintenance.begin(lane, self._lanes[lane].table.version)
+        return max((lane.last_batch for lane in self._lanes.values() if lane.last_batch is not None), default=None)
 
     def write(self, batch: int, rows: Mapping[str, pa.Table]) -> WriteResult:
-        """Step 5 for each lane with rows, and 1 to 4 again while the outcome is unknown."""
+        """Run step 5 for each lane with rows, and steps 1 to 5 again while the outcome is unknown."""
         parts = [self._write_lane(batch, lane, rows[lane]) for lane in sorted(rows) if rows[lane].num_rows]
         results = {part.outcome for part in parts}
         result = next((r for r in (WriteOutcome.COMMITTED, WriteOutcome.SKIPPED) if r in results), WriteOutcome.EMPTY)
-        return WriteResult(result, sum(p.rows for p in parts), [one for p in parts for one in p.rejected])
+        return WriteResult(result, sum(p.rows for p in parts), [row for p in parts for row in p.rejected])
 
     def close(self) -> None:
-        """Let go of the tables; upkeep that runs is given a moment."""
-        if self._upkeep is not None:
-            self._upkeep.close()
-        self._upkeep = None
+        """Drop the open tables. Wait up to some seconds for running maintenance."""
+        if self._maintenance is not None:
+            self._maintenance.close()
+        self._maintenance = None
         self._lanes.clear()
 
     def _steps_1_to_4(self, lane: str) -> None:
@@ -147,22 +151,22 @@ class DeltaSink:
             self._hooks.on_step(DeltaStep.CREATED)
             table = OpenTable.load(spec, self._storage)
         if table is None:
-            raise Retryable(f"delta table {spec.uri}: is not there although it was made")
+            raise Retryable(f"delta table {spec.uri}: does not exist although it was created")
         missing = self._check(lane, table)
-        # 2. Nobody of an earlier epoch commits after this.
+        # 2. No process of an earlier epoch commits after this.
         self._fence(lane, table)
         self._hooks.on_step(DeltaStep.FENCED)
-        # 3. Rows that are there have null in new columns.
+        # 3. Existing rows have null in new columns.
         if missing:
             table.add_columns(missing, self._fence_mark(lane))
             table = OpenTable.load(spec, self._storage) or table
-        # 4. What is there now stays, and whoever adds to it makes our next commit fail.
-        done = table.transaction(self._ledger(lane))
+        # 4. Any later commit of another process of this app, sink and lane makes this process's next commit fail.
+        last_batch = table.transaction(self._ledger_id(lane))
         self._hooks.on_step(DeltaStep.LEDGER_READ)
-        self._lanes[lane] = _Lane(table, done)
+        self._lanes[lane] = _Lane(table, last_batch)
 
     def _check(self, lane: str, table: OpenTable) -> list[pa.Field]:
-        """Return the columns to add; raise ``ConfigError`` for values that the table cannot take or would not keep."""
+        """Return the columns to add. Raise ``ConfigError`` if the table could reject or change values of the lane."""
         spec = self._settings.tables[lane]
         if table.partition_by != spec.partition_by:
             raise ConfigError(
@@ -180,6 +184,7 @@ class DeltaSink:
         return missing
 
     def _fence(self, lane: str, table: OpenTable) -> None:
+        """Commit this epoch's fence, unless the table has it. Raise ``Fenced`` if a later epoch owns the lane."""
         assert self._owner is not None, "opened with an owner"
         mark = self._fence_mark(lane)
         [(name, epoch)] = mark.items()
@@ -192,55 +197,61 @@ class DeltaSink:
     def _write_lane(self, batch: int, lane: str, rows: pa.Table) -> WriteResult:
         if self._owner is None or lane not in self._lanes:
             raise ConfigError(f"delta sink {self.name} is not open for lane {lane!r}; call open() before write()")
-        write, settle = partial(self._step_5, batch, lane, rows), partial(self._steps_1_to_4, lane)
-        return self._retry(write, f"cut {batch} of lane {lane}", settle)
+        write, before_retry = partial(self._step_5, batch, lane, rows), partial(self._steps_1_to_4, lane)
+        return self._retry(write, f"cut {batch} of lane {lane}", before_retry)
 
     def _step_5(self, batch: int, lane: str, rows: pa.Table) -> WriteResult:
         state, spec = self._lanes[lane], self._settings.tables[lane]
-        good = shape_rows(lane, rows, state.table.columns, spec.partition_by)
-        count = good.rows.num_rows
-        # 5. Skip what is there; otherwise files, ledger and fence in one commit.
-        if state.done is not None and batch <= state.done:
-            return WriteResult(WriteOutcome.SKIPPED, count, good.rejected)
+        shaped = shape_rows(lane, rows, state.table.columns, spec.partition_by)
+        count = shaped.rows.num_rows
+        # 5. Skip a written cut; otherwise commit files, ledger and fence in one commit.
+        if state.last_batch is not None and batch <= state.last_batch:
+            return WriteResult(WriteOutcome.SKIPPED, count, shaped.rejected)
         if not count:
-            return WriteResult(WriteOutcome.EMPTY, 0, good.rejected)
+            return WriteResult(WriteOutcome.EMPTY, 0, shaped.rejected)
         self._hooks.on_step(DeltaStep.BEFORE_COMMIT)
-        state.table.append(good.rows, self._marks(lane, batch))
-        state.done = batch
+        state.table.append(shaped.rows, self._marks(lane, batch))
+        state.last_batch = batch
         self._hooks.on_step(DeltaStep.COMMITTED)
-        self._tend(lane, spec, state.table, good.rows)
-        return WriteResult(WriteOutcome.COMMITTED, count, good.rejected)
+        self._note_maintenance(lane, spec, state.table, shaped.rows)
+        return WriteResult(WriteOutcome.COMMITTED, count, shaped.rejected)
 
-    def _tend(self, lane: str, spec: DeltaTableSpec, table: OpenTable, rows: pa.Table) -> None:
-        assert self._upkeep is not None, "open makes it"
+    def _note_maintenance(self, lane: str, spec: DeltaTableSpec, table: OpenTable, rows: pa.Table) -> None:
+        """Tell the maintenance which partitions the committed rows are in."""
+        assert self._maintenance is not None, "open creates it"
         written = partitions(rows, spec.partition_by).to_pylist() if spec.partition_by else []
-        self._upkeep.note(lane, spec, table.version, [tuple(one.values()) for one in written])
+        self._maintenance.note(lane, spec, table.version, [tuple(partition.values()) for partition in written])
 
     def _marks(self, lane: str, batch: int) -> Mapping[str, int]:
-        """Return the entries that the commit of a cut records beside its files."""
-        return {self._ledger(lane): batch, **self._fence_mark(lane)}
+        """Return the application versions that the commit of a cut records: ledger and fence."""
+        return {self._ledger_id(lane): batch, **self._fence_mark(lane)}
 
     def _fence_mark(self, lane: str) -> Mapping[str, int]:
+        """Return the fence's application id with this epoch as its version."""
         assert self._owner is not None, "opened with an owner"
         return {f"{self._owner.app}.epoch.{self.name}.{lane}": self._owner.epoch}
 
-    def _ledger(self, lane: str) -> str:
+    def _ledger_id(self, lane: str) -> str:
+        """Return the ledger's application id in this epoch."""
         assert self._owner is not None, "opened with an owner"
         return f"{self._owner.app}.{self._owner.epoch}.{self.name}.{lane}"
 
-    def _retry(self, action: Callable[[], T], what: str, settle: Callable[[], None] = _nothing) -> T:
-        """Run until it goes through; ``settle`` comes first each time that it was tried before."""
+    def _retry(self, action: Callable[[], T], action_name: str, before_retry: Callable[[], None] = _nothing) -> T:
+        """Run ``action`` until it succeeds, after ``before_retry`` from the second attempt on.
+
+        Raises ``Retryable`` after ``recovery_ms``, counted from the first failure.
+        """
         patience = self._settings.patience
         attempts, pause_ms, deadline = 1, patience.pause_ms, 0.0
         while True:
             try:
                 if attempts > 1:
-                    settle()
+                    before_retry()
                 return action()
             except Retryable as error:
                 deadline = deadline or time.monotonic() + patience.recovery_ms / 1000
                 if time.monotonic() + pause_ms / 1000 > deadline:
-                    raise Retryable(f"{what} did not go through in {attempts} attempts: {error}") from error
+                    raise Retryable(f"{action_name} failed in {attempts} attempts: {error}") from error
             time.sleep(pause_ms / 1000)
             pause_ms = min(2 * pause_ms, patience.pause_max_ms)
             attempts += 1

@@ -1,7 +1,7 @@
-"""A Delta table behind the few questions and commits of the sink; upkeep and compaction call ``deltalake`` too.
+"""A Delta table with the reads and commits that the sink needs. Maintenance and compaction use ``deltalake`` directly.
 
-Promises the tree of ``streamcore.errors``: ``Retryable`` where the same call may go through later, a lost race for a
-commit among it; ``ConfigError`` where an operator has to change something first. Does not try again by itself.
+Exceptions become errors of ``streamcore.errors``: ``Retryable`` if a later call may succeed, as after a commit
+conflict; ``ConfigError`` if an operator has to change something first. Nothing is retried here.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from streamcore.errors import ConfigError, Retryable
 from streamcore.sinks.delta.schema import without_bounds
 from streamcore.sinks.delta.settings import DeltaTableSpec
 
-#: Checkpoints and the cleaning of the log are upkeep, never part of a cut.
+#: No hooks after a commit: checkpoints and the cleaning of the log belong to maintenance, never to a cut.
 NOTHING_AFTER = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 
-#: What the operating system and object stores say where waiting does not help.
+#: Messages of operating systems and object stores for failures that do not pass by themselves.
 _REFUSAL = re.compile(
     r"Permission ?denied|Read-only file system|\(os error (1|13|20|30)\)|AccessDenied|InvalidAccessKeyId|NoSuchBucket"
     r"|SignatureDoesNotMatch|InvalidToken|status(:| code)? 40[13]|Unauthenticated|Invalid table (URI|location)",
@@ -41,7 +41,7 @@ _CONSTRAINT = "delta.constraints."
 
 @contextmanager
 def naming_errors(uri: str) -> Iterator[None]:
-    """Turn the library's errors into this project's errors."""
+    """Turn the library's exceptions in the block into errors of ``streamcore.errors``. ``uri``: of the table."""
     try:
         yield
     except (DeltaProtocolError, NotImplementedError) as error:
@@ -50,18 +50,20 @@ def naming_errors(uri: str) -> Iterator[None]:
         raise Retryable(f"delta table {uri}: its columns changed: {_line(error)}") from error
     except (DeltaError, OSError, ValueError) as error:
         if _REFUSAL.search(str(error)):
-            raise ConfigError(f"delta table {uri}: refused: {_line(error)}; see to rights and address") from error
+            raise ConfigError(f"delta table {uri}: refused: {_line(error)}; check permissions and address") from error
         raise Retryable(f"delta table {uri}: {_line(error)}") from error
 
 
 def _line(error: BaseException) -> str:
-    """On one line and without colours."""
+    """Return the error's message on one line, without colour codes."""
     return " ".join(re.sub(r"\x1b\[\d+m", "", str(error)).split())[:500]
 
 
 class OpenTable:
-    """A version of a table, and commits that are based on it: they fail if one with the same application id came in
-    between, for the library compares the ids of a commit with those of each commit since the version read."""
+    """One version of a table, and commits based on it.
+
+    A commit fails if a commit since this version names one of its application ids; the library compares them.
+    """
 
     def __init__(self, spec: DeltaTableSpec, table: DeltaTable) -> None:
         self.spec = spec
@@ -71,7 +73,7 @@ class OpenTable:
 
     @classmethod
     def load(cls, spec: DeltaTableSpec, storage: Mapping[str, str]) -> OpenTable | None:
-        """Return the newest version, None if there is no table."""
+        """Open the newest version of the table; return None if the table does not exist."""
         with naming_errors(spec.uri):
             try:
                 return cls(spec, DeltaTable(spec.uri, storage_options=dict(storage)))
@@ -80,7 +82,7 @@ class OpenTable:
 
     @staticmethod
     def create(spec: DeltaTableSpec, storage: Mapping[str, str], columns: pa.Schema) -> None:
-        """Make the table, empty. ``Retryable`` if another writer was first."""
+        """Create an empty table. Raise ``Retryable`` if another writer created it first."""
         with naming_errors(spec.uri):
             try:
                 DeltaTable.create(
@@ -90,16 +92,16 @@ class OpenTable:
                     storage_options=dict(storage),
                 )
             except TableNotFoundError as error:
-                raise ConfigError(f"delta table {spec.uri}: cannot be made there: {_line(error)}") from error
+                raise ConfigError(f"delta table {spec.uri}: cannot be created there: {_line(error)}") from error
 
     @property
     def version(self) -> int:
-        """The version that this is."""
+        """The number of this version."""
         return self._table.version()
 
     @property
     def partition_by(self) -> tuple[str, ...]:
-        """The table's own columns to partition by."""
+        """The table's partition columns."""
         return tuple(self._table.metadata().partition_columns)
 
     @property
@@ -108,12 +110,12 @@ class OpenTable:
         return [name for name in self._table.metadata().configuration if name.startswith(_CONSTRAINT)]
 
     def transaction(self, application: str) -> int | None:
-        """Return the last version that was committed under an application id."""
+        """Return the last version that was committed for an application id, or None."""
         with naming_errors(self.spec.uri):
             return self._table.transaction_version(application)
 
     def write_marks(self, marks: Mapping[str, int]) -> None:
-        """Commit application versions, and no rows."""
+        """Commit application versions (by application id) without rows."""
         with naming_errors(self.spec.uri):
             self._table.create_write_transaction(
                 [],
@@ -126,7 +128,7 @@ class OpenTable:
             self._table.update_incremental()
 
     def add_columns(self, columns: list[pa.Field], marks: Mapping[str, int]) -> None:
-        """Commit new columns, which are null in the rows that are there."""
+        """Commit new columns, which are null in existing rows, with application versions."""
         with naming_errors(self.spec.uri):
             self._table.alter.add_columns(
                 Schema.from_arrow(pa.schema(columns)).fields,
@@ -136,7 +138,7 @@ class OpenTable:
             self._table.update_incremental()
 
     def append(self, rows: pa.Table, marks: Mapping[str, int]) -> None:
-        """Write ``rows`` to new files and commit them together with the application versions, or nothing."""
+        """Write ``rows`` to new files and commit them together with the application versions, atomically."""
         with naming_errors(self.spec.uri):
             write_deltalake(
                 self._table,
@@ -150,12 +152,12 @@ class OpenTable:
 
 
 def _writer_properties(columns: pa.Schema) -> WriterProperties:
-    """Bounds of columns only where they are right."""
+    """Return properties that switch off the statistics of columns whose bounds would be wrong."""
     off = ColumnProperties(statistics_enabled="NONE")
     return WriterProperties(column_properties=dict.fromkeys(without_bounds(columns), off))
 
 
 def _properties(marks: Mapping[str, int]) -> CommitProperties:
-    """Without a time: an id without one never expires, whatever the value of
-    ``delta.setTransactionRetentionDuration``."""
+    """Return a commit's application versions. They carry no time, because an id with a time may expire
+    (``delta.setTransactionRetentionDuration``)."""
     return CommitProperties(app_transactions=[Transaction(name, version) for name, version in marks.items()])

@@ -1,28 +1,29 @@
-"""The OpenSearch sink: the rows of a cut as documents with external versions, then a note in the ledger.
+"""The OpenSearch sink: writes the rows of a cut as documents with external versions, then the batch to the ledger.
 
 ``open``:
 
-1. Reach the server; refuse a server that is no OpenSearch 2 or later.
-2. Claim the epoch in the ledger: ``Fenced`` when a later one has begun.
-3. For each lane: refuse an alias of another owner, put the template, make the first index and the aliases, and check
-   every index that is written to.
+1. Connect; refuse a server that is not OpenSearch 2 or later.
+2. Claim the epoch in the ledger. Raise ``Fenced`` if a later epoch has begun.
+3. For each lane: refuse an alias of another owner, put the index template, create the first index and the aliases, and
+   check every index that is written to.
 
 ``write``, for each cut with rows:
 
-1. ``live``: ask the ledger whether the epoch is ours still, and which indexes each lane's live updates go to.
-2. ``sent``: send the documents, to each of those indexes. Version: ``epoch << 40 | batch``, for deletions too.
-3. ``noted``: write the ledger: epoch, batch and the indexes.
+1. ``live``: check in the ledger that no later epoch has begun, and read which indexes each lane is written to.
+2. ``sent``: send the documents to each of those indexes, with version ``epoch << 40 | batch``, deletions too.
+3. ``noted``: write epoch, batch and index names to the ledger.
 
-A crash just after each step, or in the middle of one, leaves a part of the cut's documents. Spark runs the cut again
-with the same rows: a document that is there has this very version already (a conflict, and no change), the others are
-written now. So the contents of an index after a cut are the same whatever happened on the way. A request of a process
-that died may arrive after its successor has gone on; its versions are lower, so it changes nothing, and for a deleted
-document the server remembers that for ``index.gc_deletes``, which ``open`` checks against the longest way of a request.
+A crash after or within a step leaves a part of the cut's documents. Spark runs the cut again with equal rows: an
+existing document already has this version (a conflict, and no change), the missing ones are written. So the contents of
+an index after a cut do not depend on crashes. A delayed request of a dead process has lower versions, so it changes
+nothing. For a deleted document the server remembers the version for ``index.gc_deletes``; ``open`` checks that this is
+longer than the longest delay of a request.
 
-Durable: the server answers a bulk request when it is on the disk of the primary shards (and of replicas, where there
-are some). Not waited for: the index's refresh.
+Written documents are durable: the server responds to a bulk request when the primary shards (and replicas, if any)
+have it on disk. The sink does not wait for the index's refresh.
 
-A cut without rows asks for the live indexes only, quietly, so that a rebuild of an idle app's index can go on.
+A cut without rows only reads the live indexes, and ignores an unreachable server, so that a rebuild of an idle app's
+index can continue.
 """
 
 from __future__ import annotations
@@ -46,13 +47,14 @@ from streamcore.sinks.sink import Guarantee, RejectedRow, SinkHooks, WriteOutcom
 from streamcore.writer_id import WriterId
 
 _MIN_VERSION = 2
-#: For a question that a cut without rows asks: it does not wait for a server that hangs.
-_QUICK_MS = 1_000
+#: Time-out of the requests of a cut without rows, which must not wait long for a server that hangs.
+_QUICK_TIMEOUT_MS = 1_000
 
 
 @dataclass(slots=True)
 class _Session:
-    """The parts that exist between ``open`` and ``close``."""
+    """What exists between ``open`` and ``close``. ``quick``: a client with a short time-out. ``noted``: the index names
+    in the ledger, as last written."""
 
     owner: WriterId
     client: SearchClient
@@ -66,7 +68,7 @@ class _Session:
 
 
 class OpenSearchSink:
-    """``columns``: those of each lane, as they come. A ``Sink``."""
+    """Writes some lanes to OpenSearch indexes; a ``Sink``. ``columns``: the schema of each lane's rows."""
 
     def __init__(self, settings: OpenSearchSettings, columns: Mapping[str, pa.Schema], hooks: SinkHooks) -> None:
         self._settings = settings
@@ -78,27 +80,29 @@ class OpenSearchSink:
 
     @property
     def name(self) -> str:
-        """Of the settings."""
+        """The sink's name in the settings."""
         return self._settings.name
 
     @property
     def lanes(self) -> frozenset[str]:
-        """Those with an index."""
+        """The lanes that have an index."""
         return frozenset(self._settings.indexes)
 
     @property
     def guarantee(self) -> Guarantee:
-        """Writing a cut again ends in the same contents."""
+        """Idempotent: writing a cut again leaves equal contents."""
         return Guarantee.IDEMPOTENT
 
     def open(self, owner: WriterId) -> int | None:
-        """Run steps 1 to 3 of opening; return the last batch in the ledger."""
+        """Run steps 1 to 3 of ``open`` above; return the last batch in the ledger, or None."""
         self.close()
         document_version(owner.epoch, 0)
         settings = self._settings
         client = SearchClient(settings.login)
         sender = BulkSender(client, settings.limits, settings.patience, self._hooks, self.counts)
-        quick = SearchClient(replace(settings.login, request_timeout_ms=min(_QUICK_MS, settings.request_timeout_ms)))
+        quick = SearchClient(
+            replace(settings.login, request_timeout_ms=min(_QUICK_TIMEOUT_MS, settings.request_timeout_ms))
+        )
         self._session = _Session(owner, client, quick, sender)
         try:
             return self._attempts().run(self._open)
@@ -107,29 +111,29 @@ class OpenSearchSink:
             raise
 
     def write(self, batch: int, rows: Mapping[str, pa.Table]) -> WriteResult:
-        """Run steps 1 to 3 of writing."""
+        """Run steps 1 to 3 of ``write`` above."""
         session = self._require_session()
         if not any(table.num_rows for table in rows.values()):
             self._follow_quietly(session, batch)
             return WriteResult(WriteOutcome.EMPTY)
-        # 1. Is it ours still, and where does it go?
+        # 1. Check the epoch, and read the live indexes.
         live = self._attempts().run(lambda: self._live(session, session.client))
         self._hooks.on_step("live")
         # 2. The documents.
-        version, count, refused = document_version(session.owner.epoch, batch), 0, list[RejectedRow]()
+        version, count, rejected = document_version(session.owner.epoch, batch), 0, list[RejectedRow]()
         for lane, table in sorted(rows.items()):
             documents = LaneDocuments(lane, table, self._settings.indexes[lane], version)
-            found, there = self._send(session, lane, documents, live[lane])
-            refused += found
-            count += there
+            lane_rejected, written = self._send(session, lane, documents, live[lane])
+            rejected += lane_rejected
+            count += written
         self._hooks.on_step("sent")
-        # 3. The note.
+        # 3. The ledger.
         self._attempts().run(lambda: self._note(session, session.client, batch, live))
         self._hooks.on_step("noted")
-        return WriteResult(WriteOutcome.COMMITTED, count, refused)
+        return WriteResult(WriteOutcome.COMMITTED, count, rejected)
 
     def close(self) -> None:
-        """Let go of connections and threads."""
+        """Close connections and end threads."""
         session, self._session = self._session, None
         if session is not None:
             session.sender.close()
@@ -171,27 +175,32 @@ class OpenSearchSink:
     def _send(
         self, session: _Session, lane: str, documents: LaneDocuments, live: tuple[str, ...]
     ) -> tuple[list[RejectedRow], int]:
-        """Return the documents refused by any of the indexes, and how many documents are there now (or are deleted)."""
-        refused = {one.row: one for one in documents.rejected}
+        """Send the last row of each document to every live index; if an index rejects it, the row before it.
+
+        Returns the rows that any of the indexes rejected, and the number of documents written or deleted.
+        """
+        rejected = {row.row: row for row in documents.rejected}
         missing = 0
         for index in live:
-            gone = 0
-            found = session.sender.send(index, documents.last())
-            while found:
-                refused |= {row: RejectedRow(lane, row, code, reason) for row, code, reason in found}
-                before = documents.before([row for row, _, _ in found])
-                gone += len(found) - len(before)
-                found = session.sender.send(index, before)
-            missing = max(missing, gone)
-        return [refused[row] for row in sorted(refused)], documents.ids - missing
+            missing_here = 0
+            newly_rejected = session.sender.send(index, documents.last())
+            while newly_rejected:
+                rejected |= {row: RejectedRow(lane, row, code, reason) for row, code, reason in newly_rejected}
+                previous = documents.before([row for row, _, _ in newly_rejected])
+                missing_here += len(newly_rejected) - len(previous)
+                newly_rejected = session.sender.send(index, previous)
+            missing = max(missing, missing_here)
+        return [rejected[row] for row in sorted(rejected)], documents.ids - missing
 
     def _note(self, session: _Session, client: SearchClient, batch: int, live: Mapping[str, tuple[str, ...]]) -> None:
-        named = _names(live)
-        session.ledger(client, self.name).write(IndexLedgerEntry(session.owner.epoch, batch, named))
-        session.noted = named
+        """Write the batch and the live indexes to the ledger."""
+        names = _names(live)
+        session.ledger(client, self.name).write(IndexLedgerEntry(session.owner.epoch, batch, names))
+        session.noted = names
 
     def _follow_quietly(self, session: _Session, batch: int) -> None:
-        """Record a cut without rows if the server answers: it needs no server, but a rebuild may wait for it."""
+        """In a cut without rows, write changed live indexes to the ledger, for a rebuild that waits for it. An
+        unreachable server is ignored, because the cut has nothing to write."""
         with contextlib.suppress(Retryable):
             live = self._live(session, session.quick)
             if _names(live) != session.noted:
@@ -199,7 +208,8 @@ class OpenSearchSink:
 
 
 def _names(live: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
-    return tuple(sorted({index for found in live.values() for index in found}))
+    """Return the distinct names of the live indexes of all lanes, sorted."""
+    return tuple(sorted({index for indexes_of_lane in live.values() for index in indexes_of_lane}))
 
 
 def _check_server(client: SearchClient) -> None:
