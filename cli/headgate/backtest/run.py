@@ -83,7 +83,7 @@ def run(request: BacktestRequest, progress: Progress, alerts: AlertSink | None =
     published = _PublishedRules(request)
     bundle = _book(request, list(request.paths) or [shipped_rules(request.app)], published)
     if bundle.problems:
-        raise InputError("rules that are not sound:\n" + "\n".join(p.render() for p in bundle.problems))
+        raise InputError("rules with problems:\n" + "\n".join(p.render() for p in bundle.problems))
     schema = _stream(bundle, request.stream)
     rules = tuple(rule for rule in bundle.rules if rule.rule.on == schema.name)
     lists = bundle.list_store(published.lists)
@@ -180,7 +180,7 @@ def _comparison_rules(
     path = Path(request.compare)
     bundle = _book(request, [path], published)
     if bundle.problems:
-        raise InputError("--compare: rules that are not sound:\n" + "\n".join(p.render() for p in bundle.problems))
+        raise InputError("--compare: rules with problems:\n" + "\n".join(p.render() for p in bundle.problems))
     return str(path), tuple(rule for rule in bundle.rules if rule.rule.on == schema.name)
 
 

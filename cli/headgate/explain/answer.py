@@ -1,7 +1,6 @@
-"""Builds an explanation: the rule and its history, the events that count, other reasons that kept the rule silent.
+"""Answers an ``ExplainQuery``: from files alone, or from Kafka (``from_kafka``).
 
-Promises: a question that cannot be answered is an ``InputError`` that names the missing part; all reads are bounded,
-and an answer that rests on a part of the events states that.
+Promises: a query that cannot be answered raises ``InputError`` with what is missing.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ from rulecore.explain.explanation import ExplainQuestion
 
 
 def answer(query: ExplainQuery) -> ExplainResult:
-    """Answer the query; ``InputError`` names the missing part."""
+    """Answer the query. Raises ``InputError``, naming what is missing, if that is not possible."""
     if query.rules is not None and query.event_json is not None:
         return _explain_file(query)
-    from headgate.explain.from_kafka import answer_published  # a quarter of a second, with the clients of Kafka
+    from headgate.explain.from_kafka import answer_published  # importing the Kafka clients takes 0.25 s
 
     return answer_published(query)
 
@@ -29,7 +28,7 @@ def answer(query: ExplainQuery) -> ExplainResult:
 def _explain_file(query: ExplainQuery) -> ExplainResult:
     bundle = read_bundle([query.rules or Path()], query.streams, query.lists, about=query.target)
     if bundle.problems:
-        raise InputError("rules that are not sound:\n" + "\n".join(p.render() for p in bundle.problems))
+        raise InputError("rules with problems:\n" + "\n".join(p.render() for p in bundle.problems))
     known = {rule.rule.id: rule for rule in bundle.rules}
     rule = known_rule(query.target, known)
     schema = bundle.streams[rule.rule.on]
@@ -39,7 +38,7 @@ def _explain_file(query: ExplainQuery) -> ExplainResult:
         rows = decode_rows(path, lines, schema, query.now_ms)
         explanation = explain_event(rule, schema, path.name, rows, ExplainQuestion(row=len(rows) - 1))
         return ExplainResult(explanation, about_last(path), (), ())
-    from headgate.explain.evidence import decode_lines, explain_evidence  # half a second, with columns and the kernel
+    from headgate.explain.evidence import decode_lines, explain_evidence  # importing polars and the kernel takes 0.5 s
 
     evidence = decode_lines(path, lines, schema, rule, query.now_ms)
     return explain_evidence(rule, schema, evidence, signal_rules(rule, known), bundle.list_store())

@@ -1,4 +1,4 @@
-"""Which events an explanation is about, and which others of their key count: of a place, a key, an alert."""
+"""Selects the events of an explanation from Kafka: by position, by key, or by alert."""
 
 from __future__ import annotations
 
@@ -28,33 +28,38 @@ _DISORDER_MS = 10_000
 
 
 def _ends_at_watermark(rule: CompiledRule) -> bool:
-    """Return whether events after this one can change the result too."""
+    """Return whether later events can change the rule's result for an event."""
     return rule.rule.emit is Emit.FINAL or rule.kind in (RuleKind.SEQUENCE, RuleKind.ABSENCE)
 
 
-# --- a place ----------------------------------------------------------------------------------------------------
+# --- a position -------------------------------------------------------------------------------------------------
 
 
 def find_events_at(
-    reader: KafkaReader, schema: StreamSchema, rule: CompiledRule, place: tuple[str, int, int], scan: int, now_ms: int
+    reader: KafkaReader,
+    schema: StreamSchema,
+    rule: CompiledRule,
+    position: tuple[str, int, int],
+    scan: int,
+    now_ms: int,
 ) -> Evidence:
-    """Find the event at topic, partition and offset, and those of its key before it (and after it, where those
-    count)."""
-    topic, partition, offset = place
+    """Find the event at a topic, partition and offset, and the events of its key before it, and after it if they
+    count."""
+    topic, partition, offset = position
     record = reader.record(topic, partition, offset)
     about = f"{topic}:{partition}:{offset}"
-    one, reason = _decode_record(schema, record)
+    event, reason = _decode_record(schema, record)
     if reason is not None:
-        return Evidence(topic, one, ExplainQuestion(), about, record, reason)
+        return Evidence(topic, event, ExplainQuestion(), about, record, reason)
     if rule.kind is RuleKind.EVENT:
-        return Evidence(topic, one, ExplainQuestion(row=0), about, record)
-    key = one.select(rule.group_by).row(0, named=True)
-    event_ms = int(one[EVENT_MS][0])
+        return Evidence(topic, event, ExplainQuestion(row=0), about, record)
+    key = event.select(rule.group_by).row(0, named=True)
+    event_ms = int(event[EVENT_MS][0])
     start = _start(reader, record, key)
-    wanted = to_query(rule, key, start, event_ms, scan)
+    query = to_query(rule, key, start, event_ms, scan)
     if not _ends_at_watermark(rule):
-        wanted = replace(wanted, ahead_ms=None)
-    found = key_events(reader, schema, topic, wanted, now_ms)
+        query = replace(query, ahead_ms=None)
+    found = key_events(reader, schema, topic, query, now_ms)
     here = (found.frame[PARTITION] == partition) & (found.frame[OFFSET] == offset)
     row = here.arg_true().to_list()
     question = ExplainQuestion(row=row[0] if row else None, at_ms=event_ms, closing_ms=found.latest_ms - _DISORDER_MS)
@@ -62,15 +67,16 @@ def find_events_at(
 
 
 def _decode_record(schema: StreamSchema, record: KafkaRecord) -> tuple[pl.DataFrame, str | None]:
-    """Decode the record by the clock of its own time, as the app did."""
+    """Decode the record as the app did, with its Kafka timestamp as the clock; return the event, or the reason why it
+    is not one."""
     decode = EventDecoder(schema, record.timestamp_ms)
     places = pa.array([record.partition], pa.int32()), pa.array([record.offset], pa.int64())
     frame = decode(pa.array([record.value], pa.binary()), *places)
     if frame.height:
         return frame, None
-    (found,) = decode_scalars(schema, [record.value], record.timestamp_ms)
-    assert isinstance(found, RejectedRecord), "a record that gives no event says why"
-    return frame, f"{found.code}: {found.reason}"
+    (rejected,) = decode_scalars(schema, [record.value], record.timestamp_ms)
+    assert isinstance(rejected, RejectedRecord), "both decoders reject the record"
+    return frame, f"{rejected.code}: {rejected.reason}"
 
 
 def _start(reader: KafkaReader, record: KafkaRecord, key: Mapping[str, object]) -> Mapping[TopicPartition, int]:
@@ -78,18 +84,18 @@ def _start(reader: KafkaReader, record: KafkaRecord, key: Mapping[str, object]) 
 
     Partitions that cannot hold records of the event's key are left out.
     """
-    mine: TopicPartition = record.topic, record.partition
+    own_partition: TopicPartition = record.topic, record.partition
     if len(key) == 1 and record.key is not None and record.key == str(next(iter(key.values()))).encode():
-        return {mine: record.offset + 1}
+        return {own_partition: record.offset + 1}
     others = reader.offsets_at(record.topic, record.timestamp_ms)
-    return {**others, mine: record.offset + 1}
+    return {**others, own_partition: record.offset + 1}
 
 
 def _coverage_note(found: KeyEvents, key: Mapping[str, object], schema: StreamSchema) -> tuple[str, ...]:
     about = f"{found.frame.height:,} events of {show_key(key, schema)} among {found.read:,} records"
     if found.complete:
-        return (f"rests on {about}",)
-    return (f"rests on {about}; there are older ones that count: raise --scan",)
+        return (f"based on {about}",)
+    return (f"based on {about}; older events count too: raise --scan",)
 
 
 # --- a key ------------------------------------------------------------------------------------------------------
@@ -105,7 +111,7 @@ def find_key_events(
     scan: int,
     now_ms: int,
 ) -> Evidence:
-    """Find a key's events around a time, or its latest."""
+    """Find a key's events around ``at_ms``; None: its latest events."""
     key = parse_key(texts, rule, schema)
     return _find_key_events(reader, schema, rule, key, topic, at_ms, scan, now_ms)
 
@@ -125,10 +131,10 @@ def _find_key_events(
         raise InputError(f"no topic {topic} at {reader.kafka.bootstrap}; correct --topic or --bootstrap")
     start = last if at_ms is None else reader.offsets_at(topic, at_ms + _MARGIN_MS)
     start = {place: max(first[place], offset) for place, offset in start.items()}
-    wanted = to_query(rule, key, start, at_ms, scan)
+    query = to_query(rule, key, start, at_ms, scan)
     if at_ms is None:
-        wanted = replace(wanted, ahead_ms=None)
-    found = key_events(reader, schema, topic, wanted, now_ms)
+        query = replace(query, ahead_ms=None)
+    found = key_events(reader, schema, topic, query, now_ms)
     when = "" if at_ms is None else f" at {show_time(at_ms)} UTC"
     question = ExplainQuestion(at_ms=at_ms, closing_ms=found.latest_ms - _DISORDER_MS)
     about = f"{show_key(key, schema)}{when}"
@@ -150,8 +156,8 @@ def find_alert_events(
     """Find the events that the alert was computed from."""
     source = alert["source"]
     if isinstance(source, dict):
-        place = str(source["topic"]), int(str(source["partition"])), int(str(source["offset"]))
-        return find_events_at(reader, schema, rule, place, scan, now_ms)
+        position = str(source["topic"]), int(str(source["partition"])), int(str(source["offset"]))
+        return find_events_at(reader, schema, rule, position, scan, now_ms)
     key = alert["key"]
     assert isinstance(key, dict), "an alert has a key"
     values = {name: None if v is None else physical(name, str(v), schema) for name, v in key.items()}

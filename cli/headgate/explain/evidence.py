@@ -1,4 +1,4 @@
-"""The subject of an explanation as a value, and the events that the app did not count because they were late."""
+"""The evidence of an explanation: the events that count. Drops the events that were late for the app."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rulecore.explain.rule import explain_rule
 from rulecore.lists.store import ListStore
 from streamcore.schema import OFFSET, PARTITION, StreamSchema
 
-if TYPE_CHECKING:  # an explanation from files reads nothing
+if TYPE_CHECKING:  # an explanation from files does not import the Kafka clients
     from headgate.explain.kafka_reader import KafkaReader, KafkaRecord
 
 _END_MS = 2**53
@@ -28,7 +28,7 @@ _END_MS = 2**53
 
 @dataclass(frozen=True, slots=True)
 class Lateness:
-    """How far an event was behind the watermark, and where that was."""
+    """How far an event was behind the watermark, and that watermark, in milliseconds."""
 
     lateness_ms: int
     watermark_ms: int
@@ -36,10 +36,11 @@ class Lateness:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The events that count, and the question about them. ``record``: the record in question, its place in Kafka.
+    """The events that count, and the question about them. ``about``: the event or key in question, for users.
+    ``record``: the record in question, if there is one.
 
-    ``about``: for people. ``dead``: why the record in question is no event; then there are no events. ``late``: whether
-    the event in question came behind the watermark.
+    ``dead``: the reason why that record is not an event; then there are no events. ``late``: the lateness of the event
+    in question, if it was late.
     """
 
     topic: str
@@ -55,8 +56,8 @@ class Evidence:
 def decode_lines(
     path: Path, lines: Sequence[bytes], schema: StreamSchema, rule: CompiledRule, clock_ms: int
 ) -> Evidence:
-    """One JSON event a line, in order of arrival; the last is the one in question. After it time ends, as in a rule's
-    tests."""
+    """Decode lines of one JSON event each, in order of arrival. The last one is the event in question; after it the
+    stream ends, as in a rule's tests."""
     count = len(lines)
     decode = EventDecoder(schema, clock_ms)
     events = decode(pa.array(lines, pa.binary()), pa.array([0] * count, pa.int32()), pa.array(range(count), pa.int64()))
@@ -69,39 +70,39 @@ def decode_lines(
     return Evidence(path.name, events, question, about_last(path))
 
 
-def without_late(reader: KafkaReader, late_topic: str, evidence: Evidence, most: int) -> Evidence:
-    """Without the events that the app put on its late lane: rules with state did not see them.
+def drop_late_events(reader: KafkaReader, late_topic: str, evidence: Evidence, most: int) -> Evidence:
+    """Return the evidence without the events on the app's late lane, because rules with state did not count them.
 
-    The one in question stays, so that its conditions can be shown.
+    The event in question stays, so that its conditions can be shown. ``most``: the most late records to read.
     """
     late = _late_events(reader, late_topic, evidence.topic, most)
     events, row = evidence.events, evidence.question.row
-    places = [*zip(events[PARTITION].to_list(), events[OFFSET].to_list(), strict=True)]
-    asked = None if row is None else places[row]
-    kept = [n for n, place in enumerate(places) if place not in late or place == asked]
+    positions = [*zip(events[PARTITION].to_list(), events[OFFSET].to_list(), strict=True)]
+    asked_position = None if row is None else positions[row]
+    kept = [n for n, position in enumerate(positions) if position not in late or position == asked_position]
     if len(kept) == events.height:
-        return replace(evidence, late=late.get(asked) if asked is not None else None)
+        return replace(evidence, late=late.get(asked_position) if asked_position is not None else None)
     note = f"{events.height - len(kept):,} events of the key were late and do not count"
     question = replace(evidence.question, row=None if row is None else kept.index(row))
     return replace(
         evidence,
         events=events[kept],
         question=question,
-        late=late.get(asked) if asked is not None else None,
+        late=late.get(asked_position) if asked_position is not None else None,
         notes=(*evidence.notes, note),
     )
 
 
 def _late_events(reader: KafkaReader, late_topic: str, topic: str, most: int) -> Mapping[tuple[int, int], Lateness]:
-    found: dict[tuple[int, int], Lateness] = {}
+    late: dict[tuple[int, int], Lateness] = {}
     for table in reader.backwards(late_topic, most):
         for value in table.column("value").to_pylist():
             body = orjson.loads(value or b"{}")
             source = body.get("source", {})
             if source.get("topic") == topic:
-                place = source["partition"], source["offset"]
-                found[place] = Lateness(body["lateness_ms"], body["watermark_ms"])
-    return found
+                position = source["partition"], source["offset"]
+                late[position] = Lateness(body["lateness_ms"], body["watermark_ms"])
+    return late
 
 
 def explain_evidence(
@@ -109,6 +110,6 @@ def explain_evidence(
 ) -> ExplainResult:
     """Explain the rule over the events of the evidence."""
     explanation = explain_rule(rule, schema, evidence.topic, evidence.events, evidence.question, support, lists)
-    asked = sorted({name for one in (rule, *support) for name in one.lists})
-    note = f"lists are asked as they are now, at the event's time: {', '.join(asked)}"
-    return ExplainResult(explanation, evidence.about, (), (*evidence.notes, *((note,) if asked else ())))
+    list_names = sorted({name for used in (rule, *support) for name in used.lists})
+    note = f"lists are used with their present content, at the time of the event: {', '.join(list_names)}"
+    return ExplainResult(explanation, evidence.about, (), (*evidence.notes, *((note,) if list_names else ())))

@@ -1,5 +1,4 @@
-"""The events of a file that an explanation is about, one event at a time: few of them are decoded faster than columns
-are loaded."""
+"""Reads the events of a file, one at a time: for few events this is faster than importing the columnar decoder."""
 
 from __future__ import annotations
 
@@ -14,23 +13,26 @@ from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
 
 
 def read_lines(path: Path) -> Sequence[bytes]:
-    """Read the lines that are not empty; ``InputError`` when there is none."""
+    """Read the lines that are not empty; raises ``InputError`` if there is none."""
     try:
         lines = [line for line in path.read_bytes().splitlines() if line.strip()]
     except OSError as error:
         raise InputError(f"--event-json {path}: {error.strerror}; name a file that you may read") from None
     if not lines:
-        raise InputError(f"--event-json {path}: is empty; write one JSON event a line")
+        raise InputError(f"--event-json {path}: is empty; write one JSON event per line")
     return lines
 
 
 def decode_rows(path: Path, lines: Sequence[bytes], schema: StreamSchema, clock_ms: int) -> list[Row]:
-    """One JSON event a line, in order of arrival; fields that the stream does not declare are passed over."""
-    found = decode_scalars(schema, lines, clock_ms)
-    dead = dict.fromkeys(one.general for one in found if isinstance(one, RejectedRecord))
+    """Decode lines of one JSON event each, in order of arrival; ignore fields that the stream does not declare.
+
+    Raises ``InputError`` if a line is not an event of the stream.
+    """
+    decoded = decode_scalars(schema, lines, clock_ms)
+    dead = dict.fromkeys(row.general for row in decoded if isinstance(row, RejectedRecord))
     if dead:
         raise no_event(path, schema, dead)
-    return [_row(schema, one, n) for n, one in enumerate(found) if not isinstance(one, RejectedRecord)]
+    return [_row(schema, row, n) for n, row in enumerate(decoded) if not isinstance(row, RejectedRecord)]
 
 
 def _row(schema: StreamSchema, values: Sequence[Scalar], offset: int) -> Row:
@@ -39,10 +41,10 @@ def _row(schema: StreamSchema, values: Sequence[Scalar], offset: int) -> Row:
 
 
 def no_event(path: Path, schema: StreamSchema, dead: Iterable[str]) -> InputError:
-    """Return the error for a file with a record that is no event of the stream. ``dead``: the reasons, each once."""
-    return InputError(f"--event-json {path}: no event of {schema.name}: {'; '.join(dead)}")
+    """Return the error for a file with records that are not events of the stream. ``dead``: the distinct reasons."""
+    return InputError(f"--event-json {path}: not an event of {schema.name}: {'; '.join(dead)}")
 
 
 def about_last(path: Path) -> str:
-    """Describe the event in question, for people."""
+    """Describe the event in question, for users."""
     return f"the last event of {path}"

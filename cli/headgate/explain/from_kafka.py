@@ -1,4 +1,4 @@
-"""An explanation that needs Kafka: of an alert, of an event or key on a topic, of a rule that an app has."""
+"""Answers queries that need Kafka: about an alert, an event or key of a topic, or a published rule."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import orjson
 
 from headgate.errors import InputError
 from headgate.explain.event_selection import find_alert_events, find_events_at, find_key_events
-from headgate.explain.evidence import Evidence, decode_lines, explain_evidence, without_late
+from headgate.explain.evidence import Evidence, decode_lines, drop_late_events, explain_evidence
 from headgate.explain.from_file import read_lines
 from headgate.explain.kafka_reader import KafkaReader, KafkaRecord
 from headgate.explain.query import ExplainQuery, ExplainResult, known_rule, signal_rules
@@ -28,29 +28,29 @@ from streamcore.schema import StreamSchema
 from streamcore.wire.lanes import ALERTS, LATE, SHADOW, STATUS
 
 _LATE_RECORDS = 50_000
-#: What of an alert does not depend on which events are known.
+#: The fields of an alert that do not depend on which events have been read.
 _COMPARED = ("alert_id", "event_time_ms", "key", "window", "timing", "values", "source", "message", "severity", "score")
 
 
 def answer_published(query: ExplainQuery) -> ExplainResult:
-    """Answer the query from Kafka; ``InputError`` names the missing part."""
+    """Answer the query from Kafka. Raises ``InputError``, naming what is missing, if that is not possible."""
     reader = KafkaReader(query.kafka)
     reader.load_bounds(
         [AppTopics(query.app).control, *(f"{query.app}.{lane}" for lane in (ALERTS, SHADOW, STATUS, LATE))]
     )
-    known = _app(query, reader)
+    known = _read_app_rules(query, reader)
     return _explain_alert(query, reader, known) if query.is_alert else _explain_rule(query, reader, known)
 
 
-def _app(query: ExplainQuery, reader: KafkaReader) -> AppRules:
-    """Read the rules of the app; there are none where it was never started."""
+def _read_app_rules(query: ExplainQuery, reader: KafkaReader) -> AppRules:
+    """Read the rules of the app; none if the app was never started."""
     topics = AppTopics(query.app)
-    _, there = reader.bounds(topics.control)
-    if there:
+    _, ends = reader.bounds(topics.control)
+    if ends:
         history = read_history(query.kafka, topics, query.streams, query.now_ms)
     else:
         history = RuleHistory(RuleSet.empty(load_streams(query.streams)))
-    return AppRules(topics, bool(there), history, query.now_ms)
+    return AppRules(topics, bool(ends), history, query.now_ms)
 
 
 def _explain_rule(query: ExplainQuery, reader: KafkaReader, known: AppRules) -> ExplainResult:
@@ -59,23 +59,23 @@ def _explain_rule(query: ExplainQuery, reader: KafkaReader, known: AppRules) -> 
     schema = known.streams[rule.rule.on]
     evidence = _drop_late(query, reader, rule, _find_evidence(query, reader, rule, schema))
     found = explain_evidence(rule, schema, evidence, signal_rules(rule, rules), lists)
-    kept_back = find_reasons(reader, known, found.explanation, evidence, query.scan)
+    reasons = find_reasons(reader, known, found.explanation, evidence, query.scan)
     published = _find_published_alert(reader, AppTopics(query.app), found.explanation, query.scan)
     notes = found.notes
-    if found.explanation.fired and published is None and query.rules is None and not kept_back:
+    if found.explanation.fired and published is None and query.rules is None and not reasons:
         notes = (*notes, f"its alert is not among the last {query.scan:,} alerts of app {query.app}")
-    return ExplainResult(found.explanation, found.about, kept_back, notes, published=published)
+    return ExplainResult(found.explanation, found.about, reasons, notes, published=published)
 
 
 def _rules(query: ExplainQuery, known: AppRules) -> tuple[Mapping[str, CompiledRule], ListStore]:
-    """Those of the files, else the app's; and the lists that they ask."""
+    """Return the rules of the query's files, or else the app's; and the lists that the rules use."""
     if query.rules is not None:
         bundle = read_bundle([query.rules], query.streams, query.lists, known.history.lists.types(), about=query.target)
         return {rule.rule.id: rule for rule in bundle.rules}, bundle.list_store(known.history.lists)
-    if not known.there:
+    if not known.app_exists:
         topic = known.topics.control
         raise InputError(f"app {query.app}: no topic {topic} at {query.kafka.bootstrap}; correct --app or --bootstrap")
-    return {name: one for name in known.names if (one := known.find_compiled(name)) is not None}, known.history.lists
+    return {name: rule for name in known.names if (rule := known.find_compiled(name)) is not None}, known.history.lists
 
 
 def _rule(query: ExplainQuery, rules: Mapping[str, CompiledRule], known: AppRules) -> CompiledRule:
@@ -84,15 +84,15 @@ def _rule(query: ExplainQuery, rules: Mapping[str, CompiledRule], known: AppRule
         return known_rule(query.target, rules)
     rule = known.find_compiled(name, version)
     if rule is None:
-        there = sorted(number for one, number in known.history.documents if one == name)
-        raise InputError(f"{name} has no version {version}; it has {', '.join(map(str, there)) or 'none'}")
+        versions = sorted(number for rule_id, number in known.history.documents if rule_id == name)
+        raise InputError(f"{name} has no version {version}; it has {', '.join(map(str, versions)) or 'none'}")
     return rule
 
 
 def _drop_late(query: ExplainQuery, reader: KafkaReader, rule: CompiledRule, evidence: Evidence) -> Evidence:
     if rule.kind is RuleKind.EVENT or query.event_json is not None:
         return evidence
-    return without_late(reader, f"{query.app}.{LATE}", evidence, min(query.scan, _LATE_RECORDS))
+    return drop_late_events(reader, f"{query.app}.{LATE}", evidence, min(query.scan, _LATE_RECORDS))
 
 
 def _find_evidence(query: ExplainQuery, reader: KafkaReader, rule: CompiledRule, schema: StreamSchema) -> Evidence:
@@ -106,7 +106,7 @@ def _find_evidence(query: ExplainQuery, reader: KafkaReader, rule: CompiledRule,
             reader, schema, rule, query.key, query.topic or schema.name, query.at_ms, query.scan, query.now_ms
         )
     raise InputError(
-        f"explain {query.target}: for which event? add --event topic:partition:offset, --event-json FILE, "
+        f"explain {query.target}: name the event with --event topic:partition:offset, --event-json FILE, "
         f"or --key {'=… --key '.join(rule.group_by or schema.keys[0])}=… [--at TIME]"
     )
 
@@ -120,7 +120,7 @@ def _parse_position(text: str) -> tuple[str, int, int]:
 
 
 def _explain_alert(query: ExplainQuery, reader: KafkaReader, known: AppRules) -> ExplainResult:
-    alert = _alert(query, reader)
+    alert = _find_alert(query, reader)
     name, version = str(alert["rule"]), int(str(alert["version"]))
     if (schema := known.streams.get(str(alert["stream"]))) is None:
         raise InputError(f"alert {query.target} is on stream {alert['stream']!r}, which is not declared; see --streams")
@@ -129,7 +129,7 @@ def _explain_alert(query: ExplainQuery, reader: KafkaReader, known: AppRules) ->
     if rule is None:
         rule = known_rule(name, {r: c for r in known.names if (c := known.find_compiled(r)) is not None})
         notes = (
-            f"version {version} of {name} is not on the control topic any more; this is version {rule.rule.version}",
+            f"version {version} of {name} is no longer on the control topic; this explains version {rule.rule.version}",
         )
     evidence = find_alert_events(reader, schema, rule, alert, query.topic or schema.name, query.scan, query.now_ms)
     evidence = _drop_late(query, reader, rule, evidence)
@@ -140,7 +140,7 @@ def _explain_alert(query: ExplainQuery, reader: KafkaReader, known: AppRules) ->
     return ExplainResult(found.explanation, found.about, (), (*notes, *found.notes), alert, differences)
 
 
-def _alert(query: ExplainQuery, reader: KafkaReader) -> Mapping[str, Json]:
+def _find_alert(query: ExplainQuery, reader: KafkaReader) -> Mapping[str, Json]:
     topics = [f"{query.app}.{lane}" for lane in (ALERTS, SHADOW)]
     for topic in topics:
         found = reader.find(topic, "key", query.target.encode(), query.scan)
@@ -157,12 +157,12 @@ def _alert(query: ExplainQuery, reader: KafkaReader) -> Mapping[str, Json]:
 def _find_published_alert(
     reader: KafkaReader, topics: AppTopics, explanation: Explanation, scan: int
 ) -> KafkaRecord | None:
-    """Where the alert is that the event in question gives."""
+    """Return the published record of the alert that the event in question raises; None if it is not found."""
     if not explanation.fired or explanation.event is None:
         return None
-    place = explanation.event.origin.place
-    mine = [alert for alert in explanation.alerts if alert["source"] == place]
-    for alert in mine[-1:]:
+    position = explanation.event.origin.place
+    own_alerts = [alert for alert in explanation.alerts if alert["source"] == position]
+    for alert in own_alerts[-1:]:
         for lane in (ALERTS, SHADOW):
             found = reader.find(f"{topics.app}.{lane}", "key", str(alert["alert_id"]).encode(), scan)
             if found is not None:
@@ -170,11 +170,12 @@ def _find_published_alert(
     return None
 
 
-def _differences(alert: Mapping[str, Json], again: Sequence[Mapping[str, Json]]) -> tuple[str, ...]:
-    """List the fields that differ in the recomputed alert, or one sentence when the rule gives no such alert."""
-    same = next((one for one in again if one["alert_id"] == alert["alert_id"]), None)
+def _differences(alert: Mapping[str, Json], recomputed: Sequence[Mapping[str, Json]]) -> tuple[str, ...]:
+    """Return one text for each field that differs in the recomputed alert, or one if the rule does not raise it
+    again."""
+    same = next((candidate for candidate in recomputed if candidate["alert_id"] == alert["alert_id"]), None)
     if same is None:
-        return ("the rule gives no such alert over the events that are there now",)
+        return ("the rule does not raise this alert for the events that still exist",)
     return tuple(
         f"{name}: published {orjson.dumps(alert.get(name)).decode()}, now {orjson.dumps(same.get(name)).decode()}"
         for name in _COMPARED

@@ -1,6 +1,6 @@
-"""Reads the data of an explanation from Kafka: single records, ends of topics read backwards, a key's events.
+"""Reads the data of an explanation from Kafka: single records, topics backwards from their ends, a key's events.
 
-Every search is bounded by a number of records; a search without a result reports how far it looked.
+Each search reads a bounded number of records.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FIRST_CHUNK = 5_000
 
 @dataclass(frozen=True, slots=True)
 class KafkaRecord:
-    """A record. ``timestamp_ms``: the broker's."""
+    """A Kafka record. ``timestamp_ms``: its Kafka timestamp."""
 
     topic: str
     partition: int
@@ -39,9 +39,10 @@ class KafkaRecord:
 
 @dataclass(frozen=True, slots=True)
 class KeyEvents:
-    """A key's events in order of partition and offset. ``latest_ms``: of all events that were read on the way.
+    """The result of a search for a key's events. ``frame``: the events, by partition and offset. ``read``: the number
+    of records read; ``latest_ms``: the latest event time in them.
 
-    ``complete`` is false when the search ended before event time had gone back far enough.
+    ``complete``: False if the search reached its limit before it had gone back far enough in event time.
     """
 
     frame: pl.DataFrame
@@ -51,36 +52,37 @@ class KeyEvents:
 
 
 class KafkaReader:
-    """Reads for one explanation, and keeps every result that it has read."""
+    """Reads Kafka for one explanation. Keeps the first and last offsets of the topics."""
 
     def __init__(self, kafka: KafkaSettings) -> None:
         self.kafka = kafka
         self._bounds: dict[str, tuple[Mapping[TopicPartition, int], Mapping[TopicPartition, int]]] = {}
 
     def load_bounds(self, topics: Sequence[str]) -> None:
-        """Ask for the bounds of several topics at once."""
-        there = list_partitions(self.kafka, topics)
+        """Read the first and last offsets of several topics with one request."""
+        partitions = list_partitions(self.kafka, topics)
         self._bounds |= {topic: ({}, {}) for topic in topics}
-        if there:
+        if partitions:
             ends = KafkaPartitionOffsets(
-                self.kafka, list(there), places=[place for places in there.values() for place in places]
+                self.kafka, list(partitions), places=[place for places in partitions.values() for place in places]
             )
             first, last = ends.earliest(), ends.latest()
-            for topic in there:
+            for topic in partitions:
                 self._bounds[topic] = _offsets_for_topic(topic, first), _offsets_for_topic(topic, last)
 
     def bounds(self, topic: str) -> tuple[Mapping[TopicPartition, int], Mapping[TopicPartition, int]]:
-        """First and last offsets of a topic's partitions; none of one that does not exist."""
+        """Return the first offsets and the end offsets of a topic's partitions; both empty if the topic does not
+        exist."""
         if topic not in self._bounds:
             self.load_bounds([topic])
         return self._bounds[topic]
 
     def offsets_at(self, topic: str, time_ms: int) -> Mapping[TopicPartition, int]:
-        """Where the broker's timestamps reach a time."""
+        """Return the first offset of each partition whose Kafka timestamp is at or after ``time_ms``."""
         return KafkaPartitionOffsets(self.kafka, [topic], places=list(self.bounds(topic)[1])).for_time(time_ms)
 
     def record(self, topic: str, partition: int, offset: int) -> KafkaRecord:
-        """Read the record at this offset; ``InputError`` when there is none."""
+        """Read the record at this offset. Raises ``InputError`` if there is none."""
         first, last = self.bounds(topic)
         place = topic, partition
         if place not in last:
@@ -89,12 +91,12 @@ class KafkaReader:
             raise InputError(
                 f"{topic}:{partition}:{offset}: the partition holds offsets {first[place]} to {last[place] - 1}"
             )
-        for found in self._read_records(topic, [OffsetRange(0, topic, partition, offset, offset + 1)]):
-            return found
-        raise InputError(f"{topic}:{partition}:{offset}: no record at this offset; is it the mark of a transaction?")
+        for record in self._read_records(topic, [OffsetRange(0, topic, partition, offset, offset + 1)]):
+            return record
+        raise InputError(f"{topic}:{partition}:{offset}: no record at this offset; is it a transaction marker?")
 
     def every(self, topic: str) -> Iterator[KafkaRecord]:
-        """All records of a topic, in order within a partition."""
+        """Yield all records of a topic, in order within a partition."""
         first, last = self.bounds(topic)
         yield from self._read_records(topic, [OffsetRange(0, *place, first[place], last[place]) for place in last])
 
@@ -105,7 +107,7 @@ class KafkaReader:
                 yield KafkaRecord(topic, *row)
 
     def backwards(self, topic: str, most: int, start: Mapping[TopicPartition, int] | None = None) -> Iterator[pa.Table]:
-        """Chunks from ``start`` (default: the end) towards the beginning, each longer than the one before.
+        """Yield chunks from ``start`` (default: the end) towards the beginning, each longer than the one before.
 
         Tables of ``RAW``; stops after about ``most`` records.
         """
@@ -134,12 +136,12 @@ class KafkaReader:
         return pa.Table.from_batches([*self._read(spans)], schema=RAW)
 
     def _read(self, spans: Iterable[OffsetRange]) -> Iterator[pa.RecordBatch]:
-        """With a client for each reading: one that has been reading hears of another topic only after a second, and of
-        another place in a partition when its last request has waited its time; a new one takes 20 ms."""
-        some = [span for span in spans if span.end > span.start]
-        if some:
+        """Read offset ranges with a new client, which takes 20 ms. A client in use would need up to a second for
+        another topic or another offset."""
+        non_empty = [span for span in spans if span.end > span.start]
+        if non_empty:
             with closing(RangeReader(self.kafka)) as reader:
-                yield from reader.read(some, timestamps=True)
+                yield from reader.read(non_empty, timestamps=True)
 
     def find(self, topic: str, column: str, value: bytes, most: int) -> KafkaRecord | None:
         """Find the last record whose ``key`` equals, or whose ``value`` contains, these bytes."""
@@ -160,10 +162,10 @@ def _offsets_for_topic(topic: str, offsets: Mapping[TopicPartition, int]) -> Map
 
 @dataclass(frozen=True, slots=True)
 class KeyEventsQuery:
-    """Which events: of this key (physical values), from ``back_ms`` before ``at_ms`` (None: before the latest).
+    """Selects events of a key (physical values), from ``back_ms`` before ``at_ms`` (None: the latest event) on.
 
-    ``start``: offsets from which the search goes back. ``ahead_ms``: it goes forward, too, until so long after
-    ``at_ms``; None: it does not. ``back_ms`` None: as far back as ``most`` records reach.
+    ``start``: the offsets from which the search reads backwards. ``ahead_ms``: it also reads forwards until this long
+    after ``at_ms``; None: only backwards. ``back_ms`` None: until ``most`` records are read.
     """
 
     key: Mapping[str, object]
@@ -175,34 +177,34 @@ class KeyEventsQuery:
 
 
 def key_events(
-    reader: KafkaReader, schema: StreamSchema, topic: str, wanted: KeyEventsQuery, clock_ms: int
+    reader: KafkaReader, schema: StreamSchema, topic: str, query: KeyEventsQuery, clock_ms: int
 ) -> KeyEvents:
-    """Read until event time is far enough back (and on), or ``most`` records."""
-    collector = _EventCollector(EventDecoder(schema, clock_ms), wanted.key)
-    complete = _gather_back(reader, topic, wanted, collector)
-    if wanted.ahead_ms is not None:
-        for table in reader.forwards(topic, wanted.most, wanted.start):
-            collector.take(table)
-            if collector.latest_ms > (wanted.at_ms or 0) + wanted.ahead_ms:
+    """Read the events that the query selects, or as many as ``most`` records hold."""
+    collector = _EventCollector(EventDecoder(schema, clock_ms), query.key)
+    complete = _collect_backwards(reader, topic, query, collector)
+    if query.ahead_ms is not None:
+        for table in reader.forwards(topic, query.most, query.start):
+            collector.add(table)
+            if collector.latest_ms > (query.at_ms or 0) + query.ahead_ms:
                 break
     frame = pl.concat(collector.frames) if collector.frames else _no_events(schema)
     return KeyEvents(frame.sort(PARTITION, OFFSET), collector.read, collector.latest_ms, complete)
 
 
-def _gather_back(reader: KafkaReader, topic: str, wanted: KeyEventsQuery, collector: _EventCollector) -> bool:
-    """Whether event time went back far enough, or the topic has no more."""
-    for table in reader.backwards(topic, wanted.most, wanted.start):
-        events = collector.take(table)
-        about = collector.latest_ms if wanted.at_ms is None else wanted.at_ms
-        if wanted.back_ms is not None and events.height and _all_before(events, about - wanted.back_ms):
+def _collect_backwards(reader: KafkaReader, topic: str, query: KeyEventsQuery, collector: _EventCollector) -> bool:
+    """Read backwards. Return whether the search went back far enough, or reached the beginning of the topic."""
+    for table in reader.backwards(topic, query.most, query.start):
+        events = collector.add(table)
+        reference_ms = collector.latest_ms if query.at_ms is None else query.at_ms
+        if query.back_ms is not None and events.height and _all_before(events, reference_ms - query.back_ms):
             return True
     first, _ = reader.bounds(topic)
-    return collector.read >= sum(offset - first[place] for place, offset in wanted.start.items())
+    return collector.read >= sum(offset - first[place] for place, offset in query.start.items())
 
 
 @dataclass(slots=True)
 class _EventCollector:
-    """A key's events while they are read."""
+    """Collects a key's events while chunks are read."""
 
     decode: EventDecoder
     key: Mapping[str, object]
@@ -210,8 +212,8 @@ class _EventCollector:
     read: int = 0
     latest_ms: int = NO_WATERMARK
 
-    def take(self, table: pa.Table) -> pl.DataFrame:
-        """All events of a chunk; those of the key are kept."""
+    def add(self, table: pa.Table) -> pl.DataFrame:
+        """Keep the key's events of a chunk, and return all its events."""
         columns = [table.column(name).combine_chunks() for name in ("value", "partition", "offset")]
         events = self.decode(*columns)
         self.read += table.num_rows
@@ -222,7 +224,7 @@ class _EventCollector:
 
 
 def _all_before(events: pl.DataFrame, time_ms: int) -> bool:
-    """Whether each partition of a chunk reaches back before a time."""
+    """Return whether each partition of a chunk has an event before ``time_ms``."""
     firsts = events.group_by(PARTITION).agg(pl.col(EVENT_MS).min())
     return bool((firsts[EVENT_MS] < time_ms).all())
 

@@ -1,4 +1,4 @@
-"""The key that an explanation is about: read from a command line, shown, and how much of its past a rule looks at."""
+"""The key in question: parses and renders it, and builds the query for its events."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from streamcore.schema import StreamSchema
 _MARGIN_MS = 60_000
 
 
-def length_ms(rule: Rule) -> int | None:
-    """How far back a rule looks, in event time; None where that is not bounded by time."""
+def lookback_ms(rule: Rule) -> int | None:
+    """Return how far back in event time the rule's state reaches, in milliseconds; None if time does not bound it."""
     if rule.expect is not None:
         return rule.expect.every
     if rule.score is not None:
@@ -39,15 +39,15 @@ def length_ms(rule: Rule) -> int | None:
 def to_query(
     rule: CompiledRule, key: Mapping[str, object], start: Mapping[TopicPartition, int], at_ms: int | None, scan: int
 ) -> KeyEventsQuery:
-    """Build the query for a key's events: twice as far back as the rule looks, because earlier firings may have used
-    some up."""
-    length = length_ms(rule.rule)
+    """Build the query for a key's events: twice as far back as the rule looks, because the events of an earlier firing
+    may not count again."""
+    length = lookback_ms(rule.rule)
     back = None if length is None else 2 * length + _MARGIN_MS
     return KeyEventsQuery(key, start, at_ms, back, (length or 0) + _MARGIN_MS, scan)
 
 
 def show_key(key: Mapping[str, object], schema: StreamSchema) -> str:
-    """``user_id = u1``; physical values."""
+    """Render a key of physical values as ``user_id = u1``."""
     shown = []
     for name, value in key.items():
         field = schema.get(name)
@@ -57,7 +57,8 @@ def show_key(key: Mapping[str, object], schema: StreamSchema) -> str:
 
 
 def parse_key(texts: Sequence[str], rule: CompiledRule, schema: StreamSchema) -> dict[str, object]:
-    """``["user_id=u1"]`` as physical values; ``InputError`` unless they are the columns of the rule's key."""
+    """Parse texts such as ``user_id=u1`` to physical values. Raises ``InputError`` unless they are the columns of the
+    key."""
     wanted = rule.group_by or schema.keys[0]
     pairs = [text.partition("=") for text in texts]
     if {name for name, _, _ in pairs} != set(wanted) or not all(equals for _, equals, _ in pairs):
@@ -68,8 +69,10 @@ def parse_key(texts: Sequence[str], rule: CompiledRule, schema: StreamSchema) ->
 
 
 def physical(name: str, text: str, schema: StreamSchema) -> object:
+    """Parse the text of a value of the field ``name`` to its physical value. Raises ``InputError`` if it does not
+    fit."""
     field = schema.get(name)
-    assert field is not None, "a rule's key is of the stream's fields"
+    assert field is not None, "the columns of a key are fields of the stream"
     if text == "null":
         return None
     try:
@@ -84,4 +87,4 @@ def physical(name: str, text: str, schema: StreamSchema) -> object:
                 return lang.to_physical(Decimal(text), field.type)
         return int(text)
     except (ValueError, KeyError, InvalidOperation):
-        raise InputError(f"--key {name}={text}: is no {field.type}") from None
+        raise InputError(f"--key {name}={text}: is not a {field.type}") from None

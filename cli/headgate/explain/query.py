@@ -1,4 +1,4 @@
-"""The query and the result of an explanation as values, and the common part of every way to explain."""
+"""The query and the result of an explanation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ if TYPE_CHECKING:  # an explanation from files reads nothing
 
 @dataclass(frozen=True, slots=True)
 class ExplainQuery:
-    """The request of the command."""
+    """The arguments of ``headgate rules explain``. ``target``: an alert id, or a rule with an optional version.
+    ``now_ms``: the time of the command. ``scan``: the most records to read of a topic."""
 
     target: str
     event: str | None
@@ -40,18 +41,18 @@ class ExplainQuery:
 
     @property
     def kafka(self) -> KafkaSettings:
-        """How to reach it."""
+        """The Kafka of the app."""
         return self.login.settings("headgate-explain")
 
     @property
     def rule(self) -> tuple[str, int | None]:
-        """The rule's id and, where one was named (``ID@VERSION``), its version."""
+        """The rule's id, and its version if the target is ``ID@VERSION``, else None."""
         name, _, version = self.target.partition("@")
         return (name, int(version)) if version.isdecimal() else (self.target, None)
 
     @property
     def at_ms(self) -> int | None:
-        """The time that is asked about."""
+        """The time of ``--at`` in epoch milliseconds."""
         return None if self.at is None else parse_time(self.at, self.now_ms, "--at")
 
     @property
@@ -62,9 +63,11 @@ class ExplainQuery:
 
 @dataclass(frozen=True, slots=True)
 class ExplainResult:
-    """``alert``: the one that was asked about, as it was published, and ``same``: whether it came out again.
+    """The result of an explanation. ``about``: the event or key in question, for users. ``circumstances``: the reasons
+    why the rule raised no alert that are not in its conditions.
 
-    ``published``: where the alert that the explanation gives was found. ``notes``: the basis of the answer.
+    ``alert``: the published alert that the query names. ``differences``: the fields in which the recomputed alert
+    differs from it. ``published``: the record of the recomputed alert. ``notes``: on what the result is based.
     """
 
     explanation: Explanation
@@ -77,12 +80,12 @@ class ExplainResult:
 
     @property
     def same(self) -> bool | None:
-        """Whether the recomputed alert is the published one; None when none was asked about."""
+        """Whether the recomputed alert is the published one; None if the query names no alert."""
         return None if self.alert is None else not self.differences
 
 
 def known_rule(target: str, rules: Mapping[str, CompiledRule]) -> CompiledRule:
-    """Return the rule of a name; ``InputError`` suggests existing ones."""
+    """Return the rule with the id ``target``. Raises ``InputError`` with similar ids if there is none."""
     if target in rules:
         return rules[target]
     near = difflib.get_close_matches(target, rules, 3)
@@ -91,6 +94,6 @@ def known_rule(target: str, rules: Mapping[str, CompiledRule]) -> CompiledRule:
 
 
 def signal_rules(rule: CompiledRule, known: Mapping[str, CompiledRule]) -> tuple[CompiledRule, ...]:
-    """Return the rules whose scores a rule adds."""
+    """Return those of the known rules whose scores the rule adds."""
     signals = rule.rule.score.of if rule.rule.score is not None else ()
     return tuple(known[name] for name in signals if name in known)

@@ -1,4 +1,4 @@
-"""The data that reasons are found in: the app's rules with their history, the explanation, the app's answers."""
+"""The input of the checks in ``reasons``: the app's rules with their history, the explanation, the app's responses."""
 
 from __future__ import annotations
 
@@ -20,42 +20,45 @@ from streamcore.schema import StreamSchema
 
 @dataclass(frozen=True, slots=True)
 class AppRules:
-    """The app's rules now. ``there``: whether its control topic exists."""
+    """The app's rules and their history. ``app_exists``: whether the app's control topic exists."""
 
     topics: AppTopics
-    there: bool
+    app_exists: bool
     history: RuleHistory
     now_ms: int
 
     @property
     def streams(self) -> Mapping[str, StreamSchema]:
-        """By name."""
+        """The streams by name."""
         return self.history.rules.streams
 
     @property
     def names(self) -> list[str]:
         """Ids of rules that have a version in any slot."""
-        return sorted({place.rule for place in self.history.rules.rules})
+        return sorted({slot.rule for slot in self.history.rules.rules})
 
     def find_compiled(self, name: str, version: int | None = None) -> CompiledRule | None:
-        """Return that version, or the one that counts, else the scheduled one, else the draft.
+        """Return a version of a rule. ``version`` None: the one in the first of its slots, in the order of ``Slot``.
 
-        None where it is not there or does not compile any more.
+        None if there is no such version, or if it no longer compiles.
         """
-        slots = [found for slot in Slot if (found := self.history.rules.rules.get(VersionSlot(name, slot))) is not None]
+        versions = [
+            rule for slot in Slot if (rule := self.history.rules.rules.get(VersionSlot(name, slot))) is not None
+        ]
         if version is None:
-            return slots[0] if slots else None
-        held = next((one for one in slots if one.rule.version == version), None)
+            return versions[0] if versions else None
+        in_slot = next((rule for rule in versions if rule.rule.version == version), None)
         document = self.history.documents.get((name, version))
-        if held is not None or document is None:
-            return held
+        if in_slot is not None or document is None:
+            return in_slot
         try:
             return compile_rule(document, self.streams, RuleLimits(), self.history.lists.types())
         except RuleError:
             return None
 
     def control_entry(self, rule: Rule) -> ControlEntry | None:
-        """Return the control record that brought a version; None for one that was never accepted, or differs."""
+        """Return the control record that published a version; None if it was never accepted, or if its document
+        differs."""
         if self.history.documents.get((rule.id, rule.version)) != rule:
             return None
         return next(
@@ -66,22 +69,22 @@ class AppRules:
         )
 
     def superseded_by(self, rule: Rule) -> tuple[int | None, int] | None:
-        """Return the version that replaced this one (None: the rule was deleted) and when; None while it has a
-        slot."""
-        if any(one.rule == rule for place, one in self.history.rules.rules.items() if place.rule == rule.id):
+        """Return the version that replaced this one (None: the rule was deleted), and the time in epoch milliseconds;
+        None while this version has a slot."""
+        if any(held.rule == rule for slot, held in self.history.rules.rules.items() if slot.rule == rule.id):
             return None
         counted = self.history.live_versions.get(rule.id, ())
         after = [n for n, (_, version) in enumerate(counted) if version == rule.version]
-        later = counted[after[-1] + 1 :] if after else [one for one in counted if (one[1] or 0) > rule.version]
+        later = counted[after[-1] + 1 :] if after else [change for change in counted if (change[1] or 0) > rule.version]
         if not later:
             return None
-        place, version = later[0]
-        return version, self.history.entries[place].written.time_ms
+        entry_index, version = later[0]
+        return version, self.history.entries[entry_index].written.time_ms
 
 
 @dataclass(frozen=True, slots=True)
 class StatusMessage:
-    """An answer of the app, and its time."""
+    """A response of the app, and its time in epoch milliseconds."""
 
     response: ControlResponse
     time_ms: int
@@ -89,7 +92,8 @@ class StatusMessage:
 
 @dataclass(frozen=True, slots=True)
 class ReasonContext:
-    """The data of a check. ``messages``: the app's responses on the rule, oldest first. ``scan``: most records."""
+    """The input of a check. ``messages``: the app's responses about the rule, oldest first. ``scan``: the most records
+    to read of a topic."""
 
     reader: KafkaReader
     known: AppRules
@@ -105,7 +109,7 @@ class ReasonContext:
 
     @property
     def version_messages(self) -> Sequence[StatusMessage]:
-        """The app's answers about this version."""
+        """The app's responses about this version."""
         return [message for message in self.messages if message.response.version == self.rule.rule.version]
 
     @property
@@ -114,6 +118,6 @@ class ReasonContext:
         return self.known.control_entry(self.rule.rule)
 
     def came_after(self, time_ms: int) -> bool:
-        """Whether the record in question was written after a time; one that is not known was."""
+        """Return whether the record in question was written at or after ``time_ms``; True if there is no record."""
         record = self.evidence.record
         return record is None or record.timestamp_ms >= time_ms

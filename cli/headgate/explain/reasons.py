@@ -1,7 +1,8 @@
-"""The reasons that kept a rule silent though its conditions held: its life, its rejection or quarantine, a late event.
+"""Finds reasons outside its conditions why a rule raised no alert: it was deleted, rejected or quarantined, an event
+was late, and others.
 
-``find_reasons`` asks each of ``CHECKS`` in turn; a feature that can keep a rule silent adds its own function there.
-``find_reasons_after_firing`` checks the way of a firing to an alert.
+``find_reasons`` runs each function of ``CHECKS``; a feature that can prevent an alert adds its own function. The checks
+of the module ``reasons_after_firing`` apply when the rule fired.
 """
 
 from __future__ import annotations
@@ -21,59 +22,59 @@ from streamcore.kafka.readers import Record
 
 _STATUS_RECORDS = 50_000
 
-#: Gives a reason that is no condition, or None.
+#: Returns a reason, or None if it does not apply.
 Check = Callable[[ReasonContext], RuleReason | None]
 
 
 def find_reasons(
     reader: KafkaReader, known: AppRules, explanation: Explanation, evidence: Evidence, scan: int
 ) -> tuple[RuleReason, ...]:
-    """Everything that applies, the decisive ones first."""
+    """Return all reasons that apply, the decisive ones first."""
     messages = _read_status_messages(reader, known.topics, explanation.rule.rule.id)
     context = ReasonContext(reader, known, explanation, evidence, messages, scan)
-    found = [one for check in CHECKS if (one := check(context)) is not None]
-    return tuple(sorted(found, key=lambda one: not one.decisive))
+    reasons = [reason for check in CHECKS if (reason := check(context)) is not None]
+    return tuple(sorted(reasons, key=lambda reason: not reason.decisive))
 
 
 def _read_status_messages(reader: KafkaReader, topics: AppTopics, name: str) -> Sequence[StatusMessage]:
     """Read the app's status messages about the rule, oldest first."""
-    found: list[Record] = []
+    records: list[Record] = []
     for table in reader.backwards(topics.status, _STATUS_RECORDS):
-        found += [
+        records += [
             Record(topics.status, r["partition"], r["offset"], r["timestamp_ms"], r["key"], r["value"])
             for r in table.to_pylist()
             if r["key"] == name.encode()
         ]
-    found.sort(key=lambda r: (r.timestamp_ms, r.partition, r.offset))
-    return [StatusMessage(response, r.timestamp_ms) for r in found for response in read_responses([r])]
+    records.sort(key=lambda r: (r.timestamp_ms, r.partition, r.offset))
+    return [StatusMessage(response, r.timestamp_ms) for r in records for response in read_responses([r])]
 
 
 def _dead_letter(context: ReasonContext) -> RuleReason | None:
     if context.evidence.dead is None:
         return None
-    return RuleReason("dead letter", f"the record is no event of {context.rule.rule.on}: {context.evidence.dead}")
+    return RuleReason("dead letter", f"the record is not an event of {context.rule.rule.on}: {context.evidence.dead}")
 
 
-def _unknown(context: ReasonContext) -> RuleReason | None:
-    if not context.known.there:
+def _not_published(context: ReasonContext) -> RuleReason | None:
+    if not context.known.app_exists:
         return None
     if context.control_entry is None:
         text = (
             f"this version is not on {context.known.topics.control}, or was not accepted there: "
-            "it was never published, or another one was"
+            "it was never published, or a different document was"
         )
         return None if _rejection_reason(context) else RuleReason("not published", text)
     return None
 
 
 def _replacement(context: ReasonContext) -> RuleReason | None:
-    """By the changes that came after this version counted."""
+    """Check whether a later change replaced this version or deleted the rule."""
     if context.control_entry is None or (superseded_by := context.known.superseded_by(context.rule.rule)) is None:
         return None
     version, at_ms = superseded_by
-    what, decisive = ("deleted", "replaced")[version is not None], context.came_after(at_ms)
-    by = "the rule was deleted" if version is None else f"version {version} took the place of this one"
-    return RuleReason(what, f"{by} at {show_time(at_ms)} UTC", decisive)
+    name, decisive = ("deleted", "replaced")[version is not None], context.came_after(at_ms)
+    change = "the rule was deleted" if version is None else f"version {version} replaced this one"
+    return RuleReason(name, f"{change} at {show_time(at_ms)} UTC", decisive)
 
 
 def _mode(context: ReasonContext) -> RuleReason | None:
@@ -87,7 +88,7 @@ def _mode(context: ReasonContext) -> RuleReason | None:
 
 
 def _effective(context: ReasonContext) -> RuleReason | None:
-    """By the record's time where there is one, else by now."""
+    """Check the rule's ``effective`` interval at the time of the record; without a record, at the present time."""
     effective = context.rule.rule.effective
     if effective is None:
         return None
@@ -101,7 +102,7 @@ def _effective(context: ReasonContext) -> RuleReason | None:
 
 
 def _quarantine(context: ReasonContext) -> RuleReason | None:
-    """Unless the event came before that; a new version is never in quarantine."""
+    """Check whether this version is quarantined; decisive unless the record was written before."""
     for message in reversed(context.version_messages):
         if message.response.status == StatusKind.QUARANTINED:
             text = f"since {show_time(message.time_ms)} UTC the app does not evaluate it: {message.response.reason}"
@@ -115,7 +116,7 @@ def _rejection(context: ReasonContext) -> RuleReason | None:
 
 
 def _rejection_reason(context: ReasonContext) -> str | None:
-    """Why the app refused the version; None when it did not. One that it had accepted before counts nevertheless."""
+    """Return why the app rejected the version; None if it did not, or if it accepted the version at another time."""
     answers = [message.response for message in context.version_messages if message.response.subject == Subject.RULE]
     if any(response.accepted for response in answers):
         return None
@@ -134,21 +135,21 @@ def _published_later(context: ReasonContext) -> RuleReason | None:
 
 
 def _late(context: ReasonContext) -> RuleReason | None:
-    """Rules per event see late events, too."""
+    """Check whether the event was late; event rules evaluate late events too."""
     late = context.evidence.late
     if late is None or context.rule.kind is RuleKind.EVENT:
         return None
     text = (
         f"the event came {late.lateness_ms / 1000:g} s behind the watermark ({show_time(late.watermark_ms)} UTC): its "
-        "windows may have been over, so rules with state did not see it"
+        "windows may have ended, so rules with state did not count it"
     )
     return RuleReason("late", text)
 
 
-#: In the order in which they are asked.
+#: All checks, in the order in which they run.
 CHECKS: tuple[Check, ...] = (
     _dead_letter,
-    _unknown,
+    _not_published,
     _replacement,
     _mode,
     _effective,

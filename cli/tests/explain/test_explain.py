@@ -121,7 +121,7 @@ def test_a_null_names_the_operand_that_it_comes_from() -> None:
     [
         ("tinny", [event(0)], "did you mean tiny?"),
         ("tiny", [], "is empty"),
-        ("tiny", [event(0, amount="much")], "no event of shop: wrong_type: field amount"),
+        ("tiny", [event(0, amount="much")], "not an event of shop: wrong_type: field amount"),
     ],
 )
 def test_what_does_not_fit_is_said(
@@ -151,7 +151,7 @@ def test_lists_of_files_are_asked(capsys: pytest.CaptureFixture[str], tmp_path: 
         assert run(["rules", "explain", "listed", *options, *lists]) == 0
         found = json.loads(capsys.readouterr().out)
         assert (found["fired"], found["event"]["conditions"]["where"]["values"]) == (fired, {"user_id": "u1"})
-        assert found["notes"] == ["lists are asked as they are now, at the event's time: denied"]
+        assert found["notes"] == ["lists are used with their present content, at the time of the event: denied"]
 
 
 @pytest.mark.parametrize(

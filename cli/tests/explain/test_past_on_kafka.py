@@ -220,7 +220,7 @@ def test_reasons_that_are_no_conditions_are_named(past: Past, capsys: pytest.Cap
     ("arguments", "words"),
     [
         (["largee", "--event", "past-shop:0:0"], "did you mean large?"),
-        (["large"], "for which event?"),
+        (["large"], "name the event with"),
         (["large", "--event", "past-shop:9:0"], "no such partition"),
         (["large", "--event", "past-shop"], "topic:partition:offset"),
         (["burst", "--key", "card=k1"], "burst needs --key user_id=VALUE"),

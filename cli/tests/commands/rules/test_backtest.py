@@ -113,4 +113,4 @@ def test_rules_that_are_not_sound_are_not_run(capsys: pytest.CaptureFixture[str]
     folder = write(tmp_path / "r", 50)
     (tmp_path / "r" / "bad.yaml").write_text("id: bad\n", encoding="utf-8")
     assert run(["rules", "backtest", folder, "--parquet", str(LINES)]) == 1
-    assert "not sound" in capsys.readouterr().err
+    assert "rules with problems" in capsys.readouterr().err
