@@ -4,7 +4,7 @@
 {{- default $made .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
 {{- end }}
 
-{{- /* (root, component): what a workload is found by. */ -}}
+{{- /* (root, component): the labels that select a workload. */ -}}
 {{- define "headgate.selector" -}}
 app.kubernetes.io/name: {{ .root.Chart.Name }}
 app.kubernetes.io/instance: {{ .root.Release.Name }}
@@ -46,21 +46,21 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{- end -}}
 {{- end }}
 
-{{- /* What every app has under `kafka:`, as JSON, unless it says otherwise. */ -}}
+{{- /* The defaults of every app's `config.kafka`, as JSON. */ -}}
 {{- define "headgate.kafka" -}}
 {{- $kafka := dict "bootstrap" (include "headgate.bootstrap" .) -}}
 {{- include "headgate.merge" (dict "to" $kafka "from" .Values.kafka.settings) -}}
 {{- toJson $kafka -}}
 {{- end }}
 
-{{- /* The claim of checkpoints; nothing where they are in an object store. */ -}}
+{{- /* The name of the claim of checkpoints; empty if they are in an object store. */ -}}
 {{- define "headgate.claim" -}}
 {{- if hasPrefix "/" .Values.checkpoints.root -}}
 {{ default (printf "%s-checkpoints" (include "headgate.fullname" .)) .Values.checkpoints.claim }}
 {{- end -}}
 {{- end }}
 
-{{- /* `from` into `to`, in place. Unlike mergeOverwrite it takes 0, false and "" for what somebody said. */ -}}
+{{- /* Merges `from` into `to`, in place. Unlike mergeOverwrite it also takes over the values 0, false and "". */ -}}
 {{- define "headgate.merge" -}}
 {{- range $name, $entry := .from -}}
   {{- if and (kindIs "map" $entry) (kindIs "map" (get $.to $name)) -}}
@@ -71,7 +71,7 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{- end -}}
 {{- end }}
 
-{{- /* (root, name, app): the StreamApp's spec. */ -}}
+{{- /* (root, name, app): the spec of the StreamApp, as YAML. */ -}}
 {{- define "headgate.appSpec" -}}
 {{- $values := .root.Values -}}
 {{- $kafka := fromJson (include "headgate.kafka" .root) -}}
@@ -101,7 +101,7 @@ readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end }}
 
-{{- /* A container of the image, as every pod of the chart has it: (root, name, args, and what goes below it). */ -}}
+{{- /* (root, name, args): a container of the image; the caller appends further entries. */ -}}
 {{- define "headgate.container" -}}
 - name: {{ .name }}
   image: {{ include "headgate.image" .root | quote }}
@@ -110,8 +110,8 @@ capabilities: {drop: [ALL]}
   securityContext: {{- include "headgate.containerSecurity" .root | nindent 4 }}
 {{- end }}
 
-{{- /* What a pod with the command has of an app, so that it logs in to servers as its drivers do: (spec, configMap), the
-       app's spec, or a part of one, and what has the app's `kafka:`. */ -}}
+{{- /* Environment, mounts and volumes with which the command `headgate` logs in to servers as an app's drivers do:
+       (spec, configMap). spec: the app's spec, or a part of it; configMap: the ConfigMap with the app's `kafka:`. */ -}}
 {{- define "headgate.loginEnv" -}}
 - {name: HEADGATE_KAFKA, value: /etc/headgate/login/kafka.json}
 {{- with (default dict .spec.driver).env }}
