@@ -54,7 +54,7 @@ def decimal_scale(dtype: pl.DataType) -> int:
 
 
 def stored_type(dtype: pl.DataType) -> pl.DataType:
-    """Return the column type in which an array of such values is stored."""
+    """Return the column type in which an array of values of this type is stored."""
     if dtype.is_float():
         return pl.Float64()
     return dtype if isinstance(dtype, pl.String) or is_long(dtype) else pl.Int64()
@@ -71,7 +71,7 @@ def to_array(column: pl.Series) -> Array:
 
 
 def from_array(values: Array, present: Mask, dtype: pl.DataType) -> pl.Series:
-    """Return a column of the type, null where nothing is present; objects are None there."""
+    """Return a column of the type, null where ``present`` is false; objects are None there."""
     if values.dtype == object:
         return pl.Series(values.tolist(), dtype=dtype)
     if isinstance(dtype, pl.Decimal):
@@ -82,19 +82,19 @@ def from_array(values: Array, present: Mask, dtype: pl.DataType) -> pl.Series:
 
 
 def present(column: pl.Series) -> Mask | slice:
-    """Return the rows where it is not null, to be used as an index."""
+    """Return the index of the rows where the column is not null."""
     return slice(None) if not column.has_nulls() else column.is_not_null().to_numpy()
 
 
 def with_nulls(series: pl.Series, present: Mask) -> pl.Series:
-    """Return the column with nulls where nothing is present."""
+    """Return the column with nulls where ``present`` is false."""
     if present.all():
         return series
     return series.zip_with(pl.Series(present), pl.Series([None], dtype=series.dtype))
 
 
 def to_physical_values(column: pl.Series) -> pl.Series:
-    """Return the column as it is best held in Python: times are whole numbers."""
+    """Return the column with times as whole numbers, which are cheaper as Python objects."""
     return column.to_physical() if column.dtype.is_temporal() else column
 
 
@@ -104,7 +104,7 @@ def physical_type(dtype: pl.DataType) -> pl.DataType:
 
 
 def identity(column: pl.Series) -> pl.Series:
-    """Return Int64 or text that is equal exactly where the values are: floats by their bits, long decimals as text."""
+    """Return Int64 or text that is equal if and only if the values are: floats as bits, long decimals as text."""
     if column.dtype.is_float():
         values = to_array(column)
         return pl.Series(np.where(np.isnan(values), np.nan, values).view(np.int64))
@@ -135,6 +135,6 @@ def join_words(upper: Ints, lower: Ints, dtype: pl.Decimal, present: Mask) -> pl
 
 
 def sort_key(value: Scalar) -> tuple[bool, Scalar]:
-    """Return a key to sort plain values by: NaN is the greatest."""
+    """Return a sort key of a plain value; NaN is the greatest."""
     is_nan = value != value  # noqa: PLR0124 - only NaN differs from itself
     return (is_nan, 0 if is_nan else value)

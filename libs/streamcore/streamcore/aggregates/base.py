@@ -33,20 +33,20 @@ Mask = npt.NDArray[np.bool_]
 
 
 class Aggregate(ABC):
-    """An aggregate over columns of a row."""
+    """The base class of aggregates: functions of the values of columns over a group of rows."""
 
     @property
     @abstractmethod
     def inputs(self) -> tuple[str, ...]:
-        """Return the columns it reads; ``EVENT_MS`` is always there and not among them."""
+        """Return the columns that the aggregate reads, without ``EVENT_MS``, which is always available."""
 
     @abstractmethod
     def check(self, schema: Schema) -> pl.DataType:
-        """Return the type of the result over rows of these columns; ``ConfigError`` where they do not fit."""
+        """Return the type of the result for rows of these columns; ``ConfigError`` if they do not fit."""
 
     @abstractmethod
     def partial_types(self, schema: Schema) -> Mapping[str, pl.DataType]:
-        """Return the columns of a partial and how they are stored: types that Arrow IPC knows, no Python objects."""
+        """Return the columns of a partial with their stored types: types of Arrow IPC, no Python objects."""
 
     @abstractmethod
     def aggregate_groups(self, rows: pl.DataFrame, numbers: Ints, group: Ints, groups: int) -> Partials:
@@ -60,12 +60,12 @@ class Aggregate(ABC):
 
     @abstractmethod
     def merge(self, left: Partials, right: Partials) -> Partials:
-        """Combine partials one by one. Where arrival matters, partials hold the arrival numbers that decide."""
+        """Merge two equally long sets of partials, pair by pair. If arrival matters, partials hold arrival numbers."""
 
     def reduce(self, partials: Partials, starts: Ints) -> Partials:
-        """Combine runs of partials: run i is ``starts[i]`` up to ``starts[i + 1]``, the last to the end; none is empty.
+        """Merge each run of partials into one. Run i is ``starts[i]`` to before ``starts[i + 1]``; none is empty.
 
-        By doubling: as many merges as the longest run has bits. An aggregate may know a faster way.
+        By doubling, in as many merges as the longest run has bits. Subclasses can override it with a faster way.
         """
         length = len(next(iter(partials.values())))
         counts = np.diff(np.append(starts, length))
@@ -82,40 +82,39 @@ class Aggregate(ABC):
         return take_rows(columns, starts)
 
     def can_subtract(self, schema: Schema) -> bool:  # noqa: ARG002 - most answer the same for all types
-        """Return whether ``subtract`` undoes a merge without loss over rows of these columns."""
+        """Return whether ``subtract`` undoes ``merge`` without loss for rows of these columns."""
         return False
 
     def subtract(self, total: Partials, part: Partials) -> Partials:
-        """Take each ``part`` out of its ``total``, which was combined from it."""
+        """Remove each ``part`` from its ``total``, into which it was merged."""
         raise NotImplementedError(f"{self} cannot be undone")
 
     def find_truncated(self, partials: Partials) -> Mask:
-        """Return which partials have left something out because of a limit of the aggregate's; to be counted in
-        metrics."""
+        """Return which partials omit values because of a limit of the aggregate, to be counted in metrics."""
         return np.zeros(len(next(iter(partials.values()))), dtype=bool)
 
     @abstractmethod
     def result(self, partials: Partials, schema: Schema) -> pl.Series:
-        """Return the value of each partial, of the type that ``check`` answers; null where there is none."""
+        """Return the value of each partial, of the type that ``check`` returns; null if there is none."""
 
     def store(self, partials: Partials, schema: Schema) -> Sequence[pl.Series]:
-        """Return the partials as columns of ``partial_types``, for keeping."""
+        """Return the partials as columns of ``partial_types``, to be stored."""
         return [_to_series(name, partials[name], dtype) for name, dtype in self.partial_types(schema).items()]
 
     def load(self, columns: Sequence[pl.Series], schema: Schema) -> Partials:
-        """Return the partials that ``store`` was given. Columns are matched by position: their names may differ."""
+        """Return the partials of stored columns. Columns are matched by position; their names can differ."""
         pairs = zip(self.partial_types(schema).items(), columns, strict=True)
         return {name: _to_numpy(column, dtype) for (name, dtype), column in pairs}
 
     @abstractmethod
     def reference(self, elements: Sequence[Element]) -> Result:
-        """Return the value over elements in order of arrival, computed afresh, as plainly as it can be written."""
+        """Return the value for elements in order of arrival: the reference implementation, written plainly."""
 
     def __call__(self, elements: Sequence[Element]) -> Result:
         return self.reference(elements)
 
     def column_type(self, schema: Schema, column: str) -> pl.DataType:
-        """Return the type of a column that must be there."""
+        """Return the type of a column; ``ConfigError`` if it does not exist."""
         if column not in schema:
             raise ConfigError(f"{self}: there is no column {column!r}; the columns are {', '.join(schema)}")
         return schema[column]
@@ -126,12 +125,12 @@ class Aggregate(ABC):
 
 
 def take_rows(partials: Partials, places: Ints | Mask) -> dict[str, Array]:
-    """Return the partials at these places."""
+    """Return the partials at these indexes."""
     return {name: column[places] for name, column in partials.items()}
 
 
 def concat_rows(pieces: Sequence[Partials]) -> dict[str, Array]:
-    """Return one after the other; at least one piece."""
+    """Return the concatenation of at least one set of partials."""
     return {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
 
 

@@ -1,4 +1,4 @@
-"""The values themselves: all of them in order of arrival, or those of the rows that are the greatest by a column."""
+"""Aggregates that list values: all in order of arrival, or those of the rows with the greatest values of a column."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MORE = "more"
 
 
 class _Listing(Aggregate):
-    """Lists of the values that the limit allows to keep, by column; ``more``: whether the limit cut some off."""
+    """Partials of lists, at most as long as the limit. ``more``: whether the limit omitted values."""
 
     def merge(self, left: Partials, right: Partials) -> Partials:
         names = [name for name in left if name != _MORE]
@@ -58,7 +58,7 @@ class _Listing(Aggregate):
     @property
     @abstractmethod
     def _limit(self) -> int:
-        """Return how long a list may be."""
+        """Return the maximum length of a list."""
 
     @abstractmethod
     def _merge_lists(self, left: _Lists, right: _Lists) -> _Lists:
@@ -107,7 +107,7 @@ class Collect(_Listing):
         return self.limit
 
     def _merge_lists(self, left: _Lists, right: _Lists) -> _Lists:
-        """Join both by arrival; the right one mostly arrived later, and then no sort is needed."""
+        """Merge both lists by arrival. If the right one arrived later, as usual, no sort is needed."""
         both = tuple(one + other for one, other in zip(left, right, strict=True))
         if left[0] and right[0] and right[0][0] < left[0][-1]:
             return _reorder(both, sorted(range(len(both[0])), key=both[0].__getitem__))

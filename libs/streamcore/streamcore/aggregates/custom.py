@@ -1,8 +1,8 @@
-"""Aggregates that an app brings itself.
+"""Aggregates that users define.
 
-The state of such an aggregate for a group is a plain Python value with a declared Arrow type. Whenever it was made or
-combined it goes through that type once, in bulk: so it can always be stored without pickle, it is the same whether it
-was stored in between or not, and code that changes a value it was given changes its own copy.
+The state of such an aggregate for a group is a plain Python value with a declared Arrow type. After every creation and
+merge all states are converted to that type and back. So they can be stored without pickle, storing them changes
+nothing, and user code that changes a value changes its own copy.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Accumulator(ABC):
 
     @abstractmethod
     def merge(self, left: Any, right: Any) -> Any:
-        """Return the state of the values that both have seen. Which of them saw earlier rows is not known."""
+        """Return the state for the rows of both states. Their order of arrival is unknown."""
 
     def subtract(self, total: Any, part: Any) -> Any:
         """Return the inverse of ``merge``, without loss. To be written where there is one: windows that slide are
@@ -135,5 +135,5 @@ class Custom(Aggregate):
         return {"state": object_array(pl.Series(list(states), dtype=self.accumulator.state).to_list())}
 
     def _copy_states(self, partials: Partials) -> list[Any]:
-        """Return the states, for the accumulator to change if it likes."""
+        """Return copies of the states, which the accumulator may change."""
         return pl.Series(partials["state"].tolist(), dtype=self.accumulator.state).to_list()

@@ -23,7 +23,7 @@ _INT64_MAX = np.iinfo(np.int64).max
 
 
 def carry(limbs: Sequence[Ints]) -> list[Ints]:
-    """Return the same sums with every limb but the last in its range."""
+    """Return equal sums with every limb except the last in its range."""
     result: list[Ints] = []
     rest: Ints | np.int64 = np.int64(0)
     for limb in limbs[:-1]:
@@ -94,7 +94,7 @@ def select_limbs(prefix: str, partials: Partials) -> list[Ints]:
 
 
 def carry_partials(partials: Partials, *prefixes: str) -> dict[str, Array]:
-    """Return the partials with the limbs under each prefix in their range, if there are any."""
+    """Return the partials with the limbs of each prefix in their range, if they have any."""
     result = dict(partials)
     for prefix in prefixes:
         limbs = select_limbs(prefix, partials)
@@ -111,12 +111,12 @@ def as_floats(limbs: Sequence[Ints]) -> Array:
 
 
 def as_small(limbs: Sequence[Ints]) -> Ints:
-    """Return one number each, where all are known to fit an int64."""
+    """Return each sum as one number; all must fit into int64."""
     return limbs[0] + (limbs[1] << BITS)
 
 
 def as_objects(limbs: Sequence[Ints]) -> Array:
-    """Return Python's own whole numbers."""
+    """Return the sums as Python integers."""
     total = limbs[-1].astype(object)
     for limb in reversed(limbs[:-1]):
         total = total * (1 << BITS) + limb
@@ -132,13 +132,13 @@ def ratios(numerators: Array, denominators: Ints, unit: int) -> Array:
 
 
 def as_int64(limbs: Sequence[Ints]) -> tuple[Ints, Mask]:
-    """Return two limbs as one number, and which fit."""
+    """Return two limbs as one number, and a mask of those that fit into int64."""
     low, high = limbs
     return (high << BITS) | low, (high >> (BITS - 1)) == (high >> 63)
 
 
 def as_decimals(limbs: Sequence[Ints], scale: int, present: Mask) -> pl.Series:
-    """Return decimals of 38 digits; null where there are more, or where nothing is present."""
+    """Return decimals of 38 digits; null if there are more digits, or where ``present`` is false."""
     if len(limbs) == 2:
         upper, fits = limbs[1] >> BITS, np.ones(len(present), dtype=bool)
         lower = (limbs[1] << BITS) | limbs[0]

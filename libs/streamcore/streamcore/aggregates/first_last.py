@@ -111,7 +111,7 @@ class _PickedValue(Aggregate):
     @property
     @abstractmethod
     def _loses(self) -> int:
-        """Return the number that loses against every time and arrival number."""
+        """Return the number that every time and arrival number wins against."""
 
     @abstractmethod
     def _from_values(self, in_time: Sequence[Scalar]) -> Scalar:
@@ -149,7 +149,7 @@ class Last(_PickedValue):
 
 
 def _spread(values: Array, has: Mask) -> Array:
-    """Return the values where there are some; elsewhere 0, or None for objects."""
+    """Return the values where there are any; elsewhere 0, or None for objects."""
     spread = np.full(len(has), None if values.dtype == object else 0, dtype=values.dtype)
     spread[has] = values
     return spread

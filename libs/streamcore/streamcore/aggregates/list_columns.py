@@ -13,7 +13,7 @@ import pyarrow as pa
 
 
 def object_array(values: Sequence[Any]) -> npt.NDArray[Any]:
-    """Return a column of Python objects, also where they are sequences."""
+    """Return an array of Python objects, also if the objects are sequences."""
     return np.fromiter(values, dtype=object, count=len(values))
 
 
@@ -23,7 +23,7 @@ def flatten(lists: Sequence[list[Any]], dtype: pl.DataType) -> pl.Series:
 
 
 def to_list_column(values: pl.Series, lists: Sequence[list[Any]]) -> pl.Series:
-    """Return flat values as a column of lists that are as long as these."""
+    """Return flat values as a list column with lists of these lengths."""
     lengths = np.fromiter(map(len, lists), np.int64, len(lists))
     offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]))
     arrow = values.to_arrow(compat_level=pl.CompatLevel.oldest())

@@ -20,7 +20,7 @@ from streamcore.windowing.model import Element, Result, Scalar
 
 @dataclass(frozen=True)
 class _Extreme(Aggregate):
-    """``m``: the value, where there is one; ``has``: whether there is."""
+    """The base of ``Min`` and ``Max``. Partial: ``m``, the value; ``has``, whether there is one."""
 
     column: str
 
@@ -91,7 +91,7 @@ class _Extreme(Aggregate):
 
     @abstractmethod
     def _identity(self, values: Array) -> float | int:
-        """Return the number that loses against every value."""
+        """Return the number that every value wins against."""
 
     @abstractmethod
     def _expression(self, values: pl.Expr) -> pl.Expr:

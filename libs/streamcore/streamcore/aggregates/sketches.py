@@ -27,7 +27,7 @@ _HLL = datasketches.tgt_hll_type.HLL_4
 
 
 class _Sketch(Aggregate):
-    """One column of sketches as bytes."""
+    """The base of sketch aggregates. A partial is one column of sketches as bytes."""
 
     def partial_types(self, schema: Schema) -> Mapping[str, pl.DataType]:  # noqa: ARG002 - the same for all types
         return {"sketch": pl.Binary()}
@@ -59,7 +59,7 @@ class _Sketch(Aggregate):
 
     @abstractmethod
     def _union(self, sketches: Sequence[bytes]) -> bytes:
-        """Return one sketch of the values that several have seen."""
+        """Return the union of several sketches."""
 
 
 @dataclass(frozen=True)
@@ -114,8 +114,7 @@ class ApproxDistinct(_Sketch):
         return bytes(union.get_result(_HLL).serialize_compact())
 
     def _estimate(self, sketch: bytes) -> int:
-        """Return a sketch that was never merged estimates from the order of its values too; one merged with itself
-        cannot."""
+        """Return the estimate of a sketch, merged with itself: otherwise it could depend on the order of values."""
         if not sketch:
             return 0
         merged = self._union([sketch, sketch])
@@ -161,7 +160,7 @@ class Quantiles(_Sketch):
         return pl.Series([self._quantiles(sketch) for sketch in partials["sketch"]], dtype=self.check(schema))
 
     def reference(self, elements: Sequence[Element]) -> Result:
-        """Return the exact ones: the least value that has at least the share of all values at or below it."""
+        """Return the exact quantiles: the least value with at least the share of all values at or below it."""
         values = sorted(float(value) for value in non_null_values(elements, self.column) if not isnan(value))
         return tuple(values[max(0, ceil(share * len(values)) - 1)] for share in self.shares) if values else None
 

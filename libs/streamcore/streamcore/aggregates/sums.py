@@ -186,7 +186,7 @@ def float_sums(values: Array, group: Ints, groups: int) -> Array:
 
 
 def sum_runs(values: Array, starts: Ints) -> Array:
-    """Return sums of runs as ``Aggregate.reduce`` has them."""
+    """Return the sum of each run of partials, for ``Aggregate.reduce``."""
     return np.add.reduceat(values, starts) if len(starts) else values[:0]
 
 
@@ -204,7 +204,7 @@ def _scale(value: int | Decimal) -> int:
 
 
 def _decimal(total: Fraction, scale: int) -> Decimal | None:
-    """Return the number with so many digits after the point, if it has at most 38."""
+    """Return the number with ``scale`` digits after the point; null if it has more than 38 digits."""
     unscaled = int(total * 10**scale)
     context = Context(prec=LONGEST_DIGITS)
     return Decimal(unscaled).scaleb(-scale, context) if abs(unscaled) < 10**LONGEST_DIGITS else None

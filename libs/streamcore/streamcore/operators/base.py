@@ -1,15 +1,15 @@
 """The contract of an operator: one stateful step of a topology, on one shard of the key space.
 
-An operator takes frames and gives frames. Like a kernel it reads no clock, no random number and no environment: what it
-answers is a pure function of the rows, the time of the cut and its tables. Topologies chain operators
+An operator takes frames and returns frames. Like a kernel it reads no clock, no random number and no environment: its
+output is a pure function of the rows, the time of the cut and its tables. Topologies chain operators
 (``streamcore.topology``); the same operator runs under Spark, in-process and in a back-test.
 
 Rows are Polars frames. Columns of a row are the user's (text, numbers, booleans, decimals, UTC datetimes of millisecond
 precision) and ``EVENT_MS``, the row's event time in epoch milliseconds (int64, never null). The order of the rows is
 their order of arrival, which is the same whenever the cut runs again.
 
-Within a cut, an operator goes through three moments, in this order: the clock becomes ``clock_ms``; the rows arrive,
-while the watermark is ``watermark_ms``; the watermark becomes ``next_watermark_ms``. A watermark of ``END_OF_TIME_MS``
+Within a cut, an operator performs three steps, in this order: the clock becomes ``clock_ms``; the rows are processed at
+``watermark_ms``; the watermark becomes ``next_watermark_ms``. A watermark of ``END_OF_TIME_MS``
 means that the stream has ended.
 """
 
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
     from streamcore.state.table import StateTable
 
-#: The port of an operator's proper output; other ports are side outputs.
+#: The port of an operator's main output; other ports are side outputs.
 MAIN = "main"
 #: The port of rows that came too late, with the columns ``LATE_REASON`` (text) and ``LATENESS_MS`` (int64).
 LATE = DeadLetterCode.LATE.value
 LATE_REASON = "late_reason"
 LATENESS_MS = "lateness_ms"
 
-#: Rows by port, all ports, also those without rows.
+#: Rows by port: one frame for every port, also without rows.
 Ports = Mapping[str, "pl.DataFrame"]
 
 
@@ -55,15 +55,15 @@ class Operator(Protocol):
 
     @property
     def output_delay_ms(self) -> int:
-        """Return how far behind the watermark it may give a row that was not late when it came."""
+        """Return how many milliseconds an output row can be behind the watermark, if its input row was not late."""
         ...
 
     def step(self, inputs: Sequence[pl.DataFrame], time: CutTime) -> Ports:
-        """Process a cut: one frame an input, and one a port, each with all its columns even where it has no rows."""
+        """Process one frame per input, and return one frame per port. A frame without rows has all its columns too."""
         ...
 
     def tables(self) -> Mapping[str, StateTable]:
-        """Return the tables that hold all state, by a name of lower-case characters, digits, _ and -."""
+        """Return the tables with all state, by name. A name has lower-case letters, digits, _ and -."""
         ...
 
     def on_state_loaded(self) -> None:
@@ -71,5 +71,5 @@ class Operator(Protocol):
         ...
 
     def metrics(self) -> Mapping[str, int]:
-        """Return the counts since the last call, by name: rows late, dropped, evicted, refused by a limit."""
+        """Return the counts since the last call by name, such as late or refused rows, and reset them."""
         ...

@@ -51,18 +51,18 @@ _FLOOR = "floor_ms"
 
 
 class Duplicates(StrEnum):
-    """The treatment of duplicates: a port of their own, or no more than a count."""
+    """What happens to duplicates. PORT: they are emitted on port ``duplicates``. COUNT: they are only counted."""
 
     PORT = "port"
     COUNT = "count"
 
 
 class WhenFull(StrEnum):
-    """The ids that give way at the limit.
+    """What happens at the limit of ids.
 
-    PASS: new ids are not remembered; its rows pass, and so do their duplicates in later cuts. FORGET_OLDEST: the
-    oldest event times are given up, as if the horizon were shorter; rows from there are late, and no event passes
-    twice. Only the newest slice (a 64th of the horizon) stays; ids that do not fit beside it are not remembered.
+    PASS: new ids are not stored; their rows pass, and so do their duplicates in later cuts. FORGET_OLDEST: the ids with
+    the oldest event times are forgotten, as if the horizon were shorter; rows of that time are late, and no event
+    passes twice. The newest slice (a 64th of the horizon) is always kept; new ids that do not fit are not stored.
     """
 
     PASS = "pass"  # noqa: S105 - no password
@@ -71,10 +71,11 @@ class WhenFull(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Deduplication:
-    """``id_columns``: text, whole numbers, booleans, dates or times that together name an event.
+    """The settings of a deduplication.
 
-    ``horizon_ms``: how far apart in event time two rows of an id may be and still be one event. ``max_ids``: how many
-    ids a shard remembers after a cut, at 40 to 85 bytes each.
+    ``id_columns``: text, whole numbers, booleans, dates or times that together identify an event. ``horizon_ms``: how
+    far apart in event time two rows of an id can be and still be one event. ``max_ids``: how many ids a shard stores
+    after a cut, at 40 to 85 bytes each.
     """
 
     id_columns: tuple[str, ...]
@@ -92,7 +93,7 @@ class Deduplication:
             raise ConfigError(f"deduplication: max_ids {self.max_ids}: from 1 to {MAX_IDS}; for more, use more shards")
 
     def check(self, schema: Mapping[str, pl.DataType]) -> None:
-        """Raise ``ConfigError`` where the rows' columns do not fit."""
+        """Raise ``ConfigError`` if the columns of the rows do not fit."""
         for name in self.id_columns:
             dtype = schema.get(name)
             if dtype is None:
@@ -108,7 +109,7 @@ class Deduplication:
 
 
 class Deduplicate:
-    """The operator; one input."""
+    """The operator of a deduplication. It has one input."""
 
     def __init__(self, spec: Deduplication, schema: Mapping[str, pl.DataType]) -> None:
         spec.check(schema)
@@ -148,7 +149,7 @@ class Deduplicate:
         pass
 
     def metrics(self) -> Mapping[str, int]:
-        """Return the counts since the last call, and ``ids``: how many are remembered now."""
+        """Return the counts since the last call and reset them, and ``ids``: the number of ids in memory."""
         counts = self._counts
         self._counts = dict.fromkeys(counts, 0)
         return counts | {"ids": len(self._seen)}
@@ -156,17 +157,17 @@ class Deduplicate:
     # --- deciding -----------------------------------------------------------------------------------------------
 
     def _since(self, watermark_ms: int) -> int:
-        """Return the first event time that counts."""
+        """Return the first event time whose ids are remembered; earlier rows are late."""
         return max(watermark_ms - self.spec.horizon_ms, self._floor_ms)
 
     @property
     def _floor_ms(self) -> int:
-        """Return the event times before this one were given up for the limit."""
+        """Return the event time before which ids were forgotten because of the limit."""
         stored = self._limits.get(_FLOOR)
         return int(stored) if stored else -(2**63)
 
     def _again(self, ids: IdHashes, since_ms: int) -> Mask:
-        """Return a mask of the rows that repeat one that passed, in an earlier cut or before them in this one."""
+        """Return a mask of the duplicates: rows whose id passed in an earlier cut, or earlier in this one."""
         again = self._seen.contains(ids, since_ms)
         new = np.flatnonzero(~again)
         again[new] = duplicates_within_cut(ids.take(new), self.spec.horizon_ms)
@@ -182,7 +183,7 @@ class Deduplicate:
     # --- remembering --------------------------------------------------------------------------------------------
 
     def _remember(self, ids: IdHashes, next_watermark_ms: int) -> None:
-        """Enter the rows that passed, in order of arrival, as far as they still count and the limit permits."""
+        """Store the ids of the rows that passed, in order of arrival, unless they are too old or above the limit."""
         since_ms = self._since(next_watermark_ms)
         self._seen.forget(since_ms)
         ids = ids.where(ids.event_ms >= since_ms)
@@ -193,7 +194,7 @@ class Deduplicate:
         self._count(not_remembered=max(0, len(ids) - room))
 
     def _make_room(self, ids: IdHashes) -> IdHashes:
-        """Give up the oldest slices, of the table and of these ids, until they fit; the newest slice stays."""
+        """Forget the oldest slices, of the table and of these ids, until they fit; the newest slice stays."""
         floor_ms = self._seen.floor_for(ids, self.spec.max_ids)
         if floor_ms is None:
             return ids

@@ -42,7 +42,7 @@ _LEAST = 1024
 
 @dataclass(frozen=True, slots=True)
 class IdHashes:
-    """Rows as the table sees them: two hashes of the id (``hashing.fingerprint_columns``) and the event time."""
+    """Rows as columns: two hashes of the id (``hashing.fingerprint_columns``), and the event time."""
 
     hashes: UInt64Array
     checks: UInt64Array
@@ -52,11 +52,11 @@ class IdHashes:
         return len(self.hashes)
 
     def take(self, rows: Ints | Mask | slice) -> IdHashes:
-        """Return some of them."""
+        """Return the rows at these indexes."""
         return IdHashes(self.hashes[rows], self.checks[rows], self.event_ms[rows])
 
     def where(self, mask: Mask) -> IdHashes:
-        """Return those of the mask; nothing is copied when it is all of them, as it mostly is."""
+        """Return the rows of the mask. If these are all rows, as usual, nothing is copied."""
         return self if mask.all() else self.take(mask)
 
 
@@ -77,7 +77,7 @@ class SeenIds:
         self._rebuild(_NONE)
 
     def __len__(self) -> int:
-        """Return the live entries."""
+        """Return the number of live entries."""
         return sum(self._slices.values())
 
     def contains(self, ids: IdHashes, since_ms: int) -> Mask:
@@ -92,7 +92,7 @@ class SeenIds:
         return found
 
     def add(self, ids: IdHashes) -> None:
-        """Enter ids that are not there."""
+        """Add ids that are not in the table."""
         before, self._count = self._count, self._count + len(ids)
         self._reserve(before)
         for whole, part in zip(_columns(self._entries), _columns(ids), strict=True):
@@ -105,7 +105,7 @@ class SeenIds:
             self._place(np.arange(before, self._count, dtype=np.int32))
 
     def forget(self, before_ms: int) -> int:
-        """Drop the slices that end at or before this time; how many entries went."""
+        """Drop the slices that end at or before this time; return the number of dropped entries."""
         self._first_slice = max(self._first_slice, before_ms // self.slice_ms)
         gone = sum(self._slices.pop(n) for n in [n for n in self._slices if n < self._first_slice])
         if self._count - len(self) > max(_LEAST, self._count // 2):
@@ -162,7 +162,7 @@ class SeenIds:
             )
 
     def _clear(self) -> None:
-        """Give back the expired ids, and make an index for the rest."""
+        """Free the memory of expired ids, and rebuild the index."""
         live = self._live(self._current_entries())
         self._written = int(np.count_nonzero(live[: self._written]))
         self._rebuild(self._current_entries().where(live))
@@ -170,7 +170,7 @@ class SeenIds:
     # --- index --------------------------------------------------------------------------------------------------
 
     def _rebuild(self, entries: IdHashes) -> None:
-        """Keep exactly these entries, in an index that is a sixth to a third full."""
+        """Keep only these entries, with an index that is a sixth to a third full."""
         self._entries, self._count = entries, len(entries)
         self._index = np.full(1 << (max(_LEAST, 3 * self._count) - 1).bit_length(), -1, dtype=np.int32)
         self._place(np.arange(self._count, dtype=np.int32))
@@ -183,7 +183,7 @@ class SeenIds:
         return start.view(np.int64), ((ids.checks | np.uint64(1)) & mask).view(np.int64)
 
     def _place(self, numbers: npt.NDArray[np.int32]) -> None:
-        """Write entry numbers into the first free place of their paths; of several that meet there one stays."""
+        """Write each entry number to the first free slot of its path. If several meet, one of them is stored."""
         if not numbers.size:
             return
         index, mask = self._index, len(self._index) - 1
@@ -197,7 +197,7 @@ class SeenIds:
             place = (place[lost] + step) & mask
 
     def _find(self, ids: IdHashes, cell: Ints, since_ms: int) -> Mask:
-        """Follow every id's path up to an entry that fits or a free place."""
+        """Follow every id's path up to a matching entry or a free slot."""
         found = np.zeros(len(ids), dtype=bool)
         entries, index, mask = self._entries, self._index, len(self._index) - 1
         place, step = self._path(ids, cell)

@@ -34,7 +34,7 @@ def duplicates_within_cut(ids: IdHashes, horizon_ms: int) -> Mask:
 
 
 def _of_shared_hashes(ids: IdHashes) -> Ints:
-    """Return the rows whose hash another row has too, by hash."""
+    """Return the rows whose hash is not unique, ordered by hash."""
     order = np.argsort(ids.hashes)
     hashes = ids.hashes[order]
     same = hashes[1:] == hashes[:-1]
@@ -42,7 +42,7 @@ def _of_shared_hashes(ids: IdHashes) -> Ints:
 
 
 def _one_by_one(ids: IdHashes, horizon_ms: int) -> list[bool]:
-    """Return the definition. The times that count of an id are kept sorted: at most one of them is near a row's."""
+    """Decide row by row, as the definition says. At most one passed time of an id is within the horizon of a row."""
     firsts: dict[tuple[int, int], list[int]] = {}
     result = []
     for one, other, at_ms in zip(ids.hashes.tolist(), ids.checks.tolist(), ids.event_ms.tolist(), strict=True):

@@ -45,12 +45,12 @@ class JoinInterval:
 
     @property
     def first_ms(self) -> int:
-        """Return the first millisecond of it."""
+        """Return the inclusive lower bound in milliseconds."""
         return self.lower_ms + (not self.lower_inclusive)
 
     @property
     def last_ms(self) -> int:
-        """Return the last millisecond of it."""
+        """Return the inclusive upper bound in milliseconds."""
         return self.upper_ms - (not self.upper_inclusive)
 
 
@@ -84,7 +84,7 @@ class IntervalJoin:
 
     @property
     def output_delay_ms(self) -> int:
-        """Return how far output may be behind the watermark before the cut."""
+        """Return how many milliseconds output rows can be behind the watermark before the cut."""
         left = max(0, self.spec.interval.last_ms) if self.spec.kind is not JoinKind.INNER else 0
         right = max(0, -self.spec.interval.first_ms) if self.spec.kind is JoinKind.FULL else 0
         return max(left, right)
@@ -132,12 +132,12 @@ class IntervalJoin:
         return self._columns.pairs(left.frame(left_slots[order]), right.frame(right_slots[order]))
 
     def _expire(self, watermark_ms: int) -> tuple[Ints, Ints]:
-        """Drop the rows that no row from the watermark on can join. Returns their places."""
+        """Drop the rows that no row after the watermark can join. Return their places."""
         left = self._left.table.expire(watermark_ms - self.spec.interval.last_ms)
         return left, self._right.table.expire(watermark_ms + self.spec.interval.first_ms)
 
     def _outer(self, left: pl.DataFrame, right: pl.DataFrame) -> list[pl.DataFrame]:
-        """Return rows without a partner, as far as they go out."""
+        """Return the rows without a partner that an outer join emits."""
         rows = []
         if self.spec.kind is not JoinKind.INNER:
             rows.append(self._columns.left_only(left))
@@ -147,6 +147,6 @@ class IntervalJoin:
 
 
 def _unmatched_rows(table: RowTable, places: Ints) -> pl.DataFrame:
-    """Return those of the rows dropped that were never marked, in order of arrival."""
+    """Return the dropped rows that were never marked as matched, in order of arrival."""
     places = places[table.states(places) & MARKED == 0]
     return table.frame(places[np.argsort(table.numbers(places))])

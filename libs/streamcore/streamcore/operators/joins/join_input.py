@@ -24,7 +24,7 @@ DEFAULT_MAX_ROWS = 5_000_000
 
 @dataclass(frozen=True, slots=True)
 class AdmittedRows:
-    """The rows of a cut by what becomes of them, each in order of arrival."""
+    """The rows of a cut by admission: accepted, keyless, late or refused; each in order of arrival."""
 
     rows: pl.DataFrame
     keyless: pl.DataFrame
@@ -33,7 +33,7 @@ class AdmittedRows:
 
 
 class JoinInput:
-    """One input with its table. ``max_rows``: how many rows the table may keep."""
+    """One input with the table of its rows. ``max_rows``: the maximum of rows in the table."""
 
     def __init__(self, name: str, schema: Mapping[str, pl.DataType], keys: tuple[str, ...], max_rows: int) -> None:
         if max_rows < 1:
@@ -52,26 +52,26 @@ class JoinInput:
         return AdmittedRows(rows[:room], keyless, late, self.refuse(rows[room:]))
 
     def split_keyless(self, rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Return the rows that have a key, and the others."""
+        """Return the rows with a key, and the rows with a null in their key."""
         rows = rows.select(self.table.schema.names())
         keyless, rows = _split(rows, rows.select(pl.any_horizontal(pl.col(self.table.keys).is_null())).to_series())
         self._keyless += keyless.height
         return rows, keyless
 
     def refuse(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Count them."""
+        """Count refused rows."""
         self._refused += rows.height
         return rows
 
     def metrics(self) -> dict[str, int]:
-        """Return the counts since the last call, and the number of rows kept now."""
+        """Return the counts since the last call and reset them, and the number of stored rows."""
         counts = {"late": self._late, "keyless": self._keyless, "refused": self._refused, "kept": len(self.table)}
         self._late = self._keyless = self._refused = 0
         return {f"{self.name}_{what}": count for what, count in counts.items()}
 
 
 def _split(rows: pl.DataFrame, mask: pl.Series) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the rows where the mask is true, and the others."""
+    """Return the rows where the mask is true, and the rows where it is not."""
     if not mask.any():
         return rows.clear(), rows
     return rows.filter(mask), rows.filter(~mask)

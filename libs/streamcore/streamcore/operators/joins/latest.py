@@ -157,7 +157,7 @@ class TableTableJoin:
         return run.take(np.flatnonzero(emitted)), self._left.refuse(run.frame[over])
 
     def _over_limit(self, run: SortedRun, known: Ints) -> Ints:
-        """Return the keys that are new and for which there is no room, in order of arrival the last."""
+        """Return the new keys beyond the limit: those that arrived last."""
         new = np.setdiff1d(np.arange(len(run)), known)
         new = new[np.argsort(run.numbers[new])]
         return new[max(0, self._left.max_rows - len(self._left.table)) :]
@@ -184,7 +184,7 @@ class TableTableJoin:
     # --- what comes out -----------------------------------------------------------------------------------------
 
     def _unchanged_rows(self, asked: Sequence[SortedRun], now: SortedRun) -> SortedRun:
-        """Return the left's live rows under the keys of these runs, without those that are emitted anyway."""
+        """Return the live left rows of the keys of these runs, except those that are emitted anyway."""
         table = self._left.table
         changed = table.find(now, -EVER_MS, EVER_MS).places
         places = np.concatenate([table.find(run, -EVER_MS, EVER_MS).places for run in asked])

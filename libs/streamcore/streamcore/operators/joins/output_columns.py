@@ -46,7 +46,7 @@ class JoinKeys:
 
     @classmethod
     def on(cls, *names: str) -> JoinKeys:
-        """Return columns that have the same names on both sides."""
+        """Return the keys of a join by columns that have equal names on both sides."""
         return cls(names, names)
 
     def check(self, left: Schema, right: Schema) -> None:

@@ -69,7 +69,7 @@ class TemporalJoin:
         return {**self._waiting.metrics(), **self._versions.metrics()}
 
     def _due(self, watermark_ms: int) -> pl.DataFrame:
-        """Return the rows that the watermark has passed, in order of arrival, answered."""
+        """Return the joined rows whose event time the watermark has passed, in order of arrival."""
         waiting, versions = self._waiting.table, self._versions.table
         due = waiting.run(waiting.expire(watermark_ms))
         places = versions.last(due)

@@ -41,11 +41,11 @@ class WindowClosing(Protocol):
     """The windows of an assigner, with an allowed lateness."""
 
     def late_before_ms(self, watermark_ms: int) -> int:
-        """Return rows before this event time have no window that is still open."""
+        """Return the event time before which rows have no open window."""
         ...
 
     def open_windows(self, rows: pl.DataFrame, watermark_ms: int) -> WindowedRows:
-        """Return the rows, each as if it were alone, with those of their windows that are still open."""
+        """Return each row with those of its windows that are still open, as if it were the only row."""
         ...
 
     def drop_expired(self, tables: Sequence[RowTable], watermark_ms: int) -> None:

@@ -113,7 +113,7 @@ class Rolling:
         """Do nothing: the first step, which knows the watermark, applies the loaded rows."""
 
     def metrics(self) -> Mapping[str, int]:
-        """Return the counts since the last call, and how many keys and entries are kept now."""
+        """Return the counts since the last call and reset them, and the number of stored keys and entries."""
         counts, self._counts = self._counts, dict.fromkeys(self._counts, 0)
         return {**counts, "keys": len(self.keys), "entries": self._entries}
 

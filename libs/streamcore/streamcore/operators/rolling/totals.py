@@ -37,11 +37,11 @@ class RollingSpan:
             raise ConfigError(f"span {self.name}: {self.span_ms} ms must be a whole number of steps of {self.step_ms}")
 
     def first_live_step(self, watermark_ms: int) -> int:
-        """Return the steps below this number are over."""
+        """Return the number of the first step that has not expired."""
         return watermark_ms // self.step_ms - self.span_ms // self.step_ms + 1
 
     def end_ms(self, step: int) -> int:
-        """Return the watermark at which the rows of a step are over."""
+        """Return the watermark at which the rows of a step expire."""
         return step * self.step_ms + self.span_ms
 
 
@@ -62,7 +62,7 @@ class RollingTotals:
         return take_rows(self._columns, slots)
 
     def expiring_slots(self, watermark_ms: int) -> Ints:
-        """Return the slots, maybe several times, of which something is over at this watermark."""
+        """Return the key slots with rows that expire at this watermark; a slot can be repeated."""
         numbers = self.slices.before(self.span.first_live_step(watermark_ms))
         return np.concatenate([_NONE, *(self.slices[number].slots for number in numbers)])
 

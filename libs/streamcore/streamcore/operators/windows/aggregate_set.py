@@ -30,7 +30,7 @@ class AggregateSet:
 
     @property
     def partial_types(self) -> Mapping[str, pl.DataType]:
-        """Return the columns of the partials, as they are stored."""
+        """Return the stored columns of the partials, with their types."""
         return {
             f"{name}.{column}": dtype
             for name, aggregate in self.aggregates.items()
@@ -72,7 +72,7 @@ class AggregateSet:
         return [a.result(self._partials(n, partials), self.schema).alias(n) for n, a in self.aggregates.items()]
 
     def count_truncated(self, partials: Columns) -> int:
-        """Return how many partials of any aggregate have left something out because of its limit."""
+        """Return the number of partials, over all aggregates, that omit values because of a limit."""
         return sum(int(a.find_truncated(self._partials(n, partials)).sum()) for n, a in self.aggregates.items())
 
     def store(self, partials: Columns) -> list[pl.Series]:

@@ -46,7 +46,7 @@ def _check_column(
 
 
 def elements(rows: pl.DataFrame, fields: list[str], slots: Ints, numbers: Ints) -> Iterator[Element]:
-    """Return the rows as elements whose key is the slot."""
+    """Return the rows as elements whose key is the key slot."""
     values = rows.select(fields).iter_rows(named=True) if fields else ({} for _ in range(rows.height))
     columns = (slots.tolist(), values, rows[EVENT_MS].to_list(), numbers.tolist())
     for slot, value, event_ms, number in zip(*columns, strict=True):

@@ -77,7 +77,7 @@ class WindowOperator:
 
     @property
     def output_delay_ms(self) -> int:
-        """Return 0: a pane that is on time is never behind the watermark of its cut."""
+        """Return 0: a pane on time is never behind the watermark of its cut."""
         return 0
 
     def step(self, inputs: Sequence[pl.DataFrame], time: CutTime) -> Ports:

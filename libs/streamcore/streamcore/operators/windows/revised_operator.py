@@ -94,7 +94,7 @@ class RevisedWindows:
 
     @property
     def output_delay_ms(self) -> int:
-        """Return a window is there for the allowed lateness after its end."""
+        """Return the allowed lateness: for so long after its end a window can be emitted."""
         return self._lateness_ms
 
     # --- a cut --------------------------------------------------------------------------------------------------
@@ -112,7 +112,7 @@ class RevisedWindows:
         return {MAIN: main, LATE: self._late(rows, late, time)} if self.late_lane else {MAIN: main}
 
     def _expired_end(self, watermark_ms: int) -> int:
-        """Return the last end of windows that are over by then; with the stream all are."""
+        """Return the latest end of windows that have expired by then; at the end of the stream all have."""
         ended = watermark_ms >= END_OF_TIME_MS
         return max(watermark_ms - (0 if ended else self._lateness_ms), NO_WATERMARK)
 

@@ -114,7 +114,7 @@ class ArrivalTable(KeyedJournaledTable):
         return numbers
 
     def count_for(self, slot: int) -> int:
-        """Return how many of this key have arrived."""
+        """Return how many elements of this key have arrived."""
         return int(self._arrived[slot])
 
     def _take_changes(self) -> pl.DataFrame | None:

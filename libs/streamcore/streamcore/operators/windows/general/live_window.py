@@ -61,7 +61,7 @@ class LiveWindow:
 
     @property
     def emitted_panes(self) -> tuple[EmittedPane, ...]:
-        """Return all that may have to be taken back, in the order of taking back."""
+        """Return all panes that may have to be retracted, in the order of retraction."""
         return (*self.superseded, self.last) if self.last else tuple(self.superseded)
 
 
@@ -77,7 +77,7 @@ class TriggerRules:
     def start(
         self, slot: int, window: AnyWindow, absorbed: Sequence[LiveWindow], context: TriggerContext
     ) -> LiveWindow:
-        """Return a new window, or the one that some sessions have become."""
+        """Return a new window, or the one into which sessions are merged."""
         states = [other.trigger for other in absorbed]
         trigger = self.spec.trigger.merge(states, context) if states else self.spec.trigger.start()
         live = LiveWindow(slot, window, trigger, not context.past_end or any(other.awaits for other in absorbed))
@@ -97,7 +97,7 @@ class TriggerRules:
         live.trigger = self.spec.trigger.observe(live.trigger, element, context)
 
     def due(self, live: LiveWindow, context: TriggerContext, progress: WindowProgress) -> list[PaneFiring]:
-        """Return the pane that is due, with the retractions before it; or nothing."""
+        """Fire the pane that is due. Return it after its retractions; an empty list if none is due."""
         on_time = live.awaits and progress.end_passed
         may = (on_time or live.unfired > 0) and not live.trigger.done
         ready = may and self.spec.trigger.ready(live.trigger, context)

@@ -88,11 +88,11 @@ class PartialStore:
         self._new_nodes = []
 
     def keep_loaded(self) -> None:
-        """Return all nodes that were loaded are in use."""
+        """Mark all loaded nodes as in use."""
         self._new_nodes = []
 
     def _group(self, rows: pl.DataFrame, numbers: Ints) -> None:
-        """Return one group a leaf; a row that is in several leaves is taken several times."""
+        """Return one group per leaf. A row in several leaves is repeated."""
         counts = np.fromiter(map(len, self._leaves.values()), np.int64, len(self._leaves))
         taken = np.concatenate([np.asarray(found, dtype=np.int64) for found in self._leaves.values()])
         group = np.repeat(np.arange(len(counts)), counts)

@@ -35,7 +35,7 @@ class WindowBeforeCut:
 
 
 class TriggerEngine:
-    """The live windows of a shard. ``fired``, ``dropped`` and ``before``: of this cut so far."""
+    """The live windows of a shard. ``fired``, ``dropped`` and ``before`` belong to the present cut."""
 
     def __init__(
         self,
@@ -64,20 +64,20 @@ class TriggerEngine:
     # --- inputs -------------------------------------------------------------------------------------------------
 
     def begin(self, clock_ms: int, watermark_ms: int) -> None:
-        """Return a cut begins: the clock, while the watermark is still where it was."""
+        """Begin a cut: set the clock at the old watermark, and evaluate windows that wait for the clock."""
         self.fired, self.dropped, self.before = [], [], {}
         self._clock_ms, self._watermark_ms = clock_ms, watermark_ms
         self._evaluate_all(self._by_clock.take(clock_ms))
 
     def element(self, element: Element, row: int) -> None:
-        """Return the element of a row of the cut. Its key is a slot."""
+        """Add an element of a row to its windows, and evaluate them. The key of the element is a key slot."""
         windows = self.spec.assigner.windows(element)
         self.metrics.elements += 1
         self.metrics.assignments += len(windows)
         self.put(element, row, windows)
 
     def put(self, element: Element, row: int, windows: Iterable[AnyWindow]) -> None:
-        """Put an element into these of its windows, and ask each."""
+        """Add an element to these of its windows, and evaluate each."""
         assert isinstance(element.key, int)
         slot = element.key
         placed = [self._add_to_window(slot, window, element, row) for window in windows]
@@ -86,13 +86,13 @@ class TriggerEngine:
                 self._evaluate(slot, window, element.number + 1)
 
     def watermark(self, watermark_ms: int) -> None:
-        """Return the watermark after the rows of the cut."""
+        """Advance the watermark after the rows of the cut, and evaluate the windows that it ends."""
         self._watermark_ms = watermark_ms
         due = self._by_watermark.take(watermark_ms)
         self._evaluate_all(self.windows.names() if self._stream_ended else due)
 
     def plan(self, live: LiveWindow) -> None:
-        """Enter when a window will be due."""
+        """Schedule the evaluation of a window at its end and at its expiry."""
         if isinstance(live.window, Window):
             self._by_watermark.put(live.window.end_ms, (live.slot, live.window))
             self._by_watermark.put(live.window.end_ms + self.spec.allowed_lateness_ms, (live.slot, live.window))
@@ -105,7 +105,7 @@ class TriggerEngine:
     # --- placing ------------------------------------------------------------------------------------------------
 
     def _add_to_window(self, slot: int, window: AnyWindow, element: Element, row: int) -> AnyWindow | None:
-        """Put the element into the window, or the one that this becomes by merging; None where that is refused."""
+        """Add the element to its window, merged with overlapping sessions. None if it is dropped or refused."""
         absorbed = self._overlapping(slot, window)
         window = _cover(window, absorbed)
         progress = self._past(window, element.number)
@@ -129,7 +129,7 @@ class TriggerEngine:
         return window
 
     def _overlapping(self, slot: int, window: AnyWindow) -> list[Window]:
-        """Return the sessions that become one with this one, by their ends."""
+        """Return the live sessions that overlap this one, ordered by end."""
         if not self.spec.assigner.merges or not isinstance(window, Window):
             return []
         found = [one for one in self.windows.windows_for(slot) if isinstance(one, Window) and one.overlaps(window)]
@@ -158,7 +158,7 @@ class TriggerEngine:
     # --- firing -------------------------------------------------------------------------------------------------
 
     def _evaluate_all(self, names: Iterable[Name]) -> None:
-        """Evaluate windows by their ends; between keys in an order that does not depend on this process."""
+        """Evaluate windows ordered by end, start and key hash, which does not depend on this process."""
         alive = [(slot, window) for slot, window in names if self.windows.get(slot, window)]
         for slot, window in sorted(alive, key=self._firing_order):
             self._evaluate(slot, window, 0)
@@ -168,7 +168,7 @@ class TriggerEngine:
         return end, first, int(self._keys.hashes[name[0]])
 
     def _evaluate(self, slot: int, window: AnyWindow, arrived: int) -> None:
-        """Fire the window if a pane is due; afterwards forget it if it has expired."""
+        """Fire the window if a pane is due; then forget it if it has expired."""
         live = self.windows.get(slot, window)
         if live is None:
             return
@@ -190,7 +190,7 @@ class TriggerEngine:
     # --- time ---------------------------------------------------------------------------------------------------
 
     def _past(self, window: AnyWindow, arrived: int) -> WindowProgress:
-        """Return how far the window has come. ``arrived``: the number of the key's elements, for count windows."""
+        """Return whether the window has ended and expired. ``arrived``: elements of the key, for count windows."""
         if isinstance(window, CountWindow):
             full = self._stream_ended or arrived >= window.end
             return WindowProgress(end_passed=full, expired=full)

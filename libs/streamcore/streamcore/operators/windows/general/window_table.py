@@ -80,7 +80,7 @@ class KeyedJournaledTable(JournaledTable):
         return pl.DataFrame([hashes, *self.keys.frame(at).get_columns(), *columns, gone])
 
     def tombstones(self, slots: Sequence[int] | Ints, names: Mapping[str, Sequence[int] | Ints]) -> pl.DataFrame:
-        """Return rows that are gone."""
+        """Return tombstones of these rows."""
         at = np.asarray(slots, dtype=np.int64)
         known = [pl.Series(HASH, self.keys.hashes[at]), *self.keys.frame(at).get_columns()]
         named = [pl.Series(name, values, dtype=pl.Int64) for name, values in names.items()]

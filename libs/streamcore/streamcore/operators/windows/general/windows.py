@@ -60,7 +60,7 @@ class TriggeredWindowStore:
         )
 
     def finish(self, rows: pl.DataFrame, numbers: Ints) -> tuple[PaneFirings, list[pl.Series]]:
-        """Return the panes of the cut with their values; afterwards what only the cut needed is given back."""
+        """Return the panes of the cut with their values, and free the memory that only this cut needed."""
         living = [live for name in self.table.dirty if (live := self.table.get(*name))]
         if isinstance(self._contents, FoldedContent) and self.partial_store:
             for live in living:
@@ -163,7 +163,7 @@ def to_pane_firings(fired: Sequence[PaneFiring]) -> PaneFirings:
 
 
 def to_dropped_rows(dropped: Sequence[Drop]) -> DroppedRows:
-    """Return columns of what was dropped."""
+    """Return the dropped elements as columns."""
     numbers = [(row, *bounds(window), REASONS.index(reason)) for row, window, reason in dropped]
     return DroppedRows(*np.array(numbers, np.int64).reshape(-1, 4).T)
 

@@ -38,7 +38,7 @@ class RevisionRows:
     gone: bool
 
     def at(self, places: Ints) -> RevisionRows:
-        """Return these of them; where they are ``gone``."""
+        """Return the records at these indexes."""
         slots, start, end, anchor, revision, into = (
             column[places] for column in (self.slots, self.start, self.end, self.anchor, self.revision, self.into)
         )
@@ -94,7 +94,7 @@ class RevisedSessionWindowTable(SessionWindowTable):
         return found
 
     def take_changed(self, watermark_ms: int, clock_ms: int) -> Ints:
-        """Return the live entries with changes that are due."""
+        """Remove and return the live entries whose changes are due to be emitted."""
         parts = [_NONE, *self._urgent, *self._take_waiting(clock_ms)]
         self._urgent = []
         if self.policy.at_end:

@@ -95,10 +95,10 @@ class SessionWindowTable(KeyedJournaledTable):
         self._ends.put(end, entries)
 
     def absorb(self, entries: Ints, into: Ints) -> None:
-        """Return each of these is about to become part of another session."""
+        """Called before each of these entries is merged into the session of entry ``into``. Does nothing here."""
 
     def merge_order(self, group: Ints, entries: Ints) -> Ints:  # noqa: ARG002 - any of a group will do
-        """Return the order of these entries by group; the first of a group is the one that goes on."""
+        """Return the order of these entries by group. The first entry of a group survives the merge."""
         return np.argsort(group, kind="stable")
 
     def record_moved(self, slots: Ints, starts: Ints) -> None:

@@ -77,7 +77,7 @@ class LateWindowStore:
         return partial_store.take(partials, count) if partial_store is not None and count else [NOTHING] * count
 
     def _put(self, slot: int, window: Window, node: int) -> None:
-        """Return a window that has had its pane on time."""
+        """Store a window that has fired its pane on time."""
         trigger = self.spec.trigger.fire(self.spec.trigger.start(), TriggerContext(past_end=True, clock_ms=0))
         held = NOTHING if self.spec.accumulation is Accumulation.DISCARDING else node
         live = LiveWindow(slot, window, trigger, False, WindowContent(held), fired=1)

@@ -101,7 +101,7 @@ class SlicedWindows:
         return drops
 
     def _expire(self, first: Ints, last: Ints, expired: int) -> DroppedRows:
-        """Return the windows of each row that have expired."""
+        """Return the expired windows of each row."""
         if not first.size or int(first.min()) > expired:
             return DroppedRows(*np.empty((4, 0), dtype=np.int64))
         row, window = expand_ranges(first, np.minimum(last, expired))
@@ -131,7 +131,7 @@ class SlicedWindows:
             self.slices.put(number, slots[one][groups], entries[groups], take_rows(partials, groups))
 
     def _entries(self, slots: Ints, time_slice: Ints) -> tuple[Ints, list[tuple[int, Ints]]]:
-        """Return the entry of each pair, -1 where it is new; and the pairs of each piece."""
+        """Return the entry of each pair (-1: new), and the pairs of each slice."""
         entries = np.empty(len(slots), dtype=np.int64)
         found: list[tuple[int, Ints]] = []
         for number in sorted_distinct(time_slice).tolist():
@@ -178,7 +178,7 @@ class SlicedWindows:
         return [self.slices[number] for number in self.slices.between(first, first + self.slicing.length)]
 
     def _last_expired(self, watermark_ms: int) -> int:
-        """Return the last window that has expired; with the stream all have."""
+        """Return the last window that has expired; at the end of the stream all have."""
         ended = watermark_ms >= END_OF_TIME_MS
         return self.slicing.last_ended(watermark_ms - (0 if ended else self.plan.spec.allowed_lateness_ms))
 

@@ -1,7 +1,7 @@
-"""The pieces of event time that hold data: for each, the keys in it and the partials of their elements.
+"""The state table of slices: for each slice of event time, its keys and the partials of their elements.
 
-An element is added once, whatever the number of windows it belongs to. Pieces are found by their number, in order, so
-that a window that is due costs what is in it. A ``StateTable``; that a piece is over follows from the watermark.
+An element is added once, whatever the number of windows it belongs to. Slices are ordered by number, so the cost of a
+due window is that of its entries. Expired slices need no tombstone, because their expiry follows from the watermark.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _DENSE = 16
 
 
 class EntryIndex:
-    """From slot to entry: a hash table while there are few, then an array by slot."""
+    """Finds entries by key slot: by a hash table while there are few, then by an array indexed by slot."""
 
     def __init__(self) -> None:
         self._few: HashTable | None = HashTable()
         self._by_slot = np.empty(0, dtype=np.int32)
 
     def find(self, slots: Ints) -> Ints:
-        """Return the entry of each slot, -1 where it has none."""
+        """Return the entry of each key slot, -1 if it has none."""
         if self._few is not None:
             return self._few.find(slots.view(np.uint64))
         if slots.size and int(slots.max()) >= len(self._by_slot):
@@ -39,7 +39,7 @@ class EntryIndex:
         return self._by_slot[slots].astype(np.int64)
 
     def add(self, slots: Ints, entries: Ints) -> None:
-        """Add slots that are distinct and have no entry."""
+        """Add distinct key slots that have no entry."""
         highest = int(slots.max()) + 1
         if self._few is not None:
             self._few.add(slots.view(np.uint64), entries)
@@ -60,7 +60,7 @@ class EntryIndex:
 
 
 class _Buckets:
-    """The bucket of each entry, computed once: every cut asks for one bucket of all entries."""
+    """The state bucket of each entry, computed once, because every cut needs the entries of one bucket."""
 
     def __init__(self) -> None:
         self._buckets = 0
@@ -79,7 +79,7 @@ class _Buckets:
 
 
 class Slice:
-    """The entries of one piece, an entry a key, in order of arrival."""
+    """The entries of one slice, one per key, in order of arrival."""
 
     def __init__(self, aggregate_set: AggregateSet, slots: Ints, partials: Columns) -> None:
         self._bundle = aggregate_set
@@ -96,7 +96,7 @@ class Slice:
 
     @property
     def slots(self) -> Ints:
-        """Return the key of each entry."""
+        """Return the key slot of each entry."""
         return self._slots[: self._length]
 
     @property
@@ -105,27 +105,27 @@ class Slice:
         return {name: column[: self._length] for name, column in self._columns.items()}
 
     def take_changed_entries(self) -> Ints:
-        """Return the entries that were written since the last call."""
+        """Return the entries written since the last call, and reset the list."""
         dirty, self.dirty = self.dirty, []
         return sorted_distinct(np.concatenate(dirty))
 
     def in_bucket(self, hashes: Hashes, bucket: int, buckets: int) -> Ints:
-        """Return the entries of one bucket of the state. ``hashes``: by slot."""
+        """Return the entries of one state bucket. ``hashes``: by key slot."""
         return self._buckets.entries(self.slots, hashes, bucket, buckets)
 
     def find(self, slots: Ints) -> Ints:
-        """Return the entry of each key, -1 where it has none."""
+        """Return the entry of each key slot, -1 if it has none."""
         return self._entries.find(slots)
 
     def merge(self, entries: Ints, partials: Columns) -> None:
-        """Add to distinct entries that are there."""
+        """Merge partials into distinct existing entries."""
         merged = self._bundle.merge(take_rows(self._columns, entries), partials)
         for name, values in merged.items():
             self._columns[name][entries] = values
         self.dirty.append(entries)
 
     def add(self, slots: Ints, partials: Columns) -> None:
-        """Add an entry for each of these keys, which have none."""
+        """Add an entry for each of these key slots, which have none."""
         entries = np.arange(self._length, self._length + len(slots))
         self._entries.add(slots, entries)
         self._length += len(slots)
@@ -138,7 +138,7 @@ class Slice:
 
 
 class SliceTable(KeyedJournaledTable):
-    """All pieces, by number."""
+    """All slices, by number."""
 
     def __init__(self, keys: KeySlots, aggregate_set: AggregateSet) -> None:
         super().__init__(keys, {SLICE: pl.Int64(), **aggregate_set.partial_types}, [SLICE])
@@ -149,23 +149,23 @@ class SliceTable(KeyedJournaledTable):
         self._dirty: dict[int, None] = {}
 
     def between(self, first: int, end: int) -> list[int]:
-        """Return the numbers of those from ``first`` up to, not including, ``end``."""
+        """Return the numbers of the slices from ``first`` to before ``end``."""
         return self._numbers[bisect_left(self._numbers, first) : bisect_left(self._numbers, end)]
 
     def before(self, end: int) -> list[int]:
-        """Return the numbers of those before ``end``."""
+        """Return the numbers of the slices before ``end``."""
         return self._numbers[: bisect_left(self._numbers, end)]
 
     def __getitem__(self, number: int) -> Slice:
         return self._slices[number]
 
     def find(self, number: int, slots: Ints) -> Ints:
-        """Return the entry of each key in a piece, -1 where it has none."""
+        """Return the entry of each key slot in a slice, -1 if it has none."""
         time_slice = self._slices.get(number)
         return np.full(len(slots), -1) if time_slice is None else time_slice.find(slots)
 
     def put(self, number: int, slots: Ints, entries: Ints, partials: Columns) -> None:
-        """Merge where ``entries`` (as ``find`` answered) are there, and add where they are -1. Keys are distinct."""
+        """Merge into existing ``entries`` (as ``find`` returned them), and add where they are -1. Keys are distinct."""
         new = entries < 0
         self._dirty[number] = None
         if not new.all():
@@ -183,7 +183,7 @@ class SliceTable(KeyedJournaledTable):
             insort(self._numbers, number)
 
     def remove(self, end: int) -> None:
-        """Forget all before ``end``."""
+        """Drop the slices before ``end``."""
         gone = self.before(end)
         del self._numbers[: len(gone)]
         for number in gone:
@@ -207,7 +207,7 @@ class SliceTable(KeyedJournaledTable):
         )
 
     def restore(self, rows: pl.DataFrame) -> None:
-        """Take all live rows."""
+        """Load all live rows into an empty table."""
         for (number,), part in rows.group_by([SLICE], maintain_order=True):
             assert isinstance(number, int)
             slots = self.keys.assign(part)
@@ -220,9 +220,10 @@ class SliceTable(KeyedJournaledTable):
         return ((number, self._slices[number]) for number in self._numbers)
 
     def _rows(self, chosen: Sequence[tuple[int, Slice, Ints]]) -> pl.DataFrame:
-        """Return some entries of some pieces, each with its number, as one frame: there may be hundreds of pieces,
-        with a few
-        entries of each, and a frame costs what it costs however few rows it has."""
+        """Return the chosen entries, with the numbers of their slices, as one frame.
+
+        One frame per slice would be slow: there can be hundreds of slices with few entries each.
+        """
         found = [one for one in chosen if one[2].size]
         if not found:
             return pl.DataFrame(schema=self.schema)
@@ -233,7 +234,7 @@ class SliceTable(KeyedJournaledTable):
 
 
 def combine_slices(slices: list[Slice], keys: KeySlots, aggregate_set: AggregateSet) -> tuple[Ints, Columns]:
-    """Return the keys of some pieces, in the order of their hashes, and what all pieces hold of each."""
+    """Return the key slots of some slices, ordered by hash, and their partials merged over the slices."""
     every = np.concatenate([time_slice.slots for time_slice in slices])
     group, first = distinct(every, keys.size)
     slots = every[first]

@@ -43,7 +43,7 @@ class Slicing(Protocol):
         ...
 
     def last_ended(self, watermark_ms: int) -> int:
-        """Return the last window that has ended by then."""
+        """Return the number of the last window that has ended by then."""
         ...
 
 
@@ -115,7 +115,7 @@ class CalendarSlicing:
 
 
 def slicing_for(assigner: Assigner) -> Slicing | None:
-    """Return the pieces of an assigner's windows, if they are the same for all keys."""
+    """Return the slices of an assigner's windows, if they are equal for all keys; else None."""
     match assigner:
         case Tumbling(size_ms, offset_ms):
             return EvenSlicing(size_ms, size_ms, offset_ms)
