@@ -23,19 +23,19 @@ KEYLESS = "keyless"
 
 
 class CoGroupFunction(Protocol):
-    """Makes rows of a group. A pure function, which can be pickled; it is asked once a group."""
+    """Returns the rows for a group. It must be pure and picklable, and is called once per group."""
 
     def __call__(
         self, key: tuple[object, ...], window: Window, left: pl.DataFrame, right: pl.DataFrame
     ) -> pl.DataFrame:
-        """Return rows of the columns that were declared. Either side may be empty, not both; rows are in order of
-        arrival."""
+        """Return rows with the declared columns. One side can be empty, but not both; rows are in order of arrival."""
         ...
 
 
 class CoGroup:
-    """The operator. Inputs: left, right. ``output``: the columns that the function gives; ``EVENT_MS`` is added, the
-    last millisecond of the window.
+    """The operator of a co-group. Inputs: left, right.
+
+    ``output``: the columns that the function returns. ``EVENT_MS`` is added: the last millisecond of the window.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class CoGroup:
         return self._sides.tables()
 
     def on_state_loaded(self) -> None:
-        """Do nothing: windows that had closed close again, unseen, with the first step."""
+        """Do nothing: the first step closes expired windows again, without output."""
 
     def metrics(self) -> Mapping[str, int]:
         return self._sides.metrics()

@@ -69,7 +69,7 @@ class IntervalJoinSpec:
 
 
 class IntervalJoin:
-    """The operator. Inputs: left, right. Its schemas are those of its inputs, with or without ``EVENT_MS``."""
+    """The operator of an interval join. Inputs: left, right. Schemas are accepted with or without ``EVENT_MS``."""
 
     def __init__(self, spec: IntervalJoinSpec, left: Schema, right: Schema) -> None:
         self.spec = spec
@@ -106,7 +106,7 @@ class IntervalJoin:
         return {side.name: side.table for side in self._sides}
 
     def on_state_loaded(self) -> None:
-        """Do nothing: rows that had expired expire again with the first step."""
+        """Do nothing: the first step drops expired rows again."""
 
     def metrics(self) -> Mapping[str, int]:
         return {**self._left.metrics(), **self._right.metrics()}

@@ -115,7 +115,7 @@ class TableTableJoin:
 
     @cached_property
     def _nothing(self) -> Ports:
-        """Return the output of a cut without changes."""
+        """Return the ports of a cut without changes: empty frames."""
         none = (self._left.table.schema.to_frame(), self._right.table.schema.to_frame())
         return {MAIN: self.schema.to_frame(), REFUSED: self._columns.refused_rows(*none)}
 

@@ -61,8 +61,7 @@ class LookupSpec:
         return column.fill_null(value=False) if column.null_count() else column
 
     def join_rows(self, columns: JoinColumns, rows: pl.DataFrame, table: RowTable, places: Ints) -> pl.DataFrame:
-        """Return the rows with what is at their places (-1: nothing), in the order of the rows, at their own event
-        times."""
+        """Return each row joined with the table row at its place (-1: none), in order, with the row's event time."""
         found, lost = np.flatnonzero(places >= 0), np.flatnonzero(places < 0)
         left = rows[found]
         output = columns.at(left[EVENT_MS].to_numpy(), left, table.frame(places[found]))

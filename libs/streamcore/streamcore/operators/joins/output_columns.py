@@ -50,7 +50,7 @@ class JoinKeys:
         return cls(names, names)
 
     def check(self, left: Schema, right: Schema) -> None:
-        """Raise ``ConfigError`` where the columns are not there or cannot be compared."""
+        """Raise ``ConfigError`` if the columns do not exist or cannot be compared."""
         if not self.left or len(self.left) != len(self.right):
             raise ConfigError(f"a join needs as many key columns of the left as of the right, not {self}")
         for ours, theirs in zip(self.left, self.right, strict=True):

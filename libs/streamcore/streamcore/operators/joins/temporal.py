@@ -80,9 +80,9 @@ class TemporalJoin:
         return self.spec.join_rows(self._columns, due.frame[order], versions, places[order])
 
     def _forget(self, time: CutTime) -> None:
-        """Drop the versions that the watermark has now gone beyond: those with a later one, and deletions.
+        """Drop the versions that no row can join any more: those with a later one before the watermark, and deletions.
 
-        Costs what the keys hold that had a version pass the watermark in this cut.
+        The cost is that of the keys of which the watermark passed a version in this cut.
         """
         versions = self._versions.table
         passed = versions.run(versions.between(time.watermark_ms, time.next_watermark_ms))

@@ -30,7 +30,7 @@ _EVER_MS = END_OF_TIME_MS // 2
 
 @dataclass(frozen=True, slots=True)
 class WindowedRows:
-    """Rows with a window each, in order of arrival; a row is there once a window. ``starts``, ``ends``: epoch ms."""
+    """Pairs of a row and one of its windows, in order of arrival. ``starts``, ``ends``: epoch milliseconds."""
 
     rows: pl.DataFrame
     starts: Ints
@@ -118,7 +118,7 @@ class AlignedClosing:
 
 @dataclass(frozen=True, slots=True)
 class SessionClosing:
-    """Sessions of a key over both inputs."""
+    """Closes sessions, which are those of the rows of both inputs."""
 
     gap_ms: int
     lateness_ms: int

@@ -45,7 +45,7 @@ _NONE = np.empty(0, dtype=np.int64)
 
 @dataclass(frozen=True, slots=True)
 class RollingSpec:
-    """``max_entries``: pairs of a key and a step that a shard keeps, for all spans; rows of others are refused."""
+    """The settings of rolling totals. ``max_entries``: pairs of key and step per shard; further rows are refused."""
 
     keys: tuple[str, ...]
     spans: tuple[RollingSpan, ...]
@@ -101,7 +101,7 @@ class Rolling:
 
     @cached_property
     def _nothing(self) -> Ports:
-        """Return the output of a cut in which nothing changes."""
+        """Return the ports of a cut without changes: empty frames."""
         none = pl.DataFrame(schema={**self._schema, EVENT_MS: pl.Int64()})
         before = [totals.totals_for(_NONE) for totals in self.totals]
         return {MAIN: self._changed_totals(_NONE, before, _NONE), LATE: self._split(none, NO_WATERMARK)[1]}

@@ -44,7 +44,7 @@ class AggregateSet:
         return self.aggregate_groups(rows, none, none, 1)
 
     def aggregate_groups(self, rows: pl.DataFrame, numbers: Ints, group: Ints, groups: int) -> Columns:
-        """Return one partial a group."""
+        """Return one partial per group, for each aggregate."""
         return self._combine_columns(
             {n: a.aggregate_groups(rows, numbers, group, groups) for n, a in self.aggregates.items()}
         )

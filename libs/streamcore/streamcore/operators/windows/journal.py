@@ -16,7 +16,7 @@ GONE = "__gone"
 
 
 class JournaledTable(ABC):
-    """A ``StateTable``. ``schema``: its columns without HASH and GONE; ``name``: those that identify a row."""
+    """A ``StateTable`` with tombstones. ``schema``: without HASH and GONE. ``name``: columns that identify a row."""
 
     def __init__(self, schema: Mapping[str, pl.DataType], name: Sequence[str]) -> None:
         self.schema = {HASH: pl.UInt64(), **schema, GONE: pl.Boolean()}

@@ -43,16 +43,16 @@ MAX_WINDOWS = 10_000_000
 
 
 class WindowOperator:
-    """Windows per key over rows of ``schema`` (all columns but EVENT_MS). An ``Operator``.
+    """The operator of windows per key, over rows of ``schema`` (all columns except EVENT_MS).
 
-    ``aggregates``: what a pane is, by the names of its columns; or ``function``: a function of all its elements.
+    ``aggregates``: the value columns of a pane by name; or ``function``: a function of all its elements.
     MAIN: the key's columns, ``window_start`` and ``window_end`` (UTC; null for the global window; for count windows
     ``window_first`` and ``window_stop``, numbers of elements), ``pane``, ``timing``, ``is_final``, ``is_retraction``,
     the values, and EVENT_MS: the last millisecond of the window, or, of global and count windows, the latest event
-    time that the window has taken. ``(key, window, pane)`` is a row's unique name where ``aggregates`` are given.
-    LATE, unless ``late_lane`` is off: the input's columns, LATE_REASON, LATENESS_MS and the window's columns, a row a
-    window that did not take the element. ``max_windows``: beyond so many live ones (or pieces of shared ones) none
-    begins, and its elements are counted as ``refused``.
+    time of the window's elements. ``(key, window, pane)`` identifies a row if ``aggregates`` are given.
+    LATE, unless ``late_lane`` is off: the input's columns, LATE_REASON, LATENESS_MS and the window's columns, one row
+    per window that dropped the element. ``max_windows``: the maximum of live windows (or slices of overlapping ones);
+    elements of further windows are counted as ``refused``.
     """
 
     def __init__(

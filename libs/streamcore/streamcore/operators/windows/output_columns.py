@@ -95,7 +95,7 @@ class OutputSchema:
         }
 
     def panes(self, keys: KeySlots, panes: PaneFirings, values: Sequence[pl.Series]) -> pl.DataFrame:
-        """Return a row a pane."""
+        """Return one row per pane."""
         bounded = self.assigner.in_event_time and self.assigner.ends
         return pl.DataFrame(
             [
@@ -111,7 +111,7 @@ class OutputSchema:
         )
 
     def late(self, rows: pl.DataFrame, drops: DroppedRows, watermark_ms: int) -> pl.DataFrame:
-        """Return a row a dropped element and window."""
+        """Return one row per dropped element and window."""
         taken = rows[drops.row]
         lateness_ms = np.maximum(0, watermark_ms - taken[EVENT_MS].to_numpy())
         return taken.with_columns(

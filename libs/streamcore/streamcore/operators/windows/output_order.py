@@ -12,9 +12,11 @@ from streamcore.operators.windows.output_columns import PaneFirings
 def in_order(
     keys: KeySlots, triggered: PaneFirings, others: pl.DataFrame, early: int, ended: tuple[PaneFirings, pl.DataFrame]
 ) -> pl.DataFrame:
-    """Return all panes of a cut. ``early``: how many of the ``triggered`` fired before the watermark moved; the rest
-    and those
-    ``ended`` go by the ends of their windows, then by the hashes of their keys, which no process changes."""
+    """Return all panes of a cut in order.
+
+    The first ``early`` of the ``triggered`` fired before the watermark moved and stay first. The others and the
+    ``ended`` ones are ordered by the ends of their windows, then by the hashes of their keys.
+    """
     panes, frame = ended
     if not len(triggered):
         return frame

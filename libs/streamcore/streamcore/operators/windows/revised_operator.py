@@ -1,13 +1,13 @@
-"""Windows as a table that changes: rows in, records of windows out, each in place of the one before.
+"""The operator of windows as a changing table: each record of a window replaces the one before.
 
-``streamcore.windowing.revisions`` defines the meaning of the records. The panes of ``operators.window`` are named by
-their bounds, so that a session that grows is another window: here it keeps its name.
+``streamcore.windowing.revisions`` defines the records. The panes of ``operators.windows.operator`` are identified by
+their bounds, so there a session that grows is another window; here it keeps its name.
 
-The law: the windows of all final records are those of the rows that were taken, worked out at once, however the input
-is cut and whatever was emitted before. For sessions that needs a strict idea of late: a row is late when it is further
-behind the watermark than the allowed lateness, even if a session is there that it would join (a session that is over
-could otherwise have missed it). A row of another window is late when that window is over. How often and when a window
-is emitted before its final record depends on the cuts, for that is what early records are.
+The windows of all final records are those of all accepted rows, computed at once, however the input is divided into
+cuts. For sessions this needs a strict definition of late: a row is late if it is behind the watermark by more than the
+allowed lateness, even if it would join a live session (an expired session could otherwise have missed it). A row of a
+tumbling window is late if that window has expired. How often a window is emitted before its final record depends on
+the cuts.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ _LATE = "behind the watermark by more than the allowed lateness"
 
 
 class RevisedWindows:
-    """Sessions or tumbling windows per key over rows of ``schema`` (all columns but EVENT_MS). An ``Operator``.
+    """The operator of revised sessions or tumbling windows per key. ``schema``: the columns except EVENT_MS.
 
     MAIN: the key's columns, ``window_start``, ``window_end``, ANCHOR, REVISION (from 1), ``is_final``, IS_DELETED,
     MERGED_INTO, the aggregates (of a deleted window: those of nothing) and EVENT_MS, the window's last millisecond.
-    LATE, unless ``late_lane`` is off: the input's columns, LATE_REASON and LATENESS_MS. ``max_windows``: beyond so
-    many live ones none begins, and what would have gone into it is counted as ``refused``.
+    LATE, unless ``late_lane`` is off: the input's columns, LATE_REASON and LATENESS_MS. ``max_windows``: the
+    maximum of live windows; rows of further windows are counted as ``refused``.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class RevisedWindows:
         return max(watermark_ms - (0 if ended else self._lateness_ms), NO_WATERMARK)
 
     def _take(self, rows: pl.DataFrame, over_ms: int) -> Ints:
-        """Put the rows into their windows; answers those that are late."""
+        """Add the rows to their windows; return the late rows."""
         first = self._progress.take(rows.height)
         numbers = np.arange(first, first + rows.height)
         start, end = self._bounds(rows)
@@ -217,7 +217,7 @@ class RevisedWindows:
         return {"sessions": self._sessions, "progress": self._progress}
 
     def on_state_loaded(self) -> None:
-        """Take the loaded rows."""
+        """Apply the loaded rows."""
         self.apply_loaded()
 
     def apply_loaded(self) -> None:

@@ -33,7 +33,7 @@ class ContentPolicy(Protocol):
     """How windows hold their elements."""
 
     def add(self, content: WindowContent, element: Element, row: int) -> None:
-        """Take the element of a row of the cut."""
+        """Add the element of a row of the cut."""
         ...
 
     def absorb(self, content: WindowContent, others: Sequence[WindowContent]) -> None:

@@ -18,7 +18,7 @@ from streamcore.windowing.triggers import TriggerContext, TriggerState
 
 @dataclass(frozen=True, slots=True)
 class EmittedPane:
-    """A pane that may have to be taken back. ``upto``: no element with this number or a later one was in it."""
+    """A pane that may have to be retracted. ``upto``: all its elements have lower numbers."""
 
     window: AnyWindow
     pane: int

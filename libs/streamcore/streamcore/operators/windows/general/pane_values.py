@@ -39,8 +39,10 @@ PaneRows = pl.DataFrame | Sequence[Mapping[str, object]]
 
 @dataclass(frozen=True, slots=True)
 class PaneFunction:
-    """A function of all elements of a pane, and the columns of the rows that it answers. It must be pure: a retraction
-    is computed anew from the contents of the pane."""
+    """A function of all elements of a pane, and the columns of the rows that it returns.
+
+    It must be pure, because a retraction is computed again from the contents of the pane.
+    """
 
     compute: Callable[[WindowView], PaneRows]
     schema: Mapping[str, pl.DataType]

@@ -39,7 +39,7 @@ class PartialStore:
         return node
 
     def put(self, leaf: int, row: int) -> None:
-        """Put a row of the cut into a leaf; in order of arrival."""
+        """Add a row of the cut to a leaf. Call it in order of arrival."""
         self._leaves[leaf].append(row)
 
     def merge(self, left: int, right: int) -> int:

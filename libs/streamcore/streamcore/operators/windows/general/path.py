@@ -34,7 +34,7 @@ class TriggeredWindows:
         self.arrivals = None if self.plan.spec.assigner.in_event_time else ArrivalTable(self.keys)
 
     def step(self, rows: pl.DataFrame, time: CutTime) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Return the panes and the dropped of a cut."""
+        """Process a cut; return its panes and its dropped elements."""
         self.apply_loaded()
         for table in self._journals().values():
             table.record_changes()

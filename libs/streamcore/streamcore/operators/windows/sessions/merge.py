@@ -20,7 +20,7 @@ from streamcore.operators.windows.sessions.session_table import SessionWindowTab
 
 
 class SessionMerger:
-    """Merges rows into a table of sessions. Names: an *entry* is a row of the table, a *slot* the index of a key."""
+    """Merges rows into a table of sessions. Names: an *entry* is a row of the table, a *slot* is a key slot."""
 
     def __init__(self, plan: WindowPlan, metrics: WindowMetrics, sessions: SessionWindowTable) -> None:
         self.plan = plan

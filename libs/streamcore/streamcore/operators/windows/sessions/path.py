@@ -52,7 +52,7 @@ class SessionWindows:
     # --- a cut --------------------------------------------------------------------------------------------------
 
     def step(self, rows: pl.DataFrame, time: CutTime) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Return the panes and the dropped of a cut."""
+        """Process a cut; return its panes and its dropped elements."""
         self.apply_loaded()
         self.sessions.record_changes()
         self.keys.sweep()

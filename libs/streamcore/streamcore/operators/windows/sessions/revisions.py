@@ -27,7 +27,7 @@ _QUIET = -(2**63)
 
 @dataclass(frozen=True, slots=True)
 class RevisionRows:
-    """Records of windows, before they are rows. ``into``: the anchor of the session that took it in, where ``gone``."""
+    """Records of windows, as arrays. ``gone``: they are deleted; ``into`` is the anchor of the absorbing session."""
 
     slots: Ints
     start: Ints
@@ -89,7 +89,7 @@ class RevisedSessionWindowTable(SessionWindowTable):
     # --- output ------------------------------------------------------------------------------------------
 
     def take_absorbed(self) -> list[RevisionRows]:
-        """Return the last records of sessions that were taken in since the last call."""
+        """Return the last records of the sessions absorbed since the last call, and forget them."""
         found, self._absorbed = self._absorbed, []
         return found
 

@@ -1,4 +1,4 @@
-"""Windows over pieces that take late elements: from then on they are kept one by one."""
+"""Windows over slices that take late elements: from then on they are kept one by one."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class LateWindowStore:
         self.triggered = triggered
 
     def take(self, rows: pl.DataFrame, numbers: Ints, slots: Ints, first: Ints, last: Ints) -> None:
-        """Put each row into those of its windows from ``first`` to ``last``. Before the rows go into their pieces."""
+        """Put each row into those of its windows from ``first`` to ``last``. Before the rows go into their slices."""
         late = np.flatnonzero(first <= last)
         if not late.size:
             return

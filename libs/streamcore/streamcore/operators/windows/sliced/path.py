@@ -1,8 +1,8 @@
 """Windows that are the same for all keys and fire at their ends, in columns.
 
-Whatever is on time is grouped by key and piece once a cut; a window that ends is its pieces put together. Nothing is
+Whatever is on time is grouped by key and slice once a cut; a window that ends is its slices merged. Nothing is
 kept for a window itself: it has fired if the watermark has passed its end. Only a window that takes a late element
-becomes one of those that are kept one by one, starting from what its pieces held when it fired.
+becomes one of those that are kept one by one, starting from the contents of its slices when it fired.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def fires_at_end(trigger: Trigger) -> bool:
 
 
 class SlicedWindows:
-    """Windows over pieces."""
+    """Computes windows over slices."""
 
     def __init__(self, plan: WindowPlan, metrics: WindowMetrics, slicing: Slicing) -> None:
         self.plan = plan
@@ -60,7 +60,7 @@ class SlicedWindows:
     # --- a cut --------------------------------------------------------------------------------------------------
 
     def step(self, rows: pl.DataFrame, time: CutTime) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Return the panes and the dropped of a cut."""
+        """Process a cut; return its panes and its dropped elements."""
         self.apply_loaded()
         for table in self._journals().values():
             table.record_changes()
@@ -79,7 +79,7 @@ class SlicedWindows:
         return main, self._output.late(rows, drops, time.watermark_ms)
 
     def _take(self, rows: pl.DataFrame, numbers: Ints, time: CutTime) -> DroppedRows:
-        """Put each row into its piece, and into those of its windows that have ended."""
+        """Put each row into its slice, and into those of its windows that have ended."""
         time_slice = self.slicing.slices(rows[EVENT_MS].to_numpy())
         last = time_slice // self.slicing.step
         first = (time_slice - self.slicing.length) // self.slicing.step + 1
@@ -111,7 +111,7 @@ class SlicedWindows:
         return DroppedRows(row, start[which], end[which], np.zeros(len(row), dtype=np.int64))
 
     def _add(self, rows: pl.DataFrame, numbers: Ints, slots: Ints, time_slice: Ints, windows: Ints) -> None:
-        """Merge rows into their pieces. ``windows``: into how many windows each goes by that."""
+        """Merge rows into their slices. ``windows``: into how many windows each goes by that."""
         lane, lanes = dense_codes(time_slice)
         group, one = distinct(lane * self.keys.size + slots, lanes * self.keys.size)
         entries, order = self._entries(slots[one], time_slice[one])
@@ -143,7 +143,7 @@ class SlicedWindows:
     # --- firing -------------------------------------------------------------------------------------------------
 
     def _emit_ended(self, time: CutTime) -> tuple[PaneFirings, pl.DataFrame]:
-        """Return the windows that the next watermark ends, by their ends; and it forgets the pieces of those that
+        """Return the windows that the next watermark ends, by their ends; and it forgets the slices of those that
         expire."""
         before, now = self.slicing.last_ended(time.watermark_ms), self.slicing.last_ended(time.next_watermark_ms)
         expired = self._last_expired(time.next_watermark_ms)

@@ -1,9 +1,9 @@
-"""Event time in pieces that no window's edge cuts, so that windows are runs of pieces.
+"""Event time in slices that no window's edge cuts, so that windows are runs of slices.
 
-Windows are numbered in the order of their starts, pieces too; window ``w`` is the pieces from ``w * step`` up to, not
+Windows are numbered in the order of their starts, slices too; window ``w`` is the slices from ``w * step`` up to, not
 including, ``w * step + length``. (The paned windows of Li, Maier, Tufte, Papadimos, Tucker: "No pane, no gain", 2005;
 where the slide does not divide the size, each slide is cut in two.) The panes that fire are another thing; what is
-called a pane by those authors is a piece here.
+called a pane by those authors is a slice here.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _EPOCH_DAY = date(1970, 1, 1).toordinal()
 
 
 class Slicing(Protocol):
-    """How an assigner's windows are made of pieces."""
+    """How the windows of an assigner consist of slices."""
 
     @property
     def step(self) -> int: ...
@@ -35,7 +35,7 @@ class Slicing(Protocol):
     def length(self) -> int: ...
 
     def slices(self, event_ms: Ints) -> Ints:
-        """Return the piece of each event time."""
+        """Return the slice of each event time."""
         ...
 
     def bounds(self, window: int) -> tuple[int, int]:
