@@ -1,11 +1,11 @@
-"""Backfill: events that a new aggregate has missed, counted from history by the same code and added to its state.
+"""Backfills: past events that a new aggregate has missed, counted elsewhere and added to its state.
 
-A new aggregate counts from certain offsets of the input on, which the app reports when it accepts the rule. Everything
-before those offsets can be counted elsewhere, from the topic or from files, and sent as a *backfill*: rows of partials,
-which combine with those of the app in any order. So the aggregate is then exactly as if it had
-counted from the start of the backfill. A backfill names for each aggregate since when it counts, and is added only
-where that still holds, so a backfill that is sent twice counts once. Promises: reading a backfill raises nothing but
-``RuleError``, whatever the bytes.
+A new aggregate starts at certain offsets of the input, which the app reports when it accepts the rule. A client counts
+the events before these offsets, from the topic or from files, with the code of the app, and sends the result as a
+backfill: rows of partials, which can be combined with those of the app in any order. The aggregate is then exactly as
+if it had started at the start of the backfill. A backfill names the start time of each aggregate and is added only if
+the aggregate still has it, so a backfill that is sent twice counts once. Decoding raises nothing but ``RuleError``,
+whatever the bytes.
 """
 
 from __future__ import annotations
@@ -40,14 +40,15 @@ from streamcore.state.table import HASH
 from streamcore.watermark import NO_WATERMARK
 
 PART_BYTES: Final = 500_000
-DECOMPRESSED_BYTES: Final = 64 * 1024 * 1024
-PART_ROWS: Final = 50_000
+DECOMPRESSED_BYTES: Final = 64 * 1024 * 1024  # most bytes of a decompressed part
+PART_ROWS: Final = 50_000  # most rows of a part
 
 
 class Backfill(DocumentModel):
-    """Parts for the aggregates of a rule's version. ``since``: by aggregate, since when it counts, epoch milliseconds.
+    """The value of a backfill's control record. Times are in epoch milliseconds.
 
-    ``start``: from when on the history was counted. ``parts``: digests of staged parts.
+    ``start``: the event time from which past events were counted. ``since``: by column, the event time from which the
+    aggregate counted in the app. ``parts``: digests of staged parts.
     """
 
     rule: RuleName
@@ -58,7 +59,10 @@ class Backfill(DocumentModel):
 
 
 class _Part(DocumentModel):
-    """Rows of one table in columns: the group's key, panes and values; of a distinct count one value a row."""
+    """Rows of one table, by column: key columns, panes and values; of a ``count_distinct``, one value per row.
+
+    ``table``: ``panes``, or the column of the ``count_distinct``.
+    """
 
     model_config = ConfigDict(strict=False, extra="forbid", frozen=True)
 
@@ -70,7 +74,7 @@ class _Part(DocumentModel):
 
 @dataclass(frozen=True, slots=True)
 class BackfillRows:
-    """A backfill that is compatible with its rule. ``rows``: aggregates with frames as their tables store them."""
+    """A decoded backfill that fits its rule. ``rows``: an aggregate's column, and rows as its table stores them."""
 
     rule: CompiledRule
     start_ms: int
@@ -78,7 +82,7 @@ class BackfillRows:
     rows: tuple[tuple[str, pl.DataFrame], ...]
 
 
-# --- reading ----------------------------------------------------------------------------------------------------------
+# --- decoding ---------------------------------------------------------------------------------------------------------
 
 
 def decode_backfill(value: bytes) -> Backfill:
@@ -113,10 +117,10 @@ def decode_part(value: bytes) -> _Part:
     try:
         text = decompressor.decompress(value, DECOMPRESSED_BYTES)
         if decompressor.unconsumed_tail or not decompressor.eof:
-            raise RuleSetError(f"a part of a backfill has at most {DECOMPRESSED_BYTES} bytes when it is opened")
+            raise RuleSetError(f"a part of a backfill has at most {DECOMPRESSED_BYTES} bytes when decompressed")
         return _Part.model_validate(orjson.loads(text))
     except zlib.error as error:
-        raise DocumentError(f"a part of a backfill cannot be opened: {error}") from error
+        raise DocumentError(f"a part of a backfill cannot be decompressed: {error}") from error
     except ValidationError as error:
         raise DocumentError(format_faults(error)) from error
     except (ValueError, RecursionError) as error:
@@ -124,7 +128,7 @@ def decode_part(value: bytes) -> _Part:
 
 
 def _frames(part: _Part, group: WindowGroup) -> Iterator[tuple[str, pl.DataFrame]]:
-    """Yield the rows of a part by aggregate, in the types of its table: all columns, and no others."""
+    """Yield the rows of a part for each aggregate, with exactly the columns and types of its table."""
     if part.table in group.distinct:
         yield part.table, _frame(part, group, {VALUE: (group.distinct[part.table].dtype, None)})
         return
@@ -141,7 +145,7 @@ def _frames(part: _Part, group: WindowGroup) -> Iterator[tuple[str, pl.DataFrame
 def _frame(
     part: _Part, group: WindowGroup, values: Mapping[str, tuple[pl.DataType, int | float | None]]
 ) -> pl.DataFrame:
-    """Return keys, panes and values. ``values``: the type and the replacement of null of each column."""
+    """Return a part as a frame. ``values``: the type of each value column, and the value that replaces null."""
     given: dict[str, Sequence[object]] = {**part.keys, PANE: part.panes, **part.values}
     keys: dict[str, tuple[pl.DataType, int | float | None]] = {n: (t, None) for n, t in group.panes.keys.dtypes.items()}
     columns = {**keys, PANE: (pl.Int64(), None), **values}
@@ -160,13 +164,13 @@ def _series(name: str, values: Sequence[object], kind: pl.DataType, null: int | 
     return series if null is None else series.fill_null(pl.lit(null, dtype=kind))
 
 
-# --- adding -----------------------------------------------------------------------------------------------------------
+# --- applying ---------------------------------------------------------------------------------------------------------
 
 
 def apply_backfill(
     backfill: BackfillRows, group: WindowGroup, schema: StreamSchema, context: CutContext, memory: KeyValueTable
 ) -> None:
-    """Add the rows of keys that this shard owns to the aggregates that still start where the backfill ends."""
+    """Add the rows of this shard's keys to the aggregates that still start where the backfill ends."""
     names = [n for n, since in backfill.since_ms.items() if group.metadata.since_ms.get(n) == since]
     for name, frame in backfill.rows:
         if name in names:
@@ -181,26 +185,26 @@ def _rows_of_shard(frame: pl.DataFrame, key: Sequence[str], context: CutContext)
     return frame.filter(pl.Series(owners == context.shard))
 
 
-# --- making -----------------------------------------------------------------------------------------------------------
+# --- creating ---------------------------------------------------------------------------------------------------------
 
 
 class BackfillCollector:
-    """Counts the aggregates of a rule over history: add frames of the stream in any order, then take the records."""
+    """Counts the aggregates of a rule over past events: call ``add`` with frames in any order, then ``parts``."""
 
     def __init__(self, rule: CompiledRule, schema: StreamSchema) -> None:
         self.rule = rule
         self.group = _group(rule, schema)
 
     def add(self, frame: pl.DataFrame) -> None:
-        """Add events before the offsets from which the app counts.
+        """Add events from before the offsets at which the aggregates start.
 
-        Raise ``RuleSetError`` when the rule fails on one.
+        Raise ``RuleSetError`` if the rule fails on them.
         """
         if failures := self.group.count(frame):
-            raise RuleSetError(f"{self.rule.rule.id} fails on this history: {failures[0].reason}")
+            raise RuleSetError(f"{self.rule.rule.id} fails on these events: {failures[0].reason}")
 
     def parts(self) -> Iterator[bytes]:
-        """Yield the partials as parts to stage."""
+        """Yield the partials as parts of a backfill."""
         yield from _parts("panes", self.group.panes.rows(0, 1), self.rule.group_by)
         for name, table in self.group.distinct.items():
             yield from _parts(name, table.rows(0, 1), self.rule.group_by)
@@ -209,7 +213,10 @@ class BackfillCollector:
 def backfill_records(
     collector: BackfillCollector, start_ms: int, since_ms: Mapping[str, int], staged_key: str
 ) -> list[tuple[str, bytes]]:
-    """Return keys and values of the control records of a backfill, in the order in which they must be published."""
+    """Return keys and values of the control records of a backfill, in the order to publish them.
+
+    ``staged_key``: the prefix of the keys of staged parts.
+    """
     rule = collector.rule.rule
     parts = [(staged_key + digest_part(part), part) for part in collector.parts()]
     backfill = Backfill.model_construct(
@@ -239,7 +246,7 @@ def _slices(rows: pl.DataFrame) -> Iterable[pl.DataFrame]:
 
 
 def _group(rule: CompiledRule, schema: StreamSchema) -> WindowGroup:
-    """Return a group of this rule alone."""
+    """Return an empty group with this rule only. Raise ``RuleSetError`` if the rule has no time windows."""
     group_id = GroupId.for_rule(rule)
     if rule.window is None or group_id is None:
         raise RuleSetError(f"{rule.rule.id} has no windows; a backfill is for tumbling and sliding windows")

@@ -33,7 +33,7 @@ class RuleCost:
     """The expected cost of a rule. ``note`` is for people; ``cheap`` is false when the author should read it.
 
     ``access`` is None for windowed and score rules, and that of a sequence's dearest condition; ``panes`` and
-    ``bytes_per_key`` are 0 for rules per event; of a sequence, bytes are those of one that is nearly complete.
+    ``bytes_per_key`` are 0 for event rules; of a sequence, bytes are those of one that is nearly complete.
     """
 
     rule: str
@@ -134,7 +134,7 @@ def _expression_location(document: YamlDocument, path: Sequence[str | int], erro
 def _tests(rule: Rule, document: YamlDocument, schema: StreamSchema) -> list[Problem]:
     """Find fields in tests that no event and no alert has: such a test would pass or fail for the wrong reason."""
     paths: list[tuple[PathKey, Collection[str]]] = []
-    # An alert of a rule per event has the first of the stream's keys.
+    # An alert of an event rule has the first of the stream's keys.
     alert = ALERT_FIELDS.union(rule.group_by or schema.keys[0])
     for number, test in enumerate(rule.tests):
         paths += [(("tests", number, "events", i, n), schema.names) for i, row in enumerate(test.events) for n in row]
@@ -212,7 +212,7 @@ def _score_cost(rule: CompiledRule) -> RuleCost:
     assert rule.score is not None
     kept = render_duration(rule.score.within_ms)
     note = f"about {_BYTES_PER_SIGNAL} bytes for each signal of {len(rule.score.weights)} rules within {kept}"
-    note += "; matches of those that are rules per event are looked up once more"
+    note += "; matches of those that are event rules are looked up once more"
     return RuleCost(rule.rule.id, None, 0, 0, True, note)
 
 

@@ -220,4 +220,4 @@ def test_a_part_that_opens_to_more_than_it_may_is_refused() -> None:
     running = app()
     (said,) = lane(running.cut([control_record(5, STAGED_KEY + digest_part(bomb), bomb)], CLOCK), STATUS)
     assert said["status"] == "rejected"
-    assert "when it is opened" in str(said["reason"])
+    assert "when decompressed" in str(said["reason"])

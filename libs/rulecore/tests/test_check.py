@@ -154,7 +154,7 @@ def test_a_test_that_expects_something_else_fails_with_a_difference() -> None:
 
 def test_an_event_that_the_stream_refuses_fails_the_test() -> None:
     (result, _) = run_tests(rule_of(RULE.replace("amount: 100.01", "amount: abc")), STREAMS, run_in_process)
-    assert "events[0] is no event of shop" in result.diff[0]
+    assert "events[0] is not an event of shop" in result.diff[0]
 
 
 def test_a_runner_that_raises_fails_the_test_only() -> None:

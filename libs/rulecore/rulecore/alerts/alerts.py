@@ -1,7 +1,7 @@
-"""The alert of a rule that fired: its fields, its identity and its bytes.
+"""Builds the alert of a firing: its fields, its id and its JSON bytes.
 
-The identity is a hash of the firing (rule, version, and the event or the key and window), so the same firing has the
-same identity wherever and however often it is computed.
+The alert id is a hash of rule, version, and the event or the key and window. A firing that is computed again, on any
+shard or in a replay, therefore has an equal id.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ from streamcore.wire.lanes import Record
 
 @dataclass(frozen=True, slots=True)
 class AlertContext:
-    """How an alert is dispatched: lane, epoch of the rule set, number of alerts suppressed before it."""
+    """The lane of an alert, the epoch of the rule set, and the number of firings suppressed before the alert.
+
+    ``suppressed`` is None for a rule without ``suppress``.
+    """
 
     lane: str
     epoch: int
@@ -34,7 +37,7 @@ class AlertContext:
 def event_alert(
     rule: CompiledRule, schema: StreamSchema, event: Mapping[str, Value], origin: Origin, context: AlertContext
 ) -> Record:
-    """Build the alert of a rule per event. ``event``: physical values by column, at least those of the message."""
+    """Build the alert of an event rule. ``event``: physical values by column, at least those of the message."""
     identity = [rule.rule.id, rule.rule.version, origin.topic, origin.partition, origin.offset]
     body: dict[str, object] = {
         "kind": "event",
@@ -52,7 +55,7 @@ def event_alert(
 
 
 def stateful_alert(firing: RuleFiring, schema: StreamSchema, origin: Origin | None, context: AlertContext) -> Record:
-    """Build the alert of a rule with state. ``origin``: the event at which it fired, None at a watermark."""
+    """Build the alert of a firing. ``origin``: the event at which the rule fired, None if it fired at a watermark."""
     rule = firing.rule
     key = _key(firing.key, schema, rule.group_by)
     identity = [rule.rule.id, rule.rule.version, list(key.values()), *firing.mark]
@@ -74,6 +77,7 @@ def stateful_alert(firing: RuleFiring, schema: StreamSchema, origin: Origin | No
 
 
 def _record(rule: CompiledRule, identity: list[object], body: dict[str, object], context: AlertContext) -> Record:
+    """Return the record of an alert. ``identity``: the values that the alert id is a hash of."""
     alert_id = hashlib.blake2b(orjson.dumps(identity), digest_size=16).hexdigest()
     if context.suppressed is not None:
         body["suppressed"] = context.suppressed
@@ -81,7 +85,7 @@ def _record(rule: CompiledRule, identity: list[object], body: dict[str, object],
     return Record(context.lane, alert_id.encode(), orjson.dumps(document))
 
 
-#: The fields that all alerts of a rule version share, by digest. Cached: a burst of alerts has to be fast.
+#: The fields that all alerts of a rule version share, by the rule's digest. A cache, so that many alerts are fast.
 _RULE_FIELDS: dict[str, dict[str, object]] = {}
 _MAX_RULE_FIELDS = 50_000
 
@@ -118,6 +122,6 @@ def _select_fields(schema: StreamSchema, names: tuple[str, ...]) -> tuple[tuple[
 
 
 def _plain(value: Value, kind: Type) -> object:
-    """Return decimals as text with all their digits; JSON has the rest."""
+    """Return the JSON value of a physical value; a decimal is text with all its digits."""
     logical = lang.to_logical(value, kind)
     return format(logical, "f") if isinstance(logical, Decimal) else logical

@@ -1,7 +1,7 @@
-"""Dispatch of firings: the lane of the alert, whether it is suppressed, and the comparison of versions on trial.
+"""Decides for each firing whether it becomes an alert, and on which lane; compares versions on trial.
 
-Promises: decisions depend on the firing, the rule set and the state of this shard alone. Refuses to know the
-origin of firings and the format of an alert.
+A decision depends only on the firing, the rule set and the state of this shard. The module knows neither how rules are
+evaluated nor the format of an alert.
 """
 
 from __future__ import annotations
@@ -33,10 +33,9 @@ _SUPPRESSION, _COUNTS, _SUBJECTS = "suppressed", "compared", "subjects"
 class FiredRule:
     """The part of a firing that decides about its alert.
 
-    ``key``: physical values of the rule's key, in order of its columns.
-
-    ``by``: of the columns of ``suppress``. ``mark`` distinguishes firings of the key; ``end_ms``: no version of the
-    rule fires for the same mark after the watermark has passed it.
+    ``key``: the physical values of the rule's key columns. ``by``: the values of ``suppress.by``. ``mark`` identifies
+    the firing among those of the key. ``time_ms``: the event time of the firing. ``end_ms``: once the watermark has
+    passed this time, no version of the rule fires with this mark. Times are in epoch milliseconds.
     """
 
     rule: CompiledRule
@@ -49,7 +48,7 @@ class FiredRule:
 
 @dataclass(frozen=True, slots=True)
 class DispatchDecision:
-    """``lane`` None: no alert. ``suppressed``: the number of alerts suppressed before it; None without ``suppress``."""
+    """The lane of the alert, None for no alert. ``suppressed``: see ``AlertContext``."""
 
     lane: str | None
     suppressed: int | None = None
@@ -59,7 +58,7 @@ _NO_ALERT: Final = DispatchDecision(None)
 
 
 class AlertDispatcher:
-    """Decides about the alerts of one shard."""
+    """Decides about the alerts of one shard, and holds the state for that."""
 
     def __init__(self, settings: DispatchSettings) -> None:
         self.suppression = Suppression(settings.suppressed, settings.late_ms)
@@ -75,12 +74,12 @@ class AlertDispatcher:
         }
 
     def on_state_loaded(self) -> None:
-        """Rebuild derived state after the tables' rows have been loaded."""
+        """Rebuild the queues of expiries after the tables' rows have been loaded."""
         self.suppression.on_state_loaded()
         self.comparison.on_state_loaded()
 
     def dispatch(self, fired: FiredRule, rules: RuleSet) -> DispatchDecision:
-        """Decide which lane the alert of a firing goes to, if any."""
+        """Return the lane of a firing's alert, and update suppression and the comparison of versions on trial."""
         rule = fired.rule.rule
         lane = alert_lane(fired.rule, fired.key, rules)
         self._compare(fired, rules)
@@ -95,6 +94,7 @@ class AlertDispatcher:
         return DispatchDecision(lane, before)
 
     def _compare(self, fired: FiredRule, rules: RuleSet) -> None:
+        """Record the firing for the comparison, if a candidate is on trial beside a live version."""
         live, candidate = rules.live(fired.rule.rule.id), rules.candidate(fired.rule.rule.id)
         if live is None or candidate is None:
             return
@@ -117,7 +117,7 @@ class AlertDispatcher:
             yield RuleStatus(rule, counts.candidate, StatusKind.COMPARED, None, rules.epoch, 0, -1, compared=compared)
 
     def count(self, name: str, more: int = 1) -> None:
-        """Count for the metrics of this cut."""
+        """Add to a counter of this cut."""
         self.counters[name] = self.counters.get(name, 0) + more
 
     def take_counters(self) -> Mapping[str, int]:
@@ -127,9 +127,10 @@ class AlertDispatcher:
 
 
 def alert_lane(compiled: CompiledRule, key: Sequence[Value], rules: RuleSet) -> str:
-    """Return the lane of the alerts of a version.
+    """Return the lane of the alerts of a version for a key.
 
-    A canary decides for its share of the keys, the live version for the others.
+    While a canary is on trial, its alerts go to ``alerts`` for its percentage of the keys, and those of the live
+    version for the other keys. All others go to ``shadow``.
     """
     rule = compiled.rule
     if isinstance(rule.mode, Canary):
@@ -143,6 +144,6 @@ def alert_lane(compiled: CompiledRule, key: Sequence[Value], rules: RuleSet) -> 
 
 
 def canary_fraction(rule_id: str, key: Sequence[Value]) -> float:
-    """Return the position in [0, 1) of a key for the canaries of a rule: by hash, so the same for every version."""
+    """Return a number in [0, 1), a hash of rule id and key. A canary of p percent has the keys below p / 100."""
     digest = hashlib.blake2b(orjson.dumps([rule_id, list(key)], default=str), digest_size=8).digest()
     return int.from_bytes(digest, "big") / 2**64

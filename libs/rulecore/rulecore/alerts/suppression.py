@@ -1,8 +1,8 @@
-"""``suppress``: after an alert none for so long of event time, for the same rule and values.
+"""The ``suppress`` of a rule: after an alert, no alert of the rule with equal values for a duration of event time.
 
-Promises: suppression depends only on the alerts before it and event time, so a run that is repeated suppresses the
-same; the next alert holds their number. An entry ends when the watermark has passed it, and their number is bounded:
-beyond the limit the oldest are forgotten, and counted.
+Suppression depends only on event times and earlier alerts, so a replay suppresses the same firings. The next alert
+shows the number of suppressed ones. An entry is dropped after the watermark has passed its end by the grace period. The
+number of entries is limited: above the limit, the entries that end first are dropped and counted.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ from streamcore.state import KeyValueTable
 
 
 class Suppression:
-    """Of one shard; its state is ``table``. ``forgotten`` counts the entries dropped because of the limit."""
+    """The suppression of one shard; ``table`` is its state. ``forgotten``: entries dropped because of the limit.
+
+    An entry is a rule, its mode and the values of ``suppress.by``, with the end of the suppression.
+    """
 
     def __init__(self, limit: int, grace_ms: int) -> None:
         self.table = KeyValueTable()
@@ -29,12 +32,12 @@ class Suppression:
         self._count = 0
 
     def on_state_loaded(self) -> None:
-        """After the table's rows have been loaded."""
+        """Rebuild the queue of expiries after the table's rows have been loaded."""
         self._expiries = TimerQueue((_read(value)[0], key) for key, value in self.table)
         self._count = len(self._expiries)
 
     def passes(self, rule: CompiledRule, by: Sequence[Value], time_ms: int) -> int | None:
-        """Return None when this firing is suppressed, else the number suppressed since the last alert."""
+        """Return None if the firing is suppressed, else the number of firings suppressed since the last alert."""
         assert rule.rule.suppress is not None
         key = orjson.dumps([rule.rule.id, rule.rule.status.value, list(by)], default=str).decode()
         stored = self.table.get(key)
@@ -49,13 +52,13 @@ class Suppression:
         return count
 
     def expire(self, watermark_ms: int) -> None:
-        """Drop the entries that no event within the grace period can still reach, and those beyond the limit."""
-        over = watermark_ms - self.grace_ms
-        while (expiry := self._expiries.pop_due(None if self._count > self.limit else over)) is not None:
+        """Drop the entries that ended ``grace_ms`` before the watermark, and those above the limit."""
+        expired_ms = watermark_ms - self.grace_ms
+        while (expiry := self._expiries.pop_due(None if self._count > self.limit else expired_ms)) is not None:
             end, key = expiry
             stored = self.table.get(key)
             if stored is not None and _read(stored)[0] == end:
-                self.forgotten += end > over
+                self.forgotten += end > expired_ms
                 self.table.put(key, None)
                 self._count -= 1
 

@@ -1,8 +1,7 @@
-"""A version on trial beside the live one: how often only one of them fired, and how often both.
+"""Counts how often only the live version of a rule fired, only the version on trial (candidate), or both.
 
-Promises: counts are exact per shard. A firing is identified by its key and mark. Two versions see an event in the
-same cut, yet one may fire in a window earlier than the other, so each firing is remembered until the watermark passes
-the window's end. Refuses to judge: it counts, people decide.
+The counts are exact per shard. Two firings of one subject (key and mark) are the same. One version may fire in a window
+earlier than the other, so a firing is kept until the watermark passes the window's end.
 """
 
 from __future__ import annotations
@@ -20,7 +19,10 @@ _LIVE, _CANDIDATE = 1, 2
 
 @dataclass(slots=True)
 class TrialCounts:
-    """Of one rule since its candidate came. ``reported_ms``: the clock when they were last reported."""
+    """The counts of one rule since its candidate was published. ``live`` and ``candidate`` are the two version numbers.
+
+    ``reported_ms``: the clock at the last report; ``reported_firings``: ``firings`` at that time.
+    """
 
     live: int
     candidate: int
@@ -32,12 +34,12 @@ class TrialCounts:
 
     @property
     def firings(self) -> int:
-        """Of both versions."""
+        """The number of firings of both versions together."""
         return self.only_live + self.only_candidate + 2 * self.both
 
 
 class TrialComparison:
-    """Of one shard; its state is ``counts`` (by rule) and ``subjects`` (the keys that fired and may still fire)."""
+    """The comparisons of one shard. Its tables: ``counts`` by rule; ``subjects`` that fired and may fire again."""
 
     def __init__(self, limit: int, every_ms: int) -> None:
         self.counts = KeyValueTable()
@@ -47,7 +49,7 @@ class TrialComparison:
         self._expiries: TimerQueue[tuple[int, str]] = TimerQueue()
 
     def on_state_loaded(self) -> None:
-        """After the tables' rows have been loaded."""
+        """Rebuild the queue of expiries after the tables' rows have been loaded."""
         self._expiries = TimerQueue((orjson.loads(value)[1], key) for key, value in self.subjects)
 
     def record_firing(
@@ -75,18 +77,18 @@ class TrialComparison:
             self._expiries.put((end_ms, key))
 
     def _counts(self, rule: str, versions: tuple[int, int]) -> TrialCounts:
-        """Return the counts of these two versions: others begin from nothing."""
+        """Return the stored counts, or zero counts if they are of other versions."""
         stored = self.counts.get(rule)
         counts = TrialCounts(*versions) if stored is None else TrialCounts(*orjson.loads(stored))
         return counts if (counts.live, counts.candidate) == versions else TrialCounts(*versions)
 
     def expire(self, watermark_ms: int) -> None:
-        """Forget subjects that are over, and the oldest beyond the limit."""
+        """Drop the subjects that the watermark has passed, and the oldest above the limit."""
         while expiry := self._expiries.pop_due(None if len(self._expiries) > self.limit else watermark_ms - 1):
             self.subjects.put(expiry[1], None)
 
     def counts_to_report(self, clock_ms: int) -> Iterator[tuple[str, TrialCounts]]:
-        """Yield the rules whose counts changed since the last report, at most every ``every_ms``."""
+        """Yield rules with new firings since their last report, each at most every ``every_ms`` of the clock."""
         for rule, value in [*self.counts]:
             counts = TrialCounts(*orjson.loads(value))
             if counts.firings != counts.reported_firings and clock_ms - counts.reported_ms >= self.every_ms:
@@ -95,7 +97,7 @@ class TrialComparison:
                 yield rule, counts
 
     def keep(self, rules: set[str]) -> None:
-        """Forget the counts of rules without a candidate."""
+        """Drop the counts of all other rules. ``rules``: the ids of rules with a candidate."""
         for rule, _ in [*self.counts]:
             if rule not in rules:
                 self.counts.put(rule, None)

@@ -1,4 +1,4 @@
-"""A rule without anything that silences it: back-tests and explanations ask which alerts it would raise."""
+"""Changes a rule so that nothing suppresses its alerts, for back-tests and explanations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def as_live(rule: Rule) -> Rule:
 
 
 def without_suppression(rule: CompiledRule) -> CompiledRule:
-    """Return the rule without a silence after an alert. One per event keeps the route that ``suppress`` gave it."""
+    """Return the rule without suppression. An event rule keeps a ``suppress`` of 1 ms, and with it its route."""
     own = rule.rule
     short = own.suppress.model_copy(update={"duration": 1}) if own.suppress and rule.kind is RuleKind.EVENT else None
     then = own.then.model_copy(update={"alert": True})

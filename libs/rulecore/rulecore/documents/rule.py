@@ -256,7 +256,7 @@ class Rule(DocumentModel):
         Field(description="Columns that events are grouped by; they contain a key of the stream."),
     ] = ()
     within: Annotated[
-        Within | None, Field(description="Window of a windowed rule, or the longest duration of a sequence.")
+        Within | None, Field(description="Window of a window rule, or the longest duration of a sequence.")
     ] = None
     having: Annotated[
         Expression | None, Field(description="Condition on the aggregates of a window, such as count(*) > 10.")
@@ -264,7 +264,7 @@ class Rule(DocumentModel):
     emit: Annotated[
         Emit,
         Field(strict=False),
-        Field(description="When a windowed rule alerts: as soon as having is true, or at the end of the window."),
+        Field(description="When a window rule alerts: as soon as having is true, or at the end of the window."),
     ] = Emit.EARLY
     sequence: Annotated[
         Annotated[tuple[SequenceItem, ...], Field(strict=False, min_length=1, max_length=MAX_STEPS)] | None,
@@ -300,11 +300,11 @@ class Rule(DocumentModel):
         if len(set(self.group_by)) != len(self.group_by):
             raise ValueError("group_by names a column twice")
         if self.suppress is not None and self.kind is RuleKind.EVENT and not self.suppress.by:
-            raise ValueError("suppress: a rule per event needs `by`, the columns whose values are told apart")
+            raise ValueError("suppress: an event rule needs `by`, the columns whose values are told apart")
         if self.skip is not Skip.PAST_LAST and self.kind is not RuleKind.SEQUENCE:
             raise ValueError("skip: is for sequences; leave it out")
         if self.emit is Emit.FINAL and self.kind is not RuleKind.WINDOW:
-            raise ValueError(f"emit: final is for windowed rules; a rule of kind {self.kind} has one time to alert")
+            raise ValueError(f"emit: final is for window rules; a rule of kind {self.kind} has one time to alert")
         return self
 
     @property
@@ -322,7 +322,7 @@ class Rule(DocumentModel):
 
     @property
     def windowed(self) -> bool:
-        """Whether this is a windowed rule."""
+        """Whether this is a window rule."""
         return self.kind is RuleKind.WINDOW
 
     @property
@@ -352,13 +352,13 @@ def _refuse(rule: Rule, *names: str) -> None:
 
 def _check_event(rule: Rule) -> None:
     if rule.where is None:
-        raise ValueError("a rule per event needs `where`; a windowed rule needs group_by, within and having")
+        raise ValueError("an event rule needs `where`; a window rule needs group_by, within and having")
 
 
 def _check_window(rule: Rule) -> None:
     windowed = {"group_by": bool(rule.group_by), "within": rule.within is not None, "having": bool(rule.having)}
     if missing := [name for name, present in windowed.items() if not present]:
-        raise ValueError(f"a windowed rule needs group_by, within and having; {' and '.join(missing)} is missing")
+        raise ValueError(f"a window rule needs group_by, within and having; {' and '.join(missing)} is missing")
     if isinstance(rule.within, SequenceSpan):
         raise ValueError("within: a length alone is for sequences; write a window, such as {tumbling: 1h}")
 

@@ -70,7 +70,7 @@ def check_sequence(items: Sequence[SequenceStep | Without], span_ms: int) -> Non
     if not steps or isinstance(items[0], Without):
         raise ValueError("sequence: begins with a step; what must not come before it cannot be expressed")
     if len(steps) == 1 and steps[0].times == 1 and len(items) == 1:
-        raise ValueError("sequence: one event is no sequence; write a rule per event with `where`")
+        raise ValueError("sequence: one event is no sequence; write an event rule with `where`")
     if len({s.step for s in steps}) != len(steps):
         raise ValueError("sequence: two steps have one name")
     for before, item in itertools.pairwise(items):

@@ -1,4 +1,4 @@
-"""``within``: the windows of windowed rules, and the length of a sequence."""
+"""``within``: the windows of window rules, and the length of a sequence."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Why a rule per event fired or did not, one event at a time and in plain Python: for a few events, without columns.
+"""Explains why an event rule fired or did not, one event at a time in plain Python, without importing the kernel.
 
-Promises: the result equals that of ``explain_rule`` for the same rule and events in order of time. The reference
-evaluator decides, for it defines the language; an alert is built by the code of production. Refuses rules with state,
-and those that ask lists: these need columns.
+The result equals that of ``explain_rule`` for events in order of time. The reference evaluator checks the conditions;
+the code of production builds the alerts. Rules with state and rules that use lists are rejected: see ``explain_rule``.
 """
 
 from __future__ import annotations
@@ -28,25 +27,25 @@ from streamcore.offsets import PARTITIONS_PER_TOPIC
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
 from streamcore.wire.lanes import ALERTS
 
-#: An event: physical values by column, those of the engine too.
+#: An event: physical values by column, including the columns of the engine (partition, offset, event time).
 Row = Mapping[str, Value]
-#: By name of a list: its entries and their values, all of them logical.
+#: By name of a list: its entries with their values, all logical.
 Lists = Mapping[str, Mapping[Value, Value]]
 
-_EPOCH = 1  # of a rule set that took this rule and nothing else
+_EPOCH = 1  # the epoch of a rule set with this rule only
 
 
 def is_plain(rule: CompiledRule) -> bool:
-    """Return whether one event is enough to explain the rule."""
+    """Return whether the rule can be explained from the event alone: an event rule that uses no list."""
     return rule.kind is RuleKind.EVENT and not rule.lists
 
 
 def explain_event(
     rule: CompiledRule, schema: StreamSchema, topic: str, rows: Sequence[Row], question: ExplainQuestion
 ) -> Explanation:
-    """Explain a rule per event. ``rows``: events by arrival. Raise ``ValueError`` for a rule that is not plain.
+    """Explain an event rule. ``rows``: events by arrival. Raise ``ValueError`` for a rule that is not plain.
 
-    ``suppress`` and ``then.alert`` are left aside: they are reasons of their own.
+    ``suppress`` and ``then.alert`` are ignored: the caller reports them as ``RuleReason``.
     """
     if not is_plain(rule):
         raise ValueError(f"rule {rule.rule.id} needs more than its events")
@@ -60,8 +59,8 @@ def explain_event(
 
 def _alert(rule: CompiledRule, schema: StreamSchema, row: Row, origin: Origin) -> Mapping[str, Json]:
     context = AlertContext(ALERTS, _EPOCH, None if rule.rule.suppress is None else 0)
-    found: Mapping[str, Json] = orjson.loads(event_alert(rule, schema, row, origin, context).value or b"{}")
-    return found
+    alert: Mapping[str, Json] = orjson.loads(event_alert(rule, schema, row, origin, context).value or b"{}")
+    return alert
 
 
 def parse_conditions(
@@ -82,14 +81,14 @@ def parse_conditions(
 def trace_event(
     row: Row, schema: StreamSchema, topic: str, conditions: Mapping[str, Expr], lists: Lists | None = None
 ) -> EventTrace:
-    """Trace an event: each condition with its clauses."""
+    """Return the event with the truth of each clause of the conditions."""
     values: dict[str, object] = {f.name: lang.to_logical(row[f.name], f.type) for f in schema.fields}
     clauses = {name: explain_condition(expr, values, lists) for name, expr in conditions.items()}
     return EventTrace(event_origin(row, topic), values, clauses)
 
 
 def event_origin(row: Row, topic: str) -> Origin:
-    """Return the position of an event."""
+    """Return the origin of an event."""
     partition, offset, event_ms = row[PARTITION], row[OFFSET], row[EVENT_MS]
     assert isinstance(partition, int)
     assert isinstance(offset, int)
@@ -99,7 +98,7 @@ def event_origin(row: Row, topic: str) -> Origin:
 
 @dataclass(frozen=True, slots=True)
 class _ScalarEvaluation:
-    """The condition at each event (``explanation.Look``)."""
+    """A ``RuleEvaluation`` that evaluates one condition on one event at a time."""
 
     schema: StreamSchema
     topic: str
@@ -120,9 +119,10 @@ class _ScalarEvaluation:
 
     def rejected_clauses(self, where: Expr) -> Sequence[RejectedClause]:
         counts = [(term, self._true(term).count(False)) for term in lang.conjuncts(where)]
-        return sorted((RejectedClause(lang.render(t), n) for t, n in counts if n), key=lambda one: -one.events)
+        return sorted((RejectedClause(lang.render(t), n) for t, n in counts if n), key=lambda clause: -clause.events)
 
     def _true(self, expr: Expr) -> list[bool]:
+        """Return for each event whether the condition is TRUE."""
         fields = self.schema.fields
         values = [{f.name: lang.to_logical(row[f.name], f.type) for f in fields} for row in self.rows]
-        return [lang.evaluate(expr, one) is True for one in values]
+        return [lang.evaluate(expr, event) is True for event in values]

@@ -1,7 +1,7 @@
-"""An explanation as a value, and how one is built from the results of an evaluation.
+"""The explanation of a rule, and how it is built from an evaluation of the rule's conditions (``RuleEvaluation``).
 
-Promises: the same answers give the same explanation, however the rule was evaluated: one event at a time
-(``explain_event``) or the kernel over columns (``explain_rule``). Refuses to evaluate anything.
+There are two evaluations: one event at a time (``explain_event``), and on frames (``explain_rule``). The module itself
+evaluates nothing.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from rulecore.firing import Origin
 from rulecore.language import Expr
 from streamcore.watermark import NO_WATERMARK
 
-MAX_EVENTS = 20  # that are shown
-#: Kinds of rules of whose alerts the window holds its end.
+MAX_EVENTS = 20  # most events in an explanation
+#: The kinds of rules whose alerts have a window that includes its end.
 _WITH_END = (RuleKind.SCORE.value, RuleKind.SEQUENCE.value)
 
 
 @dataclass(frozen=True, slots=True)
 class RuleReason:
-    """A reason that is no condition. ``decisive``: with it the rule cannot have fired, whatever its conditions are."""
+    """A reason other than a condition. ``decisive``: the rule cannot have fired, whatever its conditions."""
 
     name: str
     text: str
@@ -34,9 +34,9 @@ class RuleReason:
 
 @dataclass(frozen=True, slots=True)
 class ExplainQuestion:
-    """The subject of the question: the event in this row of the frame, this time (epoch ms), or the latest event.
+    """What to explain: the event in row ``row`` of the frame, the time ``at_ms`` (epoch ms), or else the latest event.
 
-    ``closing_ms``: how far event time has come by now; windows that end before it are over.
+    ``closing_ms``: the watermark to assume; windows that end before it are closed.
     """
 
     row: int | None = None
@@ -46,7 +46,7 @@ class ExplainQuestion:
 
 @dataclass(frozen=True, slots=True)
 class EventTrace:
-    """An event, its columns as logical values, and the rule's conditions on it by name (``where``, ``step ...``)."""
+    """An event with its logical values by column, and the rule's conditions on it by name (``where``, ``step ...``)."""
 
     origin: Origin
     values: Mapping[str, object]
@@ -55,7 +55,7 @@ class EventTrace:
 
 @dataclass(frozen=True, slots=True)
 class RejectedClause:
-    """How many of the events did not satisfy this clause of ``where``."""
+    """A clause of ``where``, and the number of events that do not satisfy it."""
 
     clause: str
     events: int
@@ -63,7 +63,10 @@ class RejectedClause:
 
 @dataclass(frozen=True, slots=True)
 class WindowTrace:
-    """A window as it was after an event, or at its end (``row`` None). ``row`` counts the frame that was given."""
+    """A window just after the event in row ``row`` of the frame, or at its end (``row`` None).
+
+    ``time_ms``: the time of that event or end. ``seen``: the values of the aggregates. ``having``: its clauses.
+    """
 
     start_ms: int
     end_ms: int
@@ -75,11 +78,13 @@ class WindowTrace:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """``alerts`` are the output of the kernel for all the events, in order: the JSON objects of the alerts lane.
-    ``asked``: those of them that answer the question.
+    """The explanation of a rule. ``verdict``: one sentence.
 
-    ``event``: the one in question. ``events``: those of the key that satisfied a condition, the latest of them.
-    ``looked_at`` and ``satisfied``: events of the key, and those that satisfied ``where`` (or any condition).
+    ``alerts``: all alerts that the events raise, as JSON objects, in order. ``asked``: those that the question is
+    about; ``fired``: whether there are any. ``event``: the event in question. ``events``: the latest events of the key
+    that satisfy a condition. ``windows``: the windows that the question is about. ``looked_at``: the number of events;
+    ``satisfied``: the number of those that satisfy ``where`` (or any condition). ``refused``: if none does, the clauses
+    that events do not satisfy.
     """
 
     rule: CompiledRule
@@ -96,7 +101,7 @@ class Explanation:
 
 
 class RuleEvaluation(Protocol):
-    """The events that count, in order of arrival, and the rule's conditions on them."""
+    """The rule's conditions on the given events, which are in order of arrival."""
 
     def __len__(self) -> int:
         """Return the number of events."""
@@ -107,11 +112,11 @@ class RuleEvaluation(Protocol):
         ...
 
     def satisfied_rows(self) -> Sequence[int]:
-        """Return the rows that satisfy a condition; all where there is none."""
+        """Return the rows that satisfy a condition; all rows if the rule has none."""
         ...
 
     def rejected_clauses(self, where: Expr) -> Sequence[RejectedClause]:
-        """Return the clauses by the number of events that they refused, most first, without those of none."""
+        """Return the clauses that events do not satisfy, by the number of these events, most first."""
         ...
 
 
@@ -123,18 +128,22 @@ def build_explanation(
     windows: Sequence[WindowTrace] = (),
     where: Expr | None = None,
 ) -> Explanation:
-    """``alerts``: of all the events. ``windows``: those that the question is about. ``where``: as it was written."""
+    """Build an explanation.
+
+    ``alerts``: all alerts that the events raise. ``windows``: those that the question is about. ``where``: the
+    condition as the author wrote it.
+    """
     event = None if question.row is None else evaluation.event(question.row)
     rows = evaluation.satisfied_rows()
-    mine = [alert for alert in alerts if _answers(alert, question, event)]
+    asked = [alert for alert in alerts if _answers(alert, question, event)]
     return Explanation(
         rule=rule,
-        fired=bool(mine),
-        verdict=_verdict(rule, event, alerts, mine, windows),
+        fired=bool(asked),
+        verdict=_verdict(rule, event, alerts, asked, windows),
         alerts=tuple(alerts),
-        asked=tuple(mine),
+        asked=tuple(asked),
         event=event,
-        events=tuple(evaluation.event(row) for row in _near(rows, question.row)),
+        events=tuple(evaluation.event(row) for row in _latest_rows(rows, question.row)),
         windows=tuple(windows),
         looked_at=len(evaluation),
         satisfied=len(rows),
@@ -142,14 +151,14 @@ def build_explanation(
     )
 
 
-def _near(rows: Sequence[int], row: int | None) -> Sequence[int]:
-    """Return the latest, or those up to the one in question."""
+def _latest_rows(rows: Sequence[int], row: int | None) -> Sequence[int]:
+    """Return the last ``MAX_EVENTS`` of the rows, up to the row in question if there is one."""
     before = [n for n in rows if row is None or n <= row]
     return before[-MAX_EVENTS:]
 
 
 def _answers(alert: Mapping[str, Json], question: ExplainQuestion, event: EventTrace | None) -> bool:
-    """Return whether an alert answers the question."""
+    """Return whether the question is about this alert."""
     if event is not None:
         if alert["source"] is not None:
             return alert["source"] == event.origin.place
@@ -165,8 +174,8 @@ def _answers(alert: Mapping[str, Json], question: ExplainQuestion, event: EventT
 def _spans(alert: Mapping[str, Json], at_ms: int) -> bool:
     """Return whether a time lies in the window of an alert.
 
-    A score's span ends with its latest signal, that one included, and a sequence's goes from its first event to its
-    last; others are without their end.
+    The window of a score includes its latest signal but not its start; that of a sequence includes its first and last
+    event; others exclude their end.
     """
     window = alert["window"]
     assert isinstance(window, dict)
@@ -179,12 +188,12 @@ def _verdict(
     rule: CompiledRule,
     event: EventTrace | None,
     alerts: Sequence[Mapping[str, Json]],
-    mine: Sequence[Mapping[str, Json]],
+    asked: Sequence[Mapping[str, Json]],
     windows: Sequence[WindowTrace],
 ) -> str:
-    """Return the verdict as one sentence."""
-    if mine:
-        return "fires for this event" if rule.kind is RuleKind.EVENT else f"fires: {_count(len(mine), 'alert')}"
+    """Return the verdict. ``asked``: the alerts that the question is about."""
+    if asked:
+        return "fires for this event" if rule.kind is RuleKind.EVENT else f"fires: {_count(len(asked), 'alert')}"
     if event is not None and (own := event.conditions.get("where")) is not None and own.truth is not Truth.TRUE:
         return f"does not fire: the event does not satisfy where, which is {own.truth}"
     if windows and all(window.having.truth is Truth.TRUE for window in windows):
@@ -199,10 +208,11 @@ def _verdict(
 
 
 def alerts_in(window: WindowTrace, alerts: Sequence[Mapping[str, Json]]) -> list[Mapping[str, Json]]:
-    """Return the alerts of this window: of the same beginning, for a session's end moves."""
-    found = [(alert, alert["window"]) for alert in alerts]
-    return [alert for alert, span in found if isinstance(span, dict) and span["start_ms"] == window.start_ms]
+    """Return the alerts of this window: those with an equal start, since the end of a session moves."""
+    windows = [(alert, alert["window"]) for alert in alerts]
+    return [alert for alert, span in windows if isinstance(span, dict) and span["start_ms"] == window.start_ms]
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" + ("" if number == 1 else "s")
+def _count(number: int, noun: str) -> str:
+    """Return the number and the noun, in the plural if needed."""
+    return f"{number} {noun}" + ("" if number == 1 else "s")

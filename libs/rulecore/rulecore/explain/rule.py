@@ -1,8 +1,8 @@
-"""Why a rule fired, or why it did not: for an event, or for a key over the events that count.
+"""Explains why a rule fired or did not, for an event or for a key, over the events of that key.
 
-Everything is computed from the events that are handed in, by the code that evaluates rules in production: the kernel
-decides which rules fire, the rule's group the content of its windows, the reference evaluator each clause. A reason
-that is no condition (a paused rule, a late event) is known to the caller and comes as ``RuleReason``.
+The explanation is computed from the given events by the code of production: the kernel decides which rules fire, the
+rule's group computes its windows, the reference evaluator checks each clause. Reasons other than conditions (a paused
+rule, a late event) are found by the caller, as ``RuleReason``.
 """
 
 from __future__ import annotations
@@ -42,22 +42,25 @@ def explain_rule(
     support: Sequence[CompiledRule] = (),
     lists: ListStore | None = None,
 ) -> Explanation:
-    """``events``: of a rule per event the one in question; else the key's, in order of arrival (physical columns).
+    """Explain a rule. ``suppress`` and ``then.alert`` are ignored: the caller reports them as ``RuleReason``.
 
-    ``support``: rules whose scores the rule adds. ``lists``: the lists that rules ask, as of the latest event's time.
-    ``suppress`` and ``then.alert`` are left aside: they are reasons of their own.
+    ``events``: physical columns, in order of arrival: of an event rule the event in question, of others all events of
+    the key. ``support``: rules whose scores the rule adds up. ``lists``: the lists that the rules use; their content is
+    that at the time of the latest event.
     """
     lists = lists or ListStore.empty()
     alerts = recompute_alerts(rule, schema, topic, events, question.closing_ms, support, lists)
     own = parse_conditions(rule, schema, lists.types())
-    conditions = own | _signals(schema, support, lists.types())
+    conditions = own | _signal_conditions(schema, support, lists.types())
     evaluation = _ColumnarEvaluation(schema, topic, events, conditions, lists.contents(latest_event_ms(events)))
     windows = windows_for_question(rule, schema, events, topic, question, lists) if rule.kind is RuleKind.WINDOW else []
     return build_explanation(rule, question, evaluation, alerts, windows, own.get("where"))
 
 
-def _signals(schema: StreamSchema, support: Sequence[CompiledRule], lists: Mapping[str, ListType]) -> dict[str, Expr]:
-    """Return the conditions of the rules per event whose scores are added."""
+def _signal_conditions(
+    schema: StreamSchema, support: Sequence[CompiledRule], lists: Mapping[str, ListType]
+) -> dict[str, Expr]:
+    """Return the conditions of the event rules among ``support``, by ``signal <rule id>``."""
     own = [rule for rule in support if rule.kind is RuleKind.EVENT and rule.rule.on == schema.name]
     return {f"signal {rule.rule.id}": parse_conditions(rule, schema, lists)["where"] for rule in own}
 
@@ -72,13 +75,13 @@ def recompute_alerts(
     lists: ListStore | None = None,
 ) -> list[Mapping[str, Json]]:
     """Return the alerts of the rule over these events, as if it were live without ``suppress``."""
-    found: list[bytes] = []
+    alerts: list[bytes] = []
     if events.height:
-        from rulecore.backtest.run import RuleRun  # the kernel, which few questions need
+        from rulecore.backtest.run import RuleRun  # imports the kernel, which takes time
 
-        run = RuleRun(schema, topic, [without_suppression(rule)], support, lists=lists, on_alert=found.append)
+        run = RuleRun(schema, topic, [without_suppression(rule)], support, lists=lists, on_alert=alerts.append)
         run.step(events, latest_event_ms(events), NO_WATERMARK, closing_ms)
-    return [orjson.loads(alert) for alert in found]
+    return [orjson.loads(alert) for alert in alerts]
 
 
 def latest_event_ms(events: pl.DataFrame) -> int:
@@ -88,7 +91,7 @@ def latest_event_ms(events: pl.DataFrame) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _ColumnarEvaluation:
-    """Conditions at events in columns (``explanation.Look``)."""
+    """A ``RuleEvaluation`` that evaluates conditions on a frame of events."""
 
     schema: StreamSchema
     topic: str
@@ -111,12 +114,13 @@ class _ColumnarEvaluation:
 
     def rejected_clauses(self, where: Expr) -> Sequence[RejectedClause]:
         height = self.events.height
-        found = [
+        clauses = [
             RejectedClause(lang.render(term), height - int(self._true(term).sum())) for term in lang.conjuncts(where)
         ]
-        return sorted((one for one in found if one.events), key=lambda one: -one.events)
+        return sorted((clause for clause in clauses if clause.events), key=lambda clause: -clause.events)
 
     def _true(self, expr: Expr) -> pl.Series:
+        """Return for each event whether the condition is TRUE."""
         frame, lifted = with_columns_for(self.events, expr, self.contents)
         true = to_polars(lifted).fill_null(value=False) & pl.int_range(pl.len()).is_not_null()
         return frame.select(true.alias(lang.fingerprint(expr)))[lang.fingerprint(expr)]

@@ -1,9 +1,8 @@
-"""The content of a rule's windows, event by event, whether or not the rule fired in them.
+"""Traces the windows of a rule event by event, whether or not the rule fired in them.
 
-The rule's own group evaluates: its ``having`` is replaced by one that is always true, under a version of its own for
-each event that is looked at, for a version that has not fired yet fires. So the values are those that the rule itself
-saw. To evaluation at an event takes as long as to take a thousand in, so of a question only those are looked at
-whose windows answer it.
+The rule's group computes the values, with a ``having`` that is always true. A version fires only once per window, so
+each traced event gets a new version number. Tracing an event takes as long as adding a thousand, so for a question only
+the events are traced whose windows it is about.
 """
 
 from __future__ import annotations
@@ -35,19 +34,19 @@ from streamcore.schema import EVENT_MS, StreamSchema
 from streamcore.state import KeyValueTable
 from streamcore.watermark import NO_WATERMARK
 
-DETAIL = 500  # events that are looked at one by one
-MOST = 3  # windows that answer a question
+DETAIL = 500  # most events that are traced
+MOST = 3  # most windows in the answer to a question
 _END_MS = 2**53
-#: For a condition that is longer than its author's.
+#: Limits for ``having`` with the added condition that makes it always true.
 _ROOMY = RuleLimits(expression=lang.ExpressionLimits(text_bytes=16_384, depth=40, nodes=1_000))
 
 
 def trace_windows(
     rule: CompiledRule, schema: StreamSchema, events: pl.DataFrame, topic: str, lists: ListStore | None = None
 ) -> list[WindowTrace]:
-    """Trace a windowed rule over one key's events in order of arrival; of early ones the last ``DETAIL`` events.
+    """Return the windows of a rule over one key's events, in order of arrival; nothing for a rule without windows.
 
-    A rule without windows has none.
+    An early rule is traced at the last ``DETAIL`` events, a final rule at the end of each window.
     """
     return _trace(rule, schema, events, topic, lists or ListStore.empty(), _latest)
 
@@ -60,13 +59,13 @@ def windows_for_question(
     question: ExplainQuestion,
     lists: ListStore | None = None,
 ) -> list[WindowTrace]:
-    """Return the traces that a question is about (``around``)."""
+    """Return the windows that a question is about (see ``around``)."""
     chosen = functools.partial(_rows_for_question, rule, question)
-    stories = _trace(rule, schema, events, topic, lists or ListStore.empty(), chosen)
-    return around(stories, question.row, question.at_ms)
+    traces = _trace(rule, schema, events, topic, lists or ListStore.empty(), chosen)
+    return around(traces, question.row, question.at_ms)
 
 
-#: Of a rule's own events the places of those to evaluation at, rising.
+#: Returns, for the events that satisfy a rule's ``where``, the ascending rows at which to trace.
 _Chosen = Callable[[pl.DataFrame], Sequence[int]]
 
 
@@ -82,19 +81,17 @@ def _trace(
     own = with_list_columns(events, probe.rule.list_columns, contents).with_row_index("__row").filter(_counts(rule))
     if not own.height:
         return []
-    firings = probe.at_ends(own) if rule.rule.emit is Emit.FINAL else probe.after_some(own, chosen(own))
+    firings = probe.at_window_ends(own) if rule.rule.emit is Emit.FINAL else probe.after_events(own, chosen(own))
     return [_window_trace(rule, schema, firing, row, logical_lists(contents)) for firing, row in firings]
 
 
 def _latest(own: pl.DataFrame) -> Sequence[int]:
+    """Return the last ``DETAIL`` rows."""
     return range(max(0, own.height - DETAIL), own.height)
 
 
 def _rows_for_question(rule: CompiledRule, question: ExplainQuestion, own: pl.DataFrame) -> Sequence[int]:
-    """Return the row of the event in question, if it counts; else the last of each window that ``around`` takes.
-
-    A window is asked for in its last pane; an event that enters an earlier one afterwards changes it, too.
-    """
+    """Return the row of the event in question, if it satisfies ``where``; else the last row of each window to trace."""
     if question.row is not None and (here := own["__row"].index_of(question.row)) is not None:
         return [here]
     group = GroupId.for_rule(rule)
@@ -110,13 +107,14 @@ def _rows_for_question(rule: CompiledRule, question: ExplainQuestion, own: pl.Da
 
 
 def _counts(rule: CompiledRule) -> pl.Expr:
+    """Return the expression that is true for events that satisfy the rule's ``where``."""
     where = pl.lit(value=True) if rule.where is None else to_polars(rule.where).fill_null(value=False)
     return where & pl.col(EVENT_MS).is_not_null()
 
 
 @dataclass(frozen=True, slots=True)
 class _Probe:
-    """``rule`` is ``of`` without its threshold, to be run over events."""
+    """Runs a rule without its threshold over events. ``of``: the rule; ``rule``: the rule without its threshold."""
 
     of: CompiledRule
     rule: CompiledRule
@@ -124,28 +122,30 @@ class _Probe:
     topic: str
     contents: Mapping[str, ListContent]
 
-    def at_ends(self, own: pl.DataFrame) -> Iterator[tuple[RuleFiring, int | None]]:
+    def at_window_ends(self, own: pl.DataFrame) -> Iterator[tuple[RuleFiring, int | None]]:
+        """Return the firings at the end of each window; their rows are None."""
         group, memory = self._group(), KeyValueTable()
         _set(group, self.rule, memory)
         group.add(own, self._cut_context(NO_WATERMARK))
         firings, _ = group.close(self._cut_context(_END_MS))
         return ((firing, None) for firing in firings)
 
-    def after_some(self, own: pl.DataFrame, chosen: Sequence[int]) -> Iterator[tuple[RuleFiring, int | None]]:
-        group, memory, done = self._group(), KeyValueTable(), 0
+    def after_events(self, own: pl.DataFrame, chosen: Sequence[int]) -> Iterator[tuple[RuleFiring, int | None]]:
+        """Yield the firings just after each chosen event, with the row of the event in the caller's frame."""
+        group, memory, added = self._group(), KeyValueTable(), 0
         _set(group, _with_version(self.rule, 1), memory)
         for at in chosen:
-            if at > done:
-                group.add(own[done:at], self._cut_context(NO_WATERMARK))
+            if at > added:
+                group.add(own[added:at], self._cut_context(NO_WATERMARK))
             _set(group, _with_version(self.rule, at + 2), memory)
             firings, _ = group.add(own[at : at + 1], self._cut_context(NO_WATERMARK))
-            done = at + 1
+            added = at + 1
             for firing in firings:
                 yield firing, int(own["__row"][at])
 
     def _group(self) -> RuleGroup:
         group = GroupId.for_rule(self.of)
-        assert group is not None, "a windowed rule has a group"
+        assert group is not None, "a window rule has a group"
         return make_group(group, self.schema, GroupSettings())
 
     def _cut_context(self, next_watermark_ms: int) -> CutContext:
@@ -157,9 +157,9 @@ def _set(group: RuleGroup, rule: CompiledRule, memory: KeyValueTable) -> None:
 
 
 def _without_threshold(rule: CompiledRule, schema: StreamSchema, lists: Mapping[str, ListType]) -> CompiledRule:
-    """Return the rule with the same aggregates, for which every window fires."""
-    some = lang.render(_first_aggregate(rule))
-    always = f"({rule.rule.having}) or {some} is null or {some} is not null"
+    """Return the rule with a ``having`` that is always true and has all aggregates of the rule's own."""
+    aggregate = lang.render(_first_aggregate(rule))
+    always = f"({rule.rule.having}) or {aggregate} is null or {aggregate} is not null"
     own = rule.rule.model_copy(update={"having": always, "mode": RuleMode.LIVE})
     return compile_rule(own, {schema.name: schema}, _ROOMY, lists)
 
@@ -194,22 +194,22 @@ def _window_trace(
 
 
 def _columns(having: Expr, on_columns: Expr) -> Iterator[tuple[AggregateCall, str]]:
-    """Yield each aggregate and the column that stands for it."""
+    """Yield each aggregate and the column that replaces it."""
     if isinstance(having, AggregateCall):
         assert isinstance(on_columns, ColumnRef)
         yield having, on_columns.name
         return
-    for one, other in zip(having.children, on_columns.children, strict=True):
-        yield from _columns(one, other)
+    for child, child_on_columns in zip(having.children, on_columns.children, strict=True):
+        yield from _columns(child, child_on_columns)
 
 
-def around(stories: Sequence[WindowTrace], row: int | None, at_ms: int | None, most: int = MOST) -> list[WindowTrace]:
-    """Return those that a question is about: after this event; in windows that hold this time; else the latest.
+def around(traces: Sequence[WindowTrace], row: int | None, at_ms: int | None, limit: int = MOST) -> list[WindowTrace]:
+    """Return at most ``limit`` traces: those at ``row``; else of windows that contain ``at_ms``; else the latest.
 
-    Of each window (by its beginning, for a session's end moves) the last story is taken: it holds everything.
+    Of each window (by its start, since the end of a session moves) the last trace is returned, which has all events.
     """
-    if row is not None and (here := [story for story in stories if story.row == row]):
-        return here[:most]
-    last: Mapping[int, WindowTrace] = {s.start_ms: s for s in stories}
+    if row is not None and (at_row := [trace for trace in traces if trace.row == row]):
+        return at_row[:limit]
+    last: Mapping[int, WindowTrace] = {trace.start_ms: trace for trace in traces}
     held = [s for s in last.values() if at_ms is None or s.start_ms <= at_ms < s.end_ms]
-    return sorted(held, key=lambda s: (s.end_ms, s.start_ms))[-most:]
+    return sorted(held, key=lambda s: (s.end_ms, s.start_ms))[-limit:]

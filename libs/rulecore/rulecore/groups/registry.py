@@ -1,7 +1,7 @@
-"""Which code evaluates which rules with state: one entry a family.
+"""Creates the group for a kind of rules.
 
-A family is imported when it is first asked for: all of them together take a tenth of a second, which a command that
-looks at one rule would wait for.
+The module of a group is imported when it is first needed: importing all of them takes 100 ms, for which a command that
+reads one rule would wait.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ from rulecore.groups.base import GroupId, RuleGroup
 from rulecore.settings import GroupSettings
 from streamcore.schema import StreamSchema
 
-Family = Callable[[GroupId, StreamSchema, GroupSettings], RuleGroup]
+GroupFactory = Callable[[GroupId, StreamSchema, GroupSettings], RuleGroup]
 
 
 def make_group(group: GroupId, schema: StreamSchema, settings: GroupSettings) -> RuleGroup:
-    """Return an empty group of the family that ``group.kind`` names."""
-    return _family(group.kind)(group, schema, settings)
+    """Return an empty group of the kind ``group.kind``."""
+    return _group_factory(group.kind)(group, schema, settings)
 
 
-def _family(kind: str) -> Family:
+def _group_factory(kind: str) -> GroupFactory:
+    """Return the constructor of the groups of this ``GroupId.kind``."""
     match kind:
         case RuleKind.WINDOW:
             from rulecore.groups.windows.group import WindowGroup

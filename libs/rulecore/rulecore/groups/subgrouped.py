@@ -1,7 +1,7 @@
-"""A group of rules whose windows each belong to one subgroup: sessions, and windows of so many events.
+"""The common part of the groups of session windows and count windows: each window belongs to one subgroup.
 
-The group gives every subgroup its own events and its rules; a subgroup computes the firings without changing
-anything, and only when no rule of any subgroup failed are all updates committed.
+A subgroup is the rules of a group with an equal ``where``. The group passes each subgroup its rules and its events. The
+subgroup computes its firings without changing state; the group commits all updates only if no rule failed.
 """
 
 from __future__ import annotations
@@ -22,102 +22,103 @@ from streamcore.state import KeyValueTable, StateTable
 
 
 class PreparedUpdate(Protocol):
-    """The update that a subgroup computed and has not applied yet."""
+    """The change of state that a subgroup has computed and not yet applied."""
 
     @property
     def failures(self) -> Sequence[RuleFailure]:
-        """Whose rules failed."""
+        """The rules that failed."""
         ...
 
     def commit(self) -> list[RuleFiring]:
-        """Apply the update once nothing has failed; return the firings, by event and rule."""
+        """Apply the change, and return the firings by event and rule. Called only if no rule of the group failed."""
         ...
 
 
 class Subgroup(Protocol):
-    """The windows of the events that satisfy one `where`."""
+    """The windows of the events that satisfy one ``where``."""
 
     def set_spec(self, spec: SubgroupSpec) -> None:
-        """Evaluate these rules from now on, and keep their aggregates."""
+        """Evaluate exactly these rules from now on, and keep exactly their aggregates."""
         ...
 
     def clear_fired(self, bit: int) -> None:
-        """Forget where this bit's rule has fired."""
+        """Clear this fired bit in all windows, before it is assigned to another rule version."""
         ...
 
     def add(self, events: MatchedEvents, context: CutContext) -> PreparedUpdate:
-        """Process the events of the subgroup."""
+        """Compute the change that events of the subgroup make."""
         ...
 
     def close(self, context: CutContext) -> PreparedUpdate:
-        """Advance the watermark to ``context.next_watermark_ms``."""
+        """Compute the change that advancing the watermark to ``context.next_watermark_ms`` makes."""
         ...
 
     def tables(self) -> Mapping[str, StateTable]:
-        """Return the subgroup's tables, by their content."""
+        """Return the subgroup's tables by content, the first part of a table's name in the group."""
         ...
 
-    def table(self, what: str) -> StateTable:
-        """Return the table of that name, created if needed."""
+    def table(self, content: str) -> StateTable:
+        """Return the table of that content, created if needed."""
         ...
 
 
-#: Makes an empty subgroup: the columns of the key, the group's unit, the limits.
+#: Creates an empty subgroup from the types of the key columns, ``GroupId.unit`` and the limits.
 SubgroupFactory = Callable[[Mapping[str, pl.DataType], int, GroupSettings], Subgroup]
 
 
 class SubgroupedWindows:
-    """The subgroups of one group.
+    """A ``RuleGroup`` of subgroups.
 
-    A subgroup is named by its `where` and the event time at which it began to be kept, so rows of one that was
-    given up are never taken for those of a later one.
+    The name of a subgroup is the fingerprint of its ``where`` with the event time from which it is complete, so rows of
+    a deleted subgroup cannot be mistaken for those of a later one.
     """
 
-    def __init__(self, group: GroupId, schema: StreamSchema, settings: GroupSettings, make: SubgroupFactory) -> None:
+    def __init__(self, group: GroupId, schema: StreamSchema, settings: GroupSettings, factory: SubgroupFactory) -> None:
         self.group = group
         self.settings = settings
-        self.make = make
+        self._factory = factory
         fields = [schema.get(name) for name in group.group_by]
         self.dtypes = {f.name: DTYPES[f.type.kind] for f in fields if f is not None}
         self.subgroups: dict[str, Subgroup] = {}
         self.specs: dict[str, SubgroupSpec] = {}
 
     def set_rules(self, rules: Sequence[CompiledRule], memory: KeyValueTable, now_ms: int, _watermark_ms: int) -> None:
-        """Evaluate these rules from now on. ``now_ms``: the latest event time so far, for state that starts empty."""
+        """Evaluate exactly these rules from now on (see ``RuleGroup``)."""
         metadata = GroupMetadata.from_json(memory.get(str(self.group)))
         names = {n for r in rules for n in (rows_column(r), *(s.column for s in r.aggregates))}
         panes = max(window_panes(rule) for rule in rules)
         grown = panes > metadata.panes > 0
         metadata.since_ms = {n: now_ms if grown else metadata.since_ms.get(n, now_ms) for n in sorted(names)}
         metadata.panes = panes
-        freed = metadata.assign_bits(rules)
+        freed_bits = metadata.assign_bits(rules)
         memory.put(str(self.group), metadata.to_json())
-        self.specs = {_name(spec, metadata): spec for spec in subgroup_specs(rules, metadata).values()}
-        self.subgroups = {name: self._lane(name) for name in self.specs}
+        self.specs = {_subgroup_name(spec, metadata): spec for spec in subgroup_specs(rules, metadata).values()}
+        self.subgroups = {name: self._subgroup(name) for name in self.specs}
         for name, subgroup in self.subgroups.items():
-            for bit in freed:
+            for bit in freed_bits:
                 subgroup.clear_fired(bit)
             subgroup.set_spec(self.specs[name])
 
-    def _lane(self, name: str) -> Subgroup:
+    def _subgroup(self, name: str) -> Subgroup:
+        """Return the subgroup of that name, created if needed."""
         if name not in self.subgroups:
-            self.subgroups[name] = self.make(self.dtypes, self.group.unit, self.settings)
+            self.subgroups[name] = self._factory(self.dtypes, self.group.unit, self.settings)
         return self.subgroups[name]
 
     # --- a cut --------------------------------------------------------------------------------------------------
 
     def add(self, frame: pl.DataFrame, context: CutContext) -> tuple[list[RuleFiring], list[RuleFailure]]:
-        """Take the events in, on time and in order of arrival."""
+        """Add events that are not late, in order of arrival."""
         if not frame.height:
             return [], []
         rows, failures = match_events(frame, [*self.specs.values()])
         updates = []
         for (name, spec), row in zip(self.specs.items(), rows, strict=not failures):
             if row.size:
-                own, broken = spec.select_events(frame, row, [*self.dtypes])
-                failures += broken
+                own_events, failed_rules = spec.select_events(frame, row, [*self.dtypes])
+                failures += failed_rules
                 if not failures:
-                    updates.append(self.subgroups[name].add(own, context))
+                    updates.append(self.subgroups[name].add(own_events, context))
         return _commit_all(updates, failures)
 
     def close(self, context: CutContext) -> tuple[list[RuleFiring], list[RuleFailure]]:
@@ -127,30 +128,32 @@ class SubgroupedWindows:
     # --- state --------------------------------------------------------------------------------------------------
 
     def metrics(self) -> Mapping[str, int]:
-        """Return no metrics: only time drops entries."""
+        """Return no metrics: no limit drops entries."""
         return {}
 
     def tables(self) -> dict[str, StateTable]:
         """Return the tables of all subgroups by name."""
         return {
-            f"{what}:{self.group}:{name}": table
+            f"{content}:{self.group}:{name}": table
             for name, subgroup in self.subgroups.items()
-            for what, table in subgroup.tables().items()
+            for content, table in subgroup.tables().items()
         }
 
     def table(self, name: str) -> StateTable:
         """Return the table of that name, created if needed."""
-        what, _, subgroup = name.split(":")
-        return self._lane(subgroup).table(what)
+        content, _, subgroup = name.split(":")
+        return self._subgroup(subgroup).table(content)
 
 
-def _name(spec: SubgroupSpec, metadata: GroupMetadata) -> str:
+def _subgroup_name(spec: SubgroupSpec, metadata: GroupMetadata) -> str:
+    """Return the name of a subgroup in the names of its tables."""
     return f"{spec.name}@{metadata.since_ms[spec.name]}"
 
 
 def _commit_all(
     updates: Sequence[PreparedUpdate], failures: Sequence[RuleFailure]
 ) -> tuple[list[RuleFiring], list[RuleFailure]]:
+    """Commit all updates and return their firings by event; if a rule failed, commit none and return the failures."""
     failed = [*failures, *(f for update in updates for f in update.failures)]
     if failed:
         return [], failed

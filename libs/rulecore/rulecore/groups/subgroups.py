@@ -1,7 +1,7 @@
-"""The shared part of session and count windows: the events that satisfy one `where` make windows of their events.
+"""Subgroups: the rules of a group of session windows or count windows with an equal ``where``.
 
-Rules of a group that have the same `where` share a subgroup: its windows, and under their fingerprints its aggregates.
-A subgroup selects its own events and their contributions; ``sessions`` and ``counts`` make windows of them.
+The rules of a subgroup share its windows, and the aggregates of these by fingerprint. This module selects the events of
+a subgroup and what they add to aggregates; ``groups.sessions`` and ``groups.counts`` assign them to windows.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class MatchedEvents:
-    """A subgroup's own events, in order of arrival.
+    """The events of a cut that satisfy the ``where`` of a subgroup, in order of arrival.
 
-    Their places in the cut's frame; the key columns, partition and offset; and their contributions: an array a
-    partial, and for a distinct count a list of values (None: nothing to count).
+    ``row``: the row of each in the cut's frame. ``times``: event times. ``frame``: key columns, partition and offset.
+    ``values``: by partial, what each event adds. ``distinct``: by ``count_distinct``, the value of each event or None.
     """
 
     row: Ints
@@ -56,7 +56,11 @@ class MatchedEvents:
 
 @dataclass(frozen=True, slots=True)
 class WindowSnapshots:
-    """Windows as rules saw them, a row each: after an event (``row``: its place in the frame) or at the end (-1)."""
+    """Windows on which rules are evaluated, one per row: as they are just after an event, or when they end.
+
+    ``row``: the row of the event in the cut's frame, -1 for a window that ends. ``totals``: combined partials.
+    ``counts``: by ``count_distinct``, the number of values.
+    """
 
     row: Ints
     slots: Ints
@@ -65,15 +69,18 @@ class WindowSnapshots:
     totals: Mapping[str, Array]
     counts: Mapping[str, Ints]
 
-    def select(self, some: Ints) -> WindowSnapshots:
-        """Return some of the rows."""
-        totals = {n: v[some] for n, v in self.totals.items()}
-        counts = {n: v[some] for n, v in self.counts.items()}
-        return WindowSnapshots(self.row[some], self.slots[some], self.start_ms[some], self.end_ms[some], totals, counts)
+    def select(self, at: Ints) -> WindowSnapshots:
+        """Return the rows at these indexes."""
+        totals = {n: v[at] for n, v in self.totals.items()}
+        counts = {n: v[at] for n, v in self.counts.items()}
+        return WindowSnapshots(self.row[at], self.slots[at], self.start_ms[at], self.end_ms[at], totals, counts)
 
 
 class SubgroupSpec:
-    """The rules of one subgroup, and the state kept for them."""
+    """The rules of one subgroup, and the aggregates that they need.
+
+    ``name``: the column that counts the subgroup's events. ``having``: the evaluated rules by ``emit`` and panes.
+    """
 
     def __init__(
         self, rules: Sequence[CompiledRule], members: Sequence[GroupMember], since_ms: Mapping[str, int]
@@ -87,55 +94,56 @@ class SubgroupSpec:
         self.aggregations = {s.column: Aggregation(s.column, s.function, argument_type(s)) for s in numeric}
         sets = [self.specs[c] for c in sorted(self.specs) if self.specs[c].function == "count_distinct"]
         self.distinct = {s.column: DTYPES[argument_kind(s)] for s in sets}
-        alike: dict[tuple[Emit, int], list[GroupMember]] = {}
+        by_window: dict[tuple[Emit, int], list[GroupMember]] = {}
         for member in members:
-            alike.setdefault((member.rule.rule.emit, member.panes), []).append(member)
-        self.having = {how: Having(some) for how, some in sorted(alike.items())}
+            by_window.setdefault((member.rule.rule.emit, member.panes), []).append(member)
+        self.having = {window: Having(alike) for window, alike in sorted(by_window.items())}
 
     def expressions(self, column: str) -> list[pl.Expr]:
-        """Return the contributions of an event to an aggregate; for a distinct count a column of values."""
+        """Return the expressions of what an event adds to an aggregate; for ``count_distinct``, its value."""
         argument = self.specs[column].argument
         value = None if argument is None else to_polars(argument)
         every = pl.col(EVENT_MS).is_not_null()  # gives a literal the frame's height
         if column in self.aggregations:
             return self.aggregations[column].contributions(every, value)
-        assert value is not None, "a distinct count has an argument"
+        assert value is not None, "count_distinct has an argument"
         return [pl.when(every).then(value).alias(column)]
 
     def select_events(
         self, frame: pl.DataFrame, row: Ints, keys: Sequence[str]
     ) -> tuple[MatchedEvents, list[RuleFailure]]:
-        """Select the events at these rows, which satisfy `where`, with their contributions."""
-        mine = frame[row]
+        """Return the events at these rows, which satisfy ``where``, and the rules that failed."""
+        events = frame[row]
         failures: list[RuleFailure] = []
         try:
-            columns = mine.select([e for column in self.specs for e in self.expressions(column)])
+            columns = events.select([e for column in self.specs for e in self.expressions(column)])
         except EVALUATION_ERRORS:
             failures = self._failures_for(
-                {c: reason for c in self.specs if (reason := self._evaluation_error(mine, c))}
+                {c: reason for c in self.specs if (reason := self._evaluation_error(events, c))}
             )
-            columns = mine.select([])
+            columns = events.select([])
         values = {n: columns[n].to_numpy() for n in columns.columns if n not in self.distinct}
         distinct = {n: columns[n].to_list() for n in columns.columns if n in self.distinct}
         return MatchedEvents(
-            row, mine[EVENT_MS].to_numpy(), mine.select(*keys, PARTITION, OFFSET), values, distinct
+            row, events[EVENT_MS].to_numpy(), events.select(*keys, PARTITION, OFFSET), values, distinct
         ), failures
 
     def _evaluation_error(self, frame: pl.DataFrame, column: str) -> str | None:
+        """Return the error that computing an aggregate's expressions raises, None if it raises none."""
         try:
             return evaluation_error(frame, self.expressions(column))
         except EVALUATION_ERRORS as error:
             return f"{type(error).__name__}: {error}"
 
     def _failures_for(self, broken: Mapping[str, str]) -> list[RuleFailure]:
-        """Return every rule that needs a broken aggregate, with the first reason."""
-        found = [(r, [s.column for s in r.aggregates if s.column in broken]) for r in self.rules]
-        return [RuleFailure(rule, broken[columns[0]]) for rule, columns in found if columns]
+        """Return a failure for each rule that needs a failed aggregate. ``broken``: the error by column."""
+        affected = [(r, [s.column for s in r.aggregates if s.column in broken]) for r in self.rules]
+        return [RuleFailure(rule, broken[columns[0]]) for rule, columns in affected if columns]
 
     def evaluate(
         self, having: Having, snapshots: WindowSnapshots, keys: KeySlots
     ) -> tuple[RuleHits, list[RuleFailure]]:
-        """Return which conditions are true of which rows."""
+        """Return the pairs of a window and a rule whose ``having`` is true, and the rules that failed."""
         results = [
             self.aggregations[n].result(snapshots.totals) for n in sorted(having.needs & self.aggregations.keys())
         ]
@@ -146,7 +154,7 @@ class SubgroupSpec:
         return having.evaluate(frame)
 
     def values(self, hits: RuleHits, having: Having, snapshots: WindowSnapshots) -> Mapping[str, list[object]]:
-        """Return by column of the rules that hit: its physical value in every row of ``seen``."""
+        """Return the physical values of the aggregates of the rules with hits, by column, for every row."""
         shown = sorted({s.column for n in np.unique(hits.member).tolist() for s in having.members[n].rule.aggregates})
         return {
             c: self.aggregations[c].result(snapshots.totals).to_list()
@@ -156,13 +164,13 @@ class SubgroupSpec:
         }
 
     def since(self, rule: CompiledRule) -> int:
-        """Return the event time from which on all aggregates of the rule are complete."""
+        """Return the event time from which all aggregates of the rule are complete."""
         return max(self.since_ms[n] for n in [*(s.column for s in rule.aggregates), self.name])
 
 
 @dataclass(frozen=True, slots=True)
 class FiringDetails:
-    """The details of one hit that its row does not hold."""
+    """What a firing says besides its window: see ``RuleFiring``."""
 
     mark: tuple[object, ...]
     time_ms: int
@@ -178,22 +186,22 @@ def firings(
     keys: KeySlots,
     details: Sequence[FiringDetails],
 ) -> Iterator[RuleFiring]:
-    """Yield a firing for each hit; ``details`` are in the order of the hits."""
+    """Yield a firing for each hit. ``details``: one per hit."""
     if not len(hits.row):
         return
-    at, place = np.unique(hits.row, return_inverse=True)
-    some = snapshots.select(at)
-    values = spec.values(hits, having, some)
-    key = keys.frame(some.slots).to_dicts() if keys.dtypes else [{}] * len(at)
-    for number, i, detail in zip(hits.member.tolist(), place.tolist(), details, strict=True):
-        rule, row = having.members[number].rule, int(some.row[i])
+    at, inverse = np.unique(hits.row, return_inverse=True)
+    windows = snapshots.select(at)
+    values = spec.values(hits, having, windows)
+    key = keys.frame(windows.slots).to_dicts() if keys.dtypes else [{}] * len(at)
+    for number, i, detail in zip(hits.member.tolist(), inverse.tolist(), details, strict=True):
+        rule, row = having.members[number].rule, int(windows.row[i])
         yield RuleFiring(
             rule=rule,
             key=key[i],
             mark=detail.mark,
             time_ms=detail.time_ms,
-            start_ms=int(some.start_ms[i]),
-            end_ms=int(some.end_ms[i]),
+            start_ms=int(windows.start_ms[i]),
+            end_ms=int(windows.end_ms[i]),
             timing=detail.timing,
             row=None if row < 0 else row,
             values={s.column: values[s.column][i] for s in rule.aggregates},
@@ -202,22 +210,24 @@ def firings(
 
 
 def match_events(frame: pl.DataFrame, subgroups: Sequence[SubgroupSpec]) -> tuple[list[Ints], list[RuleFailure]]:
-    """Return for each subgroup the rows of its own events; on an error, whose fault it is."""
+    """Return for each subgroup the rows that satisfy its ``where``; or nothing, and the rules that failed."""
     try:
         wheres = [_where(subgroup).alias(subgroup.name) for subgroup in subgroups]
-        found = frame.select(wheres)
-        return [np.flatnonzero(found[subgroup.name].to_numpy()) for subgroup in subgroups], []
+        truth = frame.select(wheres)
+        return [np.flatnonzero(truth[subgroup.name].to_numpy()) for subgroup in subgroups], []
     except EVALUATION_ERRORS:
         broken = [(subgroup, reason) for subgroup in subgroups if (reason := _evaluation_error(frame, subgroup))]
         return [], [RuleFailure(rule, reason) for subgroup, reason in broken for rule in subgroup.rules]
 
 
 def _where(subgroup: SubgroupSpec) -> pl.Expr:
+    """Return the expression that is true for the subgroup's events."""
     every = pl.col(EVENT_MS).is_not_null()
     return every if subgroup.where is None else to_polars(subgroup.where).fill_null(value=False) & every
 
 
 def _evaluation_error(frame: pl.DataFrame, subgroup: SubgroupSpec) -> str | None:
+    """Return the error that evaluating the subgroup's ``where`` raises, None if it raises none."""
     try:
         return evaluation_error(frame, [_where(subgroup)])
     except EVALUATION_ERRORS as error:
@@ -225,12 +235,12 @@ def _evaluation_error(frame: pl.DataFrame, subgroup: SubgroupSpec) -> str | None
 
 
 def subgroup_specs(rules: Sequence[CompiledRule], metadata: GroupMetadata) -> dict[str, SubgroupSpec]:
-    """Return the subgroups of these rules by name. Paused rules keep their aggregates and are not evaluated."""
-    alike: dict[str, list[CompiledRule]] = {}
+    """Return the subgroups of these rules by name. A paused rule keeps its aggregates and is not evaluated."""
+    by_name: dict[str, list[CompiledRule]] = {}
     for rule in rules:
-        alike.setdefault(rows_column(rule), []).append(rule)
+        by_name.setdefault(rows_column(rule), []).append(rule)
     specs = {}
-    for name, some in sorted(alike.items()):
-        members = [to_member(r, metadata.bits[version_name(r)]) for r in some if r.rule.status is not RuleMode.PAUSED]
-        specs[name] = SubgroupSpec(some, members, metadata.since_ms)
+    for name, alike in sorted(by_name.items()):
+        members = [to_member(r, metadata.bits[version_name(r)]) for r in alike if r.rule.status is not RuleMode.PAUSED]
+        specs[name] = SubgroupSpec(alike, members, metadata.since_ms)
     return specs

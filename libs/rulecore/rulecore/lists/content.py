@@ -2,7 +2,7 @@
 
 The entries are one Python dictionary, made once per process and version of a list and shared by all shards, behind a
 sieve: Arrow and Polars build their hash table anew with every call, which with half a million entries costs thirty
-times as much as all look-ups of a batch. Expiry is a comparison while asking, so nothing is scanned when time passes.
+times as much as all lookups of a batch. Expiry is a comparison while asking, so nothing is scanned when time passes.
 
 Promises: immutable; keys and values are physical (see ``streamcore.schema``); never raises on data.
 """

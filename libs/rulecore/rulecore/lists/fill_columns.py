@@ -1,4 +1,4 @@
-"""Answers of lists as columns: the columns that ``asked`` lifted out of conditions, filled from the lists."""
+"""Adds list columns (``ListColumn``) to a frame of events, with values from the contents of the lists."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ from rulecore.lists.list_columns import ListColumn, ListColumnKind, distinct
 def with_list_columns(
     frame: pl.DataFrame, columns: Iterable[ListColumn], contents: Mapping[str, ListContent]
 ) -> pl.DataFrame:
-    """Return the frame with these columns. NULL where there is no such list (any more), or one of other types.
+    """Return the frame with these columns. A column is NULL if its list does not exist or has other types.
 
-    A column whose operand cannot be evaluated is left out: the rules that use it fail, as with any other fault of
-    theirs, and no others do.
+    A column whose operand cannot be evaluated is omitted, so that the rules that use it fail, and no others.
     """
     for column in distinct(columns):
         content = contents.get(column.list.name)
@@ -39,7 +38,7 @@ def _answers(kind: ListType, column: ListColumn) -> bool:
 
 
 def _keys(frame: pl.DataFrame, operand: Expr) -> pl.Series | None:
-    """Return the operand's physical values; None when evaluating it raises."""
+    """Return the physical values of the operand, None if evaluating it raises."""
     try:
         if isinstance(operand, ColumnRef):
             return frame[operand.name]

@@ -1,9 +1,9 @@
-"""The questions that rules ask of lists, as columns: ``x in list('name')`` and ``lookup('name', x)`` become columns.
+"""List columns: ``x in list('name')`` and ``lookup('name', x)`` in conditions are replaced by columns.
 
-Columns are filled once per batch, each distinct one once for all rules, from the contents of the lists at that moment
-(``columns``). Whatever evaluates conditions (the matcher, windows, sequences) sees columns like any other, and a list
-may change without a rule being compiled again. A column's name names the list and the question: equal questions
-of different rules are one column, and the name stays when the list changes, so state kept under it does too.
+``fill_columns`` adds the columns to the events of a cut, each once for all rules, from the contents of the lists at
+that time. The code that evaluates conditions (matcher, windows, sequences) reads them as any column, and no rule is
+compiled again when a list changes. The name of a column is that of the list with a fingerprint of the operand. So equal
+expressions of different rules share a column, and state stored under the name survives a change of the list.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from streamcore.schema import BOOLEAN, Type
 
 
 class ListColumnKind(enum.StrEnum):
-    """The question asked of the list."""
+    """Whether the column is of ``in list`` or of ``lookup``."""
 
     IN = "in"
     LOOKUP = "lookup"
@@ -26,9 +26,9 @@ class ListColumnKind(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ListColumn:
-    """A question to a list. ``operand`` is over the stream's columns and the list columns that come before this one.
+    """A column with the results of ``in list`` or ``lookup`` for ``operand``.
 
-    ``name`` has a colon, which no stream's column has.
+    ``operand`` may use the stream's columns and earlier list columns. ``name`` has a colon, unlike any stream column.
     """
 
     name: str
@@ -38,7 +38,7 @@ class ListColumn:
 
     @property
     def type(self) -> Type:
-        """Type of the answers."""
+        """The type of the column."""
         if self.kind is ListColumnKind.IN:
             return BOOLEAN
         assert self.list.value is not None
@@ -51,10 +51,10 @@ class ListColumn:
 
 
 def extract_list_columns(expr: Expr) -> tuple[Expr, tuple[ListColumn, ...]]:
-    """Return the expression over columns only, and the columns that it needs besides the stream's, in order of need."""
-    found: dict[str, ListColumn] = {}
-    lifted = _extract(expr, found)
-    return lifted, tuple(found.values())
+    """Return the expression over columns only, and the list columns that it needs, in order of dependency."""
+    columns: dict[str, ListColumn] = {}
+    lifted = _extract(expr, columns)
+    return lifted, tuple(columns.values())
 
 
 def _extract(expr: Expr, found: dict[str, ListColumn]) -> Expr:
@@ -73,5 +73,5 @@ def _column(kind: ListColumnKind, asked: ListType, operand: Expr, found: dict[st
 
 
 def distinct(columns: Iterable[ListColumn]) -> tuple[ListColumn, ...]:
-    """Return the columns of several conditions, each once; a column still comes after those that it needs."""
+    """Return the columns without duplicates; a column still comes after those that its operand uses."""
     return tuple({column.name: column for column in columns}.values())

@@ -1,4 +1,4 @@
-"""Which rows of a column may be entries of a list: a bit set that lets most others through without a look-up.
+"""Which rows of a column may be entries of a list: a bit set that lets most others through without a lookup.
 
 A Bloom filter (Bloom 1970) of one hash and sixteen bits an entry: it fits a cache where a dictionary of half a million
 texts does not, and works on whole columns. Measured on a million addresses, one in twenty of them in the list: 0.11

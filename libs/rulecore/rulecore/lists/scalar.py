@@ -1,6 +1,6 @@
 """Contents of lists as the reference evaluator asks them: mappings of logical values, for one event at a time.
 
-For explaining an alert and for tests. Nothing is copied: a look-up translates its key and its result.
+For explaining an alert and for tests. Nothing is copied: a lookup translates its key and its result.
 """
 
 from __future__ import annotations

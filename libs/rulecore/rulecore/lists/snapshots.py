@@ -1,7 +1,7 @@
-"""Lists for events that have been: those of files and of an app as one store, and a store as control records again.
+"""Converts a list store to control records and back, for back-tests and explanations.
 
-Promises: a kernel that takes the ``control_records`` of a store holds the content of the store. The state of lists
-before their present versions is unknown here; entries count as of the time that is asked for.
+A kernel that applies the ``control_records`` of a store has the content of the store. Only the current version of a
+list is known, not its earlier ones.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def store_from_records(records: Iterable[tuple[str, bytes]]) -> ListStore:
 
 
 def control_records(store: ListStore, without: Iterable[str] = ()) -> list[tuple[str, bytes]]:
-    """Return the keys and values that publish a store's content, except the lists of these names; parts first."""
+    """Return keys and values of records that publish the store, parts first. ``without``: names of lists to omit."""
     left_out = {LIST_KEY + name for name in without}
     rows = [(key, value) for key, value in store.records() if key not in left_out]
     parts = [row for row in rows if row[0].startswith(LIST_PART_KEY)]
@@ -35,6 +35,6 @@ def control_records(store: ListStore, without: Iterable[str] = ()) -> list[tuple
 
 
 def with_columns_for(frame: pl.DataFrame, expr: Expr, contents: Mapping[str, ListContent]) -> tuple[pl.DataFrame, Expr]:
-    """Return a condition over columns only, and the frame with those that it needs."""
+    """Return the frame with the list columns of a condition, and the condition over these columns."""
     lifted, columns = extract_list_columns(expr)
     return with_list_columns(frame, columns, contents), lifted

@@ -1,11 +1,11 @@
-"""All lists at one moment, as a value: control records make a new store out of an old one.
+"""The list store: all lists of an app, immutable; a control record creates the next store.
 
-A version of a list is taken when its head arrives and all of its parts are there; a head that names a part that is not
-is refused, and the version before stays. A list keeps its types for life, so rules that ask it stay sound.
+A list is published as parts (its entries) and then a head, which names the parts. A head with a missing part is
+rejected, and the previous version of the list stays. The types of a list never change, so rules that use it stay valid.
 
-Promises: ``apply`` is a pure function of the store and the record and never raises, whatever the bytes; a store
-restored from ``records`` behaves as the one that gave them. Entries are read once per process and version, however many
-shards hold the list, and only on first use: restoring reads heads only.
+``apply`` is a pure function of the store and the record, and raises for no record. A store restored from ``records()``
+behaves as the original. Entries are decoded once per process and version, for all shards, on first use; restoring
+decodes only heads.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from rulecore.lists.version_cache import ListPart, LiveList, intern_part
 from rulecore.settings import ListLimits
 from streamcore.state import KeyValueTable
 
-_UNUSED = "unused"  # the key of the row that remembers in which order unused parts came
-_SHOWN = 3
-_NAME_CHARACTERS = 100
+_UNUSED = "unused"  # the key of the stored order of unused parts
+_SHOWN = 3  # most rules or parts that a message names
+_NAME_CHARACTERS = 100  # most characters of a key in a message
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ListStore:
-    """``unused``: parts that no list uses, the oldest first."""
+    """All lists by name and all parts by digest. ``unused``: digests of the parts that no list uses, oldest first."""
 
     limits: ListLimits
     lists: Mapping[str, LiveList]
@@ -52,7 +52,7 @@ class ListStore:
 
     @classmethod
     def restore(cls, records: Iterable[tuple[str, bytes]], limits: ListLimits | None = None) -> ListStore:
-        """Return the store that gave these ``records``. A record that cannot be read any more is left out."""
+        """Return the store whose ``records()`` these are. Invalid records are omitted."""
         rows = dict(records)
         parts = {k.removeprefix(LIST_PART_KEY): v for k, v in rows.items() if k.startswith(LIST_PART_KEY)}
         known = {digest: intern_part(digest, data) for digest, data in parts.items()}
@@ -78,21 +78,21 @@ class ListStore:
         yield _UNUSED, orjson.dumps(self.unused)
 
     def types(self) -> Mapping[str, ListType]:
-        """Return the types of the lists that rules may ask, including expired lists."""
+        """Return the types of all lists, including expired ones, by name."""
         if not self._types:
             self._types.append(MappingProxyType({name: live.head.type for name, live in self.lists.items()}))
         return self._types[0]
 
     def contents(self, clock_ms: int) -> Mapping[str, ListContent]:
-        """Return the contents of the lists at that time. A list that has expired is not among them."""
+        """Return the contents of the lists at this time, by name, without expired lists."""
         return _Contents(self.lists, clock_ms)
 
     def apply(
         self, key: str, value: bytes | None, users: Callable[[str], Sequence[str]] = lambda _: ()
     ) -> tuple[ListStore, RuleStatus]:
-        """Return the store after a control record of a list or of a part, and the answer, not yet placed.
+        """Return the store after a control record of a list or part, and its status, without partition and offset.
 
-        ``users`` gives the ids of rules that ask the list of a name: it cannot be deleted then.
+        ``users``: returns the ids of the rules that use a list, which then cannot be deleted.
         """
         subject, name = parse_key(key)
         version = None
@@ -103,11 +103,11 @@ class ListStore:
             elif subject is not Subject.LIST:
                 raise ListError(f"the key of a list's record begins with {LIST_KEY} or {LIST_PART_KEY}")
             elif value is None:
-                store = self._without(name, users)
+                store = self._without_list(name, users)
             else:
                 head = decode_head(value, self.limits.record_bytes)
                 version = head.version
-                store = self._with(key, head)
+                store = self._with_list(key, head)
         except ListError as error:
             return self, RuleStatus(name, version, StatusKind.REJECTED, str(error), 0, 0, 0, subject)
         return store, RuleStatus(name, version, kind, None, 0, 0, 0, subject)
@@ -134,7 +134,7 @@ class ListStore:
     def _with_lists(
         self, lists: Mapping[str, LiveList], known: Mapping[str, ListPart], unused: Sequence[str]
     ) -> ListStore:
-        """Return the store with no more unused parts than the limits allow: the oldest go."""
+        """Return the store with these lists and parts, without the oldest unused parts above the limits."""
         kept, count, size = [], 0, 0
         for digest in reversed(unused):
             count, size = count + 1, size + len(known[digest].data)
@@ -153,17 +153,17 @@ class ListStore:
 
     # --- heads --------------------------------------------------------------------------------------------------
 
-    def _with(self, key: str, head: ListHead) -> ListStore:
+    def _with_list(self, key: str, head: ListHead) -> ListStore:
         record, live = head.canonical(), self.lists.get(head.list)
         if live is not None and live.record == record:
             return self
         self._check(key, head, live)
         parts = tuple(self.parts[digest] for digest in head.parts)
-        taken = LiveList(head, record, parts)
-        self._check_size(taken, live)
-        taken.read()
-        self._check_count(taken)
-        return self._replace_lists({**self.lists, head.list: taken}, live, head.parts)
+        updated = LiveList(head, record, parts)
+        self._check_size(updated, live)
+        updated.read()
+        self._check_count(updated)
+        return self._replace_lists({**self.lists, head.list: updated}, live, head.parts)
 
     def _check(self, key: str, head: ListHead, live: LiveList | None) -> None:
         if key != LIST_KEY + head.list:
@@ -179,25 +179,25 @@ class ListStore:
             shown = ", ".join(missing[:_SHOWN]) + (", ..." if len(missing) > _SHOWN else "")
             raise ListError(f"{len(missing)} parts are not there ({shown}); publish the parts first")
 
-    def _check_count(self, taken: LiveList) -> None:
-        entries = taken.entries()
+    def _check_count(self, updated: LiveList) -> None:
+        entries = updated.entries()
         count = 0 if entries is None else len(entries.place)
         if count > self.limits.entries:
             raise ListError(f"the list has {count} entries, at most {self.limits.entries}")
 
-    def _check_size(self, taken: LiveList, live: LiveList | None) -> None:
-        others = sum(one.bytes for one in self.lists.values() if one is not live)
-        if others + taken.bytes > self.limits.total_bytes:
+    def _check_size(self, updated: LiveList, live: LiveList | None) -> None:
+        others = sum(other.bytes for other in self.lists.values() if other is not live)
+        if others + updated.bytes > self.limits.total_bytes:
             raise ListError(f"all lists together would have more than {self.limits.total_bytes} bytes")
 
-    def _without(self, name: str, users: Callable[[str], Sequence[str]]) -> ListStore:
+    def _without_list(self, name: str, users: Callable[[str], Sequence[str]]) -> ListStore:
         live = self.lists.get(name)
         if live is None:
             return self
         if rules := users(name):
             shown = ", ".join(list(rules)[:_SHOWN]) + (", ..." if len(rules) > _SHOWN else "")
             raise ListError(f"{len(rules)} rules ask this list ({shown}); change them first")
-        return self._replace_lists({n: one for n, one in self.lists.items() if n != name}, live, ())
+        return self._replace_lists({other: kept for other, kept in self.lists.items() if other != name}, live, ())
 
     def _replace_lists(self, lists: Mapping[str, LiveList], before: LiveList | None, now: Sequence[str]) -> ListStore:
         """Replace the lists; parts that only the previous version used become the newest unused parts."""
@@ -208,7 +208,7 @@ class ListStore:
 
 @dataclass(frozen=True, slots=True)
 class _Contents(Mapping[str, ListContent]):
-    """Contents by name; lists that no rule uses cost nothing."""
+    """The contents of lists by name, decoded on access."""
 
     lists: Mapping[str, LiveList]
     clock_ms: int
@@ -228,7 +228,7 @@ class _Contents(Mapping[str, ListContent]):
 
 
 def save(store: ListStore, table: KeyValueTable) -> None:
-    """Make the table hold ``records``; rows that did not change are not written again."""
+    """Write the store's ``records()`` to the table. Unchanged rows are not written again."""
     rows = dict(store.records())
     for key in [key for key, _ in table if key not in rows]:
         table.put(key, None)

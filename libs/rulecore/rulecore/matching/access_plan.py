@@ -1,9 +1,10 @@
-"""How one `where` will be looked up: the part that an index can find, and the part that is left to check.
+"""The access plan of a condition: the part that an index looks up, and the residual part that is then checked.
 
-A plan is one or more entries; an event matches the rule when it matches an entry. Each entry has an access (the
-values that the event must have, one bound, or a leaf to scan by) and a residual tree for the events that the access
-lets through. The *shape* of a residual is the tree without its constants: entries of one shape are checked together.
-Promises: entries together are equivalent to the condition. Refuses to know events and other rules.
+A plan is one or more entries; an event matches the rule if it matches an entry. Each entry has an access (values that
+the event must have, one bound, or a leaf to scan by) and a residual condition, which is checked on the events that the
+access finds (the candidates). The *shape* of a residual is its tree without constants: residuals of one shape are
+checked together. The entries of a plan together are equivalent to the condition. The module knows neither events nor
+other rules.
 """
 
 from __future__ import annotations
@@ -28,16 +29,16 @@ from rulecore.matching.predicates import (
 )
 from streamcore.schema import Kind
 
-MAX_KEYS: Final = 32  # combinations of values that one entry is filed under
-MAX_LIST_KEYS: Final = 1_000  # the same for a single list
-MAX_ENTRIES: Final = 16  # of one rule, by distributing `and` over `or`
+MAX_KEYS: Final = 32  # most keys (combinations of values) of one entry
+MAX_LIST_KEYS: Final = 1_000  # most keys of an entry with a single list
+MAX_ENTRIES: Final = 16  # most entries of one rule, after distributing `and` over `or`
 
 #: A residual without constants: a leaf's kind and term (no term for an opaque one), or True/False and its parts.
 Shape = tuple[object, ...]
 
 
 class AccessPath(enum.StrEnum):
-    """How an entry is found, from the most to the least selective."""
+    """The access of an entry, from the most to the least selective."""
 
     EQUALITY_AND_BOUND = "equality and bound"
     EQUALITY = "equality"
@@ -48,12 +49,13 @@ class AccessPath(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class IndexEntry:
-    """``keys`` are the combinations of values of ``key_terms`` (one empty combination when there are none).
+    """One alternative of a condition.
 
-    ``interval`` is a lower and an upper bound of one term; both are in the residual too, so that an index may look
-    entries up by ``bound``, which is one of them, or by the cells of a grid that the interval touches.
-    ``scan`` is set only when there are neither key terms nor a bound. ``leaves`` are those of the residual in the
-    order of its ``shape``; a shape of None has nothing left to check.
+    ``keys``: the combinations of values of ``key_terms`` that an event must have (one empty combination if there are no
+    terms). ``interval``: a lower and an upper bound of one term. Both are also in the residual, so the index may look
+    the entry up by ``bound``, which is one of them, or by the grid cells that the interval touches. ``scan``: the leaf
+    that every event is checked with, only if there are neither key terms nor a bound. ``shape``: the shape of the
+    residual, None if nothing is left to check; ``leaves``: its leaves, in the order of the shape.
     """
 
     key_terms: tuple[str, ...]
@@ -76,14 +78,14 @@ class IndexEntry:
 
 @dataclass(frozen=True, slots=True)
 class AccessPlan:
-    """``terms``: the expression behind every term name of the entries."""
+    """The entries of a condition. ``terms``: the expression of each term that they name."""
 
     entries: tuple[IndexEntry, ...]
     terms: Mapping[str, Expr]
 
     @property
     def access(self) -> AccessPath:
-        """The least selective path of the entries: it dominates the cost."""
+        """The least selective access of the entries, which dominates the cost."""
         return max((e.access for e in self.entries), key=list(AccessPath).index)
 
 
@@ -91,13 +93,17 @@ def plan_access(where: Expr) -> AccessPlan:
     """Return the plan of a condition."""
     lowering = PredicateLowering()
     nodes = flatten(lowering.node(where, negated=False), every=True)
-    entries = tuple(_entry(conjunction, lowering.terms) for conjunction in _distribute(nodes))
+    entries = tuple(_plan_entry(conjunction, lowering.terms) for conjunction in _distribute(nodes))
     used = {n for e in entries for n in (*e.key_terms, *(x.term for x in (e.bound, e.scan, *e.leaves) if x))}
     return AccessPlan(entries, {name: lowering.terms[name] for name in sorted(used)})
 
 
 def _distribute(nodes: Sequence[Node]) -> list[tuple[Node, ...]]:
-    """Return a conjunction without a value to look up becomes a disjunction of conjunctions, while that stays small."""
+    """Return the conjunctions to plan.
+
+    A conjunction without a value to look up becomes a disjunction of conjunctions, if there are few of them and each
+    has a value or a bound to look up.
+    """
     if any(isinstance(n, Predicate) and n.kind in _KEYS for n in nodes):
         return [tuple(nodes)]
     choice = next((n for n in nodes if isinstance(n, BooleanNode) and len(n.nodes) <= MAX_ENTRIES), None)
@@ -115,16 +121,17 @@ _BOUNDS: Final = frozenset({PredicateKind.LOWER, PredicateKind.UPPER})
 _INDEXED: Final = _KEYS | _BOUNDS
 
 
-def _entry(nodes: Sequence[Node], terms: Mapping[str, Expr]) -> IndexEntry:
+def _plan_entry(nodes: Sequence[Node], terms: Mapping[str, Expr]) -> IndexEntry:
+    """Return the entry of a conjunction."""
     leaves = [n for n in nodes if isinstance(n, Predicate)]
     keys = _choose_keys(leaves, terms)
     bound = _choose_bound(leaves, terms)
-    interval = _interval(leaves, bound)
+    interval = _find_interval(leaves, bound)
     scan = None
     if not keys and bound is None:
         scan = min(leaves, key=_scan_cost, default=None)
-    taken = {id(leaf) for leaf in (*keys, None if interval else bound, scan) if leaf is not None}
-    shape, residual = _find_shape([n for n in nodes if id(n) not in taken])
+    in_access = {id(leaf) for leaf in (*keys, None if interval else bound, scan) if leaf is not None}
+    shape, residual = _find_shape([n for n in nodes if id(n) not in in_access])
     return IndexEntry(
         key_terms=tuple(leaf.term for leaf in keys),
         keys=tuple(itertools.product(*(leaf.constants for leaf in keys))),
@@ -137,7 +144,7 @@ def _entry(nodes: Sequence[Node], terms: Mapping[str, Expr]) -> IndexEntry:
 
 
 def _choose_keys(leaves: Sequence[Predicate], terms: Mapping[str, Expr]) -> list[Predicate]:
-    """Return all equalities and the short lists that still fit ``MAX_KEYS`` together; else the shortest list alone."""
+    """Return the leaves to look up by value: equalities and lists, while their combinations fit ``MAX_KEYS``."""
     candidates = sorted((x for x in leaves if x.kind in _KEYS), key=lambda x: (len(x.constants), x.term))
     plain = [x for x in candidates if isinstance(terms[x.term], lang.ColumnRef)]
     chosen: list[Predicate] = []
@@ -151,7 +158,11 @@ def _choose_keys(leaves: Sequence[Predicate], terms: Mapping[str, Expr]) -> list
 
 
 def _choose_bound(leaves: Sequence[Predicate], terms: Mapping[str, Expr]) -> Predicate | None:
-    """Prefer a bound on decimals or doubles over one on counts or times, and a lower over an upper one (a guess)."""
+    """Return the bound to look up by, None without one.
+
+    A bound on decimals or doubles is preferred over one on counts or times, and a lower over an upper bound. Both are
+    guesses about which is more selective.
+    """
 
     def rank(leaf: Predicate) -> tuple[bool, bool, bool, str]:
         term = terms[leaf.term]
@@ -161,8 +172,8 @@ def _choose_bound(leaves: Sequence[Predicate], terms: Mapping[str, Expr]) -> Pre
     return min((x for x in leaves if x.kind in _BOUNDS), key=rank, default=None)
 
 
-def _interval(leaves: Sequence[Predicate], bound: Predicate | None) -> tuple[Predicate, Predicate] | None:
-    """Return the bound and the first one of its term to the other side."""
+def _find_interval(leaves: Sequence[Predicate], bound: Predicate | None) -> tuple[Predicate, Predicate] | None:
+    """Return the lower and the upper bound of the bound's term, None if it has only one of them."""
     if bound is None:
         return None
     other = next((x for x in leaves if x.term == bound.term and x.kind in _BOUNDS - {bound.kind}), None)
@@ -182,17 +193,19 @@ _SCAN_ORDER: Final = (
 
 
 def _scan_cost(leaf: Predicate) -> tuple[int, str]:
+    """Return a sort key: the expected cost of scanning by a leaf."""
     return _SCAN_ORDER.index(leaf.kind), leaf.term
 
 
 def _find_shape(nodes: Sequence[Node]) -> tuple[Shape | None, tuple[Predicate, ...]]:
-    """Return shape and leaves of a conjunction, its parts in an order that depends on their shapes only."""
+    """Return the shape and the leaves of a residual conjunction. Only the shapes of its parts decide their order."""
     if not nodes:
         return None, ()
     return _shape(nodes[0] if len(nodes) == 1 else BooleanNode(True, tuple(nodes)))
 
 
 def _shape(node: Node) -> tuple[Shape, tuple[Predicate, ...]]:
+    """Return the shape of a node, and its leaves in the order of the shape."""
     if isinstance(node, Predicate):
         return (node.kind, "" if node.kind is PredicateKind.OPAQUE else node.term), (node,)
     parts = sorted((_shape(n) for n in node.nodes), key=lambda part: _cheap_first(part[0]))
@@ -200,5 +213,6 @@ def _shape(node: Node) -> tuple[Shape, tuple[Predicate, ...]]:
 
 
 def _cheap_first(shape: Shape) -> tuple[bool, str]:
+    """Return a sort key: shapes with an opaque leaf last."""
     text = repr(shape)
     return PredicateKind.OPAQUE.value in text, text

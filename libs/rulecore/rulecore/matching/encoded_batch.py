@@ -1,7 +1,7 @@
-"""One batch of events as numbers: every value translated once, and only of the terms that something asks for.
+"""A frame of events encoded as numbers: each value is encoded once, and only those of terms that the index needs.
 
-See ``rulecore.matching.index`` for the meaning of ids and ranks. A term or condition whose evaluation raises is
-remembered as broken and counts as NULL; who uses it finds the reason here.
+``rulecore.matching.index`` defines ids and ranks. A term or condition whose evaluation raises is NULL, and its error is
+in ``broken``.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from rulecore.language.columnar.compiler import to_polars
 from rulecore.matching.index import NO_ID, NULL_ID, NULL_RANK, ConstantPool, Index, Ints, parse_grid_cell_name
 
 Bools = npt.NDArray[np.bool_]
-_TOGETHER = 64  # conditions that one call of Polars evaluates
-_FEW = 8  # a condition is evaluated on its candidates only, if they are fewer than a part in so many
+_BATCH_CONDITIONS = 64  # most conditions that one call of Polars evaluates
+_FEW = 8  # a condition is evaluated on its candidates only if they are fewer than 1/8 of the rows
 _SMALL = 500  # rows
 
 
 class CompiledTerms:
-    """The expressions behind the names of terms and conditions; each is compiled on first use and kept."""
+    """The Polars expressions of terms and conditions, by name; each is compiled on first use and cached."""
 
     def __init__(self, terms: Mapping[str, Expr]) -> None:
         self._terms = terms
@@ -33,25 +33,25 @@ class CompiledTerms:
         self._columns: dict[str, frozenset[str]] = {}
 
     def polars(self, name: str) -> pl.Expr:
-        """Return the term in Polars' form; raise the errors of compiling."""
+        """Return the Polars expression of a term; raise whatever compiling it raises."""
         if name not in self._polars:
             self._polars[name] = to_polars(self._terms[name])
         return self._polars[name]
 
     def columns(self, name: str) -> frozenset[str]:
-        """Return the columns that it reads."""
+        """Return the columns that the term reads."""
         if name not in self._columns:
             self._columns[name] = lang.columns(self._terms[name])
         return self._columns[name]
 
     def column(self, name: str) -> str | None:
-        """Return the column that a term is, None for a computed one."""
+        """Return the name of the column if the term is one, None for a computed term."""
         expr = self._terms[name]
         return expr.name if isinstance(expr, lang.ColumnRef) else None
 
 
 class EncodedBatch:
-    """``broken``: by name of a term or condition the reason why it could not be evaluated."""
+    """The ids, ranks and truth values of a frame of events. ``broken``: errors by the name of a term or condition."""
 
     def __init__(self, events: pl.DataFrame, expressions: CompiledTerms, index: Index) -> None:
         self.height = events.height
@@ -66,88 +66,93 @@ class EncodedBatch:
         self._truth: dict[int, Bools] = {}
 
     def ids(self, term: str) -> Ints:
-        """Return per row the number of the term's value among the constants, NO_ID or NULL_ID."""
+        """Return for each row the id of the term's value, ``NO_ID`` or ``NULL_ID``."""
         if term not in self._ids:
             cells = parse_grid_cell_name(term)
             self._ids[term] = self._cells(*cells) if cells else _ids(self._values(term), self._index.terms, term)
         return self._ids[term]
 
     def _cells(self, term: str, level: int) -> Ints:
+        """Return for each row the grid cell of the term's value, or ``NULL_ID``."""
         ranks = self.ranks(term)
         return np.where(ranks == NULL_RANK, NULL_ID, ranks >> level)
 
     def ranks(self, term: str) -> Ints:
-        """Return per row the rank of the term's value among the bounds, or NULL_RANK."""
+        """Return for each row the rank of the term's value among its bounds, or ``NULL_RANK``."""
         if term not in self._ranks:
-            self._ranks[term] = self._rank(term)
+            self._ranks[term] = self._compute_ranks(term)
         return self._ranks[term]
 
     def nulls(self, term: str) -> Bools:
-        """Return per row whether the term is NULL."""
+        """Return for each row whether the term is NULL."""
         if term not in self._nulls:
             self._nulls[term] = self._values(term).is_null().to_numpy()
         return self._nulls[term]
 
     def member(self, term: str, ids: Ints, lists: Ints) -> Bools:
-        """Return per pair whether the value of that id is in the list of that number."""
+        """Return whether the value with id ``ids[i]`` is in the list with number ``lists[i]``."""
         known = self._index.terms.members[term]
         wanted = lists * len(self._index.terms.ids[term]) + ids
-        place = np.searchsorted(known, wanted)
-        np.minimum(place, len(known) - 1, out=place)
-        found: Bools = (known[place] == wanted) & (ids >= 0)
-        return found
+        index = np.searchsorted(known, wanted)
+        np.minimum(index, len(known) - 1, out=index)
+        is_member: Bools = (known[index] == wanted) & (ids >= 0)
+        return is_member
 
     def opaque(self, rows: Ints, numbers: Ints) -> Bools:
-        """Return per pair whether the condition of that number is TRUE on that row."""
+        """Return whether the opaque condition with number ``numbers[i]`` is TRUE on row ``rows[i]``."""
         result = np.zeros(len(rows), np.bool_)
         order = np.argsort(numbers, kind="stable")
         edges = [0, *(np.flatnonzero(np.diff(numbers[order])) + 1).tolist(), len(order)]
-        few: list[Ints] = []
+        rare: list[Ints] = []  # for each condition with few candidates, their indexes in ``rows``
         for start, end in pairwise(edges):
-            some = order[start:end]
-            number = int(numbers[some[0]])
-            if number in self._truth or len(some) * _FEW >= self.height:
-                result[some] = self._everywhere(number)[rows[some]]
+            candidates = order[start:end]
+            number = int(numbers[candidates[0]])
+            if number in self._truth or len(candidates) * _FEW >= self.height:
+                result[candidates] = self._truth_of_all_rows(number)[rows[candidates]]
             else:
-                few.append(some)
-        for part in self._together(few):
-            self._on_rows(part, rows, numbers, result)
+                rare.append(candidates)
+        for batch in self._batches(rare):
+            self._evaluate_candidates(batch, rows, numbers, result)
         return result
 
     def prepare(self, numbers: Sequence[int]) -> None:
-        """Evaluate conditions on all rows, many in one call."""
-        for start in range(0, len(numbers), _TOGETHER):
-            some = numbers[start : start + _TOGETHER]
-            self._truth.update(self._evaluate(some, self._events))
+        """Evaluate opaque conditions on all rows, many in one call of Polars, and cache the results."""
+        for start in range(0, len(numbers), _BATCH_CONDITIONS):
+            batch = numbers[start : start + _BATCH_CONDITIONS]
+            self._truth.update(self._evaluate(batch, self._events))
 
-    def _everywhere(self, number: int) -> Bools:
+    def _truth_of_all_rows(self, number: int) -> Bools:
+        """Return for each row whether the condition is TRUE."""
         self.prepare([] if number in self._truth else [number])
         return self._truth[number]
 
-    def _together(self, few: Sequence[Ints]) -> Iterator[list[Ints]]:
-        """Conditions with few candidates each, as many as one call evaluates on all rows of any of them."""
-        part: list[Ints] = []
-        for some in few:
-            if part and (len(part) == _TOGETHER or sum(map(len, part)) * _FEW >= self.height):
-                yield part
-                part = []
-            part.append(some)
-        if part:
-            yield part
+    def _batches(self, rare: Sequence[Ints]) -> Iterator[list[Ints]]:
+        """Divide conditions into batches, each of which one call of Polars evaluates on all candidates of the batch."""
+        batch: list[Ints] = []
+        for candidates in rare:
+            if batch and (len(batch) == _BATCH_CONDITIONS or sum(map(len, batch)) * _FEW >= self.height):
+                yield batch
+                batch = []
+            batch.append(candidates)
+        if batch:
+            yield batch
 
-    def _on_rows(self, part: Sequence[Ints], rows: Ints, numbers: Ints, result: Bools) -> None:
-        """Fill in the pairs of these conditions, each of which is a list of places in ``rows``."""
-        wanted = np.unique(rows[np.concatenate(part)])
-        conditions = [int(numbers[some[0]]) for some in part]
+    def _evaluate_candidates(self, batch: Sequence[Ints], rows: Ints, numbers: Ints, result: Bools) -> None:
+        """Write the results of a batch of conditions into ``result``."""
+        wanted = np.unique(rows[np.concatenate(batch)])
+        conditions = [int(numbers[candidates[0]]) for candidates in batch]
         used = {name for n in conditions for name in self._expressions.columns(self._index.opaque[n])}
-        names = sorted(used.intersection(self._events.columns))  # one that is not there breaks its condition, no more
+        names = sorted(used.intersection(self._events.columns))  # a missing column breaks its own condition only
         truth = self._evaluate(conditions, self._events.select(names)[wanted] if names else self._events)
-        for number, some in zip(conditions, part, strict=True):
-            places = np.searchsorted(wanted, rows[some]) if names else rows[some]
-            result[some] = truth[number][places]
+        for number, candidates in zip(conditions, batch, strict=True):
+            indexes = np.searchsorted(wanted, rows[candidates]) if names else rows[candidates]
+            result[candidates] = truth[number][indexes]
 
     def _evaluate(self, numbers: Sequence[int], events: pl.DataFrame) -> dict[int, Bools]:
-        """Evaluate conditions on all rows; one by one only when evaluating them together raises."""
+        """Return the truth of each condition on all rows of the frame.
+
+        The conditions are evaluated together, and one by one only if that raises.
+        """
         try:
             frame = events.select(self._expressions.polars(self._index.opaque[n]).alias(str(n)) for n in numbers)
             return {n: _truth(frame[str(n)], events.height) for n in numbers}
@@ -158,11 +163,13 @@ class EncodedBatch:
             return {n: truth for number in numbers for n, truth in self._evaluate([number], events).items()}
 
     def _values(self, term: str) -> pl.Series:
+        """Return the values of the term for all rows, cached."""
         if term not in self._series:
-            self._series[term] = self._value(term)
+            self._series[term] = self._compute_values(term)
         return self._series[term]
 
-    def _value(self, term: str) -> pl.Series:
+    def _compute_values(self, term: str) -> pl.Series:
+        """Compute ``_values``: NULLs if the term raises."""
         try:
             if (column := self._expressions.column(term)) is not None:
                 return self._events[column]
@@ -172,12 +179,13 @@ class EncodedBatch:
             self.broken[term] = error_text(error)
             return pl.Series("v", [None], dtype=pl.Int64).new_from_index(0, self.height)
 
-    def _rank(self, term: str) -> Ints:
+    def _compute_ranks(self, term: str) -> Ints:
+        """Compute ``ranks``."""
         values, bounds = self._values(term), self._index.terms.bounds[term]
         filled = values.fill_null(0).to_numpy().astype(bounds.dtype, copy=False)
-        place = np.searchsorted(bounds, filled)
-        equal = bounds[np.minimum(place, len(bounds) - 1)] == filled
-        ranks: Ints = 2 * place + equal
+        index = np.searchsorted(bounds, filled)
+        equal = bounds[np.minimum(index, len(bounds) - 1)] == filled
+        ranks: Ints = 2 * index + equal
         if values.null_count():
             ranks[self.nulls(term)] = NULL_RANK
         return ranks
@@ -190,27 +198,27 @@ def _truth(series: pl.Series, height: int) -> Bools:
 
 
 def _ids(values: pl.Series, terms: ConstantPool, term: str) -> Ints:
-    """Return the ids, with one look-up in a hash table a row.
+    """Return the id of each value, by one lookup in a hash table per row.
 
-    Arrow builds its table anew each time, which is worth it unless the batch is small beside the table; Python's is
-    the rules' own. Doubles go through Python's, where 0.0 and -0.0 are one.
+    Arrow builds its hash table for each call, which pays off unless the values are few compared with the constants;
+    then Python looks them up in the dict of the constants. So it does for doubles, since 0.0 and -0.0 are equal there.
     """
-    if values.null_count() == len(values):  # a term that could not be evaluated too, whatever its type
+    if values.null_count() == len(values):  # also a broken term, whose type is arbitrary
         return np.full(len(values), NULL_ID, np.int64)
     known = terms.ids[term]
     if values.dtype.is_float() or len(values) < _SMALL or len(values) * _FEW < len(known):
         ids = np.fromiter(map(known.get, values.to_list(), repeat(NO_ID)), np.int64, len(values))
     else:
-        import pyarrow.compute as pc  # a twentieth of a second, which small batches do without
+        import pyarrow.compute as pc  # the import takes 50 ms, which small frames avoid
 
         column = values.to_arrow(compat_level=pl.CompatLevel.oldest())
-        found = pc.index_in(column, terms.constants_array(term, column.type))
-        ids = pc.fill_null(found, NO_ID).to_numpy(zero_copy_only=False).astype(np.int64)
+        indexes = pc.index_in(column, terms.constants_array(term, column.type))
+        ids = pc.fill_null(indexes, NO_ID).to_numpy(zero_copy_only=False).astype(np.int64)
     if values.null_count():
         ids[values.is_null().to_numpy()] = NULL_ID
     return ids
 
 
 def error_text(error: BaseException) -> str:
-    """Return one line about the error inside an evaluation."""
+    """Return the error of an evaluation in one line of at most 300 characters."""
     return f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]

@@ -1,19 +1,19 @@
-"""Many plans as a few tables of whole numbers, so that a batch of events is joined with all rules at once.
+"""The index of many access plans: a few tables of integers, with which events are matched with all rules at once.
 
-Every distinct constant of a term gets a number: an *id* when it is compared for equality, a *rank* when it is a bound.
-An event's value is translated once a batch and term; from there on, looking up and checking is arithmetic on arrays
-of integers, whatever the types were. Ranks are built so that one number an event decides all bounds of a term:
+Every distinct constant of a term gets a number: an *id* if it is compared for equality, a *rank* if it is a bound. A
+value of an event is encoded once per term. From then on, lookups and checks are arithmetic on integer arrays, whatever
+the types of the values. Ranks are such that one number of an event decides all bounds of a term:
 
 with the distinct bounds of a term sorted, t0 < t1 < ..., an event's value v has the rank ``2 * (number of t < v)``,
 plus one when v is itself a bound; a lower bound tk has the code ``2k`` (``>=``) or ``2k + 1`` (``>``) and holds when
 ``code < rank``; an upper bound has ``2k`` (``<``) or ``2k + 1`` (``<=``) and holds when ``code >= rank``.
 
-Where many rules ask for intervals of one term, they are filed by the cells of a grid instead, of a width that fits the
-interval: on level k a cell is 2**k ranks wide, and an interval is filed on the lowest level where it touches two cells
-at most. A cell is a key like any other, by the name of ``grid_cell_name``.
+If many rules have intervals of one term, their entries are stored by grid cells instead. On level k a cell is 2**k
+ranks wide; an interval is stored on the lowest level on which it touches at most two cells. A cell is a key like any
+other, of the term ``grid_cell_name``.
 
-``rulecore.matching.index_builder`` builds the tables; this module defines them. Refuses to know events, rules
-and Polars.
+``rulecore.matching.index_builder`` builds the tables; this module defines them. It knows neither events nor rules nor
+Polars.
 """
 
 from __future__ import annotations
@@ -33,25 +33,29 @@ from rulecore.matching.predicates import Predicate, PredicateKind
 Ints = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.int64] | npt.NDArray[np.float64]
 
-NO_ID = -1  # a value that no rule names
+NO_ID = -1  # the id of a value that no rule names
 NULL_ID = -2
 NULL_RANK = -1
 
 
 def grid_cell_name(term: str, level: int) -> str:
-    """Return the name of a term's cells on a level; no column and no expression is called so."""
+    """Return the name of the term whose values are a term's cells on a level. No other term has such a name."""
     return f"{term}#{level}"
 
 
 def parse_grid_cell_name(name: str) -> tuple[str, int] | None:
-    """Return term and level of a name that ``grid_cell_name`` gave, None for other terms."""
+    """Return the term and level of a name made by ``grid_cell_name``, None for other terms."""
     term, mark, level = name.rpartition("#")
     return (term, int(level)) if mark else None
 
 
 @dataclass(slots=True)
 class ConstantPool:
-    """The constants of every term: ``ids`` of those compared for equality, sorted distinct ``bounds``."""
+    """The constants of all rules, by term.
+
+    ``ids``: the ids of constants compared for equality. ``lists``: the numbers of lists of constants. ``members``: the
+    packed lists (see ``finish``). ``bounds``: the sorted distinct bounds. ``arrays``: cached Arrow arrays of constants.
+    """
 
     ids: dict[str, dict[Value, int]] = field(default_factory=lambda: defaultdict(dict))
     lists: dict[str, dict[tuple[Value, ...], int]] = field(default_factory=lambda: defaultdict(dict))
@@ -60,14 +64,14 @@ class ConstantPool:
     arrays: dict[str, pa.Array] = field(default_factory=dict)
 
     def constant_id(self, term: str, value: Value) -> int:
-        """Return the number of a constant, given out on first use; a cell is its own number."""
+        """Return the id of a constant, assigned on first use; a grid cell is its own id."""
         if isinstance(value, int) and parse_grid_cell_name(term) is not None:
             return value
         ids = self.ids[term]
         return ids.setdefault(value, len(ids))
 
     def list_id(self, term: str, values: tuple[Value, ...]) -> int:
-        """Return the number of a list of constants."""
+        """Return the number of a list of constants, assigned on first use."""
         lists = self.lists[term]
         return lists.setdefault(values, len(lists))
 
@@ -82,29 +86,30 @@ class ConstantPool:
             self.members[term] = np.sort(np.array(pairs, np.int64))
 
     def constants_array(self, term: str, kind: pa.DataType) -> pa.Array:
-        """Return the constants of a term in order of their ids, in Arrow's form; made once."""
+        """Return the constants of a term in the order of their ids, as a cached Arrow array."""
         if term not in self.arrays:
             self.arrays[term] = pa.array(list(self.ids[term]), kind)
         return self.arrays[term]
 
     def code(self, bound: Predicate) -> int:
-        """Return the code of one bound, see the top of the module."""
+        """Return the code of a bound (see the module docstring)."""
         return int(self.codes(bound.term, bound.kind, bound.constants, [bound.strict])[0])
 
     def codes(self, term: str, kind: PredicateKind, bounds: Sequence[Value], strict: Sequence[bool]) -> Ints:
-        """Return the codes of bounds, see the top of the module."""
+        """Return the codes of bounds of one term and side (see the module docstring)."""
         known = self.bounds[term]
-        place = np.searchsorted(known, np.array(bounds, known.dtype)).astype(np.int64)
+        index = np.searchsorted(known, np.array(bounds, known.dtype)).astype(np.int64)
         odd = np.array(strict, np.bool_)
-        codes: Ints = 2 * place + (odd if kind is PredicateKind.LOWER else ~odd)
+        codes: Ints = 2 * index + (odd if kind is PredicateKind.LOWER else ~odd)
         return codes
 
 
 @dataclass(frozen=True, slots=True)
 class KeyCombination:
-    """One step of turning ids of several columns into one number: ``known[left * width + right]``, or -1.
+    """One step in combining the ids of several terms into the number of a key.
 
-    ``dense`` holds the result at the combination itself; else ``known`` is sorted and the place is the result.
+    A pair of numbers is combined into ``left * width + right``. If ``dense``, its result is ``known[combined]``;
+    otherwise ``known`` is sorted and the result is the index of ``combined`` in it. -1: no entry has this combination.
     """
 
     term: str
@@ -113,21 +118,22 @@ class KeyCombination:
     dense: bool
 
     def of(self, left: Ints, right: Ints) -> Ints:
-        """Return the combination's number; both inputs are not negative."""
+        """Return the result for each pair; both inputs must not be negative."""
         combined = left * self.width + right
         if self.dense:
             dense: Ints = self.known[combined]
             return dense
-        place = np.searchsorted(self.known, combined)
-        np.minimum(place, len(self.known) - 1, out=place)
-        return np.where(self.known[place] == combined, place, -1)
+        index = np.searchsorted(self.known, combined)
+        np.minimum(index, len(self.known) - 1, out=index)
+        return np.where(self.known[index] == combined, index, -1)
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Entries of one access: under key k those from ``start[k]`` to ``start[k + 1]`` of ``entries``.
+    """Entries by key: those of key k are ``entries[start[k]:start[k + 1]]``.
 
-    With a bound they are sorted by its code within each key, and ``codes`` holds ``k * width + code``.
+    If they have bounds, ``bound`` is their term and ``lower`` their side. The entries of a key are then sorted by the
+    code of the bound, and ``codes`` holds ``k * width + code`` of each.
     """
 
     start: Ints
@@ -140,17 +146,17 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """All tables whose entries are filed under the same terms, and the way from ids to the key."""
+    """The tables of all entries with equal key terms, and how the ids of an event become the number of a key."""
 
     first: str | None
-    first_keys: Ints | None  # id of the first term -> key so far, -1 for none
+    first_keys: Ints | None  # by id of the first term: the number of the key so far, -1: none
     folds: tuple[KeyCombination, ...]
     tables: tuple[Table, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Residual:
-    """All entries of one shape. ``constants[i][slot]`` is the number of leaf i of the entry at ``slot``."""
+    """The residuals of one shape. ``constants[i][slot]``: the number of leaf i's constant, of the entry at ``slot``."""
 
     shape: Shape
     constants: tuple[Ints, ...]
@@ -158,12 +164,16 @@ class Residual:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """``rule``, ``residual`` and ``slot`` are by entry; ``residual`` is -1 where nothing is left to check."""
+    """The index. ``rule``, ``residual`` and ``slot`` hold one number per entry.
+
+    ``residual``: the index in ``residuals``, -1 if nothing is left to check. ``opaque``: the names of the opaque
+    conditions, by number.
+    """
 
     terms: ConstantPool
     groups: tuple[Group, ...]
-    scans: tuple[tuple[Predicate, int, Ints], ...]  # leaf, its number, its entries
-    everything: Ints  # entries that every event is a candidate for
+    scans: tuple[tuple[Predicate, int, Ints], ...]  # a leaf, the number of its constant, its entries
+    everything: Ints  # entries for which every event is a candidate
     residuals: tuple[Residual, ...]
     opaque: tuple[str, ...]
     rule: Ints

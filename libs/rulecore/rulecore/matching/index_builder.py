@@ -1,7 +1,7 @@
-"""Files the entries of all plans into the tables of an index.
+"""Builds an index from the entries of all access plans.
 
-Promises: one pass over the entries and a few array operations, so it may be done after every change; the same plans
-in the same order give the same index.
+It takes one pass over the entries and a few array operations, so it can run after every change of rules. Equal plans in
+equal order give an equal index.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from rulecore.matching.access_plan import IndexEntry, Shape
 from rulecore.matching.index import ConstantPool, Group, Index, Ints, KeyCombination, Residual, Table, grid_cell_name
 from rulecore.matching.predicates import Predicate, PredicateKind
 
-#: From so many intervals of one term under the same key terms on, a grid is worth its look-ups on every level.
-_CROWD = 32
-_DIRECT = 16_384  # a fold of two columns of ids up to this size is a plain array
+#: Fewest intervals of one term, with equal key terms, for which a grid pays off despite its lookups on every level.
+_GRID_INTERVALS = 32
+_DIRECT = 16_384  # most combinations of a dense ``KeyCombination``
 
 
 def build_index(plans: Iterable[Sequence[IndexEntry]], kinds: Mapping[str, type[np.int64] | type[np.float64]]) -> Index:
-    """Return the index of these plans, one a rule; ``kinds`` gives the number type of every term that has bounds."""
+    """Return the index of the plans, one per rule. ``kinds``: the number type of each term that has bounds."""
     rules: list[int] = []
     entries: list[IndexEntry] = []
     for rule, plan in enumerate(plans):
@@ -40,10 +40,10 @@ def build_index(plans: Iterable[Sequence[IndexEntry]], kinds: Mapping[str, type[
             scans[entry.scan].append(number)
         elif not entry.key_terms and entry.bound is None:
             everything.append(number)
-    for key_terms, filed in _keyed_entries(entries, terms):
-        grouped[key_terms].append(filed)
-    groups = tuple(_group(key_terms, filed, terms) for key_terms, filed in sorted(grouped.items()))
-    residuals, residual, slot = _residuals(entries, terms, opaque)
+    for key_terms, keyed in _keyed_entries(entries, terms):
+        grouped[key_terms].append(keyed)
+    groups = tuple(_build_group(key_terms, keyed, terms) for key_terms, keyed in sorted(grouped.items()))
+    residuals, residual, slot = _build_residuals(entries, terms, opaque)
     scanned = tuple((leaf, _number(leaf, terms, opaque), np.array(n, np.int64)) for leaf, n in scans.items())
     terms.finish()
     return Index(
@@ -62,6 +62,7 @@ def build_index(plans: Iterable[Sequence[IndexEntry]], kinds: Mapping[str, type[
 def _collect_bounds(
     entries: Sequence[IndexEntry], terms: ConstantPool, kinds: Mapping[str, type[np.int64] | type[np.float64]]
 ) -> None:
+    """Store the sorted distinct bounds of each term in ``terms.bounds``."""
     seen: dict[str, list[Value]] = defaultdict(list)
     for entry in entries:
         if entry.bound is not None:
@@ -77,7 +78,7 @@ def _collect_bounds(
 
 
 def _number(leaf: Predicate, terms: ConstantPool, opaque: dict[str, int]) -> int:
-    """Return the number that stands for the leaf's constants (``codes`` computes the codes of many bounds at once)."""
+    """Return the number of a leaf's constant. For bounds, ``ConstantPool.codes`` computes many at once."""
     match leaf.kind:
         case PredicateKind.EQUAL | PredicateKind.DIFFERENT:
             return terms.constant_id(leaf.term, leaf.constants[0])
@@ -90,7 +91,7 @@ def _number(leaf: Predicate, terms: ConstantPool, opaque: dict[str, int]) -> int
 
 @dataclass(frozen=True, slots=True)
 class _KeyedEntry:
-    """An entry with the combinations of values it is filed under, and the bound within them."""
+    """The number of an entry, the keys under which it is stored, and the bound by which it is sorted there."""
 
     entry: int
     keys: tuple[tuple[Value, ...], ...]
@@ -98,10 +99,13 @@ class _KeyedEntry:
 
 
 def _keyed_entries(entries: Sequence[IndexEntry], terms: ConstantPool) -> Iterator[tuple[tuple[str, ...], _KeyedEntry]]:
-    """Key terms and filing of every entry that is looked up: by cells where intervals crowd, else by one bound."""
-    crowds = Counter((e.key_terms, e.interval[0].term) for e in entries if e.interval is not None)
+    """Yield the key terms and the keys of every entry that is looked up.
+
+    Entries with an interval are stored by grid cells if there are many intervals of the term, else by one bound.
+    """
+    interval_counts = Counter((e.key_terms, e.interval[0].term) for e in entries if e.interval is not None)
     for number, entry in enumerate(entries):
-        if entry.interval is not None and crowds[entry.key_terms, entry.interval[0].term] >= _CROWD:
+        if entry.interval is not None and interval_counts[entry.key_terms, entry.interval[0].term] >= _GRID_INTERVALS:
             name, cells = _cells(entry.interval, terms)
             keys = tuple((*key, cell) for key in entry.keys for cell in cells)
             yield (*entry.key_terms, name), _KeyedEntry(number, keys, None)
@@ -110,7 +114,7 @@ def _keyed_entries(entries: Sequence[IndexEntry], terms: ConstantPool) -> Iterat
 
 
 def _cells(interval: tuple[Predicate, Predicate], terms: ConstantPool) -> tuple[str, tuple[int, ...]]:
-    """Return the cells that hold the ranks of the interval; some cell for an empty one, which its residual refuses."""
+    """Return the grid cells of the interval's ranks; any cell for an empty interval, whose residual is never true."""
     low = terms.code(interval[0]) + 1
     high = max(low, terms.code(interval[1]))
     level = 0
@@ -119,24 +123,24 @@ def _cells(interval: tuple[Predicate, Predicate], terms: ConstantPool) -> tuple[
     return grid_cell_name(interval[0].term, level), tuple({low >> level: None, high >> level: None})
 
 
-def _group(key_terms: tuple[str, ...], filed: Sequence[_KeyedEntry], terms: ConstantPool) -> Group:
-    """Build the group: assign numbers to the combinations of values and file the entries, one table a kind of bound."""
-    owners = [one for one in filed for _ in one.keys]
-    first, first_keys, folds, keyed = _fold(key_terms, _ids(key_terms, filed, terms), len(owners))
+def _build_group(key_terms: tuple[str, ...], keyed_entries: Sequence[_KeyedEntry], terms: ConstantPool) -> Group:
+    """Return the group: number the keys, and store the entries in one table per term and side of bounds."""
+    owners = [entry for entry in keyed_entries for _ in entry.keys]
+    first, first_keys, folds, keyed = _number_keys(key_terms, _ids(key_terms, keyed_entries, terms), len(owners))
     by_bound: dict[tuple[str, PredicateKind] | None, list[int]] = defaultdict(list)
-    for place, one in enumerate(owners):
-        by_bound[None if one.bound is None else (one.bound.term, one.bound.kind)].append(place)
+    for index, entry in enumerate(owners):
+        by_bound[None if entry.bound is None else (entry.bound.term, entry.bound.kind)].append(index)
     size = int(keyed.max(initial=0)) + 1
     tables = tuple(
-        _table(keyed[np.array(places)], [owners[place] for place in places], size, terms)
-        for places in by_bound.values()
+        _build_table(keyed[np.array(indexes)], [owners[index] for index in indexes], size, terms)
+        for indexes in by_bound.values()
     )
     return Group(first, first_keys, folds, tables)
 
 
-def _ids(key_terms: tuple[str, ...], filed: Sequence[_KeyedEntry], terms: ConstantPool) -> list[Ints]:
-    """Return for each term the id in every combination."""
-    combinations = [combination for one in filed for combination in one.keys]
+def _ids(key_terms: tuple[str, ...], keyed_entries: Sequence[_KeyedEntry], terms: ConstantPool) -> list[Ints]:
+    """Return for each term its id in every key of the entries."""
+    combinations = [combination for entry in keyed_entries for combination in entry.keys]
     columns = zip(*combinations, strict=True) if key_terms else ()
     return [
         np.fromiter((terms.constant_id(term, value) for value in column), np.int64, len(combinations))
@@ -144,37 +148,45 @@ def _ids(key_terms: tuple[str, ...], filed: Sequence[_KeyedEntry], terms: Consta
     ]
 
 
-def _fold(
+def _number_keys(
     key_terms: tuple[str, ...], keys: list[Ints], count: int
 ) -> tuple[str | None, Ints | None, tuple[KeyCombination, ...], Ints]:
-    """From ids to one dense number a distinct combination. The term with most values comes first: it drops most."""
+    """Number the distinct keys from 0.
+
+    Return the first term, its ``Group.first_keys``, the steps that combine the other terms, and the number of each key.
+    The term with the most values comes first, since it rules out the most events. ``keys``: for each term, its id in
+    every key; ``count``: the number of keys.
+    """
     if not key_terms:
         return None, None, (), np.zeros(count, np.int64)
     order = sorted(range(len(key_terms)), key=lambda i: -len(np.unique(keys[i])))
     distinct, keyed = np.unique(keys[order[0]], return_inverse=True)
-    first_keys = _direct(distinct, int(distinct[-1]) + 1)
+    first_keys = _inverse(distinct, int(distinct[-1]) + 1)
     folds = []
     for i in order[1:]:
         width = int(keys[i].max()) + 1
         size = (int(keyed.max()) + 1) * width
         known, inverse = np.unique(keyed * width + keys[i], return_inverse=True)
         dense = size <= _DIRECT
-        folds.append(KeyCombination(key_terms[i], width, _direct(known, size) if dense else known, dense))
+        folds.append(KeyCombination(key_terms[i], width, _inverse(known, size) if dense else known, dense))
         keyed = inverse
     return key_terms[order[0]], first_keys, tuple(folds), keyed
 
 
-def _direct(numbers: Ints, size: int) -> Ints:
-    """Return an array that holds the place of each number at that number, and -1 elsewhere."""
-    direct = np.full(size, -1, np.int64)
-    direct[numbers] = np.arange(len(numbers))
-    return direct
+def _inverse(numbers: Ints, size: int) -> Ints:
+    """Return an array whose item n is the index of n in ``numbers``, -1 if it is not there."""
+    inverse = np.full(size, -1, np.int64)
+    inverse[numbers] = np.arange(len(numbers))
+    return inverse
 
 
-def _table(keyed: Ints, filed: Sequence[_KeyedEntry], size: int, terms: ConstantPool) -> Table:
-    """Build one table of entries that all have no bound, or all one of the same term and side."""
-    owners = np.array([one.entry for one in filed], np.int64)
-    bounds = [one.bound for one in filed if one.bound is not None]
+def _build_table(keyed: Ints, keyed_entries: Sequence[_KeyedEntry], size: int, terms: ConstantPool) -> Table:
+    """Return a table of entries without bounds, or with bounds of one term and side.
+
+    ``keyed``: the key number of each entry. ``size``: the number of keys.
+    """
+    owners = np.array([entry.entry for entry in keyed_entries], np.int64)
+    bounds = [entry.bound for entry in keyed_entries if entry.bound is not None]
     if not bounds:
         order = np.argsort(keyed, kind="stable")
         return Table(_starts(keyed, size), owners[order])
@@ -187,32 +199,34 @@ def _table(keyed: Ints, filed: Sequence[_KeyedEntry], size: int, terms: Constant
 
 
 def _starts(keyed: Ints, size: int) -> Ints:
+    """Return ``Table.start``."""
     start = np.zeros(size + 1, np.int64)
     np.cumsum(np.bincount(keyed, minlength=size), out=start[1:])
     return start
 
 
-def _residuals(
+def _build_residuals(
     entries: Sequence[IndexEntry], terms: ConstantPool, opaque: dict[str, int]
 ) -> tuple[tuple[Residual, ...], Ints, Ints]:
+    """Return the residuals, and for each entry the index of its residual and its slot there."""
     residual = np.full(len(entries), -1, np.int64)
     slot = np.zeros(len(entries), np.int64)
     by_shape: dict[Shape, tuple[int, list[tuple[Predicate, ...]]]] = {}
     for number, entry in enumerate(entries):
         if entry.shape is not None:
-            place, rows = by_shape.setdefault(entry.shape, (len(by_shape), []))
-            residual[number] = place
+            index, rows = by_shape.setdefault(entry.shape, (len(by_shape), []))
+            residual[number] = index
             slot[number] = len(rows)
             rows.append(entry.leaves)
     residuals = tuple(
-        Residual(shape, tuple(_column(column, terms, opaque) for column in zip(*rows, strict=True)))
+        Residual(shape, tuple(_constant_numbers(column, terms, opaque) for column in zip(*rows, strict=True)))
         for shape, (_, rows) in by_shape.items()
     )
     return residuals, residual, slot
 
 
-def _column(leaves: tuple[Predicate, ...], terms: ConstantPool, opaque: dict[str, int]) -> Ints:
-    """Build the column of one leaf of a shape over all its entries."""
+def _constant_numbers(leaves: tuple[Predicate, ...], terms: ConstantPool, opaque: dict[str, int]) -> Ints:
+    """Return the numbers of the constants of one leaf of a shape, for all its entries."""
     kind = leaves[0].kind
     if kind in (PredicateKind.LOWER, PredicateKind.UPPER):
         return terms.codes(leaves[0].term, kind, [x.constants[0] for x in leaves], [x.strict for x in leaves])

@@ -1,11 +1,11 @@
-"""Which events match which rules per event: a batch of events joined with all rules of a stream.
+"""Matches a frame of events (or of windows) with the conditions of many rules at once.
 
-A batch goes through four steps: translate the values of the columns that rules name into numbers (``EncodedBatch``),
-look up candidates in the tables of the index, check the rest of each candidate's condition shape by shape, and sort.
-The cost of a batch follows the number of its rows, of distinct tables and of candidates, not the number of rules.
+A frame goes through four steps: encode the values of the columns that rules name as numbers (``EncodedBatch``), look up
+candidates in the tables of the index, check the residual condition of each candidate shape by shape, and sort. The cost
+grows with the rows, the tables and the candidates, not with the number of rules.
 
-Promises: the result is that of evaluating every rule on every event, in order of (row, rule), whatever path was taken;
-a rule whose evaluation raises is reported and gives no matches in this batch, and all others are not affected.
+The result is that of evaluating every rule on every row, in order of (row, rule). A rule whose evaluation raises is
+reported and has no matches in this frame; other rules are not affected.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from rulecore.matching.predicates import PredicateKind
 from streamcore.schema import Kind
 
 Bools = npt.NDArray[np.bool_]
-_CHUNK_PAIRS = 2_000_000  # candidates that are held at once
+_CHUNK_PAIRS = 2_000_000  # most candidates in memory at once
 
 
 @dataclass(frozen=True, slots=True)
 class EventMatches:
     """Pairs of an event and a rule that it matches, in order of (row, rule).
 
-    ``row`` is uint32 and counts the rows of the batch; ``rule`` is uint32 and counts ``EventMatcher.rules``.
-    ``failed`` holds (rule, reason) of rules whose evaluation raised: they have no pairs here. ``candidates``: by rule,
-    how many events the index let through to it, which is the rule's cost.
+    ``row``: the row in the frame. ``rule``: the index in ``EventMatcher.rules``. ``failed``: index and reason of each
+    rule whose evaluation raised; these rules have no pairs. ``candidates``: for each rule, the number of events that
+    the index passed to it, which is the rule's cost.
     """
 
     row: npt.NDArray[np.uint32]
@@ -47,11 +47,11 @@ class EventMatches:
 
 
 class PlannedRule(Protocol):
-    """A rule that can be matched: a rule per event, or a windowed rule's ``having`` as one over rows of windows."""
+    """A rule with a condition to match: ``where`` of an event rule, or ``having`` of a window rule."""
 
     @property
     def plan(self) -> AccessPlan | None:
-        """How its condition is looked up."""
+        """The access plan of the condition."""
         ...
 
 
@@ -59,14 +59,14 @@ R = TypeVar("R", bound=PlannedRule)
 
 
 class EventMatcher(Generic[R]):
-    """The rules per event of one stream, ready to be matched. Immutable."""
+    """The index of some rules. Immutable."""
 
     def __init__(self, rules: Sequence[R]) -> None:
-        """``rules`` all have a plan; their order is the order of ``EventMatches.rule``."""
+        """Build the index of ``rules``. Raise ``ValueError`` if a rule has no plan."""
         self.rules = tuple(rules)
         plans = [rule.plan for rule in self.rules if rule.plan is not None]
         if len(plans) != len(self.rules):
-            raise ValueError("a windowed rule has no place in a matcher")
+            raise ValueError("a rule without an access plan cannot be matched")
         terms: dict[str, Expr] = {}
         for plan in plans:
             terms.update(plan.terms)
@@ -117,14 +117,14 @@ class _BatchMatch:
     cost: npt.NDArray[np.int64]
 
     def pairs(self) -> tuple[Ints, Ints]:
-        """Return rows and rules that match, in no order, some of them twice."""
-        found = [pair for rows, entries in self.candidates() for pair in self.check_residuals(rows, entries)]
-        if not found:
+        """Return the matching rows and rules, in no order and with duplicates."""
+        pairs = [pair for rows, entries in self.candidates() for pair in self.check_residuals(rows, entries)]
+        if not pairs:
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
-        return np.concatenate([r for r, _ in found]), self.index.rule[np.concatenate([e for _, e in found])]
+        return np.concatenate([r for r, _ in pairs]), self.index.rule[np.concatenate([e for _, e in pairs])]
 
     def candidates(self) -> Iterator[tuple[Ints, Ints]]:
-        """Yield pairs of a row and an entry that may match, some thousands at a time."""
+        """Yield the candidates: pairs of a row and an entry that may match, at most ``_CHUNK_PAIRS`` at a time."""
         for group in self.index.groups:
             yield from self.look_up(group)
         everywhere = np.arange(self.batch.height)
@@ -135,6 +135,7 @@ class _BatchMatch:
         yield from _product(everywhere, self.index.everything)
 
     def look_up(self, group: Group) -> Iterator[tuple[Ints, Ints]]:
+        """Yield the candidates among the entries of a group."""
         rows, keys = self.keys(group)
         if not len(rows):
             return
@@ -142,7 +143,7 @@ class _BatchMatch:
             yield from self.matching_entries(table, rows, keys)
 
     def keys(self, group: Group) -> tuple[Ints, Ints]:
-        """Rows whose values are a combination that rules name, and its number."""
+        """Return the rows whose values are a key of the group, and the number of that key."""
         if group.first is None or group.first_keys is None:
             return np.arange(self.batch.height), np.zeros(self.batch.height, np.int64)
         ids = self.batch.ids(group.first)
@@ -158,37 +159,40 @@ class _BatchMatch:
         return rows, keys
 
     def matching_entries(self, table: Table, rows: Ints, keys: Ints) -> Iterator[tuple[Ints, Ints]]:
+        """Yield the candidates in a table: entries under each row's key whose bound the row satisfies."""
         low, high = table.start[keys], table.start[keys + 1]
         if table.bound is not None and table.codes is not None:
             ranks = self.batch.ranks(table.bound)[rows]
-            used = (ranks != NULL_RANK) & (high > low)
-            rows, keys, low, high = rows[used], keys[used], low[used], high[used]
-            place = np.searchsorted(table.codes, keys * table.width + ranks[used])
-            low, high = (low, place) if table.lower else (place, high)
-        some = high > low
-        yield from _expand(rows[some], low[some], high[some], table.entries)
+            usable = (ranks != NULL_RANK) & (high > low)
+            rows, keys, low, high = rows[usable], keys[usable], low[usable], high[usable]
+            limit = np.searchsorted(table.codes, keys * table.width + ranks[usable])
+            low, high = (low, limit) if table.lower else (limit, high)
+        nonempty = high > low
+        yield from _expand(rows[nonempty], low[nonempty], high[nonempty], table.entries)
 
     def check_residuals(self, rows: Ints, entries: Ints) -> Iterator[tuple[Ints, Ints]]:
-        """Yield the candidate pairs whose residual holds."""
+        """Yield the candidates whose residual condition is true, and add them all to the cost of their rules."""
         self.cost[:] += np.bincount(self.index.rule[entries], minlength=len(self.cost))
         kinds = self.index.residual[entries]
         order = np.argsort(kinds, kind="stable")
         rows, entries, kinds = rows[order], entries[order], kinds[order]
         edges = [0, *(np.flatnonzero(np.diff(kinds)) + 1).tolist(), len(kinds)]
         for start, end in pairwise(edges):
-            some, of = rows[start:end], entries[start:end]
+            shape_rows, shape_entries = rows[start:end], entries[start:end]
             if end > start and kinds[start] >= 0:
-                holds = self.residual(self.index.residuals[int(kinds[start])], some, of)
-                some, of = some[holds], of[holds]
-            yield some, of
+                true = self.residual(self.index.residuals[int(kinds[start])], shape_rows, shape_entries)
+                shape_rows, shape_entries = shape_rows[true], shape_entries[true]
+            yield shape_rows, shape_entries
 
     def residual(self, residual: Residual, rows: Ints, entries: Ints) -> Bools:
+        """Return whether the residual condition of each candidate is true."""
         return self.holds(residual.shape, iter(residual.constants), rows, self.index.slot[entries])
 
     def holds(self, shape: Shape, constants: Iterator[Ints], rows: Ints, slots: Ints) -> Bools:
-        """Return whether the tree is true for each pair; leaves take their constants in order of the shape.
+        """Return whether a residual of this shape is true for each candidate.
 
-        A part sees only the pairs that the parts before it have not decided.
+        ``constants``: for each leaf, in the order of the shape, its constants by slot. A part is evaluated only on the
+        candidates that the parts before it have not decided.
         """
         every = shape[0]
         if not isinstance(every, bool):
@@ -203,7 +207,7 @@ class _BatchMatch:
         return result
 
     def leaf(self, kind: PredicateKind, term: str, rows: Ints, numbers: Ints) -> Bools:
-        """Return whether the leaf is true for each pair; ``numbers`` stand for its constants."""
+        """Return whether a leaf is true for each row. ``numbers``: the number of its constant, for each row."""
         if not len(rows):
             return np.zeros(0, np.bool_)
         return (
@@ -213,7 +217,7 @@ class _BatchMatch:
         )
 
     def evaluate_leaf(self, kind: PredicateKind, term: str, rows: Ints, numbers: Ints) -> Bools:
-        """Evaluate a leaf for these rows; with NULL, any leaf but ``is null`` is not TRUE."""
+        """Return whether a leaf that is not opaque is true for each row; of NULL, only ``is null`` is true."""
         if kind in (PredicateKind.NULL, PredicateKind.VALUE):
             null: Bools = self.batch.nulls(term)[rows] == (kind is PredicateKind.NULL)
             return null
@@ -225,8 +229,8 @@ class _BatchMatch:
         listed = kind in (PredicateKind.MEMBER, PredicateKind.NO_MEMBER)
         equal = self.batch.member(term, ids, numbers) if listed else ids == numbers
         wanted = kind in (PredicateKind.MEMBER, PredicateKind.EQUAL)
-        found: Bools = (ids != NULL_ID) & (equal == wanted)
-        return found
+        true: Bools = (ids != NULL_ID) & (equal == wanted)
+        return true
 
 
 def _mask(mask: Bools, rows: Ints, keys: Ints) -> tuple[Ints, Ints]:
@@ -234,7 +238,7 @@ def _mask(mask: Bools, rows: Ints, keys: Ints) -> tuple[Ints, Ints]:
 
 
 def _expand(rows: Ints, low: Ints, high: Ints, entries: Ints) -> Iterator[tuple[Ints, Ints]]:
-    """Yield every row with its entries ``low`` to ``high``, in pieces of at most ``_CHUNK_PAIRS`` (or one row)."""
+    """Yield pairs of each row with its ``entries[low:high]``, at most ``_CHUNK_PAIRS`` at a time (or one row)."""
     counts = high - low
     ends = np.cumsum(counts)
     start = 0

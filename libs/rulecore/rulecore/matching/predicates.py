@@ -1,9 +1,9 @@
-"""A condition as a tree of ``and`` and ``or`` over leaves that are true or not.
+"""Lowers a condition to a tree of ``and`` and ``or`` over predicates (leaves), in two-valued logic.
 
-A condition holds for an event exactly when it is TRUE (NULL and FALSE are alike), so once ``not`` has been pushed down
-to the leaves, ``and`` and ``or`` are those of two-valued logic. A leaf compares a *term* (a column, or an expression
-computed once a batch for all rules that use it) with constants, or it is opaque: any other condition, which Polars
-evaluates as it stands. Promises: the tree is true for exactly the events for which the condition is TRUE.
+An event satisfies a condition only if the condition is TRUE; NULL and FALSE are equivalent. Therefore, once ``not`` has
+been pushed down to the leaves, ``and`` and ``or`` need only two values. A leaf compares a *term* with constants; a term
+is a column, or an expression that is computed once per frame for all rules that use it. An *opaque* leaf is any other
+condition, which Polars evaluates. The tree is true for exactly the events for which the condition is TRUE.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MIN, _MAX = -(2**63), 2**63 - 1
 
 
 class PredicateKind(enum.StrEnum):
-    """The question that a leaf asks of its term."""
+    """The test of a leaf. ``value``: is not null. ``opaque``: any other condition."""
 
     EQUAL = "equal"
     DIFFERENT = "different"
@@ -39,9 +39,10 @@ class PredicateKind(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Predicate:
-    """``constants`` are physical values; a bound has one, and is ``strict`` for ``>`` and ``<``.
+    """A leaf: a test of a term against constants.
 
-    ``term`` names the expression in ``Plan.terms``; an opaque leaf is its own term and has no constants.
+    ``term``: the name of an expression in ``AccessPlan.terms``; an opaque condition is its own term. ``constants``:
+    physical values; a bound has one, an opaque leaf none. ``strict``: whether a bound is ``>`` or ``<``.
     """
 
     kind: PredicateKind
@@ -52,7 +53,7 @@ class Predicate:
 
 @dataclass(frozen=True, slots=True)
 class BooleanNode:
-    """``and`` (``every``) or ``or`` over two or more nodes."""
+    """``and`` (if ``every``) or ``or`` over two or more nodes."""
 
     every: bool
     nodes: tuple[Node, ...]
@@ -74,11 +75,12 @@ _MIRRORED: Final[Mapping[str, str]] = {"<": ">", ">": "<", "<=": ">=", ">=": "<=
 
 @dataclass(slots=True)
 class PredicateLowering:
-    """Trees to nodes; collects the terms on the way."""
+    """Lowers expressions to nodes and collects their terms. ``negated``: lower ``not expr``."""
 
     terms: dict[str, Expr] = field(default_factory=dict)
 
     def node(self, expr: Expr, *, negated: bool) -> Node:
+        """Return the node of a condition."""
         match expr:
             case lang.Not():
                 return self.node(expr.operand, negated=not negated)
@@ -100,15 +102,17 @@ class PredicateLowering:
         return self.opaque(expr, negated=negated)
 
     def term(self, expr: Expr) -> str:
-        """Columns go by their name, everything else by a name that no column can have."""
+        """Add a term and return its name: a column's own, or one that no column can have."""
         name = expr.name if isinstance(expr, lang.ColumnRef) else f"={lang.fingerprint(expr)}"
         self.terms[name] = expr
         return name
 
     def opaque(self, expr: Expr, *, negated: bool) -> Predicate:
+        """Return the condition as an opaque leaf."""
         return Predicate(PredicateKind.OPAQUE, self.term(lang.Not(operand=expr) if negated else expr))
 
     def member(self, expr: lang.In, *, negated: bool) -> Predicate:
+        """Return the leaf of ``in``."""
         term = self.term(expr.operand)
         values = dict.fromkeys(lang.to_physical(v.value, expr.operand.type) for v in expr.values)
         constants = tuple(sorted(values, key=repr))
@@ -117,6 +121,7 @@ class PredicateLowering:
         return Predicate(PredicateKind.NO_MEMBER if negated else PredicateKind.MEMBER, term, constants)
 
     def comparison(self, expr: lang.Compare, *, negated: bool) -> Predicate:
+        """Return the leaf of a comparison; it is opaque unless exactly one side is a constant."""
         op: str | None = _INVERSE.get(expr.op) if negated else expr.op
         left, right = expr.left, expr.right
         if _constant(left) is not None:
@@ -129,14 +134,14 @@ class PredicateLowering:
 
 
 def _constant(expr: Expr) -> Value:
-    """Return the value of a constant; None for everything else, NULL too."""
+    """Return the value of a constant expression; None for other expressions and for NULL."""
     if isinstance(expr, lang.IntervalLiteral):
         return expr.ms
     return expr.value if isinstance(expr, lang.Literal) else None
 
 
 def _compare_leaf(op: str, kind: Type, value: Value) -> Predicate | None:
-    """Return the predicate ``term op value`` (term still missing); None when the constant cannot be used as it is."""
+    """Return the predicate ``term op value`` with an empty term; None if the constant has no exact physical value."""
     if op in ("=", "<>"):
         constant = _exact(kind, value)
         equal = PredicateKind.EQUAL if op == "=" else PredicateKind.DIFFERENT
@@ -150,7 +155,7 @@ def _compare_leaf(op: str, kind: Type, value: Value) -> Predicate | None:
 
 
 def _exact(kind: Type, value: Value) -> Value:
-    """Return the one physical value that equals the constant; None when there is none or it is not known."""
+    """Return the physical value of type ``kind`` that equals the constant; None if there is none."""
     match kind.kind:
         case Kind.STRING | Kind.BOOLEAN:
             return value
@@ -163,7 +168,7 @@ def _exact(kind: Type, value: Value) -> Value:
 
 
 def _scale_constant(kind: Type, value: Value) -> Decimal | None:
-    """Return the constant in units of the column's last digit. A double is compared as a double: not here."""
+    """Return the constant in units of the last digit of type ``kind``; None for doubles and other types."""
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
         return None
     if kind.kind not in (Kind.LONG, Kind.DECIMAL, Kind.TIMESTAMP):
@@ -172,7 +177,7 @@ def _scale_constant(kind: Type, value: Value) -> Decimal | None:
 
 
 def _whole_bound(side: PredicateKind, number: Decimal, strict: bool) -> Predicate:
-    """Return a bound on 64-bit whole numbers; fractions and values outside become the equivalent bound."""
+    """Return the equivalent bound on 64-bit integers, of a number that may be a fraction or out of range."""
     if number > _MAX or number < _MIN:
         never = (side is PredicateKind.LOWER) == (number > _MAX)
         edge = _MAX if number > _MAX else _MIN
@@ -184,9 +189,11 @@ def _whole_bound(side: PredicateKind, number: Decimal, strict: bool) -> Predicat
 
 
 def combine(every: bool, nodes: Iterable[Node]) -> Node:
+    """Return ``and`` or ``or`` over the nodes, flattened and without duplicates."""
     parts = tuple(dict.fromkeys(n for node in nodes for n in flatten(node, every)))
     return parts[0] if len(parts) == 1 else BooleanNode(every, parts)
 
 
 def flatten(node: Node, every: bool) -> tuple[Node, ...]:
+    """Return the nodes of an ``and`` (if ``every``) or ``or``; another node alone."""
     return node.nodes if isinstance(node, BooleanNode) and node.every is every else (node,)

@@ -1,4 +1,4 @@
-"""A Sigma correlation as the entries of a windowed rule or of a sequence.
+"""A Sigma correlation as the entries of a window rule or of a sequence.
 
 ``event_count``, ``value_count`` and ``temporal`` become windows over everything that one of the rules matches;
 ``temporal_ordered`` becomes a sequence with a step for each rule. An ``event_count`` that is the first of two rules

@@ -1,4 +1,4 @@
-"""The tests that a rule document carries: run in this process and compared with the expected alerts.
+"""The tests in a rule document: runs them in this process and compares the alerts with the expected ones.
 
-Promises: the decoder and the kernel are those of production. Refuses to know files and terminals.
+The decoder and the kernel are those of production. The package knows neither files nor terminals.
 """

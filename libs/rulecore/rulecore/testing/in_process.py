@@ -1,10 +1,9 @@
-"""The kernel in this process, on events of a rule's own tests: the runner of `headgate rules test`.
+"""Runs the events of a rule's tests through the kernel in this process: the runner of `headgate rules test`.
 
-One shard sees everything. A first cut holds the rules and the events, a second one nothing but the end of time, so
-every window that holds data ends. Where a rule expects an event, time goes from the first event to just after the last
-one and no further: an event missing after that is not an absence, and a listed key is armed by the first.
-Promises: the decoder and the kernel are those of production; a test's event that the decoder refuses is an error of
-the test, with its reason. Refuses to know files and terminals.
+There is one shard. The first cut has the rules and the events; the second one only advances the watermark to the end of
+time, which ends every window with data. With an absence rule, the watermark starts at the first event and ends just
+after the last one: a listed key is armed at the first event, and silence after the last event is not an absence. The
+decoder and the kernel are those of production. An event that the decoder rejects is an error of the test.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from streamcore.schema import EVENT_MS, StreamSchema
 from streamcore.watermark import NO_WATERMARK
 from streamcore.wire.lanes import ALERTS, SHADOW, STATUS, Record
 
-#: Later than every event of a test: the decoder refuses what is far ahead of the clock.
+#: A clock later than every event of a test: the decoder rejects events far ahead of the clock.
 _CLOCK_MS: Final = 4_102_444_800_000  # 2100-01-01
 _END_MS: Final = 2**53
 
@@ -55,12 +54,12 @@ def run_in_process(
     first = Cut(0, routed, control, clock_ms, NO_WATERMARK, begin_ms, {})
     last = Cut(0, {}, (), _CLOCK_MS, begin_ms, end_ms, latest)
     records = [*kernel.step(first).records, *kernel.step(last).records]
-    _refuse_unless_accepted(records)
+    _raise_unless_accepted(records)
     return [_object(record) for record in records if record.lane in (ALERTS, SHADOW)]
 
 
 def _watermarks(rules: Sequence[Rule], frames: Collection[pl.DataFrame]) -> tuple[int, int]:
-    """Before the last cut and after it."""
+    """Return the watermarks before and after the last cut."""
     if not frames or all(rule.kind is not RuleKind.ABSENCE for rule in rules):
         return NO_WATERMARK, _END_MS
     times = [frame[EVENT_MS].to_numpy() for frame in frames]
@@ -78,13 +77,14 @@ def _decode(schema: StreamSchema, events: Sequence[Event]) -> pl.DataFrame:
     decoded = JsonDecoder(schema).decode(batch)
     if decoded.dead.num_rows:
         row, reason = decoded.dead.column("row")[0].as_py(), decoded.dead.column("reason")[0].as_py()
-        raise RuleError(f"events[{row}] is no event of {schema.name}: {reason}")
+        raise RuleError(f"events[{row}] is not an event of {schema.name}: {reason}")
     frame = pl.DataFrame(decoded.events)
     assert frame.height == count
     return frame
 
 
-def _refuse_unless_accepted(records: Sequence[Record]) -> None:
+def _raise_unless_accepted(records: Sequence[Record]) -> None:
+    """Raise ``RuleSetError`` if a rule or list was not accepted."""
     for record in records:
         if record.lane == STATUS and (status := _object(record))["status"] != "accepted":
             raise RuleSetError(f"{status.get('rule', status.get('list'))} is {status['status']}: {status['reason']}")

@@ -1,14 +1,11 @@
-"""The tests that a rule carries: its events through the kernel, its alerts compared with the expected ones.
+"""The tests of a rule: run its events through a runner and compare the alerts with the expected ones.
 
-Of an event may be left out: nullable fields, the event id (``e1``, ``e2``, ... are given), and the event time (one
-second after the other, from ``START_MS``). A time may also be written as ``+90s``: that long after ``START_MS``.
+An event may omit nullable fields, the event id (``e1``, ``e2``, ... by default), and the event time (by default one
+second after the event before, from ``START_MS`` on). A time may also be written as ``+90s``: 90 s after ``START_MS``.
 
-An expected alert names only the fields that matter. A name is looked for in the alert itself, then in its ``key``; a
-mapping is compared the same way, entry by entry; a number equals a decimal that is written as text. Alerts may come in
-any order; each expected one needs an alert of its own, and none may be left over.
-
-Promises: a result is a value, and the same for the same rule and runner. Refuses to know how alerts are made: that is
-the runner's part.
+An expected alert names only some fields. A name is a field of the alert or else of its ``key``. A mapping is compared
+entry by entry; a number equals a decimal written as text. Alerts may be in any order. Each expected alert must match an
+alert of its own, and no other alerts are allowed.
 """
 
 from __future__ import annotations
@@ -29,7 +26,7 @@ from streamcore.schema import StreamSchema
 START_MS: Final = 1_767_571_200_000  # 2026-01-05 00:00 UTC, a Monday
 _STEP_MS: Final = 1_000
 
-#: What an alert has at its top.
+#: The top-level fields of alerts.
 ALERT_FIELDS: Final = frozenset(
     {
         "alert_id",
@@ -58,10 +55,10 @@ Expected = Mapping[str, ScalarValue | dict[str, ScalarValue]]
 
 
 class RuleRunner(Protocol):
-    """Runs rules over events in this process, as if no other event had ever been.
+    """Runs rules on events, with empty state, and returns the alerts in order, as the JSON objects of their lane.
 
-    ``events`` holds, by stream, JSON objects in order of arrival; after the last one the watermark passes the end of
-    every window. Gives the alerts, in order, as the JSON objects of the alerts lane (or of the shadow lane).
+    ``events``: by stream, JSON objects in order of arrival. After the last event, the watermark passes the end of every
+    window.
     """
 
     def __call__(
@@ -71,7 +68,7 @@ class RuleRunner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TestResult:
-    """How one test of a rule went. ``diff`` is empty when it passed, else lines for a person."""
+    """The result of one test of a rule. ``diff``: lines that show the differences, empty if the test passed."""
 
     __test__ = False  # pytest: not a class of tests
 
@@ -88,9 +85,9 @@ class TestResult:
 def run_tests(
     rule: Rule, streams: Mapping[str, StreamSchema], runner: RuleRunner, others: Sequence[Rule] = ()
 ) -> tuple[TestResult, ...]:
-    """Run all tests of a rule that compiles, each on its own. A runner that raises fails the test, not the caller.
+    """Run all tests of a valid rule, each separately. An error of the runner is a failed test and is not raised.
 
-    Of ``others`` those that a score rule names run with it; their own alerts are not looked at.
+    ``others``: rules of which those run too that a score rule names; their alerts are ignored.
     """
     named = rule.score.of if rule.score is not None else {}
     rules = [*(other for other in others if other.id in named), rule]
@@ -108,7 +105,7 @@ def _run(rules: Sequence[Rule], test: RuleTest, streams: Mapping[str, StreamSche
 
 
 def complete(events: Sequence[Event], schema: StreamSchema) -> list[dict[str, ScalarValue]]:
-    """Return the events with id and time filled in (see the top of the module)."""
+    """Return the events with default ids and times (see the module docstring)."""
     rows = []
     for number, event in enumerate(events):
         row = dict(event)
@@ -133,7 +130,7 @@ def _iso(time_ms: int) -> str:
 
 
 def compare(expected: Sequence[Expected], alerts: Sequence[Alert]) -> tuple[str, ...]:
-    """Return the lines that list missing and surplus alerts; none when the alerts are the expected ones."""
+    """Return lines that list missing and surplus alerts, none if the alerts are the expected ones."""
     partner = _pair(expected, alerts)
     taken = set(partner.values())
     left = [alerts[i] for i in range(len(alerts)) if i not in taken]
@@ -150,8 +147,10 @@ def compare(expected: Sequence[Expected], alerts: Sequence[Alert]) -> tuple[str,
 
 
 def _pair(expected: Sequence[Expected], alerts: Sequence[Alert]) -> dict[int, int]:
-    """Find a largest matching of expected to actual alerts (Kuhn's augmenting paths): a vague one must not take the
-    only alert of an exact one."""
+    """Return a largest matching of expected alerts to alerts, by index (Kuhn's augmenting paths).
+
+    A greedy matching could give the only alert of a detailed expectation to one that names few fields.
+    """
     owner: dict[int, int] = {}
 
     def place(want: int, seen: set[int]) -> bool:

@@ -1,4 +1,4 @@
-"""A rule per event is explained one event at a time; whatever the kernel and columns say of it is said then, too."""
+"""An event rule is explained one event at a time; whatever the kernel and columns say of it is said then, too."""
 
 from __future__ import annotations
 

@@ -201,12 +201,12 @@ def test_intervals_filed_by_cells_give_the_same_matches(monkeypatch: pytest.Monk
         more = rng.choice(["", " and s in ('a', 'b')", " and b"])
         texts.append(f"{column} {rng.choice(['>', '>='])} {low} and {column} {rng.choice(['<', '<='])} {high}{more}")
     rules, events = [rule(text, i) for i, text in enumerate(texts)], random_events(rng, 60)
-    monkeypatch.setattr(rulecore.matching.index_builder, "_CROWD", 1)
+    monkeypatch.setattr(rulecore.matching.index_builder, "_GRID_INTERVALS", 1)
     crowded = EventMatcher(rules)
     assert any(parse_grid_cell_name(fold.term) for group in crowded._index.groups for fold in group.folds)
     assert any(group.first and parse_grid_cell_name(group.first) for group in crowded._index.groups)
     assert pairs(crowded.match(events)) == naive(rules, events)
-    monkeypatch.setattr(rulecore.matching.index_builder, "_CROWD", 10_000)
+    monkeypatch.setattr(rulecore.matching.index_builder, "_GRID_INTERVALS", 10_000)
     assert pairs(EventMatcher(rules).match(events)) == pairs(crowded.match(events))
 
 
@@ -299,13 +299,13 @@ def test_a_term_that_raises_breaks_only_the_rules_that_use_it(where: str, monkey
 
 def test_a_column_is_translated_once_however_many_rules_name_it(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
-    value = EncodedBatch._value
+    value = EncodedBatch._compute_values
 
     def counted(self: EncodedBatch, term: str) -> pl.Series:
         asked.append(term)
         return value(self, term)
 
-    monkeypatch.setattr(EncodedBatch, "_value", counted)
+    monkeypatch.setattr(EncodedBatch, "_compute_values", counted)
     rules = [rule(f"s = '{i}' and n > {i} and n2 <> {i}", i) for i in range(50)]
     events = pl.DataFrame({"s": [str(i) for i in range(50)], "n": [100] * 50, "n2": [-1] * 50})
     assert pairs(EventMatcher(rules).match(events)) == [(i, i) for i in range(50)]

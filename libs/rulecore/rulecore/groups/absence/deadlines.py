@@ -1,7 +1,7 @@
-"""Which deadlines have passed without the event, for all keys at once.
+"""Finds the deadlines that passed without the expected event, for all keys at once.
 
-Nothing is kept in order of time: the next deadline of every entry and rule is a number in an array, and looking through
-a million of them costs less than keeping them sorted would. Refuses to know rules and alerts.
+The next deadline of every entry and rule is a number in an unsorted array: scanning a million of them costs less than
+keeping them sorted. The module knows neither rules nor alerts.
 """
 
 from __future__ import annotations
@@ -16,12 +16,10 @@ from rulecore.groups.absence.state import ExpectedKeys
 
 
 class MissedDeadline(NamedTuple):
-    """DeadlineScan of a rule (by number) and an entry.
+    """The missed deadlines of a rule (its number) and an entry: ``new_alerts`` of them, ``step_ms`` apart.
 
-    ``new_alerts`` of them, the first at ``first_ms``, ``step_ms`` apart.
-
-    ``last_ms``: the last event, or the arming if none was ``seen``. ``previous_alerts``: alerts that were raised
-    before.
+    ``first_ms``: the first of them. ``last_ms``: the time of the last event, or of the arming if none was ``seen``.
+    ``previous_alerts``: the alerts raised since ``last_ms`` before these.
     """
 
     rule: int
@@ -35,7 +33,7 @@ class MissedDeadline(NamedTuple):
 
 
 class DeadlineScan:
-    """The deadlines of these entries. ``repeats``: of one rule and entry at most, in one cut."""
+    """Scans the deadlines of the entries. ``repeats``: most alerts of a rule and entry in one cut."""
 
     def __init__(self, entries: ExpectedKeys, repeats: int, counts: Counter[str]) -> None:
         self.entries = entries
@@ -43,23 +41,23 @@ class DeadlineScan:
         self.counts = counts
 
     def before_watermark(self, watermark_ms: int) -> list[MissedDeadline]:
-        """Return all deadlines that are before this time."""
-        found: list[MissedDeadline] = []
+        """Return all deadlines before this time."""
+        missed: list[MissedDeadline] = []
         for lane in range(self.entries.matrix.width):
             entries = np.flatnonzero(self.entries.due[lane, : self.entries.size] < watermark_ms)
-            found += self._take_due(lane, entries, np.full(len(entries), watermark_ms))
-        return found
+            missed += self._take_due(lane, entries, np.full(len(entries), watermark_ms))
+        return missed
 
     def before_events(self, entries: Ints, event_ms: Ints) -> list[MissedDeadline]:
-        """Return the deadlines of these entries that are before their next event."""
-        found: list[MissedDeadline] = []
+        """Return the deadlines of these entries that are before ``event_ms``, the next event of each."""
+        missed: list[MissedDeadline] = []
         for lane in range(self.entries.matrix.width):
             late = self.entries.due[lane, entries] < event_ms
-            found += self._take_due(lane, entries[late], event_ms[late])
-        return found
+            missed += self._take_due(lane, entries[late], event_ms[late])
+        return missed
 
     def _take_due(self, lane: int, entries: Ints, until_ms: Ints) -> list[MissedDeadline]:
-        """DeadlineScan before a time. All of them count as given, also those beyond the limit."""
+        """Return the deadlines before a time, and count all of them as alerted, also those above the limit."""
         if not entries.size:
             return []
         store, lanes = self.entries, self.entries.matrix
@@ -70,7 +68,9 @@ class DeadlineScan:
         new_alerts = np.minimum(count, self.repeats)
         self.counts["repeats_dropped"] += int((count - new_alerts).sum())
         columns = (lanes.rule[population, lane], entries, store.last[entries], store.seen[entries], due, again)
-        found = [MissedDeadline(*row) for row in zip(*(c.tolist() for c in (*columns, times, new_alerts)), strict=True)]
+        missed = [
+            MissedDeadline(*row) for row in zip(*(c.tolist() for c in (*columns, times, new_alerts)), strict=True)
+        ]
         store.times[lane, entries] = times + count
         store.renew(entries)
-        return found
+        return missed

@@ -1,4 +1,4 @@
-"""Absence rules of one stream that group alike: for each key an event must come at least ``every`` so long.
+"""The group of absence rules of one stream and ``group_by``: each key must have an event at least once per ``every``.
 
 The meaning of an alert, for a key and a rule. All times are event times, inclusive at the deadline::
 
@@ -55,11 +55,11 @@ from streamcore.schema import EVENT_MS, StreamSchema
 from streamcore.state import KeyValueTable, StateTable
 from streamcore.watermark import NO_WATERMARK
 
-_SWEEPS: Final = 16  # keys to forget are looked for so many times in the time after which they are forgotten
+_SWEEPS: Final = 16  # scans for keys to forget, per ``forget`` duration
 
 
 class AbsenceGroup:
-    """A ``RuleGroup``. ``counts``: the entries that limits dropped since the last report."""
+    """The ``RuleGroup`` of absence rules. ``counts``: entries dropped by limits since the last ``metrics``."""
 
     def __init__(self, group: GroupId, schema: StreamSchema, settings: GroupSettings) -> None:
         self.group = group
@@ -72,47 +72,47 @@ class AbsenceGroup:
         self._rules: dict[int, CompiledRule] = {}
         self._populations: dict[int, list[CompiledRule]] = {}
         self._matcher: EventMatcher[CompiledRule] = EventMatcher(())
-        self._numbers = np.empty(0, np.int64)  # of the population that each rule of the matcher stands for
+        self._numbers = np.empty(0, np.int64)  # the population number of each rule of the matcher
 
     # --- rules --------------------------------------------------------------------------------------------------
 
     def set_rules(self, rules: Sequence[CompiledRule], memory: KeyValueTable, now_ms: int, _watermark_ms: int) -> None:
-        """Evaluate these rules from now on."""
-        kept = IdRegistry(memory.get(str(self.group)), now_ms)
-        watches = [_watch(rule, kept) for rule in rules]
+        """Evaluate exactly these rules from now on (see ``RuleGroup``)."""
+        ids = IdRegistry(memory.get(str(self.group)), now_ms)
+        watches = [_watch(rule, ids) for rule in rules]
         self._rules = {w.rule: rule for w, rule in zip(watches, rules, strict=True)}
         self._populations = {}
         for watch, rule in zip(watches, rules, strict=True):
             self._populations.setdefault(watch.population, []).append(rule)
-        kept.keep({_absence(r).population for r in rules}, {r.rule.id for r in rules})
-        memory.put(str(self.group), kept.to_json())
+        ids.keep({_absence(r).population for r in rules}, {r.rule.id for r in rules})
+        memory.put(str(self.group), ids.to_json())
         self._matcher = EventMatcher([members[0] for members in self._populations.values()])
         self._numbers = np.fromiter(self._populations, np.int64, len(self._populations))
         listed = {number: _absence(members[0]).listed for number, members in self._populations.items()}
-        self.listed.expect({n: (name, kept.since_ms(n)) for n, name in listed.items() if name is not None})
+        self.listed.expect({n: (name, ids.since_ms(n)) for n, name in listed.items() if name is not None})
         live = self.entries.live()
         self.entries.drop(live[~np.isin(self.entries.population[live], self._numbers)])
-        self.entries.set_matrix(RuleMatrix.build(watches, kept.size))
+        self.entries.set_matrix(RuleMatrix.build(watches, ids.size))
 
     # --- a cut --------------------------------------------------------------------------------------------------
 
     def add(self, frame: pl.DataFrame, context: CutContext) -> tuple[list[RuleFiring], list[RuleFailure]]:
-        """Take the events in. Nothing fires: that nothing came is known when the watermark has passed."""
+        """Record the events. Nothing fires before ``close``: an absence is known when the watermark passes."""
         matches = self._matcher.match(frame)
         if matches.failed:
             return [], [
-                RuleFailure(r, why) for n, why in matches.failed for r in self._populations[int(self._numbers[n])]
+                RuleFailure(r, reason) for n, reason in matches.failed for r in self._populations[int(self._numbers[n])]
             ]
         self._begin(context)
-        rows, back = np.unique(matches.row, return_inverse=True)
+        rows, inverse = np.unique(matches.row, return_inverse=True)
         if len(rows):
-            seen = frame if len(rows) == frame.height else frame[rows]
-            slots = self.entries.keys.assign(seen)[back]
-            self._record_events(slots, self._numbers[matches.rule], seen[EVENT_MS].to_numpy()[back])
+            events = frame if len(rows) == frame.height else frame[rows]
+            slots = self.entries.keys.assign(events)[inverse]
+            self._record_events(slots, self._numbers[matches.rule], events[EVENT_MS].to_numpy()[inverse])
         return [], []
 
     def close(self, context: CutContext) -> tuple[list[RuleFiring], list[RuleFailure]]:
-        """Return the deadlines between two watermarks, by time, key and rule."""
+        """Fire the deadlines that the watermark passes without an event, by time, key and rule; drop forgotten keys."""
         self._begin(context)
         if context.next_watermark_ms <= context.watermark_ms:
             return [], []
@@ -128,12 +128,13 @@ class AbsenceGroup:
         return firings, []
 
     def _begin(self, context: CutContext) -> None:
+        """Apply loaded rows and changed lists."""
         self.entries.keys.sweep()
         self.entries.apply_loaded()
         self.counts["keys_dropped"] += self.listed.sync(self.entries, context)
 
     def _record_events(self, slots: Ints, population: Ints, event_ms: Ints) -> None:
-        """Record the events by key and population."""
+        """Record events. ``slots`` and ``population``: the key and the population of each."""
         entries = self.entries
         entry = self._admit(slots, population)
         known = entry >= 0
@@ -144,12 +145,12 @@ class AbsenceGroup:
         apart = entries.ahead.mark(entries.size)
         apart[entry[~near]] = True
         simple = ~apart[entry]
-        self._move_on(entry[simple], event_ms[simple])
+        self._extend(entry[simple], event_ms[simple])
         if not simple.all():
             self._merge_events(Intervals(entry[~simple], event_ms[~simple], event_ms[~simple]))
 
-    def _move_on(self, entry: Ints, event_ms: Ints) -> None:
-        """Move on with events that follow the last one without a gap."""
+    def _extend(self, entry: Ints, event_ms: Ints) -> None:
+        """Record events within ``reach`` of the last one of an entry without intervals ahead."""
         last = self.entries.last
         came = event_ms >= last[entry]
         moved = np.flatnonzero(self.entries.as_mask(entry[came]))
@@ -158,7 +159,7 @@ class AbsenceGroup:
         self.entries.renew(moved)
 
     def _merge_events(self, events: Intervals) -> None:
-        """Merge events of entries that have a gap, or had none before."""
+        """Record events of other entries: merge them with the last event and the intervals ahead."""
         entries = self.entries
         marked = entries.as_mask(events.entry)
         mine = np.flatnonzero(marked)
@@ -176,7 +177,10 @@ class AbsenceGroup:
         entries.set_last_seen(after.entry[moved], after.end[moved], seen=True)
 
     def _admit(self, slots: Ints, population: Ints) -> Ints:
-        """Return the entry of each key; add entries for new keys while there is room, in order of arrival."""
+        """Return the entry of each event's key; add entries for new keys, in order of arrival, up to the limit.
+
+        -1 for a key above the limit, and for a key that is not on the list of a listed population.
+        """
         entry = self.entries.find(slots, population)
         new = np.flatnonzero((entry < 0) & ~np.isin(population, self.listed.numbers))
         if not new.size:
@@ -194,24 +198,25 @@ class AbsenceGroup:
         """Return which of these new keys, in order, are within the limit of their population."""
         order = np.argsort(population, kind="stable")
         _, start, count = np.unique(population[order], return_index=True, return_counts=True)
-        place = np.empty(len(population), np.int64)
-        place[order] = np.arange(len(population)) - np.repeat(start, count)
+        position = np.empty(len(population), np.int64)
+        position[order] = np.arange(len(population)) - np.repeat(start, count)
         held = np.array([self.entries.population_sizes.get(n, 0) for n in population.tolist()], np.int64)
-        fits: Mask = place + held < self.settings.population
+        fits: Mask = position + held < self.settings.population
         return fits
 
     # --- alerts -------------------------------------------------------------------------------------------------
 
     def _firings(self, missed: Sequence[MissedDeadline]) -> list[RuleFiring]:
+        """Return a firing for each missed deadline, by deadline, key hash and rule id."""
         slots = self.entries.slot[[m.entry for m in missed]] if missed else np.empty(0, np.int64)
         hashes = self.entries.keys.hashes[slots].tolist()
         keys = self.entries.keys.frame(slots).to_dicts()
-        found = [
+        ordered = [
             (deadline, key_hash, self._rules[m.rule].rule.id, self._firing(m, key, number, deadline))
             for m, key, key_hash in zip(missed, keys, hashes, strict=True)
             for number, deadline in enumerate(m.first_ms + n * m.step_ms for n in range(m.new_alerts))
         ]
-        return [firing for *_, firing in sorted(found, key=lambda one: one[:3])]
+        return [firing for *_, firing in sorted(ordered, key=lambda item: item[:3])]
 
     def _firing(
         self, missed: MissedDeadline, key: Mapping[str, str | int | None], number: int, deadline_ms: int
@@ -234,7 +239,7 @@ class AbsenceGroup:
         )
 
     def _forget(self, context: CutContext) -> None:
-        """Drop keys for which nothing can be due any more. Late by a part of the time: no alert depends on it."""
+        """Drop keys without an event for ``forget``. They may be dropped later than that: no alert depends on it."""
         forget = self.entries.matrix.forget[self._numbers]
         every = max(1, int(forget.min(initial=2**62)) // _SWEEPS)
         if context.watermark_ms // every < context.next_watermark_ms // every:
@@ -247,13 +252,13 @@ class AbsenceGroup:
     # --- state --------------------------------------------------------------------------------------------------
 
     def metrics(self) -> Mapping[str, int]:
-        """Return how much the limits dropped since the last call."""
+        """Return the numbers of entries that limits dropped since the last call."""
         counts = dict(self.counts)
         self.counts.clear()
         return counts
 
     def tables(self) -> Mapping[str, StateTable]:
-        """Return the one table."""
+        """Return the only table."""
         return {f"expected:{self.group}": self.entries}
 
     def table(self, name: str) -> StateTable:

@@ -1,6 +1,6 @@
-"""The record that a group of absence rules keeps of its rules: small numbers that stand for them in stored rows.
+"""The numbers of populations and rules in the stored rows of a group of absence rules.
 
-A number is never given out twice, so a row that outlived its rule can never be taken for another one's.
+A number is never assigned twice, so that a stored row of a removed rule cannot be mistaken for a row of another rule.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NEW: Final[_Stored] = {"populations": {}, "rules": {}, "next": 0}
 
 
 class IdRegistry:
-    """IdRegistry of populations and rules, which are never given out twice, and since when each population is there."""
+    """Assigns numbers to populations and rules, and knows since when each population exists."""
 
     def __init__(self, blob: bytes | None, now_ms: int) -> None:
         stored: _Stored = _NEW if blob is None else orjson.loads(blob)
@@ -30,28 +30,28 @@ class IdRegistry:
         self._now_ms = now_ms
 
     def population(self, fingerprint: str) -> int:
-        """Return the number of a population, a new one if need be."""
+        """Return the number of a population, assigned if it is new."""
         if fingerprint not in self.populations:
             self.populations[fingerprint] = (self._new(), self._now_ms)
         return self.populations[fingerprint][0]
 
     def rule(self, rule_id: str) -> int:
-        """Return the number of a rule, whatever its version."""
+        """Return the number of a rule in any version, assigned if it is new."""
         if rule_id not in self.rules:
             self.rules[rule_id] = self._new()
         return self.rules[rule_id]
 
     def since_ms(self, number: int) -> int:
-        """Return the latest event time before a population was there."""
+        """Return the latest event time before the population existed."""
         return next(since for known, since in self.populations.values() if known == number)
 
     def keep(self, populations: set[str], rules: set[str]) -> None:
-        """Forget all others."""
+        """Drop all other populations and rules."""
         self.populations = {n: p for n, p in self.populations.items() if n in populations}
         self.rules = {n: p for n, p in self.rules.items() if n in rules}
 
     def to_json(self) -> bytes:
-        """Return the JSON that is remembered."""
+        """Return the JSON to store."""
         document = {"populations": self.populations, "rules": self.rules, "next": self.size}
         return orjson.dumps(document, option=orjson.OPT_SORT_KEYS)
 

@@ -1,6 +1,6 @@
-"""Populations that a list names: who of them is armed, kept in step with the list.
+"""Populations whose keys are the entries of a list: arms and disarms keys when the list changes.
 
-A list's content is a value: a change makes a new object, and only then is it scanned. Refuses to know where lists
+The content of a list is immutable, so it is scanned only if it is another object. The module does not know where lists
 come from.
 """
 
@@ -20,12 +20,12 @@ from streamcore.schema import StreamSchema
 
 
 class ListPopulations:
-    """The listed populations of one group, whose key is one column. ``limit``: keys of one population at most."""
+    """The listed populations of one group, whose key is one column. ``limit``: most keys of one population."""
 
     def __init__(self, schema: StreamSchema, group_by: tuple[str, ...], limit: int) -> None:
         field, route = schema.get(group_by[0]), schema.route_for(group_by)
-        assert field is not None, "a compiled rule groups by columns that are there"
-        assert route is not None, "and by a key that events are routed by"
+        assert field is not None, "the compiler checks that group_by has columns of the stream"
+        assert route is not None, "the compiler checks that group_by contains a routing key"
         self.limit = limit
         self.numbers = np.empty(0, np.int64)
         self._name, self._dtype = field.name, DTYPES[field.type.kind]
@@ -34,7 +34,7 @@ class ListPopulations:
         self._synced: dict[int, ListValues | None] = {}
 
     def expect(self, lists: Mapping[int, tuple[str, int]]) -> None:
-        """By number of the population the list's name, and when the first rule over it came (or ``NO_WATERMARK``)."""
+        """Set the lists: by population number, a list's name and the latest event time before the population."""
         self._lists = lists
         self._synced = {n: content for n, content in self._synced.items() if n in lists}
         self.numbers = np.fromiter(lists, np.int64, len(lists))
@@ -72,7 +72,7 @@ class ListPopulations:
         return max(0, keys.height - self.limit)
 
     def _own(self, content: ListValues | None, context: CutContext) -> pl.DataFrame:
-        """Return the values that are this shard's, by their hashes."""
+        """Return the values whose keys this shard owns, sorted by hash."""
         values = [] if content is None else list(content.values)
         column = pl.Series(self._name, values, dtype=self._dtype, strict=False).drop_nulls().unique()
         hashes = hash_columns([column], len(column))

@@ -1,8 +1,8 @@
-"""Events that came before the watermark had settled the time between them: stretches of event time without a gap.
+"""The events that the watermark has not passed, as intervals of event time without a gap.
 
-A key's events are a chain as long as each is at most ``reach`` after the one before. Only the two ends of a chain
-matter: an event inside changes nothing. So however many events a key has, the state kept for those that the watermark
-has not reached is one row for each gap. Refuses to know keys and rules: an *entry* is a number.
+Events of a key form one interval if each is at most ``reach`` after the one before. Only the two ends of an interval
+matter; an event inside it changes nothing. So the state is one interval per gap, however many events a key has. The
+module knows neither keys nor rules: an *entry* is a number.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _NONE: Ints = np.empty(0, dtype=np.int64)
 
 
 class Intervals(NamedTuple):
-    """First and last event time of each, and whose it is."""
+    """Intervals of event time: the entry of each, and its first and last event time."""
 
     entry: Ints
     start: Ints
     end: Ints
 
     def take(self, rows: npt.NDArray[np.bool_] | Ints) -> Intervals:
-        """Return some of the intervals."""
+        """Return the intervals at this mask or these indexes."""
         return Intervals(self.entry[rows], self.start[rows], self.end[rows])
 
 
@@ -33,12 +33,15 @@ NO_INTERVALS = Intervals(_NONE, _NONE, _NONE)
 
 
 def join(*parts: Intervals) -> Intervals:
-    """Return all of them, in the order given."""
+    """Return the concatenated intervals."""
     return Intervals(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
 def merge_within_reach(parts: Intervals, reach: Ints) -> Intervals:
-    """Join intervals of one entry that are at most ``reach`` (by row of ``parts``) apart; by entry and start."""
+    """Merge intervals of an entry that are at most ``reach`` apart; sort by entry and start.
+
+    ``reach``: in milliseconds, for each interval of ``parts``.
+    """
     if not len(parts.entry):
         return parts
     order = np.lexsort((parts.start, parts.entry))
@@ -60,36 +63,36 @@ def _running_maximum(values: Ints, group: Ints) -> Ints:
 
 
 class OutOfOrderEvents:
-    """The stretches of all entries, by entry and start."""
+    """The intervals of all entries, sorted by entry and start."""
 
     def __init__(self) -> None:
         self.held = NO_INTERVALS
 
     def mark(self, size: int) -> npt.NDArray[np.bool_]:
-        """Return for each entry below ``size`` whether it has any."""
+        """Return for each entry below ``size`` whether it has intervals."""
         marked = np.zeros(size, dtype=bool)
         marked[self.held.entry] = True
         return marked
 
     def pull(self, wanted: npt.NDArray[np.bool_]) -> Intervals:
-        """Take out those of the entries that are marked."""
-        mine = wanted[self.held.entry]
-        pulled, self.held = self.held.take(mine), self.held.take(~mine)
+        """Remove and return the intervals of the marked entries."""
+        matching = wanted[self.held.entry]
+        pulled, self.held = self.held.take(matching), self.held.take(~matching)
         return pulled
 
     def put(self, stretches: Intervals) -> None:
-        """Add stretches of entries that have none here."""
+        """Add intervals of entries that have none yet."""
         if len(stretches.entry):
             every = join(self.held, stretches)
             self.held = every.take(np.lexsort((every.start, every.entry)))
 
     def pull_first(self, until_ms: int) -> Intervals:
-        """Take out the first stretch of each entry, where it begins at ``until_ms`` or before."""
+        """Remove and return the first interval of each entry, if it begins at or before ``until_ms``."""
         entry = self.held.entry
         if not len(entry):
             return NO_INTERVALS
-        mine = np.concatenate([[True], entry[1:] != entry[:-1]]) & (self.held.start <= until_ms)
-        pulled = self.held.take(mine)
+        due = np.concatenate([[True], entry[1:] != entry[:-1]]) & (self.held.start <= until_ms)
+        pulled = self.held.take(due)
         if len(pulled.entry):
-            self.held = self.held.take(~mine)
+            self.held = self.held.take(~due)
         return pulled

@@ -1,8 +1,8 @@
-"""The rules over each population as arrays, so that many rules are one calculation.
+"""The absence rules of each population as arrays, so that one calculation evaluates many rules.
 
-A population has a *number*, and its rules have a *lane* each: the values of one lane are computed for all populations
-at once, so the cost is that of the population with the most rules, not that of all rules one by one. Refuses to know
-keys.
+A *population* is the set of keys that rules with an equal expected event share; it has a number. Each rule of a
+population has a *lane*, a column of the arrays. The values of one lane are computed for all populations at once, so the
+cost grows with the rules of the largest population, not with all rules. The module knows no keys.
 """
 
 from __future__ import annotations
@@ -20,16 +20,13 @@ from streamcore.watermark import END_OF_TIME_MS, NO_WATERMARK
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
-#: The last event of a key that has none the watermark has reached; the deadline of a key for which nothing is due.
+#: The last event of a key without an event that the watermark has passed; the deadline of a key without a deadline.
 NO_EVENT = NO_WATERMARK
 NOT_DUE = END_OF_TIME_MS
 
 
 class RuleWatch(NamedTuple):
-    """One rule over a population.
-
-    ``muted`` rules keep their count of alerts and raise none. Numbers are the group's.
-    """
+    """One rule of a population, by their numbers. A ``muted`` rule (paused) keeps its alert counts and raises none."""
 
     population: int
     rule: int
@@ -39,9 +36,12 @@ class RuleWatch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RuleMatrix:
-    """By population and lane. ``rule``: its number, -1 for none; ``every``: -1 where nothing is due; ``again``: 0 for
-    once; ``most``: alerts of one period of silence. By population: ``reach``, the shortest ``every``, and ``forget``,
-    the longest."""
+    """The rules of all populations. Times are in milliseconds.
+
+    By population and lane: ``rule``, the rule's number, -1 for none; ``every``, -1 for a muted rule; ``again``, 0 for a
+    rule that alerts once; ``most``, the most alerts of one silence. By population: ``reach``, the shortest ``every``,
+    and ``forget``, the longest ``forget``.
+    """
 
     rule: Ints
     every: Ints
@@ -82,7 +82,7 @@ class RuleMatrix:
 
     @property
     def width(self) -> int:
-        """How many lanes there are."""
+        """The number of lanes."""
         return int(self.rule.shape[1])
 
     def due(self, lane: int, population: Ints, last: Ints, times: Ints) -> Ints:
@@ -92,14 +92,14 @@ class RuleMatrix:
         return np.where(waits, last + every + times * self.again[population, lane], NOT_DUE)
 
     def place(self, rule: Ints) -> tuple[Mask, Ints, Ints]:
-        """Return which rule numbers are there, and the population and lane of each."""
+        """Return which of the rule numbers exist, and the population and lane of each of these."""
         populations, lanes = np.nonzero(self.rule >= 0)
         known = self.rule[populations, lanes]
         order = np.argsort(known)
         at = np.minimum(np.searchsorted(known[order], rule), max(0, len(known) - 1))
-        there = known[order][at] == rule if len(known) else np.zeros(len(rule), dtype=bool)
-        found = order[at[there]] if len(known) else np.empty(0, np.int64)
-        return there, populations[found], lanes[found]
+        exists = known[order][at] == rule if len(known) else np.zeros(len(rule), dtype=bool)
+        index = order[at[exists]] if len(known) else np.empty(0, np.int64)
+        return exists, populations[index], lanes[index]
 
 
 NO_RULES = RuleMatrix.build((), 0)

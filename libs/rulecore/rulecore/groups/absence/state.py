@@ -1,17 +1,17 @@
-"""The expected keys, when they were last seen, and the alerts of their absence: the state of a group of absence rules.
+"""The state of a group of absence rules: the expected keys, their last events, and the alerts of their absence.
 
-An *entry* is a key in a population. Everything of an entry is in arrays by its number, so a million of them are looked
-through in a fraction of a millisecond; and it is one stored row, so it is written and deleted whole:
+An *entry* is a key of a population (see ``rule_matrix``). The data of all entries is in arrays by entry number, so that
+scanning a million of them takes less than a millisecond. In the state log an entry is one row:
 
 ==============  ====================================================================================================
-``__last_ms``   the end of the time that the watermark has settled: the last event, or the arming; null for neither
-``__seen``      whether that is an event
-``__ahead``     stretches of events the watermark has not reached: start, end, start, end, ... (``absence_ahead``)
-``__given``     alerts since ``__last_ms``: number of the rule, how many, number of the rule, how many, ...
+``__last_ms``   the last event that the watermark has passed, or the time of the arming; null for neither
+``__seen``      whether ``__last_ms`` is an event
+``__ahead``     intervals of events that the watermark has not passed: start, end, ... (``out_of_order``)
+``__given``     alerts since ``__last_ms``: rule number, number of alerts, ...
 ``__gone``      the entry was deleted
 ==============  ====================================================================================================
 
-Refuses to know events, rules and the meaning of a population.
+The module knows neither events nor rules.
 """
 
 from __future__ import annotations
@@ -41,12 +41,16 @@ AHEAD: Final = "__ahead"
 GIVEN: Final = "__given"
 GONE: Final = "__gone"
 
-_SHIFT: Final = 24  # numbers of populations are below 2**24
+_SHIFT: Final = 24  # bits of a population number
 _FREE: Final = -1
 
 
 class ExpectedKeys(StateTable):
-    """The entries of one group. ``dtypes``: the key's columns."""
+    """A ``StateTable`` of the entries of one group. ``dtypes``: the types of the key columns.
+
+    By entry: ``slot`` (of the key), ``population``, ``last`` and ``seen``. By lane and entry: ``due``, the next
+    deadline, and ``times``, the alerts since ``last``.
+    """
 
     def __init__(self, dtypes: Mapping[str, pl.DataType]) -> None:
         self.keys = KeySlots(dtypes)
@@ -69,7 +73,7 @@ class ExpectedKeys(StateTable):
     # --- entries ------------------------------------------------------------------------------------------------
 
     def find(self, slots: Ints, population: Ints) -> Ints:
-        """Return the entry of each key in each population, -1 where it has none."""
+        """Return the entry of each pair of a key and a population, -1 for a pair without an entry."""
         return self._index.find(_code(slots, population))
 
     def live(self) -> Ints:
@@ -77,7 +81,7 @@ class ExpectedKeys(StateTable):
         return np.flatnonzero(self.population[: self.size] != _FREE)
 
     def add(self, slots: Ints, population: Ints) -> Ints:
-        """Add entries without an event; they are distinct and new."""
+        """Add entries without an event, and return their numbers. The pairs must be distinct and new."""
         again = min(len(self._free), len(slots))
         reused, self._free = self._free[len(self._free) - again :], self._free[: len(self._free) - again]
         entries = np.concatenate([reused, np.arange(self.size, self.size + len(slots) - again)])
@@ -93,7 +97,7 @@ class ExpectedKeys(StateTable):
         return entries
 
     def drop(self, entries: Ints) -> None:
-        """Forget entries for good."""
+        """Delete entries, also from the state log."""
         if not entries.size:
             return
         self.ahead.pull(self.as_mask(entries))
@@ -107,24 +111,24 @@ class ExpectedKeys(StateTable):
         self._free = np.concatenate([self._free, entries])
 
     def set_last_seen(self, entries: Ints, last_ms: Ints | int, *, seen: bool) -> None:
-        """Set the last event (or arming) of each entry and reset its count of alerts."""
+        """Set the last event (or arming) of each entry, and reset its alert counts."""
         self.last[entries], self.seen[entries] = last_ms, seen
         self.times[:, entries] = 0
         self.renew(entries)
 
     def renew(self, entries: Ints) -> None:
-        """Recompute the due times, and write them."""
+        """Recompute the next deadlines of entries, and mark the entries as changed."""
         population, last = self.population[entries], self.last[entries]
         for lane in range(self.matrix.width):
             self.due[lane, entries] = self.matrix.due(lane, population, last, self.times[lane, entries])
         self._dirty[entries] = True
 
     def touch(self, entries: Ints) -> None:
-        """Record that their stretches changed."""
+        """Mark entries as changed."""
         self._dirty[entries] = True
 
     def as_mask(self, entries: Ints) -> Mask:
-        """Return the entries as a mask."""
+        """Return a mask that is true at these entries."""
         mask = np.zeros(self.size, dtype=bool)
         mask[entries] = True
         return mask
@@ -149,7 +153,7 @@ class ExpectedKeys(StateTable):
     # --- rules --------------------------------------------------------------------------------------------------
 
     def set_matrix(self, matrix: RuleMatrix) -> None:
-        """Set other rules: the alerts that each has raised for an entry stay counted."""
+        """Replace the rules. A remaining rule keeps its alert counts."""
         entry, rule, times = self._alerts_by_entry(self.live())
         self._loaded.insert(0, (self.live(), entry, rule, times))
         self.matrix = matrix
@@ -158,7 +162,7 @@ class ExpectedKeys(StateTable):
         self.apply_loaded()
 
     def apply_loaded(self) -> None:
-        """Apply loaded rows or changed rules, before anything else."""
+        """Set the alert counts of loaded rows or changed rules. Called before the entries are used."""
         loaded, self._loaded = self._loaded, []
         for entries, given, rule, times in loaded:
             there, population, lane = self.matrix.place(rule)
@@ -168,10 +172,10 @@ class ExpectedKeys(StateTable):
             self.times[lane[mine], entry[mine]] = times[there][mine]
             written = self._dirty.copy()
             self.renew(entries[self.population[entries] != _FREE])
-            self._dirty = written  # as stored
+            self._dirty = written  # renewed entries are not different from the stored ones
 
     def _alerts_by_entry(self, entries: Ints) -> tuple[Ints, Ints, Ints]:
-        """Return entry, rule and number of alerts, by entry."""
+        """Return the alert counts as entry, rule number and count, sorted by entry."""
         lane, place = np.nonzero(self.times[:, entries])
         order = np.argsort(place, kind="stable")
         lane, entry = lane[order], entries[place[order]]
@@ -206,7 +210,7 @@ class ExpectedKeys(StateTable):
     def _take(self, entries: Ints, rows: pl.DataFrame) -> None:
         self.last[entries] = rows[LAST].fill_null(NO_EVENT).to_numpy()
         self.seen[entries] = rows[SEEN].to_numpy()
-        self.times[:, entries] = 0  # nothing of them is to be carried over when rules change
+        self.times[:, entries] = 0  # the loaded alert counts replace them
         self.ahead.pull(self.as_mask(entries))
         entry, start, end = _pairs(entries, rows[AHEAD])
         self.ahead.put(Intervals(entry, start, end))
@@ -245,14 +249,14 @@ def _longer(column: Ints, room: int, fill: int = 0) -> Ints:
 
 
 def _lists(ranked: Ints, entry: Ints, one: Ints, other: Ints) -> pl.Series:
-    """Return for each of the ascending entries the list of its pairs. ``entry`` is ascending too."""
+    """Return the list of pairs (one, other) of each entry in ``ranked``. ``entry``: that of each pair; both ascend."""
     edges = np.append(np.searchsorted(entry, ranked), len(entry)) * 2 if len(ranked) else np.zeros(1, np.int64)
     flat = np.stack([one, other], axis=1).reshape(-1)
     return pl.Series(pa.LargeListArray.from_arrays(pa.array(edges, pa.int64()), pa.array(flat, pa.int64())))
 
 
 def _pairs(entries: Ints, lists: pl.Series) -> tuple[Ints, Ints, Ints]:
-    """Invert ``_lists``, in the order of the lists."""
+    """Return entry, first and second number of each pair in the lists: the inverse of ``_lists``."""
     lengths = lists.list.len().to_numpy().astype(np.int64) // 2
     flat = lists.explode().drop_nulls().to_numpy().astype(np.int64)
     return np.repeat(entries, lengths), flat[::2], flat[1::2]

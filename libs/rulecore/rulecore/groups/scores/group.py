@@ -1,6 +1,6 @@
-"""Score rules of one stream that group alike: signals of other rules are added for a key over the last ``within``.
+"""The group of score rules of one stream and ``group_by``: adds up signals of other rules per key over ``within``.
 
-A signal is a match of a rule per event, or a firing of a rule with state. It has an event time ``t`` and a weight. The
+A signal is a match of an event rule, or a firing of a rule with state. It has an event time ``t`` and a weight. The
 sum of a rule and key stands at ``T``, the latest time of its signals (never before the watermark), and holds those in
 ``(T - within, T]``. The rule fires at the signal that takes the sum from below its limit to the limit or above; then
 not again until signals have left the window, the sum is below, and another signal takes it there.
@@ -19,7 +19,7 @@ not again until signals have left the window, the sum is below, and another sign
 - At most ``GroupSettings.events`` signals a key (the oldest go) and ``GroupSettings.population`` keys (the last to come
   have no score); the rest is counted (``signals_dropped``, ``keys_dropped``).
 
-Refuses to know how signals are found: ``groups.scores.signals`` does.
+``groups.scores.signals`` collects the signals.
 """
 
 from __future__ import annotations
@@ -44,21 +44,22 @@ from streamcore.schema import StreamSchema
 from streamcore.state import KeyValueTable, StateTable
 from streamcore.watermark import NO_WATERMARK
 
-MAX_ORIGINS: Final = 100  # events that an alert names: the latest
+MAX_ORIGINS: Final = 100  # most events that an alert names; the latest ones
 
 
 class _Metadata(TypedDict):
-    """The record that a group keeps: since when the signals of a rule are complete, and how long signals are kept."""
+    """The stored facts of a group: since when the signals of each rule are complete, how long signals are kept."""
 
     since_ms: dict[str, int]
     keep_ms: int
 
 
 class Signal(NamedTuple):
-    """``key``: values of the group's columns, in order.
+    """A match or firing of a rule that a score adds up.
 
-    ``identity`` distinguishes the signals of a rule and key, and is the same whenever the signal is computed.
-    ``weight``: the rule's own score. ``place``: partition and offset of the event, None for a signal without an event.
+    ``key``: the values of the group's columns. ``identity`` distinguishes the signals of a rule and key, and does not
+    change when the signal is computed again. ``weight``: the rule's own score. ``place``: partition and offset of the
+    event, None for a firing without an event.
     """
 
     rule: str
@@ -70,9 +71,9 @@ class Signal(NamedTuple):
 
 
 class ScoreGroup:
-    """A ``RuleGroup`` that is given signals instead of events.
+    """The ``RuleGroup`` of score rules. Its input are signals instead of events.
 
-    ``counts``: the entries that limits dropped since the last report.
+    ``counts``: entries dropped by limits since the last ``metrics``. ``wanted``: the rules whose signals are kept.
     """
 
     def __init__(self, group: GroupId, schema: StreamSchema, settings: GroupSettings) -> None:
@@ -90,7 +91,7 @@ class ScoreGroup:
     # --- rules --------------------------------------------------------------------------------------------------
 
     def set_rules(self, rules: Sequence[CompiledRule], memory: KeyValueTable, now_ms: int, watermark_ms: int) -> None:
-        """Evaluate these rules from now on. Signals of rules that none of them names are forgotten."""
+        """Evaluate exactly these rules from now on (see ``RuleGroup``); drop signals that none of them adds up."""
         blob = memory.get(str(self.group))
         kept: _Metadata = {"since_ms": {}, "keep_ms": 0} if blob is None else orjson.loads(blob)
         scorings = [_scoring(rule) for rule in rules]
@@ -113,7 +114,7 @@ class ScoreGroup:
     # --- a cut --------------------------------------------------------------------------------------------------
 
     def signals(self, batch: Sequence[Signal], context: CutContext) -> tuple[list[RuleFiring], list[RuleFailure]]:
-        """Take the signals of one cut, in any order, before ``close``."""
+        """Add the signals of one cut, in any order, and return the firings. Called before ``close``."""
         oldest_ms = context.watermark_ms - self._keep_ms
         batch = sorted((s for s in batch if s.rule in self.wanted and s.time_ms > oldest_ms), key=_order)
         self.counts["keys_dropped"] += self.signal_table.admit([s.key for s in batch], self.settings.population)
@@ -124,6 +125,7 @@ class ScoreGroup:
         return firings, []
 
     def _take(self, signal: Signal, context: CutContext) -> list[RuleFiring]:
+        """Add a signal to the scores of its key, and return the firings of the scores that reach their limit."""
         key, held = signal.key, _to_active(signal)
         scores = self._running_scores(key, context)
         if not self.signal_table.add(key, held):
@@ -167,11 +169,11 @@ class ScoreGroup:
         )
 
     def add(self, _frame: pl.DataFrame, _context: CutContext) -> tuple[list[RuleFiring], list[RuleFailure]]:
-        """Ignore the events: a score is given signals."""
+        """Ignore the events: the kernel passes signals instead."""
         return [], []
 
     def close(self, context: CutContext) -> tuple[list[RuleFiring], list[RuleFailure]]:
-        """Forget the signals that no window can hold any more."""
+        """Drop the signals that are older than every score's window."""
         if context.next_watermark_ms > context.watermark_ms:
             touched = self.signal_table.expire(context.next_watermark_ms - self._keep_ms)
             self.signal_table.release(touched)
@@ -183,17 +185,17 @@ class ScoreGroup:
     # --- state --------------------------------------------------------------------------------------------------
 
     def metrics(self) -> Mapping[str, int]:
-        """Return how much the limits dropped since the last call."""
+        """Return the numbers of entries that limits dropped since the last call."""
         counts = dict(self.counts)
         self.counts.clear()
         return counts
 
     def tables(self) -> Mapping[str, StateTable]:
-        """Return the one table."""
+        """Return the only table."""
         return {f"signals:{self.group}": self.signal_table}
 
     def table(self, name: str) -> StateTable:
-        """Return the only table and discard the sums, which its rows will change."""
+        """Return the only table, and discard the sums, since loading rows changes them."""
         assert name == f"signals:{self.group}", name
         self._scores.clear()
         return self.signal_table

@@ -1,7 +1,7 @@
-"""The sum of one score rule for one key, kept up signal by signal.
+"""The sum of one score rule for one key, updated signal by signal.
 
-A signal costs as much as it moves: signals are in order of time, the oldest leave at the front, and of each rule
-the sum knows how often each weight is present. Refuses to know where signals come from and how a sum is used.
+Signals are in order of time, and the oldest leave at the front. For each rule the sum counts how often each weight
+occurs, so adding or removing a signal does not read the others.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from rulecore.compile.score import CompiledScore
 
 
 class ActiveSignal(NamedTuple):
-    """A signal of a key, as it is kept, in the order in which signals are taken: by time, rule and identity.
+    """A stored signal of a key. Signals are ordered by time, rule and identity.
 
-    ``weight`` is the rule's own score; partition and offset are -1 for a signal that is no event's.
+    ``weight``: the rule's own score. ``partition`` and ``offset``: those of the event, -1 for a signal without one.
     """
 
     time_ms: int
@@ -29,23 +29,23 @@ class ActiveSignal(NamedTuple):
 
 
 class RunningScore:
-    """The signals in ``(latest - within, latest]`` and their sum."""
+    """The signals of a key in ``(latest_ms - within, latest_ms]`` and their sum (``total``)."""
 
     def __init__(self, scoring: CompiledScore, held: Iterable[ActiveSignal], watermark_ms: int) -> None:
-        """``held``: in order. Those that are over by now do not count."""
+        """``held``: the stored signals of the key, in order; those that have left the window are skipped."""
         self.scoring = scoring
-        mine = [signal for signal in held if signal.rule in scoring.weights]
-        self.latest_ms = max(watermark_ms, mine[-1].time_ms) if mine else watermark_ms
+        own = [signal for signal in held if signal.rule in scoring.weights]
+        self.latest_ms = max(watermark_ms, own[-1].time_ms) if own else watermark_ms
         self.window: list[ActiveSignal] = []
         self.total = 0
         self._weights: dict[str, Counter[int]] = {}
-        for signal in mine:
+        for signal in own:
             if signal.time_ms > self.latest_ms - scoring.within_ms:
                 self._add(signal)
 
     @property
     def rules(self) -> list[str]:
-        """Those that gave the signals, sorted."""
+        """The ids of the rules of the signals, sorted."""
         return sorted(self._weights)
 
     def take(self, signal: ActiveSignal, watermark_ms: int) -> bool:
@@ -85,5 +85,5 @@ class RunningScore:
         return signal.weight if given is None else given
 
     def _part(self, rule: str) -> int:
-        """Return the largest weight of a rule: a rule's own score has few values, one for each of its versions."""
+        """Return the largest weight of a rule's signals, 0 without one. There are few: one per version of the rule."""
         return max(self._weights.get(rule, ()), default=0)

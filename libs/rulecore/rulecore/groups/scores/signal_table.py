@@ -1,6 +1,6 @@
-"""The signals of all keys of a group of score rules: one stored row a signal, written once and once when it is over.
+"""The signals of all keys of a group of score rules. A stored row is one signal, or its deletion.
 
-Refuses to know rules and sums.
+The module knows neither rules nor sums.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _HELD: Final[Mapping[str, pl.DataType]] = {
 
 
 class SignalTable(StateTable):
-    """Signals by key, in order. ``dtypes``: the key's columns."""
+    """A ``StateTable`` of signals by key, in order. ``dtypes``: the types of the key columns."""
 
     def __init__(self, dtypes: Mapping[str, pl.DataType]) -> None:
         self.dtypes = dict(dtypes)
         self.held: dict[Key, list[ActiveSignal]] = {}
-        self._oldest: TimerQueue[tuple[int, int, Key]] = TimerQueue()  # time, number, key; some are gone already
+        self._oldest: TimerQueue[tuple[int, int, Key]] = TimerQueue()  # time, number, key; also of removed signals
         self._number = 0
         self._hashes: dict[Key, int] = {}
         self._buckets: dict[int, dict[Key, None]] = {}
@@ -49,10 +49,10 @@ class SignalTable(StateTable):
         """Return the number of keys."""
         return len(self.held)
 
-    def admit(self, keys: Sequence[Key], most: int) -> int:
-        """Make room for keys that are not there, in order, up to a limit; how many were left out."""
+    def admit(self, keys: Sequence[Key], limit: int) -> int:
+        """Add new keys in order, up to ``limit`` keys in all; return how many were not added."""
         new = [key for key in dict.fromkeys(keys) if key not in self.held]
-        fits = new[: max(0, most - len(self.held))]
+        fits = new[: max(0, limit - len(self.held))]
         for key, number in zip(fits, self._hash(fits), strict=True):
             self.held[key], self._hashes[key] = [], number
             if self._count:
@@ -60,32 +60,32 @@ class SignalTable(StateTable):
         return len(new) - len(fits)
 
     def add(self, key: Key, signal: ActiveSignal) -> bool:
-        """Keep a signal of a key that is there; False when it is kept already."""
-        mine = self.held[key]
-        place = bisect.bisect_left(mine, signal[:3])
-        if place < len(mine) and mine[place][:3] == signal[:3]:
+        """Add a signal of a known key; return False if the key has it already."""
+        signals = self.held[key]
+        index = bisect.bisect_left(signals, signal[:3])
+        if index < len(signals) and signals[index][:3] == signal[:3]:
             return False
-        mine.insert(place, signal)
+        signals.insert(index, signal)
         self._number += 1
         self._oldest.put((signal.time_ms, self._number, key))
         self._changed[key, signal] = True
         return True
 
     def remove(self, key: Key, signals: Iterable[ActiveSignal]) -> None:
-        """Drop signals that are there."""
+        """Remove signals of a key."""
         gone = set(signals)
         for signal in gone:
             self._changed[key, signal] = False
         self.held[key] = [signal for signal in self.held[key] if signal not in gone]
 
     def remove_first(self, key: Key) -> ActiveSignal:
-        """Drop the oldest signal of a key."""
+        """Remove and return the oldest signal of a key."""
         signal = self.held[key].pop(0)
         self._changed[key, signal] = False
         return signal
 
     def expire(self, before_ms: int) -> list[Key]:
-        """Drop the signals up to this time; the keys that lost one."""
+        """Remove the signals up to this time; return the keys that lost signals."""
         touched: dict[Key, None] = {}
         while (oldest := self._oldest.pop_due(before_ms)) is not None:
             touched[oldest[2]] = None
@@ -95,7 +95,7 @@ class SignalTable(StateTable):
         return [*touched]
 
     def release(self, keys: Iterable[Key]) -> None:
-        """Forget those of these keys that have no signals."""
+        """Remove those of the keys that have no signals."""
         for key in keys:
             if key in self.held and not self.held[key]:
                 del self.held[key]

@@ -1,9 +1,9 @@
-"""Where the signals of score rules come from: matches of rules per event, and firings of rules with state.
+"""Collects the signals of score rules: matches of event rules, and firings of rules with state.
 
-An event is matched a second time for scores, under the key that its score is added for, and only with the rules that
-some score rule names: the shard that owns the key sees all its events there, whatever key the alerts are routed by. A
-firing is where the key of its own rule is; so a rule with state gives signals only to scores that are routed alike and
-grouped by columns of its key. Refuses to know sums, and which rules are live: it is given those that count.
+For scores, an event is matched a second time, on the shard that owns the key of the score, and only with the event
+rules that a score rule names. That shard sees all events of the key, by whatever key alerts are routed. A firing is on
+the shard that owns its own key; therefore a rule with state gives signals only to scores with an equal route whose
+``group_by`` is part of its key. The module knows no sums.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SignalSource = tuple[RuleFiring, Origin | None]
 
 
 class SignalCollector:
-    """The signals of each group of score rules. ``rules``: by id, those whose matches and firings count."""
+    """Collects the signals for each group of score rules. ``rules``: the live rules, by id."""
 
     def __init__(self, scores: Iterable[CompiledRule], rules: Mapping[str, CompiledRule]) -> None:
         named: dict[GroupId, dict[str, CompiledRule]] = {}
@@ -44,7 +44,7 @@ class SignalCollector:
         self._named = {group: frozenset(fit) for group, fit in named.items()}
 
     def from_events(self, group: GroupId, frame: pl.DataFrame) -> list[Signal]:
-        """Return the signals of the events of one shard under the group's route. A rule that raises gives none."""
+        """Return the signals of events routed by the group's key. A rule whose evaluation raises gives none."""
         matcher = self._matchers[group]
         matches = matcher.match(frame)
         if not len(matches.row):

@@ -1,14 +1,14 @@
-"""Rules over sessions: runs of a key's events that satisfy `where`, with less than a gap between neighbours.
+"""The group of session rules. A session is a run of a key's events that satisfy ``where``, less than a gap apart.
 
 An event a whole gap after the last one begins a new session, as in ``streamcore.windowing``; a session ends when the
 watermark passes its last event and the gap. An event that comes out of order may join two sessions into one.
 
-An early rule is evaluated on the session of each of its events, in order of arrival, as the session stands just after
-it. It fires once a session: where two are joined, the rule has fired for both if it had for one. Its alert names the
-session by its start as it was known then; an earlier event that comes later does not change the alert. A final
-rule is evaluated once, on the session's content when the watermark ends it.
+An early rule is evaluated on the session of each event, in order of arrival, just after the event. It fires once per
+session. When two sessions are joined, it has fired for the joined one if it had fired for either. Its alert shows the
+start of the session as known at that time; an earlier event that arrives later does not change the alert. A final rule
+is evaluated once, when the watermark ends the session.
 
-How the input is cut makes no difference: everything follows from the order of the key's events and the watermark.
+The result depends on the order of the key's events and on the watermark, not on how the input is divided into cuts.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _SESSIONS = "sessions"
 
 
 class SessionGroup(SubgroupedWindows):
-    """Rules over sessions of one gap."""
+    """The ``RuleGroup`` of session rules with one gap."""
 
     def __init__(self, group: GroupId, schema: StreamSchema, settings: GroupSettings) -> None:
         super().__init__(group, schema, settings, SessionSubgroup)
 
 
 class SessionSubgroup:
-    """The sessions of the events that satisfy one `where`."""
+    """The ``Subgroup`` of the sessions of events that satisfy one ``where``."""
 
     def __init__(self, dtypes: Mapping[str, pl.DataType], gap_ms: int, settings: GroupSettings) -> None:
         self.sessions = SessionTable(dtypes, gap_ms)
@@ -54,7 +54,7 @@ class SessionSubgroup:
         self.spec: SubgroupSpec | None = None
 
     def set_spec(self, spec: SubgroupSpec) -> None:
-        """Evaluate these rules from now on."""
+        """Evaluate exactly these rules from now on, and keep exactly their aggregates."""
         self.spec = spec
         self.sessions.keep_columns([*spec.aggregations.values()], [*spec.distinct])
         self.sets = {c: self._sets(c) for c in spec.distinct}
@@ -62,11 +62,11 @@ class SessionSubgroup:
             self.sets[column].dtype = dtype
 
     def clear_fired(self, bit: int) -> None:
-        """Forget where this bit's rule has fired."""
+        """Clear this fired bit in all sessions."""
         self.sessions.clear_fired(bit)
 
     def add(self, events: MatchedEvents, _context: CutContext) -> EventUpdate:
-        """Apply the events of the subgroup to its sessions."""
+        """Compute the change that events of the subgroup make to its sessions."""
         assert self.spec is not None
         table = self.sessions
         self._apply_loaded()
@@ -80,19 +80,19 @@ class SessionSubgroup:
         snapshots = WindowSnapshots(
             events.row, updates.slots, updates.start, updates.last + table.gap_ms, totals, counts
         )
-        arrived = EventUpdate(self, events.times, updates, snapshots, finals, sets)
+        update = EventUpdate(self, events.times, updates, snapshots, finals, sets)
         having = self.spec.having.get((Emit.EARLY, 1))
         if having:
-            hits, arrived.failures = self.spec.evaluate(having, snapshots, table.keys)
-            arrived.having, arrived.hits = having, hits
-        return arrived
+            hits, update.failures = self.spec.evaluate(having, snapshots, table.keys)
+            update.having, update.hits = having, hits
+        return update
 
     def close(self, context: CutContext) -> WatermarkUpdate:
-        """Return the sessions that the watermark ends."""
+        """Compute the end of the sessions that the watermark of this cut passes."""
         assert self.spec is not None
         table = self.sessions
         self._apply_loaded()
-        table.drop(table.ended_sessions(context.watermark_ms))  # they ended in a cut that another process ran
+        table.drop(table.ended_sessions(context.watermark_ms))  # loaded sessions that ended before this cut
         over = table.ended_sessions(context.next_watermark_ms)
         end = table.last[over] + table.gap_ms
         over = over[np.lexsort((table.keys.hashes[table.slot[over]], end))]
@@ -101,39 +101,40 @@ class SessionSubgroup:
             c: np.fromiter((len(sets.get(e, ())) for e in over.tolist()), np.int64, len(over))
             for c, sets in table.sets.items()
         }
-        nowhere = np.full(len(over), -1)
+        no_event = np.full(len(over), -1)
         snapshots = WindowSnapshots(
-            nowhere, table.slot[over], table.start[over], table.last[over] + table.gap_ms, totals, counts
+            no_event, table.slot[over], table.start[over], table.last[over] + table.gap_ms, totals, counts
         )
-        ended = WatermarkUpdate(self, over, snapshots)
+        update = WatermarkUpdate(self, over, snapshots)
         having = self.spec.having.get((Emit.FINAL, 1))
         if having and len(over):
-            ended.hits, ended.failures = self.spec.evaluate(having, snapshots, table.keys)
-            ended.having = having
-        return ended
+            update.hits, update.failures = self.spec.evaluate(having, snapshots, table.keys)
+            update.having = having
+        return update
 
     def is_incomplete(self, rule: CompiledRule, start_ms: int) -> bool:
-        """Return whether an event that was never counted may belong to the session: one less than a gap before it."""
+        """Return whether an event from before the rule may belong to the session: less than a gap before its start."""
         assert self.spec is not None
         return start_ms < self.spec.since(rule) + self.sessions.gap_ms
 
     def _apply_loaded(self) -> None:
-        """Take the values that were loaded."""
+        """Assign loaded distinct values to the loaded sessions."""
         if self.sessions.loaded:
             self.sessions.loaded = False
             for sets in self.sets.values():
                 sets.apply_loaded()
 
     def _sets(self, column: str) -> SessionSets:
+        """Return the table of a ``count_distinct``, created if needed."""
         return self.sets.setdefault(column, SessionSets(self.sessions, column, pl.Null()))
 
     def tables(self) -> Mapping[str, StateTable]:
-        """Return the sessions, and the values of each distinct count."""
+        """Return the table of sessions, and one of distinct values for each ``count_distinct``."""
         return {_SESSIONS: self.sessions, **self.sets}
 
-    def table(self, what: str) -> StateTable:
-        """Return the table of that name, created if needed."""
-        return self.sessions if what == _SESSIONS else self._sets(what)
+    def table(self, content: str) -> StateTable:
+        """Return the table of that content, created if needed."""
+        return self.sessions if content == _SESSIONS else self._sets(content)
 
 
 @dataclass(slots=True)
@@ -151,26 +152,27 @@ class EventUpdate:
     failures: list[RuleFailure] = field(default_factory=list)
 
     def commit(self) -> list[RuleFiring]:
-        """Write the sessions; the first hit of each rule in each of them fires."""
+        """Store the changed sessions, and return the firings: the first hit of each rule in each session."""
         new_firings, masks = self._first_hits()
         table, updates = self.subgroup.sessions, self.updates
         table.absorb(updates.absorbed)
-        for one in updates.touched:
-            segment = updates.segments[one.segment]
+        for touched in updates.touched:
+            segment = updates.segments[touched.segment]
             if segment.entry < 0:
                 segment.entry = table.new(segment.slot, segment.anchor)
-            if mask := masks.get(one.segment):
+            if mask := masks.get(touched.segment):
                 table.fired[segment.entry] = mask
             for column, fresh in self.sets.items():
-                self.subgroup.sets[column].put(segment.entry, fresh.get(one.segment, {}))
-        entries = np.array([updates.segments[one.segment].entry for one in updates.touched], np.int64)
-        numbers = np.array([one.segment for one in updates.touched], np.int64)
-        start = np.array([one.start for one in updates.touched], np.int64)
-        last = np.array([one.last for one in updates.touched], np.int64)
+                self.subgroup.sets[column].put(segment.entry, fresh.get(touched.segment, {}))
+        entries = np.array([updates.segments[touched.segment].entry for touched in updates.touched], np.int64)
+        numbers = np.array([touched.segment for touched in updates.touched], np.int64)
+        start = np.array([touched.start for touched in updates.touched], np.int64)
+        last = np.array([touched.last for touched in updates.touched], np.int64)
         table.write(entries, start, last, {n: v[numbers] for n, v in self.finals.items()})
         return new_firings
 
     def _first_hits(self) -> tuple[list[RuleFiring], dict[int, int]]:
+        """Return the firings, and the fired bits of each changed session by segment."""
         spec, having, updates = self.subgroup.spec, self.having, self.updates
         hits = self.hits
         if having is None or hits is None:
@@ -190,7 +192,7 @@ class EventUpdate:
 
 @dataclass(slots=True)
 class WatermarkUpdate:
-    """The sessions that a watermark ends, in order of their ends and then of their keys' hashes."""
+    """The end of the sessions that a watermark passes, by end time and then by key hash."""
 
     subgroup: SessionSubgroup
     entries: Ints
@@ -200,8 +202,8 @@ class WatermarkUpdate:
     failures: Sequence[RuleFailure] = ()
 
     def commit(self) -> list[RuleFiring]:
-        """Drop the ended sessions; return their last firings."""
-        found: list[RuleFiring] = []
+        """Drop the ended sessions, and return the firings of the final rules."""
+        final_firings: list[RuleFiring] = []
         spec, snapshots = self.subgroup.spec, self.snapshots
         if self.having is not None and self.hits is not None and spec is not None:
             rows, members = self.hits.row.tolist(), self.hits.member.tolist()
@@ -213,6 +215,6 @@ class WatermarkUpdate:
                         (start,), int(snapshots.end_ms[row]), FiringTime.FINAL, self.subgroup.is_incomplete(rule, start)
                     )
                 )
-            found = list(firings(spec, self.having, self.hits, snapshots, self.subgroup.sessions.keys, details))
+            final_firings = list(firings(spec, self.having, self.hits, snapshots, self.subgroup.sessions.keys, details))
         self.subgroup.sessions.drop(self.entries)
-        return found
+        return final_firings
