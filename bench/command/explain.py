@@ -19,7 +19,7 @@ from typing import Any
 import orjson
 import yaml
 
-from bench.harness.command import Ended, headgate
+from bench.harness.command import CommandResult, headgate
 from bench.harness.environment import Load, Place, create_topic
 from bench.harness.events import SCHEMA, STREAM
 from bench.harness.result import Result
@@ -210,7 +210,7 @@ def _measured(arguments: Sequence[str], check: Check) -> Result:
     }
 
 
-def _once(arguments: Sequence[str], check: Check) -> Ended:
+def _once(arguments: Sequence[str], check: Check) -> CommandResult:
     """One run, whose answer must be right."""
     done = headgate("rules", "explain", *arguments)
     if done.code or not check(orjson.loads(done.output)):

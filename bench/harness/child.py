@@ -1,4 +1,4 @@
-"""A process under measurement: started in a session of its own, its lines of JSON read as they come."""
+"""A process under measurement, in its own session; its output, one JSON object per line, is read while it runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _STOP_S = 90
 
 @dataclass(frozen=True, slots=True)
 class CutSample:
-    """One cut's report, when it came, and the CPU used until then."""
+    """The report of one cut, the time at which it was read, and the CPU time used until then."""
 
     at_s: float  # time.monotonic()
     at_ms: float  # epoch milliseconds
@@ -32,12 +32,12 @@ class CutSample:
 
     @property
     def events(self) -> int:
-        """Events decoded in the cut."""
+        """The events decoded in the cut."""
         return number(self.report, "events")
 
     @property
     def batch(self) -> int:
-        """Its number."""
+        """The number of the cut."""
         return number(self.report, "batch")
 
     def lane(self, name: str) -> int:
@@ -54,19 +54,21 @@ def number(document: Mapping[str, object], name: str) -> int:
 
 
 @dataclass(slots=True)
-class _Heard:
+class _Reports:
+    """The reports of cuts, and Spark's progress reports by batch."""
+
     cuts: list[CutSample] = field(default_factory=list)
     spark: dict[int, Mapping[str, object]] = field(default_factory=dict)
 
 
 class Child:
-    """``python -m MODULE`` under measurement. Leaving the context stops it, by force if need be."""
+    """Runs a Python module under measurement. The end of the context stops the process; an exception kills it."""
 
     def __init__(self, module: str, arguments: list[str], log: Path) -> None:
         self.started_s = time.monotonic()
         self.started_ms = time.time() * 1000
         self.log = log
-        self._heard = _Heard()
+        self._reports = _Reports()
         with log.open("ab") as errors:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", module, *arguments],
@@ -81,50 +83,51 @@ class Child:
 
     @property
     def cuts(self) -> list[CutSample]:
-        """Cuts so far."""
-        return list(self._heard.cuts)
+        """The cuts so far."""
+        return list(self._reports.cuts)
 
     @property
     def spark(self) -> dict[int, Mapping[str, object]]:
-        """Spark's progress by batch; comes later than the cut."""
-        return dict(self._heard.spark)
+        """Spark's progress reports by batch; each arrives later than the report of its cut."""
+        return dict(self._reports.spark)
 
     @property
     def cpu(self) -> Cpu:
-        """Used until now."""
+        """The CPU time used until now."""
         return self._meter.read()
 
     def _read(self) -> None:
-        assert self.process.stdout is not None, "it was opened as a pipe"
+        assert self.process.stdout is not None, "stdout is a pipe"
         for line in self.process.stdout:
             try:
                 document = orjson.loads(line)
             except orjson.JSONDecodeError:
                 continue
             if "cut" in document:
-                self._heard.cuts.append(CutSample(time.monotonic(), time.time() * 1000, self.cpu, document["cut"]))
+                self._reports.cuts.append(CutSample(time.monotonic(), time.time() * 1000, self.cpu, document["cut"]))
             elif "spark" in document:
-                self._heard.spark[document["spark"]["batchId"]] = document["spark"]
+                self._reports.spark[document["spark"]["batchId"]] = document["spark"]
 
     def wait(self, done: Callable[[], bool], limit_s: float) -> None:
-        """Return when ``done``; ``RuntimeError`` when it ends first, or takes too long."""
+        """Wait until ``done`` returns True. Raises ``RuntimeError`` if the process ends first, or after ``limit_s``
+        seconds."""
         end = time.monotonic() + limit_s
         while not done():
             if self.process.poll() is not None:
-                raise RuntimeError(f"the app ended with {self.process.returncode}: {self._complaint()}")
+                raise RuntimeError(f"the app ended with {self.process.returncode}: {self._log_tail()}")
             if time.monotonic() > end:
-                raise RuntimeError(f"the app did not get there in {limit_s} s; see {self.log}")
+                raise RuntimeError(f"the app did not reach the awaited state in {limit_s} s; see {self.log}")
             time.sleep(_POLL_S)
 
     def wait_for_events(self, events: int, limit_s: float) -> None:
-        """Until so many input records have come out of a cut, as events or as dead letters."""
+        """Wait until the cuts have processed ``events`` input records, as events or as dead letters."""
         self.wait(lambda: sum(c.events + c.lane("deadletters") for c in self.cuts) >= events, limit_s)
 
-    def _complaint(self) -> str:
+    def _log_tail(self) -> str:
         return self.log.read_text(errors="replace")[-2000:]
 
     def stop(self) -> None:
-        """Ask it to stop between two cuts, and see to it that it does."""
+        """Stop the process between two cuts; kill it after ``_STOP_S`` seconds."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             try:
@@ -134,7 +137,7 @@ class Child:
         self._reader.join(10)
 
     def kill(self) -> None:
-        """End all of its processes at once."""
+        """Kill the process and its child processes."""
         kill_session(self.process.pid)
         self.process.wait()
         self._reader.join(10)

@@ -1,4 +1,4 @@
-"""One run of the ``headgate`` command, from the interpreter's start, and what it took."""
+"""Runs the ``headgate`` command once in a new process, and measures its time."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _COMMAND = "import sys; from headgate.main import main; sys.exit(main())"
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
-    """Its exit code and output, and its seconds: by the clock, and of CPU."""
+class CommandResult:
+    """Exit code and output of a command, its duration and its CPU time in seconds."""
 
     code: int
     output: bytes
@@ -23,12 +23,13 @@ class Ended:
     cpu_s: float
 
 
-def headgate(*arguments: str) -> Ended:
-    """To its end, with ``-o json``. Bytecode may be written, as on a machine of a user's: a first run is for that."""
+def headgate(*arguments: str) -> CommandResult:
+    """Run the command with ``-o json``. Python may write bytecode, as on a user's machine: measure after a first
+    run."""
     command: Sequence[str] = [sys.executable, "-c", _COMMAND, *arguments, "-o", "json"]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-    done = subprocess.run(command, stdout=subprocess.PIPE, env=environment, check=False)
+    process = subprocess.run(command, stdout=subprocess.PIPE, env=environment, check=False)
     wall_s, after = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return Ended(done.returncode, done.stdout, wall_s, cpu_s)
+    return CommandResult(process.returncode, process.stdout, wall_s, cpu_s)

@@ -1,4 +1,5 @@
-"""Where a measurement runs: the benchmark's own broker and folder, and topics filled once and used again."""
+"""The environment of a measurement: the benchmark's own broker and folder, and topics that are filled once and
+reused."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ APPEND_TIME = (("message.timestamp.type", "LogAppendTime"),)
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A running broker, the folder for settings and checkpoints, Spark's jars and the Java that runs all."""
+    """The environment of a measurement. ``folder``: of settings and checkpoints; ``jars``: the folder of Spark's jars;
+    ``say``: prints a message."""
 
     broker: EmbeddedBroker
     kafka: KafkaSettings
@@ -40,16 +42,16 @@ class Place:
 
     @property
     def broker_pid(self) -> int:
-        """The broker's process."""
-        found = self.broker.running
-        return 0 if found is None else found.pid
+        """The process id of the broker; 0 if it does not run."""
+        broker = self.broker.running
+        return 0 if broker is None else broker.pid
 
     def new_name(self, workload: str) -> str:
-        """Return a name for an app that has no history."""
+        """Return a new app name, which no checkpoint or topic has."""
         return f"bench-{workload}-{secrets.token_hex(3)}"
 
     def run_folder(self, name: str) -> Path:
-        """Create an empty folder; remove those of earlier runs."""
+        """Create an empty folder for a run; remove those of earlier runs of the workload."""
         runs = self.folder / "runs"
         for old in runs.glob(f"{name.rsplit('-', 1)[0]}-*"):
             shutil.rmtree(old, ignore_errors=True)
@@ -57,13 +59,13 @@ class Place:
         return runs / name
 
     def schema_file(self) -> Path:
-        """Return the stream file of the synthetic events."""
+        """Write the stream file of the synthetic events, and return its path."""
         path = self.folder / "stream.yaml"
         path.write_bytes(orjson.dumps(SCHEMA))
         return path
 
     def fill(self, wanted: EventSet) -> str:
-        """Return the topic of these events; write it unless an earlier run has done so."""
+        """Return the topic of these events; write the events unless an earlier run has done so."""
         if self._count(wanted.topic) == wanted.events:
             return wanted.topic
         self.say(f"bench: writing {wanted.events:,} events to {wanted.topic}")
@@ -83,7 +85,7 @@ class Place:
 
 
 class Load:
-    """Writes events to one topic, to given partitions. ``close`` waits until the broker has all of them."""
+    """Writes events to given partitions of one topic. ``close`` waits until the broker has acknowledged them."""
 
     def __init__(self, kafka: KafkaSettings, topic: str, linger_ms: int = 20) -> None:
         self.topic = topic
@@ -95,7 +97,7 @@ class Load:
             self.failures.append(error)
 
     def send(self, partitions: Iterable[int], keys: Iterable[str], values: Iterable[str]) -> None:
-        """Hand over to the client; blocks while its queue is full."""
+        """Hand events to the Kafka client; block while its queue is full."""
         produce, topic, failed = self._producer.produce, self.topic, self._failed
         for number, (partition, key, value) in enumerate(zip(partitions, keys, values, strict=True)):
             while True:
@@ -109,14 +111,14 @@ class Load:
         self._producer.poll(0)
 
     def close(self) -> None:
-        """Flush, and complain about anything that was not written."""
+        """Wait for all acknowledgements. Raises ``RuntimeError`` if an event was not written."""
         left = self._producer.flush(120)
         if left or self.failures:
             raise RuntimeError(f"{left} records were not written to {self.topic}: {self.failures[:3]}")
 
 
 def publish_rules(kafka: KafkaSettings, topic: str, rules: Iterable[tuple[str, bytes]]) -> int:
-    """Write control records, many at once; returns how many."""
+    """Write the control records of rules, and return their number."""
     producer, count = clients.producer(kafka), 0
     for rule_id, value in rules:
         producer.produce(topic, value, rule_id, 0)
@@ -127,7 +129,7 @@ def publish_rules(kafka: KafkaSettings, topic: str, rules: Iterable[tuple[str, b
 
 
 def create_topic(kafka: KafkaSettings, spec: TopicSpec) -> None:
-    """Create; a topic of that name that is just being deleted is waited for."""
+    """Create the topic; retry for 10 s, because Kafka may still be deleting a topic of this name."""
     for _ in range(50):
         try:
             ensure_topics(kafka, [spec])

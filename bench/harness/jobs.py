@@ -1,4 +1,4 @@
-"""What the paired benchmarks compute, said once: both sides and the oracle read the same value.
+"""The computations of the paired benchmarks: Headgate, plain Spark and the oracle read the same ``Job``.
 
 Imports neither Spark nor the product, so that a child of either kind starts with its own imports only.
 """
@@ -14,15 +14,15 @@ import orjson
 from bench.harness.events import EventSet
 
 HOUR_MS = 3_600_000
-#: After the last full window: with it the watermark passes that window's end.
+#: The event time after the last full window, with which the watermark passes the end of that window.
 _TAIL_MS = 300_000
 _MILLION = 1_000_000
 
 
 class Kind(enum.StrEnum):
-    """``READ``: every event is decoded, looked at and dropped: what the others cost before they begin. ``WINDOWS``,
-    ``SESSIONS``: sum and count by user; ``ANALYTICS``: all that the sessions app says of a session; ``PROCESS``: a
-    function with one value state by user."""
+    """The kind of a job. ``READ``: every event is decoded and dropped, which is the base cost of the others.
+    ``WINDOWS`` and ``SESSIONS``: sum and count by user. ``ANALYTICS``: the session columns of the sessions app.
+    ``PROCESS``: a keyed function with one value state."""
 
     READ = "read"
     WINDOWS = "windows"
@@ -33,10 +33,11 @@ class Kind(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """``value``: the field that is summed. ``delay_ms``: how late an event may come. ``every``: a row of ``PROCESS``
-    for each so manieth event of a user. ``per_cut``: events of a cut.
+    """The settings of a job. ``value``: the field that is summed. ``delay_ms``: the delay of the watermark. ``every``:
+    ``PROCESS`` returns a row for every n-th event of a user. ``per_cut``: the events of a cut.
 
-    ``hours_per_million``: of event time; with four, half-hour gaps end sessions of three events or so.
+    ``hours_per_million``: the hours of event time per million events; with 4, half-hour gaps end sessions of about
+    three events.
     """
 
     kind: Kind
@@ -50,17 +51,17 @@ class Job:
     hours_per_million: int = 1
 
     def events(self, count: int) -> EventSet:
-        """So many events for it."""
+        """Return the set of ``count`` events for the job."""
         hours = max(1, round(count * self.hours_per_million / _MILLION))
         return EventSet(count, span_ms=hours * HOUR_MS + _TAIL_MS)
 
     def to_json(self) -> str:
-        """For a command line."""
+        """Encode the job for a command line."""
         return orjson.dumps(asdict(self)).decode()
 
 
 def changed(job: Job, options: Mapping[str, object]) -> Job:
-    """With the options that are fields of a job."""
+    """Return the job with the options that are fields of a job."""
     names = {field.name for field in fields(Job)}
     return replace(job, **{name: value for name, value in options.items() if name in names})  # type: ignore[arg-type]
 

@@ -1,4 +1,4 @@
-"""Events at a steady rate, from a thread of the benchmark, with the time of sending as their event time."""
+"""Sends events at a steady rate from a thread, with the time of sending as their event time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ _AHEAD_S = 0.5
 
 
 class PacedLoad:
-    """Sends a set of events over and over, ``rate`` a second, until the context is left."""
+    """Sends a set of events over and over, ``rate`` per second, until the end of the context.
+
+    ``sent``: the events so far; ``behind_s``: the longest delay behind the rate, in seconds.
+    """
 
     def __init__(self, kafka: KafkaSettings, topic: str, events: EventSet, rate: int) -> None:
         self.events = events
@@ -31,8 +34,8 @@ class PacedLoad:
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def _run(self) -> None:
-        mark = str(BASE_MS)[:6]  # event times of a set begin alike: the text is cut there
-        place = self._rows[0][2].index(f'"ts":{mark}') + len('"ts":')
+        mark = str(BASE_MS)[:6]  # all event times of a set begin with these digits
+        position = self._rows[0][2].index(f'"ts":{mark}') + len('"ts":')
         began = time.monotonic()
         while not self._stop.wait(_TICK_S):
             due = int((time.monotonic() - began) * self.rate)
@@ -40,7 +43,9 @@ class PacedLoad:
             rows = [self._rows[i % len(self._rows)] for i in range(self.sent, due)]
             now = str(int(time.time() * 1000))
             self._load.send(
-                [r[0] for r in rows], [r[1] for r in rows], [r[2][:place] + now + r[2][place + 13 :] for r in rows]
+                [r[0] for r in rows],
+                [r[1] for r in rows],
+                [r[2][:position] + now + r[2][position + 13 :] for r in rows],
             )
             self.sent = due
 

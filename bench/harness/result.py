@@ -1,4 +1,4 @@
-"""What a measurement says, as one JSON object."""
+"""Computes the figures of a measurement, and prints them as one JSON object."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ _COLD_SHARE = 0.25
 
 
 def show(result: Result) -> None:
-    """One line to standard output."""
+    """Print a result as one line on standard output."""
     sys.stdout.buffer.write(orjson.dumps(result) + b"\n")
     sys.stdout.buffer.flush()
 
 
 def steady(cuts: Sequence[CutSample]) -> tuple[Cpu, int, float, int]:
-    """CPU, events, seconds and cuts of the steady part: without the start, and the first quarter of the events."""
+    """Return CPU time, events, seconds and number of cuts of the steady part: without the first quarter of the
+    events."""
     filled = [c for c in cuts if c.events]
     done = list(itertools.accumulate(c.events for c in filled))
     warm = [c for c, events in zip(filled, done, strict=True) if events >= done[-1] * _COLD_SHARE]
@@ -37,17 +38,22 @@ def steady(cuts: Sequence[CutSample]) -> tuple[Cpu, int, float, int]:
 
 
 def throughput(child: Child, events: int) -> Result:
-    """Figures of a run over a backlog: whole, from the process's start; steady, after the cold part."""
+    """Return the figures of a run over a backlog: of the whole run from the start of the process, and of its steady
+    part."""
     cuts = [c for c in child.cuts if c.events]
-    cpu, some, seconds, count = steady(cuts)
+    cpu, steady_events, seconds, count = steady(cuts)
     last = cuts[-1]
     return {
         "seconds": round(last.at_s - child.started_s, 1),
         "cpu_seconds_per_million": last.cpu.per_million(events)["total"],
         "events_per_second": round(events / (last.at_s - child.started_s)),
-        "cpu_seconds_per_million_steady": cpu.per_million(some)["total"] if some else None,
-        "events_per_second_steady": round(some / seconds) if seconds else None,
-        "steady": {"events": some, "cuts": count, "cpu_seconds_per_million": cpu.per_million(some) if some else None},
+        "cpu_seconds_per_million_steady": cpu.per_million(steady_events)["total"] if steady_events else None,
+        "events_per_second_steady": round(steady_events / seconds) if seconds else None,
+        "steady": {
+            "events": steady_events,
+            "cuts": count,
+            "cpu_seconds_per_million": cpu.per_million(steady_events) if steady_events else None,
+        },
         "cuts": len(cuts),
     }
 
@@ -62,10 +68,10 @@ _PHASES = {
 
 
 def phases(child: Child, cuts: Sequence[CutSample]) -> Result:
-    """Median milliseconds of each part of these cuts.
+    """Return the median milliseconds of each phase of these cuts.
 
-    ``run`` is both stages with their tasks and the state's commit, ``transaction`` the output to Kafka; ``other`` is
-    what Spark spends around them.
+    ``run``: both stages with their tasks and the commit of the state; ``transaction``: the output to Kafka; ``other``:
+    Spark's remaining time.
     """
     spark = child.spark
     rows: list[dict[str, float]] = []
@@ -84,7 +90,7 @@ def phases(child: Child, cuts: Sequence[CutSample]) -> Result:
 
 
 def spread(values: Sequence[float]) -> Result:
-    """Percentiles, in the unit of the values."""
+    """Return the number of values, and their mean, percentiles and maximum in their unit."""
     if not len(values):
         return {"n": 0}
     array = np.asarray(values)

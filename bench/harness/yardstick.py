@@ -1,7 +1,7 @@
-"""How fast this machine is just now: the CPU time of a fixed piece of work, taken again and again during a run.
+"""Measures the present speed of the machine: the CPU time of a fixed piece of work, repeated during a run.
 
-Shared machines differ by half from one minute to the next, in CPU-seconds too (neighbours on the same core, its clock).
-A ratio of two runs means something when each is divided by its own yardstick.
+The speed of a shared machine changes by half from one minute to the next, in CPU-seconds too (other programs on the
+core, its clock rate). Two runs can be compared if each is divided by its own yardstick.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ROWS = 200_000
 
 
 def fixed_work_ms() -> float:
-    """CPU-milliseconds of sorting so many numbers and of as many steps of a loop: memory and interpreter, half each."""
+    """Return the CPU milliseconds of sorting ``_ROWS`` numbers and of a Python loop with as many steps."""
     numbers = np.random.default_rng(1).integers(0, 1 << 60, _ROWS)
     begin = time.thread_time()
     np.sort(numbers)
@@ -32,7 +32,8 @@ def fixed_work_ms() -> float:
 
 
 class Yardstick:
-    """Measures while it is entered, one per cent of one core; ``figures`` go into every result."""
+    """Measures the machine inside its context, with one per cent of a core. Its ``figures`` are part of every
+    result."""
 
     def __init__(self) -> None:
         self._samples: list[float] = []

@@ -1,10 +1,10 @@
-"""``python -m bench.kernels.lists``: what lists of half a million entries add to rules per event, on one core.
+"""``python -m bench.kernels.lists``: the cost of lists with half a million entries in event rules, on one core.
 
 The same thousand rules over the same million events, without Spark, Kafka and JSON: as they are; every tenth with
 ``user_id not in list('trusted')``, with one entry in the list and with half a million; and every tenth with ``amount >
 lookup('limits', user_id)`` besides. The four take turns, cut by cut. Alerts are compared with the oracle's pairs of
-rule and event, filtered by a plain Python set and dictionary. ``filling``: what of it is filling the lists' columns.
-Besides: CPU of taking such a list in, of a change of one entry, of reading it after a restart, and of a cut without any
+rule and event, filtered by a plain Python set and dictionary. One figure is the share of filling the columns of lists.
+Others: CPU of taking such a list in, of a change of one entry, of reading it after a restart, and of a cut without any
 event with the list in state. The first cut, in which much is used for the first time, is left out.
 
     POLARS_MAX_THREADS=1 taskset -c 0 python -m bench.kernels.lists

@@ -80,9 +80,11 @@ def _notes(result: BacktestResult) -> list[str]:
     notes = [f"{name}: not evaluated to the end: {one.failed}" for name, one in report.new.items() if one.failed]
     notes += [f"{name}: live version failed: {one.failed}" for name, one in report.live.items() if one.failed]
     if report.late:
-        notes.append(f"{report.late:,} events were late: only rules per event saw them (see --disorder)")
+        notes.append(f"{report.late:,} events were late: only event rules evaluated them (see --disorder)")
     if any(one.incomplete for one in report.new.values()):
-        notes.append("incomplete: alerts of windows that reach back before the first event, so less was counted")
+        notes.append(
+            "incomplete: alerts of windows that reach back before the first event, so their counts are too low"
+        )
     if any(one.forgotten for one in report.compared.values()):
         notes.append("too many alerts waited for their partner: some of ONLY NEW and ONLY LIVE may be of both")
     if report.dead:
@@ -95,7 +97,7 @@ def _notes(result: BacktestResult) -> list[str]:
 
 
 def as_json(result: BacktestResult) -> Json:
-    """Everything that is known."""
+    """Return the JSON of the result."""
     report = result.report
     names = [*report.new, *(name for name in report.live if name not in report.new)]
     rules: list[Json] = []

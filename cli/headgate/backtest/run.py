@@ -1,4 +1,4 @@
-"""Puts a back-test together: rules, versions to compare with, events; runs it and gives the result as a value."""
+"""Runs a back-test: reads the rules, the versions to compare with and the events, and returns the result."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from streamcore.kafka.topics import describe
 from streamcore.offsets import TopicPartition
 from streamcore.schema import StreamSchema
 
-#: A bar with this title for so many events: hears how many are done.
+#: Shows a progress bar with a title for a number of events; yields a function that takes the number done.
 Progress = Callable[[str, int | None], AbstractContextManager[Callable[[int], None]]]
 
 
 @dataclass(frozen=True, slots=True)
 class BacktestRequest:
-    """The request of the command, with its time."""
+    """The arguments of ``headgate rules backtest``. ``now_ms``: the time of the command."""
 
     paths: tuple[Path, ...]
     streams: Path | None
@@ -51,13 +51,14 @@ class BacktestRequest:
 
     @property
     def kafka(self) -> KafkaSettings:
-        """How to reach it."""
+        """The Kafka of the events and the app."""
         return self.login.settings("headgate-backtest")
 
 
 @dataclass(frozen=True, slots=True)
 class EventSource:
-    """Where the events come from. ``of``: for people."""
+    """The events of a back-test. ``of``: their source, for users; ``total``: their number; ``batches``: pairs of the
+    number of records read and the events in them."""
 
     of: str
     topic: str
@@ -81,7 +82,7 @@ class BacktestResult:
 def run(request: BacktestRequest, progress: Progress, alerts: AlertSink | None = None) -> BacktestResult:
     """Read the rules, read the events, count. ``InputError`` and ``RuleError`` name the input that does not fit."""
     published = _PublishedRules(request)
-    bundle = _book(request, list(request.paths) or [shipped_rules(request.app)], published)
+    bundle = _read_rules(request, list(request.paths) or [shipped_rules(request.app)], published)
     if bundle.problems:
         raise InputError("rules with problems:\n" + "\n".join(p.render() for p in bundle.problems))
     schema = _stream(bundle, request.stream)
@@ -115,7 +116,7 @@ def run(request: BacktestRequest, progress: Progress, alerts: AlertSink | None =
 def _stream(bundle: RuleBundle, wanted: str | None) -> StreamSchema:
     on = sorted({rule.rule.on for rule in bundle.rules})
     if wanted is None and len(on) > 1:
-        raise InputError(f"the rules are on {', '.join(on)}; say with --stream whose events these are")
+        raise InputError(f"the rules are on {', '.join(on)}; name the stream of the events with --stream")
     name = wanted or on[0]
     if name not in bundle.streams:
         raise InputError(
@@ -130,7 +131,7 @@ def _stream(bundle: RuleBundle, wanted: str | None) -> StreamSchema:
 
 
 class _PublishedRules:
-    """The app's rules, read when first asked for."""
+    """The app's published rules, read at the first use."""
 
     def __init__(self, request: BacktestRequest) -> None:
         self._request = request
@@ -153,15 +154,15 @@ class _PublishedRules:
 
     @property
     def lists(self) -> ListStore:
-        """As they are now."""
+        """The lists with their present content."""
         return ListStore.empty() if self._history is None else self._history.lists
 
     def rule(self, rule_id: str) -> CompiledRule | None:
-        """Return the version that counts, or that is evaluated alone in shadow; None if there is none."""
+        """Return the live version of a rule; None if there is none."""
         return None if self._history is None else self._history.rules.live(rule_id)
 
 
-def _book(request: BacktestRequest, paths: Sequence[Path], published: _PublishedRules) -> RuleBundle:
+def _read_rules(request: BacktestRequest, paths: Sequence[Path], published: _PublishedRules) -> RuleBundle:
     return read_bundle(paths, request.streams, request.lists, published.lists.types())
 
 
@@ -178,7 +179,7 @@ def _comparison_rules(
         live = tuple(one for one in found if one is not None and one.rule.on == schema.name)
         return f"the live versions of app {request.app}", live
     path = Path(request.compare)
-    bundle = _book(request, [path], published)
+    bundle = _read_rules(request, [path], published)
     if bundle.problems:
         raise InputError("--compare: rules with problems:\n" + "\n".join(p.render() for p in bundle.problems))
     return str(path), tuple(rule for rule in bundle.rules if rule.rule.on == schema.name)

@@ -45,14 +45,15 @@ def parquet_files(path: Path) -> list[Path]:
 
 
 def count_events(files: list[Path]) -> int:
-    """Rows of all files."""
+    """Return the number of rows of all files."""
     return sum(count_rows(file) or 0 for file in files)
 
 
 def file_batches(
     files: list[Path], schema: StreamSchema, clock_ms: int, limit: int | None = None, size: int = BATCH
 ) -> Iterator[tuple[int, EventBatch]]:
-    """So many rows at a time, with their number: one partition, offsets count the rows of all files."""
+    """Yield batches of up to ``size`` rows with their number, as events of one partition; the offset is the row
+    number."""
     decode = EventDecoder(schema, clock_ms)
     offset, left = 0, limit
     for file in files:
@@ -104,11 +105,11 @@ class TopicRange:
 
     @property
     def partitions(self) -> list[int]:
-        """Those with something in the range."""
+        """The partitions with records in the range."""
         return [place[1] for place in self.end if self.end[place] > self.start[place]]
 
     def first(self, limit: int) -> TopicRange:
-        """About so many records of it, shared out over the partitions."""
+        """Return about the first ``limit`` records of the range, shared among the partitions."""
         return TopicRange(
             self.topic, self.start, next_offsets(StreamOffsets(0, self.start), self.end, (), limit, 0).offsets
         )
@@ -117,7 +118,7 @@ class TopicRange:
 def topic_batches(
     kafka: KafkaSettings, wanted: TopicRange, schema: StreamSchema, clock_ms: int, size: int = BATCH
 ) -> Iterator[tuple[int, EventBatch]]:
-    """About so many records at a time, as the app's cuts take them, with their number."""
+    """Yield batches of about ``size`` records with their number, divided as the app's cuts are."""
     decode = EventDecoder(schema, clock_ms)
     position = StreamOffsets(0, wanted.start)
     with closing(RangeReader(kafka)) as reader:

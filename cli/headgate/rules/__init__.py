@@ -1,4 +1,4 @@
-"""Rules of a running app: read from files, published through the control topic, and read back.
+"""Reads rules from files, publishes them on an app's control topic, and reads published rules.
 
 Promises: a bundle without problems compiles; published rules are on the control topic, whether or not the app runs.
 """

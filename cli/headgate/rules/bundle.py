@@ -40,7 +40,7 @@ class RuleBundle:
     lists: tuple[ListFile, ...] = ()
 
     def list_store(self, known: ListStore | None = None) -> ListStore:
-        """Its lists, and those of ``known`` that have other names."""
+        """Return a store with the lists of the bundle, and those of ``known`` that have other names."""
         from rulecore.lists.snapshots import control_records, store_from_records
         from rulecore.lists.store import ListStore
 
@@ -50,18 +50,18 @@ class RuleBundle:
         )
 
     def list_records(self) -> dict[str, list[tuple[str, bytes]]]:
-        """By name of a list, keys and values of the control records that publish it."""
+        """Return keys and values of the control records that publish each list, by the name of the list."""
         return {one.head.list: one.records() for one in self.lists}
 
 
 def shipped_rules(stream: str) -> Path:
-    """``rules/STREAM`` where the user is, else the one of this checkout."""
+    """Return ``rules/STREAM`` in the working directory, or else the shipped one."""
     here = Path("rules") / stream
     return here if here.is_dir() else _SHIPPED / stream
 
 
 def load_streams(folder: Path | None = None) -> dict[str, StreamSchema]:
-    """All streams of a folder, by name; ``InputError`` when there is none."""
+    """Load all streams of a folder, by name. Raises ``InputError`` if there is none."""
     where = folder or streams.default_folder()
     names = sorted(path.stem for path in where.glob("*.yaml"))
     if not names:
@@ -75,7 +75,7 @@ def read_lists(folder: Path | None) -> tuple[list[ListFile], list[Problem]]:
         raise InputError(f"lists: no such file or folder: {folder}")
     if folder is None and not _LISTS.is_dir():
         return [], []
-    from rulecore.lists.files import load_lists  # columns, which rules that ask no lists are checked without
+    from rulecore.lists.files import load_lists  # imports polars, which only lists need
 
     return load_lists(folder or _LISTS)
 
@@ -90,8 +90,8 @@ def read_bundle(
     """Read the rules of these files and folders against the streams of ``folder`` and the lists of ``lists``; lists
     missing there are taken from ``known``.
 
-    ``about``: only the rule of that name, and those whose scores it adds, if there is one of that name; problems of
-    other rules are ignored. ``InputError`` when there is no rule.
+    ``about``: only the rule of that name, and those whose scores it adds, if that rule exists; problems of
+    other rules are ignored. Raises ``InputError`` if there is no rule.
     """
     schemas = load_streams(folder)
     listed, list_problems = read_lists(lists)
@@ -113,8 +113,8 @@ def read_bundle(
 def _read(paths: Iterable[Path], naming: Collection[str] | None = None) -> tuple[list[LoadedRule], list[Problem]]:
     documents, problems = [], []
     for path in dict.fromkeys(paths):
-        some, faults = load_path(path, naming=naming)
-        documents += some
+        loaded, faults = load_path(path, naming=naming)
+        documents += loaded
         problems += faults
     return documents, problems
 
@@ -140,7 +140,7 @@ def _with_added_scores(name: str, documents: Sequence[LoadedRule]) -> list[Loade
 
 
 def _missing_score_rules(own: Sequence[LoadedRule]) -> set[str]:
-    """Rules whose scores are added, and that are not among them."""
+    """Return the ids of rules whose scores are added, and that are not in ``own``."""
     rules = {one.rule.id: one.rule for one in own if one.rule is not None}
     return {added for rule in rules.values() for added in _score_rules(rule)} - rules.keys()
 

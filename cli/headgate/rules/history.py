@@ -17,7 +17,7 @@ from streamcore.kafka.settings import KafkaSettings
 def read_history(
     kafka: KafkaSettings, topics: AppTopics, streams: Path | None, now_ms: int | None = None
 ) -> RuleHistory:
-    """Apply the control topic from its beginning, against the streams of a folder.
+    """Replay the control topic from its beginning. ``streams``: the folder of stream files; None: the default one.
 
     ``now_ms``: the clock by which versions start and expire after the last record, in epoch milliseconds.
     """
@@ -28,11 +28,11 @@ def read_history(
 
 
 def published_rules(kafka: KafkaSettings, app: str, streams: Path | None = None) -> Mapping[str, Rule]:
-    """By id, the newest version that the app has now in any slot."""
+    """Return the newest version of each rule that the app now has in any slot, by rule id."""
     return newest_rules(read_history(kafka, AppTopics(app), streams, int(time.time() * 1000)))
 
 
 def newest_rules(history: RuleHistory) -> Mapping[str, Rule]:
-    """By id, the newest version that the set holds in any slot: live, on trial, waiting or draft."""
+    """Return the newest version of each rule in any slot, by rule id."""
     held = sorted((one.rule for one in history.rules.rules.values()), key=lambda rule: rule.version)
     return {rule.id: rule for rule in held}

@@ -16,7 +16,7 @@ DEFAULT_APP = "shop"
 
 
 def streams_option(command: _Command) -> _Command:
-    """``--streams``."""
+    """Add ``--streams`` to a command."""
     folder = click.Path(file_okay=False, path_type=Path)
     return click.option("--streams", type=folder, default=None, help="Folder of the streams (default: streams/).")(
         command
@@ -24,17 +24,17 @@ def streams_option(command: _Command) -> _Command:
 
 
 def lists_option(command: _Command) -> _Command:
-    """Add ``--lists``."""
+    """Add ``--lists`` to a command."""
     return click.option(
         "--lists", type=click.Path(path_type=Path), default=None, help="Lists that the rules use (default: lists/)."
     )(command)
 
 
 def files_option(command: _Command) -> _Command:
-    """``[PATHS]... --streams --lists``, as the parameters ``paths``, ``streams`` and ``lists``."""
+    """Add ``[PATHS]... --streams --lists`` to a command, as its parameters ``paths``, ``streams`` and ``lists``."""
     return click.argument("paths", nargs=-1, type=click.Path(path_type=Path))(streams_option(lists_option(command)))
 
 
 def target_option(command: Callable[..., R]) -> Callable[..., R]:
-    """``--bootstrap --kafka --app``, as the parameters ``login`` and ``app``."""
+    """Add ``--bootstrap --kafka --app`` to a command, as its parameters ``login`` and ``app``."""
     return login_option(click.option("--app", default=DEFAULT_APP, show_default=True, help="The rules app.")(command))

@@ -55,7 +55,7 @@ class ControlResponse:
 
 @dataclass(frozen=True, slots=True)
 class ChangeNote:
-    """Who publishes, and why: written beside each record, for those who read the log later."""
+    """The author of a change and the reason for it; both are headers of the control record."""
 
     by: str
     why: str | None = None
@@ -97,23 +97,23 @@ class PublishedChange:
 
 @dataclass(frozen=True, slots=True)
 class AppTopics:
-    """Where an app hears of rules and answers."""
+    """The control topic and the status topic of an app."""
 
     app: str
 
     @property
     def control(self) -> str:
-        """Rules."""
+        """The control topic, for rules."""
         return f"{self.app}.control"
 
     @property
     def status(self) -> str:
-        """Answers."""
+        """The status topic, for the app's responses."""
         return f"{self.app}.{STATUS}"
 
 
 def require_app(kafka: KafkaSettings, topics: AppTopics) -> None:
-    """``InputError`` unless the app has been started there at least once."""
+    """Raise ``InputError`` unless the app has been started on this Kafka at least once."""
     found = describe(kafka, [topics.control, topics.status])
     if missing := [name for name in (topics.control, topics.status) if name not in found]:
         raise InputError(
@@ -125,7 +125,7 @@ def require_app(kafka: KafkaSettings, topics: AppTopics) -> None:
 def publish(
     kafka: KafkaSettings, topics: AppTopics, changes: Sequence[ControlChange], note: ChangeNote, wait_ms: int | None
 ) -> tuple[PublishedChange, ...]:
-    """Publish the changes in order, then wait so long for the answers (None: do not wait)."""
+    """Publish the changes in order, then wait up to ``wait_ms`` for the responses (None: do not wait)."""
     answered_before = end_offsets(kafka, [topics.status]) if wait_ms is not None else {}
     with ControlLog(kafka, topics.control) as log:
         positions = [log.publish(change.key, change.value, note.headers) for change in changes]
@@ -140,14 +140,15 @@ def publish(
 def publish_in_steps(
     kafka: KafkaSettings, topics: AppTopics, changes: Sequence[ControlChange], note: ChangeNote, wait_ms: int
 ) -> tuple[PublishedChange, ...]:
-    """Each change when the one before it was answered; ends at the first that is refused or not answered."""
-    done: list[PublishedChange] = []
+    """Publish each change after the app has accepted the one before; stop at the first rejection or missing
+    response."""
+    published_changes: list[PublishedChange] = []
     for change in changes:
-        done += publish(kafka, topics, [change], note, wait_ms)
-        response = done[-1].response
+        published_changes += publish(kafka, topics, [change], note, wait_ms)
+        response = published_changes[-1].response
         if response is None or not response.accepted:
             break
-    return tuple(done)
+    return tuple(published_changes)
 
 
 def rule_change(rule: Rule) -> ControlChange:

@@ -23,7 +23,7 @@ Row = tuple[str | int | None, ...]
 
 
 def rule_rows(history: RuleHistory, responses: Sequence[ControlResponse]) -> list[Row]:
-    """One for each version that has a slot, with the app's last word about that version."""
+    """Return one row for each version that has a slot, with the app's latest response about it."""
     last = {(a.rule, a.version): a for a in responses if a.subject == "rule"}
     return [_rule_row(place.slot, rule, last) for place, rule in sorted(history.rules.rules.items())]
 
@@ -37,7 +37,7 @@ def _rule_row(slot: Slot, compiled: CompiledRule, responses: Mapping[tuple[str, 
 
 
 def history_rows(history: RuleHistory, responses: Sequence[ControlResponse], rule: str | None) -> list[Row]:
-    """One for each change, in order. ``rule``: only this one's."""
+    """Return one row for each change, in order. ``rule``: only changes of this rule."""
     own = {(a.position.partition, a.position.offset, a.subject, a.rule): a for a in responses}
     return [
         _history_row(entry, own.get((c.partition, c.offset, entry.status.subject.value, entry.status.name)))
@@ -58,12 +58,12 @@ def _history_row(entry: HistoryEntry, response: ControlResponse | None) -> Row:
 
 
 def as_json(head: Sequence[str], rows: Sequence[Row]) -> Json:
-    """Return one object a row; its keys are the column names in lower case."""
+    """Return one object per row; its keys are the column names in lower case."""
     return [dict(zip((name.lower() for name in head), row, strict=True)) for row in rows]
 
 
 def as_table(head: Sequence[str], rows: Sequence[Row]) -> str:
-    """Columns as wide as their longest entry, for people and for ``awk``; of a reason the first line."""
+    """Render the rows as a table, with the first line of each reason."""
     return "\n".join(table(head, [_texts(row) for row in rows]))
 
 

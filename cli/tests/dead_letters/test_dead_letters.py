@@ -131,9 +131,9 @@ def test_without_its_memory_a_replay_sends_twice(lane: Lane, monkeypatch: pytest
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("{", "no JSON"),
+        ("{", "not JSON"),
         ('{"at": "0/1"}', "value or value_base64"),
-        ('{"at": "0/1", "value_base64": "%"}', "no base64"),
+        ('{"at": "0/1", "value_base64": "%"}', "not base64"),
         ('{"at": "0/1", "value": "a"}\n{"at": "0/1", "value": "b"}', "twice"),
     ],
 )
