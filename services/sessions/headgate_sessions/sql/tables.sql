@@ -1,6 +1,6 @@
--- The tables that the sessions app keeps, for PostgreSQL. Apply once, then views.sql:
+-- The tables that the sessions app writes in PostgreSQL. Apply this file once, then views.sql:
 --     psql -v ON_ERROR_STOP=1 -d shop -f tables.sql -f views.sql
--- The app needs select, insert, update on them, and nothing else in this schema.
+-- The app needs select, insert and update on these tables, and no other right in this schema.
 
 create schema if not exists sessions;
 
@@ -28,25 +28,25 @@ create table if not exists sessions.session (
 create index if not exists session_started_at on sessions.session (started_at);
 create index if not exists session_user_id on sessions.session (user_id);
 
-comment on table sessions.session is 'A row a session, the latest of its records. Read final_session or live_session instead: those leave out what was merged away.';
-comment on column sessions.session.session_id is 'Of the user and of the start that was said first. It stays when late events move the start.';
-comment on column sessions.session.user_id is 'The field of the stream that the settings name as user, as text.';
+comment on table sessions.session is 'One row per session: its latest revision. Queries should read final_session or live_session, which leave out deleted sessions.';
+comment on column sessions.session.session_id is 'The user and the start that was emitted first. It stays when late events move the start.';
+comment on column sessions.session.user_id is 'Value of the field that the settings name as user, as text.';
 comment on column sessions.session.started_at is 'Time of the first event.';
-comment on column sessions.session.ended_at is 'Time of the last event; null where deleted.';
+comment on column sessions.session.ended_at is 'Time of the last event; null if deleted.';
 comment on column sessions.session.duration_ms is 'From the first event to the last; 0 for a single event.';
-comment on column sessions.session.events is 'How many events, those that failed included.';
-comment on column sessions.session.pages is 'How many different pages or products.';
+comment on column sessions.session.events is 'Number of events, failed ones included.';
+comment on column sessions.session.pages is 'Number of distinct pages or products.';
 comment on column sessions.session.first_page is 'Page of the earliest event with one; of several at the same time the least by name.';
 comment on column sessions.session.last_page is 'Page of the latest event with one; of several at the same time the greatest by name.';
-comment on column sessions.session.funnel_step is 'How many steps of the funnel were taken in their order, from 0.';
-comment on column sessions.session.converted is 'Whether there was a conversion that did not fail, in or out of the funnel''s order.';
-comment on column sessions.session.revenue is 'Money in less money back, exact; below zero where more came back.';
-comment on column sessions.session.currency is 'Of the first money that moved; null where none did, XXX where the stream names none.';
-comment on column sessions.session.bounce is 'Whether it was so short as the settings say, without a conversion.';
-comment on column sessions.session.is_final is 'Nothing of this session changes any more.';
-comment on column sessions.session.is_deleted is 'A late event joined it to another session, which is in merged_into; its figures are then those of nothing.';
-comment on column sessions.session.merged_into is 'The session_id that goes on, where deleted; null elsewhere.';
-comment on column sessions.session.revision is 'Counts the records of the session from 1; the greatest stands.';
+comment on column sessions.session.funnel_step is 'Number of steps of the funnel that were taken in order, from 0.';
+comment on column sessions.session.converted is 'Whether the session has a successful conversion, whatever its position in the funnel.';
+comment on column sessions.session.revenue is 'Amounts of payments minus those of refunds, exact; negative if more was refunded.';
+comment on column sessions.session.currency is 'Currency of the first payment or refund; null without any, XXX if the stream has no currency.';
+comment on column sessions.session.bounce is 'Whether the session has few events or pages, as the settings define, and no conversion.';
+comment on column sessions.session.is_final is 'Whether the session can no longer change.';
+comment on column sessions.session.is_deleted is 'Whether a late event merged this session into another one, merged_into; its metrics are then empty.';
+comment on column sessions.session.merged_into is 'The session_id that this deleted session was merged into; null otherwise.';
+comment on column sessions.session.revision is 'Number of the record of the session, from 1; the greatest is valid.';
 
 create table if not exists sessions.activity (
     minute    timestamptz not null primary key,
@@ -56,12 +56,12 @@ create table if not exists sessions.activity (
     revision  bigint      not null
 );
 
-comment on table sessions.activity is 'Events and users of each minute, said while the minute goes on and corrected by late events.';
-comment on column sessions.activity.minute is 'Its beginning.';
-comment on column sessions.activity.events is 'Exact, duplicates left out.';
-comment on column sessions.activity.users is 'How many different users, by a sketch: standard error 1.6 %.';
-comment on column sessions.activity.is_final is 'Nothing of this minute changes any more.';
-comment on column sessions.activity.revision is 'Counts the records of the minute from 1; the greatest stands.';
+comment on table sessions.activity is 'Events and users of each minute, emitted early during the minute and corrected by late events.';
+comment on column sessions.activity.minute is 'Start of the minute.';
+comment on column sessions.activity.events is 'Number of events without duplicates, exact.';
+comment on column sessions.activity.users is 'Approximate number of distinct users: standard error 1.6 %.';
+comment on column sessions.activity.is_final is 'Whether the minute can no longer change.';
+comment on column sessions.activity.revision is 'Number of the record of the minute, from 1; the greatest is valid.';
 
 create table if not exists sessions.revenue (
     minute    timestamptz not null,
@@ -73,13 +73,13 @@ create table if not exists sessions.revenue (
     primary key (minute, currency)
 );
 
-comment on table sessions.revenue is 'Money of each minute and currency, of users and of guests.';
-comment on column sessions.revenue.minute is 'Its beginning.';
-comment on column sessions.revenue.currency is 'XXX where the stream names none.';
-comment on column sessions.revenue.revenue is 'Money in less money back, exact.';
-comment on column sessions.revenue.payments is 'How many events moved money, either way.';
-comment on column sessions.revenue.is_final is 'Nothing of this minute changes any more.';
-comment on column sessions.revenue.revision is 'Counts the records from 1; the greatest stands.';
+comment on table sessions.revenue is 'Revenue of each minute and currency, of users and of guests.';
+comment on column sessions.revenue.minute is 'Start of the minute.';
+comment on column sessions.revenue.currency is 'XXX if the stream has no currency.';
+comment on column sessions.revenue.revenue is 'Amounts of payments minus those of refunds, exact.';
+comment on column sessions.revenue.payments is 'Number of payments and refunds.';
+comment on column sessions.revenue.is_final is 'Whether the minute can no longer change.';
+comment on column sessions.revenue.revision is 'Number of the record of the minute and currency, from 1; the greatest is valid.';
 
 create table if not exists sessions.active (
     until  timestamptz not null primary key,
@@ -87,10 +87,10 @@ create table if not exists sessions.active (
     users  bigint      not null
 );
 
-comment on table sessions.active is 'How many users there were from since to until; a row each time the window moves on. Never corrected.';
-comment on column sessions.active.until is 'Not included.';
-comment on column sessions.active.since is 'Included.';
-comment on column sessions.active.users is 'By a sketch: standard error 1.6 %.';
+comment on table sessions.active is 'Number of users from since to until, one row per sliding window. Never corrected.';
+comment on column sessions.active.until is 'End of the window, exclusive.';
+comment on column sessions.active.since is 'Start of the window, inclusive.';
+comment on column sessions.active.users is 'Approximate number of distinct users: standard error 1.6 %.';
 
 create table if not exists sessions.top (
     until   timestamptz not null,
@@ -102,8 +102,8 @@ create table if not exists sessions.top (
 );
 
 comment on table sessions.top is 'The pages with the most events from since to until, by rank. Never corrected.';
-comment on column sessions.top.until is 'Not included.';
-comment on column sessions.top.since is 'Included.';
-comment on column sessions.top.rank is 'From 1.';
-comment on column sessions.top.page is 'A page or product.';
-comment on column sessions.top.events is 'Exact, duplicates left out.';
+comment on column sessions.top.until is 'End of the window, exclusive.';
+comment on column sessions.top.since is 'Start of the window, inclusive.';
+comment on column sessions.top.rank is 'Rank by number of events, from 1.';
+comment on column sessions.top.page is 'The page or product.';
+comment on column sessions.top.events is 'Number of events without duplicates, exact.';

@@ -1,4 +1,4 @@
--- What a BI tool reads. Days and hours are UTC. The steps' names are those of the settings' funnel: change both together.
+-- The views for a BI tool. Days and hours are UTC. The names of the steps are those of funnel in the settings: change both.
 
 create or replace view sessions.final_session as
 select session_id, user_id, started_at, ended_at, duration_ms, events, pages, first_page, last_page,
@@ -6,7 +6,7 @@ select session_id, user_id, started_at, ended_at, duration_ms, events, pages, fi
 from sessions.session
 where is_final and not is_deleted;
 
-comment on view sessions.final_session is 'Sessions that are over for good. Sums over it never change for a day that lies further back than gap and lateness.';
+comment on view sessions.final_session is 'Final sessions. Sums for a day that is further back than gap and lateness never change.';
 
 create or replace view sessions.live_session as
 select session_id, user_id, started_at, ended_at, duration_ms, events, pages, first_page, last_page,
@@ -14,7 +14,7 @@ select session_id, user_id, started_at, ended_at, duration_ms, events, pages, fi
 from sessions.session
 where not is_deleted;
 
-comment on view sessions.live_session is 'All sessions as they stand, those that go on included. No event is in two of them.';
+comment on view sessions.live_session is 'The current state of all sessions, open ones included. No event is in two of them.';
 
 create or replace view sessions.conversion_by_day as
 select date_trunc('day', started_at at time zone 'UTC') as day,
@@ -28,7 +28,7 @@ select date_trunc('day', started_at at time zone 'UTC') as day,
 from sessions.final_session
 group by 1;
 
-comment on view sessions.conversion_by_day is 'By the day on which sessions began.';
+comment on view sessions.conversion_by_day is 'Conversions by the day on which the session started.';
 
 create or replace view sessions.revenue_by_day as
 select date_trunc('day', started_at at time zone 'UTC') as day, currency,
@@ -37,7 +37,7 @@ from sessions.final_session
 where currency is not null
 group by 1, 2;
 
-comment on view sessions.revenue_by_day is 'Money of sessions by the day on which they began; that of guests is in live_minute only.';
+comment on view sessions.revenue_by_day is 'Revenue of sessions by the day on which they started; that of guests is only in live_minute.';
 
 create or replace view sessions.funnel_by_day as
 select date_trunc('day', started_at at time zone 'UTC') as day, step.number as step, step.name as name,
@@ -47,21 +47,21 @@ from sessions.final_session
 cross join (values (1, 'view'), (2, 'cart_add'), (3, 'checkout'), (4, 'payment')) as step (number, name)
 group by 1, 2, 3;
 
-comment on view sessions.funnel_by_day is 'How many sessions of a day got at least so far, in the order of the steps.';
+comment on view sessions.funnel_by_day is 'Number of sessions of a day that reached each step, in the order of the steps.';
 
 create or replace view sessions.live_minute as
 select activity.minute, activity.events, activity.users, revenue.currency, revenue.revenue, revenue.payments
 from sessions.activity
 left join sessions.revenue on revenue.minute = activity.minute;
 
-comment on view sessions.live_minute is 'Minute by minute, the one that goes on included; a row a currency, or one with nulls where no money moved.';
+comment on view sessions.live_minute is 'Metrics of each minute, the current one included; one row per currency, or one with nulls without revenue.';
 
 create or replace view sessions.active_now as
 select users, since, until from sessions.active where until = (select max(until) from sessions.active);
 
-comment on view sessions.active_now is 'Users of the last minutes.';
+comment on view sessions.active_now is 'Number of users in the newest window.';
 
 create or replace view sessions.top_now as
 select rank, page, events, since, until from sessions.top where until = (select max(until) from sessions.top);
 
-comment on view sessions.top_now is 'The pages with the most events of late.';
+comment on view sessions.top_now is 'The pages with the most events in the newest window.';
