@@ -4,8 +4,8 @@
 
     StreamError
     ├── ConfigError          the settings cannot work; change them and start again
-    ├── Retryable            the same call may go through later (broker away, timed out)
-    ├── Permanent            the same call will never go through
+    ├── Retryable            the call may succeed later (broker unreachable, timed out)
+    ├── Permanent            the call will never succeed
     │   ├── Fenced           another owner took over; stop at once and write nothing more
     │   └── CorruptState     stored state does not read back as it was written
     └── Drained              not a failure: the app was asked to stop and refused the next batch
@@ -23,11 +23,11 @@ class ConfigError(StreamError):
 
 
 class Retryable(StreamError):
-    """The outside was not reachable. Catch it to wait and try again within a limit."""
+    """A system outside the process was unreachable or slow. Catch it to wait and try again within a limit."""
 
 
 class Permanent(StreamError):
-    """Trying again cannot help."""
+    """A failure that no retry can mend."""
 
 
 class Fenced(Permanent):
@@ -35,8 +35,8 @@ class Fenced(Permanent):
 
 
 class CorruptState(Permanent):
-    """State or a log of it that fails its own checks. Restore from a savepoint."""
+    """Stored state or a log that is damaged or missing. Restore from a savepoint."""
 
 
 class Drained(StreamError):
-    """Raised inside the query to refuse the next batch before anything of it ran."""
+    """Raised in the query's callback to refuse the next batch, before any of it has run."""

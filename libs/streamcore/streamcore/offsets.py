@@ -1,7 +1,7 @@
-"""Where a cut begins and ends: one value for events, control records and the clock.
+"""Offsets of all topics together with the clock, as at the start or the end of a cut, and ranges between them.
 
-It is written down before the cut runs and read back when the cut runs again, so a cut is the same records at the same
-time whenever it runs (``planner``, ``checkpoint.offset_log``). Everything here is a pure function of values.
+The offsets of a cut are stored before it runs and read again for a replay, so a replay reads the records and the clock
+of the first run (``engine.planner``, ``checkpoint.offset_log``). All functions are pure.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ TopicPartition = tuple[str, int]
 
 
 def source_index(partition: int) -> int:
-    """Return the place in ``App.topics`` of the topic that a source partition belongs to."""
+    """Return the index in ``App.topics`` of the topic of a source partition."""
     return partition // PARTITIONS_PER_TOPIC
 
 
 def source_partitions(source: int) -> range:
-    """Numbers of all source partitions that the topic at this place of ``App.topics`` can have."""
+    """Return the numbers of all source partitions that the topic with this index in ``App.topics`` can have."""
     return range(source * PARTITIONS_PER_TOPIC, (source + 1) * PARTITIONS_PER_TOPIC)
 
 
 def to_topic_partition(partition: int, topics: Sequence[str]) -> TopicPartition:
-    """Return the topic of a source partition, and its number in it. ``topics``: those of the app."""
+    """Return the topic of a source partition and the partition's number in that topic. ``topics``: ``App.topics``."""
     return topics[source_index(partition)], partition % PARTITIONS_PER_TOPIC
 
 
 @dataclass(frozen=True, slots=True)
 class StreamOffsets:
-    """How far everything has been read. ``offsets``: the next one of every partition that is known. ``clock_ms``: the
-    time of the cut that ends here, 0 before the first."""
+    """How far all topics are read. ``offsets``: the next offset to read of every known partition. ``clock_ms``: the
+    clock of the cut that ends here, 0 before the first cut."""
 
     clock_ms: int
     offsets: Mapping[TopicPartition, int]
@@ -92,10 +92,11 @@ class OffsetRange:
 def next_offsets(
     start: StreamOffsets, ends: Mapping[TopicPartition, int], unlimited: Collection[str], limit: int, clock_ms: int
 ) -> StreamOffsets:
-    """Return the end of the cut that begins at ``start``, when the partitions reach to ``ends``.
+    """Return the end of the cut that begins at ``start``, when the partitions end at ``ends``.
 
-    About ``limit`` records, shared out in proportion to what waits, and at least one wherever something waits; topics
-    in ``unlimited`` are read to their end. A partition that is new begins at 0. The clock never goes back.
+    The cut takes about ``limit`` records, in proportion to the backlog of each partition, and at least one from each
+    partition with a backlog. Topics in ``unlimited`` are read to their end. A new partition begins at 0. The clock
+    never goes back.
     """
     waiting = {place: end - start.offsets.get(place, 0) for place, end in ends.items()}
     limited = sum(count for (topic, _), count in waiting.items() if topic not in unlimited)

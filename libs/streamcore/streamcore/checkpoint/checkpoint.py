@@ -10,9 +10,9 @@
     <root>/restored_from.json  the savepoint that it comes from, its batch and epoch; none where it began with nothing
     <root>/spark/        Spark's own: metadata, offsets/N (batch N planned), commits/N (batch N done), state/
 
-Refuses, before Spark starts, whatever Spark would take for a new query or trip over half-way: both lose or repeat
-data silently. It repairs nothing: an offsets file that looks deletable may be the plan of a batch whose output is in
-Kafka already.
+A damaged checkpoint is refused before Spark starts, because Spark could treat it as a new query or fail half-way, and
+lose or repeat data silently. Nothing is repaired: an offsets file that looks deletable may be the plan of a batch whose
+output is in Kafka already.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _RESTORE = "restore from a savepoint, or start with a new checkpoint"
 class AppIdentity:
     """Properties of an app that may not change during a checkpoint's life.
 
-    ``output_version``: raised when new code would replay a batch to other records than the old code.
+    ``output_version``: increased when new code would write other records in a replay of a batch than the old code.
     """
 
     name: str
@@ -53,7 +53,7 @@ class AppIdentity:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointRoot:
-    """One checkpoint. The functions read and write files; nothing is kept in memory."""
+    """The files of one checkpoint. Nothing is kept in memory."""
 
     path: Location
 
@@ -69,7 +69,7 @@ class CheckpointRoot:
 
     @property
     def initial(self) -> Location:
-        """The state that the first batch is given; no such folder where there is none."""
+        """The folder with the state that batch 0 begins with. It does not exist if the app begins empty."""
         return self.path / "initial"
 
     @property
@@ -79,25 +79,25 @@ class CheckpointRoot:
 
     @property
     def epoch_path(self) -> Location:
-        """The epoch's file."""
+        """The file with the epoch."""
         return self.path / "epoch.json"
 
     @property
     def app_path(self) -> Location:
-        """The app identity's file."""
+        """The file with the app's identity."""
         return self.path / "app.json"
 
     @property
     def is_used(self) -> bool:
-        """True when Spark has planned a batch in it."""
+        """Whether Spark has planned a batch in this checkpoint."""
         return bool(self.planned_batches())
 
     def initialise(self, identity: AppIdentity, *, epoch: int = FIRST_EPOCH) -> int:
-        """Create a new root or check an existing one; returns its epoch. Call it while holding the lease.
+        """Create a new root or check an existing one; return its epoch. The caller holds the lease.
 
-        ``epoch`` counts for a new root only (a restore asks for the savepoint's plus one). ``ConfigError`` when the
-        root belongs to another app or to other settings, or Spark's part is damaged; ``CorruptState`` when a file of
-        ours is.
+        ``epoch`` applies to a new root only (a restore passes the savepoint's plus one). Raises ``ConfigError`` if the
+        root belongs to another app or to other settings, or if Spark's files are damaged; raises ``CorruptState`` if
+        another file is damaged.
         """
         make_folder(self.path)
         known = self.identity()
@@ -121,8 +121,8 @@ class CheckpointRoot:
         return epoch
 
     def adopt_epoch(self, epoch: int) -> int:
-        """Return the epoch in which the owner runs the root. ``ConfigError`` for a root in another epoch: a lower one
-        would be fenced, and a higher one would write batches again."""
+        """Return ``epoch`` if the owner may run the root in it. Raise ``ConfigError`` if the root is in another epoch:
+        in a lower one the owner would be fenced, and in a higher one it would write batches again."""
         if self.identity() is None:
             return epoch
         found = read_epoch(self.epoch_path)
@@ -176,12 +176,12 @@ class CheckpointRoot:
         return max(self.planned_batches(), default=None)
 
     def last_committed(self) -> int | None:
-        """Return the last batch that Spark knows to be done, or None. A batch after it may be in Kafka nevertheless."""
+        """Return the last batch that Spark recorded as committed, or None. The next batch may be in Kafka already."""
         return max(self.committed_batches(), default=None)
 
     def check_not_behind(self, written: int, epoch: int) -> None:
-        """``ConfigError`` when batches after the one that may be open were written in this epoch: this folder is not
-        the one that they came from, or is an old copy of it, and going on would skip its next batches as done before.
+        """Raise ``ConfigError`` if ``written``, the last batch written in this epoch, is later than the one that may be
+        open. The folder is then another one, or an old copy, and its next batches would be skipped as already written.
         """
         last = self.last_committed()
         after = 0 if last is None else last + 1

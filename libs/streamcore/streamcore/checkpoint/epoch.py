@@ -1,8 +1,7 @@
-"""The epoch: a number beside the checkpoint, raised by every restore from a savepoint.
+"""The epoch: a number stored in the checkpoint, which every restore from a savepoint increases.
 
-It is part of every transactional id and ledger key, so that batch ids may start again from 0 without being taken for
-old ones. Hence its loss is refused, never repaired by a guess: a checkpoint that has batches but no epoch does not
-start.
+Every transactional id and ledger key contains it, so that batch numbers can begin at 0 again without being mistaken for
+those of an earlier epoch. A checkpoint that has batches but no epoch therefore does not start.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ FIRST_EPOCH = 1
 
 
 def create_epoch(path: Location, epoch: int = FIRST_EPOCH) -> int:
-    """Write the epoch of a new checkpoint: 1, or one more than the savepoint that it is restored from."""
+    """Write the epoch of a new checkpoint and return it: 1, or the savepoint's epoch plus 1 after a restore."""
     if epoch < FIRST_EPOCH:
         raise CorruptState(f"{path}: epoch {epoch} asked for; the first epoch is {FIRST_EPOCH}")
     write_json(path, {"epoch": epoch})
@@ -23,7 +22,7 @@ def create_epoch(path: Location, epoch: int = FIRST_EPOCH) -> int:
 
 
 def read_epoch(path: Location) -> int:
-    """Return the checkpoint's epoch; ``CorruptState`` when the file is missing or damaged."""
+    """Return the checkpoint's epoch. Raise ``CorruptState`` if the file is missing or damaged."""
     entries = read_json(path)
     if entries is None:
         raise CorruptState(
@@ -37,5 +36,5 @@ def read_epoch(path: Location) -> int:
 
 
 def raise_epoch(path: Location) -> int:
-    """Go to the next epoch; returns it. Everything that the old one wrote from then on is fenced by the new one."""
+    """Increase the epoch by 1 and return it. Its owner then fences the writers of the earlier epoch."""
     return create_epoch(path, read_epoch(path) + 1)

@@ -58,8 +58,11 @@ class NewerEpochExists(ConfigError):
 
 @dataclass(frozen=True, slots=True)
 class EpochClaim:
-    """A request for a checkpoint. ``savepoint``: the moment of the savepoint that it is made from, if it is not
-    there; ``allow_empty``: it may begin with nothing; ``discard_newer``: even if newer batches are committed."""
+    """A request for the checkpoint of ``epoch``, which is created if it does not exist.
+
+    ``savepoint``: epoch and batch of the savepoint that a new checkpoint is restored from. ``allow_empty``: a new
+    checkpoint may begin without one. ``discard_newer``: it may be created although newer batches are committed.
+    """
 
     epoch: int
     savepoint: EpochProgress | None = None
@@ -67,8 +70,8 @@ class EpochClaim:
     discard_newer: bool = False
 
 
-#: The last batch that may be written of an epoch, None for none. Asked with the epoch and the last batch that it began,
-#: which Spark does not know to be done.
+#: Returns the last batch of an epoch that is written, or None. Its arguments: the epoch, and the last batch that the
+#: epoch began, which Spark has not recorded as committed.
 LastWritten = Callable[[int, int], int | None]
 
 
@@ -78,12 +81,12 @@ def _nothing_written(_: int, __: int) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class EpochStore:
-    """Those in the folder ``root``. The functions read and write files; nothing is kept in memory."""
+    """The checkpoints of all epochs of an app, in the folder ``root``. Nothing is kept in memory."""
 
     root: Location
 
     def checkpoint(self, epoch: int) -> CheckpointRoot:
-        """Where the checkpoint of an epoch is, or would be."""
+        """Return the checkpoint root of an epoch, which need not exist."""
         return CheckpointRoot(self.root / f"e{epoch}")
 
     def exists(self, epoch: int) -> bool:
@@ -95,21 +98,25 @@ class EpochStore:
         return tuple(epoch for epoch in self.folders() if self.exists(epoch))
 
     def folders(self) -> tuple[int, ...]:
-        """Return the epochs that have a folder, ascending, whatever is in it."""
+        """Return the epochs that have a folder, ascending, even an incomplete one."""
         return parse_numbers(open_object_store(self.root).folders(), prefix="e")
 
     def newest(self) -> CheckpointRoot | None:
-        """Return that of the highest epoch, the folder itself among them; None where there is none."""
+        """Return the checkpoint of the highest epoch, or None. ``root`` itself may be a checkpoint too."""
         every = self._every()
         return every[-1][1] if every else None
 
     def progress(self, written: LastWritten = _nothing_written) -> tuple[EpochProgress, ...]:
-        """How far each has come, ascending. ``written`` is asked where a batch was begun and is not committed."""
+        """Return the progress of each epoch, ascending. ``written`` is called for an epoch with an uncommitted
+        batch."""
         return tuple(_progress(epoch, root, written) for epoch, root in self._every())
 
     def check_claim(self, claim: EpochClaim, written: LastWritten = _nothing_written) -> None:
-        """Return when the claim's checkpoint is there or may be made. ``NewerEpochExists`` for epochs that it would
-        leave behind, ``ConfigError`` when there is nothing to make it from. Changes nothing."""
+        """Return if the claim's checkpoint exists or may be created. Change nothing.
+
+        Raises ``NewerEpochExists`` if that would ignore batches of other epochs, and ``ConfigError`` if there is
+        nothing to create it from.
+        """
         there = self.progress(written)
         over = [one for one in there if one.epoch > claim.epoch]
         if over:
@@ -131,14 +138,16 @@ class EpochStore:
             raise NewerEpochExists(f"{self.root}: {committed} is committed, which is newer than {of}", there[-1])
 
     def check_not_superseded(self, epoch: int) -> None:
-        """Raise ``Fenced`` once there is a later epoch: the owner of this one writes nothing more."""
+        """Raise ``Fenced`` if a later epoch exists; the owner of this one must not write any more."""
         later = [one for one in self.folders() if one > epoch and self.exists(one)]
         if later:
             raise Fenced(f"checkpoint {self.checkpoint(epoch).path}: epoch {later[-1]} has begun; stop this process")
 
     def clear_partial(self, epoch: int) -> None:
-        """Remove the remains that a crash left of an unfinished checkpoint, except the lease, which the caller
-        holds."""
+        """Remove the files of an incomplete checkpoint, which a crash left, except the lease, which the caller holds.
+
+        Raises ``ConfigError`` if the checkpoint is complete or has batches.
+        """
         root = self.checkpoint(epoch)
         if _is_made(root) or root.is_used:
             raise ConfigError(f"checkpoint {root.path}: it is in use; if app.json is missing, restore it from a copy")
@@ -147,9 +156,10 @@ class EpochStore:
                 remove_entry(root.path / name)
 
     def discard_partial(self, epoch: int) -> None:
-        """Remove the folder of one that could not be made, lease and all; its caller holds it, and then lets go.
+        """Remove the folder of a checkpoint that could not be created, with its lease, which the caller holds and then
+        releases.
 
-        Unreachable storage keeps it: a partial folder counts for nothing, and the next attempt clears it.
+        Errors of the storage are ignored: an incomplete folder is no checkpoint, and the next attempt clears it.
         """
         root = self.checkpoint(epoch)
         with suppress(StreamError):
@@ -157,13 +167,16 @@ class EpochStore:
                 remove_folder(root.path)
 
     def all_roots(self) -> tuple[CheckpointRoot, ...]:
-        """Every folder that is a checkpoint or has begun to be one, the folder itself among them if it is there."""
+        """Return every folder of an epoch, complete or not, and ``root`` itself if it exists."""
         itself = (CheckpointRoot(self.root),) if _is_there(self.root) else ()
         return (*itself, *(self.checkpoint(epoch) for epoch in self.folders()))
 
     def remove(self, root: CheckpointRoot) -> None:
-        """Remove one of ``all_roots`` that the caller owns, its lease last: no other process begins in half of it. Of
-        the folder itself the files of this program, and not the epochs."""
+        """Remove one of ``all_roots``, whose lease the caller holds.
+
+        The lease is removed last, so that no other process starts in a half-removed checkpoint. From ``root`` itself,
+        only this program's files are removed, not the folders of epochs.
+        """
         names = list_names(root.path)
         rest = [name for name in names if not name.startswith(_LEASE) and (root.path != self.root or name in _OWN)]
         for name in (*rest, *sorted(name for name in names if name.startswith(_LEASE))):
@@ -176,7 +189,8 @@ class EpochStore:
         return tuple(list_names(self.root))
 
     def _every(self) -> list[tuple[int, CheckpointRoot]]:
-        """Ascending. One without an identity that has batches is damaged, and counts: its batches were written."""
+        """Return the checkpoints with their epochs, ascending. A damaged one, without identity but with batches, is
+        included, because its batches were written."""
         itself = CheckpointRoot(self.root)
         found = [(read_epoch(itself.epoch_path), itself)] if _is_made(itself) else []
         roots = [(epoch, self.checkpoint(epoch)) for epoch in self.folders()]
@@ -199,5 +213,5 @@ def _progress(epoch: int, root: CheckpointRoot, written: LastWritten) -> EpochPr
 
 
 def _is_there(folder: Location) -> bool:
-    """Return a bucket has no folder without a file."""
+    """Return whether the folder exists. In a bucket, a folder without files does not exist."""
     return bool(list_names(folder)) if isinstance(folder, ObjectPath) else folder.is_dir()

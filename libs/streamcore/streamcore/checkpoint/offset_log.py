@@ -1,7 +1,7 @@
-"""The offset log of a checkpoint: the offsets between which each batch reads, written before the batch runs.
+"""The offset log of a checkpoint: the start and end offsets and the clock of each batch, written before the batch runs.
 
-A batch that runs again finds its offsets here and reads the same records at the same time. Each batch has one file,
-whole or absent; old files are removed when Spark removes its own.
+A replayed batch gets its offsets and clock from here, so it reads the records that it read before, at the clock of that
+time. Each batch has one file, written atomically. The last ``OffsetLog.keep`` files are kept.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _BEGIN = "begin"
 
 @dataclass(frozen=True, slots=True)
 class CutBounds:
-    """Where a cut begins and ends."""
+    """The offsets and the clock at the start and at the end of a cut."""
 
     start: StreamOffsets
     end: StreamOffsets
@@ -27,17 +27,17 @@ class CutBounds:
 
 @dataclass(frozen=True, slots=True)
 class OffsetLog:
-    """The files ``<folder>/<batch>``. ``keep``: how many of the last batches."""
+    """The files ``<folder>/<batch>``. ``keep``: the number of batches that are kept."""
 
     folder: Location
     keep: int = 100
 
     def batches(self) -> tuple[int, ...]:
-        """Batches with a position, ascending."""
+        """Return the batches in the log, ascending."""
         return list_numbers(self.folder)
 
     def read(self, batch: int) -> CutBounds | None:
-        """Return the bounds of the batch, or None if it is not planned yet; ``CorruptState`` for an invalid file."""
+        """Return the bounds of the batch, or None if it is not planned. Raise ``CorruptState`` for an invalid file."""
         path = self.folder / str(batch)
         text = read_whole(path)
         if text is None:
@@ -49,7 +49,8 @@ class OffsetLog:
             raise CorruptState(f"{path}: no position of ours ({len(text)} bytes); restore from a savepoint") from error
 
     def write_start(self, position: StreamOffsets) -> None:
-        """Write the offsets where the very first batch begins. Without them an app begins where its topics do."""
+        """Write the offsets and the clock at which batch 0 begins, after a restore. Without them an app begins at the
+        earliest or latest offsets of its topics."""
         make_folder(self.folder)
         write_json(self.folder / _BEGIN, position.to_json())
 
@@ -63,11 +64,11 @@ class OffsetLog:
             raise CorruptState(f"{path}: no position of ours; restore from a savepoint") from error
 
     def write(self, batch: int, bounds: CutBounds) -> None:
-        """Write the bounds of the batch, once. ``Fenced`` if the file holds other bounds: another process wrote them
-        and owns the checkpoint now."""
+        """Write the bounds of the batch. Raise ``Fenced`` if the file exists with other bounds: another process wrote
+        it and owns the checkpoint now."""
         make_folder(self.folder)
         path = self.folder / str(batch)
         if not create_json(path, {"start": bounds.start.to_json(), "end": bounds.end.to_json()}):
-            raise Fenced(f"{path}: another process has decided what this batch reads; stop this process")
+            raise Fenced(f"{path}: another process has planned this batch; stop this process")
         if batch >= self.keep:
             discard(self.folder / str(batch - self.keep))

@@ -10,7 +10,8 @@ from streamcore.storage.location import Location
 
 @dataclass(frozen=True, slots=True)
 class RestoreOrigin:
-    """The savepoint's name, digest, epoch and batch. ``rewinds``: output after it is to be written again."""
+    """The savepoint that a checkpoint was restored from. ``epoch`` and ``batch`` are the savepoint's. ``rewinds``: the
+    app may write output again that was written after the savepoint."""
 
     savepoint: str
     digest: str
@@ -19,13 +20,13 @@ class RestoreOrigin:
     rewinds: bool = False
 
     def write(self, path: Location) -> None:
-        """Keep it."""
+        """Write it to the file ``path``."""
         entries = {"savepoint": self.savepoint, "digest": self.digest, "epoch": self.epoch, "batch": self.batch}
         write_json(path, {**entries, "rewinds": int(self.rewinds)})
 
     @classmethod
     def read(cls, path: Location) -> RestoreOrigin | None:
-        """None where the checkpoint began with nothing."""
+        """Read the file ``path``; return None if the checkpoint was not restored from a savepoint."""
         entries = read_json(path)
         if entries is None:
             return None

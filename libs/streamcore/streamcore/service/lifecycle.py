@@ -106,9 +106,11 @@ class ServiceProcess(Generic[S]):
 
     @contextmanager
     def _serving(self, *, own: bool) -> Iterator[None]:
-        """Serve the channel in this context, if it is of this kind. A process that owns nothing leaves the owner's
-        channel
-        alone: it would execute the commands of the owner and hide its status."""
+        """Serve the control channel within this context, if the channel's ``exclusive`` equals ``own``.
+
+        A channel that is not exclusive belongs to the owner of the checkpoint: any other process would execute the
+        owner's commands and overwrite its status.
+        """
         if self._channel.exclusive is not own:
             yield
             return
@@ -121,7 +123,7 @@ class ServiceProcess(Generic[S]):
             self._reporter.set_phase(DriverPhase.DRAINED)
 
     def stop(self) -> None:
-        """Stop at the next batch boundary; from any thread, as often as one likes."""
+        """Stop at the next batch boundary. Any thread may call it, repeatedly."""
         self._stopping.set()
         self._running.set()
         self._orders.put(None)
@@ -322,7 +324,8 @@ class ServiceProcess(Generic[S]):
 
     def _fail(self, error: BaseException) -> None:
         why = f"{type(error).__name__}: {error}"
-        # A no would say that nothing was made. Told again, another process goes on from what is there.
+        # A promotion is rejected only if it created nothing. Otherwise the command stays open, and the next process
+        # that gets it continues with the existing checkpoint.
         refused_go = self._go if self._epoch is None else None
         for request in (self._drain, refused_go):
             if request is not None:

@@ -1,8 +1,8 @@
-"""Requests to a running app from other threads (drain, savepoint), which are done between two of its batches.
+"""Executes requests of other threads to a running app (drain, savepoint) between two of its batches.
 
-A boundary is reached before anything of a batch was decided: all before is committed, nothing of it has reached a sink
-or the state. A batch that was begun before, by a process that died, has no boundary before it: some of it may be
-written, so it has to run first. Promises: every request gets a response, also when the app ends.
+At a boundary the previous batch is committed, and nothing of the next one has reached a sink or the state. A batch that
+a dead process began has no boundary before it: a part of it may be written, so it must run first. Every request gets a
+response, even if the app ends.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Take = Callable[[int], Savepoint]
 
 @dataclass(slots=True)
 class BatchBoundary:
-    """The batch boundaries of one app. ``what`` names the app in messages."""
+    """Collects requests to one app and executes them at its batch boundaries. ``what`` names the app in messages."""
 
     what: str
     _drain: threading.Event = field(default_factory=threading.Event)
@@ -31,19 +31,19 @@ class BatchBoundary:
     _open: bool = True
 
     def drain(self, *, finish_open_batch: bool = False) -> None:
-        """Stop at the next boundary. ``finish_open_batch``: a batch that was begun runs first, else it stays
-        unfinished."""
+        """Request a stop at the next boundary. With ``finish_open_batch``, a batch that an earlier process began runs
+        first; otherwise it stays unfinished."""
         self._finish_open_batch = self._finish_open_batch or finish_open_batch
         self._drain.set()
 
     @property
     def drain_requested(self) -> bool:
-        """Whether a stop was asked for."""
+        """Whether a stop was requested."""
         return self._drain.is_set()
 
     @property
     def draining(self) -> bool:
-        """Whether a stop was asked for, and need not wait for a batch."""
+        """Whether a stop was requested that need not wait for an open batch."""
         return self._drain.is_set() and not self._finish_open_batch
 
     def wait(self, seconds: float) -> None:
@@ -51,7 +51,8 @@ class BatchBoundary:
         self._drain.wait(seconds)
 
     def savepoint(self, take: Take) -> Future[Savepoint]:
-        """Take a savepoint at the next boundary, and go on."""
+        """Request a savepoint at the next boundary, after which the app continues. The future gets the savepoint, or
+        the error."""
         asked: Future[Savepoint] = Future()
         self._wanted.append((take, asked))
         if not self._open:
@@ -59,7 +60,10 @@ class BatchBoundary:
         return asked
 
     def on_boundary(self, batch: int, *, begun: bool) -> None:
-        """Serve the requests before this batch. ``Drained`` to stop here. ``begun``: it is a replay."""
+        """Execute the requests before this batch. Raise ``Drained`` if the app must stop here.
+
+        ``begun``: the offset log has the batch already, so it is a replay.
+        """
         if not begun:
             while (wanted := self._next()) is not None:
                 _resolve(*wanted, batch - 1)
@@ -72,13 +76,13 @@ class BatchBoundary:
         return not self._open
 
     def close(self) -> None:
-        """Refuse all requests: the app has ended."""
+        """Fail all open and later requests, because the app has ended."""
         self._open = False
         while (wanted := self._next()) is not None:
             wanted[1].set_exception(Retryable(f"{self.what}: it ended before the savepoint could be taken"))
 
     def _next(self) -> tuple[Take, Future[Savepoint]] | None:
-        """Pop one request; several threads may call this at once."""
+        """Remove and return one request, or None. Several threads may call this at once."""
         try:
             return self._wanted.popleft()
         except IndexError:

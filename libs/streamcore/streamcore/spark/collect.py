@@ -1,7 +1,7 @@
 """Collects the output of a cut's shards on the driver, as Arrow.
 
-Spark's ``collect`` pickles rows, and its pickler writes bytes one character at a time through a text: measured, nearly
-half of what the JVM did for an app that writes what it reads. As Arrow they are copied.
+Spark's ``collect`` pickles rows, and its pickler writes bytes one character at a time: measured, nearly half of the
+JVM's work for an app that writes what it reads. Arrow copies the bytes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _OTHERS = [name for name in OUTPUT_SCHEMA.names if name != _RECORDS]
 
 @dataclass(frozen=True, slots=True)
 class ShardRow:
-    """A row of ``wire.OUTPUT_SCHEMA``. ``records`` are not copied: they are where the driver received them."""
+    """A row of ``wire.OUTPUT_SCHEMA``. ``records`` is a view of the received Arrow buffer, not a copy."""
 
     records: pa.Buffer
     shard: int
@@ -35,8 +35,9 @@ class ShardRow:
 
 
 def collect_shards(frame: DataFrame) -> Sequence[ShardRow]:
-    """Run the cut; the rows of all shards, in the order of the shards."""
+    """Run the cut and return the rows of all shards, in order of the shards."""
     table = frame.toArrow()
     others = zip(*(table.column(name).to_pylist() for name in _OTHERS), strict=True)
     records = (value.as_buffer() for value in table.column(_RECORDS))
-    return sorted((ShardRow(one, *row) for one, row in zip(records, others, strict=True)), key=lambda row: row.shard)
+    rows = (ShardRow(records_of_shard, *row) for records_of_shard, row in zip(records, others, strict=True))
+    return sorted(rows, key=lambda row: row.shard)

@@ -1,4 +1,4 @@
-"""Runs an app from its value: topics, session, runner, and a stop between batches when the process is asked to end."""
+"""Runs an app in this process: creates its topics, session and runner, and drains it on SIGTERM."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ _BROKER_WAIT_MS = 60_000
 
 
 def run_app(app: App, settings: RunSettings, listeners: Listeners | None = None) -> None:
-    """Run until SIGTERM or SIGINT (or until it cannot go on: ``StreamError``). Blocks.
+    """Run the app until SIGTERM or SIGINT; block until it has drained. Raise ``StreamError`` if it fails for good.
 
-    Topics that the app writes are made where they are missing; event topics belong to their producers.
+    Missing topics that the app writes are created; event topics belong to their producers.
     """
-    with Runtime(app.name, settings.checkpoint, settings.spark) as start:
+    with Runtime(app.name, settings.checkpoint, settings.spark) as runtime:
         from streamcore.kafka.topics import check_transaction_timeout, ensure_topics, wait_for_broker
         from streamcore.spark.runner import Runner
 
         wait_for_broker(settings.kafka, _BROKER_WAIT_MS)
         check_transaction_timeout(settings.kafka, settings.delivery.transaction_timeout_ms)
         ensure_topics(settings.kafka, own_topics(app, settings.markers_topic))
-        runner = Runner(app, settings, start, listeners)
+        runner = Runner(app, settings, runtime, listeners)
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, lambda *_: runner.drain())
@@ -37,7 +37,7 @@ def run_app(app: App, settings: RunSettings, listeners: Listeners | None = None)
 
 
 def own_topics(app: App, markers_topic: str) -> list[TopicSpec]:
-    """Return the topics that the app writes, and the control topic."""
+    """Return the specs of the topics that the app writes (lanes and markers) and of the control topic."""
     from streamcore.kafka.control_topic import control_topic
     from streamcore.kafka.topics import TopicSpec
 

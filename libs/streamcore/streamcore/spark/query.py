@@ -1,8 +1,10 @@
-"""One app, one streaming query. Spark gives batches, state and tasks; the runner decides which offsets a batch reads.
+"""Builds the streaming query of an app. Spark provides batches, state and tasks; the runner plans which offsets a batch
+reads.
 
-The source of the query is one empty row a task and batch. A task of stage 1 reads its assignment from a property of the
-job, fetches and decodes its records and emits shuffle blocks, so an event never passes the JVM as a row. Spark's own
-Kafka source is not used: moving events as rows from one language to the other was the largest part of the JVM's work.
+The source of the query emits one placeholder row per task and batch. A task of stage 1 reads its task assignment from a
+property of the Spark job, fetches and decodes its records, and emits shuffle blocks, so events never pass through the
+JVM as rows. Spark's Kafka source is not used, because moving events as rows between the JVM and Python was the largest
+part of the JVM's work.
 """
 
 from __future__ import annotations
@@ -19,9 +21,10 @@ from streamcore.storage import ObjectStore
 def build_query(
     spark: SparkSession, app: App, kafka: KafkaSettings, tasks: int, initial: ObjectStore | None = None
 ) -> DataFrame:
-    """Return the app's output, one row a shard and cut (``wire.OUTPUT_SCHEMA``).
+    """Return the frame of the app's output, one row per shard and cut (``wire.OUTPUT_SCHEMA``).
 
-    ``initial``: where shards find what they begin with (``streamcore.savepoint.initial_state``).
+    ``tasks``: number of tasks of stage 1. ``initial``: folder with the state that the shards begin with
+    (``streamcore.savepoint.initial_state``), or None.
     """
     last = len(app.stages) - 1
     packed = PackedApp.pack(app)

@@ -1,7 +1,7 @@
-"""How an app begins: it owns its checkpoint, then its Spark session starts in the background.
+"""Holds what an app needs to run: the lease on its checkpoint, and a Spark session that starts in the background.
 
-Half of the time to the first cut is the JVM's, so it comes first, and what is heavy to import is imported meanwhile.
-Importing this module costs nothing.
+The JVM takes half of the time to the first cut, so it starts first, while heavy modules are imported. This module
+imports no heavy modules.
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ from streamcore.storage.location import Location
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: While the session starts: a thousand calls to the JVM, and after each the thread that imports must let go.
+#: Interpreter switch interval while the session starts: its thread makes a thousand calls to the JVM, and needs the
+#: interpreter lock back after each, while the main thread imports.
 _SWITCH_S = 0.0002
 
 
 class Runtime:
-    """Entered, it holds the lease on the checkpoint (``ConfigError`` if another app does) and starts the session.
+    """A context manager: acquires the lease on the checkpoint (raises ``LeaseHeld`` if another process holds it) and
+    starts the Spark session. On exit it stops the session and releases the lease.
 
-    Without a checkpoint it only starts the session: a standby owns nothing before ``own``. Leaving stops the session,
-    whatever became of its start, and gives the lease back.
+    Without a checkpoint it only starts the session: a standby owns nothing before ``acquire``.
     """
 
     def __init__(self, app_name: str, checkpoint: Location | None, settings: SparkSettings) -> None:
@@ -41,22 +42,24 @@ class Runtime:
         self._checkpoint = checkpoint
         self._app_name = app_name
         self._settings = settings
-        #: Of a checkpoint that is new; what is there keeps its own.
+        #: The epoch of a new checkpoint; an existing checkpoint keeps its epoch.
         self.epoch = FIRST_EPOCH
         self._session: Future[SparkSession] = Future()
         self._begun = False
 
     @property
     def lease(self) -> Lease:
-        """On the checkpoint that is owned."""
-        assert self._lease is not None, "owned before it is run"
+        """The lease on the checkpoint. ``acquire`` comes first."""
+        assert self._lease is not None, "acquired before it is used"
         return self._lease
 
     def acquire(
         self, checkpoint: Location, epoch: int | None = None, besides: Callable[[], None] = lambda: None
     ) -> None:
-        """Take the lease. ``LeaseHeld`` when another process has it, ``ConfigError`` when the checkpoint is in another
-        epoch than the one that is asked for; nothing is owned then. ``besides``: what else it takes to be the owner.
+        """Acquire the lease of ``checkpoint``. ``besides``: a further check of ``Lease.check``.
+
+        Raises ``LeaseHeld`` if another process holds it, and ``ConfigError`` if the checkpoint is in another epoch than
+        ``epoch``; the lease is not held then.
         """
         make_folder(checkpoint)
         lease = lease_for(checkpoint, besides=besides)
@@ -69,17 +72,17 @@ class Runtime:
         self._lease = lease
 
     def release(self) -> None:
-        """Give the lease back."""
+        """Release the lease, if it is held."""
         if self._lease is not None:
             self._lease.release()
             self._lease = None
 
     def session(self) -> SparkSession:
-        """Return the session, once it is there; ``Permanent`` if it did not start."""
+        """Wait for the session and return it. Raise ``Permanent`` if it did not start."""
         return self._session.result()
 
     def check_alive(self) -> None:
-        """``Permanent`` when the session is there no more: Spark ends it when executors fail again and again."""
+        """Raise ``Permanent`` if the session has ended. Spark ends it after repeated failures of executors."""
         if self.session().sparkContext._jsc.sc().isStopped():
             raise Permanent("the Spark session has ended by itself; its messages are on standard error")
 
@@ -100,7 +103,8 @@ class Runtime:
             self.release()
 
     def _begin(self) -> None:
-        """Start the session, unless that is under way: it need not wait until an owner that is gone is known to be."""
+        """Start the session in a thread, unless it was started. The lease calls this while it waits for a dead owner's
+        lease to become stale."""
         if not self._begun:
             self._begun = True
             threading.Thread(target=self._run, name="session-start", daemon=True).start()

@@ -39,9 +39,9 @@ _ROWS = "16"
 
 @dataclass(frozen=True, slots=True)
 class SavepointTarget:
-    """One savepoint that is asked for: where, under which name, and after which batch of which epoch.
+    """A requested savepoint: its repository and name, and the batch and epoch whose state it has.
 
-    ``settled``: false when a later batch may be written in part.
+    ``settled``: False if a part of a later batch may be written.
     """
 
     savepoints: SavepointRepository
@@ -52,22 +52,22 @@ class SavepointTarget:
 
 
 def take_savepoint(session: SparkSession, app: App, root: CheckpointRoot, asked: SavepointTarget) -> Savepoint:
-    """Return the savepoint of the state after a committed batch, by the steps of ``streamcore.savepoint.create``.
+    """Take a savepoint of the state after a committed batch, by the steps of ``streamcore.savepoint.create``.
 
-    One of that name, batch and epoch is found and not written again. ``ConfigError`` when the name is that of another,
-    or when Spark has that batch no more, and whatever the place of the savepoints raises.
+    An existing savepoint with this name, batch and epoch is returned as it is. Raises ``ConfigError`` if another
+    savepoint has the name, or if Spark no longer has the batch, and the errors of the savepoints' storage.
     """
     found = asked.savepoints.find(asked.name)
     if found is not None and (found.manifest.batch, found.manifest.epoch) == (asked.batch, asked.epoch):
         return found
     bounds = root.offsets.read(asked.batch)
     if bounds is None or asked.batch not in root.committed_batches():
-        raise ConfigError(f"checkpoint {root.path}: batch {asked.batch} is not there; take a savepoint after a cut")
-    # 1. Nothing of an earlier attempt stays.
+        raise ConfigError(f"checkpoint {root.path}: batch {asked.batch} does not exist; take a savepoint after a cut")
+    # 1. An empty folder, without files of an earlier attempt.
     folder = asked.savepoints.create(asked.name)
-    # 2. Each shard by a task.
-    receipts = _write_state(_reading(session), app, root, asked.batch, folder)
-    # 3. Now it exists.
+    # 2. Spark's tasks write the shards.
+    receipts = _write_state(_reader_session(session), app, root, asked.batch, folder)
+    # 3. With its manifest the savepoint exists.
     moment = SavepointPosition(asked.epoch, asked.batch, bounds.end, time.time_ns() // 1_000_000, asked.settled)
     return Savepoint(folder, write_manifest(folder, asked.name, app, moment, receipts))
 
@@ -81,10 +81,10 @@ def take_savepoint_of_stopped(
     *,
     accept_unsettled: bool,
 ) -> Savepoint:
-    """Return the savepoint of an app that does not run; the caller holds its lease.
+    """Take a savepoint of an app that does not run. The caller holds its lease.
 
-    ``ConfigError`` when there is no batch, or when one was begun and not finished, unless that is accepted: its output
-    may be written again after a restore.
+    Raises ``ConfigError`` if no batch is committed, or if a batch was begun and not finished. ``accept_unsettled``
+    permits the latter; a restore may then write the output of that batch again.
     """
     batch = root.last_committed()
     if batch is None:
@@ -100,11 +100,11 @@ def take_savepoint_of_stopped(
     )
 
 
-def _reading(session: SparkSession) -> SparkSession:
-    """Return a session beside the query's, with settings for few and large rows."""
+def _reader_session(session: SparkSession) -> SparkSession:
+    """Return a second session, with settings for few and large rows."""
     reading = session.newSession()
     reading.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", _ROWS)
-    # A reader that loads a snapshot would tell a coordinator, which there is only where a query has run.
+    # A reader that loads a snapshot would report it to a coordinator, which exists only after a query has run.
     reading.conf.set("spark.sql.streaming.stateStore.coordinatorReportSnapshotUploadLag", "false")
     return reading
 
@@ -125,17 +125,17 @@ def _write_state(
 
 
 def _operators(session: SparkSession, root: CheckpointRoot) -> Mapping[str, int]:
-    """Spark's numbers of the operators, by state variable."""
-    found: dict[str, int] = {}
+    """Return Spark's operator id of each state variable."""
+    operator_ids: dict[str, int] = {}
     for row in session.read.format("state-metadata").load(for_spark(root.spark)).collect():
         for variable in json.loads(row.operatorProperties).get("stateVariables", []):
-            found[variable["stateName"]] = row.operatorId
-    return found
+            operator_ids[variable["stateName"]] = row.operatorId
+    return operator_ids
 
 
 @dataclass(frozen=True, slots=True)
 class _WriteShards:
-    """The function for ``mapInArrow``: the blobs of some shards to their files, and a receipt for each."""
+    """The function for ``mapInArrow``: writes the blobs of some shards to files and yields a receipt for each shard."""
 
     app: PackedApp
     stage: int
@@ -151,8 +151,8 @@ class _WriteShards:
 
 
 def _by_shard(batches: Iterable[pa.RecordBatch]) -> dict[int, MemoryBlobs]:
-    found: dict[int, MemoryBlobs] = {}
+    blobs: dict[int, MemoryBlobs] = {}
     for batch in batches:
         for row in batch.to_pylist():
-            found.setdefault(row["shard"], MemoryBlobs()).put(row["name"], row["blob"])
-    return found
+            blobs.setdefault(row["shard"], MemoryBlobs()).put(row["name"], row["blob"])
+    return blobs

@@ -1,7 +1,7 @@
-"""The stages as Spark calls them, and a shard's blobs in Spark's state store.
+"""The functions that Spark calls for stage 1 and the keyed stages, and a shard's blobs in Spark's state store.
 
-Spark also opens the processor in a process of its own when it plans, only to ask for its state variables. So this
-module imports nothing heavy; the work is in ``streamcore.spark.worker``, imported where it is done.
+When Spark plans the query, it also opens the processor in a separate process, to ask for its state variables. So this
+module imports no heavy modules; ``streamcore.spark.worker`` does the work and is imported in workers only.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ _BLOB = StructType([StructField("blob", BinaryType())])
 
 @dataclass(frozen=True, slots=True)
 class Stage1:
-    """The function for ``mapInArrow``. A class: a nested function would take copies of its module's globals along.
+    """The function for ``mapInArrow``. It is a class because pickling a nested function would copy its module's
+    globals.
 
-    Its input rows are empty; the task's assignment is in the job's property ``ASSIGNMENTS_PROPERTY``.
+    The input rows are placeholders; the task assignment is in the Spark job's property ``ASSIGNMENTS_PROPERTY``.
     """
 
     app: PackedApp
@@ -50,7 +51,8 @@ class Stage1:
 
 
 def state_variable(stage: int) -> str:
-    """Return the name of a stage's state in Spark's store; Spark numbers the operators in an order of its own."""
+    """Return the name of a stage's state variable in Spark's store. Operators are found by it, because Spark numbers
+    them in its own order."""
     return f"blobs{stage}"
 
 
@@ -72,10 +74,10 @@ class _SparkBlobs:
 
 
 class ShardProcessor(StatefulProcessor):
-    """A keyed stage: one grouping key of ``transformWithState`` is one shard.
+    """A keyed stage: each grouping key of ``transformWithState`` is one shard.
 
-    ``initial``: where shards find what they begin with (``streamcore.savepoint.initial_state``), None where with
-    nothing.
+    ``initial``: folder with the state that the shards begin with (``streamcore.savepoint.initial_state``); None if they
+    begin empty.
     """
 
     def __init__(self, app: PackedApp, stage: int, initial: ObjectStore | None = None) -> None:
@@ -97,4 +99,4 @@ class ShardProcessor(StatefulProcessor):
         yield from worker.run_shard(self.app, self.stage, int(key[0]), rows, self.blobs, self.initial)
 
     def close(self) -> None:
-        """Close nothing: the worker keeps its shards on purpose."""
+        """Do nothing: the worker keeps its shards for the next cut."""

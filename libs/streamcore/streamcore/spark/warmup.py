@@ -1,10 +1,10 @@
-"""Empty cuts that warm up a process, so that the first real cut of its app is fast.
+"""Runs empty cuts that warm up a process, so that the first real cut of its app is fast.
 
 The first cut of a process takes many times as long as the next: the JVM loads and compiles its classes, Spark generates
-code, workers are forked and import, the state store opens. A standby has the time for that before it owns anything. So
-it runs the app's own plan, under another name, on empty cuts, with a checkpoint of its own that is deleted afterwards.
-Nothing is read from Kafka and nothing is written to a sink; a worker caches under the name of the warm-up and never
-uses those objects for the app.
+code, workers are forked and import modules, the state store opens. A standby has the time for this before it is
+promoted. It runs the app's query, under another name, on empty cuts, with a scratch checkpoint that is deleted
+afterwards. Nothing is read from Kafka or written to a sink. Workers cache the objects of the warm-up under its name and
+never use them for the app.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from streamcore.storage.atomic_files import remove_folder
 from streamcore.storage.location import Location, for_spark
 
 _LOG = logging.getLogger(__name__)
-#: The second finds state that the first wrote.
+#: The second cut reads the state that the first one wrote.
 _CUTS = 2
 _LIMIT_S = 120.0
 _POLL_S = 0.2
@@ -39,10 +39,10 @@ _CLOCK_MS = 1_000
 def warm_up(
     session: SparkSession, app: App, kafka: KafkaSettings, tasks: int, scratch: Location, enough: Callable[[], bool]
 ) -> None:
-    """Run empty cuts until all are done or ``enough`` returns True. ``scratch`` is a folder that executors reach too,
-    and is deleted.
+    """Run the empty cuts; stop early if ``enough`` returns True. ``scratch``: folder of the scratch checkpoint, which
+    executors must reach and which is deleted at the end.
 
-    A failure is logged and no more: the first cut meets the same error and reports it.
+    A failure is only logged, because the first real cut would report it.
     """
     deadline = time.monotonic() + _LIMIT_S
     done = threading.Event()

@@ -1,7 +1,6 @@
 """The formats between the driver, the JVM and the Python workers: the pickled app, task assignments and row schemas.
 
-Exists so that the stages, the workers and the driver share one definition. Imports nothing heavy: Spark's planner loads
-it in a process of its own.
+Imports no heavy modules, because Spark's planner loads it in a process of its own.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 #: The Spark job's local property that carries the ``TaskAssignment`` of every stage 1 task.
 ASSIGNMENTS_PROPERTY = "streamcore.assignments"
 
-#: One ``ShuffleBlock`` a row.
+#: Each row is one ``ShuffleBlock``.
 BLOCK_SCHEMA = StructType(
     [
         StructField("shard", IntegerType()),
@@ -51,14 +50,14 @@ OUTPUT_SCHEMA = StructType(
 
 @dataclass(frozen=True, slots=True)
 class PackedApp:
-    """An app as bytes, unpickled only where it is needed. ``identity`` is a digest: equal for equal apps."""
+    """A pickled app, which is unpickled only in workers. ``identity``: digest of the pickle."""
 
     blob: bytes
     identity: str
 
     @classmethod
     def pack(cls, app: App) -> PackedApp:
-        """Pickle the app, with the functions that its author wrote beside it."""
+        """Pickle the app, including functions that workers cannot import."""
         blob = cloudpickle.dumps(app)  # type: ignore[no-untyped-call]
         return cls(blob, hashlib.blake2b(blob, digest_size=8).hexdigest())
 

@@ -1,8 +1,8 @@
-"""The code of a Python worker for stage 1 and the keyed stages. Thin: it converts rows and calls the engine.
+"""The code of a Python worker for stage 1 and the keyed stages: converts Spark's rows and calls the engine.
 
-A worker process serves many tasks, one after the other. It keeps decoders, Kafka clients and shards with their tables
-in this module, so that a cut pays for its data and not for its set-up. Cached objects are never trusted: a shard
-compares its memory with the stored head before it uses it, and a client compares its read position with the range.
+A worker process executes many tasks, one after the other. This module caches decoders, Kafka clients, and shards with
+their tables, so that a cut need not create them. Cached state is verified before use: a shard compares its tables with
+the stored head, and a client compares its read position with the start of the range.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ _shards: dict[tuple[str, int, int], Shard] = {}
 
 
 def run_stage1(packed: PackedApp, kafka: KafkaSettings, assignment: TaskAssignment) -> Iterator[pa.RecordBatch]:
-    """Run stage 1 of a task: turn its assignment into rows of ``wire.BLOCK_SCHEMA``."""
+    """Run a task of stage 1: read its assignment from Kafka and yield rows of ``wire.BLOCK_SCHEMA``."""
     ingest = _ingests.get(packed.identity)
     if ingest is None:
-        ingest = _ingests[packed.identity] = Ingest(_new(packed))
+        ingest = _ingests[packed.identity] = Ingest(_unpack_and_evict(packed))
     timestamps = any(source.time is EventTime.INGESTION for source in ingest.app.sources)
     batches = _read(kafka, assignment, timestamps=timestamps)
     for block in ingest.process(batches, assignment.clock_ms, dict(assignment.partitions)):
@@ -58,7 +58,7 @@ def run_stage1(packed: PackedApp, kafka: KafkaSettings, assignment: TaskAssignme
 
 
 def _read(kafka: KafkaSettings, assignment: TaskAssignment, *, timestamps: bool) -> Iterator[pa.RecordBatch]:
-    """Yield the records. After an error the client is given up: the next attempt begins with a new one."""
+    """Yield the records of the assignment. After an error the client is dropped, and the next attempt creates one."""
     if not assignment.ranges:
         return
     reader = _readers.pop(kafka, None) or RangeReader(kafka)
@@ -69,12 +69,16 @@ def _read(kafka: KafkaSettings, assignment: TaskAssignment, *, timestamps: bool)
 def run_shard(
     packed: PackedApp, stage: int, number: int, rows: Iterable[Row], blobs: BlobStore, initial: ObjectStore | None
 ) -> Iterator[Row]:
-    """Run a shard of a keyed stage: turn its blocks of a cut into those of the next stage or, in the last one, into
-    ``wire.OUTPUT_SCHEMA``. ``initial``: as in ``stages.ShardProcessor``."""
-    place = (packed.identity, stage, number)
-    shard = _shards.get(place)
+    """Run a shard of a keyed stage on its blocks of a cut. Yield the blocks for the next stages or, in the last stage,
+    one row of ``wire.OUTPUT_SCHEMA``.
+
+    ``rows``: of ``wire.BLOCK_SCHEMA``. ``blobs``: the shard's stored state. ``initial``: as in
+    ``stages.ShardProcessor``.
+    """
+    key = (packed.identity, stage, number)
+    shard = _shards.get(key)
     if shard is None:
-        shard = _shards[place] = Shard(_new(packed), number, stage)
+        shard = _shards[key] = Shard(_unpack_and_evict(packed), number, stage)
     if initial is not None:
         blobs = InitialBlobStore(blobs, initial, stage, number)
     output = shard.step([ShuffleBlock(r[0], r[1], r[2], bytes(r[3])) for r in rows], blobs)
@@ -85,13 +89,13 @@ def run_shard(
         yield Row(shard=block.shard, kind=int(block.kind), clock_ms=block.clock_ms, blob=block.blob)
 
 
-def _new(packed: PackedApp) -> App:
-    """Unpack the app, and drop the cached objects of the same app with other settings."""
+def _unpack_and_evict(packed: PackedApp) -> App:
+    """Unpack the app, and drop the cached objects of earlier versions of it: other pickles of an app of this name."""
     app = packed.unpack()
     for identity in [i for i, ingest in _ingests.items() if i != packed.identity and ingest.app.name == app.name]:
         del _ingests[identity]
-    for place in [p for p, shard in _shards.items() if p[0] != packed.identity and shard.app.name == app.name]:
-        del _shards[place]
+    for key in [k for k, shard in _shards.items() if k[0] != packed.identity and shard.app.name == app.name]:
+        del _shards[key]
     return app
 
 
@@ -103,7 +107,7 @@ def _to_row(output: ShardOutput) -> Row:
         produced=produced,
         events=output.events,
         watermark_ms=output.watermark_ms,
-        # The same on every shard: the first one reports it.
+        # Every shard computes equal watermarks, so only shard 0 reports them.
         partitions=orjson.dumps([*output.partitions.items()] if output.shard == 0 else []).decode(),
         clock_ms=output.clock_ms,
         state_bytes=output.metrics.state_bytes,
