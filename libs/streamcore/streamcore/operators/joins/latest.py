@@ -67,12 +67,12 @@ class TableTableSpec:
 
     @property
     def left_lookup(self) -> LookupSpec:
-        """Return the look-up of the left table."""
+        """Return the lookup of the left table."""
         return LookupSpec(JoinKeys(self.keys.right, self.keys.left), deleted=self.deleted)
 
     @property
     def right_lookup(self) -> LookupSpec:
-        """Return the look-up of the right table."""
+        """Return the lookup of the right table."""
         return LookupSpec(self.keys, JoinKind.LEFT, self.right_deleted, self.suffix)
 
 

@@ -1,4 +1,4 @@
-"""The look-up join: each row of a stream with the table's row of its key at the moment the row arrives.
+"""The lookup join: each row of a stream with the table's row of its key at the moment the row arrives.
 
 The table is fed by a stream of changes: the last change of a key to arrive is the key's row, or deletes it. Within a
 cut all changes come before all rows, so the output does not depend on how the two inputs were read within it; it does
@@ -30,7 +30,7 @@ _EVER_MS = END_OF_TIME_MS // 2
 
 @dataclass(frozen=True, slots=True)
 class LookupSpec:
-    """The settings of the look-up. ``keys``: of the stream (left) and of the table (right).
+    """The settings of the lookup join. ``keys``: of the stream (left) and of the table (right).
 
     ``deleted``: the column of a change that marks the deletion of its key: where it is true, if it is boolean,
     otherwise where it is null. ``max_rows``: what a shard keeps of the table, and of rows that wait; more are refused.

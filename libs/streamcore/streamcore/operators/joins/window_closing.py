@@ -149,7 +149,7 @@ class SessionClosing:
         """Find, for each key, the last row of this table that now ends a session: its gap has passed, nothing came
         within it.
 
-        Each row is looked at in one cut of its life, and one look-up a table tests whether another followed.
+        Each row is looked at in one cut of its life, and one lookup per table tests whether another followed.
         """
         passed = table.between(self.late_before_ms(time.watermark_ms), self.late_before_ms(time.next_watermark_ms))
         ending = table.run(passed)
