@@ -173,14 +173,14 @@ def _derived_stage(
 
 def _routes(settings: EtlDocument, model: Mapping[str, Field], problems: Problems) -> tuple[Route, ...]:
     reader = ExpressionReader({f.name: f.type for f in model.values()}, {})
-    taken = {DEAD_LETTERS, STATUS, "control", "markers"}
-    taken |= {settings.deduplicate.duplicates_to or ""} if settings.deduplicate else set()
+    used_names = {DEAD_LETTERS, STATUS, "control", "markers"}
+    used_names |= {settings.deduplicate.duplicates_to or ""} if settings.deduplicate else set()
     routes = []
     for number, document in enumerate(settings.routes):
         path = f"routes.{number}"
-        if document.name in taken:
+        if document.name in used_names:
             problems.add(f"{path}.name", f"another lane has the name {document.name!r} already")
-        taken.add(document.name)
+        used_names.add(document.name)
         route_columns = document.columns or tuple(model)
         for column in route_columns:
             if column not in model:

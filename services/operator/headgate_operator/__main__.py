@@ -1,7 +1,7 @@
 """``python -m headgate_operator``: run until SIGTERM.
 
-Environment: ``POD_NAME``, ``POD_NAMESPACE``; ``KUBECONFIG`` outside of a cluster; ``OTEL_EXPORTER_OTLP_ENDPOINT`` (or
-``..._TRACES_ENDPOINT``, and OpenTelemetry's others) for a trace of every upgrade.
+Environment variables: ``POD_NAME`` and ``POD_NAMESPACE``; ``KUBECONFIG`` outside of a cluster; those of OpenTelemetry,
+such as ``OTEL_EXPORTER_OTLP_ENDPOINT`` or ``OTEL_EXPORTER_OTLP_TRACES_ENDPOINT``, for a trace of every upgrade.
 """
 
 from __future__ import annotations
