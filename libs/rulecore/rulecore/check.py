@@ -1,7 +1,7 @@
-"""The report of `headgate rules check`, without a cluster: problems with their places, and the cost of each rule.
+"""The report of `headgate rules check`: problems with their positions in the files, and the cost of each rule.
 
-Promises: everything that the rule set would refuse is found here first, with the same words. Refuses to run rules:
-``rulecore.testing.rule_tests`` does that.
+It needs no cluster. It finds every problem for which the app would reject a rule, with an equal message. It does not
+run rules: ``rulecore.testing.rule_tests`` does that.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _BYTES_PER_SIGNAL: Final = 400  # one signal, as an object and in its places
 
 @dataclass(frozen=True, slots=True)
 class RuleCost:
-    """The expected cost of a rule. ``note`` is for people; ``cheap`` is false when the author should read it.
+    """The expected cost of a rule. ``note``: a text for its author, who should read it if ``cheap`` is false.
 
-    ``access`` is None for windowed and score rules, and that of a sequence's dearest condition; ``panes`` and
-    ``bytes_per_key`` are 0 for event rules; of a sequence, bytes are those of one that is nearly complete.
+    ``access``: None for window and score rules; of a sequence, the least selective of its conditions. ``panes``: panes
+    per window. ``bytes_per_key``: state per key; of a sequence, that of one nearly complete partial match.
     """
 
     rule: str
@@ -46,7 +46,7 @@ class RuleCost:
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """Problems in order of file and place; rules without problems, compiled; their costs in the same order."""
+    """Problems by file and position; the compiled rules without problems; and the cost of each of these rules."""
 
     problems: tuple[Problem, ...]
     rules: tuple[CompiledRule, ...]
@@ -59,7 +59,7 @@ def check_rules(
     limits: RuleLimits | None = None,
     lists: Mapping[str, ListType] | None = None,
 ) -> CheckReport:
-    """Check documents against each other, the streams, and the lists that rules may ask."""
+    """Check rule documents against the streams, the lists and each other."""
     limits = limits or RuleLimits()
     problems = [problem for loaded in documents for problem in loaded.problems]
     problems += _duplicate_ids(documents)

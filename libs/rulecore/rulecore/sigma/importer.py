@@ -1,7 +1,7 @@
-"""Sigma documents in, Headgate rules out: every document is imported, part of a correlation, or refused with reasons.
+"""Imports Sigma documents as Headgate rules: each becomes a rule, is part of a correlation, or is rejected.
 
-Promises: nothing is left out silently, one bad document harms no other, and a rule that comes out compiles against the
-stream. The same documents give the same rules. Refuses to know files: texts are read by ``yamldoc``.
+A rejected document is reported with its reasons and does not affect others. Every imported rule compiles against the
+stream. Equal documents give equal rules. The module reads no files: ``documents.yaml_reader`` parses the texts.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Times as text and in zones, as Polars formulas.
+"""Polars expressions that parse and format times, also in time zones.
 
-Text is ISO 8601 as streams accept it (``streamcore.timestamps``), or has a format of its own (``layouts``). A local
-time
-that exists twice is the earlier one; one that does not exist is read with the offset from before the change of the
-clocks. In a zone other than UTC local times are those of the years 1900 to 2099.
+Text is ISO 8601 as streams accept it (``streamcore.timestamps``), or has a given format (``time_formats``). A local
+time that exists twice means the earlier one. A local time that does not exist is read with the UTC offset from before
+the clock change. In zones other than UTC, local times must be in the years 1900 to 2099.
 """
 
 from __future__ import annotations
