@@ -1,4 +1,4 @@
-"""``python -m bench [WORKLOAD ...]``: one JSON object a workload to standard output, talk to standard error."""
+"""``python -m bench [WORKLOAD ...]``: prints one JSON object per workload on standard output, messages on stderr."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WHOLE = "cpu_seconds_per_million"
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What was asked for. ``events`` None: as many as the workload likes."""
+    """The arguments of the command. ``events`` and ``rules`` None: the workload's own default."""
 
     place: Place
     events: int | None

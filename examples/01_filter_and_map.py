@@ -2,10 +2,10 @@
 
 A topology is a value: streams, steps that give new streams, and sinks that end in lanes. Steps are Polars expressions
 over whole columns, money is a decimal, and nothing is rounded on the way. A row on which a step fails (here a price
-that is no number) becomes a dead letter with the reason, and the rows beside it go on.
+that is not a number) becomes a dead letter with the reason; the other rows are not affected.
 
 In Flink: ``filter``, ``map`` and ``sinkTo`` of a ``DataStream``. The dead letter would be a side output and a
-``try``/``catch`` in every function; here nobody writes it.
+``try``/``catch`` in every function; here the engine does it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Tumbling windows, watermarks and late events.
 
-Event time is what the events say, and the watermark follows it: the latest time seen, less the disorder that is allowed
-(5 seconds here). A window fires when the watermark reaches its end, so disorder within the bound changes nothing. An
-event whose window has fired is late: it goes to the lane ``late`` with the reason, and it is not lost in silence.
+Event time is the time in the events, and the watermark follows it: the latest time seen, less the disorder that is
+allowed (5 seconds here). A window fires when the watermark reaches its end, so disorder within the bound changes
+nothing. An event whose window has fired is late: it goes to the lane ``late`` with the reason.
 
 ::
 

@@ -1,8 +1,8 @@
 """Sliding windows and several aggregates at once.
 
 A window of ten minutes that starts every five: each request is in two windows. The aggregates of one window are named
-columns, computed together in one pass; panes of five minutes are kept once and shared by the windows that overlap, so a
-window that slides often does not cost more state. Sketches (here quantiles) merge like sums do.
+columns, computed together in one pass; slices of five minutes are stored once and shared by the windows that overlap,
+so a window that slides often does not cost more state. Sketches (here quantiles) merge like sums do.
 
 ::
 

@@ -1,9 +1,9 @@
-"""Two keyed steps: the best three products of each hour, and what the engine makes of it.
+"""Two keyed steps: the best three products of each hour, and the plan of the engine.
 
 First revenue by product and hour, then all products of an hour together and the best three of them. The second window
-needs nothing special: a row that a window gives has the window's last millisecond as its event time, so it falls into
-the same hour. Each change of the key is one shuffle and one stage with its own state, and the plan says so before
-anything runs.
+needs no extra step: a result row of a window has the window's last millisecond as its event time, so it falls into
+the same hour. Each change of the key is one shuffle and one stage with its own state, and the plan shows them before
+the app runs.
 
 ::
 

@@ -1,8 +1,8 @@
-"""Rules that change while it runs: control records, broadcast to every shard.
+"""Limits that change while the app runs: control records, broadcast to every shard.
 
 Limits by country come over the app's control topic. Every shard gets every record and keeps it in broadcast state,
-before it sees the events of the same cut, so all events of a cut meet the same limits, on whatever shard they are. A
-record that makes no sense is a dead letter with the reason, and the limit that was in force stays.
+before it sees the events of the same cut, so the same limits apply to all events of a cut, on every shard. An
+invalid record is a dead letter with the reason, and the previous limit stays in force.
 
 ::
 

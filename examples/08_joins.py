@@ -1,9 +1,9 @@
 """Two joins: payments within an hour after their orders, and the price that was valid when the order was made.
 
-An interval join pairs rows of a key that are near in event time; outer, it also says which orders were not paid, as
-soon as the watermark makes that certain. A temporal join reads the other stream as a table that changes, and asks it
-for the order's event time, not for now: an order that comes late still gets its old price. Both keep only as much state
-as the watermark asks for.
+An interval join pairs rows of a key that are near in event time; an outer join also returns the orders that were not
+paid, as soon as the watermark makes that certain. A temporal join reads the other stream as a table that changes, and
+takes the row that was valid at the order's event time: an order that arrives late still gets its old price. Both keep
+only as much state as the watermark asks for.
 
 ::
 

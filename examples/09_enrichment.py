@@ -1,9 +1,9 @@
-"""Look-ups in a store outside, and events that come twice.
+"""Lookups in an external store, and duplicate events.
 
-An enrichment adds columns by asynchronous look-ups: many at a time, with a time-out, retries and a cache; keys that
-repeat within a cut are asked for once. Rows whose look-up failed for good leave by a lane of their own with the reason,
-and the same rows are a side output, so that a topology can go on with a default. Deduplication lets the first event of
-an id through, for a horizon of event time.
+An enrichment adds columns by asynchronous lookups: many at a time, with a time-out, retries and a cache; keys that
+repeat within a cut are looked up once. Rows whose lookup failed for good go to their own lane with the reason,
+and are also a side output, so that a topology can continue with a default. Deduplication passes the first event of an
+id, for a horizon of event time.
 
 ::
 
@@ -82,7 +82,7 @@ ROWS = [
 
 
 def results() -> sc.SimulationResult:
-    """One cut: rows whose look-up failed come after the others."""
+    """One cut: rows whose lookup failed come after the others."""
     return sc.simulate(topology, {"orders": sc.event_table(ORDERS, ROWS)})
 
 

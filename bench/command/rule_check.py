@@ -1,6 +1,6 @@
 """What `headgate rules check` costs: the whole command, from the interpreter's start, over files that it has not seen.
 
-A mixed thousand: four in five rules per event, the others windowed, one in ten with a description and tests. Each file
+A mixed thousand: four in five are event rules, the others windowed, one in ten with a description and tests. Each file
 holds one rule; a second figure has all of them in one file. The answer of the command is compared with what was
 written, and one rule in a second folder is made wrong, which it must find.
 """

@@ -1,6 +1,6 @@
 """How fast a back-test is on one core: events of a Parquet file through `headgate rules backtest`'s own code.
 
-Two million events; rules per event as the other benches have them, of which a hundredth of the events match one, and
+Two million events; event rules as in the other benchmarks, of which a hundredth of the events match one, and
 windowed rules over an hour every five minutes. The counts of every rule are compared with DuckDB's over the generated
 numbers. ``profile`` says where the CPU's time goes instead.
 
