@@ -1,7 +1,7 @@
-"""The savepoints of one place: ``<place>/<app>/<name>/``, each with its manifest written last.
+"""The savepoints in one folder of an object store: ``<place>/<app>/<name>/``. The manifest of each is written last.
 
-A savepoint without a manifest does not exist: it is not listed, cannot be read, and its name is free. Refuses to know
-the contents of the files beside their digests.
+A savepoint without a manifest does not exist: it is not listed, cannot be read, and its name is free. Of the other
+files this module knows only size and digest.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def default_name(app: str, batch: int, epoch: int) -> str:
 
 
 def check_name(name: str) -> str:
-    """Return the name; ``ConfigError`` where it is none."""
+    """Return the name if it is valid. Raise ``ConfigError`` if not."""
     if not _NAME.match(name):
         raise ConfigError(f"savepoint {name!r}: a name is small letters, digits and -, at most 63, as of a DNS label")
     return name
@@ -31,40 +31,40 @@ def check_name(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Savepoint:
-    """One that is complete."""
+    """A complete savepoint."""
 
     folder: ObjectStore
     manifest: SavepointManifest
 
     def content(self, file: StateFile) -> bytes:
-        """Read a file of it. ``CorruptState`` when it differs from the written file."""
+        """Read a file of the savepoint. Raise ``CorruptState`` if its size or digest differs from the manifest."""
         return read_verified(self.folder, file, f"savepoint {self.manifest.name}")
 
     def verify(self) -> list[str]:
-        """Compare its files with the manifest; return a line for each fault."""
-        found = (_fault(file, self.folder.read(file.path)) for file in self.manifest.files)
-        return [fault for fault in found if fault is not None]
+        """Compare the files with the manifest; return a line for each fault."""
+        faults = (_fault(file, self.folder.read(file.path)) for file in self.manifest.files)
+        return [fault for fault in faults if fault is not None]
 
 
 @dataclass(frozen=True, slots=True)
 class SavepointRepository:
-    """Those of one app. ``place``: the folder of all apps."""
+    """The savepoints of one app. ``place``: the folder with the savepoints of all apps."""
 
     place: ObjectStore
     app: str
 
     def folder(self, name: str) -> ObjectStore:
-        """Where the savepoint of that name is, or would be."""
+        """Return the folder of the savepoint with this name, which need not exist."""
         return self.place.under(self.app).under(check_name(name))
 
     def find(self, name: str) -> Savepoint | None:
-        """Return the savepoint of that name, None where there is none."""
+        """Return the savepoint with this name, or None."""
         folder = self.folder(name)
         content = folder.read(MANIFEST)
         return None if content is None else Savepoint(folder, SavepointManifest.from_json(content, folder.url))
 
     def get(self, name: str) -> Savepoint:
-        """Return the savepoint of that name; ``ConfigError`` where there is none."""
+        """Return the savepoint with this name. Raise ``ConfigError`` if there is none."""
         found = self.find(name)
         if found is None:
             known = [one.manifest.name for one in self]
@@ -73,19 +73,22 @@ class SavepointRepository:
         return found
 
     def __iter__(self) -> Iterator[Savepoint]:
-        """All that are complete and can be read, the oldest first."""
-        found = [one for name in self.place.under(self.app).folders() if (one := self._readable(name)) is not None]
-        return iter(sorted(found, key=lambda one: (one.manifest.created_ms, one.manifest.name)))
+        """Yield all complete savepoints whose manifest can be read, the oldest first."""
+        readable = [self._find_readable(name) for name in self.place.under(self.app).folders()]
+        savepoints = [savepoint for savepoint in readable if savepoint is not None]
+        return iter(sorted(savepoints, key=lambda savepoint: (savepoint.manifest.created_ms, savepoint.manifest.name)))
 
-    def _readable(self, name: str) -> Savepoint | None:
+    def _find_readable(self, name: str) -> Savepoint | None:
         try:
             return self.find(name)
         except StreamError:
             return None
 
     def create(self, name: str) -> ObjectStore:
-        """Return an empty folder for a new one; ``ConfigError`` when the name is taken. The remains of an attempt
-        go."""
+        """Return an empty folder for a new savepoint. Files of an incomplete savepoint with this name are removed.
+
+        Raises ``ConfigError`` if a complete savepoint has the name.
+        """
         folder = self.folder(name)
         if folder.read(MANIFEST) is not None:
             raise ConfigError(f"{folder.url}: there is a savepoint {name}; give another name, or delete that one first")
@@ -93,12 +96,13 @@ class SavepointRepository:
         return folder
 
     def delete(self, name: str) -> None:
-        """Remove one, its manifest first, so that no half of it is left; ``ConfigError`` where there is none."""
+        """Remove a savepoint, its manifest first, so that a crash leaves no damaged savepoint. Raise ``ConfigError`` if
+        it does not exist."""
         self.get(name)
         self.discard(name)
 
     def discard(self, name: str) -> None:
-        """Remove whatever is there under that name: one that is complete, a part that an attempt left, or nothing."""
+        """Remove the savepoint with this name, complete or not. Do nothing if it does not exist."""
         folder = self.folder(name)
         folder.discard(MANIFEST)
         folder.remove()
@@ -114,12 +118,12 @@ class SavepointRepository:
 
 
 def apps(place: ObjectStore) -> list[str]:
-    """Return the apps that have savepoints at this place."""
+    """Return the apps that have savepoints in the folder ``place``."""
     return [app for app in place.folders() if any(True for _ in SavepointRepository(place, app))]
 
 
 def read_verified(folder: ObjectStore, file: StateFile, what: str) -> bytes:
-    """Return a file in a folder. ``CorruptState``, which names ``what``, when it differs from the written file."""
+    """Read a file. Raise ``CorruptState``, naming ``what``, if its size or digest differs from the manifest."""
     content = folder.read(file.path)
     if (fault := _fault(file, content)) is not None:
         raise CorruptState(f"{what}: {fault}; take the file from a copy")

@@ -1,4 +1,4 @@
-"""Arrow as bytes."""
+"""Encodes Arrow tables as IPC streams, and converts Polars frames to Arrow."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ if TYPE_CHECKING:
     import polars as pl
 
 
-#: Whatever carries a stream copies it several times on its way through the JVM, so it is made small here. Measured for
-#: an app that writes what it reads: half of the JVM's CPU less, and none more for the workers, who copy less too.
+#: The JVM copies a stream several times, so it is compressed here. Measured for an app that writes what it reads: the
+#: JVM uses half as much CPU, and the workers use no more, because they also copy less.
 _SMALL = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
 def ipc_stream(rows: pa.Table | pa.RecordBatch) -> bytes:
-    """Encode rows as one Arrow IPC stream, its columns compressed: later stages need not."""
+    """Encode rows as one Arrow IPC stream with compressed columns."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema, options=_SMALL) as writer:
         writer.write(rows)
@@ -24,7 +24,7 @@ def ipc_stream(rows: pa.Table | pa.RecordBatch) -> bytes:
 
 
 def to_table(frame: pl.DataFrame) -> pa.Table:
-    """Return a frame with text as Arrow's plain large strings, as all columns of ours have it."""
+    """Convert a frame to Arrow, with text as large strings instead of string views."""
     import polars  # the driver imports this module and has no frames
 
     return frame.to_arrow(compat_level=polars.CompatLevel.oldest())

@@ -1,4 +1,4 @@
-"""Records on lanes as one Arrow blob: how they cross from the shards to the sink."""
+"""Encodes the lane records of a shard as one Arrow blob for the driver, and decodes it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SCHEMA = pa.schema(
 
 
 def encode_records(records: Sequence[Record], more: Sequence[pa.RecordBatch] = ()) -> bytes:
-    """Return the records, in order, and then ``more`` of them, as one Arrow IPC stream of ``SCHEMA``."""
+    """Encode the records, in order, and then the batches ``more`` of ``SCHEMA``, as one Arrow IPC stream."""
     return ipc_stream(pa.Table.from_batches([records_to_batch(records), *more]))
 
 
@@ -49,7 +49,7 @@ def record_batch(lanes: pa.StringArray, keys: pa.LargeBinaryArray, values: pa.La
 
 @dataclass(frozen=True, slots=True)
 class LaneRecords:
-    """Records of one lane as columns. ``headers`` are empty where no record has any."""
+    """Records of one lane as columns. ``headers`` is empty if no record has headers."""
 
     lane: str
     keys: Sequence[bytes | None]
@@ -58,24 +58,24 @@ class LaneRecords:
 
 
 def group_by_lane(blob: bytes | pa.Buffer) -> Iterator[LaneRecords]:
-    """Yield the records that ``encode_records`` wrote; those of a lane in order."""
+    """Yield the records of a blob of ``encode_records`` by lane. The records of a lane are in order."""
     for batch in pa.ipc.open_stream(pa.py_buffer(blob)):
         lanes = batch.column("lane")
         names = pc.unique(lanes).to_pylist()
         for name in names:
-            some = batch if len(names) == 1 else batch.filter(pc.equal(lanes, name))
-            yield LaneRecords(name, *_columns(some))
+            records = batch if len(names) == 1 else batch.filter(pc.equal(lanes, name))
+            yield LaneRecords(name, *_columns(records))
 
 
 def decode_records(blob: bytes) -> Iterator[Record]:
-    """Yield the records that ``encode_records`` wrote, in order."""
+    """Yield the records of a blob of ``encode_records``, in order."""
     for batch in pa.ipc.open_stream(pa.py_buffer(blob)):
         keys, values, headers = _columns(batch)
         yield from map(Record, batch.column("lane").to_pylist(), keys, values, headers or repeat(()))
 
 
 def _columns(batch: pa.RecordBatch) -> tuple[Sequence[bytes | None], Sequence[bytes | None], Sequence[Headers]]:
-    """Most records have no headers, and then nothing is made for each."""
+    """Return keys, values and headers; the headers are empty if no record has any, which is the usual case."""
     headers = batch.column("headers")
-    each = [tuple(one) for one in headers.to_pylist()] if len(headers.keys) else ()
-    return batch.column("key").to_pylist(), batch.column("value").to_pylist(), each
+    headers_by_row = [tuple(pairs) for pairs in headers.to_pylist()] if len(headers.keys) else ()
+    return batch.column("key").to_pylist(), batch.column("value").to_pylist(), headers_by_row

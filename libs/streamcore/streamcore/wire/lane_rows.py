@@ -1,7 +1,7 @@
-"""Rows on their way to a lane: columns until the last moment, then records with JSON values.
+"""Rows for a lane, and their conversion to records.
 
-A lane that ends in a sink (``streamcore.sinks``) keeps its columns: all rows of a shard and cut are one record then,
-whose value is an Arrow IPC stream.
+On a lane that ends in a topic, each row becomes a record with a JSON value. On a lane that ends in a sink
+(``streamcore.sinks``), all rows of a shard and cut become one record, whose value is an Arrow IPC stream.
 """
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ import orjson
 import polars as pl
 import pyarrow as pa
 
-from streamcore.wire import lane_codec as lane_blobs
+from streamcore.wire import lane_codec
 from streamcore.wire.arrow_ipc import ipc_stream, to_table
 from streamcore.wire.lanes import Record
 
 
 @dataclass(frozen=True, slots=True)
 class LaneRows:
-    """Rows for a lane, before they are bytes. ``key``: the columns that make a record's key; none: no key.
+    """Rows for a lane. ``key``: the columns of a record's key; without them records have no key.
 
-    Columns whose names begin with two underscores are the engine's and stay out of a record. ``whole``: they stay rows.
+    Columns whose names begin with two underscores belong to the engine and are left out of records. ``whole``: the lane
+    ends in a sink, so all rows become one record.
     """
 
     lane: str
@@ -31,15 +32,15 @@ class LaneRows:
     whole: bool = False
 
     def values(self) -> list[bytes]:
-        """Each row as a JSON object: decimals as text, so that they stay exact; times as ISO 8601, UTC."""
+        """Return each row as a JSON object: decimals as text, so that they stay exact; times as ISO 8601, UTC."""
         return self._values().to_list()
 
     def keys(self) -> list[bytes | None]:
-        """Return the text of the key's column, or a JSON array of several; null where the key is null."""
+        """Return each row's key: the text of the key column (None for null), or a JSON array of several columns."""
         return self._keys().to_list()
 
     def records(self) -> Iterator[Record]:
-        """One a row, in order; one for all that are ``whole``."""
+        """Yield one record per row, in order; or one record with all rows if they are ``whole``."""
         if self.whole:
             yield self._table()
             return
@@ -47,12 +48,12 @@ class LaneRows:
             yield Record(self.lane, key, value)
 
     def batch(self) -> pa.RecordBatch:
-        """Return the records in the form of ``lane_blobs.SCHEMA``, with no object for any of them."""
+        """Return the records as a batch of ``lane_codec.SCHEMA``, without building an object for each."""
         if self.whole:
-            return lane_blobs.records_to_batch([self._table()])
+            return lane_codec.records_to_batch([self._table()])
         height = self.rows.height
         oldest = pl.CompatLevel.oldest()
-        return lane_blobs.record_batch(
+        return lane_codec.record_batch(
             pa.repeat(pa.scalar(self.lane), height),
             self._keys().to_arrow(compat_level=oldest),
             self._values().to_arrow(compat_level=oldest),

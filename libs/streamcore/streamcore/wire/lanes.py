@@ -1,8 +1,8 @@
-"""The output of a cut: records on named lanes, independent of the system that a lane ends in.
+"""Records on lanes: the output of a cut, independent of the system that a lane ends in.
 
-A lane is a side output with a name (``alerts``, ``late``, ``deadletters``, ``status``). A record is a key, a value and
-headers, all bytes already, so that everything downstream of a kernel only carries them. From the shards to the sink
-they cross as one Arrow blob (``lane_codec``).
+A lane is a named output of an app (``alerts``, ``late``, ``deadletters``, ``status``). Key, value and headers of a
+record are bytes, which no code after the kernel interprets. The records of a shard reach the driver as one Arrow blob
+(``lane_codec``).
 """
 
 from __future__ import annotations

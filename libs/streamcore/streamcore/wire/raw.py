@@ -1,4 +1,4 @@
-"""Records as they come from a broker, in columns: the input of stage 1."""
+"""The columns of records as read from Kafka: the input of stage 1."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ RAW = pa.schema(
 )
 
 
-#: Columns of a row that brings its record along: the record's key and value, and where it was (``schema.PARTITION``,
-#: ``schema.OFFSET``). No field of a stream can have such a name.
+#: Columns of an event that carries its record (``Source.raw``): the record's key and value, its partition and offset.
+#: No field of a stream can have such a name.
 RAW_KEY, RAW_VALUE, RAW_PARTITION, RAW_OFFSET = "@key", "@value", "@partition", "@offset"
 ORIGIN = (RAW_KEY, RAW_VALUE, RAW_PARTITION, RAW_OFFSET)
 
@@ -36,7 +36,7 @@ def raw_batch(
     values: Sequence[bytes | None],
     timestamps_ms: Sequence[int | None] | None = None,
 ) -> pa.RecordBatch:
-    """Columns of one length to a batch of ``RAW``."""
+    """Build a batch of ``RAW`` from columns of equal length."""
     columns = [
         pa.array(sources),
         pa.array(partitions),

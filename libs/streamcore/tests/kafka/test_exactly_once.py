@@ -174,7 +174,7 @@ def test_a_marker_far_from_the_end_is_found(kafka: KafkaSettings, topics: Topics
 def test_a_marker_that_nobody_of_ours_wrote_is_refused(kafka: KafkaSettings, topics: Topics) -> None:
     with ControlLog(kafka, topics.markers) as other:
         other.publish(WriterId(topics.app, 1).key.decode(), b"minus one")
-    with make(kafka, topics) as writer, pytest.raises(CorruptState, match="not a batch id"):
+    with make(kafka, topics) as writer, pytest.raises(CorruptState, match="not a batch number"):
         writer.open()
 
 

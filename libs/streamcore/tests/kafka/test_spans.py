@@ -168,7 +168,7 @@ def test_records_that_are_gone_are_an_error_and_not_a_gap(
     client = admin.AdminClient(kafka.librdkafka())
     for future in client.delete_records([ck.TopicPartition(topic, 0, 60)]).values():
         future.result(30)
-    with pytest.raises(Permanent, match=f"topic {topic}, partition 0: offset 50 is gone"):
+    with pytest.raises(Permanent, match=f"topic {topic}, partition 0: offset 50 does not exist"):
         rows(reader.read([OffsetRange(0, topic, 0, 50, 100)]))
     assert rows(reader.read([OffsetRange(0, topic, 0, 60, 100)])) == expected(0, 60, 100)
 

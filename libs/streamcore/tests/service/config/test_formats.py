@@ -117,7 +117,7 @@ def test_a_topologys_format_travels_and_decodes_the_topics_records(
     ingest = Ingest(app)
     ingest.reset(1_800_000_000_000)
     taken: list[pa.Table] = []
-    monkeypatch.setattr(ingest, "_take", lambda source, events: taken.append(events))
+    monkeypatch.setattr(ingest, "_hold", lambda source, events: taken.append(events))
     zeros = np.zeros(2, dtype=np.int32)
     ingest._add(raw_batch(zeros, zeros, np.arange(2, dtype=np.int64), [None, None], [record, b"\xff"]))
     assert [table.select(["time", "agent"]).to_pylist() for table in taken] == [[{"time": 971211336000, "agent": "x"}]]
