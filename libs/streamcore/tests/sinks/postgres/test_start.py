@@ -78,7 +78,7 @@ def test_the_statement_for_a_missing_key_makes_one_that_fits(sink_database: Sink
          "CREATE UNIQUE INDEX ON orders (id) WHERE v > 0", "exactly"),
         ("CREATE TABLE orders (id text PRIMARY KEY, amount numeric, v bigint, x int NOT NULL)", "'x'.*default"),
         (CREATE.replace("bigint", "bigint GENERATED ALWAYS AS (1) STORED"), "by itself"),
-        ("CREATE VIEW orders AS SELECT ''::text AS id, 1.0 AS amount, 1::bigint AS v", "no table"),
+        ("CREATE VIEW orders AS SELECT ''::text AS id, 1.0 AS amount, 1::bigint AS v", "not a table"),
         ("CREATE COLLATION c (provider = icu, locale = 'und', deterministic = false); "
          "CREATE TABLE orders (id text COLLATE c PRIMARY KEY, amount numeric, v bigint)", "deterministic collation"),
     ],
