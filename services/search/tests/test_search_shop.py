@@ -1,4 +1,4 @@
-"""The search app over the invented shop, from raw records on, against the expectation written beside the shop."""
+"""The search app over the demo shop, from raw records on, against the expectation written beside the shop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions of invented shop events, out of order, twice and late, equal SQL over the same events."""
+"""Sessions of the demo shop's events, out of order, twice and late, equal SQL over the same events."""
 
 from __future__ import annotations
 

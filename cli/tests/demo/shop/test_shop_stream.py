@@ -1,4 +1,4 @@
-"""The invented shop is a pure function, and every record meets the fate that it was made for."""
+"""The demo shop is a pure function, and every record meets the fate that it was made for."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ class DeadLetterCode(Code):
 
     FAILED = (
         "failed",
-        "A step of the program fails on the row, or a look-up gets no response for it.",
+        "A step of the program fails on the row, or a lookup gets no response for it.",
         "Read `reason`, correct the step or the data, and send the record again with `headgate deadletters replay`.",
     )
     FAILED_CONTROL = (

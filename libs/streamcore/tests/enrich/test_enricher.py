@@ -138,7 +138,7 @@ def test_unordered_gives_rows_as_their_look_ups_end_and_rows_of_a_key_as_they_ca
     enrich.using(order=ResultOrder.UNORDERED, cache=Caching())("cached")
     out = enrich("flaky-2-x", "b", "none-1", "flaky-2-x", "cached", "odd-1", None)
     rows, failed = out.rows["row"].to_list(), out.failed["row"].to_list()
-    assert rows[:2] == [6, 4], "what needs no look-up ends at once"
+    assert rows[:2] == [6, 4], "what needs no lookup ends at once"
     assert rows[-2:] == [0, 3], "what is tried again ends last"
     assert sorted(rows[2:-2]) == [1, 2]
     assert failed == [5]
