@@ -1,25 +1,27 @@
-"""Deduplication: of the rows with one id, the first passes.
+"""The operator that removes repeated rows.
 
-Meaning. A row is a *duplicate* when a row of the same id passed before it, in the order of arrival, and their
-event times are at most ``horizon_ms`` apart. Which of two copies came first is a matter of arrival alone: with
-disordered input the one that passes need not be the earlier one. A duplicate is not remembered, so an id that keeps
-coming passes again once it is further than the horizon from the row that passed. As for SQL's UNIQUE, a null equals
-nothing: a row with a null in its id passes, and is counted.
+A row is a *duplicate* if a row with its id has arrived and passed before it, and their event times are at most
+``horizon_ms`` apart. Only the order of arrival decides which of two copies passes; in disordered input that may be the
+row with the later event time. The operator does not remember duplicates. So an id that arrives again and again passes
+once more when its event time is further than the horizon from the row that passed. A null equals nothing, as in SQL's
+UNIQUE: a row with a null in its id passes and is counted.
 
-How long. The event times that count begin at ``watermark - horizon_ms``, with the watermark before the cut. A row from
-before that is late: the row that it might repeat may be forgotten, so whether it is a duplicate cannot be known, and
-passing it could let one event through twice. It goes to ``LATE`` with the reason.
+The operator remembers ids from event time ``watermark - horizon_ms`` on, with the watermark before the cut. A row with
+an earlier event time is late: the operator may have forgotten the row that it repeats, and passing it could let one
+event through twice. The row goes to port ``LATE`` with the reason.
 
 Consequences:
 
-- Every row comes out once: on ``MAIN``, among the duplicates, or late.
-- Of copies with the same event time (an event that was sent twice) at most one passes, wherever the stream is cut.
-- However the stream is cut, the same rows pass as long as no row is behind the watermark.
-- Not guaranteed: that a row behind the watermark is known as a duplicate of one with *another*, earlier event time,
-  which may be forgotten already. Then it passes.
-- Rows are identified by a fingerprint of 128 bits; see ``seen_ids`` for the probability that two ids share one.
+- Every row leaves once: on ``MAIN``, on ``LATE``, or as a duplicate.
+- Of copies with one event time (an event that was sent twice) at most one passes, however the stream is divided into
+  cuts.
+- If no row is behind the watermark, the division into cuts does not change which rows pass.
+- A row behind the watermark may pass although it repeats a row with *another*, earlier event time, because that row may
+  be forgotten already.
+- The operator compares fingerprints of 128 bits; see ``seen_ids`` for the probability that two ids share one.
 
-The topology routes rows by the id columns, by all of them and in their order: the state is kept under that hash.
+The topology must route rows by the id columns, all of them and in their order, because the state is stored by the
+hash of these columns.
 """
 
 from __future__ import annotations
@@ -125,18 +127,18 @@ class Deduplicate:
 
     def step(self, inputs: Sequence[pl.DataFrame], time: CutTime) -> Ports:
         (rows,) = inputs
-        since_ms = self._since(time.watermark_ms)
+        first_ms = self._first_remembered_ms(time.watermark_ms)
         columns = rows.select(self.spec.id_columns).get_columns()
         ids = IdHashes(*fingerprint_columns(columns, rows.height), rows[EVENT_MS].to_numpy())
-        named = _without_nulls(columns, rows.height)
-        late = named & (ids.event_ms < since_ms)
-        asked = named & ~late
-        ids = ids.where(asked)
-        again = self._again(ids, since_ms)
+        has_id = _without_nulls(columns, rows.height)
+        late = has_id & (ids.event_ms < first_ms)
+        checked = has_id & ~late
+        ids = ids.where(checked)
+        is_duplicate = self._find_duplicates(ids, first_ms)
         duplicate = np.zeros(rows.height, dtype=bool)
-        duplicate[asked] = again
-        self._remember(ids.where(~again), time.next_watermark_ms)
-        self._count(duplicates=int(again.sum()), late=int(late.sum()), without_id=int((~named).sum()))
+        duplicate[checked] = is_duplicate
+        self._remember(ids.where(~is_duplicate), time.next_watermark_ms)
+        self._count(duplicates=int(is_duplicate.sum()), late=int(late.sum()), without_id=int((~has_id).sum()))
         ports = {MAIN: rows.filter(pl.Series(~(late | duplicate))), LATE: self._late(rows, late, time.watermark_ms)}
         if self.spec.duplicates is Duplicates.PORT:
             ports[DUPLICATES] = rows.filter(pl.Series(duplicate))
@@ -156,22 +158,22 @@ class Deduplicate:
 
     # --- deciding -----------------------------------------------------------------------------------------------
 
-    def _since(self, watermark_ms: int) -> int:
-        """Return the first event time whose ids are remembered; earlier rows are late."""
+    def _first_remembered_ms(self, watermark_ms: int) -> int:
+        """Return the first event time whose ids the operator remembers; rows from before are late."""
         return max(watermark_ms - self.spec.horizon_ms, self._floor_ms)
 
     @property
     def _floor_ms(self) -> int:
-        """Return the event time before which ids were forgotten because of the limit."""
+        """Return the event time before which ids were forgotten because of ``max_ids``."""
         stored = self._limits.get(_FLOOR)
         return int(stored) if stored else -(2**63)
 
-    def _again(self, ids: IdHashes, since_ms: int) -> Mask:
+    def _find_duplicates(self, ids: IdHashes, first_ms: int) -> Mask:
         """Return a mask of the duplicates: rows whose id passed in an earlier cut, or earlier in this one."""
-        again = self._seen.contains(ids, since_ms)
-        new = np.flatnonzero(~again)
-        again[new] = duplicates_within_cut(ids.take(new), self.spec.horizon_ms)
-        return again
+        is_duplicate = self._seen.contains(ids, first_ms)
+        new = np.flatnonzero(~is_duplicate)
+        is_duplicate[new] = duplicates_within_cut(ids.take(new), self.spec.horizon_ms)
+        return is_duplicate
 
     def _late(self, rows: pl.DataFrame, late: Mask, watermark_ms: int) -> pl.DataFrame:
         expired = pl.col(EVENT_MS) < watermark_ms - self.spec.horizon_ms
@@ -184,9 +186,9 @@ class Deduplicate:
 
     def _remember(self, ids: IdHashes, next_watermark_ms: int) -> None:
         """Store the ids of the rows that passed, in order of arrival, unless they are too old or above the limit."""
-        since_ms = self._since(next_watermark_ms)
-        self._seen.forget(since_ms)
-        ids = ids.where(ids.event_ms >= since_ms)
+        first_ms = self._first_remembered_ms(next_watermark_ms)
+        self._seen.forget(first_ms)
+        ids = ids.where(ids.event_ms >= first_ms)
         if self.spec.when_full is WhenFull.FORGET_OLDEST:
             ids = self._make_room(ids)
         room = max(0, self.spec.max_ids - len(self._seen))
@@ -199,18 +201,18 @@ class Deduplicate:
         if floor_ms is None:
             return ids
         self._limits.put(_FLOOR, str(floor_ms).encode())
-        kept = ids.where(ids.event_ms >= floor_ms)
-        self._count(evicted=self._seen.forget(floor_ms) + len(ids) - len(kept))
-        return kept
+        remaining = ids.where(ids.event_ms >= floor_ms)
+        self._count(evicted=self._seen.forget(floor_ms) + len(ids) - len(remaining))
+        return remaining
 
-    def _count(self, **more: int) -> None:
-        for name, number in more.items():
+    def _count(self, **counts: int) -> None:
+        for name, number in counts.items():
             self._counts[name] += number
 
 
 def _without_nulls(columns: Sequence[pl.Series], height: int) -> Mask:
-    named = np.ones(height, dtype=bool)
+    without_nulls = np.ones(height, dtype=bool)
     for column in columns:
         if column.null_count():
-            named &= column.is_not_null().to_numpy()
-    return named
+            without_nulls &= column.is_not_null().to_numpy()
+    return without_nulls

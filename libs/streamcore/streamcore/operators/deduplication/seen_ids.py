@@ -1,15 +1,16 @@
-"""Which ids were seen, and when: columns of 24 bytes an entry and an index of 12 to 24, no Python object.
+"""The table of the ids that passed and their event times: per entry 24 bytes of columns and 12 to 24 bytes of index.
 
-An id is kept as a fingerprint of 128 bits. With 64 bits, two of 100 million ids would share one with a probability of
-2.7e-4 (n**2 / 2 / 2**64), and a real event would be taken for a repeat; with 128 it is 1.5e-23.
+An id is stored as a fingerprint of 128 bits. With 64 bits, two of 100 million ids would share a fingerprint with a
+probability of 2.7e-4 (n**2 / 2 / 2**64), and the second event would be taken for a duplicate; with 128 bits the
+probability is 1.5e-23.
 
-Entries are columns in order of arrival, found through an index: a table of entry numbers, open-addressed with double
-hashing (Knuth: "The Art of Computer Programming", 6.4), probed and filled a column at a time. Entries expire a slice of
-event time at a time: their number is taken off at once, their columns are cleared when a third of them is expired.
-The caller passes the first time that still counts, so it does not matter when the columns are cleared.
+The columns hold the entries in order of arrival. The index is an open-addressed table of entry numbers with double
+hashing (Knuth: "The Art of Computer Programming", 6.4); whole columns are looked up and inserted at once. Entries
+expire by slices of event time: they stop counting at once, and the columns free their memory when more than half of the
+entries have expired. ``contains`` takes the first event time that still matters, so its result does not depend on when
+memory is freed.
 
-Ids that were chosen to collide in both hashes can make probing slow. The module does not know duplicates, ports and
-watermarks.
+Ids that were chosen to collide in both hashes can make lookups slow.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ Mask = npt.NDArray[np.bool_]
 Number = TypeVar("Number", np.uint64, np.int64)
 
 CHECK = "check"
-#: Into how many slices a horizon is cut; memory is given back slice by slice.
+#: The number of slices in a horizon. Entries expire one slice at a time.
 SLICES = 64
-#: Event time is part of an entry's place in the index, in cells of so many horizons: however often an id comes back,
-#: no more than these entries of it lie on one path.
+#: The index hashes an id together with its cell: a stretch of event time of this many horizons. So a probe path holds
+#: at most this many entries of one id, however often the id arrives.
 _CELL_HORIZONS = 16
 _CELL_FACTOR = np.uint64(0x9E3779B97F4A7C15)
-_LEAST = 1024
+_MIN_ENTRIES = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ _NONE = IdHashes(np.empty(0, np.uint64), np.empty(0, np.uint64), np.empty(0, np.
 
 
 class SeenIds:
-    """A ``StateTable`` of (id, event time). Times of one id are further apart than the horizon."""
+    """The state table of ids and event times. The event times of one id are further apart than the horizon."""
 
     def __init__(self, horizon_ms: int) -> None:
         self.horizon_ms = horizon_ms
@@ -81,41 +82,42 @@ class SeenIds:
         return sum(self._slices.values())
 
     def contains(self, ids: IdHashes, since_ms: int) -> Mask:
-        """Return, for each id, whether there is an entry within the horizon of its time, and not before
+        """Return a mask of the ids with an entry whose event time is within the horizon of theirs and at or after
         ``since_ms``."""
         cell = ids.event_ms // self._cell_ms
-        found = self._find(ids, cell, since_ms)
-        into = ids.event_ms - cell * self._cell_ms
-        other = cell - (into < self.horizon_ms) + (into + self.horizon_ms >= self._cell_ms)
-        near = np.flatnonzero((other != cell) & ~found)
-        found[near] = self._find(ids.take(near), other[near], since_ms)
-        return found
+        contained = self._find(ids, cell, since_ms)
+        offset_ms = ids.event_ms - cell * self._cell_ms
+        neighbour_cell = cell - (offset_ms < self.horizon_ms) + (offset_ms + self.horizon_ms >= self._cell_ms)
+        near = np.flatnonzero((neighbour_cell != cell) & ~contained)
+        contained[near] = self._find(ids.take(near), neighbour_cell[near], since_ms)
+        return contained
 
     def add(self, ids: IdHashes) -> None:
         """Add ids that are not in the table."""
         before, self._count = self._count, self._count + len(ids)
         self._reserve(before)
-        for whole, part in zip(_columns(self._entries), _columns(ids), strict=True):
-            whole[before : self._count] = part
+        for column, added in zip(_columns(self._entries), _columns(ids), strict=True):
+            column[before : self._count] = added
         for number, count in _by_slice(ids, self.slice_ms):
             self._slices[number] = self._slices.get(number, 0) + count
         if 2 * self._count > len(self._index):
-            self._clear()
+            self._compact()
         else:
-            self._place(np.arange(before, self._count, dtype=np.int32))
+            self._insert(np.arange(before, self._count, dtype=np.int32))
 
     def forget(self, before_ms: int) -> int:
         """Drop the slices that end at or before this time; return the number of dropped entries."""
         self._first_slice = max(self._first_slice, before_ms // self.slice_ms)
-        gone = sum(self._slices.pop(n) for n in [n for n in self._slices if n < self._first_slice])
-        if self._count - len(self) > max(_LEAST, self._count // 2):
-            self._clear()
-        return gone
+        dropped = sum(self._slices.pop(n) for n in [n for n in self._slices if n < self._first_slice])
+        if self._count - len(self) > max(_MIN_ENTRIES, self._count // 2):
+            self._compact()
+        return dropped
 
     def floor_for(self, ids: IdHashes, limit: int) -> int | None:
-        """Return the time to forget before, so that with these ids no more than ``limit`` remain; None when they fit.
+        """Return the event time to ``forget`` before, so that at most ``limit`` entries remain after ``add(ids)``.
 
-        The newest slice is never given up."""
+        Return None if nothing has to be forgotten. The newest slice is never forgotten.
+        """
         total = len(self) + len(ids)
         if total <= limit:
             return None
@@ -134,11 +136,11 @@ class SeenIds:
     def changes(self) -> pl.DataFrame:
         new = self._entries.take(slice(self._written, self._count))
         self._written = self._count
-        return _frame(new.where(self._live(new)))
+        return _frame(new.where(self._is_live(new)))
 
     def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
-        held = self._current_entries()
-        return _frame(held.take((bucket_for(held.hashes, buckets) == bucket) & self._live(held)))
+        entries = self._current_entries()
+        return _frame(entries.take((bucket_for(entries.hashes, buckets) == bucket) & self._is_live(entries)))
 
     def load(self, rows: pl.DataFrame) -> None:
         self.add(IdHashes(rows[HASH].to_numpy(), rows[CHECK].to_numpy(), rows[EVENT_MS].to_numpy()))
@@ -149,72 +151,73 @@ class SeenIds:
     def _current_entries(self) -> IdHashes:
         return self._entries.take(slice(0, self._count))
 
-    def _live(self, ids: IdHashes) -> Mask:
+    def _is_live(self, ids: IdHashes) -> Mask:
         return ids.event_ms >= self._first_slice * self.slice_ms
 
     def _reserve(self, used: int) -> None:
-        """Make room for ``_count`` entries; the first ``used`` are kept."""
+        """Enlarge the columns for ``_count`` entries, and copy the first ``used``."""
         if self._count > len(self._entries):
-            size = max(_LEAST, self._count + self._count // 4)
-            kept = self._entries.take(slice(0, used))
+            size = max(_MIN_ENTRIES, self._count + self._count // 4)
+            copied = self._entries.take(slice(0, used))
             self._entries = IdHashes(
-                _resize(kept.hashes, size), _resize(kept.checks, size), _resize(kept.event_ms, size)
+                _resize(copied.hashes, size), _resize(copied.checks, size), _resize(copied.event_ms, size)
             )
 
-    def _clear(self) -> None:
+    def _compact(self) -> None:
         """Free the memory of expired ids, and rebuild the index."""
-        live = self._live(self._current_entries())
-        self._written = int(np.count_nonzero(live[: self._written]))
-        self._rebuild(self._current_entries().where(live))
+        is_live = self._is_live(self._current_entries())
+        self._written = int(np.count_nonzero(is_live[: self._written]))
+        self._rebuild(self._current_entries().where(is_live))
 
     # --- index --------------------------------------------------------------------------------------------------
 
     def _rebuild(self, entries: IdHashes) -> None:
-        """Keep only these entries, with an index that is a sixth to a third full."""
+        """Replace all entries by these, with an index that is a sixth to a third full."""
         self._entries, self._count = entries, len(entries)
-        self._index = np.full(1 << (max(_LEAST, 3 * self._count) - 1).bit_length(), -1, dtype=np.int32)
-        self._place(np.arange(self._count, dtype=np.int32))
+        self._index = np.full(1 << (max(_MIN_ENTRIES, 3 * self._count) - 1).bit_length(), -1, dtype=np.int32)
+        self._insert(np.arange(self._count, dtype=np.int32))
 
-    def _path(self, ids: IdHashes, cell: Ints) -> tuple[Ints, Ints]:
+    def _probe_path(self, ids: IdHashes, cell: Ints) -> tuple[Ints, Ints]:
         """Return, both of shape (ids,), the first index slot of each id's probe path and its step, which is odd."""
         mask = np.uint64(len(self._index) - 1)
         with np.errstate(over="ignore"):
             start = mix(ids.hashes ^ (cell.view(np.uint64) * _CELL_FACTOR)) & mask
         return start.view(np.int64), ((ids.checks | np.uint64(1)) & mask).view(np.int64)
 
-    def _place(self, numbers: npt.NDArray[np.int32]) -> None:
-        """Write each entry number to the first free slot of its path. If several meet, one of them is stored."""
+    def _insert(self, numbers: npt.NDArray[np.int32]) -> None:
+        """Write each entry number to the first free index slot of its probe path."""
         if not numbers.size:
             return
         index, mask = self._index, len(self._index) - 1
         entries = self._entries.take(slice(int(numbers[0]), int(numbers[-1]) + 1))
-        place, step = self._path(entries, entries.event_ms // self._cell_ms)
+        slot, step = self._probe_path(entries, entries.event_ms // self._cell_ms)
         while numbers.size:
-            free = index[place] < 0
-            index[place[free]] = numbers[free]
-            lost = np.flatnonzero(index[place] != numbers)
+            free = index[slot] < 0
+            index[slot[free]] = numbers[free]
+            # Of several entries that wrote to one slot, one is stored; the others try their next slot.
+            lost = np.flatnonzero(index[slot] != numbers)
             numbers, step = numbers[lost], step[lost]
-            place = (place[lost] + step) & mask
+            slot = (slot[lost] + step) & mask
 
     def _find(self, ids: IdHashes, cell: Ints, since_ms: int) -> Mask:
-        """Follow every id's path up to a matching entry or a free slot."""
-        found = np.zeros(len(ids), dtype=bool)
+        """Return a mask of the ids that have a matching entry on their probe path, before its first free slot."""
+        matched = np.zeros(len(ids), dtype=bool)
         entries, index, mask = self._entries, self._index, len(self._index) - 1
-        place, step = self._path(ids, cell)
+        slot, step = self._probe_path(ids, cell)
         rows = np.arange(len(ids))
         while rows.size:
-            entry = index[place]
-            taken = np.flatnonzero(entry >= 0)
-            rows, entry, place, step = rows[taken], entry[taken], place[taken], step[taken]
-            alike = np.flatnonzero(entries.hashes[entry] == ids.hashes[rows])
-            row, same = rows[alike], entry[alike]
-            at_ms = entries.event_ms[same]
-            fits = (entries.checks[same] == ids.checks[row]) & (at_ms >= since_ms)
-            found[row[fits & (np.abs(at_ms - ids.event_ms[row]) <= self.horizon_ms)]] = True
-            on = np.flatnonzero(~found[rows])
-            rows, step = rows[on], step[on]
-            place = (place[on] + step) & mask
-        return found
+            entry = index[slot]
+            occupied = np.flatnonzero(entry >= 0)
+            rows, entry, slot, step = rows[occupied], entry[occupied], slot[occupied], step[occupied]
+            equal_hashes = np.flatnonzero(entries.hashes[entry] == ids.hashes[rows])
+            row, same_entry = rows[equal_hashes], entry[equal_hashes]
+            at_ms = entries.event_ms[same_entry]
+            is_match = (entries.checks[same_entry] == ids.checks[row]) & (at_ms >= since_ms)
+            matched[row[is_match & (np.abs(at_ms - ids.event_ms[row]) <= self.horizon_ms)]] = True
+            unmatched = np.flatnonzero(~matched[rows])
+            rows, step = rows[unmatched], step[unmatched]
+            slot = (slot[unmatched] + step) & mask
+        return matched
 
 
 def _by_slice(ids: IdHashes, slice_ms: int) -> Iterable[tuple[int, int]]:

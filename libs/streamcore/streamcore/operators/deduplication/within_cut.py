@@ -1,8 +1,8 @@
-"""Which rows of one cut repeat an earlier row of it.
+"""Finds the rows of a cut that repeat an earlier row of the cut.
 
-Almost every id of a cut occurs once, and those that occur again are almost always copies of one event: both are decided
-by columns. What is left (an id that comes again further away in event time) is decided one row at a time, in the order
-of arrival, at a cost that follows the number of such rows.
+In a cut almost every id occurs once, and the rows of an id that occurs again are almost always copies of one event.
+Column operations decide both cases. The remaining rows (of ids that occur again further apart in event time) are
+decided one by one, in order of arrival.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from streamcore.operators.deduplication.seen_ids import IdHashes, Ints, Mask
 
 
 def duplicates_within_cut(ids: IdHashes, horizon_ms: int) -> Mask:
-    """Return, for each row, whether an earlier row of its id, itself no repeat, is within the horizon of its event
+    """Return a mask of the duplicates: rows whose id has passed earlier in the cut, within the horizon of their event
     time."""
     result = np.zeros(len(ids), dtype=bool)
-    order = _of_shared_hashes(ids)
+    order = _rows_with_shared_hash(ids)
     if not order.size:
         return result
     hashes = ids.hashes[order]
@@ -28,12 +28,12 @@ def duplicates_within_cut(ids: IdHashes, horizon_ms: int) -> Mask:
     near = np.abs(ids.event_ms[order] - ids.event_ms[first]) <= horizon_ms
     copies = np.logical_and.reduceat(near & (ids.checks[order] == ids.checks[first]), starts)[group]
     result[order[copies & (order != first)]] = True
-    rest = np.sort(order[~copies])
-    result[rest] = _one_by_one(ids.take(rest), horizon_ms)
+    remaining = np.sort(order[~copies])
+    result[remaining] = _decide_in_order(ids.take(remaining), horizon_ms)
     return result
 
 
-def _of_shared_hashes(ids: IdHashes) -> Ints:
+def _rows_with_shared_hash(ids: IdHashes) -> Ints:
     """Return the rows whose hash is not unique, ordered by hash."""
     order = np.argsort(ids.hashes)
     hashes = ids.hashes[order]
@@ -41,15 +41,18 @@ def _of_shared_hashes(ids: IdHashes) -> Ints:
     return order[np.append(False, same) | np.append(same, False)] if len(ids) else order
 
 
-def _one_by_one(ids: IdHashes, horizon_ms: int) -> list[bool]:
-    """Decide row by row, as the definition says. At most one passed time of an id is within the horizon of a row."""
-    firsts: dict[tuple[int, int], list[int]] = {}
+def _decide_in_order(ids: IdHashes, horizon_ms: int) -> list[bool]:
+    """Return for each row whether it is a duplicate, deciding row by row.
+
+    Passed event times of an id are further apart than the horizon, so the first that is not too early decides.
+    """
+    passed_times: dict[tuple[int, int], list[int]] = {}
     result = []
-    for one, other, at_ms in zip(ids.hashes.tolist(), ids.checks.tolist(), ids.event_ms.tolist(), strict=True):
-        times = firsts.setdefault((one, other), [])
-        place = bisect_left(times, at_ms - horizon_ms)
-        again = place < len(times) and times[place] <= at_ms + horizon_ms
-        if not again:
+    for id_hash, check, at_ms in zip(ids.hashes.tolist(), ids.checks.tolist(), ids.event_ms.tolist(), strict=True):
+        times = passed_times.setdefault((id_hash, check), [])
+        index = bisect_left(times, at_ms - horizon_ms)
+        is_duplicate = index < len(times) and times[index] <= at_ms + horizon_ms
+        if not is_duplicate:
             insort(times, at_ms)
-        result.append(again)
+        result.append(is_duplicate)
     return result

@@ -1,22 +1,23 @@
-"""The table-table join: the current rows of two changing tables under each key, emitted whenever one of them changes.
+"""The table-table join: joins two changing tables by key, and emits the joined row of a key when either side changes.
 
-The left is a table of things that come and go, such as products: a change of a key holds if it is later than the one
-that holds, by event time, then by the columns ``order``, then by arrival. A change may delete its key; later changes
-bring it back, earlier ones do not, for the deletion is remembered. The right adds columns to the keys, such as counts:
-there the last change to arrive holds, and a row of a key that the left does not have waits until the left has it.
+The left table has rows that are written and deleted, such as products. A change of a key replaces the stored row if it
+is later: by event time, then by the columns ``order``, then by arrival. A change may delete its key. The table stores
+the deletion, so that a change from before it is ignored and only a later change creates the row again. The right table
+adds columns, such as counts. There the last change to arrive replaces the stored row. A row of a key that the left
+table does not have is stored, and emitted when the left table gets the key.
 
-What comes out, at the end of a cut, at most one row a key:
+At the end of a cut the join emits at most one row per key:
 
-- the left's row with the right's beside it, when the left's row is new, has changed or has come back. A change that
-  repeats the values before it, apart from ``order`` and its event time, does not count;
-- the deletion with nothing beside it, when the left's row has been deleted, known before or not: once, until the key
-  has come back at the end of a cut;
-- the same row with the right's current row beside it, when only the right has changed: at once if the key's last row is
-  ``refresh_ms`` old by the clock, otherwise as soon as it is.
+- The left row is new, changed or was created again: the left row, joined to the right row. A change that repeats the
+  stored values, except for ``order`` and the event time, emits nothing.
+- The left row was deleted, even if the table did not have it: a row that marks the deletion, with nulls in the right
+  columns. It is emitted once, until the key exists again at the end of a cut.
+- Only the right row changed: the left row, joined to the new right row. It is emitted at once if ``refresh_ms`` have
+  passed since the last emitted row of the key, by the clock of the cut, and otherwise as soon as they have passed.
 
-So after the last change, and ``refresh_ms`` later, the last row of each key is a function of the changes alone where
-the right's changes of a key come in one order: however the input is cut. Nothing is late. A row's event time is that
-of the left's change, or the watermark where that is later.
+Once ``refresh_ms`` have passed since the last change, the last emitted row of each key depends only on the changes, and
+not on how the input is divided into cuts. This requires that the right changes of one key arrive in a fixed order. No
+row is late. The event time of an emitted row is that of the left change, or the watermark if that is later.
 """
 
 from __future__ import annotations
@@ -38,15 +39,21 @@ from streamcore.schema import EVENT_MS
 from streamcore.state.sorted_run import Ints, Mask, SortedRun, concat_runs
 from streamcore.state.table import StateTable
 
-#: Begins the name of a column beside its namesake of before.
+#: Prefix of the columns with the new values, next to the columns with the stored values.
 _NOW = "__now_"
 
 
 @dataclass(frozen=True, slots=True)
 class TableTableSpec:
-    """``deleted``: of each side, the column of a change that marks the deletion of its key: where it is true, if it is
-    boolean, otherwise where it is null. ``order``: whole numbers of the left that order changes of one event time.
-    ``max_rows``: what a shard keeps of each side, deletions of the left included; more keys are refused."""
+    """The settings of a table-table join.
+
+    ``deleted`` and ``right_deleted`` name the column of the left and of the right table that marks a deletion: a
+    boolean column does so with true, a column of another type with null. ``order``: columns of whole numbers of the
+    left table that order changes of one event time. ``refresh_ms``: the shortest time between two rows of a key of
+    which only the right row changed, in milliseconds of the clock. ``suffix`` ends the names of right columns that the
+    left table has too. ``max_rows``: how many rows of each table a shard stores, stored deletions included; the join
+    refuses changes of further keys.
+    """
 
     keys: JoinKeys
     deleted: str | None = None
@@ -57,7 +64,7 @@ class TableTableSpec:
     max_rows: int = DEFAULT_MAX_ROWS
 
     def check(self, left: Schema, right: Schema) -> None:
-        """Raise ``ConfigError`` where it cannot work."""
+        """Raise ``ConfigError`` if the settings do not fit the columns of the two tables."""
         LookupSpec(JoinKeys(self.keys.right, self.keys.left), deleted=self.deleted).check(left)
         self.right_lookup.check(right)
         if self.refresh_ms < 0:
@@ -77,7 +84,7 @@ class TableTableSpec:
 
 
 class TableTableJoin:
-    """The operator. Inputs: the changes of the left table and of the right one."""
+    """The operator of a table-table join. Its inputs are the changes of the left table and those of the right table."""
 
     output_delay_ms = 0
 
@@ -100,24 +107,29 @@ class TableTableJoin:
         due = self._throttle.due(time.clock_ms)
         if not (inputs[0].height or inputs[1].height or len(due)):
             return self._nothing
-        now, refused_left = self._change_left(self._left.split_keyless(inputs[0])[0])
-        asked, refused_right = apply_changes(
+        emitted_left, refused_left = self._change_left(self._left.split_keyless(inputs[0])[0])
+        changed_right, refused_right = apply_changes(
             self._right, self.spec.right_lookup, self._right.split_keyless(inputs[1])[0]
         )
-        free = self._throttle.ready(self._unchanged_rows([asked, due], now))
+        refreshed = self._throttle.ready(self._unchanged_rows([changed_right, due], emitted_left))
         self._throttle.record_emitted(
-            now, now.take(np.flatnonzero(~self._deletion_mask(now.frame))), free, time.clock_ms
+            emitted_left,
+            emitted_left.take(np.flatnonzero(~self._deletion_mask(emitted_left.frame))),
+            refreshed,
+            time.clock_ms,
         )
-        main = self._join_rows(concat_runs([run for run in (now, free) if len(run)] or [now]), time.watermark_ms)
+        main = self._join_rows(
+            concat_runs([run for run in (emitted_left, refreshed) if len(run)] or [emitted_left]), time.watermark_ms
+        )
         refused = refused_left.height or refused_right.height
-        lost = self._columns.refused_rows(refused_left, refused_right) if refused else self._nothing[REFUSED]
-        return {MAIN: main, REFUSED: lost}
+        refused_rows = self._columns.refused_rows(refused_left, refused_right) if refused else self._nothing[REFUSED]
+        return {MAIN: main, REFUSED: refused_rows}
 
     @cached_property
     def _nothing(self) -> Ports:
         """Return the ports of a cut without changes: empty frames."""
-        none = (self._left.table.schema.to_frame(), self._right.table.schema.to_frame())
-        return {MAIN: self.schema.to_frame(), REFUSED: self._columns.refused_rows(*none)}
+        no_changes = (self._left.table.schema.to_frame(), self._right.table.schema.to_frame())
+        return {MAIN: self.schema.to_frame(), REFUSED: self._columns.refused_rows(*no_changes)}
 
     def tables(self) -> Mapping[str, StateTable]:
         return {"left": self._left.table, "right": self._right.table, "pace": self._throttle.table}
@@ -134,82 +146,90 @@ class TableTableJoin:
             "paced": len(self._throttle.table),
         }
 
-    # --- the left -----------------------------------------------------------------------------------------------
+    # --- left table -----------------------------------------------------------------------------------------------
 
     def _change_left(self, changes: pl.DataFrame) -> tuple[SortedRun, pl.DataFrame]:
-        """Apply the changes to the left table. Return those to emit, and those refused."""
+        """Apply the changes to the left table. Return the changes to emit, and the refused changes."""
         table, order = self._left.table, [EVENT_MS, *self.spec.order]
         if not changes.height:
             return table.to_run(changes), changes
         newest = changes.sort(order, maintain_order=True).unique(table.keys, keep="last", maintain_order=True)
         run = table.to_run(newest)
-        known = table.find(run, -EVER_MS, EVER_MS)
-        before = table.frame(known.places)
-        older = _is_older(run.frame[known.rows], before, order)
+        matches = table.find(run, -EVER_MS, EVER_MS)
+        before = table.frame(matches.places)
+        older = _is_older(run.frame[matches.rows], before, order)
         self._older_changes += changes.height - newest.height + int(older.sum())
-        holds = np.ones(len(run), dtype=bool)
-        holds[known.rows[older]] = False
-        over = self._over_limit(run, known.rows)
-        holds[over] = False
-        emitted = holds & ~self._is_repeated(run.frame, known.rows, before)
-        table.delete(known.places[~older])
-        table.add(run.take(np.flatnonzero(holds)))
-        return run.take(np.flatnonzero(emitted)), self._left.refuse(run.frame[over])
+        accepted = np.ones(len(run), dtype=bool)
+        accepted[matches.rows[older]] = False
+        over_limit = self._over_limit(run, matches.rows)
+        accepted[over_limit] = False
+        emitted = accepted & ~self._is_repeated(run.frame, matches.rows, before)
+        table.delete(matches.places[~older])
+        table.add(run.take(np.flatnonzero(accepted)))
+        return run.take(np.flatnonzero(emitted)), self._left.refuse(run.frame[over_limit])
 
-    def _over_limit(self, run: SortedRun, known: Ints) -> Ints:
-        """Return the new keys beyond the limit: those that arrived last."""
-        new = np.setdiff1d(np.arange(len(run)), known)
+    def _over_limit(self, run: SortedRun, stored_rows: Ints) -> Ints:
+        """Return the changes of new keys that exceed ``max_rows``: those that arrived last.
+
+        ``stored_rows``: the changes whose keys the table has.
+        """
+        new = np.setdiff1d(np.arange(len(run)), stored_rows)
         new = new[np.argsort(run.numbers[new])]
         return new[max(0, self._left.max_rows - len(self._left.table)) :]
 
-    def _is_repeated(self, rows: pl.DataFrame, known: Ints, before: pl.DataFrame) -> Mask:
-        """Return a mask of the rows that repeat a deletion or the same values.
+    def _is_repeated(self, rows: pl.DataFrame, stored_rows: Ints, before: pl.DataFrame) -> Mask:
+        """Return a mask of the rows that repeat the stored values or the stored deletion of their key.
 
-        ``known``: the rows whose keys the table holds; ``before``, of shape (known,): the table's rows of these keys.
+        ``stored_rows``: the rows whose keys the table has; ``before``, of shape (stored_rows,): the stored rows of
+        these keys.
         """
         repeated = np.zeros(rows.height, dtype=bool)
-        again = rows[known]
-        was, now = self._deletion_mask(before), self._deletion_mask(again)
-        alike = pl.all_horizontal(pl.col(name).eq_missing(pl.col(f"{_NOW}{name}")) for name in self._compared_columns)
-        both = before.select(self._compared_columns).hstack(
-            [again[name].alias(f"{_NOW}{name}") for name in self._compared_columns]
+        changes = rows[stored_rows]
+        was_deleted, is_deleted = self._deletion_mask(before), self._deletion_mask(changes)
+        is_equal = pl.all_horizontal(
+            pl.col(name).eq_missing(pl.col(f"{_NOW}{name}")) for name in self._compared_columns
         )
-        repeated[known] = (was == now) & (now | both.select(alike).to_series().to_numpy())
+        before_and_after = before.select(self._compared_columns).hstack(
+            [changes[name].alias(f"{_NOW}{name}") for name in self._compared_columns]
+        )
+        repeated[stored_rows] = (was_deleted == is_deleted) & (
+            is_deleted | before_and_after.select(is_equal).to_series().to_numpy()
+        )
         return repeated
 
     def _deletion_mask(self, rows: pl.DataFrame) -> Mask:
         deleted: Mask = self.spec.left_lookup.deletions(rows).to_numpy()
         return deleted
 
-    # --- what comes out -----------------------------------------------------------------------------------------
+    # --- output -----------------------------------------------------------------------------------------
 
-    def _unchanged_rows(self, asked: Sequence[SortedRun], now: SortedRun) -> SortedRun:
-        """Return the live left rows of the keys of these runs, except those that are emitted anyway."""
+    def _unchanged_rows(self, runs: Sequence[SortedRun], emitted_left: SortedRun) -> SortedRun:
+        """Return the left rows of the keys of these runs, without deletions and without keys of ``emitted_left``."""
         table = self._left.table
-        changed = table.find(now, -EVER_MS, EVER_MS).places
-        places = np.concatenate([table.find(run, -EVER_MS, EVER_MS).places for run in asked])
+        changed = table.find(emitted_left, -EVER_MS, EVER_MS).places
+        places = np.concatenate([table.find(run, -EVER_MS, EVER_MS).places for run in runs])
         run = table.run(np.setdiff1d(places, changed))
         deleted = self._deletion_mask(run.frame)
         return run.take(np.flatnonzero(~deleted)) if deleted.any() else run
 
     def _join_rows(self, run: SortedRun, watermark_ms: int) -> pl.DataFrame:
-        """Return the rows with the right's rows beside them, deletions with nulls."""
+        """Return the left rows joined to their right rows; deletions get nulls in the right columns."""
         table = self._right.table
-        found = table.find(run, -EVER_MS, EVER_MS)
-        beside = np.full(len(run), -1)
-        beside[found.rows] = np.arange(len(found.rows))
-        beside[self._deletion_mask(run.frame)] = -1
-        place = pl.Series(beside).set(pl.Series(beside < 0), None)
-        right = table.frame(found.places).select(pl.all().gather(place))
+        matches = table.find(run, -EVER_MS, EVER_MS)
+        right_index = np.full(len(run), -1)
+        right_index[matches.rows] = np.arange(len(matches.rows))
+        right_index[self._deletion_mask(run.frame)] = -1
+        gather_index = pl.Series(right_index).set(pl.Series(right_index < 0), None)
+        right = table.frame(matches.places).select(pl.all().gather(gather_index))
         return self._columns.at(np.maximum(run.times, watermark_ms), run.frame, right)
 
 
-def _is_older(rows: pl.DataFrame, than: pl.DataFrame, order: Sequence[str]) -> Mask:
-    """Return a mask of the rows that precede the row beside them, in the order of these columns."""
+def _is_older(rows: pl.DataFrame, stored: pl.DataFrame, order: Sequence[str]) -> Mask:
+    """Return a mask of the ``rows`` that the columns ``order`` sort before the row of ``stored`` at their index."""
     older = np.zeros(rows.height, dtype=bool)
     equal = np.ones(rows.height, dtype=bool)
     for name in order:
-        one, other = rows[name].to_numpy(), than[name].to_numpy()
-        older |= equal & (one < other)
-        equal &= one == other
+        values, stored_values = rows[name].to_numpy(), stored[name].to_numpy()
+        older |= equal & (values < stored_values)
+        equal &= values == stored_values
     return older

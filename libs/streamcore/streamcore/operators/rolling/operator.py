@@ -1,21 +1,21 @@
-"""Rolling totals: the totals of a key's rows in the last hour, the last day, emitted whenever they change.
+"""Rolling totals: aggregates over the last hour, the last day or another span of each key's rows.
 
-Sliding windows answer this with a row a window and key, as many as the slide goes into the span, and emit nothing for a
-key that has become quiet. Here a row of time's passing is given once: when rows come, and when others become too old,
-down to nothing. A profile, a ranking or a dashboard holds such totals beside a key.
+The operator emits the totals of a key when they change: when rows arrive, and when rows expire, down to a total of no
+rows. Sliding windows instead emit one row per window and key, and nothing for a key without new rows. A profile, a
+ranking or a dashboard stores such totals by key.
 
-Meaning. A span is cut into steps. A row counts in a span from its arrival until the watermark is at the end of
-the span that begins with the row's step: ``start of the step + span``. So at watermark ``w`` the totals hold every row
-that has come from ``w - span`` on, the oldest step of them not whole; rows that are ahead of the watermark count at
-once. A row is late when it is too old for every span.
+A span consists of steps of fixed length. A row counts from its arrival until the watermark reaches
+``start of the row's step + span``. So at watermark ``w`` the totals contain all arrived rows with event times from
+``w - span`` on, except that the rows of the oldest step expire together. Rows ahead of the watermark count at once. A
+row is late if it is too old for every span.
 
 Consequences:
 
-- The totals are a function of the rows that came and of the watermark alone: any way of cutting the same input ends in
-  the same totals, and a row that comes behind the watermark changes nothing but the time it counts for.
-- A key gives at most a row a cut, and none in a cut after which its totals are unchanged.
-- A row is added once and taken away once for each span, whatever the number of steps. Only aggregates that can be
-  undone without loss are taken (counts, sums and means of whole numbers and decimals).
+- The totals depend only on the arrived rows and the watermark, not on how the input is divided into cuts. A row behind
+  the watermark counts for a shorter time; nothing else changes.
+- The operator emits at most one row per key and cut, and none if the totals of the key are unchanged after the cut.
+- For each span the operator adds a row once and subtracts it once, however many steps the span has. So it accepts only
+  aggregates with an exact inverse: counts, sums and means of whole numbers and decimals.
 """
 
 from __future__ import annotations
@@ -40,12 +40,16 @@ from streamcore.state.table import StateTable
 from streamcore.watermark import NO_WATERMARK
 
 _LATE = "older than every span, by the watermark"
-_NONE = np.empty(0, dtype=np.int64)
+_NO_NUMBERS = np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class RollingSpec:
-    """The settings of rolling totals. ``max_entries``: pairs of key and step per shard; further rows are refused."""
+    """The settings of rolling totals.
+
+    ``max_entries``: how many partials a shard stores, one per key, span and step; the operator refuses rows that need
+    more.
+    """
 
     keys: tuple[str, ...]
     spans: tuple[RollingSpan, ...]
@@ -53,7 +57,7 @@ class RollingSpec:
     max_entries: int = 5_000_000
 
     def check(self, schema: Mapping[str, pl.DataType]) -> None:
-        """Raise ``ConfigError`` where it cannot work over rows of these columns."""
+        """Raise ``ConfigError`` if the settings do not fit the columns of the rows."""
         names = [span.name for span in self.spans]
         if not names or len(set(names)) < len(names) or not self.aggregates:
             raise ConfigError(f"rolling totals need spans of different names and aggregates; the spans are {names}")
@@ -66,7 +70,10 @@ class RollingSpec:
 
 
 class Rolling:
-    """The operator; one input. A row of ``MAIN``: the key and ``<aggregate>_<span>`` for all of them."""
+    """The operator of rolling totals. It has one input.
+
+    A row of ``MAIN`` has the key and a column ``<aggregate>_<span>`` for each aggregate and span.
+    """
 
     output_delay_ms = 0
 
@@ -84,27 +91,30 @@ class Rolling:
 
     def step(self, inputs: Sequence[pl.DataFrame], time: CutTime) -> Ports:
         (rows,) = inputs
-        self._settle()
+        self._apply_loaded()
         for totals in self.totals:
             totals.slices.record_changes()
-            totals.expire(time.watermark_ms)  # what was loaded, or over while another worker had the shard
+            totals.expire(time.watermark_ms)  # loaded rows can be older than the watermark
         self.keys.sweep()
         if not rows.height and not any(totals.expiring_slots(time.next_watermark_ms).size for totals in self.totals):
-            return self._nothing
+            return self._empty_ports
         rows, late = self._split(rows, time.watermark_ms)
         slots = self.keys.assign(rows)
         touched = self._touched_slots(slots, time)
         before = [totals.totals_for(touched) for totals in self.totals]
-        since = self._take(rows, slots, time)
-        main = self._changed_totals(touched, before, np.maximum(since[touched], time.watermark_ms))
+        changed_ms = self._add_and_expire(rows, slots, time)
+        main = self._changed_totals(touched, before, np.maximum(changed_ms[touched], time.watermark_ms))
         return {MAIN: main, LATE: late}
 
     @cached_property
-    def _nothing(self) -> Ports:
+    def _empty_ports(self) -> Ports:
         """Return the ports of a cut without changes: empty frames."""
-        none = pl.DataFrame(schema={**self._schema, EVENT_MS: pl.Int64()})
-        before = [totals.totals_for(_NONE) for totals in self.totals]
-        return {MAIN: self._changed_totals(_NONE, before, _NONE), LATE: self._split(none, NO_WATERMARK)[1]}
+        no_rows = pl.DataFrame(schema={**self._schema, EVENT_MS: pl.Int64()})
+        before = [totals.totals_for(_NO_NUMBERS) for totals in self.totals]
+        return {
+            MAIN: self._changed_totals(_NO_NUMBERS, before, _NO_NUMBERS),
+            LATE: self._split(no_rows, NO_WATERMARK)[1],
+        }
 
     def tables(self) -> Mapping[str, StateTable]:
         return {f"steps-{totals.span.name}": totals.slices for totals in self.totals}
@@ -122,50 +132,52 @@ class Rolling:
         return sum(totals.slices.entries for totals in self.totals)
 
     def _split(self, rows: pl.DataFrame, watermark_ms: int) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Return the rows that some span takes, and those that none does."""
-        since_ms = min(span.first_live_step(watermark_ms) * span.step_ms for span in self.spec.spans)
-        old = rows[EVENT_MS] < since_ms
-        late = rows.filter(old).with_columns(
+        """Return the rows that count in at least one span, and the late rows."""
+        first_ms = min(span.first_live_step(watermark_ms) * span.step_ms for span in self.spec.spans)
+        is_late = rows[EVENT_MS] < first_ms
+        late = rows.filter(is_late).with_columns(
             pl.lit(_LATE).alias(LATE_REASON), (watermark_ms - pl.col(EVENT_MS)).alias(LATENESS_MS)
         )
         self._counts["late"] += late.height
-        return (rows.filter(~old) if late.height else rows), late
+        return (rows.filter(~is_late) if late.height else rows), late
 
     def _touched_slots(self, slots: Ints, time: CutTime) -> Ints:
-        """Return the keys whose totals this cut may change, each once."""
-        over = [totals.expiring_slots(time.next_watermark_ms) for totals in self.totals]
-        return sorted_distinct(np.concatenate([slots, *over]))
+        """Return the distinct slots of the keys whose totals this cut may change."""
+        expiring = [totals.expiring_slots(time.next_watermark_ms) for totals in self.totals]
+        return sorted_distinct(np.concatenate([slots, *expiring]))
 
-    def _take(self, rows: pl.DataFrame, slots: Ints, time: CutTime) -> Ints:
-        """Add the rows and take away the rows whose span is over. Returns the time of the last change of each slot's
-        totals."""
-        since = np.full(self.keys.size, NO_WATERMARK, dtype=np.int64)
-        np.maximum.at(since, slots, rows[EVENT_MS].to_numpy())
+    def _add_and_expire(self, rows: pl.DataFrame, slots: Ints, time: CutTime) -> Ints:
+        """Add the rows, subtract those that expire, and return the event time of the last change of each slot."""
+        changed_ms = np.full(self.keys.size, NO_WATERMARK, dtype=np.int64)
+        np.maximum.at(changed_ms, slots, rows[EVENT_MS].to_numpy())
         for totals in self.totals:
             room = self.spec.max_entries - self._entries
             self._counts["refused"] += totals.add(rows, slots, time.watermark_ms, room)
-            np.maximum.at(since, *totals.expire(time.next_watermark_ms))
-        return since
+            np.maximum.at(changed_ms, *totals.expire(time.next_watermark_ms))
+        return changed_ms
 
     def _changed_totals(self, touched: Ints, before: Sequence[Columns], times: Ints) -> pl.DataFrame:
-        """Return the totals of those that changed, in the order of their hashes."""
+        """Return the totals of the keys whose totals changed, ordered by the hashes of the keys.
+
+        ``before`` and ``times``: the earlier totals of each span, and the event times of the output, for ``touched``.
+        """
         after = [totals.totals_for(touched) for totals in self.totals]
         changed = np.zeros(len(touched), dtype=bool)
         for old, new in zip(before, after, strict=True):
             for name, values in new.items():
                 changed |= values != old[name]
-        chosen = np.flatnonzero(changed)
-        chosen = chosen[np.argsort(self.keys.hashes[touched[chosen]], kind="stable")]
+        changed_rows = np.flatnonzero(changed)
+        changed_rows = changed_rows[np.argsort(self.keys.hashes[touched[changed_rows]], kind="stable")]
         columns = [
             series.alias(f"{series.name}_{totals.span.name}")
             for totals, values in zip(self.totals, after, strict=True)
-            for series in self._bundle.values(take_rows(values, chosen))
+            for series in self._bundle.values(take_rows(values, changed_rows))
         ]
-        frame = self.keys.frame(touched[chosen]).hstack([*columns, pl.Series(EVENT_MS, times[chosen])])
+        frame = self.keys.frame(touched[changed_rows]).hstack([*columns, pl.Series(EVENT_MS, times[changed_rows])])
         return frame.sort(self.spec.keys) if self.keys.share_hashes else frame
 
-    def _settle(self) -> None:
-        """Take the rows loaded since the last step."""
+    def _apply_loaded(self) -> None:
+        """Apply the state rows loaded since the last step."""
         if not any(totals.slices.loaded for totals in self.totals):
             return
         stored = [totals.slices.take_loaded() for totals in self.totals]

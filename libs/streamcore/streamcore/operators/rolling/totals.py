@@ -1,7 +1,7 @@
-"""What rolling totals are made of: a span, cut into steps, and what its steps add up to for each key.
+"""The totals of one span by key: the partials of its steps, and their running total.
 
-A row is added to its step and to the total once, and a step that is over is taken away from the total as a whole, so
-the work does not grow with the number of steps. The module does not know late rows and output.
+Each row is added once to its step and once to the total, and the partials of an expired step are subtracted from the
+total. So the work does not grow with the number of steps.
 """
 
 from __future__ import annotations
@@ -21,12 +21,15 @@ from streamcore.operators.windows.sliced.slice_table import SliceTable
 from streamcore.schema import EVENT_MS
 from streamcore.watermark import END_OF_TIME_MS
 
-_NONE = np.empty(0, dtype=np.int64)
+_NO_NUMBERS = np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class RollingSpan:
-    """``name`` ends the names of its columns, as ``1h`` in ``views_1h``; ``step_ms``: how exactly it rolls."""
+    """A span of event time. ``name`` ends the names of its columns, as ``1h`` in ``views_1h``.
+
+    ``step_ms``: the length of a step; the rows of a step expire together.
+    """
 
     name: str
     span_ms: int
@@ -46,58 +49,70 @@ class RollingSpan:
 
 
 class RollingTotals:
-    """One span: its steps with data, and by slot what they add up to."""
+    """The steps of one span that have rows, and the total of each key.
+
+    ``slices`` stores the partials of each step by key slot; a slice is one step.
+    """
 
     def __init__(self, span: RollingSpan, keys: KeySlots, aggregate_set: AggregateSet) -> None:
         self.span = span
         self.keys = keys
         self.aggregate_set = aggregate_set
         self.slices = SliceTable(keys, aggregate_set)
-        self._nothing = aggregate_set.empty_partial()
-        self._columns = take_rows(self._nothing, _NONE)
+        self._empty = aggregate_set.empty_partial()
+        self._totals = take_rows(self._empty, _NO_NUMBERS)
 
     def totals_for(self, slots: Ints) -> Columns:
-        """Return the totals of these slots."""
+        """Return the totals of the keys with these slots."""
         self._reserve()
-        return take_rows(self._columns, slots)
+        return take_rows(self._totals, slots)
 
     def expiring_slots(self, watermark_ms: int) -> Ints:
         """Return the key slots with rows that expire at this watermark; a slot can be repeated."""
         numbers = self.slices.before(self.span.first_live_step(watermark_ms))
-        return np.concatenate([_NONE, *(self.slices[number].slots for number in numbers)])
+        return np.concatenate([_NO_NUMBERS, *(self.slices[number].slots for number in numbers)])
 
     def add(self, rows: pl.DataFrame, slots: Ints, watermark_ms: int, room: int) -> int:
-        """Add the rows that are not over. Returns how many were refused for want of room."""
+        """Add the rows that have not expired at this watermark. Return the number of refused rows.
+
+        ``room``: how many new entries may be stored; rows that need further entries are refused.
+        """
         self._reserve()
         step = rows[EVENT_MS].to_numpy() // self.span.step_ms
-        live = np.flatnonzero(step >= self.span.first_live_step(watermark_ms))
-        if live.size < rows.height:
-            rows, slots, step = rows[live], slots[live], step[live]
+        unexpired = np.flatnonzero(step >= self.span.first_live_step(watermark_ms))
+        if unexpired.size < rows.height:
+            rows, slots, step = rows[unexpired], slots[unexpired], step[unexpired]
         return self._add(rows, slots, step, room) if rows.height else 0
 
     def _add(self, rows: pl.DataFrame, slots: Ints, step: Ints, room: int) -> int:
-        lane, lanes = dense_codes(step)
-        group, one = distinct(lane * self.keys.size + slots, lanes * self.keys.size)
-        found = [(number, np.flatnonzero(step[one] == number)) for number in sorted_distinct(step[one]).tolist()]
-        entries = np.empty(len(one), dtype=np.int64)
-        for number, mine in found:
-            entries[mine] = self.slices.find(number, slots[one[mine]])
-        kept = _with_room(entries, room)
-        partials = self.aggregate_set.aggregate_groups(rows, np.arange(rows.height), group, len(one))
-        for number, mine in found:
-            taken = mine[kept[mine]]
-            if taken.size:
-                self._put(number, slots[one[taken]], entries[taken], take_rows(partials, taken))
-        return int((~kept[group]).sum())
+        step_code, step_count = dense_codes(step)
+        group, first_rows = distinct(step_code * self.keys.size + slots, step_count * self.keys.size)
+        rows_by_step = [
+            (number, np.flatnonzero(step[first_rows] == number))
+            for number in sorted_distinct(step[first_rows]).tolist()
+        ]
+        entries = np.empty(len(first_rows), dtype=np.int64)
+        for number, step_groups in rows_by_step:
+            entries[step_groups] = self.slices.find(number, slots[first_rows[step_groups]])
+        accepted = _fit_room(entries, room)
+        partials = self.aggregate_set.aggregate_groups(rows, np.arange(rows.height), group, len(first_rows))
+        for number, step_groups in rows_by_step:
+            added = step_groups[accepted[step_groups]]
+            if added.size:
+                self._put(number, slots[first_rows[added]], entries[added], take_rows(partials, added))
+        return int((~accepted[group]).sum())
 
     def _put(self, number: int, slots: Ints, entries: Ints, partials: Columns) -> None:
         self.slices.put(number, slots, entries, partials)
-        self._write(slots, self.aggregate_set.merge(take_rows(self._columns, slots), partials))
+        self._write(slots, self.aggregate_set.merge(take_rows(self._totals, slots), partials))
 
     def expire(self, watermark_ms: int) -> tuple[Ints, Ints]:
-        """Take away the steps that are over. Returns their slots, maybe several times, and when each was over."""
+        """Subtract and delete the steps that expire at this watermark.
+
+        Return the slots of their keys, which can be repeated, and the time at which each expired.
+        """
         end = self.span.first_live_step(watermark_ms)
-        slots, times = [_NONE], [_NONE]
+        slots, times = [_NO_NUMBERS], [_NO_NUMBERS]
         for number in self.slices.before(end):
             time_slice = self.slices[number]
             self._write(
@@ -109,31 +124,34 @@ class RollingTotals:
         return np.concatenate(slots), np.concatenate(times)
 
     def restore(self, rows: pl.DataFrame) -> None:
-        """Take all rows that were stored; some of them may be over."""
+        """Load all stored rows; some of them may have expired."""
         self.slices.restore(rows)
         self._reserve()
         for number in self.slices.before(END_OF_TIME_MS):
             time_slice = self.slices[number]
             self._write(
                 time_slice.slots,
-                self.aggregate_set.merge(take_rows(self._columns, time_slice.slots), time_slice.partials),
+                self.aggregate_set.merge(take_rows(self._totals, time_slice.slots), time_slice.partials),
             )
 
     def _write(self, slots: Ints, totals: Columns) -> None:
         for name, values in totals.items():
-            self._columns[name][slots] = values
+            self._totals[name][slots] = values
 
     def _reserve(self) -> None:
-        """Make room for every slot; a slot that is given to another key holds nothing again, for all was taken away."""
-        for name, column in self._columns.items():
+        """Enlarge the columns to one total per slot.
+
+        A slot that passes to another key needs no reset: its key had no rows left, so its total is that of no rows.
+        """
+        for name, column in self._totals.items():
             if len(column) < self.keys.size:
-                room = resized(column, 2 * self.keys.size)
-                room[len(column) :] = self._nothing[name][0]
-                self._columns[name] = room
+                larger = resized(column, 2 * self.keys.size)
+                larger[len(column) :] = self._empty[name][0]
+                self._totals[name] = larger
 
 
-def _with_room(entries: Ints, room: int) -> npt.NDArray[np.bool_]:
-    """Return a mask of the entries that fit: existing ones, and the first of the new ones (-1) up to ``room``."""
-    kept = np.ones(len(entries), dtype=bool)
-    kept[np.flatnonzero(entries < 0)[max(room, 0) :]] = False
-    return kept
+def _fit_room(entries: Ints, room: int) -> npt.NDArray[np.bool_]:
+    """Return a mask of the existing entries and of the first ``room`` new ones (-1)."""
+    accepted = np.ones(len(entries), dtype=bool)
+    accepted[np.flatnonzero(entries < 0)[max(room, 0) :]] = False
+    return accepted
