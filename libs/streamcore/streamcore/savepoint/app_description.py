@@ -1,4 +1,5 @@
-"""An app as a plan sees it: its sources, stages and state tables. Makes the app's kernels, and no more of it."""
+"""Describes an app for the compatibility check: its sources, stages and state tables. Builds the kernels, but runs
+nothing."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ def describe(app: App, stored: Iterable[StoredTable] = ()) -> AppDescription:
         topics=app.topics,
         control_topic=app.control_topic,
         domains=tuple(tuple(app.topics[source] for source in domain) for domain in app.watermark_groups),
-        tables=tuple(one for stage in range(len(app.stages)) for one in _tables(app, stage, names)),
+        tables=tuple(table for stage in range(len(app.stages)) for table in _tables(app, stage, names)),
         operators=tuple(_operators(app)),
     )
 
@@ -42,11 +43,12 @@ def describe(app: App, stored: Iterable[StoredTable] = ()) -> AppDescription:
 def check_app_compatibility(
     stored: SavepointManifest, app: App, decisions: RestoreDecisions | None = None
 ) -> CompatibilityReport:
-    """Whether the savepoint can be restored as this app (``plan``)."""
+    """Check whether the savepoint can be restored as this app."""
     return check_compatibility(stored, describe(app, stored.tables), decisions)
 
 
 def _operators(app: App) -> Iterator[OperatorDescription]:
+    """Yield the operators with state of a stream program; none for other apps."""
     topology = next((stage.topology for stage in app.stages if isinstance(stage, TopologyStage)), None)
     for node in () if topology is None else topology.stateful_nodes:
         assert topology is not None
@@ -55,25 +57,26 @@ def _operators(app: App) -> Iterator[OperatorDescription]:
 
 
 def _tables(app: App, stage: int, names: Iterable[str]) -> Iterator[StateTableDescription]:
+    """Yield the tables of a stage's kernel, also those in ``names`` that the kernel creates on demand."""
     kernel = app.stages[stage]()
-    found = dict(kernel.tables())
-    for name in sorted(set(names) - found.keys()):
+    tables = dict(kernel.tables())
+    for name in sorted(set(names) - tables.keys()):
         if (table := _on_demand(kernel, name)) is not None:
-            found[name] = table
-    for name, table in sorted(found.items()):
+            tables[name] = table
+    for name, table in sorted(tables.items()):
         versions = getattr(table, "versions", None)
-        counted = versions if isinstance(versions, Versions) else None
+        row_versions = versions if isinstance(versions, Versions) else None
         yield StateTableDescription(
             name,
             stage,
             column_types(_layout(table)),
-            None if counted is None else counted.current,
-            () if counted is None else tuple(_readable(counted)),
+            None if row_versions is None else row_versions.current,
+            () if row_versions is None else tuple(_readable(row_versions)),
         )
 
 
 def _on_demand(kernel: Kernel, name: str) -> StateTable | None:
-    """Return the table that the kernel makes for a name; None on any error, because any name may be stored."""
+    """Return the kernel's table of that name; None if the kernel refuses the name, which may be of another stage."""
     try:
         return kernel.table(name)
     except (StreamError, LookupError, ValueError):
@@ -81,11 +84,12 @@ def _on_demand(kernel: Kernel, name: str) -> StateTable | None:
 
 
 def _layout(table: StateTable) -> pl.DataFrame:
+    """Return a frame with the columns of the table's stored rows."""
     return table.rows(0, 1)
 
 
 def _readable(versions: Versions[object]) -> Iterator[int]:
-    """Older versions that migrations lead up from."""
+    """Yield the older versions of rows that migrations convert to the current one."""
     for stored in range(1, versions.current):
         if all(step in versions.migrations for step in range(stored, versions.current)):
             yield stored

@@ -1,7 +1,7 @@
-"""Whether a savepoint can be restored as another version of its app, and why not: a pure function of two descriptions.
+"""Checks whether a savepoint can be restored as a given version of its app: a pure function of two descriptions.
 
-Promises: what a plan lets through, a restore can do; a change that would lose state is reported before anything starts,
-and is done only when a person has accepted it. Refuses to know where the savepoint and the app are.
+Promises: a restore succeeds if its report says ``possible``. A change that would lose state is reported before the app
+starts, and needs the decision of a person. This module reads no files and no kernels.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from streamcore.savepoint.manifest import AppDescription, SavepointManifest, Sta
 
 
 class Compatibility(enum.StrEnum):
-    """From the best to the worst."""
+    """The result of the check, from the best to the worst: ``MIGRATES`` converts stored rows to the program's version,
+    ``DECISION`` needs a person's decision (``RestoreDecisions``)."""
 
     COMPATIBLE = "compatible"
     MIGRATES = "migrates"
@@ -24,18 +25,18 @@ class Compatibility(enum.StrEnum):
 
 _ORDER = list(Compatibility)
 
-#: What ``RestoreDecisions.accept`` may hold.
+#: The values of ``RestoreDecisions.accept``. A batch was open; a topic is not read any more; the control topic differs.
 UNSETTLED, TOPIC_GONE, CONTROL_MOVED = "unsettled", "topic-gone", "control-moved"
-#: An operator that is kept would work with another watermark.
+#: An operator with state would see another watermark than before.
 TIME_MOVED = "time-moved"
-#: What was written after the savepoint is to be written again. No plan knows of it: the first start finds out.
+#: Output that was written after the savepoint is written again. No report has this reason: the first start detects it.
 REWIND = "rewind"
 ACCEPTABLE = (UNSETTLED, TOPIC_GONE, CONTROL_MOVED, TIME_MOVED, REWIND)
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One finding of the check. ``compatibility``: the best result that it allows."""
+    """One finding of the check. ``compatibility``: the best result that a report with this reason can have."""
 
     compatibility: Compatibility
     text: str
@@ -46,49 +47,53 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class RestoreDecisions:
-    """The decisions of a person: ``drop`` names tables or operators whose state goes, ``accept`` is of
-    ``ACCEPTABLE``."""
+    """The decisions of a person.
+
+    ``drop``: names of tables or operators whose state is not restored. ``accept``: accepted changes, of ``ACCEPTABLE``.
+    """
 
     drop: frozenset[str] = frozenset()
     accept: frozenset[str] = frozenset()
 
     def drops(self, table: str) -> bool:
-        """Whether this table's rows are to be left out."""
+        """Return whether the rows of this table are not restored."""
         return table in self.drop or table.partition("/")[0] in self.drop
 
     @property
     def rewinds(self) -> bool:
-        """Whether what was written after the savepoint is to be written again."""
+        """Whether output that was written after the savepoint may be written again."""
         return REWIND in self.accept
 
 
 @dataclass(frozen=True, slots=True)
 class CompatibilityReport:
-    """``stages``: for each stored table that is taken, by its stage and name, the stage that takes it."""
+    """The result of the check, with its reasons.
+
+    ``stages``: the stage of the app that restores a stored table, by the table's stored stage and name.
+    """
 
     reasons: tuple[Reason, ...]
     stages: Mapping[tuple[int, str], int] = field(default_factory=dict)
 
     @property
     def compatibility(self) -> Compatibility:
-        """The worst of all reasons."""
+        """The worst result among the reasons; ``COMPATIBLE`` without reasons."""
         return max(
             (reason.compatibility for reason in self.reasons), key=_ORDER.index, default=Compatibility.COMPATIBLE
         )
 
     @property
     def possible(self) -> bool:
-        """Whether a restore may go ahead."""
+        """Whether the savepoint can be restored."""
         return self.compatibility in (Compatibility.COMPATIBLE, Compatibility.MIGRATES)
 
 
 def check_compatibility(
     stored: SavepointManifest, app: AppDescription, decisions: RestoreDecisions | None = None
 ) -> CompatibilityReport:
-    """Check whether the savepoint can be restored as ``app``, which ``describe`` returned for the savepoint's
-    tables."""
+    """Check whether the savepoint can be restored as ``app``, the result of ``describe`` for the savepoint's tables."""
     decided = decisions or RestoreDecisions()
-    reasons = [*_identity(stored.app, app), *_sources(stored.app, app, decided.accept), *_places(stored, app)]
+    reasons = [*_identity(stored.app, app), *_sources(stored.app, app, decided.accept), *_moved_topics(stored, app)]
     if not stored.settled and UNSETTLED not in decided.accept:
         reasons.append(
             Reason(
@@ -99,18 +104,19 @@ def check_compatibility(
         )
     stages: dict[tuple[int, str], int] = {}
     for table in stored.tables:
-        takers = [one for one in app.tables if one.name == table.name]
-        reasons += _table(table, takers, decided)
-        if takers and not decided.drops(table.name):
-            stages[table.stage, table.name] = _taker(table, takers).stage
+        candidates = [described for described in app.tables if described.name == table.name]
+        reasons += _check_table(table, candidates, decided)
+        if candidates and not decided.drops(table.name):
+            stages[table.stage, table.name] = _target(table, candidates).stage
     reasons += _ambiguous(stages)
     if TIME_MOVED not in decided.accept:
-        reasons += _times(stored.app, app)
-    reasons += _new(stored, app)
+        reasons += _watermarks(stored.app, app)
+    reasons += _new_owners(stored, app)
     return CompatibilityReport(tuple(reasons), stages)
 
 
 def _identity(old: AppDescription, new: AppDescription) -> Iterator[Reason]:
+    """Yield a reason if the apps differ in name or number of shards."""
     if old.name != new.name:
         yield Reason(Compatibility.INCOMPATIBLE, f"it is of app {old.name}, and this is {new.name}")
     if old.shards != new.shards:
@@ -122,6 +128,7 @@ def _identity(old: AppDescription, new: AppDescription) -> Iterator[Reason]:
 
 
 def _sources(old: AppDescription, new: AppDescription, accepted: Collection[str]) -> Iterator[Reason]:
+    """Yield a reason for each new topic, and for dropped topics and another control topic unless accepted."""
     for topic in new.topics:
         if topic not in old.topics:
             yield Reason(Compatibility.COMPATIBLE, f"topic {topic} is new: it is read from its beginning")
@@ -138,45 +145,52 @@ def _sources(old: AppDescription, new: AppDescription, accepted: Collection[str]
         )
 
 
-def _places(stored: SavepointManifest, app: AppDescription) -> Iterator[Reason]:
-    """State may name a source partition, and then its topic by its place; operators of topologies do so in a column."""
-    from streamcore.schema import PARTITION  # pyarrow comes with it, and who only lists savepoints does without
+def _moved_topics(stored: SavepointManifest, app: AppDescription) -> Iterator[Reason]:
+    """Yield a reason if a topic has another index than before and stored rows may contain source partitions, whose
+    numbers encode the index of the topic.
 
-    moved = [t for place, t in enumerate(app.topics) if t in stored.app.topics and stored.app.topics.index(t) != place]
-    naming = [table.name for table in stored.tables if "/" not in table.name or PARTITION in table.columns]
-    if moved and naming:
+    Tables of a topology have source partitions only in the column ``PARTITION``; other tables may have them anywhere.
+    """
+    from streamcore.schema import PARTITION  # here, because it imports pyarrow, which listing savepoints does without
+
+    moved = [t for i, t in enumerate(app.topics) if t in stored.app.topics and stored.app.topics.index(t) != i]
+    affected = [table.name for table in stored.tables if "/" not in table.name or PARTITION in table.columns]
+    if moved and affected:
         yield Reason(
             Compatibility.INCOMPATIBLE,
             f"topic {moved[0]} is at place {app.topics.index(moved[0])} among the app's sources and was at "
-            f"{stored.app.topics.index(moved[0])}, which {naming[0]} rests on; put new streams after the old ones",
+            f"{stored.app.topics.index(moved[0])}, which {affected[0]} rests on; put new streams after the old ones",
         )
 
 
-def _table(
-    stored: StoredTable, takers: Collection[StateTableDescription], decided: RestoreDecisions
+def _check_table(
+    stored: StoredTable, candidates: Collection[StateTableDescription], decided: RestoreDecisions
 ) -> Iterator[Reason]:
+    """Yield the reasons of one stored table. ``candidates``: the app's tables with this name, at most one per stage."""
     if decided.drops(stored.name):
         yield Reason(Compatibility.COMPATIBLE, f"{_state_label(stored)} is dropped, as decided")
-    elif not takers:
+    elif not candidates:
         yield Reason(
             Compatibility.DECISION,
             f"nothing in this app takes {_state_label(stored)}; give its operator its old name back, or drop it",
         )
     else:
-        yield from _match_table(stored, _taker(stored, takers))
+        yield from _match_table(stored, _target(stored, candidates))
 
 
 def _state_label(stored: StoredTable) -> str:
     return f"the state {stored.name} ({stored.rows} rows)"
 
 
-def _taker(stored: StoredTable, takers: Collection[StateTableDescription]) -> StateTableDescription:
-    """Of several, that of its own stage."""
-    return min(takers, key=lambda one: (one.stage != stored.stage, one.stage))
+def _target(stored: StoredTable, candidates: Collection[StateTableDescription]) -> StateTableDescription:
+    """Return the table that the stored rows are restored to: that of the stored stage, else that of the first stage."""
+    return min(candidates, key=lambda candidate: (candidate.stage != stored.stage, candidate.stage))
 
 
-def _match_table(stored: StoredTable, taker: StateTableDescription) -> Iterator[Reason]:
-    current = 1 if taker.version is None else taker.version
+def _match_table(stored: StoredTable, target: StateTableDescription) -> Iterator[Reason]:
+    """Yield a reason for each stored version of rows that the program migrates or cannot read, and for columns that
+    differ."""
+    current = 1 if target.version is None else target.version
     for version in stored.versions:
         if version > current:
             yield Reason(
@@ -184,7 +198,7 @@ def _match_table(stored: StoredTable, taker: StateTableDescription) -> Iterator[
                 f"{stored.name}: its rows are of version {version} and this program's of version {current}; use the "
                 "newer program, or an older savepoint",
             )
-        elif version < current and version not in taker.reads:
+        elif version < current and version not in target.reads:
             yield Reason(
                 Compatibility.INCOMPATIBLE,
                 f"{stored.name}: rows of version {version} cannot be brought to version {current}; give a migration",
@@ -194,23 +208,27 @@ def _match_table(stored: StoredTable, taker: StateTableDescription) -> Iterator[
                 Compatibility.MIGRATES, f"{stored.name}: {stored.rows} rows go from version {version} to {current}"
             )
     if stored.versions == (current,):
-        yield from _columns(stored, taker)
+        yield from _columns(stored, target)
 
 
-def _columns(stored: StoredTable, taker: StateTableDescription) -> Iterator[Reason]:
-    """Rows of one version have one layout; columns that are all null in what is stored may be left out there."""
-    for name, wanted in taker.columns.items():
-        found = stored.columns.get(name)
-        if found != wanted and "Null" not in (found, wanted):
-            was = "is not stored" if found is None else f"is stored as {found}"
+def _columns(stored: StoredTable, target: StateTableDescription) -> Iterator[Reason]:
+    """Yield a reason for each column whose stored type is not that of the target. All rows are of the target's version.
+
+    Type ``Null`` fits any type: the column has only nulls.
+    """
+    for name, wanted in target.columns.items():
+        stored_type = stored.columns.get(name)
+        if stored_type != wanted and "Null" not in (stored_type, wanted):
+            was = "is not stored" if stored_type is None else f"is stored as {stored_type}"
             yield Reason(
                 Compatibility.INCOMPATIBLE,
                 f"{stored.name}: column {name} {was} and wanted as {wanted}; raise the version with a migration, or "
-                f"drop {taker.owner}",
+                f"drop {target.owner}",
             )
 
 
 def _ambiguous(stages: Mapping[tuple[int, str], int]) -> Iterator[Reason]:
+    """Yield a reason if two stored tables would be restored to one table of a stage."""
     taken: dict[tuple[int, str], int] = {}
     for (stage, name), target in stages.items():
         if (target, name) in taken:
@@ -221,23 +239,28 @@ def _ambiguous(stages: Mapping[tuple[int, str], int]) -> Iterator[Reason]:
         taken[target, name] = stage
 
 
-def _times(old: AppDescription, new: AppDescription) -> Iterator[Reason]:
-    """Yield an operator that waited for less saw more of the time than it will: what it closed then may be open
-    again."""
-    before = {one.name: one for one in old.operators}
+def _watermarks(old: AppDescription, new: AppDescription) -> Iterator[Reason]:
+    """Yield a reason for each operator whose watermark would be another, or further behind.
+
+    Such an operator may have closed windows for a later watermark than the one that it would then see.
+    """
+    before = {operator.name: operator for operator in old.operators}
     for now in new.operators:
         was = before.get(now.name, now)
         if set(was.topics) != set(now.topics):
-            what = f"waited for the watermark of {', '.join(was.topics)} and would for that of {', '.join(now.topics)}"
+            change = (
+                f"waited for the watermark of {', '.join(was.topics)} and would for that of {', '.join(now.topics)}"
+            )
         elif was.delay_ms < now.delay_ms:
-            what = f"was {was.delay_ms} ms behind the watermark and would be {now.delay_ms} ms behind"
+            change = f"was {was.delay_ms} ms behind the watermark and would be {now.delay_ms} ms behind"
         else:
             continue
         why = "rows that it has seen the end of may be late, or come again"
-        yield Reason(Compatibility.DECISION, f"{now.name} {what}: {why}; accept {TIME_MOVED} to go on")
+        yield Reason(Compatibility.DECISION, f"{now.name} {change}: {why}; accept {TIME_MOVED} to go on")
 
 
-def _new(stored: SavepointManifest, app: AppDescription) -> Iterator[Reason]:
+def _new_owners(stored: SavepointManifest, app: AppDescription) -> Iterator[Reason]:
+    """Yield a reason for each operator, or table without operator, of which the savepoint has no state."""
     known = {table.owner for table in stored.app.tables} | {table.name.partition("/")[0] for table in stored.tables}
     for owner in sorted({table.owner for table in app.tables} - known):
         yield Reason(Compatibility.COMPATIBLE, f"{owner} is new: it starts empty")

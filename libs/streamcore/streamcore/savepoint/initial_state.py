@@ -1,10 +1,9 @@
-"""The initial state of the shards of a checkpoint that was made from a savepoint.
+"""The initial state of the shards of a checkpoint that was restored from a savepoint.
 
-A folder with those files of the savepoint that some stage takes, as they are, and an index that maps their tables to
-stages (``InitialStateIndex``). A shard that has no head yet reads its own files there, in the process that runs it:
-shards are read side by side, and what crosses to the state store crosses once. Promises: the same folder gives a shard
-the same blobs whenever it asks, so an attempt that was not committed is repeated as it was; a file that is not what was
-written is ``CorruptState``. Refuses to know where the blobs are kept.
+The folder has copies of the savepoint's files that the app needs, and an index that maps their tables to stages
+(``InitialStateIndex``). A shard without state reads its files there in its first cut, in the worker that runs the
+shard: so shards are read in parallel. Promises: a shard gets identical blobs at each attempt, so a cut that was not
+committed can be repeated; a file whose digest differs from the manifest raises ``CorruptState``.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ from streamcore.state.blob_store import BlobStore
 from streamcore.state.state_log import HEAD, fresh_log
 from streamcore.storage import ObjectStore
 
-_GIVEN = "index.json"
-#: Files that are copied at once: each is in memory meanwhile.
+_INDEX = "index.json"
+#: Files copied in parallel. Each is held in memory.
 _COPIES = 4
 
 
 @dataclass(frozen=True, slots=True)
 class TableAssignment:
-    """A table as it is stored, and the stage that takes it."""
+    """A stored table, with the stage that wrote it and the stage that restores it."""
 
     stored_stage: int
     table: str
@@ -43,8 +42,11 @@ class TableAssignment:
 
 @dataclass(frozen=True, slots=True)
 class InitialStateIndex:
-    """``files`` of the savepoint, and what is ``taken`` from them. ``cells``: of every shard, also of one without rows.
-    ``buckets``: of the logs that are made of them."""
+    """The index of the folder.
+
+    ``files``: the copied files. ``taken``: the tables that the app restores. ``cells``: values that every shard begins
+    with, also one without rows. ``buckets``: number of buckets of each shard's state log.
+    """
 
     files: tuple[StateFile, ...]
     taken: tuple[TableAssignment, ...]
@@ -52,35 +54,35 @@ class InitialStateIndex:
     buckets: int
 
     def write(self, folder: ObjectStore) -> None:
-        """Keep it."""
-        folder.write(_GIVEN, _adapter().dump_json(self))
+        """Write the index to the folder."""
+        folder.write(_INDEX, _adapter().dump_json(self))
 
     @classmethod
     def read(cls, folder: ObjectStore) -> InitialStateIndex:
-        """``CorruptState`` when it is not there, or is none."""
-        content = folder.read(_GIVEN)
+        """Read the index of the folder. Raise ``CorruptState`` if it is missing or invalid."""
+        content = folder.read(_INDEX)
         try:
             return _adapter().validate_json(content or b"")
         except ValidationError as error:
             raise CorruptState(
-                f"{folder.url}/{_GIVEN}: {error.errors()[0]['msg']}; restore the savepoint to a new checkpoint"
+                f"{folder.url}/{_INDEX}: {error.errors()[0]['msg']}; restore the savepoint to a new checkpoint"
             ) from error
 
     def tables(self, stored_stage: int, stage: int) -> frozenset[str]:
-        """Return the tables that a stage takes from a file of ``stored_stage``."""
+        """Return the names of the tables that ``stage`` restores from files of ``stored_stage``."""
         return frozenset(t.table for t in self.taken if (t.stored_stage, t.stage) == (stored_stage, stage))
 
 
 def copy_files(
     folder: ObjectStore, savepoint: Savepoint, plan: CompatibilityReport, cells: Mapping[str, object], buckets: int
 ) -> None:
-    """Copy the files of the savepoint that some stage takes, and write their index."""
+    """Copy the files of the savepoint that have a table to restore, and write the index."""
     taken = tuple(TableAssignment(stored, table, stage) for (stored, table), stage in sorted(plan.stages.items()))
-    wanted = {one.stored_stage for one in taken}
-    files = tuple(file for file in savepoint.manifest.files if file.stage in wanted)
+    stored_stages = {assignment.stored_stage for assignment in taken}
+    files = tuple(file for file in savepoint.manifest.files if file.stage in stored_stages)
     with ThreadPoolExecutor(_COPIES) as copies:
-        for done in [copies.submit(_copy, savepoint, file, folder) for file in files]:
-            done.result()
+        for copied in [copies.submit(_copy, savepoint, file, folder) for file in files]:
+            copied.result()
     InitialStateIndex(files, taken, cells, buckets).write(folder)
 
 
@@ -89,52 +91,51 @@ def _copy(savepoint: Savepoint, file: StateFile, folder: ObjectStore) -> None:
 
 
 def initial_blobs(folder: ObjectStore, stage: int, shard: int) -> Iterator[tuple[str, bytes]]:
-    """Name and content of the blobs that a shard begins with; the head comes last."""
-    given = InitialStateIndex.read(folder)
-    yield from fresh_log(_rows(folder, given, stage, shard), given.buckets, given.cells)
+    """Yield name and content of the blobs that a shard begins with, the head last."""
+    index = InitialStateIndex.read(folder)
+    yield from fresh_log(_rows(folder, index, stage, shard), index.buckets, index.cells)
 
 
-def _rows(folder: ObjectStore, given: InitialStateIndex, stage: int, shard: int) -> dict[str, pl.DataFrame]:
-    """Read the rows that a shard of a stage takes, by table."""
-    found: dict[str, list[pl.DataFrame]] = defaultdict(list)
-    for file in given.files:
-        wanted = given.tables(file.stage, stage) if file.shard == shard else ()
+def _rows(folder: ObjectStore, index: InitialStateIndex, stage: int, shard: int) -> dict[str, pl.DataFrame]:
+    """Return the rows that a shard of a stage begins with, by table."""
+    frames_by_table: dict[str, list[pl.DataFrame]] = defaultdict(list)
+    for file in index.files:
+        wanted = index.tables(file.stage, stage) if file.shard == shard else ()
         if wanted:
             for part in read_parts(read_verified(folder, file, f"checkpoint {folder.url}"), file.path):
                 if part.table in wanted:
-                    found[part.table].append(part.frame)
-    return {name: pl.concat(frames) for name, frames in found.items()}
+                    frames_by_table[part.table].append(part.frame)
+    return {name: pl.concat(frames) for name, frames in frames_by_table.items()}
 
 
 class InitialBlobStore:
-    """One shard's blobs in one cut, which may be its first: when it asks for its head and there is none, those that it
-    begins with are written.
+    """The blob store of one shard in one cut. If the head is read and does not exist, the initial blobs are written.
 
-    They are then read from memory: Spark's store takes longer to give a blob than to take it.
+    In that cut they are read from memory, because Spark's store reads more slowly than it writes.
     """
 
     def __init__(self, blobs: BlobStore, folder: ObjectStore, stage: int, shard: int) -> None:
         self._blobs, self._folder = blobs, folder
-        self._place = (stage, shard)
-        self._first: dict[str, bytes] = {}
+        self._stage_and_shard = (stage, shard)
+        self._initial: dict[str, bytes] = {}
 
     def get(self, name: str) -> bytes | None:
-        found = self._first.get(name)
-        if found is None:
-            found = self._blobs.get(name)
-        if found is None and name == HEAD:
-            for first, blob in initial_blobs(self._folder, *self._place):
-                self.put(first, blob)
-                self._first[first] = blob
-            found = self._first[HEAD]
-        return found
+        stored = self._initial.get(name)
+        if stored is None:
+            stored = self._blobs.get(name)
+        if stored is None and name == HEAD:
+            for initial_name, blob in initial_blobs(self._folder, *self._stage_and_shard):
+                self.put(initial_name, blob)
+                self._initial[initial_name] = blob
+            stored = self._initial[HEAD]
+        return stored
 
     def put(self, name: str, blob: bytes) -> None:
-        self._first.pop(name, None)
+        self._initial.pop(name, None)
         self._blobs.put(name, blob)
 
     def remove(self, name: str) -> None:
-        self._first.pop(name, None)
+        self._initial.pop(name, None)
         self._blobs.remove(name)
 
 

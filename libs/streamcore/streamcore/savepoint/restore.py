@@ -1,17 +1,16 @@
-"""Makes a new checkpoint from a savepoint, for an app that has not run on it yet.
+"""Creates a new checkpoint from a savepoint.
 
-What ``restore_checkpoint`` does, in steps (a crash after a step leaves what its line says; the next attempt begins
-anew):
+The steps of ``restore_checkpoint``, with the state that a crash after each leaves; the next attempt starts again with
+step 1:
 
-1. Refuse a folder that belongs to an app already, and a plan that is not possible. Nothing was written.
-2. Copy the state that some stage takes to ``initial/``, with its index (``initial_state``). The folder still belongs
-   to no app.
-3. Write where the first cut begins, and the savepoint that the checkpoint comes from. The folder still belongs to no
-   app.
-4. Write epoch and identity, the identity last: from here on it is the app's checkpoint.
+1. Reject a folder that is in use, and a savepoint that is not compatible. Nothing is written yet.
+2. Copy the files with state to restore to ``initial/``, with an index (``initial_state``). The folder is no checkpoint
+   yet.
+3. Write the offsets of the first cut, and the savepoint's name and digest. The folder is no checkpoint yet.
+4. Write epoch and identity, the identity last. Now the folder is the app's checkpoint.
 
-Each shard makes its first log of that in batch 0, and ``initial/`` is needed no more once that batch is committed. The
-savepoint itself is only read, and needed no more after step 4.
+In batch 0 each shard writes its first state log from ``initial/``, which is deleted once that batch is committed. The
+savepoint is only read, and not needed after step 4.
 """
 
 from __future__ import annotations
@@ -42,29 +41,29 @@ def restore_checkpoint(
     *,
     rewinds: bool = False,
 ) -> None:
-    """Run steps 1 to 4. ``ConfigError`` when the folder is in use or the plan is not possible, ``CorruptState`` when a
-    file of the savepoint differs from the written one. Call it while holding the checkpoint's lease.
+    """Run steps 1 to 4. The caller holds the checkpoint's lease.
 
-    ``rewinds``: as in ``Origin``.
+    ``rewinds``: output written after the savepoint may be written again (``RestoreOrigin``). Raises ``ConfigError`` if
+    the folder is in use or the savepoint is not compatible, and ``CorruptState`` if a file differs from the manifest.
     """
-    # 1. Nothing is written over.
+    # 1. Nothing is overwritten.
     check_restorable(savepoint.manifest, plan, root, epoch)
-    # 2. The state, by the stage that takes it.
+    # 2. The state.
     remove_folder(root.initial)
     cells = {"domains": [to_cells(time) for time in restored_watermarks(savepoint.manifest, app)]}
     copy_files(open_object_store(root.initial), savepoint, plan, cells, app.state.buckets)
-    # 3. Where it goes on.
+    # 3. The offsets and the origin.
     root.offsets.write_start(restored_offsets(savepoint.manifest, app))
     manifest = savepoint.manifest
     RestoreOrigin(manifest.name, manifest.digest, manifest.epoch, manifest.batch, rewinds).write(
         root.restored_from_path
     )
-    # 4. Now it is a checkpoint.
+    # 4. After this the folder is a checkpoint.
     root.initialise(AppIdentity(app.name, app.shards), epoch=epoch)
 
 
 def check_restorable(manifest: SavepointManifest, plan: CompatibilityReport, root: CheckpointRoot, epoch: int) -> None:
-    """Run step 1 alone."""
+    """Run step 1: raise ``ConfigError`` if the savepoint cannot be restored to ``root`` in ``epoch``."""
     if root.identity() is not None or root.is_used:
         raise ConfigError(f"checkpoint {root.path}: it is in use; a savepoint is restored to a new folder")
     if epoch <= manifest.epoch:
@@ -75,33 +74,39 @@ def check_restorable(manifest: SavepointManifest, plan: CompatibilityReport, roo
 
 
 def restored_offsets(manifest: SavepointManifest, app: App) -> StreamOffsets:
-    """Where the app goes on: of the topics that it still reads. New ones are not in it."""
+    """Return the offsets that the first cut begins at, without topics that the app does not read any more.
+
+    A new topic has no offset: the planner chooses where it begins.
+    """
     stored = manifest.next_position
     read = {app.control_topic, *app.topics}
-    return StreamOffsets(stored.clock_ms, {place: n for place, n in stored.offsets.items() if place[0] in read})
+    return StreamOffsets(stored.clock_ms, {key: offset for key, offset in stored.offsets.items() if key[0] in read})
 
 
 def restored_watermarks(manifest: SavepointManifest, app: App) -> list[WatermarkState]:
-    """How far event time has come for each of the app's domains.
+    """Return the watermark state of each of the app's watermark groups, in order.
 
-    A domain that was not there goes on from the latest of those that it is part of, or that are part of it: a
-    watermark never goes back.
+    A group of topics that the savepoint does not have gets the latest watermark of the stored groups that contain it or
+    that it contains: a watermark never goes back.
     """
     known = {frozenset(domain.topics): domain for domain in manifest.domains}
     every = {(p.topic, p.partition): p for domain in manifest.domains for p in domain.partitions}
-    found = []
+    restored = []
     for sources in app.watermark_groups:
         topics = {app.topics[source]: source for source in sources}
         same: DomainProgress | None = known.get(frozenset(topics))
-        mine = same.partitions if same is not None else [p for p in every.values() if p.topic in topics]
+        partitions = same.partitions if same is not None else [p for p in every.values() if p.topic in topics]
         times = {
             source_partitions(topics[p.topic])[p.partition]: PartitionTime(p.max_event_ms, p.active_ms, p.watermark_ms)
-            for p in mine
+            for p in partitions
         }
-        found.append(WatermarkState(_latest(manifest.domains, {*topics}) if same is None else same.watermark_ms, times))
-    return found
+        restored.append(
+            WatermarkState(_latest_watermark(manifest.domains, {*topics}) if same is None else same.watermark_ms, times)
+        )
+    return restored
 
 
-def _latest(domains: Iterable[DomainProgress], topics: set[str]) -> int:
-    related = [one.watermark_ms for one in domains if topics <= {*one.topics} or topics >= {*one.topics}]
+def _latest_watermark(domains: Iterable[DomainProgress], topics: set[str]) -> int:
+    """Return the latest watermark of the stored groups that contain the topics or are contained in them."""
+    related = [d.watermark_ms for d in domains if topics <= {*d.topics} or topics >= {*d.topics}]
     return max(related, default=NO_WATERMARK)

@@ -1,18 +1,18 @@
-"""The life of one process of a service: start, perhaps wait as a standby, run, stop at a batch boundary.
+"""Runs one process of a service: it starts, waits for promotion if it is a standby, runs the app, and drains.
 
 Commands arrive and the status leaves through a ``StatusReporter``; signals request a drain. The promotion of a standby,
 step by step (each line names the state that a crash just after it leaves):
 
 1. Check whether the checkpoint of that epoch exists or may be created. A rejection has changed nothing.
-2. Acquire it, in that epoch. A crash leaves a lease that goes stale, in a folder that counts for nothing.
+2. Acquire it, in that epoch. A crash leaves a lease that goes stale, in a folder that is no checkpoint yet.
 3. Create it, if it does not exist (``promotion``). A crash leaves a partial one, which the next owner replaces, or a
    complete checkpoint.
 4. Build the runner, report ``running``, respond. A crash leaves a dead owner; the next process continues. A failure
    here ends the process and leaves the command without a result, as a crash does.
 5. Run. A ``configure`` command (``reconfigure``) replaces the settings in the same epoch, or the old ones stay.
 
-Rejected up to step 3, it stays a standby and can be promoted again. Does not import Spark before the service's own
-modules are imported, which happens while the JVM starts.
+After a rejection in steps 1 to 3 the process stays a standby and can be promoted again. This module does not import
+Spark: the JVM starts first, and Spark's and the service's own modules are imported while it starts.
 """
 
 from __future__ import annotations
@@ -47,24 +47,30 @@ if TYPE_CHECKING:
     from streamcore.spark.runner import Runner
 
 S = TypeVar("S", bound=ServiceSettings)
-#: Builds a service's runner.
+#: Builds a service's runner from its settings, the entered ``Runtime`` and the listeners.
 RunnerFactory = Callable[[S, Runtime, "Listeners"], "Runner"]
 
-_CHECK_S = 5.0
+_JVM_CHECK_S = 5.0
 _NO_STANDBY = "this process is no standby: it runs, or is about to"
 
 
 @dataclass(frozen=True, slots=True)
 class StartMode:
-    """``standby``: own nothing before the command ``promote``; ``restore_from``: the savepoint to plan with
-    meanwhile."""
+    """How the process starts.
+
+    ``standby``: it owns no checkpoint until a ``Promote`` command arrives. ``restore_from``: name of the savepoint
+    whose compatibility a standby reports while it waits.
+    """
 
     standby: bool = False
     restore_from: str | None = None
 
 
 class ServiceProcess(Generic[S]):
-    """``run`` blocks until the service has stopped as it was asked, or raises ``StreamError``."""
+    """One process of a service; ``run`` runs it to its end.
+
+    ``build`` imports the service's modules and returns the function that builds its runners.
+    """
 
     def __init__(
         self,
@@ -87,19 +93,19 @@ class ServiceProcess(Generic[S]):
         self._ready = threading.Event()
         self._stopping = threading.Event()
         self._running = threading.Event()
-        self._orders: queue.SimpleQueue[Promote | None] = queue.SimpleQueue()
+        self._promotions: queue.SimpleQueue[Promote | None] = queue.SimpleQueue()
         self._drain: Drain | None = None
-        self._go: Promote | None = None
-        self._drain_ns = self._go_ns = 0  # when they began to be carried out
+        self._promotion: Promote | None = None
+        self._drain_ns = self._promote_ns = 0  # when the execution of each command began, in ns since 1970
         self._telemetry: TelemetryHook = NoTelemetry()
         self._channel = channel
         self._reporter = StatusReporter(channel, self._dispatch)
 
     def run(self) -> None:
-        """Run until the service has stopped."""
+        """Block until the service has drained. Raise ``StreamError`` if it fails."""
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGTERM, signal.SIGINT):
-                # In a thread: a handler that took a lock could meet its own thread holding it.
+                # In a thread: ``stop`` takes locks, and the interrupted thread may hold one of them.
                 signal.signal(number, lambda *_: threading.Thread(target=self.stop, name="stop").start())
         with self._serving(own=True):
             self._run()
@@ -123,10 +129,10 @@ class ServiceProcess(Generic[S]):
             self._reporter.set_phase(DriverPhase.DRAINED)
 
     def stop(self) -> None:
-        """Stop at the next batch boundary. Any thread may call it, repeatedly."""
+        """Request a drain and return. Any thread may call this, repeatedly."""
         self._stopping.set()
         self._running.set()
-        self._orders.put(None)
+        self._promotions.put(None)
         current = self._current
         if current is not None:
             self._reporter.set_phase(DriverPhase.DRAINING)
@@ -145,84 +151,88 @@ class ServiceProcess(Generic[S]):
     def _run(self) -> None:
         settings = self._settings
         checkpoint = None if self._mode.standby else standalone_checkpoint(settings)
-        with Runtime(settings.app, checkpoint, settings.spark_session) as start, self._serving(own=False):
-            make = self._build()
-            self._savepoints = self._savepoints_of(settings, start)
+        with Runtime(settings.app, checkpoint, settings.spark_session) as runtime, self._serving(own=False):
+            make_runner = self._build()
+            self._savepoints = self._savepoints_of(settings, runtime)
             self._ready.set()
-            if not self._mode.standby or self._wait_as_standby(make, start):
-                self._run_app(make, start)
+            if not self._mode.standby or self._wait_as_standby(make_runner, runtime):
+                self._run_app(make_runner, runtime)
             else:
                 self._finish_drain()
 
-    def _wait_as_standby(self, make: RunnerFactory[S], start: Runtime) -> bool:
-        """Wait until this process is promoted; return False when it must stop instead."""
-        start.session()
+    def _wait_as_standby(self, make_runner: RunnerFactory[S], runtime: Runtime) -> bool:
+        """Warm up and wait until this process is promoted; return False if it must stop instead."""
+        runtime.session()
         if self._mode.restore_from is not None:
             self._reporter.set_compatibility(self._store().plan(self._mode.restore_from))
-        self._rehearse(make, start)
+        self._warm_up(make_runner, runtime)
         self._reporter.set_phase(DriverPhase.STANDBY)
-        while (go := self._next_order(start)) is not None:
-            self._go, self._go_ns = go, time.time_ns()
+        while (command := self._next_promotion(runtime)) is not None:
+            self._promotion, self._promote_ns = command, time.time_ns()
             try:
-                # 1. to 3. From here on nobody else.
-                take_over(go, self._settings, self._store(), start)
+                # 1. to 3. After this, no other process can own the checkpoint.
+                take_over(command, self._settings, self._store(), runtime)
             except StreamError as error:
                 self._log.warning("promotion rejected: %s", error)
-                self._reporter.reject(go.id, error)
-                self._go = None
+                self._reporter.reject(command.id, error)
+                self._promotion = None
             else:
-                self._epoch = go.epoch
-                self._reporter.set_epoch(go.epoch)
+                self._epoch = command.epoch
+                self._reporter.set_epoch(command.epoch)
                 return True
         return False
 
-    def _next_order(self, start: Runtime) -> Promote | None:
+    def _next_promotion(self, runtime: Runtime) -> Promote | None:
+        """Wait for a command to promote this process; return None if it must stop. Raise if the JVM died."""
         while True:
-            start.check_alive()
+            runtime.check_alive()
             with suppress(queue.Empty):
-                return self._orders.get(timeout=_CHECK_S)
+                return self._promotions.get(timeout=_JVM_CHECK_S)
 
-    def _rehearse(self, make: RunnerFactory[S], start: Runtime) -> None:
-        """Warm up until that is done, or a command arrives."""
+    def _warm_up(self, make_runner: RunnerFactory[S], runtime: Runtime) -> None:
+        """Run the warm-up, unless a command waits. A command that arrives ends the warm-up."""
         settings = self._settings
         scratch = settings.checkpoint.parent / f".{settings.app}-rehearsal-{socket.gethostname()}-{os.getpid()}"
-        if self._orders.empty():
-            runner = make(settings, start, combine_listeners((), self._log))
-            runner.warm_up(scratch, lambda: not self._orders.empty())
+        if self._promotions.empty():
+            runner = make_runner(settings, runtime, combine_listeners((), self._log))
+            runner.warm_up(scratch, lambda: not self._promotions.empty())
 
-    def _run_app(self, make: RunnerFactory[S], start: Runtime) -> None:
+    def _run_app(self, make_runner: RunnerFactory[S], runtime: Runtime) -> None:
+        """Run steps 4 and 5 of the module's docstring."""
         with telemetry_for(self._settings) as telemetry:
             self._telemetry = telemetry
 
             def build(settings: S) -> ActiveRunner[S]:
-                placed = settings if self._epoch is None else settings_for_epoch(settings, self._epoch)
-                return ActiveRunner(settings, make(placed, start, listeners))
+                epoch_settings = settings if self._epoch is None else settings_for_epoch(settings, self._epoch)
+                return ActiveRunner(settings, make_runner(epoch_settings, runtime, listeners))
 
             self._changes = changes = LiveReconfiguration(self._reporter, build)
             observers: tuple[CutListener, ...] = (StdoutListener(), self._reporter, *telemetry.observers(), changes)
             listeners = combine_listeners(observers, self._log)
-            # 4. Everything is ours.
+            # 4. This process owns the checkpoint of its epoch.
             first = build(self._settings)
             changes.start(first)
-            start.session()
-            if self._go is not None:
-                self._reporter.respond(self._go.id, CommandResult(True, f"runs in epoch {self._go.epoch}"))
-                telemetry.command_done("promote", self._go.traceparent, self._go_ns)
-                self._go = None
+            runtime.session()
+            if self._promotion is not None:
+                self._reporter.respond(
+                    self._promotion.id, CommandResult(True, f"runs in epoch {self._promotion.epoch}")
+                )
+                telemetry.command_done("promote", self._promotion.traceparent, self._promote_ns)
+                self._promotion = None
             if not self._stopping.is_set():
                 self._reporter.set_phase(DriverPhase.RUNNING)
-            # 5. Until it was asked to stop.
+            # 5. Until a drain; each reconfiguration starts another runner.
             current: ActiveRunner[S] | None = first
             while current is not None:
-                self._activate(current, start)
+                self._activate(current, runtime)
                 self._run_one(current, changes)
                 current = changes.next_runner(stopping=self._stopping.is_set())
             self._finish_drain()
 
-    def _activate(self, current: ActiveRunner[S], start: Runtime) -> None:
+    def _activate(self, current: ActiveRunner[S], runtime: Runtime) -> None:
         """Make this runner the one that commands apply to."""
         if current.settings is not self._settings:
-            self._settings, self._savepoints = current.settings, self._savepoints_of(current.settings, start)
+            self._settings, self._savepoints = current.settings, self._savepoints_of(current.settings, runtime)
         self._current = current
         self._reporter.track_lag(current.runner.lag)
         self._telemetry.watch(current.runner.lag)
@@ -244,17 +254,18 @@ class ServiceProcess(Generic[S]):
         drain = self._drain
         if drain is None:
             return
-        made = None
+        savepoint = None
         if drain.savepoint is not None:
             if self._current is None:
                 raise ConfigError(f"savepoint {drain.savepoint}: a standby that never ran has nothing to save")
-            made = self._create_savepoint(drain.savepoint, self._current.runner, drain.traceparent)
+            savepoint = self._create_savepoint(drain.savepoint, self._current.runner, drain.traceparent)
         self._drain = None
-        self._reporter.respond(drain.id, CommandResult(True, "stopped", made))
+        self._reporter.respond(drain.id, CommandResult(True, "stopped", savepoint))
         self._telemetry.command_done("drain", drain.traceparent, self._drain_ns)
 
     def _dispatch(self, request: Command) -> CommandResult | None:
-        """Execute one command; the server calls this for one after the other."""
+        """Execute a command and return its result, or None if the result is reported later. The control server calls
+        this for one command at a time."""
         match request:
             case Drain():
                 self._drain, self._drain_ns = request, time.time_ns()
@@ -271,63 +282,68 @@ class ServiceProcess(Generic[S]):
             case InvalidCommand(_, why):
                 return CommandResult(False, why)
 
-    def _on_promote(self, go: Promote) -> CommandResult | None:
+    def _on_promote(self, command: Promote) -> CommandResult | None:
         if not self._awaits_promotion:
             return CommandResult(False, _NO_STANDBY)
-        self._orders.put(go)
+        self._promotions.put(command)
         return None
 
-    def _on_savepoint(self, asked: TakeSavepoint) -> CommandResult | None:
+    def _on_savepoint(self, command: TakeSavepoint) -> CommandResult | None:
         if self._awaits_promotion:
             return CommandResult(False, "a standby has nothing to save")
-        self._reporter.run_async(asked.id, lambda: self._save(asked))
+        self._reporter.run_async(command.id, lambda: self._save(command))
         return None
 
-    def _on_verify(self, asked: Verify) -> CommandResult | None:
+    def _on_verify(self, command: Verify) -> CommandResult | None:
         if not self._awaits_promotion:
             return CommandResult(False, _NO_STANDBY)
-        self._reporter.run_async(asked.id, lambda: self._verify(asked))
+        self._reporter.run_async(command.id, lambda: self._verify(command))
         return None
 
-    def _on_configure(self, asked: Configure) -> CommandResult | None:
+    def _on_configure(self, command: Configure) -> CommandResult | None:
         if self._awaits_promotion:
             return CommandResult(False, "a standby keeps the settings that it was started with")
-        self._reporter.run_async(asked.id, lambda: self._change(asked))
+        self._reporter.run_async(command.id, lambda: self._change(command))
         return None
 
-    def _verify(self, asked: Verify) -> CommandResult:
+    def _verify(self, command: Verify) -> CommandResult:
+        """Verify a savepoint, once the savepoint store is built. Runs in a thread of the reporter."""
         self._ready.wait()
-        return CommandResult(True, self._store().verify(asked.savepoint))
+        return CommandResult(True, self._store().verify(command.savepoint))
 
-    def _save(self, asked: TakeSavepoint) -> CommandResult:
+    def _save(self, command: TakeSavepoint) -> CommandResult:
+        """Take a savepoint, once the app runs. Runs in a thread of the reporter."""
         self._running.wait()
         if self._current is None or self._stopping.is_set():
             raise ConfigError("it is stopping; ask for the savepoint with the drain")
-        return CommandResult(True, "", self._create_savepoint(asked.name, self._current.runner, asked.traceparent))
+        return CommandResult(True, "", self._create_savepoint(command.name, self._current.runner, command.traceparent))
 
-    def _change(self, asked: Configure) -> CommandResult | None:
+    def _change(self, command: Configure) -> CommandResult | None:
+        """Begin a reconfiguration, once the app runs. Runs in a thread of the reporter."""
         self._running.wait()
         if self._current is None or self._changes is None or self._stopping.is_set():
             raise ConfigError("it is stopping")
-        return self._changes.request(asked)
+        return self._changes.request(command)
 
     def _create_savepoint(self, name: str, runner: Runner, traceparent: str | None) -> SavepointInfo:
+        """Take a savepoint at the next batch boundary, and report it to telemetry."""
         began_ns = time.time_ns()
-        made = self._store().create(name, runner)
+        savepoint = self._store().create(name, runner)
         self._telemetry.command_done("savepoint", traceparent, began_ns)
         self._telemetry.savepoint_done(time.time_ns() // 1_000_000)
-        return made
+        return savepoint
 
     def _store(self) -> Savepoints:
-        assert self._savepoints is not None, "made before anything is asked"
+        assert self._savepoints is not None, "built before any command is executed"
         return self._savepoints
 
     def _fail(self, error: BaseException) -> None:
+        """Reject the open commands and report the phase ``failed``."""
         why = f"{type(error).__name__}: {error}"
         # A promotion is rejected only if it created nothing. Otherwise the command stays open, and the next process
         # that gets it continues with the existing checkpoint.
-        refused_go = self._go if self._epoch is None else None
-        for request in (self._drain, refused_go):
+        rejected_promotion = self._promotion if self._epoch is None else None
+        for request in (self._drain, rejected_promotion):
             if request is not None:
                 self._reporter.reject(request.id, why)
         self._reporter.fail(why)

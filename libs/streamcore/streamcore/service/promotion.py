@@ -1,12 +1,12 @@
-"""Promotion: a standby that receives ``go`` takes over the checkpoint of its epoch, in steps 1 to 3 of ``life``.
+"""Promotes a standby: it takes over the checkpoint of the command's epoch, in steps 1 to 3 of ``lifecycle``.
 
-1. Look whether the checkpoint is there, or may be made (``EpochStore.admit``). A refusal has changed nothing.
-2. Own it: a folder with a lease. A crash leaves a lease that goes stale, in a folder that counts for nothing.
-3. Look again, because another process may have been faster; then make it, its identity last, unless it is there. A
-crash leaves files that the next owner makes anew, or a whole checkpoint without an owner. If an answer was lost, the
-step does not guess: a checkpoint that exists was made.
+1. Check that the checkpoint exists or may be created (``Savepoints.admit``). A rejection has changed nothing.
+2. Acquire the lease of its folder. A crash leaves a lease that goes stale, in a folder that is no checkpoint yet.
+3. Check again, because another process may have been faster. Then create the checkpoint unless it exists; its identity
+   is written last. A crash leaves files that the next owner replaces, or a complete checkpoint without an owner. If
+   the response to the last write was lost, the identity file tells whether the checkpoint exists.
 
-A failure in step 3 removes the folder again, if it is no checkpoint yet, and lets go of the lease.
+If step 3 fails, it removes the folder, unless that is a complete checkpoint, and releases the lease.
 """
 
 from __future__ import annotations
@@ -28,51 +28,52 @@ if TYPE_CHECKING:
 S = TypeVar("S", bound=ServiceSettings)
 
 
-def take_over(go: Promote, settings: ServiceSettings, savepoints: Savepoints, start: Runtime) -> None:
-    """Execute steps 1 to 3. Raises ``StreamError`` on a refusal; the process owns nothing then."""
+def take_over(command: Promote, settings: ServiceSettings, savepoints: Savepoints, runtime: Runtime) -> None:
+    """Execute steps 1 to 3. If it raises ``StreamError``, the process owns nothing."""
     epochs = EpochStore(settings.checkpoint)
-    # 1. Nothing is touched before it is known to be right.
-    savepoints.admit(go)
-    # 2. From here on nobody else.
-    checkpoint = epochs.checkpoint(go.epoch).path
-    start.acquire(checkpoint, go.epoch, partial(epochs.check_not_superseded, go.epoch))
-    # 3. A checkpoint, whole.
+    # 1. Nothing is written yet.
+    savepoints.admit(command)
+    # 2. After this, no other process can own the checkpoint.
+    checkpoint = epochs.checkpoint(command.epoch).path
+    runtime.acquire(checkpoint, command.epoch, partial(epochs.check_not_superseded, command.epoch))
+    # 3. Now nobody else can create it meanwhile.
     try:
-        savepoints.admit(go)
-        _make(go, savepoints, epochs)
+        savepoints.admit(command)
+        _create_checkpoint(command, savepoints, epochs)
     except BaseException:
         try:
-            epochs.discard_partial(go.epoch)
+            epochs.discard_partial(command.epoch)
         finally:
-            start.release()
+            runtime.release()
         raise
 
 
-def _make(go: Promote, savepoints: Savepoints, epochs: EpochStore) -> None:
-    """Make the checkpoint; only the owner writes the identity, last: with it, everything that had to be made exists."""
+def _create_checkpoint(command: Promote, savepoints: Savepoints, epochs: EpochStore) -> None:
+    """Create the checkpoint. Its identity is written last, so a checkpoint with an identity is complete."""
     try:
-        savepoints.make(go)
+        savepoints.make(command)
     except Retryable:
-        made = False
-        with suppress(StreamError):  # a place that is away says nothing of it
-            made = epochs.exists(go.epoch)
-        if not made:
+        exists = False
+        with suppress(StreamError):  # if the storage does not respond, raise the first error
+            exists = epochs.exists(command.epoch)
+        if not exists:
             raise
-        savepoints.make(go)  # looks whether what is there is the app's, and whole
+        savepoints.make(command)  # checks that the existing checkpoint is complete and this app's
 
 
 def standalone_checkpoint(settings: ServiceSettings) -> Location:
-    """Return the checkpoint of a process without ``--standby``; ``ConfigError`` if it holds those of epochs."""
-    made = EpochStore(settings.checkpoint).existing()
-    if made:
+    """Return the checkpoint of a process without ``--standby``. Raise ``ConfigError`` if its folder has checkpoints of
+    epochs."""
+    known = EpochStore(settings.checkpoint).existing()
+    if known:
         raise ConfigError(
-            f"checkpoint {settings.checkpoint}: it holds those of epochs {', '.join(map(str, made))}, of an app that "
-            f"is started with --standby and told to go; to run it by hand, name e{made[-1]} in it as the checkpoint"
+            f"checkpoint {settings.checkpoint}: it holds those of epochs {', '.join(map(str, known))}, of an app that "
+            f"is started with --standby and told to go; to run it by hand, name e{known[-1]} in it as the checkpoint"
         )
     return settings.checkpoint
 
 
 def settings_for_epoch(settings: S, epoch: int) -> S:
-    """Return the settings of the owner of that epoch: everything else keeps its place."""
+    """Return the settings with the checkpoint of that epoch. The savepoints stay where they are."""
     checkpoint = EpochStore(settings.checkpoint).checkpoint(epoch).path
     return settings.model_copy(update={"checkpoint": checkpoint, "savepoints": settings.savepoints_root})

@@ -1,15 +1,18 @@
-"""Other settings for a running app, without another process. A crash after a step leaves the state that its line gives:
+"""Replaces the settings of a running app without another process.
 
-1. Read them. Settings that do not validate, or that are fixed for the life of a process, are refused.
-2. Build the runner with them, beside the one that runs, and refuse an app with other streams, operators or state:
-such a change needs a plan, with a savepoint. So far the app has run on untouched.
-3. Ask the one that runs to stop between two batches; batches that an earlier process began run first. A crash leaves a
-checkpoint that the next process goes on with, by its own settings file: so from here on.
-4. Run the new one, on the same checkpoint, in the same epoch.
-5. Its first cut is committed: they are taken. It failed before: one with the settings of before is built and runs, and
-   the answer is no.
+Each step is listed with the state that a crash after it leaves:
 
-``LiveReconfiguration`` receives cuts as a ``CutListener``. Does not know the module that runs runners, ``life``.
+1. Read the settings. Settings that do not validate, or that are fixed for the life of a process, are rejected.
+2. Build a runner with the new settings, and reject an app with other streams, operators or state: such a change needs
+   a savepoint. Until here the app has run undisturbed with the old settings.
+3. Drain the old runner; a batch that an earlier process began runs first. From here on, after a crash the next process
+   continues from the checkpoint with the settings in its own settings file.
+4. Run the new runner, on the same checkpoint, in the same epoch.
+5. When its first cut is committed, the command succeeds. If it fails before, a runner with the old settings is built
+   and runs, and the command is rejected.
+
+``LiveReconfiguration`` receives cuts as a ``CutListener``. ``lifecycle`` runs the runners; this module only chooses
+them.
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ _UNDER_WAY = "another change is under way; ask again"
 
 @dataclass(frozen=True, slots=True)
 class ActiveRunner(Generic[S]):
-    """The app that runs, or is about to: a runner, and the settings that it was built with."""
+    """A runner that runs, or will run next, and the settings that it was built with."""
 
     settings: S
     runner: Runner
@@ -44,7 +47,10 @@ class ActiveRunner(Generic[S]):
 
 @dataclass(slots=True)
 class PendingChange(Generic[S]):
-    """One that was asked for: from ``before`` to ``after``. ``failed``: why its first cut was none."""
+    """The change from runner ``before`` to runner ``after``.
+
+    ``id``: of the ``Configure`` command. ``failed``: the error before the first cut of ``after`` was committed.
+    """
 
     id: str
     before: ActiveRunner[S]
@@ -53,108 +59,116 @@ class PendingChange(Generic[S]):
 
 
 class LiveReconfiguration(Generic[S]):
-    """Of one app. ``ask`` from any thread; the others from the one that runs the app, ``begin`` first of all."""
+    """Chooses the next runner of one app: step 1 to 5 of the module's docstring.
+
+    Any thread may call ``request``. The thread that runs the app calls the other methods, ``start`` first. ``build``
+    builds a runner from settings.
+    """
 
     def __init__(self, reporter: StatusReporter, build: Callable[[S], ActiveRunner[S]]) -> None:
         self._reporter, self._build = reporter, build
         self._lock = threading.Lock()
-        self._waits: PendingChange[S] | None = None
-        self._tried: PendingChange[S] | None = None
-        #: None where nothing runs: one has ended, and what follows it is being built.
+        self._requested: PendingChange[S] | None = None
+        self._on_trial: PendingChange[S] | None = None
+        #: None between the end of a runner and the start of the next.
         self._current: ActiveRunner[S] | None = None
         self._open = True
 
     def start(self, current: ActiveRunner[S]) -> None:
-        """From here on this one runs."""
+        """Record the runner that is about to run."""
         with self._lock:
             self._current = current
 
-    def request(self, asked: Configure) -> CommandResult | None:
-        """Execute steps 1 to 3; return None when the answer comes later. Raises ``StreamError`` for a refusal."""
+    def request(self, command: Configure) -> CommandResult | None:
+        """Execute steps 1 to 3. Return the result, or None if it is reported later. Raise ``StreamError`` to reject."""
         with self._lock:
-            current = self._unchanging()
-        # 1. As a new process would read them.
-        settings = checked_document(asked.settings, type(current.settings), "configure")
+            current = self._runner_without_change()
+        # 1. The settings are validated as a new process would validate them.
+        settings = checked_document(command.settings, type(current.settings), "configure")
         if settings == current.settings:
             return CommandResult(True, "it runs with these already")
         if fixed := settings.fixed_differences(current.settings):
             raise ConfigError(f"another process is needed for another {', '.join(fixed)}")
-        # 2. Nothing is stopped for what cannot be built.
+        # 2. The old runner still runs if the new one cannot be built.
         after = self._build(settings)
-        _refuse_other_state(current, after)
-        # 3. At the next boundary.
+        _reject_other_state(current, after)
+        # 3. The old runner drains at the next batch boundary.
         with self._lock:
-            if self._unchanging() is not current:  # another was asked for and taken meanwhile
+            if self._runner_without_change() is not current:  # another change came first while this one was built
                 raise ConfigError(_UNDER_WAY)
-            self._waits = PendingChange(asked.id, current, after)
+            self._requested = PendingChange(command.id, current, after)
         current.runner.drain(finish_open_batch=True)
         return None
 
-    def _unchanging(self) -> ActiveRunner[S]:
-        """Return the runner that runs and stays; ``ConfigError`` while a change is under way."""
+    def _runner_without_change(self) -> ActiveRunner[S]:
+        """Return the current runner. Raise ``ConfigError`` if a change is pending or the app stops."""
         if not self._open:
             raise ConfigError("it is stopping")
-        if self._current is None or self._waits or self._tried:
+        if self._current is None or self._requested or self._on_trial:
             raise ConfigError(_UNDER_WAY)
         return self._current
 
     def next_runner(self, *, stopping: bool) -> ActiveRunner[S] | None:
-        """After a runner has ended: which one follows. None to stop."""
+        """Return the runner to run after one has ended, or None to stop."""
         with self._lock:
-            change, tried = self._waits, self._tried
-            self._waits = self._tried = self._current = None
-            # 4. The new one is tried, if there is one.
+            change, on_trial = self._requested, self._on_trial
+            self._requested = self._on_trial = self._current = None
+            # 4. The new runner, if a change is requested.
             if change is not None and not stopping:
-                self._tried, self._current = change, change.after
+                self._on_trial, self._current = change, change.after
                 return change.after
-        ended = tried or change
+        ended = on_trial or change
         if ended is None or stopping:
             self.close()
-            self._refuse(ended, "it was stopped before a cut was committed with them")
+            self._reject(ended, "it was stopped before a cut was committed with them")
             return None
-        # 5. It was tried in vain.
-        self._refuse(ended, f"it goes back to the settings of before: {ended.failed}")
-        back = self._build(ended.before.settings)
-        self.start(back)
-        return back
+        # 5. The new runner failed before its first cut was committed.
+        self._reject(ended, f"it goes back to the settings of before: {ended.failed}")
+        previous = self._build(ended.before.settings)
+        self.start(previous)
+        return previous
 
     def roll_back(self, error: BaseException) -> bool:
-        """Whether this failure of a runner is one of new settings, after which ``next`` goes back."""
-        if self._tried is None or isinstance(error, Fenced):
+        """Record the error if it ended a runner with new settings, and return whether it did.
+
+        If so, ``next_runner`` returns a runner with the old settings. ``Fenced`` is never blamed on the settings.
+        """
+        if self._on_trial is None or isinstance(error, Fenced):
             return False
-        self._tried.failed = error
+        self._on_trial.failed = error
         return True
 
     def close(self, why: str = "") -> None:
-        """Nothing is changed any more."""
+        """Reject the pending change, for the reason ``why``, and all later ones."""
         with self._lock:
             self._open = False
-            left, self._waits, self._tried = self._waits or self._tried, None, None
-        self._refuse(left, why)
+            pending, self._requested, self._on_trial = self._requested or self._on_trial, None, None
+        self._reject(pending, why)
 
     def cut(self, report: CutReport) -> None:
-        """See ``CutListener``: step 5."""
+        """Complete the change that is on trial (step 5): its first cut is committed."""
         with self._lock:
-            taken, self._tried = self._tried, None
-        if taken is not None:
-            self._reporter.respond(taken.id, CommandResult(True, f"taken with batch {report.batch}"))
+            committed, self._on_trial = self._on_trial, None
+        if committed is not None:
+            self._reporter.respond(committed.id, CommandResult(True, f"taken with batch {report.batch}"))
 
     def progress(self, progress: Mapping[str, object]) -> None:
         """See ``CutListener``."""
 
     def failure(self, error: Retryable) -> None:
-        """See ``CutListener``: settings that fail at once are not tried again."""
-        tried = self._tried
-        if tried is not None:
-            tried.failed = error
-            tried.after.runner.drain()
+        """Drain a runner with new settings at its first failure, instead of restarting its query."""
+        on_trial = self._on_trial
+        if on_trial is not None:
+            on_trial.failed = error
+            on_trial.after.runner.drain()
 
-    def _refuse(self, change: PendingChange[S] | None, why: str) -> None:
+    def _reject(self, change: PendingChange[S] | None, why: str) -> None:
         if change is not None:
             self._reporter.reject(change.id, why)
 
 
-def _refuse_other_state(before: ActiveRunner[S], after: ActiveRunner[S]) -> None:
+def _reject_other_state(before: ActiveRunner[S], after: ActiveRunner[S]) -> None:
+    """Raise ``ConfigError`` if the two apps differ in a field of their ``AppDescription``."""
     from streamcore.savepoint.app_description import describe
 
     old, new = describe(before.runner.app), describe(after.runner.app)

@@ -1,7 +1,7 @@
-"""Operations on savepoints that a running service needs, without an implementation: a seam that one module fills.
+"""The protocol for the savepoints of a running service; ``spark_savepoints`` implements it.
 
-Used by ``life``, from its own threads: ``plan``, ``verify``, ``admit`` and ``make`` before the app runs, ``create``
-while it runs or after it has stopped.
+``lifecycle`` calls ``plan``, ``verify``, ``admit`` and ``make`` before the app runs, and ``create`` while it runs or
+after it has stopped.
 """
 
 from __future__ import annotations
@@ -21,29 +21,32 @@ S = TypeVar("S", bound=ServiceSettings)
 
 
 class Savepoints(Protocol):
-    """Of one service, whose session is there or on its way. Every method raises ``StreamError`` when it cannot."""
+    """Savepoints and checkpoints of one service. A method that fails raises ``StreamError``."""
 
     def plan(self, name: str) -> CompatibilityInfo:
-        """Can this version go on from the savepoint? Writes nothing and needs no ownership."""
+        """Check whether the savepoint can be restored as this version of the app. Writes nothing, needs no lease."""
         ...
 
     def verify(self, name: str) -> str:
-        """Read all of a savepoint back, as a restore would, and return a summary in words. Writes nothing."""
+        """Read all files of a savepoint, as a restore would, and return a one-line summary. Writes nothing."""
         ...
 
-    def admit(self, go: Promote) -> None:
-        """Whether the checkpoint that is asked for is there or may be made. Writes nothing and needs no ownership."""
+    def admit(self, command: Promote) -> None:
+        """Raise unless the checkpoint of the command exists or may be created. Writes nothing, needs no lease."""
         ...
 
-    def make(self, go: Promote) -> None:
-        """Create the checkpoint, if it does not exist. The caller owns it; a partial one is removed on failure."""
+    def make(self, command: Promote) -> None:
+        """Create the checkpoint of the command, or check an existing one. The caller holds its lease, and removes a
+        partial checkpoint on failure."""
         ...
 
     def create(self, name: str, runner: Runner) -> SavepointInfo:
-        """Write the savepoint: of the next batch boundary while the app runs, of its last batch after it has stopped.
-        Blocks; a complete savepoint of that name and batch is found and not written again."""
+        """Take a savepoint: at the next batch boundary while the app runs, of its last batch after it has stopped.
+
+        Blocks until it is written. A complete savepoint with this name and batch is not written again.
+        """
         ...
 
 
-#: Makes it for a service. Called once the service's modules are imported.
+#: Creates the ``Savepoints`` of a service. Called once the service's modules are imported.
 SavepointsFactory = Callable[[S, "Runtime"], Savepoints]

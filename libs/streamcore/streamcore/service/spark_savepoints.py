@@ -1,7 +1,7 @@
-"""Savepoints of a running service: the seam of ``streamcore.service.savepoint_api``, filled for Spark.
+"""Implements ``streamcore.service.savepoint_api`` for apps on Spark.
 
-A savepoint that is named ``n`` is at the settings' place, under the app and ``n``. The checkpoint of epoch ``e`` is
-``e<e>`` in the one of the settings (``streamcore.checkpoint.epochs``).
+Savepoints are in the folder ``<savepoints_root>/<app>/<name>``. The checkpoint of epoch ``e`` is the folder ``e<e>`` in
+the settings' ``checkpoint`` (``streamcore.checkpoint.epochs``).
 """
 
 from __future__ import annotations
@@ -26,53 +26,55 @@ from streamcore.spark.savepoint_writer import take_savepoint_of_stopped
 from streamcore.storage import open_object_store
 from streamcore.writer_id import WriterId
 
-_MARKERS_MS = 30_000
+_MARKERS_TIMEOUT_MS = 30_000
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceSavepoints:
-    """Of one service. ``StreamError`` from every method when it cannot."""
+    """The ``Savepoints`` of one service. ``start``: its Spark runtime."""
 
     settings: ServiceSettings
     app: App
     start: Runtime
-    #: By the savepoint's digest: on the way from ``plan`` to ``make`` one is asked for again and again.
+    #: Reports by the savepoint's digest: ``plan``, ``admit`` and ``make`` all need one, and building kernels is slow.
     _plans: dict[str, CompatibilityReport] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def plan(self, name: str) -> CompatibilityInfo:
-        """See ``service.savepoints``."""
-        found = self._plan(self._savepoints.get(name))
-        return CompatibilityInfo(str(found.compatibility), tuple(reason.text for reason in found.reasons))
+        """See ``Savepoints``."""
+        report = self._plan(self._savepoints.get(name))
+        return CompatibilityInfo(str(report.compatibility), tuple(reason.text for reason in report.reasons))
 
     def verify(self, name: str) -> str:
-        """See ``service.savepoints``."""
+        """See ``Savepoints``."""
         saved = self._savepoints.get(name)
-        found = self._plan(saved)
-        if not found.possible:
-            raise ConfigError(f"savepoint {name}: {found.compatibility}: {'; '.join(r.text for r in found.reasons)}")
+        report = self._plan(saved)
+        if not report.possible:
+            raise ConfigError(f"savepoint {name}: {report.compatibility}: {'; '.join(r.text for r in report.reasons)}")
         return verify_readable(saved)
 
-    def admit(self, go: Promote) -> None:
-        """See ``service.savepoints``."""
-        saved = self._source(go)
-        moment = None if saved is None else EpochProgress(saved.manifest.epoch, saved.manifest.batch)
-        self._epochs.check_claim(EpochClaim(go.epoch, moment, go.allow_empty, go.discard_newer), self._last_written)
+    def admit(self, command: Promote) -> None:
+        """See ``Savepoints``."""
+        saved = self._source(command)
+        progress = None if saved is None else EpochProgress(saved.manifest.epoch, saved.manifest.batch)
+        self._epochs.check_claim(
+            EpochClaim(command.epoch, progress, command.allow_empty, command.discard_newer), self._last_written
+        )
         if saved is not None:
-            check_restorable(saved.manifest, self._plan(saved), self._epochs.checkpoint(go.epoch), go.epoch)
+            check_restorable(saved.manifest, self._plan(saved), self._epochs.checkpoint(command.epoch), command.epoch)
 
-    def make(self, go: Promote) -> None:
-        """See ``service.savepoints``."""
-        root, saved = self._epochs.checkpoint(go.epoch), self._source(go)
-        if not self._epochs.exists(go.epoch):
-            self._epochs.clear_partial(go.epoch)
+    def make(self, command: Promote) -> None:
+        """See ``Savepoints``."""
+        root, saved = self._epochs.checkpoint(command.epoch), self._source(command)
+        if not self._epochs.exists(command.epoch):
+            self._epochs.clear_partial(command.epoch)
         if saved is not None:
-            rewinds = go.discard_newer or self._decisions.rewinds
-            restore_checkpoint(saved, self.app, self._plan(saved), root, go.epoch, rewinds=rewinds)
-        # What is there is checked; what begins with nothing is made.
-        root.initialise(AppIdentity(self.app.name, self.app.shards), epoch=go.epoch)
+            rewinds = command.discard_newer or self._decisions.rewinds
+            restore_checkpoint(saved, self.app, self._plan(saved), root, command.epoch, rewinds=rewinds)
+        # Checks an existing or restored checkpoint, or creates an empty one.
+        root.initialise(AppIdentity(self.app.name, self.app.shards), epoch=command.epoch)
 
     def create(self, name: str, runner: Runner) -> SavepointInfo:
-        """See ``service.savepoints``."""
+        """See ``Savepoints``."""
         if runner.has_ended:
             session = self.start.session()
             saved = take_savepoint_of_stopped(
@@ -80,24 +82,26 @@ class ServiceSavepoints:
             )
         else:
             saved = runner.savepoint(name).result()
-        one = saved.manifest
-        return SavepointInfo(one.name, one.batch, one.epoch, one.digest, one.total_bytes)
+        manifest = saved.manifest
+        return SavepointInfo(manifest.name, manifest.batch, manifest.epoch, manifest.digest, manifest.total_bytes)
 
-    def _source(self, go: Promote) -> Savepoint | None:
-        """Return the savepoint that the checkpoint is made from; None when none is named or the checkpoint exists."""
-        if go.restore is None or self._epochs.exists(go.epoch):
+    def _source(self, command: Promote) -> Savepoint | None:
+        """Return the savepoint to restore; None if the command names none or the checkpoint exists."""
+        if command.restore is None or self._epochs.exists(command.epoch):
             return None
-        return self._savepoints.get(go.restore)
+        return self._savepoints.get(command.restore)
 
     def _last_written(self, epoch: int, begun: int) -> int | None:
-        """Return the last written batch by the markers, as far as they are known: the next process fences that epoch
-        first and looks again. A sink gets its rows before Kafka has the marker, so with any sink a begun batch counts
-        as written.
+        """Return the last batch of ``epoch`` whose output may be written, or None. ``begun``: its last planned batch.
+
+        Without sinks this is the batch of the newest marker; a process of that epoch may still write later ones, so
+        the next owner fences the epoch and reads again. With a sink it is ``begun``, because a sink gets its rows
+        before Kafka has the marker.
         """
         if self.app.tables:
             return begun
         writer = WriterId(self.app.name, epoch, "driver")
-        marker = read_marker(self.settings.kafka.settings(), self.settings.markers_topic, writer, _MARKERS_MS)
+        marker = read_marker(self.settings.kafka.settings(), self.settings.markers_topic, writer, _MARKERS_TIMEOUT_MS)
         return None if marker is None else marker.batch
 
     @property
