@@ -1,6 +1,6 @@
-"""The contents of a live window: partials that are folded as elements come, or the elements themselves.
+"""The contents of a live window: the partials of its elements, or the elements themselves.
 
-Elements are kept only where an evictor or a full window function needs them.
+A window keeps its elements only if an evictor or a full window function needs them.
 """
 
 from __future__ import annotations
@@ -19,8 +19,12 @@ View = int | tuple[Element, ...]
 
 @dataclass(slots=True)
 class WindowContent:
-    """``node`` and the open ``leaf`` of this cut, or ``elements`` in order of arrival. ``since``: elements with a
-    smaller number are in the window no longer; ``upto``: the number after its last element's."""
+    """The contents of one live window.
+
+    A window of partials has ``node``, their node in the ``PartialStore``, and ``leaf``, the node of this cut's elements
+    that are not merged into ``node`` yet. A window of elements has ``elements`` in order of arrival. The window does
+    not contain elements with numbers below ``since``. ``upto``: the number of the last element plus 1.
+    """
 
     node: int = NOTHING
     leaf: int = NOTHING
@@ -30,18 +34,18 @@ class WindowContent:
 
 
 class ContentPolicy(Protocol):
-    """How windows hold their elements."""
+    """How live windows store their contents."""
 
     def add(self, content: WindowContent, element: Element, row: int) -> None:
-        """Add the element of a row of the cut."""
+        """Add an element. ``row``: the index of its row in the cut."""
         ...
 
-    def absorb(self, content: WindowContent, others: Sequence[WindowContent]) -> None:
-        """Take the contents of other windows, which are merged into this one."""
+    def absorb(self, content: WindowContent, absorbed: Sequence[WindowContent]) -> None:
+        """Merge the contents of other windows into this one."""
         ...
 
     def view(self, content: WindowContent) -> tuple[View, int]:
-        """Return the contents of a pane now, and how many elements an evictor left out."""
+        """Return the contents of a pane that fires now, and the number of elements that the evictor removed from it."""
         ...
 
     def clear(self, content: WindowContent) -> None:
@@ -50,7 +54,7 @@ class ContentPolicy(Protocol):
 
 
 class FoldedContent:
-    """Partials."""
+    """Stores the partials of the elements."""
 
     def __init__(self, partial_store: PartialStore) -> None:
         self.partial_store = partial_store
@@ -61,12 +65,12 @@ class FoldedContent:
         self.partial_store.put(content.leaf, row)
         content.upto = element.number + 1
 
-    def absorb(self, content: WindowContent, others: Sequence[WindowContent]) -> None:
-        first, *rest = others
+    def absorb(self, content: WindowContent, absorbed: Sequence[WindowContent]) -> None:
+        first, *later = absorbed
         content.node, content.leaf = first.node, first.leaf  # the leaf stays open: most sessions only grow
-        for other in rest:
-            content.node = self.partial_store.merge(content.node, self.seal(other))
-        content.upto = max(other.upto for other in others)
+        for window in later:
+            content.node = self.partial_store.merge(content.node, self.seal(window))
+        content.upto = max(window.upto for window in absorbed)
 
     def view(self, content: WindowContent) -> tuple[View, int]:
         return self.seal(content), 0
@@ -75,43 +79,43 @@ class FoldedContent:
         content.node = content.leaf = NOTHING
 
     def seal(self, content: WindowContent) -> int:
-        """Close the open leaf."""
+        """Merge the leaf into the node, and return the node."""
         if content.leaf != NOTHING:
             content.node, content.leaf = self.partial_store.merge(content.node, content.leaf), NOTHING
         return content.node
 
 
 class ElementBuffer(Protocol):
-    """Where elements are stored for as long as some window holds them."""
+    """Stores elements for as long as a window holds them."""
 
     def hold(self, element: Element) -> None: ...
     def release(self, element: Element) -> None: ...
 
 
 class BufferedContent:
-    """Elements."""
+    """Stores the elements themselves. ``evictor``: chooses the elements of a pane; None keeps all."""
 
-    def __init__(self, evictor: Evictor | None, keeper: ElementBuffer) -> None:
+    def __init__(self, evictor: Evictor | None, buffer: ElementBuffer) -> None:
         self.evictor = evictor
-        self.keeper = keeper
+        self._buffer = buffer
 
     def add(self, content: WindowContent, element: Element, row: int) -> None:  # noqa: ARG002 - the element suffices
         content.elements.append(element)
         content.upto = element.number + 1
-        self.keeper.hold(element)
+        self._buffer.hold(element)
 
-    def absorb(self, content: WindowContent, others: Sequence[WindowContent]) -> None:
-        content.elements += [element for other in others for element in other.elements]
+    def absorb(self, content: WindowContent, absorbed: Sequence[WindowContent]) -> None:
+        content.elements += [element for window in absorbed for element in window.elements]
         content.elements.sort(key=lambda element: element.number)
-        content.upto = max(other.upto for other in (content, *others))
+        content.upto = max(window.upto for window in (content, *absorbed))
 
     def view(self, content: WindowContent) -> tuple[View, int]:
-        seen = self.visible_elements(content.elements)
-        return seen, len(content.elements) - len(seen)
+        visible = self.visible_elements(content.elements)
+        return visible, len(content.elements) - len(visible)
 
     def clear(self, content: WindowContent) -> None:
         for element in content.elements:
-            self.keeper.release(element)
+            self._buffer.release(element)
         content.elements, content.since = [], content.upto
 
     def visible_elements(self, elements: Sequence[Element]) -> tuple[Element, ...]:

@@ -1,4 +1,4 @@
-"""The tables of elements: those that windows keep, and how many of a key have arrived."""
+"""The state tables of elements, of the number of arrived elements per key, and of the operator's progress."""
 
 from __future__ import annotations
 
@@ -22,11 +22,14 @@ WATERMARK = "__watermark_ms"
 
 
 class ElementTable(KeyedJournaledTable):
-    """The elements that some window holds, by slot and number. A ``ElementBuffer``. An element's key is its slot."""
+    """The elements that at least one window holds, by key slot and number. It is an ``ElementBuffer``.
+
+    ``Element.key`` is the key slot.
+    """
 
     def __init__(self, keys: KeySlots, schema: Mapping[str, pl.DataType]) -> None:
-        self.rest = {name: dtype for name, dtype in schema.items() if name not in keys.dtypes}
-        super().__init__(keys, {**self.rest, EVENT_MS: pl.Int64(), NUMBER: pl.Int64()}, [NUMBER])
+        self._value_dtypes = {name: dtype for name, dtype in schema.items() if name not in keys.dtypes}
+        super().__init__(keys, {**self._value_dtypes, EVENT_MS: pl.Int64(), NUMBER: pl.Int64()}, [NUMBER])
         self.held: dict[int, dict[int, Element]] = {}
         self._holders: dict[tuple[int, int], int] = {}
         self._dirty: dict[tuple[int, int], None] = {}
@@ -58,30 +61,30 @@ class ElementTable(KeyedJournaledTable):
         if not self._dirty:
             return None
         names, self._dirty = list(self._dirty), {}
-        live = [element for slot, number in names if (element := self.held.get(slot, {}).get(number))]
-        gone = [(slot, number) for slot, number in names if number not in self.held.get(slot, {})]
-        tombstones = self.tombstones([slot for slot, _ in gone], {NUMBER: [number for _, number in gone]})
-        return pl.concat([self._rows(live), tombstones])
+        held = [element for slot, number in names if (element := self.held.get(slot, {}).get(number))]
+        released = [(slot, number) for slot, number in names if number not in self.held.get(slot, {})]
+        tombstones = self.tombstones([slot for slot, _ in released], {NUMBER: [number for _, number in released]})
+        return pl.concat([self._rows(held), tombstones])
 
     def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
         slots = self._buckets.slots_in(bucket, buckets, self.held)
         return self._rows([element for slot in slots for element in self.held[slot].values()])
 
     def _rows(self, elements: Sequence[Element]) -> pl.DataFrame:
-        columns = [pl.Series(n, [e.value[n] for e in elements], dtype=dtype) for n, dtype in self.rest.items()]
+        columns = [pl.Series(n, [e.value[n] for e in elements], dtype=dtype) for n, dtype in self._value_dtypes.items()]
         columns.append(pl.Series(EVENT_MS, [e.event_ms for e in elements], dtype=pl.Int64))
         columns.append(pl.Series(NUMBER, [e.number for e in elements], dtype=pl.Int64))
         return self.frame([cast(int, element.key) for element in elements], columns)
 
     def restore(self, rows: pl.DataFrame) -> dict[int, list[Element]]:
-        """Return all elements that were stored, by slot and in order of arrival. None of them is held yet."""
+        """Return all stored elements by slot, in order of arrival. The caller must ``hold`` those that windows hold."""
         rows = rows.sort(NUMBER)
-        found: dict[int, list[Element]] = {}
+        elements_by_slot: dict[int, list[Element]] = {}
         slots = self.keys.assign(rows).tolist()
-        values = iter_fields(rows.select([*self.keys.dtypes, *self.rest]))
+        values = iter_fields(rows.select([*self.keys.dtypes, *self._value_dtypes]))
         for slot, value, event_ms, number in zip(slots, values, rows[EVENT_MS], rows[NUMBER], strict=True):
-            found.setdefault(slot, []).append(Element(slot, value, event_ms, number))
-        return found
+            elements_by_slot.setdefault(slot, []).append(Element(slot, value, event_ms, number))
+        return elements_by_slot
 
     def clear_changes(self) -> None:
         """Mark the elements held since ``restore`` as stored."""
@@ -89,12 +92,12 @@ class ElementTable(KeyedJournaledTable):
 
 
 def iter_fields(rows: pl.DataFrame) -> Iterator[Fields]:
-    """Return the fields of each row."""
+    """Return an iterator over the rows, each as a mapping of its fields."""
     return cast(Iterator[Fields], rows.iter_rows(named=True))
 
 
 class ArrivalTable(KeyedJournaledTable):
-    """How many elements of each key have arrived: the one thing that count windows never forget."""
+    """How many elements of each key have arrived. Count windows need this count for ever."""
 
     def __init__(self, keys: KeySlots) -> None:
         super().__init__(keys, {ARRIVED: pl.Int64()}, [])
@@ -102,7 +105,7 @@ class ArrivalTable(KeyedJournaledTable):
         self._dirty: list[Ints] = []
 
     def number(self, slots: Ints) -> Ints:
-        """Return, for each row, how many of its key came before it; they have arrived then."""
+        """Count the rows as arrived. Return, for each row, how many rows of its key arrived before it."""
         self._reserve()
         order = np.argsort(slots, kind="stable")
         distinct, starts, counts = np.unique(slots[order], return_index=True, return_counts=True)
@@ -131,7 +134,7 @@ class ArrivalTable(KeyedJournaledTable):
         return self.frame(slots.tolist(), [pl.Series(ARRIVED, self._arrived[slots])])
 
     def restore(self, rows: pl.DataFrame) -> None:
-        """Take all that was stored."""
+        """Load all stored rows."""
         slots = self.keys.assign(rows)
         self.keys.hold(slots)
         self._reserve()
@@ -139,13 +142,13 @@ class ArrivalTable(KeyedJournaledTable):
 
     def _reserve(self) -> None:
         if len(self._arrived) < self.keys.size:
-            room = np.zeros(2 * self.keys.size, dtype=np.int64)
-            room[: len(self._arrived)] = self._arrived
-            self._arrived = room
+            larger = np.zeros(2 * self.keys.size, dtype=np.int64)
+            larger[: len(self._arrived)] = self._arrived
+            self._arrived = larger
 
 
 class ProgressTable(JournaledTable):
-    """One row: how many elements the operator has taken, and its watermark."""
+    """The table of the operator's progress. It has one row: the number of elements so far, and the watermark."""
 
     def __init__(self) -> None:
         super().__init__({SEQUENCE: pl.Int64(), WATERMARK: pl.Int64()}, [])
@@ -154,15 +157,15 @@ class ProgressTable(JournaledTable):
         self._stored = (self.sequence, self.watermark_ms)
 
     def take(self, count: int) -> int:
-        """Return the number of the first of so many elements."""
+        """Reserve numbers for ``count`` elements, and return the first."""
         self.sequence += count
         return self.sequence - count
 
     def _take_changes(self) -> pl.DataFrame | None:
-        now = (self.sequence, self.watermark_ms)
-        if now == self._stored:
+        current = (self.sequence, self.watermark_ms)
+        if current == self._stored:
             return None
-        self._stored = now
+        self._stored = current
         return self.rows(0, 1)
 
     def rows(self, bucket: int, buckets: int) -> pl.DataFrame:  # noqa: ARG002 - its hash is 0
@@ -170,8 +173,10 @@ class ProgressTable(JournaledTable):
         return pl.DataFrame(data if bucket == 0 else None, schema=self.schema)
 
     def apply_loaded(self) -> bool:
-        """Take the loaded rows; whether there was anything. After a change of the number of shards it may be several
-        rows."""
+        """Apply the loaded rows; return whether there were any.
+
+        There can be several rows if the number of shards has changed.
+        """
         if not self.loaded:
             return False
         rows, self.loaded = pl.concat(self.loaded), []

@@ -1,4 +1,4 @@
-"""The table of panes that may have to be taken back."""
+"""The state table of panes that may have to be retracted."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from streamcore.windowing.model import AnyWindow
 
 
 class EmittedPaneTable(KeyedJournaledTable):
-    """The panes that may have to be retracted, by the window that emitted them."""
+    """The panes that may have to be retracted, by key slot and window. Empty unless the windows are retracting."""
 
     def __init__(self, keys: KeySlots, partial_store: PartialStore | None) -> None:
         self.partial_store = partial_store
-        whole = pl.Int64()
-        columns = {FIRST: whole, END: whole, PANE: whole, LATEST: whole, UPTO: whole}
+        int64 = pl.Int64()
+        columns = {FIRST: int64, END: int64, PANE: int64, LATEST: int64, UPTO: int64}
         super().__init__(
             keys, {**columns, **(partial_store.aggregate_set.partial_types if partial_store else {})}, [FIRST, END]
         )
@@ -40,19 +40,21 @@ class EmittedPaneTable(KeyedJournaledTable):
         self.buckets = SlotBuckets(keys)
 
     def replace(self, before: Mapping[Name, WindowBeforeCut], living: Iterable[LiveWindow]) -> None:
-        """Forget the panes that windows had emitted before the cut, and keep those of the live windows."""
-        now = {(live.slot, emitted_pane.window): emitted_pane for live in living for emitted_pane in live.emitted_panes}
-        for (slot, _), one in before.items():
-            for emitted_pane in one.emitted:
-                if (slot, emitted_pane.window) not in now:
+        """Delete the panes that the windows of ``before`` had emitted before the cut; store those of ``living``."""
+        current = {
+            (live.slot, emitted_pane.window): emitted_pane for live in living for emitted_pane in live.emitted_panes
+        }
+        for (slot, _), window_before in before.items():
+            for emitted_pane in window_before.emitted:
+                if (slot, emitted_pane.window) not in current:
                     self._remove(slot, emitted_pane.window)
-        for (slot, window), emitted_pane in now.items():
+        for (slot, window), emitted_pane in current.items():
             if self.emitted.get(slot, {}).get(window) != emitted_pane:
                 self.put(slot, emitted_pane)
                 self.dirty[slot, window] = None
 
     def put(self, slot: int, emitted_pane: EmittedPane) -> None:
-        """Keep one that is stored."""
+        """Put a pane into the table, without marking it as changed."""
         if slot not in self.emitted:
             self.emitted[slot] = {}
             self.buckets.add(slot)
@@ -69,14 +71,14 @@ class EmittedPaneTable(KeyedJournaledTable):
     def _take_changes(self) -> pl.DataFrame | None:
         if not self.dirty:
             return None
-        found = [(slot, window, self.emitted.get(slot, {}).get(window)) for slot, window in self.dirty]
+        changed = [(slot, window, self.emitted.get(slot, {}).get(window)) for slot, window in self.dirty]
         self.dirty = {}
-        gone = [(slot, bounds(window)) for slot, window, emitted_pane in found if emitted_pane is None]
-        names = {FIRST: [first for _, (first, _) in gone], END: [end for _, (_, end) in gone]}
-        tombstones = self.tombstones([slot for slot, _ in gone], names)
+        deleted = [(slot, bounds(window)) for slot, window, emitted_pane in changed if emitted_pane is None]
+        names = {FIRST: [first for _, (first, _) in deleted], END: [end for _, (_, end) in deleted]}
+        tombstones = self.tombstones([slot for slot, _ in deleted], names)
         return pl.concat(
             [
-                self._rows([(slot, emitted_pane) for slot, _, emitted_pane in found if emitted_pane is not None]),
+                self._rows([(slot, emitted_pane) for slot, _, emitted_pane in changed if emitted_pane is not None]),
                 tombstones,
             ]
         )
@@ -85,17 +87,21 @@ class EmittedPaneTable(KeyedJournaledTable):
         slots = self.buckets.slots_in(bucket, buckets, self.emitted)
         return self._rows([(slot, emitted_pane) for slot in slots for emitted_pane in self.emitted[slot].values()])
 
-    def _rows(self, emitted_pane: Sequence[tuple[int, EmittedPane]]) -> pl.DataFrame:
-        numbers = [[*bounds(one.window), one.pane, one.latest_ms, one.upto] for _, one in emitted_pane]
-        table = np.array(numbers, dtype=np.int64).reshape(len(emitted_pane), 5).T
+    def _rows(self, panes: Sequence[tuple[int, EmittedPane]]) -> pl.DataFrame:
+        numbers = [[*bounds(pane.window), pane.pane, pane.latest_ms, pane.upto] for _, pane in panes]
+        table = np.array(numbers, dtype=np.int64).reshape(len(panes), 5).T
         columns = [pl.Series(n, c) for n, c in zip((FIRST, END, PANE, LATEST, UPTO), table, strict=True)]
         if self.partial_store is not None:
-            nodes = [one.view if isinstance(one.view, int) else NOTHING for _, one in emitted_pane]
+            nodes = [pane.view if isinstance(pane.view, int) else NOTHING for _, pane in panes]
             columns += self.partial_store.store(np.asarray(nodes, dtype=np.int64))
-        return self.frame([slot for slot, _ in emitted_pane], columns)
+        return self.frame([slot for slot, _ in panes], columns)
 
     def restore(self, rows: pl.DataFrame, window: Callable[[int, int], AnyWindow]) -> list[tuple[int, EmittedPane]]:
-        """Return all panes that were stored; their views are nodes, or empty where elements are kept."""
+        """Return all stored panes with their slots, and do not add them to the table.
+
+        Their views are nodes of partials, or ``NOTHING`` if windows keep elements. ``window``: builds a window from its
+        bounds.
+        """
         nodes = [NOTHING] * rows.height if self.partial_store is None else self.partial_store.load(rows)
         slots = self.keys.assign(rows).tolist()
         columns = (rows[name].to_list() for name in (FIRST, END, PANE, LATEST, UPTO))

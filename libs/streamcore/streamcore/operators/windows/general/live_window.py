@@ -1,7 +1,7 @@
 """One live window of one key: its trigger's state, its contents, and the panes it has emitted.
 
-The same decisions as ``streamcore.windowing.reference_pane``, without the values: a pane refers to its contents by a
-``View``, and values are computed when the cut is over.
+The classes decide as ``streamcore.windowing.reference_pane`` does, but compute no values: a pane refers to its contents
+by a ``View``, and the values are computed at the end of the cut.
 """
 
 from __future__ import annotations
@@ -18,7 +18,11 @@ from streamcore.windowing.triggers import TriggerContext, TriggerState
 
 @dataclass(frozen=True, slots=True)
 class EmittedPane:
-    """A pane that may have to be retracted. ``upto``: all its elements have lower numbers."""
+    """An emitted pane that may have to be retracted.
+
+    ``pane``: its number in the window, from 0. ``latest_ms``: the latest event time of its elements. ``upto``: all its
+    elements have lower numbers.
+    """
 
     window: AnyWindow
     pane: int
@@ -29,7 +33,7 @@ class EmittedPane:
 
 @dataclass(frozen=True, slots=True)
 class PaneFiring:
-    """A pane or a retraction, without its values."""
+    """A pane or retraction that fires in this cut, without its values. ``slot``: the key slot."""
 
     slot: int
     window: AnyWindow
@@ -43,8 +47,13 @@ class PaneFiring:
 
 @dataclass(slots=True)
 class LiveWindow:
-    """``awaits``, ``unfired``, ``fired``, ``last``, ``superseded``: as in ``LivePane``. ``latest_ms``: the latest event
-    time so far; ``wakes_ms``: the clock at which its trigger wants to be asked."""
+    """The state of one live window of one key.
+
+    ``slot``: the key slot. ``trigger``: the state of its trigger. ``awaits``, ``unfired``, ``fired``, ``last`` and
+    ``superseded`` are defined in ``windowing.reference_pane.LivePane``. ``latest_ms``: the latest event time of its
+    elements. ``wakes_ms``: the next clock at which its trigger may fire, or None. ``evicted``: how many elements its
+    evictor removed, for the metric.
+    """
 
     slot: int
     window: AnyWindow
@@ -78,19 +87,19 @@ class TriggerRules:
         self, slot: int, window: AnyWindow, absorbed: Sequence[LiveWindow], context: TriggerContext
     ) -> LiveWindow:
         """Return a new window, or the one into which sessions are merged."""
-        states = [other.trigger for other in absorbed]
+        states = [session.trigger for session in absorbed]
         trigger = self.spec.trigger.merge(states, context) if states else self.spec.trigger.start()
-        live = LiveWindow(slot, window, trigger, not context.past_end or any(other.awaits for other in absorbed))
+        live = LiveWindow(slot, window, trigger, not context.past_end or any(session.awaits for session in absorbed))
         if absorbed:
-            self.contents.absorb(live.content, [other.content for other in absorbed])
-            live.latest_ms = max(other.latest_ms for other in absorbed)
-            live.unfired = sum(other.unfired for other in absorbed)
-        for other in absorbed if self._retracting else ():
-            live.superseded += other.emitted_panes
+            self.contents.absorb(live.content, [session.content for session in absorbed])
+            live.latest_ms = max(session.latest_ms for session in absorbed)
+            live.unfired = sum(session.unfired for session in absorbed)
+        for session in absorbed if self._retracting else ():
+            live.superseded += session.emitted_panes
         return live
 
     def add(self, live: LiveWindow, element: Element, row: int, context: TriggerContext) -> None:
-        """Take an element."""
+        """Add an element to the window. ``row``: the index of its row in the cut."""
         self.contents.add(live.content, element, row)
         live.unfired += 1
         live.latest_ms = max(live.latest_ms, element.event_ms)
@@ -99,17 +108,17 @@ class TriggerRules:
     def due(self, live: LiveWindow, context: TriggerContext, progress: WindowProgress) -> list[PaneFiring]:
         """Fire the pane that is due. Return it after its retractions; an empty list if none is due."""
         on_time = live.awaits and progress.end_passed
-        may = (on_time or live.unfired > 0) and not live.trigger.done
-        ready = may and self.spec.trigger.ready(live.trigger, context)
+        may_fire = (on_time or live.unfired > 0) and not live.trigger.done
+        ready = may_fire and self.spec.trigger.ready(live.trigger, context)
         if not ready and not (progress.expired and live.unfired):
             return []
-        empties = self._discarding or (ready and self.spec.trigger.purges(live.trigger, context))
+        clears = self._discarding or (ready and self.spec.trigger.purges(live.trigger, context))
         if ready:
             live.trigger = self.spec.trigger.fire(live.trigger, context)
         final = progress.expired or live.trigger.done
         timing = Timing.EARLY if not progress.end_passed else Timing.ON_TIME if on_time else Timing.LATE
         fired = self._emit(live, timing, final=final)
-        if empties or final:
+        if clears or final:
             self.contents.clear(live.content)
         return fired
 
@@ -126,7 +135,7 @@ class TriggerRules:
         return [*retractions, pane]
 
     def _retract(self, live: LiveWindow, timing: Timing) -> list[PaneFiring]:
-        """Retract the panes of absorbed sessions, for good, and then this window's last pane."""
+        """Return the final retractions of the panes of absorbed sessions, then the retraction of the last pane."""
         old = [_retraction_of_pane(live, emitted_pane, timing, final=True) for emitted_pane in live.superseded]
         live.superseded = []
         if live.last is None:

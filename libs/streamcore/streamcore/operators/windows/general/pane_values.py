@@ -22,8 +22,12 @@ from streamcore.windowing.model import Element, Timing
 
 @dataclass(frozen=True, slots=True)
 class WindowView:
-    """What a full window function sees. ``key``: its columns' values; ``first`` and ``end``: the window's bounds, in
-    epoch milliseconds or numbers of elements; ``elements``: the input's columns, in order of arrival."""
+    """The argument of a full window function: one pane.
+
+    ``key``: the values of the key columns. ``first`` and ``end``: the bounds of the window, in epoch milliseconds or,
+    for count windows, in numbers of elements; ``end`` is exclusive. ``pane``: the number of the pane in its window,
+    from 0. ``elements``: the input rows of the pane, in order of arrival.
+    """
 
     key: tuple[object, ...]
     first: int
@@ -49,70 +53,73 @@ class PaneFunction:
 
 
 class PaneValues(Protocol):
-    """How the values of panes are computed."""
+    """Computes the values of the panes of a cut."""
 
     def compute(self, fired: Sequence[PaneFiring], keys: pl.DataFrame) -> tuple[Ints, list[pl.Series]]:
-        """Return rows of values, and the pane of each. ``keys``: the key of each pane."""
+        """Return, for each output row, the index of its pane in ``fired``, and the columns of values.
+
+        ``keys``, of shape (panes,): the keys of the panes.
+        """
         ...
 
 
 class AggregateValues:
-    """Aggregates over nodes."""
+    """Computes aggregates from partials."""
 
     def __init__(self, partial_store: PartialStore, metrics: WindowMetrics) -> None:
         self.partial_store = partial_store
         self.metrics = metrics
 
     def compute(self, fired: Sequence[PaneFiring], keys: pl.DataFrame) -> tuple[Ints, list[pl.Series]]:  # noqa: ARG002
-        nodes = [one.view if isinstance(one.view, int) else NOTHING for one in fired]
+        nodes = [firing.view if isinstance(firing.view, int) else NOTHING for firing in fired]
         partials = self.partial_store.partials(np.asarray(nodes, dtype=np.int64))
         self.metrics.truncated += self.partial_store.aggregate_set.count_truncated(partials)
         return np.arange(len(fired)), self.partial_store.aggregate_set.values(partials)
 
 
 class RecomputedValues:
-    """Aggregates over the elements that an evictor has left."""
+    """Computes aggregates from the elements that the evictor keeps."""
 
     def __init__(self, aggregate_set: AggregateSet, metrics: WindowMetrics) -> None:
         self.aggregate_set = aggregate_set
         self.metrics = metrics
 
     def compute(self, fired: Sequence[PaneFiring], keys: pl.DataFrame) -> tuple[Ints, list[pl.Series]]:  # noqa: ARG002
-        views = [_elements(one.view) for one in fired]
-        every = [element for view in views for element in view]
-        numbers = np.array([element.number for element in every], dtype=np.int64)
+        views = [_elements(firing.view) for firing in fired]
+        elements = [element for view in views for element in view]
+        numbers = np.array([element.number for element in elements], dtype=np.int64)
         group = np.repeat(np.arange(len(views)), [len(view) for view in views])
         partials = self.aggregate_set.aggregate_groups(
-            to_frame(every, self.aggregate_set.schema), numbers, group, len(views)
+            to_frame(elements, self.aggregate_set.schema), numbers, group, len(views)
         )
         self.metrics.truncated += self.aggregate_set.count_truncated(partials)
         return np.arange(len(fired)), self.aggregate_set.values(partials)
 
 
 class FunctionValues:
-    """A full window function."""
+    """Computes the rows of a full window function."""
 
     def __init__(self, function: PaneFunction, schema: Mapping[str, pl.DataType]) -> None:
         self.function = function
         self.schema = schema
 
     def compute(self, fired: Sequence[PaneFiring], keys: pl.DataFrame) -> tuple[Ints, list[pl.Series]]:
-        named = keys.rows() if keys.width else [()] * len(fired)
-        parts = [self._rows(one, key) for one, key in zip(fired, named, strict=True)]
-        pane = np.repeat(np.arange(len(parts)), [part.height for part in parts])
+        key_rows = keys.rows() if keys.width else [()] * len(fired)
+        frames = [self._rows(firing, key) for firing, key in zip(fired, key_rows, strict=True)]
+        pane = np.repeat(np.arange(len(frames)), [frame.height for frame in frames])
         empty = pl.DataFrame(schema=self.function.schema)
-        return pane, pl.concat([empty, *parts]).get_columns()
+        return pane, pl.concat([empty, *frames]).get_columns()
 
-    def _rows(self, one: PaneFiring, key: tuple[object, ...]) -> pl.DataFrame:
-        elements = to_frame(_elements(one.view), self.schema)
-        answer = self.function.compute(WindowView(key, *bounds(one.window), one.pane, one.timing, elements))
-        if not isinstance(answer, pl.DataFrame):
-            return pl.DataFrame(list(answer), schema=self.function.schema, orient="row")
-        return answer.select(pl.col(name).cast(dtype) for name, dtype in self.function.schema.items())
+    def _rows(self, firing: PaneFiring, key: tuple[object, ...]) -> pl.DataFrame:
+        elements = to_frame(_elements(firing.view), self.schema)
+        rows = self.function.compute(WindowView(key, *bounds(firing.window), firing.pane, firing.timing, elements))
+        if not isinstance(rows, pl.DataFrame):
+            return pl.DataFrame(list(rows), schema=self.function.schema, orient="row")
+        return rows.select(pl.col(name).cast(dtype) for name, dtype in self.function.schema.items())
 
 
 def to_frame(elements: Sequence[Element], schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
-    """Return elements as rows again."""
+    """Return the elements as a frame, with their event times."""
     columns = [pl.Series(n, [e.value[n] for e in elements], dtype=dtype) for n, dtype in schema.items()]
     return pl.DataFrame([*columns, pl.Series(EVENT_MS, [e.event_ms for e in elements], dtype=pl.Int64)])
 

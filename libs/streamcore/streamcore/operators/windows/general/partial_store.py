@@ -1,8 +1,9 @@
-"""Values that are asked for one by one and computed together.
+"""The partials of windows: changes are recorded one by one during a cut, and computed together at its end.
 
-The contents of a window are a *node*: the number of a row of partials. While a cut runs, rows are put into new leaves
-and nodes are merged into new nodes, all on paper; ``compute`` then groups all leaves in one call and merges level by
-level. So triggers may be asked element by element, and data is still only touched in columns.
+The contents of a window are a *node*: the number of a row of partials. During a cut the store only records which rows
+belong to which new node (a *leaf*), and which two nodes merge into which new node. ``compute`` then aggregates all
+leaves in one call, and merges the other nodes level by level. So triggers can be evaluated element by element, while
+the data is processed in columns.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ NOTHING = 0
 
 
 class PartialStore:
-    """Rows of partials; rows that are free are given out again."""
+    """The partials of all nodes. It reuses the numbers of freed nodes."""
 
     def __init__(self, aggregate_set: AggregateSet) -> None:
         self.aggregate_set = aggregate_set
@@ -33,7 +34,7 @@ class PartialStore:
         self._merges: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
 
     def leaf(self) -> int:
-        """Return a new node, for rows of the cut."""
+        """Create a leaf for rows of the cut, and return its node."""
         node = self._new()
         self._leaves[node] = []
         return node
@@ -43,7 +44,7 @@ class PartialStore:
         self._leaves[leaf].append(row)
 
     def merge(self, left: int, right: int) -> int:
-        """Return the node of the contents of both."""
+        """Create a node for the contents of two nodes, and return it; if one is ``NOTHING``, return the other."""
         if NOTHING in (left, right):
             return left or right
         node = self._new()
@@ -52,10 +53,13 @@ class PartialStore:
         return node
 
     def compute(self, rows: pl.DataFrame, numbers: Ints) -> None:
-        """Bring all nodes of the cut up to date."""
+        """Compute the partials of the nodes created in this cut.
+
+        ``rows``: the rows of the cut; ``numbers``, of shape (rows,): their arrival numbers.
+        """
         self._reserve()
         if self._leaves:
-            self._group(rows, numbers)
+            self._compute_leaves(rows, numbers)
         for level in sorted(self._merges):
             into, left, right = np.array(self._merges[level], dtype=np.int64).T
             self._write(into, self.aggregate_set.merge(take_rows(self.columns, left), take_rows(self.columns, right)))
@@ -68,22 +72,25 @@ class PartialStore:
         return take_rows(self.columns, nodes)
 
     def store(self, nodes: Ints) -> list[pl.Series]:
-        """Return the partials of these nodes, for keeping."""
+        """Return the partials of these nodes as columns of the state table."""
         return self.aggregate_set.store(take_rows(self.columns, nodes))
 
     def load(self, rows: pl.DataFrame) -> list[int]:
-        """Create new nodes with the partials that ``store`` gave."""
+        """Create nodes from columns that ``store`` returned."""
         return self.take(self.aggregate_set.load(rows), rows.height)
 
     def take(self, partials: Columns, count: int) -> list[int]:
-        """Create new nodes with these partials."""
+        """Create ``count`` nodes with these partials."""
         nodes = [self._new() for _ in range(count)]
         self._reserve()
         self._write(np.asarray(nodes, dtype=np.int64), partials)
         return nodes
 
     def keep(self, before: set[int], now: set[int]) -> None:
-        """Give back the nodes of the cut and those used before it, but for those that are used now."""
+        """Free the nodes created in this cut and those of ``before``, except those of ``now``.
+
+        ``before``: nodes that the changed windows used before the cut; ``now``: nodes that they use after it.
+        """
         self._free += sorted((before | set(self._new_nodes)) - now - {NOTHING})
         self._new_nodes = []
 
@@ -91,15 +98,17 @@ class PartialStore:
         """Mark all loaded nodes as in use."""
         self._new_nodes = []
 
-    def _group(self, rows: pl.DataFrame, numbers: Ints) -> None:
-        """Return one group per leaf. A row in several leaves is repeated."""
+    def _compute_leaves(self, rows: pl.DataFrame, numbers: Ints) -> None:
+        """Compute the partials of all leaves. A row can be in several leaves."""
         counts = np.fromiter(map(len, self._leaves.values()), np.int64, len(self._leaves))
-        taken = np.concatenate([np.asarray(found, dtype=np.int64) for found in self._leaves.values()])
+        row_indexes = np.concatenate([np.asarray(leaf_rows, dtype=np.int64) for leaf_rows in self._leaves.values()])
         group = np.repeat(np.arange(len(counts)), counts)
-        order = np.argsort(taken, kind="stable")
-        taken, group = taken[order], group[order]
+        order = np.argsort(row_indexes, kind="stable")
+        row_indexes, group = row_indexes[order], group[order]
         nodes = np.fromiter(self._leaves, np.int64, len(self._leaves))
-        self._write(nodes, self.aggregate_set.aggregate_groups(rows[taken], numbers[taken], group, len(counts)))
+        self._write(
+            nodes, self.aggregate_set.aggregate_groups(rows[row_indexes], numbers[row_indexes], group, len(counts))
+        )
 
     def _new(self) -> int:
         if self._free:
@@ -112,9 +121,9 @@ class PartialStore:
     def _reserve(self) -> None:
         for name, column in self.columns.items():
             if len(column) < self._size:
-                room = np.empty(max(64, 2 * self._size), dtype=column.dtype)
-                room[: len(column)] = column
-                self.columns[name] = room
+                larger = np.empty(max(64, 2 * self._size), dtype=column.dtype)
+                larger[: len(column)] = column
+                self.columns[name] = larger
 
     def _write(self, nodes: Ints, partials: Columns) -> None:
         for name, values in partials.items():

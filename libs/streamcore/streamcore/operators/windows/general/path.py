@@ -1,4 +1,4 @@
-"""The general path as a whole: cuts in, frames out."""
+"""Evaluates windows by the general path: takes the rows of a cut, and returns panes and late rows as frames."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from streamcore.operators.windows.metrics import WindowMetrics
 
 
 class TriggeredWindows:
-    """All windows by the general path."""
+    """The windows of a shard, evaluated one by one, with their state tables."""
 
     def __init__(self, plan: WindowPlan, metrics: WindowMetrics) -> None:
         self.plan = plan
@@ -41,26 +41,26 @@ class TriggeredWindows:
         self.keys.sweep()
         slots = self.keys.assign(rows)
         numbers = self._numbers(slots)
-        general = self.windows.engine
-        general.begin(time.clock_ms, time.watermark_ms)
+        engine = self.windows.engine
+        engine.begin(time.clock_ms, time.watermark_ms)
         for row, element in enumerate(elements(rows, self.windows.fields, slots, numbers)):
-            general.element(element, row)
-        general.watermark(time.next_watermark_ms)
+            engine.element(element, row)
+        engine.watermark(time.next_watermark_ms)
         panes, values = self.windows.finish(rows, numbers)
-        late = self._output.late(rows, to_dropped_rows(general.dropped), time.watermark_ms)
+        late = self._output.late(rows, to_dropped_rows(engine.dropped), time.watermark_ms)
         return self._output.panes(self.keys, panes, values), late
 
     def _numbers(self, slots: Ints) -> Ints:
-        """Return numbers that rise with arrival within each key; only count windows need to know the key's own."""
+        """Return the arrival numbers of the rows, counted per key for count windows, and per operator otherwise."""
         first = self.progress.take(len(slots))
         return np.arange(first, first + len(slots)) if self.arrivals is None else self.arrivals.number(slots)
 
     def tables(self) -> Mapping[str, JournaledTable]:
-        """Return all state."""
+        """Return all state tables by name."""
         return {**self._journals(), "progress": self.progress}
 
     def apply_loaded(self) -> None:
-        """Take the rows loaded since the last step."""
+        """Apply the state rows loaded since the last step."""
         journals = self._journals()
         if not (self.progress.apply_loaded() or any(table.loaded for table in journals.values())):
             return

@@ -1,4 +1,4 @@
-"""What a windowed operator was asked for, checked."""
+"""The checked plan of a windowed operator."""
 
 from __future__ import annotations
 
@@ -15,9 +15,12 @@ from streamcore.windowing.spec import WindowSpec
 
 @dataclass(frozen=True, slots=True)
 class WindowPlan:
-    """``schema``: the input's columns without EVENT_MS; ``keys``: those of them that are the key. The values of a pane
-    come from ``function``, or else from the aggregates of ``aggregate_set``. ``max_windows``: beyond it no window
-    begins."""
+    """The checked settings of a windowed operator, with the types of its columns.
+
+    ``schema``: the input columns without ``EVENT_MS``. ``keys``: the key columns among them. ``function`` computes the
+    values of a pane; if it is None, the aggregates of ``aggregate_set`` do. ``max_windows``: how many live windows a
+    shard has at most; the operator refuses elements that need another one.
+    """
 
     spec: WindowSpec
     keys: Mapping[str, pl.DataType]
@@ -28,11 +31,11 @@ class WindowPlan:
 
     @property
     def keeps_elements(self) -> bool:
-        """Return whether partials do not suffice."""
+        """Return whether windows keep their elements, because partials do not suffice."""
         return self.function is not None or self.spec.evictor is not None
 
     @property
     def output(self) -> OutputSchema:
-        """Return the columns of the outputs."""
+        """Return the schema of the panes and of the late rows."""
         values = self.function.schema if self.function else self.aggregate_set.results
         return OutputSchema(self.spec.assigner, self.keys, values)

@@ -1,8 +1,8 @@
-"""Windows one by one: whatever assigner, trigger and evictor there are, element after element.
+"""Evaluates the triggers of live windows, element by element, for any assigner, trigger and evictor.
 
-Keeps the windows that live and asks each when something that concerns it has happened: an element of its own, its end,
-its expiry, or the clock that its trigger waits for. Nothing else is looked at, so a cut costs what it touches. What the
-decisions mean is defined by ``windowing.reference``; values are computed when the cut is over.
+The engine evaluates a window when an element is added to it, when the watermark reaches its end or its expiry, and at
+the clock that its trigger waits for. So the cost of a cut does not depend on windows to which nothing happens.
+``windowing.reference`` defines the decisions. The values are computed at the end of the cut.
 """
 
 from __future__ import annotations
@@ -22,20 +22,24 @@ from streamcore.windowing.reference_pane import WindowProgress
 from streamcore.windowing.spec import WindowSpec
 from streamcore.windowing.triggers import AfterProcessingTime, Trigger, TriggerContext, TriggerState, walk
 
-#: Row, window and reason of an element that a window did not take.
+#: A dropped element: the index of its row in the cut, the window that did not accept it, and the reason.
 Drop = tuple[int, AnyWindow, DropReason]
 
 
 @dataclass(frozen=True, slots=True)
 class WindowBeforeCut:
-    """The contents of a window before the cut, and the panes it had emitted by then."""
+    """The state of a window before the cut: the node of its partials, and the panes that it had emitted."""
 
     node: int
     emitted: tuple[EmittedPane, ...]
 
 
 class TriggerEngine:
-    """The live windows of a shard. ``fired``, ``dropped`` and ``before`` belong to the present cut."""
+    """The live windows of a shard, and their evaluation.
+
+    ``fired``, ``dropped`` and ``before`` are the panes, the dropped elements and the earlier states of the changed
+    windows of the current cut.
+    """
 
     def __init__(
         self,
@@ -57,20 +61,23 @@ class TriggerEngine:
         self._keys = keys
         self._clock_ms = NO_WATERMARK
         self._watermark_ms = NO_WATERMARK
-        self._clocked = any(isinstance(one, AfterProcessingTime) for one in walk(spec.trigger))
+        self._clocked = any(isinstance(part, AfterProcessingTime) for part in walk(spec.trigger))
         self._by_watermark: TimerIndex[Name] = TimerIndex()
         self._by_clock: TimerIndex[Name] = TimerIndex()
 
     # --- inputs -------------------------------------------------------------------------------------------------
 
     def begin(self, clock_ms: int, watermark_ms: int) -> None:
-        """Begin a cut: set the clock at the old watermark, and evaluate windows that wait for the clock."""
+        """Begin a cut: set its clock and the watermark before it, and evaluate the windows that wait for the clock."""
         self.fired, self.dropped, self.before = [], [], {}
         self._clock_ms, self._watermark_ms = clock_ms, watermark_ms
         self._evaluate_all(self._by_clock.take(clock_ms))
 
     def element(self, element: Element, row: int) -> None:
-        """Add an element of a row to its windows, and evaluate them. The key of the element is a key slot."""
+        """Add an element to its windows and evaluate them. ``element.key`` is a key slot.
+
+        ``row``: the index of the element's row in the cut.
+        """
         windows = self.spec.assigner.windows(element)
         self.metrics.elements += 1
         self.metrics.assignments += len(windows)
@@ -80,8 +87,8 @@ class TriggerEngine:
         """Add an element to these of its windows, and evaluate each."""
         assert isinstance(element.key, int)
         slot = element.key
-        placed = [self._add_to_window(slot, window, element, row) for window in windows]
-        for window in placed:
+        accepted_by = [self._add_to_window(slot, window, element, row) for window in windows]
+        for window in accepted_by:
             if window is not None:
                 self._evaluate(slot, window, element.number + 1)
 
@@ -105,10 +112,13 @@ class TriggerEngine:
     # --- placing ------------------------------------------------------------------------------------------------
 
     def _add_to_window(self, slot: int, window: AnyWindow, element: Element, row: int) -> AnyWindow | None:
-        """Add the element to its window, merged with overlapping sessions. None if it is dropped or refused."""
+        """Add the element to a window, after merging overlapping sessions into the window.
+
+        Return the merged window, or None if the element is dropped or refused.
+        """
         absorbed = self._overlapping(slot, window)
         window = _cover(window, absorbed)
-        progress = self._past(window, element.number)
+        progress = self._progress(window, element.number)
         if progress.expired:
             self._drop(row, window, DropReason.EXPIRED)
             return None
@@ -120,10 +130,10 @@ class TriggerEngine:
             self.metrics.refused += 1
             return None
         if live is None:
-            live = self._start(slot, window, absorbed, self._moment(progress))
+            live = self._start(slot, window, absorbed, self._trigger_context(progress))
             live.content.since = 0 if absorbed else element.number
         self._mark_dirty(live)
-        self.rules.add(live, element, row, self._moment(progress))
+        self.rules.add(live, element, row, self._trigger_context(progress))
         self.metrics.on_time += not progress.end_passed
         self.metrics.late_accepted += progress.end_passed
         return window
@@ -132,14 +142,16 @@ class TriggerEngine:
         """Return the live sessions that overlap this one, ordered by end."""
         if not self.spec.assigner.merges or not isinstance(window, Window):
             return []
-        found = [one for one in self.windows.windows_for(slot) if isinstance(one, Window) and one.overlaps(window)]
-        return sorted(found, key=bounds)
+        overlapping = [
+            live for live in self.windows.windows_for(slot) if isinstance(live, Window) and live.overlaps(window)
+        ]
+        return sorted(overlapping, key=bounds)
 
     def _start(self, slot: int, window: AnyWindow, absorbed: Iterable[Window], context: TriggerContext) -> LiveWindow:
-        others = [self.windows.pop(slot, other) for other in absorbed]
-        for other in others:
-            self._mark_dirty(other)
-        live = self.rules.start(slot, window, others, context)
+        merged = [self.windows.pop(slot, session) for session in absorbed]
+        for session in merged:
+            self._mark_dirty(session)
+        live = self.rules.start(slot, window, merged, context)
         self.windows.put(live)
         self.plan(live)
         return live
@@ -172,9 +184,9 @@ class TriggerEngine:
         live = self.windows.get(slot, window)
         if live is None:
             return
-        progress = self._past(window, arrived)
+        progress = self._progress(window, arrived)
         before = WindowBeforeCut(live.content.node, live.emitted_panes)
-        fired = self.rules.due(live, self._moment(progress), progress)
+        fired = self.rules.due(live, self._trigger_context(progress), progress)
         if fired or progress.expired:
             self.before.setdefault((slot, window), before)
             self.windows.dirty[slot, window] = None
@@ -189,17 +201,17 @@ class TriggerEngine:
 
     # --- time ---------------------------------------------------------------------------------------------------
 
-    def _past(self, window: AnyWindow, arrived: int) -> WindowProgress:
+    def _progress(self, window: AnyWindow, arrived: int) -> WindowProgress:
         """Return whether the window has ended and expired. ``arrived``: elements of the key, for count windows."""
         if isinstance(window, CountWindow):
-            full = self._stream_ended or arrived >= window.end
-            return WindowProgress(end_passed=full, expired=full)
+            is_full = self._stream_ended or arrived >= window.end
+            return WindowProgress(end_passed=is_full, expired=is_full)
         expiry_ms = window.end_ms + self.spec.allowed_lateness_ms
         return WindowProgress(
             self._watermark_ms >= window.end_ms, self._stream_ended or self._watermark_ms >= expiry_ms
         )
 
-    def _moment(self, progress: WindowProgress) -> TriggerContext:
+    def _trigger_context(self, progress: WindowProgress) -> TriggerContext:
         return TriggerContext(progress.end_passed, self._clock_ms, self._stream_ended)
 
     def _plan_clock(self, live: LiveWindow) -> None:
@@ -212,15 +224,15 @@ class TriggerEngine:
 
 
 def next_wake(trigger: Trigger, state: TriggerState, clock_ms: int) -> int | None:
-    """Return the next clock at which some part of the trigger may become ready."""
-    found = [next_wake(part, part_state, clock_ms) for part, part_state in zip(trigger.parts, state.parts, strict=True)]
+    """Return the next clock, in milliseconds, at which the trigger may become ready; None if there is none."""
+    wakes = [next_wake(part, part_state, clock_ms) for part, part_state in zip(trigger.parts, state.parts, strict=True)]
     if isinstance(trigger, AfterProcessingTime) and state.since_ms is not None:
-        found.append(state.since_ms + trigger.delay_ms)
-    return min((wakes_ms for wakes_ms in found if wakes_ms is not None and wakes_ms > clock_ms), default=None)
+        wakes.append(state.since_ms + trigger.delay_ms)
+    return min((wakes_ms for wakes_ms in wakes if wakes_ms is not None and wakes_ms > clock_ms), default=None)
 
 
-def _cover(window: AnyWindow, others: Iterable[Window]) -> AnyWindow:
-    for other in others:
+def _cover(window: AnyWindow, sessions: Iterable[Window]) -> AnyWindow:
+    for session in sessions:
         assert isinstance(window, Window)
-        window = window.cover(other)
+        window = window.cover(session)
     return window

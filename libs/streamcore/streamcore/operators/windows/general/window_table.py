@@ -1,4 +1,4 @@
-"""The tables of live windows: what is stored of them, and how it is read back."""
+"""The state table of live windows, and the base class of the tables whose rows have a key."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ Name = tuple[int, AnyWindow]
 
 
 def bounds(window: AnyWindow) -> tuple[int, int]:
-    """Return the first and the end of a window of either kind."""
+    """Return the bounds of a window: in milliseconds, or in element numbers for a count window; end exclusive."""
     return (window.first, window.end) if isinstance(window, CountWindow) else (window.start_ms, window.end_ms)
 
 
 class SlotBuckets:
-    """The slots of each bucket, found once and then kept up to date."""
+    """The key slots of each bucket of the state log, computed once and then kept up to date."""
 
     def __init__(self, keys: KeySlots) -> None:
         self.keys = keys
@@ -46,7 +46,7 @@ class SlotBuckets:
         self._slots: dict[int, set[int]] = {}
 
     def slots_in(self, bucket: int, buckets: int, every: Iterable[int]) -> list[int]:
-        """Return those of one bucket, in order. ``every``: all slots, for when the number of buckets is new."""
+        """Return the slots of one bucket, in order. ``every``: all slots, read if ``buckets`` has changed."""
         if buckets != self._buckets:
             self._buckets, self._slots = buckets, {}
             for slot in every:
@@ -66,32 +66,37 @@ class SlotBuckets:
 
 
 class KeyedJournaledTable(JournaledTable):
-    """A journal of rows under slots."""
+    """A journaled table whose rows have a key. ``name``: the columns that identify a row within its key."""
 
     def __init__(self, keys: KeySlots, columns: Mapping[str, pl.DataType], name: Sequence[str]) -> None:
         super().__init__({**keys.dtypes, **columns}, [*keys.dtypes, *name])
         self.keys = keys
 
     def frame(self, slots: Sequence[int] | Ints, columns: Sequence[pl.Series]) -> pl.DataFrame:
-        """Return live rows. ``columns``: those after the key's, in the order of the schema."""
-        at = np.asarray(slots, dtype=np.int64)
-        hashes = pl.Series(HASH, self.keys.hashes[at])
-        gone = pl.repeat(False, len(at), dtype=pl.Boolean(), eager=True).alias(GONE)
-        return pl.DataFrame([hashes, *self.keys.frame(at).get_columns(), *columns, gone])
+        """Return live rows of the keys with these slots.
+
+        ``columns``, each of shape (slots,): the columns after the key columns, in the order of the schema.
+        """
+        slot_array = np.asarray(slots, dtype=np.int64)
+        hashes = pl.Series(HASH, self.keys.hashes[slot_array])
+        is_deleted = pl.repeat(False, len(slot_array), dtype=pl.Boolean(), eager=True).alias(GONE)
+        return pl.DataFrame([hashes, *self.keys.frame(slot_array).get_columns(), *columns, is_deleted])
 
     def tombstones(self, slots: Sequence[int] | Ints, names: Mapping[str, Sequence[int] | Ints]) -> pl.DataFrame:
-        """Return tombstones of these rows."""
-        at = np.asarray(slots, dtype=np.int64)
-        known = [pl.Series(HASH, self.keys.hashes[at]), *self.keys.frame(at).get_columns()]
-        named = [pl.Series(name, values, dtype=pl.Int64) for name, values in names.items()]
-        there = {series.name: series for series in [*known, *named]}
-        there[GONE] = pl.repeat(True, len(at), dtype=pl.Boolean(), eager=True)
-        nothing = {n: pl.repeat(None, len(at), dtype=t, eager=True) for n, t in self.schema.items() if n not in there}
-        return pl.DataFrame({name: (there | nothing)[name] for name in self.schema})
+        """Return the tombstones of rows. ``names``: the columns that identify each row within its key."""
+        slot_array = np.asarray(slots, dtype=np.int64)
+        key_columns = [pl.Series(HASH, self.keys.hashes[slot_array]), *self.keys.frame(slot_array).get_columns()]
+        name_columns = [pl.Series(name, values, dtype=pl.Int64) for name, values in names.items()]
+        filled = {series.name: series for series in [*key_columns, *name_columns]}
+        filled[GONE] = pl.repeat(True, len(slot_array), dtype=pl.Boolean(), eager=True)
+        nulls = {
+            n: pl.repeat(None, len(slot_array), dtype=t, eager=True) for n, t in self.schema.items() if n not in filled
+        }
+        return pl.DataFrame({name: (filled | nulls)[name] for name in self.schema})
 
 
 class WindowTable(KeyedJournaledTable):
-    """Live windows: trigger, counts, and the partials of what they hold."""
+    """The live windows of a shard, by key slot and window, with their trigger states, counts and partials."""
 
     def __init__(self, keys: KeySlots, partial_store: PartialStore | None) -> None:
         self.partial_store = partial_store
@@ -131,19 +136,19 @@ class WindowTable(KeyedJournaledTable):
         return self.live.get(slot, ())
 
     def names(self) -> list[Name]:
-        """Return all of them."""
+        """Return slot and window of all live windows."""
         return [(slot, window) for slot, windows in self.live.items() for window in windows]
 
     def _take_changes(self) -> pl.DataFrame | None:
         if not self.dirty:
             return None
-        found = [(name, self.get(*name)) for name in self.dirty]
+        changed = [(name, self.get(*name)) for name in self.dirty]
         self.dirty = {}
-        gone = [name for name, live in found if live is None]
-        ends = [bounds(window) for _, window in gone]
+        deleted = [name for name, live in changed if live is None]
+        ends = [bounds(window) for _, window in deleted]
         names = {FIRST: [first for first, _ in ends], END: [end for _, end in ends]}
-        tombstones = self.tombstones([slot for slot, _ in gone], names)
-        return pl.concat([self._rows([live for _, live in found if live is not None]), tombstones])
+        tombstones = self.tombstones([slot for slot, _ in deleted], names)
+        return pl.concat([self._rows([live for _, live in changed if live is not None]), tombstones])
 
     def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
         slots = self.buckets.slots_in(bucket, buckets, self.live)
@@ -163,7 +168,7 @@ class WindowTable(KeyedJournaledTable):
         return self.frame([live.slot for live in lives], columns)
 
     def restore(self, rows: pl.DataFrame, window: Callable[[int, int], AnyWindow]) -> None:
-        """Take all live rows; ``window``: a window from its bounds."""
+        """Load all live rows. ``window``: builds a window from its bounds."""
         slots = self.keys.assign(rows).tolist()
         nodes = [NOTHING] * rows.height if self.partial_store is None else self.partial_store.load(rows)
         for slot, node, first, end, control in zip(slots, nodes, rows[FIRST], rows[END], rows[CONTROL], strict=True):

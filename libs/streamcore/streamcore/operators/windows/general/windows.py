@@ -1,4 +1,4 @@
-"""The general path with its tables: what ``TriggerEngine`` decides, with values, and kept from cut to cut."""
+"""The windows of the general path: the decisions of ``TriggerEngine``, the values of panes, and the state tables."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from streamcore.windowing.model import Accumulation, AnyWindow, CountWindow, Ele
 
 
 class TriggeredWindowStore:
-    """Windows that are kept one by one, under the slots of ``keys``."""
+    """The live windows of a shard, by slot of ``keys``, with their contents and state tables."""
 
     def __init__(self, plan: WindowPlan, metrics: WindowMetrics, keys: KeySlots) -> None:
         self.plan = plan
@@ -60,7 +60,10 @@ class TriggeredWindowStore:
         )
 
     def finish(self, rows: pl.DataFrame, numbers: Ints) -> tuple[PaneFirings, list[pl.Series]]:
-        """Return the panes of the cut with their values, and free the memory that only this cut needed."""
+        """Return the panes of the cut and their columns of values, and free the nodes that are not needed any more.
+
+        ``rows``: the rows of the cut; ``numbers``, of shape (rows,): their arrival numbers.
+        """
         living = [live for name in self.table.dirty if (live := self.table.get(*name))]
         if isinstance(self._contents, FoldedContent) and self.partial_store:
             for live in living:
@@ -72,7 +75,11 @@ class TriggeredWindowStore:
         if self.emitted is not None:
             self.emitted.replace(before, living)
         if self.partial_store is not None:
-            old = {node for one in before.values() for node in (one.node, *_nodes(one.emitted))}
+            old = {
+                node
+                for window_before in before.values()
+                for node in (window_before.node, *_nodes(window_before.emitted))
+            }
             self.partial_store.keep(
                 old, {node for live in living for node in (live.content.node, *_nodes(live.emitted_panes))}
             )
@@ -81,40 +88,42 @@ class TriggeredWindowStore:
     # --- state --------------------------------------------------------------------------------------------------
 
     def journals(self) -> dict[str, JournaledTable]:
-        """Return all state."""
-        found: dict[str, JournaledTable | None] = {
+        """Return all state tables by name, without ``progress``."""
+        tables: dict[str, JournaledTable | None] = {
             "windows": self.table,
             "emitted": self.emitted,
             "elements": self.elements,
         }
-        return {name: table for name, table in found.items() if table is not None}
+        return {name: table for name, table in tables.items() if table is not None}
 
     def restore(self, stored: Mapping[str, pl.DataFrame]) -> None:
-        """Take all live rows into empty tables."""
+        """Load all live rows, by table name, into the empty tables."""
         self.table.restore(stored["windows"], self._window)
         if self.elements is not None:
-            self._give(self.elements, stored["elements"])
+            self._restore_elements(self.elements, stored["elements"])
         if self.emitted is not None:
-            self._take_back(self.emitted, stored["emitted"])
+            self._restore_panes(self.emitted, stored["emitted"])
         for slot, window in self.table.names():
             self.engine.plan(self.table.live[slot][window])
         if self.partial_store is not None:
             self.partial_store.keep_loaded()
 
-    def _give(self, table: ElementTable, rows: pl.DataFrame) -> None:
-        """Give each live window its elements."""
+    def _restore_elements(self, table: ElementTable, rows: pl.DataFrame) -> None:
+        """Add the stored elements to the live windows that contain them."""
         elements_by_slot = table.restore(rows)
         for slot, window in self.table.names():
             live = self.table.live[slot][window]
-            found = [] if live.trigger.done else elements_by_slot.get(slot, [])
-            live.content.elements = [e for e in found if e.number >= live.content.since and contains(window, e)]
+            elements = [] if live.trigger.done else elements_by_slot.get(slot, [])
+            live.content.elements = [e for e in elements if e.number >= live.content.since and contains(window, e)]
             for element in live.content.elements:
                 table.hold(element)
         table.clear_changes()
 
-    def _take_back(self, table: EmittedPaneTable, rows: pl.DataFrame) -> None:
-        """Give each live window the panes that it or the sessions in it have emitted."""
-        for slot, stored in sorted(table.restore(rows, self._window), key=lambda one: retraction_order(one[1].window)):
+    def _restore_panes(self, table: EmittedPaneTable, rows: pl.DataFrame) -> None:
+        """Add the stored panes to the live window that emitted them, or that absorbed the session that did."""
+        for slot, stored in sorted(
+            table.restore(rows, self._window), key=lambda slot_and_pane: retraction_order(slot_and_pane[1].window)
+        ):
             emitted_pane = stored
             owner = next((w for w in self.table.windows_for(slot) if _within(emitted_pane.window, w)), None)
             if owner is None:
@@ -122,11 +131,13 @@ class TriggeredWindowStore:
             live = self.table.live[slot][owner]
             if isinstance(self._contents, BufferedContent):
                 elements = live.content.elements
-                seen = [e for e in elements if e.number < emitted_pane.upto and contains(emitted_pane.window, e)]
+                pane_elements = [
+                    e for e in elements if e.number < emitted_pane.upto and contains(emitted_pane.window, e)
+                ]
                 emitted_pane = EmittedPane(
                     emitted_pane.window,
                     emitted_pane.pane,
-                    self._contents.visible_elements(seen),
+                    self._contents.visible_elements(pane_elements),
                     emitted_pane.latest_ms,
                     emitted_pane.upto,
                 )
@@ -153,10 +164,18 @@ def retraction_order(window: AnyWindow) -> tuple[int, int]:
 
 
 def to_pane_firings(fired: Sequence[PaneFiring]) -> PaneFirings:
-    """Return columns of panes."""
+    """Return the fired panes as columns."""
     numbers = [
-        (one.slot, *bounds(one.window), one.pane, TIMINGS.index(one.timing), one.final, one.retraction, one.latest_ms)
-        for one in fired
+        (
+            firing.slot,
+            *bounds(firing.window),
+            firing.pane,
+            TIMINGS.index(firing.timing),
+            firing.final,
+            firing.retraction,
+            firing.latest_ms,
+        )
+        for firing in fired
     ]
     slots, first, end, pane, timing, final, retraction, latest = np.array(numbers, np.int64).reshape(-1, 8).T
     return PaneFirings(slots, first, end, pane, timing, final.astype(bool), retraction.astype(bool), latest)
@@ -172,5 +191,5 @@ def _within(inner: AnyWindow, outer: AnyWindow) -> bool:
     return bounds(outer)[0] <= bounds(inner)[0] and bounds(inner)[1] <= bounds(outer)[1]
 
 
-def _nodes(emitted_pane: Sequence[EmittedPane]) -> list[int]:
-    return [one.view for one in emitted_pane if isinstance(one.view, int)]
+def _nodes(panes: Sequence[EmittedPane]) -> list[int]:
+    return [pane.view for pane in panes if isinstance(pane.view, int)]

@@ -1,5 +1,6 @@
 """The columnar path of session windows, which fire once at their end or are emitted as revisions.
 
-The package exists because sessions of different keys differ, so they cannot share slices of event time. It promises
-that a cut costs what its rows and ending sessions cost. It does not know triggers other than the end of the window.
+Sessions of different keys have different bounds, so they cannot share slices of event time. The package promises that
+the cost of a cut depends on its rows and its ending sessions, not on the number of live sessions. It supports no
+trigger except the end of the window.
 """

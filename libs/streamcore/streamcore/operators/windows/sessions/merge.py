@@ -48,8 +48,8 @@ class SessionMerger:
         if refused_groups.size:
             refused = np.isin(row_groups, refused_groups)
             self.metrics.refused += int(refused.sum())
-            kept = np.flatnonzero(~refused)
-            self.add(rows[kept], numbers[kept], slots[kept], starts[kept], ends[kept])
+            accepted = np.flatnonzero(~refused)
+            self.add(rows[accepted], numbers[accepted], slots[accepted], starts[accepted], ends[accepted])
             return
         self.metrics.on_time += len(slots)
         self._merge(rows, numbers, key_slots, entries, merged)
@@ -109,10 +109,14 @@ class SessionMerger:
         changed = np.flatnonzero(partial_index[entry_groups] >= 0)
         entries, entry_groups = entries[changed], entry_groups[changed]
         survivors = run_starts(entry_groups)
-        live = take_rows(sessions.columns, entries)
-        live = live if len(survivors) == len(entry_groups) else self.plan.aggregate_set.reduce(live, survivors)
+        live_partials = take_rows(sessions.columns, entries)
+        live_partials = (
+            live_partials
+            if len(survivors) == len(entry_groups)
+            else self.plan.aggregate_set.reduce(live_partials, survivors)
+        )
         targets = partial_index[entry_groups[survivors]]
-        combined = self.plan.aggregate_set.merge(live, take_rows(partials, targets))
+        combined = self.plan.aggregate_set.merge(live_partials, take_rows(partials, targets))
         partials = {name: column.copy() for name, column in partials.items()}
         for name, values in combined.items():
             partials[name][targets] = values

@@ -34,7 +34,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 class SessionWindows:
-    """Sessions without allowed lateness, so that the pane at the end is all there is."""
+    """Session windows without allowed lateness: each fires one pane, when the watermark reaches its end."""
 
     def __init__(self, plan: WindowPlan, metrics: WindowMetrics, assigner: Session) -> None:
         self.plan = plan
@@ -56,83 +56,89 @@ class SessionWindows:
         self.apply_loaded()
         self.sessions.record_changes()
         self.keys.sweep()
-        first = self.progress.take(rows.height)
+        first_number = self.progress.take(rows.height)
         start = rows[EVENT_MS].to_numpy()
         end = start + self._gaps(rows)
         slots = self.keys.assign(rows)
-        taken = self._find_accepted(slots, start, end, time.watermark_ms)
-        if taken.all():
-            self._merger.add(rows, np.arange(first, first + rows.height), slots, start, end)
+        accepted = self._find_accepted(slots, start, end, time.watermark_ms)
+        if accepted.all():
+            self._merger.add(rows, np.arange(first_number, first_number + rows.height), slots, start, end)
         else:
-            kept = np.flatnonzero(taken)
-            self._merger.add(rows[kept], first + kept, slots[kept], start[kept], end[kept])
-        gone = np.flatnonzero(~taken)
-        drops = DroppedRows(gone, start[gone], end[gone], np.zeros(len(gone), dtype=np.int64))
+            accepted_rows = np.flatnonzero(accepted)
+            self._merger.add(
+                rows[accepted_rows],
+                first_number + accepted_rows,
+                slots[accepted_rows],
+                start[accepted_rows],
+                end[accepted_rows],
+            )
+        dropped = np.flatnonzero(~accepted)
+        drops = DroppedRows(dropped, start[dropped], end[dropped], np.zeros(len(dropped), dtype=np.int64))
         self.metrics.elements += rows.height
         self.metrics.assignments += rows.height
-        self.metrics.dropped_expired += len(gone)
+        self.metrics.dropped_expired += len(dropped)
         self.progress.watermark_ms = time.next_watermark_ms
         return self._emit_ended(time.next_watermark_ms), self._output.late(rows, drops, time.watermark_ms)
 
     def _gaps(self, rows: pl.DataFrame) -> Ints:
-        """Return the gap after each event."""
+        """Return the gap after each event, in milliseconds: its ``gap_field`` if positive, or else ``gap_ms``."""
         if self.assigner.gap_field is None:
             return np.full(rows.height, self.assigner.gap_ms)
-        own = pl.col(self.assigner.gap_field).cast(pl.Int64, strict=False)
-        return rows.select(pl.when(own > 0).then(own).otherwise(self.assigner.gap_ms)).to_series().to_numpy()
+        field_ms = pl.col(self.assigner.gap_field).cast(pl.Int64, strict=False)
+        return rows.select(pl.when(field_ms > 0).then(field_ms).otherwise(self.assigner.gap_ms)).to_series().to_numpy()
 
     # --- late rows ----------------------------------------------------------------------------------------------
 
     def _find_accepted(self, slots: Ints, start: Ints, end: Ints, watermark_ms: int) -> Mask:
-        """Return a mask of shape (rows,): rows that are on time, or that overlap a session that is still live.
+        """Return a mask of the rows that are on time, or that overlap a live session of their key.
 
         Rows of keys without a late row are decided at once; the others one by one, in order of arrival.
         """
-        taken = end > watermark_ms
-        late = np.flatnonzero(~taken)
+        accepted = end > watermark_ms
+        late = np.flatnonzero(~accepted)
         if not late.size:
-            return taken
+            return accepted
         has_late = np.zeros(self.keys.size, dtype=bool)
         has_late[slots[late]] = True
         key_slots = np.flatnonzero(has_late)
         entries, entry_keys = self.sessions.entries_for(key_slots)
-        live: dict[int, IntervalSet] = {slot: IntervalSet() for slot in key_slots.tolist()}
-        known = (key_slots[entry_keys], self.sessions.start[entries], self.sessions.end[entries])
-        for slot, first, last in zip(*(column.tolist() for column in known), strict=True):
-            live[slot].add(first, last)
+        sessions_by_slot: dict[int, IntervalSet] = {slot: IntervalSet() for slot in key_slots.tolist()}
+        stored = (key_slots[entry_keys], self.sessions.start[entries], self.sessions.end[entries])
+        for slot, start_ms, end_ms in zip(*(column.tolist() for column in stored), strict=True):
+            sessions_by_slot[slot].add(start_ms, end_ms)
         for row in np.flatnonzero(has_late[slots]).tolist():
-            sessions, first, last = live[int(slots[row])], int(start[row]), int(end[row])
-            taken[row] = bool(taken[row]) or sessions.overlaps(first, last)
-            if taken[row]:
-                sessions.add(first, last)
-        return taken
+            sessions, start_ms, end_ms = sessions_by_slot[int(slots[row])], int(start[row]), int(end[row])
+            accepted[row] = bool(accepted[row]) or sessions.overlaps(start_ms, end_ms)
+            if accepted[row]:
+                sessions.add(start_ms, end_ms)
+        return accepted
 
     # --- firing -------------------------------------------------------------------------------------------------
 
     def _emit_ended(self, watermark_ms: int) -> pl.DataFrame:
-        """Return the sessions that the watermark ends, by their ends, then by the hashes of their keys."""
+        """Remove the sessions that the watermark ends; return their panes, ordered by end, then by hash of the key."""
         sessions = self.sessions
         entries = sessions.take_ended(watermark_ms)
         entries = entries[by_time_and_hash(sessions.end[entries], self.keys.hashes[sessions.slot[entries]])]
         slots, end = sessions.slot[entries], sessions.end[entries]
-        nothing = np.zeros(len(entries), dtype=np.int64)
-        timing, final = nothing + TIMINGS.index(Timing.ON_TIME), np.ones(len(entries), dtype=bool)
-        panes = PaneFirings(slots, sessions.start[entries], end, nothing, timing, final, ~final, nothing)
+        zeros = np.zeros(len(entries), dtype=np.int64)
+        timing, final = zeros + TIMINGS.index(Timing.ON_TIME), np.ones(len(entries), dtype=bool)
+        panes = PaneFirings(slots, sessions.start[entries], end, zeros, timing, final, ~final, zeros)
         partials = take_rows(sessions.columns, entries)
         self.metrics.truncated += self.plan.aggregate_set.count_truncated(partials)
         frame = self._output.panes(self.keys, panes, self.plan.aggregate_set.values(partials))
         sessions.remove(entries)
         keys = slots[distinct(slots, self.keys.size)[1]]
         remaining, entry_keys = sessions.entries_for(keys)
-        live = np.flatnonzero(sessions.end[remaining] != sessions.FREE)
-        live = live[np.argsort(entry_keys[live], kind="stable")]
-        sessions.link(keys, remaining[live], entry_keys[live])
+        live_rows = np.flatnonzero(sessions.end[remaining] != sessions.FREE)
+        live_rows = live_rows[np.argsort(entry_keys[live_rows], kind="stable")]
+        sessions.link(keys, remaining[live_rows], entry_keys[live_rows])
         return frame
 
     # --- state --------------------------------------------------------------------------------------------------
 
     def tables(self) -> Mapping[str, JournaledTable]:
-        """Return all state."""
+        """Return the tables of the sessions and of the operator's progress, by name."""
         return {"sessions": self.sessions, "progress": self.progress}
 
     def apply_loaded(self) -> None:
@@ -143,6 +149,6 @@ class SessionWindows:
         if self.progress.apply_loaded() or self.sessions.loaded:
             rows = self.sessions.take_loaded()
             self._reset()
-            living = rows.filter(pl.col(END) > self.progress.watermark_ms)
-            if living.height:
-                self.sessions.restore(living)
+            not_ended = rows.filter(pl.col(END) > self.progress.watermark_ms)
+            if not_ended.height:
+                self.sessions.restore(not_ended)

@@ -1,4 +1,4 @@
-"""Windows that are emitted more than once: the revisions emitted so far, beside their bounds and contents."""
+"""The table of sessions that are emitted again after each change: it also stores how often each was emitted."""
 
 from __future__ import annotations
 
@@ -21,13 +21,18 @@ REVISION = "__revision"
 SINCE = "__since"
 
 _NONE = np.empty(0, dtype=np.int64)
-#: ``since`` of a session without changes to emit.
+#: The mark ``SINCE`` of a session without changes to emit.
 _QUIET = -(2**63)
 
 
 @dataclass(frozen=True, slots=True)
 class RevisionRows:
-    """Records of windows, as arrays. ``gone``: they are deleted; ``into`` is the anchor of the absorbing session."""
+    """One revision of each of several sessions, as arrays of shape (sessions,).
+
+    ``anchor``: the start of the session when it was first emitted; it identifies the session. ``revision``: the number
+    of the revision, from 1. ``gone``: whether the sessions were absorbed by others and are deleted downstream; if so,
+    ``into`` has the anchors of the absorbing sessions, and otherwise it is empty.
+    """
 
     slots: Ints
     start: Ints
@@ -37,17 +42,21 @@ class RevisionRows:
     into: Ints
     gone: bool
 
-    def at(self, places: Ints) -> RevisionRows:
+    def at(self, indexes: Ints) -> RevisionRows:
         """Return the records at these indexes."""
         slots, start, end, anchor, revision, into = (
-            column[places] for column in (self.slots, self.start, self.end, self.anchor, self.revision, self.into)
+            column[indexes] for column in (self.slots, self.start, self.end, self.anchor, self.revision, self.into)
         )
         return RevisionRows(slots, start, end, anchor, revision, into, self.gone)
 
 
 class RevisedSessionWindowTable(SessionWindowTable):
-    """``anchor``: the start as it was first emitted; ``revision``: how often the session was emitted; ``since``: the
-    clock of the first change that was not."""
+    """The live sessions of a shard, with the marks that their revisions need.
+
+    ``ANCHOR``: the start of the session when it was first emitted. ``REVISION``: how often the session was emitted.
+    ``SINCE``: the clock, in milliseconds, of the first change that is not emitted yet. ``near_ms``: how far the end of
+    a session usually is ahead of the watermark.
+    """
 
     def __init__(self, keys: KeySlots, aggregate_set: AggregateSet, near_ms: int, policy: RevisionPolicy) -> None:
         super().__init__(keys, aggregate_set, near_ms, (ANCHOR, REVISION, SINCE))
@@ -55,10 +64,10 @@ class RevisedSessionWindowTable(SessionWindowTable):
         self.clock_ms = 0
         self._absorbed: list[RevisionRows] = []
         self._urgent: list[Ints] = []
-        self._waiting: deque[tuple[int, Ints]] = deque()  # by the clock at which it is over
+        self._waiting: deque[tuple[int, Ints]] = deque()  # with the clock at which they are due
         self._at_end = DeadlineIndex(near_ms)
 
-    # --- what changes -------------------------------------------------------------------------------------------
+    # --- changes -----------------------------------------------------------------------------------------------
 
     def new(self, slots: Ints) -> Ints:
         entries = super().new(slots)
@@ -68,15 +77,18 @@ class RevisedSessionWindowTable(SessionWindowTable):
     def write(self, entries: Ints, start: Ints, end: Ints, partials: Columns) -> None:
         super().write(entries, start, end, partials)
         since = self.marks[SINCE]
-        fresh = entries[since[entries] == _QUIET]
-        since[fresh] = self.clock_ms
-        if self.policy.early_ms and fresh.size:
-            self._waiting.append((self.clock_ms + self.policy.early_ms, fresh))
+        newly_changed = entries[since[entries] == _QUIET]
+        since[newly_changed] = self.clock_ms
+        if self.policy.early_ms and newly_changed.size:
+            self._waiting.append((self.clock_ms + self.policy.early_ms, newly_changed))
         if self.policy.at_end:
             self._at_end.put(end, entries)
 
     def merge_order(self, group: Ints, entries: Ints) -> Ints:
-        """Return the order by group; the earliest of those already emitted survives."""
+        """Return the order of the entries by group.
+
+        The first entry of a group survives: the earliest that was emitted, if any was.
+        """
         return np.lexsort((self.start[entries], self.marks[REVISION][entries] == 0, group))
 
     def absorb(self, entries: Ints, into: Ints) -> None:
@@ -90,18 +102,18 @@ class RevisedSessionWindowTable(SessionWindowTable):
 
     def take_absorbed(self) -> list[RevisionRows]:
         """Return the last records of the sessions absorbed since the last call, and forget them."""
-        found, self._absorbed = self._absorbed, []
-        return found
+        absorbed, self._absorbed = self._absorbed, []
+        return absorbed
 
     def take_changed(self, watermark_ms: int, clock_ms: int) -> Ints:
-        """Remove and return the live entries whose changes are due to be emitted."""
+        """Return the live entries whose changes are due, and remove them from the queues of due changes."""
         parts = [_NONE, *self._urgent, *self._take_waiting(clock_ms)]
         self._urgent = []
         if self.policy.at_end:
             parts.append(self._at_end.take(watermark_ms, self.end, self._size))
-        found = np.concatenate(parts)
-        found = found[distinct(found, self._size)[1]]
-        due: Ints = found[(self.end[found] != self.FREE) & (self.marks[SINCE][found] != _QUIET)]
+        candidates = np.concatenate(parts)
+        candidates = candidates[distinct(candidates, self._size)[1]]
+        due: Ints = candidates[(self.end[candidates] != self.FREE) & (self.marks[SINCE][candidates] != _QUIET)]
         return due
 
     def emit(self, entries: Ints) -> RevisionRows:
@@ -116,15 +128,16 @@ class RevisedSessionWindowTable(SessionWindowTable):
         return records
 
     def _take_waiting(self, clock_ms: int) -> list[Ints]:
-        """Return the entries whose early pause is over.
+        """Remove and return the entries whose oldest unemitted change is at least ``early_ms`` old.
 
-        An entry may have been emitted since, or hold another session by now: such an entry waits anew.
+        An entry that has been emitted since, or that holds another session now, is not returned: its later change is in
+        the queue too.
         """
-        found = []
+        due = []
         while self._waiting and self._waiting[0][0] <= clock_ms:
             _, entries = self._waiting.popleft()
-            found.append(entries[self.marks[SINCE][entries] <= clock_ms - self.policy.early_ms])
-        return found
+            due.append(entries[self.marks[SINCE][entries] <= clock_ms - self.policy.early_ms])
+        return due
 
     def _records(self, entries: Ints, into: Ints, *, gone: bool) -> RevisionRows:
         return RevisionRows(

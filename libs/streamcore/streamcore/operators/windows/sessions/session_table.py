@@ -1,7 +1,8 @@
-"""Sessions that live, in columns: an entry each, chained by key, and found by their ends when they are due.
+"""The state table of live sessions.
 
-A ``StateTable``. A session's row is named by its key and start; when that start is no more, the row is written as gone.
-That a session is over follows from the watermark.
+The columns have an entry per session. The entries of a key form a linked list, and an index finds the entries whose
+sessions end. Key and start identify the stored row of a session; when the start changes, the table writes a tombstone
+for the row with the old start. A session that ends needs no tombstone, because its end follows from the watermark.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ _NONE = np.empty(0, dtype=np.int64)
 
 
 class SessionWindowTable(KeyedJournaledTable):
-    """``slot``, ``start``, ``end`` and ``columns`` by entry; ``end`` is ``FREE`` where there is no session.
+    """The live sessions of a shard. ``slot``, ``start``, ``end``, ``columns`` and ``marks`` are arrays by entry.
 
-    ``marks``: more whole numbers of each session, by the names of their columns, 0 where it is new.
+    ``slot``: the key slot. ``start`` and ``end`` are in milliseconds; ``end`` is ``FREE`` for an unused entry.
+    ``columns``: the partials. ``marks``: further whole numbers of a session by column name, 0 in a new session.
     """
 
     FREE = -(2**63)
@@ -47,37 +49,40 @@ class SessionWindowTable(KeyedJournaledTable):
     # --- by key -------------------------------------------------------------------------------------------------
 
     def entries_for(self, slots: Ints) -> tuple[Ints, Ints]:
-        """Return the entries of distinct keys, and for each the place of its key in ``slots``."""
+        """Return the entries of distinct keys, and for each entry the index of its key in ``slots``."""
         self._reserve_heads()
-        entry, which = self._head[slots], np.arange(len(slots))
-        entries, places = [_NONE], [_NONE]
-        while (some := np.flatnonzero(entry >= 0)).size:
-            entry, which = entry[some], which[some]
+        entry, key_index = self._head[slots], np.arange(len(slots))
+        entries, key_indexes = [_NONE], [_NONE]
+        while (linked := np.flatnonzero(entry >= 0)).size:
+            entry, key_index = entry[linked], key_index[linked]
             entries.append(entry)
-            places.append(which)
+            key_indexes.append(key_index)
             entry = self._next[entry]
-        return np.concatenate(entries), np.concatenate(places)
+        return np.concatenate(entries), np.concatenate(key_indexes)
 
-    def link(self, slots: Ints, entries: Ints, places: Ints) -> None:
-        """Make these the entries of the keys, and no others. ``places`` rises: the place of each entry's key."""
+    def link(self, slots: Ints, entries: Ints, key_indexes: Ints) -> None:
+        """Replace the linked lists of these keys.
+
+        ``key_indexes``, of shape (entries,): the index in ``slots`` of each entry's key, in ascending order.
+        """
         self._reserve_heads()
         self._head[slots] = -1
         if not entries.size:
             return
-        again = places[1:] == places[:-1]
+        same_key = key_indexes[1:] == key_indexes[:-1]
         self._next[entries] = -1
-        self._next[entries[:-1][again]] = entries[1:][again]
-        starts = np.concatenate([[True], ~again])
-        self._head[slots[places[starts]]] = entries[starts]
+        self._next[entries[:-1][same_key]] = entries[1:][same_key]
+        starts = np.concatenate([[True], ~same_key])
+        self._head[slots[key_indexes[starts]]] = entries[starts]
 
     # --- writing ------------------------------------------------------------------------------------------------
 
     def new(self, slots: Ints) -> Ints:
-        """Create new entries for these keys, to be written."""
-        again = min(len(self._free), len(slots))
-        reused, self._free = self._free[len(self._free) - again :], self._free[: len(self._free) - again]
-        entries = np.concatenate([reused, np.arange(self._size, self._size + len(slots) - again)])
-        self._size += len(slots) - again
+        """Allocate an entry for each of these keys and return the entries. Call ``write`` for each."""
+        reused_count = min(len(self._free), len(slots))
+        reused, self._free = self._free[len(self._free) - reused_count :], self._free[: len(self._free) - reused_count]
+        entries = np.concatenate([reused, np.arange(self._size, self._size + len(slots) - reused_count)])
+        self._size += len(slots) - reused_count
         self._reserve()
         self.slot[entries] = slots
         for mark in self.marks.values():
@@ -95,9 +100,9 @@ class SessionWindowTable(KeyedJournaledTable):
         self._ends.put(end, entries)
 
     def absorb(self, entries: Ints, into: Ints) -> None:
-        """Called before each of these entries is merged into the session of entry ``into``. Does nothing here."""
+        """Handle entries that are about to be merged into the entries ``into``. The base class does nothing."""
 
-    def merge_order(self, group: Ints, entries: Ints) -> Ints:  # noqa: ARG002 - any of a group will do
+    def merge_order(self, group: Ints, entries: Ints) -> Ints:  # noqa: ARG002 - any entry of a group may survive
         """Return the order of these entries by group. The first entry of a group survives the merge."""
         return np.argsort(group, kind="stable")
 
@@ -107,16 +112,19 @@ class SessionWindowTable(KeyedJournaledTable):
             self._moved.append((slots, starts))
 
     def remove(self, entries: Ints) -> None:
-        """Forget distinct entries."""
+        """Free distinct entries."""
         self.end[entries] = self.FREE
         self._free = np.concatenate([self._free, entries])
         self.count -= len(entries)
         self.keys.release(self.slot[entries])
 
     def take_ended(self, watermark_ms: int) -> Ints:
-        """Return the entries that end by then, in any order. Each is answered once, if it is removed then."""
-        found = self._ends.take(watermark_ms, self.end, self._size)
-        due: Ints = found[self.end[found] != self.FREE]
+        """Return the entries whose sessions end at or before the watermark, in any order.
+
+        The caller must remove them; a later call does not return them again.
+        """
+        candidates = self._ends.take(watermark_ms, self.end, self._size)
+        due: Ints = candidates[self.end[candidates] != self.FREE]
         return due
 
     # --- state --------------------------------------------------------------------------------------------------
@@ -129,15 +137,15 @@ class SessionWindowTable(KeyedJournaledTable):
         dirty = dirty[distinct(dirty, self._size)[1]]
         slots = np.concatenate([_NONE, *(slots for slots, _ in moved)])
         starts = np.concatenate([_NONE, *(starts for _, starts in moved)])
-        gone = self.tombstones(slots, {FIRST: starts})
-        return pl.concat([gone, self._rows(dirty[self.end[dirty] != self.FREE])])
+        tombstones = self.tombstones(slots, {FIRST: starts})
+        return pl.concat([tombstones, self._rows(dirty[self.end[dirty] != self.FREE])])
 
     def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
-        live = np.flatnonzero(self.end[: self._size] != self.FREE)
-        return self._rows(live[self.keys.in_bucket(self.slot[live], bucket, buckets)])
+        entries = np.flatnonzero(self.end[: self._size] != self.FREE)
+        return self._rows(entries[self.keys.in_bucket(self.slot[entries], bucket, buckets)])
 
     def restore(self, rows: pl.DataFrame) -> None:
-        """Take all live rows."""
+        """Load all live rows into the empty table."""
         slots = self.keys.assign(rows)
         entries = self.new(slots)
         self.write(entries, rows[FIRST].to_numpy(), rows[END].to_numpy(), self.aggregate_set.load(rows))
@@ -145,8 +153,8 @@ class SessionWindowTable(KeyedJournaledTable):
             mark[entries] = rows[name].to_numpy()
         order = np.argsort(slots, kind="stable")
         starts = run_starts(slots[order])
-        places = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(slots))))
-        self.link(slots[order[starts]], entries[order], places)
+        key_indexes = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(slots))))
+        self.link(slots[order[starts]], entries[order], key_indexes)
         self._dirty = []
 
     def _rows(self, entries: Ints) -> pl.DataFrame:
@@ -159,13 +167,15 @@ class SessionWindowTable(KeyedJournaledTable):
     def _reserve(self) -> None:
         if self._size <= len(self.slot):
             return
-        room = 2 * self._size
-        self.slot, self.start, self._next = (resized(one, room) for one in (self.slot, self.start, self._next))
-        end = np.full(room, self.FREE)
+        capacity = 2 * self._size
+        self.slot, self.start, self._next = (
+            resized(column, capacity) for column in (self.slot, self.start, self._next)
+        )
+        end = np.full(capacity, self.FREE)
         end[: len(self.end)] = self.end
         self.end = end
-        self.columns = {name: resized(column, room) for name, column in self.columns.items()}
-        self.marks = {name: resized(mark, room) for name, mark in self.marks.items()}
+        self.columns = {name: resized(column, capacity) for name, column in self.columns.items()}
+        self.marks = {name: resized(mark, capacity) for name, mark in self.marks.items()}
 
     def _reserve_heads(self) -> None:
         if len(self._head) < self.keys.size:
