@@ -1,12 +1,12 @@
-"""The contract of an aggregate: how many rows become one value, in columns, a piece at a time.
+"""The contract of an aggregate: a function that combines the rows of a group into one value.
 
 The intermediate result of an aggregate over some rows is a *partial*: a fixed set of columns, so that the partials of a
 million groups are a few arrays. Partials are made from rows (``aggregate_groups``), combined with each other
 (``merge``, ``reduce``) and read (``result``); combining is associative, so rows may be aggregated in any pieces.
 ``subtract`` undoes a combination, where that is possible without loss. Null inputs are left out, as in SQL.
 
-An aggregate is a frozen value: it holds what was asked for, never data, and it can be pickled. No method changes the
-partials it is given. Called with elements, an aggregate is a window function of the reference.
+An aggregate is immutable and can be pickled: it holds settings and no data. No method changes the partials that it
+receives. Called with elements, an aggregate is a window function of the reference.
 """
 
 from __future__ import annotations
@@ -50,12 +50,11 @@ class Aggregate(ABC):
 
     @abstractmethod
     def aggregate_groups(self, rows: pl.DataFrame, numbers: Ints, group: Ints, groups: int) -> Partials:
-        """Return one partial a group. ``aggregate_groups``: the group of each row, ``0 .. groups - 1``; rows are in
-        order of
-        arrival.
+        """Return one partial per group.
 
-        ``numbers``: for each row how many rows of its key arrived before it, ever: it breaks ties of event time. A
-        group without rows gets the partial of nothing.
+        ``rows`` are in order of arrival. ``numbers`` and ``group`` have shape (rows,). ``numbers``: the arrival number
+        of each row, which rises over all cuts and decides between rows with one event time. ``group``: the group of
+        each row, from 0 to ``groups - 1``. A group without rows gets the partial of no rows.
         """
 
     @abstractmethod
@@ -65,16 +64,17 @@ class Aggregate(ABC):
     def reduce(self, partials: Partials, starts: Ints) -> Partials:
         """Merge each run of partials into one. Run i is ``starts[i]`` to before ``starts[i + 1]``; none is empty.
 
-        By doubling, in as many merges as the longest run has bits. Subclasses can override it with a faster way.
+        It merges neighbours, then neighbours of the results, and so on, so the number of merges is the logarithm of the
+        longest run. A subclass can override it with a faster way.
         """
         length = len(next(iter(partials.values())))
         counts = np.diff(np.append(starts, length))
         run = np.repeat(np.arange(len(starts)), counts)
-        place = np.arange(length) - np.repeat(starts, counts)
+        position = np.arange(length) - np.repeat(starts, counts)
         columns = {name: column.copy() for name, column in partials.items()}
         step = 1
         while counts.size and step < counts.max():
-            left = np.flatnonzero((place % (2 * step) == 0) & (place + step < counts[run]))
+            left = np.flatnonzero((position % (2 * step) == 0) & (position + step < counts[run]))
             merged = self.merge(take_rows(columns, left), take_rows(columns, left + step))
             for name, column in merged.items():
                 columns[name][left] = column
@@ -124,9 +124,9 @@ class Aggregate(ABC):
         return ConfigError(f"{self}: column {column!r} is {dtype}; supported are {fitting}")
 
 
-def take_rows(partials: Partials, places: Ints | Mask) -> dict[str, Array]:
+def take_rows(partials: Partials, indexes: Ints | Mask) -> dict[str, Array]:
     """Return the partials at these indexes."""
-    return {name: column[places] for name, column in partials.items()}
+    return {name: column[indexes] for name, column in partials.items()}
 
 
 def concat_rows(pieces: Sequence[Partials]) -> dict[str, Array]:

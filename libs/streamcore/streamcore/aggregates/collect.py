@@ -35,7 +35,10 @@ class _Listing(Aggregate):
     def merge(self, left: Partials, right: Partials) -> Partials:
         names = [name for name in left if name != _MORE]
         of_left, of_right = (zip(*(side[name] for name in names), strict=True) for side in (left, right))
-        merged = [self._merge_lists(one, other) for one, other in zip(of_left, of_right, strict=True)]
+        merged = [
+            self._merge_lists(left_lists, right_lists)
+            for left_lists, right_lists in zip(of_left, of_right, strict=True)
+        ]
         longer = np.fromiter((len(lists[0]) > self._limit for lists in merged), bool, len(merged))
         columns = {name: object_array([lists[i][: self._limit] for lists in merged]) for i, name in enumerate(names)}
         return columns | {_MORE: left[_MORE] | right[_MORE] | longer}
@@ -44,16 +47,15 @@ class _Listing(Aggregate):
         return partials[_MORE]
 
     def _group_lists(self, rows: pl.DataFrame, groups: int) -> Partials:
-        """Return the partials of rows in the order of the lists, with their ``aggregate_groups`` as the first
-        column."""
+        """Return one partial per group. ``rows`` are in the order of the lists; their first column is ``group``."""
         aggregated = rows.group_by("group").agg(pl.all().head(self._limit), (pl.len() > self._limit).alias(_MORE))
-        at = aggregated["group"].to_numpy()
+        group_index = aggregated["group"].to_numpy()
         partials = {name: object_array([[]] * groups) for name in rows.columns[1:]}
         for name, column in partials.items():
-            column[at] = object_array(aggregated[name].to_list())
-        more = np.zeros(groups, dtype=bool)
-        more[at] = aggregated[_MORE].to_numpy()
-        return partials | {_MORE: more}
+            column[group_index] = object_array(aggregated[name].to_list())
+        is_truncated = np.zeros(groups, dtype=bool)
+        is_truncated[group_index] = aggregated[_MORE].to_numpy()
+        return partials | {_MORE: is_truncated}
 
     @property
     @abstractmethod
@@ -108,17 +110,18 @@ class Collect(_Listing):
 
     def _merge_lists(self, left: _Lists, right: _Lists) -> _Lists:
         """Merge both lists by arrival. If the right one arrived later, as usual, no sort is needed."""
-        both = tuple(one + other for one, other in zip(left, right, strict=True))
+        joined = tuple(left_list + right_list for left_list, right_list in zip(left, right, strict=True))
         if left[0] and right[0] and right[0][0] < left[0][-1]:
-            return _reorder(both, sorted(range(len(both[0])), key=both[0].__getitem__))
-        return both
+            return _reorder(joined, sorted(range(len(joined[0])), key=joined[0].__getitem__))
+        return joined
 
 
 @dataclass(frozen=True)
 class TopN(_Listing):
-    """The ``n`` rows with the greatest ``by``, greatest first, of equal ones those that came first.
+    """The ``n`` rows with the greatest ``by``, greatest first; of equal rows those that arrived first.
 
-    A list of structs with ``column`` and ``by``. Rows where one of them is null are left out; NaN is the greatest.
+    The result is a list of structs of ``column`` and ``by``. Rows with a null in one of them are ignored. NaN is the
+    greatest number.
     """
 
     column: str
@@ -172,10 +175,12 @@ class TopN(_Listing):
         return self.n
 
     def _merge_lists(self, left: _Lists, right: _Lists) -> _Lists:
-        numbers, _, by = both = tuple(one + other for one, other in zip(left, right, strict=True))
+        numbers, _, by = joined = tuple(
+            left_list + right_list for left_list, right_list in zip(left, right, strict=True)
+        )
         arrived = sorted(range(len(numbers)), key=numbers.__getitem__)
         keys = [sort_key(value) for value in by] if by and isinstance(by[0], float) else by
-        return _reorder(both, sorted(arrived, key=keys.__getitem__, reverse=True))
+        return _reorder(joined, sorted(arrived, key=keys.__getitem__, reverse=True))
 
 
 def _reorder(lists: _Lists, order: Sequence[int]) -> _Lists:

@@ -25,13 +25,13 @@ class Accumulator(ABC):
     """A user's aggregate, written over one frame for each group.
 
     The methods are pure functions: no clock, no random number, no memory in the object. ``merge`` must be associative,
-    and merging with ``create()`` must change nothing. Values come back as their type reads: lists, dicts, text.
-    For rows one at a time there is ``RowAccumulator``.
+    and merging with ``create()`` must change nothing. The state and the values of rows are Python values:
+    a list column gives lists, a struct column dicts. ``RowAccumulator`` adds rows one at a time.
     """
 
-    #: The columns it reads and their types, in the order in which rows hold them.
+    #: The columns that the accumulator reads, in the order in which ``add`` receives them, and their types.
     columns: ClassVar[Mapping[str, pl.DataType]]
-    #: How what is remembered is stored.
+    #: The type in which the state of a group is stored.
     state: ClassVar[pl.DataType]
     #: The type of the result.
     returns: ClassVar[pl.DataType]
@@ -49,17 +49,19 @@ class Accumulator(ABC):
         """Return the state for the rows of both states. Their order of arrival is unknown."""
 
     def subtract(self, total: Any, part: Any) -> Any:
-        """Return the inverse of ``merge``, without loss. To be written where there is one: windows that slide are
-        faster."""
+        """Return the state whose merge with ``part`` is ``total``, exactly.
+
+        Optional. Rolling totals need it, and sliding windows are faster with it.
+        """
         raise NotImplementedError(f"{type(self).__name__} has no subtract")
 
     @abstractmethod
     def result(self, state: Any) -> Any:
-        """Return the value of ``returns``, or ``None``."""
+        """Return the result for a state: a value of type ``returns``, or None."""
 
 
 class RowAccumulator(Accumulator):
-    """An accumulator of one row after the other: plain, and slow for many rows."""
+    """An accumulator that adds one row at a time: simple to write, and slow for many rows."""
 
     @abstractmethod
     def add_row(self, state: Any, *values: Any) -> Any:
@@ -85,9 +87,9 @@ class Custom(Aggregate):
         return tuple(self.accumulator.columns)
 
     def check(self, schema: Schema) -> pl.DataType:
-        for column, wanted in self.accumulator.columns.items():
-            if (dtype := self.column_type(schema, column)) != wanted:
-                raise self.type_error(column, dtype, str(wanted))
+        for column, expected in self.accumulator.columns.items():
+            if (dtype := self.column_type(schema, column)) != expected:
+                raise self.type_error(column, dtype, str(expected))
         return self.accumulator.returns
 
     def partial_types(self, schema: Schema) -> Mapping[str, pl.DataType]:  # noqa: ARG002 - the accumulator knows it
@@ -102,13 +104,13 @@ class Custom(Aggregate):
         return self._store_states(self._add_rows(piece) for piece in pieces)
 
     def merge(self, left: Partials, right: Partials) -> Partials:
-        return self._both(self.accumulator.merge, left, right)
+        return self._combine_pairs(self.accumulator.merge, left, right)
 
     def can_subtract(self, schema: Schema) -> bool:  # noqa: ARG002 - the accumulator knows it
         return type(self.accumulator).subtract is not Accumulator.subtract
 
     def subtract(self, total: Partials, part: Partials) -> Partials:
-        return self._both(self.accumulator.subtract, total, part)
+        return self._combine_pairs(self.accumulator.subtract, total, part)
 
     def result(self, partials: Partials, schema: Schema) -> pl.Series:  # noqa: ARG002
         results = [self.accumulator.result(state) for state in self._copy_states(partials)]
@@ -127,9 +129,9 @@ class Custom(Aggregate):
         state = self.accumulator.create()
         return self.accumulator.add(state, rows) if rows.height else state
 
-    def _both(self, combine: Callable[[Any, Any], Any], left: Partials, right: Partials) -> Partials:
+    def _combine_pairs(self, combine: Callable[[Any, Any], Any], left: Partials, right: Partials) -> Partials:
         pairs = zip(self._copy_states(left), self._copy_states(right), strict=True)
-        return self._store_states(combine(one, other) for one, other in pairs)
+        return self._store_states(combine(left_state, right_state) for left_state, right_state in pairs)
 
     def _store_states(self, states: Iterable[Any]) -> dict[str, Array]:
         return {"state": object_array(pl.Series(list(states), dtype=self.accumulator.state).to_list())}

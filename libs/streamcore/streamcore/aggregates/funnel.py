@@ -1,9 +1,9 @@
-"""How far the rows of a group got through a funnel: a list of steps, of which each counts only after the one before.
+"""The aggregate that counts how many steps of a funnel the rows of a group reach in order.
 
-By event time: a step that has the same event time as the one before it counts as after it, so the order of arrival
-does not matter. A partial holds the times at which steps were taken, as far as they can still matter: once the rows
-so far make step n at some time, no later row of step n will ever make it earlier, whatever else comes. So a group that
-goes through the funnel in order is remembered by one time a step.
+Step n counts only at or after the event time at which step n - 1 was reached. The order of arrival does not matter. A
+partial stores the event times of the rows of each step. It omits times that cannot change the result: if the rows so
+far reach step n at time t, rows of step n after t cannot make the group reach it earlier. So a group whose rows are in
+the order of the funnel needs one time per step.
 """
 
 from __future__ import annotations
@@ -21,24 +21,27 @@ from streamcore.schema import EVENT_MS
 from streamcore.windowing.model import Element, Result
 
 _STEPS, _MORE = "steps", "more"
-#: A taken step is one number: its time times this, and the place of the step. Sorted numbers are in order of time, and
-#: where times are equal in the order of the funnel.
-_PLACES = 32
+#: The time and the step of a row are stored as one number, ``time * _PLACES + step``. So sorted numbers are ordered by
+#: time, and equal times by step.
+_STEP_CODES = 32
 _NEVER = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True)
 class Funnel(Aggregate):
-    """How many of the first ``steps`` were taken in their order, from 0 to all. ``column``: text, the step of a row;
-    rows with another value or null are no step. ``limit``: of more times than that a group has the earliest."""
+    """The number of steps that the rows of a group reach in order, from 0 to ``len(steps)``.
+
+    ``column``: a text column with the step of a row; rows with another value or null do not count. ``limit``: how many
+    times a partial stores at most; it keeps the earliest.
+    """
 
     column: str
     steps: tuple[str, ...]
     limit: int = 1_000
 
     def __post_init__(self) -> None:
-        if not 0 < len(self.steps) < _PLACES or len(set(self.steps)) < len(self.steps):
-            raise ConfigError(f"{self}: from 1 to {_PLACES - 1} steps, each once")
+        if not 0 < len(self.steps) < _STEP_CODES or len(set(self.steps)) < len(self.steps):
+            raise ConfigError(f"{self}: from 1 to {_STEP_CODES - 1} steps, each once")
         if self.limit < len(self.steps):
             raise ConfigError(f"{self}: limit must be at least the number of steps")
 
@@ -55,16 +58,16 @@ class Funnel(Aggregate):
         return {_STEPS: pl.Binary(), _MORE: pl.Boolean()}
 
     def aggregate_groups(self, rows: pl.DataFrame, numbers: Ints, group: Ints, groups: int) -> Partials:  # noqa: ARG002
-        place = rows[self.column].replace_strict(self.steps, range(len(self.steps)), default=-1, return_dtype=pl.Int64)
-        chosen = np.flatnonzero(place.to_numpy() >= 0)
-        codes = rows[EVENT_MS].to_numpy()[chosen] * _PLACES + place.to_numpy()[chosen]
-        return self._compact(codes, group[chosen], groups)
+        step = rows[self.column].replace_strict(self.steps, range(len(self.steps)), default=-1, return_dtype=pl.Int64)
+        step_rows = np.flatnonzero(step.to_numpy() >= 0)
+        codes = rows[EVENT_MS].to_numpy()[step_rows] * _STEP_CODES + step.to_numpy()[step_rows]
+        return self._compact(codes, group[step_rows], groups)
 
     def merge(self, left: Partials, right: Partials) -> Partials:
         sides = [_flatten(side[_STEPS]) for side in (left, right)]
         codes, group = (np.concatenate(parts) for parts in zip(*sides, strict=True))
-        kept = self._compact(codes, group, len(left[_STEPS]))
-        return {_STEPS: kept[_STEPS], _MORE: kept[_MORE] | left[_MORE] | right[_MORE]}
+        compacted = self._compact(codes, group, len(left[_STEPS]))
+        return {_STEPS: compacted[_STEPS], _MORE: compacted[_MORE] | left[_MORE] | right[_MORE]}
 
     def find_truncated(self, partials: Partials) -> Mask:
         return partials[_MORE]
@@ -76,53 +79,59 @@ class Funnel(Aggregate):
     def reference(self, elements: Sequence[Element]) -> Result:
         after = None
         for reached, step in enumerate(self.steps):
-            taken = [e.event_ms for e in elements if e.value.get(self.column) == step]
-            in_turn = [at for at in taken if after is None or at >= after]
-            if not in_turn:
+            times = [e.event_ms for e in elements if e.value.get(self.column) == step]
+            in_order = [time_ms for time_ms in times if after is None or time_ms >= after]
+            if not in_order:
                 return reached
-            after = min(in_turn)
+            after = min(in_order)
         return len(self.steps)
 
     def _compact(self, codes: Ints, group: Ints, groups: int) -> Partials:
-        """Return partials of taken steps, without those that cannot matter any more."""
+        """Return partials of these codes, without repeated codes and codes that cannot change the result.
+
+        ``codes`` and ``group`` have shape (rows,): time and step of each row as one number, and its group.
+        """
         times = self._step_times(codes, group, groups)
-        useful = codes // _PLACES <= times[codes % _PLACES, group]
+        useful = codes // _STEP_CODES <= times[codes % _STEP_CODES, group]
         codes, group = codes[useful], group[useful]
         order = np.lexsort((codes, group))
         codes, group = codes[order], group[order]
-        again = np.zeros(len(codes), dtype=bool)
-        again[1:] = (codes[1:] == codes[:-1]) & (group[1:] == group[:-1])
-        codes, group = codes[~again], group[~again]
+        repeated = np.zeros(len(codes), dtype=bool)
+        repeated[1:] = (codes[1:] == codes[:-1]) & (group[1:] == group[:-1])
+        codes, group = codes[~repeated], group[~repeated]
         counts = np.bincount(group, minlength=groups)
-        more = counts > self.limit
-        if more.any():
-            within = np.arange(len(codes)) - np.repeat(np.cumsum(counts) - counts, counts) < self.limit
-            codes, counts = codes[within], np.minimum(counts, self.limit)
-        return {_STEPS: _split_bytes(codes, counts), _MORE: more}
+        is_truncated = counts > self.limit
+        if is_truncated.any():
+            within_limit = np.arange(len(codes)) - np.repeat(np.cumsum(counts) - counts, counts) < self.limit
+            codes, counts = codes[within_limit], np.minimum(counts, self.limit)
+        return {_STEPS: _split_bytes(codes, counts), _MORE: is_truncated}
 
     def _step_times(self, codes: Ints, group: Ints, groups: int) -> Array:
-        """Return the time at which each group reaches each step, in its turn; ``_NEVER`` where it does not."""
-        place, at = codes % _PLACES, codes // _PLACES
+        """Return the time at which each group reaches each step, of shape (steps, groups), or ``_NEVER``."""
+        row_step, time_ms = codes % _STEP_CODES, codes // _STEP_CODES
         times = np.full((len(self.steps), groups), _NEVER)
         after = np.full(groups, np.iinfo(np.int64).min)
         for step in range(len(self.steps)):
-            step_rows = np.flatnonzero(place == step)
-            step_rows = step_rows[at[step_rows] >= after[group[step_rows]]]
-            np.minimum.at(times[step], group[step_rows], at[step_rows])
+            step_rows = np.flatnonzero(row_step == step)
+            step_rows = step_rows[time_ms[step_rows] >= after[group[step_rows]]]
+            np.minimum.at(times[step], group[step_rows], time_ms[step_rows])
             after = times[step]
         return times
 
 
 def _split_bytes(codes: Ints, counts: Ints) -> Array:
-    """Return flat numbers as the bytes of each group's: little-endian, and nothing for Python's garbage collector to
-    visit."""
+    """Return the codes of each group as one bytes object, little-endian int64.
+
+    ``counts``, of shape (groups,): how many of the codes, which are ordered by group, each group has. Bytes objects
+    are not tracked by Python's garbage collector.
+    """
     data, ends = codes.astype("<i8").tobytes(), np.cumsum(counts) * 8
     starts = (ends - counts * 8).tolist()
     return object_array([data[start:end] for start, end in zip(starts, ends.tolist(), strict=True)])
 
 
 def _flatten(steps: Array) -> tuple[Ints, Ints]:
-    """Return the numbers of all groups, and the group of each."""
+    """Return the codes of all groups, and the group of each code."""
     pieces = steps.tolist()
     counts = np.fromiter(map(len, pieces), np.int64, len(pieces)) // 8
     codes = np.frombuffer(b"".join(pieces), dtype="<i8").astype(np.int64)

@@ -57,13 +57,13 @@ class RowTable:
 
     @property
     def rows_in_memory(self) -> int:
-        """The number of live rows, and of dropped rows whose run has not been rewritten yet."""
+        """Return the number of live rows plus that of dropped rows whose run has not been rewritten yet."""
         return sum(len(run) for run in self._runs)
 
     # --- writing ------------------------------------------------------------------------------------------------
 
     def to_run(self, rows: pl.DataFrame) -> SortedRun:
-        """Return rows in order of arrival as a run, for ``add``, for ``find`` and ``last``, or both."""
+        """Number these rows, which are in order of arrival; return them as a run for ``add``, ``find`` and ``last``."""
         numbers = np.arange(self._next_number, self._next_number + rows.height)
         self._next_number += rows.height
         hashes = hash_columns([rows[key] for key in self.keys], rows.height)
@@ -103,8 +103,7 @@ class RowTable:
     # --- reading ------------------------------------------------------------------------------------------------
 
     def find(self, of: SortedRun, low_ms: int, high_ms: int) -> Matches:
-        """Return the rows of the same key whose time is ``low_ms`` to ``high_ms`` (both inclusive) after that of a
-        row."""
+        """Return, for each row of ``of``, the rows of its key that are ``low_ms`` to ``high_ms`` later (inclusive)."""
         rows, places = [], []
         for base, run in zip(self._bases, self._runs, strict=True):
             row, place = run.matches(of, low_ms, high_ms)

@@ -1,9 +1,8 @@
-"""One input of a join: what may take part, and the rows kept of it.
+"""One input of a join: admits its rows, and stores them.
 
-Exists so that every join treats its inputs alike. Of the rows that arrive, those behind the watermark are late, those
-whose key holds a null join nothing (as in SQL), those for which the table has no room are refused, and the others take
-part. A refused row takes no part at all, so the output is exactly the join of the rows that were not refused or late.
-Refuses to know the other input.
+All joins use this class. Of the rows that arrive, those behind the watermark are late, those with a null in their key
+join nothing (as in SQL), those that the full table cannot store are refused, and the join accepts the others. A refused
+or late row joins nothing, so the output is exactly the join of the accepted rows.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from streamcore.errors import ConfigError
 from streamcore.schema import EVENT_MS
 from streamcore.state.row_table import RowTable
 
-#: The port of rows that the limit of rows kept had no room for.
+#: The port of refused rows: those that would exceed ``max_rows``.
 REFUSED = "refused"
 DEFAULT_MAX_ROWS = 5_000_000
 
@@ -33,7 +32,7 @@ class AdmittedRows:
 
 
 class JoinInput:
-    """One input with the table of its rows. ``max_rows``: the maximum of rows in the table."""
+    """One input of a join with the table of its rows. ``max_rows``: how many rows the table stores at most."""
 
     def __init__(self, name: str, schema: Mapping[str, pl.DataType], keys: tuple[str, ...], max_rows: int) -> None:
         if max_rows < 1:
@@ -59,7 +58,7 @@ class JoinInput:
         return rows, keyless
 
     def refuse(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Count refused rows."""
+        """Count these rows as refused, and return them."""
         self._refused += rows.height
         return rows
 
@@ -67,7 +66,7 @@ class JoinInput:
         """Return the counts since the last call and reset them, and the number of stored rows."""
         counts = {"late": self._late, "keyless": self._keyless, "refused": self._refused, "kept": len(self.table)}
         self._late = self._keyless = self._refused = 0
-        return {f"{self.name}_{what}": count for what, count in counts.items()}
+        return {f"{self.name}_{counter}": count for counter, count in counts.items()}
 
 
 def _split(rows: pl.DataFrame, mask: pl.Series) -> tuple[pl.DataFrame, pl.DataFrame]:

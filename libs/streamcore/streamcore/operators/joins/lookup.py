@@ -1,9 +1,9 @@
-"""The lookup join: each row of a stream with the table's row of its key at the moment the row arrives.
+"""The lookup join: joins each row of a stream to the row that a table has for its key when the row arrives.
 
-The table is fed by a stream of changes: the last change of a key to arrive is the key's row, or deletes it. Within a
-cut all changes come before all rows, so the output does not depend on how the two inputs were read within it; it does
-depend on the cut that a change and a row arrive in. Where that matters, join by event time (``temporal``). Event times
-are not looked at, and so nothing is late.
+A stream of changes writes the table: the last change of a key to arrive replaces or deletes the row of the key. In a
+cut the join applies all changes before it looks up rows. So the output does not depend on the order of the two inputs
+within a cut, but it depends on the cuts in which a change and a row arrive. If that matters, join by event time
+(``temporal``). The lookup join ignores event times, so no row is late.
 """
 
 from __future__ import annotations
@@ -24,16 +24,17 @@ from streamcore.state.sorted_run import Ints, SortedRun
 from streamcore.state.table import StateTable
 from streamcore.windowing.model import END_OF_TIME_MS
 
-#: Any distance in time.
+#: A distance in time that covers all rows, in milliseconds.
 _EVER_MS = END_OF_TIME_MS // 2
 
 
 @dataclass(frozen=True, slots=True)
 class LookupSpec:
-    """The settings of the lookup join. ``keys``: of the stream (left) and of the table (right).
+    """The settings of a lookup join or a temporal join. ``keys``: of the stream (left) and of the table (right).
 
-    ``deleted``: the column of a change that marks the deletion of its key: where it is true, if it is boolean,
-    otherwise where it is null. ``max_rows``: what a shard keeps of the table, and of rows that wait; more are refused.
+    ``deleted``: the column of a change that marks the deletion of its key: a boolean column does so with true, a column
+    of another type with null. ``suffix`` ends the names of table columns that the stream has too. ``max_rows``: how
+    many rows of the table, and how many waiting rows, a shard stores; the join refuses further rows.
     """
 
     keys: JoinKeys
@@ -43,7 +44,7 @@ class LookupSpec:
     max_rows: int = DEFAULT_MAX_ROWS
 
     def check(self, table: Schema) -> None:
-        """Raise ``ConfigError`` where it cannot work."""
+        """Raise ``ConfigError`` if the settings do not fit the columns of the table."""
         if self.kind is JoinKind.FULL:
             raise ConfigError(
                 "a look-up is inner or left: rows of the table without a row of the stream are not emitted"
@@ -61,18 +62,21 @@ class LookupSpec:
         return column.fill_null(value=False) if column.null_count() else column
 
     def join_rows(self, columns: JoinColumns, rows: pl.DataFrame, table: RowTable, places: Ints) -> pl.DataFrame:
-        """Return each row joined with the table row at its place (-1: none), in order, with the row's event time."""
-        found, lost = np.flatnonzero(places >= 0), np.flatnonzero(places < 0)
-        left = rows[found]
-        output = columns.at(left[EVENT_MS].to_numpy(), left, table.frame(places[found]))
+        """Return the rows joined to table rows, in order, with the event times of ``rows``.
+
+        ``places``, of shape (rows,): the place of the table row of each row, -1 if there is none.
+        """
+        matched, unmatched = np.flatnonzero(places >= 0), np.flatnonzero(places < 0)
+        left = rows[matched]
+        output = columns.at(left[EVENT_MS].to_numpy(), left, table.frame(places[matched]))
         if self.kind is JoinKind.INNER:
             return output
-        both = pl.concat([output, columns.left_only(rows[lost])])
-        return both[np.argsort(np.concatenate([found, lost]))]
+        all_rows = pl.concat([output, columns.left_only(rows[unmatched])])
+        return all_rows[np.argsort(np.concatenate([matched, unmatched]))]
 
 
 class LookupJoin:
-    """The operator. Inputs: the stream, the changes of the table."""
+    """The operator of a lookup join. Its inputs are the stream and the changes of the table."""
 
     output_delay_ms = 0
 
@@ -80,7 +84,7 @@ class LookupJoin:
         spec.check(table)
         self.spec = spec
         self._columns = JoinColumns.build(stream, table, spec.keys, spec.suffix)
-        self._stream = JoinInput("stream", stream, spec.keys.left, spec.max_rows)  # of which nothing is kept
+        self._stream = JoinInput("stream", stream, spec.keys.left, spec.max_rows)  # its table stays empty
         self._table = JoinInput("table", table, spec.keys.right, spec.max_rows)
 
     @property
@@ -88,13 +92,13 @@ class LookupJoin:
         """Return the columns of the output."""
         return self._columns.schema
 
-    def step(self, inputs: Sequence[pl.DataFrame], time: CutTime) -> Ports:  # noqa: ARG002 - it asks for no time
+    def step(self, inputs: Sequence[pl.DataFrame], time: CutTime) -> Ports:  # noqa: ARG002 - the join ignores time
         rows, keyless = self._stream.split_keyless(inputs[0])
         _, refused = apply_changes(self._table, self.spec, self._table.split_keyless(inputs[1])[0])
-        asked = self._stream.table.to_run(rows)
-        found = self._table.table.find(asked, -_EVER_MS, _EVER_MS)
+        run = self._stream.table.to_run(rows)
+        matches = self._table.table.find(run, -_EVER_MS, _EVER_MS)
         places = np.full(rows.height, -1)
-        places[asked.numbers[found.rows] - asked.numbers.min(initial=END_OF_TIME_MS)] = found.places
+        places[run.numbers[matches.rows] - run.numbers.min(initial=END_OF_TIME_MS)] = matches.places
         output = [self.spec.join_rows(self._columns, rows, self._table.table, places)]
         if self.spec.kind is JoinKind.LEFT:
             output.append(self._columns.left_only(keyless))
@@ -111,21 +115,21 @@ class LookupJoin:
 
 
 def apply_changes(side: JoinInput, spec: LookupSpec, changes: pl.DataFrame) -> tuple[SortedRun, pl.DataFrame]:
-    """Apply the last change of each key to the table. Return those changes, and the refused ones among them.
+    """Apply the last change of each key to the table. Return these changes, and the refused changes among them.
 
-    A change is refused when it would add a key beyond the limit.
+    A change is refused if it would add a key beyond ``max_rows``.
     """
     table = side.table
     changes = changes.unique(subset=table.keys, keep="last", maintain_order=True)
     run = table.to_run(changes)
-    known = table.find(run, -_EVER_MS, _EVER_MS)
-    table.delete(known.places)
-    adds = ~spec.deletions(run.frame).to_numpy()
-    new = adds.copy()
-    new[known.rows] = False
-    room = max(0, side.max_rows - len(table) - int((adds & ~new).sum()))
-    over = np.flatnonzero(new)
-    over = over[np.argsort(run.numbers[over])][room:]
-    adds[over] = False
-    table.add(run.take(np.flatnonzero(adds)))
-    return run, side.refuse(run.frame[over])
+    matches = table.find(run, -_EVER_MS, _EVER_MS)
+    table.delete(matches.places)
+    written = ~spec.deletions(run.frame).to_numpy()
+    new = written.copy()
+    new[matches.rows] = False
+    room = max(0, side.max_rows - len(table) - int((written & ~new).sum()))
+    over_limit = np.flatnonzero(new)
+    over_limit = over_limit[np.argsort(run.numbers[over_limit])][room:]
+    written[over_limit] = False
+    table.add(run.take(np.flatnonzero(written)))
+    return run, side.refuse(run.frame[over_limit])

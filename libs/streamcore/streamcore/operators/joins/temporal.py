@@ -1,10 +1,10 @@
-"""The temporal join: each row of a stream with the table's row of its key as of the row's event time.
+"""The temporal join: joins each row of a stream to the row that a table had for its key at the row's event time.
 
-The table is fed by a stream of changes. A change holds from its event time on, until the next one of its key; of two
-with one event time the later to arrive holds. A row waits until the watermark has passed its event time: by then every
-change up to it has come, so the output does not depend on which input was read first, nor on how the input is cut.
-Changes behind the watermark are late, for rows that they should have met have gone; they do not change the table.
-A version is kept until the watermark has passed the next one of its key.
+A stream of changes writes the table. A change is valid from its event time until the next change of its key; of two
+changes with one event time the later to arrive is valid. A row waits until the watermark has passed its event time. By
+then every earlier change has arrived, so the output depends neither on the order of the inputs nor on the cuts. Changes
+behind the watermark are late and do not change the table, because rows that they concern have been emitted. The join
+stores a version of a table row until the watermark has passed the next version of its key.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from streamcore.operators.joins.output_columns import JoinColumns, JoinKind, Sch
 from streamcore.state.table import StateTable
 from streamcore.windowing.model import END_OF_TIME_MS
 
-#: As far back as any version.
+#: A distance in time that covers all versions, in milliseconds.
 _EVER_MS = END_OF_TIME_MS // 2
 
 
 class TemporalJoin:
-    """The operator. Inputs: the stream, the changes of the table."""
+    """The operator of a temporal join. Its inputs are the stream and the changes of the table."""
 
     output_delay_ms = 0
 
@@ -44,7 +44,7 @@ class TemporalJoin:
 
     def step(self, inputs: Sequence[pl.DataFrame], time: CutTime) -> Ports:
         waiting, versions = self._waiting.table, self._versions.table
-        waiting.expire(time.watermark_ms)  # what was loaded and had gone
+        waiting.expire(time.watermark_ms)  # loaded rows can include rows emitted before
         rows = self._waiting.admit(inputs[0], time.watermark_ms)
         changes = self._versions.admit(inputs[1], time.watermark_ms)
         waiting.add(waiting.to_run(rows.rows))
@@ -69,13 +69,13 @@ class TemporalJoin:
         return {**self._waiting.metrics(), **self._versions.metrics()}
 
     def _due(self, watermark_ms: int) -> pl.DataFrame:
-        """Return the joined rows whose event time the watermark has passed, in order of arrival."""
+        """Remove the waiting rows that the watermark has passed, and return them joined, in order of arrival."""
         waiting, versions = self._waiting.table, self._versions.table
         due = waiting.run(waiting.expire(watermark_ms))
         places = versions.last(due)
-        found = np.flatnonzero(places >= 0)
-        deleted = self.spec.deletions(versions.frame(places[found])).to_numpy()
-        places[found[deleted]] = -1
+        matched = np.flatnonzero(places >= 0)
+        deleted = self.spec.deletions(versions.frame(places[matched])).to_numpy()
+        places[matched[deleted]] = -1
         order = np.argsort(due.numbers)
         return self.spec.join_rows(self._columns, due.frame[order], versions, places[order])
 

@@ -1,7 +1,7 @@
-"""Limits how often a row of a key is emitted, and remembers the keys whose changes wait because of that.
+"""Limits how often rows of a key are emitted, and stores which keys have changes that wait because of this.
 
-By the clock of the cut, so it is the same whenever the cut runs again. Of a key there is a row while less than the
-pause has passed since a row of it was emitted; a marked row has changes that wait. It does not know the output.
+The pause is measured by the clock of the cut, so a replayed cut decides alike. The table has a row for each key whose
+pause is not over; the row is marked if changes of the key are waiting.
 """
 
 from __future__ import annotations
@@ -16,48 +16,55 @@ from streamcore.state.row_table import RowTable
 from streamcore.state.sorted_run import MARKED, Ints, SortedRun
 from streamcore.windowing.model import END_OF_TIME_MS
 
-#: Any distance in time.
+#: A distance in time that covers all rows, in milliseconds.
 EVER_MS = END_OF_TIME_MS // 2
-_NO_SLOTS = np.empty(0, dtype=np.int64)
+_NO_PLACES = np.empty(0, dtype=np.int64)
 
 
 class OutputThrottle:
-    """``pause_ms`` 0: everything at once, and nothing is kept. ``keys``: their columns."""
+    """The pauses of the keys of a shard.
+
+    ``keys``: the key columns and their types. ``pause_ms``: the shortest time between two rows of a key; with 0 all
+    rows are emitted at once and the table stays empty.
+    """
 
     def __init__(self, keys: Mapping[str, pl.DataType], pause_ms: int) -> None:
         self.pause_ms = pause_ms
         self.table = RowTable({**keys, EVENT_MS: pl.Int64()}, tuple(keys))
-        self._none = self.table.run(_NO_SLOTS)
+        self._none = self.table.run(_NO_PLACES)
 
     def due(self, clock_ms: int) -> SortedRun:
-        """Forget the keys whose pause is over. Returns those of them of which something has waited."""
-        over = self.table.between(-EVER_MS, clock_ms + 1)
-        if not over.size:
+        """Delete the keys whose pause is over; return those among them with waiting changes."""
+        places = self.table.between(-EVER_MS, clock_ms + 1)
+        if not places.size:
             return self._none
-        run = self.table.run(over[self.table.states(over) & MARKED > 0])
-        self.table.delete(over)
+        run = self.table.run(places[self.table.states(places) & MARKED > 0])
+        self.table.delete(places)
         return run
 
     def ready(self, run: SortedRun) -> SortedRun:
-        """Return the rows, of distinct keys, that may be emitted at once; mark the others as waiting."""
+        """Return the rows that may be emitted at once, and mark the keys of the others. The keys must be distinct."""
         if not len(self.table):
             return run
-        held = self.table.find(run, -EVER_MS, EVER_MS)
-        self.table.mark(held.places)
-        if not held.rows.size:
+        paused = self.table.find(run, -EVER_MS, EVER_MS)
+        self.table.mark(paused.places)
+        if not paused.rows.size:
             return run
-        free = np.ones(len(run), dtype=bool)
-        free[held.rows] = False
-        return run.take(np.flatnonzero(free))
+        is_ready = np.ones(len(run), dtype=bool)
+        is_ready[paused.rows] = False
+        return run.take(np.flatnonzero(is_ready))
 
-    def record_emitted(self, anyway: SortedRun, live: SortedRun, free: SortedRun, clock_ms: int) -> None:
-        """Record that rows of the keys of ``anyway``, whatever the pause, and of ``ready`` were emitted. More may
-        come of ``ready`` and, among ``anyway``, of ``live``."""
-        self.table.delete(self._slots_for(anyway))
+    def record_emitted(self, unthrottled: SortedRun, existing: SortedRun, throttled: SortedRun, clock_ms: int) -> None:
+        """Record the emitted rows, and start the pauses of their keys.
+
+        ``unthrottled``: rows that were emitted regardless of their pauses, which end; ``existing``: those among them
+        that are no deletions, whose pauses start again. ``throttled``: rows that ``ready`` allowed.
+        """
+        self.table.delete(self._find_places(unthrottled))
         if self.pause_ms:
-            for run in filter(len, (live, free)):
+            for run in filter(len, (existing, throttled)):
                 rows = run.frame.select(*self.table.keys, pl.lit(clock_ms + self.pause_ms, pl.Int64).alias(EVENT_MS))
                 self.table.add(self.table.to_run(rows))
 
-    def _slots_for(self, run: SortedRun) -> Ints:
+    def _find_places(self, run: SortedRun) -> Ints:
         return self.table.find(run, -EVER_MS, EVER_MS).places

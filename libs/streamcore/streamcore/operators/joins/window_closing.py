@@ -1,10 +1,9 @@
-"""Which windows over two inputs close in a cut, and with which rows.
+"""Finds the windows over two inputs that close in a cut, and their rows.
 
-Exists so that co-group and window join fire alike: once, when the watermark has passed the window's end and the allowed
-lateness. Rows are kept once, whatever the number of their windows. A row is late when the last of its own windows has
-closed; the windows of a session are those of its rows. So whether a row is late depends on its time and the watermark
-alone, not on the rows that it would have met: a row that could only have lengthened a session from behind is late, too.
-Refuses to know the use of a window.
+Co-group and window join use it. A window closes once, when the watermark has passed its end and the allowed lateness. A
+row is stored once, however many windows it has. A row is late when the last of its windows has closed; the window of a
+row in a session is ``[event time, event time + gap)``. So whether a row is late depends only on its event time and the
+watermark, and not on other rows: a row that could only extend an open session backwards is late too.
 """
 
 from __future__ import annotations
@@ -38,28 +37,28 @@ class WindowedRows:
 
 
 class WindowClosing(Protocol):
-    """The windows of an assigner, with an allowed lateness."""
+    """Closes the windows of an assigner, with an allowed lateness."""
 
     def late_before_ms(self, watermark_ms: int) -> int:
-        """Return the event time before which rows have no open window."""
+        """Return the event time before which rows are late, because they have no open window."""
         ...
 
     def open_windows(self, rows: pl.DataFrame, watermark_ms: int) -> WindowedRows:
-        """Return each row with those of its windows that are still open, as if it were the only row."""
+        """Return each row with its open windows. A row's session is the one it would have as the only row."""
         ...
 
     def drop_expired(self, tables: Sequence[RowTable], watermark_ms: int) -> None:
-        """Drop from tables that were loaded what had been dropped without a trace."""
+        """Drop expired rows of loaded tables, which were dropped before without a tombstone."""
         ...
 
     def close(self, tables: Sequence[RowTable], time: CutTime) -> list[WindowedRows]:
-        """Return the rows of the windows that close in this cut, a value a table; rows without an open window are
-        dropped."""
+        """Return the rows of the windows that close in this cut, one item per table; drop rows without an open
+        window."""
         ...
 
 
 def closing(assigner: Assigner, allowed_lateness_ms: int) -> WindowClosing:
-    """Raise ``ConfigError`` for an assigner whose windows do not end by the watermark at times known by rows alone."""
+    """Return the closing of an assigner's windows. Raise ``ConfigError`` for an assigner that two inputs cannot use."""
     if allowed_lateness_ms < 0:
         raise ConfigError(f"allowed_lateness_ms must not be negative, but is {allowed_lateness_ms}")
     if isinstance(assigner, Tumbling):
@@ -73,7 +72,7 @@ def closing(assigner: Assigner, allowed_lateness_ms: int) -> WindowClosing:
 
 @dataclass(frozen=True, slots=True)
 class AlignedClosing:
-    """Tumbling and sliding windows: the same for all keys."""
+    """Closes tumbling and sliding windows, whose bounds are equal for all keys."""
 
     size_ms: int
     slide_ms: int
@@ -118,7 +117,7 @@ class AlignedClosing:
 
 @dataclass(frozen=True, slots=True)
 class SessionClosing:
-    """Closes sessions, which are those of the rows of both inputs."""
+    """Closes sessions. The rows of both inputs form common sessions."""
 
     gap_ms: int
     lateness_ms: int
@@ -137,8 +136,8 @@ class SessionClosing:
         lasts = [self._lasts(table, tables, time) for table in tables]
         rows = []
         for table in tables:
-            found = [table.find(last, -_EVER_MS, 0).places for last in lasts]
-            places = np.unique(np.concatenate(found))
+            matches = [table.find(last, -_EVER_MS, 0).places for last in lasts]
+            places = np.unique(np.concatenate(matches))
             rows.append(table.frame(places[np.argsort(table.numbers(places))]))
             table.delete(places)
         starts, ends = self._bounds([(r, t.keys) for r, t in zip(rows, tables, strict=True)])
@@ -146,42 +145,42 @@ class SessionClosing:
         return [WindowedRows(*side) for side in zip(rows, np.split(starts, edges), np.split(ends, edges), strict=True)]
 
     def _lasts(self, table: RowTable, tables: Sequence[RowTable], time: CutTime) -> SortedRun:
-        """Find, for each key, the last row of this table that now ends a session: its gap has passed, nothing came
-        within it.
+        """Return, for each key, the last row of this table that ends a session now.
 
-        Each row is looked at in one cut of its life, and one lookup per table tests whether another followed.
+        A row ends its session if the gap after it has passed without a further row. Each row is tested in only one cut,
+        with one lookup per table.
         """
         passed = table.between(self.late_before_ms(time.watermark_ms), self.late_before_ms(time.next_watermark_ms))
         ending = table.run(passed)
         before_gap = replace(ending, times=ending.times + (self.gap_ms - 1))
-        for other in tables:
-            latest = other.last(before_gap)
+        for other_table in tables:
+            latest = other_table.last(before_gap)
             followed = np.zeros(len(latest), dtype=bool)
-            found = np.flatnonzero(latest >= 0)
-            followed[found] = other.times(latest[found]) > ending.times[found]
-            alone = np.flatnonzero(~followed)
-            ending, before_gap = ending.take(alone), before_gap.take(alone)
+            has_row = np.flatnonzero(latest >= 0)
+            followed[has_row] = other_table.times(latest[has_row]) > ending.times[has_row]
+            not_followed = np.flatnonzero(~followed)
+            ending, before_gap = ending.take(not_followed), before_gap.take(not_followed)
         return ending.take(ending.last_per_key())
 
     def _bounds(self, sides: Sequence[tuple[pl.DataFrame, tuple[str, ...]]]) -> tuple[Ints, Ints]:
-        """Return start and end of the session of each row, over all sides; one side after the other."""
+        """Return start and end of the session of each row, in milliseconds, for the rows of all sides in turn."""
         names = [str(n) for n in range(len(sides[0][1]))]
-        every = pl.concat(
+        all_rows = pl.concat(
             rows.select(EVENT_MS, *(pl.col(key).alias(name) for key, name in zip(keys, names, strict=True)))
             for rows, keys in sides
         )
-        every = every.with_row_index("row").sort(*names, EVENT_MS)
-        if not every.height:
+        all_rows = all_rows.with_row_index("row").sort(*names, EVENT_MS)
+        if not all_rows.height:
             return np.empty(0, np.int64), np.empty(0, np.int64)
-        times = every[EVENT_MS].to_numpy()
-        first = changes(every, names)
-        first[1:] |= np.diff(times) >= self.gap_ms
-        begins = np.flatnonzero(first)
-        session = np.cumsum(first) - 1
+        times = all_rows[EVENT_MS].to_numpy()
+        is_first = changes(all_rows, names)
+        is_first[1:] |= np.diff(times) >= self.gap_ms
+        first_rows = np.flatnonzero(is_first)
+        session = np.cumsum(is_first) - 1
         starts, ends = np.empty(len(times), np.int64), np.empty(len(times), np.int64)
-        row = every["row"].to_numpy()
-        starts[row] = times[begins][session]
-        ends[row] = times[np.append(begins[1:], len(times)) - 1][session] + self.gap_ms
+        row = all_rows["row"].to_numpy()
+        starts[row] = times[first_rows][session]
+        ends[row] = times[np.append(first_rows[1:], len(times)) - 1][session] + self.gap_ms
         return starts, ends
 
 

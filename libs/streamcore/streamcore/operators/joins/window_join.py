@@ -1,7 +1,7 @@
-"""The window join: every row of the left with every row of the right of the same key and window.
+"""The window join: joins every left row to every right row that has its key and window.
 
-A pair is there once a window, so sliding windows give it several times. Rows without a partner in their window come out
-as the kind of join requires. ``EVENT_MS`` is the window's last millisecond, as it is of every result of a window.
+A pair is emitted once per common window, so sliding windows can emit it several times. The kind of join decides whether
+rows without a partner in their window are emitted. ``EVENT_MS`` of the output is the last millisecond of the window.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TIME = pl.Datetime("ms", "UTC")
 
 
 class WindowJoin:
-    """The operator. Inputs: left, right."""
+    """The operator of a window join. Its inputs are the left and the right stream."""
 
     def __init__(self, spec: WindowedSpec, kind: JoinKind, left: Schema, right: Schema) -> None:
         self._sides = WindowedInputs(spec, left, right)
@@ -45,7 +45,7 @@ class WindowJoin:
         output = [
             _in_windows(rows, windows.starts, windows.ends)
             for rows, windows in self._outer(
-                *(self._sides.closing.open_windows(one.keyless, time.watermark_ms) for one in admitted)
+                *(self._sides.closing.open_windows(side.keyless, time.watermark_ms) for side in admitted)
             )
         ]
         output += self._join_matches(self._sides.close(time))
@@ -55,14 +55,16 @@ class WindowJoin:
         return self._sides.tables()
 
     def on_state_loaded(self) -> None:
-        """Do nothing: windows that had closed close again, unseen, with the first step."""
+        """Do nothing: the first step drops the rows of windows that closed before."""
 
     def metrics(self) -> Mapping[str, int]:
         return self._sides.metrics()
 
     def _join_matches(self, matches: WindowMatches) -> list[pl.DataFrame]:
-        """Return the pairs, by meeting, then by arrival on the left, then on the right; then the rows without a
-        partner."""
+        """Return the pairs, and then the rows without a partner.
+
+        The pairs are ordered by match, then by arrival of the left row, then by arrival of the right row.
+        """
         of_left, of_right = (
             np.bincount(s.match_index, minlength=len(matches.ends)) for s in (matches.left, matches.right)
         )
@@ -71,7 +73,7 @@ class WindowJoin:
         right = expand_counts((np.cumsum(of_right) - of_right)[matches.left.match_index], partners)
         match_index = matches.left.match_index[left]
         pairs = self._sides.columns.pairs(matches.left.rows[left], matches.right.rows[right])
-        alone = (
+        without_partner = (
             _rows_where(matches, matches.left.rows, matches.left.match_index, partners == 0),
             _rows_where(
                 matches, matches.right.rows, matches.right.match_index, of_left[matches.right.match_index] == 0
@@ -79,11 +81,11 @@ class WindowJoin:
         )
         return [
             _in_windows(pairs, matches.starts[match_index], matches.ends[match_index]),
-            *(_in_windows(rows, windows.starts, windows.ends) for rows, windows in self._outer(*alone)),
+            *(_in_windows(rows, windows.starts, windows.ends) for rows, windows in self._outer(*without_partner)),
         ]
 
     def _outer(self, left: WindowedRows, right: WindowedRows) -> list[tuple[pl.DataFrame, WindowedRows]]:
-        """Return rows without a partner in the columns of the output, as far as they go out."""
+        """Return the rows without a partner that this kind of join emits, with the columns of the output."""
         rows = []
         if self._kind is not JoinKind.INNER:
             rows.append((self._sides.columns.left_only(left.rows), left))
@@ -98,6 +100,6 @@ def _rows_where(matches: WindowMatches, rows: pl.DataFrame, match_index: Ints, m
 
 
 def _in_windows(rows: pl.DataFrame, starts: Ints, ends: Ints) -> pl.DataFrame:
-    """Return rows with their windows."""
+    """Return the rows with the bounds of their windows."""
     bounds = [pl.Series(WINDOW_START, starts).cast(_TIME), pl.Series(WINDOW_END, ends).cast(_TIME)]
     return rows.with_columns(pl.Series(EVENT_MS, ends - 1), *bounds)

@@ -49,7 +49,11 @@ class MatchedSide:
 
 @dataclass(frozen=True, slots=True)
 class WindowMatches:
-    """``keys``: the key of each meeting, by the names of the left."""
+    """The matches of a cut: a match is a key and a window that closes, with the rows of both inputs.
+
+    ``keys``: the key of each match, in columns named as in the left input. ``starts`` and ``ends`` have shape
+    (matches,): the bounds of the windows in milliseconds.
+    """
 
     keys: pl.DataFrame
     starts: Ints
@@ -59,7 +63,7 @@ class WindowMatches:
 
 
 class WindowedInputs:
-    """Both inputs with their tables, and the windows that close."""
+    """Both inputs of a windowed join, with their tables."""
 
     def __init__(self, spec: WindowedSpec, left: Schema, right: Schema) -> None:
         self.columns = JoinColumns.build(left, right, spec.keys, spec.suffix)
@@ -71,16 +75,16 @@ class WindowedInputs:
         )
 
     def admit(self, inputs: Sequence[pl.DataFrame], time: CutTime) -> list[AdmittedRows]:
-        """Keep the rows that take part."""
+        """Split the rows of the cut by admission, and store the accepted ones."""
         self.closing.drop_expired(self._tables, time.watermark_ms)
         late_before_ms = self.closing.late_before_ms(time.watermark_ms)
         admitted = [s.admit(rows, late_before_ms) for s, rows in zip(self._sides, inputs, strict=True)]
-        for table, one in zip(self._tables, admitted, strict=True):
-            table.add(table.to_run(one.rows))
+        for table, side_rows in zip(self._tables, admitted, strict=True):
+            table.add(table.to_run(side_rows.rows))
         return admitted
 
     def close(self, time: CutTime) -> WindowMatches:
-        """Return the meetings that the watermark ends, and their rows."""
+        """Return the matches whose windows close in this cut, and remove rows without an open window."""
         left, right = self.closing.close(self._tables, time)
         return match_windows(left, right, self.keys)
 
@@ -106,25 +110,25 @@ class WindowedInputs:
 
 
 def match_windows(left: WindowedRows, right: WindowedRows, keys: JoinKeys) -> WindowMatches:
-    """Bring together the rows of two sides."""
+    """Group the rows of both sides by key and window."""
     ends, starts = "__end", "__start"
     sides = [
         side.rows.select(
-            pl.col(theirs).alias(ours) for theirs, ours in zip(names, keys.left, strict=True)
+            pl.col(name).alias(left_name) for name, left_name in zip(names, keys.left, strict=True)
         ).with_columns(pl.Series(ends, side.ends), pl.Series(starts, side.starts))
         for side, names in ((left, keys.left), (right, keys.right))
     ]
     order = [ends, starts, *keys.left]
-    every = pl.concat(sides).with_row_index("__row").sort(order)
-    first = changes(every, order)
-    match_index = np.empty(every.height, np.int64)
-    match_index[every["__row"].to_numpy()] = np.cumsum(first) - 1
-    heads = every.filter(pl.Series(first))
+    all_rows = pl.concat(sides).with_row_index("__row").sort(order)
+    is_first = changes(all_rows, order)
+    match_index = np.empty(all_rows.height, np.int64)
+    match_index[all_rows["__row"].to_numpy()] = np.cumsum(is_first) - 1
+    first_rows = all_rows.filter(pl.Series(is_first))
     split = left.rows.height
     return WindowMatches(
-        heads.select(keys.left),
-        heads[starts].to_numpy(),
-        heads[ends].to_numpy(),
+        first_rows.select(keys.left),
+        first_rows[starts].to_numpy(),
+        first_rows[ends].to_numpy(),
         _sort_by_match(left.rows, match_index[:split]),
         _sort_by_match(right.rows, match_index[split:]),
     )
@@ -137,5 +141,5 @@ def _sort_by_match(rows: pl.DataFrame, match_index: Ints) -> MatchedSide:
 
 def check_names(schema: Schema, added: Sequence[str]) -> None:
     """Raise ``ConfigError`` where an output would have two columns of one name."""
-    if taken := [name for name in added if name in schema]:
-        raise ConfigError(f"the output has columns of its own: {list(added)}; rename {taken}")
+    if clashes := [name for name in added if name in schema]:
+        raise ConfigError(f"the output has columns of its own: {list(added)}; rename {clashes}")

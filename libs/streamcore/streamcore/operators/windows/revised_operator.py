@@ -1,7 +1,7 @@
 """The operator of windows as a changing table: each record of a window replaces the one before.
 
 ``streamcore.windowing.revisions`` defines the records. The panes of ``operators.windows.operator`` are identified by
-their bounds, so there a session that grows is another window; here it keeps its name.
+their bounds, so there a session that grows becomes another window; here it keeps its anchor.
 
 The windows of all final records are those of all accepted rows, computed at once, however the input is divided into
 cuts. For sessions this needs a strict definition of late: a row is late if it is behind the watermark by more than the
@@ -39,11 +39,11 @@ from streamcore.windowing.assigners import Session, Tumbling
 from streamcore.windowing.revisions import RevisionPolicy
 from streamcore.windowing.spec import WindowSpec
 
-#: The start of a window as it was first emitted: with the key, its name.
+#: The start of a window when it was first emitted: together with the key it identifies the window.
 ANCHOR = "window_anchor"
 REVISION = "revision"
 IS_DELETED = "is_deleted"
-#: The anchor of the session of the same key that took this one in; null but where it is deleted.
+#: In a deleted session: the anchor of the session of its key that absorbed it. Otherwise null.
 MERGED_INTO = "merged_into"
 
 _LATE = "behind the watermark by more than the allowed lateness"
@@ -81,9 +81,9 @@ class RevisedWindows:
         self._metrics = WindowMetrics()
         self._progress = ProgressTable()
         self._values = aggregate_set.results
-        own = [WINDOW_START, WINDOW_END, ANCHOR, REVISION, IS_FINAL, IS_DELETED, MERGED_INTO, EVENT_MS]
-        for twice in sorted({*keys, *self._values} & {*own} | {*keys} & {*self._values}):
-            raise ConfigError(f"column {twice!r} would stand twice in the output: rename it")
+        added = [WINDOW_START, WINDOW_END, ANCHOR, REVISION, IS_FINAL, IS_DELETED, MERGED_INTO, EVENT_MS]
+        for name in sorted({*keys, *self._values} & {*added} | {*keys} & {*self._values}):
+            raise ConfigError(f"column {name!r} would stand twice in the output: rename it")
         self._reset()
 
     def _reset(self) -> None:
@@ -94,7 +94,7 @@ class RevisedWindows:
 
     @property
     def output_delay_ms(self) -> int:
-        """Return the allowed lateness: for so long after its end a window can be emitted."""
+        """Return the allowed lateness, because a window can be emitted until this long after its end."""
         return self._lateness_ms
 
     # --- a cut --------------------------------------------------------------------------------------------------
@@ -112,28 +112,31 @@ class RevisedWindows:
         return {MAIN: main, LATE: self._late(rows, late, time)} if self.late_lane else {MAIN: main}
 
     def _expired_end(self, watermark_ms: int) -> int:
-        """Return the latest end of windows that have expired by then; at the end of the stream all have."""
+        """Return the latest end of expired windows, in milliseconds. When the stream ends, all windows expire."""
         ended = watermark_ms >= END_OF_TIME_MS
         return max(watermark_ms - (0 if ended else self._lateness_ms), NO_WATERMARK)
 
-    def _take(self, rows: pl.DataFrame, over_ms: int) -> Ints:
-        """Add the rows to their windows; return the late rows."""
+    def _take(self, rows: pl.DataFrame, expired_ms: int) -> Ints:
+        """Add the rows to their windows; return the indexes of the late rows.
+
+        ``expired_ms``: the latest end of expired windows.
+        """
         first = self._progress.take(rows.height)
         numbers = np.arange(first, first + rows.height)
         start, end = self._bounds(rows)
-        late = start < over_ms if self._assigner.merges else end <= over_ms
+        is_late = start < expired_ms if self._assigner.merges else end <= expired_ms
         self._metrics.elements += rows.height
         self._metrics.assignments += rows.height
-        if late.any():
-            kept = np.flatnonzero(~late)
-            rows, numbers, start, end = rows[kept], numbers[kept], start[kept], end[kept]
+        if is_late.any():
+            on_time = np.flatnonzero(~is_late)
+            rows, numbers, start, end = rows[on_time], numbers[on_time], start[on_time], end[on_time]
         self._merger.add(rows, numbers, self._keys.assign(rows), start, end)
-        gone = np.flatnonzero(late)
-        self._metrics.dropped_expired += len(gone)
-        return gone
+        late = np.flatnonzero(is_late)
+        self._metrics.dropped_expired += len(late)
+        return late
 
     def _bounds(self, rows: pl.DataFrame) -> tuple[Ints, Ints]:
-        """Return the window of each row alone."""
+        """Return start and end of the window that each row would have as the only row."""
         event_ms = rows[EVENT_MS].to_numpy()
         if isinstance(self._assigner, Session):
             return event_ms, event_ms + self._gaps(rows, self._assigner)
@@ -145,8 +148,8 @@ class RevisedWindows:
     def _gaps(rows: pl.DataFrame, assigner: Session) -> Ints:
         if assigner.gap_field is None:
             return np.full(rows.height, assigner.gap_ms)
-        own = pl.col(assigner.gap_field).cast(pl.Int64, strict=False)
-        return rows.select(pl.when(own > 0).then(own).otherwise(assigner.gap_ms)).to_series().to_numpy()
+        field_ms = pl.col(assigner.gap_field).cast(pl.Int64, strict=False)
+        return rows.select(pl.when(field_ms > 0).then(field_ms).otherwise(assigner.gap_ms)).to_series().to_numpy()
 
     # --- output ------------------------------------------------------------------------------------------------
 
@@ -154,12 +157,12 @@ class RevisedWindows:
         """Return the rows of absorbed, then of changed, then of ended windows; each by end, then by the hash of the
         key."""
         sessions = self._sessions
-        over = self._in_output_order(sessions.take_ended(self._expired_end(time.next_watermark_ms)))
+        expired = self._in_output_order(sessions.take_ended(self._expired_end(time.next_watermark_ms)))
         changed = sessions.take_changed(time.next_watermark_ms, time.clock_ms)
-        lasting = self._in_output_order(changed[~np.isin(changed, over)])
+        lasting = self._in_output_order(changed[~np.isin(changed, expired)])
         frames = [self._deleted_rows(records) for records in sessions.take_absorbed()]
-        frames += [self._rows(lasting, final=False), self._rows(over, final=True)]
-        self._forget(over)
+        frames += [self._rows(lasting, final=False), self._rows(expired, final=True)]
+        self._forget(expired)
         return pl.concat(frames)
 
     def _in_output_order(self, entries: Ints) -> Ints:
@@ -173,8 +176,8 @@ class RevisedWindows:
 
     def _deleted_rows(self, records: RevisionRows) -> pl.DataFrame:
         order = by_time_and_hash(records.end, self._keys.hashes[records.slots])
-        nothing = take_rows(self.plan.aggregate_set.empty_partial(), np.zeros(len(order), dtype=np.int64))
-        return self._frame(records.at(order), self.plan.aggregate_set.values(nothing), final=True)
+        no_rows = take_rows(self.plan.aggregate_set.empty_partial(), np.zeros(len(order), dtype=np.int64))
+        return self._frame(records.at(order), self.plan.aggregate_set.values(no_rows), final=True)
 
     def _frame(self, records: RevisionRows, values: Sequence[pl.Series], *, final: bool) -> pl.DataFrame:
         count = len(records.slots)
@@ -194,15 +197,15 @@ class RevisedWindows:
             ]
         )
 
-    def _forget(self, over: Ints) -> None:
+    def _forget(self, expired: Ints) -> None:
         sessions = self._sessions
-        slots = sessions.slot[over]
-        sessions.remove(over)
+        slots = sessions.slot[expired]
+        sessions.remove(expired)
         keys = slots[distinct(slots, self._keys.size)[1]]
         remaining, entry_keys = sessions.entries_for(keys)
-        live = np.flatnonzero(sessions.end[remaining] != sessions.FREE)
-        live = live[np.argsort(entry_keys[live], kind="stable")]
-        sessions.link(keys, remaining[live], entry_keys[live])
+        live_rows = np.flatnonzero(sessions.end[remaining] != sessions.FREE)
+        live_rows = live_rows[np.argsort(entry_keys[live_rows], kind="stable")]
+        sessions.link(keys, remaining[live_rows], entry_keys[live_rows])
 
     def _late(self, rows: pl.DataFrame, late: Ints, time: CutTime) -> pl.DataFrame:
         return rows[late].with_columns(
@@ -213,7 +216,7 @@ class RevisedWindows:
     # --- state --------------------------------------------------------------------------------------------------
 
     def tables(self) -> Mapping[str, StateTable]:
-        """Return all state."""
+        """Return the tables of the windows and of the operator's progress, by name."""
         return {"sessions": self._sessions, "progress": self._progress}
 
     def on_state_loaded(self) -> None:

@@ -1,4 +1,4 @@
-"""Windows over slices that take late elements: from then on they are kept one by one."""
+"""Adds late elements to windows that have fired, and moves these windows to the general path."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from streamcore.windowing.triggers import TriggerContext
 
 
 class LateWindowStore:
-    """Late elements, and the windows that they wake."""
+    """Adds late elements to windows. ``triggered`` stores the windows of the general path."""
 
     def __init__(self, spec: WindowSpec, slicing: Slicing, slices: SliceTable, triggered: TriggeredWindowStore) -> None:
         self.spec = spec
@@ -32,44 +32,50 @@ class LateWindowStore:
         self.triggered = triggered
 
     def take(self, rows: pl.DataFrame, numbers: Ints, slots: Ints, first: Ints, last: Ints) -> None:
-        """Put each row into those of its windows from ``first`` to ``last``. Before the rows go into their slices."""
+        """Add each row to its windows from ``first`` to ``last``. Call it before the rows are added to their slices.
+
+        ``numbers``, ``slots``, ``first``, ``last``, all of shape (rows,): the arrival number, the key slot, and the
+        numbers of the windows; a row with ``first > last`` is not late.
+        """
         late = np.flatnonzero(first <= last)
         if not late.size:
             return
         index, window = expand_ranges(first[late], last[late])
-        self._wake(slots[late][index], window)
-        found = elements(rows[late], self.triggered.fields, slots[late], numbers[late])
-        for row, element, low, high in zip(
-            late.tolist(), found, first[late].tolist(), last[late].tolist(), strict=True
+        self._move_to_general_path(slots[late][index], window)
+        late_elements = elements(rows[late], self.triggered.fields, slots[late], numbers[late])
+        for row, element, first_window, last_window in zip(
+            late.tolist(), late_elements, first[late].tolist(), last[late].tolist(), strict=True
         ):
-            windows = [Window(*self.slicing.bounds(number)) for number in range(low, high + 1)]
+            windows = [Window(*self.slicing.bounds(number)) for number in range(first_window, last_window + 1)]
             self.triggered.engine.put(element, row, windows)
 
-    def _wake(self, slots: Ints, window: Ints) -> None:
-        """Keep these windows one by one, if they have fired and are not kept yet."""
+    def _move_to_general_path(self, slots: Ints, window: Ints) -> None:
+        """Move these windows to the general path, with the contents of their slices, unless they are there already."""
         for number in np.unique(window).tolist():
             bounds = Window(*self.slicing.bounds(number))
-            asleep = [s for s in np.unique(slots[window == number]).tolist() if not self.triggered.table.get(s, bounds)]
-            found, partials = self._combine_for_keys(number, np.array(asleep, dtype=np.int64))
-            nodes = self._nodes(partials, len(found))
-            for slot, node in zip(found.tolist(), nodes, strict=True):
+            not_moved = [
+                s for s in np.unique(slots[window == number]).tolist() if not self.triggered.table.get(s, bounds)
+            ]
+            with_elements, partials = self._combine_for_keys(number, np.array(not_moved, dtype=np.int64))
+            nodes = self._nodes(partials, len(with_elements))
+            for slot, node in zip(with_elements.tolist(), nodes, strict=True):
                 self._put(slot, bounds, node)
 
     def _combine_for_keys(self, window: int, slots: Ints) -> tuple[Ints, Columns]:
-        """Return the slots, among ``slots``, that the window's slices hold, and their partials over all slices."""
+        """Return those of ``slots`` with elements in the window, and their partials merged over the window's slices."""
         first = window * self.slicing.step
         parts: list[Columns] = []
         index: list[Ints] = [np.empty(0, dtype=np.int64)]
         for number in self.slices.between(first, first + self.slicing.length):
             entries = self.slices.find(number, slots)
-            there = np.flatnonzero(entries >= 0)
-            index.append(there)
-            parts.append(take_rows(self.slices[number].partials, entries[there]))
-        which = np.concatenate(index)
-        if not which.size:
-            return which, {}
-        order = np.argsort(which, kind="stable")
-        keys, starts = np.unique(which[order], return_index=True)
+            present = np.flatnonzero(entries >= 0)
+            index.append(present)
+            parts.append(take_rows(self.slices[number].partials, entries[present]))
+        slot_index = np.concatenate(index)
+        if not slot_index.size:
+            return slot_index, {}
+        order = np.argsort(slot_index, kind="stable")
+        keys, starts = np.unique(slot_index[order], return_index=True)
         return slots[keys], self.slices.aggregate_set.reduce(take_rows(concat_rows(parts), order), starts)
 
     def _nodes(self, partials: Columns, count: int) -> Sequence[int]:
@@ -77,10 +83,10 @@ class LateWindowStore:
         return partial_store.take(partials, count) if partial_store is not None and count else [NOTHING] * count
 
     def _put(self, slot: int, window: Window, node: int) -> None:
-        """Store a window that has fired its pane on time."""
+        """Store a window of the general path that has fired its on-time pane."""
         trigger = self.spec.trigger.fire(self.spec.trigger.start(), TriggerContext(past_end=True, clock_ms=0))
-        held = NOTHING if self.spec.accumulation is Accumulation.DISCARDING else node
-        live = LiveWindow(slot, window, trigger, False, WindowContent(held), fired=1)
+        contents = NOTHING if self.spec.accumulation is Accumulation.DISCARDING else node
+        live = LiveWindow(slot, window, trigger, False, WindowContent(contents), fired=1)
         if self.spec.accumulation is Accumulation.RETRACTING:
             live.last = EmittedPane(window, 0, node, 0, 0)
         self.triggered.table.put(live)

@@ -1,8 +1,8 @@
-"""Windows that are the same for all keys and fire at their ends, in columns.
+"""Windows whose bounds are equal for all keys and that fire at their ends, in columns.
 
-Whatever is on time is grouped by key and slice once a cut; a window that ends is its slices merged. Nothing is
-kept for a window itself: it has fired if the watermark has passed its end. Only a window that takes a late element
-becomes one of those that are kept one by one, starting from the contents of its slices when it fired.
+Once per cut the on-time elements are grouped by key and slice. A window that ends merges its slices. No state is stored
+for a window itself: it has fired if the watermark has passed its end. Only a window that accepts a late element is
+stored one by one, by the general path, starting with the contents of its slices when it fired.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def fires_at_end(trigger: Trigger) -> bool:
 
 
 class SlicedWindows:
-    """Computes windows over slices."""
+    """The windows of a shard: slices for on-time elements, and the general path for windows with late elements."""
 
     def __init__(self, plan: WindowPlan, metrics: WindowMetrics, slicing: Slicing) -> None:
         self.plan = plan
@@ -67,19 +67,19 @@ class SlicedWindows:
         self.keys.sweep()
         first = self.progress.take(rows.height)
         numbers = np.arange(first, first + rows.height)
-        general = self.triggered.engine
-        general.begin(time.clock_ms, time.watermark_ms)
+        engine = self.triggered.engine
+        engine.begin(time.clock_ms, time.watermark_ms)
         drops = self._take(rows, numbers, time)
-        early = len(general.fired)
-        general.watermark(time.next_watermark_ms)
+        fired_before_rows = len(engine.fired)
+        engine.watermark(time.next_watermark_ms)
         self.progress.watermark_ms = time.next_watermark_ms
         triggered, values = self.triggered.finish(rows, numbers)
-        others = self._output.panes(self.keys, triggered, values)
-        main = in_order(self.keys, triggered, others, early, self._emit_ended(time))
+        triggered_panes = self._output.panes(self.keys, triggered, values)
+        main = in_order(self.keys, triggered, triggered_panes, fired_before_rows, self._emit_ended(time))
         return main, self._output.late(rows, drops, time.watermark_ms)
 
     def _take(self, rows: pl.DataFrame, numbers: Ints, time: CutTime) -> DroppedRows:
-        """Put each row into its slice, and into those of its windows that have ended."""
+        """Add each row to its slice and to its windows that have ended; return the expired windows of the rows."""
         time_slice = self.slicing.slices(rows[EVENT_MS].to_numpy())
         last = time_slice // self.slicing.step
         first = (time_slice - self.slicing.length) // self.slicing.step + 1
@@ -87,17 +87,17 @@ class SlicedWindows:
         self.metrics.elements += rows.height
         self.metrics.assignments += int((last - first + 1).sum())
         drops = self._expire(first, last, expired)
-        awake = np.flatnonzero(last > expired)
-        if not awake.size:
+        not_expired = np.flatnonzero(last > expired)
+        if not not_expired.size:
             return drops
         slots = np.full(rows.height, -1)
-        slots[awake] = self.keys.assign(rows if len(awake) == rows.height else rows[awake])
+        slots[not_expired] = self.keys.assign(rows if len(not_expired) == rows.height else rows[not_expired])
         self._late.take(rows, numbers, slots, np.maximum(first, expired + 1), np.minimum(last, ended))
         on_time = np.flatnonzero(last > ended)
         if on_time.size:
-            taken = rows if len(on_time) == rows.height else rows[on_time]
+            on_time_rows = rows if len(on_time) == rows.height else rows[on_time]
             windows = (last - np.maximum(first, ended + 1) + 1)[on_time]
-            self._add(taken, numbers[on_time], slots[on_time], time_slice[on_time], windows)
+            self._add(on_time_rows, numbers[on_time], slots[on_time], time_slice[on_time], windows)
         return drops
 
     def _expire(self, first: Ints, last: Ints, expired: int) -> DroppedRows:
@@ -106,48 +106,54 @@ class SlicedWindows:
             return DroppedRows(*np.empty((4, 0), dtype=np.int64))
         row, window = expand_ranges(first, np.minimum(last, expired))
         self.metrics.dropped_expired += len(row)
-        number, which = np.unique(window, return_inverse=True)
+        number, number_index = np.unique(window, return_inverse=True)
         start, end = self._bounds(number.tolist())
-        return DroppedRows(row, start[which], end[which], np.zeros(len(row), dtype=np.int64))
+        return DroppedRows(row, start[number_index], end[number_index], np.zeros(len(row), dtype=np.int64))
 
     def _add(self, rows: pl.DataFrame, numbers: Ints, slots: Ints, time_slice: Ints, windows: Ints) -> None:
-        """Merge rows into their slices. ``windows``: into how many windows each goes by that."""
-        lane, lanes = dense_codes(time_slice)
-        group, one = distinct(lane * self.keys.size + slots, lanes * self.keys.size)
-        entries, order = self._entries(slots[one], time_slice[one])
+        """Merge rows into their slices. ``windows``, of shape (rows,): the number of open windows of each row."""
+        slice_code, slice_count = dense_codes(time_slice)
+        group, first_rows = distinct(slice_code * self.keys.size + slots, slice_count * self.keys.size)
+        entries, order = self._entries(slots[first_rows], time_slice[first_rows])
         room = self.plan.max_windows - self.slices.entries
         new = np.flatnonzero(entries < 0)
         if len(new) > room:
-            admitted = np.ones(len(one), dtype=bool)
+            admitted = np.ones(len(first_rows), dtype=bool)
             admitted[new[max(room, 0) :]] = False
-            kept = admitted[group]
-            self.metrics.refused += int(windows[~kept].sum())
-            if kept.any():
-                self._add(rows.filter(pl.Series(kept)), numbers[kept], slots[kept], time_slice[kept], windows[kept])
+            accepted = admitted[group]
+            self.metrics.refused += int(windows[~accepted].sum())
+            if accepted.any():
+                self._add(
+                    rows.filter(pl.Series(accepted)),
+                    numbers[accepted],
+                    slots[accepted],
+                    time_slice[accepted],
+                    windows[accepted],
+                )
             return
         self.metrics.on_time += int(windows.sum())
-        partials = self.plan.aggregate_set.aggregate_groups(rows, numbers, group, len(one))
+        partials = self.plan.aggregate_set.aggregate_groups(rows, numbers, group, len(first_rows))
         for number, groups in order:
-            self.slices.put(number, slots[one][groups], entries[groups], take_rows(partials, groups))
+            self.slices.put(number, slots[first_rows][groups], entries[groups], take_rows(partials, groups))
 
     def _entries(self, slots: Ints, time_slice: Ints) -> tuple[Ints, list[tuple[int, Ints]]]:
-        """Return the entry of each pair (-1: new), and the pairs of each slice."""
+        """Return the entry of each pair of key slot and slice (-1: none yet), and the indexes of the pairs by slice."""
         entries = np.empty(len(slots), dtype=np.int64)
-        found: list[tuple[int, Ints]] = []
+        pairs_by_slice: list[tuple[int, Ints]] = []
         for number in sorted_distinct(time_slice).tolist():
-            mine = np.flatnonzero(time_slice == number)
-            entries[mine] = self.slices.find(number, slots[mine])
-            found.append((number, mine))
-        return entries, found
+            pairs = np.flatnonzero(time_slice == number)
+            entries[pairs] = self.slices.find(number, slots[pairs])
+            pairs_by_slice.append((number, pairs))
+        return entries, pairs_by_slice
 
     # --- firing -------------------------------------------------------------------------------------------------
 
     def _emit_ended(self, time: CutTime) -> tuple[PaneFirings, pl.DataFrame]:
-        """Return the windows that the next watermark ends, by their ends; and it forgets the slices of those that
-        expire."""
-        before, now = self.slicing.last_ended(time.watermark_ms), self.slicing.last_ended(time.next_watermark_ms)
+        """Return the panes of the windows that the next watermark ends, ordered by end, and drop the slices of expired
+        windows."""
+        previous, last = self.slicing.last_ended(time.watermark_ms), self.slicing.last_ended(time.next_watermark_ms)
         expired = self._last_expired(time.next_watermark_ms)
-        windows = self._windows(before, now)
+        windows = self._windows(previous, last)
         parts = [
             combine_slices(self._slices_for_window(window), self.keys, self.plan.aggregate_set) for window in windows
         ]
@@ -155,23 +161,23 @@ class SlicedWindows:
         slots = np.concatenate([np.empty(0, np.int64), *(slots for slots, _ in parts)])
         window = np.repeat(np.array(windows, dtype=np.int64), counts)
         start, end = (np.repeat(bound, counts) for bound in self._bounds(windows))
-        nothing = np.zeros(len(slots), dtype=np.int64)
-        on_time = nothing + TIMINGS.index(Timing.ON_TIME)
+        zeros = np.zeros(len(slots), dtype=np.int64)
+        on_time = zeros + TIMINGS.index(Timing.ON_TIME)
         final = (window <= expired) | self._finishes
-        panes = PaneFirings(slots, start, end, nothing, on_time, final, nothing.astype(bool), nothing)
-        partials = concat_rows([self._none, *(held for _, held in parts)])
+        panes = PaneFirings(slots, start, end, zeros, on_time, final, zeros.astype(bool), zeros)
+        partials = concat_rows([self._none, *(partials_of_window for _, partials_of_window in parts)])
         self.metrics.truncated += self.plan.aggregate_set.count_truncated(partials)
         frame = self._output.panes(self.keys, panes, self.plan.aggregate_set.values(partials))
         self.slices.remove((expired + 1) * self.slicing.step)
         return panes, frame
 
     def _windows(self, after: int, upto: int) -> list[int]:
-        """Return those with any data, from the one after ``after`` to ``upto``."""
+        """Return the numbers of the windows with elements, from ``after + 1`` to ``upto``."""
         step, length = self.slicing.step, self.slicing.length
-        found: set[int] = set()
+        windows: set[int] = set()
         for number in self.slices.between((after + 1) * step, upto * step + length):
-            found.update(range(max((number - length) // step + 1, after + 1), min(number // step, upto) + 1))
-        return sorted(found)
+            windows.update(range(max((number - length) // step + 1, after + 1), min(number // step, upto) + 1))
+        return sorted(windows)
 
     def _slices_for_window(self, window: int) -> list[Slice]:
         first = window * self.slicing.step
@@ -184,13 +190,13 @@ class SlicedWindows:
 
     def _bounds(self, windows: list[int]) -> tuple[Ints, Ints]:
         """Return start and end of each window."""
-        found = np.array([self.slicing.bounds(window) for window in windows], dtype=np.int64).reshape(-1, 2)
-        return found[:, 0], found[:, 1]
+        bounds = np.array([self.slicing.bounds(window) for window in windows], dtype=np.int64).reshape(-1, 2)
+        return bounds[:, 0], bounds[:, 1]
 
     # --- state --------------------------------------------------------------------------------------------------
 
     def tables(self) -> Mapping[str, JournaledTable]:
-        """Return all state."""
+        """Return all state tables by name."""
         return {**self._journals(), "progress": self.progress}
 
     def apply_loaded(self) -> None:
@@ -204,8 +210,8 @@ class SlicedWindows:
         stored = {name: table.take_loaded() for name, table in journals.items()}
         self._reset()
         self.triggered.restore(stored)
-        over = (self._last_expired(self.progress.watermark_ms) + 1) * self.slicing.step
-        self.slices.restore(stored["pieces"].filter(pl.col(SLICE) >= over))
+        first_slice = (self._last_expired(self.progress.watermark_ms) + 1) * self.slicing.step
+        self.slices.restore(stored["pieces"].filter(pl.col(SLICE) >= first_slice))
 
     def _journals(self) -> dict[str, JournaledTable]:
         return {**self.triggered.journals(), "pieces": self.slices}

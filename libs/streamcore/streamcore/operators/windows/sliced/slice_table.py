@@ -44,19 +44,19 @@ class EntryIndex:
         if self._few is not None:
             self._few.add(slots.view(np.uint64), entries)
             if _DENSE * len(self._few) > highest:
-                held, values = self._few.items()
+                indexed_slots, indexed_entries = self._few.items()
                 self._few = None
-                self._extend(max(highest, int(held.max()) + 1))
-                self._by_slot[held.view(np.int64)] = values
+                self._extend(max(highest, int(indexed_slots.max()) + 1))
+                self._by_slot[indexed_slots.view(np.int64)] = indexed_entries
             return
         self._extend(highest)
         self._by_slot[slots] = entries
 
     def _extend(self, size: int) -> None:
         if size > len(self._by_slot):
-            room = np.full(size + size // 2, -1, dtype=np.int32)
-            room[: len(self._by_slot)] = self._by_slot
-            self._by_slot = room
+            larger = np.full(size + size // 2, -1, dtype=np.int32)
+            larger[: len(self._by_slot)] = self._by_slot
+            self._by_slot = larger
 
 
 class _Buckets:
@@ -138,7 +138,7 @@ class Slice:
 
 
 class SliceTable(KeyedJournaledTable):
-    """All slices, by number."""
+    """The slices of a shard by number. ``entries``: how many entries they have together."""
 
     def __init__(self, keys: KeySlots, aggregate_set: AggregateSet) -> None:
         super().__init__(keys, {SLICE: pl.Int64(), **aggregate_set.partial_types}, [SLICE])
@@ -169,8 +169,8 @@ class SliceTable(KeyedJournaledTable):
         new = entries < 0
         self._dirty[number] = None
         if not new.all():
-            there = np.flatnonzero(~new)
-            self._slices[number].merge(entries[there], take_rows(partials, there))
+            existing = np.flatnonzero(~new)
+            self._slices[number].merge(entries[existing], take_rows(partials, existing))
         if not new.any():
             return
         added = np.flatnonzero(new)
@@ -184,19 +184,19 @@ class SliceTable(KeyedJournaledTable):
 
     def remove(self, end: int) -> None:
         """Drop the slices before ``end``."""
-        gone = self.before(end)
-        del self._numbers[: len(gone)]
-        for number in gone:
+        dropped = self.before(end)
+        del self._numbers[: len(dropped)]
+        for number in dropped:
             time_slice = self._slices.pop(number)
             self.entries -= len(time_slice)
             self.keys.release(time_slice.slots)
 
     def _take_changes(self) -> pl.DataFrame | None:
         dirty, self._dirty = self._dirty, {}
-        live = [(number, self._slices[number]) for number in dirty if number in self._slices]
+        changed = [(number, self._slices[number]) for number in dirty if number in self._slices]
         return (
-            self._rows([(number, time_slice, time_slice.take_changed_entries()) for number, time_slice in live])
-            if live
+            self._rows([(number, time_slice, time_slice.take_changed_entries()) for number, time_slice in changed])
+            if changed
             else None
         )
 
@@ -208,10 +208,10 @@ class SliceTable(KeyedJournaledTable):
 
     def restore(self, rows: pl.DataFrame) -> None:
         """Load all live rows into an empty table."""
-        for (number,), part in rows.group_by([SLICE], maintain_order=True):
+        for (number,), slice_rows in rows.group_by([SLICE], maintain_order=True):
             assert isinstance(number, int)
-            slots = self.keys.assign(part)
-            self.put(number, slots, np.full(len(slots), -1), self.aggregate_set.load(part))
+            slots = self.keys.assign(slice_rows)
+            self.put(number, slots, np.full(len(slots), -1), self.aggregate_set.load(slice_rows))
         for _, time_slice in self._all():
             time_slice.dirty = []
         self._dirty = {}
@@ -224,20 +224,20 @@ class SliceTable(KeyedJournaledTable):
 
         One frame per slice would be slow: there can be hundreds of slices with few entries each.
         """
-        found = [one for one in chosen if one[2].size]
-        if not found:
+        nonempty = [item for item in chosen if item[2].size]
+        if not nonempty:
             return pl.DataFrame(schema=self.schema)
-        numbers = np.repeat([number for number, _, _ in found], [entries.size for _, _, entries in found])
-        slots = np.concatenate([time_slice.slots[entries] for _, time_slice, entries in found])
-        partials = concat_rows([take_rows(time_slice.partials, entries) for _, time_slice, entries in found])
+        numbers = np.repeat([number for number, _, _ in nonempty], [entries.size for _, _, entries in nonempty])
+        slots = np.concatenate([time_slice.slots[entries] for _, time_slice, entries in nonempty])
+        partials = concat_rows([take_rows(time_slice.partials, entries) for _, time_slice, entries in nonempty])
         return self.frame(slots, [pl.Series(SLICE, numbers, dtype=pl.Int64()), *self.aggregate_set.store(partials)])
 
 
 def combine_slices(slices: list[Slice], keys: KeySlots, aggregate_set: AggregateSet) -> tuple[Ints, Columns]:
     """Return the key slots of some slices, ordered by hash, and their partials merged over the slices."""
-    every = np.concatenate([time_slice.slots for time_slice in slices])
-    group, first = distinct(every, keys.size)
-    slots = every[first]
+    all_slots = np.concatenate([time_slice.slots for time_slice in slices])
+    group, first = distinct(all_slots, keys.size)
+    slots = all_slots[first]
     order = np.lexsort((slots, keys.hashes[slots])) if keys.share_hashes else np.argsort(keys.hashes[slots])
     return slots[order], take_rows(_merge_slices(slices, group, len(first), aggregate_set), order)
 
@@ -248,14 +248,14 @@ def _merge_slices(slices: list[Slice], group: Ints, groups: int, aggregate_set: 
     ``group``, of shape (entries of all slices,), slice by slice: the group of each entry, numbered by first appearance.
     """
     columns = {name: resized(column, groups) for name, column in slices[0].partials.items()}
-    known, end = len(slices[0]), len(slices[0])
+    group_count, end = len(slices[0]), len(slices[0])
     for time_slice in slices[1:]:
         start, end = end, end + len(time_slice)
-        mine, partials = group[start:end], time_slice.partials
-        new, again = np.flatnonzero(mine >= known), np.flatnonzero(mine < known)
-        merged = aggregate_set.merge(take_rows(columns, mine[again]), take_rows(partials, again))
+        slice_groups, partials = group[start:end], time_slice.partials
+        new, existing = np.flatnonzero(slice_groups >= group_count), np.flatnonzero(slice_groups < group_count)
+        merged = aggregate_set.merge(take_rows(columns, slice_groups[existing]), take_rows(partials, existing))
         for name, column in columns.items():
-            column[mine[again]] = merged[name]
-            column[mine[new]] = partials[name][new]
-        known += len(new)
+            column[slice_groups[existing]] = merged[name]
+            column[slice_groups[new]] = partials[name][new]
+        group_count += len(new)
     return columns

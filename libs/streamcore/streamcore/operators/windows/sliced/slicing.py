@@ -1,9 +1,9 @@
-"""Event time in slices that no window's edge cuts, so that windows are runs of slices.
+"""Divides event time into slices, so that each window consists of whole slices.
 
-Windows are numbered in the order of their starts, slices too; window ``w`` is the slices from ``w * step`` up to, not
-including, ``w * step + length``. (The paned windows of Li, Maier, Tufte, Papadimos, Tucker: "No pane, no gain", 2005;
-where the slide does not divide the size, each slide is cut in two.) The panes that fire are another thing; what is
-called a pane by those authors is a slice here.
+Windows and slices are numbered in the order of their starts. Window ``w`` consists of the slices from ``w * step`` up
+to, not including, ``w * step + length``. If the slide does not divide the size, each slide consists of two slices. (Li,
+Maier, Tufte, Papadimos, Tucker: "No pane, no gain", 2005. Their panes are called slices here; a pane here is one firing
+of a window.)
 """
 
 from __future__ import annotations
@@ -27,7 +27,11 @@ _EPOCH_DAY = date(1970, 1, 1).toordinal()
 
 
 class Slicing(Protocol):
-    """How the windows of an assigner consist of slices."""
+    """The slices of an assigner's windows.
+
+    ``step``: how many slices the start of a window is after that of the window before it. ``length``: how many slices a
+    window has.
+    """
 
     @property
     def step(self) -> int: ...
@@ -35,7 +39,7 @@ class Slicing(Protocol):
     def length(self) -> int: ...
 
     def slices(self, event_ms: Ints) -> Ints:
-        """Return the slice of each event time."""
+        """Return the number of the slice of each event time."""
         ...
 
     def bounds(self, window: int) -> tuple[int, int]:
@@ -43,13 +47,13 @@ class Slicing(Protocol):
         ...
 
     def last_ended(self, watermark_ms: int) -> int:
-        """Return the number of the last window that has ended by then."""
+        """Return the number of the last window whose end the watermark has reached."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class EvenSlicing:
-    """Windows of one size, one every slide."""
+    """The slices of tumbling and sliding windows."""
 
     size_ms: int
     slide_ms: int
