@@ -1,16 +1,16 @@
-"""Rules over windows of so many events of a key that satisfy `where`, in order of arrival.
+"""Rules over windows of a number of events of a key that satisfy `where`, in order of arrival.
 
-``{count: 100}``: windows of 100 events, one after the other. ``{count: 100, every: 10}``: a window of the last 100 ends
-with every tenth event. An early rule is evaluated after each event, on the window that ends with the piece of ``every``
-(or ``count``) events which is being filled, and fires once a window; such a window may hold fewer events than
-``count`` so far. A final rule is evaluated at the event that makes a window whole, and only on whole ones: at a key's
-first events there is none yet.
+``{count: 100}``: windows of 100 events, one after the other. ``{count: 100, every: 10}``: a window of the last 100
+events ends with every tenth event. The table stores *panes* of ``every`` (or ``count``) events; a window is a run of
+panes. An early rule is evaluated after each event, on the window that ends with the pane being filled, and fires once
+per window; that window may hold fewer than ``count`` events. A final rule is evaluated at the event that completes a
+window of ``count`` events.
 
-A late event does not count, as everywhere. A window starts and ends with the earliest and the latest event time in it.
-A key without an event for ``GroupSettings.idle_ms`` of event time begins anew. How the input is cut makes no difference
-as long as a key's events come in one order, as those of one partition do.
+Late events are not counted. A window starts and ends with the earliest and the latest event time in it. A key without
+an event for ``GroupSettings.idle_ms`` of event time starts with empty windows again. The result does not depend on how
+the input is divided into cuts, as long as a key's events arrive in one order, as the events of one partition do.
 
-An event makes a rule fire at most once, so the event itself distinguishes firings.
+An event makes a rule fire at most once, so its partition and offset distinguish the firings of a rule.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from streamcore.state import StateTable
 Ints = npt.NDArray[np.int64]
 _PANES = "panes"
 _EVENTS, _FIRST, _LAST, _LATEST = "events.n", "first.m", "last.m", "latest.m"
-_OWN = {
+_OWN_PARTIALS = {
     _EVENTS: Partial("n", Combine.SUM, whole=True),
     _FIRST: Partial("m", Combine.MIN, whole=True),
     _LAST: Partial("m", Combine.MAX, whole=True),
@@ -49,14 +49,17 @@ _OWN = {
 
 
 class CountGroup(SubgroupedWindows):
-    """Rules over windows whose pieces have the same number of events."""
+    """The rules over windows whose panes have a common number of events."""
 
     def __init__(self, group: GroupId, schema: StreamSchema, settings: GroupSettings) -> None:
         super().__init__(group, schema, settings, CountSubgroup)
 
 
 class CountSubgroup:
-    """The windows of the events that satisfy one `where`."""
+    """The windows of the events that satisfy one `where`. ``unit``: events per pane; ``dtypes``: of the key columns.
+
+    ``sets``: by column of a ``count_distinct``, the distinct values of each pane.
+    """
 
     def __init__(self, dtypes: Mapping[str, pl.DataType], unit: int, settings: GroupSettings) -> None:
         self.panes = CountTable(dtypes, unit, _EVENTS, _LATEST)
@@ -65,21 +68,21 @@ class CountSubgroup:
         self.spec: SubgroupSpec | None = None
 
     def set_spec(self, spec: SubgroupSpec) -> None:
-        """Evaluate these rules from now on."""
+        """Set the rules to evaluate, and keep exactly the columns that they need."""
         self.spec = spec
         bits = [having.bits.max(initial=0) for having in spec.having.values()]
-        self.panes.keep_columns([*spec.aggregations.values()], (int(max(bits, default=0)) >> 6) + 1, _OWN)
-        self.panes.panes = max(_panes(rule) for rule in spec.rules)
+        self.panes.keep_columns([*spec.aggregations.values()], (int(max(bits, default=0)) >> 6) + 1, _OWN_PARTIALS)
+        self.panes.panes = max(_window(rule).panes for rule in spec.rules)
         self.sets = {c: self._sets(c) for c in spec.distinct}
         for column, dtype in spec.distinct.items():
             self.sets[column].dtype = dtype
 
     def clear_fired(self, bit: int) -> None:
-        """Forget where this bit's rule has fired."""
+        """Clear this fired bit in all panes, before another rule gets the bit."""
         self.panes.clear_fired(bit)
 
     def add(self, events: MatchedEvents, _context: CutContext) -> CountUpdate:
-        """Evaluate the windows that end with the pane of each event."""
+        """Evaluate the windows that end with the pane of each event, without changing the state."""
         assert self.spec is not None
         panes = self.panes
         numbered = panes.number(panes.keys.assign(events.frame), events.times, self.settings.idle_ms)
@@ -89,49 +92,54 @@ class CountSubgroup:
         values |= {_EVENTS: np.ones(len(order), np.int64), _FIRST: times, _LAST: times, _LATEST: numbered.latest}
         contents = panes.contents(numbered, values)
         distinct = {n: [v[i] for i in order.tolist()] for n, v in events.distinct.items()}
-        arrived = CountUpdate(self, events, numbered, contents, distinct)
+        update = CountUpdate(self, events, numbered, contents, distinct)
         for (emit, length), having in self.spec.having.items():
-            if having and not arrived.failures:
+            if having and not update.failures:
                 totals = panes.totals(numbered, contents, length)
                 counts = {n: distinct_totals(self.sets[n], numbered, v, length) for n, v in distinct.items()}
                 slots = numbered.codes >> SHIFT
                 snapshots = WindowSnapshots(events.row[order], slots, totals[_FIRST], totals[_LAST], totals, counts)
-                arrived.failures += self._evaluate(emit, having, snapshots, arrived)
-        return arrived
+                update.failures += self._evaluate(emit, having, snapshots, update)
+        return update
 
     def _evaluate(
-        self, emit: Emit, having: Having, snapshots: WindowSnapshots, arrived: CountUpdate
+        self, emit: Emit, having: Having, snapshots: WindowSnapshots, update: CountUpdate
     ) -> list[RuleFailure]:
+        """Evaluate `having` on the snapshots, add the hits to ``update``, and return the failures of rules.
+
+        With ``Emit.FINAL``, only complete windows are evaluated.
+        """
         assert self.spec is not None
         rows = np.arange(len(snapshots.row))
         if emit is Emit.FINAL:
             size = _window(having.members[0].rule).count
-            rows = np.flatnonzero(arrived.numbered.last & (snapshots.totals[_EVENTS] == size))
+            rows = np.flatnonzero(update.numbered.last & (snapshots.totals[_EVENTS] == size))
             snapshots = snapshots.select(rows)
         hits, failures = self.spec.evaluate(having, snapshots, self.panes.keys)
-        arrived.evaluated.append((emit, having, snapshots, rows, hits))
+        update.evaluated.append((emit, having, snapshots, rows, hits))
         return failures
 
     def close(self, context: CutContext) -> CountExpiry:
-        """Drop the keys that had no event for long; no window ends with the watermark."""
+        """Let ``commit`` drop the keys without an event for ``idle_ms``. No window ends with the watermark."""
         self.panes.idle_before_ms = context.next_watermark_ms - self.settings.idle_ms + 1
         return CountExpiry(self)
 
     def is_incomplete(self, rule: CompiledRule, start_ms: int) -> bool:
-        """Return whether the window holds an event from before an aggregate was kept."""
+        """Return whether the window holds an event from before one of the rule's aggregates was counted."""
         assert self.spec is not None
         return start_ms <= self.spec.since(rule)
 
     def _sets(self, column: str) -> DistinctTable:
+        """Return the table of a ``count_distinct``, created if needed."""
         return self.sets.setdefault(column, DistinctTable(self.panes.keys, pl.Null(), self.settings.distinct))
 
     def tables(self) -> Mapping[str, StateTable]:
-        """Return the panes, and the values of each distinct count."""
+        """Return the table of panes, and one of distinct values for each ``count_distinct``."""
         return {_PANES: self.panes, **self.sets}
 
-    def table(self, what: str) -> StateTable:
-        """Return the table of that name, created if needed."""
-        return self.panes if what == _PANES else self._sets(what)
+    def table(self, content: str) -> StateTable:
+        """Return the table of that content, created if needed."""
+        return self.panes if content == _PANES else self._sets(content)
 
 
 def _window(rule: CompiledRule) -> EventCountWindow:
@@ -139,15 +147,12 @@ def _window(rule: CompiledRule) -> EventCountWindow:
     return rule.window
 
 
-def _panes(rule: CompiledRule) -> int:
-    return _window(rule).panes
-
-
 @dataclass(slots=True)
 class CountUpdate:
-    """The change that the events of a cut make to a subgroup's windows; ``evaluated``.
+    """The change that the events of a cut make to a subgroup's windows.
 
-    Rows of ``WindowSnapshots`` by their places in order.
+    ``distinct``: by column, the values of the events, in the order of ``numbered``. ``evaluated``: for each `having`,
+    the evaluated windows, their rows in ``numbered``, and the hits, whose ``row`` is a row of the evaluated windows.
     """
 
     subgroup: CountSubgroup
@@ -159,18 +164,19 @@ class CountUpdate:
     failures: list[RuleFailure] = field(default_factory=list)
 
     def commit(self) -> list[RuleFiring]:
-        """Write the panes; the first hit of each rule in each window fires."""
+        """Write the panes and return the firings. An early rule fires only at its first hit in each window."""
         panes = self.subgroup.panes
         panes.write(self.numbered, self.contents)
         for column, values in self.distinct.items():
             self.subgroup.sets[column].add(self.numbered.codes, values)
-        found: list[RuleFiring] = []
+        new_firings: list[RuleFiring] = []
         for emit, having, snapshots, rows, hits in self.evaluated:
-            some = self._first_hits(having, rows, hits) if emit is Emit.EARLY else hits
-            found += self._firings(emit, having, snapshots, some)
-        return found
+            firing_hits = self._first_hits(having, rows, hits) if emit is Emit.EARLY else hits
+            new_firings += self._firings(emit, having, snapshots, firing_hits)
+        return new_firings
 
     def _first_hits(self, having: Having, rows: Ints, hits: RuleHits) -> RuleHits:
+        """Return each rule's first hit in each window where it has not fired, and set its fired bit there."""
         panes, codes = self.subgroup.panes, self.numbered.codes
         hits = hits.select(~panes.has_fired(codes[rows[hits.row]], having.bits[hits.member]))
         segment = self.numbered.segment[rows[hits.row]]
@@ -182,26 +188,26 @@ class CountUpdate:
     def _firings(self, emit: Emit, having: Having, snapshots: WindowSnapshots, hits: RuleHits) -> list[RuleFiring]:
         spec, events = self.subgroup.spec, self.events
         assert spec is not None
-        place = np.searchsorted(events.row, snapshots.row[hits.row])
-        marks = zip(events.frame[PARTITION].gather(place), events.frame[OFFSET].gather(place), strict=True)
+        index = np.searchsorted(events.row, snapshots.row[hits.row])
+        event_ids = zip(events.frame[PARTITION].gather(index), events.frame[OFFSET].gather(index), strict=True)
         timing = FiringTime.EARLY if emit is Emit.EARLY else FiringTime.FINAL
-        starts, times = snapshots.start_ms[hits.row].tolist(), events.times[place].tolist()
+        starts, times = snapshots.start_ms[hits.row].tolist(), events.times[index].tolist()
         details = [
-            FiringDetails(mark, time, timing, self.subgroup.is_incomplete(having.members[member].rule, start))
-            for mark, start, time, member in zip(marks, starts, times, hits.member.tolist(), strict=True)
+            FiringDetails(event_id, time, timing, self.subgroup.is_incomplete(having.members[member].rule, start))
+            for event_id, start, time, member in zip(event_ids, starts, times, hits.member.tolist(), strict=True)
         ]
         return list(firings(spec, having, hits, snapshots, self.subgroup.panes.keys, details))
 
 
 @dataclass(slots=True)
 class CountExpiry:
-    """The end of a cut."""
+    """The change at the end of a cut. It has no firings."""
 
     subgroup: CountSubgroup
     failures: Sequence[RuleFailure] = ()
 
     def commit(self) -> list[RuleFiring]:
-        """Drop the panes that no window will read again."""
+        """Drop the panes that no window will read again, and their distinct values and keys."""
         panes, sets = self.subgroup.panes, self.subgroup.sets
         if (codes := panes.tidy()) is not None:
             for table in sets.values():

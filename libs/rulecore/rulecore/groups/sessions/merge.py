@@ -1,9 +1,10 @@
-"""The change that a cut's events make to sessions, computed before anything is written.
+"""Computes the change that a cut's events make to sessions, without changing the table.
 
-The events of a key are gone through in order of arrival, once, and each is given to a *segment*: the events of one
-session between two joinings. A segment begins empty, from a stored session, or from the segments that it joins; at each
-event, the values are those of its segment's beginning and of the segment's events up to it. That is arithmetic on whole
-columns, one pass for each depth of joining within the cut, and there is mostly none.
+``merge_events`` goes through the events of a key once, in order of arrival, and assigns each to a *segment*: the events
+of one session between two joins of sessions. A segment starts empty, from a stored session, or from the two segments
+that it joins. The values of a session at an event are those at the start of the segment, combined with the segment's
+events up to this one. ``combine_partials`` computes them on whole columns, in one pass for each depth of joins in the
+cut; mostly there are no joins.
 """
 
 from __future__ import annotations
@@ -26,7 +27,11 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(slots=True)
 class SessionSegment:
-    """``entry``: the stored session that it continues, -1 for none; ``parents``: the segments that it joins."""
+    """The events of one session between two joins; see the top of the module.
+
+    ``entry``: the entry of the stored session that the segment continues, -1 for none. ``parents``: the numbers of the
+    two segments that it joins, if any. ``depth``: the number of joins on the longest way back to a first segment.
+    """
 
     slot: int
     anchor: int
@@ -37,7 +42,10 @@ class SessionSegment:
 
 @dataclass(slots=True)
 class OpenSession:
-    """A session as it stands: its bounds, and its latest segment."""
+    """A session after the events so far. ``start``, ``last``: the times of its first and its last event, in ms.
+
+    ``segment``: the number of its latest segment. ``touched``: whether an event of the cut was added to it.
+    """
 
     start: int
     last: int
@@ -47,9 +55,11 @@ class OpenSession:
 
 @dataclass(frozen=True, slots=True)
 class SessionUpdates:
-    """``slots``, ``segment``, ``start`` and ``last`` are by event: the session as it stands just after it.
+    """The assignment of a cut's events to sessions.
 
-    ``touched``: the sessions that took events; ``absorbed``: entries of stored ones that are part of another now.
+    ``slots``, ``segment``, ``start``, ``last``: by event, the key, segment number and bounds of its session just after
+    it. ``touched``: the sessions with new events. ``absorbed``: the entries of stored sessions that were joined to an
+    earlier one.
     """
 
     slots: Ints
@@ -62,7 +72,7 @@ class SessionUpdates:
 
 
 class _SessionMerger:
-    """The sessions of the keys that have events, while the events are gone through."""
+    """Adds the events of a cut one by one to the sessions of their keys. ``open``: sessions by key slot and start."""
 
     def __init__(self, table: SessionTable) -> None:
         self.table = table
@@ -72,46 +82,50 @@ class _SessionMerger:
         self.open: dict[int, list[OpenSession]] = {}
 
     def add_event(self, slot: int, time: int) -> OpenSession:
-        """Add an event to its session and return the session."""
+        """Add an event to its session, new or joined if need be, and return the session."""
         known = self.open[slot]
         at = bisect_right(known, time, key=_start) if known and time < known[-1].start else len(known)
         after = at < len(known) and known[at].start - self.gap_ms < time
         before = at > 0 and time < known[at - 1].last + self.gap_ms
         if before and after:
-            found = self._join(slot, known[at - 1], known.pop(at))
+            session = self._join(slot, known[at - 1], known.pop(at))
         elif before or after:
-            found = known[at - 1 if before else at]
+            session = known[at - 1 if before else at]
         else:
-            found = OpenSession(time, time, self._segment(SessionSegment(slot, time)))
-            known.insert(at, found)
-        found.start, found.last = min(found.start, time), max(found.last, time)
-        found.touched = True
-        return found
+            session = OpenSession(time, time, self._add_segment(SessionSegment(slot, time)))
+            known.insert(at, session)
+        session.start, session.last = min(session.start, time), max(session.last, time)
+        session.touched = True
+        return session
 
     def open_stored(self, slots: Sequence[int]) -> None:
-        """Load the stored sessions of these distinct keys, those of a key by their starts."""
+        """Load the stored sessions of these distinct keys, and sort those of each key by start."""
         entries = [entry for slot in slots for entry in self.table.entries_by_slot.get(slot, ())]
         at = np.array(entries, np.int64)
         table = self.table
         columns = (table.slot[at], table.anchor[at], table.start[at], table.last[at])
         self.open = {slot: [] for slot in slots}
         for entry, slot, anchor, start, last in zip(entries, *(c.tolist() for c in columns), strict=True):
-            self.open[slot].append(OpenSession(start, last, self._segment(SessionSegment(slot, anchor, entry))))
+            self.open[slot].append(OpenSession(start, last, self._add_segment(SessionSegment(slot, anchor, entry))))
         for known in self.open.values():
             if len(known) > 1:
                 known.sort(key=_start)
 
     def _join(self, slot: int, first: OpenSession, other: OpenSession) -> OpenSession:
-        """Join two sessions into the earlier one. An event never joins more: a key's sessions are a gap apart."""
-        parts = [self.segments[one.segment] for one in (first, other)]
+        """Join two sessions into the earlier one, and return it.
+
+        An event never joins more than two, since the sessions of a key are at least a gap apart.
+        """
+        parts = [self.segments[session.segment] for session in (first, other)]
         if parts[1].entry >= 0:
             self.absorbed.append(parts[1].entry)
         depth = 1 + max(part.depth for part in parts)
         joined = SessionSegment(slot, parts[0].anchor, parts[0].entry, (first.segment, other.segment), depth)
-        first.last, first.segment = other.last, self._segment(joined)
+        first.last, first.segment = other.last, self._add_segment(joined)
         return first
 
-    def _segment(self, segment: SessionSegment) -> int:
+    def _add_segment(self, segment: SessionSegment) -> int:
+        """Add a segment and return its number."""
         self.segments.append(segment)
         return len(self.segments) - 1
 
@@ -121,29 +135,35 @@ def _start(session: OpenSession) -> int:
 
 
 def merge_events(table: SessionTable, slots: Ints, times: Ints) -> SessionUpdates:
-    """Give every event, in order of arrival, to a session of its key."""
-    layout = _SessionMerger(table)
-    listed = slots.tolist()
-    layout.open_stored(list(dict.fromkeys(listed)))
-    seen = []
-    for slot, time in zip(listed, times.tolist(), strict=True):
-        session = layout.add_event(slot, time)
-        seen.append((session.segment, session.start, session.last))
-    segment, start, last = np.array(seen, np.int64).T
-    touched = [one for known in layout.open.values() for one in known if one.touched]
-    return SessionUpdates(slots, segment, start, last, layout.segments, touched, layout.absorbed)
+    """Assign every event, in order of arrival, to a session of its key. The table does not change.
+
+    ``slots``, ``times``: the key slot and the event time in ms of each event, of at least one event.
+    """
+    merger = _SessionMerger(table)
+    slot_list = slots.tolist()
+    merger.open_stored(list(dict.fromkeys(slot_list)))
+    by_event = []
+    for slot, time in zip(slot_list, times.tolist(), strict=True):
+        session = merger.add_event(slot, time)
+        by_event.append((session.segment, session.start, session.last))
+    segment, start, last = np.array(by_event, np.int64).T
+    touched = [session for sessions in merger.open.values() for session in sessions if session.touched]
+    return SessionUpdates(slots, segment, start, last, merger.segments, touched, merger.absorbed)
 
 
 def combine_partials(
     table: SessionTable, updates: SessionUpdates, values: Mapping[str, Array]
 ) -> tuple[dict[str, Array], dict[str, Array]]:
-    """Return every partial as each event saw it, and as each segment leaves it."""
-    depths = np.array([one.depth for one in updates.segments], np.int64)
+    """Return the totals of every partial just after each event, and at the end of each segment.
+
+    ``values``: by partial, the contribution of each event.
+    """
+    depths = np.array([s.depth for s in updates.segments], np.int64)
     order = np.lexsort((updates.segment, depths[updates.segment]))
     segment = updates.segment[order]
     edges = np.searchsorted(depths[segment], np.arange(int(depths.max(initial=0)) + 2))
     joined = _joins_by_depth(updates.segments, len(edges) - 1)
-    stored = np.array([i for i, one in enumerate(updates.segments) if one.entry >= 0 and not one.parents], np.int64)
+    stored = np.array([i for i, s in enumerate(updates.segments) if s.entry >= 0 and not s.parents], np.int64)
     entries = np.array([updates.segments[i].entry for i in stored.tolist()], np.int64)
     totals, finals = {}, {}
     for name, column in values.items():
@@ -154,49 +174,54 @@ def combine_partials(
         for level, (start, stop) in enumerate(pairwise(edges.tolist())):
             for child, parents in joined[level]:
                 state[child] = partial.combine.operation(*state[list(parents)])
-            rows, of = order[start:stop], segment[start:stop]
-            seen[rows] = running(partial, column[rows].astype(partial.dtype), of, state)
-            ends = np.flatnonzero(np.diff(of, append=-1))
-            state[of[ends]] = seen[rows[ends]]
+            rows, segment_of_row = order[start:stop], segment[start:stop]
+            seen[rows] = running(partial, column[rows].astype(partial.dtype), segment_of_row, state)
+            ends = np.flatnonzero(np.diff(segment_of_row, append=-1))
+            state[segment_of_row[ends]] = seen[rows[ends]]
         totals[name], finals[name] = seen, state
     return totals, finals
 
 
 def _joins_by_depth(segments: Sequence[SessionSegment], depths: int) -> list[list[tuple[int, tuple[int, ...]]]]:
-    """Return the segments that join others, by depth."""
-    found: list[list[tuple[int, tuple[int, ...]]]] = [[] for _ in range(depths)]
-    for number, one in enumerate(segments):
-        if one.parents:
-            found[one.depth].append((number, one.parents))
-    return found
+    """Return, by depth, the number and the parents of each segment that joins others."""
+    by_depth: list[list[tuple[int, tuple[int, ...]]]] = [[] for _ in range(depths)]
+    for number, segment in enumerate(segments):
+        if segment.parents:
+            by_depth[segment.depth].append((number, segment.parents))
+    return by_depth
 
 
 def count_distinct(
-    stored: Mapping[int, dict[object, int]], updates: SessionUpdates, times: Ints, values: Sequence[object], most: int
+    stored: Mapping[int, dict[object, int]],
+    updates: SessionUpdates,
+    times: Ints,
+    values: Sequence[object],
+    max_values: int,
 ) -> tuple[Ints, dict[int, dict[object, int]]]:
-    """Count the distinct values that each event saw; return by segment those to keep, with their event times:
-    of a joined one all that its parts have, of others the new ones.
+    """Return the number of distinct values of each event's session just after the event, and the values to store.
 
-    A session that has ``most`` values takes no more.
+    ``stored``: by entry, the values of a session with their event times. ``values``: the value of each event; None is
+    not counted. The values to store are by segment, with their event times: all values for a segment that joins
+    others, else the new ones. A session with ``max_values`` values takes no more.
     """
     fresh: dict[int, dict[object, int]] = {}
     held: dict[int, dict[object, int]] = {}
     counts = np.empty(len(values), np.int64)
 
-    def begin(number: int) -> None:
+    def start_segment(number: int) -> None:
         segment = updates.segments[number]
         fresh[number] = {}
         held[number] = {} if segment.entry < 0 or segment.parents else stored.get(segment.entry, {})
         for parent in segment.parents:
             if parent not in held:
-                begin(parent)
+                start_segment(parent)
             fresh[number] |= held[parent] | fresh[parent]
 
     for i, (number, time, value) in enumerate(zip(updates.segment.tolist(), times.tolist(), values, strict=True)):
         if number not in held:
-            begin(number)
+            start_segment(number)
         known, new = held[number], fresh[number]
-        if value is not None and value not in known and value not in new and len(known) + len(new) < most:
+        if value is not None and value not in known and value not in new and len(known) + len(new) < max_values:
             new[value] = time
         counts[i] = len(known) + len(new)
     return counts, fresh
@@ -205,30 +230,33 @@ def count_distinct(
 def mark_fired(
     table: SessionTable, updates: SessionUpdates, hits: RuleHits, bits: Ints
 ) -> tuple[RuleHits, dict[int, int]]:
-    """Return each rule's first hit in each session that it has not fired for; the bits of the segments that changed."""
+    """Return each rule's first hit in each session where it has not fired, and the fired bits of the changed segments.
+
+    ``bits``: by member of `having`, the number of its fired bit. The table does not change.
+    """
     segments = updates.segment[hits.row]
     _, first = np.unique(hits.member * (len(updates.segments) + 1) + segments, return_index=True)
-    mine: dict[int, list[int]] = {}
-    for at in np.sort(first).tolist():
-        mine.setdefault(int(segments[at]), []).append(at)
+    hits_of_segment: dict[int, list[int]] = {}
+    for hit in np.sort(first).tolist():
+        hits_of_segment.setdefault(int(segments[hit]), []).append(hit)
     masks: dict[int, int] = {}
     chosen: list[int] = []
-    joins = [number for number, one in enumerate(updates.segments) if one.parents]
-    for number in sorted({*mine, *joins}):  # those that a segment joins have lower numbers
+    joins = [number for number, segment in enumerate(updates.segments) if segment.parents]
+    for number in sorted({*hits_of_segment, *joins}):  # the parents of a segment have lower numbers
         mask = _initial_bits(table, updates, number, masks)
-        for at in mine.get(number, ()):
-            bit = 1 << int(bits[hits.member[at]])
+        for hit in hits_of_segment.get(number, ()):
+            bit = 1 << int(bits[hits.member[hit]])
             if not mask & bit:
                 mask |= bit
-                chosen.append(at)
+                chosen.append(hit)
         masks[number] = mask
     return hits.select(np.array(sorted(chosen), np.int64)), masks
 
 
 def _initial_bits(table: SessionTable, updates: SessionUpdates, number: int, masks: Mapping[int, int]) -> int:
-    """Return the bits that a segment begins with."""
-    one = updates.segments[number]
-    mask = 0 if one.parents else table.fired.get(one.entry, 0)
-    for parent in one.parents:
+    """Return the fired bits at the start of a segment: those of its stored session, or of its parents."""
+    segment = updates.segments[number]
+    mask = 0 if segment.parents else table.fired.get(segment.entry, 0)
+    for parent in segment.parents:
         mask |= masks[parent] if parent in masks else _initial_bits(table, updates, parent, masks)
     return mask

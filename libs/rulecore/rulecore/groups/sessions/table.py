@@ -1,12 +1,12 @@
-"""Sessions that live: an entry each, with its bounds, its partials, the rules that have fired, and distinct values.
+"""The sessions that have not ended, one entry each: bounds, partials, fired bits of rules, and distinct values.
 
-A ``StateTable``. A session's row is named by its key and its *anchor*, the event time of the first of its events to
-arrive: bounds move, the anchor stays, and two sessions of a key never have the same one, for the time between a
-session's bounds belongs to it for good. A session that another one has absorbed is written once without bounds, which
-``load`` understands as gone; that a session is over follows from the watermark.
+A stored row is identified by its key and the session's *anchor*, the event time of the session's event that arrived
+first. The bounds of a session change and its anchor does not; two sessions of a key never have an anchor in common,
+since the time between a session's bounds stays in that session. A session that was joined to an earlier one is written
+once without bounds, and ``load`` then deletes it. Ended sessions are not written: the watermark says that they ended.
 
-Distinct values are rows of their own, each with the event time at which it came: whatever the session is by then, it is
-the one that holds that time.
+Each distinct value is a row of its own, with the event time of the first event that had it. It belongs to the session
+whose bounds include that time, also after the session was joined to another.
 """
 
 from __future__ import annotations
@@ -36,7 +36,12 @@ _FIXED = (HASH, ANCHOR, START, LAST, FIRED)
 
 
 class SessionTable:
-    """The sessions of one subgroup. ``start``, ``last``: event times of the first and the last event, by entry."""
+    """A ``StateTable`` of the sessions of one subgroup.
+
+    ``slot``, ``anchor``, ``start``, ``last``: by entry, the key slot, the anchor, and the event times of the first and
+    the last event in ms. ``columns``: the partials by name. ``loaded``: whether rows were loaded since the group reset
+    it, so that the distinct values must be assigned to sessions.
+    """
 
     def __init__(self, dtypes: Mapping[str, pl.DataType], gap_ms: int) -> None:
         self.keys = KeySlots(dtypes)
@@ -44,19 +49,19 @@ class SessionTable:
         self.partials: dict[str, Partial] = {}
         self.columns: dict[str, Array] = {}
         self.slot, self.anchor, self.start, self.last = (np.full(64, _FREE) for _ in range(4))
-        self.entries_by_slot: dict[int, list[int]] = {}  # entries by slot
-        self.fired: dict[int, int] = {}  # bits of rules by entry; none is no entry
-        self.sets: dict[str, dict[int, dict[object, int]]] = {}  # by column and entry: values, and when they came
+        self.entries_by_slot: dict[int, list[int]] = {}
+        self.fired: dict[int, int] = {}  # fired bits of rules by entry; 0 is left out
+        self.sets: dict[str, dict[int, dict[object, int]]] = {}  # by column and entry: distinct values, event times
         self.loaded = False
         self._size = 0
         self._free: list[int] = []
         self._dirty: list[int] = []
-        self._gone: list[tuple[int, int]] = []  # slot and anchor of the absorbed
+        self._deleted: list[tuple[int, int]] = []  # slot and anchor of absorbed sessions, not yet written
 
-    # --- what is kept -------------------------------------------------------------------------------------------
+    # --- columns ------------------------------------------------------------------------------------------------
 
     def keep_columns(self, aggregations: Sequence[Aggregation], distinct: Sequence[str]) -> None:
-        """Keep exactly these aggregates; a new one starts empty in the sessions that live."""
+        """Keep exactly the columns of these aggregates, and the ``distinct`` columns. A new one starts empty."""
         wanted = {a.column(p): p for a in aggregations for p in a.partials}
         room = len(self.slot)
         self.columns = {
@@ -72,7 +77,7 @@ class SessionTable:
         self.sets = {name: self.sets.get(name, {}) for name in distinct}
 
     def clear_fired(self, bit: int) -> None:
-        """Clear a bit everywhere, before it is given to something else."""
+        """Clear this fired bit in all sessions, before another rule gets the bit."""
         for entry in [e for e, bits in self.fired.items() if bits >> bit & 1]:
             self.fired[entry] &= ~(1 << bit)
             self._dirty.append(entry)
@@ -80,42 +85,42 @@ class SessionTable:
     # --- writing ------------------------------------------------------------------------------------------------
 
     def new(self, slot: int, anchor: int) -> int:
-        """Allocate the entry of a new session; its bounds and contents are written later."""
+        """Allocate the entry of a new session, and return it. Call ``write`` to set its bounds and partials."""
         entry = self._free.pop() if self._free else self._grow()
         self.slot[entry], self.anchor[entry] = slot, anchor
         self.entries_by_slot.setdefault(slot, []).append(entry)
         return entry
 
     def write(self, entries: Ints, start: Ints, last: Ints, partials: Mapping[str, Array]) -> None:
-        """Write bounds and partials of distinct entries."""
+        """Set the bounds and partials of distinct entries."""
         self.start[entries], self.last[entries] = start, last
         for name, values in partials.items():
             self.columns[name][entries] = values
         self._dirty += entries.tolist()
 
     def absorb(self, entries: Sequence[int]) -> None:
-        """Mark sessions as absorbed by others."""
-        self._gone += [(int(self.slot[e]), int(self.anchor[e])) for e in entries]
+        """Remove sessions that were joined to earlier ones."""
+        self._deleted += [(int(self.slot[e]), int(self.anchor[e])) for e in entries]
         self._remove(entries)
 
     def ended_sessions(self, watermark_ms: int) -> Ints:
-        """Return the sessions that have ended by this watermark, in no order."""
-        living = self.slot[: self._size] != _FREE
-        over: Ints = np.flatnonzero(living & (self.last[: self._size] <= watermark_ms - self.gap_ms))
-        return over
+        """Return the entries of the sessions that have ended at this watermark, by entry."""
+        in_use = self.slot[: self._size] != _FREE
+        ended: Ints = np.flatnonzero(in_use & (self.last[: self._size] <= watermark_ms - self.gap_ms))
+        return ended
 
     def drop(self, entries: Ints) -> None:
-        """Forget these sessions, which are over, and the keys that have none left."""
+        """Remove these sessions, which have ended, and free the slots of the keys without sessions."""
         if len(entries):
             self._remove(entries.tolist())
-            self._gone = [(slot, anchor) for slot, anchor in self._gone if slot in self.entries_by_slot]
+            self._deleted = [(slot, anchor) for slot, anchor in self._deleted if slot in self.entries_by_slot]
             self.keys.keep(np.fromiter(self.entries_by_slot, np.int64, len(self.entries_by_slot)))
 
     def _remove(self, entries: Sequence[int]) -> None:
         at = np.array(entries, np.int64)
-        gone = set(entries)
+        removed = set(entries)
         for slot in np.unique(self.slot[at]).tolist():
-            self.entries_by_slot[slot] = [e for e in self.entries_by_slot[slot] if e not in gone]
+            self.entries_by_slot[slot] = [e for e in self.entries_by_slot[slot] if e not in removed]
             if not self.entries_by_slot[slot]:
                 del self.entries_by_slot[slot]
         self.slot[at] = _FREE
@@ -128,10 +133,11 @@ class SessionTable:
         self._free += entries
 
     def _grow(self) -> int:
+        """Return a new entry after the last one, in larger columns if they are full."""
         if self._size == len(self.slot):
             room = 2 * self._size
             self.slot, self.anchor, self.start, self.last = (
-                _resize(one, room, _FREE) for one in (self.slot, self.anchor, self.start, self.last)
+                _resize(column, room, _FREE) for column in (self.slot, self.anchor, self.start, self.last)
             )
             self.columns = {n: _resize(c, room, self.partials[n].identity) for n, c in self.columns.items()}
         self._size += 1
@@ -142,36 +148,38 @@ class SessionTable:
     def changes(self) -> pl.DataFrame:
         dirty = np.unique(np.array(self._dirty, np.int64))
         dirty = dirty[self.slot[dirty] != _FREE]
-        living = self._frame(dirty)
-        gone, self._dirty, self._gone = self._gone, [], []
-        if not gone:
-            return living
-        slots = np.array([slot for slot, _ in gone], np.int64)
-        anchors = pl.Series(ANCHOR, [anchor for _, anchor in gone])
-        rows = self.keys.frame(slots).with_columns(pl.Series(HASH, self.keys.hashes[slots]), anchors)
-        return pl.concat([living, rows], how="diagonal")
+        changed_rows = self._frame(dirty)
+        deleted, self._dirty, self._deleted = self._deleted, [], []
+        if not deleted:
+            return changed_rows
+        slots = np.array([slot for slot, _ in deleted], np.int64)
+        anchors = pl.Series(ANCHOR, [anchor for _, anchor in deleted])
+        deleted_rows = self.keys.frame(slots).with_columns(pl.Series(HASH, self.keys.hashes[slots]), anchors)
+        return pl.concat([changed_rows, deleted_rows], how="diagonal")
 
     def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
-        living = np.flatnonzero(self.slot[: self._size] != _FREE)
-        return self._frame(living[self.keys.in_bucket(self.slot[living], bucket, buckets)])
+        entries = np.flatnonzero(self.slot[: self._size] != _FREE)
+        return self._frame(entries[self.keys.in_bucket(self.slot[entries], bucket, buckets)])
 
     def load(self, rows: pl.DataFrame) -> None:
         for name in [c for c in rows.columns if c not in _FIXED and c not in self.keys.dtypes]:
-            if name not in self.columns:  # an aggregate that is not known yet; ``keep_columns`` decides
+            if name not in self.columns:  # unknown until ``keep_columns``, which keeps or drops the column
                 whole = rows[name].dtype == pl.Int64
                 self.partials[name] = Partial(name.rsplit(".", 1)[1], Combine.SUM, whole)
                 self.columns[name] = np.zeros(len(self.slot), self.partials[name].dtype)
         self.loaded = True
         slots = self.keys.assign(rows).tolist()
-        living = rows[LAST].is_not_null()
+        has_bounds = rows[LAST].is_not_null()
         known = {(slot, int(self.anchor[e])): e for slot in set(slots) for e in self.entries_by_slot.get(slot, ())}
         names = list(zip(slots, rows[ANCHOR].to_list(), strict=True))
-        gone = [name for name, there in zip(names, living.to_list(), strict=True) if not there]
-        self._remove([known[name] for name in gone if name in known])
-        there = [name for name, lives in zip(names, living.to_list(), strict=True) if lives]
-        self._take(rows.filter(living), [known[name] if name in known else self.new(*name) for name in there])
+        deleted = [name for name, bounds in zip(names, has_bounds.to_list(), strict=True) if not bounds]
+        self._remove([known[name] for name in deleted if name in known])
+        present = [name for name, bounds in zip(names, has_bounds.to_list(), strict=True) if bounds]
+        entries = [known[name] if name in known else self.new(*name) for name in present]
+        self._load_entries(rows.filter(has_bounds), entries)
 
-    def _take(self, rows: pl.DataFrame, entries: Sequence[int]) -> None:
+    def _load_entries(self, rows: pl.DataFrame, entries: Sequence[int]) -> None:
+        """Load stored rows into these entries, one each."""
         at = np.array(entries, np.int64)
         self.start[at], self.last[at] = rows[START].to_numpy(), rows[LAST].to_numpy()
         for name in self.columns:
@@ -183,6 +191,7 @@ class SessionTable:
                 self.fired[entry] = int.from_bytes(bits, "little")
 
     def _frame(self, entries: Ints) -> pl.DataFrame:
+        """Return the stored rows of these entries."""
         slots = self.slot[entries]
         fired = [_bytes(self.fired[e]) if e in self.fired else b"" for e in entries.tolist()]
         columns = [
@@ -197,7 +206,7 @@ class SessionTable:
 
 
 class SessionSets:
-    """The distinct values of one aggregate, as a ``StateTable`` beside the sessions that hold them."""
+    """A ``StateTable`` of the distinct values of one ``count_distinct`` in all sessions of ``sessions``."""
 
     def __init__(self, sessions: SessionTable, column: str, dtype: pl.DataType) -> None:
         self.sessions = sessions
@@ -207,14 +216,17 @@ class SessionSets:
         self._loaded: list[pl.DataFrame] = []
 
     def put(self, entry: int, fresh: Mapping[object, int]) -> None:
-        """Put more values of a session, with their event times."""
+        """Add new values to a session, with their event times in ms."""
         if fresh:
             self.sessions.sets[self.column].setdefault(entry, {}).update(fresh)
             slot = int(self.sessions.slot[entry])
             self._dirty += [(slot, at, value) for value, at in fresh.items()]
 
     def apply_loaded(self) -> None:
-        """Give loaded values to the sessions that hold their times, which have all been loaded by now."""
+        """Assign the loaded values to the sessions whose bounds include their event times.
+
+        Call after all sessions were loaded. Values of ended sessions are dropped.
+        """
         loaded, self._loaded = self._loaded, []
         held, sessions = self.sessions.sets[self.column], self.sessions
         by_start: dict[int, list[int]] = {}
@@ -223,9 +235,9 @@ class SessionSets:
             for slot, at, value in zip(slots, rows[AT].to_list(), rows[VALUE].to_list(), strict=True):
                 if slot not in by_start:
                     by_start[slot] = sorted(sessions.entries_by_slot.get(slot, ()), key=sessions.start.__getitem__)
-                place = bisect_right(by_start[slot], at, key=sessions.start.__getitem__) - 1
-                if place >= 0 and at <= sessions.last[by_start[slot][place]]:
-                    held.setdefault(by_start[slot][place], {}).setdefault(value, at)
+                index = bisect_right(by_start[slot], at, key=sessions.start.__getitem__) - 1
+                if index >= 0 and at <= sessions.last[by_start[slot][index]]:
+                    held.setdefault(by_start[slot][index], {}).setdefault(value, at)
 
     def changes(self) -> pl.DataFrame:
         dirty, self._dirty = self._dirty, []
@@ -235,16 +247,17 @@ class SessionSets:
         self.apply_loaded()
         held, sessions = self.sessions.sets[self.column], self.sessions
         entries = np.array(sorted(held), np.int64)
-        mine = entries[sessions.keys.in_bucket(sessions.slot[entries], bucket, buckets)]
-        slots = sessions.slot[mine].tolist()
-        triples = zip(slots, mine.tolist(), strict=True)
-        return self._frame([(slot, at, value) for slot, entry in triples for value, at in held[entry].items()])
+        in_bucket = entries[sessions.keys.in_bucket(sessions.slot[entries], bucket, buckets)]
+        slots = sessions.slot[in_bucket].tolist()
+        slot_entries = zip(slots, in_bucket.tolist(), strict=True)
+        return self._frame([(slot, at, value) for slot, entry in slot_entries for value, at in held[entry].items()])
 
     def load(self, rows: pl.DataFrame) -> None:
         self._loaded.append(rows)
         self.sessions.loaded = True
 
     def _frame(self, triples: Sequence[tuple[int, int, object]]) -> pl.DataFrame:
+        """Return the stored rows of triples of key slot, event time and value."""
         keys = self.sessions.keys
         slots = np.array([slot for slot, _, _ in triples], np.int64)
         columns = [
@@ -256,6 +269,7 @@ class SessionSets:
 
 
 def _resize(column: Array, room: int, fill: float) -> Array:
+    """Return a copy of the column with ``room`` values, the new ones ``fill``."""
     result = np.full(room, fill, column.dtype)
     result[: len(column)] = column
     return result

@@ -1,8 +1,8 @@
-"""Incremental aggregates: the value that each keeps in a pane, how panes combine, and how the result is read.
+"""Incremental aggregates: the numbers that an aggregate stores in a pane, how they combine, and its result.
 
-An aggregate keeps one or more *partials* in every pane. Partials of two panes, or of a pane and one more event,
-combine by a rule that is associative, so panes can be shared by windows and added up in any grouping. Whole numbers
-and decimals are exact; a sum that leaves its type's range is NULL, never a wrapped number.
+An aggregate stores one or more *partials* in every pane. Partials of two panes, or of a pane and one more event,
+combine with an associative operation, so windows can share panes and add them up in any grouping. Whole numbers and
+decimals are exact; a sum outside its type's range is NULL, never a wrapped number.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ import polars as pl
 
 from streamcore.schema import Kind, Type
 
-#: A column of partials: int64 or float64, by its ``Partial``.
+#: A column of partials: int64 or float64, as ``Partial.dtype`` says.
 Array = npt.NDArray[Any]
 
 
 class Combine(enum.Enum):
-    """How two partials become one."""
+    """The operation that combines two partials."""
 
     SUM = "sum"
     MIN = "min"
@@ -31,7 +31,7 @@ class Combine(enum.Enum):
 
     @property
     def operation(self) -> np.ufunc:
-        """Of two numbers, or of two columns of them."""
+        """The operation on two numbers, or on two columns of numbers."""
         return _OPERATIONS[self]
 
 
@@ -40,7 +40,7 @@ _OPERATIONS: Mapping[Combine, np.ufunc] = {Combine.SUM: np.add, Combine.MIN: np.
 
 @dataclass(frozen=True, slots=True)
 class Partial:
-    """One number a pane. ``whole``: int64, otherwise float64."""
+    """One stored number per pane. ``suffix``: of its column's name; ``whole``: int64, otherwise float64."""
 
     suffix: str
     combine: Combine
@@ -53,7 +53,7 @@ class Partial:
 
     @property
     def identity(self) -> int | float:
-        """The contribution of an event that does not count."""
+        """The number that changes nothing when it is combined: the contribution of an event that is not counted."""
         if self.combine is Combine.SUM:
             return 0
         if self.whole:
@@ -67,10 +67,9 @@ _COUNT = Partial("n", Combine.SUM, whole=True)
 
 @dataclass(frozen=True, slots=True)
 class Aggregation:
-    """One aggregate over a column of contributions.
+    """One aggregate of the events of a pane or window.
 
-    ``function``: count, sum, avg, stddev, min, max. ``argument``: the type of the aggregated value; None counts rows.
-    The contributions are taken from physical columns, NULL where an event does not count.
+    ``function``: count, sum, avg, stddev, min, max. ``argument``: the type of the aggregated value; None counts events.
     """
 
     name: str
@@ -79,7 +78,8 @@ class Aggregation:
 
     @property
     def partials(self) -> tuple[Partial, ...]:
-        """The values that a pane keeps, the count of contributions first."""
+        """The numbers stored in a pane: the count of contributions ``n``, the sum ``s``, the sum of squares ``q``, or
+        the minimum or maximum ``m``."""
         whole = self.argument is not None and self.argument.kind is not Kind.DOUBLE
         match self.function:
             case "count":
@@ -97,7 +97,11 @@ class Aggregation:
         return f"{self.name}.{partial.suffix}"
 
     def contributions(self, counts: pl.Expr, value: pl.Expr | None) -> list[pl.Expr]:
-        """Return a column for each partial. ``counts``: whether the event contributes; ``value``: its argument."""
+        """Return the contribution of each event to each partial, one column per partial.
+
+        ``counts``: whether the event is counted. ``value``: the physical value of the argument; an event with NULL is
+        not counted. None for ``count`` without an argument.
+        """
         present = counts if value is None else counts & value.is_not_null()
         result = [present.cast(pl.Int64).alias(self.column(_COUNT))]
         for partial in self.partials[1:]:
@@ -110,7 +114,10 @@ class Aggregation:
         return result
 
     def result(self, totals: Mapping[str, Array]) -> pl.Series:
-        """Return the physical value of the aggregate for each row of partials; NULL where nothing contributed."""
+        """Return the physical value of the aggregate for each row of partials; NULL where no event contributed.
+
+        A ``stddev`` of fewer than two events is NULL. A ``count`` is never NULL.
+        """
         count = totals[self.column(_COUNT)]
         if self.function == "count":
             return pl.Series(self.name, count)
@@ -131,12 +138,12 @@ class Aggregation:
 
     @property
     def _unit(self) -> float:
-        """How many physical units make one."""
+        """The physical units in 1: a power of ten for a decimal, else 1."""
         return float(10**self.argument.scale) if self.argument is not None else 1.0
 
     @property
     def _bound(self) -> int:
-        """The first whole number that a sum's type cannot hold."""
+        """The absolute value from which on a whole sum is NULL, since it may not fit its type."""
         decimal = self.argument is not None and self.argument.kind is Kind.DECIMAL
         return 10**18 if decimal else np.iinfo(np.int64).max
 
