@@ -1,6 +1,6 @@
-"""Small JSON files that must be whole or absent, even after a power cut or on a full disk; and folders of them.
+"""Writes small files atomically, also through a power failure or on a full disk; lists and removes folders of them.
 
-On a disk a file is replaced by a rename; in a bucket one PUT is whole or has not been (``streamcore.storage.s3``).
+On a disk a file is replaced by a rename. In a bucket a PUT is atomic (``streamcore.storage.s3``).
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ if TYPE_CHECKING:
 
 #: Errors of a file system that has no links.
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS)
-#: What is read back with ``read_json``: flat, text and whole numbers only.
+#: A value of an object that ``read_json`` accepts.
 Entry = str | int
 
 
 def write_json(path: Location, entries: Mapping[str, object]) -> None:
-    """Replace ``path`` in one step: a reader, or a crash at any moment, finds the old file or the new one, whole."""
+    """Replace ``path`` atomically by a JSON object: a reader, also after a crash, finds the old or the new content."""
     write_text(path, json.dumps(entries, indent=1))
 
 
 def write_text(path: Location, text: str) -> None:
-    """Replace ``path`` in one step, as ``write_json`` does, by any text."""
+    """Replace ``path`` atomically, as ``write_json`` does, by a text."""
     write_whole(path, text.encode())
 
 
 def write_whole(path: Location, content: bytes) -> None:
-    """Replace ``path`` in one step, as ``write_json`` does, by any bytes."""
+    """Replace ``path`` atomically, as ``write_json`` does, by bytes."""
     if isinstance(path, ObjectPath):
         _folder(path.parent).write(path.name, content)
         return
@@ -48,16 +48,18 @@ def write_whole(path: Location, content: bytes) -> None:
 
 
 def create_json(path: Location, entries: Mapping[str, object]) -> bool:
-    """Write it where there is none, in one step; whether the file holds these entries, written now or before."""
+    """Create the file atomically, unless it exists. Return whether it has exactly these entries, written now or
+    before."""
     content = json.dumps(entries, indent=1).encode()
     if isinstance(path, ObjectPath):
-        made = _folder(path.parent).exchange(path.name, content, None) is not None
+        created = _folder(path.parent).exchange(path.name, content, None) is not None
     else:
-        made = _create(path, content)
-    return made or read_whole(path) == content
+        created = _create(path, content)
+    return created or read_whole(path) == content
 
 
 def _create(path: Path, content: bytes) -> bool:
+    """Create the file with this content; return False if it exists."""
     with _temporary(path) as temporary:
         with _open_synced(temporary) as file:
             file.write(content)
@@ -66,8 +68,11 @@ def _create(path: Path, content: bytes) -> bool:
 
 @contextmanager
 def _temporary(path: Path) -> Iterator[Path]:
-    """Yield a name beside ``path`` that no other process has, not even one of the same number on another machine. The
-    block gives what is there its own name; its remains are removed."""
+    """Yield the path of a temporary file beside ``path``, unique over processes and machines.
+
+    The block renames or links the file to ``path``. Then the folder is synced, and the temporary file removed if it
+    still exists.
+    """
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     with naming_file_errors(path):
         try:
@@ -79,7 +84,7 @@ def _temporary(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def _open_synced(path: Path) -> Iterator[IO[bytes]]:
-    """Yield a new file, whose content survives a power cut once the block has ended without an error."""
+    """Yield a new file. It is synced to disk when the block ends without an error."""
     with path.open("xb") as file:
         yield file
         file.flush()
@@ -87,7 +92,7 @@ def _open_synced(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _link(temporary: Path, path: Path) -> bool:
-    """Give it its name, unless another file has it."""
+    """Link the temporary file to ``path``; return False if ``path`` exists."""
     try:
         os.link(temporary, path)
     except FileExistsError:
@@ -95,7 +100,7 @@ def _link(temporary: Path, path: Path) -> bool:
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
-        # A file system without links: not in one step, but what is there is seen.
+        # A file system without links: check and rename are two steps here, so another process may come between.
         if path.exists():
             return False
         temporary.replace(path)
@@ -104,8 +109,7 @@ def _link(temporary: Path, path: Path) -> bool:
 
 @contextmanager
 def writing(path: Location) -> Iterator[IO[bytes]]:
-    """Replace ``path`` by the bytes that the block writes to the file: the file is there, whole, once the block has
-    ended without an error."""
+    """Yield a file to write to. It replaces ``path`` atomically when the block ends without an error."""
     if isinstance(path, ObjectPath):
         with naming_file_errors(Path(tempfile.gettempdir(), path.name)), tempfile.TemporaryFile() as file:
             yield file
@@ -119,7 +123,7 @@ def writing(path: Location) -> Iterator[IO[bytes]]:
 
 
 def read_whole(path: Location) -> bytes | None:
-    """Read the file; None when there is no such file."""
+    """Return the content of the file; None if it does not exist."""
     if isinstance(path, ObjectPath):
         return _folder(path.parent).read(path.name)
     with naming_file_errors(path):
@@ -130,14 +134,14 @@ def read_whole(path: Location) -> bytes | None:
 
 
 def make_folder(path: Location) -> None:
-    """Make it where it is missing; a bucket has no folders, only names with ``/``."""
+    """Create the folder and its parents, unless they exist. Do nothing in a bucket, which has no folders."""
     if not isinstance(path, ObjectPath):
         with naming_file_errors(path):
             path.mkdir(parents=True, exist_ok=True)
 
 
 def list_names(folder: Location) -> list[str]:
-    """Return the names of files and folders in it; none where there is no such folder."""
+    """Return the names of the files and folders in ``folder``, sorted; none if it does not exist."""
     if isinstance(folder, ObjectPath):
         return sorted({name.partition("/")[0] for name in _folder(folder).files()})
     with naming_file_errors(folder):
@@ -145,19 +149,19 @@ def list_names(folder: Location) -> list[str]:
 
 
 def list_numbers(folder: Location) -> tuple[int, ...]:
-    """Return the numbers among the names, ascending: a log's batches. Checksums and temporary files are not part of
-    it."""
+    """Return the names in the folder that are numbers, ascending: the batches of Spark's logs. Other files, such as
+    checksums, are ignored."""
     return parse_numbers(list_names(folder))
 
 
 def parse_numbers(names: Iterable[str], prefix: str = "") -> tuple[int, ...]:
-    """Of those that are a number after ``prefix``, ascending."""
-    rest = [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
-    return tuple(sorted(int(name) for name in rest if name.isascii() and name.isdigit()))
+    """Return the numbers of the names that are ``prefix`` and a number, ascending."""
+    suffixes = [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
+    return tuple(sorted(int(name) for name in suffixes if name.isascii() and name.isdigit()))
 
 
 def discard(path: Location) -> None:
-    """Remove a file; one that is not there is no error."""
+    """Remove a file, if it exists."""
     if isinstance(path, ObjectPath):
         _folder(path.parent).discard(path.name)
         return
@@ -166,7 +170,7 @@ def discard(path: Location) -> None:
 
 
 def remove_folder(folder: Location) -> None:
-    """Remove it with all that is in it; one that is not there is no error."""
+    """Remove a folder with its contents, if it exists."""
     if isinstance(folder, ObjectPath):
         _folder(folder).remove()
         return
@@ -176,21 +180,24 @@ def remove_folder(folder: Location) -> None:
 
 
 def remove_entry(path: Location) -> None:
-    """Remove a file, or a folder with all that is in it."""
+    """Remove a file, or a folder with its contents, if it exists."""
     if isinstance(path, ObjectPath) or path.is_dir():
         remove_folder(path)
     if isinstance(path, ObjectPath) or path.exists():
         discard(path)
 
 
-def _folder(place: ObjectPath) -> S3ObjectStore:
+def _folder(path: ObjectPath) -> S3ObjectStore:
     from streamcore.storage.s3 import S3ObjectStore
 
-    return S3ObjectStore.parse(place.url)
+    return S3ObjectStore.parse(path.url)
 
 
 def read_json(path: Location) -> dict[str, Entry] | None:
-    """Return the entries, or None when there is no such file; ``CorruptState`` when ``write_json`` did not write it."""
+    """Return the entries of a JSON file; None if it does not exist.
+
+    Raises ``CorruptState`` if the file is not a JSON object of texts and integers.
+    """
     text = read_whole(path)
     if text is None:
         return None
@@ -207,7 +214,7 @@ def read_json(path: Location) -> dict[str, Entry] | None:
 
 
 def read_int(path: Location, entries: Mapping[str, Entry], name: str) -> int:
-    """Return a whole number among the entries; ``CorruptState`` when it is missing."""
+    """Return the integer entry ``name``. Raise ``CorruptState``, naming ``path``, if it is missing or no integer."""
     value = entries.get(name)
     if not isinstance(value, int) or isinstance(value, bool):
         raise CorruptState(f"{path}: {name} is {value!r}, not a whole number; restore the file from a copy")
@@ -216,7 +223,7 @@ def read_int(path: Location, entries: Mapping[str, Entry], name: str) -> int:
 
 @contextmanager
 def naming_file_errors(path: Path) -> Iterator[None]:
-    """Turn an ``OSError`` into an error of ours with the next step."""
+    """Turn an ``OSError`` in the block into the error that ``file_error`` returns."""
     try:
         yield
     except OSError as error:
@@ -224,7 +231,7 @@ def naming_file_errors(path: Path) -> Iterator[None]:
 
 
 def file_error(path: Path, error: OSError) -> StreamError:
-    """``Retryable`` for a full disk (after making room), ``ConfigError`` for missing rights or folders."""
+    """Return ``ConfigError`` for missing rights or folders, else ``Retryable``, also for a full disk."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return Retryable(f"{path}: disk full ({_free_bytes(path)} bytes free); make room and start again")
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
@@ -242,7 +249,7 @@ def _free_bytes(path: Path) -> int:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make the rename itself survive a power cut."""
+    """Sync the folder, so that a rename in it survives a power failure."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

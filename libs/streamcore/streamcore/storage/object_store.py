@@ -1,4 +1,4 @@
-"""The protocol of a store of files under one address, on a disk or in a bucket."""
+"""The protocol of a folder of files, on a disk or in a bucket."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Protocol
 
 
 class ObjectStore(Protocol):
-    """Files under one address. Errors are those of ``streamcore.errors``.
+    """A folder of files. Methods raise errors of ``streamcore.errors``.
 
-    A value: it can be sent to another process, which opens what it needs itself.
+    It has no open files or connections, so it can be pickled and sent to another process.
     """
 
     @property
@@ -17,29 +17,29 @@ class ObjectStore(Protocol):
         ...
 
     def under(self, name: str) -> ObjectStore:
-        """Return the folder of that name in this one, whether it is there or not."""
+        """Return the subfolder with this name, which need not exist."""
         ...
 
     def write(self, name: str, content: bytes) -> None:
-        """Write or replace a file in one step: a reader, or a crash, finds the old one or the new one, whole."""
+        """Write or replace a file atomically: a reader, also after a crash, finds the old or the new content."""
         ...
 
     def read(self, name: str) -> bytes | None:
-        """Read a file; None where there is none."""
+        """Return the content of a file; None if it does not exist."""
         ...
 
     def discard(self, name: str) -> None:
-        """Remove a file; one that is not there is no error."""
+        """Remove a file, if it exists."""
         ...
 
     def folders(self) -> list[str]:
-        """Return the names of the folders in this one, sorted."""
+        """Return the names of the direct subfolders, sorted."""
         ...
 
     def files(self) -> list[str]:
-        """Return the names of all files, also of those in folders of it, sorted."""
+        """Return the paths of all files in this folder and its subfolders, relative to it, sorted."""
         ...
 
     def remove(self) -> None:
-        """Remove everything, in no order that one may rely on; a folder that is not there is no error."""
+        """Remove the folder with all files, if it exists. The order of removal is not defined."""
         ...

@@ -1,16 +1,15 @@
-"""A prefix of an S3 bucket as a place for files.
+"""A folder of files in an S3 bucket: the objects whose keys begin with a prefix.
 
-A file is one object, and an object is there when it was sent to its end: there is no rename, and none is needed. Large
-ones are sent in parts, which count only when the last request joins them; what a crash leaves of them is no object
-(a rule of the bucket for unfinished uploads removes it).
+A file is one object. An object exists only once its upload is complete, so writes are atomic. Large objects are
+uploaded in parts; after a crash the parts are no object (a lifecycle rule of the bucket deletes unfinished uploads).
 
-Who reaches the server, how, and with which keys is in the environment, by the names that all clients know:
+The server's address and the credentials come from the environment, in the usual variables:
 ``AWS_ACCESS_KEY_ID``, ``AWS_SECRET_ACCESS_KEY``, ``AWS_SESSION_TOKEN``, or ``AWS_WEB_IDENTITY_TOKEN_FILE`` with
 ``AWS_ROLE_ARN``, or the role of the machine; ``AWS_REGION``, ``AWS_ENDPOINT_URL`` and, for an endpoint without TLS,
-``AWS_ALLOW_HTTP=true``. So no key is in settings, values or what is sent to other processes: each reads its own.
+``AWS_ALLOW_HTTP=true``. So no key is in settings or in objects that are sent to other processes.
 
-Every request ends, with its repetitions, within a minute and a half; then it is ``Retryable``. The client (obstore) is
-loaded with the first use: 9 MB and 20 ms. Not to be used before a process forks.
+A request with its retries takes at most 90 seconds and then raises ``Retryable``. The client (obstore) is imported at
+the first use, because it takes 9 MB and 20 ms. A process must not fork after that.
 """
 
 from __future__ import annotations
@@ -35,44 +34,44 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: What one request carries at most.
+#: The most bytes that one request reads or writes.
 PIECE_BYTES: Final = 16 * 1024 * 1024
 
 _ADDRESS = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(?P<prefix>[\w!.*'()/=-]*))?\Z", re.ASCII)
 _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>(\w+)</Code>")
 _TIMEOUT_S: Final = 30
-_PATIENCE_S: Final = 60
-#: For a version of a file whose tag is no digest of its content: it is looked at so often at most, ...
-_LOOKS: Final = 50
-#: ... until it was the same so often, ...
-_ALIKE: Final = 3
-#: ... with this between two looks.
-_LOOK_S: Final = 0.02
-_PAUSE: Final = timedelta(milliseconds=200)
-_ALLOW: Final = "AWS_ALLOW_HTTP"
-#: Asked for where the environment has no keys: the metadata service of a cloud's machine.
-_MACHINE = re.compile(r"/latest/(api|meta-data)/")
+_RETRY_TIMEOUT_S: Final = 60
+#: ``read_tagged``: the most reads of a file whose tag is not the digest of its content, ...
+_MAX_READS: Final = 50
+#: ... the equal reads in a row that are believed, ...
+_EQUAL_READS: Final = 3
+#: ... and the pause between two reads, in seconds.
+_READ_PAUSE_S: Final = 0.02
+_RETRY_PAUSE: Final = timedelta(milliseconds=200)
+_ALLOW_HTTP: Final = "AWS_ALLOW_HTTP"
+#: In errors if the environment has no keys: the client then asks the metadata service of a cloud machine.
+_METADATA_SERVICE = re.compile(r"/latest/(api|meta-data)/")
 
 
 @dataclass(frozen=True, slots=True)
 class S3ObjectStore:
-    """Objects whose keys begin with ``prefix/``; with an empty prefix all of the bucket."""
+    """The objects whose keys begin with ``prefix/``; with an empty prefix, all objects of the bucket."""
 
     bucket: str
     prefix: str = ""
 
     @classmethod
     def parse(cls, url: str) -> S3ObjectStore:
-        """Of ``s3://bucket/prefix``; ``ConfigError`` for anything else."""
-        found = _ADDRESS.match(url)
-        parts = [] if found is None else [part for part in (found["prefix"] or "").split("/") if part]
-        if found is None or {".", ".."} & set(parts):
+        """Return the folder with this address, ``s3://bucket/prefix``. Raise ``ConfigError`` for any other text."""
+        match = _ADDRESS.match(url)
+        parts = [] if match is None else [part for part in (match["prefix"] or "").split("/") if part]
+        if match is None or {".", ".."} & set(parts):
             raise ConfigError(
                 f"{_without_user(url)}: no address of a bucket; write s3://bucket/prefix, without keys, a port or "
                 "parameters (the environment has those)"
             )
-        return cls(found["bucket"], "/".join(parts))
+        return cls(match["bucket"], "/".join(parts))
 
     @property
     def url(self) -> str:
@@ -91,42 +90,43 @@ class S3ObjectStore:
             obstore.put(_store(self.bucket), self._key(name), content, chunk_size=PIECE_BYTES)
 
     def read(self, name: str) -> bytes | None:
-        """See ``ObjectStore``. Large ones come in pieces: nothing here replaces an object that is as large."""
+        """See ``ObjectStore``. A large object is read in several requests, so it must not be replaced meanwhile."""
         store, key = _store(self.bucket), self._key(name)
         with _naming(self, name):
-            return _unless_missing(lambda: _whole(store, key))
+            return _unless_missing(lambda: _read_whole(store, key))
 
     def write_from(self, name: str, file: IO[bytes]) -> None:
-        """Write an object from a file, however large."""
+        """Write an object of any size from the contents of ``file``."""
         import obstore
 
         with _naming(self, name):
             obstore.put(_store(self.bucket), self._key(name), file, chunk_size=PIECE_BYTES)
 
     def read_tagged(self, name: str) -> tuple[bytes, str] | None:
-        """Read a small file with the tag of this version; None where there is none.
+        """Return content and tag (``ETag``) of a small file; None if it does not exist.
 
-        A server that keeps the two apart may answer with a tag and a content of two versions while the file is replaced
-        (seen: one of four, under constant writes). So a pair counts when the tag is the content's digest, as it mostly
-        is, or when it is the same several times; ``Retryable`` when it never is.
+        Some servers may return content and tag of two different versions while the file is replaced (one of four
+        servers did, under constant writes). So a pair is returned only if the tag is the MD5 digest of the content, as
+        it usually is, or if several reads in a row are equal. Raises ``Retryable`` if neither happens.
         """
         store, key = _store(self.bucket), self._key(name)
-        same, last = 0, None
-        for _ in range(_LOOKS):
+        equal_reads, last = 0, None
+        for _ in range(_MAX_READS):
             with _naming(self, name):
-                found = _unless_missing(lambda: _with_tag(store, key))
-            if found is None or found[1].strip('"') == md5(found[0], usedforsecurity=False).hexdigest():
-                return found
-            same, last = same + 1 if found == last else 1, found
-            if same == _ALIKE:
-                return found
-            time.sleep(_LOOK_S)
+                tagged = _unless_missing(lambda: _with_tag(store, key))
+            if tagged is None or tagged[1].strip('"') == md5(tagged[0], usedforsecurity=False).hexdigest():
+                return tagged
+            equal_reads, last = equal_reads + 1 if tagged == last else 1, tagged
+            if equal_reads == _EQUAL_READS:
+                return tagged
+            time.sleep(_READ_PAUSE_S)
         raise Retryable(f"{self.url}/{name}: is being replaced all the time")
 
     def exchange(self, name: str, content: bytes, tag: str | None) -> str | None:
-        """Write a small file if it has this tag, or, with None, if it is not there; its new tag.
+        """Replace a small file if it has this tag; create it if ``tag`` is None. Return its new tag.
 
-        None where that was refused. After an answer that was lost it may be this very change that is in the way.
+        Returns None if the file has another tag or exists. If the client repeated a request whose response was lost,
+        that may be the result of this very call.
         """
         import obstore
         from obstore.exceptions import AlreadyExistsError, PreconditionError
@@ -134,8 +134,8 @@ class S3ObjectStore:
         condition: PutMode = "create" if tag is None else {"e_tag": tag}
         with _naming(self, name):
             try:
-                made = obstore.put(_store(self.bucket), self._key(name), content, mode=condition, use_multipart=False)
-                return made["e_tag"]
+                result = obstore.put(_store(self.bucket), self._key(name), content, mode=condition, use_multipart=False)
+                return result["e_tag"]
             except (AlreadyExistsError, PreconditionError):
                 return None
 
@@ -151,8 +151,8 @@ class S3ObjectStore:
         import obstore
 
         with _naming(self):
-            found = obstore.list_with_delimiter(_store(self.bucket), self.prefix or None)["common_prefixes"]
-        return sorted(self._name(prefix) for prefix in found)
+            prefixes = obstore.list_with_delimiter(_store(self.bucket), self.prefix or None)["common_prefixes"]
+        return sorted(self._name(prefix) for prefix in prefixes)
 
     def files(self) -> list[str]:
         """See ``ObjectStore``."""
@@ -171,8 +171,8 @@ class S3ObjectStore:
         import obstore
 
         with _naming(self):
-            for some in obstore.list(_store(self.bucket), self.prefix or None, chunk_size=1_000):
-                yield from (one["path"] for one in some)
+            for chunk in obstore.list(_store(self.bucket), self.prefix or None, chunk_size=1_000):
+                yield from (entry["path"] for entry in chunk)
 
     def _key(self, name: str) -> str:
         return f"{self.prefix}/{name}".lstrip("/")
@@ -183,28 +183,29 @@ class S3ObjectStore:
 
 @cache
 def _store(bucket: str) -> S3Store:
-    """Return the client of a bucket, one a process: it keeps connections, and keys that are valid for an hour."""
+    """Return the process's client of a bucket, which keeps connections and temporary credentials."""
     from obstore.store import S3Store
 
     client: ClientConfig = {"timeout": timedelta(seconds=_TIMEOUT_S), "connect_timeout": timedelta(seconds=5)}
-    pauses: BackoffConfig = {"init_backoff": _PAUSE, "max_backoff": 25 * _PAUSE, "base": 2}
+    pauses: BackoffConfig = {"init_backoff": _RETRY_PAUSE, "max_backoff": 25 * _RETRY_PAUSE, "base": 2}
     plain = any(os.environ.get(name, "").startswith("http://") for name in ENDPOINTS)
-    if plain and os.environ.get(_ALLOW, "").lower() not in ("true", "1"):
+    if plain and os.environ.get(_ALLOW_HTTP, "").lower() not in ("true", "1"):
         raise ConfigError(
-            f"s3://{bucket}: the endpoint in the environment has no TLS; set {_ALLOW}=true if it is meant"
+            f"s3://{bucket}: the endpoint in the environment has no TLS; set {_ALLOW_HTTP}=true if it is meant"
         )
     client["allow_http"] = plain
     try:
         return S3Store(
             bucket,
             client_options=client,
-            retry_config={"max_retries": 5, "retry_timeout": timedelta(seconds=_PATIENCE_S), "backoff": pauses},
+            retry_config={"max_retries": 5, "retry_timeout": timedelta(seconds=_RETRY_TIMEOUT_S), "backoff": pauses},
         )
     except Exception as error:
         raise ConfigError(f"s3://{bucket}: {_client_message(error)}; look at the environment's AWS_ names") from None
 
 
-def _whole(store: S3Store, key: str) -> bytes:
+def _read_whole(store: S3Store, key: str) -> bytes:
+    """Return the content of an object, read in pieces if it is large."""
     import obstore
 
     first = obstore.get(store, key)
@@ -218,16 +219,17 @@ def _whole(store: S3Store, key: str) -> bytes:
 
 
 def _with_tag(store: S3Store, key: str) -> tuple[bytes, str]:
+    """Return content and tag of one response."""
     import obstore
 
-    found = obstore.get(store, key)
-    tag = found.meta["e_tag"]
+    response = obstore.get(store, key)
+    tag = response.meta["e_tag"]
     assert tag is not None, "S3 has a tag for every object"
-    return bytes(found.bytes()), tag
+    return bytes(response.bytes()), tag
 
 
 def _unless_missing(read: Callable[[], T]) -> T | None:
-    """Call ``read``; return None where there is no such object. A missing bucket is an error."""
+    """Call ``read``; return None if the object does not exist. A missing bucket is an error."""
     try:
         return read()
     except FileNotFoundError as error:
@@ -238,7 +240,10 @@ def _unless_missing(read: Callable[[], T]) -> T | None:
 
 @contextmanager
 def _naming(folder: S3ObjectStore, name: str = "") -> Iterator[None]:
-    """Turn the client's errors into ours. Their text may hold what was signed with a key, so it goes no further."""
+    """Turn the client's errors in the block into errors of ``streamcore.errors``, which name the file.
+
+    The client's exception is not chained, because its text may contain signed requests.
+    """
     from obstore.exceptions import BaseError
 
     try:
@@ -248,8 +253,9 @@ def _naming(folder: S3ObjectStore, name: str = "") -> Iterator[None]:
 
 
 def _to_stream_error(where: str, error: Exception) -> StreamError:
+    """Return our error for an error of the client. ``where``: the file's URL."""
     code, status = _code(error), _STATUS.search(str(error))
-    if _MACHINE.search(str(error)):
+    if _METADATA_SERVICE.search(str(error)):
         return ConfigError(
             f"{where}: no keys: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or run where the machine has a role"
         )
@@ -266,9 +272,9 @@ def _to_stream_error(where: str, error: Exception) -> StreamError:
 
 
 def _code(error: Exception) -> str | None:
-    """Return the server's error code, None without one."""
-    found = _CODE.search(str(error))
-    return None if found is None else found[1]
+    """Return the server's error code, or None."""
+    match = _CODE.search(str(error))
+    return None if match is None else match[1]
 
 
 def _client_message(error: Exception) -> str:
@@ -279,6 +285,6 @@ def _client_message(error: Exception) -> str:
 
 
 def _without_user(url: str) -> str:
-    """Remove credentials that may have been written into the address."""
+    """Return the address without credentials and parameters, for messages."""
     scheme, _, rest = url.partition("://")
     return f"{scheme}://{rest.rpartition('@')[2].partition('?')[0]}"

@@ -1,8 +1,8 @@
-"""The reference reader of one Avro datum, byte by byte: slow, and bounded for any bytes.
+"""The reference reader of one Avro datum, byte by byte: slow, with bounded work and memory for any input.
 
-Every length is compared with what is left before anything is taken, so no more than the record itself is ever held; a
-type that takes no byte is passed over at once, so work is bounded by the record's bytes times the nesting, which has a
-limit. Fields that the stream does not want are passed over and not looked into.
+A length is checked against the remaining bytes before anything is read, so memory is bounded by the size of the record.
+Items of types without bytes (``null``) are skipped without a loop, so work is bounded by the record's size times the
+depth of nesting, which has a limit. Fields that the stream does not declare are skipped without decoding them.
 """
 
 from __future__ import annotations
@@ -29,30 +29,31 @@ from streamcore.decode.scalar.values import Number, RecordError
 from streamcore.schema import Field, Kind
 
 _EPOCH = datetime(1970, 1, 1)
+#: Units per millisecond, by the last word of a logical type.
 _PER_MS = {"millis": 1, "micros": 1_000, "nanos": 1_000_000}
 _MAX_VARINT_BYTES = 10
-#: More than any stream's decimal has.
+#: The most bits that the unscaled value of a decimal may have; a stream's decimals have fewer.
 _MAX_DECIMAL_BITS = 127
 _INT_BITS, _LONG_BITS = 32, 64
 
 
 class Cursor:
-    """A place in the bytes of a record."""
+    """Reads the bytes of a record from a position on. Each method advances the position, or raises ``RecordError``."""
 
     def __init__(self, data: bytes, position: int = 0) -> None:
         self.data, self.position = data, position
 
     def read_bytes(self, count: int) -> bytes:
-        """So many bytes, and past them."""
+        """Return the next ``count`` bytes."""
         if not 0 <= count <= len(self.data) - self.position:
-            raise _refuse(
+            raise _not_avro(
                 f"{count} bytes are announced at byte {self.position} and {len(self.data) - self.position} are left"
             )
         self.position += count
         return self.data[self.position - count : self.position]
 
     def read_long(self, bits: int = _LONG_BITS) -> int:
-        """Return a zigzag number of so many bits."""
+        """Return a variable-length zigzag number, which must fit in ``bits`` bits."""
         number = 0
         for index in range(_MAX_VARINT_BYTES):
             byte = self.read_bytes(1)[0]
@@ -60,56 +61,64 @@ class Cursor:
             if byte < 0x80:
                 break
         else:
-            raise _refuse(f"the number before byte {self.position} does not end")
+            raise _not_avro(f"the number before byte {self.position} does not end")
         if number >= 1 << bits:
-            raise _refuse(f"the number before byte {self.position} has more than {bits} bits")
+            raise _not_avro(f"the number before byte {self.position} has more than {bits} bits")
         return (number >> 1) ^ -(number & 1)
 
     def read_prefixed(self) -> bytes:
-        """Bytes behind their length."""
+        """Return bytes that follow their length."""
         return self.read_bytes(self.read_long())
 
 
 def read_datum(cursor: Cursor, kind: AvroType, want: FieldMapping, max_depth: int) -> dict[str, object]:
-    """Return the wanted fields as values for ``scalars.convert``; raise ``RecordError``."""
-    found: dict[str, object] = {}
-    _Reader(cursor, max_depth, found).read(kind, want, 0)
-    return found
+    """Read a datum of type ``kind``; return the values of the fields in ``want`` by name, for ``convert_values``.
+
+    Raises ``RecordError`` if the bytes are not Avro of this type, or nest deeper than ``max_depth``.
+    """
+    values: dict[str, object] = {}
+    _DatumReader(cursor, max_depth, values).read(kind, want, 0)
+    return values
 
 
-class _Reader:
-    def __init__(self, cursor: Cursor, max_depth: int, found: dict[str, object]) -> None:
-        self.cursor, self.max_depth, self.found = cursor, max_depth, found
+class _DatumReader:
+    """Reads one datum. ``values``: receives the values of the stream's fields, by name."""
+
+    def __init__(self, cursor: Cursor, max_depth: int, values: dict[str, object]) -> None:
+        self.cursor, self.max_depth, self.values = cursor, max_depth, values
 
     def read(self, kind: AvroType, want: Field | FieldMapping, depth: int) -> None:
+        """Read a value: into a field of the stream, or a record into the fields of its mapping."""
         if isinstance(kind, UnionOf):
             kind = self.read_branch(kind)
         if isinstance(want, Field):
-            self.found[want.name] = self.read_value(kind, want)
+            self.values[want.name] = self.read_value(kind, want)
         elif isinstance(kind, RecordOf):
-            self.check(depth)
+            self.check_depth(depth)
             for name, inner in kind.fields:
-                wanted = want.inside.get(name)
-                if wanted is None:
+                target = want.inside.get(name)
+                if target is None:
                     self.skip(inner, depth + 1)
                 else:
-                    self.read(inner, wanted, depth + 1)
-        else:  # null, or the schema would not have fitted
+                    self.read(inner, target, depth + 1)
+        else:  # a null record; ``check_schema`` rejects all other types
             assert kind == Primitive("null")
 
-    def check(self, depth: int) -> None:
+    def check_depth(self, depth: int) -> None:
         if depth > self.max_depth:
             raise RecordError(
                 RejectCode.TOO_DEEP, f"the record nests deeper than {self.max_depth} levels, which is the limit"
             )
 
     def read_branch(self, union: UnionOf) -> AvroType:
+        """Read which branch of the union follows; return its type."""
         number = self.cursor.read_long()
         if not 0 <= number < len(union.branches):
-            raise _refuse(f"branch {number} before byte {self.cursor.position}; the union has {len(union.branches)}")
+            raise _not_avro(f"branch {number} before byte {self.cursor.position}; the union has {len(union.branches)}")
         return union.branches[number]
 
     def read_value(self, kind: AvroType, field: Field) -> object:
+        """Read a value of a type that fits the field."""
         match kind:
             case Primitive():
                 return self.read_primitive(kind, field)
@@ -119,7 +128,9 @@ class _Reader:
             case Enumeration():
                 number = self.cursor.read_long(_INT_BITS)
                 if not 0 <= number < len(kind.symbols):
-                    raise _refuse(f"symbol {number} before byte {self.cursor.position}; there are {len(kind.symbols)}")
+                    raise _not_avro(
+                        f"symbol {number} before byte {self.cursor.position}; there are {len(kind.symbols)}"
+                    )
                 return kind.symbols[number]
         raise AssertionError("the schema does not fit")
 
@@ -134,7 +145,7 @@ class _Reader:
                 return _date(number, field) if kind.logical else Number(number)
             case "long":
                 number = self.cursor.read_long()
-                return _moment(kind.logical, number, field) if kind.logical else Number(number)
+                return _timestamp(kind.logical, number, field) if kind.logical else Number(number)
             case "float":
                 return Number(repr(struct.unpack("<f", self.cursor.read_bytes(4))[0]))
             case "double":
@@ -146,10 +157,11 @@ class _Reader:
     def read_boolean(self) -> bool:
         byte = self.cursor.read_bytes(1)
         if byte not in (b"\x00", b"\x01"):
-            raise _refuse(f"byte {self.cursor.position - 1} (0x{byte[0]:02x}) is no boolean")
+            raise _not_avro(f"byte {self.cursor.position - 1} (0x{byte[0]:02x}) is no boolean")
         return byte == b"\x01"
 
     def skip(self, kind: AvroType, depth: int) -> None:
+        """Skip a value."""
         if is_empty(kind):
             return
         match kind:
@@ -162,14 +174,14 @@ class _Reader:
             case UnionOf():
                 self.skip(self.read_branch(kind), depth)
             case RecordOf():
-                self.check(depth)
+                self.check_depth(depth)
                 for inner in kind.solid:
                     self.skip(inner, depth + 1)
             case ArrayOf():
-                self.check(depth)
+                self.check_depth(depth)
                 self.skip_blocks((kind.items,), depth + 1)
             case MapOf():
-                self.check(depth)
+                self.check_depth(depth)
                 self.skip_blocks((Primitive("string"), kind.values), depth + 1)
 
     def skip_primitive(self, kind: Primitive) -> None:
@@ -188,24 +200,30 @@ class _Reader:
                 self.cursor.read_prefixed()
 
     def skip_blocks(self, items: tuple[AvroType, ...], depth: int) -> None:
-        """Skip blocks of items until an empty one; a block with a negative count has its length in bytes."""
-        solid = [item for item in items if not is_empty(item)]
+        """Skip the blocks of an array or map, up to the empty block that ends it.
+
+        ``items``: the types of one item. A block with a negative count declares its length in bytes.
+        """
+        with_bytes = [item for item in items if not is_empty(item)]
         while count := self.cursor.read_long():
             if count < 0:
                 self.cursor.read_prefixed()
                 continue
-            if solid and count > len(self.cursor.data) - self.cursor.position:
-                raise _refuse(f"{count} items are announced at byte {self.cursor.position}; so many bytes are not left")
-            for _ in range(count if solid else 0):
-                for item in solid:
+            if with_bytes and count > len(self.cursor.data) - self.cursor.position:
+                raise _not_avro(
+                    f"{count} items are announced at byte {self.cursor.position}; so many bytes are not left"
+                )
+            for _ in range(count if with_bytes else 0):
+                for item in with_bytes:
                     self.skip(item, depth)
 
 
-def _refuse(reason: str) -> RecordError:
+def _not_avro(reason: str) -> RecordError:
     return RecordError(RejectCode.NOT_AVRO, f"not Avro of its schema: {reason}")
 
 
 def _decimal(data: bytes, scale: int, field: Field) -> Number:
+    """Return a decimal from its unscaled value, a big-endian number in two's complement."""
     units = int.from_bytes(data, "big", signed=True)
     if units.bit_length() > _MAX_DECIMAL_BITS:
         raise RecordError(
@@ -215,18 +233,20 @@ def _decimal(data: bytes, scale: int, field: Field) -> Number:
     return Number(f"{units}E-{scale}")
 
 
-def _moment(logical: str, number: int, field: Field) -> object:
-    """Epoch milliseconds (cut off, not rounded); of a local time its text, for the stream's zone."""
+def _timestamp(logical: str, number: int, field: Field) -> object:
+    """Return a timestamp in epoch milliseconds, rounded down; a local timestamp as text, to be read in the stream's
+    time zone."""
     epoch_ms = number // _PER_MS[logical.rpartition("-")[2]]
     return _local(epoch_ms, field) if logical.startswith("local") else Number(epoch_ms)
 
 
 def _date(day: int, field: Field) -> str:
-    """Midnight in the stream's zone."""
+    """Return midnight of a day (counted from 1970-01-01) as text, to be read in the stream's time zone."""
     return _local(day * 86_400_000, field)
 
 
 def _local(epoch_ms: int, field: Field) -> str:
+    """Return a local time as ISO text without zone. ``epoch_ms``: milliseconds since 1970-01-01 00:00 local time."""
     assert field.type.kind is Kind.TIMESTAMP
     try:
         return (_EPOCH + timedelta(milliseconds=epoch_ms)).isoformat(timespec="milliseconds")

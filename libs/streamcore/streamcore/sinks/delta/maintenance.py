@@ -1,18 +1,18 @@
-"""Keeps a table's files few: compaction, vacuum, checkpoints of its log, beside the cuts and never in their way.
+"""Maintains Delta tables in the background: compaction, vacuum and checkpoints of the table's log.
 
-A thread of its own does it, one table at a time; a cut neither waits for it nor fails with it. Every N commits of a
-table (``DeltaTableSpec``) it is that table's turn:
+It runs in a thread, for one table at a time. Cuts neither wait for it nor fail with it. Every N commits of a table
+(``DeltaTableSpec``) it runs these steps:
 
-1. Compaction: a closed partition (none of the cuts since the last turn wrote to it) with two or more small files, and
-   an open one with as many small files as there are commits between two turns, becomes files of the target size
-   (``compaction``). Appends go on meanwhile.
-2. Vacuum: files that the table no longer needs, orphans of cuts that died among them, are deleted once they are older
-   than the retention. What a cut is writing now is younger.
-3. Checkpoint: the log up to now in one file, the ledger in it. Older log files are deleted by the table's own
-   ``delta.logRetentionDuration``.
+1. Compaction: rewrite small files into files of the target size (``compaction``), while cuts append. A closed partition
+   (no cut has written to it since the last compaction) is compacted if it has two or more small files, an open one if
+   it has ``compact_every`` small files.
+2. Vacuum: delete files that the table no longer needs, if they are older than the retention. Files of cuts that
+   crashed are among them; files that a cut is writing now are younger.
+3. Checkpoint: write the log up to now, with the sink's ledger, as one file. Older log files are deleted by the
+   table's own ``delta.logRetentionDuration``.
 
-A crash after or inside any of them leaves a table that reads the same: each ends in one atomic commit or none, and what
-was written before that is an orphan for the next vacuum. A failure is logged and it is tried again next turn.
+A crash after or within a step does not change the contents of the table: a step commits once or not at all, and the
+next vacuum deletes the files of an unfinished one. A failure is logged; the next run tries again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceRun:
-    """What is to be done for a table. ``open``: partitions that cuts wrote to since the last turn."""
+    """The work of one run on one table. ``open``: partitions that cuts have written to since the last compaction."""
 
     spec: DeltaTableSpec
     compact: bool
@@ -43,8 +43,9 @@ class MaintenanceRun:
 
 
 @dataclass(slots=True)
-class _Due:
-    """Since when a table waits: its versions at the last turns, and the partitions written since."""
+class _LastMaintained:
+    """When a table was last maintained: its versions at the last compaction and the last checkpoint, and the partitions
+    written since that compaction."""
 
     compacted: int
     checkpointed: int
@@ -52,76 +53,80 @@ class _Due:
 
 
 class TableMaintenance:
-    """Of one sink. ``note`` after each commit; ``close`` lets a turn that runs come to its end for a while."""
+    """The maintenance of one sink's tables. The sink calls ``note`` after each commit.
 
-    def __init__(self, storage: Mapping[str, str], reached: Callable[[str], None]) -> None:
+    ``storage``: the options for the tables' storage. ``on_step``: called after each step, for tests.
+    """
+
+    def __init__(self, storage: Mapping[str, str], on_step: Callable[[str], None]) -> None:
         self._storage = dict(storage)
-        self._reached = reached
-        self._due: dict[str, _Due] = {}
+        self._on_step = on_step
+        self._last_maintained: dict[str, _LastMaintained] = {}
         self._thread: threading.Thread | None = None
 
     def begin(self, lane: str, version: int) -> None:
-        """Set the version of the table when the epoch begins."""
-        self._due[lane] = _Due(version, version)
+        """Start counting the commits of a lane's table. ``version``: the table's version when the epoch begins."""
+        self._last_maintained[lane] = _LastMaintained(version, version)
 
     def note(self, lane: str, spec: DeltaTableSpec, version: int, written: Iterable[Partition]) -> None:
-        """Record a committed cut, and start the table's maintenance when it is due and none runs."""
-        due = self._due[lane]
-        due.open.update(written)
-        # Multiples of N, not N since the start: an app that keeps crashing has its turns too.
-        compact = version // spec.compact_every > due.compacted // spec.compact_every
-        checkpoint = version // spec.checkpoint_every > due.checkpointed // spec.checkpoint_every
+        """Record a committed cut, and start a run if one is due and no other runs."""
+        last = self._last_maintained[lane]
+        last.open.update(written)
+        # At multiples of N, not N commits after the start, so that an app that keeps crashing is maintained too.
+        compact = version // spec.compact_every > last.compacted // spec.compact_every
+        checkpoint = version // spec.checkpoint_every > last.checkpointed // spec.checkpoint_every
         if not (compact or checkpoint) or (self._thread is not None and self._thread.is_alive()):
             return
-        turn = MaintenanceRun(spec, compact, checkpoint, frozenset(due.open))
+        run = MaintenanceRun(spec, compact, checkpoint, frozenset(last.open))
         if compact:
-            due.compacted, due.open = version, set()
+            last.compacted, last.open = version, set()
         if checkpoint:
-            due.checkpointed = version
-        self._thread = threading.Thread(target=self._take, args=(turn,), name=f"delta-upkeep-{lane}", daemon=True)
+            last.checkpointed = version
+        self._thread = threading.Thread(target=self._run, args=(run,), name=f"delta-upkeep-{lane}", daemon=True)
         self._thread.start()
 
     def close(self, wait_s: float = 10.0) -> None:
-        """Wait for running maintenance; the rest ends with the process, which is safe."""
+        """Wait at most ``wait_s`` seconds for a run. An unfinished one ends with the process, which is safe."""
         if self._thread is not None:
             self._thread.join(wait_s)
 
-    def _take(self, turn: MaintenanceRun) -> None:
+    def _run(self, run: MaintenanceRun) -> None:
+        """Run the steps, and log an error."""
         try:
-            run_maintenance(turn, self._storage, self._reached)
+            run_maintenance(run, self._storage, self._on_step)
         except (DeltaError, OSError, ValueError) as error:
-            _LOG.warning("delta table %s: upkeep failed, tried again later: %s", turn.spec.uri, error)
+            _LOG.warning("delta table %s: upkeep failed, tried again later: %s", run.spec.uri, error)
 
 
-def run_maintenance(turn: MaintenanceRun, storage: Mapping[str, str], reached: Callable[[str], None]) -> None:
-    """Maintain a table in this thread."""
-    table = DeltaTable(turn.spec.uri, storage_options=dict(storage))
-    if turn.compact:
-        # 1. Few files instead of many.
-        for files in _compactable_files(table, turn):
+def run_maintenance(run: MaintenanceRun, storage: Mapping[str, str], on_step: Callable[[str], None]) -> None:
+    """Run the steps of the module's docstring in this thread."""
+    table = DeltaTable(run.spec.uri, storage_options=dict(storage))
+    if run.compact:
+        # 1. Compaction.
+        for files in _compactable_files(table, run):
             compact(table, files)
-            reached("compacted")
-        # 2. Files that nobody needs.
+            on_step("compacted")
+        # 2. Vacuum.
         table.vacuum(
-            retention_hours=turn.spec.vacuum_retention_hours,
+            retention_hours=run.spec.vacuum_retention_hours,
             dry_run=False,
             enforce_retention_duration=False,
             post_commithook_properties=NOTHING_AFTER,
             full=True,
         )
-        reached("vacuumed")
-    if turn.checkpoint:
-        # 3. A log that reads fast.
+        on_step("vacuumed")
+    if run.checkpoint:
+        # 3. Checkpoint.
         table.update_incremental()
         table.create_checkpoint()
-        reached("checkpointed")
+        on_step("checkpointed")
         table.cleanup_metadata()
 
 
-def _compactable_files(table: DeltaTable, turn: MaintenanceRun) -> Iterator[list[DataFile]]:
-    """Files to put together."""
-    target = turn.spec.target_file_bytes
+def _compactable_files(table: DeltaTable, run: MaintenanceRun) -> Iterator[list[DataFile]]:
+    """Yield groups of small files of one partition, each to be rewritten as one file."""
+    target = run.spec.target_file_bytes
     for partition, files in small_files(table, target).items():
-        is_open = partition in turn.open or not partition
-        if len(files) >= (max(2, turn.spec.compact_every) if is_open else 2):
+        is_open = partition in run.open or not partition
+        if len(files) >= (max(2, run.spec.compact_every) if is_open else 2):
             yield from pack_bins(files, target)

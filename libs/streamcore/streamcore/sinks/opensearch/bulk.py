@@ -1,10 +1,10 @@
-"""Sends lines as bulk requests of a size that the server can take, until each document is there or refused.
+"""Sends documents in bulk requests until each document is written or rejected.
 
-Promises: documents that went through are not sent again; a document refused for its values is an answer, not an error.
-    A conflict of versions is success: a newer writer was there, or this very cut.
+Promises: a written document is not sent again; a document rejected for its values is returned, not raised. A conflict
+of versions counts as written: the index has this version of the document already, or a newer one.
 
-The size of requests follows the server: halved when the server reports overload (429, for a request or for
-items of it), grown by an eighth with each request that goes through.
+The size of requests follows the server: it is halved when the server reports overload (status 429, for a request or
+for one of its documents), and grows by an eighth with each request that succeeds.
 """
 
 from __future__ import annotations
@@ -20,26 +20,28 @@ from streamcore.sinks.opensearch.retries import RequestRetries
 from streamcore.sinks.opensearch.settings import BulkLimits
 from streamcore.sinks.sink import RetryPolicy, SinkHooks
 
+#: A successful request lets the next one grow by one part in eight.
 _GROWTH = 8
 _CONFLICT, _NOT_FOUND = 409, 404
-#: Of the index or the cluster, not of the document: a full disk, for one.
+#: The error code of a document that the cluster cannot write now, for example because a disk is full.
 _BLOCKED = "cluster_block_exception"
 _INDEX_GONE = "index_not_found_exception"
 
 
 @dataclass(frozen=True, slots=True)
 class RequestSize:
-    """How large the next request may be."""
+    """The most documents and bytes that the next request may have."""
 
     documents: int
     size_bytes: int
 
     def halve(self, documents: int, size_bytes: int) -> RequestSize:
-        """After a request of this size was too much. Several of one size on their way at once halve it once."""
+        """Return at most half the size of a request that overloaded the server. Parallel requests of one size that fail
+        together halve it once."""
         return RequestSize(max(1, min(self.documents, documents // 2)), max(1, min(self.size_bytes, size_bytes // 2)))
 
     def grow(self, limits: BulkLimits) -> RequestSize:
-        """After a request went through."""
+        """Return an eighth more, up to the limits."""
         return RequestSize(
             min(limits.documents, self.documents + max(1, self.documents // _GROWTH)),
             min(limits.size_bytes, self.size_bytes + max(1, self.size_bytes // _GROWTH)),
@@ -48,7 +50,7 @@ class RequestSize:
 
 @dataclass(slots=True)
 class BulkCounters:
-    """Since the sink was made."""
+    """Counts since the sink was created. ``failures``: requests that failed, other than by overload."""
 
     requests: int = 0
     documents: int = 0
@@ -59,85 +61,100 @@ class BulkCounters:
 
 @dataclass(slots=True)
 class RejectedDocuments:
-    """Rows of one call: which, and the server's name of the error and its words."""
+    """The rejected rows of one call of ``send``: row index, the server's error code and its reason."""
 
     by_row: list[tuple[int, str, str]] = field(default_factory=list)
 
     def add(self, row: int, code: str, reason: str) -> None:
-        """One more."""
+        """Add a row."""
         self.by_row.append((row, code, reason))
 
 
 class BulkSender:
-    """Of one open sink; the pace is kept from cut to cut. One thread at a time calls ``send``."""
+    """Sends the bulk requests of one open sink, ``BulkLimits.in_flight`` in parallel.
+
+    ``pace``: the size of the next request, kept from cut to cut. One thread at a time calls ``send``.
+    """
 
     def __init__(
-        self, client: SearchClient, limits: BulkLimits, patience: RetryPolicy, hooks: SinkHooks, counts: BulkCounters
+        self,
+        client: SearchClient,
+        limits: BulkLimits,
+        retry_policy: RetryPolicy,
+        hooks: SinkHooks,
+        counts: BulkCounters,
     ) -> None:
         self._client = client
         self._limits = limits
-        self._patience = patience
+        self._retry_policy = retry_policy
         self._hooks = hooks
         self._counts = counts
-        self._threads = ThreadPoolExecutor(limits.in_flight, thread_name_prefix="opensearch-bulk")
+        self._executor = ThreadPoolExecutor(limits.in_flight, thread_name_prefix="opensearch-bulk")
         self.pace = RequestSize(limits.documents, limits.size_bytes)
 
     def close(self) -> None:
-        """Wait for the requests on their way, and end the threads."""
-        self._threads.shutdown()
+        """Wait for the requests in flight, and end the threads."""
+        self._executor.shutdown()
 
     def send(self, index: str, lines: BulkLines) -> list[tuple[int, str, str]]:
-        """Until all are settled; answers the refused rows with code and reason. Raises the errors of ``Sink.write``."""
+        """Send all lines to ``index``; return the rejected rows with code and reason.
+
+        Raises the errors of ``Sink.write``.
+        """
         waiting = deque([lines] if len(lines) else [])
-        flying: dict[Future[list[BulkItem] | None], BulkLines] = {}
-        attempts, refusals = RequestRetries(self._patience, self._hooks), RejectedDocuments()
-        while waiting or flying:
-            while waiting and len(flying) < self._limits.in_flight:
+        in_flight: dict[Future[list[BulkItem] | None], BulkLines] = {}
+        retries, rejected = RequestRetries(self._retry_policy, self._hooks), RejectedDocuments()
+        while waiting or in_flight:
+            while waiting and len(in_flight) < self._limits.in_flight:
                 part, rest = waiting.popleft().split(self.pace.documents, self.pace.size_bytes)
                 if len(rest):
                     waiting.appendleft(rest)
-                flying[self._threads.submit(self._client.bulk, index, part.body())] = part
-            trouble = self._land(flying, waiting, refusals, attempts)
-            if trouble is not None:
-                while flying:  # a server with too much to do gets nothing for a while
-                    self._land(flying, waiting, refusals, attempts)
-                attempts.wait(trouble)
-        return refusals.by_row
+                in_flight[self._executor.submit(self._client.bulk, index, part.body())] = part
+            error = self._take_responses(in_flight, waiting, rejected, retries)
+            if error is not None:
+                while in_flight:  # send an overloaded server nothing until the pause is over
+                    self._take_responses(in_flight, waiting, rejected, retries)
+                retries.wait(error)
+        return rejected.by_row
 
-    def _land(
+    def _take_responses(
         self,
-        flying: dict[Future[list[BulkItem] | None], BulkLines],
+        in_flight: dict[Future[list[BulkItem] | None], BulkLines],
         waiting: deque[BulkLines],
-        refusals: RejectedDocuments,
-        attempts: RequestRetries,
+        rejected: RejectedDocuments,
+        retries: RequestRetries,
     ) -> Retryable | None:
-        """Take the answers that have arrived; documents to be sent again wait again."""
-        trouble: Retryable | None = None
-        done, _ = wait(flying, return_when=FIRST_COMPLETED)
-        for future in done:
-            part = flying.pop(future)
+        """Wait for a response, and handle all that have arrived; return an error that calls for a pause, or None.
+
+        Documents to send again go to the end of ``waiting``.
+        """
+        last_error: Retryable | None = None
+        completed, _ = wait(in_flight, return_when=FIRST_COMPLETED)
+        for future in completed:
+            part = in_flight.pop(future)
             self._counts.requests += 1
             try:
                 items = future.result()
             except Overloaded as error:
-                trouble = self._note(error, part)
+                last_error = self._count_error(error, part)
                 waiting.append(part)
                 continue
-            except RequestRejected as refusal:
-                waiting.extend(_smaller(part, refusal, refusals))
+            except RequestRejected as error:
+                waiting.extend(_halves(part, error, rejected))
                 continue
-            again, found = self._settle(part, items, refusals)
-            if again is not None and found is not None:
+            again, item_error = self._settle(part, items, rejected)
+            if again is not None and item_error is not None:
                 waiting.append(again)
-                trouble = self._note(found, part)
+                last_error = self._count_error(item_error, part)
             else:
                 self.pace = self.pace.grow(self._limits)
             if again is None or len(again) < len(part):
-                attempts.reset()
+                retries.reset()
             self._hooks.on_step("request")
-        return trouble
+        return last_error
 
-    def _note(self, error: Overloaded, part: BulkLines) -> Overloaded:
+    def _count_error(self, error: Overloaded, part: BulkLines) -> Overloaded:
+        """Count the error, shrink the next requests if it is overload, and return it."""
         if error.trouble is RequestError.OVERLOADED:
             self._counts.overloads += 1
             self.pace = self.pace.halve(len(part), part.size_bytes)
@@ -146,45 +163,53 @@ class BulkSender:
         return error
 
     def _settle(
-        self, part: BulkLines, items: list[BulkItem] | None, refusals: RejectedDocuments
+        self, part: BulkLines, items: list[BulkItem] | None, rejected: RejectedDocuments
     ) -> tuple[BulkLines | None, Overloaded | None]:
-        """Count the settled documents; the others, with the reason."""
+        """Record the written and rejected documents of a response. ``items``: None if all are written.
+
+        Returns the documents to send again and the last error among them, or None and None.
+        """
         again: list[int] = []
-        trouble: Overloaded | None = None
-        for place, item in enumerate(items or ()):
+        last_error: Overloaded | None = None
+        for index, item in enumerate(items or ()):
             if not item.code:
                 continue
             if item.status == _CONFLICT:
                 self._counts.conflicts += 1
-            elif (found := _trouble(item)) is not None:
-                again.append(place)
-                trouble = found
+            elif (error := _retryable_error(item)) is not None:
+                again.append(index)
+                last_error = error
             else:
-                refusals.add(int(part.rows[place]), item.code, item.reason)
+                rejected.add(int(part.rows[index]), item.code, item.reason)
         self._counts.documents += len(part) - len(again)
-        return (part.take(again) if again else None), trouble
+        return (part.take(again) if again else None), last_error
 
 
-def _trouble(item: BulkItem) -> Overloaded | None:
-    """None when the document itself is at fault."""
-    words = f"{item.code}: {item.reason}"
+def _retryable_error(item: BulkItem) -> Overloaded | None:
+    """Return the error of a document to send again; None if the document itself is at fault.
+
+    Raises ``Retryable`` if the index is gone, and ``ConfigError`` if the user may not write to it.
+    """
+    text = f"{item.code}: {item.reason}"
     if item.status == 429 or item.code == _BLOCKED:
-        return Overloaded(RequestError.OVERLOADED, words)
+        return Overloaded(RequestError.OVERLOADED, text)
     if item.status >= 500:
-        return Overloaded(RequestError.AWAY, words)
+        return Overloaded(RequestError.AWAY, text)
     if item.status == _NOT_FOUND and item.code == _INDEX_GONE:
-        raise Retryable(f"opensearch: {words}; opening the sink again finds or makes the index")
+        raise Retryable(f"opensearch: {text}; opening the sink again finds or makes the index")
     if item.status in (401, 403):
-        raise ConfigError(f"opensearch: {words}; give the user the right to write that index")
+        raise ConfigError(f"opensearch: {text}; give the user the right to write that index")
     return None
 
 
-def _smaller(part: BulkLines, refusal: RequestRejected, refusals: RejectedDocuments) -> list[BulkLines]:
-    """Split a request that was refused as a whole (too large, for one): its halves, until the document at fault is
-    alone."""
-    if refusal.status == _NOT_FOUND:
-        raise Retryable(f"opensearch: {refusal}; opening the sink again finds or makes the index") from refusal
+def _halves(part: BulkLines, error: RequestRejected, rejected: RejectedDocuments) -> list[BulkLines]:
+    """Return the halves of a request that was rejected as a whole, for example as too large.
+
+    A single document is added to ``rejected`` instead.
+    """
+    if error.status == _NOT_FOUND:
+        raise Retryable(f"opensearch: {error}; opening the sink again finds or makes the index") from error
     if len(part) == 1:
-        refusals.add(int(part.rows[0]), refusal.code, refusal.reason or f"HTTP status {refusal.status}")
+        rejected.add(int(part.rows[0]), error.code, error.reason or f"HTTP status {error.status}")
         return []
     return list(part.split(len(part) // 2, part.size_bytes))

@@ -1,7 +1,7 @@
-"""One request and its answer, in our errors. The only module that imports opensearchpy.
+"""Sends single requests to OpenSearch; raises errors of ``streamcore.errors``. Only this module imports opensearchpy.
 
-What is left of the client library is its transport: TLS, login, several hosts, connections kept open. Trying again is
-ours alone (``attempts``), for every repetition must ask first who owns the app.
+Of the client library it uses the transport alone: TLS, login, several hosts, open connections. The library's retries
+are off, because each retry must check first who owns the app (``retries``).
 """
 
 from __future__ import annotations
@@ -26,22 +26,25 @@ _JSON = {"content-type": "application/json"}
 
 
 class RequestError(enum.StrEnum):
-    """Why a request did not go through this time."""
+    """Why a request failed that may succeed later: the server did not respond properly, or has too much to do."""
 
     AWAY = "away"
     OVERLOADED = "overloaded"
 
 
 class Overloaded(Retryable):
-    """The same request may go through later. Catch it to wait, within the sink's patience."""
+    """The request failed for now (``trouble``); ``RequestRetries`` sends it again."""
 
-    def __init__(self, trouble: RequestError, words: str) -> None:
-        super().__init__(words)
+    def __init__(self, trouble: RequestError, message: str) -> None:
+        super().__init__(message)
         self.trouble = trouble
 
 
 class RequestRejected(Permanent):
-    """The server refuses the request itself. ``status``: of HTTP; ``code``: its name of the error."""
+    """The server rejected the request, and would again.
+
+    ``status``: the HTTP status. ``code`` and ``reason``: the server's error type and message.
+    """
 
     def __init__(self, status: int, code: str, reason: str, where: str) -> None:
         super().__init__(f"{where}: {status} {code}: {reason}")
@@ -52,7 +55,10 @@ class RequestRejected(Permanent):
 
 @dataclass(frozen=True, slots=True)
 class BulkItem:
-    """One document's part of the answer to a bulk request. ``code`` is empty when it went through."""
+    """The response to one document of a bulk request: HTTP status, and the server's error type and message.
+
+    ``code`` is empty if the document was written.
+    """
 
     status: int
     code: str
@@ -60,7 +66,7 @@ class BulkItem:
 
 
 class SearchClient:
-    """For several threads, as many as ``Login.connections``."""
+    """A client of one cluster. As many threads as ``ClientSettings.connections`` may use it."""
 
     def __init__(self, login: ClientSettings) -> None:
         self._login = login
@@ -78,15 +84,17 @@ class SearchClient:
         params: Mapping[str, str] | None = None,
         timeout_ms: int | None = None,
     ) -> dict[str, Any]:
-        """Return the document that answers. ``Overloaded``, ``Refusal``, or ``ConfigError`` when we may not ask
-        that."""
+        """Send a request; return the JSON object of the response.
+
+        Raises ``Overloaded``, ``RequestRejected``, and ``ConfigError`` if the user may not send this request.
+        """
         content = None if body is None else orjson.dumps(body)
-        found = self._perform(method, path, content, params or {}, _JSON, timeout_ms)
-        assert isinstance(found, dict)
-        return found
+        response = self._perform(method, path, content, params or {}, _JSON, timeout_ms)
+        assert isinstance(response, dict)
+        return response
 
     def find(self, path: str, params: Mapping[str, str] | None = None) -> dict[str, Any] | None:
-        """Return the resource at ``path``, or None when there is none."""
+        """Return the resource at ``path``, or None if it does not exist."""
         try:
             return self.request("GET", path, params=params)
         except RequestRejected as refusal:
@@ -95,16 +103,16 @@ class SearchClient:
             raise
 
     def bulk(self, index: str, body: bytes) -> list[BulkItem] | None:
-        """Send lines of a bulk request; None when all of it went through."""
+        """Send a bulk request; return an item for each document, or None if all were written."""
         params = {
             "timeout": f"{self._login.request_timeout_ms}ms",
             "filter_path": "errors,items.*.status,items.*.error.type,items.*.error.reason,"
             "items.*.error.caused_by.reason",
         }
-        found = self._perform("POST", f"/{index}/_bulk", body, params, _NDJSON, None)
-        if not found["errors"]:
+        response = self._perform("POST", f"/{index}/_bulk", body, params, _NDJSON, None)
+        if not response["errors"]:
             return None
-        return [_item(next(iter(item.values()))) for item in found["items"]]
+        return [_item(next(iter(item.values()))) for item in response["items"]]
 
     def _perform(
         self,
@@ -115,14 +123,14 @@ class SearchClient:
         headers: Mapping[str, str],
         timeout_ms: int | None,
     ) -> Any:
-        from opensearchpy.exceptions import ConnectionError as NotReached
+        from opensearchpy.exceptions import ConnectionError as TransportConnectionError
         from opensearchpy.exceptions import OpenSearchException, TransportError
 
         timeout = (timeout_ms or self._login.request_timeout_ms) / 1000
         try:
             return self._transport.perform_request(method, path, params, body, timeout, headers=headers)
-        except NotReached as error:
-            raise Overloaded(RequestError.AWAY, f"{method} {path}: {_words(error)}") from error
+        except TransportConnectionError as error:
+            raise Overloaded(RequestError.AWAY, f"{method} {path}: {_cause(error)}") from error
         except TransportError as error:
             raise _request_error(error, f"{method} {path}") from error
         except OpenSearchException as error:
@@ -130,6 +138,7 @@ class SearchClient:
 
 
 def _request_error(error: Any, where: str) -> Retryable | ConfigError | RequestRejected:
+    """Return our error for a response with an error status. ``where``: method and path."""
     status = error.status_code
     code, reason = _error_reason(error)
     if status == 429:
@@ -142,14 +151,15 @@ def _request_error(error: Any, where: str) -> Retryable | ConfigError | RequestR
 
 
 def _error_reason(error: Any) -> tuple[str, str]:
-    """Type and words of an error's document; a proxy's answer has none."""
+    """Return the server's error type and message; type ``error`` if the response, for example of a proxy, has none."""
     body = error.info.get("error") if isinstance(error.info, dict) else None
     if isinstance(body, dict):
         return str(body.get("type", "error")), str(body.get("reason", ""))
     return "error", str(body or error.error)[:300]
 
 
-def _words(error: Any) -> str:
+def _cause(error: Any) -> str:
+    """Return the innermost message of a connection error."""
     return str(error.error).split("(Caused by")[-1].strip(" )")[:300]
 
 
@@ -162,8 +172,8 @@ def _item(answer: Mapping[str, Any]) -> BulkItem:
     return BulkItem(answer["status"], error["type"], reason if cause is None else f"{reason}: {cause}")
 
 
-class _Reader:
-    """Reads answers with orjson; bodies are bytes already."""
+class _JsonSerializer:
+    """The transport's serializer: parses responses with orjson. Request bodies are bytes already."""
 
     mimetype = "application/json"
 
@@ -174,7 +184,9 @@ class _Reader:
         return data
 
 
-class _Plain(_Reader):
+class _TextSerializer(_JsonSerializer):
+    """Returns the text of responses that are not JSON."""
+
     mimetype = "text/plain"
 
     def loads(self, s: str) -> Any:
@@ -182,16 +194,17 @@ class _Plain(_Reader):
 
 
 def _transport(login: ClientSettings) -> Transport:
+    """Return a transport without retries of its own."""
     from opensearchpy import Transport, Urllib3HttpConnection
 
     secret = login.password()
-    logging.getLogger("opensearch").setLevel(logging.CRITICAL)  # each failure is an exception of ours, with its words
-    readers: Collection[_Reader] = (_Reader(), _Plain())
+    logging.getLogger("opensearch").setLevel(logging.CRITICAL)  # each failure is raised with its message
+    readers: Collection[_JsonSerializer] = (_JsonSerializer(), _TextSerializer())
     tls: dict[str, Any] = {"use_ssl": True, "ssl_context": _tls(login)} if login.tls else {}
     return Transport(
         [_host(host) for host in login.hosts],
         connection_class=Urllib3HttpConnection,
-        serializer=_Reader(),  # type: ignore[arg-type]
+        serializer=_JsonSerializer(),  # type: ignore[arg-type]
         serializers={reader.mimetype: reader for reader in readers},  # type: ignore[misc]
         max_retries=0,
         pool_maxsize=login.connections,

@@ -1,7 +1,7 @@
-"""Who writes and how far: one small document for each app and sink, in an index of its own.
+"""The ledger of an app's OpenSearch sink: one document with the owning epoch, the last written batch and its indexes.
 
-It fences owners of earlier epochs, and shows a rebuild which indexes a cut went to. It does not decide which documents
-are written: a cut that comes again is sent again, and the versions of its documents make that harmless.
+It fences owners of earlier epochs, and shows a rebuild which indexes a cut was written to. It does not prevent that a
+replayed cut is sent again; the versions of its documents make that harmless.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ _CONFLICT = 409
 
 @dataclass(frozen=True, slots=True)
 class IndexLedgerEntry:
-    """``batch``: the last one that was written whole, None before the first of an epoch; ``indexes``: where it went."""
+    """The contents of a ledger. ``batch``: the last completely written one, None before the first of an epoch.
+    ``indexes``: the indexes that it was written to."""
 
     epoch: int
     batch: int | None
@@ -28,35 +29,37 @@ class IndexLedgerEntry:
 
     @property
     def version(self) -> int:
-        """Of the ledger's document: a claim comes before the first batch."""
+        """The external version of the ledger's document. The claim of an epoch has a lower one than its first batch."""
         return document_version(self.epoch, 0) if self.batch is None else document_version(self.epoch, self.batch) + 1
 
 
 class IndexLedger:
-    """Of one app and sink."""
+    """The ledger of one app and sink."""
 
     def __init__(self, client: SearchClient, app: str, sink: str) -> None:
         self._client = client
         self._path = f"/{INDEX}/_doc/{app}.{sink}"
 
     def read(self) -> IndexLedgerEntry | None:
-        """Return its present contents, not those that a search would find."""
-        found = self._client.find(self._path)
-        if found is None or not found.get("found", True):
+        """Return the current entry, also if a search does not find it yet; None without a ledger."""
+        document = self._client.find(self._path)
+        if document is None or not document.get("found", True):
             return None
-        source = found["_source"]
+        source = document["_source"]
         return IndexLedgerEntry(source["epoch"], source["batch"], tuple(source["indexes"]))
 
     def claim(self, owner: WriterId) -> int | None:
-        """Begin an epoch; ``Fenced`` when a later one has begun. In an epoch that is under way nothing changes, and its
-        last batch is returned."""
+        """Claim the ledger for the owner's epoch; return the last batch that this epoch has written, or None.
+
+        Raises ``Fenced`` if a later epoch has claimed it. A second claim of one epoch changes nothing.
+        """
         self._ensure_index()
         self.write(IndexLedgerEntry(owner.epoch, None, ()))
-        found = self.read()
-        return found.batch if found is not None and found.epoch == owner.epoch else None
+        entry = self.read()
+        return entry.batch if entry is not None and entry.epoch == owner.epoch else None
 
     def write(self, entry: IndexLedgerEntry) -> None:
-        """Note a cut; ``Fenced`` when a later epoch has begun. A note of a later cut of this epoch stays."""
+        """Write an entry, unless the ledger has a later one. Raise ``Fenced`` if that is of a later epoch."""
         document: Json = {"epoch": entry.epoch, "batch": entry.batch, "indexes": list(entry.indexes)}
         params = {"version": str(entry.version), "version_type": "external_gte"}
         try:
@@ -67,10 +70,10 @@ class IndexLedger:
             self.check(entry.epoch)
 
     def check(self, epoch: int) -> None:
-        """``Fenced`` when a later epoch has begun."""
-        found = self.read()
-        if found is not None and found.epoch > epoch:
-            raise Fenced(f"opensearch ledger {self._path}: epoch {found.epoch} has begun, this is {epoch}")
+        """Raise ``Fenced`` if a later epoch than ``epoch`` has claimed the ledger."""
+        entry = self.read()
+        if entry is not None and entry.epoch > epoch:
+            raise Fenced(f"opensearch ledger {self._path}: epoch {entry.epoch} has begun, this is {epoch}")
 
     def _ensure_index(self) -> None:
         if self._client.find(f"/{INDEX}/_settings", {"filter_path": "*.settings.index.uuid"}) is not None:

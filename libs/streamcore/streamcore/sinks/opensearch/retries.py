@@ -1,4 +1,4 @@
-"""Trying again: growing pauses within a sink's patience, and the question who owns the app before each repetition."""
+"""Retries requests with growing pauses, within a sink's time limit. Before each retry it checks who owns the app."""
 
 from __future__ import annotations
 
@@ -14,31 +14,34 @@ T = TypeVar("T")
 
 
 class RequestRetries:
-    """One row of attempts. Whatever goes through in between makes it start anew."""
+    """The retries of one operation. A success in between (``reset``) restarts pauses and time limit."""
 
-    def __init__(self, patience: RetryPolicy, hooks: SinkHooks) -> None:
-        self._patience = patience
+    def __init__(self, policy: RetryPolicy, hooks: SinkHooks) -> None:
+        self._policy = policy
         self._hooks = hooks
-        self._pause_ms = patience.pause_ms
+        self._pause_ms = policy.pause_ms
         self._deadline: float | None = None
 
     def reset(self) -> None:
-        """Something did: patience and pauses begin anew."""
-        self._pause_ms = self._patience.pause_ms
+        """Restart pauses and time limit, because a request succeeded."""
+        self._pause_ms = self._policy.pause_ms
         self._deadline = None
 
     def wait(self, error: Retryable) -> None:
-        """Pause before the next attempt; ``Retryable`` when patience is over, ``Fenced`` when another owns the app."""
+        """Pause before the next attempt.
+
+        Raises ``Retryable`` after the time limit, and ``Fenced`` if another process owns the app.
+        """
         now = time.monotonic()
-        self._deadline = self._deadline or now + self._patience.recovery_ms / 1000
+        self._deadline = self._deadline or now + self._policy.recovery_ms / 1000
         if now + self._pause_ms / 1000 > self._deadline:
-            raise Retryable(f"opensearch: given up after {self._patience.recovery_ms} ms: {error}") from error
+            raise Retryable(f"opensearch: given up after {self._policy.recovery_ms} ms: {error}") from error
         time.sleep(self._pause_ms / 1000)
-        self._pause_ms = min(2 * self._pause_ms, self._patience.pause_max_ms)
+        self._pause_ms = min(2 * self._pause_ms, self._policy.pause_max_ms)
         self._hooks.still_owner()
 
     def run(self, action: Callable[[], T]) -> T:
-        """Run ``action`` until it goes through."""
+        """Run ``action`` until it does not raise ``Overloaded``; return its result."""
         while True:
             try:
                 return action()
