@@ -1,8 +1,8 @@
-"""What `headgate rules explain` takes: the whole command, from the interpreter's start, wall and CPU time.
+"""Measures the wall and CPU time of `headgate rules explain`: the whole command, from the start of the interpreter.
 
-One user does four things in turn, every 35 s: two failed logins, a small payment, a large one. So what each kind of
-rule must answer can be said beforehand, without the product. Asked over a file of 500 events, and over Kafka: of an
-event by its place, and of an alert by its id, which the command computes again and must find the same.
+One user sends an event every 35 s: in turn two failed logins, a small payment and a large one. So the expected answer
+for each kind of rule is computed from the events, without the product. The command runs over a file of 500 events and
+over Kafka: there for an event, by partition and offset, and for an alert, by its id; it must reproduce the alert.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ _DENIED = {"list": "denied", "version": 1, "owner": "bench", "of": "string", "en
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One, and its number among all."""
+    """One event. ``number``: its position among all events, from 0."""
 
     number: int
     at_s: int
@@ -90,49 +90,49 @@ class Event:
 
     @property
     def value(self) -> bytes:
-        """As it is in a file or a topic."""
+        """Return the event as JSON."""
         plain = {"event_id": f"e{self.number}", "ts": self.at_s * 1_000, "type": self.type, "user_id": self.user}
         return orjson.dumps(plain | {"amount": self.amount, "status": self.status})
 
 
 def events() -> list[Event]:
-    """In the order of their times; the last is a large payment of the user who is asked about."""
-    made = []
+    """Return all events in order of event time; the last is a large payment of ``_USER``."""
+    all_events = []
     for number in range(_EVENTS):
-        mine = number % _EACH == _EACH - 1
-        turn = number // _EACH % 4 if mine else number % 3
+        is_user = number % _EACH == _EACH - 1
+        phase = number // _EACH % 4 if is_user else number % 3
         kind, amount, status = (
             ("login", None, "failed"),
             ("login", None, "failed"),
             ("payment", 3.5, "ok"),
             ("payment", 250.0, "ok"),
-        )[turn]
-        user = _USER if mine else f"u{2 + number * 7 % 60}"
-        made.append(Event(number, _START_S + number * _STEP_S, user, kind, amount, status))
-    return made
+        )[phase]
+        user = _USER if is_user else f"u{2 + number * 7 % 60}"
+        all_events.append(Event(number, _START_S + number * _STEP_S, user, kind, amount, status))
+    return all_events
 
 
-def expected(made: Sequence[Event]) -> dict[str, Check]:
-    """What must be true of each answer, told from the events alone."""
-    mine = [one for one in made if one.user == _USER]
-    large = [one for one in mine if one.amount is not None and one.amount >= 100]
-    paid = [one.at_s for one in mine if one.type == "payment"]
-    in_last_window = sum(at_s // _WINDOW_S == mine[-1].at_s // _WINDOW_S for at_s in paid)
+def expected(all_events: Sequence[Event]) -> dict[str, Check]:
+    """Return a check of the command's answer by rule, computed from the events alone."""
+    user_events = [event for event in all_events if event.user == _USER]
+    large = [event for event in user_events if event.amount is not None and event.amount >= 100]
+    paid = [event.at_s for event in user_events if event.type == "payment"]
+    in_last_window = sum(at_s // _WINDOW_S == user_events[-1].at_s // _WINDOW_S for at_s in paid)
     missed = sum(after - before > _ABSENT_S for before, after in pairwise(paid))
     second_ms = large[1].at_s * 1_000
     return {
-        "event": lambda found: found["fired"] is True,
-        "list": lambda found: found["fired"] is True,
-        "window": lambda found: found["windows"][-1]["values"]["count(*)"] == in_last_window,
-        "sequence": lambda found: len(found["alerts"]) == len(large) and found["fired"] is True,
-        "absence": lambda found: len(found["alerts"]) == missed + 1,  # and after the last nothing comes
-        "score": lambda found: [one["event_time_ms"] for one in found["alerts"]] == [second_ms],
+        "event": lambda answer: answer["fired"] is True,
+        "list": lambda answer: answer["fired"] is True,
+        "window": lambda answer: answer["windows"][-1]["values"]["count(*)"] == in_last_window,
+        "sequence": lambda answer: len(answer["alerts"]) == len(large) and answer["fired"] is True,
+        "absence": lambda answer: len(answer["alerts"]) == missed + 1,  # no event follows the last payment
+        "score": lambda answer: [event["event_time_ms"] for event in answer["alerts"]] == [second_ms],
     }
 
 
 def explain(place: Place) -> list[Result]:
-    """Each form of the question: the best and the median of so many runs."""
-    made = events()
+    """Measure every form of the command: the best and the median of ``_RUNS`` runs."""
+    all_events = events()
     folder = place.run_folder(place.new_name("explain"))
     streams, lists, rules = folder / "streams", folder / "lists", folder / "rules"
     for path, documents in ((streams, {"bench": SCHEMA}), (lists, {"denied": _DENIED}), (rules, RULES)):
@@ -140,22 +140,27 @@ def explain(place: Place) -> list[Result]:
         for name, document in documents.items():
             (path / f"{name}.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
     file = folder / "events.json"
-    file.write_bytes(b"\n".join(one.value for one in made))
+    file.write_bytes(b"\n".join(event.value for event in all_events))
 
     over_a_file = ["--rules", str(rules), "--lists", str(lists), "--event-json", str(file)]
-    checks = expected(made)
-    asked = {name: ([name, *over_a_file], check) for name, check in checks.items()}
-    asked |= _in_kafka(place, made, checks)
+    checks = expected(all_events)
+    questions = {name: ([name, *over_a_file], check) for name, check in checks.items()}
+    questions |= _in_kafka(place, all_events, checks)
     with Yardstick() as yardstick:
         forms = {
             name: _measured([*arguments, "--streams", str(streams)], check)
-            for name, (arguments, check) in asked.items()
+            for name, (arguments, check) in questions.items()
         }
     return [{"workload": "explain", "forms": forms, "runs": _RUNS, "checked": True, **yardstick.figures()}]
 
 
-def _in_kafka(place: Place, made: Sequence[Event], checks: Mapping[str, Check]) -> dict[str, tuple[list[str], Check]]:
-    """Fill a topic with the events, publish the rules, and write the alerts that an app gives for them."""
+def _in_kafka(
+    place: Place, all_events: Sequence[Event], checks: Mapping[str, Check]
+) -> dict[str, tuple[list[str], Check]]:
+    """Fill a topic with the events, publish the rules, and write the alerts that an app emits for them.
+
+    Return arguments and check of each form of the command, by its name.
+    """
     name = place.new_name("explain")
     topic, lanes = f"{name}.events", {lane: f"{name}.{lane}" for lane in (ALERTS, SHADOW, STATUS, LATE, DEAD_LETTERS)}
     control = AppTopics(name).control
@@ -164,12 +169,12 @@ def _in_kafka(place: Place, made: Sequence[Event], checks: Mapping[str, Check]) 
     published = []
     with ControlLog(place.kafka, control) as log:
         for key, document in RULES.items():
-            if key != "list":  # whose list is not published
+            if key != "list":  # the list of this rule is not published
                 value = canonical_json(decode_record(orjson.dumps(document), 1_000_000))
                 published.append(RawRecord(CONTROL, 0, log.publish(key, value).offset, value, key.encode()))
     with closing(Load(place.kafka, topic)) as load:
-        spread = [zlib.crc32(one.user.encode()) % 3 for one in made]
-        load.send(spread, [one.user for one in made], [one.value.decode() for one in made])
+        spread = [zlib.crc32(one.user.encode()) % 3 for one in all_events]
+        load.send(spread, [one.user for one in all_events], [one.value.decode() for one in all_events])
 
     schema = StreamSchema.parse(SCHEMA)
     factory = RulesFactory((RuleStream(schema, topic),))
@@ -182,26 +187,33 @@ def _in_kafka(place: Place, made: Sequence[Event], checks: Mapping[str, Check]) 
         load.send([0] * len(alerts), [_text(one.key) for one in alerts], [_text(one.value) for one in alerts])
 
     last = max((one for one in records if orjson.loads(one.value or b"")["user_id"] == _USER), key=lambda r: r.offset)
-    said = [orjson.loads(one.value or b"") for one in alerts]
-    ids = {one["rule"]: one["alert_id"] for one in said if one["key"] == {"user_id": _USER}}  # the last of each rule
-    where = ["--app", name, "--topic", topic, "--bootstrap", place.kafka.bootstrap]
-    by_id = {f"alert-{rule}": ([ids[rule], *where], _same(ids[rule])) for rule in ("event", "window", "sequence")}
-    place_of_it = ["--event", f"{topic}:{last.partition}:{last.offset}"]
-    return by_id | {f"kafka-{rule}": ([rule, *place_of_it, *where], checks[rule]) for rule in ("event", "window")}
+    documents = [orjson.loads(one.value or b"") for one in alerts]
+    ids = {
+        one["rule"]: one["alert_id"] for one in documents if one["key"] == {"user_id": _USER}
+    }  # the last of each rule
+    kafka_options = ["--app", name, "--topic", topic, "--bootstrap", place.kafka.bootstrap]
+    by_id = {
+        f"alert-{rule}": ([ids[rule], *kafka_options], _reproduces(ids[rule]))
+        for rule in ("event", "window", "sequence")
+    }
+    event_option = ["--event", f"{topic}:{last.partition}:{last.offset}"]
+    return by_id | {
+        f"kafka-{rule}": ([rule, *event_option, *kafka_options], checks[rule]) for rule in ("event", "window")
+    }
 
 
 def _text(value: bytes | None) -> str:
     return (value or b"").decode()
 
 
-def _same(known: str) -> Check:
-    return lambda found: found["same"] is True and found["alert"]["alert_id"] == known
+def _reproduces(alert_id: str) -> Check:
+    return lambda answer: answer["same"] is True and answer["alert"]["alert_id"] == alert_id
 
 
 def _measured(arguments: Sequence[str], check: Check) -> Result:
-    _once(arguments, check)  # bytecode of what is imported is on disk from here on
+    _once(arguments, check)  # writes the bytecode of all imported modules
     runs = [_once(arguments, check) for _ in range(_RUNS)]
-    wall, cpu = [one.wall_s for one in runs], [one.cpu_s for one in runs]
+    wall, cpu = [run.wall_s for run in runs], [run.cpu_s for run in runs]
     return {
         "wall_s": round(statistics.median(wall), 2),
         "wall_best_s": round(min(wall), 2),
@@ -211,10 +223,10 @@ def _measured(arguments: Sequence[str], check: Check) -> Result:
 
 
 def _once(arguments: Sequence[str], check: Check) -> CommandResult:
-    """One run, whose answer must be right."""
-    done = headgate("rules", "explain", *arguments)
-    if done.code or not check(orjson.loads(done.output)):
+    """Run the command once. Raise ``RuntimeError`` if its answer is wrong."""
+    result = headgate("rules", "explain", *arguments)
+    if result.code or not check(orjson.loads(result.output)):
         raise RuntimeError(
-            f"rules explain {arguments[0]} said something else than the events do: {done.output[:300]!r}"
+            f"rules explain {arguments[0]} said something else than the events do: {result.output[:300]!r}"
         )
-    return done
+    return result

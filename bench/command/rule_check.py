@@ -1,8 +1,8 @@
-"""What `headgate rules check` costs: the whole command, from the interpreter's start, over files that it has not seen.
+"""Measures the CPU time of `headgate rules check`: the whole command, from the start of the interpreter.
 
-A mixed thousand: four in five are event rules, the others windowed, one in ten with a description and tests. Each file
-holds one rule; a second figure has all of them in one file. The answer of the command is compared with what was
-written, and one rule in a second folder is made wrong, which it must find.
+Four in five rules are event rules, the others are windowed; one in ten has a description and tests. One figure is for
+files of one rule each, another for all rules in one file. The output of the command is compared with the written rules.
+A second folder has one invalid rule, which the command must report.
 """
 
 from __future__ import annotations
@@ -27,17 +27,20 @@ Document = dict[str, object]
 
 
 def rule_check(place: Place, count: int) -> list[Result]:
-    """CPU-seconds of the command for so many rules, and for one."""
+    """Measure the CPU-seconds of the command for ``count`` rules and for one."""
     folder = place.run_folder(place.new_name("check"))
     documents = _documents(count)
-    streams = _written(folder / "streams", {"bench": [{**SCHEMA}]})
-    many = _written(folder / "many", {str(rule["id"]): [rule] for rule in documents})
-    together = _written(folder / "together", {"all": documents})
-    single = _written(folder / "single", {"one": documents[:1]})
-    wrong = _written(folder / "wrong", {"all": [*documents[:-1], documents[-1] | {"on": "elsewhere"}]})
-    _check(single, streams, 1, 0)  # bytecode of what is imported is on disk from here on
+    streams = _write_files(folder / "streams", {"bench": [{**SCHEMA}]})
+    many = _write_files(folder / "many", {str(rule["id"]): [rule] for rule in documents})
+    together = _write_files(folder / "together", {"all": documents})
+    single = _write_files(folder / "single", {"one": documents[:1]})
+    wrong = _write_files(folder / "wrong", {"all": [*documents[:-1], documents[-1] | {"on": "elsewhere"}]})
+    _check(single, streams, 1, 0)  # writes the bytecode of all imported modules
     with Yardstick() as yardstick:
-        seconds = {name: _median(path, streams, rules) for name, path, rules in _asked(many, together, single, count)}
+        seconds = {
+            name: _median(path, streams, rules)
+            for name, path, rules in _measured_folders(many, together, single, count)
+        }
         _check(wrong, streams, count - 1, 1)
     return [
         {
@@ -54,32 +57,32 @@ def rule_check(place: Place, count: int) -> list[Result]:
     ]
 
 
-def _asked(many: Path, together: Path, single: Path, count: int) -> Sequence[tuple[str, Path, int]]:
+def _measured_folders(many: Path, together: Path, single: Path, count: int) -> Sequence[tuple[str, Path, int]]:
     return [("many", many, count), ("together", together, count), ("single", single, 1)]
 
 
 def _documents(count: int) -> list[Document]:
     windows = -(-count // (5 * len(FIVE)))
-    bounds = {one: [10 * number + 5 for number in range(windows)] for one in FIVE}
+    bounds = {aggregate: [10 * number + 5 for number in range(windows)] for aggregate in FIVE}
     windowed = [value for _, value in published_windows(window_rules(bounds))][: count // 5]
     per_event = [value for _, value in event_rules(count - len(windowed), _USERS).published()]
-    rules = [_plain(value) for value in (*per_event, *windowed)]
+    rules = [_without_defaults(value) for value in (*per_event, *windowed)]
     assert rules[0]["id"] == event_rule_id(0)
-    return [_tested(rule) if number % 10 == 0 else rule for number, rule in enumerate(rules)]
+    return [_with_test(rule) if number % 10 == 0 else rule for number, rule in enumerate(rules)]
 
 
-def _plain(value: bytes) -> Document:
-    """As a person writes it: without what is left out by default."""
+def _without_defaults(value: bytes) -> Document:
+    """Return the rule without empty fields, as a person would write it."""
     return {name: entry for name, entry in orjson.loads(value).items() if entry not in (None, [], "")}
 
 
-def _tested(rule: Document) -> Document:
+def _with_test(rule: Document) -> Document:
     event = {"type": "payment", "user_id": "u1", "country": "DE", "currency": "EUR", "amount": 1.5, "risk": 0.25}
     test = {"name": "nothing of the kind", "events": [{**event, "quantity": n} for n in range(5)], "expect": []}
     return {**rule, "description": "One rule of many. " * 5, "tests": [test]}
 
 
-def _written(folder: Path, files: dict[str, list[Document]]) -> Path:
+def _write_files(folder: Path, files: dict[str, list[Document]]) -> Path:
     folder.mkdir()
     for name, documents in files.items():
         (folder / f"{name}.yaml").write_text(yaml.safe_dump_all(documents, sort_keys=False, allow_unicode=True))
@@ -91,10 +94,13 @@ def _median(rules: Path, streams: Path, count: int) -> float:
 
 
 def _check(rules: Path, streams: Path, sound: int, problems: int) -> float:
-    """CPU-seconds of one run, whose answer must be so many sound rules and problems."""
-    done = headgate("rules", "check", str(rules), "--streams", str(streams))
-    answer = orjson.loads(done.output)
-    found = (done.code, answer["rules"], len(answer["problems"]))
-    if found != (min(problems, 1), sound, problems):
-        raise RuntimeError(f"rules check ended with {found}: {answer['problems'][:3]}")
-    return done.cpu_s
+    """Run the command and return its CPU-seconds. Raise ``RuntimeError`` if it reports other numbers.
+
+    ``sound``: the expected number of valid rules; ``problems``: that of problems.
+    """
+    result = headgate("rules", "check", str(rules), "--streams", str(streams))
+    answer = orjson.loads(result.output)
+    outcome = (result.code, answer["rules"], len(answer["problems"]))
+    if outcome != (min(problems, 1), sound, problems):
+        raise RuntimeError(f"rules check ended with {outcome}: {answer['problems'][:3]}")
+    return result.cpu_s

@@ -1,4 +1,4 @@
-"""What must come out, worked out by DuckDB over the generated numbers. Shares no code with the product."""
+"""Computes the expected alerts from the generated events with DuckDB. Shares no code with the product."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _EVENT_SQL = {
     3: "e.type = r.type and e.currency <> 0 and e.risk > r.risk",
     4: "e.country = r.country and e.status > 6 and e.risk >= r.risk",
 }
-#: What every match of a family has in common: it keeps the join small.
+#: By rule family: a condition that every matching event meets; it keeps the join small.
 _FIRST = {
     0: "amount > (select min(low) from r{f})",
     1: '"user" in (select "user" from r{f})',
@@ -28,8 +28,8 @@ _FIRST = {
 
 
 def event_pairs(events: pl.DataFrame, rules: EventRules) -> pl.DataFrame:
-    """All (rule, partition, offset) of an event that matches a rule."""
-    found = []
+    """Return rule, partition and offset of each match of an event and a rule."""
+    matches = []
     with duckdb.connect() as db:
         db.register("events", events.to_arrow())
         for family in range(5):
@@ -44,35 +44,37 @@ def event_pairs(events: pl.DataFrame, rules: EventRules) -> pl.DataFrame:
                 f'select r.rule as rule, e.partition as partition, e."offset" as "offset" '
                 f"from (select * from events where {first}) e join r{family} r on {_EVENT_SQL[family]}"
             )
-            found.append(_frame(db.sql(sql)))
-    return pl.concat(found).select(
+            matches.append(_frame(db.sql(sql)))
+    return pl.concat(matches).select(
         pl.col("rule").cast(pl.Int64), pl.col("partition").cast(pl.Int64), pl.col("offset").cast(pl.Int64)
     )
 
 
-def window_totals(events: pl.DataFrame, wanted: Sequence[Totalled]) -> pl.DataFrame:
-    """For each user and pane with data: the totals of the window that ends with the pane, and which rows were in it.
+def window_totals(events: pl.DataFrame, aggregates: Sequence[Totalled]) -> pl.DataFrame:
+    """Return, by user and pane with events, the totals of the window that ends with the pane, and event counts.
 
     Every total only grows, so a rule fires in a window exactly when the total at the end reaches the bound, and it
     does so in the window's last pane exactly when that pane has an event of the rule.
     """
-    own = {one.own: one.filter or "true" for one in wanted}
-    panes = [f'count(*) filter ({which}) as "{name}"' for name, which in own.items()]
-    panes += [f'{one.pane} filter ({one.filter or "true"}) as "{one.column}"' for one in wanted]
-    totals = [f'{one.over}("{one.column}") over w as "{one.column}"' for one in wanted]
-    counters = [f'"{name}"' for name in own]
+    filters = {aggregate.own: aggregate.filter or "true" for aggregate in aggregates}
+    panes = [f'count(*) filter ({condition}) as "{name}"' for name, condition in filters.items()]
+    panes += [
+        f'{aggregate.pane} filter ({aggregate.filter or "true"}) as "{aggregate.column}"' for aggregate in aggregates
+    ]
+    totals = [f'{aggregate.over}("{aggregate.column}") over w as "{aggregate.column}"' for aggregate in aggregates]
+    counters = [f'"{name}"' for name in filters]
     sql = f"""
         with panes as (select "user", ts // {PANE_MS} as pane, {", ".join(panes)} from events group by all)
         select "user", pane, {", ".join(counters + totals)} from panes
         window w as (partition by "user" order by pane range between {PANES - 1} preceding and current row)"""
     with duckdb.connect() as db:
         db.register("events", events.to_arrow())
-        found = _frame(db.sql(sql))
-    return found.select(pl.all().cast(pl.Int64))
+        frame = _frame(db.sql(sql))
+    return frame.select(pl.all().cast(pl.Int64))
 
 
 def bounds(totals: pl.DataFrame, column: str, count: int, hits: float) -> list[int]:
-    """Bounds that a share of about ``hits`` of the windows reach, all together; some rarer, some more common.
+    """Return ``count`` bounds whose hits together are about the share ``hits`` of the windows; some are rarer.
 
     Where many windows have the same total, the bound is the one whose share is nearest, so that a thousand rules over
     counts fire about as often as a hundred.
@@ -82,23 +84,23 @@ def bounds(totals: pl.DataFrame, column: str, count: int, hits: float) -> list[i
     return [_nearest(ordered, share) for share in shares]
 
 
-def _nearest(ordered: pl.Series, wanted: float) -> int:
-    """Return the bound that about so many of the totals reach."""
-    at = int(ordered[max(0, len(ordered) - max(1, round(wanted)))])
+def _nearest(ordered: pl.Series, reached_by: float) -> int:
+    """Return the bound that about ``reached_by`` of the ordered totals reach."""
+    at = int(ordered[max(0, len(ordered) - max(1, round(reached_by)))])
     reach, above = (len(ordered) - int(ordered.search_sorted(at, side)) for side in ("left", "right"))
-    return at if reach / wanted <= wanted / max(above, 0.5) else at + 1
+    return at if reach / reached_by <= reached_by / max(above, 0.5) else at + 1
 
 
 def window_firings(totals: pl.DataFrame, rules: list[WindowRule]) -> pl.DataFrame:
-    """All (rule, user, end pane) that fire."""
-    found = []
+    """Return rule, user and last pane of each window in which a rule fires."""
+    firings = []
     for rule in rules:
-        hit = totals.filter((pl.col(rule.of.column) >= rule.bound) & (pl.col(rule.of.own) > 0))
-        found.append(hit.select(pl.lit(rule.rule).alias("rule"), "user", "pane"))
-    return pl.concat(found)
+        fired = totals.filter((pl.col(rule.of.column) >= rule.bound) & (pl.col(rule.of.own) > 0))
+        firings.append(fired.select(pl.lit(rule.rule).alias("rule"), "user", "pane"))
+    return pl.concat(firings)
 
 
 def _frame(result: duckdb.DuckDBPyRelation) -> pl.DataFrame:
-    found = pl.from_arrow(result.to_arrow_table())
-    assert isinstance(found, pl.DataFrame), "a table was asked for"
-    return found
+    frame = pl.from_arrow(result.to_arrow_table())
+    assert isinstance(frame, pl.DataFrame), "a table was asked for"
+    return frame

@@ -67,7 +67,7 @@ class Probes:
         self._produce(self.stack.workspace.names.input("products"), name, change)
 
     def look(self) -> None:
-        """Search once for all that was not found yet: what is new, and of what was viewed what has views."""
+        """Search once for the sent products not found yet, and for the viewed products whose views were not counted yet."""
         viewed = {"bool": {"filter": [{"terms": {"id": [*self.viewed]}}, {"range": {"views_1d": {"gt": 0}}}]}}
         query = {"bool": {"should": [{"terms": {"id": [*self.sent]}}, viewed]}}
         body = {"size": 1_000, "_source": False, "query": query}
@@ -104,21 +104,21 @@ def main() -> int:
     parser.add_argument("--warm-up", type=float, default=60.0, help="seconds of that")
     parser.add_argument("--seconds", type=float, default=60.0, help="of measuring")
     parser.add_argument("--port", type=int, default=local_broker.DEFAULT_PORT, help="of the broker")
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="headgate-search-latency-") as folder:
-        settings = StackSettings(Path(folder) / "shop", Path(folder) / "broker", asked.port, seed=1, fresh=True)
+        settings = StackSettings(Path(folder) / "shop", Path(folder) / "broker", arguments.port, seed=1, fresh=True)
         settings.folder.mkdir()
         stack = DemoStack(SearchService(), settings, to_stderr, Timeline(to_stderr))
         try:
             stack.start()
-            show(_measured(stack, asked))
+            show(_measured(stack, arguments))
         finally:
             stack.stop(threading.Event())
     return 0
 
 
-def _measured(stack: DemoStack, asked: argparse.Namespace) -> Result:
-    capacity = _most(stack, asked.load, asked.warm_up)
+def _measured(stack: DemoStack, arguments: argparse.Namespace) -> Result:
+    capacity = _most(stack, arguments.load, arguments.warm_up)
     stack.generate(GeneratorSettings(None, capacity / 2))
     service = stack.service
     assert isinstance(service, SearchService)
@@ -127,7 +127,7 @@ def _measured(stack: DemoStack, asked: argparse.Namespace) -> Result:
     cuts = _Cuts(stack)
     with Yardstick() as yardstick:
         before, began, number = stack.app.metrics.processed, time.monotonic(), 0
-        while time.monotonic() - began < asked.seconds:
+        while time.monotonic() - began < arguments.seconds:
             if time.monotonic() - began > number * _EVERY_S:
                 probes.send(number)
                 number += 1

@@ -1,4 +1,4 @@
-"""Spark's own copies beside the rules app, over the same events: a scale to read its figures by."""
+"""Measures a Spark job that copies the events of the rules app, as a scale for the figures of the app."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _LIMIT_S = 1_800
 
 
 def copy(place: Place, events: int, *, json: bool) -> Result:
-    """``json``: with ``from_json`` and ``to_json`` on the way."""
-    wanted = EventSet(events)
-    source = place.fill(wanted)
+    """Measure a copy of the events from topic to topic. ``json``: the job parses and writes JSON."""
+    events_sent = EventSet(events)
+    source = place.fill(events_sent)
     name = place.new_name("copy-json" if json else "copy")
     folder = place.run_folder(name)
-    ensure_topics(place.kafka, [TopicSpec(name, wanted.partitions)])
+    ensure_topics(place.kafka, [TopicSpec(name, events_sent.partitions)])
     broker = of_process(place.broker_pid)
     arguments = ["--bootstrap", place.kafka.bootstrap, "--source", source, "--target", name]
     library = jars.ensure(jars.JarSet.COPY, place.java, place.say)
@@ -37,13 +37,13 @@ def copy(place: Place, events: int, *, json: bool) -> Result:
         child.wait_for_events(events, _LIMIT_S)
         figures = throughput(child, events)
         broker = of_process(place.broker_pid) - broker
-    checked = _checked(place, name, wanted, _parsed if json else zlib.crc32)
+    checked = _checked(place, name, events_sent, _digest_json if json else zlib.crc32)
     delete_topics(place.kafka, [name])
     return {
         "workload": "copy-json" if json else "copy",
         "events": events,
         "rules": 0,
-        "keys": wanted.users,
+        "keys": events_sent.users,
         **figures,
         "broker_cpu_seconds_per_million": round(broker * 1e6 / events, 2),
         **yardstick.figures(),
@@ -51,16 +51,18 @@ def copy(place: Place, events: int, *, json: bool) -> Result:
     }
 
 
-def _parsed(value: bytes) -> int:
-    """Return a checksum number of the value, however its text is written."""
+def _digest_json(value: bytes) -> int:
+    """Return a checksum of an event's values that does not depend on how its JSON is written."""
     event = orjson.loads(value)
     return zlib.crc32(f"{event['event_id']} {round(event['amount'] * 100)} {event['user_id']}".encode())
 
 
-def _checked(place: Place, topic: str, wanted: EventSet, digest: Callable[[bytes], int]) -> Result:
+def _checked(place: Place, topic: str, events_sent: EventSet, digest: Callable[[bytes], int]) -> Result:
     """Check that the copy holds each event once, by a sum of checksums, because the copy is in another order."""
-    sent = sum(digest(v.encode()) for _, _, values in batches(wanted.columns()) for v in values)
-    found = [digest(r.value or b"") for r in scan_topic(place.kafka, topic)]
-    if len(found) != wanted.events or sum(found) != sent:
-        raise RuntimeError(f"topic {topic}: {len(found)} records that are not the {wanted.events} that were sent")
+    sent = sum(digest(v.encode()) for _, _, values in batches(events_sent.columns()) for v in values)
+    digests = [digest(r.value or b"") for r in scan_topic(place.kafka, topic)]
+    if len(digests) != events_sent.events or sum(digests) != sent:
+        raise RuntimeError(
+            f"topic {topic}: {len(digests)} records that are not the {events_sent.events} that were sent"
+        )
     return {"checked": True}

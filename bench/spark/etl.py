@@ -1,8 +1,9 @@
-"""ETL, Kafka to Kafka: this app exactly once and with deduplication, beside a plain Spark job that promises nothing.
+"""Compares the etl app, Kafka to Kafka, with a Spark job that only copies.
 
 Both read JSON, know every field with its type, and write JSON. Spark's job (``spark_copy --json``) is ``from_json`` and
-``to_json`` between its own source and sink: at least once, duplicates stay, what is no JSON becomes nulls. Ours checks
-and maps every field, tells ids apart within an hour, keeps its state, and writes in one transaction a cut.
+``to_json`` between its own source and sink: it delivers at least once, passes duplicates, and writes nulls for invalid
+JSON. The etl app checks and maps every field, removes duplicates within an hour, stores its state, and writes each cut
+in one transaction.
 """
 
 from __future__ import annotations
@@ -33,27 +34,32 @@ _RATIOS = ("cpu_seconds_per_million", "cpu_seconds_per_million_steady")
 
 
 def paired(place: Place, events: int, options: Mapping[str, object]) -> list[Result]:
-    """Spark's run, then ours with the ratios. ``options``: further entries of our settings."""
-    plain = copies.copy(place, events, json=True) | {"side": "spark"}
+    """Measure Spark's job, then the etl app, and add the ratios. ``options``: further settings of the app."""
+    spark = copies.copy(place, events, json=True) | {"side": "spark"}
     ours = _etl(place, events, options)
-    return [plain, ours | {"ratio_to_spark": _ratios(ours, plain)}]
+    return [spark, ours | {"ratio_to_spark": _ratios(ours, spark)}]
 
 
-def _ratios(one: Result, other: Result) -> Result:
-    """Of CPU-seconds, as measured and with each divided by its own yardstick."""
-    found: Result = {}
+def _ratios(headgate: Result, spark: Result) -> Result:
+    """Return the ratios of CPU-seconds: as measured, and with each figure divided by the yardstick of its run."""
+    ratios: Result = {}
     for name in _RATIOS:
-        mine, theirs, slow, fast = one[name], other[name], one["yardstick_ms"], other["yardstick_ms"]
-        if all(isinstance(f, int | float) and f for f in (mine, theirs, slow, fast)):
-            ratio = float(str(mine)) / float(str(theirs))
-            by_yardstick = ratio / (float(str(slow)) / float(str(fast)))
-            found |= {name: round(ratio, 2), f"{name}_by_yardstick": round(by_yardstick, 2)}
-    return found
+        cost, spark_cost, yardstick, spark_yardstick = (
+            headgate[name],
+            spark[name],
+            headgate["yardstick_ms"],
+            spark["yardstick_ms"],
+        )
+        if all(isinstance(figure, int | float) and figure for figure in (cost, spark_cost, yardstick, spark_yardstick)):
+            ratio = float(str(cost)) / float(str(spark_cost))
+            by_yardstick = ratio / (float(str(yardstick)) / float(str(spark_yardstick)))
+            ratios |= {name: round(ratio, 2), f"{name}_by_yardstick": round(by_yardstick, 2)}
+    return ratios
 
 
 def _etl(place: Place, events: int, options: Mapping[str, object]) -> Result:
-    wanted = EventSet(events)
-    source, name = place.fill(wanted), place.new_name("etl")
+    events_sent = EventSet(events)
+    source, name = place.fill(events_sent), place.new_name("etl")
     folder = place.run_folder(name)
     path = folder / "settings.json"
     path.write_bytes(orjson.dumps(_settings(place, name, source, str(folder / "checkpoint"), options)))
@@ -64,18 +70,18 @@ def _etl(place: Place, events: int, options: Mapping[str, object]) -> Result:
         figures = throughput(child, events)
         broker = of_process(place.broker_pid) - broker
     refuse_odd_lanes(child.cuts)
-    checked = _checked(place, settings.lane_topic(_ROUTE), wanted)
+    checked = _checked(place, settings.lane_topic(_ROUTE), events_sent)
     delete_topics(place.kafka, [spec.name for spec in topics_of_service(settings, (_ROUTE, "deadletters"))])
     shutil.rmtree(folder, ignore_errors=True)
-    said: Result = {"workload": "etl", "side": "headgate", "events": events, "keys": wanted.users, **figures}
+    head: Result = {"workload": "etl", "side": "headgate", "events": events, "keys": events_sent.users, **figures}
     cost = round(broker * 1e6 / events, 2)
-    return said | {"broker_cpu_seconds_per_million": cost, **yardstick.figures(), **checked}
+    return head | {"broker_cpu_seconds_per_million": cost, **yardstick.figures(), **checked}
 
 
 def _settings(
     place: Place, name: str, source: str, checkpoint: str, options: Mapping[str, object]
 ) -> dict[str, object]:
-    """Every field as it is, under its own name."""
+    """Return the app's settings, which map every field to a field of its name."""
     fields = SCHEMA["fields"]
     assert isinstance(fields, dict)
     stream = {"schema_file": str(place.schema_file()), "topic": source, "map": {field: field for field in fields}}
@@ -94,16 +100,18 @@ def _settings(
     }
 
 
-def _checked(place: Place, topic: str, wanted: EventSet) -> Result:
+def _checked(place: Place, topic: str, events_sent: EventSet) -> Result:
     """Check that the lane holds each event once, by a sum of checksums, because it is in another order."""
-    sent = sum(_digest(v.encode()) for _, _, values in batches(wanted.columns()) for v in values)
-    found = [_digest(r.value or b"") for r in scan_topic(place.kafka, topic)]
-    if len(found) != wanted.events or sum(found) != sent:
-        raise RuntimeError(f"topic {topic}: {len(found)} records that are not the {wanted.events} that were sent")
+    sent = sum(_digest(v.encode()) for _, _, values in batches(events_sent.columns()) for v in values)
+    digests = [_digest(r.value or b"") for r in scan_topic(place.kafka, topic)]
+    if len(digests) != events_sent.events or sum(digests) != sent:
+        raise RuntimeError(
+            f"topic {topic}: {len(digests)} records that are not the {events_sent.events} that were sent"
+        )
     return {"checked": True}
 
 
 def _digest(value: bytes) -> int:
-    """Return a checksum number of the value: decimals are text in one and numbers in the other."""
+    """Return a checksum of an event's values. Decimals may be text (in the source) or numbers (in the output)."""
     event = orjson.loads(value)
     return zlib.crc32(f"{event['event_id']} {round(float(event['amount']) * 100)} {event['user_id']}".encode())

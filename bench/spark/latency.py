@@ -1,7 +1,7 @@
-"""Event to alert at a steady rate, by the broker's clock: append time of the alert less that of its event.
+"""Measures the time from event to alert at a steady rate, as the difference of their append times at the broker.
 
-An alert's append time is when the broker got it; readers of committed records see it when the transaction ends, some
-milliseconds later. ``visible_ms`` is measured at such a reader, and so has the reader's own delays in it.
+Readers of committed records see an alert only when its transaction ends, some milliseconds after its append time.
+``visible_ms`` is measured at such a reader, so it includes the delays of the reader.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from streamcore.kafka.topics import TopicSpec, delete_topics
 from streamcore.wire.lanes import ALERTS
 
 _PARTITIONS = 2
-#: As `headgate up` runs the app: a task's own cost decides at such a rate.
+#: The settings of `headgate up`: at this rate the fixed cost of a task dominates.
 SMALL_CUTS: Mapping[str, object] = {"parallelism": PARALLELISM, "shards": SHARDS}
 _SETTLE_S = 60
 
@@ -36,26 +36,26 @@ _SETTLE_S = 60
 def latency(
     place: Place, rate: int, warm_up_s: int, measured_s: int, rule_count: int, options: Mapping[str, object]
 ) -> Result:
-    """Rules per event that a hundredth of the events match, at ``rate`` events a second."""
+    """Measure event rules, which one event in a hundred matches, at ``rate`` events per second."""
     events = EventSet(100_000, partitions=_PARTITIONS)
-    these = rules.event_rules(rule_count, events.users)
+    rule_set = rules.event_rules(rule_count, events.users)
     topic = place.new_name("paced")
     create_topic(place.kafka, TopicSpec(topic, _PARTITIONS, config=APPEND_TIME))
-    app = AppUnderTest.prepare(place, "latency", topic, these.published(), {**SMALL_CUTS, **options})
+    app = AppUnderTest.prepare(place, "latency", topic, rule_set.published(), {**SMALL_CUTS, **options})
     with Yardstick() as yardstick, app.start() as child:
         child.wait(lambda: bool(child.cuts), 300)
         with PacedLoad(place.kafka, topic, events, rate) as load, _reader(app) as reader:
-            seen = _watch(reader, warm_up_s)
+            received = _watch(reader, warm_up_s)
             begin_ms, cpu, broker = time.time() * 1000, child.cpu, of_process(place.broker_pid)
-            seen += _watch(reader, measured_s)
+            received += _watch(reader, measured_s)
             end_ms, cpu, broker = time.time() * 1000, child.cpu - cpu, of_process(place.broker_pid) - broker
         child.wait_for_events(load.sent, _SETTLE_S)
     appended = {(r.partition, r.offset): r.timestamp_ms for r in scan_topic(place.kafka, topic)}
     alerts = app.alerts()
     refuse_odd_lanes(child.cuts)
-    checked = compared(event_pairs_found(alerts), oracle.event_pairs(load.columns(), these))
+    checked = compared(event_pairs_found(alerts), oracle.event_pairs(load.columns(), rule_set))
     delays = _delays(alerts, appended, begin_ms, end_ms)
-    visible = _delays([_received(r, at_ms) for r, at_ms in seen], appended, begin_ms, end_ms)
+    visible = _delays([_received(r, at_ms) for r, at_ms in received], appended, begin_ms, end_ms)
     app.remove()
     delete_topics(place.kafka, [topic])
     cuts = [c for c in child.cuts if begin_ms <= c.at_ms <= end_ms]

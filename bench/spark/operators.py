@@ -1,8 +1,8 @@
-"""Headgate's topologies beside Spark's own operators: the same job over the same events, one after the other.
+"""Compares Headgate's topologies with Spark's operators: both run one job over one set of events.
 
 Both read JSON from the broker, keep their state in RocksDB and write JSON to the broker; each side's output is compared
-with the oracle. What differs is said in the results: Spark delivers at least once, its watermark is the latest event of
-all partitions and drops what is late without a word, and its windows close one batch after the one that passed them.
+with the oracle. They differ: Spark delivers at least once, its watermark is the latest event of
+all partitions and drops late events without a trace, and its windows close one batch after the one that passed them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from streamcore.kafka.readers import scan_topic
 from streamcore.kafka.topics import TopicSpec, delete_topics, ensure_topics
 
 _LIMIT_S = 1_800
-#: A quarter, if that is a whole number of cuts.
+#: The share of the events before the steady state: the first quarter, rounded to whole cuts.
 _COLD_SHARE = 0.24
 #: How long the last windows may take after the last event was read.
 _CLOSING_S = 120
@@ -36,7 +36,11 @@ _LANE = "results"
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """How each side runs. ``variant``: which of Spark's Python interfaces; ``spark``, ``headgate``: whether at all."""
+    """How the two sides run.
+
+    ``parallelism`` and ``shards`` are Headgate's. ``variant``: Spark's Python interface, ``rows`` or ``pandas``.
+    ``spark`` and ``headgate``: whether the side runs.
+    """
 
     parallelism: int = 2
     shards: int = 4
@@ -46,7 +50,7 @@ class Sides:
 
 
 def paired(place: Place, workload: str, job: Job, count: int, options: Mapping[str, object]) -> list[Result]:
-    """Spark's own run, then Headgate's with the ratio. ``options``: fields of the job or of ``Sides``."""
+    """Measure Spark's side, then Headgate's, and add the ratios. ``options``: fields of the job or of ``Sides``."""
     job = changed(job, options)
     sides = Sides(**{f.name: options.get(f.name, f.default) for f in fields(Sides)})  # type: ignore[arg-type]
     events = job.events(count)
@@ -60,14 +64,14 @@ def paired(place: Place, workload: str, job: Job, count: int, options: Mapping[s
     return results
 
 
-def _ratios(one: Result, other: Result) -> Result:
-    """Of CPU-seconds, as measured and with each divided by its own yardstick."""
+def _ratios(headgate: Result, spark: Result) -> Result:
+    """Return the ratios of CPU-seconds: as measured, and with each figure divided by the yardstick of its run."""
     ratios: Result = {}
     for name in ("cpu_seconds_per_million", "cpu_seconds_per_million_steady"):
-        mine, theirs = _float(one[name]), _float(other[name])
-        if mine and theirs:
-            by_yardstick = mine / _float(one["yardstick_ms"]) / (theirs / _float(other["yardstick_ms"]))
-            ratios |= {name: round(mine / theirs, 2), f"{name}_by_yardstick": round(by_yardstick, 2)}
+        cost, spark_cost = _float(headgate[name]), _float(spark[name])
+        if cost and spark_cost:
+            by_yardstick = cost / _float(headgate["yardstick_ms"]) / (spark_cost / _float(spark["yardstick_ms"]))
+            ratios |= {name: round(cost / spark_cost, 2), f"{name}_by_yardstick": round(by_yardstick, 2)}
     return ratios
 
 
@@ -80,20 +84,24 @@ def _float(figure: Figure) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """``command``: what its module gets beside what both get. ``output``: the topic of the results, ``others``: its
-    further ones. ``latest_ms``: the event time that its watermark follows, at the end of the events."""
+    """One side of the comparison.
+
+    ``module`` and ``command``: the program, and its arguments beside those of both sides. ``output``: the topic of the
+    results; ``other_topics``: further topics of the side. ``latest_ms``: the event time that its watermark follows when
+    all events are read. ``touching_merge``: whether sessions that only touch become one.
+    """
 
     name: str
     module: str
     command: list[str]
     output: str
-    others: tuple[str, ...]
+    other_topics: tuple[str, ...]
     latest_ms: int
     touching_merge: bool
 
 
 def _spark(place: Place, name: str, sides: Sides, latest_ms: pl.Series) -> _Side:
-    """Its watermark follows the partition that is furthest."""
+    """Prepare Spark's side, whose watermark follows the partition with the latest event."""
     library = jars.ensure(jars.JarSet.COPY, place.java, place.say)
     ensure_topics(place.kafka, [TopicSpec(name, 1)])
     command = ["--target", name, "--jars", str(library), "--variant", sides.variant]
@@ -103,12 +111,14 @@ def _spark(place: Place, name: str, sides: Sides, latest_ms: pl.Series) -> _Side
 
 
 def _headgate(place: Place, name: str, sides: Sides, latest_ms: pl.Series) -> _Side:
-    """Its watermark follows the partition that is furthest behind."""
+    """Prepare Headgate's side, whose watermark follows the partition that is furthest behind."""
     command = ["--name", name, "--jars", str(place.jars)]
     command += ["--parallelism", str(sides.parallelism), "--shards", str(sides.shards)]
-    others = tuple(f"{name}.{end}" for end in ("deadletters", "control", "markers"))
+    other_topics = tuple(f"{name}.{end}" for end in ("deadletters", "control", "markers"))
     latest = _number(latest_ms.min())
-    return _Side("headgate", "bench.spark.topologies", command, f"{name}.{_LANE}", others, latest, touching_merge=False)
+    return _Side(
+        "headgate", "bench.spark.topologies", command, f"{name}.{_LANE}", other_topics, latest, touching_merge=False
+    )
 
 
 def _number(value: object) -> int:
@@ -119,11 +129,11 @@ def _number(value: object) -> int:
 def _measured(
     place: Place, workload: str, job: Job, events: EventSet, sides: Sides, make: Callable[..., _Side]
 ) -> Result:
-    """Run until all events have been read and all rows have come out, and compare those with the oracle."""
+    """Run a side until it has read all events and written all rows, and compare the rows with the oracle."""
     columns = events.columns()
     name = place.new_name(f"{make.__name__.strip('_')}-{job.kind}")
     side = make(place, name, sides, columns.group_by("partition").agg(pl.col("ts").max())["ts"])
-    wanted = operator_oracle.expected(
+    expected = operator_oracle.expected(
         job, columns, watermark_ms=side.latest_ms - job.delay_ms, touching_merge=side.touching_merge
     )
     folder = place.run_folder(name)
@@ -131,25 +141,28 @@ def _measured(
     command += ["--checkpoint", str(folder / "checkpoint"), *side.command]
     with Yardstick() as yardstick, Child(side.module, command, folder / "stderr.log") as child:
         child.wait_for_events(events.events, _LIMIT_S)
-        child.wait(lambda: sum(c.lane(_LANE) for c in child.cuts) >= wanted.height, _CLOSING_S)
+        child.wait(lambda: sum(c.lane(_LANE) for c in child.cuts) >= expected.height, _CLOSING_S)
         cuts = child.cuts
         figures = yardstick.figures()
     refuse_odd_lanes(cuts)
-    found = operator_oracle.found(job, (record.value for record in scan_topic(place.kafka, side.output)))
-    rows = compared(found, wanted)["alerts"]
-    delete_topics(place.kafka, [side.output, *side.others])
+    rows_found = operator_oracle.found(job, (record.value for record in scan_topic(place.kafka, side.output)))
+    rows = compared(rows_found, expected)["alerts"]
+    delete_topics(place.kafka, [side.output, *side.other_topics])
     shutil.rmtree(folder, ignore_errors=True)
-    said: Result = {"workload": workload, "side": side.name, "job": asdict(job)}
+    head: Result = {"workload": workload, "side": side.name, "job": asdict(job)}
     size: Result = {"events": events.events, "keys": events.users, "rows": rows, "checked": True}
-    return {**said, **size, **_figures(child, cuts, events.events), **figures}
+    return {**head, **size, **_figures(child, cuts, events.events), **figures}
 
 
 def _figures(child: Child, cuts: list[CutSample], events: int) -> Result:
-    """As ``result.throughput``, up to the last cut that gave rows: Spark's may have had no events of its own."""
+    """Return figures as ``result.throughput`` does, up to the last cut that wrote rows.
+
+    Spark may write rows in a batch without events.
+    """
     last = max(n for n, cut in enumerate(cuts) if cut.events or cut.lane(_LANE))
-    done = list(itertools.accumulate(cut.events for cut in cuts))
-    first = next(n for n, count in enumerate(done) if count >= events * _COLD_SHARE)
-    begin, end, steady = cuts[first], cuts[last], done[last] - done[first]
+    events_done = list(itertools.accumulate(cut.events for cut in cuts))
+    first = next(n for n, count in enumerate(events_done) if count >= events * _COLD_SHARE)
+    begin, end, steady = cuts[first], cuts[last], events_done[last] - events_done[first]
     cpu = end.cpu - begin.cpu
     return {
         "seconds": round(end.at_s - child.started_s, 1),

@@ -1,8 +1,8 @@
-"""Sequences through the whole app: three failed logins and then a large purchase, in events that are out of order.
+"""Measures a sequence rule in the whole app: three failed logins and then a large purchase, in unordered events.
 
-The users, events and rule of ``bench.kernels.sequences``, as JSON of the usual eleven fields in four partitions. The
-last event of each partition is a minute after all others, so that all that happened is over by then. What the alerts
-name, event for event, is compared with a plain loop over each user's events.
+Users, events and rule are those of ``bench.kernels.sequences``, as JSON of the usual eleven fields in four partitions.
+The last event of each partition is a minute after all others, so that all sequences end. The events of each alert are
+compared with those that a plain loop over each user's events finds.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _STATUS = [STATUSES.index(name) for name in ("failed", "ok", "ok", "ok")]
 
 
 def sequences(place: Place, count: int, options: Mapping[str, object]) -> Result:
-    """Measure a backlog of so many events."""
-    of = model.events(count=count)
-    columns = _columns(of)
+    """Measure a backlog of ``count`` events. ``options``: further settings of the app."""
+    events = model.events(count=count)
+    columns = _columns(events)
     topic = place.new_name("sequences")
     _fill(place, topic, columns)
     control = model.rule(_RULE, model.NEXT_MS // 1_000, STREAM)
@@ -47,7 +47,7 @@ def sequences(place: Place, count: int, options: Mapping[str, object]) -> Result
         broker = of_process(place.broker_pid) - broker
     refuse_odd_lanes(child.cuts)
     app.refuse_rejected()
-    checked = _checked(app.alerts(), of, columns)
+    checked = _checked(app.alerts(), events, columns)
     app.remove()
     delete_topics(place.kafka, [topic])
     return {
@@ -63,19 +63,22 @@ def sequences(place: Place, count: int, options: Mapping[str, object]) -> Result
     }
 
 
-def _columns(of: model.Events) -> pl.DataFrame:
-    """As ``EventSet.columns``, with what the rule looks at from these events and an end for each partition."""
-    count = len(of.user)
+def _columns(events: model.Events) -> pl.DataFrame:
+    """Return columns as ``EventSet.columns`` does, with the fields that the rule reads taken from ``events``.
+
+    Each partition gets one more event at its end.
+    """
+    count = len(events.user)
     frame = EventSet(count + _PARTITIONS, partitions=_PARTITIONS).columns()
-    last, ends = int(of.event_ms.max()) + _AFTER_MS, np.arange(_PARTITIONS)
-    kind = np.concatenate([of.kind, np.full(_PARTITIONS, model.OTHER)])
-    user = pl.Series(np.concatenate([of.user, ends]), dtype=pl.Int32)
+    last_ms, ends = int(events.event_ms.max()) + _AFTER_MS, np.arange(_PARTITIONS)
+    kind = np.concatenate([events.kind, np.full(_PARTITIONS, model.OTHER)])
+    user = pl.Series(np.concatenate([events.user, ends]), dtype=pl.Int32)
     placed = frame.with_columns(
-        ts=pl.Series(np.concatenate([of.event_ms, np.full(_PARTITIONS, last)])),
+        ts=pl.Series(np.concatenate([events.event_ms, np.full(_PARTITIONS, last_ms)])),
         user=user,
         type=pl.Series(np.array(_TYPES)[kind], dtype=pl.Int8),
         status=pl.Series(np.array(_STATUS)[kind], dtype=pl.Int8),
-        amount=pl.Series(np.concatenate([of.cents, np.zeros(_PARTITIONS, np.int64)]), dtype=pl.Int32),
+        amount=pl.Series(np.concatenate([events.cents, np.zeros(_PARTITIONS, np.int64)]), dtype=pl.Int32),
         partition=user % _PARTITIONS,
     ).drop("offset")
     return placed.with_columns(offset=pl.int_range(pl.len(), dtype=pl.Int64).over("partition"))
@@ -90,22 +93,24 @@ def _fill(place: Place, topic: str, columns: pl.DataFrame) -> None:
 
 
 def _state(cuts: Sequence[CutSample]) -> Result:
-    """Bytes that a cut writes, and what is kept of events and of sequences that have begun."""
+    """Return the state bytes that a cut writes, and the maximum of stored events and of begun sequences."""
     counted = [c.report["counted"] for c in cuts]
-    kept = {name: max(number(c, f"sequence.{name}") for c in counted if isinstance(c, dict) and c) for name in _KEPT}
+    max_stored = {
+        name: max(number(c, f"sequence.{name}") for c in counted if isinstance(c, dict) and c) for name in _KEPT
+    }
     written = [number(c.report, "state_bytes") for c in cuts]
-    return {"bytes_written_most": max(written), "bytes_written_last": written[-1], "most_kept": kept}
+    return {"bytes_written_most": max(written), "bytes_written_last": written[-1], "most_kept": max_stored}
 
 
 _KEPT = ("events", "partials")
 
 
-def _checked(alerts: Sequence[Record], of: model.Events, columns: pl.DataFrame) -> Result:
-    """Each alert names the events of one match of the oracle, and each match has one alert."""
+def _checked(alerts: Sequence[Record], events: model.Events, columns: pl.DataFrame) -> Result:
+    """Check that each alert names the events of one match of the oracle, and that each match has one alert."""
     partition, offset = columns["partition"].to_list(), columns["offset"].to_list()
-    expected = {tuple((partition[n], offset[n]) for n in match) for match in model.expected(of)}
-    said = [orjson.loads(alert.value or b"{}")["events"] for alert in alerts]
-    found = [tuple((event["partition"], event["offset"]) for event in one) for one in said]
+    expected = {tuple((partition[n], offset[n]) for n in match) for match in model.expected(events)}
+    alert_events = [orjson.loads(alert.value or b"{}")["events"] for alert in alerts]
+    found = [tuple((event["partition"], event["offset"]) for event in members) for members in alert_events]
     missing, unexpected = expected - set(found), set(found) - expected
     if missing or unexpected or len(set(found)) != len(found):
         raise RuntimeError(f"wrong: {len(missing)} missing, {len(unexpected)} unexpected, {len(found)} alerts")

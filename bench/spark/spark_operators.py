@@ -1,7 +1,7 @@
-"""Spark's own stateful operators over the benchmark's events, as a child: what Headgate is held against.
+"""The program that runs a job with Spark's own stateful operators, for the comparison with Headgate.
 
-Built-in source and sink (at least once), the engine's session settings with both of the JVM's compilers, one line of
-JSON a batch. ``--variant``: which of Spark's two Python interfaces runs the keyed function.
+It uses Spark's Kafka source and sink (at least once) and the engine's session settings with both of the JVM's
+compilers, and prints one line of JSON per batch. ``--variant``: which of Spark's two Python interfaces runs the keyed function.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _POLL_S = 0.05
 _FUNNEL = ("view", "cart_add", "checkout", "payment")
-#: Ours do without pandas.
+#: Spark's own Python workers; those of the engine work without pandas.
 _OWN_WORKERS = {"spark.python.daemon.module": "pyspark.daemon"}
 _NUMBER = {"amount": "decimal(18,2)", "quantity": "long"}
 _ZERO = {"amount": Decimal(0), "quantity": 0}
@@ -55,12 +55,12 @@ def main() -> None:
         .outputMode("append")
         .start()
     )
-    seen = -1
+    last_batch = -1
     while query.isActive:
         time.sleep(_POLL_S)
         for progress in query.recentProgress:
-            if progress["batchId"] > seen:
-                seen = progress["batchId"]
+            if progress["batchId"] > last_batch:
+                last_batch = progress["batchId"]
                 _print(progress)
     sys.exit(str(query.exception()))
 
@@ -92,13 +92,13 @@ def _results(events: DataFrame, job: Job, variant: str) -> DataFrame:
 
 
 def _analytics(events: DataFrame, job: Job) -> DataFrame:
-    """As the sessions app, with Spark's aggregates. The funnel is a fold over a session's steps, sorted by time."""
+    """Compute what the sessions app computes. The funnel is a fold over a session's steps, sorted by time."""
     step = f.when(~f.coalesce(f.col("status").isin("declined", "failed"), f.lit(False)), f.col("type"))
     money = f.when(step == "payment", f.col("amount")).when(step == "refund", -f.col("amount"))
     place = f.array_position(f.array(*map(f.lit, _FUNNEL)), step) - 1
-    taken = f.when(step.isin(*_FUNNEL), f.struct("ts", place.cast("int").alias("place")))
+    funnel_step_at = f.when(step.isin(*_FUNNEL), f.struct("ts", place.cast("int").alias("place")))
     page_at = f.when(f.col("merchant").isNotNull(), f.struct("ts", "merchant"))
-    said = events.groupBy(_window(job).alias("window"), "user_id").agg(
+    sessions = events.groupBy(_window(job).alias("window"), "user_id").agg(
         f.max("ts").alias("last"),
         f.coalesce(f.sum(money), f.lit(0)).alias("revenue"),
         f.count("*").alias("orders"),
@@ -106,11 +106,15 @@ def _analytics(events: DataFrame, job: Job) -> DataFrame:
         f.min_by("merchant", page_at).alias("first_page"),
         f.max_by("merchant", page_at).alias("last_page"),
         f.coalesce(f.max(f.when(step == "payment", 1)), f.lit(0)).alias("converted"),
-        f.sort_array(f.collect_list(taken)).alias("taken"),
+        f.sort_array(f.collect_list(funnel_step_at)).alias("taken"),
     )
-    further = f.aggregate("taken", f.lit(0), lambda reached, one: reached + (one["place"] == reached).cast("int"))
+    funnel_step = f.aggregate(
+        "taken", f.lit(0), lambda reached, step_taken: reached + (step_taken["place"] == reached).cast("int")
+    )
     names = ("revenue", "orders", "pages", "first_page", "last_page", "converted")
-    return said.select("user_id", f.col("window.start"), f.col("window.end"), *names, further.alias("funnel_step"))
+    return sessions.select(
+        "user_id", f.col("window.start"), f.col("window.end"), *names, funnel_step.alias("funnel_step")
+    )
 
 
 def _window(job: Job) -> Column:
@@ -132,7 +136,7 @@ def _process(events: DataFrame, job: Job, variant: str) -> DataFrame:
 
 
 class _Totals(StatefulProcessor):
-    """Counts and sums the events of a user; says both at each ``every``-th."""
+    """Counts and sums the events of a user, and emits both at every ``every``-th event."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
@@ -146,7 +150,7 @@ class _Totals(StatefulProcessor):
         rows: Iterator[Row],
         timerValues: object,  # noqa: ARG002, N803 - Spark's signature
     ) -> Iterator[Row]:
-        """All rows of one user in one batch."""
+        """Process all rows of one user in one batch."""
         orders, total = self.state.get() or (0, _ZERO[self.job.value])
         for row in rows:
             orders += 1
@@ -156,11 +160,11 @@ class _Totals(StatefulProcessor):
         self.state.update((orders, total))
 
     def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing."""
 
 
 class _TotalsInPandas(_Totals):
-    """The same on Spark's other interface."""
+    """``_Totals`` for Spark's pandas interface."""
 
     def handleInputRows(  # noqa: N802 - Spark's name
         self,
@@ -168,20 +172,20 @@ class _TotalsInPandas(_Totals):
         rows: Iterator[pd.DataFrame],
         timerValues: object,  # noqa: ARG002, N803 - Spark's signature
     ) -> Iterator[pd.DataFrame]:
-        """All rows of one user in one batch."""
+        """Process all rows of one user in one batch."""
         import pandas as pd
 
         orders, total = self.state.get() or (0, _ZERO[self.job.value])
-        found = []
+        totals = []
         for frame in rows:
             for value in frame["value"]:
                 orders += 1
                 total += value
                 if orders % self.job.every == 0:
-                    found.append((key[0], orders, total))
+                    totals.append((key[0], orders, total))
         self.state.update((orders, total))
-        if found:
-            yield pd.DataFrame(found, columns=["user_id", "orders", "revenue"])
+        if totals:
+            yield pd.DataFrame(totals, columns=["user_id", "orders", "revenue"])
 
 
 def _print(progress: dict[str, object]) -> None:

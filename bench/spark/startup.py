@@ -1,4 +1,4 @@
-"""How long a start takes to its first alert: in order the second time, and after a power cut."""
+"""Measures the time from a start to its first alert: the first start, a second start, and a start after kill -9."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LIMIT_S = 300.0
 
 
 def startup(place: Place, options: Mapping[str, object]) -> list[Result]:
-    """Events keep coming while the app is away."""
+    """Measure the three starts while events arrive at a steady rate, also while the app does not run."""
     topic = place.new_name("paced")
     create_topic(place.kafka, TopicSpec(topic, 2))
     events = EventSet(50_000, partitions=2)
@@ -36,19 +36,19 @@ def startup(place: Place, options: Mapping[str, object]) -> list[Result]:
         PacedLoad(place.kafka, topic, events, _RATE),
         Follower(place.kafka, [app.settings.lane_topic(ALERTS)]) as reader,
     ):
-        for what in ("first start", "second start", "start after kill -9"):
+        for start_kind in ("first start", "second start", "start after kill -9"):
             with Yardstick() as yardstick, app.start() as child:
                 seconds, first = _first(reader, child)
                 time.sleep(_SETTLE_S)
                 cuts, cpu = child.cuts, child.cpu
-                if what == "second start":
+                if start_kind == "second start":
                     child.kill()
             refuse_odd_lanes(cuts)
-            _quiet(reader)
+            _drain_alerts(reader)
             results.append(
                 {
                     "workload": "startup",
-                    "what": what,
+                    "what": start_kind,
                     "rules": 1_000,
                     "first_cut_s": round(cuts[0].at_s - child.started_s, 1),
                     "first_alert_s": round(seconds, 1),
@@ -57,17 +57,17 @@ def startup(place: Place, options: Mapping[str, object]) -> list[Result]:
                     **yardstick.figures(),
                 }
             )
-    found = event_pairs_found(app.alerts())
-    once = found.unique().height == found.height
-    if not once:
+    alert_pairs = event_pairs_found(app.alerts())
+    no_duplicates = alert_pairs.unique().height == alert_pairs.height
+    if not no_duplicates:
         raise RuntimeError("an alert came twice")
     app.remove()
     delete_topics(place.kafka, [topic])
-    return [r | {"checked": once} for r in results]
+    return [r | {"checked": no_duplicates} for r in results]
 
 
 def _first(reader: Follower, child: Child) -> tuple[float, Record]:
-    """Seconds from the start of the process to the first alert that a reader of committed records gets."""
+    """Return the first alert that a reader of committed records gets, and the seconds to it from the process start."""
     end = child.started_s + _LIMIT_S
     while time.monotonic() < end:
         if records := reader.poll(50):
@@ -77,8 +77,8 @@ def _first(reader: Follower, child: Child) -> tuple[float, Record]:
     raise RuntimeError(f"no alert within {_LIMIT_S} s; see {child.log}")
 
 
-def _quiet(reader: Follower) -> None:
-    """Take what the app that is gone has left, so that the next alert is of the next app."""
+def _drain_alerts(reader: Follower) -> None:
+    """Read the remaining alerts of the ended app, so that the next alert is one of the next app."""
     end = time.monotonic() + 2
     while time.monotonic() < end:
         reader.poll(100)

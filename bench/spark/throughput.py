@@ -1,4 +1,4 @@
-"""Per-event and windowed rules over a backlog of events: what a million of them costs."""
+"""Measures the cost of a million events of a backlog, with event rules and with windowed rules."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _LIMIT_S = 3_600
 
 
 def per_event(place: Place, events: int, rule_count: int, options: Mapping[str, object]) -> Result:
-    """Rules per event, as data."""
-    wanted = EventSet(events)
-    topic = place.fill(wanted)
-    these = rules.event_rules(rule_count, wanted.users)
-    app = AppUnderTest.prepare(place, f"event{rule_count}", topic, these.published(), options)
-    result = _run(app, wanted)
+    """Measure event rules. ``options``: further settings of the app."""
+    events_sent = EventSet(events)
+    topic = place.fill(events_sent)
+    rule_set = rules.event_rules(rule_count, events_sent.users)
+    app = AppUnderTest.prepare(place, f"event{rule_count}", topic, rule_set.published(), options)
+    result = _run(app, events_sent)
     app.refuse_rejected()
-    expected = oracle.event_pairs(wanted.columns(), these)
+    expected = oracle.event_pairs(events_sent.columns(), rule_set)
     checked = compared(event_pairs_found(app.alerts()), expected)
     app.remove()
     return {"workload": "per-event", "rules": rule_count, **result, **checked}
@@ -43,34 +43,36 @@ def windowed(
     options: Mapping[str, object],
     aggregates: Sequence[rules.Totalled] = rules.FIVE,
 ) -> Result:
-    """Rules over sliding windows of an hour. A million events are an hour of 100,000 users."""
-    wanted = EventSet(events, span_ms=max(1, events * 3_600_000 // 1_000_000))
-    topic = place.fill(wanted)
-    totals = oracle.window_totals(wanted.columns(), aggregates)
-    each, hits = rule_count // len(aggregates), rules.HITS / len(aggregates)
-    these = rules.window_rules({one: oracle.bounds(totals, one.column, each, hits) for one in aggregates})
-    app = AppUnderTest.prepare(place, "windowed", topic, rules.published_windows(these), options)
-    result = _run(app, wanted)
+    """Measure rules over sliding windows of an hour. A million events are an hour of 100,000 users."""
+    events_sent = EventSet(events, span_ms=max(1, events * 3_600_000 // 1_000_000))
+    topic = place.fill(events_sent)
+    totals = oracle.window_totals(events_sent.columns(), aggregates)
+    rules_per_aggregate, hits = rule_count // len(aggregates), rules.HITS / len(aggregates)
+    rule_list = rules.window_rules(
+        {aggregate: oracle.bounds(totals, aggregate.column, rules_per_aggregate, hits) for aggregate in aggregates}
+    )
+    app = AppUnderTest.prepare(place, "windowed", topic, rules.published_windows(rule_list), options)
+    result = _run(app, events_sent)
     app.refuse_rejected()
-    expected = oracle.window_firings(totals, these)
+    expected = oracle.window_firings(totals, rule_list)
     checked = compared(window_firings_found(app.alerts()), expected)
     app.remove()
-    return {"workload": "windowed", "rules": len(these), "aggregates": len(aggregates), **result, **checked}
+    return {"workload": "windowed", "rules": len(rule_list), "aggregates": len(aggregates), **result, **checked}
 
 
-def _run(app: AppUnderTest, wanted: EventSet) -> Result:
+def _run(app: AppUnderTest, events_sent: EventSet) -> Result:
     broker = of_process(app.place.broker_pid)
     with Yardstick() as yardstick, app.start() as child:
-        child.wait_for_events(wanted.events, _LIMIT_S)
-        figures = throughput(child, wanted.events)
+        child.wait_for_events(events_sent.events, _LIMIT_S)
+        figures = throughput(child, events_sent.events)
         broker = of_process(app.place.broker_pid) - broker
     cuts = child.cuts
     refuse_odd_lanes(cuts)
     return {
-        "events": wanted.events,
-        "keys": wanted.users,
+        "events": events_sent.events,
+        "keys": events_sent.users,
         **figures,
-        "broker_cpu_seconds_per_million": round(broker * 1e6 / wanted.events, 2),
+        "broker_cpu_seconds_per_million": round(broker * 1e6 / events_sent.events, 2),
         "phases_ms": phases(child, [c for c in cuts if c.events][1:]),
         "state_bytes_per_cut": max((int(str(c.report["state_bytes"])) for c in cuts), default=0),
         **yardstick.figures(),
@@ -78,14 +80,14 @@ def _run(app: AppUnderTest, wanted: EventSet) -> Result:
 
 
 def refuse_odd_lanes(cuts: Sequence[CutSample]) -> None:
-    """Check that the events are all valid and in order, and so are the rules."""
+    """Raise ``RuntimeError`` if the app wrote dead letters or late records."""
     odd = {lane: n for lane in (DEAD_LETTERS, LATE) if (n := sum(c.lane(lane) for c in cuts))}
     if odd:
         raise RuntimeError(f"records on lanes that should be empty: {odd}")
 
 
 def event_pairs_found(alerts: Sequence[Record]) -> pl.DataFrame:
-    """(rule, partition, offset) of each alert."""
+    """Return rule, partition and offset of each alert of an event rule."""
     bodies = [orjson.loads(a.value or b"{}") for a in alerts]
     return pl.DataFrame(
         {
@@ -98,7 +100,7 @@ def event_pairs_found(alerts: Sequence[Record]) -> pl.DataFrame:
 
 
 def window_firings_found(alerts: Sequence[Record]) -> pl.DataFrame:
-    """(rule, user, end pane) of each alert."""
+    """Return rule, user and last pane of each alert of a windowed rule."""
     bodies = [orjson.loads(a.value or b"{}") for a in alerts]
     return pl.DataFrame(
         {
@@ -111,16 +113,16 @@ def window_firings_found(alerts: Sequence[Record]) -> pl.DataFrame:
 
 
 def compared(found: pl.DataFrame, expected: pl.DataFrame) -> Result:
-    """Whether both are the same set, each row once. Says what differs before it gives up."""
+    """Raise ``RuntimeError``, with the differences, unless both frames contain equal rows, each once."""
     missing, unexpected = (
         expected.join(found, on=expected.columns, how="anti"),
         found.join(expected, on=expected.columns, how="anti"),
     )
-    twice = found.height - found.unique().height
+    repeated = found.height - found.unique().height
     expected_twice = expected.height - expected.unique().height
-    if missing.height or unexpected.height or twice or expected_twice:
+    if missing.height or unexpected.height or repeated or expected_twice:
         raise RuntimeError(
-            f"the output is wrong: {missing.height} missing, {unexpected.height} not expected, {twice} twice "
+            f"the output is wrong: {missing.height} missing, {unexpected.height} not expected, {repeated} twice "
             f"({expected_twice} in the oracle), of {expected.height}\n{missing.head()}\n{unexpected.head()}"
         )
     return {"alerts": found.height, "checked": True}

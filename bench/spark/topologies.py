@@ -1,4 +1,4 @@
-"""The jobs as Headgate topologies, and as a child of the benchmark: one line of JSON a cut."""
+"""The program that runs a job as a Headgate topology, and prints one line of JSON per cut."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _STREAM = StreamSchema.parse(SCHEMA)
 
 
 def topology(name: str, job: Job) -> Topology:
-    """Build the job, with columns as Spark's side writes them."""
+    """Build the topology of a job, with the output columns of Spark's side."""
     events = source(_STREAM, bounded_out_of_orderness(job.delay_ms))
     return Topology(name, _results(events, job).sink(LANE, key="user_id"))
 
@@ -68,7 +68,7 @@ def _results(events: Stream, job: Job) -> Stream:
 
 
 def _analytics(events: Stream, job: Job) -> Stream:
-    """Read the output of the sessions app, one record a session."""
+    """Compute the sessions with the sessions app, as one record per session."""
     settings = sessions_settings(job)
     return session_rows(build_sessions(prepare_events(events, settings, _STREAM), settings), settings).select(
         "user_id",
@@ -85,8 +85,8 @@ def _analytics(events: Stream, job: Job) -> Stream:
 
 
 def sessions_settings(job: Job) -> SessionsSettings:
-    """Of the sessions app, for the benchmark's events."""
-    given = {
+    """Return the settings of the sessions app for the benchmark's events."""
+    settings = {
         "kafka": {"bootstrap": "unused:1"},
         "checkpoint": "unused",
         "jars": "unused",
@@ -97,7 +97,7 @@ def sessions_settings(job: Job) -> SessionsSettings:
         "early_ms": 0,
         "deduplicate_ms": 0,
     }
-    return SessionsSettings.model_validate(given)
+    return SessionsSettings.model_validate(settings)
 
 
 def _assigner(job: Job) -> Assigner:
@@ -110,7 +110,7 @@ def _assigner(job: Job) -> Assigner:
 
 
 class _Totals(ProcessFunction):
-    """Counts and sums the events of a user; says both at each ``every``-th."""
+    """Counts and sums the events of a user, and emits both at every ``every``-th event."""
 
     orders = ValueState(int, default=0)
     total: Any
@@ -163,10 +163,10 @@ def main() -> None:
 
     kafka = KafkaSettings(arguments.bootstrap)
     run = RunSettings(kafka, Path(arguments.checkpoint), spark, markers_topic=f"{arguments.name}.markers")
-    run_app(app, run, Listeners(lambda report: _print({"cut": dataclasses.asdict(report)}), failure=_complain))
+    run_app(app, run, Listeners(lambda report: _print({"cut": dataclasses.asdict(report)}), failure=_print_retry))
 
 
-def _complain(error: Retryable) -> None:
+def _print_retry(error: Retryable) -> None:
     sys.stderr.write(f"trying again: {error}\n")
     sys.stderr.flush()
 
