@@ -68,11 +68,11 @@ def test_requests_shrink_until_the_server_takes_them_and_grow_again(small: Searc
 def test_single_documents_that_find_the_queue_full_are_sent_again(small: SearchIndex) -> None:
     sink = small.sink(limits=BulkLimits(20, 1_000_000, 16))
     sink.open(small.owner())
-    rows = _rows(3_000)
+    rows = _rows(1_000)
     for batch in range(2):
-        assert sink.write(batch, {"products": table(rows)}).rows == 3_000
+        assert sink.write(batch, {"products": table(rows)}).rows == 1_000
     assert sink.counts.overloads > 0
-    assert sink.counts.documents == 6_000
+    assert sink.counts.documents == 2_000
     assert small.contents() == _wanted(rows)
     sink.close()
 
