@@ -1,7 +1,8 @@
-"""The operator with many apps, on the API server of ``HEADGATE_KUBECONFIG``: ``python -m bench.cluster.operator 200``.
+"""Measures the Kubernetes operator with many apps: ``python -m bench.cluster.operator 200``.
 
-Prints one JSON object: milliseconds from an edit to the status that answers it, as a client sees it; resident memory of
-the operator's process; API calls per app and minute while nothing happens; CPU-seconds.
+It uses the API server of ``HEADGATE_KUBECONFIG`` and prints one JSON object: milliseconds from an edit of an app to the
+status of its new generation, as a client sees it; resident memory of the operator's process; API calls per app and
+minute, and CPU-seconds, while nothing changes.
 """
 
 from __future__ import annotations
@@ -40,16 +41,16 @@ def _app(name: str, namespace: str) -> Json:
     return {"apiVersion": "headgate.dev/v1alpha1", "kind": "StreamApp", "metadata": metadata, "spec": spec}
 
 
-def _answered_ms(rest: Rest, where: str, number: int) -> float:
-    generation = rest.merge(where, {"spec": {"savepoints": {"keep": number % 9 + 1}}})["metadata"]["generation"]
+def _answered_ms(rest: Rest, app_path: str, number: int) -> float:
+    generation = rest.merge(app_path, {"spec": {"savepoints": {"keep": number % 9 + 1}}})["metadata"]["generation"]
     began = time.monotonic()
-    while (rest.get(where).get("status") or {}).get("observedGeneration") != generation:
+    while (rest.get(app_path).get("status") or {}).get("observedGeneration") != generation:
         time.sleep(0.005)
     return (time.monotonic() - began) * 1_000
 
 
 def _serve_crds(rest: Rest) -> None:
-    """As this version has them; returns when the API server knows them."""
+    """Install this version's custom resource definitions, and wait until the API server serves them."""
     with redirect_stdout(sys.stderr):
         replace_crds(rest)
     for plural in ("streamapps", "savepoints"):
@@ -61,20 +62,22 @@ def _serve_crds(rest: Rest) -> None:
 
 
 def main(apps: int) -> Json:
-    """Apps are suspended, so that nothing but the operator works."""
+    """Measure the operator with ``apps`` suspended apps, so that no other process works."""
     kubeconfig, namespace = os.environ["HEADGATE_KUBECONFIG"], f"bench-{uuid.uuid4().hex[:6]}"
-    mine, counters = Rest(kubeconfig, Counters()), Counters()
-    _serve_crds(mine)
-    mine.post(path("namespaces"), {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+    client, counters = Rest(kubeconfig, Counters()), Counters()
+    _serve_crds(client)
+    client.post(path("namespaces"), {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
     names = [f"app-{number}" for number in range(apps)]
     operator = Manager(Rest(kubeconfig, counters), counters, Settings(namespace))
     operator.start()
     for name in names:
-        mine.post(path("streamapps", namespace), _app(name, namespace))
+        client.post(path("streamapps", namespace), _app(name, namespace))
     for name in names:
-        while not mine.get(path("streamapps", namespace, name)).get("status"):
+        while not client.get(path("streamapps", namespace, name)).get("status"):
             time.sleep(0.05)
-    answered = [_answered_ms(mine, path("streamapps", namespace, names[n * apps // _EDITS]), n) for n in range(_EDITS)]
+    answered = [
+        _answered_ms(client, path("streamapps", namespace, names[n * apps // _EDITS]), n) for n in range(_EDITS)
+    ]
     before = sum(count for (name, _), count in counters.read().items() if name == "api_calls")
     cpu_before = time.process_time()
     time.sleep(_QUIET_S)
@@ -89,8 +92,8 @@ def main(apps: int) -> Json:
     }
     operator.stop()
     for name in names:
-        mine.merge(path("streamapps", namespace, name), {"metadata": {"finalizers": None}})
-    mine.delete(path("namespaces", name=namespace), "")
+        client.merge(path("streamapps", namespace, name), {"metadata": {"finalizers": None}})
+    client.delete(path("namespaces", name=namespace), "")
     return said
 
 

@@ -25,14 +25,14 @@ class Cpu:
 
     @property
     def total(self) -> float:
-        """All of them."""
+        """Return the CPU-seconds of all components together."""
         return self.driver + self.jvm + self.workers
 
     def __sub__(self, other: Cpu) -> Cpu:
         return Cpu(self.driver - other.driver, self.jvm - other.jvm, self.workers - other.workers)
 
     def per_million(self, events: int) -> dict[str, float]:
-        """CPU-seconds per million events, by component."""
+        """Return the CPU-seconds per million events, by component."""
         parts = {"total": self.total, "driver": self.driver, "jvm": self.jvm, "workers": self.workers}
         return {name: round(seconds * 1e6 / max(1, events), 2) for name, seconds in parts.items()}
 
@@ -63,7 +63,7 @@ def _members(session: int) -> list[_Process]:
 
 
 class SessionMeter:
-    """CPU of one session, read again and again.
+    """Reads the CPU time of one session of processes, repeatedly.
 
     Spark's Python daemon leaves its ended workers to the system, which forgets their CPU; so what a worker had used
     when it was last seen is kept here.
@@ -74,7 +74,7 @@ class SessionMeter:
         self._workers: dict[int, float] = {}
 
     def read(self) -> Cpu:
-        """The leader is the driver, ``java`` its JVM, every other Python a worker."""
+        """Return CPU-seconds by component: the leader is the driver, ``java`` its JVM, any other Python a worker."""
         driver = jvm = 0.0
         for process in _members(self.session):
             if process.pid == self.session:
@@ -88,7 +88,7 @@ class SessionMeter:
 
 
 def of_process(pid: int) -> float:
-    """CPU-seconds of one process."""
+    """Return the CPU-seconds of one process."""
     found = _read(pid)
     return 0.0 if found is None else found.own
 

@@ -58,12 +58,12 @@ class EventSet:
 
     @property
     def topic(self) -> str:
-        """The name says all that decides the content."""
+        """Return the topic's name, which contains every setting that the events depend on."""
         minutes = self.span_ms // 60_000
         return f"bench-events-v{FORMAT}-{self.events}-u{self.users}-m{minutes}-p{self.partitions}-s{self.seed}"
 
     def columns(self) -> pl.DataFrame:
-        """Every event with its place: integers, and for the texts the index into the tuples above.
+        """Return every event with partition and offset: integers, and for texts the index into the tuples above.
 
         ``merchant`` is null in one event of twenty; ``amount`` is in cents, ``risk`` in millionths.
         """
@@ -152,7 +152,7 @@ def to_json(frame: pl.DataFrame) -> pl.Series:
 
 
 def batches(frame: pl.DataFrame) -> Iterator[tuple[list[int], list[str], list[str]]]:
-    """Partition, Kafka key and JSON of the events, some at a time."""
+    """Yield partitions, Kafka keys and JSON of the events, in batches."""
     for start in range(0, frame.height, _CHUNK):
         part = frame[start : start + _CHUNK]
         yield (

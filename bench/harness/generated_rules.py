@@ -1,4 +1,4 @@
-"""Rules as rows of numbers, from which both sides are made: the text that is published and the tables of the oracle.
+"""Generates rules as rows of numbers, from which both the published rules and the oracle's tables are derived.
 
 However many rules there are, together they match the same share of the events (``HITS``), or the alerts, and not the
 rules, would be what is measured.
@@ -44,7 +44,7 @@ class EventRules:
     table: pl.DataFrame
 
     def published(self) -> Iterable[tuple[str, bytes]]:
-        """Rule ids and control records."""
+        """Return rule ids and control records."""
         for row in self.table.iter_rows(named=True):
             rule_id = event_rule_id(row["rule"])
             yield rule_id, record(rule_id, where=_where(row))
@@ -56,7 +56,7 @@ def event_rule_id(number: int) -> str:
 
 
 def event_rules(count: int, users: int, seed: int = 7) -> EventRules:
-    """So many rules over all families, mixed."""
+    """Return ``count`` rules of all families, mixed."""
     draw = np.random.default_rng(seed)
     family = draw.choice(len(FAMILIES), count, p=[f.share for f in FAMILIES])
     kinds = draw.integers(0, len(TYPES), count)
@@ -113,7 +113,7 @@ class Totalled(NamedTuple):
 
     @property
     def own(self) -> str:
-        """The oracle's column of how many events of the rule the last pane has."""
+        """Return the oracle's column with the number of the rule's events in the last pane."""
         return f"own_{self.where or 'all'}"
 
 
@@ -149,7 +149,7 @@ class WindowRule(NamedTuple):
 
 
 def window_rules(bounds: Mapping[Totalled, list[int]]) -> list[WindowRule]:
-    """One rule a bound."""
+    """Return one rule per bound."""
     return [
         WindowRule(f"window-{one.column}-{number:03d}", one, bound)
         for one, several in bounds.items()
@@ -158,7 +158,7 @@ def window_rules(bounds: Mapping[Totalled, list[int]]) -> list[WindowRule]:
 
 
 def published_windows(rules: Iterable[WindowRule]) -> Iterable[tuple[str, bytes]]:
-    """Rule ids and control records."""
+    """Return rule ids and control records."""
     for rule in rules:
         money = rule.of.aggregate.endswith("(amount)")
         bound = f"{rule.bound / 100:.2f}" if money else str(rule.bound)

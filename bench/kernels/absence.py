@@ -63,7 +63,7 @@ def frame(devices: npt.NDArray[np.int64], event_ms: npt.NDArray[np.int64]) -> pl
 
 
 class Run:
-    """The group, its log, and the watermark."""
+    """A group of absence rules with its state log and watermark."""
 
     def __init__(self, keys: int) -> None:
         document = {
@@ -85,7 +85,7 @@ class Run:
         self.firings: list[RuleFiring] = []
 
     def cut(self, events: pl.DataFrame | None, watermark_ms: int) -> tuple[float, float, int]:
-        """CPU-seconds of the cut and of writing its state, and the bytes written."""
+        """Run a cut. Return the CPU-seconds of the cut, those of writing its state, and the bytes written."""
         moment = CutContext(0, 1, "beats", 0, self.watermark_ms, watermark_ms)
         begin = time.process_time()
         if events is not None:
@@ -98,7 +98,7 @@ class Run:
 
 
 def measure(keys: int, cuts: int, rows: int) -> Result:
-    """``AssertionError`` when somebody alerts who should not, or does not, or at another time."""
+    """Raise ``AssertionError`` unless exactly the expected keys alert, at their deadlines."""
     run, generator = Run(keys), np.random.default_rng(7)
     first_ms = generator.integers(0, CUT_MS, keys)
     for start in range(0, keys, rows):  # every key twice in a row, so that one of the two is the event that is expected
@@ -134,7 +134,7 @@ def measure(keys: int, cuts: int, rows: int) -> Result:
 
 
 def check(firings: list[RuleFiring], wanted: dict[int, int]) -> None:
-    """The silent keys, and of the others those whom the draw happened to leave out, each at its deadline."""
+    """Return the keys without an expected event, with their deadlines: the silent keys, and others by chance."""
     assert len(firings) == len(wanted), "somebody alerts twice, not at all, or without a reason"
     assert {int(str(f.key["device"])[1:]): f.time_ms for f in firings} == wanted, "who alerts, and when"
 

@@ -51,7 +51,7 @@ ALL: list[Aggregate] = [
 
 
 def rows() -> pl.DataFrame:
-    """Columns of every kind: small, huge and null integers, decimals that fit an int64 and that do not, text."""
+    """Return columns of every kind: small, huge and null integers, decimals that fit an int64 and that do not, text."""
     random = np.random.default_rng(0)
     whole = random.integers(-1_000_000, 1_000_000, ROWS)
     return pl.DataFrame(

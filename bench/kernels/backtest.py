@@ -1,4 +1,4 @@
-"""How fast a back-test is on one core: events of a Parquet file through `headgate rules backtest`'s own code.
+"""Measures a back-test on one core: the code of `headgate rules backtest` over the events of a Parquet file.
 
 Two million events; event rules as in the other benchmarks, of which a hundredth of the events match one, and
 windowed rules over an hour every five minutes. The counts of every rule are compared with DuckDB's over the generated
@@ -35,7 +35,7 @@ USERS = 100_000
 
 
 def write(columns: pl.DataFrame, folder: Path) -> Path:
-    """Write the events as a lake has them: money as decimals, times as timestamps."""
+    """Write the events to a Parquet file, with money as decimals and times as timestamps, and return its path."""
     path = folder / "events.parquet"
     frame = texts(columns).with_columns(
         pl.col("amount").cast(pl.Decimal(12, 2)), pl.col("risk").cast(pl.Float64), pl.from_epoch("ts", time_unit="ms")
@@ -45,7 +45,7 @@ def write(columns: pl.DataFrame, folder: Path) -> Path:
 
 
 def run(path: Path, records: Sequence[tuple[str, bytes]]) -> tuple[BacktestReport, float, float]:
-    """Return the report, and the seconds of the CPU and of the clock that reading and matching took."""
+    """Return the report, and the CPU-seconds and wall-clock seconds of reading and matching."""
     schema = StreamSchema.parse(SCHEMA)
     rules = [compile_rule(decode_record(r, len(r)), {schema.name: schema}, RuleLimits()) for _, r in records]
     began, begin = time.perf_counter(), time.process_time()
@@ -57,7 +57,7 @@ def run(path: Path, records: Sequence[tuple[str, bytes]]) -> tuple[BacktestRepor
 
 
 def per_event(count: int, folder: Path) -> tuple[Path, Sequence[tuple[str, bytes]], dict[str, int], int]:
-    """File, rules, what DuckDB counts of each, and how many events."""
+    """Return the file, the event rules, the expected number of hits of each rule, and the number of events."""
     columns, rules = EventSet(EVENTS, USERS).columns(), event_rules(count, USERS)
     counted = dict(oracle.event_pairs(columns, rules).group_by("rule").len().iter_rows())
     expected = {event_rule_id(n): counted.get(n, 0) for n in range(count)}
@@ -65,21 +65,21 @@ def per_event(count: int, folder: Path) -> tuple[Path, Sequence[tuple[str, bytes
 
 
 def windowed(folder: Path) -> tuple[Path, Sequence[tuple[str, bytes]], dict[str, int], int]:
-    """Measure the same for windowed rules."""
+    """Return the file, the windowed rules, the expected number of hits of each rule, and the number of events."""
     columns = EventSet(WINDOW_EVENTS, USERS // 10).columns()
     totals = oracle.window_totals(columns, FIVE)
-    rules = window_rules({one: oracle.bounds(totals, one.column, 20, 0.01) for one in FIVE})
+    rules = window_rules({aggregate: oracle.bounds(totals, aggregate.column, 20, 0.01) for aggregate in FIVE})
     counted = dict(oracle.window_firings(totals, rules).group_by("rule").len().iter_rows())
     expected = {rule.rule: counted.get(rule.rule, 0) for rule in rules}
     return write(columns, folder), [*published_windows(rules)], expected, WINDOW_EVENTS
 
 
 def main(arguments: list[str]) -> None:
-    """Run once, compare, say."""
-    what = next((a for a in arguments if a != "profile"), "100")
+    """Run once, compare with the expected hits, and print the result."""
+    rule_count = next((a for a in arguments if a != "profile"), "100")
     with tempfile.TemporaryDirectory() as folder:
         path, records, expected, events = (
-            windowed(Path(folder)) if what == "windows" else per_event(int(what), Path(folder))
+            windowed(Path(folder)) if rule_count == "windows" else per_event(int(rule_count), Path(folder))
         )
         if "profile" in arguments:
             with cProfile.Profile() as profile:
@@ -87,14 +87,14 @@ def main(arguments: list[str]) -> None:
             pstats.Stats(profile).sort_stats("tottime").print_stats(25)
             return
         report, cpu_s, wall_s = run(path, records)
-    found = {name: one.alerts for name, one in report.new.items()}
+    hits = {name: rule_report.alerts for name, rule_report in report.new.items()}
     result: Result = {
         "bench": "backtest in process",
         "rules": len(records),
-        "kind": "window" if what == "windows" else "event",
+        "kind": "window" if rule_count == "windows" else "event",
         "events": report.events,
-        "alerts": sum(found.values()),
-        "equals_duckdb": found == expected and report.events == events,
+        "alerts": sum(hits.values()),
+        "equals_duckdb": hits == expected and report.events == events,
         "events_per_second": round(events / wall_s),
         "events_per_cpu_second": round(events / cpu_s),
         "wall_s": round(wall_s, 2),

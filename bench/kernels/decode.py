@@ -89,7 +89,7 @@ _AVRO = {
 
 @dataclass(frozen=True)
 class Case:
-    """Records, and the physical columns that must come out of them."""
+    """Records of one format, and the expected physical columns."""
 
     schema: StreamSchema
     written: InputFormat
@@ -98,7 +98,7 @@ class Case:
 
 
 def _events(count: int) -> pl.DataFrame:
-    """Physical columns: cents, milliseconds. One country in twenty is null."""
+    """Return physical columns, with money in cents and times in milliseconds. One country in twenty is null."""
     draw = np.random.default_rng(1)
     n = pl.Series(np.arange(count))
     country = pl.Series(["DE", "FR", "GB", "US", None]).gather(np.minimum(draw.integers(0, 20, count) // 4, 4))
@@ -205,7 +205,7 @@ def _round(decoder: Decoder, batches: list[RawBatch]) -> tuple[float, list[pa.Ta
 
 
 def run(records: int, rounds: int) -> Result:
-    """CPU-seconds per million, the median of some rounds, by format."""
+    """Return the CPU-seconds per million records by format: the median of several rounds."""
     events = _events(records)
     cases = {
         "json": _json(events),
@@ -236,7 +236,7 @@ def run(records: int, rounds: int) -> Result:
 
 
 def main() -> None:
-    """Measures and prints."""
+    """Measure, and print the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=200_000)
     parser.add_argument("--rounds", type=int, default=5)

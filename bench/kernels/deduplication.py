@@ -37,7 +37,7 @@ ROW = "row"
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """One cut: the number of each row's event, its time, and whether it is the first row of it."""
+    """One cut. For each row: the number of its event, its event time, and whether it is the first row of the event."""
 
     events: npt.NDArray[np.int64]
     event_ms: npt.NDArray[np.int64]
@@ -76,7 +76,7 @@ def frame(drawn: Drawn, ids: str) -> pl.DataFrame:
 
 
 def measure(ids: str, cuts: int, rows: int) -> Result:
-    """One kind of id. ``AssertionError`` when a row went where it should not."""
+    """Measure one kind of id. Raise ``AssertionError`` if a row left by the wrong port."""
     operator = Deduplicate(Deduplication(("id",), HORIZON_MS), frame(next(draw(1, 2)), ids).schema)
     log, blobs, watermark = StateLog(StateSettings()), MemoryBlobs(), -(2**62)
     step_s, commit_s, written = [], [], []

@@ -1,4 +1,4 @@
-"""How fast the interval join is on one core, without Spark and Kafka: two streams of orders and payments.
+"""Measures the interval join on one core, without Spark and Kafka: two streams of orders and payments.
 
 Each side has half a million rows over a hundred thousand keys and about one partner a row; state is committed to memory
 after every cut, as a shard does. The output is compared with DuckDB's over the whole input. Seconds are said of the
@@ -60,7 +60,7 @@ def cuts(left: pl.DataFrame, right: pl.DataFrame) -> list[tuple[pl.DataFrame, pl
 
 
 def expected(left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
-    """DuckDB's answer: the pairs of ids."""
+    """Return the pairs of ids that DuckDB joins."""
     low, high = SPEC.interval.lower_ms, SPEC.interval.upper_ms
     query = (
         f"select l.order_id, r.payment_id from l join r on l.account = r.account and "
@@ -73,7 +73,7 @@ def expected(left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
 
 
 def main() -> None:
-    """Run once, compare, say."""
+    """Run once, compare with DuckDB, and print the result."""
     left, right = stream("order", 1), stream("payment", 2)
     work = cuts(left, right)
     join = IntervalJoin(SPEC, left.schema, right.schema)

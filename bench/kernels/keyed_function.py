@@ -31,7 +31,7 @@ _PER_CUT = 100_000
 
 
 class RunningTotal(ProcessFunction):
-    """Every event."""
+    """Emits every event."""
 
     outputs = {MAIN: {"user": pl.String, "total": pl.Int64}}
     total = ValueState(int, default=0)
@@ -42,7 +42,7 @@ class RunningTotal(ProcessFunction):
 
 
 class EveryTenth(RunningTotal):
-    """Every tenth event of a key."""
+    """Emits every tenth event of a key."""
 
     count = ValueState(int, default=0)
 
@@ -54,7 +54,7 @@ class EveryTenth(RunningTotal):
 
 
 def events(count: int, keys: int) -> pl.DataFrame:
-    """So many events of so many keys, in order of time."""
+    """Return events of random keys, in order of event time."""
     draw = np.random.default_rng(7)
     users = pl.Series("user", draw.integers(0, keys, count)).cast(pl.String)
     amounts = pl.Series("amount", draw.integers(1, 1_000, count))
@@ -79,7 +79,7 @@ def run(operator: ProcessOperator, rows: pl.DataFrame) -> Iterator[pl.DataFrame]
 
 
 def main() -> None:
-    """One JSON object to standard output."""
+    """Measure, compare, and print one JSON object."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--events", type=int, default=1_000_000)
     parser.add_argument("--keys", type=int, default=100_000)

@@ -53,13 +53,13 @@ Published = list[tuple[str, bytes]]
 
 @dataclass(frozen=True)
 class Lists:
-    """What the lists hold, in plain Python."""
+    """The entries of both lists, in plain Python."""
 
     trusted: frozenset[str]
     limits: Mapping[str, int]
 
     def records(self, version: int, more: Sequence[str] = ()) -> tuple[Published, Published]:
-        """Control records of both lists."""
+        """Return the control records of both lists."""
         string, money = Type.parse("string"), Type.parse("decimal(12,2)")
         trusted = ListHead(list="trusted", version=version, owner="bench", of=string)
         limits = ListHead(list="limits", version=version, owner="bench", of=string, value=money)
@@ -68,7 +68,7 @@ class Lists:
 
 
 def lists() -> Lists:
-    """Both know the first users, and hundreds of thousands that are in no event."""
+    """Return lists with the first users, and with hundreds of thousands of users that are in no event."""
     users = [f"u{n:07d}" for n in [*range(KNOWN), *range(1_000_000, 1_000_000 + ENTRIES - KNOWN)]]
     return Lists(frozenset(users), {user: n * 37 % 1_000_000 for n, user in enumerate(users)})
 
@@ -108,7 +108,7 @@ class Runner:
         self.pairs: list[tuple[str, int, int]] = []
 
     def cut(self, events: pl.DataFrame | None, control: Sequence[ControlRecord] = ()) -> float:
-        """CPU-seconds of one cut, its commit included."""
+        """Run one cut and commit it. Return its CPU-seconds."""
         rows = {} if events is None else {StreamKey(STREAM, 0): events}
         began = time.process_time()
         records = self.kernel.step(Cut(0, rows, control, _CLOCK_MS, NO_WATERMARK, NO_WATERMARK, {})).records
@@ -122,18 +122,18 @@ class Runner:
         return spent
 
     def fill(self, events: pl.DataFrame) -> None:
-        """Fill the lists' columns once more, by themselves."""
+        """Fill the columns of the lists again, and add the CPU-seconds of this alone to ``filling_cpu_s``."""
         began = time.process_time()
         columns, contents = self.kernel.rules.list_columns(STREAM), self.kernel.lists.contents(_CLOCK_MS)
         with_list_columns(events, columns, contents)
         self.filling_cpu_s += time.process_time() - began
 
     def publish(self, records: Iterator[tuple[str, bytes]] | Published) -> float:
-        """CPU-seconds of a cut with these control records."""
+        """Run a cut with these control records. Return its CPU-seconds."""
         return self.cut(None, [control_record(key, value, n) for n, (key, value) in enumerate(records)])
 
     def restarted(self) -> tuple[Runner, float]:
-        """Another one that reads this one's state, and the CPU-seconds that it took."""
+        """Return a new runner that has loaded this runner's state, and the CPU-seconds of loading."""
         other = Runner()
         began = time.process_time()
         other.log.load(self.blobs.get("head"), self.blobs, other.kernel.table)
@@ -152,7 +152,7 @@ def expected(pairs: pl.DataFrame, holds: Callable[[str, int], bool]) -> set[tupl
 
 
 def main() -> None:
-    """Run, compare, say."""
+    """Measure, compare with the oracle, and print the result."""
     events = EventSet(EVENTS).columns()
     work, rules, known = frames(events), event_rules(RULES, 100_000), lists()
     place = events.select("partition", "offset", "user", "amount")
@@ -216,7 +216,7 @@ def _either(known: Lists, user: str, cents: int) -> bool:
 
 
 def _state(known: Lists, runner: Runner, before: Published) -> dict[str, float | int]:
-    """One entry more, a restart, and cuts in which nothing happens."""
+    """Measure the publication of one more entry, a restart, and empty cuts."""
     bare = Runner()
     bare.publish([])
     for one in (bare, runner):

@@ -1,4 +1,4 @@
-"""``taskset -c 0 python -m bench.kernels.search``: the search app in this process, without Spark and Kafka.
+"""Measures the search app in this process, without Spark and Kafka: ``taskset -c 0 python -m bench.kernels.search``.
 
 Views and sales of 10,000 products (the popular ones more often), and a change of some product every hundred events, in
 cuts of 20,000 events; measured from decoded rows in to rows for the index out, with the state of each cut written to
@@ -29,7 +29,7 @@ CHANGE_EVERY = 100
 
 
 def events(count: int, products: int, per_second: int) -> pl.DataFrame:
-    """Nine views to one payment, a few seconds out of order."""
+    """Return events, nine views to one payment, a few seconds out of order."""
     draw = np.random.default_rng(7)
     ids = np.minimum(draw.zipf(1.3, count) - 1, draw.integers(0, products, count))
     paid = draw.random(count) < 0.1
@@ -48,7 +48,7 @@ def events(count: int, products: int, per_second: int) -> pl.DataFrame:
 
 
 def changes(count: int, products: int, per_second: int) -> pl.DataFrame:
-    """Every product once, then prices that change; one in twenty changes deletes."""
+    """Return product changes: every product once, then new prices; one change in twenty is a deletion."""
     draw = np.random.default_rng(8)
     many = count // CHANGE_EVERY
     ids = np.concatenate([np.arange(products), draw.integers(0, products, many)])
@@ -73,7 +73,7 @@ def changes(count: int, products: int, per_second: int) -> pl.DataFrame:
 
 
 def expected(happened: pl.DataFrame, changed: pl.DataFrame, app: SearchSettings) -> pl.DataFrame:
-    """DuckDB's documents: id, price and the figures, by id."""
+    """Return the documents that DuckDB computes, ordered by id: id, price and figures."""
     watermark = int(happened["ts"].dt.epoch("ms").max()) - app.max_out_of_orderness_ms  # type: ignore[arg-type]
     counts = {s.name: f"{watermark} < epoch_ms(ts) // {s.step_ms} * {s.step_ms} + {s.span_ms}" for s in app.spans}
     sums = ", ".join(
@@ -108,7 +108,7 @@ def found(app: App) -> pl.DataFrame:
 
 
 def main() -> None:
-    """One JSON object to standard output."""
+    """Measure, compare with DuckDB, and print one JSON object."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--events", type=int, default=1_000_000)
     parser.add_argument("--products", type=int, default=10_000)

@@ -1,4 +1,4 @@
-"""What sequences cost in the rules kernel, without Spark, Kafka and JSON: three failed logins, then a large purchase.
+"""Measures a sequence rule in the rules kernel, without Spark, Kafka and JSON: failed logins, then a large purchase.
 
 A million events of 100,000 users in an hour, 5 % of them out of order by up to five seconds; one user in twenty keeps
 failing to log in. Cuts of 100,000 events go through the kernel, and its state to a log in memory after each. What fires
@@ -61,7 +61,7 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Events:
-    """In order of arrival; an event is at most the disorder behind the latest before it."""
+    """Events in order of arrival. An event is at most the disorder behind the latest event before it."""
 
     user: Ints
     kind: Ints
@@ -85,7 +85,7 @@ class Events:
 
 
 def events(seed: int = 1, count: int = EVENTS) -> Events:
-    """So many, a million an hour."""
+    """Return ``count`` events, a million per hour."""
     random = np.random.default_rng(seed)
     user = random.integers(0, USERS, count)
     usual = random.choice(4, count, p=[0.1, 0.15, 0.2, 0.55])
@@ -97,7 +97,7 @@ def events(seed: int = 1, count: int = EVENTS) -> Events:
 
 
 def rules(count: int) -> list[ControlRecord]:
-    """Rule 0 is the one that the oracle knows; the next ones give the purchase a second more each."""
+    """Return the rules. The oracle computes rule 0; each further rule allows one second more for the purchase."""
     return [
         ControlRecord(0, n, f"r{n}".encode(), rule(f"r{n}", NEXT_MS // 1_000 + n, SCHEMA.name)) for n in range(count)
     ]
@@ -135,8 +135,11 @@ def expected(of: Events) -> set[tuple[int, ...]]:
 
 
 def _of_user(own: Sequence[tuple[int, int, int]]) -> Iterable[tuple[int, ...]]:
-    """``own``: kind, time and offset of a user's failed logins, other logins and large payments."""
-    failed: list[int] = []  # places of those that may still be part of a match
+    """Yield the offsets of each match of one user.
+
+    ``own``: kind, time and offset of the user's failed logins, other logins and large payments.
+    """
+    failed: list[int] = []  # indexes of failed logins that may still be part of a match
     for at, (kind, ms, _) in enumerate(own):
         if kind == FAILED:
             failed.append(at)
@@ -154,7 +157,7 @@ def _of_user(own: Sequence[tuple[int, int, int]]) -> Iterable[tuple[int, ...]]:
 
 @dataclass
 class Spent:
-    """What a run took and gave. ``found``: the offsets of the events of each alert of rule 0."""
+    """The costs and the output of a run. ``found``: the offsets of the events of each alert of rule 0."""
 
     step_s: float = 0.0
     commit_s: float = 0.0
@@ -167,7 +170,7 @@ class Spent:
 
 
 def run(frame: pl.DataFrame, rule_count: int) -> Spent:
-    """All events in cuts, and then the end of time."""
+    """Feed all events in cuts, and then the end of the stream."""
     kernel = RulesFactory((RuleStream(SCHEMA, "shop"),))()
     assert isinstance(kernel, RulesKernel)
     log, spent = StateLog(StateSettings()), Spent()
@@ -200,7 +203,7 @@ def _note(spent: Spent, kernel: RulesKernel, output: KernelOutput) -> None:
 
 
 def main() -> None:
-    """Run twice, a little at first so that imports are not in it; compare, say."""
+    """Run on a few events, so that imports are not measured, then on all; compare, and print the result."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--rules", type=int, default=1)
     count = parser.parse_args().rules

@@ -40,7 +40,7 @@ _PER_CUT = 100_000
 
 
 def main() -> None:
-    """One JSON object to standard output."""
+    """Measure, compare with DuckDB, and print one JSON object."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--events", type=int, default=1_000_000)
     parser.add_argument("--early", action="store_true")

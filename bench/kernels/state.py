@@ -1,4 +1,4 @@
-"""``python -m bench.kernels.state``: bytes a key and window, and what a cut costs that touches one key in a hundred.
+"""Measures bytes per key and window, and the cost of cuts that touch few keys: ``python -m bench.kernels.state``.
 
 One operator on one shard: an hourly sum over so many keys, each with a live window; then cuts that each touch one key
 in a hundred, drawn anew, with everything that a cut does: the operator's step and the commit of its tables. The sums at
@@ -29,14 +29,14 @@ SHARE = 100
 
 @dataclass(frozen=True)
 class _Touched:
-    """Keys that each of the cuts touches, and what it adds to them."""
+    """The keys that each cut touches, and the amounts that it adds to them."""
 
     keys: list[np.ndarray[tuple[int], np.dtype[np.int64]]]
     amounts: list[np.ndarray[tuple[int], np.dtype[np.int64]]]
 
 
 def measure(keys: int) -> Result:
-    """One JSON object for so many keys."""
+    """Measure an operator with this many keys."""
     spec = WindowSpec(Tumbling(HOUR_MS), AfterWatermark(), Accumulation.ACCUMULATING)
     schema: dict[str, pl.DataType] = {"key": pl.Int64(), "amount": pl.Int64()}
     aggregates = {"total": Sum("amount"), "rows": Count()}
@@ -95,7 +95,7 @@ def _check(panes: pl.DataFrame, touched: _Touched, keys: int) -> None:
 
 
 def main() -> None:
-    """Both sizes, and their ratio."""
+    """Measure both sizes, and print the results and their ratio."""
     small, large = measure(100_000), measure(1_000_000)
     show(small)
     show(large)

@@ -57,7 +57,7 @@ FUNCTIONS = ("count(*)", "sum(amount)", "avg(amount)", "max(amount)", "min(n)")
 
 @dataclass(frozen=True)
 class Clause:
-    """``FUNCTIONS[function] > bound``; the bound in physical units, hundredths for money."""
+    """The condition ``FUNCTIONS[function] > bound``. The bound is in physical units: hundredths for money."""
 
     function: int
     bound: float
@@ -82,7 +82,7 @@ class Spec:
 
 
 def specs_of(count: int, share: float) -> list[Spec]:
-    """Rules in turn over every filter and function; together they fire in about ``share`` of the windows."""
+    """Return ``count`` rules over all filters and functions, which together fire in about ``share`` of the windows."""
     random = np.random.default_rng(count)
     highest = _highest()
     share = share / count
@@ -117,7 +117,7 @@ def compiled(specs: Sequence[Spec]) -> list[CompiledRule]:
 
 @dataclass(frozen=True)
 class Events:
-    """In order of event time, which is that of arrival."""
+    """Events in order of event time, which is the order of arrival."""
 
     key: Ints
     event_ms: Ints
@@ -141,7 +141,10 @@ def events() -> Events:
 
 @dataclass(frozen=True)
 class Running:
-    """The aggregates after each event of one type, in order of key, window and arrival. ``window`` numbers them."""
+    """The aggregates after each event of one type, ordered by key, window and arrival.
+
+    ``row``: the index of the event. ``window``: the number of its window.
+    """
 
     row: Ints
     window: Ints
@@ -161,7 +164,7 @@ class Running:
         return cls(rows, window, tuple(values[str(i)].to_numpy() for i in range(len(every))))
 
     def first(self, spec: Spec) -> set[tuple[str, int]]:
-        """Where the rule is true for the first time in a window: rule and row of the event."""
+        """Return the rule with the row of the first event in each window for which the rule is true."""
         true = np.logical_and.reduce([self.values[c.function] > c.bound for c in spec.clauses])
         hits = np.flatnonzero(true)
         _, first = np.unique(self.window[hits], return_index=True)
@@ -169,7 +172,7 @@ class Running:
 
 
 def _highest() -> list[Doubles]:
-    """For each function the highest values that windows of one type reach, sorted."""
+    """Return, for each function, the sorted highest values of the windows of one type."""
     running = Running.of(events(), 0)
     first = np.flatnonzero(np.diff(running.window, prepend=-1))
     return [np.sort(np.maximum.reduceat(values, first)) for values in running.values]
@@ -181,7 +184,7 @@ def expected(specs: Sequence[Spec], data: Events) -> set[tuple[str, int]]:
 
 
 def run(count: int, share: float, turns: int, *, state: bool) -> dict[str, object]:
-    """Feed all cuts and compare. The time is the CPU time of the group's steps in the best of several turns."""
+    """Measure the lowest CPU time of the group's steps over several runs, and check the firings."""
     specs, data = specs_of(count, share), events()
     rules, rows = compiled(specs), data.frame()
     feed(rules, rows[:CUT], state=state)
@@ -204,7 +207,7 @@ def run(count: int, share: float, turns: int, *, state: bool) -> dict[str, objec
 def feed(
     rules: Sequence[CompiledRule], rows: pl.DataFrame, *, state: bool
 ) -> tuple[float, list[tuple[int, RuleFiring]], float]:
-    """All rows in cuts: the seconds that it took, the firings with the row of each, and bytes of a pane in memory."""
+    """Feed all rows in cuts. Return the CPU-seconds, the firings with their rows, and the bytes of a pane in memory."""
     group = make_group(GroupId.for_rule(rules[0]), SCHEMA, GroupSettings())  # type: ignore[arg-type]
     group.set_rules(rules, KeyValueTable(), NO_WATERMARK, NO_WATERMARK)
     log, blobs = StateLog(StateSettings()), MemoryBlobs()

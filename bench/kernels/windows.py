@@ -47,7 +47,7 @@ Rows = tuple[Ints, Ints, Ints, Ints]
 
 @dataclass(frozen=True)
 class Events:
-    """In order of arrival; an event is at most the disorder behind the latest before it."""
+    """Events in order of arrival. An event is at most the disorder behind the latest event before it."""
 
     key: Ints
     event_ms: Ints
@@ -99,8 +99,10 @@ KINDS: Mapping[str, tuple[Assigner, int, Callable[[Events], Rows]]] = {
 
 
 def run(kind: str, *, state: bool) -> dict[str, object]:
-    """Feed all cuts and compare. The time is the CPU time of the operator's steps, with the log's commits where asked;
-    a first operator takes two cuts before, so that imports are not in it."""
+    """Measure the CPU time of the operator's steps, with the commits of the log if asked for; check the output.
+
+    Another operator runs two cuts first, so that imports are not measured.
+    """
     assigner, span_ms, oracle = KINDS[kind]
     events = events_over(span_ms, seed=1)
     names = pl.Series("key", [f"customer-{n:07d}" for n in range(KEYS)])
@@ -120,7 +122,7 @@ def run(kind: str, *, state: bool) -> dict[str, object]:
 
 
 def unused(kind: str, turns: int = 7) -> dict[str, object]:
-    """Return the least CPU time of several runs without a late lane, with one, and with lateness allowed too."""
+    """Return the lowest CPU time of several runs: without a late lane, with one, and with allowed lateness as well."""
     assigner, span_ms, _ = KINDS[kind]
     rows = events_over(span_ms, seed=1).frame(pl.Series("key", range(KEYS)))
     late = WindowSpec(assigner, AfterWatermark(late=AfterCount(1)), Accumulation.DISCARDING, MINUTE_MS)
@@ -147,7 +149,7 @@ def feed(
     spec: WindowSpec | None = None,
     late_lane: bool = True,
 ) -> tuple[float, pl.DataFrame]:
-    """All rows in cuts of a size, and then the end of the stream: the seconds that it took, and all panes."""
+    """Feed all rows in cuts, then the end of the stream. Return the CPU-seconds and all panes."""
     spec = spec or WindowSpec(assigner, AfterWatermark(), Accumulation.DISCARDING)
     schema: dict[str, pl.DataType] = {"key": rows.schema["key"], "v": pl.Int64()}
     operator = WindowOperator(spec, ("key",), schema, {"sum": Sum("v")}, late_lane=late_lane)
@@ -171,7 +173,7 @@ def feed(
 
 
 def equal(panes: pl.DataFrame, rows: Rows) -> bool:
-    """Whether the panes are these rows, each once."""
+    """Return whether the panes are these rows, each once."""
     key = panes["key"].str.slice(9).cast(pl.Int64).to_numpy()
     bounds = [panes[name].dt.timestamp("ms").to_numpy() for name in ("window_start", "window_end")]
     seen, wanted = (np.stack(columns) for columns in ((key, *bounds, panes["sum"].to_numpy()), rows))

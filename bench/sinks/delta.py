@@ -43,7 +43,7 @@ _START_MS = 1_700_000_000_000
 
 
 def main() -> int:
-    """Both sides, or the child of one."""
+    """Measure both sides, or run as the child process of one."""
     parser = argparse.ArgumentParser(prog="bench.sinks.delta", description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--per-cut", type=int, default=50_000)

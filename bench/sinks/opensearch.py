@@ -51,7 +51,7 @@ _SCHEMA = pa.schema(
 
 
 def products(count: int) -> pa.Table:
-    """About 350 bytes a document."""
+    """Return documents of about 350 bytes each."""
     import decimal
 
     rng = random.Random(7)
@@ -95,7 +95,7 @@ def _opened(url: str, limits: BulkLimits) -> tuple[OpenSearchSink, str]:
 
 
 def _clocked(url: str, index: str, count: int, run: Callable[[], object]) -> tuple[float, float]:
-    """Documents a second, and CPU microseconds of this process a document."""
+    """Return documents per second, and CPU microseconds of this process per document."""
     started, cpu = time.perf_counter(), time.process_time()
     run()
     seconds, used = time.perf_counter() - started, time.process_time() - cpu

@@ -63,7 +63,7 @@ Row = tuple[Any, ...]
 
 
 def rows_of(cut: int, count: int) -> list[Row]:
-    """Ids are unique in a cut; every other cut has those of the one before it."""
+    """Return the rows of a cut. Ids are unique in a cut; every other cut repeats the ids of the cut before it."""
     random = np.random.default_rng(cut)
     names = [f"order-{(cut // 2) * CUT + n:09d}" for n in range(count)]
     cents, customers = random.integers(0, 10**9, count).tolist(), random.integers(0, 10**6, count).tolist()
@@ -84,7 +84,7 @@ def rows_of(cut: int, count: int) -> list[Row]:
 
 @dataclass(frozen=True)
 class Cuts:
-    """The same rows in each form that somebody needs."""
+    """The rows of one cut in the form that each side needs."""
 
     rows: list[list[Row]]
     tables: list[pa.Table]
@@ -168,7 +168,7 @@ def measured(server: EmbeddedPostgres, connect: Connect, table: str, cuts: Cuts,
 
 
 def _server_cpu(server: EmbeddedPostgres) -> float:
-    """Of all its processes, ended ones included: a backend's CPU goes to the first process when it is reaped."""
+    """Return the server's CPU-seconds, of ended processes too: the first process inherits those of a reaped backend."""
     running = server.running
     assert running is not None
     time.sleep(0.3)  # a backend that was let go ends
@@ -253,7 +253,7 @@ def _result(runs: dict[str, list[Run]], cuts: Cuts) -> Result:
 
 
 def main() -> int:
-    """Without Kafka and Spark."""
+    """Measure without Kafka and Spark."""
     parser = argparse.ArgumentParser(prog="bench.sinks.postgres")
     parser.add_argument("--rows", type=int, default=200_000)
     parser.add_argument("--turns", type=int, default=5)

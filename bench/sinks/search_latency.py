@@ -49,7 +49,11 @@ _LEAST_CUTS = 8
 
 @dataclass
 class Probes:
-    """Products of ours. ``sent``, ``viewed``: when, in seconds of the monotonic clock, of those not found so yet."""
+    """Sends products and views, and measures when a search finds them.
+
+    ``sent`` and ``viewed``: products that the search does not find yet, or not with views, with the monotonic clock at
+    sending, in seconds.
+    """
 
     stack: DemoStack
     http: OpenSearchHttp
@@ -67,7 +71,7 @@ class Probes:
         self._produce(self.stack.workspace.names.input("products"), name, change)
 
     def look(self) -> None:
-        """Search once for the sent products not found yet, and for the viewed products whose views were not counted yet."""
+        """Search once for the sent products, and for the viewed products whose views have been counted."""
         viewed = {"bool": {"filter": [{"terms": {"id": [*self.viewed]}}, {"range": {"views_1d": {"gt": 0}}}]}}
         query = {"bool": {"should": [{"terms": {"id": [*self.sent]}}, viewed]}}
         body = {"size": 1_000, "_source": False, "query": query}
@@ -96,7 +100,7 @@ class Probes:
 
 
 def main() -> int:
-    """Measure, print one JSON object."""
+    """Measure, and print one JSON object."""
     parser = argparse.ArgumentParser(prog="python -m bench.sinks.search_latency", description=__doc__)
     parser.add_argument(
         "--load", type=int, default=60_000, help="events that wait, at the least, while the load is found"

@@ -1,4 +1,4 @@
-"""From a rule's publication to its first alert, in milliseconds and in cuts, with little to do and with far too much.
+"""Measures the time from a rule's publication to its first alert, in ms and in cuts, at a low load and at overload.
 
 A rule that is published while cut n runs can be in cut n + 1 at the earliest, and its first alert is there when that
 cut is committed: 2 cuts. The next version is published at a time that has nothing to do with the cuts.

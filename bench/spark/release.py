@@ -60,7 +60,7 @@ class _Sent:
 def release(
     place: Place, rule_count: int, releases: int, warm_up_s: int, options: Mapping[str, object]
 ) -> list[Result]:
-    """One result a release."""
+    """Measure the releases, and return one result per release."""
     events = EventSet(100_000, partitions=2)
     these = event_rules(_BEFORE + rule_count, events.users)
     published = list(these.published())
@@ -91,7 +91,7 @@ def release(
 
 
 def _release(app: AppUnderTest, version: int, rules: Sequence[Rule]) -> _Sent:
-    """Part after part, each when the one before is staged, then the release."""
+    """Publish the parts one by one, each when the app has staged the one before, and then the release."""
     name, topics, note = f"release-{version}", AppTopics(app.name), ChangeNote("bench")
     *parts, last = release_changes(name, [rule.model_copy(update={"version": version}) for rule in rules], ())
     began = time.monotonic()
@@ -146,14 +146,14 @@ def _measured(sent: _Sent, child: Child, answers: Sequence[Record], rule_count: 
 
 
 def _cpu_ms(child: Child, batches: Sequence[int]) -> Result:
-    """Return the mean CPU time of these cuts in each kind of process, each from the report before it to its own."""
+    """Return the mean CPU time of these cuts by kind of process. A cut lasts from the previous report to its own."""
     used = [b.cpu - a.cpu for a, b in pairwise(child.cuts) if b.batch in batches]
     kinds = {"driver": [c.driver for c in used], "jvm": [c.jvm for c in used], "workers": [c.workers for c in used]}
     return {name: round(statistics.mean(seconds) * 1000) for name, seconds in kinds.items()}
 
 
 def _whole_ms(child: Child) -> Mapping[int, float]:
-    """How long each cut took from its trigger to its end, as the app reports it."""
+    """Return the milliseconds from trigger to end of each cut, as the app reports them."""
     progress = {b: p["durationMs"] for b, p in sorted(child.spark.items())}
     return {b: float(d["triggerExecution"]) for b, d in progress.items() if isinstance(d, dict) and "addBatch" in d}
 

@@ -1,4 +1,4 @@
-"""How long savepoint and restore of much state take, and how much room: ``python -m bench.spark.savepoint``.
+"""Measures time and size of savepoint and restore of large state: ``python -m bench.spark.savepoint``.
 
 State is made in this process (rows that a join keeps, with text that does not compress further) and written as a
 savepoint. A new app is restored from it on Spark, runs, and takes one of its own, which must hold the same rows. With
@@ -54,7 +54,7 @@ def _stream(name: str) -> StreamSchema:
 
 
 def topology(name: str) -> Topology:
-    """Build a join that keeps its rows for a day."""
+    """Build a join that stores its rows for a day."""
     orders, views = (source(_stream(one), bounded_out_of_orderness(0)).key_by("user") for one in ("orders", "views"))
     return Topology(name, orders.join(views).within(0, _DAY_MS, name="join").sink("pairs", key="user"))
 
@@ -68,7 +68,7 @@ def _rows(count: int, cut: int) -> pl.DataFrame:
 
 
 def made(app: App, name: str, megabytes: int, to: SavepointRepository) -> Savepoint:
-    """State of about so many megabytes, as a savepoint."""
+    """Create a savepoint with about this many megabytes of state."""
     simulation = Simulation(topology(name), shards=_SHARDS, app=app)
     for cut in range(max(1, megabytes * 1_000_000 // _ROW_BYTES // _CUT)):
         simulation.cut({"orders": _rows(_CUT, cut)}, clock_ms=cut)
@@ -83,7 +83,7 @@ def made(app: App, name: str, megabytes: int, to: SavepointRepository) -> Savepo
 
 
 class _Watched:
-    """A runner in a thread, and when its cuts were committed."""
+    """Runs an app in a thread, and records when its cuts were committed."""
 
     def __init__(self, app: App, settings: RunSettings, start: Runtime) -> None:
         self.cuts: list[float] = []
@@ -98,7 +98,7 @@ class _Watched:
         self.cuts.append(time.monotonic())
 
     def wait(self, cuts: int) -> None:
-        """Until so many are committed."""
+        """Wait until this many cuts are committed."""
         end = time.monotonic() + _LIMIT_S
         while len(self.cuts) < cuts:
             if not self._thread.is_alive() or time.monotonic() > end:
@@ -106,13 +106,13 @@ class _Watched:
             time.sleep(0.02)
 
     def stop(self) -> None:
-        """Between two cuts."""
+        """Stop the app between two cuts."""
         self.runner.drain()
         self._thread.join(_LIMIT_S)
 
 
 def savepoint(place: Place, megabytes: int, *, standby: bool = False) -> Result:
-    """Restore, run, save. ``standby``: the session rehearses before."""
+    """Restore the state, run cuts, and save. ``standby``: run warm-up cuts first."""
     name = place.new_name("savepoint")
     folder = place.run_folder(name)
     topics = {"orders": f"{name}.orders", "views": f"{name}.views"}
@@ -160,7 +160,7 @@ def savepoint(place: Place, megabytes: int, *, standby: bool = False) -> Result:
 
 
 def main() -> int:
-    """With a broker and Spark."""
+    """Measure with a broker and Spark, and print the results."""
     parser = argparse.ArgumentParser(prog="bench.spark.savepoint")
     parser.add_argument("--mb", type=int, default=100)
     parser.add_argument("--standby", action="store_true")

@@ -1,4 +1,4 @@
-"""Spark's own copy from topic to topic, as a child of the benchmark: what the road costs without a rule on it.
+"""A Spark job that copies events from topic to topic: the cost of reading and writing without any rule.
 
 Built-in source and sink (at least once), the engine's session settings and fetch sizes, one line of JSON a batch.
 """
@@ -31,7 +31,7 @@ _POLL_S = 0.05
 
 
 def main() -> None:
-    """Copy until ended from outside."""
+    """Copy until the process is stopped."""
     parser = argparse.ArgumentParser()
     for name in ("bootstrap", "source", "target", "checkpoint", "jars", "per-cut"):
         parser.add_argument(f"--{name}", required=True)

@@ -1,7 +1,8 @@
 """The program that runs a job with Spark's own stateful operators, for the comparison with Headgate.
 
 It uses Spark's Kafka source and sink (at least once) and the engine's session settings with both of the JVM's
-compilers, and prints one line of JSON per batch. ``--variant``: which of Spark's two Python interfaces runs the keyed function.
+compilers, and prints one line of JSON per batch. ``--variant``: which of Spark's two Python interfaces
+runs the keyed function.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _ZERO = {"amount": Decimal(0), "quantity": 0}
 
 
 def main() -> None:
-    """Run until ended from outside."""
+    """Run until the process is stopped."""
     parser = argparse.ArgumentParser()
     for name in ("bootstrap", "source", "target", "checkpoint", "jars", "job"):
         parser.add_argument(f"--{name}", required=True)
