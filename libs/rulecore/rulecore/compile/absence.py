@@ -1,8 +1,8 @@
-"""The expectation of an absence rule, computed once: which event, how often, for which keys.
+"""Compiles the expectation of an absence rule: which event, how often, for which keys.
 
-Promises: ``population`` identifies *whose last event is remembered*: stream, grouping, condition and list. Neither
-``every`` nor ``again``, ``forget`` or anything in ``then`` is part of it, so last-seen times outlive such changes and
-are shared by all rules that expect the same event of the same keys. Refuses to know keys, events and time.
+``population`` identifies the keys whose last event is stored: stream, ``group_by``, condition and list. ``every``,
+``again``, ``forget`` and ``then`` are not part of it, so the times of last events survive changes of these entries, and
+rules that expect one event of one set of keys share the times. This module knows no keys, events or clock.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from streamcore.schema import LONG, TIMESTAMP, StreamSchema, Type
 
 MIN_EVERY_MS: Final = 1_000
 
-#: What alerts show: the last event (NULL if none came since the key is on the list), how long ago that was at the
-#: deadline (or the arming), and how many alerts in a row this one makes.
+#: Fields of an alert: the time of the last event (NULL if none came since the key was put on the list), the ms from
+#: then (or from the time it was put on the list) to the deadline, and the number of this alert in the silence.
 ALERT_FIELDS: Final[tuple[tuple[str, Type], ...]] = (
     ("last_seen", TIMESTAMP),
     ("missing_for_ms", LONG),
@@ -35,9 +35,11 @@ ALERT_FIELDS: Final[tuple[tuple[str, Type], ...]] = (
 
 @dataclass(frozen=True, slots=True)
 class CompiledAbsence:
-    """``where`` is normalized. ``again_ms`` None: once; ``forget_ms`` None: never; ``listed`` None: keys that come.
+    """The compiled expectation. ``where`` is in normal form.
 
-    ``population`` is a fingerprint, see the top of the module.
+    ``every_ms``: the longest silence without an alert. ``again_ms``: the time between repeated alerts; None for one
+    alert. ``forget_ms``: the silence after which a key is dropped; None for never. ``listed``: the list with the
+    expected keys; None for keys that had an event. ``population``: a fingerprint, see the top of the module.
     """
 
     where: Expr
@@ -58,7 +60,7 @@ class CompiledAbsence:
 def compile_absence(
     rule: Rule, schema: StreamSchema, group_by: tuple[str, ...], where: Expr, lists: Mapping[str, ListType]
 ) -> CompiledAbsence:
-    """``where`` is the compiled ``expect.where``; ``RuleSetError`` for an impossible expectation."""
+    """Compile ``expect``; ``where`` is the compiled ``expect.where``. Raises ``RuleSetError`` if it is not possible."""
     assert rule.expect is not None, "an absence rule"
     expect = rule.expect
     if expect.every < MIN_EVERY_MS:
@@ -79,7 +81,7 @@ def compile_absence(
 
 
 def _check_list(name: str, lists: Mapping[str, ListType], schema: StreamSchema, column: str) -> None:
-    """Raise ``RuleSetError`` for a list that is not there, or whose entries are no values of the column."""
+    """Raise ``RuleSetError`` if the list does not exist, or the type of its entries is not that of the column."""
     if name not in lists:
         raise RuleSetError(f"expect.of: there is no list {name!r}; there are {', '.join(sorted(lists)) or 'none'}")
     field = schema.get(column)

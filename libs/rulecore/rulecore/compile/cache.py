@@ -1,6 +1,6 @@
-"""Versions of rules compiled once a process: all shards of a worker apply the same records to equal sets.
+"""A cache of compiled versions of rules, per process: all shards of a worker apply equal records to equal rule sets.
 
-Promises: a cached result depends only on its bytes and its context. Refuses to know which version counts.
+A cached result depends only on the bytes of the rule and the context.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ class CompileContext:
         object.__setattr__(self, "_hash", hash((self.streams, self.limits, self.lists)))
 
     def __hash__(self) -> int:
-        """Worked out once: the cache asks for it with every rule, and schemas are long."""
+        """Return the hash, which is computed once: the cache needs it for every rule, and schemas are long."""
         return self._hash
 
     @classmethod
     def of(
         cls, streams: Mapping[str, StreamSchema], limits: RuleLimits, lists: Mapping[str, ListType]
     ) -> CompileContext:
-        """Return the context of a set."""
-        known = tuple(lists[name] for name in sorted(lists))
-        return cls(tuple(streams[name] for name in sorted(streams)), limits, known)
+        """Return the context of a rule set with these streams, limits and lists."""
+        sorted_lists = tuple(lists[name] for name in sorted(lists))
+        return cls(tuple(streams[name] for name in sorted(streams)), limits, sorted_lists)
 
 
 def compile_version(value: bytes, context: CompileContext) -> CompiledRule:
-    """Return the rule of canonical bytes, compiled; kept for the next who asks.
+    """Return the compiled rule of these canonical bytes, from the cache if it is there.
 
-    A rule that asks no list does not depend on them, so a new list leaves its compiled form unchanged.
+    A rule that uses no list is cached without the lists, so a change of lists does not compile it again.
     """
-    asks = any(word in value.lower() for word in (b"list", b"lookup"))
-    return _compile_record(value, context if asks or not context.lists else _without_lists(context))
+    uses_lists = any(word in value.lower() for word in (b"list", b"lookup"))
+    return _compile_record(value, context if uses_lists or not context.lists else _without_lists(context))
 
 
 @functools.lru_cache(maxsize=8)
@@ -63,7 +63,7 @@ def _without_lists(context: CompileContext) -> CompileContext:
 @functools.lru_cache(maxsize=_COMPILED_KEPT)
 def _compile_record(value: bytes, context: CompileContext) -> CompiledRule:
     rule = decode_record(value, len(value))
-    streams, lists = {s.name: s for s in context.streams}, {one.name: one for one in context.lists}
+    streams, lists = {s.name: s for s in context.streams}, {list_type.name: list_type for list_type in context.lists}
     return compile_rule(rule, streams, context.limits, lists)
 
 
@@ -73,7 +73,7 @@ ChangeBytes = tuple[RuleChange, bytes]
 
 @functools.lru_cache(maxsize=_PARTS_KEPT)
 def decode_part_cached(value: bytes) -> tuple[ChangeBytes, ...]:
-    """Kept from the part's cut for the release's, and for the other shards of the worker."""
+    """Decode one part of a release. The result is cached until the release's cut, and for the worker's other shards."""
     return tuple(map(with_canonical_bytes, decode_part(value)))
 
 

@@ -1,7 +1,7 @@
-"""The one way from an expression's text to the form that evaluation over events needs: parsed, lifted, in normal form.
+"""Compiles the text of an expression over events: parses it, extracts the columns that lists give, and normalizes it.
 
-Every compiler of a rule makes the conditions and values that are asked of each event here, so that
-names, limits and lists mean the same everywhere.
+All compilers of rules use this module for conditions and values of events, so that names, limits and lists have one
+meaning everywhere.
 """
 
 from __future__ import annotations
@@ -25,25 +25,28 @@ class NameScope:
 
     @classmethod
     def of_stream(cls, schema: StreamSchema, lists: Mapping[str, ListType], limits: lang.ExpressionLimits) -> NameScope:
-        """Return the columns of a stream, and all lists."""
+        """Return the scope with the columns of a stream and these lists."""
         return cls({f.name: f.type for f in schema.fields}, lists, limits)
 
 
 @dataclass(frozen=True, slots=True)
 class EventCondition:
-    """``expr`` is in normal form, over the stream's columns and ``list_columns`` (see ``lists.columns``)."""
+    """A compiled expression over events.
+
+    ``expr`` is in normal form, over the stream's columns and ``list_columns`` (see ``lists.list_columns``).
+    """
 
     expr: Expr
     list_columns: tuple[ListColumn, ...] = ()
 
 
 def compile_condition(text: str, field: str, names: NameScope, expect: Type | None = BOOLEAN) -> EventCondition:
-    """Return the condition of a rule's ``field`` (another type than boolean with ``expect``, any with None)."""
+    """Compile the expression of a rule's ``field``, which errors name. ``expect``: its type; None for any type."""
     parsed = lang.parse(text, Scope(names.columns, lists=names.lists), field=field, limits=names.limits, expect=expect)
     return compile_expr(parsed)
 
 
 def compile_expr(expr: Expr) -> EventCondition:
-    """Return the same of a tree, such as the argument of an aggregate."""
+    """Compile an expression that is already parsed, such as the argument of an aggregate."""
     over_columns, list_columns = extract_list_columns(expr)
     return EventCondition(lang.normalize(over_columns), list_columns)

@@ -1,4 +1,4 @@
-"""The signals that a score rule adds up, computed once. Refuses to know the rules it names: they may never come."""
+"""Compiles a score rule: the signals (matches of other rules) that it adds up. The named rules need not exist."""
 
 from __future__ import annotations
 
@@ -11,13 +11,17 @@ from rulecore.documents.rule_kinds import SignalCounting
 from rulecore.errors import RuleSetError
 from streamcore.schema import LONG, STRING, Type
 
-#: What alerts show: the sum, the rules that gave it (sorted, with commas), and how many signals those are.
+#: Fields of an alert: the sum, the rules whose signals were added (sorted, with commas), and the number of signals.
 ALERT_FIELDS: Final[tuple[tuple[str, Type], ...]] = (("sum", LONG), ("rules", STRING), ("count", LONG))
 
 
 @dataclass(frozen=True, slots=True)
 class CompiledScore:
-    """``weights``: by rule, None where the rule's own score counts; ``every`` signal, or the largest of each rule."""
+    """The compiled score. ``weights``: by rule, the score of a signal; None for the score in the rule's own ``then``.
+
+    ``within_ms``: how long a signal is added. ``limit``: the sum at which the rule fires. ``every``: whether every
+    signal is added, or only the largest of each rule.
+    """
 
     weights: Mapping[str, int | None]
     within_ms: int
@@ -26,7 +30,7 @@ class CompiledScore:
 
 
 def compile_score(rule: Rule) -> CompiledScore:
-    """Compile a score; raise ``RuleSetError`` for a rule that would be its own signal."""
+    """Compile a score; raise ``RuleSetError`` if the rule names itself."""
     assert rule.score is not None, "a score rule"
     score = rule.score
     if rule.id in score.of:

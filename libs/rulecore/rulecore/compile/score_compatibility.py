@@ -1,4 +1,4 @@
-"""Whether a rule can give signals to a score rule that names it: asked before anything is added up."""
+"""Checks whether a rule can give signals to a score rule that names it, before the score rule is accepted."""
 
 from __future__ import annotations
 
@@ -22,15 +22,18 @@ def incompatibility(score: CompiledRule, other: CompiledRule) -> str | None:
     if other.kind is RuleKind.EVENT:
         return None
     if not set(score.group_by) <= set(other.group_by):
-        wanted, found = ", ".join(score.group_by), ", ".join(other.group_by)
-        return f"{name} is grouped by [{found}], which does not say whose score it is; it needs [{wanted}] in group_by"
+        needed, given = ", ".join(score.group_by), ", ".join(other.group_by)
+        return f"{name} is grouped by [{given}], which does not say whose score it is; it needs [{needed}] in group_by"
     if other.route != score.route:
         return f"{name} is routed by another key of {score.rule.on} than this rule; group both by the same key"
     return None
 
 
 def check_compatible(score: CompiledRule, rules: Mapping[str, CompiledRule]) -> None:
-    """Raise ``RuleSetError`` for a score rule that names one of these rules in vain; a name that is unknown is none."""
+    """Raise ``RuleSetError`` if a score rule names one of these rules that can give it no signals.
+
+    Names of unknown rules, and rules of other kinds than score, are accepted.
+    """
     if score.score is None:
         return
     for name in score.score.weights:

@@ -1,7 +1,7 @@
-"""A rule's ``sequence`` checked against its stream, with everything that evaluation needs worked out once.
+"""Compiles a rule's ``sequence`` against its stream.
 
-Promises: pure, and raises nothing but ``ExpressionError`` with the place of the fault (``sequence.2.where``). The
-fingerprint identifies *the pattern*: stream, groups, conditions in normal form, times, limits of time and skip.
+Pure functions, which raise only ``ExpressionError`` with the path of the faulty entry (``sequence.2.where``). The
+fingerprint identifies the pattern: stream, ``group_by``, normalized conditions, ``times``, time limits and ``skip``.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ DURATION: Final = "#duration_ms"
 STARTED: Final = "#started"
 ENDED: Final = "#ended"
 
-#: What a message may name of any sequence: column and type.
+#: Names that the message of any sequence rule may use, with their columns of ``Firing.values`` and types.
 MESSAGE_FIELDS: Final[Mapping[str, tuple[str, Type]]] = {
     "count": (COUNT, LONG),
     "duration_ms": (DURATION, LONG),
@@ -47,7 +47,10 @@ MESSAGE_FIELDS: Final[Mapping[str, tuple[str, Type]]] = {
 
 @dataclass(frozen=True, slots=True)
 class SequenceCondition:
-    """A distinct condition, the common ``where`` in it; ``roles`` are the entries that it is the condition of."""
+    """A distinct condition of the sequence, including the rule's ``where``.
+
+    ``plan``: how matching events are found. ``roles``: a bit for each entry of ``sequence`` with this condition.
+    """
 
     fingerprint: str
     plan: AccessPlan
@@ -56,7 +59,10 @@ class SequenceCondition:
 
 @dataclass(frozen=True, slots=True)
 class Capture:
-    """A value that the message names: that of ``column`` in the last event of a step. ``name``: ``step.column``."""
+    """A value that the message uses: that of ``column`` in the last event of a step.
+
+    ``name``: ``step.column``. ``step``: the number of the step, from 0, without the entries ``without``.
+    """
 
     name: str
     step: int
@@ -66,7 +72,7 @@ class Capture:
 
 @dataclass(frozen=True, slots=True)
 class CompiledSequence:
-    """The compiled form of a sequence. ``fingerprint``: the name under which its state is kept."""
+    """A compiled sequence. ``fingerprint``: the name of its stored state."""
 
     fingerprint: str
     program: SequenceProgram
@@ -75,7 +81,7 @@ class CompiledSequence:
 
     @property
     def access(self) -> AccessPath:
-        """The least selective path by which its events are found."""
+        """The least selective of the access paths of its conditions."""
         return max((c.plan.access for c in self.conditions), key=list(AccessPath).index)
 
     @property
@@ -95,36 +101,36 @@ class CompiledSequence:
 def compile_sequence(
     rule: Rule, group_by: Sequence[str], where: Expr | None, names: NameScope
 ) -> tuple[CompiledSequence, tuple[ListColumn, ...]]:
-    """Compile a rule of kind sequence; ``where`` is its common condition, ``group_by`` in the order of the stream.
+    """Compile a sequence rule, and return it with the list columns that its conditions use.
 
-    The list columns are those that its entries ask for.
+    ``where``: the rule's condition on all events. ``group_by``: in the order of the stream's columns.
     """
     assert rule.sequence is not None
     assert isinstance(rule.within, SequenceSpan)
-    found = [_condition(n, item, names) for n, item in enumerate(rule.sequence)]
-    exprs = [_both(where, condition.expr) for condition in found]
+    compiled = [_compile_entry(n, item, names) for n, item in enumerate(rule.sequence)]
+    exprs = [_conjunction(where, condition.expr) for condition in compiled]
     roles: dict[str, int] = {}
     by_fingerprint: dict[str, Expr] = {}
     for number, expr in enumerate(exprs):
         fingerprint = lang.fingerprint(expr)
         roles[fingerprint] = roles.get(fingerprint, 0) | 1 << number
         by_fingerprint[fingerprint] = expr
-    structure = build_program(rule.sequence, rule.within.span, rule.skip)
+    program = build_program(rule.sequence, rule.within.span, rule.skip)
     sequence = CompiledSequence(
         fingerprint=_fingerprint(rule, group_by, exprs),
-        program=structure,
+        program=program,
         conditions=tuple(SequenceCondition(f, plan_access(expr), roles[f]) for f, expr in by_fingerprint.items()),
         captures=_captures(rule, names.columns),
     )
-    return sequence, tuple(column for condition in found for column in condition.list_columns)
+    return sequence, tuple(column for condition in compiled for column in condition.list_columns)
 
 
-def _condition(number: int, item: SequenceStep | Without, names: NameScope) -> conditions.EventCondition:
+def _compile_entry(number: int, item: SequenceStep | Without, names: NameScope) -> conditions.EventCondition:
     name, text = ("where", item.where) if isinstance(item, SequenceStep) else ("without", item.without)
     return conditions.compile_condition(text, f"sequence.{number}.{name}", names)
 
 
-def _both(common: Expr | None, expr: Expr) -> Expr:
+def _conjunction(common: Expr | None, expr: Expr) -> Expr:
     if common is None:
         return expr
     return lang.normalize(lang.And(terms=(*lang.conjuncts(common), *lang.conjuncts(expr))))
@@ -147,7 +153,7 @@ def _fingerprint(rule: Rule, group_by: Sequence[str], exprs: Sequence[Expr]) -> 
 
 
 def _captures(rule: Rule, columns: Mapping[str, Type]) -> tuple[Capture, ...]:
-    """Return each ``{step.column}`` of the message once. Names without a step are left to ``message.parse``."""
+    """Return each ``{step.column}`` of the message once. Names without a step are not included."""
     assert rule.sequence is not None
     steps = [item.step for item in rule.sequence if isinstance(item, SequenceStep)]
     return tuple(
@@ -159,7 +165,7 @@ def _captures(rule: Rule, columns: Mapping[str, Type]) -> tuple[Capture, ...]:
 
 
 def check_captures(rule: Rule, columns: Mapping[str, Type]) -> None:
-    """Raise ``ExpressionError`` for ``{step.column}`` of a step that is there and a column that is not."""
+    """Raise ``ExpressionError`` if the message has a ``{step.column}`` of an existing step and an unknown column."""
     assert rule.sequence is not None
     for item in rule.sequence:
         if not isinstance(item, SequenceStep):

@@ -1,10 +1,10 @@
-"""The structure of a sequence in the form that its automaton runs: the step awaited after each number of taken events.
+"""The program of a sequence's automaton: the role that the next event must have, after each number of taken events.
 
-Every entry of the rule's ``sequence`` is a *role* that an event may have for it: entry i is bit i of a whole number. An
-event's roles are all the entries whose condition it satisfies; the first step is therefore bit 0.
+Every entry of the rule's ``sequence`` is a *role*: entry i is bit i of a whole number. The roles of an event are the
+entries whose conditions it satisfies. A *partial match* is a key's sequence that has begun and is not complete.
 
-Promises: equal structures have equal programs and equal roles, so stored roles stay good for as long as a structure
-exists. Refuses to know conditions, events and names of steps.
+Equal sequences have equal programs and roles, so stored roles stay valid as long as the sequence does not change. This
+module does not know conditions, events or names of steps.
 """
 
 from __future__ import annotations
@@ -16,19 +16,21 @@ from rulecore.documents.rule_kinds import SequenceStep, Skip, Without
 
 BEGINS = 1  #: the role of the first step
 
-#: In ``limit_ms``: the step's time began with an earlier event.
+#: In ``limit_ms``: the event does not start the time limit of a step; an earlier event did.
 UNCHANGED = -1
 
 
 @dataclass(frozen=True, slots=True)
 class SequenceProgram:
-    """All tuples are by the number of events taken so far, from 0.
+    """The program of a sequence. ``awaits``, ``ends`` and ``limit_ms`` are by the number of events taken, from 0.
 
-    ``awaits``: the role that the next event must have (for all but the last number).
-    ``ends``: roles that end the partial, 0 for none.
-    ``limit_ms``: how long from the event just taken until the step's last one, where that event began the step's time.
-    ``span_ms``: from the first event to the last. ``quiet_ms``: of a final ``without``, None without one.
-    ``step_ends``: how many events are taken when each step is over, step by step. ``length``: events of a match.
+    ``awaits``: the role that the next event must have (not for the last number, the complete match).
+    ``ends``: the roles whose events end the partial match, 0 for none.
+    ``limit_ms``: the longest time from the event just taken to the last event of the awaited step, if the time limit of
+    that step starts with the event just taken; else ``UNCHANGED``.
+    ``span_ms``: the longest time from the first event to the last.
+    ``quiet_ms``: the time that a final ``without`` waits for its event; None without one.
+    ``step_ends``: by step, the number of events taken when it is complete. ``length``: the events of a match.
     """
 
     awaits: tuple[int, ...]
@@ -42,7 +44,7 @@ class SequenceProgram:
 
 
 def build_program(items: Sequence[SequenceStep | Without], span_ms: int, skip: Skip) -> SequenceProgram:
-    """Return the program of a sequence that ``kinds.check_sequence`` accepts."""
+    """Return the program of a sequence that ``rule_kinds.check_sequence`` accepts."""
     awaits: list[int] = []
     ends: list[int] = []
     limit_ms: list[int] = []
@@ -59,7 +61,7 @@ def build_program(items: Sequence[SequenceStep | Without], span_ms: int, skip: S
         step_ends.append(len(awaits))
         between = 0
     if isinstance(items[0], SequenceStep) and items[0].times > 1:
-        limit_ms[1] = limit_ms[0]  # the first step's time begins with its own first event
+        limit_ms[1] = limit_ms[0]  # the time limit of the first step starts with the step's first event
     return SequenceProgram(
         awaits=tuple(awaits),
         ends=(*ends, between),

@@ -1,10 +1,11 @@
-"""The changes that publishing some rules would make to the live ones: entry by entry, and the outcome for their state.
+"""The changes that publishing rules would make to the live rules, entry by entry, and to their state.
 
-Two conditions are *equivalent* when they have one normal form: then nothing that is counted changes. Not every pair
-that means the same has one (``lang.normalize``), so the opposite word is *different*, not *contrary*. State follows the
-fingerprints of aggregates: state that any live rule already counts is kept, state that no rule still counts is dropped.
+Two conditions are *equivalent* if they have one normal form: their aggregates then do not change. Not all conditions
+with equal results have one normal form (see ``lang.normalize``), so two conditions that are not equivalent may still
+select the same events. State follows the fingerprints of aggregates: state that any live rule already counts is kept,
+and state that no rule counts any more is dropped.
 
-Promises: a pure function of rules and streams. Refuses to know files and topics.
+A pure function of rules and streams. It does not know files and topics.
 """
 
 from __future__ import annotations
@@ -63,7 +64,10 @@ class NormalForms:
 
 @dataclass(frozen=True, slots=True)
 class FieldChange:
-    """An entry of the document; None where it is missing or null. ``normal`` is for conditions that can be read."""
+    """An entry of the document that changed; ``old`` or ``new`` is None where the entry is missing or null.
+
+    ``normal``: set for a condition that parses before and after the change.
+    """
 
     path: str
     old: Json
@@ -73,9 +77,10 @@ class FieldChange:
 
 @dataclass(frozen=True, slots=True)
 class StateChange:
-    """Change of a part of a rule's state. ``state_name``: an aggregate, or the state of the rule's kind, for users.
+    """The change of one part of a rule's state.
 
-    ``incomplete_ms``: milliseconds until a window is complete; None if not known.
+    ``state_name``: readable text, such as an aggregate with its keys and window. ``incomplete_ms``: milliseconds until
+    the first window is complete; None if not known.
     """
 
     state_name: str
@@ -85,8 +90,11 @@ class StateChange:
 
 @dataclass(frozen=True, slots=True)
 class RuleDiff:
-    """``rejected``: the reason why the app would reject the new rule; None if it would not. ``required_version``: the
-    version that the new rule must have then."""
+    """The change of one rule.
+
+    ``rejected``: the reason why the app would reject the new rule; None if it would accept it. ``required_version``:
+    the version that a rejected rule must have to be accepted.
+    """
 
     rule: str
     verdict: RuleChangeKind
@@ -101,21 +109,24 @@ class RuleDiff:
 def diff(
     live: Iterable[Rule], wanted: Iterable[Rule], streams: Mapping[str, StreamSchema], *, whole: bool = False
 ) -> tuple[RuleDiff, ...]:
-    """Return one entry for each rule of either side, by id. ``whole``: ``wanted`` are all rules, others are removed."""
+    """Return the change of each wanted rule, sorted by id.
+
+    ``whole``: ``wanted`` are all the rules there will be, so the other live rules are included, as removed.
+    """
     old, new = ({rule.id: rule for rule in rules} for rules in (live, wanted))
     after = new if whole else old | new
     counted = _CountedState.of(old.values(), streams), _CountedState.of(after.values(), streams)
     names = sorted(old | new) if whole else sorted(new)
-    return tuple(_rule(old.get(name), after.get(name), streams, counted) for name in names)
+    return tuple(_rule_diff(old.get(name), after.get(name), streams, counted) for name in names)
 
 
-def _rule(
+def _rule_diff(
     old: Rule | None,
     new: Rule | None,
     streams: Mapping[str, StreamSchema],
     counted: tuple[_CountedState, _CountedState],
 ) -> RuleDiff:
-    state = tuple(_state(old, new, streams, *counted))
+    state = tuple(_state_changes(old, new, streams, *counted))
     if old is None:
         assert new is not None
         return RuleDiff(new.id, RuleChangeKind.ADDED, None, new.version, state=state)
@@ -123,7 +134,7 @@ def _rule(
         return RuleDiff(old.id, RuleChangeKind.REMOVED, old.version, None, state=state)
     if old == new:
         return RuleDiff(new.id, RuleChangeKind.SAME, old.version, new.version)
-    fields = tuple(_fields(old, new, streams))
+    fields = tuple(_field_changes(old, new, streams))
     rejected, version = None, None
     if new.version <= old.version:
         rejected = f"version {new.version} is not above version {old.version}, the newest"
@@ -134,41 +145,48 @@ def _rule(
 # --- entries ----------------------------------------------------------------------------------------------------------
 
 
-def _fields(old: Rule, new: Rule, streams: Mapping[str, StreamSchema]) -> Iterator[FieldChange]:
-    """Return the entries that differ, the version not among them."""
-    for path, before, now in _differences(_plain(old), _plain(new), ()):
+def _field_changes(old: Rule, new: Rule, streams: Mapping[str, StreamSchema]) -> Iterator[FieldChange]:
+    """Yield the entries that differ, without the version."""
+    for path, before, now in _differences(_to_json(old), _to_json(new), ()):
         normal = None
         if path[-1] in _EXPRESSIONS and isinstance(before, str) and isinstance(now, str):
-            normal = _normal(_try_parse(old, path, before, streams), _try_parse(new, path, now, streams))
+            normal = _normal_forms(_try_parse(old, path, before, streams), _try_parse(new, path, now, streams))
         yield FieldChange(dotted_path(path), before, now, normal)
 
 
-def _plain(rule: Rule) -> dict[str, Json]:
+def _to_json(rule: Rule) -> dict[str, Json]:
+    """Return the document of a rule without its version."""
     return {k: v for k, v in rule.model_dump(mode="json", by_alias=True).items() if k != "version"}
 
 
 def _differences(old: Json, new: Json, path: PathKey) -> Iterator[tuple[PathKey, Json, Json]]:
-    """Return the leaves that differ; a list is a leaf unless both have as many mappings."""
+    """Yield path, old and new value of the leaves that differ.
+
+    A list is a leaf, unless both values are lists of mappings with equal lengths.
+    """
     if old == new:
         return
     if isinstance(old, dict) and isinstance(new, dict):
         for name in [*old, *(n for n in new if n not in old)]:
             yield from _differences(old.get(name), new.get(name), (*path, name))
-    elif _alike(old, new):
+    elif _are_comparable_lists(old, new):
         assert isinstance(old, list)
         assert isinstance(new, list)
-        for index, (one, other) in enumerate(zip(old, new, strict=True)):
-            yield from _differences(one, other, (*path, index))
+        for index, (old_item, new_item) in enumerate(zip(old, new, strict=True)):
+            yield from _differences(old_item, new_item, (*path, index))
     else:
         yield path, old, new
 
 
-def _alike(old: Json, new: Json) -> bool:
-    both = isinstance(old, list) and isinstance(new, list) and len(old) == len(new)
-    return both and all(isinstance(one, dict) for side in (old, new) if isinstance(side, list) for one in side)
+def _are_comparable_lists(old: Json, new: Json) -> bool:
+    """Return whether both values are lists of mappings with equal lengths."""
+    equal_lengths = isinstance(old, list) and isinstance(new, list) and len(old) == len(new)
+    sides = [side for side in (old, new) if isinstance(side, list)]
+    return equal_lengths and all(isinstance(item, dict) for side in sides for item in side)
 
 
 def _try_parse(rule: Rule, path: PathKey, text: str, streams: Mapping[str, StreamSchema]) -> Expr | None:
+    """Return the normal form of the condition at ``path`` of a rule; None if it does not parse."""
     schema = streams.get(rule.on)
     if schema is None or any(schema.get(name) is None for name in rule.group_by):
         return None
@@ -179,7 +197,7 @@ def _try_parse(rule: Rule, path: PathKey, text: str, streams: Mapping[str, Strea
         return None
 
 
-def _normal(old: Expr | None, new: Expr | None) -> NormalForms | None:
+def _normal_forms(old: Expr | None, new: Expr | None) -> NormalForms | None:
     if old is None or new is None:
         return None
     return NormalForms(lang.render(old), lang.render(new), old == new)
@@ -190,7 +208,7 @@ def _normal(old: Expr | None, new: Expr | None) -> NormalForms | None:
 
 @dataclass(frozen=True, slots=True)
 class _CountedState:
-    """The state that rules count: aggregates by fingerprint, and how long panes are kept, by sharing group."""
+    """The state that rules count: the fingerprints of aggregates, and by group how long panes are kept, in ms."""
 
     rules: Mapping[str, CompiledRule]
     fingerprints: frozenset[str]
@@ -200,15 +218,15 @@ class _CountedState:
     def of(cls, rules: Iterable[Rule], streams: Mapping[str, StreamSchema]) -> _CountedState:
         compiled = {rule.id: c for rule in rules if (c := _try_compile(rule, streams)) is not None}
         kept: dict[tuple[object, ...], int] = {}
-        for one in compiled.values():
-            if (size_ms := _size_ms(one)) is not None:
-                kept[_sharing_key(one)] = max(kept.get(_sharing_key(one), 0), size_ms)
-        prints = frozenset(a.fingerprint for one in compiled.values() for a in one.aggregates)
-        return cls(compiled, prints, kept)
+        for rule in compiled.values():
+            if (size_ms := _size_ms(rule)) is not None:
+                kept[_group_key(rule)] = max(kept.get(_group_key(rule), 0), size_ms)
+        fingerprints = frozenset(a.fingerprint for rule in compiled.values() for a in rule.aggregates)
+        return cls(compiled, fingerprints, kept)
 
 
 def _try_compile(rule: Rule, streams: Mapping[str, StreamSchema]) -> CompiledRule | None:
-    """Return None for a rule that keeps nothing, or is none against these streams."""
+    """Return the compiled rule; None for one without state, or with an error against these streams."""
     if rule.status in _WITHOUT_STATE:
         return None
     try:
@@ -217,12 +235,13 @@ def _try_compile(rule: Rule, streams: Mapping[str, StreamSchema]) -> CompiledRul
         return None
 
 
-def _sharing_key(rule: CompiledRule) -> tuple[object, ...]:
+def _group_key(rule: CompiledRule) -> tuple[object, ...]:
+    """Return the key of the group of rules that share panes with this one."""
     return rule.family, rule.rule.on, rule.group_by, rule.unit
 
 
 def _size_ms(rule: CompiledRule) -> int | None:
-    """Return the length of the windows: the gap of a session; None for windows of a number of events."""
+    """Return the length of the rule's windows in ms, for sessions the gap; None without windows of time."""
     match rule.window:
         case TimeWindow():
             return rule.window.size_ms
@@ -231,7 +250,7 @@ def _size_ms(rule: CompiledRule) -> int | None:
     return None
 
 
-def _state(
+def _state_changes(
     old: Rule | None, new: Rule | None, streams: Mapping[str, StreamSchema], before: _CountedState, after: _CountedState
 ) -> Iterator[StateChange]:
     was = before.rules.get(old.id) if old is not None else None
@@ -247,11 +266,14 @@ def _state(
 
 
 def _aggregate_change(aggregate: AggregateSpec, rule: CompiledRule, before: _CountedState) -> StateChange:
-    """Return the change of an aggregate. A new one warms for a window, a longer window for the difference."""
+    """Return the change of an aggregate of the new rule.
+
+    A new aggregate is incomplete for one window; that of a longer window for the difference to the kept panes.
+    """
     size_ms = _size_ms(rule)
     if aggregate.fingerprint not in before.fingerprints:
         return StateChange(_aggregate_text(aggregate, rule), StateOutcome.NEW, size_ms)
-    kept_ms = before.kept_ms.get(_sharing_key(rule), 0)
+    kept_ms = before.kept_ms.get(_group_key(rule), 0)
     return StateChange(
         _aggregate_text(aggregate, rule), StateOutcome.KEPT, None if size_ms is None else max(0, size_ms - kept_ms)
     )
@@ -273,35 +295,39 @@ def _window_text(rule: CompiledRule) -> str:
 def _pattern_changes(
     was: CompiledRule | None, now: CompiledRule | None, streams: Mapping[str, StreamSchema]
 ) -> list[StateChange]:
-    """Return changes of sequences, absences and scores: kept while the pattern is the same, begun anew if not."""
-    old, new = (_pattern(one, streams) for one in (was, now))
+    """Return the changes of the state of sequences, absences and scores: kept if the pattern did not change."""
+    old, new = (_pattern(rule, streams) for rule in (was, now))
     if old is not None and old == new:
         return [StateChange(old[0], StateOutcome.KEPT)]
     dropped = [] if old is None else [StateChange(old[0], StateOutcome.DROPPED)]
     return dropped if new is None else [*dropped, StateChange(new[0], StateOutcome.NEW, None)]
 
 
-def _pattern(one: CompiledRule | None, streams: Mapping[str, StreamSchema]) -> tuple[str, Json] | None:
-    """Return a name and the entries that identify the state of the kind, with conditions in normal form."""
-    if one is None or one.kind in (RuleKind.EVENT, RuleKind.WINDOW):
+def _pattern(rule: CompiledRule | None, streams: Mapping[str, StreamSchema]) -> tuple[str, Json] | None:
+    """Return a readable name and the entries that identify the state, with conditions in normal form.
+
+    None for a rule without state of its own: none, an event rule, or a window rule.
+    """
+    if rule is None or rule.kind in (RuleKind.EVENT, RuleKind.WINDOW):
         return None
     names = ("on", "where", "group_by", "within", "sequence", "skip", "expect", "score")
-    plain = _plain(one.rule)
-    pattern = _normalize_entry({name: plain[name] for name in names}, one.rule, streams, ())
-    return f"{one.kind.value} by {', '.join(one.rule.group_by)}", pattern
+    document = _to_json(rule.rule)
+    pattern = _normalize_entry({name: document[name] for name in names}, rule.rule, streams, ())
+    return f"{rule.kind.value} by {', '.join(rule.rule.group_by)}", pattern
 
 
 def _normalize_entry(value: Json, rule: Rule, streams: Mapping[str, StreamSchema], path: PathKey) -> Json:
+    """Return the entry with the conditions in it in normal form; one that does not parse stays as it is."""
     if isinstance(value, dict):
-        return {name: _normalize_entry(one, rule, streams, (*path, name)) for name, one in value.items()}
+        return {name: _normalize_entry(item, rule, streams, (*path, name)) for name, item in value.items()}
     if isinstance(value, list):
-        return [_normalize_entry(one, rule, streams, (*path, i)) for i, one in enumerate(value)]
+        return [_normalize_entry(item, rule, streams, (*path, i)) for i, item in enumerate(value)]
     if isinstance(value, str) and path and path[-1] in _EXPRESSIONS:
         expr = _try_parse(rule, path, value, streams)
         return value if expr is None else lang.render(expr)
     return value
 
 
-def changes(found: Sequence[RuleDiff]) -> bool:
+def changes(diffs: Sequence[RuleDiff]) -> bool:
     """Return whether publishing would change anything."""
-    return any(one.verdict is not RuleChangeKind.SAME for one in found)
+    return any(rule_diff.verdict is not RuleChangeKind.SAME for rule_diff in diffs)

@@ -1,10 +1,9 @@
-"""The control log read back.
+"""The history of rules, from the records of the control topic (the *log*).
 
-The author, subject and time of each change, which versions were live after each change, and every version's document.
-
-Rules change through one log, and a rule set is a pure function of it, so the log alone answers these questions: here it
-is applied again, record by record, each at the time when it was written. Promises: the history does not need the app.
-The app's own answers may differ where its streams, limits or clock do; callers show them beside the history.
+The history has the author, subject and time of each change, the versions that were live after it, and the document of
+every version. A rule set is a pure function of the log, so ``replay_log`` applies the log to a rule set again, record
+by record, each at the time when it was written. The app is not needed. The app's own answers may differ where its
+streams, limits or clock do; callers show them beside the history.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from streamcore.kernel import ControlRecord
 
 @dataclass(frozen=True, slots=True)
 class ControlEntry:
-    """A control record with the note of its author. ``time_ms``: when it was written."""
+    """A control record, the time when it was written, its author (``by``) and the author's reason (``why``)."""
 
     control: ControlRecord
     time_ms: int
@@ -35,7 +34,7 @@ class ControlEntry:
 
 @dataclass(frozen=True, slots=True)
 class HistoryEntry:
-    """One change and its outcome."""
+    """One change (``written``) and its outcome (``status``)."""
 
     written: ControlEntry
     status: RuleStatus
@@ -43,10 +42,10 @@ class HistoryEntry:
 
 @dataclass(slots=True)
 class RuleHistory:
-    """``entries`` in the order of the log; ``rules`` and ``lists`` are the rules and lists after the last of them.
+    """The entries in the order of the log, and the rules and lists after the last entry.
 
-    ``documents``: every version that was ever accepted. ``versions_over_time``: by rule, the versions that stood in
-    the live slot one after the other, each with the place of its entry; None where the rule was deleted.
+    ``documents``: every version that was ever accepted, by rule and version number. ``live_versions``: by rule, the
+    versions in the live slot one after the other, each with the index of its entry; None where the rule was deleted.
     """
 
     rules: RuleSet
@@ -56,17 +55,17 @@ class RuleHistory:
     live_versions: dict[str, list[tuple[int, int | None]]] = field(default_factory=dict)
 
     def before(self, rule: str, entry: int) -> int | None:
-        """Return the version that was live before an entry; None when there was none."""
-        earlier = [version for place, version in self.live_versions.get(rule, ()) if place < entry]
+        """Return the version of a rule that was live before the entry with this index; None if there was none."""
+        earlier = [version for index, version in self.live_versions.get(rule, ()) if index < entry]
         return earlier[-1] if earlier else None
 
     def newest(self, rule: str) -> int:
-        """Return the highest version that was ever accepted; 0 for none."""
+        """Return the highest version of a rule that was ever accepted; 0 if there was none."""
         return max((version for name, version in self.documents if name == rule), default=0)
 
 
 def replay_log(rules: RuleSet, log: Iterable[ControlEntry]) -> RuleHistory:
-    """Apply a log to a set (an empty one, usually)."""
+    """Return the history of a log that is applied to ``rules``, usually an empty set."""
     history = RuleHistory(rules)
     for written in log:
         if is_list(written.control):
@@ -82,6 +81,7 @@ def replay_log(rules: RuleSet, log: Iterable[ControlEntry]) -> RuleHistory:
 
 
 def _apply_list(history: RuleHistory, control: ControlRecord) -> RuleStatus:
+    """Apply the record of a list to the history's lists, and return the answer to it."""
     key = (control.key or b"").decode("utf-8", "replace")
     history.lists, answer = history.lists.apply(key, control.value, history.rules.rules_using_list)
     history.rules = history.rules.with_lists(history.lists.types())
@@ -89,6 +89,7 @@ def _apply_list(history: RuleHistory, control: ControlRecord) -> RuleStatus:
 
 
 def _record_versions(history: RuleHistory, status: RuleStatus) -> None:
+    """Add the rule's documents, and its live version if it changed, to the history."""
     for slot in Slot:
         value = history.rules.stored.get(VersionSlot(status.name, slot))
         if value is not None and status.status in (StatusKind.ACCEPTED, StatusKind.EFFECTIVE):
@@ -102,9 +103,9 @@ def _record_versions(history: RuleHistory, status: RuleStatus) -> None:
 
 
 def roll_back(history: RuleHistory, rule_id: str, to: int | None = None) -> Rule:
-    """Return an earlier version under a new number, live: version ``to``, or the one that was live before.
+    """Return version ``to``, or the version that was live before the current one, as a new live version.
 
-    ``RuleSetError`` when there is no such version.
+    Raises ``RuleSetError`` if there is no such version.
     """
     known = sorted(version for name, version in history.documents if name == rule_id)
     if not known:
@@ -122,6 +123,7 @@ def roll_back(history: RuleHistory, rule_id: str, to: int | None = None) -> Rule
 
 
 def _with_next_version(history: RuleHistory, rule_id: str, version: int) -> Rule:
+    """Return a version of the rule with the next version number; live if it was a draft or retired."""
     document = history.documents[rule_id, version]
     change: dict[str, object] = {"version": history.newest(rule_id) + 1}
     if document.status in (RuleMode.DRAFT, RuleMode.RETIRED):
@@ -130,14 +132,19 @@ def _with_next_version(history: RuleHistory, rule_id: str, version: int) -> Rule
 
 
 def revert_release(history: RuleHistory, release: str) -> tuple[Sequence[Rule], Sequence[str]]:
-    """Return the versions and the deletions that take back a release: each rule as it was before it."""
-    own = {
-        entry.status.name: place
-        for place, entry in reversed([*enumerate(history.entries)])
+    """Return the rules to publish, and the ids of those to delete, so that each is as before a release.
+
+    Raises ``RuleSetError`` if the release is unknown.
+    """
+    first_entries = {
+        entry.status.name: index
+        for index, entry in reversed([*enumerate(history.entries)])
         if entry.status.release == release and entry.status.subject is Subject.RULE
     }
-    if not own:
+    if not first_entries:
         raise RuleSetError(f"there is no accepted release {release!r}; see headgate rules list --history")
-    before: Mapping[str, int | None] = {rule: history.before(rule, place) for rule, place in sorted(own.items())}
-    back = [_with_next_version(history, rule, version) for rule, version in before.items() if version is not None]
-    return back, [rule for rule, version in before.items() if version is None]
+    before: Mapping[str, int | None] = {
+        rule: history.before(rule, index) for rule, index in sorted(first_entries.items())
+    }
+    restored = [_with_next_version(history, rule, version) for rule, version in before.items() if version is not None]
+    return restored, [rule for rule, version in before.items() if version is None]
