@@ -37,7 +37,7 @@ class Request:
 
 
 def _per_event(request: Request) -> list[Result]:
-    """1,000 rules, and the ratio of 10,000 to 100."""
+    """Measure 100, 1,000 and 10,000 event rules, and the ratio of 10,000 to 100."""
     events = request.size(4_000_000, 400_000)
     if request.rules:
         return [throughput.per_event(request.place, events, request.rules, request.options)]
@@ -47,8 +47,8 @@ def _per_event(request: Request) -> list[Result]:
 
 
 def _ratio(above: Result, below: Result, name: str) -> float | None:
-    one, other = above[name], below[name]
-    return round(one / other, 2) if isinstance(one, float) and isinstance(other, float) and other else None
+    figure, base = above[name], below[name]
+    return round(figure / base, 2) if isinstance(figure, float) and isinstance(base, float) and base else None
 
 
 def _windowed(request: Request) -> list[Result]:
@@ -56,13 +56,13 @@ def _windowed(request: Request) -> list[Result]:
 
 
 def _windowed_ratio(request: Request) -> list[Result]:
-    """100 and 1,000 rules over twenty aggregates, one after the other."""
+    """Measure 100 and then 1,000 windowed rules over twenty aggregates."""
     events = request.size(4_000_000, 300_000)
-    few, many = (
+    of_100, of_1000 = (
         throughput.windowed(request.place, events, count, request.options, rules.TWENTY) for count in (100, 1_000)
     )
-    ratios = {name: _ratio(many, few, name) for name in (_WHOLE, f"{_WHOLE}_steady")}
-    return [few, many | {"ratio_1000_to_100_rules": ratios}]
+    ratios = {name: _ratio(of_1000, of_100, name) for name in (_WHOLE, f"{_WHOLE}_steady")}
+    return [of_100, of_1000 | {"ratio_1000_to_100_rules": ratios}]
 
 
 def _sequences(request: Request) -> list[Result]:
@@ -78,7 +78,7 @@ def _copy_json(request: Request) -> list[Result]:
 
 
 def _etl(request: Request) -> list[Result]:
-    """Beside Spark's plain job; the ratio of both."""
+    """Measure the etl app and Spark's copy job, and their ratio."""
     return etl.paired(request.place, request.size(2_000_000, 400_000), request.options)
 
 
@@ -87,7 +87,7 @@ def _read_on_spark(request: Request) -> list[Result]:
 
 
 def _windows_on_spark(request: Request) -> list[Result]:
-    """Tumbling windows; sliding ones with ``--set slide_ms=900000``."""
+    """Measure tumbling windows, or sliding windows with ``--set slide_ms=900000``."""
     return _paired(request, "windows-on-spark", jobs.WINDOWS)
 
 
@@ -100,7 +100,7 @@ def _analytics_on_spark(request: Request) -> list[Result]:
 
 
 def _process_on_spark(request: Request) -> list[Result]:
-    """Spark's faster interface by default; the other with ``--set variant=pandas``."""
+    """Measure the keyed function, against Spark's faster interface or, with ``--set variant=pandas``, the other one."""
     return _paired(request, "process-on-spark", jobs.PROCESS)
 
 
@@ -139,7 +139,7 @@ def _rule_latency(request: Request) -> list[Result]:
 
 
 def _release(request: Request) -> list[Result]:
-    """Three releases, one after the other."""
+    """Measure three releases in a row."""
     releases, warm_up_s = (1, 15) if request.quick else (3, 40)
     return release.release(request.place, request.rules or 1_000, releases, warm_up_s, request.options)
 
@@ -157,7 +157,7 @@ def _explain(request: Request) -> list[Result]:
 
 
 def _postgres_sink(request: Request) -> list[Result]:
-    """Needs no broker: ``python -m bench.sinks.postgres`` is the same without one."""
+    """Measure the PostgreSQL sink. It needs no broker, so ``python -m bench.sinks.postgres`` measures it alone."""
     folder = request.place.run_folder(request.place.new_name("postgres"))
     total, turns = (40_000, 1) if request.quick else (request.size(200_000, 40_000), 5)
     return [postgres_sink.postgres_sink(folder / "server", total, turns, request.place.say)]
@@ -190,7 +190,7 @@ WORKLOADS: Mapping[str, Callable[[Request], list[Result]]] = {
 
 
 def main() -> int:
-    """Run what was asked for, in that order."""
+    """Run the workloads of the command line in their order."""
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
     parser.add_argument("workload", nargs="*", help=f"any of {', '.join(WORKLOADS)}; all without one")
     parser.add_argument("--events", type=int, help="events of the throughput workloads")

@@ -58,8 +58,8 @@ def _read(pid: int) -> _Process | None:
 
 
 def _members(session: int) -> list[_Process]:
-    found = [_read(int(p.name)) for p in _PROC.iterdir() if p.name.isdigit()]
-    return [p for p in found if p is not None and p.session == session]
+    all_processes = [_read(int(p.name)) for p in _PROC.iterdir() if p.name.isdigit()]
+    return [p for p in all_processes if p is not None and p.session == session]
 
 
 class SessionMeter:

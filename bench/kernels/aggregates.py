@@ -69,7 +69,7 @@ def rows() -> pl.DataFrame:
 
 
 def best_ms(step: Callable[[], object]) -> float:
-    """CPU time, the least of a few rounds."""
+    """Return the lowest CPU time of a few rounds, in milliseconds."""
     times: list[float] = []
     for _ in range(ROUNDS):
         start = time.process_time()

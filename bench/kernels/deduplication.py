@@ -45,18 +45,22 @@ class Drawn:
 
 
 def draw(cuts: int, rows: int) -> Iterator[Drawn]:
-    """Events are numbered by time, ``STATE`` of them to a horizon; a repeat is of one of the last three quarters."""
-    generator, known = np.random.default_rng(7), 0
+    """Yield the cuts. Events are numbered by time.
+
+    A horizon has ``STATE`` events, and a repeated event is one of the last three quarters of a horizon.
+    """
+    generator, first_number = np.random.default_rng(7), 0
     for _ in range(cuts):
-        new = np.arange(known, known + rows // 2)
-        span = min(known, STATE * 3 // 4)
-        old = generator.integers(known - span, known, rows - len(new)) if known else new[: rows - len(new)]
+        new = np.arange(first_number, first_number + rows // 2)
+        span = min(first_number, STATE * 3 // 4)
+        count = rows - len(new)
+        old = generator.integers(first_number - span, first_number, count) if first_number else new[:count]
         events = np.concatenate([new, old])
         order = generator.permutation(rows)
-        if not known:  # every event twice: the first of the two is the one that comes first
+        if not first_number:  # every event twice: the first of the two is the one that comes first
             order = np.arange(rows)
         first = (np.arange(rows) < len(new))[order]
-        known += len(new)
+        first_number += len(new)
         yield Drawn(events[order], events[order] * HORIZON_MS // STATE, first)
 
 

@@ -78,15 +78,15 @@ class Probes:
         hits = self.http.request("POST", f"/{alias_for(self.stack.workspace.names)}/_search", body)["hits"]["hits"]
         now = time.monotonic()
         for name in (hit["_id"] for hit in hits):
-            (self._came if name in self.sent else self._seen)(name, now)
+            (self._on_product_found if name in self.sent else self._on_view_found)(name, now)
 
-    def _came(self, name: str, now: float) -> None:
+    def _on_product_found(self, name: str, now: float) -> None:
         self.changes_ms.append((now - self.sent.pop(name)) * 1_000)
         event = {"event_id": name, "ts": self._now_ms(), "type": "view", "user_id": name, "product_id": name}
         self.viewed[name] = time.monotonic()
         self._produce(self.stack.workspace.names.events, name, event)
 
-    def _seen(self, name: str, now: float) -> None:
+    def _on_view_found(self, name: str, now: float) -> None:
         self.views_ms.append((now - self.viewed.pop(name)) * 1_000)
 
     def _now_ms(self) -> int:
@@ -122,7 +122,7 @@ def main() -> int:
 
 
 def _measured(stack: DemoStack, arguments: argparse.Namespace) -> Result:
-    capacity = _most(stack, arguments.load, arguments.warm_up)
+    capacity = _max_rate(stack, arguments.load, arguments.warm_up)
     stack.generate(GeneratorSettings(None, capacity / 2))
     service = stack.service
     assert isinstance(service, SearchService)
@@ -158,7 +158,7 @@ def _measured(stack: DemoStack, arguments: argparse.Namespace) -> Result:
 
 
 class _Cuts:
-    """How long the cuts took that ended since this was made; ``note`` is called more often than a hundred of them."""
+    """Collects the durations of the cuts that end, in milliseconds. Call ``note`` at least once per hundred cuts."""
 
     def __init__(self, stack: DemoStack) -> None:
         self._stack = stack
@@ -166,16 +166,19 @@ class _Cuts:
         self.ms: list[float] = []
 
     def note(self) -> None:
-        """Take the new ones."""
+        """Add the cuts since the last call."""
         figures = self._stack.app.metrics
         new = figures.cuts - self._seen
         self.ms += map(float, figures.cut_ms[len(figures.cut_ms) - new :])
         self._seen = figures.cuts
 
 
-def _most(stack: DemoStack, load: int, seconds: float) -> float:
-    """Records a second while more wait than the app takes, in the later half of the cuts of so many seconds; then
-    what waits is waited for. Counted from the end of a cut to the end of another."""
+def _max_rate(stack: DemoStack, load: int, seconds: float) -> float:
+    """Return the app's highest rate in records per second, then wait until the app has processed all records.
+
+    For ``seconds``, at least ``load`` records wait. The rate is that of the later half of the cuts in this time,
+    counted from the end of one cut to the end of another.
+    """
     stack.generate(GeneratorSettings(load, None))
     begun, ends = time.monotonic(), [(0.0, 0)]
     while time.monotonic() - begun < seconds or len(ends) < _LEAST_CUTS:

@@ -113,7 +113,10 @@ def _refuse_unanswered(published: Sequence[PublishedChange], wanted: int) -> Non
 
 
 def _measured(sent: _Sent, child: Child, answers: Sequence[Record], rule_count: int) -> Result:
-    """From the app's answers and reports; ``RuntimeError`` when not every rule was taken at once."""
+    """Return figures from the app's status records and cut reports.
+
+    Raise ``RuntimeError`` unless one cut accepted all rules of the release.
+    """
     bodies = [(int(r.header("batch") or b"-1"), orjson.loads(r.value or b"{}")) for r in answers]
     [(batch, own)] = [(b, a) for b, a in bodies if a["subject"] == "release" and a["rule"] == sent.name]
     of_rules = [(b, a) for b, a in bodies if a["release"] == sent.name]

@@ -91,7 +91,7 @@ class _Watched:
         self._thread = threading.Thread(target=self.runner.run, daemon=True)
 
     def start(self) -> None:
-        """Its checkpoint is there."""
+        """Start the thread. The app's checkpoint must exist."""
         self._thread.start()
 
     def _report(self, _: CutReport) -> None:
@@ -102,7 +102,7 @@ class _Watched:
         end = time.monotonic() + _LIMIT_S
         while len(self.cuts) < cuts:
             if not self._thread.is_alive() or time.monotonic() > end:
-                raise RuntimeError("the app gave no cut")
+                raise RuntimeError("the app committed no further cut")
             time.sleep(0.02)
 
     def stop(self) -> None:

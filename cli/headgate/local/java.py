@@ -91,8 +91,8 @@ def at_least(version: int, print_message: Print = to_stderr) -> Java:
     homes = [Path(home)] if (home := os.environ.get("JAVA_HOME")) else []
     homes += [_find_home(Path(program))] if (program := shutil.which("java")) else []
     homes += sorted(_SYSTEM_HOMES.glob("*"), reverse=True)
-    found = next((java for java in map(_read, homes) if java is not None and java.version >= version), None)
-    java = found or fetch_pinned(print_message)
+    installed = next((java for java in map(_read, homes) if java is not None and java.version >= version), None)
+    java = installed or fetch_pinned(print_message)
     if java.version < version:
         raise SetupError(f"java: none of version {version} or newer on this machine; install one and set JAVA_HOME")
     return java

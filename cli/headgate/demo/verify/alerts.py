@@ -143,8 +143,8 @@ def _read_topic(kafka: KafkaSettings, topic: str) -> Sequence[Record]:
 def _alert(record: Record) -> tuple[str, AlertId | None]:
     """Return the alert's id and its subject; the subject is None for a rule that is not a shipped one."""
     body = json.loads(record.value or b"")
-    known = body["rule"] in PER_EVENT or body["rule"] in WINDOWED
-    return body["alert_id"], AlertId.of(record.value or b"") if known else None
+    is_verified = body["rule"] in PER_EVENT or body["rule"] in WINDOWED
+    return body["alert_id"], AlertId.of(record.value or b"") if is_verified else None
 
 
 def expectations(shop: Workspace, stops: Iterable[int]) -> list[ExpectedAlerts]:
@@ -163,8 +163,10 @@ def expectations(shop: Workspace, stops: Iterable[int]) -> list[ExpectedAlerts]:
 def comparable(shipped: Iterable[Rule], published_rules: Mapping[str, Rule]) -> tuple[frozenset[str], tuple[str, ...]]:
     """Return the ids of the rules that run live and as shipped, and the ids of all other shipped or published rules."""
     unchanged = frozenset(r.id for r in shipped if published_rules.get(r.id) == r and r.mode is RuleMode.LIVE)
-    known = {*PER_EVENT, *WINDOWED}
-    return unchanged & known, tuple(sorted((published_rules.keys() | known) - (unchanged & known)))
+    verified_rules = {*PER_EVENT, *WINDOWED}
+    return unchanged & verified_rules, tuple(
+        sorted((published_rules.keys() | verified_rules) - (unchanged & verified_rules))
+    )
 
 
 def compare(

@@ -132,20 +132,20 @@ def expectation(shop: ShopSettings, events: int) -> tuple[int, ExpectedDocuments
 def compare(before: DocumentCounts, index: IndexContents, shop: ShopSettings) -> DocumentsVerifyResult:
     """Compare the documents with the expected ones, and count the output of this run. ``before``: the counts at its
     start."""
-    now = index.counts
-    changes, expected = expectation(shop, now.events)
+    counts = index.counts
+    changes, expected = expectation(shop, counts.events)
     expected_ids, actual_ids = expected.documents.keys(), index.documents.keys()
     wrong = {name for name in expected_ids & actual_ids if not expected.may_be(name, index.documents[name])}
     missing, unexpected = expected_ids - actual_ids, actual_ids - expected_ids
     return DocumentsVerifyResult(
         run=DocumentCounts(
-            now.events - before.events,
-            now.changes - before.changes,
-            now.dead_letters - before.dead_letters,
-            now.late - before.late,
+            counts.events - before.events,
+            counts.changes - before.changes,
+            counts.dead_letters - before.dead_letters,
+            counts.late - before.late,
         ),
-        total=now,
-        total_expected=DocumentCounts(now.events, changes, expected.dead_letters, expected.late_at_most),
+        total=counts,
+        total_expected=DocumentCounts(counts.events, changes, expected.dead_letters, expected.late_at_most),
         documents=len(actual_ids),
         expected_documents=len(expected_ids),
         uncertain=len(expected.also),

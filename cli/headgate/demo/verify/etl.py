@@ -58,8 +58,8 @@ class EtlOutput:
     @property
     def counts(self) -> EtlCounts:
         """The counts of this output."""
-        rest = self.events - len(self.rows) - len(self.letters)
-        return EtlCounts(self.events, len(self.rows), len(self.table), rest, len(self.letters))
+        duplicates = self.events - len(self.rows) - len(self.letters)
+        return EtlCounts(self.events, len(self.rows), len(self.table), duplicates, len(self.letters))
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,10 +49,10 @@ class PaneFiring:
 class LiveWindow:
     """The state of one live window of one key.
 
-    ``slot``: the key slot. ``trigger``: the state of its trigger. ``awaits``, ``unfired``, ``fired``, ``last`` and
-    ``superseded`` are defined in ``windowing.reference_pane.LivePane``. ``latest_ms``: the latest event time of its
-    elements. ``wakes_ms``: the next clock at which its trigger may fire, or None. ``evicted``: how many elements its
-    evictor removed, for the metric.
+    ``slot``: the key slot. ``trigger``: the state of its trigger. ``awaits``: whether the pane on time is still to
+    fire. ``unfired``, ``fired``, ``last`` and ``superseded`` are defined in ``windowing.reference_pane.LivePane``.
+    ``latest_ms``: the latest event time of its elements. ``wakes_ms``: the next clock at which its trigger may fire, or
+    None. ``evicted``: how many elements its evictor removed, for the metric.
     """
 
     slot: int
