@@ -1,7 +1,8 @@
-"""The work of every decoder around its format: records as text, the reference for the rest, all rows in order.
+"""The steps that decoders of all formats share.
 
-A fast path leaves ``DecodedPart`` values; ``decode_by_reference`` adds the records that the reference accepts and gives
-the rejected records; ``assemble_events`` puts the parts together in the order of the batch.
+``read_records`` reads the records as text. A decoder decodes some of them in columns, to ``DecodedPart`` values.
+``decode_by_reference`` decodes the rest one by one, and returns the rejected records. ``assemble_events`` concatenates
+the parts in the order of the batch.
 """
 
 from __future__ import annotations
@@ -22,20 +23,20 @@ from streamcore.decode.types import DEAD_SCHEMA, RawBatch
 from streamcore.schema import StreamSchema
 
 Rows = npt.NDArray[np.int64]
-#: One record, and the cut's clock: its values or why it is a dead letter.
+#: Decodes a record; the integer is the cut's clock in epoch milliseconds. Returns the values, or the rejection.
 Reference = Callable[[bytes | None, int], tuple[Scalar, ...] | RejectedRecord]
 
 
 @dataclass(frozen=True, slots=True)
 class BatchRecords:
-    """A batch's records as bytes and, for the patterns, as text: null where there is none that a pattern may see."""
+    """The records of a batch as bytes and as text. ``text``: null for records that are null, too large or not UTF-8."""
 
     data: pa.LargeBinaryArray
     text: pl.Series
     clock_ms: int
 
     def record_bytes(self, row: int) -> bytes | None:
-        """Return a record's bytes."""
+        """Return the bytes of a record, or None for a null record."""
         return record_bytes(self.data, row)
 
 
@@ -48,13 +49,13 @@ class DecodedPart:
 
 
 def record_bytes(data: pa.LargeBinaryArray, row: int) -> bytes | None:
-    """Return a record's bytes."""
+    """Return the bytes of a record, or None for a null record."""
     value: bytes | None = data[row].as_py()
     return value
 
 
 def read_records(batch: RawBatch, limits: DecodeLimits) -> BatchRecords:
-    """Return the batch's records, those as text that are not too large and are UTF-8."""
+    """Return the records of the batch as bytes and text."""
     data = batch.values.cast(pa.large_binary())
     series = pl.Series(data, dtype=pl.Binary)
     too_large = series.bin.size() > limits.max_record_bytes
@@ -64,10 +65,10 @@ def read_records(batch: RawBatch, limits: DecodeLimits) -> BatchRecords:
 
 
 def decode_utf8(series: pl.Series) -> pl.Series:
-    """Bytes as texts; null where they are not UTF-8."""
+    """Decode binary values as UTF-8; invalid ones become null."""
     try:
         return series.cast(pl.String)
-    except pl.exceptions.ComputeError:  # not UTF-8, without saying where
+    except pl.exceptions.ComputeError:  # one of them is not UTF-8; the error does not say which
         return pl.Series([_text(value) for value in series.to_list()], dtype=pl.String)
 
 

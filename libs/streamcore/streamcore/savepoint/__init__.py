@@ -1,9 +1,9 @@
-"""Savepoints: the whole state of an app after a batch, in a form that outlives its program, its cluster and its layout.
+"""Savepoints: the state of an app after a batch, portable between program versions, clusters and layouts.
 
-``manifest`` its description; ``repository`` savepoints listed, verified and deleted; ``state_files`` state as files;
-``create`` how it is taken; ``app_description``, ``compatibility`` whether an app can go on from it; ``initial_state``,
-``restore`` its new checkpoint; ``verify`` reading it back.
-Knows no Spark and no Kafka: ``streamcore.spark.savepoint_writer`` reads the state of a query and gives it back to one.
+``manifest`` describes a savepoint; ``repository`` lists, reads and deletes savepoints; ``state_files`` writes the state
+of a shard as a file; ``create`` takes a savepoint; ``app_description`` and ``compatibility`` check whether an app can
+be restored from it; ``restore`` and ``initial_state`` create a checkpoint from it; ``verify`` reads it back. Uses
+neither Spark nor Kafka: ``streamcore.spark.savepoint_writer`` reads the state of a query.
 """
 
 from streamcore.savepoint.compatibility import (

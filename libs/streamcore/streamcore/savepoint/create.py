@@ -1,11 +1,11 @@
-"""Takes a savepoint, wherever the state is.
+"""Describes the steps to take a savepoint, and does the last one.
 
-The steps (a crash after any of them leaves a folder without a manifest, which is no savepoint; the
-next attempt under that name removes it):
+A crash before the end of step 3 leaves a folder without a manifest, which is no savepoint; the next attempt with that
+name removes it.
 
 1. ``SavepointRepository.create``: an empty folder.
-2. ``state_files.write_shard`` for each shard of each stage, in any process, with its blobs as they are after the batch.
-3. ``write_manifest``: the manifest, with the digests of what step 2 wrote. Only now it exists.
+2. ``state_files.write_shard`` for each shard of each stage, in any process, with its state after the batch.
+3. ``write_manifest``: the manifest, with the digests of the files of step 2. Now the savepoint exists.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ from streamcore.watermark import PartitionTime, WatermarkState
 
 @dataclass(frozen=True, slots=True)
 class SavepointPosition:
-    """After which batch a savepoint is, and where the next one begins. ``created_ms``: for people.
+    """The batch whose state a savepoint has.
 
-    ``settled``: false when a later batch may have been written in part.
+    ``position``: the offsets and clock at which the next cut begins. ``created_ms``: time of creation, for people.
+    ``settled``: False if a part of a later batch may be written.
     """
 
     epoch: int
@@ -40,22 +41,22 @@ class SavepointPosition:
 
 
 def write_manifest(
-    folder: ObjectStore, name: str, app: App, moment: SavepointPosition, receipts: Iterable[ShardReceipt]
+    folder: ObjectStore, name: str, app: App, position: SavepointPosition, receipts: Iterable[ShardReceipt]
 ) -> SavepointManifest:
     """Run step 3: write the manifest."""
-    every = sorted(receipts, key=lambda one: (one.file.stage, one.file.shard))
+    ordered = sorted(receipts, key=lambda receipt: (receipt.file.stage, receipt.file.shard))
     manifest = SavepointManifest(
         name=name,
-        epoch=moment.epoch,
-        batch=moment.batch,
-        created_ms=moment.created_ms,
+        epoch=position.epoch,
+        batch=position.batch,
+        created_ms=position.created_ms,
         version=_version(),
-        settled=moment.settled,
+        settled=position.settled,
         app=describe(app),
-        position=moment.position.to_json(),
-        domains=tuple(_domains(app, [one.cells for one in every])),
-        tables=merge(table for one in every for table in one.tables),
-        files=tuple(one.file for one in every),
+        position=position.position.to_json(),
+        domains=tuple(_domains(app, [receipt.cells for receipt in ordered])),
+        tables=merge(table for receipt in ordered for table in receipt.tables),
+        files=tuple(receipt.file for receipt in ordered),
     )
     folder.write(MANIFEST, manifest.to_json())
     return manifest
@@ -69,22 +70,24 @@ def _version() -> str:
 
 
 def _domains(app: App, cells: Iterable[Mapping[str, Any]]) -> Iterable[DomainProgress]:
-    """Every shard has the same times, except one that has had no cut yet."""
-    known = [[from_cells(time) for time in one["domains"]] for one in cells if "domains" in one]
-    for place, sources in enumerate(app.watermark_groups):
-        time = _latest([times[place] for times in known])
-        partitions = tuple(_progress(app, number, one) for number, one in sorted(time.partitions.items()))
+    """Yield the event time of each watermark group. ``cells``: of all shards, which have equal watermarks; a shard that
+    has had no cut yet has none."""
+    known = [[from_cells(cell) for cell in shard["domains"]] for shard in cells if "domains" in shard]
+    for index, sources in enumerate(app.watermark_groups):
+        time = _latest([times[index] for times in known])
+        partitions = tuple(_progress(app, number, progress) for number, progress in sorted(time.partitions.items()))
         yield DomainProgress(tuple(app.topics[source] for source in sources), time.watermark_ms, partitions)
 
 
 def _latest(times: Sequence[WatermarkState]) -> WatermarkState:
-    """All of it only ever grows."""
-    return max(times, key=_age, default=WatermarkState())
+    """Return the latest of the watermark states of all shards; an empty one without any."""
+    return max(times, key=_order, default=WatermarkState())
 
 
-def _age(time: WatermarkState) -> tuple[int, int, int]:
-    every = time.partitions.values()
-    return time.watermark_ms, len(every), sum(one.active_ms for one in every)
+def _order(time: WatermarkState) -> tuple[int, int, int]:
+    """Return a sort key that grows with each cut, because none of its values ever decreases."""
+    partitions = time.partitions.values()
+    return time.watermark_ms, len(partitions), sum(partition.active_ms for partition in partitions)
 
 
 def _progress(app: App, number: int, time: PartitionTime) -> PartitionProgress:

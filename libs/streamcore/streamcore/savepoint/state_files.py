@@ -1,8 +1,8 @@
-"""A shard's state as rows of its tables, and as a file of a savepoint.
+"""Writes and reads the state of a shard as a file of a savepoint.
 
 A file holds the state of one shard of one stage: Parquet with the columns ``table`` (text), ``rows`` (int64) and
-``blob`` (binary: an Arrow IPC stream with some rows of that table), zstd. Each row is there once, as the app's own
-kernel knows it: nothing of the log that it came from is left, so a restore reads what is alive and no history.
+``blob`` (binary: an Arrow IPC stream with some rows of that table), zstd. It has each current row once, as the app's
+kernel returns it, and no history of the state log.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from streamcore.state.row_versions import VERSION
 from streamcore.state.state_log import HEAD, LogHead, StateLog
 from streamcore.storage import ObjectStore
 
-#: About how much of a table is in one part.
+#: The approximate size of a part in memory.
 PART_BYTES = 4 * 1024 * 1024
 _SCHEMA = pa.schema([("table", pa.string()), ("rows", pa.int64()), ("blob", pa.binary())])
 
@@ -35,7 +35,7 @@ Frames = Mapping[str, pl.DataFrame]
 
 @dataclass(frozen=True, slots=True)
 class StatePart:
-    """Some rows of a table. ``blob``: as ``state.packed.to_bytes`` makes it."""
+    """Some rows of a table. ``rows``: their number. ``blob``: the rows, encoded by ``frame_codec.to_bytes``."""
 
     table: str
     rows: int
@@ -43,13 +43,13 @@ class StatePart:
 
     @property
     def frame(self) -> pl.DataFrame:
-        """The rows."""
+        """The rows as a frame."""
         return from_bytes(self.blob)
 
 
 @dataclass(frozen=True, slots=True)
 class ShardReceipt:
-    """That a shard's file is written: its entry, what is in it of each table, and the shard's own cells."""
+    """A written file of a shard: its entry in the manifest, its tables, and the cells of the shard's state log."""
 
     file: StateFile
     tables: tuple[StoredTable, ...]
@@ -57,13 +57,13 @@ class ShardReceipt:
 
 
 def read_cells(blobs: BlobStore) -> Mapping[str, object]:
-    """Return the shard's own small values; none where it has never written."""
+    """Return the cells (small values by name) of the shard's state log; none if the shard has no state."""
     head = blobs.get(HEAD)
     return {} if head is None else LogHead.from_json(head).cells
 
 
 def live_rows(app: App, stage: int, blobs: BlobStore) -> Frames:
-    """Return the rows that are alive, as the app's kernel knows them, by table."""
+    """Load the shard's state into the app's kernel; return the kernel's rows by table."""
     kernel, log = app.stages[stage](), StateLog(app.state)
     log.load(blobs.get(HEAD), blobs, kernel.table)
     kernel.on_state_loaded()
@@ -73,18 +73,18 @@ def live_rows(app: App, stage: int, blobs: BlobStore) -> Frames:
 def write_shard(
     folder: ObjectStore, stage: int, shard: int, frames: Frames, cells: Mapping[str, object]
 ) -> ShardReceipt:
-    """Write the file of a shard."""
-    found: list[StoredTable] = []
+    """Write the file of a shard. ``frames``: its rows by table."""
+    tables: list[StoredTable] = []
     parts: list[StatePart] = []
     for name in sorted(frames):
         if frames[name].height:
-            mine = [*_parts(name, frames[name])]
-            found.append(_describe_stored(stage, name, frames[name], sum(len(part.blob) for part in mine)))
-            parts += mine
+            table_parts = [*_parts(name, frames[name])]
+            tables.append(_describe_stored(stage, name, frames[name], sum(len(part.blob) for part in table_parts)))
+            parts += table_parts
     content = write_parts(parts)
     file = StateFile(f"state/stage-{stage}/shard-{shard:05}.parquet", stage, shard, len(content), sha256(content))
     folder.write(file.path, content)
-    return ShardReceipt(file, merge(found), cells)
+    return ShardReceipt(file, merge(tables), cells)
 
 
 def write_parts(parts: Iterable[StatePart]) -> bytes:
@@ -95,7 +95,7 @@ def write_parts(parts: Iterable[StatePart]) -> bytes:
 
 
 def read_parts(content: bytes, where: str) -> Iterator[StatePart]:
-    """Yield the parts that ``write_parts`` wrote, in their order. ``CorruptState`` for any other file."""
+    """Yield the parts in the result of ``write_parts``. Raise ``CorruptState``, naming ``where``, for other content."""
     try:
         file = pq.ParquetFile(pa.BufferReader(content))
         for group in range(file.num_row_groups):
@@ -107,11 +107,11 @@ def read_parts(content: bytes, where: str) -> Iterator[StatePart]:
 
 def merge(tables: Iterable[StoredTable]) -> tuple[StoredTable, ...]:
     """Merge the tables of all shards, by stage and name."""
-    found: dict[tuple[int, str], StoredTable] = {}
-    for one in tables:
-        before = found.get((one.stage, one.name))
-        found[one.stage, one.name] = one if before is None else _sum(before, one)
-    return tuple(found[place] for place in sorted(found))
+    merged: dict[tuple[int, str], StoredTable] = {}
+    for table in tables:
+        before = merged.get((table.stage, table.name))
+        merged[table.stage, table.name] = table if before is None else _sum(before, table)
+    return tuple(merged[key] for key in sorted(merged))
 
 
 def _sum(one: StoredTable, other: StoredTable) -> StoredTable:
@@ -126,13 +126,14 @@ def _describe_stored(stage: int, name: str, rows: pl.DataFrame, size: int) -> St
 
 
 def column_types(rows: pl.DataFrame) -> dict[str, str]:
-    """Names and types, whole numbers as they are read back."""
+    """Return the types of the columns by name. All signed integers are ``Int64``, as they are restored."""
     narrow = (pl.Int8, pl.Int16, pl.Int32)
     return {name: str(pl.Int64() if dtype in narrow else dtype) for name, dtype in rows.schema.items()}
 
 
 def _parts(name: str, rows: pl.DataFrame) -> Iterator[StatePart]:
-    pieces = max(1, round(rows.estimated_size() / PART_BYTES))
-    height = -(-rows.height // pieces)
-    for some in rows.iter_slices(height):
-        yield StatePart(name, some.height, to_bytes(some))
+    """Yield the rows of a table in parts of about ``PART_BYTES``."""
+    count = max(1, round(rows.estimated_size() / PART_BYTES))
+    height = -(-rows.height // count)
+    for part in rows.iter_slices(height):
+        yield StatePart(name, part.height, to_bytes(part))

@@ -1,4 +1,4 @@
-"""Reads a savepoint back, all of it, without restoring it: what was written can be read, and is all there."""
+"""Verifies a savepoint: reads all its files, without restoring it."""
 
 from __future__ import annotations
 
@@ -12,22 +12,24 @@ from streamcore.savepoint.state_files import read_parts
 
 
 def verify_readable(savepoint: Savepoint) -> str:
-    """Read every file; return a one-line summary. ``CorruptState`` when a file differs from the manifest. One file is
-    in memory at a time."""
-    found: Counter[tuple[int, str]] = Counter()
+    """Read every file, one at a time; return a one-line summary.
+
+    Raises ``CorruptState`` if a file, or a table's number of rows, differs from the manifest.
+    """
+    counts: Counter[tuple[int, str]] = Counter()
     manifest = savepoint.manifest
     for file in manifest.files:
         try:
             for part in read_parts(savepoint.content(file), file.path):
-                found[file.stage, part.table] += part.frame.height
+                counts[file.stage, part.table] += part.frame.height
         except pl.exceptions.PolarsError as error:
             raise CorruptState(f"{file.path}: {error}; take the file from a copy") from error
-    wanted = {(table.stage, table.name): table.rows for table in manifest.tables}
-    if +found != +Counter(wanted):
+    expected = {(table.stage, table.name): table.rows for table in manifest.tables}
+    if +counts != +Counter(expected):
         wrong = [
             f"{name} of stage {stage}"
-            for (stage, name) in sorted(found.keys() | wanted.keys())
-            if found[stage, name] != wanted.get((stage, name), 0)
+            for (stage, name) in sorted(counts.keys() | expected.keys())
+            if counts[stage, name] != expected.get((stage, name), 0)
         ]
         raise CorruptState(f"savepoint {manifest.name}: its rows differ from its manifest: {', '.join(wrong)}")
-    return f"savepoint {manifest.name}: {found.total()} rows in {len(manifest.files)} files read back"
+    return f"savepoint {manifest.name}: {counts.total()} rows in {len(manifest.files)} files read back"

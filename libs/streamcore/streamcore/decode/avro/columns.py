@@ -1,7 +1,7 @@
-"""Many Avro datums of one schema at once: field by field over all rows, to the stream's physical columns.
+"""Decodes many Avro datums of one schema together, field by field over all rows, into the stream's physical columns.
 
-Rows that are not ``ok`` at the end are left to the reference, among them numbers of more than nine bytes, arrays and
-maps that are not empty, uuids as bytes, decimals of more than eight, and schemas of very many fields.
+Rows that are not ``ok`` at the end are left to the reference. Among them are rows with varints of more than nine bytes,
+non-empty arrays and maps, uuids as bytes and decimals of more than eight bytes, and all rows of a very large schema.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from streamcore.decode.text.cells import parse_cells
 from streamcore.schema import Field, Kind, StreamSchema
 from streamcore.timestamps import HOUR_MS, MAX_MS, MIN_MS, load_zone
 
-#: Types that are walked through, for all rows of a batch together.
+#: The most types that one call reads or skips; a union may repeat its branches for parts of the rows.
 _MAX_STEPS = 4_000
 _MAX_NESTING = 32
 _DECIMAL_BYTES = 8
@@ -39,17 +39,21 @@ _INT_MIN, _INT_MAX = -(2**31), 2**31 - 1
 
 
 class TooManyStepsError(Exception):
-    """The schema is too large to be walked through field by field."""
+    """The schema is too large to be decoded field by field (``_MAX_STEPS``)."""
 
 
 def read_columns(
     schema: StreamSchema, kind: AvroType, want: FieldMapping, rows: ByteCursors, latest_ms: int
 ) -> pl.DataFrame:
-    """Return the schema's columns; which rows are sure is in ``rows.ok``. Raises ``TooManyStepsError``."""
-    found: dict[str, pl.Series] = {}
-    _ColumnReader(schema.zone).walk(rows, kind, want, found, 0)
+    """Read all rows; return the stream's columns.
+
+    Afterwards ``rows.ok`` is False for each row that the reference must decide, among them rows with an event time
+    after ``latest_ms``. Raises ``TooManyStepsError``.
+    """
+    columns_by_field: dict[str, pl.Series] = {}
+    _ColumnReader(schema.zone).walk(rows, kind, want, columns_by_field, 0)
     rows.ok &= rows.position == rows.end
-    columns = {f.name: found.get(f.name, _null_column(f, len(rows))).rename(f.name) for f in schema.fields}
+    columns = {f.name: columns_by_field.get(f.name, _null_column(f, len(rows))).rename(f.name) for f in schema.fields}
     for field in schema.fields:
         if not field.nullable:
             rows.ok &= columns[field.name].is_not_null().to_numpy()
@@ -58,6 +62,8 @@ def read_columns(
 
 
 class _ColumnReader:
+    """Reads the values of one batch. ``zone``: the stream's time zone. ``steps``: types read or skipped so far."""
+
     def __init__(self, zone: str) -> None:
         self.zone = zone
         self.steps = 0
@@ -67,10 +73,10 @@ class _ColumnReader:
         rows: ByteCursors,
         kind: AvroType,
         want: Field | FieldMapping | None,
-        found: dict[str, pl.Series],
+        columns: dict[str, pl.Series],
         depth: int,
     ) -> None:
-        """Read (``want``) or pass over (None) a value of each row."""
+        """Read a value of each row into ``columns``, by field name; skip it if ``want`` is None."""
         self.steps += 1
         if self.steps > _MAX_STEPS:
             raise TooManyStepsError
@@ -80,55 +86,57 @@ class _ColumnReader:
             return
         match kind:
             case UnionOf():
-                self.union(rows, kind, want, found, depth)
+                self.read_union(rows, kind, want, columns, depth)
             case RecordOf() if not isinstance(want, Field):
                 inside = want.inside if want is not None else {}
                 for name, inner in kind.fields:
-                    self.walk(rows, inner, inside.get(name), found, depth + 1)
+                    self.walk(rows, inner, inside.get(name), columns, depth + 1)
             case _ if isinstance(want, Field):
-                found[want.name] = _value(rows, kind, want, self.zone)
+                columns[want.name] = _value(rows, kind, want, self.zone)
             case _:
                 _skip(rows, kind)
 
-    def union(
+    def read_union(
         self,
         rows: ByteCursors,
         union: UnionOf,
         want: Field | FieldMapping | None,
-        found: dict[str, pl.Series],
+        columns: dict[str, pl.Series],
         depth: int,
     ) -> None:
+        """Read which branch each row has, and each branch for its rows; combine the columns."""
         number = rows.read_long()
         rows.ok &= (number >= 0) & (number < len(union.branches))
         parts: list[tuple[Ints, dict[str, pl.Series]]] = []
-        for place, branch in enumerate(union.branches):
-            chosen = rows.ok & (number == place)
+        for index, branch in enumerate(union.branches):
+            chosen = rows.ok & (number == index)
             if chosen.all():
-                self.walk(rows, branch, want, found, depth + 1)
+                self.walk(rows, branch, want, columns, depth + 1)
                 return
             if chosen.any():
-                mine: Ints = np.flatnonzero(chosen)
-                part, inner = rows.subset(mine), dict[str, pl.Series]()
+                branch_rows: Ints = np.flatnonzero(chosen)
+                part, inner = rows.subset(branch_rows), dict[str, pl.Series]()
                 self.walk(part, branch, want, inner, depth + 1)
-                rows.write_back(mine, part)
-                parts.append((mine, inner))
-        found.update(_combine(len(rows), parts))
+                rows.write_back(branch_rows, part)
+                parts.append((branch_rows, inner))
+        columns.update(_combine(len(rows), parts))
 
 
 def _combine(count: int, parts: list[tuple[Ints, dict[str, pl.Series]]]) -> Mapping[str, pl.Series]:
-    """Columns of some rows each as columns of all rows; null where there is none."""
+    """Return columns of ``count`` rows from parts, each the indexes of some rows and their columns. Other values are
+    null."""
     names = dict.fromkeys(name for _, inner in parts for name in inner)
     columns: dict[str, pl.Series] = {}
     for name in names:
-        having = [(rows, inner[name]) for rows, inner in parts if name in inner and not inner[name].is_null().all()]
-        having = having or [(rows, inner[name]) for rows, inner in parts if name in inner][:1]
-        where: Ints = np.full(count, -1, dtype=np.int64)
+        filled = [(rows, inner[name]) for rows, inner in parts if name in inner and not inner[name].is_null().all()]
+        filled = filled or [(rows, inner[name]) for rows, inner in parts if name in inner][:1]
+        positions: Ints = np.full(count, -1, dtype=np.int64)
         start = 0
-        for rows, column in having:
-            where[rows] = np.arange(start, start + len(rows))
+        for rows, column in filled:
+            positions[rows] = np.arange(start, start + len(rows))
             start += len(column)
-        gathered = pl.Series(where).set(pl.Series(where < 0), None)
-        columns[name] = pl.concat([column for _, column in having]).gather(gathered)
+        gathered = pl.Series(positions).set(pl.Series(positions < 0), None)
+        columns[name] = pl.concat([column for _, column in filled]).gather(gathered)
     return columns
 
 
@@ -137,6 +145,7 @@ def _null_column(field: Field, count: int) -> pl.Series:
 
 
 def _skip(rows: ByteCursors, kind: AvroType) -> None:
+    """Skip a value of each row. Rows with items in an array or map are no longer ``ok``."""
     match kind:
         case Primitive("null"):
             pass
@@ -159,12 +168,14 @@ def _skip(rows: ByteCursors, kind: AvroType) -> None:
 
 
 def _int(rows: ByteCursors) -> Ints:
+    """Read an Avro ``int`` of each row."""
     number = rows.read_long()
     rows.ok &= (number >= _INT_MIN) & (number <= _INT_MAX)
     return number
 
 
 def _value(rows: ByteCursors, kind: AvroType, field: Field, zone: str) -> pl.Series:
+    """Read a value of each row as the physical column of the field."""
     match kind:
         case Primitive("null"):
             return _null_column(field, len(rows))
@@ -173,7 +184,7 @@ def _value(rows: ByteCursors, kind: AvroType, field: Field, zone: str) -> pl.Ser
             rows.ok &= byte <= 1
             return pl.Series(byte == 1)
         case Primitive("float") | Primitive("double"):
-            return _real(rows, kind.name)
+            return _floating(rows, kind.name)
         case Primitive("string"):
             return _text(rows, field, zone)
         case Primitive("bytes"):
@@ -192,7 +203,7 @@ def _value(rows: ByteCursors, kind: AvroType, field: Field, zone: str) -> pl.Ser
     return _null_column(field, len(rows))
 
 
-def _real(rows: ByteCursors, name: str) -> pl.Series:
+def _floating(rows: ByteCursors, name: str) -> pl.Series:
     size = 4 if name == "float" else 8
     number = np.ascontiguousarray(rows.read_bytes(size)).view(f"<f{size}").ravel().astype(np.float64)
     rows.ok &= np.isfinite(number)
@@ -210,55 +221,60 @@ def _text(rows: ByteCursors, field: Field, zone: str) -> pl.Series:
 
 
 def _units(rows: ByteCursors, begin: Ints, length: Ints) -> Ints:
-    """Big-endian numbers of 1 to 8 bytes."""
+    """Return the big-endian two's complement numbers of 1 to 8 bytes that begin at ``begin``."""
     rows.ok &= (length >= 1) & (length <= _DECIMAL_BYTES)
     count = np.where(rows.ok, length, 1)
     units = rows.data[np.where(rows.ok, begin, 0)].astype(np.int8).astype(np.int64)
-    for place in range(1, int(count.max(initial=1))):
-        more = np.flatnonzero(count > place)
-        units[more] = (units[more] << 8) | rows.data[begin[more] + place]
+    for index in range(1, int(count.max(initial=1))):
+        longer = np.flatnonzero(count > index)
+        units[longer] = (units[longer] << 8) | rows.data[begin[longer] + index]
     return units
 
 
-def _number(rows: ByteCursors, number: Ints, field: Field, sort: str, zone: str) -> pl.Series:
+def _number(rows: ByteCursors, number: Ints, field: Field, type_: str, zone: str) -> pl.Series:
+    """Return integers as the physical column of the field. ``type_``: their Avro type, as of ``type_name``."""
     match field.type.kind:
         case Kind.DOUBLE:
             return pl.Series(number.astype(np.float64))
         case Kind.DECIMAL:
             return _rescale(rows, number, field, 0)
         case Kind.TIMESTAMP:
-            return _times(rows, number, sort, zone)
+            return _times(rows, number, type_, zone)
     return pl.Series(number)
 
 
 def _rescale(rows: ByteCursors, units: Ints, field: Field, scale: int) -> pl.Series:
-    """Units of one scale as the field's units, where none is lost and they fit."""
-    more = field.type.scale - scale
+    """Return decimals of the given scale as unscaled values of the field's scale.
+
+    Rows that would lose digits, or exceed the field's precision, are no longer ``ok``.
+    """
+    shift = field.type.scale - scale
     limit = 10**field.type.precision - 1
-    if more < 0:
-        if -more > 18:
+    if shift < 0:
+        if -shift > 18:
             rows.ok &= units == 0
             return pl.Series(np.zeros_like(units))
-        rows.ok &= units % 10**-more == 0
-        units = units // 10**-more
+        rows.ok &= units % 10**-shift == 0
+        units = units // 10**-shift
     else:
-        factor = 10**more
+        factor = 10**shift
         rows.ok &= (units >= -(limit // factor)) & (units <= limit // factor)
         units = np.where(rows.ok, units, 0) * factor
     rows.ok &= (units >= -limit) & (units <= limit)
     return pl.Series(units)
 
 
-def _times(rows: ByteCursors, number: Ints, sort: str, zone: str) -> pl.Series:
-    if sort.endswith("micros"):
+def _times(rows: ByteCursors, number: Ints, type_: str, zone: str) -> pl.Series:
+    """Return timestamps or dates as epoch milliseconds, rounded down. Local ones are in ``zone``."""
+    if type_.endswith("micros"):
         number = number // _MICROS
-    elif sort.endswith("nanos"):
+    elif type_.endswith("nanos"):
         number = number // _NANOS
-    elif sort == "date":
+    elif type_ == "date":
         number = number * _DAY_MS
-    if sort == "date" or sort.startswith("local"):
-        near = (number >= MIN_MS - _DAY_MS) & (number <= MAX_MS - _DAY_MS)
-        rows.ok &= near
-        number = local_to_utc(load_zone(zone), np.where(near, number, 0))
+    if type_ == "date" or type_.startswith("local"):
+        in_range = (number >= MIN_MS - _DAY_MS) & (number <= MAX_MS - _DAY_MS)
+        rows.ok &= in_range
+        number = local_to_utc(load_zone(zone), np.where(in_range, number, 0))
     rows.ok &= (number >= MIN_MS) & (number <= MAX_MS)
     return pl.Series(number)

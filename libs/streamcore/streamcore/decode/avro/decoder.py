@@ -1,9 +1,9 @@
-"""The decoder of Avro records, and the definition of one.
+"""Decodes Avro records: records with a known prefix together in columns, the others one by one by the reference.
 
 ::
 
-    records ─▶ frame: which schema, where the datum is ─▶ columns ─▶ doubtful? ─▶ events
-                  │ not vouched for                                     │
+    records ─▶ prefix known: schema, position of datum ─▶ columns ─▶ not ok? ─▶ events
+                  │ prefix unknown                                      │
                   └────────────────────▶ reference ◀────────────────────┘ ─▶ events or dead letters
 """
 
@@ -29,14 +29,17 @@ from streamcore.decode.types import Decoded, RawBatch
 from streamcore.schema import StreamSchema
 from streamcore.timestamps import load_zone
 
-#: Fewer rows than this are cheaper one by one. So many of a batch's rows are looked at for a new prefix.
-_WORTH_IT, _SAMPLES = 16, 16
+#: Fewer rows than this are decoded one by one, which is cheaper.
+_MIN_ROWS = 16
+#: Records of a batch that are examined for a new prefix.
+_SAMPLES = 16
+#: The most prefixes that a decoder remembers.
 _MAX_KNOWN = 16
 
 
 def decode_avro(
     schema: StreamSchema,
-    frame: Framing,
+    framing: Framing,
     want: FieldMapping,
     record: bytes | None,
     *,
@@ -44,14 +47,16 @@ def decode_avro(
     zone: ZoneInfo,
     limits: DecodeLimits,
 ) -> tuple[Scalar, ...] | RejectedRecord:
-    """Return the physical values of the schema's fields, in order, or the rejection."""
+    """Decode one record (the reference): return the values of the stream's fields, in order, or the rejection."""
     try:
-        datum = frame.split(check_bytes(record, limits, "one Avro record"), limits)
+        datum = framing.split(check_bytes(record, limits, "one Avro record"), limits)
         cursor = Cursor(datum.data)
-        found = read_datum(cursor, datum.kind, want, limits.max_depth)
-        if left := len(datum.data) - cursor.position:
-            raise RecordError(RejectCode.NOT_AVRO, f"not Avro of its schema: {left} bytes are left after the record")
-        return convert_values(schema, found, clock_ms=clock_ms, zone=zone, limits=limits)
+        values = read_datum(cursor, datum.kind, want, limits.max_depth)
+        if remaining := len(datum.data) - cursor.position:
+            raise RecordError(
+                RejectCode.NOT_AVRO, f"not Avro of its schema: {remaining} bytes are left after the record"
+            )
+        return convert_values(schema, values, clock_ms=clock_ms, zone=zone, limits=limits)
     except RecordError as refused:
         return RejectedRecord(refused.code, refused.reason)
 
@@ -59,11 +64,11 @@ def decode_avro(
 class AvroDecoder:
     """Decodes the Avro records of one stream.
 
-    Its memory of prefixes changes the cost of a batch and never its result.
+    It remembers prefixes of records. That changes the cost of a batch, never its result.
     """
 
-    def __init__(self, schema: StreamSchema, frame: Framing, want: FieldMapping, limits: DecodeLimits) -> None:
-        self._schema, self._frame, self._want, self._limits = schema, frame, want, limits
+    def __init__(self, schema: StreamSchema, framing: Framing, want: FieldMapping, limits: DecodeLimits) -> None:
+        self._schema, self._framing, self._want, self._limits = schema, framing, want, limits
         self._zone = load_zone(schema.zone)
         self._known: list[Datum] = []
 
@@ -73,26 +78,26 @@ class AvroDecoder:
         column = pl.Series(data, dtype=pl.Binary)
         records, parts = BatchRecords(data, column, batch.clock_ms), list[DecodedPart]()
         small = (column.bin.size() <= self._limits.max_record_bytes).fill_null(value=False)
-        alike: Rows = small.arg_true().to_numpy().astype(np.int64)
+        remaining: Rows = small.arg_true().to_numpy().astype(np.int64)
         for known in self._known:
-            alike = self._decode_alike(records, known, alike, parts)
-        for row in alike[:: max(1, len(alike) // _SAMPLES)]:
-            if len(alike) < _WORTH_IT:
+            remaining = self._decode_known(records, known, remaining, parts)
+        for row in remaining[:: max(1, len(remaining) // _SAMPLES)]:
+            if len(remaining) < _MIN_ROWS:
                 break
             learned = self._learn(records.record_bytes(int(row)))
             if learned is not None:
-                alike = self._decode_alike(records, learned, alike, parts)
+                remaining = self._decode_known(records, learned, remaining, parts)
         self._known = self._known[-_MAX_KNOWN:]
-        left = np.ones(len(batch), dtype=np.bool_)
+        undecoded = np.ones(len(batch), dtype=np.bool_)
         for part in parts:
-            left[part.rows] = False
-        dead = decode_by_reference(self._schema, records, np.flatnonzero(left), self._decode_one, parts)
+            undecoded[part.rows] = False
+        dead = decode_by_reference(self._schema, records, np.flatnonzero(undecoded), self._decode_one, parts)
         return Decoded(assemble_events(self._schema, batch, parts), dead)
 
     def _decode_one(self, record: bytes | None, clock_ms: int) -> tuple[Scalar, ...] | RejectedRecord:
         return decode_avro(
             self._schema,
-            self._frame,
+            self._framing,
             self._want,
             record,
             clock_ms=clock_ms,
@@ -101,9 +106,9 @@ class AvroDecoder:
         )
 
     def _learn(self, record: bytes | None) -> Datum | None:
-        """Return the meaning of this record's prefix, if that was not known."""
+        """Remember the record's prefix and return its datum; None if the prefix is known or the record is invalid."""
         try:
-            datum = self._frame.split(record or b"", self._limits)
+            datum = self._framing.split(record or b"", self._limits)
         except RecordError:
             return None
         if datum.prefix is None or any(known.prefix == datum.prefix for known in self._known):
@@ -111,24 +116,23 @@ class AvroDecoder:
         self._known.append(datum)
         return datum
 
-    def _decode_alike(self, records: BatchRecords, known: Datum, rows: Rows, parts: list[DecodedPart]) -> Rows:
-        """Decode those of ``rows`` with this prefix of which it is sure into ``parts``; return those without it."""
-        if len(rows) < _WORTH_IT or known.prefix is None:
+    def _decode_known(self, records: BatchRecords, known: Datum, rows: Rows, parts: list[DecodedPart]) -> Rows:
+        """Decode the ``rows`` with this prefix that are ``ok`` into ``parts``; return the rows without the prefix."""
+        if len(rows) < _MIN_ROWS or known.prefix is None:
             return rows
         matched: npt.NDArray[np.bool_] = records.text.gather(rows).bin.starts_with(known.prefix).to_numpy()
-        mine = rows[matched]
-        if len(mine) < _WORTH_IT:
+        known_rows = rows[matched]
+        if len(known_rows) < _MIN_ROWS:
             return rows
-        data = records.data if len(mine) == len(records.data) else records.data.take(pa.array(mine))
-        places = ByteCursors.from_records(data)
-        self._frame.narrow(places, len(known.prefix))
+        data = records.data if len(known_rows) == len(records.data) else records.data.take(pa.array(known_rows))
+        cursors = ByteCursors.from_records(data)
+        self._framing.narrow(cursors, len(known.prefix))
         try:
             latest_ms = records.clock_ms + self._limits.max_future_ms
-            columns = read_columns(self._schema, known.kind, self._want, places, latest_ms)
+            columns = read_columns(self._schema, known.kind, self._want, cursors, latest_ms)
         except TooManyStepsError:
             return rows[~matched]
-        if places.ok.any():
-            parts.append(
-                DecodedPart(mine[places.ok], columns if places.ok.all() else columns.filter(pl.Series(places.ok)))
-            )
+        if cursors.ok.any():
+            decoded = columns if cursors.ok.all() else columns.filter(pl.Series(cursors.ok))
+            parts.append(DecodedPart(known_rows[cursors.ok], decoded))
         return rows[~matched]

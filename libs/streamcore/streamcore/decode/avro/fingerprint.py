@@ -1,4 +1,4 @@
-"""The 64-bit fingerprint of an Avro schema: CRC-64-AVRO of its parsing canonical form, as the specification has it."""
+"""Computes the fingerprint of an Avro schema: the CRC-64-AVRO of its parsing canonical form."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TABLE = _table()
 
 
 def fingerprint(text: str) -> int:
-    """Of a schema's JSON; raises ``AvroSchemaError``. For schemas from settings, not from records."""
+    """Return the fingerprint of a schema's JSON; raise ``AvroSchemaError``. Only for schemas from the settings."""
     try:
         canonical = fastavro.schema.to_parsing_canonical_form(json.loads(text))
     except (ValueError, KeyError, TypeError, fastavro.schema.UnknownType) as error:

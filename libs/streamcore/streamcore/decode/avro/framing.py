@@ -1,9 +1,9 @@
-"""How a record names the schema that wrote it, and where in it the datum is.
+"""Finds the datum in an Avro record, and the schema that it was written with.
 
-Four ways: a container file with the schema inside, a bare datum of the one schema that the settings give, a
-single-object encoding (``C3 01`` and the schema's 64-bit fingerprint), and Confluent's prefix (a zero byte and the
-schema's number). A container file has exactly one record: an event is identified by its offset, and a message has one.
-The headers that a frame remembers change the cost of a record and never its result.
+There are four framings: a container file, which has the schema inside; a bare datum of the one schema in the settings;
+the single-object encoding (``C3 01`` and the schema's 64-bit fingerprint); and Confluent's (a zero byte and the
+schema's number). A container file must have exactly one record, because an event is identified by the offset of its
+message. A framing caches parsed schemas; that changes the cost of a record, never its result.
 """
 
 from __future__ import annotations
@@ -23,13 +23,16 @@ from streamcore.decode.scalar.values import RecordError
 
 OBJECT_MAGIC, CONFLUENT_MAGIC, CONTAINER_MAGIC = b"\xc3\x01", b"\x00", b"Obj\x01"
 _FINGERPRINT_BYTES, _ID_BYTES, SYNC_BYTES = 8, 4, 16
-_MAX_REMEMBERED = 64
+_MAX_CACHED = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Datum:
-    """One datum and its type. ``prefix``: every record that begins so is of this type, and the frame's ``narrow`` give
-    the place of its datum; None where that is unknown (a packed block)."""
+    """One datum and its type.
+
+    ``prefix``: every record that begins with these bytes has a datum of this type, which ``Framing.narrow`` finds. None
+    if the datum is compressed.
+    """
 
     kind: AvroType
     data: bytes
@@ -40,17 +43,18 @@ class Framing(Protocol):
     """Finds the datum of a record."""
 
     def split(self, record: bytes, limits: DecodeLimits) -> Datum:
-        """Raise ``RecordError``."""
+        """Return the datum of the record; raise ``RecordError`` if it cannot be found."""
         ...
 
     def narrow(self, rows: ByteCursors, prefix_bytes: int) -> None:
-        """Narrows rows that begin with the prefix to their datums; those that it cannot are no longer ``ok``."""
+        """Narrow each row from its record to its datum. All rows begin with one prefix, of ``prefix_bytes``. Rows for
+        which that fails are no longer ``ok``."""
         ...
 
 
 @dataclass(frozen=True)
 class BareFraming:
-    """Nothing but the datum."""
+    """A record is a bare datum."""
 
     kind: AvroType
 
@@ -59,12 +63,15 @@ class BareFraming:
         return Datum(self.kind, record, b"")
 
     def narrow(self, rows: ByteCursors, prefix_bytes: int) -> None:
-        """See ``Framing``. They are the records."""
+        """Do nothing: the datum is the whole record."""
 
 
 @dataclass(frozen=True)
 class PrefixFraming:
-    """A prefix of one length, which names the schema. ``magic``: how it begins. ``what``: its name in messages."""
+    """A record is a prefix, which identifies the schema, and a datum.
+
+    ``schemas``: by prefix; all prefixes have one length and begin with ``magic``. ``what``: the prefix, in messages.
+    """
 
     schemas: Mapping[bytes, AvroType]
     magic: bytes
@@ -72,7 +79,7 @@ class PrefixFraming:
 
     @property
     def length(self) -> int:
-        """Of the prefix."""
+        """The length of a prefix in bytes."""
         return len(next(iter(self.schemas)))
 
     def split(self, record: bytes, limits: DecodeLimits) -> Datum:  # noqa: ARG002 - as all frames
@@ -93,18 +100,18 @@ class PrefixFraming:
 
 
 def confluent_prefix(schema_id: int) -> bytes:
-    """Return the bytes before a datum of this schema."""
+    """Return the prefix of records with the schema of this id."""
     return CONFLUENT_MAGIC + schema_id.to_bytes(_ID_BYTES, "big")
 
 
 def object_prefix(fingerprint: int) -> bytes:
-    """Return the bytes before a datum of the schema with this CRC-64-AVRO."""
+    """Return the prefix of records with the schema of this CRC-64-AVRO fingerprint."""
     return OBJECT_MAGIC + fingerprint.to_bytes(_FINGERPRINT_BYTES, "little")
 
 
 @dataclass
 class ContainerFraming:
-    """A container file of one record. Whether its schema fits is found once a schema."""
+    """A record is a container file with one datum. ``_types``: cache of the types, or errors, by the schema's JSON."""
 
     want: FieldMapping
     extra_fields: ExtraFields
@@ -115,7 +122,7 @@ class ContainerFraming:
         if not record.startswith(CONTAINER_MAGIC):
             raise RecordError(RejectCode.NOT_AVRO, "the record does not begin with Obj and 1, as a container file does")
         cursor = Cursor(record, len(CONTAINER_MAGIC))
-        meta = _meta(cursor)
+        meta = _read_metadata(cursor)
         kind = self._matched_type(meta.get(b"avro.schema", b""))
         sync = cursor.read_bytes(SYNC_BYTES)
         prefix = record[: cursor.position - SYNC_BYTES]
@@ -132,7 +139,7 @@ class ContainerFraming:
         return Datum(kind, data, prefix if codec == "null" else None)
 
     def narrow(self, rows: ByteCursors, prefix_bytes: int) -> None:
-        """See ``Framing``. Files of one block with one record."""
+        """See ``Framing``. Rows that are not one block with one datum are no longer ``ok``."""
         rows.skip(prefix_bytes)
         sync = rows.read_bytes(SYNC_BYTES)
         rows.ok &= rows.read_long() == 1
@@ -140,15 +147,16 @@ class ContainerFraming:
         rows.drop_tail(sync)
 
     def _matched_type(self, text: bytes) -> AvroType:
-        found = self._types.get(text)
-        if found is None:
-            found = self._fit(text)
-            if len(self._types) >= _MAX_REMEMBERED:
+        """Return the type that the schema's JSON defines; raise ``RecordError`` if it does not fit the stream."""
+        type_or_error = self._types.get(text)
+        if type_or_error is None:
+            type_or_error = self._fit(text)
+            if len(self._types) >= _MAX_CACHED:
                 self._types.clear()
-            self._types[text] = found
-        if isinstance(found, RecordError):
-            raise RecordError(found.code, found.reason)
-        return found
+            self._types[text] = type_or_error
+        if isinstance(type_or_error, RecordError):
+            raise RecordError(type_or_error.code, type_or_error.reason)
+        return type_or_error
 
     def _fit(self, text: bytes) -> AvroType | RecordError:
         try:
@@ -161,8 +169,8 @@ class ContainerFraming:
         return kind
 
 
-def _meta(cursor: Cursor) -> dict[bytes, bytes]:
-    """Return the file's metadata: a map of bytes. Every entry takes bytes, so there are no more than the record has."""
+def _read_metadata(cursor: Cursor) -> dict[bytes, bytes]:
+    """Read the file's metadata, a map of bytes. An entry has at least one byte, so memory is bounded by the record."""
     meta: dict[bytes, bytes] = {}
     while count := cursor.read_long():
         if count < 0:

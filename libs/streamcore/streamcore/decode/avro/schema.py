@@ -1,9 +1,8 @@
-"""Avro schemas as values: parses a writer's schema with limits, since it may come inside a hostile message.
+"""Parses Avro schemas, with limits, because a schema may arrive in a hostile message.
 
-Promises that a schema that was read can be walked: names are known, nesting is bounded, and no record contains itself
-without a way out. Empty types take no byte at all; a reader passes over any number of them at once. Knows nothing
-of streams. The rules are those of the Avro specification 1.12; a logical type that is not known or not valid is
-ignored, as it asks.
+In a parsed schema all names are resolved, nesting is bounded, and no record contains itself unless through a union,
+array or map. Empty types have values without bytes (``is_empty``); a reader skips any number of them at once. Follows
+the Avro specification 1.12, which says that unknown or invalid logical types are ignored.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ _UUID_BYTES = 16
 
 
 class AvroSchemaError(ValueError):
-    """Why a text is no schema."""
+    """The text is not a valid schema, or exceeds a limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Primitive:
-    """``logical``: the logical type, empty without one. ``scale``: of a decimal."""
+    """A primitive type. ``logical``: its logical type, or empty. ``scale``: of a decimal."""
 
     name: str
     logical: str = ""
@@ -40,7 +39,7 @@ class Primitive:
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """So many bytes."""
+    """A fixed number of bytes, ``size``."""
 
     size: int
     logical: str = ""
@@ -49,36 +48,38 @@ class Fixed:
 
 @dataclass(frozen=True, slots=True)
 class Enumeration:
-    """Texts by number."""
+    """An enum; a value is the index of a symbol."""
 
     symbols: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ArrayOf:
-    """Items of one type."""
+    """An array with items of one type."""
 
     items: AvroType
 
 
 @dataclass(frozen=True, slots=True)
 class MapOf:
-    """Values of one type by text."""
+    """A map from texts to values of one type."""
 
     values: AvroType
 
 
 @dataclass(frozen=True, slots=True)
 class UnionOf:
-    """One of these."""
+    """A union; a value is of one of the branches."""
 
     branches: tuple[AvroType, ...]
 
 
 @dataclass(slots=True, eq=False)
 class RecordOf:
-    """Fields in order. ``solid``: the types of those that take a byte or more. Its own fields may hold it again, so it
-    is distinguished by identity; nothing changes it once it is read."""
+    """A record with its fields in order. ``solid``: the types of the fields that are not empty.
+
+    A record may contain itself, so records are compared by identity. The parser fills it; nothing changes it later.
+    """
 
     name: str
     fields: list[tuple[str, AvroType]] = field(default_factory=list)
@@ -95,13 +96,13 @@ def parse_avro_schema(text: str) -> AvroType:
     except (ValueError, RecursionError) as error:
         raise AvroSchemaError(f"the schema is no JSON: {type(error).__name__}") from None
     parser = _Parser({}, [])
-    found = parser.read(document, "", 0)
-    _mark_empty(parser.records)
-    return found
+    parsed = parser.read(document, "", 0)
+    _fill_solid(parser.records)
+    return parsed
 
 
 def is_empty(kind: AvroType) -> bool:
-    """Whether values of the type take no byte."""
+    """Return whether values of the type have no bytes."""
     match kind:
         case Primitive():
             return kind.name == "null"
@@ -114,10 +115,13 @@ def is_empty(kind: AvroType) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Parser:
+    """Parses one schema. ``names``: the declared types by full name. ``records``: all records, in order."""
+
     names: dict[str, AvroType]
     records: list[RecordOf]
 
     def read(self, document: object, namespace: str, depth: int) -> AvroType:
+        """Return the type that a part of the schema's JSON defines. ``namespace``: of the enclosing type."""
         if depth > MAX_NESTING:
             raise AvroSchemaError(f"the schema nests deeper than {MAX_NESTING} levels, which is the limit")
         if isinstance(document, str):
@@ -131,10 +135,10 @@ class _Parser:
     def _find_type(self, name: str, namespace: str) -> AvroType:
         if name in _PRIMITIVES:
             return Primitive(name)
-        found = self.names.get(_full(name, namespace)) or self.names.get(name)
-        if found is None:
+        declared = self.names.get(_full(name, namespace)) or self.names.get(name)
+        if declared is None:
             raise AvroSchemaError(f"the schema uses the type {name[:60]!a}, which it does not declare")
-        return found
+        return declared
 
     def _union(self, document: list[object], namespace: str, depth: int) -> UnionOf:
         branches = tuple(self.read(branch, namespace, depth + 1) for branch in document)
@@ -181,6 +185,7 @@ class _Parser:
         return record
 
     def _declare(self, document: Mapping[str, object], namespace: str, kind: AvroType) -> AvroType:
+        """Add the named type to ``names``, and return it."""
         name = document.get("name")
         if not isinstance(name, str) or not name:
             raise AvroSchemaError("the schema has a record, enum or fixed without a name")
@@ -192,11 +197,12 @@ class _Parser:
 
 
 def _full(name: str, namespace: str) -> str:
+    """Return a name with its namespace."""
     return f"{namespace}.{name}" if namespace and "." not in name else name
 
 
 def _logical(document: Mapping[str, object], base: str, size: int) -> tuple[str, int]:
-    """Return the logical type and a decimal's scale; nothing where it is not known or not valid."""
+    """Return the logical type and a decimal's scale; empty and 0 if it is unknown or invalid."""
     logical, scale, precision = document.get("logicalType"), document.get("scale", 0), document.get("precision")
     if not isinstance(logical, str) or logical not in _LOGICAL.get(base, ()):
         return "", 0
@@ -209,15 +215,16 @@ def _logical(document: Mapping[str, object], base: str, size: int) -> tuple[str,
     return logical, scale
 
 
-def _mark_empty(records: list[RecordOf]) -> None:
-    """Find the empty records; raise for one that contains itself without a union, an array or a map between."""
-    done: set[RecordOf] = set()
+def _fill_solid(records: list[RecordOf]) -> None:
+    """Set ``solid`` of all records. Raise if one contains itself other than through a union, array or map."""
+    visited: set[RecordOf] = set()
     for record in records:
-        _visit(record, done, [])
+        _visit(record, visited, [])
 
 
-def _visit(record: RecordOf, done: set[RecordOf], path: list[RecordOf]) -> None:
-    if record in done:
+def _visit(record: RecordOf, visited: set[RecordOf], path: list[RecordOf]) -> None:
+    """Set ``solid`` of the record, after that of the records in it. ``path``: the enclosing records."""
+    if record in visited:
         return
     if record in path:
         raise AvroSchemaError(f"the schema's record {record.name[:60]!a} contains itself without end")
@@ -225,6 +232,6 @@ def _visit(record: RecordOf, done: set[RecordOf], path: list[RecordOf]) -> None:
         raise AvroSchemaError(f"the schema nests deeper than {MAX_NESTING} levels, which is the limit")
     for _, kind in record.fields:
         if isinstance(kind, RecordOf):
-            _visit(kind, done, [*path, record])
+            _visit(kind, visited, [*path, record])
     record.solid = [kind for _, kind in record.fields if not is_empty(kind)]
-    done.add(record)
+    visited.add(record)

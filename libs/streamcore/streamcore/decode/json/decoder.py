@@ -1,13 +1,13 @@
-"""The fast decoder of JSON records: records of a known shape in columns, the others record by record.
+"""Decodes JSON records: records of a known shape together in columns, the others one by one by the reference.
 
 ::
 
-    records ─▶ shape 1 … shape n ─▶ columns ─▶ a time doubtful, or in the future? ─▶ events
-                  │ not vouched for                        │
+    records ─▶ shape 1 … shape n ─▶ columns ─▶ invalid time, or in the future? ─▶ events
+                  │ no shape matches                       │
                   └──────────────▶ reference ◀─────────────┘ ─▶ events or dead letters
 
-The decoder remembers the shapes that it has met. That memory changes the cost of a batch and never its result, so a
-decoder may be made anew at any time.
+The decoder remembers shapes of records. That changes the cost of a batch, never its result, so a new decoder may
+replace it at any time.
 """
 
 from __future__ import annotations
@@ -67,32 +67,32 @@ class JsonDecoder:
         return Decoded(assemble_events(self._schema, batch, parts), dead)
 
     def _decode_matched(self, records: BatchRecords, known: KnownShape, rows: Rows, parts: list[DecodedPart]) -> Rows:
-        """Decode those of ``rows`` that the shape vouches for into ``parts``; return the others."""
+        """Decode the ``rows`` that the shape matches into ``parts``; return the other rows."""
         if len(rows) == 0:
             return rows
         every = len(rows) == len(records.text)
         text = records.text if every else records.text.gather(rows)
         matched: npt.NDArray[np.bool_] = known.matches(text).to_numpy()
-        mine = rows if matched.all() else rows[matched]
-        if len(mine) == 0:
+        matched_rows = rows if matched.all() else rows[matched]
+        if len(matched_rows) == 0:
             return rows
-        data = records.data if len(mine) == len(records.text) else records.data.take(pa.array(mine))
+        data = records.data if len(matched_rows) == len(records.text) else records.data.take(pa.array(matched_rows))
         latest_ms = records.clock_ms + self._limits.max_future_ms
         try:
             parsed = parse_matched(self._schema, known.shape, data, latest_ms)
-        except pl.exceptions.PolarsError:  # the parser sees what the pattern does not; the reference decides
+        except pl.exceptions.PolarsError:  # the parser rejects what the pattern accepts; the reference decides
             return rows
         if parsed.sure.all():
-            parts.append(DecodedPart(mine, parsed.columns))
+            parts.append(DecodedPart(matched_rows, parsed.columns))
             return rows[~matched]
         sure = parsed.sure.to_numpy()
-        parts.append(DecodedPart(mine[sure], parsed.columns.filter(parsed.sure)))
-        left: Rows = np.concatenate([rows[~matched], mine[~sure]])
-        left.sort()
-        return left
+        parts.append(DecodedPart(matched_rows[sure], parsed.columns.filter(parsed.sure)))
+        undecoded: Rows = np.concatenate([rows[~matched], matched_rows[~sure]])
+        undecoded.sort()
+        return undecoded
 
     def _samples(self, records: BatchRecords, rows: Rows) -> list[JsonObject]:
-        """Return valid ones among the first ``SAMPLES`` of ``rows``."""
+        """Return the records among the first ``SAMPLES`` of ``rows`` that the reference accepts."""
         first = [(row, record) for row in rows[:SAMPLES] if (record := records.record_bytes(row)) is not None]
         valid = [
             record for _, record in first if not isinstance(self._decode_one(record, records.clock_ms), RejectedRecord)

@@ -1,15 +1,13 @@
-"""How a producer writes its records, and the regular expression that vouches for records written so.
+"""The shape of a producer's JSON records, and a regular expression for records that can be decoded in columns.
 
-Producers write an object's fields in one order, some of them left out, and one kind of field in one way. A
-``JsonShape``
-is such a way of writing. Its pattern matches a record only if the whole text is JSON without anything that a columnar
-parser might read otherwise than the reference does: every declared field at most once and with a literal of its type
-(whole numbers of at most 18 digits, decimals of at most 15 as numbers), required fields present, no other field, no
-half of a surrogate pair, no white space but one space after a colon or a comma. A record that a shape does not match is
-not wrong; it is only not vouched for.
+A producer usually writes the fields of its objects in one order, some of them left out, and the values of a field in
+one notation. A ``JsonShape`` describes this. Its pattern matches a record only if a columnar parser reads it as the
+reference does: each declared field at most once and with a literal of its type (integers of at most 18 digits,
+decimals as numbers of at most 15), all required fields, only ignored other fields, no lone surrogates, and no white
+space except one space after a colon or comma. A record that no shape matches is left to the reference.
 
-A decoder starts with the schema's own order and learns the shapes that it meets from samples. That only ever changes
-the cost of a record, never its decoded values.
+A decoder begins with the schema's order of fields and learns other shapes from samples. That changes the cost of a
+record, never its decoded values.
 """
 
 from __future__ import annotations
@@ -42,15 +40,17 @@ _HIGH, _LOW = r"u[dD][89abAB][0-9a-fA-F]{2}", r"u[dD][c-fC-F][0-9a-fA-F]{2}"
 _ESCAPE = rf'\\(?:["\\/bfnrt]|u(?:[0-9a-ce-fA-CE-F][0-9a-fA-F]|[dD][0-7])[0-9a-fA-F]{{2}}|{_HIGH}\\{_LOW})'
 _TEXT = rf'"(?:[^"\\\x00-\x1f]|{_ESCAPE})*"'
 _ANY_SCALAR = rf"(?:{_TEXT}|{REAL}|true|false|null)"
-#: Levels of arrays and objects in an ignored field; each makes its part of the pattern five times longer.
+#: The most levels of arrays and objects in an ignored field. Each makes the field's pattern five times longer.
 MAX_IGNORED_DEPTH = 3
 
 
 @dataclass(frozen=True, slots=True)
 class JsonShape:
-    """``order`` holds all declared names and the ignored ones that were met; ``forms`` those that are not plain.
+    """The order of a record's fields and the notation of their values.
 
-    ``depths`` gives how many levels of arrays and objects the ignored fields have (0: none).
+    ``order``: the names of all declared fields and of the ignored fields in the samples. ``forms``: the notations other
+    than ``PlainLiteral``, by field. ``depths``: the levels of arrays and objects in each ignored field; a
+    missing one has none.
     """
 
     order: tuple[str, ...]
@@ -58,14 +58,14 @@ class JsonShape:
     depths: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     def form(self, name: str) -> Form:
-        """How the field's values are written."""
+        """Return the notation of the field's values."""
         return self.forms.get(name, PlainLiteral())
 
     def pattern(self, schema: StreamSchema) -> str:
-        """Return the regular expression (of linear time, no backtracking) for a whole record.
+        """Return the regular expression, without backtracking, for a whole record.
 
-        The event time is in every record, so fields before it bring a comma behind them and fields after it a comma
-        before them; thus each may be absent and none may come twice.
+        The event time is in every record. Fields before it have their comma after them, fields after it before them, so
+        that each of them may be absent.
         """
         pivot = self.order.index(schema.event_time)
         before = [_optional(schema, name, rf"{self._pair(schema, name)},{_SPACE}") for name in self.order[:pivot]]
@@ -81,12 +81,15 @@ class JsonShape:
 
 
 def initial_shape(schema: StreamSchema) -> JsonShape:
-    """Return the fields in the schema's order, every literal the plain one."""
+    """Return the shape with the fields in the schema's order and plain literals."""
     return JsonShape(schema.names, {})
 
 
 def learn_shape(schema: StreamSchema, samples: Iterable[JsonObject]) -> JsonShape | None:
-    """Return a shape that fits the first of the valid ``samples`` and all others that go with it; None without any."""
+    """Return a shape that matches the first sample and all later ones that do not contradict it; None without samples.
+
+    ``samples``: records that the reference accepts.
+    """
     followers: dict[str, set[str]] = {}
     forms: dict[str, Form] = {}
     depths: dict[str, int] = {}
@@ -112,12 +115,12 @@ def learn_shape(schema: StreamSchema, samples: Iterable[JsonObject]) -> JsonShap
 
 
 def _learnable(schema: StreamSchema, name: str) -> bool:
-    """Ignored fields are learned too, if their name needs no escape in JSON."""
+    """Return whether a shape may have the field: if it is declared, or its name needs no escapes in JSON."""
     return schema.get(name) is not None or (name.isascii() and name.isprintable() and not set(name) & set('"\\'))
 
 
 def _depth(value: object) -> int:
-    """Levels of arrays and objects, up to one more than the limit."""
+    """Return the levels of arrays and objects in a value."""
     if isinstance(value, JsonObject):
         inner: list[object] = [item for _, item in value.pairs]
     elif isinstance(value, list):
@@ -128,7 +131,7 @@ def _depth(value: object) -> int:
 
 
 def _any_value(depth: int) -> str:
-    """JSON of at most so many levels."""
+    """Return the pattern of a JSON value with at most ``depth`` levels of arrays and objects."""
     if depth == 0:
         return _ANY_SCALAR
     item = _any_value(depth - 1)
@@ -138,7 +141,7 @@ def _any_value(depth: int) -> str:
 
 
 def _topological_order(followers: Mapping[str, set[str]]) -> list[str] | None:
-    """Return an order in which every name is before its followers; None when there is none."""
+    """Return an order in which every name is before its followers; None if they contradict each other."""
     sorter: graphlib.TopologicalSorter[str] = graphlib.TopologicalSorter()
     for name, after in followers.items():
         sorter.add(name)
@@ -151,7 +154,7 @@ def _topological_order(followers: Mapping[str, set[str]]) -> list[str] | None:
 
 
 def _with_unseen(schema: StreamSchema, order: Sequence[str]) -> list[str]:
-    """Insert the declared fields that no sample had behind the one that the schema has before them."""
+    """Insert each declared field that no sample had after its predecessor in the schema."""
     result = list(order)
     for previous, name in zip((None, *schema.names[:-1]), schema.names, strict=True):
         if name not in result:
@@ -160,7 +163,7 @@ def _with_unseen(schema: StreamSchema, order: Sequence[str]) -> list[str]:
 
 
 def _literal_form(field: Field | None, value: object) -> Form | None:
-    """How a valid value is written; None when that is unknown (null, or a field whose type has one form)."""
+    """Return the notation of a valid value; None if it is null, or its type has only one."""
     if field is None or value is None or field.type.kind not in (Kind.DECIMAL, Kind.TIMESTAMP):
         return None
     if isinstance(value, Number) or not isinstance(value, str):

@@ -1,8 +1,8 @@
-"""The rows of a lane as lines of a bulk request, made in columns: no object for any row.
+"""Encodes the rows of a lane as lines of bulk requests, column by column, without a Python object per row.
 
-Of several rows with one id in a cut the last one wins and is sent. The ones before it are kept back for the case that
-the server refuses the last one for what it holds: had the cut ended in between, they would have been sent, and the
-contents of an index must not depend on how the input is cut.
+If a cut has several rows with one id, the last one is sent. If the server rejects it for its values, the row before it
+is sent, and so on: with smaller cuts that row would have been sent too, and the contents of an index must not depend on
+the division into cuts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from streamcore.sinks.opensearch.settings import IndexSpec
 from streamcore.sinks.sink import RejectedRow
 from streamcore.wire.arrow_ipc import to_table
 
-#: Of a document's id, in UTF-8: a limit of the server, which would refuse the whole request.
+#: The most bytes of a document's id in UTF-8. With a longer one the server rejects the whole request.
 ID_BYTES = 512
 _ID, _ROW, _EARLIER = "__id", "__row", "__earlier"
 _EPOCH_BITS, _BATCH_BITS = 23, 40
@@ -41,8 +41,8 @@ class DocumentCode(Code):
 
 
 def document_version(epoch: int, batch: int) -> int:
-    """Return the external version of all documents of a cut: grows with cuts and restores, the same when a cut is
-    repeated."""
+    """Return the external version of all documents of a cut. It grows with epoch and batch; a replayed cut has an equal
+    one."""
     assert 0 < epoch < 1 << _EPOCH_BITS, epoch
     assert 0 <= batch < 1 << _BATCH_BITS, batch
     return epoch << _BATCH_BITS | batch
@@ -50,8 +50,10 @@ def document_version(epoch: int, batch: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class BulkLines:
-    """Parts of bulk requests. ``text``: large strings, each an action and its document with their line ends;
-    ``rows``: int64, the place of each in the lane's table."""
+    """Documents encoded for bulk requests.
+
+    ``text``: for each document its action line and its document line. ``rows``: its row index in the lane's table.
+    """
 
     text: pa.LargeStringArray
     rows: np.ndarray[tuple[int], np.dtype[np.int64]]
@@ -61,34 +63,34 @@ class BulkLines:
 
     @property
     def offsets(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-        """Where each begins, in bytes, and where the last one ends."""
-        whole = np.frombuffer(self.text.buffers()[1], dtype=np.int64)
-        return whole[self.text.offset : self.text.offset + len(self.text) + 1]
+        """The byte offset of each document, and the end of the last one."""
+        all_offsets = np.frombuffer(self.text.buffers()[1], dtype=np.int64)
+        return all_offsets[self.text.offset : self.text.offset + len(self.text) + 1]
 
     @property
     def size_bytes(self) -> int:
-        """Of the body."""
+        """The bytes of ``body``."""
         return int(self.offsets[-1] - self.offsets[0])
 
     def body(self) -> bytes:
-        """All of them as the body of a request: one copy of one piece of memory."""
+        """Return the body of a request with all documents, with a single copy."""
         offsets = self.offsets
         return bytes(memoryview(self.text.buffers()[2])[offsets[0] : offsets[-1]])
 
     def split(self, documents: int, size_bytes: int) -> tuple[BulkLines, BulkLines]:
-        """As many as fit, but at least one; and the rest."""
+        """Return as many documents from the front as fit in both limits, at least one, and the rest."""
         offsets = self.offsets
         fitting = int(np.searchsorted(offsets, offsets[0] + size_bytes, side="right")) - 1
         end = max(1, min(documents, fitting))
         return BulkLines(self.text[:end], self.rows[:end]), BulkLines(self.text[end:], self.rows[end:])
 
-    def take(self, places: list[int]) -> BulkLines:
-        """Return some of them, by their place here."""
-        return BulkLines(self.text.take(pa.array(places, pa.int64())), self.rows[places])
+    def take(self, indexes: list[int]) -> BulkLines:
+        """Return the documents with these indexes."""
+        return BulkLines(self.text.take(pa.array(indexes, pa.int64())), self.rows[indexes])
 
 
 class LaneDocuments:
-    """Of one lane and cut. ``rejected``: rows without an id that the server could take."""
+    """The documents of one lane in one cut. ``rejected``: rows whose id is missing or too long."""
 
     def __init__(self, lane: str, table: pa.Table, spec: IndexSpec, version: int) -> None:
         self._spec = spec
@@ -104,7 +106,7 @@ class LaneDocuments:
 
     @property
     def ids(self) -> int:
-        """How many documents the cut touches."""
+        """The number of distinct ids."""
         return int(self._ids)
 
     def last(self) -> BulkLines:
@@ -112,11 +114,12 @@ class LaneDocuments:
         return self._lines(self._frame.filter(pl.col(_EARLIER) == 0))
 
     def before(self, rows: Collection[int]) -> BulkLines:
-        """For each of these rows the one before it with the same id, where there is one."""
-        refused = self._frame.filter(pl.col(_ROW).is_in(list(rows))).select(_ID, pl.col(_EARLIER) + 1)
-        return self._lines(self._frame.join(refused, on=[_ID, _EARLIER], how="semi"))
+        """Return, for each of these rows, the previous row with its id, if any."""
+        rejected = self._frame.filter(pl.col(_ROW).is_in(list(rows))).select(_ID, pl.col(_EARLIER) + 1)
+        return self._lines(self._frame.join(rejected, on=[_ID, _EARLIER], how="semi"))
 
     def _lines(self, frame: pl.DataFrame) -> BulkLines:
+        """Encode the rows: ``index`` actions, or ``delete`` where the lane's deletion column is true."""
         deleted = self._spec.deleted
         columns = [name for name in frame.columns if not name.startswith("__") and name != deleted]
         meta = pl.struct(
@@ -125,14 +128,14 @@ class LaneDocuments:
         document = pl.struct(columns).struct.json_encode()
         line = pl.concat_str(pl.lit('{"index":'), meta, pl.lit("}\n"), document, pl.lit("\n"))
         if deleted is not None:
-            gone = pl.concat_str(pl.lit('{"delete":'), meta, pl.lit("}\n"))
-            line = pl.when(pl.col(deleted).fill_null(value=False)).then(gone).otherwise(line)
+            deletion = pl.concat_str(pl.lit('{"delete":'), meta, pl.lit("}\n"))
+            line = pl.when(pl.col(deleted).fill_null(value=False)).then(deletion).otherwise(line)
         text = to_table(frame.select(line.alias("line")))["line"].combine_chunks()
         return BulkLines(text, frame[_ROW].to_numpy())
 
 
 def _id(columns: tuple[str, ...]) -> pl.Expr:
-    """Return the text of one column, or a JSON array of the texts of several; null where one of them is null."""
+    """Return the document's id: the text of one column, or a JSON array of several. Null if any of them is null."""
     texts = [pl.col(name).cast(pl.String) for name in columns]
     if len(texts) == 1:
         return texts[0]
@@ -141,7 +144,7 @@ def _id(columns: tuple[str, ...]) -> pl.Expr:
 
 
 def _add_rank(frame: pl.DataFrame) -> pl.DataFrame:
-    """With the number of later rows of the same id."""
+    """Add column ``_EARLIER``: 0 for the last row of an id, 1 for the one before it, and so on."""
     if frame.select(pl.col(_ID).n_unique()).item() == frame.height:
         return frame.with_columns(pl.lit(0, pl.Int64).alias(_EARLIER))
     later = (pl.len() - 1 - pl.int_range(pl.len(), dtype=pl.Int64)).over(_ID).cast(pl.Int64)
@@ -149,12 +152,12 @@ def _add_rank(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _reject(lane: str, row: tuple[int, str | None]) -> RejectedRow:
-    place, name = row
+    index, name = row
     if not name:
-        return RejectedRow(lane, place, DocumentCode.ID_MISSING, "the id is null or empty")
+        return RejectedRow(lane, index, DocumentCode.ID_MISSING, "the id is null or empty")
     return RejectedRow(
         lane,
-        place,
+        index,
         DocumentCode.ID_TOO_LONG,
         f"the id has {len(name.encode())} bytes, at most {ID_BYTES} are allowed",
     )

@@ -1,8 +1,8 @@
-"""Templates, indexes and aliases of a lane: made when they are missing, refused when they cannot keep what we promise.
+"""Creates and checks the index template, indexes and aliases of a lane.
 
-For a lane with alias ``products`` there are: the template ``headgate-<app>-<lane>`` for ``products-0*``; indexes
-``products-000001`` and so on; the alias ``products``, of the one index that readers search; and the alias
-``products-live``, of the indexes that a cut is written to, of which a rebuild has two.
+A lane with alias ``products`` has the index template ``headgate-<app>-<lane>`` for ``products-0*``; indexes
+``products-000001`` and so on; the alias ``products`` for the one index that readers search; and the alias
+``products-live`` for the indexes that a cut is written to: one, or two during a rebuild.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from streamcore.sinks.opensearch.client import RequestRejected, SearchClient
 from streamcore.sinks.opensearch.mappings import cannot_hold, mapping_properties
 from streamcore.sinks.opensearch.settings import IndexSpec, Json
 
-#: Written into each index's mapping: whose versions its documents have.
+#: The scheme of the documents' versions, as stored in each index's mapping.
 VERSIONS = "epoch<<40|batch"
 _UNITS_MS = {"nanos": 1e-6, "micros": 1e-3, "ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DURATION = re.compile(r"(-?\d+)(nanos|micros|ms|s|m|h|d)\Z")
@@ -29,18 +29,18 @@ _PRIORITY = 500
 
 
 def live_alias(alias: str) -> str:
-    """Of the indexes that live updates go to."""
+    """Return the alias of the live indexes, which cuts are written to."""
     return f"{alias}-live"
 
 
 def first_index(alias: str) -> str:
-    """Return the index that is made when there is none."""
+    """Return the name of an alias's first index."""
     return f"{alias}-000001"
 
 
 @dataclass(frozen=True, slots=True)
 class IndexLane:
-    """One lane of an app: where it goes, and the columns that its rows have."""
+    """One lane of an app, with its settings and the columns of its rows."""
 
     app: str
     name: str
@@ -54,11 +54,11 @@ class IndexLane:
 
     @property
     def properties(self) -> dict[str, Json]:
-        """The mapping of each column."""
+        """The mapping of each field."""
         return mapping_properties(self.spec, self.columns)
 
     def body(self) -> dict[str, Json]:
-        """Return the template."""
+        """Return the body of the index template."""
         settings: dict[str, Json] = {
             "refresh_interval": f"{self.spec.refresh_ms}ms",
             "gc_deletes": f"{self.spec.gc_deletes_ms}ms",
@@ -83,12 +83,15 @@ class IndexLane:
 
 
 def put_template(client: SearchClient, lane: IndexLane) -> None:
-    """Put ours when there is none or an older one; a newer one stays."""
+    """Create or update the lane's index template. Keep a template with a higher ``template_version``.
+
+    Raises ``ConfigError`` if the template differs but has an equal ``template_version``.
+    """
     body, path = lane.body(), f"/_index_template/{lane.template}"
-    found = client.find(path)
-    there = found["index_templates"][0]["index_template"] if found else {"version": 0}
-    version = there.get("version") or 0
-    if version == lane.spec.template_version and there.get("_meta") != body["_meta"]:
+    response = client.find(path)
+    stored = response["index_templates"][0]["index_template"] if response else {"version": 0}
+    version = stored.get("version") or 0
+    if version == lane.spec.template_version and stored.get("_meta") != body["_meta"]:
         raise ConfigError(
             f"opensearch template {lane.template}: the server has another one of version {version}; raise the lane's "
             f"template_version to {version + 1}, start the app, and then `headgate search rebuild`"
@@ -102,7 +105,7 @@ def put_template(client: SearchClient, lane: IndexLane) -> None:
 
 
 def check_alias(client: SearchClient, lane: IndexLane) -> None:
-    """Refuse an alias that is an index itself, or of an index that is not this lane's."""
+    """Raise ``ConfigError`` if the alias is an index, or stands for several indexes or for one of another lane."""
     alias = lane.spec.alias
     found = client.find(f"/{alias}", {"filter_path": "*.aliases,*.mappings._meta"}) or {}
     if alias in found:
@@ -118,7 +121,7 @@ def check_alias(client: SearchClient, lane: IndexLane) -> None:
 
 
 def ensure_index(client: SearchClient, lane: IndexLane) -> None:
-    """Make the first index with both aliases, unless the alias is there."""
+    """Create the first index with both aliases, unless the alias exists. Add a missing live alias."""
     alias = lane.spec.alias
     found = client.find(f"/_alias/{alias}")
     if found is None:
@@ -129,6 +132,7 @@ def ensure_index(client: SearchClient, lane: IndexLane) -> None:
 
 
 def _create_first(client: SearchClient, alias: str) -> None:
+    """Create the first index. Raise ``ConfigError`` if it exists without its alias."""
     try:
         client.request("PUT", f"/{first_index(alias)}", {"aliases": {alias: {}, live_alias(alias): {}}})
     except RequestRejected as refusal:
@@ -143,7 +147,7 @@ def _create_first(client: SearchClient, alias: str) -> None:
 
 
 def live_indexes(client: SearchClient, alias: str) -> tuple[str, ...]:
-    """Return the indexes that a cut is written to."""
+    """Return the indexes that cuts are written to. Raise ``Retryable`` if there are none."""
     found = client.find(f"/_alias/{live_alias(alias)}")
     if not found:
         raise Retryable(f"opensearch: alias {live_alias(alias)} is gone; opening the sink again makes it")
@@ -151,7 +155,10 @@ def live_indexes(client: SearchClient, alias: str) -> tuple[str, ...]:
 
 
 def check_index(client: SearchClient, lane: IndexLane, index: str, late_ms: int) -> None:
-    """Refuse an index that cannot keep what we promise; add mappings that it lacks."""
+    """Raise ``ConfigError`` if the index cannot keep the sink's promises; add missing field mappings.
+
+    ``late_ms``: the longest delay of a request, which ``gc_deletes`` must exceed.
+    """
     found = client.request("GET", f"/{index}", params={"include_defaults": "true", "flat_settings": "true"})[index]
     _check_owner(lane, index, found["mappings"])
     settings = found.get("defaults", {}) | found["settings"]
@@ -171,12 +178,13 @@ def index_owner(mappings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def duration_ms(text: str) -> float:
-    """``60s``, ``1h`` and so on in milliseconds."""
+    """Return an OpenSearch duration such as ``60s`` or ``1h`` in milliseconds; 0 for other texts."""
     match = _DURATION.match(text)
     return 0 if match is None else int(match[1]) * _UNITS_MS[match[2]]
 
 
 def _check_owner(lane: IndexLane, index: str, mappings: Mapping[str, Any]) -> None:
+    """Raise ``ConfigError`` if the index was not created for this lane."""
     owner = index_owner(mappings)
     if owner.get("versions") != VERSIONS:
         alias = lane.spec.alias
@@ -195,6 +203,7 @@ def _check_owner(lane: IndexLane, index: str, mappings: Mapping[str, Any]) -> No
 
 
 def _check_gc_deletes(index: str, text: str, late_ms: int) -> None:
+    """Raise ``ConfigError`` if the versions of deleted documents are forgotten before the last delayed request."""
     if duration_ms(text) < late_ms:
         needed_s = -(-late_ms // 1000)
         raise ConfigError(
@@ -204,15 +213,16 @@ def _check_gc_deletes(index: str, text: str, late_ms: int) -> None:
         )
 
 
-def _fit_mapping(client: SearchClient, lane: IndexLane, index: str, there: Mapping[str, Any]) -> None:
+def _fit_mapping(client: SearchClient, lane: IndexLane, index: str, stored: Mapping[str, Any]) -> None:
+    """Check the stored mappings of the lane's columns, and add missing ones."""
     rebuild = f"start the old version of the app again, `headgate search rebuild --alias {lane.spec.alias}`, then this"
     for field in lane.columns:
-        if field.name in there and field.name != lane.spec.deleted and cannot_hold(field.type, there[field.name]):
-            kind = there[field.name].get("type", "object")
+        if field.name in stored and field.name != lane.spec.deleted and cannot_hold(field.type, stored[field.name]):
+            kind = stored[field.name].get("type", "object")
             raise ConfigError(
                 f"opensearch: index {index} has {field.name} as {kind}, which refuses every {field.type}; {rebuild}"
             )
-    if missing := {name: mapping for name, mapping in lane.properties.items() if name not in there}:
+    if missing := {name: mapping for name, mapping in lane.properties.items() if name not in stored}:
         try:
             client.request("PUT", f"/{index}/_mapping", {"properties": missing})
         except RequestRejected as refusal:

@@ -1,24 +1,25 @@
-"""A new index from the current template, filled while live updates go on, and then searched in place of the old one.
+"""Rebuilds an index: fills a new index from the current template while the app writes, then switches readers to it.
 
-The steps, each of which recognises work done before; where a rebuild stands follows from the aliases and the numbers of
-the indexes alone (``stage``):
+The aliases and the numbers of the indexes alone tell how far a rebuild is (``RebuildStage``), so a run continues an
+unfinished one. The steps:
 
-1. ``created``: make ``<alias>-<n+1>``; the template gives it mappings and settings. Until step 7 it remembers the
-   versions of deleted documents for a week, for a copy may take hours and must not bring one back.
-2. ``live``: add it to ``<alias>-live``. From its next cut on, the app writes to both.
-3. ``followed``: wait until the ledger notes a cut that went to both. Every earlier cut is whole in the old index then.
-4. ``copied``: refresh the old index, so that a search finds those cuts, and copy it with the documents' versions. Where
-   the new index has a version already, a deletion's too, it stays: it is the same or newer.
-5. ``verified``: as many documents in both, and sampled ones equal. Live updates may come between two counts, so
-   counting is repeated; a difference that stays ends the rebuild before anybody searches the new index.
-6. ``swapped``: one request takes the alias from the old index and gives it to the new one.
-7. ``retired``: the new index gets its own ``gc_deletes`` back; take the old one out of ``<alias>-live``.
+1. ``created``: create ``<alias>-<n+1>`` with the template's mappings and settings. Until step 7 it keeps the versions
+   of deleted documents for a week, because a copy may take hours and must not restore one.
+2. ``live``: add it to ``<alias>-live``. From its next cut on, the app writes to both indexes.
+3. ``followed``: wait until the ledger has a cut that was written to both. Then every earlier cut is completely written
+   to the old index.
+4. ``copied``: refresh the old index, so that a search finds those cuts, and copy it with the documents' versions. A
+   document, or a deletion, that the new index has already is kept: its version is equal or newer.
+5. ``verified``: compare the number of documents and a sample of them. Updates may arrive between two counts, so this is
+   repeated; a lasting difference ends the rebuild before anybody searches the new index.
+6. ``swapped``: move the alias from the old index to the new one, in one request.
+7. ``retired``: reset the new index's ``gc_deletes``, and take the old index out of ``<alias>-live``.
 
-The old index stays, without updates, until ``drop``, which waits for the app to write a cut without it.
+The old index remains, without updates, until ``drop``, which waits for the app to write a cut without it.
 
-A crash just after 1 leaves an empty index with a number above the live one; the next run takes it. After 2, 3 and 4 the
-new index is live and not searched: the next run waits again and copies again, or waits for the copy that the server
-still works on. After 5 it verifies once more. After 6 the new index is searched, and both are live: step 7 is left.
+A crash just after step 1 leaves an empty index with a number above the live one, which the next run uses. After steps 2
+to 5 the new index is live and not searched: the next run repeats steps 3 to 5, and waits for a copy that still runs.
+After step 6 the new index is searched and both are live: the next run begins with step 7.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ from streamcore.sinks.opensearch.retries import RequestRetries
 from streamcore.sinks.opensearch.settings import Json
 from streamcore.sinks.sink import RetryPolicy, SinkHooks
 
-#: While a copy is on its way.
-_REMEMBER = "7d"
+#: The new index's ``gc_deletes`` until step 7.
+_REBUILD_GC_DELETES = "7d"
 _NUMBER = re.compile(r"(.+)-(\d{6})\Z")
 _TASK = "*reindex"
 
@@ -47,18 +48,21 @@ T = TypeVar("T")
 
 
 class RebuildStage(enum.StrEnum):
-    """Where a rebuild stands."""
+    """How far a rebuild is."""
 
     IDLE = "idle"  # one index, searched and live
-    CREATED = "created"  # a new one is there, nothing goes to it
+    CREATED = "created"  # a new one exists, which nothing is written to
     LIVE = "live"  # both get live updates, the old one is searched
     SWAPPED = "swapped"  # both get live updates, the new one is searched
 
 
 @dataclass(frozen=True, slots=True)
 class AliasState:
-    """Of an alias. ``searched``: the index behind it; ``live``: those that get updates; ``new``: the one that a rebuild
-    fills; ``old``: indexes of lower numbers that are no longer needed."""
+    """The indexes of an alias.
+
+    ``searched``: the index that readers search. ``live``: the indexes that cuts are written to. ``new``: the index that
+    a rebuild fills, or None. ``old``: indexes with lower numbers, which are no longer needed.
+    """
 
     alias: str
     stage: RebuildStage
@@ -70,8 +74,11 @@ class AliasState:
 
 @dataclass(frozen=True, slots=True)
 class RebuildLimits:
-    """``follow_ms``: how long to wait for the app's next cut; ``verify_ms``: for equal counts; ``samples``: documents
-    that are compared; ``poll_ms``: between two looks."""
+    """Limits of a rebuild.
+
+    ``follow_ms``: the longest wait for the app's next cut. ``verify_ms``: the longest wait for equal indexes.
+    ``samples``: documents that are compared. ``poll_ms``: the pause between two polls.
+    """
 
     follow_ms: int = 60_000
     verify_ms: int = 60_000
@@ -81,7 +88,7 @@ class RebuildLimits:
 
 @dataclass(frozen=True, slots=True)
 class RebuildResult:
-    """The result of a run. ``documents``: in the new index when it was verified."""
+    """The result of a run: the index searched before and now. ``documents``: in the new index when it was verified."""
 
     before: str
     now: str
@@ -134,43 +141,43 @@ class Rebuild:
         self._report = report
 
     def run(self) -> RebuildResult:
-        """Run steps 1 to 7 from where the latest run stopped; begin a new rebuild when it is complete.
+        """Continue an unfinished rebuild, or run a new one.
 
-        Raises ``ConfigError`` when the app writes nothing, ``Permanent`` when the copy is not equal, ``Retryable`` when
-        the server is away. Then nothing is lost, and the next run goes on.
+        Raises ``ConfigError`` if the app writes no cut, ``Permanent`` if the copy differs, and ``Retryable`` if the
+        server does not respond. The next run continues after an error.
         """
-        found = self._retry(lambda: read_alias_state(self._client, self._alias))
-        before = min(found.live)
-        if found.stage is RebuildStage.SWAPPED:
-            assert found.new is not None
-            self._retire(before, found.new)
-            return RebuildResult(before, found.new, self._count(found.new))
+        state = self._retry(lambda: read_alias_state(self._client, self._alias))
+        before = min(state.live)
+        if state.stage is RebuildStage.SWAPPED:
+            assert state.new is not None
+            self._retire(before, state.new)
+            return RebuildResult(before, state.new, self._count(state.new))
         # 1. The new index.
-        new = found.new or self._create(before)
+        new = state.new or self._create(before)
         self._report_step("created")
-        # 2. Live updates go to both.
-        if found.stage is not RebuildStage.LIVE:
-            self._point([{"add": {"index": new, "alias": live_alias(self._alias)}}])
+        # 2. The app writes to both.
+        if state.stage is not RebuildStage.LIVE:
+            self._update_aliases([{"add": {"index": new, "alias": live_alias(self._alias)}}])
         self._report_step("live")
-        # 3. The app has seen it.
+        # 3. The app has written a cut to both.
         self._follow(lambda written: {before, new} <= written, f"writes to {new}")
         self._report_step("followed")
-        # 4. Everything that was there before.
+        # 4. Documents of earlier cuts.
         self._copy(before, new)
         self._report_step("copied")
-        # 5. Is it the same?
+        # 5. Comparison.
         documents = self._verify(before, new)
         self._report_step("verified")
-        # 6. Readers.
+        # 6. Readers search the new index.
         add: Json = {"add": {"index": new, "alias": self._alias}}
-        self._point([{"remove": {"index": before, "alias": self._alias}}, add])
+        self._update_aliases([{"remove": {"index": before, "alias": self._alias}}, add])
         self._report_step("swapped")
-        # 7. The old one rests.
+        # 7. The app writes only to the new index.
         self._retire(before, new)
         return RebuildResult(before, new, documents)
 
     def drop(self) -> tuple[str, ...]:
-        """Delete the indexes that rebuilds left behind, once the app has written a cut without them."""
+        """Delete the old indexes, once the app has written a cut without them; return their names."""
         old = self._retry(lambda: read_alias_state(self._client, self._alias)).old
         if old:
             self._follow(lambda written: written.isdisjoint(old), f"writes without {', '.join(old)}")
@@ -190,7 +197,7 @@ class Rebuild:
         assert match is not None
         new = f"{match[1]}-{int(match[2]) + 1:06}"
         self._report(f"creating {new}")
-        body: Json = {"settings": {"index": {"gc_deletes": _REMEMBER}}}
+        body: Json = {"settings": {"index": {"gc_deletes": _REBUILD_GC_DELETES}}}
         try:
             self._retry(lambda: self._client.request("PUT", f"/{new}", body))
         except RequestRejected as refusal:
@@ -198,11 +205,11 @@ class Rebuild:
                 raise
         return new
 
-    def _point(self, actions: list[Json]) -> None:
+    def _update_aliases(self, actions: list[Json]) -> None:
         self._retry(lambda: self._client.request("POST", "/_aliases", {"actions": actions}))
 
     def _follow(self, enough: Callable[[set[str]], bool], what: str) -> None:
-        """Wait until the ledger's latest note is enough."""
+        """Wait until ``enough`` is true of the indexes in the ledger. ``what``: the awaited event, for messages."""
         ledger = IndexLedger(self._client, self._app(), self._sink)
         deadline = time.monotonic() + self._limits.follow_ms / 1000
         self._report(f"waiting until the app {what}")
@@ -219,12 +226,13 @@ class Rebuild:
             time.sleep(self._limits.poll_ms / 1000)
 
     def _app(self) -> str:
-        """Of the index's own notes: whose it is."""
+        """Return the app that owns the searched index."""
         searched = self._retry(lambda: read_alias_state(self._client, self._alias)).searched
         mappings = self._retry(lambda: self._client.request("GET", f"/{searched}/_mapping"))[searched]["mappings"]
         return str(index_owner(mappings).get("app"))
 
     def _copy(self, before: str, new: str) -> None:
+        """Copy the documents with a task of the server, or wait for one that runs already."""
         self._refresh(before)
         body: Json = {
             "conflicts": "proceed",
@@ -243,6 +251,7 @@ class Rebuild:
         self._await_copy(task)
 
     def _running_copy(self, before: str, new: str) -> str | None:
+        """Return the id of a copy that the server runs, or None."""
         found = self._retry(
             lambda: self._client.request("GET", "/_tasks", params={"actions": _TASK, "detailed": "true"})
         )
@@ -254,8 +263,11 @@ class Rebuild:
         return None
 
     def _await_copy(self, task: str) -> None:
-        """Return the task's result; a server that was started anew has forgotten it, and the copy begins again next
-        time."""
+        """Wait for the end of the server's task.
+
+        Raises ``Retryable`` if the server has restarted and lost the task, and ``Permanent`` if the new index rejected
+        documents.
+        """
         while True:
             found = self._retry(lambda: self._client.find(f"/_tasks/{task}"))
             if found is None:
@@ -263,8 +275,8 @@ class Rebuild:
             if found["completed"]:
                 break
             status: Mapping[str, Any] = found["task"].get("status", {})
-            done = status.get("created", 0) + status.get("version_conflicts", 0) + status.get("updated", 0)
-            self._report(f"copied {done} of {status.get('total', 0)}")
+            copied = status.get("created", 0) + status.get("version_conflicts", 0) + status.get("updated", 0)
+            self._report(f"copied {copied} of {status.get('total', 0)}")
             time.sleep(self._limits.poll_ms / 1000)
         failures = found.get("response", {}).get("failures") or found.get("error")
         if failures:
@@ -275,6 +287,7 @@ class Rebuild:
             )
 
     def _verify(self, before: str, new: str) -> int:
+        """Wait until both indexes are equal in number of documents and sample; return the number."""
         deadline = time.monotonic() + self._limits.verify_ms / 1000
         while True:
             self._refresh(f"{before},{new}")
@@ -292,8 +305,8 @@ class Rebuild:
             time.sleep(self._limits.poll_ms / 1000)
 
     def _different(self, before: str, new: str) -> list[str]:
-        """Return sampled documents of the old index that the new one has not, or with another version or other
-        contents."""
+        """Return the ids of sampled documents of the old index that the new one lacks, or has with another version or
+        other contents."""
         query: Json = {
             "size": self._limits.samples,
             "version": True,
@@ -304,19 +317,20 @@ class Rebuild:
             return []
         ids: Json = {"ids": [hit["_id"] for hit in hits]}
 
-        def both(index: str) -> dict[str, Any]:
+        def versions_and_sources(index: str) -> dict[str, Any]:
             docs = self._retry(lambda: self._client.request("POST", f"/{index}/_mget", ids))["docs"]
             return {doc["_id"]: (doc.get("_version"), doc.get("_source")) for doc in docs}
 
-        old, copied = both(before), both(new)
+        old, copied = versions_and_sources(before), versions_and_sources(new)
         return sorted(name for name in old if old[name] != copied.get(name))
 
     def _retire(self, before: str, new: str) -> None:
+        """Run step 7."""
         own = self._retry(lambda: self._template_gc(new))
         settings: Json = {"index.gc_deletes": own}
         self._retry(lambda: self._client.request("PUT", f"/{new}/_settings", settings))
         self._report_step("remembering")
-        self._point([{"remove": {"index": before, "alias": live_alias(self._alias)}}])
+        self._update_aliases([{"remove": {"index": before, "alias": live_alias(self._alias)}}])
         self._report_step("retired")
 
     def _template_gc(self, new: str) -> str:
