@@ -1,8 +1,8 @@
-"""The typed tree: the form of an expression, for every component but the parser.
+"""The typed syntax tree of an expression, which every component but the parser works on.
 
-Nodes are frozen pydantic models, so they compare, hash and have a JSON form one to one (``adapter``). Each node
-checks its own type against the typing rules when it is made, from text or from JSON: there is no ill-typed tree.
-Make inner nodes with their ``of``, which works out the type. The tree knows nothing of text, positions or Polars.
+Nodes are frozen pydantic models: they compare, hash, and convert to JSON and back without loss (``adapter``). Each node
+checks its own type against the typing rules when it is created, from text or from JSON, so no tree is ill-typed.
+Create inner nodes with their ``of``, which computes the type. The tree knows no text, positions or Polars.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from streamcore.schema import BOOLEAN, LONG, Kind, Type
 
 
 def _type(value: object) -> Type:
-    """Return a type from its text form. ``ConfigError`` is no ``ValueError``, and pydantic reports only those."""
+    """Return a type from its text; raise ``ValueError``, since pydantic reports no ``ConfigError``."""
     if isinstance(value, Type):
         return value
     try:
@@ -40,7 +40,7 @@ def _type(value: object) -> Type:
         raise ValueError(str(error)) from error
 
 
-#: How a list may be named.
+#: The name of a list that rules use.
 ListName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,79}$")]
 TypeText = Annotated[Type, PlainValidator(_type), PlainSerializer(str, return_type=str)]
 ArithmeticOp = Constant["+", "-", "*", "/", "%"]
@@ -49,10 +49,10 @@ AggregateFunction = Constant["count", "sum", "avg", "stddev", "min", "max", "cou
 
 
 class _AnyNode:
-    """How pydantic reads a field that is an ``Expr``: the node names its class.
+    """The pydantic type of a field that is an ``Expr``: its entry ``node`` names its class.
 
-    As a union, every class's schema would hold those of all others, and pydantic would build them again for each: a
-    tenth of a second at every start.
+    A union type would make pydantic build the schemas of all classes again for each class, which takes 0.1 s at every
+    start.
     """
 
     @classmethod
@@ -64,18 +64,18 @@ class _AnyNode:
         """Return a node as it is, or from its JSON form."""
         if isinstance(value, ExprNode):
             return value
-        found = _NODES.get(str(value.get("node"))) if isinstance(value, Mapping) else None
-        if found is None:
+        node_class = _NODES.get(str(value.get("node"))) if isinstance(value, Mapping) else None
+        if node_class is None:
             raise ValueError(f"no node of an expression; those are {', '.join(_NODES)}")
-        return found.model_validate(value)
+        return node_class.model_validate(value)
 
 
-if not TYPE_CHECKING:  # what it is for the type checker stands behind the classes
+if not TYPE_CHECKING:  # the definition for the type checker is below the classes
     Expr = Annotated[Any, _AnyNode]
 
 
 class ExprNode(BaseModel):
-    """The base of all nodes. ``children`` are in the order of the text. Each is built when first used."""
+    """The base of all nodes. ``children`` are in the order of the text. pydantic builds each class at its first use."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants", defer_build=True)
 
@@ -93,14 +93,14 @@ class ColumnRef(ExprNode):
     type: TypeText
 
 
-#: A decimal as it is written; ``1e40000000`` would be unfolded.
+#: A decimal as JSON holds it. An exponent is not accepted: ``1e40000000`` would become 40 million digits.
 _PLAIN: Final = re.compile(r"-?[0-9]{1,40}(\.[0-9]{1,40})?\Z")
 
 
 class Literal(ExprNode):
-    """A constant, as a logical value. NULL only as a result inside ``case``, where its type is known.
+    """A constant, as a logical value. NULL occurs only as a result of ``case``, where its type is known.
 
-    In JSON a decimal is text, so that nothing reads it as a float.
+    In JSON a decimal is text, so that no reader converts it to a float.
     """
 
     node: Constant["literal"] = "literal"
@@ -140,7 +140,7 @@ class Literal(ExprNode):
 
 
 class IntervalLiteral(ExprNode):
-    """A length of time in milliseconds: a long, and the only one that may be added to a timestamp."""
+    """A length of time in milliseconds. Its type is long; no other long may be added to a timestamp."""
 
     node: Constant["interval"] = "interval"
     ms: Annotated[int, Field(ge=0, le=types.MAX_LONG, strict=True)]
@@ -222,7 +222,7 @@ class _Condition(ExprNode):
 
 
 class Compare(_Condition):
-    """``left op right``; ``<=>`` is the equality that takes NULL for a value."""
+    """``left op right``; ``<=>`` is the equality that treats NULL as a value."""
 
     node: Constant["compare"] = "compare"
     op: ComparisonOp
@@ -244,7 +244,7 @@ class Compare(_Condition):
 
 
 class _Terms(_Condition):
-    """Two or more conditions, none of them of the same node again."""
+    """Two or more conditions joined by ``and`` or ``or``. No term has the class of its parent."""
 
     terms: Annotated[tuple[Expr, ...], Field(min_length=2)]
 
@@ -286,7 +286,7 @@ class Not(_Condition):
 
 
 class IsNull(_Condition):
-    """Never NULL itself."""
+    """``operand is null``; its result is never NULL."""
 
     node: Constant["is_null"] = "is_null"
     operand: Expr
@@ -315,7 +315,7 @@ class In(_Condition):
 
 
 class InList(_Condition):
-    """``operand in list('name')``: NULL for a NULL operand, and where there is no such list (any more).
+    """``operand in list('name')``: NULL for a NULL operand, and if the list does not exist (any more).
 
     ``of`` is the type of the list's entries. Whole numbers and decimals compare by value, whatever their scales.
     """
@@ -340,7 +340,10 @@ class InList(_Condition):
 
 
 class Lookup(ExprNode):
-    """``lookup('name', key)``: the value of that entry, NULL where there is none. ``type`` is that of the values."""
+    """``lookup('name', key)``: the value of that entry, NULL if there is none.
+
+    ``of``: the type of the list's entries. ``type``: the type of their values.
+    """
 
     node: Constant["lookup"] = "lookup"
     list: ListName
@@ -382,7 +385,7 @@ class Between(_Condition):
 
 
 class Like(_Condition):
-    """``%`` is any text, ``_`` any one character, ``escape`` takes their meaning away."""
+    """``operand like pattern``: ``%`` is any text, ``_`` any one character; ``escape`` before them makes them plain."""
 
     node: Constant["like"] = "like"
     operand: Expr
@@ -427,7 +430,7 @@ class Case(_Typed):
 
 
 class Call(_Typed):
-    """A function of the list in ``functions``; there are no others."""
+    """A call of a function of ``functions.FUNCTIONS``."""
 
     node: Constant["call"] = "call"
     function: str
@@ -446,7 +449,7 @@ class Call(_Typed):
 
 
 class AggregateCall(_Typed):
-    """A value over the rows of a group and window; ``count`` without an argument is ``count(*)``."""
+    """An aggregate of the events of a window; ``count`` without an argument is ``count(*)``."""
 
     node: Constant["aggregate"] = "aggregate"
     function: AggregateFunction
@@ -490,7 +493,7 @@ if TYPE_CHECKING:
 
 
 def operand_for(expr: Expr) -> Operand:
-    """Return the facts about a node that the typing rules need."""
+    """Return the properties of a node that the typing rules need."""
     if isinstance(expr, Literal):
         return Operand(expr.type, constant=True, value=expr.value)
     return Operand(expr.type, interval=isinstance(expr, IntervalLiteral))

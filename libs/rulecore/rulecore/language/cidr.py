@@ -40,14 +40,14 @@ def read_network(text: str) -> Network:
 
 
 def in_network(text: pl.Expr, network: Network) -> pl.Expr:
-    """Return TRUE, FALSE, or NULL for NULL."""
+    """Return whether a text is an address of the network; NULL for NULL."""
     if isinstance(network, ipaddress.IPv4Network):
         return text.str.contains(rf"\A{_ipv4(network.network_address.packed, network.prefixlen)}\z")
     return text.str.contains(rf"\A(?i:{'|'.join(_Ipv6(network).forms())})\z")
 
 
 def _ipv4(packed: bytes, prefix: int) -> str:
-    """Return the fixed numbers, the one that the prefix ends in, and any number for the others."""
+    """Return the pattern of the IPv4 addresses with this prefix, which is ``prefix`` bits long."""
     whole, bits = divmod(prefix, 8)
     parts = [str(octet) for octet in packed[:whole]]
     if bits:
@@ -57,7 +57,11 @@ def _ipv4(packed: bytes, prefix: int) -> str:
 
 
 class _Ipv6:
-    """The patterns of the groups of a network's addresses, and of the ways to write them."""
+    """The patterns of the addresses of an IPv6 network, which can be written in many ways.
+
+    ``groups``: the pattern of each group. ``zero``: whether it may be zero. ``tail``: the pattern of the last two
+    groups as an IPv4 address. ``reached``: the number of groups that the prefix determines, at least in part.
+    """
 
     def __init__(self, network: ipaddress.IPv6Network) -> None:
         packed, prefix = network.network_address.packed, network.prefixlen
@@ -68,7 +72,7 @@ class _Ipv6:
         self.reached = -(-prefix // 16)
 
     def forms(self) -> Iterator[str]:
-        """Yield all groups written out; or ``before`` of them, a run of zeros, and ``after`` more."""
+        """Yield a pattern for each form: all groups; or ``before`` groups, ``::`` and ``after`` groups."""
         yield self.format_groups(0)
         for before in range(_GROUPS):
             head = ":".join(self.groups[:before])
@@ -79,29 +83,29 @@ class _Ipv6:
                     yield f"{head}::{self.format_groups(_GROUPS - after)}"
 
     def format_groups(self, first: int) -> str:
-        """Return the groups from ``first`` to the last, the last two perhaps as an IPv4 address."""
+        """Return the pattern of the groups from ``first`` to the last, the last two perhaps as an IPv4 address."""
         plain = ":".join(self.groups[first:])
         if _GROUPS - first < 2:
             return plain
         return f"(?:{plain}|{':'.join([*self.groups[first:-2], self.tail])})"
 
-    def anything(self, most: int) -> str:
-        """Return a pattern of at most so many groups behind ``::`` that the prefix does not reach into."""
-        if most <= 0:
+    def anything(self, max_groups: int) -> str:
+        """Return the pattern of at most ``max_groups`` groups after ``::``, none of which the prefix determines."""
+        if max_groups <= 0:
             return ""
-        mapped = f"|(?:{_GROUP}:){{0,{most - 2}}}{self.tail}" if most >= 2 else ""
-        return f"(?:{_GROUP}(?::{_GROUP}){{0,{most - 1}}}{mapped})?"
+        mapped = f"|(?:{_GROUP}:){{0,{max_groups - 2}}}{self.tail}" if max_groups >= 2 else ""
+        return f"(?:{_GROUP}(?::{_GROUP}){{0,{max_groups - 1}}}{mapped})?"
 
 
 def _digit(packed: bytes, prefix: int, index: int) -> str:
-    """Return the hexadecimal digits that may stand there."""
+    """Return the hexadecimal digits that addresses with this prefix may have at digit ``index``."""
     bits = min(4, max(0, prefix - 4 * index))
     value = packed[index // 2] >> (0 if index % 2 else 4) & 0xF
     return _DIGITS[value : value + 2 ** (4 - bits)]
 
 
 def _group(digits: list[str]) -> str:
-    """Return a pattern of four digits, or fewer where those in front may be zero."""
+    """Return the pattern of a group, where leading digits that may be zero can be left out."""
     if all(digit == _DIGITS for digit in digits):
         return _GROUP
     starts = [start for start in range(4) if all("0" in digit for digit in digits[:start])]

@@ -1,7 +1,7 @@
-"""The functions that exist, and nothing else does: names, arguments and result types.
+"""The functions of the language: names, arguments and result types.
 
-A call of any other name is refused while the text is read, so a new function is one entry here and one in each of
-the two evaluators (``compile``, ``naive``). Aggregates are of the language, not of this table.
+The parser rejects a call of any other function. A new function needs an entry here and in each of the two evaluators
+(``columnar.functions``, ``reference.functions``). Aggregates are not in the table ``FUNCTIONS``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,11 @@ MANY = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class FunctionSignature:
-    """``usage`` is shown in errors; ``result`` checks the operands and gives the type."""
+    """The signature of a function.
+
+    ``usage``: an example for error messages. ``least``, ``most``: the number of arguments. ``result``: checks the
+    operands and returns the type of the call; it gets the function's name for messages.
+    """
 
     usage: str
     least: int
@@ -38,7 +42,7 @@ class FunctionSignature:
 
 
 def call_type(name: str, operands: Operands) -> Type:
-    """Return the type of a call; raise ``ExpressionTypeError``, which names the faulty argument."""
+    """Return the type of a call; raise ``ExpressionTypeError``, with the index of the argument, if it is wrong."""
     function = FUNCTIONS.get(name)
     if function is None:
         raise ExpressionTypeError(f"unknown function {name}")
@@ -48,6 +52,7 @@ def call_type(name: str, operands: Operands) -> Type:
 
 
 def _texts(name: str, operands: Operands) -> None:
+    """Raise ``ExpressionTypeError`` unless all operands are text."""
     for index, operand in enumerate(operands):
         types.check_text(operand, name, index)
 
@@ -58,6 +63,7 @@ def _number(name: str, operand: Operand, index: int = 0) -> None:
 
 
 def _constant(name: str, operands: Operands, index: int, kind: Kind) -> object:
+    """Return the value of a constant operand; raise ``ExpressionTypeError`` unless it is one of that kind."""
     operand = operands[index]
     if not operand.constant or operand.type.kind is not kind or operand.value is None:
         raise ExpressionTypeError(f"{name}: argument {index + 1} must be a constant {kind.value}", _usage(name), index)
@@ -236,7 +242,7 @@ def _to_utc(name: str, operands: Operands) -> Type:
     return TIMESTAMP
 
 
-#: By canonical name.
+#: The functions by name.
 FUNCTIONS: Mapping[str, FunctionSignature] = {
     "lower": FunctionSignature("lower(text)", 1, 1, _text_to_text),
     "upper": FunctionSignature("upper(text)", 1, 1, _text_to_text),
@@ -277,7 +283,7 @@ FUNCTIONS: Mapping[str, FunctionSignature] = {
     "to_utc_timestamp": FunctionSignature("to_utc_timestamp(timestamp, 'zone')", 2, 2, _to_utc),
 }
 
-#: Other spellings that Spark takes too.
+#: Other names of functions, which Spark accepts too.
 ALIASES: Mapping[str, str] = {
     "ceiling": "ceil",
     "char_length": "length",

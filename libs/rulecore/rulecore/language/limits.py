@@ -1,7 +1,7 @@
-"""How large an expression may be. Every limit is a setting; none can be passed by nesting or by spelling.
+"""The limits of an expression's size.
 
-They bound the work of parsing, of one evaluation, and the size of its result, for a rule is written
-by people who do not own the stream.
+Rules are written by people who do not own the stream, so the limits bound the work of parsing, the work of an
+evaluation, and the size of its result. Neither nesting nor another spelling avoids a limit.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""One form for expressions that mean the same, so that they share state, predicates and a fingerprint.
+"""Converts equivalent expressions to one normal form, so that they share state, predicates and a fingerprint.
 
-``normalize`` is a tuple of small rewritings, bottom up. Each keeps the value for every row, NULL included; a rewriting
-that would only nearly do that (reordering sums, comparing a double with less precision) is left out. Not every pair of
-equal expressions gets one form, and none that differ do.
+``normalize`` applies small rewrites from the leaves to the root. Each keeps the value for every row, NULL included, so
+sums are not reordered and doubles are not compared with less precision. Some equivalent expressions have different
+normal forms; expressions with one normal form are always equivalent.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ _TRUE, _FALSE = Literal.of(True), Literal.of(False)
 
 
 def normalize(expr: Expr) -> Expr:
-    """Return the normal form; ``normalize`` of it is itself, and it evaluates to the same for every row."""
+    """Return the normal form, which has the expression's value for every row. A normal form is returned unchanged."""
     return _rewritten(rebuild(expr, normalize))
 
 
 def _rewritten(expr: Expr) -> Expr:
-    """Return the normal form of a node whose children are in normal form. It never goes down into them twice."""
+    """Return the normal form of a node whose children are in normal form. It does not normalize them again."""
     for _ in range(_ROUNDS):
         before = expr
         for rewrite in _REWRITES:
@@ -63,7 +63,7 @@ def _rewritten(expr: Expr) -> Expr:
 
 
 def fingerprint(expr: Expr | None) -> str:
-    """Return 32 hexadecimal digits (BLAKE2b) over the normal form's JSON; of ``null`` for None."""
+    """Return the digest (BLAKE2b, 32 hexadecimal digits) of the normal form's JSON, for None of ``null``."""
     text = "null" if expr is None else canonical(normalize(expr))
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
@@ -73,11 +73,11 @@ def canonical(expr: Expr) -> str:
     return json.dumps(adapter.dump_python(expr, mode="json"), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
-_ROUNDS = 8  # rewritings that enable each other; a limit on principle
+_ROUNDS = 8  # one rewrite may enable another; the limit makes the loop finite
 
 
 def _fold(expr: Expr) -> Expr:
-    """Return a node over constants only is a constant, if its value has a text: not NULL, and finite."""
+    """Replace a node over constants by its value, if a literal can hold the value: not NULL, and finite."""
     children = expr.children
     if (
         not children
@@ -94,7 +94,7 @@ def _fold(expr: Expr) -> Expr:
 
 
 def _interval(expr: Expr) -> Expr:
-    """Turn a compared interval into a long like any other; beside a timestamp it stays an interval."""
+    """Replace an interval in a comparison by a long. An interval in arithmetic stays."""
     if isinstance(expr, Compare) and isinstance(expr.left, IntervalLiteral):
         return Compare.of(expr.op, Literal.of(expr.left.ms), expr.right)
     if isinstance(expr, Compare) and isinstance(expr.right, IntervalLiteral):
@@ -103,7 +103,10 @@ def _interval(expr: Expr) -> Expr:
 
 
 def _not(expr: Expr) -> Expr:
-    """Push ``not`` down to nodes without an opposite. Comparisons are total (NaN has a place), so theirs is exact."""
+    """Push ``not`` down to nodes without an opposite.
+
+    The opposite of a comparison is exact, since comparisons order all values, NaN included.
+    """
     if not isinstance(expr, Not):
         return expr
     operand = expr.operand
@@ -120,12 +123,12 @@ def _not(expr: Expr) -> Expr:
 
 
 def _flat(node: type[And | Or], terms: Sequence[Expr]) -> tuple[Expr, ...]:
-    """Replace an inner node of the same kind by its terms."""
+    """Replace each term of class ``node`` by its own terms."""
     return tuple(inner for term in terms for inner in (term.children if isinstance(term, node) else (term,)))
 
 
 def _terms(expr: Expr) -> Expr:
-    """Sort the terms, without duplicates and without terms that decide nothing; one term is itself."""
+    """Sort the terms, and remove duplicates and terms without effect. A single term replaces the node."""
     if not isinstance(expr, And | Or):
         return expr
     deciding, idle = (_FALSE, _TRUE) if isinstance(expr, And) else (_TRUE, _FALSE)
@@ -138,7 +141,7 @@ def _terms(expr: Expr) -> Expr:
 
 
 def _orient(expr: Expr) -> Expr:
-    """Put the constant to the right; otherwise put the smaller canonical text to the left."""
+    """Move the constant of a comparison to the right; without one, the smaller canonical text to the left."""
     if not isinstance(expr, Compare):
         return expr
     constants = isinstance(expr.left, Literal), isinstance(expr.right, Literal)
@@ -158,7 +161,7 @@ def _commute(expr: Expr) -> Expr:
 
 
 def _constant(expr: Expr) -> Expr:
-    """Give a constant beside a number that number's type and scale, so that an index can look it up."""
+    """Convert the constant of a comparison to the type and scale of the other side, so that an index can find it."""
     if not isinstance(expr, Compare) or not isinstance(expr.right, Literal) or isinstance(expr.left, Literal):
         return expr
     if not types.is_numeric(expr.left.type):
@@ -170,7 +173,7 @@ def _constant(expr: Expr) -> Expr:
 
 
 def _round_bound(expr: Compare, bound: Literal) -> Expr:
-    """Round: ``amount > 10.555`` over two decimals is ``amount > 10.55``, and so are the other inequalities."""
+    """Round a bound down to the operand's scale: with scale 2, ``amount > 10.555`` becomes ``amount > 10.55``."""
     value, scale = bound.value, expr.left.type.scale
     if not isinstance(value, Decimal) or bound.type.scale <= scale or expr.op in ("=", "<>", "<=>"):
         return expr
@@ -182,7 +185,7 @@ def _round_bound(expr: Compare, bound: Literal) -> Expr:
 
 
 def _between(expr: Expr) -> Expr:
-    """Make two comparisons, if the operand costs nothing to name twice; ``not between`` becomes their opposites."""
+    """Replace ``between`` by two comparisons, if the operand is a column or an aggregate."""
     if not isinstance(expr, Between) or not isinstance(expr.operand, ColumnRef | AggregateCall):
         return expr
     low, high = Compare.of(">=", expr.operand, expr.low), Compare.of("<=", expr.operand, expr.high)
@@ -190,7 +193,7 @@ def _between(expr: Expr) -> Expr:
 
 
 def _in(expr: Expr) -> Expr:
-    """Sort the values, each once; a list of one is an equality."""
+    """Sort the values of ``in`` and remove duplicates; a single value becomes an equality."""
     if not isinstance(expr, In):
         return expr
     values = [value for _, value in sorted({canonical(v): v for v in expr.values}.items())]
@@ -200,7 +203,8 @@ def _in(expr: Expr) -> Expr:
 
 
 def _like(expr: Expr) -> Expr:
-    """Turn a pattern without wildcards into an equality, one with a single ``%`` at an end into a prefix or suffix."""
+    """Replace a pattern without wildcards by an equality, and one with a single ``%`` at an end by a prefix or suffix
+    test."""
     if not isinstance(expr, Like):
         return expr
     tokens = like_tokens(expr.pattern, expr.escape)
@@ -219,7 +223,7 @@ def _pattern(tokens: list[str | object]) -> str:
 
 
 def _case(expr: Expr) -> Expr:
-    """Remove branches that can never be taken, if that leaves the type as it is."""
+    """Remove the branches of ``case`` whose condition is false, if the type does not change."""
     if not isinstance(expr, Case):
         return expr
     whens = tuple(when for when in expr.whens if when.condition != _FALSE)

@@ -20,8 +20,10 @@ _COUNTED = re.compile(r"\{\s*(\d{1,9})\s*(?:,\s*(\d{0,9})\s*)?\}")
 
 
 def like_tokens(pattern: str, escape: str) -> list[LikeToken]:
-    """Characters, ``ANY_TEXT`` and ``ANY_CHARACTER``; ``ExpressionTypeError`` when ``escape`` escapes something
-    else."""
+    """Return the characters of a ``like`` pattern, with ``ANY_TEXT`` for ``%`` and ``ANY_CHARACTER`` for ``_``.
+
+    Raises ``ExpressionTypeError`` if ``escape`` stands before any other character.
+    """
     tokens: list[LikeToken] = []
     characters = iter(pattern)
     for character in characters:
@@ -41,7 +43,7 @@ def like_tokens(pattern: str, escape: str) -> list[LikeToken]:
 
 
 def check_regex(pattern: str) -> None:
-    """Raise ``ExpressionTypeError`` unless the engine takes the pattern and its compiled size stays small."""
+    """Raise ``ExpressionTypeError`` unless the engine accepts the pattern and its compiled size is small."""
     product = 1
     for low, high in _COUNTED.findall(pattern):
         product *= max(1, int(high or low))
@@ -50,7 +52,7 @@ def check_regex(pattern: str) -> None:
                 f"regexp_like: counted repetition multiplies to more than {MAX_REPETITION}",
                 "fewer or smaller {n,m}, or * and +",
             )
-    import polars as pl  # the engine itself says, and most rules have no pattern
+    import polars as pl  # the regex engine checks the pattern; imported here, since most rules have none
 
     try:
         pl.Series([""]).str.contains(pattern, strict=True)
@@ -62,8 +64,8 @@ def count_capture_groups(pattern: str) -> int:
     """Return the number of groups in a pattern that ``check_regex`` accepted."""
     import polars as pl
 
-    found = pl.Series([""]).str.extract_groups(pattern)
-    return len(found.struct.fields) if found.dtype == pl.Struct else 0
+    groups = pl.Series([""]).str.extract_groups(pattern)
+    return len(groups.struct.fields) if groups.dtype == pl.Struct else 0
 
 
 def _reason(message: str) -> str:

@@ -1,4 +1,7 @@
-"""Between values as rules mean them and values as columns hold them: the table at the top of ``streamcore.schema``."""
+"""Converts logical values, as rules use them, to physical values, as columns store them, and back.
+
+See the table at the top of ``streamcore.schema``.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,10 @@ from streamcore.schema import Kind, Type
 
 
 def to_physical(value: Value, kind: Type) -> Value:
-    """Return the column's form: a decimal becomes its digits as a whole number. None stays None."""
+    """Return the physical value: a decimal becomes its digits as a whole number, all else stays.
+
+    Raises ``ValueError`` for a value that the decimal type cannot hold exactly.
+    """
     if kind.kind is not Kind.DECIMAL or value is None:
         return value
     if not isinstance(value, int | Decimal):
@@ -21,7 +27,7 @@ def to_physical(value: Value, kind: Type) -> Value:
 
 
 def to_logical(value: Value, kind: Type) -> Value:
-    """Return the rule's form of a column's value."""
+    """Return the logical value of a column's value; raise ``ValueError`` for a decimal that is no whole number."""
     if kind.kind is not Kind.DECIMAL or value is None:
         return value
     if not isinstance(value, int):

@@ -1,4 +1,4 @@
-"""Canonical text of a tree: people see it in messages, and it parses back to the same tree."""
+"""Renders a tree as canonical text, which messages show, and which parses back to an equal tree."""
 
 from __future__ import annotations
 
@@ -29,23 +29,24 @@ from rulecore.language.parsing.lexemes import KEYWORDS
 from rulecore.language.parsing.literals import interval_text, quote, timestamp_text
 from streamcore.schema import TIMESTAMP
 
-# How tightly a node holds together; an operand that holds less than its place asks for gets brackets.
+# Operator precedence: an operand with a lower precedence than its position needs gets brackets.
 _OR, _AND, _NOT, _PREDICATE, _SUM, _PRODUCT, _UNARY, _ATOM = range(8)
-_STRENGTH = {"||": _SUM, "+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT, "%": _PRODUCT}
+_PRECEDENCE = {"||": _SUM, "+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT, "%": _PRODUCT}
 
 
 def render(expr: Expr) -> str:
-    """Return the text; ``parse`` of it is ``expr`` again, if ``expr`` came from ``parse`` or ``normalize``."""
+    """Return the text. It parses to an expression equal to ``expr``, if ``expr`` is from ``parse`` or ``normalize``."""
     return _render(expr)[0]
 
 
-def _at(expr: Expr, strength: int) -> str:
+def _at(expr: Expr, precedence: int) -> str:
+    """Return the text of an operand, in brackets if its precedence is lower than ``precedence``."""
     text, own = _render(expr)
-    return text if own >= strength else f"({text})"
+    return text if own >= precedence else f"({text})"
 
 
 def _render(expr: Expr) -> tuple[str, int]:  # noqa: PLR0912 - one line per node
-    """Return the text and how tightly it holds together."""
+    """Return the text and its precedence."""
     match expr:
         case ColumnRef():
             return (f"`{expr.name}`" if expr.name in KEYWORDS else expr.name), _ATOM
@@ -56,7 +57,7 @@ def _render(expr: Expr) -> tuple[str, int]:  # noqa: PLR0912 - one line per node
         case Negate():
             return f"-{_at(expr.operand, _ATOM)}", _UNARY
         case Arithmetic():
-            own = _STRENGTH[expr.op]
+            own = _PRECEDENCE[expr.op]
             return f"{_at(expr.left, own)} {expr.op} {_at(expr.right, own + 1)}", own
         case Compare():
             return f"{_at(expr.left, _SUM)} {expr.op} {_at(expr.right, _SUM)}", _PREDICATE

@@ -1,4 +1,4 @@
-"""Which names an expression may use: columns, aggregates, lists."""
+"""The names that an expression may use: columns, aggregates, lists."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from streamcore.schema import StreamSchema, Type
 
 @dataclass(frozen=True, slots=True)
 class ListType:
-    """A list that rules may name: the type of its entries, and of the value of each, None where they have none."""
+    """A list that rules may use. ``of``: the type of its entries; ``value``: the type of their values, None without."""
 
     name: str
     of: Type
@@ -19,10 +19,11 @@ class ListType:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """``columns`` outside of aggregates, ``arguments`` inside of them (``columns`` again when None).
+    """The names that an expression may use.
 
-    For ``where``: the event's columns. For ``having``: the columns of ``group_by``, ``aggregates``, and the event's
-    columns as ``arguments``. ``lists`` by name.
+    ``columns``: outside of aggregates. ``arguments``: inside of aggregates, ``columns`` if None. ``aggregates``:
+    whether aggregates are allowed. ``where`` may use the event's columns; ``having`` the columns of ``group_by`` and
+    aggregates of the event's columns.
     """
 
     columns: Mapping[str, Type]

@@ -1,4 +1,4 @@
-"""Proposals for a name that does not exist."""
+"""Suggestions in the error message for an unknown name."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ _SHOWN_NAMES = 12
 
 
 def format_list(names: Collection[str], shown: int = _SHOWN_NAMES) -> str:
-    """Return the first of them, or that there is none."""
+    """Return the first ``shown`` names with commas, or "no column"."""
     text = ", ".join(list(names)[:shown]) + (", ..." if len(names) > shown else "")
     return text or "no column"
 
 
 def suggest(name: str, accepted: list[str], close: list[str], shown: int = _SHOWN_NAMES) -> str:
-    """Return the nearest of ``close``, if one is near, and the accepted names."""
-    found = difflib.get_close_matches(name[:64], close, n=1)
-    meant = f"did you mean {found[0]}? " if found else ""
+    """Return a hint: the name in ``close`` that is most similar to ``name``, if any, and the accepted names."""
+    similar = difflib.get_close_matches(name[:64], close, n=1)
+    meant = f"did you mean {similar[0]}? " if similar else ""
     return f"{meant}accepted here: {format_list(accepted, shown)}"

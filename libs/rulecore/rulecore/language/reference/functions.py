@@ -28,7 +28,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def call(expr: Call, values: list[Value]) -> Value:
-    """Return the function of these arguments; NULL for a NULL argument, unless the function is about NULL."""
+    """Return the result of a call; NULL if an argument is NULL, except for functions in ``_WITH_NULLS``."""
     if expr.function in _WITH_NULLS:
         return _WITH_NULLS[expr.function](expr, values)
     if None in values:
@@ -48,9 +48,9 @@ def _nullif(expr: Call, values: list[Value]) -> Value:
 def _greatest(expr: Call, values: list[Value], sign: int = 1) -> Value:
     best: Value = None
     for value in values:
-        found = coerce(value, expr.type)
-        if found is not None and (best is None or order(found, best) * sign > 0):
-            best = found
+        coerced = coerce(value, expr.type)
+        if coerced is not None and (best is None or order(coerced, best) * sign > 0):
+            best = coerced
     return best
 
 
@@ -62,7 +62,7 @@ def _substr(_expr: Call, text: str, start: int, length: int | None = None) -> st
 
 
 def _cidr(_expr: Call, text: str, network: str) -> bool:
-    """Return whether the network holds the address; a zone is no part of an address here."""
+    """Return whether the text is an address of the network; an address with a zone is in none."""
     try:
         return "%" not in text and ipaddress.ip_address(text) in ipaddress.ip_network(network)
     except ValueError:
@@ -74,7 +74,7 @@ def _abs(expr: Call, value: Number) -> Value:
 
 
 def _round(expr: Call, value: Number, places: int = 0) -> Value:
-    """Round half away from zero. Of a double: of the product with the power of ten, which is itself rounded."""
+    """Round half away from zero. For a double, round its product with the power of ten, which is itself inexact."""
     if isinstance(value, float):
         scaled = value * 10.0**places
         if not math.isfinite(scaled):

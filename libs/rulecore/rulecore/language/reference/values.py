@@ -1,4 +1,4 @@
-"""Values of the reference evaluator: how they compare, and how they take the type of a place. Plain Python."""
+"""Comparison and conversion of values in the reference evaluator, in plain Python."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ def compare(op: str, left: Value, right: Value, left_expr: Expr, right_expr: Exp
         return None
     if DOUBLE in (left_expr.type, right_expr.type):
         left, right = double(left), double(right)
-    found = order(left, right)
+    sign = order(left, right)
     return {
-        "=": found == 0,
-        "<=>": found == 0,
-        "<>": found != 0,
-        "<": found < 0,
-        "<=": found <= 0,
-        ">": found > 0,
-        ">=": found >= 0,
+        "=": sign == 0,
+        "<=>": sign == 0,
+        "<>": sign != 0,
+        "<": sign < 0,
+        "<=": sign <= 0,
+        ">": sign > 0,
+        ">=": sign >= 0,
     }[op]
 
 
 def double(value: Value) -> float:
-    """Convert to double; for a decimal: its digits as a double, divided by the power of ten."""
+    """Convert to double. For a decimal: its digits as a double, divided by the power of ten of its scale."""
     if isinstance(value, Decimal):
         _, _, exponent = value.as_tuple()
         assert isinstance(exponent, int)
@@ -67,7 +67,7 @@ def coerce_number(value: Number | None, kind: Type) -> Value:
 
 
 def coerce(value: Value, kind: Type) -> Value:
-    """Return any value in the type that its place asks for."""
+    """Convert a value to a type, as ``coerce_number`` does; text, booleans and NULL stay as they are."""
     if isinstance(value, bool | str) or value is None:
         return value
     return coerce_number(value, kind)
