@@ -1,7 +1,6 @@
-"""Lists: allow and deny lists, and values per entity, that rules ask by name.
+"""Lists: allow lists, deny lists and values per entity, which rules use by name.
 
-A list changes without any rule being compiled again: the questions that a rule asks of lists are lifted out of its
-conditions (``asked``) into columns, which are filled once per batch of events (``columns``) from the contents that hold
-at that moment (``content``). Lists come as control records, a head and parts named by their content (``records``,
-``store``), and are written as files (``files``).
+A list changes without compiling any rule again: ``list_columns`` replaces the uses of lists in a rule's conditions by
+columns, and ``fill_columns`` fills these once per cut from the current contents (``content``). Lists are published as
+control records, a head and parts named by their digest (``records``, ``store``), and are written as files (``files``).
 """

@@ -1,10 +1,10 @@
-"""The content of a list at one moment, ready to be asked for whole columns of events.
+"""The content of a list at one moment, with lookups for whole columns of events.
 
-The entries are one Python dictionary, made once per process and version of a list and shared by all shards, behind a
-sieve: Arrow and Polars build their hash table anew with every call, which with half a million entries costs thirty
-times as much as all lookups of a batch. Expiry is a comparison while asking, so nothing is scanned when time passes.
+The entries are one Python dictionary per process and version of a list, which all shards share, behind a Bloom filter.
+Arrow and Polars would build their hash table again with every call, which with half a million entries costs thirty
+times as much as all lookups of a cut. Expiry is checked at each lookup, so nothing is scanned when time passes.
 
-Promises: immutable; keys and values are physical (see ``streamcore.schema``); never raises on data.
+Contents are immutable, and their keys and values are physical (see ``streamcore.schema``). No data raises an error.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ _NO_ENTRY = -1
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class ListEntries:
-    """All entries of one version of a list, those too that have expired.
+    """All entries of one version of a list, including expired ones.
 
-    ``place`` counts the entries; ``looked_up`` and ``expires_ms`` are by place, None where no entry has one.
+    ``place``: the number of each entry, from 0. ``looked_up``: the values of the entries, and ``expires_ms``: their
+    expiry times, both by number; None if no entry has one.
     """
 
     type: ListType
@@ -50,7 +51,7 @@ class ListEntries:
         values: Sequence[Value] | None = None,
         expires_ms: Sequence[int] | None = None,
     ) -> ListEntries:
-        """Build the content from entries of columns of one length; of two entries with one key the last holds."""
+        """Build the content from entries of columns of one length; of two entries with one key the last counts."""
         place = {key: number for number, key in enumerate(keys)}
         looked_up = None
         if kind.value is not None and values is not None:
@@ -62,7 +63,7 @@ class ListEntries:
 
     @property
     def sieve(self) -> BloomFilter:
-        """For these entries, made on first use."""
+        """The Bloom filter of these entries, which the first use builds."""
         if not self._sieve:
             self._sieve.append(BloomFilter.of(self.place.keys(), DTYPES[self.type.of.kind]))
         return self._sieve[0]
@@ -80,7 +81,7 @@ class ListEntries:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ListContent:
-    """The entries that hold at ``clock_ms``: those that expire later, or never."""
+    """The entries that are valid at ``clock_ms``: those that expire later, or never."""
 
     entries: ListEntries
     clock_ms: int
@@ -92,7 +93,7 @@ class ListContent:
 
     @property
     def until_ms(self) -> int:
-        """The content is this until then: when the next entry expires. ``NEVER_MS`` when none does."""
+        """The time until which the content does not change: the next expiry, or ``NEVER_MS``."""
         return self.entries.next_end_ms(self.clock_ms)
 
     def __contains__(self, key: Value) -> bool:
@@ -100,12 +101,12 @@ class ListContent:
         return self._place(key) != _NO_ENTRY
 
     def get(self, key: Value) -> Value:
-        """Return the physical value of an entry; None where there is no such entry, and in a list without values."""
+        """Return the physical value of an entry; None if there is no such entry, and in a list without values."""
         place, values = self._place(key), self.entries.looked_up
         if place == _NO_ENTRY or values is None:
             return None
-        found: Value = values[place]
-        return found
+        value: Value = values[place]
+        return value
 
     def _place(self, key: Value) -> int:
         if not isinstance(key, str | int):
@@ -116,29 +117,29 @@ class ListContent:
 
     @property
     def values(self) -> Collection[Key]:
-        """All entries, physical, set-like. With entries that expire each call looks at all of them."""
+        """The valid entries, as physical values. If some entries expire, each call goes through all entries."""
         ends = self.entries.expires_ms
         if ends is None:
             return self.entries.place.keys()
-        held = ends > self.clock_ms
-        return {key for key, place in self.entries.place.items() if held[place]}
+        valid = ends > self.clock_ms
+        return {key for key, place in self.entries.place.items() if valid[place]}
 
     def holds(self, keys: pl.Series, kind: Type) -> pl.Series:
-        """Boolean column: whether each of the physical ``keys`` of type ``kind`` is an entry; NULL for NULL."""
-        found = self._places(_rescale_keys(keys, kind, self.type.of)) != _NO_ENTRY
-        return _where(keys.is_null(), pl.Series(found))
+        """Return whether each of the physical ``keys`` of type ``kind`` is an entry; NULL for NULL."""
+        is_entry = self._places(_rescale_keys(keys, kind, self.type.of)) != _NO_ENTRY
+        return _null_where(keys.is_null(), pl.Series(is_entry))
 
     def look_up(self, keys: pl.Series, kind: Type) -> pl.Series:
-        """Return the column of the values of the entries ``keys``; NULL where there is none."""
+        """Return the value of the entry of each of the physical ``keys`` of type ``kind``; NULL if there is none."""
         assert self.type.value is not None, "the checker refuses lookup in a list without values"
         values = self.entries.looked_up
         if values is None or not len(values):
             return pl.repeat(None, len(keys), dtype=DTYPES[self.type.value.kind], eager=True)
         places = self._places(_rescale_keys(keys, kind, self.type.of))
-        return _where(pl.Series(places == _NO_ENTRY), values.gather(np.maximum(places, 0)))
+        return _null_where(pl.Series(places == _NO_ENTRY), values.gather(np.maximum(places, 0)))
 
     def _places(self, keys: pl.Series) -> Ints:
-        """Return the place of each row's entry; the dictionary is asked only for values that pass the sieve."""
+        """Return the number of each row's entry, or ``_NO_ENTRY``. Only values that pass the filter are looked up."""
         get, places = self.entries.place.get, np.full(len(keys), _NO_ENTRY, np.int64)
         rows = self.entries.sieve.rows(keys)
         places[rows] = np.fromiter(map(get, keys.gather(rows).to_list(), repeat(_NO_ENTRY)), np.int64, len(rows))
@@ -148,7 +149,7 @@ class ListContent:
         return places
 
 
-def _where(null: pl.Series, values: pl.Series) -> pl.Series:
+def _null_where(null: pl.Series, values: pl.Series) -> pl.Series:
     """Return ``values``, NULL where ``null``."""
     if not null.any():
         return values
@@ -156,19 +157,19 @@ def _where(null: pl.Series, values: pl.Series) -> pl.Series:
 
 
 def _rescale_keys(keys: pl.Series, kind: Type, of: Type) -> pl.Series:
-    """Rescale whole numbers and decimals to the list's scale; NULL, which no list holds, where that is not exact.
+    """Rescale whole numbers and decimals to the list's scale; NULL, which is in no list, where that is not exact.
 
-    No entry has more than 18 digits (19 for a long), so a value outside 64 bits equals none.
+    No entry has more than 18 digits (19 for a long), so a value outside 64 bits is in no list.
     """
     if kind.scale == of.scale or of.kind not in (Kind.LONG, Kind.DECIMAL):
         return keys
     column = keys.to_frame("v")
     if kind.scale < of.scale:
         factor = 10 ** (of.scale - kind.scale)
-        fits = pl.col("v").is_between(-(_MOST // factor), _MOST // factor)
+        fits = pl.col("v").is_between(-(_MAX_DIGITS_VALUE // factor), _MAX_DIGITS_VALUE // factor)
         return column.select(pl.when(fits).then(pl.col("v") * factor))["v"]
     factor = 10 ** (kind.scale - of.scale)
     return column.select(pl.when(pl.col("v") % factor == 0).then(pl.col("v") // factor))["v"]
 
 
-_MOST = 10**MAX_DECIMAL_DIGITS - 1
+_MAX_DIGITS_VALUE = 10**MAX_DECIMAL_DIGITS - 1

@@ -1,7 +1,7 @@
-"""Entries of lists as they are written, and as columns hold them.
+"""Reads the entries of lists, and converts them to physical columns.
 
-An entry is a value, ``[value, looked up]`` or ``[value, looked up, expires]``; the value looked up is null in a list
-without values, and may be left out with its expiry. A decimal is text or a whole number, or a number of at most 15
+A written entry is a value, ``[value, looked up]`` or ``[value, looked up, expires]``; the value looked up is null in a
+list without values, and may be left out with its expiry. A decimal is text or a whole number, or a number of at most 15
 digits, which JSON readers keep exactly; times are text with a zone, or null for never.
 
 Promises: no value makes ``read_entries`` raise anything but ``ListError``, which names the entry by its number from 1.
@@ -28,10 +28,10 @@ from streamcore.schema import Kind, Type
 
 T = TypeVar("T")
 _FIELDS = 3
-_PLAIN = re.compile(r"(-?)([0-9]{1,18})(?:\.([0-9]{1,18}))?\Z")  # how decimals nearly always look
+_PLAIN = re.compile(r"(-?)([0-9]{1,18})(?:\.([0-9]{1,18}))?\Z")  # the usual form of a decimal
 _NUMBER = re.compile(r"[-+]?[0-9.]+(?:[eE][-+]?[0-9]{1,3})?\Z")
-_EXACT_DIGITS = 15  # of a decimal number that survives a double
-_PART_BYTES = 128 * 1024  # of a part on average, at most: far below a record of Kafka
+_EXACT_DIGITS = 15  # of a decimal number that a double keeps
+_PART_BYTES = 128 * 1024  # the largest average size of a part, far below the limit of a Kafka record
 MOST_PARTS = 4_096
 
 
@@ -45,17 +45,17 @@ class EntryColumns:
 
 
 def read_entries(entries: Sequence[object], kind: ListType) -> EntryColumns:
-    """Return the entries of a list of that type, checked, column by column."""
+    """Check the entries of a list of that type, and return them as columns."""
     rows = [entry if isinstance(entry, list) else [entry] for entry in entries]
     for number, row in enumerate(rows, 1):
         if not 1 <= len(row) <= _FIELDS:
             raise ListError(f"entry {number}: an entry is a value, [value, looked up] or [value, looked up, expires]")
-    given = [row[1] if len(row) > 1 else None for row in rows]
+    values = [row[1] if len(row) > 1 else None for row in rows]
     ends = [row[2] if len(row) > 2 else None for row in rows]
     keys: list[Key] = _convert_values([row[0] for row in rows], kind.of)  # type: ignore[assignment]
     if kind.value is not None:
-        return EntryColumns(keys, _convert_values(given, kind.value, "what is looked up: "), _ends(ends))
-    for number, value in enumerate(given, 1):
+        return EntryColumns(keys, _convert_values(values, kind.value, "what is looked up: "), _ends(ends))
+    for number, value in enumerate(values, 1):
         if value is not None:
             raise ListError(
                 f"entry {number}: {abbreviate(value)} is to be looked up; the list declares no type `value`"
@@ -63,15 +63,15 @@ def read_entries(entries: Sequence[object], kind: ListType) -> EntryColumns:
     return EntryColumns(keys, (), _ends(ends))
 
 
-def _convert_values(values: list[object], kind: Type, what: str = "") -> list[Value]:
-    """Return the values as columns of that type hold them."""
-    if _as_they_are(values, kind):
+def _convert_values(values: list[object], kind: Type, prefix: str = "") -> list[Value]:
+    """Return the physical values of written values. ``prefix``: of the message of an error."""
+    if _are_physical(values, kind):
         return values  # type: ignore[return-value]
-    return [_read_entry(number, value, lambda v: physical(v, kind), what) for number, value in enumerate(values, 1)]
+    return [_read_entry(number, value, lambda v: physical(v, kind), prefix) for number, value in enumerate(values, 1)]
 
 
-def _as_they_are(values: list[object], kind: Type) -> bool:
-    """Return whether all are texts, or all are whole numbers, that need no more than a look."""
+def _are_physical(values: list[object], kind: Type) -> bool:
+    """Return whether all are valid texts of a text type, or valid whole numbers of a long, and need no conversion."""
     types = set(map(type, values))
     if kind.kind is Kind.STRING and types == {str}:
         return max(map(len, values)) <= MAX_TEXT  # type: ignore[arg-type]
@@ -89,15 +89,16 @@ def _ends(values: list[object]) -> list[int]:
     ]
 
 
-def _read_entry(number: int, value: object, read: Callable[[object], T], what: str) -> T:
+def _read_entry(number: int, value: object, read: Callable[[object], T], prefix: str) -> T:
+    """Return ``read(value)``; raise ``ListError`` with the number of the entry if that raises ``ValueError``."""
     try:
         return read(value)
     except ValueError as error:
-        raise ListError(f"entry {number}: {what}{error}") from None
+        raise ListError(f"entry {number}: {prefix}{error}") from None
 
 
 def physical(value: object, kind: Type) -> Value:
-    """Return a written value as a column of that type holds it; ``ValueError`` when it is none."""
+    """Return the physical value of a written value; raise ``ValueError`` if it is no value of that type."""
     match kind.kind, value:
         case Kind.STRING, str() if len(value) <= MAX_TEXT:
             return value
@@ -151,7 +152,9 @@ def part_digest(data: bytes) -> str:
 
 
 def to_parts(entries: Sequence[Json], parts: int | None = None) -> list[bytes]:
-    """Return the entries as records of so many parts, empty ones left out; by default as many as keep each small.
+    """Distribute the entries over ``parts`` parts, and return the record of each part that is not empty.
+
+    By default the number of parts keeps each small.
 
     A value's hash selects its part, and the number of parts is a power of two: adding or removing an entry replaces one
     part, unless the list doubles.

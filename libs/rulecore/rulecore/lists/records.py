@@ -1,8 +1,7 @@
 """The control records of lists: ``list/<name>``, its head, and ``part/<digest>``, some of its entries.
 
-A part is named by the digest of its bytes, so it can be read twice, kept, shared by versions, and never be mixed up.
-A head names the parts that together with its own ``entries`` are the list. Refuses to know which other records there
-are: that is the store's part.
+A part is named by the digest of its bytes, so versions of a list can share parts, and a part never changes. A head
+names the parts, which together with the head's own ``entries`` are the list. The store knows which records exist.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _MOST_CHARACTERS: Final = 1_000
 
 
 class ListHead(DocumentModel):
-    """One version of a list, but for the entries in ``parts``."""
+    """One version of a list, without the entries that are in its ``parts``."""
 
     list: Annotated[ListName, Field(description="Name of the list; rules refer to it.")]
     version: Annotated[
@@ -67,7 +66,7 @@ class ListHead(DocumentModel):
 
     @field_validator("parts")
     @classmethod
-    def _once(cls, parts: tuple[str, ...]) -> tuple[str, ...]:
+    def _check_distinct(cls, parts: tuple[str, ...]) -> tuple[str, ...]:
         if len(set(parts)) != len(parts):
             raise ValueError("names a part twice")
         return parts
@@ -78,7 +77,7 @@ class ListHead(DocumentModel):
         return ListType(self.list, self.of, self.value)
 
     def canonical(self) -> bytes:
-        """Return its record: keys sorted, defaults written out."""
+        """Return the bytes of the record, with sorted keys and with the defaults."""
         return orjson.dumps(self.model_dump(mode="json"), option=orjson.OPT_SORT_KEYS)
 
 
@@ -121,7 +120,7 @@ def head_digest(canonical: bytes) -> bytes:
 
 
 def list_records(head: ListHead, entries: list[Json]) -> list[tuple[str, bytes]]:
-    """Keys and values of the control records that publish a list with these entries: the parts, then the head."""
+    """Return keys and values of the control records that publish a list: the parts, then the head."""
     if len(entries) <= INLINE_ENTRIES:
         inline = head.model_copy(update={"entries": tuple(entries), "parts": ()})
         return [(LIST_KEY + head.list, inline.canonical())]

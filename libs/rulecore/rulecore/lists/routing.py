@@ -1,8 +1,8 @@
-"""Which control records of a cut are about lists, and in which order they count.
+"""Splits the control records of a cut into those of lists and others, in the order in which the kernel applies them.
 
-Lists and their parts come first, so that a rule may come in the same cut as the list that it asks; then everything
-else; deletions of lists last, so that a rule may stop asking a list in the same cut. Of one list the records keep their
-order: one that is deleted and comes again in the same cut is there afterwards.
+Lists and their parts are first, so that one cut may bring a rule and the list that it uses. Deletions of lists are
+last, so that one cut may bring a rule that no longer uses a list and the list's deletion. The records of one list keep
+their order: a list that is deleted and published again in one cut exists afterwards.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def split_records(
     """Split records into list updates, records of other subjects and list deletions, each in the cut's order."""
     about_lists = [record for record in records if is_list(record)]
     last = {record.key: number for number, record in enumerate(about_lists)}
-    goes = [record.value is None and last[record.key] == number for number, record in enumerate(about_lists)]
-    coming = [record for record, going in zip(about_lists, goes, strict=True) if not going]
-    deleted = [record for record, going in zip(about_lists, goes, strict=True) if going]
-    return coming, [record for record in records if not is_list(record)], deleted
+    is_deletion = [record.value is None and last[record.key] == number for number, record in enumerate(about_lists)]
+    updates = [record for record, deletes in zip(about_lists, is_deletion, strict=True) if not deletes]
+    deletions = [record for record, deletes in zip(about_lists, is_deletion, strict=True) if deletes]
+    return updates, [record for record in records if not is_list(record)], deletions

@@ -1,6 +1,6 @@
-"""Contents of lists as the reference evaluator asks them: mappings of logical values, for one event at a time.
+"""Contents of lists for the reference evaluator, which evaluates one event: mappings of logical values.
 
-For explaining an alert and for tests. Nothing is copied: a lookup translates its key and its result.
+Explanations of alerts and tests use them. Nothing is copied: a lookup converts its key and its result.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from streamcore.schema import Kind, Type
 
 
 class LogicalList(Mapping[Value, Value]):
-    """Logical entries and their values; None is the value of every entry of a list without values."""
+    """A mapping of logical entries to their values, which are None in a list without values."""
 
     def __init__(self, content: ListContent) -> None:
         self.content = content
 
     def __getitem__(self, key: Value) -> Value:
-        found = _physical(key, self.content.type.of)
-        if found not in self.content:
+        physical_key = _physical(key, self.content.type.of)
+        if physical_key not in self.content:
             raise KeyError(key)
         value = self.content.type.value
-        return None if value is None else lang.to_logical(self.content.get(found), value)
+        return None if value is None else lang.to_logical(self.content.get(physical_key), value)
 
     def __iter__(self) -> Iterator[Value]:
         return (lang.to_logical(key, self.content.type.of) for key in self.content.values)
@@ -40,7 +40,7 @@ def logical_lists(contents: Mapping[str, ListContent]) -> Mapping[str, Mapping[V
 
 
 def _physical(key: Value, of: Type) -> Value:
-    """Return the physical value; None where the type has no such value."""
+    """Return the physical value of a logical key; None if the type ``of`` has no such value."""
     if of.kind not in (Kind.LONG, Kind.DECIMAL):
         return key
     if isinstance(key, bool) or not isinstance(key, int | Decimal):

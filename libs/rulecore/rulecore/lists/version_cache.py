@@ -1,7 +1,7 @@
-"""A version of a list that was taken, and the reading of its entries: once per process, however many shards hold it.
+"""Reads the entries of accepted versions of lists, once per process for all its shards.
 
-A version that was read is shared through weak references by digest: it lives as long as some shard's store uses it.
-Promises: the same bytes give the same entries; reading raises nothing but ``ListError``.
+Weak references by digest share what was read, as long as the store of some shard uses it. Equal bytes give equal
+entries. Reading raises only ``ListError``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NAME_CHARACTERS = 100
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class ListPart:
-    """The bytes of a part. All shards of a process hold the same one (``intern_part``)."""
+    """The bytes of a part. The shards of a process share one object per digest (``intern_part``)."""
 
     digest: str
     data: bytes
@@ -29,7 +29,7 @@ class ListPart:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LiveList:
-    """A version that was taken. ``entries`` reads it on first use."""
+    """An accepted version of a list. The first call of ``entries`` reads its entries."""
 
     head: ListHead
     record: bytes
@@ -38,11 +38,11 @@ class LiveList:
 
     @property
     def bytes(self) -> int:
-        """Size of the head and the parts."""
+        """The size of the head and the parts, in bytes."""
         return len(self.record) + sum(len(part.data) for part in self.parts)
 
     def entries(self) -> ListEntries | None:
-        """Return all entries; None when a version accepted once is refused by now (the program has changed)."""
+        """Return all entries; None if they cannot be read, since another version of the program accepted them."""
         if not self._read:
             try:
                 self.read()
@@ -51,9 +51,9 @@ class LiveList:
         return self._read[0][0]
 
     def read(self) -> None:
-        """Read the entries now; ``ListError`` for one that is none, and for a value that is there twice.
+        """Read the entries; raise ``ListError`` for an invalid entry, and for a value that occurs twice.
 
-        The parts' columns stay with it, so that the next version reads only the parts that are new.
+        The columns of the parts are kept with the entries, so that the next version reads only its new parts.
         """
         columns = tuple(_columns(part, self.head.type) for part in self.parts)
         digest = head_digest(self.record)
@@ -70,7 +70,7 @@ _ENTRIES: WeakValueDictionary[bytes, ListEntries] = WeakValueDictionary()
 
 
 def intern_part(digest: str, data: bytes) -> ListPart:
-    """Return the part of that digest that some shard of this process holds already, else a new one."""
+    """Return the part with that digest that a shard of this process already uses, else a new one."""
     part = _PARTS.get(digest)
     if part is None:
         _PARTS[digest] = part = ListPart(digest, data)
@@ -89,9 +89,10 @@ def _columns(part: ListPart, kind: ListType) -> EntryColumns:
 
 
 def _join_parts(head: ListHead, columns: Sequence[EntryColumns]) -> ListEntries:
-    keys = [key for some in columns for key in some.keys]
-    values = [value for some in columns for value in some.looked_up]
-    ends = [end for some in columns for end in some.expires_ms]
+    """Return the entries of all columns; raise ``ListError`` for a value that occurs twice."""
+    keys = [key for part in columns for key in part.keys]
+    values = [value for part in columns for value in part.looked_up]
+    ends = [end for part in columns for end in part.expires_ms]
     entries = ListEntries.of(head.type, keys, values, ends)
     if len(entries.place) != len(keys):
         seen: set[str | int] = set()

@@ -20,9 +20,10 @@ _DEPTH: Final = 16
 def read_condition(
     text: str, names: Sequence[str], formula_of: Callable[[str], ConditionText]
 ) -> tuple[ConditionText, set[str]]:
-    """Return the formula of a condition over the selections ``names``, and those of them that it uses.
+    """Return the translated condition over the selections ``names``, and the names that it uses.
 
-    Its work is bounded by characters times names, which ``document`` limits.
+    ``formula_of`` translates a selection. The work is bounded by the characters times the names, which ``document``
+    limits.
     """
     parser = _Parser(_tokens(text), tuple(names), formula_of)
     formula = parser.either(0)
@@ -32,22 +33,22 @@ def read_condition(
 
 
 def _tokens(text: str) -> list[str]:
-    found = []
+    tokens = []
     for match in _TOKEN.finditer(text):
         bracket, word, other = match.groups()
         if other == "|":
             raise SigmaImportError("condition: aggregations behind `|` are Sigma 1; write a correlation rule instead")
         if other is not None:
             raise SigmaImportError(f"condition: {other!r} is not expected here")
-        found.append(bracket or word)
-    if not found:
+        tokens.append(bracket or word)
+    if not tokens:
         raise SigmaImportError("condition: is empty")
-    return found
+    return tokens
 
 
 @dataclass(slots=True)
 class _Parser:
-    """Recursive descent over the tokens."""
+    """A recursive-descent parser; ``place`` is the index of the next token. Each method parses one level of binding."""
 
     tokens: list[str]
     names: tuple[str, ...]
@@ -56,10 +57,10 @@ class _Parser:
     used: set[str] = field(default_factory=set)
 
     def next_is(self, word: str) -> bool:
-        """Take the next token if it is this word."""
-        found = self.place < len(self.tokens) and self.tokens[self.place].lower() == word
-        self.place += found
-        return found
+        """Take the next token if it is this word, and return whether it is."""
+        is_next = self.place < len(self.tokens) and self.tokens[self.place].lower() == word
+        self.place += is_next
+        return is_next
 
     def take(self) -> str:
         if self.place == len(self.tokens):
@@ -119,7 +120,7 @@ class _Parser:
 
 
 def _is_chosen(name: str, pattern: str) -> bool:
-    """Return whether the name is chosen; ``them`` leaves out names that begin with an underscore."""
+    """Return whether the pattern of ``x of`` selects the name; ``them`` selects names without a leading underscore."""
     if pattern.lower() == "them":
         return not name.startswith("_")
     parts = pattern.split("*")
@@ -127,7 +128,7 @@ def _is_chosen(name: str, pattern: str) -> bool:
 
 
 def _like(name: str, parts: list[str]) -> bool:
-    """Return whether ``name`` is the parts in their order, with anything between them."""
+    """Return whether ``name`` consists of the parts in their order, with any text between them."""
     first, *rest = parts
     if not rest:
         return name == first

@@ -1,4 +1,4 @@
-"""The one way that a Sigma rule is refused inside this package: the fault, and the entry of its document."""
+"""The error for a Sigma document that cannot be imported."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from rulecore.documents.yaml_reader import PathKey
 
 
 class SigmaImportError(Exception):
-    """Caught by ``importing``, which adds file and line. ``path`` is the entry of the document that is to blame."""
+    """A Sigma document cannot be imported. ``path``: the faulty entry. ``importer`` adds the file and the line."""
 
     def __init__(self, message: str, path: PathKey = ()) -> None:
         super().__init__(message)

@@ -1,7 +1,7 @@
-"""Conditions of the expression language as text that is put together, with the facts that this needs.
+"""Builds conditions of the expression language as text.
 
-Promises: brackets stand where they are needed, the text never becomes longer than an expression may be, and a
-negation is TRUE exactly when its operand is not (Sigma's two-valued ``not``).
+Brackets are added where they are needed. A text longer than an expression may be raises ``SigmaImportError``. A
+negation is TRUE exactly when its operand is not TRUE, as in Sigma, whose logic has two values.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ _LINE: Final = 100  # characters; a longer condition gets a line for each of its
 
 @dataclass(frozen=True, slots=True)
 class ConditionText:
-    """``terms`` joined by ``joint`` (``and``, ``or``; "" for a single one). ``nullable``: it may be NULL."""
+    """The text of a condition: ``terms`` joined by ``joint``, which is ``and``, ``or``, or "" for a single term.
+
+    ``nullable``: whether the condition may be NULL.
+    """
 
     terms: tuple[str, ...]
     joint: str
@@ -33,12 +36,12 @@ class ConditionText:
 
     @property
     def text(self) -> str:
-        """On one line."""
+        """The condition on one line."""
         return f" {self.joint} ".join(self.terms)
 
     @property
     def lines(self) -> str:
-        """On one line, or with one for each term where that would be long."""
+        """The condition on one line, or on a line for each term if one line would be too long."""
         return self.text if len(self.text) <= _LINE else f"\n{self.joint} ".join(self.terms)
 
 
