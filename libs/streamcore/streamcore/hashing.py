@@ -1,7 +1,7 @@
-"""A hash of keys that never changes: it decides which shard owns a key, in this version and in every later one.
+"""The hash of keys, which decides the shard of a key. It must never change between versions.
 
 Neither Python's ``hash`` (salted) nor a data-frame library's (free to change) may be used for that: an upgrade would
-send a key to a shard that does not hold its state. The words of a key (eight bytes of a string's UTF-8 at a time, the
+send a key to a shard without its state. The words of a key (eight bytes of a string's UTF-8 at a time, the
 number itself otherwise) are folded by the 64-bit mixer of SplitMix64 (Steele, Lea, Flood: "Fast splittable
 pseudorandom number generators", 2014), and so are several columns, left to right. It places keys and keeps no secret:
 a client that chooses its keys can choose their shards.
@@ -30,7 +30,7 @@ _MASKS = np.array([(1 << 8 * n) - 1 for n in range(_WORD_BYTES + 1)], dtype=np.u
 
 
 def mix(values: UInt64Array) -> UInt64Array:
-    """SplitMix64's finaliser, element by element."""
+    """Apply SplitMix64's finaliser to each element."""
     with np.errstate(over="ignore"):
         z = values + _NULL
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -39,16 +39,16 @@ def mix(values: UInt64Array) -> UInt64Array:
 
 
 def hash_columns(columns: Sequence[pl.Series], height: int) -> UInt64Array:
-    """One 64-bit hash a row; no columns (the empty key) hash every row alike. Null equals null."""
+    """Return a 64-bit hash of each row. Nulls are equal; without columns (the empty key) all rows have one hash."""
     (result,) = _fold(columns, height, (_SEED,))
     return result
 
 
 def fingerprint_columns(columns: Sequence[pl.Series], height: int) -> tuple[UInt64Array, UInt64Array]:
-    """``hash_columns`` and a second hash with another seed: 128 bits, to distinguish keys without keeping them.
+    """Return ``hash_columns`` and a second hash with another seed: 128 bits, to tell keys apart without storing them.
 
-    One column of whole numbers or times has no collisions at all: the mixer is a bijection. Null, which is hashed
-    as if it were one certain number, is the exception.
+    A single column of integers or times has no collisions, because the mixer is a bijection, except that null has the
+    hash of one certain number.
     """
     one, other = _fold(columns, height, (_SEED, _SECOND_SEED))
     return one, other
@@ -67,7 +67,7 @@ def bucket_for(hashes: UInt64Array, buckets: int) -> npt.NDArray[np.int32]:
 
 
 def _fold(columns: Sequence[pl.Series], height: int, seeds: Sequence[np.uint64]) -> list[UInt64Array]:
-    """One hash a row for each seed."""
+    """Return a hash of each row for each seed."""
     results = [np.full(height, seed, dtype=np.uint64) for seed in seeds]
     for column in columns:
         results = [mix(r ^ h) for r, h in zip(results, _hash_column(column, seeds), strict=True)]
@@ -75,7 +75,7 @@ def _fold(columns: Sequence[pl.Series], height: int, seeds: Sequence[np.uint64])
 
 
 def _hash_column(column: pl.Series, seeds: Sequence[np.uint64]) -> list[UInt64Array]:
-    if not column.null_count():  # as keys mostly are: what a small cut costs is the number of such calls
+    if not column.null_count():  # the usual case; in small cuts the number of calls dominates the cost
         return _hash_values(column, seeds)
     valid = column.is_not_null().to_numpy()
     values = column if column.dtype in (pl.String, pl.Float32, pl.Float64) else column.cast(pl.Int64)
@@ -84,7 +84,7 @@ def _hash_column(column: pl.Series, seeds: Sequence[np.uint64]) -> list[UInt64Ar
 
 
 def _hash_values(column: pl.Series, seeds: Sequence[np.uint64]) -> list[UInt64Array]:
-    """Of a column without nulls."""
+    """Return the hashes of a column without nulls, for each seed."""
     if column.dtype == pl.String:
         return _hash_strings(column, seeds)
     if column.dtype.is_float():
@@ -94,7 +94,7 @@ def _hash_values(column: pl.Series, seeds: Sequence[np.uint64]) -> list[UInt64Ar
 
 
 def _hash_strings(column: pl.Series, seeds: Sequence[np.uint64]) -> list[UInt64Array]:
-    """Folds the words of each string, then its length in bytes. A long one is first replaced by its BLAKE2b digest."""
+    """Fold the words of each string, then its length in bytes. A long string counts as its BLAKE2b digest."""
     text = column.to_arrow(compat_level=pl.CompatLevel.oldest()).view(pa.large_binary())  # a cast loads all of Arrow
     _, offsets, data = text.buffers()
     edges = np.frombuffer(offsets, np.int64)[text.offset : text.offset + len(text) + 1]
@@ -113,7 +113,7 @@ def _hash_strings(column: pl.Series, seeds: Sequence[np.uint64]) -> list[UInt64A
 def _word_by_word(
     words: UInt64Array, starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
 ) -> Iterator[tuple[slice | npt.NDArray[np.int64], UInt64Array]]:
-    """Rows whose string has an n-th word, and that word, for n = 0, 1 and so on up to ``_LONG_BYTES``."""
+    """Yield, for n = 0, 1 and so on up to ``_LONG_BYTES``, the rows whose string has an n-th word, and these words."""
     if lengths.size and lengths[0] == lengths.min() == lengths.max():  # ids mostly are: no gathering, half the time
         size = int(lengths[0])
         for at in range(0, min(size, _LONG_BYTES), _WORD_BYTES):
@@ -133,7 +133,7 @@ def _digest(text: bytes, seed: np.uint64) -> np.uint64:
 
 
 def _words(data: bytes | pa.Buffer) -> UInt64Array:
-    """Return the eight bytes from each position on, as a little-endian number; behind the end there are zeros."""
+    """Return the eight bytes from each position on as a little-endian number; bytes after the end are zero."""
     padded = np.zeros(len(data) + _WORD_BYTES, dtype=np.uint8)
     padded[: len(data)] = np.frombuffer(data, np.uint8)
     return np.ndarray((len(data) + 1,), "<u8", padded.data, strides=(1,))

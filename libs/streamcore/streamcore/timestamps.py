@@ -37,7 +37,7 @@ def load_zone(name: str) -> ZoneInfo:
 
 
 def from_iso(text: str, zone: ZoneInfo) -> int | None:
-    """Epoch milliseconds, of any year; None when the text is no time (see the module)."""
+    """Return epoch milliseconds, of any year; None if the text has no accepted form (see the module)."""
     match = _ISO.fullmatch(text)
     if match is None:
         return None
@@ -57,13 +57,13 @@ def from_iso(text: str, zone: ZoneInfo) -> int | None:
 
 
 def zone_offset_ms(zone: ZoneInfo, local: datetime) -> int:
-    """How far the zone is ahead of UTC at a local time; at the change of the clocks see the module."""
+    """Return how far the zone is ahead of UTC at a local time, in milliseconds."""
     offset = local.replace(tzinfo=zone, fold=0).utcoffset()
     return 0 if offset is None else offset // _MILLISECOND
 
 
 def to_text(epoch_ms: int) -> str:
-    """``2026-01-31T12:00:00.000Z``, for messages; the number itself when no calendar holds it."""
+    """Return the time as ``2026-01-31T12:00:00.000Z``, for messages; a time outside 1970 to 9999 as the number."""
     if not MIN_MS <= epoch_ms <= MAX_MS:
         return str(epoch_ms)
     moment = datetime.fromtimestamp(epoch_ms // 1000, UTC)

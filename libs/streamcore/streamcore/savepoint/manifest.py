@@ -1,7 +1,7 @@
-"""The manifest of a savepoint: of which app, batch and epoch, where every source was, what state it holds.
+"""The manifest of a savepoint: its app, batch and epoch, the offsets of all sources, and its files of state.
 
-Promises: everything that a restore has to know is here or in the files that are named here, with their sizes and
-digests; no path is absolute, nothing in it is Spark's. Refuses to know where savepoints lie and how they are taken.
+A restore needs only the manifest and the files in it, which it lists with sizes and digests. Paths are relative, and
+nothing depends on Spark.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ MANIFEST = "manifest.json"
 
 @dataclass(frozen=True, slots=True)
 class StateTableDescription:
-    """A named table of one keyed stage.
+    """A state table of one keyed stage.
 
-    ``columns``: name and type as Polars writes it, none where they are not known before there is a row. ``version``: of
-    the rows' layout, None where it is not counted; ``reads``: the older versions that a migration leads from.
+    ``columns``: Polars types by name, empty if they are unknown before the first row. ``version``: of the rows' layout,
+    None if the table has no versions. ``reads``: the older versions that migrations convert.
     """
 
     name: str
@@ -37,13 +37,14 @@ class StateTableDescription:
 
     @property
     def owner(self) -> str:
-        """The operator that it belongs to; the table itself where there are no operators."""
+        """The name of the operator that the table belongs to; the table's own name in an app without operators."""
         return self.name.partition("/")[0]
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorDescription:
-    """The parts of an operator's time: the topics whose watermark it waits for, and how far behind it works."""
+    """The time of an operator with state: the topics whose watermark it waits for, and how far behind that watermark it
+    works."""
 
     name: str
     topics: tuple[str, ...]
@@ -52,8 +53,11 @@ class OperatorDescription:
 
 @dataclass(frozen=True, slots=True)
 class AppDescription:
-    """The parts of an app that decide whether state fits it. ``domains``: watermark groups, as topics;
-    ``operators``: of topologies."""
+    """The parts of an app that decide whether a savepoint is compatible.
+
+    ``domains``: the topics of each watermark group. ``operators``: those with state of a stream program; none for other
+    apps.
+    """
 
     name: str
     shards: int
@@ -67,7 +71,7 @@ class AppDescription:
 
 @dataclass(frozen=True, slots=True)
 class PartitionProgress:
-    """How far event time has come in one partition of a topic: as in ``watermark.PartitionTime``."""
+    """The event time of one partition of a topic, with the fields of ``watermark.PartitionTime``."""
 
     topic: str
     partition: int
@@ -78,7 +82,7 @@ class PartitionProgress:
 
 @dataclass(frozen=True, slots=True)
 class DomainProgress:
-    """How far event time has come for a set of topics."""
+    """The event time of a watermark group, which has one watermark."""
 
     topics: tuple[str, ...]
     watermark_ms: int
@@ -87,7 +91,7 @@ class DomainProgress:
 
 @dataclass(frozen=True, slots=True)
 class StoredTable:
-    """The rows of one table in all shards. ``versions``: of their layout, 1 where rows have none."""
+    """A state table in all shards. ``versions``: of the rows' layouts; (1) if the table has no versions."""
 
     name: str
     stage: int
@@ -99,7 +103,7 @@ class StoredTable:
 
 @dataclass(frozen=True, slots=True)
 class StateFile:
-    """A file of the savepoint, by its path in it. ``sha256``: of its content, hexadecimal."""
+    """A file of the savepoint. ``path``: relative to the savepoint. ``sha256``: digest of its content, hexadecimal."""
 
     path: str
     stage: int
@@ -112,8 +116,8 @@ class StateFile:
 class SavepointManifest:
     """A savepoint of the state after ``batch`` of ``epoch``.
 
-    ``position``: ``RecordOffset.to_json``, where the next cut begins. ``settled``: false when a later batch may have
-    been written in part. ``app``: the app as it was; ``version``: of the program.
+    ``position``: the offsets and clock at which the next cut begins (``StreamOffsets.to_json``). ``settled``: False if
+    a part of a later batch may be written. ``app``: the app that took it. ``version``: of the program.
     """
 
     name: str
@@ -131,27 +135,29 @@ class SavepointManifest:
 
     @property
     def total_bytes(self) -> int:
-        """Of all files."""
+        """The bytes of all files."""
         return sum(file.bytes for file in self.files)
 
     @property
     def total_rows(self) -> int:
-        """Of all tables."""
+        """The rows of all tables."""
         return sum(table.rows for table in self.tables)
 
     @property
     def next_position(self) -> StreamOffsets:
-        """Where the cut after it begins."""
+        """The offsets and clock at which the next cut begins."""
         return StreamOffsets.from_json(self.position)
 
     def to_json(self) -> bytes:
-        """Encode as stored."""
+        """Return the manifest as it is stored."""
         return orjson.dumps(_adapter().dump_python(self, mode="json"), option=orjson.OPT_INDENT_2)
 
     @classmethod
     def from_json(cls, content: bytes, where: str) -> SavepointManifest:
-        """Parse a stored manifest. ``ConfigError`` for a format that this program does not read, ``CorruptState`` for
-        what is none."""
+        """Parse a stored manifest. ``where``: the savepoint's address, for messages.
+
+        Raises ``ConfigError`` for the format of another program version, and ``CorruptState`` if it is invalid.
+        """
         try:
             document = orjson.loads(content)
         except orjson.JSONDecodeError as error:
@@ -168,7 +174,7 @@ class SavepointManifest:
 
     @property
     def digest(self) -> str:
-        """Of the whole savepoint: its manifest names the digests of its files."""
+        """The digest of the whole savepoint: of the manifest, which has the digests of all files."""
         return sha256(self.to_json())
 
 

@@ -1,4 +1,4 @@
-"""What stands behind an alias now: for people who look, and for the command that shows it."""
+"""Reads the state of an alias and its indexes, for ``headgate search``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from streamcore.sinks.opensearch.rebuild import AliasState, read_alias_state
 
 @dataclass(frozen=True, slots=True)
 class IndexStatus:
-    """One index. ``template_version``: of the template that made it; ``current_version``: of the template now."""
+    """One index. ``searched``: readers search it. ``live``: cuts are written to it.
+
+    ``template_version``: of the template when the index was created. ``current_version``: of the template now.
+    """
 
     index: str
     app: str
@@ -27,21 +30,21 @@ class IndexStatus:
 
 
 def read_statuses(client: SearchClient, alias: str) -> tuple[AliasState, list[IndexStatus]]:
-    """Where a rebuild stands, and all indexes of the alias, the oldest first."""
-    found = read_alias_state(client, alias)
-    names = sorted({found.searched, *found.live, *found.old, *([found.new] if found.new is not None else [])})
-    return found, [_status(client, name, found) for name in names]
+    """Return how far a rebuild is, and all indexes of the alias, the oldest first."""
+    state = read_alias_state(client, alias)
+    names = sorted({state.searched, *state.live, *state.old, *([state.new] if state.new is not None else [])})
+    return state, [_status(client, name, state) for name in names]
 
 
 def aliases(client: SearchClient) -> list[str]:
-    """Those that sinks of ours write to, by the notes in their indexes."""
-    found = client.request("GET", "/_all", params={"filter_path": "*.aliases,*.mappings._meta"})
-    ours = [one for one in found.values() if index_owner(one.get("mappings", {})).get("versions") == VERSIONS]
-    names = {name for one in ours for name in one.get("aliases", {})}
+    """Return the aliases that Headgate's sinks write to, by the owners in the indexes' mappings."""
+    indexes = client.request("GET", "/_all", params={"filter_path": "*.aliases,*.mappings._meta"})
+    owned = [index for index in indexes.values() if index_owner(index.get("mappings", {})).get("versions") == VERSIONS]
+    names = {name for index in owned for name in index.get("aliases", {})}
     return sorted(name for name in names if live_alias(name) in names)
 
 
-def _status(client: SearchClient, name: str, found: AliasState) -> IndexStatus:
+def _status(client: SearchClient, name: str, state: AliasState) -> IndexStatus:
     params = {"include_defaults": "true", "flat_settings": "true"}
     index = client.request("GET", f"/{name}", params=params)[name]
     totals = client.request("GET", f"/{name}/_stats/docs,store")["indices"].get(name, {}).get("primaries", {})
@@ -51,17 +54,18 @@ def _status(client: SearchClient, name: str, found: AliasState) -> IndexStatus:
         index=name,
         app=str(owner.get("app")),
         lane=str(owner.get("lane")),
-        searched=name == found.searched,
-        live=name in found.live,
+        searched=name == state.searched,
+        live=name in state.live,
         documents=int(totals.get("docs", {}).get("count", 0)),
         size_bytes=int(totals.get("store", {}).get("size_in_bytes", 0)),
         gc_deletes=str(settings["index.gc_deletes"]),
         template_version=owner.get("template_version"),
-        current_version=_current(client, owner),
+        current_version=_current_version(client, owner),
     )
 
 
-def _current(client: SearchClient, owner: dict[str, object]) -> int | None:
+def _current_version(client: SearchClient, owner: dict[str, object]) -> int | None:
+    """Return the version of the lane's template, or None if there is no template."""
     name = f"headgate-{owner.get('app')}-{owner.get('lane')}".lower()
     found = client.find(f"/_index_template/{name}")
     if found is None:
