@@ -30,7 +30,7 @@ class ControlChannel(Protocol):
         ...
 
     def wait(self, timeout_s: float) -> None:
-        """Return when there may be another command, or after ``timeout_s``."""
+        """Block until there may be another command, or for ``timeout_s`` seconds."""
         ...
 
     def last_status(self) -> str | None:

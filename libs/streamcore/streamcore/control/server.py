@@ -167,7 +167,7 @@ class ControlServer:
             self._published = status
 
     def _wait_for_change(self) -> None:
-        """Return when a publication is due: soon for a change, now and then for metrics."""
+        """Wait until a publication is due: for an urgent change, or to refresh the metrics."""
         self._closing.wait(self._policy.min_interval_ms / 1000)
         with self._changed:
             urgent = self._changed.wait_for(self._is_due, self._policy.metrics_interval_ms / 1000)
