@@ -1,6 +1,6 @@
-"""Single values as comparisons with a target: patterns of text, constants of other types.
+"""Translates single values of a selection to comparisons with a field: text patterns, and constants of other types.
 
-Text is folded here: both sides in lower case, unless that makes no difference or is not wanted.
+Text is compared in lower case, unless case makes no difference or the rule asks for it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NUMBER: Final = re.compile(r"[-+]?[0-9]{1,19}(\.[0-9]{1,19})?\Z")
 
 
 def to_pattern(value: Json) -> Pattern:
-    """Return a value of a selection as a pattern; numbers and truth values as they are written."""
+    """Return a value of a selection as a pattern; numbers and booleans become their text."""
     if isinstance(value, str):
         return read_pattern(value)
     if isinstance(value, bool):
@@ -33,7 +33,7 @@ def to_pattern(value: Json) -> Pattern:
 
 
 def fold(target: FieldTarget, pattern: Pattern, *, cased: bool) -> tuple[str, Pattern]:
-    """Return the subject and the pattern that is looked for in it."""
+    """Return the text of the field and the pattern, both in lower case unless ``cased``."""
     if cased:
         return target.text, pattern
     folded = tuple(c for t in pattern for c in (t.lower() if isinstance(t, str) else (t,)))
@@ -42,7 +42,10 @@ def fold(target: FieldTarget, pattern: Pattern, *, cased: bool) -> tuple[str, Pa
 
 
 def like(target: FieldTarget, subject: str, pattern: Pattern) -> ConditionText:
-    """Return a pattern with wildcards: a prefix, a suffix, a part, or ``like``; with dashes, a regular expression."""
+    """Return the condition that ``subject`` matches a pattern with wildcards.
+
+    A prefix, suffix or substring test if possible, else ``like``; a regular expression for a pattern with dashes.
+    """
     if set(pattern) == {Wildcard.ANY}:
         return ConditionText.atom(f"{target.text} is not null", nullable=False)
     inner = literal_text(tuple(t for t in pattern if t is not Wildcard.ANY))
@@ -74,19 +77,19 @@ def _regex(pattern: Pattern) -> str:
 
 
 def in_lists(equal: Mapping[str, Sequence[str]], target: FieldTarget, *, each: bool) -> list[ConditionText]:
-    """Return ``subject in (...)``, or an equality for each."""
-    found = []
+    """Return ``subject in (...)`` for each subject; with ``each``, an equality for each literal."""
+    conditions = []
     for subject, literals in equal.items():
         unique = [*dict.fromkeys(literals)]
         if len(unique) == 1 or each:
-            found += [ConditionText.atom(f"{subject} = {one}", nullable=target.nullable) for one in unique]
+            conditions += [ConditionText.atom(f"{subject} = {text}", nullable=target.nullable) for text in unique]
         else:
-            found.append(ConditionText.atom(f"{subject} in ({', '.join(unique)})", nullable=target.nullable))
-    return found
+            conditions.append(ConditionText.atom(f"{subject} in ({', '.join(unique)})", nullable=target.nullable))
+    return conditions
 
 
 def constants(target: FieldTarget, values: Sequence[Json], *, each: bool) -> list[ConditionText]:
-    """Return the values of a field that is not text."""
+    """Return the comparisons of a field that is not text with its values."""
     return in_lists({target.text: [_constant(target, value) for value in values]} if values else {}, target, each=each)
 
 
@@ -110,7 +113,7 @@ def _number(target: FieldTarget, value: Json) -> str:
 
 
 def comparison(target: FieldTarget, modifier: str, value: Json) -> ConditionText:
-    """Less, greater: of a number."""
+    """Return the comparison of a numeric field with a number, by the modifier ``lt``, ``lte``, ``gt`` or ``gte``."""
     if not is_numeric(target.type):
         raise SigmaImportError(f"{modifier} is for numbers; the field is {target.type} in the stream")
     return ConditionText.atom(
@@ -119,14 +122,14 @@ def comparison(target: FieldTarget, modifier: str, value: Json) -> ConditionText
 
 
 def part_of_time(target: FieldTarget, unit: str, value: Json) -> ConditionText:
-    """Return a part of a timestamp."""
+    """Return the condition that the ``minute`` or ``hour`` of a timestamp equals a value."""
     if target.type != TIMESTAMP or isinstance(value, bool) or not isinstance(value, int):
         raise SigmaImportError(f"{unit}: needs a whole number, and a field that is a timestamp in the stream")
     return ConditionText.atom(f"{unit}({target.text}) = {value}", nullable=target.nullable)
 
 
 def exists(target: FieldTarget, value: Json) -> ConditionText:
-    """Return the condition that there is a value; a stream does not distinguish a missing field from a null one."""
+    """Return the condition that a field has a value, or has none. In a stream, a missing field is NULL."""
     if not isinstance(value, bool):
         raise SigmaImportError("exists: needs true or false")
     return ConditionText.atom(f"{target.text} is {'not ' if value else ''}null", nullable=False)

@@ -1,4 +1,4 @@
-"""Sigma documents: the kind of each, and its entries with the right types. Conditions are read elsewhere."""
+"""Reads Sigma documents: the kind of each, and its entries with checked types. ``condition`` parses conditions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 from rulecore.documents.yaml_reader import Json, PathKey, YamlDocument
 from rulecore.sigma.errors import SigmaImportError
 
-#: Entries that say nothing about what matches; ``date`` and the like have no place in a Headgate rule.
+#: Entries that do not affect which events match.
 _ABOUT: Final = frozenset(
     {"title", "id", "name", "taxonomy", "related", "status", "description", "license", "author", "references"}
     | {"reference", "date", "modified", "fields", "falsepositives", "level", "tags"}
@@ -31,7 +31,10 @@ _LEVELS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class SigmaHeader:
-    """The description that every Sigma document has of itself. Missing entries are empty texts."""
+    """The entries that every Sigma document may have. Missing ones are empty texts.
+
+    ``more``: entries that the import appends to the description. ``notes``: approximations, for the import's report.
+    """
 
     document: YamlDocument
     title: str
@@ -46,13 +49,13 @@ class SigmaHeader:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names by which a correlation may refer to it."""
+        """The names by which a correlation may refer to the document: its id and its name."""
         return tuple(dict.fromkeys(one for one in (self.id, self.name) if one))
 
 
 @dataclass(frozen=True, slots=True)
 class SigmaDetection:
-    """A rule about one event. ``conditions`` are alternatives."""
+    """A rule about one event. It matches if one of ``conditions`` is true."""
 
     header: SigmaHeader
     logsource: Mapping[str, str]
@@ -62,7 +65,10 @@ class SigmaDetection:
 
 @dataclass(frozen=True, slots=True)
 class SigmaCorrelation:
-    """A rule about several. ``field`` is of ``value_count``; ``bounds`` are pairs such as ``(gte, 10)``."""
+    """A rule about several events.
+
+    ``field``: the counted field of a ``value_count``. ``bounds``: pairs such as ``(gte, 10)``.
+    """
 
     header: SigmaHeader
     type: str
@@ -76,7 +82,7 @@ class SigmaCorrelation:
 
 
 def read_header(document: YamlDocument) -> SigmaHeader:
-    """Return the header; ``SigmaImportError`` when there is no title."""
+    """Return the header; raise ``SigmaImportError`` without a title, or with an unknown level."""
     value = document.value
     if not isinstance(value, dict):
         raise SigmaImportError("a Sigma rule is a mapping")
@@ -101,14 +107,14 @@ def read_header(document: YamlDocument) -> SigmaHeader:
 
 
 def _more(value: Mapping[str, Json]) -> dict[str, str]:
-    """Return the entries that follow the author's own words in the description."""
-    found = {}
+    """Return the entries that the import appends to the description."""
+    entries = {}
     for name in ("id", "author", "date", "modified", "status", "license", "references", "falsepositives"):
         entry = value.get(name)
         parts = entry if isinstance(entry, list) else [] if entry is None else [entry]
         if parts:
-            found[name] = ", ".join(str(one) for one in parts)
-    return found
+            entries[name] = ", ".join(str(part) for part in parts)
+    return entries
 
 
 def _notes(value: Mapping[str, Json], level: str) -> tuple[str, ...]:
@@ -126,7 +132,7 @@ def _notes(value: Mapping[str, Json], level: str) -> tuple[str, ...]:
 
 
 def read_rule(header: SigmaHeader) -> SigmaDetection | SigmaCorrelation:
-    """Return the kind of document that its entries make."""
+    """Return the detection or correlation of a document; raise ``SigmaImportError`` if it is neither."""
     value = header.document.value
     assert isinstance(value, dict)
     if "filter" in value:
@@ -231,7 +237,7 @@ def _text(value: Mapping[str, Json], name: str) -> str:
 
 
 def _texts(value: Json, path: PathKey) -> tuple[str, ...]:
-    """Return a text, or a list of them."""
+    """Return the texts of an entry that is a text or a list of texts."""
     parts = value if isinstance(value, list) else [] if value is None else [value]
     if not all(isinstance(one, str | int) for one in parts):
         raise SigmaImportError("must be text, or a list of texts", path)
