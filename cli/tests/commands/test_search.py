@@ -59,7 +59,7 @@ def test_an_index_is_rebuilt_shown_and_the_old_one_dropped(
         assert done == {"alias": search_index.alias, "before": old, "now": new, "documents": 2}
         assert run(["search", "status", *target]) == 0
         text = capsys.readouterr().out
-        assert f"{search_index.alias}: no rebuild under way" in text
+        assert f"{search_index.alias}: no rebuild is running" in text
         assert "headgate search drop" in text
         assert run(["search", "status", "--url", search_index.url, "-o", "json"]) == 0
         (found,) = [one for one in json.loads(capsys.readouterr().out) if one["alias"] == search_index.alias]
@@ -82,4 +82,4 @@ def test_errors_are_one_line_with_what_to_do(search_index: SearchIndex, capsys: 
     assert run(["search", "rebuild", *target, "--wait", "0.2"]) == 1
     assert "is it running" in capsys.readouterr().err
     assert run(["search", "status", *target]) == 0
-    assert "a rebuild is under way, or ended" in capsys.readouterr().out
+    assert "a rebuild is running, or ended" in capsys.readouterr().out

@@ -124,7 +124,7 @@ def test_a_server_of_the_machine_is_found_and_an_old_one_is_not(
         (folder / "postgres").write_text(f"#!/bin/sh\necho 'postgres (PostgreSQL) {version}'\n")
         (folder / "postgres").chmod(0o755)
     monkeypatch.setattr(
-        postgres_binaries, "_places", lambda: iter([tmp_path / "none", tmp_path / "old", tmp_path / "new"])
+        postgres_binaries, "_candidate_folders", lambda: iter([tmp_path / "none", tmp_path / "old", tmp_path / "new"])
     )
     assert postgres_binaries.find_installed() == postgres_binaries.Binaries(tmp_path / "new", 16)
 

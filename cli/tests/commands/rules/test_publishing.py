@@ -118,7 +118,7 @@ def test_without_a_running_app_the_missing_answer_is_an_error_and_the_rule_stays
 ) -> None:
     target = ["--app", app, "--bootstrap", kafka.bootstrap]
     assert run(["rules", "publish", write(tmp_path), *target, "--wait", "0.5"]) == 1
-    assert "is it running?" in capsys.readouterr().out
+    assert "is the app running?" in capsys.readouterr().out
     capsys.readouterr()
     assert run(["rules", "list", *target, "-o", "json"]) == 0
     (listed,) = json.loads(capsys.readouterr().out)

@@ -49,7 +49,7 @@ def test_a_shop_keeps_to_the_kind_of_table_that_it_began_with(tmp_path: Path) ->
     shop.settings_file.write_text(EtlService().settings(context).model_dump_json())
     shop.checkpoint.mkdir()
     EtlService().settings(context)
-    with pytest.raises(InputError, match="this shop's rows go to delta, not to postgres"):
+    with pytest.raises(InputError, match="the rows of this workspace go to delta, not to postgres"):
         EtlService(PostgresTable()).settings(context)
 
 

@@ -40,6 +40,12 @@ LONG_MS = 60_000
 SHORT_MS = 200
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _no_other_enrichers() -> None:
+    """Close those that earlier tests of this process left in its pool: they share the event loop."""
+    close_shared_enrichers()
+
+
 @pytest.fixture
 def server() -> Iterator[StoreServer]:
     """A store; at the end nobody may be connected to it, and no event loop may run."""
