@@ -30,7 +30,7 @@ from streamcore.kafka.readers import end_offsets
 _REFRESH_S: Final = 0.3
 _POLL_S: Final = 0.1
 _LINE_EVERY_S: Final = 5.0
-#: The time without a processed event after which a run gives up.
+#: How long a run waits, after the app's first cut, for another processed event.
 _STALLED_S: Final = 180.0
 _CHECK_EVERY_S: Final = 1.0
 
@@ -42,7 +42,7 @@ class ForcedStopError(HeadgateError):
 @dataclass(slots=True)
 class Signals:
     """SIGINT and SIGTERM of a run. The first sets ``stop``, the second sets ``hurry``: stop without waiting. While
-    ``setting_up`` is True, a signal raises ``KeyboardInterrupt`` instead."""
+    ``setting_up`` is True, the first also raises ``KeyboardInterrupt``, which ends the set-up."""
 
     print_message: Print
     stop: threading.Event = field(default_factory=threading.Event)
@@ -80,7 +80,10 @@ class DemoRun:
         self._checked_s = 0.0
 
     def run_live(self, generator: GeneratorSettings, console: Console) -> None:
-        """Show the live view until a signal arrives or all events are processed."""
+        """Start the generator, and show the live view until a signal arrives or all events are processed.
+
+        Without a terminal the view is a status line every few seconds.
+        """
         self.stack.generate(generator)
         self._signals.setting_up = False
         with closing(self.stack.service.live_view(self.stack, self._timeline)) as view:
@@ -133,8 +136,9 @@ class DemoRun:
                 self._timeline.mark(milestone)
 
     def run_and_verify(self, events: int, generator: GeneratorSettings) -> VerifyResult | None:
-        """Send ``events`` events, wait until they are processed, stop the app, and verify the output.
+        """Send the events of ``generator``, wait until they are processed, stop the app, and verify the output.
 
+        The app first processes the events that its topics hold already. ``events``: their number, for the message.
         Returns None if a signal interrupts the run.
         """
         self._signals.setting_up = False

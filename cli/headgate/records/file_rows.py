@@ -53,7 +53,8 @@ def count_rows(path: Path) -> int | None:
 def read_rows(path: Path, schema: StreamSchema, key: Sequence[str] | None = None) -> Iterator[Row]:
     """Read the file's rows. ``key``: fields of the record key, by default those of the stream's first key.
 
-    Raises ``InputError`` if the file cannot be read or its columns are not those of the stream.
+    Raises ``InputError`` at once for an unknown key field or file type, and while the rows are read if the file cannot
+    be read or the columns of a Parquet file do not fit the stream.
     """
     fields = tuple(schema.keys[0] if key is None else key)
     if unknown := [f for f in fields if schema.get(f) is None]:
@@ -195,10 +196,11 @@ def _time_ms(value: object) -> int | None:
 
 def _converter(schema: StreamSchema, name: str) -> Callable[[object], object]:
     field = schema.get(name)
-    return _CONVERTERS.get(field.type.kind, _without_conversion) if field else _without_conversion
+    return _CONVERTERS.get(field.type.kind, _to_json_value) if field else _to_json_value
 
 
-def _without_conversion(value: object) -> object:
+def _to_json_value(value: object) -> object:
+    """Convert a value that JSON does not have: NaN and infinities to null, dates and times to ISO 8601."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value.isoformat() if isinstance(value, datetime.datetime | datetime.date) else value
@@ -207,12 +209,12 @@ def _without_conversion(value: object) -> object:
 def _to_long(value: object) -> object:
     if isinstance(value, float | decimal.Decimal) and math.isfinite(value) and value == int(value):
         return int(value) if -_LONG <= value < _LONG else value
-    return _without_conversion(value)
+    return _to_json_value(value)
 
 
 def _to_string(value: object) -> object:
     whole = isinstance(value, int) and not isinstance(value, bool)
-    return str(value) if whole else _without_conversion(value)
+    return str(value) if whole else _to_json_value(value)
 
 
 _CONVERTERS: dict[Kind, Callable[[object], object]] = {Kind.LONG: _to_long, Kind.STRING: _to_string}

@@ -31,7 +31,7 @@ _LEVELS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class SigmaHeader:
-    """The entries that every Sigma document may have. Missing ones are empty texts.
+    """The entries that every Sigma document may have. Only ``title`` is required; a missing text is empty.
 
     ``more``: entries that the import appends to the description. ``notes``: approximations, for the import's report.
     """

@@ -92,7 +92,7 @@ class IntervalJoin:
     def step(self, inputs: Sequence[pl.DataFrame], time: CutTime) -> Ports:
         self._expire(time.watermark_ms)  # what was loaded and had been dropped
         left, right = (s.admit(r, time.watermark_ms) for s, r in zip(self._sides, inputs, strict=True))
-        output = [self._pairs(left.rows, right.rows), *self._outer(left.keyless, right.keyless)]
+        output = [self._add_and_pair(left.rows, right.rows), *self._outer(left.keyless, right.keyless)]
         dropped = self._expire(time.next_watermark_ms)
         if self.spec.kind is not JoinKind.INNER:
             output += self._outer(*(_unmatched_rows(s.table, p) for s, p in zip(self._sides, dropped, strict=True)))
@@ -115,21 +115,24 @@ class IntervalJoin:
     def _sides(self) -> tuple[JoinInput, JoinInput]:
         return self._left, self._right
 
-    def _pairs(self, new_left: pl.DataFrame, new_right: pl.DataFrame) -> pl.DataFrame:
-        """Return the pairs with a row of this cut, by order of arrival on the left, then on the right."""
+    def _add_and_pair(self, new_left: pl.DataFrame, new_right: pl.DataFrame) -> pl.DataFrame:
+        """Add the new rows to the tables, mark the rows that have found a partner, and return the new pairs.
+
+        The pairs are in order of arrival on the left, then on the right.
+        """
         left, right, interval = self._left.table, self._right.table, self.spec.interval
         left_run, right_run = left.to_run(new_left), right.to_run(new_right)
         found_right = right.find(left_run, interval.first_ms, interval.last_ms)
         left_base, right_base = left.add(left_run), right.add(right_run)
         found_left = left.find(right_run, -interval.last_ms, -interval.first_ms)
-        left_slots = np.concatenate([left_base[found_right.rows], found_left.places])
-        right_slots = np.concatenate([found_right.places, right_base[found_left.rows]])
+        left_places = np.concatenate([left_base[found_right.rows], found_left.places])
+        right_places = np.concatenate([found_right.places, right_base[found_left.rows]])
         if self.spec.kind is not JoinKind.INNER:
-            left.mark(left_slots)
+            left.mark(left_places)
         if self.spec.kind is JoinKind.FULL:
-            right.mark(right_slots)
-        order = np.lexsort((right.numbers(right_slots), left.numbers(left_slots)))
-        return self._columns.pairs(left.frame(left_slots[order]), right.frame(right_slots[order]))
+            right.mark(right_places)
+        order = np.lexsort((right.numbers(right_places), left.numbers(left_places)))
+        return self._columns.pairs(left.frame(left_places[order]), right.frame(right_places[order]))
 
     def _expire(self, watermark_ms: int) -> tuple[Ints, Ints]:
         """Drop the rows that no row after the watermark can join. Return their places."""

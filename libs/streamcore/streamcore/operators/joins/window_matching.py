@@ -1,7 +1,7 @@
 """Rows of two inputs brought together by key and window: what co-group and window join share.
 
-A *match* is one key in one window, with at least one row of either input. Matches are in order of the window's end,
-then its start, then the key.
+A *match* is one key in one window, with at least one row, from one input or from both. Matches are in order of
+the window's end, then its start, then the key.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from streamcore.windowing.assigners import Assigner
 
 @dataclass(frozen=True, slots=True)
 class WindowedSpec:
-    """What meets: rows of equal ``keys`` in one window. Windows close once the watermark has passed their end and
-    ``allowed_lateness_ms``.
+    """The settings of a co-group or window join: it matches rows of equal ``keys`` in one window.
+
+    Windows close once the watermark has passed their end and ``allowed_lateness_ms``.
 
     ``max_rows``: rows of either side that a shard keeps; those that find no room are refused (port ``REFUSED``).
     ``suffix``: for a right column with the name of a left one, where both are side by side.
@@ -41,7 +42,10 @@ class WindowedSpec:
 
 @dataclass(frozen=True, slots=True)
 class MatchedSide:
-    """One side of all meetings: its rows by meeting, then in order of arrival, and the meeting of each."""
+    """The rows of one input that belong to the matches, ordered by match, then by arrival.
+
+    ``match_index``: the index of each row's match in ``WindowMatches.keys``.
+    """
 
     rows: pl.DataFrame
     match_index: Ints
@@ -49,7 +53,7 @@ class MatchedSide:
 
 @dataclass(frozen=True, slots=True)
 class WindowMatches:
-    """The matches of a cut: a match is a key and a window that closes, with the rows of both inputs.
+    """The matches of a cut: a match is a key and a window that closes, with its rows from one input or both.
 
     ``keys``: the key of each match, in columns named as in the left input. ``starts`` and ``ends`` have shape
     (matches,): the bounds of the windows in milliseconds.
@@ -63,7 +67,7 @@ class WindowMatches:
 
 
 class WindowedInputs:
-    """Both inputs of a windowed join, with their tables."""
+    """Both inputs of a window join or co-group, with their tables."""
 
     def __init__(self, spec: WindowedSpec, left: Schema, right: Schema) -> None:
         self.columns = JoinColumns.build(left, right, spec.keys, spec.suffix)
@@ -75,7 +79,7 @@ class WindowedInputs:
         )
 
     def admit(self, inputs: Sequence[pl.DataFrame], time: CutTime) -> list[AdmittedRows]:
-        """Split the rows of the cut by admission, and store the accepted ones."""
+        """Drop expired rows, split the rows of the cut into admitted, late and refused, and store the admitted ones."""
         self.closing.drop_expired(self._tables, time.watermark_ms)
         late_before_ms = self.closing.late_before_ms(time.watermark_ms)
         admitted = [s.admit(rows, late_before_ms) for s, rows in zip(self._sides, inputs, strict=True)]

@@ -1,6 +1,6 @@
 """Checks a lane's rows before they are sent, and picks the row to write for each key.
 
-Some values fit in no PostgreSQL table, not even in the staging table; rows with such values are rejected here.
+Rows with a value that PostgreSQL or its common clients do not accept are rejected here, before the staging table.
 
 If a cut has several rows of one key, only the winner is sent: the row that would remain if all were written one by one.
 If the server rejects the winner, the next candidate is sent. The table's contents therefore do not depend on the
@@ -37,7 +37,7 @@ class PostgresRowCode(Code):
 
 
 class CheckedRows:
-    """The rows of one lane in one cut. ``rejected``: the rows that are not sent to the server."""
+    """The rows of one lane in one cut. ``rejected``: the rows that failed a check; they are never sent."""
 
     def __init__(self, lane: str, spec: TableSpec, rows: pa.Table) -> None:
         self.lane = lane
@@ -66,8 +66,11 @@ class CheckedRows:
 
 
 def _winners(spec: TableSpec, rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the last row of each key. With versions, return the row of the highest version, and of equal versions the
-    first, because only a higher version replaces a row."""
+    """Return the last row of each key; without a key, every row.
+
+    With versions, return the row of the highest version, and of equal versions the first, because only a higher version
+    replaces a row.
+    """
     if not spec.key:
         return rows
     if spec.version is None:
@@ -84,7 +87,7 @@ def _without(rows: pl.DataFrame, rejected: Sequence[RejectedRow]) -> pl.DataFram
 
 
 def _find_rejected(lane: str, spec: TableSpec, rows: pl.DataFrame) -> list[RejectedRow]:
-    """Return the rows that no table takes, in order, each with the first fault of the row."""
+    """Return the rows that fail a check, in order, each with its first fault."""
     rejected: dict[int, RejectedRow] = {}
     for column, is_faulty, code, reason in _checks(spec, rows):
         for row in rows.filter(is_faulty).get_column(ROW).to_list():
