@@ -33,6 +33,7 @@ def build_slowly(target: Path, log: Path) -> None:
     assert (target / "content").read_text() == "all of it"
 
 
+@pytest.mark.slow
 def test_processes_that_need_the_same_thing_build_it_once(own_cache: Path, tmp_path: Path) -> None:
     spawn = multiprocessing.get_context("spawn")
     jobs = [

@@ -302,6 +302,7 @@ def to_events(rows: Sequence[tuple[int, str | None, str, int]]) -> list[RawRecor
     return [pay(i, m, user=u, ip=p, amount=a) for i, (m, u, p, a) in enumerate(rows)]
 
 
+@pytest.mark.slow
 @settings(max_examples=settings().max_examples // 4)
 @given(payments, st.lists(st.integers(1, 7), min_size=1, max_size=6))
 def test_however_the_input_is_cut_and_restarted_the_alerts_are_the_same(

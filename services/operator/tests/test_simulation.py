@@ -92,6 +92,7 @@ def test_an_operator_that_acts_before_it_writes_does_what_nobody_knows_of(monkey
     assert _notices(Faults(reconcile=_act_before_writing))
 
 
+@pytest.mark.slow
 def test_a_driver_that_took_what_nobody_wants_any_more_runs_with_other_settings_than_the_status_says(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -86,6 +86,7 @@ def test_the_whole_app_is_one_keyed_stage_by_product() -> None:
     assert "keyed stage 1, by id" in text
 
 
+@pytest.mark.slow
 def test_what_workers_load_loads_without_pandas() -> None:
     """They refuse it, and none of them would start."""
     loading = "\n".join(f"import {name}" for name in search.settings().preload)

@@ -46,6 +46,7 @@ def db(result: SimulationResult) -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lane", TABLES)
 def test_a_table_has_the_columns_of_its_lane(db: duckdb.DuckDBPyConnection, lane: str) -> None:
     there = db.execute(

@@ -35,6 +35,7 @@ def test_there_are_rules_of_every_sort() -> None:
     assert len(RULES) >= 25
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", RULES, ids=lambda file: file.stem)
 def test_a_rule_fires_on_what_it_describes_and_on_nothing_else(file: Path) -> None:
     rule = imported(file).imported[0].rule

@@ -102,6 +102,7 @@ def by_group(parts: Sequence[Partials]) -> Partials:
     return take_rows(concat_rows(parts), np.arange(len(parts) * GROUPS).reshape(-1, GROUPS).T.ravel())
 
 
+@pytest.mark.slow
 @every_kind
 @settings(max_examples=100)
 @given(data=st.data())

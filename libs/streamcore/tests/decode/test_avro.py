@@ -244,6 +244,7 @@ def test_a_packed_container_is_read(make_format: MakeFormat, codec: str) -> None
     assert decoded.events.select(SCHEMA.names).to_pylist() == [READ, READ]
 
 
+@pytest.mark.slow
 def test_a_bomb_in_a_block_is_too_large_and_takes_no_memory(make_format: MakeFormat) -> None:
     zeros = bytes(200_000_000)
     text = json.dumps(AVRO).encode()

@@ -109,6 +109,7 @@ def test_a_key_is_migrated_with_all_its_states_and_its_timers_stay() -> None:
 events = st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 4), st.just(0)), max_size=4)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(st.lists(events, max_size=6), st.lists(events, max_size=6), st.lists(events, max_size=6))
 def test_versions_beside_each_other_in_a_rotating_log_read_as_if_all_had_been_written_by_the_last(

@@ -124,6 +124,7 @@ def test_a_copy_that_is_damaged_cut_short_or_missing_is_refused_and_nothing_is_w
         assert kept.blobs == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("content", [None, b"", b"{}", b'{"files": 3}'])
 def test_a_folder_that_does_not_say_what_is_in_it_is_refused(restored: Restored, content: bytes | None) -> None:
     restored.folder.remove()
