@@ -84,7 +84,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """Return the number of workers for ``-n auto``."""
-    return distribution.worker_count(tests_wait=_PROFILE != "quick")
+    return distribution.worker_count()
 
 
 @pytest.hookimpl(wrapper=True)
