@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from streamcore.lazy_names import lazy_names
+
 if TYPE_CHECKING:
     from rulecore.backtest.backtest import Backtest, BacktestReport, BacktestSide, EventBatch
     from rulecore.check import CheckReport, RuleCost, check_rules
@@ -41,7 +43,6 @@ _MODULES = {
     "rulecore.testing.in_process": "run_in_process",
     "rulecore.testing.rule_tests": "TestResult run_tests",
 }
-_MODULE_BY_NAME = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 __all__ = [
     "Backtest",
@@ -80,17 +81,6 @@ __all__ = [
     "run_tests",
 ]
 
-if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> object:
-        """Import the module that defines a public name, and keep the name (PEP 562)."""
-        module = _MODULE_BY_NAME.get(name)
-        if module is None:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from importlib import import_module
-
-        value = globals()[name] = getattr(import_module(module), name)
-        return value
-
-    def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__})
+_MODULE_BY_NAME, _get_attribute, _list_names = lazy_names(__name__, _MODULES)
+if not TYPE_CHECKING:  # for a type checker, the imports above are all that there is
+    __getattr__, __dir__ = _get_attribute, _list_names

@@ -21,6 +21,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from streamcore.lazy_names import lazy_names
+
 if TYPE_CHECKING:
     from streamcore.aggregates import (
         Accumulator,
@@ -173,7 +175,6 @@ _MODULES = {
         "Never OnPunctuation OrFinally Purging Repeatedly RevisionPolicy Session Sliding Timing Trigger Tumbling"
     ),
 }
-_MODULE_BY_NAME = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 __all__ = [
     "MAIN",
@@ -310,17 +311,6 @@ __all__ = [
     "source",
 ]
 
-if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> object:
-        """Import the module that defines a public name, and keep the name (PEP 562)."""
-        module = _MODULE_BY_NAME.get(name)
-        if module is None:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from importlib import import_module
-
-        value = globals()[name] = getattr(import_module(module), name)
-        return value
-
-    def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__})
+_MODULE_BY_NAME, _get_attribute, _list_names = lazy_names(__name__, _MODULES)
+if not TYPE_CHECKING:  # for a type checker, the imports above are all that there is
+    __getattr__, __dir__ = _get_attribute, _list_names
