@@ -78,7 +78,7 @@ def test_a_sound_rule_has_no_problems_and_a_price() -> None:
             SourceLocation(7, 1),
             "colour",
         ),
-        ("{amount}", "{colour}", SourceLocation(6, 45), "nothing is called {colour}"),
+        ("{amount}", "{colour}", SourceLocation(6, 45), "unknown name {colour}"),
         ("on: shop", "on: shp", SourceLocation(4, 5), "there is no stream 'shp'; there are shop"),
         ("{user_id: u2,", "{usr_id: u2,", SourceLocation(9, 69), "there is no usr_id"),
         ("{user_id: u1, severity", "{usr_id: u1, severity", SourceLocation(10, 23), "there is no usr_id"),

@@ -1,5 +1,5 @@
 """The documents that users write: rules, releases, their YAML, statuses and control keys, as checked models.
 
-Promises: a document either becomes a model or a problem with file, line and column; no text raises anything else.
-Knows no streams, no expressions and no state: ``compile`` reads those.
+Promises: a document becomes either a model or a problem with file, line and column; no text raises anything else.
+Expressions stay text here: ``compile`` parses them and checks them against a stream.
 """

@@ -6,8 +6,10 @@ from pydantic import BaseModel, ConfigDict
 
 
 class DocumentModel(BaseModel):
-    """No coercion, no unknown entries, no change after reading. Built when first used: most parts of documents are
-    only ever read as parts of a whole, which builds them itself."""
+    """An immutable part of a document, without coercion of types and unknown entries.
+
+    pydantic builds a class at its first use, since most are used only inside a larger model, which builds them itself.
+    """
 
     model_config = ConfigDict(
         strict=True,

@@ -1,6 +1,6 @@
-"""The keys of the control topic, and the subject of each. One that begins with none of these prefixes is a rule's id.
+"""The prefixes of the keys of the control topic, and the subject of each. A key without a prefix is a rule's id.
 
-Promises: one mapping, for the app that answers a record and for the caller that waits for the answer.
+The app that answers a record and the caller that waits for the answer use the same mapping.
 """
 
 from __future__ import annotations

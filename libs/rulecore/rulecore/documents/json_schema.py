@@ -15,7 +15,7 @@ from rulecore.documents.rule_kinds import MAX_SIGNALS
 DRAFT: Final = "https://json-schema.org/draft/2020-12/schema"
 
 _Schema = dict[str, Any]
-_DURATION: Final[_Schema] = {
+_SPAN: Final[_Schema] = {
     "type": "string",
     "pattern": "^[1-9][0-9]{0,11}(ms|s|m|h|d)$",
     "description": "Longest time from the first event of a sequence to its last.",
@@ -28,12 +28,12 @@ def rule_json_schema() -> Mapping[str, Any]:
     """Return the JSON Schema of a rule's document, for editors (``# yaml-language-server: $schema=...``)."""
     schema: _Schema = {"$schema": DRAFT, **Rule.model_json_schema(mode="validation"), "title": "Headgate rule"}
     _adapt_definitions(schema["$defs"])
-    return {**schema, "allOf": [_kinds(), *_conditions()]}
+    return {**schema, "allOf": [_kind_conditions(), *_common_conditions()]}
 
 
 def _adapt_definitions(definitions: _Schema) -> None:
-    """Describe the shorthands that validators accept before pydantic sees the value."""
-    definitions["SequenceSpan"] = _DURATION
+    """Replace the definitions of entries with shorthands: validators accept these, and pydantic's schema lacks them."""
+    definitions["SequenceSpan"] = _SPAN
     expectation = definitions["EventExpectation"]
     expectation["properties"]["of"]["anyOf"] = [{"$ref": "#/$defs/ListedKeys"}, {"const": "seen"}]
     listed = {"required": ["of"], "properties": {"of": {"type": "object"}}}
@@ -47,14 +47,16 @@ def _adapt_definitions(definitions: _Schema) -> None:
     definitions["Effective"]["anyOf"] = [_present("from"), _present("to")]
 
 
-def _kinds() -> _Schema:
+def _kind_conditions() -> _Schema:
     """Return the conditions of each kind of rule, chosen by the entries that a rule has, as ``Rule.kind`` does."""
     within = {"required": ["within"], "properties": {"within": {"type": "string"}}}
-    window = {"required": ["within", "having"], "properties": {"within": {"type": "object"}, "having": _TEXT}}
+    window = {"required": ["within", "having"], "properties": {"within": {"type": "object"}, "having": _NONEMPTY_TEXT}}
     sequence = {"allOf": [_absent("having", "expect", "score"), _GROUPED, within]}
     absence = {"allOf": [_absent("where", "having", "within", "score"), _GROUPED]}
     score = {"allOf": [_absent("where", "having", "within", "expect"), _GROUPED]}
-    event = {"allOf": [_present("where"), {"if": _present("suppress"), "then": {"properties": {"suppress": _BY}}}]}
+    event = {
+        "allOf": [_present("where"), {"if": _present("suppress"), "then": {"properties": {"suppress": _BY_COLUMNS}}}]
+    }
     windowed = {"anyOf": [_GROUPED, _present("within"), _present("having")]}
     chain: _Schema = event
     for condition, conclusion in (
@@ -67,8 +69,12 @@ def _kinds() -> _Schema:
     return chain
 
 
-def _conditions() -> list[_Schema]:
-    """Return the conditions that hold for all kinds: ``skip`` is for sequences, ``emit: final`` for windows."""
+def _common_conditions() -> list[_Schema]:
+    """Return the conditions on rules of all kinds.
+
+    ``skip`` is for sequences and ``emit: final`` for windows; a sequence begins with a step; ``group_by`` names no
+    column twice.
+    """
     window = {"allOf": [_absent("sequence", "expect", "score"), {"properties": {"within": {"type": "object"}}}]}
     final = {"required": ["emit"], "properties": {"emit": {"const": "final"}}}
     skips = {"required": ["skip"], "properties": {"skip": {"not": {"const": "past_last"}}}}
@@ -79,13 +85,15 @@ def _conditions() -> list[_Schema]:
     ]
 
 
-_TEXT: Final[_Schema] = {"type": "string", "minLength": 1}
-_BY: Final[_Schema] = {"required": ["by"], "properties": {"by": {"minItems": 1}}}
+_NONEMPTY_TEXT: Final[_Schema] = {"type": "string", "minLength": 1}
+_BY_COLUMNS: Final[_Schema] = {"required": ["by"], "properties": {"by": {"minItems": 1}}}
 
 
 def _present(name: str) -> _Schema:
+    """Return the schema of a document with this entry, not null."""
     return {"required": [name], "properties": {name: {"not": {"type": "null"}}}}
 
 
 def _absent(*names: str) -> _Schema:
+    """Return the schema of a document without these entries, or with null in them."""
     return {"properties": {name: {"type": "null"} for name in names}}

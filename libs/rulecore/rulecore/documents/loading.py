@@ -1,8 +1,8 @@
-"""Rule documents: YAML that people write, JSON that the control topic carries, and where in the file a fault is.
+"""Reads rules from YAML, which people write, and from JSON, which the control topic carries.
 
-Promises: a document either becomes a ``Rule`` or at least one ``Problem`` with file, line and column; no text and no
-bytes make these functions raise anything but ``DocumentError``; an entry is written once, and the text that people read
-holds nothing that a terminal would obey or that reads otherwise than it shows. Refuses to know streams and expressions.
+Promises: a YAML document becomes either a ``Rule`` or at least one ``Problem`` with file, line and column; a JSON
+record becomes a ``Rule`` or raises ``DocumentError``; nothing else is raised. An entry that is written twice is
+refused, and so are control characters and characters that reverse the direction of text (``rulecore.printable``).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class LoadedRule:
 def load_text(
     text: str, file: str = "<text>", limits: LoadLimits | None = None
 ) -> tuple[list[LoadedRule], list[Problem]]:
-    """Return the rules of a text, and the problems that belong to no document."""
+    """Return the rules of a text, and the problems that belong to no document. ``file``: its name in problems."""
     documents, problems = read_yaml(text, file, limits)
     return [_load(d) for d in documents if d.value is not None], problems
 
@@ -54,7 +54,7 @@ def load_path(
 ) -> tuple[list[LoadedRule], list[Problem]]:
     """Return the rules of a file, or of all ``*.yaml`` and ``*.yml`` files below a directory, in order of their paths.
 
-    ``naming``: only files whose text has one of these in it, and those that cannot be read.
+    ``naming``: if given, only rules of files whose text contains one of these texts are returned.
     """
     limits = limits or LoadLimits()
     loaded: list[LoadedRule] = []
@@ -76,10 +76,10 @@ def _load(document: YamlDocument) -> LoadedRule:
     rule_id = name if isinstance(name, str) else None
     try:
         rule = Rule.model_validate(document.value)
-        faults = list(_unreadable(rule))
+        faults = list(_find_unreadable(rule))
     except (ValidationError, RecursionError) as error:
         rule = None
-        faults = _faults(error) if isinstance(error, ValidationError) else [((), "nested too deep")]
+        faults = _list_faults(error) if isinstance(error, ValidationError) else [((), "nested too deep")]
     places = [
         (document.place(path), dotted_path(document.known_prefix(path)), _with_entry_name(path, document, m))
         for path, m in faults
@@ -88,8 +88,8 @@ def _load(document: YamlDocument) -> LoadedRule:
     return LoadedRule(document, None if problems else rule, tuple(dict.fromkeys(problems)))
 
 
-def _unreadable(rule: Rule) -> Iterator[tuple[PathKey, str]]:
-    """Find characters that are not allowed in text for people; expressions have their own check."""
+def _find_unreadable(rule: Rule) -> Iterator[tuple[PathKey, str]]:
+    """Yield path and message of each text with an ``UNREADABLE`` character. The parser checks expressions itself."""
     texts: list[tuple[PathKey, str]] = [
         (("owner",), rule.owner),
         (("description",), rule.description),
@@ -104,16 +104,19 @@ def _unreadable(rule: Rule) -> Iterator[tuple[PathKey, str]]:
 
 
 def _with_entry_name(path: PathKey, document: YamlDocument, message: str) -> str:
-    """Return the message, with the last part of the path in front when the document has no entry of that name."""
+    """Return the message; "is missing" gets the name of the entry, since the problem's path ends above it."""
     missing = bool(path) and path[-1] not in document.known_prefix(path)[-1:] and message == "is missing"
     return f"{path[-1]} {message}" if missing else message
 
 
-def _faults(error: ValidationError) -> list[tuple[PathKey, str]]:
-    """Return path and message of each; ``name: message`` about the whole rule belongs to the entry of that name."""
+def _list_faults(error: ValidationError) -> list[tuple[PathKey, str]]:
+    """Return path and message of each fault.
+
+    A message ``name: text`` about the whole rule, where ``name`` is an entry, becomes ``text`` at that entry.
+    """
     faults: list[tuple[PathKey, str]] = []
-    for one in error.errors(include_url=False, include_input=False):
-        path, message = tuple(one["loc"]), _plain_message(one["type"], one["msg"])
+    for details in error.errors(include_url=False, include_input=False):
+        path, message = tuple(details["loc"]), _simplify_message(details["type"], details["msg"])
         path = _without_tags(path)
         name, colon, rest = message.partition(": ")
         about_entry = bool(colon) and not path and name in Rule.model_fields
@@ -128,11 +131,11 @@ def _without_tags(path: PathKey) -> PathKey:
     return (*path[:2], *path[3:]) if path[:1] == ("sequence",) else path
 
 
-def _plain_message(kind: str, message: str) -> str:
+def _simplify_message(kind: str, message: str) -> str:
     if kind == "missing":
         return "is missing"
     if kind == "extra_forbidden":
-        return "no such entry in a rule"
+        return "unknown entry"
     return message.removeprefix("Value error, ").removeprefix("Input ")
 
 
@@ -144,27 +147,28 @@ def decode_record(value: bytes, max_bytes: int) -> Rule:
         parsed = orjson.loads(value)
         if not isinstance(parsed, dict):
             raise DocumentError("a rule is a JSON object")
-        json.loads(value, object_pairs_hook=_once, parse_int=str, parse_float=str)
+        # orjson accepts a name that occurs twice; json reports all pairs
+        json.loads(value, object_pairs_hook=_refuse_repeated_names, parse_int=str, parse_float=str)
         rule = Rule.model_validate(parsed)
     except ValidationError as error:
-        raise _document_error(_faults(error)) from error
+        raise _document_error(_list_faults(error)) from error
     except ValueError as error:
         raise DocumentError(f"not JSON: {one_line(error)}") from error
     except RecursionError as error:
         raise DocumentError("nested too deep") from error
-    if faults := list(_unreadable(rule)):
+    if faults := list(_find_unreadable(rule)):
         raise _document_error(faults)
     return rule
 
 
 def _document_error(faults: Sequence[tuple[PathKey, str]]) -> DocumentError:
     messages = [f"{dotted_path(path)}: {message}" if path else message for path, message in faults]
-    more = f" (and {len(messages) - _MOST_MESSAGES} more)" if len(messages) > _MOST_MESSAGES else ""
-    return DocumentError(in_one_line("; ".join(messages[:_MOST_MESSAGES]))[:_MOST_CHARACTERS] + more)
+    more = f" (and {len(messages) - _MAX_MESSAGES} more)" if len(messages) > _MAX_MESSAGES else ""
+    return DocumentError(in_one_line("; ".join(messages[:_MAX_MESSAGES]))[:_MAX_CHARACTERS] + more)
 
 
-def _once(pairs: Sequence[tuple[str, object]]) -> None:
-    """Refuse an entry that is written twice: readers of JSON differ in which of the two counts."""
+def _refuse_repeated_names(pairs: Sequence[tuple[str, object]]) -> None:
+    """Raise ``DocumentError`` for a name that occurs twice: parsers of JSON differ in which of the two counts."""
     names: set[str] = set()
     for name, _ in pairs:
         if name in names:
@@ -173,9 +177,9 @@ def _once(pairs: Sequence[tuple[str, object]]) -> None:
 
 
 def format_faults(error: ValidationError) -> str:
-    """Return the first faults of a document in one line."""
-    return str(_document_error(_faults(error)))
+    """Return the first faults of a document, and the number of the others, in one line."""
+    return str(_document_error(_list_faults(error)))
 
 
-_MOST_MESSAGES = 5
-_MOST_CHARACTERS = 1_000
+_MAX_MESSAGES = 5
+_MAX_CHARACTERS = 1_000

@@ -1,8 +1,8 @@
-"""The template of an alert's message: text with ``{names}`` in it, and nothing else.
+"""The template of an alert's message: text with placeholders ``{name}``.
 
-A template is parsed once, when the rule is checked; a name that nothing stands behind is an error then, never later.
-Formatting only joins texts: there is no attribute access, no index, no format specification and no nesting, so a
-message can do nothing but show text. ``{{`` and ``}}`` are braces.
+A template is parsed once, when the rule is checked, and an unknown name is an error then. Formatting only joins texts:
+Python's attribute access, indexes, format specifications and nesting are not accepted, so a message cannot reach
+anything but the values of its names. ``{{`` and ``}}`` are braces.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _TOKEN = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 
 @dataclass(frozen=True, slots=True)
 class MessageTemplate:
-    """``parts`` alternate: text, name, text, name, ..., text."""
+    """A parsed template. ``parts`` alternate: text, name, text, name, ..., text."""
 
     parts: tuple[str, ...]
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The placeholders in order, repeated ones too."""
+        """The names of the placeholders in order, with repetitions."""
         return self.parts[1::2]
 
     def format(self, value_of: Callable[[str], Value]) -> str:
@@ -37,7 +37,7 @@ class MessageTemplate:
 
 
 def format_value(value: Value) -> str:
-    """Return a logical value for people: NULL as ``null``, decimals with all their digits, long text cut."""
+    """Return a logical value as text: NULL as ``null``, decimals with all digits, long text cut."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -47,7 +47,7 @@ def format_value(value: Value) -> str:
 
 
 def parse_template(text: str, known: Collection[str]) -> MessageTemplate:
-    """Read a template; ``ExpressionError`` (field ``then.message``) for a stray brace or a name not in ``known``."""
+    """Parse a template. Raise ``ExpressionError`` (field ``then.message``) for a single brace or an unknown name."""
     parts = [""]
     end = 0
     for match in _TOKEN.finditer(text):
@@ -69,5 +69,5 @@ def _check_known(name: str, text: str, start: int, known: Collection[str]) -> st
         return name
     hint = f"known here: {', '.join('{' + n + '}' for n in sorted(known))}"
     raise ExpressionError(
-        f"nothing is called {{{name}}}", field=_FIELD, text=text, start=start, length=len(name) + 2, hint=hint
+        f"unknown name {{{name}}}", field=_FIELD, text=text, start=start, length=len(name) + 2, hint=hint
     )

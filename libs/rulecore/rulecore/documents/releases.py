@@ -1,8 +1,8 @@
 """A release: several changes that take effect together or not at all.
 
-A small release is one control record under ``release/<name>``. A large one has its changes in parts that are published
-before, each under ``staged/<digest>`` with the digest of its bytes, so that no record is larger than Kafka takes and a
-part that was changed on the way is refused. Promises: no bytes make these functions raise anything but ``RuleError``.
+A small release is one control record with the key ``release/<name>``. A large release has its changes in parts, which
+are published before it, each with the key ``staged/<digest>`` of its bytes: no record is too large for Kafka, and a
+part whose bytes were changed is refused. Promises: no bytes make these functions raise anything but ``DocumentError``.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from rulecore.documents.yaml_reader import one_line
 from rulecore.errors import DocumentError
 
 MAX_CHANGES: Final = 20_000
-PART_BYTES: Final = 40_000  # what one cut has to compile when the part comes
+PART_BYTES: Final = 40_000  # bounds the rules that a cut compiles when it reads a part
 
 
 class RuleChange(DocumentModel):
-    """Exactly one of the two: a version to put, or the id of a rule to delete."""
+    """A version of a rule to publish, or the id of a rule to delete: exactly one of the two."""
 
     rule: Annotated[Rule | None, Field(description="Version to publish.")] = None
     delete: Annotated[RuleName | None, Field(description="Id of a rule to delete.")] = None
 
     @model_validator(mode="after")
-    def _one(self) -> RuleChange:
+    def _check_exactly_one(self) -> RuleChange:
         if (self.rule is None) is (self.delete is None):
             raise ValueError("a change has either `rule`, a version, or `delete`, an id")
         return self
 
 
 class RuleRelease(DocumentModel):
-    """``parts`` are digests of staged parts, whose changes come before ``changes``, in the order of the parts."""
+    """A release. The changes of ``parts``, in the order of the parts, come before ``changes``."""
 
     release: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,79}$"), Field(description="Name of the release.")]
     description: Annotated[
@@ -60,13 +60,13 @@ class RuleRelease(DocumentModel):
 
 
 def digest_part(value: bytes) -> str:
-    """Return the name of a part."""
+    """Return the digest that names a part: BLAKE2b of its bytes, 32 hexadecimal digits."""
     return hashlib.blake2b(value, digest_size=16).hexdigest()
 
 
 def decode_release(value: bytes) -> RuleRelease:
     """Return the release of a control record; raise a one-line ``DocumentError`` if it holds none."""
-    parsed = _json(value)
+    parsed = _parse_json(value)
     if not isinstance(parsed, dict):
         raise DocumentError("a release is a JSON object")
     try:
@@ -76,8 +76,8 @@ def decode_release(value: bytes) -> RuleRelease:
 
 
 def decode_part(value: bytes) -> tuple[RuleChange, ...]:
-    """Return the changes of a part."""
-    parsed = _json(value)
+    """Return the changes of a part; raise a one-line ``DocumentError`` if it holds none."""
+    parsed = _parse_json(value)
     if not isinstance(parsed, list) or len(parsed) > MAX_CHANGES:
         raise DocumentError(f"a part of a release is a JSON array of at most {MAX_CHANGES} changes")
     try:
@@ -86,7 +86,7 @@ def decode_part(value: bytes) -> tuple[RuleChange, ...]:
         raise DocumentError(format_faults(error)) from error
 
 
-def _json(value: bytes) -> object:
+def _parse_json(value: bytes) -> object:
     try:
         parsed: object = orjson.loads(value)
     except (ValueError, RecursionError) as error:
@@ -97,10 +97,13 @@ def _json(value: bytes) -> object:
 def to_records(
     name: str, rules: Sequence[Rule], deleted: Sequence[str] = (), description: str = ""
 ) -> list[tuple[str, bytes]]:
-    """Return keys and values of the control records that make a release, in the order of publication."""
+    """Return keys and values of the control records of a release, in the order of publication: the release is last.
+
+    Changes of at most ``PART_BYTES`` together are in the release itself, others in parts.
+    """
     changes = [b'{"rule":' + canonical_json(rule) + b"}" for rule in rules]
     changes += [orjson.dumps({"delete": rule_id}) for rule_id in deleted]
-    parts = list(_parts(changes))
+    parts = list(_pack_parts(changes))
     head: Mapping[str, object] = {"release": name, "description": description}
     if len(parts) <= 1:
         body = orjson.dumps({**head, "changes": []})[:-2] + b",".join(changes) + b"]}"
@@ -110,7 +113,8 @@ def to_records(
     return [*staged, (RELEASE_KEY + name, orjson.dumps({**head, "parts": digests}))]
 
 
-def _parts(changes: Sequence[bytes]) -> Iterator[bytes]:
+def _pack_parts(changes: Sequence[bytes]) -> Iterator[bytes]:
+    """Yield JSON arrays of at most ``PART_BYTES`` with the changes in order; a larger change is alone in one."""
     part: list[bytes] = []
     size = 0
     for change in changes:

@@ -1,8 +1,8 @@
-"""One version of one rule, as its author wrote it: the shape of the document, checked field by field.
+"""One version of a rule as a checked document.
 
-Promises: a ``Rule`` that exists has every field of the right type and within its limits, fields that do not go
-together are refused with a sentence that names the accepted form, and ``canonical_json`` gives the same bytes for
-the same rule. Refuses to know streams, columns and expressions: ``rulecore.compile.rule`` reads those.
+Promises: each entry of a ``Rule`` has the right type and is within its limits; entries that do not go together are
+refused with a message that names the accepted form; ``canonical_json`` returns the same bytes for the same rule.
+Expressions stay text, and columns stay names: ``rulecore.compile.rule`` checks both against a stream.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MAX_STEPS: Final = 16
 
 
 class Severity(enum.StrEnum):
-    """How bad an alert is."""
+    """How severe an alert is."""
 
     LOW = "low"
     MEDIUM = "medium"
@@ -40,8 +40,8 @@ class RuleMode(enum.StrEnum):
     """The effect of a version of a rule.
 
     ``live`` alerts; ``shadow`` is evaluated and alerts on a lane of its own; ``canary`` alerts for a share of the keys
-    and is in the shadow for the others; ``paused`` is not evaluated but keeps its aggregates; ``draft`` is only checked
-    and kept; ``retired`` is over and keeps nothing.
+    and is a shadow for the others; ``paused`` is not evaluated but keeps its aggregates; ``draft`` is only checked and
+    stored; ``retired`` is not evaluated any more and keeps no state.
     """
 
     LIVE = "live"
@@ -53,7 +53,10 @@ class RuleMode(enum.StrEnum):
 
 
 class Emit(enum.StrEnum):
-    """``early``: at the event that makes ``having`` true; ``final``: when the watermark passes the window's end."""
+    """When a window rule alerts.
+
+    ``early``: at the event that makes ``having`` true. ``final``: when the watermark passes the window's end.
+    """
 
     EARLY = "early"
     FINAL = "final"
@@ -72,7 +75,7 @@ class RuleKind(enum.StrEnum):
 class RuleOutcome(DocumentModel):
     """The content of an alert. ``message`` is a template, see ``rulecore.documents.message_template``.
 
-    ``alert`` false: no alert at all; the rule only gives its ``score`` to rules that add scores.
+    ``alert`` false: no alert; the rule only gives its ``score`` to score rules.
     """
 
     severity: Annotated[Severity, Field(strict=False), Field(description="How severe an alert of the rule is.")]
@@ -95,7 +98,7 @@ class RuleOutcome(DocumentModel):
 
 
 class Suppress(DocumentModel):
-    """After an alert none for so long of event time, for the same values of ``by`` (default: the rule's key)."""
+    """After an alert, none for ``for`` of event time with the same values of ``by`` (by default of ``group_by``)."""
 
     duration: Annotated[
         Duration,
@@ -110,7 +113,10 @@ class Suppress(DocumentModel):
 
 
 class Effective(DocumentModel):
-    """By the clock of the cut: from ``start`` (inclusive) to ``end`` (exclusive), epoch milliseconds."""
+    """The period in which the rule is evaluated, by the clock of the cut: ``from`` is inclusive, ``to`` is exclusive.
+
+    ``start`` and ``end`` are in epoch milliseconds.
+    """
 
     start: Annotated[
         Time | None, Field(alias="from"), Field(description="Time from which the rule is evaluated, inclusive.")
@@ -120,7 +126,7 @@ class Effective(DocumentModel):
     ] = None
 
     @model_validator(mode="after")
-    def _in_order(self) -> Effective:
+    def _check_order(self) -> Effective:
         if self.start is None and self.end is None:
             raise ValueError("effective: needs `from`, `to` or both")
         if self.start is not None and self.end is not None and self.end <= self.start:
@@ -129,7 +135,7 @@ class Effective(DocumentModel):
 
 
 class Budget(DocumentModel):
-    """The maximum cost of the rule, below the limits of the app. ``matches``: per cut and shard."""
+    """The maximum cost of the rule. ``matches``: per cut and shard; with more the version is quarantined."""
 
     matches: Annotated[
         int,
@@ -139,13 +145,13 @@ class Budget(DocumentModel):
 
 
 class Canary(DocumentModel):
-    """``{canary: 10%}``: alerts for this share of the keys."""
+    """The mode ``{canary: 10%}``: alerts for this percentage of the keys."""
 
     percent: Annotated[float, Field(gt=0, lt=100), Field(description="Percentage of the keys that get live alerts.")]
 
 
 class RuleTest(DocumentModel):
-    """Events of the rule's stream, in order of arrival, and the alerts that must come of them, in order.
+    """Events of the rule's stream, in order of arrival, and the alerts that they must raise, in order.
 
     See ``rulecore.testing.rule_tests`` for the fields that an event may leave out, and how an expected alert is
     compared.
@@ -164,31 +170,31 @@ class RuleTest(DocumentModel):
     ]
 
 
-_MODES: Final = "live, shadow, {canary: 10%}, paused, draft or retired"
+_MODE_FORMS: Final = "live, shadow, {canary: 10%}, paused, draft or retired"
 
 
-def _mode(value: object) -> object:
+def _read_mode(value: object) -> object:
     """Parse ``live`` and the like, or ``{canary: 10%}``."""
     if isinstance(value, Canary | RuleMode):
         return value
     if isinstance(value, Mapping) and set(value) == {"canary"}:
-        return Canary(percent=_percent(value["canary"]))
+        return Canary(percent=_read_percent(value["canary"]))
     if isinstance(value, str) and value in set(RuleMode) - {RuleMode.CANARY}:
         return RuleMode(value)
     if value == "canary":
         raise ValueError("a canary needs its share of the keys: write mode: {canary: 10%}")
-    raise ValueError(f"{abbreviate(value)} is no mode; write {_MODES}")
+    raise ValueError(f"{abbreviate(value)} is no mode; write {_MODE_FORMS}")
 
 
 def parse_mode(text: str) -> RuleMode | Canary:
     """Parse a mode: one word, or ``canary=10%``. Raise ``ValueError``, which lists the modes, for any other text."""
     name, equals, share = text.partition("=")
-    found = _mode({name: share} if equals else text)
+    found = _read_mode({name: share} if equals else text)
     assert isinstance(found, RuleMode | Canary)
     return found
 
 
-def _percent(value: object) -> float:
+def _read_percent(value: object) -> float:
     if isinstance(value, str) and value.endswith("%"):
         try:
             share = float(value[:-1])
@@ -199,14 +205,14 @@ def _percent(value: object) -> float:
     raise ValueError(f"canary: {abbreviate(value)} is no share; write a percentage between 0% and 100%, such as 10%")
 
 
-def _mode_json(value: RuleMode | Canary) -> str | dict[str, str]:
+def _mode_to_json(value: RuleMode | Canary) -> str | dict[str, str]:
     return value.value if isinstance(value, RuleMode) else {"canary": f"{value.percent:g}%"}
 
 
 ModeField = Annotated[
     RuleMode | Canary,
-    BeforeValidator(_mode),
-    PlainSerializer(_mode_json),
+    BeforeValidator(_read_mode),
+    PlainSerializer(_mode_to_json),
     WithJsonSchema(
         {
             "oneOf": [
@@ -295,12 +301,12 @@ class Rule(DocumentModel):
     ] = ()
 
     @model_validator(mode="after")
-    def _one_kind(self) -> Rule:
+    def _check_kind(self) -> Rule:
         _CHECKS[self.kind](self)
         if len(set(self.group_by)) != len(self.group_by):
             raise ValueError("group_by names a column twice")
         if self.suppress is not None and self.kind is RuleKind.EVENT and not self.suppress.by:
-            raise ValueError("suppress: an event rule needs `by`, the columns whose values are told apart")
+            raise ValueError("suppress: an event rule needs `by`, the columns whose values are suppressed separately")
         if self.skip is not Skip.PAST_LAST and self.kind is not RuleKind.SEQUENCE:
             raise ValueError("skip: is for sequences; leave it out")
         if self.emit is Emit.FINAL and self.kind is not RuleKind.WINDOW:
@@ -327,16 +333,17 @@ class Rule(DocumentModel):
 
     @property
     def status(self) -> RuleMode:
-        """The mode without its share."""
+        """The mode without the percentage of a canary."""
         return RuleMode.CANARY if isinstance(self.mode, Canary) else self.mode
 
     @property
     def mode_text(self) -> str:
-        """The mode for people."""
+        """The mode as text, such as ``live`` or ``canary 10%``."""
         return f"canary {self.mode.percent:g}%" if isinstance(self.mode, Canary) else self.mode.value
 
 
-def _refuse(rule: Rule, *names: str) -> None:
+def _refuse_entries(rule: Rule, *names: str) -> None:
+    """Raise ``ValueError`` if the rule has one of these entries."""
     given = {
         "where": rule.where is not None,
         "having": rule.having is not None,
@@ -364,9 +371,9 @@ def _check_window(rule: Rule) -> None:
 
 
 def _check_sequence(rule: Rule) -> None:
-    _refuse(rule, "having", "expect", "score")
+    _refuse_entries(rule, "having", "expect", "score")
     if not rule.group_by:
-        raise ValueError("a sequence needs group_by: whose events are looked at together")
+        raise ValueError("a sequence needs group_by, the columns whose values its events have in common")
     if not isinstance(rule.within, SequenceSpan):
         raise ValueError("within: a sequence needs its longest duration, such as within: 1h")
     assert rule.sequence is not None
@@ -374,15 +381,15 @@ def _check_sequence(rule: Rule) -> None:
 
 
 def _check_absence(rule: Rule) -> None:
-    _refuse(rule, "where", "having", "within", "score")
+    _refuse_entries(rule, "where", "having", "within", "score")
     if not rule.group_by:
-        raise ValueError("expect: needs group_by: whose event is expected")
+        raise ValueError("expect: needs group_by, the columns of the keys that the event is expected for")
 
 
 def _check_score(rule: Rule) -> None:
-    _refuse(rule, "where", "having", "within", "expect")
+    _refuse_entries(rule, "where", "having", "within", "expect")
     if not rule.group_by:
-        raise ValueError("score: needs group_by: whose scores are added")
+        raise ValueError("score: needs group_by, the columns of the keys that scores are added up for")
 
 
 _CHECKS: Final = {

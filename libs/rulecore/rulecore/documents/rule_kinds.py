@@ -19,9 +19,10 @@ ListName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
 
 
 class SequenceStep(DocumentModel):
-    """An event that satisfies ``where``, ``times`` times one after the other; other events may come between.
+    """``times`` events that satisfy ``where``; other events may come between them.
 
-    ``within``: the last of them at most so long after the step before it (the first step: after its own first event).
+    ``within``: the longest time from the last event of the previous step (in the first step: from its own first event)
+    to the last of these events.
     """
 
     step: Annotated[ColumnName, Field(description="Name of the step; messages refer to it as {step.column}.")]
@@ -33,9 +34,10 @@ class SequenceStep(DocumentModel):
 
 
 class Without(DocumentModel):
-    """No event that satisfies the condition between the steps before and after it.
+    """No event between the neighbouring steps satisfies the condition.
 
-    At the end: none for ``within`` after the last step; the sequence is complete when that time has passed.
+    At the end of a sequence: no event within ``within`` after the last step does; the sequence matches when that time
+    has passed.
     """
 
     without: Annotated[
@@ -47,17 +49,21 @@ class Without(DocumentModel):
     ] = None
 
 
-def _item_kind(value: object) -> str:
+def _tag_for(value: object) -> str:
     return "without" if isinstance(value, Without) or (isinstance(value, Mapping) and "without" in value) else "step"
 
 
 SequenceItem = Annotated[
-    Annotated[SequenceStep, Tag("step")] | Annotated[Without, Tag("without")], Discriminator(_item_kind)
+    Annotated[SequenceStep, Tag("step")] | Annotated[Without, Tag("without")], Discriminator(_tag_for)
 ]
 
 
 class Skip(enum.StrEnum):
-    """Where to look on after a match: behind its last event, from the next event after its first, or everywhere."""
+    """Which other partial matches a match discards.
+
+    ``past_last``: those that began up to its last event. ``to_next``: those that began with its first event. ``none``:
+    no others.
+    """
 
     PAST_LAST = "past_last"
     TO_NEXT = "to_next"
@@ -68,88 +74,88 @@ def check_sequence(items: Sequence[SequenceStep | Without], span_ms: int) -> Non
     """Raise ``ValueError`` for items that do not make a sequence of at most ``span_ms``."""
     steps = [item for item in items if isinstance(item, SequenceStep)]
     if not steps or isinstance(items[0], Without):
-        raise ValueError("sequence: begins with a step; what must not come before it cannot be expressed")
+        raise ValueError("sequence: begins with a step; a `without` before it cannot be expressed")
     if len(steps) == 1 and steps[0].times == 1 and len(items) == 1:
         raise ValueError("sequence: one event is no sequence; write an event rule with `where`")
     if len({s.step for s in steps}) != len(steps):
-        raise ValueError("sequence: two steps have one name")
+        raise ValueError("sequence: two steps have the same name")
     for before, item in itertools.pairwise(items):
         if isinstance(before, Without) and isinstance(item, Without):
             raise ValueError("sequence: two `without` in a row; join their conditions by or")
     for item in items[:-1]:
         if isinstance(item, Without) and item.within is not None:
-            raise ValueError("sequence: `within` of a `without` is for the last one; between steps it lasts as they do")
+            raise ValueError("sequence: only a `without` at the end has `within`; between steps leave it out")
     last = items[-1]
     if isinstance(last, Without) and last.within is None:
-        raise ValueError("sequence: the last `without` needs `within`: how long after the last step nothing may come")
+        raise ValueError("sequence: a `without` at the end needs `within`: how long after the last step it holds")
     for item in items:
         if item.within is not None and item.within > span_ms:
             longest = render_duration(span_ms)
-            raise ValueError(f"sequence: within: {render_duration(item.within)} is longer than the whole, {longest}")
+            raise ValueError(f"sequence: within: {render_duration(item.within)} is longer than the rule's, {longest}")
 
 
 class Again(enum.StrEnum):
-    """``once``: no second alert until the event came again."""
+    """``once``: a missing event alerts once, and again only after the event has come."""
 
     ONCE = "once"
 
 
 class ListedKeys(DocumentModel):
-    """The population is the content of a list: armed from the beginning, whether or not a key was ever seen."""
+    """The expected keys are the entries of a list. A key is expected even if no event of it was ever read."""
 
     list: Annotated[ListName, Field(description="Name of the list whose entries are the expected keys.")]
 
 
-def _population(value: object) -> object:
+def _check_population(value: object) -> object:
     if value == "seen" or isinstance(value, ListedKeys | Mapping):
         return value
-    raise ValueError(f"{abbreviate(value)} is no population; write seen, or {{list: name}}")
+    raise ValueError(f"{abbreviate(value)} is no set of keys; write seen, or {{list: name}}")
 
 
-def _again(value: object) -> object:
+def _read_again(value: object) -> object:
     return Again.ONCE if value == "once" else value
 
 
 class EventExpectation(DocumentModel):
-    """The event that must come for each key at least ``every`` so long, or an alert reports its absence.
+    """An event that must come for each key at least once per ``every``; an alert reports its absence.
 
-    ``of``: keys that were seen, or those of a list. ``again``: ``once``, or an alert more for every such duration that
-    it still does not come. ``forget``: a key that was seen is forgotten after so long without the event.
+    ``of``: the expected keys, which are those seen or those of a list. ``again``: ``once``, or the time after which a
+    missing event alerts again. ``forget``: the time without the event after which a seen key is forgotten.
     """
 
     where: Annotated[Expression, Field(description="Condition that the expected event satisfies.")]
     every: Annotated[Duration, Field(description="Longest time between two such events of a key.")]
     of: Annotated[
         ListedKeys | str,
-        BeforeValidator(_population),
+        BeforeValidator(_check_population),
         Field(description="Keys that are expected: seen ones, or those of a list."),
     ] = "seen"
     again: Annotated[
         Again | Duration,
-        BeforeValidator(_again),
+        BeforeValidator(_read_again),
         PlainSerializer(lambda v: v.value if isinstance(v, Again) else render_duration(v)),
         Field(description="Whether a missing event alerts once, or again after each such duration."),
     ] = Again.ONCE
     forget: Annotated[Duration | None, Field(description="How long a seen key without the event is remembered.")] = None
 
     @model_validator(mode="after")
-    def _consistent(self) -> EventExpectation:
+    def _check_forget(self) -> EventExpectation:
         if self.forget is not None and self.forget < self.every:
             raise ValueError("expect: `forget` must not be shorter than `every`, or nothing would ever be missed")
         if self.forget is not None and isinstance(self.of, ListedKeys):
-            raise ValueError("expect: `forget` is for keys that were seen; a list says itself who is on it")
+            raise ValueError("expect: `forget` is for keys that were seen; with a list, leave it out")
         return self
 
 
 class SignalCounting(enum.StrEnum):
-    """``once``: the largest weight of each rule within the time; ``every``: each time that it matched."""
+    """``once``: the best match of each rule within the time counts; ``every``: every match counts."""
 
     ONCE = "once"
     EVERY = "every"
 
 
-def _signals(value: object) -> object:
-    """Return a list of rules has the weights that these have themselves."""
+def _read_signals(value: object) -> object:
+    """Return a list of rules as a mapping to None: each rule then counts with its own score."""
     if isinstance(value, list | tuple):
         if odd := [name for name in value if not isinstance(name, str)]:
             raise ValueError(f"{abbreviate(odd[0])} is no rule's id")
@@ -160,12 +166,12 @@ def _signals(value: object) -> object:
 class Score(DocumentModel):
     """Adds the scores of other rules for a key over the last ``within``; alerts when the sum reaches ``limit``.
 
-    ``of``: rules and weights, or only the rules, whose weight is then the ``score`` of their ``then``.
+    ``of``: the points of each rule; None for the ``score`` in the ``then`` of that rule.
     """
 
     of: Annotated[
         dict[RuleName, Annotated[int, Field(ge=1, le=1_000)] | None],
-        BeforeValidator(_signals),
+        BeforeValidator(_read_signals),
         Field(min_length=1, max_length=MAX_SIGNALS),
         Field(description="Rules that give points: a list, or a mapping to points that replace their own scores."),
     ]

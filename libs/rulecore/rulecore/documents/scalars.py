@@ -1,6 +1,6 @@
 """The small values inside a rule's document: durations, names of columns, the value of one field of an event.
 
-Each is a pydantic type with one error for one fault, in words that name the accepted form.
+Each is a pydantic type that reports one error for one fault; the error names the accepted form.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ def render_duration(duration_ms: int) -> str:
 
 
 def abbreviate(value: object) -> str:
+    """Return the ``repr`` of a value for a message, cut to 60 characters."""
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
@@ -51,11 +52,12 @@ Duration = Annotated[
 
 
 def parse_time_ms(value: object) -> int:
-    """Convert ``2026-12-01T08:00:00Z`` to epoch milliseconds; raise ``ValueError`` for any other form or no zone.
+    """Convert ISO 8601 with a zone, such as ``2026-12-01T08:00:00Z``, to epoch milliseconds.
 
-    Its UTC time has to be in the years 1 to 9999 too, or it could not be written again.
+    Raise ``ValueError`` for other text, and if the UTC time is not in the years 1 to 9999: ``render_time`` could not
+    write it.
     """
-    if isinstance(value, str) and len(value) <= _TIME_CHARACTERS:
+    if isinstance(value, str) and len(value) <= _MAX_TIME_CHARACTERS:
         try:
             time = datetime.datetime.fromisoformat(value)
         except ValueError:
@@ -73,7 +75,7 @@ def render_time(time_ms: int) -> str:
     return time.isoformat(timespec="milliseconds").replace("+00:00", "Z").replace(".000Z", "Z")
 
 
-_TIME_CHARACTERS: Final = 40
+_MAX_TIME_CHARACTERS: Final = 40
 Time = Annotated[
     int,
     BeforeValidator(parse_time_ms),
@@ -84,8 +86,8 @@ ColumnName = Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_]{0,62}$")]
 Expression = Annotated[str, Field(min_length=1, max_length=MAX_EXPRESSION)]
 
 
-def _scalar(value: object) -> object:
-    """Return a JSON value of one field, within 64 bits; raise one error, not one for each member of the union."""
+def _check_scalar(value: object) -> object:
+    """Return the value if a field can hold it. Raise one error, not one per member of the union."""
     if isinstance(value, int) and not -_INT64 <= value < _INT64:
         raise ValueError("a whole number of more than 64 bits")
     if isinstance(value, float) and not math.isfinite(value):
@@ -99,14 +101,14 @@ def _scalar(value: object) -> object:
 
 def _check_expected(value: object) -> object:
     if not isinstance(value, dict):
-        return _scalar(value)
+        return _check_scalar(value)
     for name, inner in value.items():
         if not isinstance(name, str):
             raise ValueError(f"{abbreviate(name)} is no text")
-        _scalar(inner)
+        _check_scalar(inner)
     return value
 
 
 ScalarValue = bool | int | float | str | None
-Scalar = Annotated[ScalarValue, BeforeValidator(_scalar)]
+Scalar = Annotated[ScalarValue, BeforeValidator(_check_scalar)]
 Expected = Annotated[ScalarValue | dict[str, ScalarValue], BeforeValidator(_check_expected)]

@@ -1,7 +1,6 @@
-"""Where the versions of one rule stand: the one that counts, one on trial, one that waits for its time, a draft.
+"""The slots of the versions of a rule: live, on trial, waiting for its start time, draft.
 
-Promises: pure functions over a small mapping; a version finds its slot by its mode and its time alone.
-Refuses to know expressions, streams and records.
+The functions are pure: the mode and start time of a version, the live version and the clock determine its slot.
 """
 
 from __future__ import annotations
@@ -14,9 +13,10 @@ from rulecore.documents.rule import Rule, RuleMode
 
 
 class Slot(enum.StrEnum):
-    """``live``: the version that counts. ``candidate``: a shadow or canary version beside a live one.
+    """The role of a version.
 
-    ``scheduled``: a version whose time has not come. ``draft``: one that is only checked and kept.
+    ``live``: the version in effect. ``candidate``: a shadow or canary version beside a live one. ``scheduled``: a
+    version whose start time has not come. ``draft``: a version that is only checked and stored.
     """
 
     LIVE = "live"
@@ -26,7 +26,7 @@ class Slot(enum.StrEnum):
 
 
 class VersionSlot(NamedTuple):
-    """A version's place: its rule's id and the slot there."""
+    """The id of a rule, and one of its slots. As text: ``live:rule-id``."""
 
     rule: str
     slot: Slot
@@ -36,18 +36,21 @@ class VersionSlot(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> VersionSlot:
-        """Return the inverse of ``str``."""
+        """Return the rule and slot that ``str`` wrote; raise ``ValueError`` for an unknown slot."""
         slot, _, rule = text.partition(":")
         return cls(rule, Slot(slot))
 
 
-#: Modes that a rule is evaluated in.
+#: The modes in which a rule is evaluated.
 EVALUATED: Final = frozenset({RuleMode.LIVE, RuleMode.SHADOW, RuleMode.CANARY})
 _TRIALS: Final = frozenset({RuleMode.SHADOW, RuleMode.CANARY})
 
 
 def slot_for(rule: Rule, live: Rule | None, clock_ms: int) -> Slot:
-    """Return the slot of a version published now (or whose time has come). ``live``: the one in the live slot."""
+    """Return the slot that a version takes at ``clock_ms``. ``live``: the version in the live slot.
+
+    A shadow or canary version is a candidate only beside a version of mode ``live``; else it takes the live slot.
+    """
     if rule.status is RuleMode.DRAFT:
         return Slot.DRAFT
     if rule.effective is not None and rule.effective.start is not None and rule.effective.start > clock_ms:
@@ -57,12 +60,17 @@ def slot_for(rule: Rule, live: Rule | None, clock_ms: int) -> Slot:
 
 
 def displaced_slots(rule: Rule, slot: Slot, others: Mapping[Slot, Rule]) -> Iterable[Slot]:
-    """Return the slots that a version empties when it takes its own: older ones, unless they count beside it."""
+    """Yield the slots of the older versions that a version replaces when it takes ``slot``.
+
+    A live version stays beside one in any other slot, a scheduled one beside a draft, and a candidate beside a draft
+    or a scheduled one.
+    """
     for other, version in others.items():
-        stays = other is Slot.LIVE and slot is not Slot.LIVE
-        waits = other is Slot.SCHEDULED and slot is Slot.DRAFT
-        trial = other is Slot.CANDIDATE and slot in (Slot.DRAFT, Slot.SCHEDULED)
-        if other is not slot and version.version < rule.version and not (stays or waits or trial):
+        keeps_live = other is Slot.LIVE and slot is not Slot.LIVE
+        keeps_scheduled = other is Slot.SCHEDULED and slot is Slot.DRAFT
+        keeps_candidate = other is Slot.CANDIDATE and slot in (Slot.DRAFT, Slot.SCHEDULED)
+        keeps = keeps_live or keeps_scheduled or keeps_candidate
+        if other is not slot and version.version < rule.version and not keeps:
             yield other
 
 

@@ -1,4 +1,4 @@
-"""The reports of the app on its status lane: replies to control records, and changes of a rule by the clock."""
+"""The records of the status lane: replies to control records, and changes of a rule without a control record."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class StatusKind(Code):
     )
     REJECTED = (
         "rejected",
-        "The document is invalid, or the rule set has no room for it. The previous version stays live.",
+        "The document is invalid, or the rule set is full. The previous version stays live.",
         "Correct what `reason` names, and publish again. `headgate rules check` finds most errors before.",
     )
     DELETED = ("deleted", "A rule, list or part of a release is removed, or there was none to remove.", "Nothing.")
@@ -55,7 +55,7 @@ class StatusKind(Code):
 
 
 class Subject(enum.StrEnum):
-    """The subject of a status."""
+    """The kind of thing that a status is about."""
 
     RULE = "rule"
     RELEASE = "release"
@@ -66,9 +66,10 @@ class Subject(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class IncompleteCounts:
-    """The aggregates that a version begins to count. ``since_ms``: by aggregate, the latest event time before it.
+    """The aggregates that a new version is the first to need, and which lack earlier events.
 
-    ``counts_from``: by partition of the stream's topic, the offset from which on it counts.
+    ``since_ms``: by column of an aggregate, the event time from which it is complete. ``counts_from``: by partition of
+    the stream's topic, the first offset that it counts.
     """
 
     since_ms: Mapping[str, int]
@@ -77,10 +78,10 @@ class IncompleteCounts:
 
 @dataclass(frozen=True, slots=True)
 class RuleStatus:
-    """One answer. ``version`` is that of the rule or list, None where there is none; ``name`` is the rule's id.
+    """A status. ``name``: the id or name of the subject. ``version``: that of the rule or list; None without one.
 
-    ``partition`` and ``offset`` are those of the control record; the offset is -1 for a change without a record.
-    ``release`` names the release that a rule came with.
+    ``partition`` and ``offset``: those of the control record; the offset is -1 for a change without a record.
+    ``release``: the release that a rule came with. ``compared``: the counts of ``StatusKind.COMPARED``, by name.
     """
 
     name: str
@@ -98,7 +99,7 @@ class RuleStatus:
 
 
 def as_reply(status: RuleStatus, record: ControlRecord, epoch: int = 0) -> RuleStatus:
-    """Return the status as the answer to this record, with nothing in it longer than a status may be."""
+    """Return the status as the reply to this record, with name and reason cut. ``epoch``: that of the rule set."""
     return replace(
         status,
         name=status.name[:NAME_CHARACTERS],

@@ -30,13 +30,13 @@ class TumblingSpec(DocumentModel):
 
 
 class SlidingSpec(DocumentModel):
-    """Windows of one length that start ``every`` so often; ``every`` divides the length."""
+    """Windows of length ``sliding``. A window starts every ``every``, which divides the length."""
 
     sliding: Annotated[Duration, Field(description="Size of the windows.")]
     every: Annotated[Duration, Field(description="Time between the starts of two windows; it divides the size.")]
 
     @model_validator(mode="after")
-    def _divides(self) -> SlidingSpec:
+    def _check_every(self) -> SlidingSpec:
         if self.sliding % self.every:
             raise ValueError(
                 f"every: {render_duration(self.every)} must divide sliding: {render_duration(self.sliding)}, "
@@ -56,16 +56,16 @@ class SlidingSpec(DocumentModel):
 
 
 class SessionSpec(DocumentModel):
-    """A window begins with an event and ends when none came for ``session`` after its last one."""
+    """Windows that begin with an event and end ``session`` after their last event, if no other came by then."""
 
     session: Annotated[Duration, Field(description="Gap without events after which a session ends.")]
 
 
 class CountSpec(DocumentModel):
-    """Windows of so many of the key's events that satisfy ``where``, in order of arrival.
+    """Windows of ``count`` events of a key that satisfy ``where``, in order of arrival.
 
-    Without ``every`` one window follows the other; with it, a window of the last ``count`` events ends after every so
-    many events, and ``every`` divides ``count`` (which compiling checks).
+    Without ``every`` the windows follow one another. With it, a window of the last ``count`` events ends after each
+    ``every`` events; ``every`` divides ``count``, which the compiler checks.
     """
 
     count: Annotated[int, Field(ge=1, le=100_000), Field(description="Number of events in a window.")]
@@ -75,7 +75,7 @@ class CountSpec(DocumentModel):
     ] = None
 
     @model_validator(mode="after")
-    def _fits(self) -> CountSpec:
+    def _check_every(self) -> CountSpec:
         if self.every is not None and self.every > self.count:
             raise ValueError(f"every: {self.every} must be at most count: {self.count}, or events would be left out")
         return self
@@ -87,7 +87,7 @@ class SequenceSpan(DocumentModel):
     span: Annotated[Duration, Field(description="Longest time from the first event to the last.")]
 
 
-_KINDS: Final[Mapping[str, type[DocumentModel]]] = {
+_SPECS: Final[Mapping[str, type[DocumentModel]]] = {
     "tumbling": TumblingSpec,
     "sliding": SlidingSpec,
     "session": SessionSpec,
@@ -95,25 +95,25 @@ _KINDS: Final[Mapping[str, type[DocumentModel]]] = {
 }
 
 
-def _within(value: object) -> object:
+def _read_within(value: object) -> object:
     if isinstance(value, TumblingSpec | SlidingSpec | SessionSpec | CountSpec | SequenceSpan):
         return value
     if isinstance(value, str):
         return {"span": value}
     if not isinstance(value, Mapping):
         raise ValueError(f"a window is one of {_WINDOWS}, not {abbreviate(value)}")
-    if len(set(_KINDS) & set(value)) != 1 or "span" in value:
+    if len(set(_SPECS) & set(value)) != 1 or "span" in value:
         raise ValueError(f"a window is one of {_WINDOWS}")
     return value
 
 
-def _kind(value: object) -> str:
+def _tag_for(value: object) -> str:
     if isinstance(value, Mapping):
-        return next((name for name in _KINDS if name in value), "span")
-    return next((name for name, kind in _KINDS.items() if isinstance(value, kind)), "span")
+        return next((name for name in _SPECS if name in value), "span")
+    return next((name for name, kind in _SPECS.items() if isinstance(value, kind)), "span")
 
 
-def _plain(value: TumblingSpec | SlidingSpec | SessionSpec | CountSpec | SequenceSpan) -> str | dict[str, object]:
+def _to_json(value: TumblingSpec | SlidingSpec | SessionSpec | CountSpec | SequenceSpan) -> str | dict[str, object]:
     if isinstance(value, SequenceSpan):
         return render_duration(value.span)
     return value.model_dump(mode="json", exclude_none=True)
@@ -125,7 +125,7 @@ Within = Annotated[
     | Annotated[SessionSpec, Tag("session")]
     | Annotated[CountSpec, Tag("count")]
     | Annotated[SequenceSpan, Tag("span")],
-    Discriminator(_kind),
-    BeforeValidator(_within),
-    PlainSerializer(_plain),
+    Discriminator(_tag_for),
+    BeforeValidator(_read_within),
+    PlainSerializer(_to_json),
 ]

@@ -1,4 +1,4 @@
-"""YAML files of a folder to documents: the part that rules and lists share before their content is interpreted."""
+"""Finds and reads YAML files, for rules and for lists."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ def yaml_files(path: Path) -> list[Path]:
 def read_file(
     file: Path, limits: LoadLimits, naming: Collection[str] | None = None
 ) -> tuple[list[YamlDocument], list[Problem]]:
-    """Read the documents of a file except empty ones. A file that cannot be read is a problem of its own.
+    """Return the documents of a file without the empty ones, and the problems. An unreadable file is a problem.
 
-    ``naming``: no documents of a file whose text has none of these in it.
+    ``naming``: if given, a file whose text contains none of these texts gives no documents and no problems.
     """
     try:
         with file.open("rb") as stream:

@@ -1,8 +1,8 @@
-"""YAML without its dangerous or surprising features, and with the place of every entry.
+"""Reads YAML without its dangerous or surprising features, and keeps the line and column of every entry.
 
-No tags, no anchors and aliases (a kilobyte of them unfolds to gigabytes), no duplicate keys, YAML 1.2's scalars (``on``
-and ``no`` are words, not booleans; dates stay text), limits on bytes, depth and entries. Promises: no text makes
-``read_yaml`` raise; unreadable text is a ``Problem`` with line and column. Refuses to know the form of a rule.
+No tags, no anchors and aliases (a kilobyte of them expands to gigabytes), no duplicate keys, YAML 1.2's scalars (``on``
+and ``no`` are text, not booleans; dates stay text), limits on bytes, depth and entries. Promises: no text makes
+``read_yaml`` raise; text that it does not accept is a ``Problem`` with line and column.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import yaml
 
 from rulecore.printable import in_one_line, printable
 
-#: What JSON can hold.
+#: A value of JSON.
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 PathKey = tuple[str | int, ...]
 
@@ -40,7 +40,7 @@ _WORDS: Final[Mapping[str, bool | None]] = {
 
 @dataclass(frozen=True, slots=True)
 class LoadLimits:
-    """Limits on the input, each per file (``files``: per directory)."""
+    """Limits on the input: bytes, levels and entries of a file, and files of a directory."""
 
     file_bytes: int = 1 << 20
     depth: int = 12
@@ -50,7 +50,7 @@ class LoadLimits:
 
 @dataclass(frozen=True, slots=True, order=True)
 class SourceLocation:
-    """Where in a file; both begin with 1."""
+    """A position in a file. Lines and columns are counted from 1."""
 
     line: int
     column: int
@@ -58,7 +58,11 @@ class SourceLocation:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Problem:
-    """One thing that an author has to change. ``path`` is the place in the document, such as ``then.severity``."""
+    """A fault that the author of a file has to correct.
+
+    ``path``: the entry, such as ``then.severity``. ``rule``: the id of the rule. ``detail``: further lines, such as an
+    underlined expression.
+    """
 
     file: str
     place: SourceLocation
@@ -68,7 +72,7 @@ class Problem:
     detail: str = ""
 
     def render(self) -> str:
-        """Return ``file:line:column: path: message`` and, below it, the detail (an underlined expression)."""
+        """Return ``file:line:column: path: message``, and the detail below it."""
         where = f"{self.file}:{self.place.line}:{self.place.column}"
         head = in_one_line(f"{where}: {self.path}: {self.message}" if self.path else f"{where}: {self.message}")
         return f"{head}\n{printable(self.detail)}" if self.detail else head
@@ -84,11 +88,11 @@ class YamlDocument:
     blocks: frozenset[PathKey] = frozenset()
 
     def place(self, path: Sequence[str | int]) -> SourceLocation:
-        """Return the place of the deepest entry that exists on the way to ``path``."""
+        """Return the location of the entry, or of the deepest entry around it that exists."""
         return self.places[self.known_prefix(path)]
 
     def known_prefix(self, path: Sequence[str | int]) -> PathKey:
-        """Return ``path`` without the parts that the document does not have (pydantic adds names of its own)."""
+        """Return ``path`` without the parts that the document does not have, such as the names that pydantic adds."""
         found: PathKey = ()
         for part in path:
             if (*found, part) in self.places:
@@ -97,7 +101,7 @@ class YamlDocument:
 
 
 class _RefusedError(Exception):
-    """A document that is not read; stays in this module."""
+    """YAML that is not accepted. ``read_yaml`` turns it into a ``Problem``."""
 
     def __init__(self, message: str, place: SourceLocation) -> None:
         super().__init__(message)
@@ -112,13 +116,13 @@ class _Mark(Protocol):
     column: int
 
 
-def _at(mark: _Mark | None) -> SourceLocation:
+def _location(mark: _Mark | None) -> SourceLocation:
     return SourceLocation(1, 1) if mark is None else SourceLocation(mark.line + 1, mark.column + 1)
 
 
 @dataclass(slots=True)
 class _Reader:
-    """YAML events to values. Recursion is bounded by ``LoadLimits.depth``."""
+    """Builds values from the events of the YAML parser. ``LoadLimits.depth`` bounds the recursion."""
 
     events: Iterator[yaml.Event]
     limits: LoadLimits
@@ -126,58 +130,58 @@ class _Reader:
     places: dict[PathKey, SourceLocation] = field(default_factory=dict)
     blocks: set[PathKey] = field(default_factory=set)
 
-    def document(self, file: str) -> YamlDocument:
+    def read_document(self, file: str) -> YamlDocument:
         self.places, self.blocks = {}, set()
-        value = self.value(next(self.events), ())
+        value = self.read_value(next(self.events), ())
         return YamlDocument(file, value, self.places, frozenset(self.blocks))
 
-    def value(self, event: yaml.Event, path: PathKey) -> Json:
+    def read_value(self, event: yaml.Event, path: PathKey) -> Json:
         self.entries += 1
         if self.entries > self.limits.entries:
-            raise _RefusedError(f"more than {self.limits.entries} entries", _at(event.start_mark))
+            raise _RefusedError(f"more than {self.limits.entries} entries", _location(event.start_mark))
         if len(path) > self.limits.depth:
-            raise _RefusedError(f"nested deeper than {self.limits.depth}", _at(event.start_mark))
-        self.places[path] = _at(event.start_mark)
+            raise _RefusedError(f"nested deeper than {self.limits.depth}", _location(event.start_mark))
+        self.places[path] = _location(event.start_mark)
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
-            raise _RefusedError("anchors and aliases are not read; write the value out", _at(event.start_mark))
+            raise _RefusedError("anchors and aliases are not read; write the value out", _location(event.start_mark))
         if (tag := getattr(event, "tag", None)) not in (None, "!"):
-            raise _RefusedError(f"tags ({tag}) are not read; remove it", _at(event.start_mark))
+            raise _RefusedError(f"tags ({tag}) are not read; remove it", _location(event.start_mark))
         match event:
             case yaml.ScalarEvent():
-                return self.scalar(event, path)
+                return self.read_scalar(event, path)
             case yaml.SequenceStartEvent():
-                return self.sequence(path)
+                return self.read_sequence(path)
             case yaml.MappingStartEvent():
-                return self.mapping(path)
-        raise _RefusedError("not understood", _at(event.start_mark))
+                return self.read_mapping(path)
+        raise _RefusedError("unexpected YAML", _location(event.start_mark))
 
-    def scalar(self, event: yaml.ScalarEvent, path: PathKey) -> Json:
+    def read_scalar(self, event: yaml.ScalarEvent, path: PathKey) -> Json:
         if event.style in ("|", ">"):
             self.blocks.add(path)
         elif event.style in ("'", '"'):
             start = self.places[path]
-            self.places[path] = SourceLocation(start.line, start.column + 1)
-        return _scalar(event)
+            self.places[path] = SourceLocation(start.line, start.column + 1)  # behind the quote
+        return _parse_scalar(event)
 
-    def sequence(self, path: PathKey) -> list[Json]:
+    def read_sequence(self, path: PathKey) -> list[Json]:
         items: list[Json] = []
         while not isinstance(event := next(self.events), yaml.SequenceEndEvent):
-            items.append(self.value(event, (*path, len(items))))
+            items.append(self.read_value(event, (*path, len(items))))
         return items
 
-    def mapping(self, path: PathKey) -> dict[str, Json]:
+    def read_mapping(self, path: PathKey) -> dict[str, Json]:
         entries: dict[str, Json] = {}
         while not isinstance(event := next(self.events), yaml.MappingEndEvent):
             if not isinstance(event, yaml.ScalarEvent) or event.anchor is not None:
-                raise _RefusedError("the name of an entry must be plain text", _at(event.start_mark))
+                raise _RefusedError("the name of an entry must be plain text", _location(event.start_mark))
             if event.value in entries:
-                raise _RefusedError(f"{event.value!r} is written twice", _at(event.start_mark))
-            entries[event.value] = self.value(next(self.events), (*path, event.value))
+                raise _RefusedError(f"{event.value!r} is written twice", _location(event.start_mark))
+            entries[event.value] = self.read_value(next(self.events), (*path, event.value))
         return entries
 
 
-def _scalar(event: yaml.ScalarEvent) -> Json:
-    """Read a scalar by YAML 1.2's core schema; a number that JSON would not hold stays text."""
+def _parse_scalar(event: yaml.ScalarEvent) -> Json:
+    """Return a scalar's value by the core schema of YAML 1.2. Very long and infinite numbers stay text."""
     text = str(event.value)
     if not event.implicit[0]:
         return text
@@ -191,7 +195,7 @@ def _scalar(event: yaml.ScalarEvent) -> Json:
 
 
 def read_yaml(text: str, file: str, limits: LoadLimits | None = None) -> tuple[list[YamlDocument], list[Problem]]:
-    """Read all documents of a text. After the first fault nothing more of the text is read."""
+    """Return the documents of a text up to its first fault, and the fault. ``file``: the name in problems."""
     limits = limits or LoadLimits()
     if len(text.encode("utf-8", "surrogatepass")) > limits.file_bytes:
         return [], [Problem(file, SourceLocation(1, 1), "", f"more than {limits.file_bytes} bytes")]
@@ -200,11 +204,11 @@ def read_yaml(text: str, file: str, limits: LoadLimits | None = None) -> tuple[l
         reader = _Reader(iter(yaml.parse(text, Loader=_LOADER)), limits)
         for event in reader.events:
             if isinstance(event, yaml.DocumentStartEvent):
-                documents.append(reader.document(file))
+                documents.append(reader.read_document(file))
     except _RefusedError as refused:
         return documents, [Problem(file, refused.place, "", refused.message)]
     except yaml.MarkedYAMLError as error:
-        place = _at(error.problem_mark or error.context_mark)
+        place = _location(error.problem_mark or error.context_mark)
         return documents, [Problem(file, place, "", f"not YAML: {error.problem or error.context}")]
     except (yaml.YAMLError, UnicodeError, ValueError) as error:
         return documents, [Problem(file, SourceLocation(1, 1), "", f"not YAML: {one_line(error)}")]
@@ -218,5 +222,5 @@ def dotted_path(path: Sequence[str | int]) -> str:
 
 
 def one_line(error: Exception) -> str:
-    """Return the message of an error, without line breaks."""
+    """Return the message of an error without line breaks, cut to 200 characters."""
     return in_one_line(str(error))[:200]

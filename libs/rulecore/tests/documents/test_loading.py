@@ -45,7 +45,7 @@ tests:
 """
 
 
-def loaded(text: str) -> Rule:
+def load_rule(text: str) -> Rule:
     rules, problems = load_text(text, "f.yaml")
     assert problems == []
     (one,) = rules
@@ -54,20 +54,20 @@ def loaded(text: str) -> Rule:
     return one.rule
 
 
-def said(text: str) -> list[str]:
-    """Everything that is wrong with a text, as lines for a person."""
+def problem_lines(text: str) -> list[str]:
+    """Return all problems of a text, rendered."""
     rules, problems = load_text(text, "f.yaml")
     return [p.render() for p in [*problems, *(p for one in rules for p in one.problems)]]
 
 
-def test_a_rule_per_event_has_the_defaults() -> None:
-    rule = loaded(EVENT_RULE)
+def test_an_event_rule_has_the_defaults() -> None:
+    rule = load_rule(EVENT_RULE)
     assert (rule.mode, rule.emit, rule.windowed) == (RuleMode.LIVE, Emit.EARLY, False)
     assert (rule.then.severity, rule.then.outcome, rule.then.score) == (Severity.HIGH, "review", 0)
 
 
-def test_a_windowed_rule_is_read_whole() -> None:
-    rule = loaded(WINDOW_RULE)
+def test_all_entries_of_a_window_rule_are_read() -> None:
+    rule = load_rule(WINDOW_RULE)
     assert rule.within == SlidingSpec.model_validate({"sliding": "1d", "every": "60m"})
     assert isinstance(rule.within, SlidingSpec)
     assert rule.within.size_ms == 24 * rule.within.slide_ms
@@ -81,14 +81,14 @@ def test_a_tumbling_window_slides_by_its_size() -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "place", "words"),
+    ("more", "place", "message"),
     [
         (
             "group_by: [a]\nwithin: 1h\nsequence: [{without: a > 1}, {step: b, where: a > 1}]",
             "9:11",
             "begins with a step",
         ),
-        ("sequence: [{step: a, wher: amount > 1}]", "7:28", "no such entry in a rule"),
+        ("sequence: [{step: a, wher: amount > 1}]", "7:28", "unknown entry"),
         ("score: {limit: 3}", "7:8", "of is missing"),
         ("suppress: {for: 1h}", "7:11", "needs `by`"),
         ("suppress: {by: [user_id]}", "7:11", "for is missing"),
@@ -102,7 +102,7 @@ def test_a_tumbling_window_slides_by_its_size() -> None:
         ("within: {tumbling: 60}", "7:20", "60 is no duration"),
         ("within: {sliding: 1h, every: 7m}", "7:9", "every: 7m must divide sliding: 1h"),
         ("within: {sliding: 1h}", "7:9", "every is missing"),
-        ("colour: red", "7:9", "no such entry in a rule"),
+        ("colour: red", "7:9", "unknown entry"),
         ("mode: on", "7:7", "'on' is no mode; write live, shadow, {canary: 10%}"),
         ("group_by: [user id]", "7:12", "should match pattern"),
         ("having: count(*) > 1", "1:1", "a window rule needs group_by, within and having; group_by and within is"),
@@ -111,20 +111,20 @@ def test_a_tumbling_window_slides_by_its_size() -> None:
         ("tests: [{name: a, events: [{a: 99999999999999999999}], expect: []}]", "7:32", "more than 64 bits"),
     ],
 )
-def test_what_does_not_fit_is_refused_with_its_place(more: str, place: str, words: str) -> None:
-    lines = said(EVENT_RULE + more + "\n")
-    assert any(words in line for line in lines), lines
+def test_entries_that_do_not_go_together_are_refused_at_their_place(more: str, place: str, message: str) -> None:
+    lines = problem_lines(EVENT_RULE + more + "\n")
+    assert any(message in line for line in lines), lines
     assert any(line.startswith(f"f.yaml:{place}") for line in lines), lines
 
 
 @pytest.mark.parametrize("name", ["id", "version", "owner", "on", "then"])
 def test_a_missing_entry_is_named(name: str) -> None:
     text = "\n".join(line for line in EVENT_RULE.splitlines() if not line.startswith(name + ":"))
-    assert any(f"{name} is missing" in line for line in said(text))
+    assert any(f"{name} is missing" in line for line in problem_lines(text))
 
 
 @pytest.mark.parametrize(
-    ("line", "words"),
+    ("line", "message"),
     [
         ("id: Big Rule", "id: "),
         ("version: 0", "version: "),
@@ -137,19 +137,19 @@ def test_a_missing_entry_is_named(name: str) -> None:
         ("then: {severity: low, message: m, score: -1}", "then.score: "),
     ],
 )
-def test_a_wrong_value_is_refused_at_its_field(line: str, words: str) -> None:
+def test_a_wrong_value_is_refused_at_its_field(line: str, message: str) -> None:
     name = line.partition(":")[0]
     text = "\n".join(line if have.startswith(name + ":") else have for have in EVENT_RULE.splitlines())
-    assert any(words in problem for problem in said(text)), said(text)
+    assert any(message in problem for problem in problem_lines(text)), problem_lines(text)
 
 
 def test_a_rule_without_any_condition_is_refused() -> None:
     text = "\n".join(line for line in EVENT_RULE.splitlines() if not line.startswith("where:"))
-    assert any("needs `where`" in line for line in said(text))
+    assert any("needs `where`" in line for line in problem_lines(text))
 
 
 @pytest.mark.parametrize(
-    ("text", "place", "words"),
+    ("text", "place", "message"),
     [
         ("a: &x 1\nb: *x", SourceLocation(1, 4), "anchors and aliases"),
         ("a: [*x]", SourceLocation(1, 5), "anchors and aliases"),
@@ -167,10 +167,10 @@ def test_a_rule_without_any_condition_is_refused() -> None:
         ("a: \x00", SourceLocation(1, 1), "not YAML"),
     ],
 )
-def test_dangerous_and_broken_yaml_is_refused_with_its_place(text: str, place: SourceLocation, words: str) -> None:
+def test_dangerous_and_broken_yaml_is_refused_with_its_place(text: str, place: SourceLocation, message: str) -> None:
     limits = LoadLimits(file_bytes=2_000, depth=3, entries=100)
     _, (problem,) = read_yaml(text, "f.yaml", limits)
-    assert words in problem.message
+    assert message in problem.message
     assert problem.place == place
 
 
@@ -232,14 +232,14 @@ def test_files_that_cannot_be_read_are_problems(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", [EVENT_RULE, WINDOW_RULE])
 def test_a_control_record_reads_back_as_the_same_rule(text: str) -> None:
-    rule = loaded(text)
+    rule = load_rule(text)
     value = canonical_json(rule)
     assert decode_record(value, 65_536) == rule
     assert canonical_json(decode_record(value, 65_536)) == value
 
 
 @pytest.mark.parametrize(
-    ("value", "words"),
+    ("value", "message"),
     [
         (b"", "not JSON"),
         (b"\xff", "not JSON"),
@@ -251,8 +251,8 @@ def test_a_control_record_reads_back_as_the_same_rule(text: str) -> None:
         (b" " * 70_000, "the record has 70000 bytes, at most 65536 are read"),
     ],
 )
-def test_a_record_that_is_no_rule_is_refused_in_one_line(value: bytes, words: str) -> None:
-    with pytest.raises(DocumentError, match=words) as caught:
+def test_a_record_that_is_no_rule_is_refused_in_one_line(value: bytes, message: str) -> None:
+    with pytest.raises(DocumentError, match=message) as caught:
         decode_record(value, 65_536)
     assert "\n" not in str(caught.value)
 
@@ -263,32 +263,32 @@ def record(**more: object) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("value", "words"),
+    ("value", "message"),
     [
         (record()[:-1] + b', "where": "a > 2"}', "'where' is written twice"),
         (record().replace(b'"message"', b'"message":"x","message"'), "'message' is written twice"),
         (record(owner="o\x1b[2J"), r"owner: character U\+001B is not accepted"),
         (record(tags=["fine", "a\u202eb"]), r"tags\[1\]: character U\+202E is not accepted"),
         (record(then={"severity": "low", "message": "\x00"}), r"then.message: character U\+0000 is not accepted"),
-        (record(**{"a\nb\x1b": 1}), "a b\ufffd: no such entry"),
+        (record(**{"a\nb\x1b": 1}), "a b\ufffd: unknown entry"),
         (record(effective={"from": "0001-01-01T00:00:00+23:59"}), "is no time"),
         (record(effective={"to": "9999-12-31T23:59:59-00:01"}), "is no time"),
     ],
 )
-def test_a_record_that_people_and_machines_could_read_otherwise_is_refused(value: bytes, words: str) -> None:
-    with pytest.raises(DocumentError, match=words) as caught:
+def test_an_ambiguous_or_unreadable_record_is_refused_in_one_line(value: bytes, message: str) -> None:
+    with pytest.raises(DocumentError, match=message) as caught:
         decode_record(value, 65_536)
     assert "\n" not in str(caught.value)
 
 
 def test_an_unreadable_character_in_a_file_is_refused_at_its_place() -> None:
-    (line,) = said(EVENT_RULE.replace("risk", '"ri\\u202esk"'))
+    (line,) = problem_lines(EVENT_RULE.replace("risk", '"ri\\u202esk"'))
     assert line == "f.yaml:3:9: owner: character U+202E is not accepted; remove it"
 
 
-def test_text_of_an_author_is_shown_in_one_line_and_without_control_characters() -> None:
-    (line,) = said(EVENT_RULE + '"od\\x1b[2Jd\\n\\u202ename": 1\n')
-    assert line == "f.yaml:7:27: od\ufffd[2Jd \ufffdname: no such entry in a rule"
+def test_a_problem_is_one_line_without_control_characters() -> None:
+    (line,) = problem_lines(EVENT_RULE + '"od\\x1b[2Jd\\n\\u202ename": 1\n')
+    assert line == "f.yaml:7:27: od\ufffd[2Jd \ufffdname: unknown entry"
 
 
 @given(st.integers(-62_135_596_800_000, 253_402_300_799_999))
@@ -301,7 +301,7 @@ def test_a_duration_reads_back(duration_ms: int) -> None:
     assert parse_duration_ms(render_duration(duration_ms)) == duration_ms
 
 
-def test_the_json_schema_knows_the_entries_of_a_rule() -> None:
+def test_the_json_schema_has_the_entries_of_a_rule() -> None:
     schema = orjson.loads(orjson.dumps(rule_json_schema()))
     assert schema["additionalProperties"] is False
     assert set(schema["required"]) == {"id", "version", "owner", "on", "then"}

@@ -117,7 +117,7 @@ def test_the_epoch_is_raised_once_for_all_records_of_a_call() -> None:
         (record("r", 2, where="(" * 200 + "amount > 1" + ")" * 200), "where:1:"),
         (record("r", 2, where="amount > 1" + " or amount > 1" * 2_000), "where"),
         (record("r", 2, on="nowhere"), "there is no stream 'nowhere'; there are pay"),
-        (record("r", 2, then={"severity": "low", "message": "{colour}"}), "nothing is called {colour}"),
+        (record("r", 2, then={"severity": "low", "message": "{colour}"}), "unknown name {colour}"),
         (window("r", 2, group_by=["card"]), "must contain one of the keys that pay is routed by: [user_id]"),
         (window("r", 2, group_by=["user_id", "colour"]), "has no colour"),
         (window("r", 2, having="user_id = 'a'"), "has no aggregate"),

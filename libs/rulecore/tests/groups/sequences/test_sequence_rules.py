@@ -430,8 +430,8 @@ def test_an_error_in_a_condition_of_a_file_has_its_line() -> None:
 def test_a_message_may_name_columns_of_steps_and_nothing_else() -> None:
     for message, says in (
         ("{failed.amuont}", "have no 'amuont'"),
-        ("{nobody.amount}", "nothing is called"),
-        ("{amount}", "nothing is called"),
+        ("{nobody.amount}", "unknown name"),
+        ("{amount}", "unknown name"),
     ):
         with pytest.raises(ExpressionError) as caught:
             rule(FAILED, BOUGHT, then={"severity": "low", "message": message})
