@@ -1,9 +1,9 @@
-"""The expression language of rules: a subset of SQL with Spark's NULL semantics, typed, bounded, and ours.
+"""The expression language of rules: a typed subset of SQL with Spark's NULL semantics and limits on every size.
 
-Text becomes a typed tree (``parse``), and the tree, never the text, is rendered, normalized, hashed and run: by a plain
-evaluator for one row (``evaluate``), and by Polars over columns (``compile.to_polars``), which like every other way of
-running a rule is tested against the reference. Nothing written in this language can run code, read a file, loop, or
-fail on data: overflow and division by zero are NULL. The package loads no Polars before columns or patterns are used.
+``parse`` turns text into a typed tree. The tree is rendered, normalized, hashed and evaluated: on one row by the
+reference evaluator (``evaluate``), and on columns by Polars (``columnar.compiler.to_polars``), which is tested against
+the reference. An expression cannot run code, read a file, loop, or fail on data: overflow and division by zero are
+NULL. The package imports Polars only when columns or regular expressions are used.
 """
 
 from __future__ import annotations

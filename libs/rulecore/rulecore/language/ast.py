@@ -1,8 +1,8 @@
-"""The typed syntax tree of an expression, which every component but the parser works on.
+"""The typed syntax tree of an expression.
 
 Nodes are frozen pydantic models: they compare, hash, and convert to JSON and back without loss (``adapter``). Each node
-checks its own type against the typing rules when it is created, from text or from JSON, so no tree is ill-typed.
-Create inner nodes with their ``of``, which computes the type. The tree knows no text, positions or Polars.
+checks its type against the typing rules when it is created, from text or from JSON, so no tree is ill-typed. Inner
+nodes are created with ``of``, which computes the type. Nodes hold neither text nor positions.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from rulecore.language.types import Operand, Value
 from streamcore.schema import BOOLEAN, LONG, Kind, Type
 
 
-def _type(value: object) -> Type:
-    """Return a type from its text; raise ``ValueError``, since pydantic reports no ``ConfigError``."""
+def _parse_type(value: object) -> Type:
+    """Parse a type. Raise ``ValueError`` for a fault, since pydantic does not report a ``ConfigError``."""
     if isinstance(value, Type):
         return value
     try:
@@ -42,7 +42,7 @@ def _type(value: object) -> Type:
 
 #: The name of a list that rules use.
 ListName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,79}$")]
-TypeText = Annotated[Type, PlainValidator(_type), PlainSerializer(str, return_type=str)]
+TypeText = Annotated[Type, PlainValidator(_parse_type), PlainSerializer(str, return_type=str)]
 ArithmeticOp = Constant["+", "-", "*", "/", "%"]
 ComparisonOp = Constant["=", "<>", "<", "<=", ">", ">=", "<=>"]
 AggregateFunction = Constant["count", "sum", "avg", "stddev", "min", "max", "count_distinct"]
@@ -61,7 +61,7 @@ class _AnyNode:
 
     @staticmethod
     def read(value: object) -> ExprNode:
-        """Return a node as it is, or from its JSON form."""
+        """Return the node of a JSON value; a node is returned unchanged."""
         if isinstance(value, ExprNode):
             return value
         node_class = _NODES.get(str(value.get("node"))) if isinstance(value, Mapping) else None
@@ -86,15 +86,15 @@ class ExprNode(BaseModel):
 
 
 class ColumnRef(ExprNode):
-    """A column of the event, a column of ``group_by``, or an aggregate under its name."""
+    """A column of the event or of ``group_by``, or a column that replaces an aggregate or a list."""
 
     node: Constant["column"] = "column"
     name: str
     type: TypeText
 
 
-#: A decimal as JSON holds it. An exponent is not accepted: ``1e40000000`` would become 40 million digits.
-_PLAIN: Final = re.compile(r"-?[0-9]{1,40}(\.[0-9]{1,40})?\Z")
+#: A decimal in JSON. An exponent is not accepted: ``1e40000000`` would become 40 million digits.
+_PLAIN_DECIMAL: Final = re.compile(r"-?[0-9]{1,40}(\.[0-9]{1,40})?\Z")
 
 
 class Literal(ExprNode):
@@ -109,13 +109,13 @@ class Literal(ExprNode):
 
     @model_validator(mode="before")
     @classmethod
-    def _read(cls, data: Any) -> Any:
-        """Convert the JSON value of a literal to a value of its type."""
+    def _read_json(cls, data: Any) -> Any:
+        """Convert decimals from text, and doubles from whole numbers, as JSON holds them."""
         if not isinstance(data, Mapping):
             return data
-        value, kind = data.get("value"), _type(data.get("type")).kind
+        value, kind = data.get("value"), _parse_type(data.get("type")).kind
         try:
-            if kind is Kind.DECIMAL and isinstance(value, str) and _PLAIN.match(value):
+            if kind is Kind.DECIMAL and isinstance(value, str) and _PLAIN_DECIMAL.match(value):
                 return {**data, "value": Decimal(value)}
             if kind is Kind.DOUBLE and isinstance(value, int) and not isinstance(value, bool):
                 return {**data, "value": float(value)}
@@ -124,7 +124,7 @@ class Literal(ExprNode):
         return data
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _check_consistent(self) -> Self:
         if self.value is not None and types.literal(self.value, self.type) != self.type:
             raise ValueError(f"{self.value!r} is no {self.type}")
         if isinstance(self.value, int) and not types.MIN_LONG <= self.value <= types.MAX_LONG:
@@ -140,7 +140,7 @@ class Literal(ExprNode):
 
 
 class IntervalLiteral(ExprNode):
-    """A length of time in milliseconds. Its type is long; no other long may be added to a timestamp."""
+    """A length of time in milliseconds. Its type is long, but only an interval can be added to a timestamp."""
 
     node: Constant["interval"] = "interval"
     ms: Annotated[int, Field(ge=0, le=types.MAX_LONG, strict=True)]
@@ -160,7 +160,7 @@ class _Typed(ExprNode):
         raise NotImplementedError
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _check_consistent(self) -> Self:
         if (expected := self._result_type()) != self.type:
             raise ValueError(f"type {self.type}, expected {expected}")
         return self
@@ -211,7 +211,7 @@ class _Condition(ExprNode):
         """Raise ``ExpressionTypeError`` unless the operands fit."""
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _check_consistent(self) -> Self:
         self._check()
         return self
 
@@ -297,7 +297,7 @@ class IsNull(_Condition):
 
 
 class In(_Condition):
-    """``operand in (constants)``. The constants have the operand's kind (and scale), and are never NULL."""
+    """``operand in (constants)``. The constants have the kind and scale of the operand, and none is NULL."""
 
     node: Constant["in"] = "in"
     operand: Expr
@@ -315,9 +315,9 @@ class In(_Condition):
 
 
 class InList(_Condition):
-    """``operand in list('name')``: NULL for a NULL operand, and if the list does not exist (any more).
+    """``operand in list('name')``: NULL for a NULL operand, and if the list does not exist.
 
-    ``of`` is the type of the list's entries. Whole numbers and decimals compare by value, whatever their scales.
+    ``of``: the type of the list's entries. Longs and decimals are compared by value, also with different scales.
     """
 
     node: Constant["in_list"] = "in_list"
@@ -358,7 +358,7 @@ class Lookup(ExprNode):
         return cls(list=name, key=key, of=of, type=kind)
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _check_consistent(self) -> Self:
         types.check_list_member(operand_for(self.key), self.list, self.of)
         return self
 
@@ -385,7 +385,7 @@ class Between(_Condition):
 
 
 class Like(_Condition):
-    """``operand like pattern``: ``%`` is any text, ``_`` any one character; ``escape`` before them makes them plain."""
+    """``operand like pattern``: ``%`` is any text, ``_`` any character, unless ``escape`` is before them."""
 
     node: Constant["like"] = "like"
     operand: Expr

@@ -14,8 +14,10 @@ _ANY_NULL = "NULL if any argument is NULL"
 
 @dataclass(frozen=True, slots=True)
 class FunctionReference:
-    """``examples``: conditions that are TRUE. For aggregates: texts that ``having`` accepts over a column
-    ``amount``."""
+    """The documentation of a function or aggregate.
+
+    ``examples``: of a function, conditions that are TRUE; of an aggregate, conditions of ``having`` on ``amount``.
+    """
 
     summary: str
     result: str
@@ -93,13 +95,13 @@ FUNCTION_REFERENCE: Mapping[str, FunctionReference] = {
     ),
     "power": FunctionReference("The first number to the power of the second.", "double", ("power(2, 10) = 1024.0",)),
     "regexp_extract": FunctionReference(
-        "Text of a group of the first match of a pattern: the first group, or the one with the given number.",
+        "Text of a group in the first match of a pattern: of group 1, or of the group with the given number.",
         "text",
         ("regexp_extract('order-17', '([a-z]+)-([0-9]+)', 2) = '17'", "regexp_extract('order', '([0-9]+)') is null"),
         "NULL if the text is NULL or nothing matches",
     ),
     "regexp_like": FunctionReference(
-        "Whether a pattern matches anywhere in the text. Patterns are checked and bounded when the rule is read.",
+        "Whether a pattern matches anywhere in the text. Patterns are checked when the rule is read.",
         "boolean",
         ("regexp_like('order-17', '-[0-9]+$')",),
     ),
@@ -107,7 +109,7 @@ FUNCTION_REFERENCE: Mapping[str, FunctionReference] = {
         "The text with every occurrence of a part replaced.", "text", ("replace('a-b-c', '-', '') = 'abc'",)
     ),
     "round": FunctionReference(
-        "Number rounded to so many decimal places (0 without), halves away from zero.",
+        "Number rounded to the given decimal places (default 0), halves away from zero.",
         "decimal for decimals, long for longs, double for doubles",
         ("round(2.345, 2) = 2.35", "round(-2.5) = -3"),
     ),
@@ -126,10 +128,10 @@ FUNCTION_REFERENCE: Mapping[str, FunctionReference] = {
         ("substr('headgate', 5) = 'gate'", "substr('headgate', 1, 4) = 'head'", "substr('headgate', -4) = 'gate'"),
     ),
     "to_decimal": FunctionReference(
-        "A text or number as a decimal of so many digits and places, never rounded.",
+        "A text or number as a decimal of the given digits and places. Only doubles are rounded.",
         "decimal(digits, places)",
         ("to_decimal('12.34', 10, 2) = 12.34", "to_decimal('12.345', 10, 2) is null"),
-        "NULL if the value is NULL, no number, or does not fit the digits and places",
+        "NULL if the value is NULL, not a number, or does not fit the digits and places",
     ),
     "to_double": FunctionReference(
         "A text or number as a double.",
@@ -147,7 +149,7 @@ FUNCTION_REFERENCE: Mapping[str, FunctionReference] = {
         "A number, boolean or timestamp as text.", "text", ("to_text(17) = '17'", "to_text(true) = 'true'")
     ),
     "to_timestamp": FunctionReference(
-        "A text as a timestamp: ISO 8601, or a format, and a zone for times without an offset (UTC without).",
+        "A text as a timestamp: ISO 8601 or the given format, and a zone for times without an offset (default UTC).",
         "timestamp",
         (
             "to_timestamp('05.01.2026', 'dd.MM.yyyy') = to_timestamp('2026-01-05T00:00:00Z')",
@@ -156,7 +158,7 @@ FUNCTION_REFERENCE: Mapping[str, FunctionReference] = {
         "NULL if the text is NULL or does not follow the format",
     ),
     "to_utc_timestamp": FunctionReference(
-        "A timestamp whose clock reading is of a zone, as UTC.",
+        "A local time of a zone as a timestamp in UTC.",
         "timestamp",
         (
             "to_utc_timestamp(to_timestamp('2026-01-05T10:00:00Z'), 'Europe/Berlin')"

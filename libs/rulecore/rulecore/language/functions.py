@@ -24,20 +24,21 @@ Operands = tuple[Operand, ...]
 AGGREGATES = ("avg", "count", "count_distinct", "max", "min", "stddev", "sum")
 TRUNC_UNITS = ("second", "minute", "hour", "day", "week", "month", "quarter", "year")
 MAX_ROUND_DOUBLE = 15
-MANY = 1_000_000
+_UNBOUNDED = 1_000_000  # arguments; ``ExpressionLimits`` bounds them
+_MAX_POSITION = 1_000_000  # in a text
 
 
 @dataclass(frozen=True, slots=True)
 class FunctionSignature:
     """The signature of a function.
 
-    ``usage``: an example for error messages. ``least``, ``most``: the number of arguments. ``result``: checks the
+    ``usage``: an example for error messages. ``min_arguments``, ``max_arguments``: inclusive. ``result``: checks the
     operands and returns the type of the call; it gets the function's name for messages.
     """
 
     usage: str
-    least: int
-    most: int
+    min_arguments: int
+    max_arguments: int
     result: Callable[[str, Operands], Type]
 
 
@@ -46,24 +47,24 @@ def call_type(name: str, operands: Operands) -> Type:
     function = FUNCTIONS.get(name)
     if function is None:
         raise ExpressionTypeError(f"unknown function {name}")
-    if not function.least <= len(operands) <= function.most:
+    if not function.min_arguments <= len(operands) <= function.max_arguments:
         raise ExpressionTypeError(f"{name} does not take {len(operands)} arguments", f"accepted here: {function.usage}")
     return function.result(name, operands)
 
 
-def _texts(name: str, operands: Operands) -> None:
+def _check_texts(name: str, operands: Operands) -> None:
     """Raise ``ExpressionTypeError`` unless all operands are text."""
     for index, operand in enumerate(operands):
         types.check_text(operand, name, index)
 
 
-def _number(name: str, operand: Operand, index: int = 0) -> None:
+def _check_number(name: str, operand: Operand, index: int = 0) -> None:
     if not types.is_numeric(operand.type):
         raise ExpressionTypeError(f"{name} takes a number, not {operand.type}", _usage(name), index)
 
 
 def _constant(name: str, operands: Operands, index: int, kind: Kind) -> object:
-    """Return the value of a constant operand; raise ``ExpressionTypeError`` unless it is one of that kind."""
+    """Return the value of an operand; raise ``ExpressionTypeError`` unless it is a constant of that kind."""
     operand = operands[index]
     if not operand.constant or operand.type.kind is not kind or operand.value is None:
         raise ExpressionTypeError(f"{name}: argument {index + 1} must be a constant {kind.value}", _usage(name), index)
@@ -75,17 +76,17 @@ def _usage(name: str) -> str:
 
 
 def _text_to_text(name: str, operands: Operands) -> Type:
-    _texts(name, operands)
+    _check_texts(name, operands)
     return STRING
 
 
 def _text_to_boolean(name: str, operands: Operands) -> Type:
-    _texts(name, operands)
+    _check_texts(name, operands)
     return BOOLEAN
 
 
 def _text_to_long(name: str, operands: Operands) -> Type:
-    _texts(name, operands)
+    _check_texts(name, operands)
     return LONG
 
 
@@ -93,8 +94,9 @@ def _substr(name: str, operands: Operands) -> Type:
     types.check_text(operands[0], name, 0)
     for index in range(1, len(operands)):
         value = _constant(name, operands, index, Kind.LONG)
-        if not isinstance(value, int) or abs(value) > MANY:
-            raise ExpressionTypeError(f"{name}: {value} is too far", _usage(name), index)
+        if not isinstance(value, int) or abs(value) > _MAX_POSITION:
+            message = f"{name}: {value} is not between {-_MAX_POSITION} and {_MAX_POSITION}"
+            raise ExpressionTypeError(message, _usage(name), index)
     return STRING
 
 
@@ -112,7 +114,7 @@ def _regexp(name: str, operands: Operands) -> Type:
     try:
         check_regex(str(pattern))
     except ExpressionTypeError as error:
-        raise ExpressionTypeError(error.message, error.hint, 1) from None
+        raise ExpressionTypeError(f"{name}: {error.message}", error.hint, 1) from None
     return BOOLEAN
 
 
@@ -134,17 +136,17 @@ def _network(name: str, operands: Operands) -> Type:
 
 
 def _same_number(name: str, operands: Operands) -> Type:
-    _number(name, operands[0])
+    _check_number(name, operands[0])
     return operands[0].type
 
 
 def _whole(name: str, operands: Operands) -> Type:
-    _number(name, operands[0])
+    _check_number(name, operands[0])
     return LONG
 
 
 def _round(name: str, operands: Operands) -> Type:
-    _number(name, operands[0])
+    _check_number(name, operands[0])
     kind = operands[0].type
     places = _constant(name, operands, 1, Kind.LONG) if len(operands) > 1 else 0
     most = MAX_ROUND_DOUBLE if kind == DOUBLE else MAX_DECIMAL_DIGITS
@@ -157,7 +159,7 @@ def _round(name: str, operands: Operands) -> Type:
 
 def _doubles(name: str, operands: Operands) -> Type:
     for index, operand in enumerate(operands):
-        _number(name, operand, index)
+        _check_number(name, operand, index)
     return DOUBLE
 
 
@@ -178,11 +180,11 @@ def _nullif(_name: str, operands: Operands) -> Type:
 
 
 def _of_time(name: str, operands: Operands) -> Type:
-    _time(name, operands[0], 0)
+    _check_timestamp(name, operands[0], 0)
     return LONG
 
 
-def _time(name: str, operand: Operand, index: int) -> None:
+def _check_timestamp(name: str, operand: Operand, index: int) -> None:
     if operand.type != TIMESTAMP:
         raise ExpressionTypeError(f"{name} takes a timestamp, not {operand.type}", _usage(name), index)
 
@@ -191,22 +193,22 @@ def _date_trunc(name: str, operands: Operands) -> Type:
     unit = _constant(name, operands, 0, Kind.STRING)
     if str(unit).lower() not in TRUNC_UNITS:
         raise ExpressionTypeError(f"{name}: unknown unit {unit!r}", f"accepted here: {', '.join(TRUNC_UNITS)}", 0)
-    _time(name, operands[1], 1)
+    _check_timestamp(name, operands[1], 1)
     return TIMESTAMP
 
 
 def _to_long(name: str, operands: Operands) -> Type:
-    _convertible(name, operands[0])
+    _check_convertible(name, operands[0])
     return LONG
 
 
 def _to_double(name: str, operands: Operands) -> Type:
-    _convertible(name, operands[0])
+    _check_convertible(name, operands[0])
     return DOUBLE
 
 
 def _to_decimal(name: str, operands: Operands) -> Type:
-    _convertible(name, operands[0])
+    _check_convertible(name, operands[0])
     precision, scale = (_constant(name, operands, index, Kind.LONG) for index in (1, 2))
     assert isinstance(precision, int)
     assert isinstance(scale, int)
@@ -216,7 +218,7 @@ def _to_decimal(name: str, operands: Operands) -> Type:
     return types.decimal(precision, scale)
 
 
-def _convertible(name: str, operand: Operand) -> None:
+def _check_convertible(name: str, operand: Operand) -> None:
     if operand.type != STRING and not types.is_numeric(operand.type):
         raise ExpressionTypeError(f"{name} takes text or a number, not {operand.type}", _usage(name), 0)
 
@@ -237,7 +239,7 @@ def _to_timestamp(name: str, operands: Operands) -> Type:
 
 
 def _to_utc(name: str, operands: Operands) -> Type:
-    _time(name, operands[0], 0)
+    _check_timestamp(name, operands[0], 0)
     check_zone(str(_constant(name, operands, 1, Kind.STRING)))
     return TIMESTAMP
 
@@ -249,7 +251,7 @@ FUNCTIONS: Mapping[str, FunctionSignature] = {
     "trim": FunctionSignature("trim(text)", 1, 1, _text_to_text),
     "length": FunctionSignature("length(text)", 1, 1, _text_to_long),
     "substr": FunctionSignature("substr(text, start) or substr(text, start, length), start from 1", 2, 3, _substr),
-    "concat": FunctionSignature("concat(text, text, ...)", 2, MANY, _text_to_text),
+    "concat": FunctionSignature("concat(text, text, ...)", 2, _UNBOUNDED, _text_to_text),
     "starts_with": FunctionSignature("starts_with(text, start)", 2, 2, _text_to_boolean),
     "ends_with": FunctionSignature("ends_with(text, end)", 2, 2, _text_to_boolean),
     "contains": FunctionSignature("contains(text, part)", 2, 2, _text_to_boolean),
@@ -264,9 +266,9 @@ FUNCTIONS: Mapping[str, FunctionSignature] = {
     "ln": FunctionSignature("ln(number)", 1, 1, _doubles),
     "exp": FunctionSignature("exp(number)", 1, 1, _doubles),
     "power": FunctionSignature("power(number, number)", 2, 2, _doubles),
-    "greatest": FunctionSignature("greatest(a, b, ...)", 2, MANY, _extreme),
-    "least": FunctionSignature("least(a, b, ...)", 2, MANY, _extreme),
-    "coalesce": FunctionSignature("coalesce(a, b, ...)", 2, MANY, _coalesce),
+    "greatest": FunctionSignature("greatest(a, b, ...)", 2, _UNBOUNDED, _extreme),
+    "least": FunctionSignature("least(a, b, ...)", 2, _UNBOUNDED, _extreme),
+    "coalesce": FunctionSignature("coalesce(a, b, ...)", 2, _UNBOUNDED, _coalesce),
     "nullif": FunctionSignature("nullif(a, b)", 2, 2, _nullif),
     "hour": FunctionSignature("hour(timestamp)", 1, 1, _of_time),
     "minute": FunctionSignature("minute(timestamp)", 1, 1, _of_time),

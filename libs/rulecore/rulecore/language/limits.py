@@ -1,7 +1,7 @@
 """The limits of an expression's size.
 
 Rules are written by people who do not own the stream, so the limits bound the work of parsing, the work of an
-evaluation, and the size of its result. Neither nesting nor another spelling avoids a limit.
+evaluation, and the size of its result. Nesting an expression, or writing it in another way, does not avoid a limit.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ExpressionLimits:
-    """Limits of one expression. Depth counts operators inside operators; ``a and b and c`` is one level."""
+    """Limits of one expression. ``depth``: levels of operators inside operators; ``a and b and c`` is one level."""
 
     text_bytes: int = 4_096
     depth: int = 32
@@ -20,5 +20,5 @@ class ExpressionLimits:
     arguments: int = 16
     regex_bytes: int = 256
     like_bytes: int = 256
-    #: How many times longer than the longest column a text may become (``concat``, ``replace``).
+    #: How many times longer than its longest input a text may become (``concat``, ``replace``).
     text_growth: int = 64

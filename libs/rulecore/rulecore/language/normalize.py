@@ -48,10 +48,10 @@ _TRUE, _FALSE = Literal.of(True), Literal.of(False)
 
 def normalize(expr: Expr) -> Expr:
     """Return the normal form, which has the expression's value for every row. A normal form is returned unchanged."""
-    return _rewritten(rebuild(expr, normalize))
+    return _rewrite(rebuild(expr, normalize))
 
 
-def _rewritten(expr: Expr) -> Expr:
+def _rewrite(expr: Expr) -> Expr:
     """Return the normal form of a node whose children are in normal form. It does not normalize them again."""
     for _ in range(_ROUNDS):
         before = expr
@@ -63,13 +63,13 @@ def _rewritten(expr: Expr) -> Expr:
 
 
 def fingerprint(expr: Expr | None) -> str:
-    """Return the digest (BLAKE2b, 32 hexadecimal digits) of the normal form's JSON, for None of ``null``."""
+    """Return the digest (BLAKE2b, 32 hexadecimal digits) of the normal form's JSON; for None, of ``null``."""
     text = "null" if expr is None else canonical(normalize(expr))
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def canonical(expr: Expr) -> str:
-    """Return JSON with sorted names and no spaces: equal trees, equal text."""
+    """Return JSON with sorted names and no spaces; equal trees have equal text."""
     return json.dumps(adapter.dump_python(expr, mode="json"), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
@@ -77,7 +77,7 @@ _ROUNDS = 8  # one rewrite may enable another; the limit makes the loop finite
 
 
 def _fold(expr: Expr) -> Expr:
-    """Replace a node over constants by its value, if a literal can hold the value: not NULL, and finite."""
+    """Replace a node over constants by its value, unless the value is NULL, not finite, or a time without a text."""
     children = expr.children
     if (
         not children
@@ -93,7 +93,7 @@ def _fold(expr: Expr) -> Expr:
     return Literal.of(value, expr.type)
 
 
-def _interval(expr: Expr) -> Expr:
+def _replace_interval(expr: Expr) -> Expr:
     """Replace an interval in a comparison by a long. An interval in arithmetic stays."""
     if isinstance(expr, Compare) and isinstance(expr.left, IntervalLiteral):
         return Compare.of(expr.op, Literal.of(expr.left.ms), expr.right)
@@ -102,7 +102,7 @@ def _interval(expr: Expr) -> Expr:
     return expr
 
 
-def _not(expr: Expr) -> Expr:
+def _push_not_down(expr: Expr) -> Expr:
     """Push ``not`` down to nodes without an opposite.
 
     The opposite of a comparison is exact, since comparisons order all values, NaN included.
@@ -114,20 +114,20 @@ def _not(expr: Expr) -> Expr:
         case Not():
             return operand.operand
         case And():
-            return _rewritten(Or(terms=_flat(Or, [_rewritten(Not(operand=t)) for t in operand.terms])))
+            return _rewrite(Or(terms=_flatten(Or, [_rewrite(Not(operand=t)) for t in operand.terms])))
         case Or():
-            return _rewritten(And(terms=_flat(And, [_rewritten(Not(operand=t)) for t in operand.terms])))
+            return _rewrite(And(terms=_flatten(And, [_rewrite(Not(operand=t)) for t in operand.terms])))
         case Compare() if operand.op != "<=>":
-            return _rewritten(Compare.of(_OPPOSITE[operand.op], operand.left, operand.right))
+            return _rewrite(Compare.of(_OPPOSITE[operand.op], operand.left, operand.right))
     return expr
 
 
-def _flat(node: type[And | Or], terms: Sequence[Expr]) -> tuple[Expr, ...]:
+def _flatten(node: type[And | Or], terms: Sequence[Expr]) -> tuple[Expr, ...]:
     """Replace each term of class ``node`` by its own terms."""
     return tuple(inner for term in terms for inner in (term.children if isinstance(term, node) else (term,)))
 
 
-def _terms(expr: Expr) -> Expr:
+def _simplify_terms(expr: Expr) -> Expr:
     """Sort the terms, and remove duplicates and terms without effect. A single term replaces the node."""
     if not isinstance(expr, And | Or):
         return expr
@@ -160,7 +160,7 @@ def _commute(expr: Expr) -> Expr:
     return expr
 
 
-def _constant(expr: Expr) -> Expr:
+def _convert_constant(expr: Expr) -> Expr:
     """Convert the constant of a comparison to the type and scale of the other side, so that an index can find it."""
     if not isinstance(expr, Compare) or not isinstance(expr.right, Literal) or isinstance(expr.left, Literal):
         return expr
@@ -184,15 +184,15 @@ def _round_bound(expr: Compare, bound: Literal) -> Expr:
     return Compare.of(">" if expr.op in (">", ">=") else "<=", expr.left, constant)
 
 
-def _between(expr: Expr) -> Expr:
+def _split_between(expr: Expr) -> Expr:
     """Replace ``between`` by two comparisons, if the operand is a column or an aggregate."""
     if not isinstance(expr, Between) or not isinstance(expr.operand, ColumnRef | AggregateCall):
         return expr
     low, high = Compare.of(">=", expr.operand, expr.low), Compare.of("<=", expr.operand, expr.high)
-    return And(terms=(_rewritten(low), _rewritten(high)))
+    return And(terms=(_rewrite(low), _rewrite(high)))
 
 
-def _in(expr: Expr) -> Expr:
+def _sort_in(expr: Expr) -> Expr:
     """Sort the values of ``in`` and remove duplicates; a single value becomes an equality."""
     if not isinstance(expr, In):
         return expr
@@ -202,7 +202,7 @@ def _in(expr: Expr) -> Expr:
     return In(operand=expr.operand, values=tuple(values))
 
 
-def _like(expr: Expr) -> Expr:
+def _simplify_like(expr: Expr) -> Expr:
     """Replace a pattern without wildcards by an equality, and one with a single ``%`` at an end by a prefix or suffix
     test."""
     if not isinstance(expr, Like):
@@ -214,15 +214,15 @@ def _like(expr: Expr) -> Expr:
         return Compare.of("=", expr.operand, text)
     if len(special) == 1 and tokens[special[0]] is ANY_TEXT and special[0] in (0, len(tokens) - 1):
         return Call.of("ends_with" if special[0] == 0 and len(tokens) > 1 else "starts_with", (expr.operand, text))
-    return Like(operand=expr.operand, pattern=_pattern(tokens), escape="\\")
+    return Like(operand=expr.operand, pattern=_write_pattern(tokens), escape="\\")
 
 
-def _pattern(tokens: list[str | object]) -> str:
+def _write_pattern(tokens: list[str | object]) -> str:
     special = {"%": "\\%", "_": "\\_", "\\": "\\\\"}
     return "".join(special.get(t, t) if isinstance(t, str) else "%" if t is ANY_TEXT else "_" for t in tokens)
 
 
-def _case(expr: Expr) -> Expr:
+def _drop_false_branches(expr: Expr) -> Expr:
     """Remove the branches of ``case`` whose condition is false, if the type does not change."""
     if not isinstance(expr, Case):
         return expr
@@ -235,14 +235,14 @@ def _case(expr: Expr) -> Expr:
 
 _REWRITES: tuple[Callable[[Expr], Expr], ...] = (
     _fold,
-    _interval,
-    _between,
-    _like,
-    _in,
-    _not,
-    _terms,
+    _replace_interval,
+    _split_between,
+    _simplify_like,
+    _sort_in,
+    _push_not_down,
+    _simplify_terms,
     _orient,
-    _constant,
+    _convert_constant,
     _commute,
-    _case,
+    _drop_false_branches,
 )

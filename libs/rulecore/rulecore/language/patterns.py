@@ -1,4 +1,4 @@
-"""The two pattern languages, checked when a rule is written: ``like`` and the regular expressions of ``regexp_like``.
+"""Patterns of ``like``, and the check of regular expressions (``regexp_like``, ``regexp_extract``).
 
 Regular expressions are those of Rust's ``regex`` crate (through Polars): matching is linear in the text, and there
 are no back-references and no look-around. The crate limits a compiled pattern to 10 MiB; counted repetition is
@@ -31,7 +31,7 @@ def like_tokens(pattern: str, escape: str) -> list[LikeToken]:
             following = next(characters, "")
             if not following or following not in f"%_{escape}":
                 raise ExpressionTypeError(
-                    f"like: {escape!r} is the escape character and stands before {following or 'nothing'!r}",
+                    f"like: {escape!r} is the escape character, and {following or 'nothing'!r} follows it",
                     f"only %, _ and {escape} can be escaped; double it to mean itself",
                 )
             tokens.append(following)
@@ -43,13 +43,13 @@ def like_tokens(pattern: str, escape: str) -> list[LikeToken]:
 
 
 def check_regex(pattern: str) -> None:
-    """Raise ``ExpressionTypeError`` unless the engine accepts the pattern and its compiled size is small."""
+    """Raise ``ExpressionTypeError`` unless Polars accepts the pattern and its counted repetition is small."""
     product = 1
     for low, high in _COUNTED.findall(pattern):
         product *= max(1, int(high or low))
         if product > MAX_REPETITION:
             raise ExpressionTypeError(
-                f"regexp_like: counted repetition multiplies to more than {MAX_REPETITION}",
+                f"counted repetition multiplies to more than {MAX_REPETITION}",
                 "fewer or smaller {n,m}, or * and +",
             )
     import polars as pl  # the regex engine checks the pattern; imported here, since most rules have none
@@ -57,11 +57,11 @@ def check_regex(pattern: str) -> None:
     try:
         pl.Series([""]).str.contains(pattern, strict=True)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        raise ExpressionTypeError(f"regexp_like: {_reason(str(error))}", _REGEX_HINT) from None
+        raise ExpressionTypeError(_reason(str(error)), _REGEX_HINT) from None
 
 
 def count_capture_groups(pattern: str) -> int:
-    """Return the number of groups in a pattern that ``check_regex`` accepted."""
+    """Return the number of capture groups in a pattern that ``check_regex`` accepted."""
     import polars as pl
 
     groups = pl.Series([""]).str.extract_groups(pattern)

@@ -12,7 +12,7 @@ from streamcore.schema import Kind, Type
 
 
 def to_physical(value: Value, kind: Type) -> Value:
-    """Return the physical value: a decimal becomes its digits as a whole number, all else stays.
+    """Return the physical value: a decimal becomes a whole number, its value times ten to the scale; others stay.
 
     Raises ``ValueError`` for a value that the decimal type cannot hold exactly.
     """

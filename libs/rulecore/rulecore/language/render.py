@@ -1,4 +1,4 @@
-"""Renders a tree as canonical text, which messages show, and which parses back to an equal tree."""
+"""Renders a tree as canonical text, which parses back to an equal tree."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def render(expr: Expr) -> str:
     return _render(expr)[0]
 
 
-def _at(expr: Expr, precedence: int) -> str:
+def _operand(expr: Expr, precedence: int) -> str:
     """Return the text of an operand, in brackets if its precedence is lower than ``precedence``."""
     text, own = _render(expr)
     return text if own >= precedence else f"({text})"
@@ -55,15 +55,15 @@ def _render(expr: Expr) -> tuple[str, int]:  # noqa: PLR0912 - one line per node
         case IntervalLiteral():
             return interval_text(expr.ms), _ATOM
         case Negate():
-            return f"-{_at(expr.operand, _ATOM)}", _UNARY
+            return f"-{_operand(expr.operand, _ATOM)}", _UNARY
         case Arithmetic():
             own = _PRECEDENCE[expr.op]
-            return f"{_at(expr.left, own)} {expr.op} {_at(expr.right, own + 1)}", own
+            return f"{_operand(expr.left, own)} {expr.op} {_operand(expr.right, own + 1)}", own
         case Compare():
-            return f"{_at(expr.left, _SUM)} {expr.op} {_at(expr.right, _SUM)}", _PREDICATE
+            return f"{_operand(expr.left, _SUM)} {expr.op} {_operand(expr.right, _SUM)}", _PREDICATE
         case And() | Or():
             own = _AND if isinstance(expr, And) else _OR
-            return f" {expr.node} ".join(_at(term, own + 1) for term in expr.terms), own
+            return f" {expr.node} ".join(_operand(term, own + 1) for term in expr.terms), own
         case Not():
             return _negation(expr.operand)
         case IsNull() | In() | InList() | Between() | Like():
@@ -84,11 +84,11 @@ def _render(expr: Expr) -> tuple[str, int]:  # noqa: PLR0912 - one line per node
 def _negation(operand: Expr) -> tuple[str, int]:
     if isinstance(operand, IsNull | In | InList | Between | Like):
         return _predicate(operand, "not ")
-    return f"not {_at(operand, _PREDICATE)}", _NOT
+    return f"not {_operand(operand, _PREDICATE)}", _NOT
 
 
 def _predicate(expr: IsNull | In | InList | Between | Like, negation: str) -> tuple[str, int]:
-    operand = _at(expr.operand, _SUM)
+    operand = _operand(expr.operand, _SUM)
     match expr:
         case IsNull():
             return f"{operand} is {negation}null", _PREDICATE
@@ -97,7 +97,7 @@ def _predicate(expr: IsNull | In | InList | Between | Like, negation: str) -> tu
         case InList():
             return f"{operand} {negation}in list({quote(expr.list)})", _PREDICATE
         case Between():
-            return f"{operand} {negation}between {_at(expr.low, _SUM)} and {_at(expr.high, _SUM)}", _PREDICATE
+            return f"{operand} {negation}between {_operand(expr.low, _SUM)} and {_operand(expr.high, _SUM)}", _PREDICATE
         case Like():
             escape = "" if expr.escape == "\\" else f" escape {quote(expr.escape)}"
             return f"{operand} {negation}like {quote(expr.pattern)}{escape}", _PREDICATE

@@ -10,7 +10,7 @@ from streamcore.schema import StreamSchema, Type
 
 @dataclass(frozen=True, slots=True)
 class ListType:
-    """A list that rules may use. ``of``: the type of its entries; ``value``: the type of their values, None without."""
+    """A list that rules may use. ``of``: the type of its entries; ``value``: that of their values, if any."""
 
     name: str
     of: Type
@@ -21,9 +21,9 @@ class ListType:
 class Scope:
     """The names that an expression may use.
 
-    ``columns``: outside of aggregates. ``arguments``: inside of aggregates, ``columns`` if None. ``aggregates``:
-    whether aggregates are allowed. ``where`` may use the event's columns; ``having`` the columns of ``group_by`` and
-    aggregates of the event's columns.
+    ``columns``: the columns outside of aggregates. ``arguments``: the columns inside of aggregates; None for
+    ``columns``. ``aggregates``: whether aggregates are allowed. ``where`` may use the event's columns; ``having`` may
+    use the columns of ``group_by``, and aggregates of the event's columns.
     """
 
     columns: Mapping[str, Type]

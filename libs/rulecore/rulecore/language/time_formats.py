@@ -1,7 +1,7 @@
-"""How a rule writes times as text: the formats of ``to_timestamp``, checked when an expression is written.
+"""The formats of ``to_timestamp``, which are checked when an expression is parsed.
 
-``yyyy``, ``MM``, ``dd``, ``HH``, ``mm``, ``ss`` with two digits, ``M``, ``d``, ``H`` with one or two, ``SSS``;
-everything else stands for itself.
+The symbols are ``yyyy`` (four digits), ``MM``, ``dd``, ``HH``, ``mm`` and ``ss`` (two), ``M``, ``d`` and ``H`` (one or
+two) and ``SSS`` (three: milliseconds). Other letters are refused; all other characters stand for themselves.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LETTERS = re.compile(r"([A-Za-z])\1*|[^A-Za-z]+")
 
 @dataclass(frozen=True, slots=True)
 class TimeField:
-    """A part of a time, such as ``month``, and the regular expression of its digits."""
+    """A field of a time, such as ``month``, and the regular expression of its digits."""
 
     name: str
     digits: str
@@ -27,36 +27,36 @@ class TimeField:
 
 @dataclass(frozen=True, slots=True)
 class TimeFormat:
-    """The elements of a text, in order: parts of a time, each at most once, and literal text."""
+    """The elements of a format, in order: fields of a time, each at most once, and literal text."""
 
-    pieces: tuple[TimeField | str, ...]
+    elements: tuple[TimeField | str, ...]
 
     @property
-    def parts(self) -> tuple[TimeField, ...]:
-        """The parts of a time."""
-        return tuple(piece for piece in self.pieces if isinstance(piece, TimeField))
+    def fields(self) -> tuple[TimeField, ...]:
+        """The fields of a time, in the order of the format."""
+        return tuple(element for element in self.elements if isinstance(element, TimeField))
 
     @classmethod
     def parse(cls, text: str) -> TimeFormat:
         """Parse a format; raise ``ExpressionTypeError`` for an unknown symbol, or if year, month or day is missing."""
-        pieces, there = list[TimeField | str](), set[str]()
+        elements, names = list[TimeField | str](), set[str]()
         for match in _LETTERS.finditer(text):
             run = match[0]
             if match[1] is None:
-                pieces.append(run)
+                elements.append(run)
                 continue
-            part = _PARTS.get(run)
-            if part is None or part.name in there:
-                wrong = "means nothing in a format of times" if part is None else "is there twice"
+            found = _SYMBOLS.get(run)
+            if found is None or found.name in names:
+                wrong = "is no symbol of a format" if found is None else f"is a second symbol for the {found.name}"
                 raise ExpressionTypeError(f"to_timestamp: {run} {wrong}", _HINT)
-            there.add(part.name)
-            pieces.append(part)
-        if missing := [name for name in ("year", "month", "day") if name not in there]:
+            names.add(found.name)
+            elements.append(found)
+        if missing := [name for name in ("year", "month", "day") if name not in names]:
             raise ExpressionTypeError(f"to_timestamp: the format has no {missing[0]}", _HINT)
-        return cls(tuple(pieces))
+        return cls(tuple(elements))
 
 
-_PARTS = {
+_SYMBOLS = {
     "yyyy": TimeField("year", "[0-9]{4}"),
     "MM": TimeField("month", "[0-9]{2}"),
     "M": TimeField("month", "[0-9]{1,2}"),
@@ -68,11 +68,11 @@ _PARTS = {
     "ss": TimeField("second", "[0-9]{2}"),
     "SSS": TimeField("fraction", "[0-9]{3}"),
 }
-_HINT = "accepted here: 'iso', or a format of " + ", ".join(_PARTS)
+_HINT = "accepted here: 'iso', or a format of " + ", ".join(_SYMBOLS)
 
 
 def check_zone(name: str) -> None:
-    """Raise ``ExpressionTypeError`` when there is no such zone."""
+    """Raise ``ExpressionTypeError`` if there is no time zone of that name."""
     try:
         load_zone(name)
     except ConfigError as error:

@@ -1,4 +1,4 @@
-"""Questions about a tree, and the one rewriting that callers need: aggregates to columns."""
+"""Functions that search expression trees and rewrite them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def aggregates(expr: Expr) -> tuple[AggregateCall, ...]:
 
 
 def lists(expr: Expr) -> frozenset[str]:
-    """Return the names of all lists that it asks."""
+    """Return the names of all lists that the expression uses."""
     return frozenset(node.list for node in walk(expr) if isinstance(node, InList | Lookup))
 
 
@@ -63,7 +63,7 @@ def replace_aggregates(expr: Expr, names: Mapping[AggregateCall, str]) -> Expr:
 
 
 def rebuild(expr: Expr, change: Rewrite) -> Expr:  # noqa: PLR0912 - one line per node
-    """Return the node with ``change`` applied to each direct child, and typed anew."""
+    """Return the node with ``change`` applied to each direct child; its type is computed again."""
     match expr:
         case Negate():
             return Negate.of(change(expr.operand))

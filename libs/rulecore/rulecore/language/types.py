@@ -1,9 +1,8 @@
-"""Which types go together, and the resulting type: the typing rules of the expression language.
+"""The typing rules of the expression language: which types go together, and the type of the result.
 
 Pure functions over ``streamcore.schema.Type``. Implicit conversion goes one way only, long -> decimal -> double;
-text is never converted. A result is a decimal of at most 18 digits: where the exact result may need more, a value
-that does is NULL, and where its *scale* would need more the expression is refused. This module knows no tree and
-no text; it raises ``ExpressionTypeError``, and the type checker adds the position.
+text is never converted. A decimal has at most 18 digits: a value that needs more is NULL, and an expression whose
+*scale* needs more is refused. The functions raise ``ExpressionTypeError``; the type checker adds the position.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ ACCEPTED: dict[Kind, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """The facts about a sub-expression that typing needs. ``value`` is meant only where ``constant``."""
+    """The properties of a sub-expression that typing needs. ``value``: of a constant."""
 
     type: Type
     constant: bool = False
@@ -43,7 +42,7 @@ class Operand:
 
 
 def decimal(precision: int, scale: int) -> Type:
-    """Return the decimal type of these digits, at most 18; ``ExpressionTypeError`` when the scale alone needs more."""
+    """Return the decimal type, its precision cut to 18; raise ``ExpressionTypeError`` for a scale above 18."""
     if scale > MAX_DECIMAL_DIGITS:
         raise ExpressionTypeError(
             f"the exact result needs {scale} digits after the point, at most {MAX_DECIMAL_DIGITS} can be kept",
@@ -53,12 +52,12 @@ def decimal(precision: int, scale: int) -> Type:
 
 
 def is_numeric(kind: Type) -> bool:
-    """Return whether it is long, decimal or double."""
+    """Return whether the type is long, decimal or double."""
     return kind.kind in (Kind.LONG, Kind.DECIMAL, Kind.DOUBLE)
 
 
 def digits(operand: Operand) -> tuple[int, int]:
-    """Return (precision, scale) of a long or decimal; of a constant long only the digits that it has."""
+    """Return (precision, scale) of a long or decimal. The precision of a constant long is the number of its digits."""
     if operand.type.kind is Kind.DECIMAL:
         return operand.type.precision, operand.type.scale
     if operand.constant and isinstance(operand.value, int):
@@ -67,14 +66,14 @@ def digits(operand: Operand) -> tuple[int, int]:
 
 
 def negate(operand: Operand) -> Type:
-    """Type of ``-x``."""
+    """Return the type of ``-x``."""
     if not is_numeric(operand.type):
         raise ExpressionTypeError(f"- takes a number, not {operand.type}", _accepted_hint(Kind.LONG), 0)
     return operand.type
 
 
 def arithmetic(op: str, left: Operand, right: Operand) -> Type:
-    """Type of ``left op right`` for + - * / %."""
+    """Return the type of ``left op right`` for + - * / %."""
     if Kind.TIMESTAMP in (left.type.kind, right.type.kind):
         return _time_arithmetic(op, left, right)
     for index, operand in enumerate((left, right)):
@@ -113,21 +112,21 @@ def _time_arithmetic(op: str, left: Operand, right: Operand) -> Type:
     if right.type == TIMESTAMP and left.interval and op == "+":
         return TIMESTAMP
     other = 1 if left.type == TIMESTAMP else 0
-    shown = (left, right)[other].type
+    other_type = (left, right)[other].type
     accepted = "an interval, such as interval 5 minutes"
     if op == "-" and other == 1:
         accepted += ", or a timestamp"
     if op not in "+-" or (op == "-" and other == 0):
         raise ExpressionTypeError(f"{op} does not take a timestamp", _accepted_hint(Kind.LONG), 1 - other)
-    if shown == TIMESTAMP:
+    if other_type == TIMESTAMP:
         raise ExpressionTypeError("two timestamps cannot be added", f"accepted here: {accepted}", 1)
     raise ExpressionTypeError(
-        f"{shown} cannot be added to or taken from a timestamp", f"accepted here: {accepted}", other
+        f"{other_type} cannot be added to or taken from a timestamp", f"accepted here: {accepted}", other
     )
 
 
 def comparison(op: str, left: Operand, right: Operand) -> Type:
-    """Type of ``left op right`` for = <> < <= > >= <=>."""
+    """Return the type of ``left op right`` for = <> < <= > >= <=>."""
     check_comparable(left, right)
     if left.type == BOOLEAN and op not in ("=", "<>", "<=>"):
         raise ExpressionTypeError(f"{op} does not take boolean", "accepted here: =, <> or <=>")
@@ -135,7 +134,7 @@ def comparison(op: str, left: Operand, right: Operand) -> Type:
 
 
 def check_comparable(left: Operand, right: Operand) -> None:
-    """Refuse two types of which no value of one can be compared with a value of the other."""
+    """Refuse two types whose values cannot be compared with each other."""
     if is_numeric(left.type) and is_numeric(right.type):
         return
     if left.type.kind is right.type.kind:
@@ -147,7 +146,7 @@ def check_comparable(left: Operand, right: Operand) -> None:
 
 
 def unify(operands: Sequence[Operand], what: str) -> Type:
-    """Return the one type that all the operands convert to; ``what`` names the place in the message."""
+    """Return the type that all operands convert to; ``what`` names the construct in the message."""
     first = operands[0]
     for index, operand in enumerate(operands[1:], 1):
         numbers = is_numeric(first.type) and is_numeric(operand.type)
@@ -165,12 +164,12 @@ def unify(operands: Sequence[Operand], what: str) -> Type:
     return decimal(max(p - s for p, s in pairs) + scale, scale)
 
 
-#: What the entries of a list may be: values of which two are equal or not, whatever their way through the system.
+#: The types of list entries. Doubles are not among them, since they are not exact.
 LIST_ENTRY_KINDS = (Kind.STRING, Kind.LONG, Kind.DECIMAL, Kind.TIMESTAMP)
 
 
 def check_list_member(operand: Operand, name: str, of: Type) -> None:
-    """Refuse a value that no entry of the list can equal: text among numbers, and doubles, which are never exact."""
+    """Refuse a value that no entry of the list can equal, such as text for numbers, and inexact doubles."""
     exact = (Kind.LONG, Kind.DECIMAL)
     if operand.type.kind is of.kind or (operand.type.kind in exact and of.kind in exact):
         return
@@ -193,7 +192,7 @@ def check_text(operand: Operand, what: str, index: int | None = None) -> None:
 
 
 def aggregate(function: str, argument: Operand | None) -> Type:
-    """Type of an aggregate; ``argument`` is None for ``count(*)``."""
+    """Return the type of an aggregate; ``argument`` is None for ``count(*)``."""
     if argument is None or function in ("count", "count_distinct"):
         return LONG
     kind = argument.type
@@ -210,7 +209,7 @@ def aggregate(function: str, argument: Operand | None) -> Type:
 
 
 def literal(value: Value, default: Type) -> Type:
-    """Return the type of a constant as the text gives it; ``default`` for NULL and for whole numbers of a timestamp."""
+    """Return the type of a constant; ``default`` for NULL, and for a whole number if ``default`` is timestamp."""
     match value:
         case bool():
             return BOOLEAN
@@ -226,12 +225,12 @@ def literal(value: Value, default: Type) -> Type:
 
 
 def is_number(value: Value) -> bool:
-    """Return a long, decimal or double value; not a boolean, which Python takes for a number."""
+    """Return whether a value is a long, decimal or double. Booleans are not, although they are ``int``."""
     return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
 
 def rescale(value: Decimal, scale: int) -> Decimal | None:
-    """Return the number with exactly ``scale`` fraction digits; None if it has more, or needs over 18 digits."""
+    """Return the number with exactly ``scale`` fraction digits; None if it has more, or needs more than 18 digits."""
     scaled = value.scaleb(scale, _WIDE)
     if scaled != scaled.to_integral_value() or abs(scaled) >= 10**MAX_DECIMAL_DIGITS:
         return None
@@ -239,7 +238,7 @@ def rescale(value: Decimal, scale: int) -> Decimal | None:
 
 
 def as_double(value: int | float | Decimal) -> float:
-    """Return a number as a double. Of a decimal: its digits as a double, divided by the power of ten, both rounded."""
+    """Return a number as a double. For a decimal: its digits as a double, divided by ten to its scale."""
     if not isinstance(value, Decimal):
         return float(value)
     exponent = value.as_tuple().exponent

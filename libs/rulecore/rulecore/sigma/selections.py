@@ -183,8 +183,8 @@ class SelectionTranslator:
         try:
             check_regex(pattern)
         except ExpressionTypeError as error:
-            reason = error.message.removeprefix("regexp_like: ")
-            raise SigmaImportError(f"re: {reason}; only patterns that are matched in linear time are run") from None
+            message = f"re: {error.message}; only patterns that are matched in linear time are accepted"
+            raise SigmaImportError(message) from None
         self.notes["re: found anywhere in the text (write ^ and $ for the whole), in Rust's dialect"] = None
         return ConditionText.atom(f"regexp_like({target.text}, {quote(pattern)})", nullable=target.nullable)
 

@@ -77,14 +77,14 @@ CANONICAL_HAVING = [
 
 
 @pytest.mark.parametrize(("text", "canonical"), CANONICAL)
-def test_a_condition_is_read_as_its_canonical_text_says(text: str, canonical: str) -> None:
+def test_a_condition_parses_to_its_canonical_text(text: str, canonical: str) -> None:
     expr = parse(text, SCOPE)
     assert render(expr) == canonical
     assert parse(canonical, SCOPE) == expr
 
 
 @pytest.mark.parametrize(("text", "canonical"), CANONICAL_HAVING)
-def test_a_having_is_read_as_its_canonical_text_says(text: str, canonical: str) -> None:
+def test_a_having_parses_to_its_canonical_text(text: str, canonical: str) -> None:
     expr = parse(text, HAVING)
     assert render(expr) == canonical
     assert parse(canonical, HAVING) == expr
@@ -196,13 +196,13 @@ VALUES: list[tuple[str, Value]] = [
 
 
 @pytest.mark.parametrize(("text", "value"), VALUES)
-def test_an_expression_means_what_spark_says(text: str, value: Value) -> None:
+def test_an_expression_has_the_value_that_spark_gives(text: str, value: Value) -> None:
     expr = parse(text, Scope({"null_text": STRING, "null_long": LONG}), expect=None)
     found = evaluate(expr, {"null_text": None, "null_long": None})
     assert (found, type(found) is bool) == (value, type(value) is bool)
 
 
-def test_the_parts_of_a_having_can_be_asked_for_and_replaced() -> None:
+def test_the_aggregates_of_a_having_are_found_and_replaced() -> None:
     expr = parse("count(*) > 1 and sum(amount) > count(*) and s = 'x'", HAVING)
     total, amount = (
         AggregateCall.of("count", None),
@@ -224,7 +224,7 @@ def test_an_aggregate_has_no_value_for_one_row_and_no_column() -> None:
         to_polars(expr)
 
 
-def test_a_decimal_travels_as_whole_digits() -> None:
+def test_a_decimal_is_physically_a_whole_number() -> None:
     kind = Type.parse("decimal(12,2)")
     literal = parse("1.5", SCOPE, expect=None)
     assert isinstance(literal, Literal)
@@ -245,7 +245,7 @@ def test_an_ill_typed_tree_cannot_be_made() -> None:
         Compare(op="<", left=yes, right=yes)
 
 
-def test_the_scopes_of_a_stream_are_its_fields_and_its_groups() -> None:
+def test_the_scopes_of_where_and_having() -> None:
     schema = StreamSchema.parse(
         {
             "name": "shop",

@@ -1,4 +1,4 @@
-"""What is refused, where the underline stands, and what the author is told."""
+"""Errors of expressions: message, underlined text and hint."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.harness.oracles.expressions import COLUMNS, SCOPE
 HAVING = Scope({"s": STRING}, aggregates=True, arguments=COLUMNS)
 
 #: text, the part of it that is underlined (its last occurrence), words of the message, words of the hint
-WHERE = [
+REFUSED_IN_WHERE = [
     ("amount > '100'", "'100'", "decimal(12,2) cannot be compared with string", "a number, such as 100"),
     ("'100' < amount", "'100'", "decimal(12,2) cannot be compared with string", "a number"),
     ("ts > '2011-01-01'", "'2011-01-01'", "timestamp cannot be compared", "timestamp '2011"),
@@ -26,7 +26,7 @@ WHERE = [
     ("s = null", "null", "never true", "is null"),
     ("s <> null", "null", "never true", "is not null"),
     ("a between 1 and null", "null", "never true", ""),
-    ("s in ('x', null)", "null", "never answers false", "or ... is null"),
+    ("s in ('x', null)", "null", "never false", "or ... is null"),
     ("a in (1, 'x')", "'x'", "does not take this string", "a number"),
     ("a in (1.5)", "1.5", "does not take this decimal", ""),
     ("a in (b)", "b", "in takes constants", ""),
@@ -34,7 +34,7 @@ WHERE = [
     ("a = 1 = ok", "a = 1", "needs brackets", "(a = b) = c"),
     ("a = b is null", "a = b", "needs brackets", ""),
     ("ok = (not ok) = ok", "ok = (not ok)", "needs brackets", ""),
-    ("a > not ok", "not", "not is not accepted here", "put brackets"),
+    ("a > not ok", "not", "not is not accepted here", "write it in brackets"),
     ("a not > 1", "not", "not is not accepted here", "not in"),
     ("ok < end", "end", "end without case", ""),
     ("ok < (a = 1)", "ok < (a = 1)", "< does not take boolean", "="),
@@ -119,17 +119,17 @@ def _refused(text: str, scope: Scope, field: str) -> ExpressionError:
     return caught.value
 
 
-def _check(error: ExpressionError, text: str, marked: str, message: str, hint: str) -> None:
+def _check(error: ExpressionError, text: str, underlined: str, message: str, hint: str) -> None:
     assert message in error.message
     assert hint in error.hint
-    start = text.index(marked) if message in _FIRST else text.rindex(marked)
+    start = text.index(underlined) if message in _AT_FIRST_OCCURRENCE else text.rindex(underlined)
     before = text[:start]
-    place = (before.count("\n") + 1, start - (before.rfind("\n") + 1) + 1, len(marked))
+    place = (before.count("\n") + 1, start - (before.rfind("\n") + 1) + 1, len(underlined))
     assert (error.line, error.column, error.length) == place
 
 
-#: Messages whose place is the first occurrence of the marked text.
-_FIRST = {
+#: Messages whose place is the first occurrence of the underlined text, not the last.
+_AT_FIRST_OCCURRENCE = {
     "+ takes numbers, not string",
     "in takes a list in brackets, or list('name')",
     "argument 2 must be a constant long",
@@ -139,14 +139,14 @@ _FIRST = {
 }
 
 
-@pytest.mark.parametrize(("text", "marked", "message", "hint"), WHERE)
-def test_a_refused_where_names_the_place_and_the_way_out(text: str, marked: str, message: str, hint: str) -> None:
-    _check(_refused(text, SCOPE, "where"), text, marked, message, hint)
+@pytest.mark.parametrize(("text", "underlined", "message", "hint"), REFUSED_IN_WHERE)
+def test_an_error_in_where_has_its_place_and_a_hint(text: str, underlined: str, message: str, hint: str) -> None:
+    _check(_refused(text, SCOPE, "where"), text, underlined, message, hint)
 
 
-@pytest.mark.parametrize(("text", "marked", "message", "hint"), REFUSED_IN_HAVING)
-def test_a_refused_having_names_the_place_and_the_way_out(text: str, marked: str, message: str, hint: str) -> None:
-    _check(_refused(text, HAVING, "having"), text, marked, message, hint)
+@pytest.mark.parametrize(("text", "underlined", "message", "hint"), REFUSED_IN_HAVING)
+def test_an_error_in_having_has_its_place_and_a_hint(text: str, underlined: str, message: str, hint: str) -> None:
+    _check(_refused(text, HAVING, "having"), text, underlined, message, hint)
 
 
 def test_an_error_renders_as_place_source_underline_and_hint() -> None:

@@ -38,8 +38,8 @@ def database() -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
-def fill(database: duckdb.DuckDBPyConnection, rows: Sequence[dict[str, Value]]) -> None:
-    """These rows and no others."""
+def fill_table(database: duckdb.DuckDBPyConnection, rows: Sequence[dict[str, Value]]) -> None:
+    """Replace the rows of the table by these."""
     database.execute("delete from events")
     places = ", ".join("make_timestamp(?::bigint * 1000)" if kind == TIMESTAMP else "?" for kind in COLUMNS.values())
     values = [value for i, one in enumerate(rows) for value in (i, *(one[name] for name in COLUMNS))]
@@ -47,16 +47,16 @@ def fill(database: duckdb.DuckDBPyConnection, rows: Sequence[dict[str, Value]]) 
 
 
 def same(ours: Value, theirs: Value) -> bool:
-    """Equal, of one type but for decimals of another scale; NaN equals itself, doubles within ``CLOSE``."""
+    """Return whether both are equal and of one type; longs and decimals compare by value, doubles within ``CLOSE``."""
     if isinstance(ours, float) and isinstance(theirs, float):
         return (math.isnan(ours) and math.isnan(theirs)) or math.isclose(ours, theirs, rel_tol=CLOSE)
     numbers = isinstance(ours, Decimal | int) and isinstance(theirs, Decimal | int)
     return ours == theirs and (numbers or type(ours) is type(theirs))
 
 
-def check(database: duckdb.DuckDBPyConnection, pairs: Sequence[Both], rows: Sequence[dict[str, Value]]) -> int:
-    """How many values were compared."""
-    fill(database, rows)
+def check_pairs(database: duckdb.DuckDBPyConnection, pairs: Sequence[Both], rows: Sequence[dict[str, Value]]) -> int:
+    """Compare the values of each pair on each row, and return their number."""
+    fill_table(database, rows)
     trees = [parse(pair.ours, SCOPE, expect=None) for pair in pairs]
     asked = [f"epoch_ms({p.theirs})" if t.type == TIMESTAMP else p.theirs for p, t in zip(pairs, trees, strict=True)]
     answers = list(zip(*database.execute(f"select {', '.join(asked)} from events order by i").fetchall(), strict=True))
@@ -68,12 +68,12 @@ def check(database: duckdb.DuckDBPyConnection, pairs: Sequence[Both], rows: Sequ
     return len(pairs) * len(rows)
 
 
-def accepted(pair: Both) -> bool:
-    """The language may refuse what a generator makes: a decimal with too many digits, a text that could grow."""
+def is_accepted(pair: Both) -> bool:
+    """Return whether the language accepts a generated expression; it may only be refused for a limit."""
     try:
         parse(pair.ours, SCOPE, expect=None)
     except ExpressionError as error:
-        if not any(words in error.message for words in _LIMITS):
+        if not any(part in error.message for part in _LIMITS):
             raise
         return False
     return True
@@ -86,9 +86,9 @@ NAMES = [(kind, name) for kind, makers in MAKERS.items() for name in makers]
 @pytest.mark.parametrize(("kind", "name"), NAMES, ids=[f"{name} -> {kind}" for kind, name in NAMES])
 def test_one_function_gives_what_duckdb_gives(kind: str, name: str, database: duckdb.DuckDBPyConnection) -> None:
     pairs = Pairs(len(name))
-    chosen = [pair for _ in range(12) if accepted(pair := MAKERS[kind][name](pairs, 0))]
+    chosen = [pair for _ in range(12) if is_accepted(pair := MAKERS[kind][name](pairs, 0))]
     random = Random(name)
-    assert check(database, chosen, [row(random) for _ in range(3 * ROWS)]) >= 3 * ROWS
+    assert check_pairs(database, chosen, [row(random) for _ in range(3 * ROWS)]) >= 3 * ROWS
 
 
 @pytest.mark.slow
@@ -98,8 +98,8 @@ def test_nested_expressions_give_what_duckdb_gives(database: duckdb.DuckDBPyConn
     while made < EXPRESSIONS:
         seed += 1
         pairs, random = Pairs(seed), Random(seed)
-        chosen = [pair for _ in range(TOGETHER) if accepted(pair := pairs.any(3)) and len(pair.theirs) < 20_000]
-        compared += check(database, chosen, [row(random) for _ in range(ROWS)])
+        chosen = [pair for _ in range(TOGETHER) if is_accepted(pair := pairs.any(3)) and len(pair.theirs) < 20_000]
+        compared += check_pairs(database, chosen, [row(random) for _ in range(ROWS)])
         made += len(chosen)
     print(f"{made} expressions, {compared} values")
     assert made >= EXPRESSIONS
@@ -132,9 +132,9 @@ def test_every_function_and_operator_is_compared() -> None:
 
 
 @pytest.mark.parametrize("name", DIFFERENCES)
-def test_a_difference_is_as_it_is_said(name: str, database: duckdb.DuckDBPyConnection) -> None:
+def test_a_documented_difference_exists(name: str, database: duckdb.DuckDBPyConnection) -> None:
     one = DIFFERENCES[name]
-    fill(database, [dict.fromkeys(COLUMNS)])
+    fill_table(database, [dict.fromkeys(COLUMNS)])
     assert same(evaluate(parse(one.ours, SCOPE, expect=None), dict.fromkeys(COLUMNS)), one.our_value)
     query = f"select {one.theirs} from events"
     if one.raises:

@@ -60,12 +60,12 @@ def test_a_lookup_has_the_type_of_the_values() -> None:
     assert tree.type == MONEY
 
 
-def test_the_lists_of_an_expression_are_known() -> None:
+def test_lists_returns_the_lists_of_an_expression() -> None:
     tree = lang.parse("ip in list('tor_exits') and amount > lookup('limits', user_id)", SCOPE)
     assert lang.lists(tree) == {"tor_exits", "limits"}
 
 
-def test_the_fingerprint_tells_lists_apart_and_takes_equal_questions_for_one() -> None:
+def test_the_fingerprint_depends_on_the_list_and_not_on_the_spelling() -> None:
     def of(text: str) -> str:
         return lang.fingerprint(lang.parse(text, SCOPE))
 
@@ -82,34 +82,34 @@ REFUSED = [
     ("lookup('limits', ip) > 1", "ip", "holds long, this is string", "a number"),
     ("lookup('tor_exits', ip) > 1", "'tor_exits'", "has no values", "in list"),
     ("lookup('limits') > 1", "lookup('limits')", "lookup does not take 1 arguments", "lookup('name', x)"),
-    ("ip in list(ip)", "ip", "a list is named by a constant", "its name in quotes"),
+    ("ip in list(ip)", "ip", "the name of a list must be a constant", "its name in quotes"),
     ("ip in list('tor_exits', 'limits')", "list('tor_exits', 'limits')", "in takes constants", "list('name')"),
     ("ip in lower('a')", "lower('a')", "in takes constants in brackets, or a list", "list('name')"),
-    ("ip in (list('tor_exits'))", "list", "a list is no value", "write: x in list('name')"),
-    ("list('tor_exits') = ip", "list", "a list is no value", "write: x in list('name')"),
+    ("ip in (list('tor_exits'))", "list", "list is accepted only after in", "write: x in list('name')"),
+    ("list('tor_exits') = ip", "list", "list is accepted only after in", "write: x in list('name')"),
     ("ip in list('tor_exits') = true", "ip in list('tor_exits')", "needs brackets", ""),
     ("lookupp('limits', user_id) > 1", "lookupp", "unknown function", "did you mean lookup?"),
 ]
 
 
-@pytest.mark.parametrize(("text", "marked", "message", "hint"), REFUSED)
-def test_a_refusal_underlines_its_place_and_says_what_to_write(text: str, marked: str, message: str, hint: str) -> None:
+@pytest.mark.parametrize(("text", "underlined", "message", "hint"), REFUSED)
+def test_an_error_has_its_place_and_a_hint(text: str, underlined: str, message: str, hint: str) -> None:
     with pytest.raises(ExpressionError) as caught:
         lang.parse(text, SCOPE)
     error = caught.value
     assert message in error.message
     assert hint in error.hint
-    assert text[error.start : error.start + error.length] == marked
+    assert text[error.start : error.start + error.length] == underlined
 
 
-def test_without_any_list_the_answer_says_so() -> None:
-    with pytest.raises(ExpressionError, match="there is none yet: publish it first"):
+def test_the_hint_says_that_there_are_no_lists() -> None:
+    with pytest.raises(ExpressionError, match="there are no lists; publish it first"):
         lang.parse("ip in list('tor_exits')", Scope(COLUMNS))
 
 
-def test_in_having_a_list_is_asked_inside_of_an_aggregate() -> None:
+def test_having_uses_a_list_only_inside_of_an_aggregate() -> None:
     lang.parse("sum(amount) > max(lookup('limits', user_id))", HAVING)
-    with pytest.raises(ExpressionError, match="put it inside of an aggregate"):
+    with pytest.raises(ExpressionError, match="use it in an aggregate"):
         lang.parse("sum(amount) > lookup('limits', user_id)", HAVING)
 
 
@@ -122,7 +122,7 @@ def test_a_tree_from_json_is_checked_too() -> None:
         lang.adapter.validate_json(named)
 
 
-def test_null_and_a_list_that_is_not_there_answer_null() -> None:
+def test_null_and_a_missing_list_give_null() -> None:
     inside, outside = (lang.parse(f"ip {word}in list('tor_exits')", SCOPE) for word in ("", "not "))
     lists: dict[str, dict[Value, Value]] = {"tor_exits": dict.fromkeys(["1.1.1.1"])}
     for tree, answers in ((inside, (True, False)), (outside, (False, True))):

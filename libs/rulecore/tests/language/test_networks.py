@@ -52,7 +52,7 @@ def texts_near(draw: st.DrawFn, network: Any) -> str:
     )
 
 
-def found(network: Any, texts: Sequence[str | None]) -> list[bool | None]:
+def matches(network: Any, texts: Sequence[str | None]) -> list[bool | None]:
     expr = parse(f"cidr_match(ip, '{network}')", SCOPE)
     frame = pl.DataFrame({"ip": pl.Series(texts, dtype=pl.String)})
     by_columns = frame.select(to_polars(expr).alias("r"))["r"].to_list()
@@ -60,8 +60,8 @@ def found(network: Any, texts: Sequence[str | None]) -> list[bool | None]:
     return by_columns
 
 
-def oracle(network: Any, text: str) -> bool:
-    """By the numbers of the addresses."""
+def expected(network: Any, text: str) -> bool:
+    """Compare the addresses as numbers."""
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
@@ -76,10 +76,10 @@ def oracle(network: Any, text: str) -> bool:
 def test_an_address_is_in_a_network_when_its_number_is_between_the_first_and_the_last(data: st.DataObject) -> None:
     network = data.draw(networks())
     texts = [data.draw(texts_near(network)) for _ in range(4)] + [data.draw(texts_near(data.draw(networks())))]
-    assert found(network, texts) == [oracle(network, text) for text in texts]
+    assert matches(network, texts) == [expected(network, text) for text in texts]
 
 
-def test_null_is_null_and_what_is_no_address_is_in_no_network() -> None:
+def test_null_gives_null_and_other_text_is_in_no_network() -> None:
     texts = [
         None,
         "",
@@ -93,28 +93,28 @@ def test_null_is_null_and_what_is_no_address_is_in_no_network() -> None:
         ":::",
         "日",
     ]
-    assert found("::/0", texts) == [None, False, True, *[False] * 8]
-    assert found("fe80::/10", texts) == [None, *[False] * 10]
-    assert found("0.0.0.0/0", texts) == [None, False, False, True, *[False] * 7]
+    assert matches("::/0", texts) == [None, False, True, *[False] * 8]
+    assert matches("fe80::/10", texts) == [None, *[False] * 10]
+    assert matches("0.0.0.0/0", texts) == [None, False, False, True, *[False] * 7]
 
 
 def test_an_address_of_one_family_is_in_no_network_of_the_other() -> None:
-    assert found("::ffff:0:0/96", ["::ffff:10.0.0.1", "10.0.0.1"]) == [True, False]
-    assert found("10.0.0.0/8", ["::ffff:10.0.0.1", "10.0.0.1"]) == [False, True]
+    assert matches("::ffff:0:0/96", ["::ffff:10.0.0.1", "10.0.0.1"]) == [True, False]
+    assert matches("10.0.0.0/8", ["::ffff:10.0.0.1", "10.0.0.1"]) == [False, True]
 
 
 @pytest.mark.parametrize(
-    ("network", "said"),
+    ("network", "message"),
     [
         ("10.0.0.1/8", "has bits behind its prefix; did you mean '10.0.0.0/8'?"),
         ("10.0.0.0/33", "is no network; accepted here: '10.0.0.0/8'"),
         ("x" * 200, "is no network"),
     ],
 )
-def test_a_network_that_is_none_is_refused_where_it_stands(network: str, said: str) -> None:
+def test_an_invalid_network_is_refused_at_its_place(network: str, message: str) -> None:
     with pytest.raises(ExpressionError) as error:
         parse(f"cidr_match(ip, '{network}')", SCOPE)
-    assert said in str(error.value)
+    assert message in str(error.value)
     assert error.value.column == 16
 
 

@@ -34,7 +34,7 @@ SCOPE = Scope({"a": LONG, "b": LONG, "c": LONG, "s": STRING, "p": BOOLEAN, "q": 
         ("case when p or q then a + 1 else b end = c", "(case when (p or q) then (a + 1) else b end) = c"),
     ],
 )
-def test_what_binds_closer_needs_no_brackets(text: str, bracketed: str) -> None:
+def test_operators_of_higher_precedence_need_no_brackets(text: str, bracketed: str) -> None:
     assert parse(text, SCOPE) == parse(bracketed, SCOPE)
 
 
@@ -56,13 +56,13 @@ def test_a_node_covers_its_items_and_its_brackets() -> None:
         (["operand", "then", "operand"], 1),
     ],
 )
-def test_what_cannot_be_arranged_is_blamed_on_an_item(items: list[str], index: int) -> None:
+def test_a_grammar_error_has_the_index_of_the_faulty_item(items: list[str], index: int) -> None:
     with pytest.raises(GrammarError) as caught:
         parse_grammar(items, 20)
     assert caught.value.index == index
 
 
-def test_a_chain_is_as_deep_as_it_is_long() -> None:
+def test_each_operator_of_a_chain_is_a_level() -> None:
     chain = ["operand", *["+", "operand"] * 20]
     assert parse_grammar(chain, 20).kind == "+"
     with pytest.raises(GrammarError, match="nested more than 19 deep"):
@@ -80,7 +80,7 @@ def test_a_chain_is_as_deep_as_it_is_long() -> None:
         ("'a''b'", ["string", "string"]),
     ],
 )
-def test_tokens_are_what_spark_cuts(text: str, kinds: list[str]) -> None:
+def test_tokens_are_those_of_spark(text: str, kinds: list[str]) -> None:
     assert [token.kind.value for token in tokenize(text)] == kinds
 
 

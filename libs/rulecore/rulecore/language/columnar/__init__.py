@@ -1,5 +1,4 @@
 """Expressions as Polars expressions over whole columns.
 
-Promises: the result equals the reference evaluator's for every row, runs no Python per row and never raises on data.
-Knows nothing of text, rules and lists.
+Promises: the result equals that of the reference evaluator for every row; no Python runs per row; no data raises.
 """

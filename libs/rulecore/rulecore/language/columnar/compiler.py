@@ -1,8 +1,8 @@
-"""To Polars: one expression over whole columns, in their physical form (see ``streamcore.schema``).
+"""Compiles an expression to a Polars expression over columns in their physical form (see ``streamcore.schema``).
 
-The result is physical too. It contains no Python function, never raises on data, and its size is linear in the
-tree's. An expression without any column is a literal, of height 1 when it is selected alone. Columns must keep the
-promise of their type: a decimal with more digits than declared gives wrong results.
+The result is physical too. It contains no Python function, raises on no data, and its size is linear in that of the
+tree. An expression without columns becomes a literal, which has height 1 when it is selected alone. Columns must hold
+values of their declared types: a decimal with more digits than declared gives wrong results.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def to_polars(expr: Expr) -> pl.Expr:
 
 
 def _compile(expr: Expr) -> pl.Expr:
-    """Compile an expression; one without columns becomes a literal, since only that broadcasts everywhere in Polars."""
+    """Compile an expression. One without columns becomes a literal, since Polars broadcasts only these everywhere."""
     compiled = _formula(expr)
     if isinstance(expr, ColumnRef | Literal | IntervalLiteral) or columns(expr):
         return compiled
@@ -65,7 +65,7 @@ def _compile(expr: Expr) -> pl.Expr:
 
 @singledispatch
 def _formula(expr: ExprNode) -> pl.Expr:
-    raise ValueError(f"{type(expr).__name__} has no form over columns; replace_aggregates or lists.lift first")
+    raise ValueError(f"{type(expr).__name__} cannot be compiled; replace_aggregates or extract_list_columns first")
 
 
 def _operand(expr: Expr) -> ComputedOperand:

@@ -1,7 +1,7 @@
 """Conversions between types as Polars formulas: text to numbers and back. A value without an exact conversion is NULL.
 
-A conversion never loses anything without a word: text must be a number from its first character to its last, digits
-that do not fit make NULL. Only a double, which is not exact itself, is rounded on its way to a decimal.
+The whole text must be a number, and a number with digits that do not fit becomes NULL. Only the conversion of a double
+to a decimal rounds, since a double is not exact itself.
 """
 
 from __future__ import annotations
@@ -11,28 +11,28 @@ import polars as pl
 from rulecore.language.columnar.operators import ComputedOperand, let
 from streamcore.schema import BOOLEAN, DOUBLE, STRING, TIMESTAMP, Type
 
-#: What text must be, whole; the reference evaluator reads the same patterns.
+#: Patterns of the whole text; the reference evaluator accepts the same texts.
 LONG_TEXT = r"[+-]?[0-9]{1,19}"
 DECIMAL_TEXT = r"[+-]?(?:[0-9]{1,18}(?:\.[0-9]{0,36})?|\.[0-9]{1,36})"
 DOUBLE_TEXT = r"[+-]?(?:[0-9]{1,100}(?:\.[0-9]{0,100})?|\.[0-9]{1,100})(?:[eE][+-]?[0-9]{1,3})?"
 
 _WIDE = pl.Int128
-_EDGE = 2.0**63
+_LONG_END = 2.0**63  # the smallest double above all longs
 
 
 def to_long(operand: ComputedOperand) -> pl.Expr:
-    """Convert text, a decimal or a double that is a whole number of 64 bits; NULL for others."""
+    """Convert to long; NULL for a value that is not a whole number of 64 bits."""
     if operand.type == STRING:
         return let([operand], lambda v: _matching(v, LONG_TEXT).str.strip_prefix("+").cast(pl.Int64, strict=False))
     if operand.type == DOUBLE:
-        whole = let([operand], lambda v: pl.when((v.floor() == v) & (v >= -_EDGE) & (v < _EDGE)).then(v))
+        whole = let([operand], lambda v: pl.when((v.floor() == v) & (v >= -_LONG_END) & (v < _LONG_END)).then(v))
         return whole.cast(pl.Int64, strict=False)
     unit = 10**operand.type.scale
     return let([operand], lambda v: pl.when(v % unit == 0).then(v // unit)) if unit > 1 else operand.expr
 
 
 def to_double(operand: ComputedOperand) -> pl.Expr:
-    """Convert text that is a finite number, or any number."""
+    """Convert to double; NULL for text that is not a finite number."""
     if operand.type != STRING:
         return operand.to_double()
 
@@ -43,7 +43,7 @@ def to_double(operand: ComputedOperand) -> pl.Expr:
 
 
 def to_decimal(operand: ComputedOperand, kind: Type) -> pl.Expr:
-    """Return the digits at the scale of ``kind``; NULL where that loses some, or ``kind`` has too few."""
+    """Convert to the decimal type ``kind``; NULL for a value that does not fit. Only doubles are rounded."""
     if operand.type == STRING:
         wide = let([operand], lambda v: _digits_of_text(v, kind.scale))
     elif operand.type == DOUBLE:
@@ -55,7 +55,7 @@ def to_decimal(operand: ComputedOperand, kind: Type) -> pl.Expr:
 
 
 def to_text(operand: ComputedOperand) -> pl.Expr:
-    """Render numbers in plain digits, a decimal with all places; ``true``, ``false``; times as ISO 8601 in UTC."""
+    """Convert to text: numbers in plain digits, decimals with all places, booleans, times as ISO 8601 in UTC."""
     if operand.type == STRING:
         return operand.expr
     if operand.type == BOOLEAN:
@@ -69,10 +69,12 @@ def to_text(operand: ComputedOperand) -> pl.Expr:
 
 
 def _matching(text: pl.Expr, pattern: str) -> pl.Expr:
+    """Return the text if all of it matches, else NULL."""
     return pl.when(text.str.contains(rf"\A(?:{pattern})\z")).then(text)
 
 
 def _digits_of_text(text: pl.Expr, scale: int) -> pl.Expr:
+    """Return the digits of a decimal in text at ``scale``, in 128 bits; NULL for other text, and for more places."""
     read = _matching(text, DECIMAL_TEXT)
     whole = read.str.extract(r"\A[+-]?([0-9]*)").str.pad_start(1, "0").cast(_WIDE)
     places = read.str.extract(r"\.([0-9]*)\z").fill_null("").str.strip_chars_end("0")
@@ -84,7 +86,7 @@ def _digits_of_text(text: pl.Expr, scale: int) -> pl.Expr:
 
 def _digits_of_double(value: pl.Expr, scale: int) -> pl.Expr:
     scaled = (value * pl.lit(10.0**scale)).round(0, mode="half_away_from_zero")
-    return pl.when(scaled.abs() < _EDGE).then(scaled).cast(pl.Int64, strict=False).cast(_WIDE)
+    return pl.when(scaled.abs() < _LONG_END).then(scaled).cast(pl.Int64, strict=False).cast(_WIDE)
 
 
 def _rescale(operand: ComputedOperand, scale: int) -> pl.Expr:

@@ -25,11 +25,12 @@ _CALENDAR = {"month": "1mo", "quarter": "1q", "year": "1y"}
 
 
 def compile_call(expr: Call, operands: Operands) -> pl.Expr:
-    """Return the call over computed operands."""
+    """Compile a call. ``operands``: its compiled arguments."""
     return _CALLS[expr.function](expr, operands)
 
 
 def _constant(expr: Call, index: int, default: object = None) -> object:
+    """Return the value of a constant argument; ``default`` if the argument is left out."""
     if index >= len(expr.arguments):
         return default
     argument = expr.arguments[index]
@@ -61,7 +62,7 @@ def _cidr(expr: Call, operands: Operands) -> pl.Expr:
 
 
 def _round(expr: Call, operands: Operands) -> pl.Expr:
-    """Round half away from zero."""
+    """Compile ``round``: half away from zero."""
     operand, places = operands[0], _int(expr, 1)
     if operand.type == DOUBLE:
         return let_columns([operand.expr, pl.lit(10.0**places)], _round_double)
@@ -94,16 +95,16 @@ def _ceil(_expr: Call, operands: Operands) -> pl.Expr:
 
 
 def _ln(_expr: Call, operands: Operands) -> pl.Expr:
-    """Return the logarithm; NULL for zero and less."""
+    """Compile the natural logarithm; NULL for zero and negative numbers."""
     value = ComputedOperand(operands[0].to_double(), DOUBLE, operands[0].leaf)
     return let([value], lambda v: pl.when(v > 0).then(v.log()))
 
 
 def _power(_expr: Call, operands: Operands) -> pl.Expr:
-    """Compute the power between columns of two rows or more.
+    """Compile the power so that Polars computes it on columns of at least two rows.
 
-    With a single exponent, even that of a frame of one row, Polars multiplies or takes a root and rounds otherwise
-    than ``pow``: the result would depend on how the events were cut. So a row is put before the first, and dropped.
+    With a single exponent, even that of a frame of one row, Polars multiplies or takes a root, and rounds differently
+    than ``pow``: the result would depend on the division into cuts. So a row is added in front and dropped again.
     """
     base, exponent = (operand.to_double() for operand in operands)
     record = pl.struct(base.alias("_0"), exponent.alias("_1"), pl.repeat(0, pl.len()).alias("_2"))
@@ -113,7 +114,7 @@ def _power(_expr: Call, operands: Operands) -> pl.Expr:
 
 
 def _extreme(expr: Call, operands: Operands) -> pl.Expr:
-    """Return the extreme value, without NULLs. Of doubles NaN is the greatest, which Polars leaves out."""
+    """Compile ``greatest`` or ``least``, which ignore NULL. NaN is the greatest double, while Polars ignores it."""
     values = [operand.convert(expr.type) for operand in operands]
     greatest = expr.function == "greatest"
     if expr.type != DOUBLE:
@@ -130,7 +131,7 @@ def _greatest_double(*values: pl.Expr) -> pl.Expr:
 
 
 def _least_double(*values: pl.Expr) -> pl.Expr:
-    """Return the numbers first; NaN only when there is nothing else."""
+    """Return the smallest number; NaN if there is no other value."""
     return pl.coalesce(pl.min_horizontal([value.fill_nan(None) for value in values]), *values)
 
 
@@ -166,7 +167,7 @@ def _date_trunc(expr: Call, operands: Operands) -> pl.Expr:
 
 
 def _extract(expr: Call, operands: Operands) -> pl.Expr:
-    """Extract a group; NULL where the pattern is not found, or not that group."""
+    """Compile the text of a group; NULL if the pattern or that group does not match."""
     return operands[0].expr.str.extract(str(_constant(expr, 1)), _int(expr, 2, 1))
 
 

@@ -1,8 +1,8 @@
-"""Formulas over computed Polars operands: comparison, exact arithmetic, conversion. They know no tree.
+"""Formulas over compiled operands: comparison, exact arithmetic and conversion.
 
-Decimals are exact: whole numbers of 64 bits where the types prove that they suffice, of 128 bits otherwise, with a
-check that turns any result that overflows into NULL. A formula that needs an operand twice takes it through ``let``, so
-that the size of the whole stays linear in the size of the tree.
+Decimals are exact: whole numbers of 64 bits where the types prove that these suffice, else of 128 bits, and a result
+that overflows becomes NULL. A formula that names an operand twice takes it through ``let``, so that the size of the
+Polars expression is linear in that of the tree.
 """
 
 from __future__ import annotations
@@ -30,7 +30,11 @@ _LARGEST = 10**MAX_DECIMAL_DIGITS - 1
 
 @dataclass(frozen=True, slots=True)
 class ComputedOperand:
-    """A computed operand. ``leaf``: naming it twice costs nothing. ``constant``: it has ``value``, physical."""
+    """A compiled operand.
+
+    ``leaf``: a column or constant, which a formula may name twice at no cost. ``constant``: it uses no column.
+    ``value``: the physical value of a literal.
+    """
 
     expr: pl.Expr
     type: Type
@@ -39,7 +43,7 @@ class ComputedOperand:
     value: bool | int | float | str | None = None
 
     def to_double(self) -> pl.Expr:
-        """Convert to double; for a decimal: its digits as a double, divided by the power of ten."""
+        """Convert to double. For a decimal: its digits as a double, divided by ten to its scale."""
         if self.type == DOUBLE:
             return self.expr
         unit = 10.0**self.type.scale
@@ -49,18 +53,18 @@ class ComputedOperand:
         return quotient(value, pl.lit(unit)) if self.type.scale else value
 
     def rescale(self, scale: int, *, wide: bool) -> pl.Expr:
-        """Return the digits at ``scale``, which is not less than its own; ``wide`` in 128 bits."""
+        """Return the digits at ``scale``, which is not below its own. ``wide``: in 128 bits, else in 64."""
         value = self.expr.cast(pl.Int128) if wide else self.expr
         factor = 10 ** (scale - self.type.scale)
         return value if factor == 1 else value * pl.lit(factor, dtype=pl.Int128 if wide else pl.Int64)
 
     def digits_at(self, scale: int) -> int:
-        """Return the most digits that it has at ``scale``."""
+        """Return the largest number of digits that its values have at ``scale``."""
         own = self.type.precision if self.type.kind is Kind.DECIMAL else _LONG_DIGITS
         return own + scale - self.type.scale
 
     def convert(self, kind: Type) -> pl.Expr:
-        """Convert to the type of the place where the value is needed; NULL for a value that does not fit."""
+        """Convert to a type; NULL for a value that does not fit it."""
         if kind == self.type or (kind.kind is not Kind.DECIMAL and kind != DOUBLE):
             return self.expr
         if kind == DOUBLE:
@@ -71,9 +75,9 @@ class ComputedOperand:
 
 
 def let(operands: Sequence[ComputedOperand], formula: Formula) -> pl.Expr:
-    """Apply ``formula`` to the operands' values, each computed once however often the formula names it.
+    """Apply ``formula`` to the operands, each of which is computed once, however often the formula names it.
 
-    Polars has no variables inside an expression; the fields of a struct serve as such.
+    Polars has no variables inside an expression; the fields of a struct replace them.
     """
     if all(operand.leaf for operand in operands):
         return formula(*[operand.expr for operand in operands])
@@ -89,16 +93,16 @@ def quotient(left: pl.Expr, right: pl.Expr) -> pl.Expr:
 
 
 def let_columns(values: Sequence[pl.Expr], formula: Formula) -> pl.Expr:
-    """Apply ``let`` with each value as a whole column, even a constant.
+    """Apply ``formula`` to doubles, each of them a whole column, even a constant.
 
-    Polars divides a column by a scalar as a product with the reciprocal: 49.0 / 49 is not 1. (Its issue 23741, meant
-    to stay so.) Divisions therefore happen between columns only.
+    Polars divides a column by a scalar as a product with the reciprocal, so that 49.0 / 49 is not 1 (pola-rs/polars
+    issue 23741, intended). A division of two columns is correctly rounded.
     """
     return let([ComputedOperand(value, DOUBLE) for value in values], formula)
 
 
 def join_balanced(values: list[pl.Expr], join: Formula) -> pl.Expr:
-    """Join the values in pairs, so that five hundred terms are nine levels deep."""
+    """Join the values as a balanced tree: five hundred terms are nine levels deep."""
     while len(values) > 1:
         joined = [join(a, b) for a, b in zip(values[::2], values[1::2], strict=False)]
         values = joined + values[len(values) // 2 * 2 :]
@@ -106,10 +110,11 @@ def join_balanced(values: list[pl.Expr], join: Formula) -> pl.Expr:
 
 
 def comparison(op: str, left: ComputedOperand, right: ComputedOperand) -> pl.Expr:
-    """Exact between longs and decimals, as double when one is; Polars orders NaN and text as the language.
+    """Return ``left op right``: exact between longs and decimals, and in doubles if one side is a double.
 
-    A constant goes to the right: beside one on the left Polars 2.1 answers with one row instead of all of them, when
-    the right side is a ``when`` or ``coalesce`` that took its constant branch for every row.
+    Polars orders NaN and text as the language does. A constant goes to the right: with one on the left, Polars 2.1
+    returns one row instead of all if the right side is a ``when`` or ``coalesce`` that takes its constant branch in
+    every row.
     """
     if left.constant and not right.constant:
         return comparison(_MIRRORED.get(op, op), right, left)

@@ -22,11 +22,11 @@ _ISO_TEXT = (
 _DEFAULTS = {"hour": "00", "minute": "00", "second": "00", "fraction": "000"}
 
 
-def to_timestamp(operand: ComputedOperand, written: str, zone: str) -> pl.Expr:
-    """Return epoch milliseconds; NULL where the text is no time of that format."""
-    if written == ISO:
+def to_timestamp(operand: ComputedOperand, time_format: str, zone: str) -> pl.Expr:
+    """Return epoch ms; NULL for text that does not follow the format. ``zone``: of times without an offset."""
+    if time_format == ISO:
         return let([operand], lambda text: _from_iso(text, zone))
-    layout = TimeFormat.parse(written)
+    layout = TimeFormat.parse(time_format)
     return let(
         [ComputedOperand(let([operand], lambda text: _as_iso(text, layout)), operand.type)],
         lambda t: _from_iso(t, zone),
@@ -39,7 +39,7 @@ def to_utc(operand: ComputedOperand, zone: str) -> pl.Expr:
 
 
 def _to_utc(ms: pl.Expr, zone: str) -> pl.Expr:
-    """Convert to UTC; NULL after 2099, where the tables of zones end and libraries disagree about a zone's clocks."""
+    """Convert to UTC; NULL outside of 1900 to 2099, where libraries disagree about the offsets of zones."""
     if zone == "UTC":
         return ms
     inside = pl.when(ms.is_between(_ZONES_FROM_MS, _ZONES_TO_MS)).then(ms)
@@ -49,13 +49,15 @@ def _to_utc(ms: pl.Expr, zone: str) -> pl.Expr:
 
 
 def _existing(ms: pl.Expr, zone: str) -> pl.Expr:
+    """Convert local time to UTC; NULL for a local time that does not exist."""
     local = ms.cast(pl.Datetime("ms"))
     return local.dt.replace_time_zone(zone, ambiguous="earliest", non_existent="null").dt.epoch("ms")
 
 
 def _as_iso(text: pl.Expr, layout: TimeFormat) -> pl.Expr:
+    """Rewrite a time of that format as ISO 8601; NULL for other text."""
     pattern = _pattern(layout)
-    places = {part.name: number for number, part in enumerate(layout.parts, 1)}
+    places = {field.name: number for number, field in enumerate(layout.fields, 1)}
 
     def part(name: str, width: int) -> pl.Expr:
         if name not in places:
@@ -68,19 +70,20 @@ def _as_iso(text: pl.Expr, layout: TimeFormat) -> pl.Expr:
 
 
 def _pattern(layout: TimeFormat) -> str:
-    """Return the pattern for a whole text; one group a part."""
-    pieces = (f"({p.digits})" if isinstance(p, TimeField) else pl.escape_regex(p) for p in layout.pieces)
-    return rf"\A{''.join(pieces)}\z"
+    """Return the regular expression of a whole text, with one group for each field."""
+    parts = (f"({e.digits})" if isinstance(e, TimeField) else pl.escape_regex(e) for e in layout.elements)
+    return rf"\A{''.join(parts)}\z"
 
 
 def _from_iso(text: pl.Expr, zone: str) -> pl.Expr:
+    """Parse ISO 8601; NULL for other text. A text without an offset is a local time of ``zone``."""
     read = pl.when(text.str.contains(_ISO_TEXT)).then(text)
     seconds = read.str.extract(_ISO_TEXT, 1).fill_null("00")
     plain = pl.concat_str([read.str.head(10), pl.lit(" "), read.str.slice(11, 5), pl.lit(":"), seconds])
     moment = plain.str.to_datetime("%Y-%m-%d %H:%M:%S", time_unit="ms", strict=False).dt.epoch("ms")
     fraction = read.str.extract(_ISO_TEXT, 2).str.head(3).str.pad_end(3, "0").cast(pl.Int64).fill_null(0)
     local = pl.when(moment >= _MIN_MS).then(moment) + fraction
-    ahead = _whole(read, 4) * 3_600_000 + _whole(read, 5) * 60_000
+    ahead = _number_in_group(read, 4) * 3_600_000 + _number_in_group(read, 5) * 60_000
     sign = read.str.extract(_ISO_TEXT, 3)
     return (
         pl.when(sign == "+")
@@ -93,5 +96,6 @@ def _from_iso(text: pl.Expr, zone: str) -> pl.Expr:
     )
 
 
-def _whole(read: pl.Expr, group: int) -> pl.Expr:
+def _number_in_group(read: pl.Expr, group: int) -> pl.Expr:
+    """Return the whole number in a group of ``_ISO_TEXT``; 0 if the group matches nothing."""
     return read.str.extract(_ISO_TEXT, group).cast(pl.Int64).fill_null(0)

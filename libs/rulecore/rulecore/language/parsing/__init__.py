@@ -1,5 +1,5 @@
 """Text to typed tree: tokens, lexemes, grammar, types.
 
-Promises: an expression is accepted with its types or refused with one error that holds line, column and a hint; work
-is bounded by ``ExpressionLimits``. Knows nothing of rules, rows and Polars.
+Promises: an expression becomes a typed tree or raises one error with line, column and hint; ``ExpressionLimits`` bounds
+the work.
 """

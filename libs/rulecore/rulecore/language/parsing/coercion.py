@@ -1,4 +1,4 @@
-"""Constants brought to the type beside them, and how far a text may grow: facts of trees that checking asks for."""
+"""Conversion of constants to the type of another operand, and the growth of texts, for the type checker."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from streamcore.schema import DOUBLE, LONG, TIMESTAMP, Kind, Type
 
 
 def convert(literal: Literal, kind: Type) -> Literal | None:
-    """Return the constant as a constant of ``kind``'s kind and scale; None where no value of ``kind`` can equal it."""
+    """Return the constant converted to ``kind``'s kind and scale; None if no value of ``kind`` can equal it."""
     value = literal.value
     if literal.type.kind is kind.kind and kind.kind is not Kind.DECIMAL:
         return literal
@@ -31,7 +31,7 @@ def convert(literal: Literal, kind: Type) -> Literal | None:
 
 
 def growth(expr: Expr) -> int:
-    """Return how many times longer than the longest text that goes in the result may be."""
+    """Return how many times longer than its longest input text the result may be."""
     if not isinstance(expr, Call | Case):
         return 1
     inner = [growth(child) for child in expr.children]

@@ -1,20 +1,25 @@
-"""Arranges a sequence of operands, functions, operators and keywords by precedence, into a tree.
+"""Parses a sequence of operands, functions, operators and keywords to a tree, by recursive descent.
 
 ::
 
-    condition    conjunction ("or" conjunction)*
-    conjunction  negation ("and" negation)*
-    negation     "not" negation  |  predicate
-    predicate    joined ( comparison joined  |  "is" ["not"] "null"  |  ["not"] ("like"  |  "rlike") joined
-                        | ["not"] "between" joined "and" joined  |  ["not"] "in" members )*
-    joined       sum ("||" sum)*
-    sum          product (("+"  |  "-") product)*
-    product      signed (("*"  |  "/"  |  "%") signed)*
-    signed       ("+"  |  "-") signed  |  primary
-    primary      operand  |  function "(" list ")"  |  "(" condition ")"  |  "case" ("when" ... "then" ...)* "end"
+    condition      conjunction ("or" conjunction)*
+    conjunction    negation ("and" negation)*
+    negation       "not" negation  |  predicate
+    predicate      concatenation ( comparison concatenation  |  "is" ["not"] "null"
+                                 | ["not"] ("like"  |  "rlike") concatenation
+                                 | ["not"] "between" concatenation "and" concatenation
+                                 | ["not"] "in" ("(" list ")"  |  call) )*
+    concatenation  sum ("||" sum)*
+    sum            product (("+"  |  "-") product)*
+    product        unary (("*"  |  "/"  |  "%") unary)*
+    unary          ("+"  |  "-") unary  |  primary
+    primary        operand  |  call  |  "(" condition ")"  |  case
+    call           function "(" list ")"
+    list           [condition ("," condition)* [","]]
+    case           "case" ("when" condition "then" condition)+ ["else" condition] "end"
 
-A method each. An item that fits no rule is a ``GrammarError`` with the index of the item to blame. Refuses to know
-which operands exist. Brackets are matched and not deeper than the limit (``structure``), so recursion is bounded.
+An item that fits no rule raises ``GrammarError`` with its index. ``brackets`` has matched the brackets and limited
+their depth before, so the recursion is bounded.
 """
 
 from __future__ import annotations
@@ -22,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-#: One item of the sequence to arrange: ``"operand"``, ``"function"``, or an operator, keyword, bracket or comma.
+#: An item of the sequence: ``"operand"``, ``"function"``, or an operator, keyword, bracket or comma.
 OPERAND, FUNCTION = "operand", "function"
 
 COMPARISONS = frozenset({"=", "<>", "<", "<=", ">", ">=", "<=>"})
@@ -32,11 +37,11 @@ PREDICATES = COMPARISONS | _NEGATABLE | {"is", "in_list"}
 
 @dataclass(frozen=True, slots=True)
 class SyntaxNode:
-    """A node: ``operand``, ``function``, ``not``, ``negate``, or an operator or keyword with its parts.
+    """A node of kind ``operand``, ``function``, ``not``, ``negate``, or that of its operator or keyword.
 
-    Parts of ``case``: condition, result, condition, result, ..., and the default when their number is odd. ``first``
-    and ``last`` are the indexes of the items it covers, ``last`` included, its own brackets too. ``negated`` is
-    ``not in``, ``is not null`` and so on.
+    ``parts``: its operands; of ``case``: condition, result, condition, result, ..., and the default if their number is
+    odd. ``first``, ``last``: the indexes of its first and last item, brackets around it included. ``negated``: of
+    ``not in``, ``is not null`` and the like. ``bracketed``: it is in brackets.
     """
 
     kind: str
@@ -48,7 +53,7 @@ class SyntaxNode:
 
 
 class GrammarError(Exception):
-    """No arrangement of the items; ``index`` is the item to blame (their number when the end came too early)."""
+    """The items fit no rule. ``index``: the faulty item; the number of items if one is missing at the end."""
 
     def __init__(self, index: int, message: str = "") -> None:
         super().__init__(message)
@@ -57,24 +62,24 @@ class GrammarError(Exception):
 
 
 def parse_grammar(items: Sequence[str], depth: int) -> SyntaxNode:
-    """Return the tree of a sequence of items, nested at most so deep."""
-    arrangement = _Arrangement(items)
-    tree = arrangement.condition()
-    if arrangement.at < len(items):
-        raise GrammarError(arrangement.at)
+    """Return the tree of the items; raise ``GrammarError`` for a fault, and for more than ``depth`` levels."""
+    parser = _Parser(items)
+    tree = parser.condition()
+    if parser.at < len(items):
+        raise GrammarError(parser.at)
     _check_depth(tree, depth)
     return tree
 
 
-def _check_depth(tree: SyntaxNode, depth: int, deep: int = 0) -> None:
-    if deep > depth:
-        raise GrammarError(tree.first, f"nested more than {depth} deep")
+def _check_depth(tree: SyntaxNode, limit: int, depth: int = 0) -> None:
+    if depth > limit:
+        raise GrammarError(tree.first, f"nested more than {limit} deep")
     for part in tree.parts:
-        _check_depth(part, depth, deep + 1)
+        _check_depth(part, limit, depth + 1)
 
 
-class _Arrangement:
-    """``at``: the index of the next item."""
+class _Parser:
+    """A recursive-descent parser with a method for each rule. ``at``: the index of the next item."""
 
     def __init__(self, items: Sequence[str]) -> None:
         self.items = items
@@ -91,7 +96,7 @@ class _Arrangement:
         parts = [term()]
         while self._take(kind):
             parts.append(term())
-        return parts[0] if len(parts) == 1 else _over(kind, *parts)
+        return parts[0] if len(parts) == 1 else _node_over(kind, *parts)
 
     def _negation(self) -> SyntaxNode:
         first = self.at
@@ -101,12 +106,12 @@ class _Arrangement:
         return SyntaxNode("not", (operand,), first, operand.last)
 
     def _predicate(self) -> SyntaxNode:
-        """Group to the left, where there are several: the type checker then asks for brackets."""
+        """Parse several predicates in a row as ``((a = b) = c)``; the type checker refuses them without brackets."""
         left = self._concatenation()
         while True:
             if (kind := self._next()) in COMPARISONS:
                 self.at += 1
-                left = _over(kind, left, self._concatenation())
+                left = _node_over(kind, left, self._concatenation())
             elif kind == "is":
                 left = self._is(left)
             elif kind in _NEGATABLE or (kind == "not" and self._next(1) in _NEGATABLE):
@@ -128,34 +133,34 @@ class _Arrangement:
         if kind == "in":
             return self._in(left)
         if kind != "between":
-            return _over(kind, left, self._concatenation())
+            return _node_over(kind, left, self._concatenation())
         low = self._concatenation()
         self._expect("and")
-        return _over("between", left, low, self._concatenation())
+        return _node_over("between", left, low, self._concatenation())
 
     def _in(self, left: SyntaxNode) -> SyntaxNode:
         if self._next() == FUNCTION:
-            return _over("in_list", left, self._function())
+            return _node_over("in_list", left, self._call())
         if not self._take("(") or self._next() == ")":
             raise GrammarError(left.first, "in takes a list in brackets, or list('name')")
         members = self._list()
         return SyntaxNode("in", (left, *members), left.first, self.at - 1)
 
     def _concatenation(self) -> SyntaxNode:
-        return self._to_the_left(("||",), self._sum)
+        return self._left_associative(("||",), self._sum)
 
     def _sum(self) -> SyntaxNode:
-        return self._to_the_left(("+", "-"), self._product)
+        return self._left_associative(("+", "-"), self._product)
 
     def _product(self) -> SyntaxNode:
-        return self._to_the_left(("*", "/", "%"), self._unary)
+        return self._left_associative(("*", "/", "%"), self._unary)
 
-    def _to_the_left(self, kinds: Sequence[str], part: Callable[[], SyntaxNode]) -> SyntaxNode:
+    def _left_associative(self, kinds: Sequence[str], part: Callable[[], SyntaxNode]) -> SyntaxNode:
         """Parse ``a - b - c`` as ``(a - b) - c``."""
         left = part()
         while (kind := self._next()) in kinds:
             self.at += 1
-            left = _over(kind, left, part())
+            left = _node_over(kind, left, part())
         return left
 
     def _unary(self) -> SyntaxNode:
@@ -174,7 +179,7 @@ class _Arrangement:
                 self.at += 1
                 return SyntaxNode(OPERAND, (), first, first)
             case "function":
-                return self._function()
+                return self._call()
             case "(":
                 return self._parentheses()
             case "case":
@@ -185,14 +190,14 @@ class _Arrangement:
         first = self.at
         self.at += 1
         if self._next() == ")":
-            raise GrammarError(first, _LIST)
+            raise GrammarError(first, _LIST_MESSAGE)
         inner = self.condition()
         if self._next() == ",":
-            raise GrammarError(inner.first, _LIST)
+            raise GrammarError(inner.first, _LIST_MESSAGE)
         self._expect(")")
         return replace(inner, first=first, last=self.at - 1, bracketed=True)
 
-    def _function(self) -> SyntaxNode:
+    def _call(self) -> SyntaxNode:
         first = self.at
         self.at += 1
         self._expect("(")
@@ -200,7 +205,7 @@ class _Arrangement:
         return SyntaxNode(FUNCTION, parts, first, self.at - 1)
 
     def _list(self) -> tuple[SyntaxNode, ...]:
-        """Return the items between two brackets, and the second of them. A comma may follow the last part."""
+        """Parse the parts of a list and its closing bracket."""
         parts = list[SyntaxNode]()
         while not self._take(")"):
             parts.append(self.condition())
@@ -224,12 +229,12 @@ class _Arrangement:
         return SyntaxNode("case", tuple(parts), first, self.at - 1)
 
     def _next(self, ahead: int = 0) -> str:
-        """Return an item, or nothing when the end is there."""
+        """Return the item ``ahead`` places behind the next one; "" behind the last."""
         at = self.at + ahead
         return self.items[at] if at < len(self.items) else ""
 
     def _take(self, item: str) -> bool:
-        """Go over the item, if it is the next one."""
+        """Go past the item if it is the next one, and return whether it is."""
         taken = self._next() == item
         self.at += taken
         return taken
@@ -239,9 +244,9 @@ class _Arrangement:
             raise GrammarError(self.at)
 
 
-_LIST = "a list is accepted only after in"
+_LIST_MESSAGE = "a list is accepted only after in"
 
 
-def _over(kind: str, *parts: SyntaxNode) -> SyntaxNode:
-    """Return a node that begins and ends with its parts."""
+def _node_over(kind: str, *parts: SyntaxNode) -> SyntaxNode:
+    """Return a node that covers the items from its first to its last part."""
     return SyntaxNode(kind, parts, parts[0].first, parts[-1].last)

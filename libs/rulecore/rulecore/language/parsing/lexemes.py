@@ -1,4 +1,4 @@
-"""Pieces: the units of the text, before anything is known of its structure or its types."""
+"""Lexemes: the operands, function names, operators and keywords in the text of an expression."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from decimal import Decimal
 
 
 def words(text: str) -> frozenset[str]:
-    """Return the words of a text."""
+    """Return the set of the words of a text."""
     return frozenset(text.split())
 
 
 SYMBOLS = {"==": "=", "!=": "<>", **{s: s for s in words("+ - * / % = <> < <= > >= <=> ||")}}
 KEYWORDS = words("and or not in between like rlike is null true false case when then else end escape distinct")
-#: Words of SQL that people try; the answer is better than "unknown column".
+#: Words of SQL that the language does not have. They get a message of their own, not "unknown column".
 FOREIGN = words("select from where with union cast try_cast exists over lateral join values order group")
 
 
 class LexemeKind(enum.Enum):
-    """The role of a piece in the grammar."""
+    """The kind of a lexeme."""
 
     NAME = "name"
     CONSTANT = "constant"
@@ -38,7 +38,11 @@ OPERANDS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Lexeme:
-    """``start`` and ``end`` count characters of the text, ``end`` excluded."""
+    """A lexeme at the characters of the text from ``start`` to ``end``, exclusive.
+
+    ``value``: of a constant; of an interval or timestamp in milliseconds. ``escape``: the escape character after a
+    ``like`` pattern. ``distinct``: of ``count(distinct ...)``.
+    """
 
     kind: LexemeKind
     text: str
@@ -53,7 +57,7 @@ class Lexeme:
         return self.kind is LexemeKind.OPERATOR and self.text in texts
 
     def ends_operand(self) -> bool:
-        """Return whether a value may end here, so that an operator follows."""
+        """Return whether it can be the last lexeme of an operand, so that an operator may follow."""
         return self.kind in OPERANDS or self.is_operator(")", "end", "null")
 
 

@@ -1,9 +1,8 @@
-"""From text to pieces: the first half of parsing, and the gate that everything has to pass.
+"""Turns text into lexemes: the first half of parsing.
 
-The text is cut as Spark SQL cuts it (``tokens``) and sorted here into *pieces*: operands (column names, constants,
-intervals), function names, and a closed list of operators and keywords. Whatever is not on the list is refused at its
-place: comments, semicolons, subqueries, casts, lambdas, hints, indexing. Nesting is measured here too, before any
-recursion sees the text. The meaning of an operand (is there such a column?) is for ``check``.
+Tokens become operands (column names, constants, intervals), function names, and a fixed set of operators and keywords.
+Everything else is refused at its position: comments, semicolons, subqueries, casts, lambdas, hints, indexing. Brackets
+and nesting are checked too (``brackets``), before the recursive parser runs. Names are resolved by ``type_checker``.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from rulecore.errors import ExpressionError
 from rulecore.language.limits import ExpressionLimits
 from rulecore.language.parsing.brackets import BracketChecker
 from rulecore.language.parsing.lexemes import KEYWORDS, SYMBOLS, Lexeme, LexemeKind, foreign_hint
-from rulecore.language.parsing.literals import interval_ms, number, string_value, timestamp_ms
+from rulecore.language.parsing.literals import interval_ms, parse_number, string_value, timestamp_ms
 from rulecore.language.parsing.tokenizer import Token, TokenKind, tokenize
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -28,31 +27,31 @@ _WORD_HINTS = {
 
 
 class Lexer:
-    """One text on its way to pieces."""
+    """Turns one text into lexemes."""
 
     def __init__(self, text: str, field: str, limits: ExpressionLimits) -> None:
         self.text, self.field, self.limits = text, field, limits
-        self.pieces: list[Lexeme] = []
+        self.lexemes: list[Lexeme] = []
 
     def error(self, message: str, start: int, end: int, hint: str = "") -> ExpressionError:
-        """Return an error at that place."""
+        """Return an error at the characters from ``start`` to ``end``."""
         return ExpressionError(
             message, field=self.field, text=self.text, start=start, length=max(1, end - start), hint=hint
         )
 
     def scan(self) -> list[Lexeme]:
-        """Return all pieces. Raise ``ExpressionError`` for anything outside of the language."""
+        """Return all lexemes; raise ``ExpressionError`` for text that is not of the language."""
         self._check_text()
         tokens = self._tokens()
         index = 0
         while index < len(tokens):
-            index += self._take(tokens, index)
-        if not self.pieces:
+            index += self._add_lexeme(tokens, index)
+        if not self.lexemes:
             raise self.error("the expression is empty", 0, 1, "accepted here: a condition, such as amount > 100")
-        structure = BracketChecker(self.text, self.pieces, self.limits.depth, self.error)
-        structure.match_brackets()
-        structure.check_neighbours()
-        return self.pieces
+        checker = BracketChecker(self.text, self.lexemes, self.limits.depth, self.error)
+        checker.match_brackets()
+        checker.check_neighbours()
+        return self.lexemes
 
     def _check_text(self) -> None:
         size = len(self.text.encode("utf-8", "surrogatepass"))
@@ -77,7 +76,7 @@ class Lexer:
         return tokens
 
     def _unclosed_quote(self) -> ExpressionError:
-        """Return the tokenizer gave up: nearly always a quote that is not closed."""
+        """Return the error for text that the tokenizer refuses: it has a quote that is not closed."""
         for quote in ("'", '"', "`"):
             if self.text.count(quote) % 2:
                 start = self.text.rfind(quote)
@@ -90,28 +89,28 @@ class Lexer:
             at = start + gap.index(rest)
             raise self.error("comments are not accepted", at, at + len(rest), "a minus before a minus: a - (-1)")
 
-    def _take(self, tokens: list[Token], index: int) -> int:
-        """Make one piece of the tokens from ``index`` on; the number of tokens used up."""
+    def _add_lexeme(self, tokens: list[Token], index: int) -> int:
+        """Add the lexeme that begins with the token at ``index``, and return the number of its tokens."""
         token = tokens[index]
         following = tokens[index + 1] if index + 1 < len(tokens) else None
         match token.kind:
             case TokenKind.STRING | TokenKind.RAW:
-                return self._take_string(tokens, index)
+                return self._add_string(tokens, index)
             case TokenKind.NUMBER:
-                self._constant(token, number(self.text[token.start : token.end]))
+                self._add_constant(token, parse_number(self.text[token.start : token.end]))
             case TokenKind.QUOTED:
                 self._add(LexemeKind.NAME, token.text.lower(), token.start, token.end)
             case _ if _WORD.match(token.text):
-                return self._take_word(token, following, tokens, index)
+                return self._add_word(token, following, tokens, index)
             case _:
-                self._take_symbol(token)
+                self._add_symbol(token)
         return 1
 
-    def _take_symbol(self, token: Token) -> None:
+    def _add_symbol(self, token: Token) -> None:
         if token.text in ("(", ")", ","):
             self._add(LexemeKind.OPERATOR, token.text, token.start, token.end)
             return
-        if token.text == "*" and self.pieces and self.pieces[-1].text == "(" and self._function() == "count":
+        if token.text == "*" and self.lexemes and self.lexemes[-1].text == "(" and self._opened_function() == "count":
             self._add(LexemeKind.STAR, "*", token.start, token.end)
             return
         if token.text not in SYMBOLS:
@@ -119,19 +118,19 @@ class Lexer:
             raise self.error(f"{shown} is not accepted", token.start, token.end, foreign_hint(token.text))
         self._add(LexemeKind.OPERATOR, SYMBOLS[token.text], token.start, token.end)
 
-    def _take_word(self, token: Token, following: Token | None, tokens: list[Token], index: int) -> int:
+    def _add_word(self, token: Token, following: Token | None, tokens: list[Token], index: int) -> int:
         word = token.text.lower()
         is_string = following is not None and following.kind in (TokenKind.STRING, TokenKind.RAW)
         if word == "escape" and is_string:
-            return self._take_escape(tokens, index)
+            return self._add_escape(tokens, index)
         if word == "timestamp" and is_string:
-            return self._take_timestamp(tokens, index)
+            return self._add_timestamp(tokens, index)
         if word == "interval" and (is_string or (following is not None and following.kind is TokenKind.NUMBER)):
-            return self._take_interval(tokens, index)
-        if word == "distinct" and self.pieces and self.pieces[-1].text == "(" and self._function() == "count":
-            self.pieces[-2] = replace(self.pieces[-2], distinct=True)
+            return self._add_interval(tokens, index)
+        if word == "distinct" and self.lexemes and self.lexemes[-1].text == "(" and self._opened_function() == "count":
+            self.lexemes[-2] = replace(self.lexemes[-2], distinct=True)
         elif word in ("true", "false"):
-            self._constant(token, word == "true")
+            self._add_constant(token, word == "true")
         elif word == "null" and not self._after_is():
             self._add(LexemeKind.NULL, word, token.start, token.end)
         elif word in KEYWORDS - {"escape", "distinct"}:
@@ -144,16 +143,16 @@ class Lexer:
             self._add(LexemeKind.NAME, word, token.start, token.end)
         return 1
 
-    def _function(self) -> str:
-        """Return the function whose bracket was just opened."""
-        return self.pieces[-2].text if len(self.pieces) > 1 and self.pieces[-2].kind is LexemeKind.FUNCTION else ""
+    def _opened_function(self) -> str:
+        """Return the name of the function before the bracket that the last lexeme opens, else ""."""
+        return self.lexemes[-2].text if len(self.lexemes) > 1 and self.lexemes[-2].kind is LexemeKind.FUNCTION else ""
 
     def _after_is(self) -> bool:
-        last = self.pieces[-2:]
+        last = self.lexemes[-2:]
         return bool(last) and (last[-1].is_operator("is") or (len(last) > 1 and last[0].is_operator("is")))
 
-    def _string(self, tokens: list[Token], index: int) -> tuple[str, int, int]:
-        """Return value, end and number of tokens of a string; two quotes in a row are one quote, as in Spark 4."""
+    def _read_string(self, tokens: list[Token], index: int) -> tuple[str, int, int]:
+        """Return value, end and number of tokens of a string; two quotes in it are one quote, as in Spark 4."""
         value, end, count = "", tokens[index].start, 0
         quote = self.text[end]
         for token in tokens[index:]:
@@ -168,23 +167,23 @@ class Lexer:
             end, count = token.end, count + 1
         return value, end, count
 
-    def _take_string(self, tokens: list[Token], index: int) -> int:
-        value, end, count = self._string(tokens, index)
+    def _add_string(self, tokens: list[Token], index: int) -> int:
+        value, end, count = self._read_string(tokens, index)
         self._add(LexemeKind.CONSTANT, self.text[tokens[index].start : end], tokens[index].start, end, value)
         return count
 
-    def _take_escape(self, tokens: list[Token], index: int) -> int:
-        value, end, count = self._string(tokens, index + 1)
-        last = self.pieces[-1] if self.pieces else None
+    def _add_escape(self, tokens: list[Token], index: int) -> int:
+        value, end, count = self._read_string(tokens, index + 1)
+        last = self.lexemes[-1] if self.lexemes else None
         if last is None or not isinstance(last.value, str) or len(value) != 1 or last.escape is not None:
             raise self.error(
                 "escape takes one character", tokens[index].start, end, "accepted here: like 'text!%' escape '!'"
             )
-        self.pieces[-1] = replace(last, escape=value, end=end)
+        self.lexemes[-1] = replace(last, escape=value, end=end)
         return 1 + count
 
-    def _take_timestamp(self, tokens: list[Token], index: int) -> int:
-        value, end, count = self._string(tokens, index + 1)
+    def _add_timestamp(self, tokens: list[Token], index: int) -> int:
+        value, end, count = self._read_string(tokens, index + 1)
         ms = timestamp_ms(value)
         start = tokens[index].start
         if ms is None:
@@ -192,12 +191,12 @@ class Lexer:
         self._add(LexemeKind.TIMESTAMP, self.text[start:end], start, end, ms)
         return 1 + count
 
-    def _take_interval(self, tokens: list[Token], index: int) -> int:
+    def _add_interval(self, tokens: list[Token], index: int) -> int:
         start, amount = tokens[index].start, tokens[index + 1]
         end, count = amount.end, 1
         words = [self.text[amount.start : amount.end]]
         if amount.kind is not TokenKind.NUMBER:
-            value, end, count = self._string(tokens, index + 1)
+            value, end, count = self._read_string(tokens, index + 1)
             words = value.split()
         if len(words) == 1 and index + 1 + count < len(tokens):
             unit = tokens[index + 1 + count]
@@ -205,11 +204,12 @@ class Lexer:
             end, count = unit.end, count + 1
         ms = interval_ms(words)
         if ms is None:
-            raise self.error("no interval", start, end, "accepted here: interval 5 minutes (milliseconds to weeks)")
+            hint = "accepted here: interval 5 minutes (milliseconds to weeks)"
+            raise self.error(f"{self.text[start:end]} is no interval", start, end, hint)
         self._add(LexemeKind.INTERVAL, self.text[start:end], start, end, ms)
         return 1 + count
 
-    def _constant(self, token: Token, value: bool | int | float | Decimal | None) -> None:
+    def _add_constant(self, token: Token, value: bool | int | float | Decimal | None) -> None:
         shown = self.text[token.start : token.end]
         if value is None:
             raise self.error(f"{shown} is no number", token.start, token.end, "accepted here: 100, 10.5 or 1.5e3")
@@ -218,4 +218,4 @@ class Lexer:
     def _add(
         self, kind: LexemeKind, text: str, start: int, end: int, value: bool | int | float | Decimal | str | None = None
     ) -> None:
-        self.pieces.append(Lexeme(kind, text, start, end, value))
+        self.lexemes.append(Lexeme(kind, text, start, end, value))

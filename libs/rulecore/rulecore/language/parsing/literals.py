@@ -1,4 +1,4 @@
-"""Constants as they are written: numbers, strings with escapes, timestamps, intervals. Text in, value out."""
+"""Parses and writes constants: numbers, strings with escapes, timestamps, intervals."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ UNITS_MS = {
 }
 
 
-def number(text: str) -> int | float | Decimal | None:
-    """Read a number: ``100`` is a long, ``10.5`` a decimal, ``1.5e3`` a double; None for anything else."""
+def parse_number(text: str) -> int | float | Decimal | None:
+    """Parse a number: ``100`` is a long, ``10.5`` a decimal, ``1.5e3`` a double; None for other text."""
     if _LONG.match(text):
         return int(text)
     if _DECIMAL.match(text):
@@ -40,8 +40,8 @@ def number(text: str) -> int | float | Decimal | None:
 def string_value(raw: str) -> str:
     r"""Return the value of ``'...'``, ``"..."`` or ``r'...'`` with its quotes.
 
-    ``\%`` and ``\_`` stay as they are, for ``like``. ``ValueError`` for an escape that is not known: Spark would drop
-    the backslash of ``'\d'`` without a word, which no author of a regular expression means.
+    ``\%`` and ``\_`` stay as they are, for ``like``. Raise ``ValueError`` for an unknown escape: Spark silently drops
+    the backslash of ``'\d'``, which would change a regular expression.
     """
     if raw[0] in "rR":
         return raw[2:-1]
@@ -58,16 +58,16 @@ def string_value(raw: str) -> str:
 
 
 def quote(value: str) -> str:
-    r"""Return the string constant that reads back as ``value``.
-
-    A backslash is doubled, so ``\%`` comes back as ``\\%``, the same two characters.
-    """
+    r"""Return the string constant whose value is ``value``. Every backslash is doubled, also that of ``\%``."""
     written = value.replace("\\", "\\\\").replace("'", "\\'")
     return "'" + written.replace("\n", "\\n").replace("\t", "\\t").replace("\r", "\\r") + "'"
 
 
 def timestamp_ms(text: str) -> int | None:
-    """Epoch milliseconds of ``2011-01-31``, ``2011-01-31 12:00:00.123``, UTC unless an offset is given."""
+    """Return the epoch milliseconds of ``2011-01-31`` or ``2011-01-31 12:00:00.123``; None for other text.
+
+    The time is in UTC unless an offset follows.
+    """
     match = _TIMESTAMP.match(text.strip())
     if match is None:
         return None

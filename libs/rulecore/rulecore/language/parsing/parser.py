@@ -1,4 +1,4 @@
-"""``parse``: text to typed tree, or one error with its place."""
+"""Parses the text of an expression to a typed tree."""
 
 from __future__ import annotations
 
@@ -20,38 +20,39 @@ _DEFAULT = ExpressionLimits()
 def parse(
     text: str, scope: Scope, *, field: str = "where", limits: ExpressionLimits = _DEFAULT, expect: Type | None = BOOLEAN
 ) -> Expr:
-    """Return the typed tree of ``text``; ``ExpressionError`` for everything that is not of the language.
+    """Return the typed tree of ``text``; raise ``ExpressionError`` for text that is not of the language.
 
-    ``expect`` is the type that the whole must have, None for any.
+    ``field``: the entry of the rule, for errors. ``expect``: the type that the expression must have; None for any.
     """
-    pieces = Lexer(text, field, limits).scan()
+    lexemes = Lexer(text, field, limits).scan()
     try:
-        syntax = parse_grammar([_item(p) for p in pieces], limits.depth)
+        syntax = parse_grammar([_to_item(p) for p in lexemes], limits.depth)
     except GrammarError as error:
-        raise _syntax_error(text, field, pieces, error) from None
-    return TypeChecker(text, field, pieces, scope, limits).root(syntax, expect)
+        raise _syntax_error(text, field, lexemes, error) from None
+    return TypeChecker(text, field, lexemes, scope, limits).root(syntax, expect)
 
 
-def _item(piece: Lexeme) -> str:
-    if piece.kind is LexemeKind.OPERATOR:
-        return piece.text
-    return FUNCTION if piece.kind is LexemeKind.FUNCTION else OPERAND
+def _to_item(lexeme: Lexeme) -> str:
+    if lexeme.kind is LexemeKind.OPERATOR:
+        return lexeme.text
+    return FUNCTION if lexeme.kind is LexemeKind.FUNCTION else OPERAND
 
 
-def _syntax_error(text: str, field: str, pieces: list[Lexeme], error: GrammarError) -> ExpressionError:
-    if error.index >= len(pieces) or (not error.message and error.index == len(pieces) - 1 and _wants_more(pieces[-1])):
-        last = pieces[-1]
+def _syntax_error(text: str, field: str, lexemes: list[Lexeme], error: GrammarError) -> ExpressionError:
+    last = lexemes[-1]
+    lacks_operand = not error.message and error.index == len(lexemes) - 1 and _needs_operand(last)
+    if error.index >= len(lexemes) or lacks_operand:
         message = error.message or f"something is missing after {last.text}"
         hint = "accepted here: a column, a constant or a function"
         return _error(text, field, last, message, hint)
-    piece = pieces[error.index]
-    return _error(text, field, piece, error.message or f"{piece.text} is not accepted here", "")
+    lexeme = lexemes[error.index]
+    return _error(text, field, lexeme, error.message or f"{lexeme.text} is not accepted here", "")
 
 
-def _error(text: str, field: str, piece: Lexeme, message: str, hint: str) -> ExpressionError:
-    length = piece.end - piece.start
-    return ExpressionError(message, field=field, text=text, start=piece.start, length=length, hint=hint)
+def _error(text: str, field: str, lexeme: Lexeme, message: str, hint: str) -> ExpressionError:
+    length = lexeme.end - lexeme.start
+    return ExpressionError(message, field=field, text=text, start=lexeme.start, length=length, hint=hint)
 
 
-def _wants_more(piece: Lexeme) -> bool:
-    return piece.kind is LexemeKind.OPERATOR and piece.text not in (")", "end", "null")
+def _needs_operand(lexeme: Lexeme) -> bool:
+    return lexeme.kind is LexemeKind.OPERATOR and lexeme.text not in (")", "end", "null")

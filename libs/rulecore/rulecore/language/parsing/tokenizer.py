@@ -1,7 +1,7 @@
-"""Cuts text into tokens as Spark SQL does: words, numbers, strings, quoted names and symbols.
+"""Splits text into tokens as Spark SQL does: words, numbers, strings, quoted names and symbols.
 
-Promises the place of each token; the text between two is white space, or a comment. Refuses to know which tokens are
-of the language: text that can be none is a token nevertheless, so that the lexer can point at it.
+The text between two tokens is white space or a comment. Text that is not of the language becomes tokens too, so that
+the lexer can report its position.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 
 class TokenKind(enum.Enum):
-    """The visible kind of a token. ``OTHER``: words and symbols."""
+    """The kind of a token. ``RAW``: ``r'...'``. ``QUOTED``: a name in backquotes. ``OTHER``: words and symbols."""
 
     STRING = "string"
     RAW = "raw"
@@ -23,7 +23,7 @@ class TokenKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """``start`` and ``end`` count characters, ``end`` excluded. ``text``: of a quoted name, the name."""
+    """A token at the characters from ``start`` to ``end``, exclusive. ``text``: without the quotes of a quoted name."""
 
     kind: TokenKind
     text: str
@@ -31,9 +31,9 @@ class Token:
     end: int
 
 
-#: Of what a word is made: all but white space and the signs of ASCII.
+#: A character of a word: all but white space and the punctuation of ASCII; ``_`` is one.
 _WORD = r"[^\s!-/:-@\[-\^`{-~]"
-#: Each begins with other characters than the others, or comes before those that begin with the same.
+#: The alternatives are tried in order: of two that begin with the same character, the more specific comes first.
 _TOKEN = re.compile(
     rf"""
       (?P<gap> \s+ | --[^\r\n]* | /\*.*?(?:\*/|\Z) )

@@ -1,6 +1,7 @@
-"""From syntax to the typed tree: the second half of parsing. Names are looked up, types are checked, limits are kept.
+"""Builds the typed tree from the syntax: the second half of parsing.
 
-Every refusal names the place, the fault, and the accepted form.
+Names are resolved, types are checked, and limits are enforced. Each error has its position and a message; most have a
+hint with the accepted form.
 """
 
 from __future__ import annotations
@@ -44,16 +45,16 @@ from streamcore.schema import BOOLEAN, TIMESTAMP, Type
 
 
 class TypeChecker:
-    """One expression on its way from syntax to tree."""
+    """Builds the typed tree of one expression."""
 
-    def __init__(self, text: str, field: str, pieces: list[Lexeme], scope: Scope, limits: ExpressionLimits) -> None:
-        self.text, self.field, self.pieces = text, field, pieces
+    def __init__(self, text: str, field: str, lexemes: list[Lexeme], scope: Scope, limits: ExpressionLimits) -> None:
+        self.text, self.field, self.lexemes = text, field, lexemes
         self.scope, self.limits = scope, limits
         self.nodes = 0
-        self.inside = ""  # the aggregate whose argument is being read
+        self.enclosing = ""  # the aggregate whose argument is being built
 
     def root(self, syntax: SyntaxNode, expect: Type | None) -> Expr:
-        """Return the whole expression, of type ``expect``."""
+        """Return the whole expression; raise ``ExpressionError`` unless it has the type ``expect`` (None: any)."""
         expr = self.expr(syntax)
         if expect is not None and expr.type != expect:
             what = "a condition" if expect == BOOLEAN else str(expect)
@@ -64,9 +65,9 @@ class TypeChecker:
         return expr
 
     def error(self, syntax: SyntaxNode, message: str, hint: str = "") -> ExpressionError:
-        """Return an error that underlines ``syntax``."""
-        last = len(self.pieces) - 1
-        start, end = self.pieces[min(max(0, syntax.first), last)].start, self.pieces[min(syntax.last, last)].end
+        """Return an error at the text of ``syntax``."""
+        last = len(self.lexemes) - 1
+        start, end = self.lexemes[min(max(0, syntax.first), last)].start, self.lexemes[min(syntax.last, last)].end
         return ExpressionError(message, field=self.field, text=self.text, start=start, length=end - start, hint=hint)
 
     def expr(self, syntax: SyntaxNode) -> Expr:
@@ -74,9 +75,9 @@ class TypeChecker:
         self.nodes += 1
         if self.nodes > self.limits.nodes:
             raise self.error(syntax, f"more than {self.limits.nodes} nodes", "split the rule")
-        return self._by_kind(syntax.kind)(syntax)
+        return self._method_for(syntax.kind)(syntax)
 
-    def _by_kind(self, kind: str) -> Callable[[SyntaxNode], Expr]:
+    def _method_for(self, kind: str) -> Callable[[SyntaxNode], Expr]:
         if kind in COMPARISONS:
             return self._compare
         named: dict[str, Callable[[SyntaxNode], Expr]] = {
@@ -97,27 +98,27 @@ class TypeChecker:
         }
         return named.get(kind, self._arithmetic)
 
-    def _make(self, syntax: SyntaxNode, parts: tuple[SyntaxNode, ...], make: Callable[[], Expr]) -> Expr:
-        """Make the node with ``make``; a type mismatch underlines the part to blame."""
+    def _build(self, syntax: SyntaxNode, parts: tuple[SyntaxNode, ...], build: Callable[[], Expr]) -> Expr:
+        """Return ``build()``; a type error becomes an ``ExpressionError`` at the faulty part, else at ``syntax``."""
         try:
-            return make()
+            return build()
         except ExpressionTypeError as error:
             index = error.operand
-            blamed = syntax if index is None or index >= len(parts) else parts[index]
-            raise self.error(blamed, error.message, error.hint) from None
+            faulty = syntax if index is None or index >= len(parts) else parts[index]
+            raise self.error(faulty, error.message, error.hint) from None
 
     # operands
 
     def _operand(self, syntax: SyntaxNode) -> Expr:
-        piece = self._piece(syntax)
-        assert piece is not None
-        match piece.kind:
+        lexeme = self._operand_lexeme(syntax)
+        assert lexeme is not None
+        match lexeme.kind:
             case LexemeKind.NAME:
-                return self._column(syntax, piece.text)
+                return self._column(syntax, lexeme.text)
             case LexemeKind.INTERVAL:
-                return IntervalLiteral(ms=_whole(piece))
+                return IntervalLiteral(ms=_int_value(lexeme))
             case LexemeKind.TIMESTAMP:
-                return Literal.of(_whole(piece), TIMESTAMP)
+                return Literal.of(_int_value(lexeme), TIMESTAMP)
             case LexemeKind.NULL:
                 raise self.error(
                     syntax,
@@ -126,27 +127,27 @@ class TypeChecker:
                 )
             case LexemeKind.STAR:
                 raise self.error(syntax, "* is accepted only in count(*)")
-        if piece.escape is not None:
+        if lexeme.escape is not None:
             raise self.error(syntax, "escape is accepted only after like")
-        return self._constant(syntax, piece, negative=False)
+        return self._constant(syntax, lexeme, negative=False)
 
-    def _piece(self, syntax: SyntaxNode) -> Lexeme | None:
-        """Return the piece of an operand, whatever brackets stand around it."""
+    def _operand_lexeme(self, syntax: SyntaxNode) -> Lexeme | None:
+        """Return the lexeme of an operand, which may be in brackets; None if ``syntax`` is no operand."""
         if syntax.kind != OPERAND:
             return None
-        return next(p for p in self.pieces[syntax.first : syntax.last + 1] if p.kind is not LexemeKind.OPERATOR)
+        return next(p for p in self.lexemes[syntax.first : syntax.last + 1] if p.kind is not LexemeKind.OPERATOR)
 
-    def _constant(self, syntax: SyntaxNode, piece: Lexeme, *, negative: bool) -> Expr:
-        value = piece.value
+    def _constant(self, syntax: SyntaxNode, lexeme: Lexeme, *, negative: bool) -> Expr:
+        value = lexeme.value
         if negative and isinstance(value, int | float | Decimal):
             value = -value
         if isinstance(value, int) and not types.MIN_LONG <= value <= types.MAX_LONG:
             raise self.error(syntax, "the number does not fit 64 bits", "a double has an exponent: 1e20")
-        return self._make(syntax, (), lambda: Literal.of(value))
+        return self._build(syntax, (), lambda: Literal.of(value))
 
     def _column(self, syntax: SyntaxNode, name: str) -> Expr:
         arguments = self.scope.columns if self.scope.arguments is None else self.scope.arguments
-        names = arguments if self.inside else self.scope.columns
+        names = arguments if self.enclosing else self.scope.columns
         if name in names:
             return ColumnRef(name=name, type=names[name])
         if name in arguments:
@@ -166,7 +167,7 @@ class TypeChecker:
 
     def _condition(self, syntax: SyntaxNode, what: str) -> Expr:
         expr = self.expr(syntax)
-        return self._make(syntax, (), functools.partial(_as_condition, expr, what))
+        return self._build(syntax, (), functools.partial(_as_condition, expr, what))
 
     def _not(self, syntax: SyntaxNode) -> Expr:
         return Not(operand=self._condition(syntax.parts[0], "not"))
@@ -174,18 +175,18 @@ class TypeChecker:
     def _compare(self, syntax: SyntaxNode) -> Expr:
         self._refuse_chains(syntax)
         left, right = self._comparison_operand(syntax, 0), self._comparison_operand(syntax, 1)
-        return self._make(syntax, syntax.parts, lambda: Compare.of(syntax.kind, left, right))  # type: ignore[arg-type]
+        return self._build(syntax, syntax.parts, lambda: Compare.of(syntax.kind, left, right))  # type: ignore[arg-type]
 
     def _comparison_operand(self, syntax: SyntaxNode, index: int) -> Expr:
         part = syntax.parts[index]
-        piece = self._piece(part)
-        if piece is not None and piece.kind is LexemeKind.NULL:
+        lexeme = self._operand_lexeme(part)
+        if lexeme is not None and lexeme.kind is LexemeKind.NULL:
             hint = "write: is null" if syntax.kind in ("=", "<=>") else "write: is not null"
             raise self.error(part, "a comparison with null is never true", hint)
         return self.expr(part)
 
     def _refuse_chains(self, syntax: SyntaxNode) -> None:
-        """Reject ``a = b = c`` and ``a = b is null``, which dialects read differently."""
+        """Refuse ``a = b = c`` and ``a = b is null``, which SQL dialects group differently."""
         for part in syntax.parts:
             if part.kind in PREDICATES | {"not"} and not part.bracketed:
                 raise self.error(part, "a condition inside a condition needs brackets", "write: (a = b) = c")
@@ -201,15 +202,15 @@ class TypeChecker:
         values = syntax.parts[1:]
         if len(values) > self.limits.list_length:
             raise self.error(values[-1], f"more than {self.limits.list_length} values in a list")
-        found = tuple(self._member(operand.type, value) for value in values)
+        found = tuple(self._list_value(operand.type, value) for value in values)
         node = In(operand=operand, values=found)
         return Not(operand=node) if syntax.negated else node
 
-    def _member(self, kind: Type, syntax: SyntaxNode) -> Literal:
-        piece = self._piece(syntax)
-        if piece is not None and piece.kind is LexemeKind.NULL:
-            raise self.error(syntax, "a list with null never answers false", "add: or ... is null")
-        nodes, self.nodes = self.nodes, 0  # a list has its own limit
+    def _list_value(self, kind: Type, syntax: SyntaxNode) -> Literal:
+        lexeme = self._operand_lexeme(syntax)
+        if lexeme is not None and lexeme.kind is LexemeKind.NULL:
+            raise self.error(syntax, "in is never false with null in its list", "add: or ... is null")
+        nodes, self.nodes = self.nodes, 0  # the list has a limit of its own
         value = self.expr(syntax)
         self.nodes = nodes
         if not isinstance(value, Literal):
@@ -223,53 +224,55 @@ class TypeChecker:
     def _in_list(self, syntax: SyntaxNode) -> Expr:
         self._refuse_chains(syntax)
         operand, call = self.expr(syntax.parts[0]), syntax.parts[1]
-        name = self._name(call).text
+        name = self._function_lexeme(call).text
         if name != "list" or len(call.parts) != 1:
             raise self.error(call, "in takes constants in brackets, or a list", "accepted here: x in list('name')")
-        found = self._list(call.parts[0])
-        node = self._make(syntax, syntax.parts, lambda: InList.of_list(operand, found.name, found.of))
+        found = self._find_list(call.parts[0])
+        node = self._build(syntax, syntax.parts, lambda: InList.of_list(operand, found.name, found.of))
         return Not(operand=node) if syntax.negated else node
 
     def _lookup(self, syntax: SyntaxNode) -> Expr:
         if len(syntax.parts) != 2:
             hint = "accepted here: lookup('name', x)"
             raise self.error(syntax, f"lookup does not take {len(syntax.parts)} arguments", hint)
-        found = self._list(syntax.parts[0])
+        found = self._find_list(syntax.parts[0])
         kind = found.value
         if kind is None:
             raise self.error(
                 syntax.parts[0], f"the list {found.name} has no values", "accepted here: x in list('name')"
             )
         key, of = self.expr(syntax.parts[1]), found.of
-        return self._make(syntax, (syntax.parts[1],), lambda: Lookup.of_list(found.name, key, of, kind))
+        return self._build(syntax, (syntax.parts[1],), lambda: Lookup.of_list(found.name, key, of, kind))
 
-    def _list(self, syntax: SyntaxNode) -> ListType:
+    def _find_list(self, syntax: SyntaxNode) -> ListType:
         """Return the list that a constant names. ``having`` may name one only inside an aggregate."""
-        piece = self._piece(syntax)
-        if piece is None or piece.kind is not LexemeKind.CONSTANT or not isinstance(piece.value, str):
-            raise self.error(syntax, "a list is named by a constant", "accepted here: its name in quotes: 'tor_exits'")
-        if self.scope.aggregates and not self.inside:
-            hint = "put it inside of an aggregate: max(lookup('name', x))"
-            raise self.error(syntax, "lists are asked for each event, not for a group", hint)
+        lexeme = self._operand_lexeme(syntax)
+        if lexeme is None or lexeme.kind is not LexemeKind.CONSTANT or not isinstance(lexeme.value, str):
+            hint = "accepted here: its name in quotes, such as 'tor_exits'"
+            raise self.error(syntax, "the name of a list must be a constant", hint)
+        if self.scope.aggregates and not self.enclosing:
+            hint = "use it in an aggregate: max(lookup('name', x))"
+            raise self.error(syntax, "a list can be used for events only, not for groups", hint)
         lists = self.scope.lists
-        if piece.value not in lists:
-            hint = suggest(piece.value, sorted(lists), list(lists)) if lists else "there is none yet: publish it first"
-            raise self.error(syntax, f"there is no list {piece.value[:80]!r}", hint)
-        return lists[piece.value]
+        if lexeme.value not in lists:
+            name = lexeme.value
+            hint = suggest(name, sorted(lists), list(lists)) if lists else "there are no lists; publish it first"
+            raise self.error(syntax, f"there is no list {name[:80]!r}", hint)
+        return lists[lexeme.value]
 
     def _between(self, syntax: SyntaxNode) -> Expr:
         self._refuse_chains(syntax)
         operand, low, high = (self._comparison_operand(syntax, index) for index in range(3))
         for index, bound in ((1, low), (2, high)):
             parts = (syntax.parts[0], syntax.parts[index])
-            self._make(syntax, parts, functools.partial(Compare.of, "<=", operand, bound))
+            self._build(syntax, parts, functools.partial(Compare.of, "<=", operand, bound))
         node = Between(operand=operand, low=low, high=high)
         return Not(operand=node) if syntax.negated else node
 
     def _like(self, syntax: SyntaxNode) -> Expr:
         self._refuse_chains(syntax)
         operand = self.expr(syntax.parts[0])
-        pattern = self._pattern(syntax.parts[1], "like", self.limits.like_bytes)
+        pattern = self._constant_pattern(syntax.parts[1], "like", self.limits.like_bytes)
         escape = pattern.escape if pattern.escape is not None else "\\"
 
         def make() -> Expr:
@@ -280,16 +283,16 @@ class TypeChecker:
                 raise ExpressionTypeError(error.message, error.hint, 1) from None
             return Like(operand=operand, pattern=str(pattern.value), escape=escape)
 
-        node = self._make(syntax, syntax.parts, make)
+        node = self._build(syntax, syntax.parts, make)
         return Not(operand=node) if syntax.negated else node
 
-    def _pattern(self, syntax: SyntaxNode, what: str, limit: int) -> Lexeme:
-        piece = self._piece(syntax)
-        if piece is None or piece.kind is not LexemeKind.CONSTANT or not isinstance(piece.value, str):
+    def _constant_pattern(self, syntax: SyntaxNode, what: str, limit: int) -> Lexeme:
+        lexeme = self._operand_lexeme(syntax)
+        if lexeme is None or lexeme.kind is not LexemeKind.CONSTANT or not isinstance(lexeme.value, str):
             raise self.error(syntax, f"{what} takes a constant pattern", "accepted here: text in quotes")
-        if len(piece.value.encode()) > limit:
+        if len(lexeme.value.encode()) > limit:
             raise self.error(syntax, f"the pattern has more than {limit} bytes")
-        return piece
+        return lexeme
 
     def _rlike(self, syntax: SyntaxNode) -> Expr:
         self._refuse_chains(syntax)
@@ -299,45 +302,45 @@ class TypeChecker:
     # values
 
     def _negate(self, syntax: SyntaxNode) -> Expr:
-        piece = self._piece(syntax.parts[0])
-        if piece is not None and piece.kind is LexemeKind.CONSTANT and types.is_number(piece.value):
-            return self._constant(syntax, piece, negative=True)
+        lexeme = self._operand_lexeme(syntax.parts[0])
+        if lexeme is not None and lexeme.kind is LexemeKind.CONSTANT and types.is_number(lexeme.value):
+            return self._constant(syntax, lexeme, negative=True)
         operand = self.expr(syntax.parts[0])
         if isinstance(operand, Literal) and types.is_number(operand.value) and operand.value != types.MIN_LONG:
             return Literal.of(-operand.value)  # type: ignore[operator]
-        return self._make(syntax, syntax.parts, lambda: Negate.of(operand))
+        return self._build(syntax, syntax.parts, lambda: Negate.of(operand))
 
     def _arithmetic(self, syntax: SyntaxNode) -> Expr:
         left, right = (self.expr(part) for part in syntax.parts)
-        return self._make(
+        return self._build(
             syntax,
             syntax.parts,
             lambda: Arithmetic.of(syntax.kind, left, right),  # type: ignore[arg-type]
         )
 
     def _concat(self, syntax: SyntaxNode) -> Expr:
-        """Build one ``concat`` call of ``a || b || c``."""
+        """Build one ``concat`` call from ``a || b || c``."""
         parts: list[Expr] = []
         for part in syntax.parts:
             expr = self.expr(part)
             chained = part.kind == "||" and not part.bracketed and isinstance(expr, Call)
             parts += expr.arguments if chained and isinstance(expr, Call) else (expr,)
-        return self._check_growth(syntax, self._make(syntax, (), lambda: Call.of("concat", tuple(parts))))
+        return self._check_growth(syntax, self._build(syntax, (), lambda: Call.of("concat", tuple(parts))))
 
     def _case(self, syntax: SyntaxNode) -> Expr:
         pairs = [syntax.parts[i : i + 2] for i in range(0, len(syntax.parts), 2)]
         default = pairs.pop()[0] if len(pairs[-1]) == 1 else None
         conditions = [self._condition(condition, "when") for condition, _ in pairs]
         results = [result for _, result in pairs] + ([] if default is None else [default])
-        return self._branches(syntax, conditions, results)
+        return self._build_case(syntax, conditions, results)
 
     def _if(self, syntax: SyntaxNode) -> Expr:
         if len(syntax.parts) != 3:
             raise self.error(syntax, f"if does not take {len(syntax.parts)} arguments", "accepted here: if(a, b, c)")
-        return self._branches(syntax, [self._condition(syntax.parts[0], "if")], list(syntax.parts[1:]))
+        return self._build_case(syntax, [self._condition(syntax.parts[0], "if")], list(syntax.parts[1:]))
 
-    def _branches(self, syntax: SyntaxNode, conditions: list[Expr], parts: list[SyntaxNode]) -> Expr:
-        """Type ``case`` over results, one more than conditions when there is a default; NULLs take the others' type."""
+    def _build_case(self, syntax: SyntaxNode, conditions: list[Expr], parts: list[SyntaxNode]) -> Expr:
+        """Build ``case``. ``parts``: the results, and the default if there is one; NULL gets the type of the others."""
         results = {index: self.expr(part) for index, part in enumerate(parts) if not self._is_null_constant(part)}
         if not results:
             raise self.error(syntax, "all results are null", "one result that is not null")
@@ -345,66 +348,67 @@ class TypeChecker:
         known = [operand_for(expr) for expr in results.values()]
 
         def make() -> Expr:
-            nothing = Literal(value=None, type=types.unify(known, "case"))
-            found = [results.get(index, nothing) for index in range(len(parts))]
+            null = Literal(value=None, type=types.unify(known, "case"))
+            found = [results.get(index, null) for index in range(len(parts))]
             whens = tuple(When(condition=c, result=r) for c, r in zip(conditions, found, strict=False))
             return Case.of(whens, found[len(conditions)] if len(found) > len(conditions) else None)
 
-        return self._make(syntax, shown, make)
+        return self._build(syntax, shown, make)
 
     def _is_null_constant(self, syntax: SyntaxNode) -> bool:
-        piece = self._piece(syntax)
-        return piece is not None and piece.kind is LexemeKind.NULL
+        lexeme = self._operand_lexeme(syntax)
+        return lexeme is not None and lexeme.kind is LexemeKind.NULL
 
     # functions
 
     def _function(self, syntax: SyntaxNode) -> Expr:
-        piece = self._name(syntax)
-        name = functions.ALIASES.get(piece.text, piece.text)
+        lexeme = self._function_lexeme(syntax)
+        name = functions.ALIASES.get(lexeme.text, lexeme.text)
         if name == "if":
             return self._if(syntax)
         if name == "lookup":
             return self._lookup(syntax)
         if name in functions.AGGREGATES:
-            return self._aggregate(syntax, "count_distinct" if piece.distinct else name)
+            return self._aggregate(syntax, "count_distinct" if lexeme.distinct else name)
         if name not in functions.FUNCTIONS:
-            raise self._unknown_function(piece)
+            raise self._unknown_function(lexeme)
         return self._call(syntax, name)
 
-    def _unknown_function(self, piece: Lexeme) -> ExpressionError:
-        at = self.pieces.index(piece)
-        if piece.text == "list":
-            return self.error(SyntaxNode("function", (), at, at), "a list is no value", "write: x in list('name')")
+    def _unknown_function(self, lexeme: Lexeme) -> ExpressionError:
+        at = self.lexemes.index(lexeme)
+        if lexeme.text == "list":
+            hint = "write: x in list('name')"
+            return self.error(SyntaxNode("function", (), at, at), "list is accepted only after in", hint)
         accepted = [*functions.FUNCTIONS, "if", "lookup", *(functions.AGGREGATES if self.scope.aggregates else ())]
-        hint = suggest(piece.text, accepted, [*accepted, *functions.ALIASES], shown=len(accepted))
-        return self.error(SyntaxNode("function", (), at, at), f"unknown function {piece.text}", hint)
+        hint = suggest(lexeme.text, accepted, [*accepted, *functions.ALIASES], shown=len(accepted))
+        return self.error(SyntaxNode("function", (), at, at), f"unknown function {lexeme.text}", hint)
 
-    def _name(self, syntax: SyntaxNode) -> Lexeme:
-        return next(p for p in self.pieces[syntax.first :] if p.kind is LexemeKind.FUNCTION)
+    def _function_lexeme(self, syntax: SyntaxNode) -> Lexeme:
+        return next(p for p in self.lexemes[syntax.first :] if p.kind is LexemeKind.FUNCTION)
 
     def _call(self, syntax: SyntaxNode, name: str) -> Expr:
         if len(syntax.parts) > self.limits.arguments:
             raise self.error(syntax, f"{name}: more than {self.limits.arguments} arguments")
         if name in ("regexp_like", "regexp_extract") and len(syntax.parts) > 1:
-            self._pattern(syntax.parts[1], name, self.limits.regex_bytes)
+            self._constant_pattern(syntax.parts[1], name, self.limits.regex_bytes)
         arguments = tuple(self.expr(part) for part in syntax.parts)
-        return self._check_growth(syntax, self._make(syntax, syntax.parts, lambda: Call.of(name, arguments)))
+        return self._check_growth(syntax, self._build(syntax, syntax.parts, lambda: Call.of(name, arguments)))
 
     def _aggregate(self, syntax: SyntaxNode, name: str) -> Expr:
         if not self.scope.aggregates:
             raise self.error(syntax, f"{name} is an aggregate", "aggregates are accepted only in having")
-        if self.inside:
-            raise self.error(syntax, f"{name} inside {self.inside}", "aggregates do not nest")
+        if self.enclosing:
+            raise self.error(syntax, f"{name} inside {self.enclosing}", "aggregates do not nest")
         if len(syntax.parts) != 1:
             hint = f"accepted here: {'count(*) or ' if name == 'count' else ''}{name}(x)"
             raise self.error(syntax, f"{name} does not take {len(syntax.parts)} arguments", hint)
-        piece = self._piece(syntax.parts[0])
-        if piece is not None and piece.kind is LexemeKind.STAR and name == "count":
+        lexeme = self._operand_lexeme(syntax.parts[0])
+        if lexeme is not None and lexeme.kind is LexemeKind.STAR and name == "count":
             return AggregateCall.of("count", None)
-        self.inside = name
+        self.enclosing = name
         argument = self.expr(syntax.parts[0])
-        self.inside = ""
-        return self._make(syntax, syntax.parts, lambda: AggregateCall.of(name, argument))  # type: ignore[arg-type]
+        self.enclosing = ""
+        return self._build(syntax, syntax.parts, lambda: AggregateCall.of(name, argument))  # type: ignore[arg-type]
 
     def _check_growth(self, syntax: SyntaxNode, expr: Expr) -> Expr:
         if growth(expr) > self.limits.text_growth:
@@ -417,6 +421,6 @@ def _as_condition(expr: Expr, what: str) -> Expr:
     return expr
 
 
-def _whole(piece: Lexeme) -> int:
-    assert isinstance(piece.value, int)
-    return piece.value
+def _int_value(lexeme: Lexeme) -> int:
+    assert isinstance(lexeme.value, int)
+    return lexeme.value

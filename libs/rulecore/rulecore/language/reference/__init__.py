@@ -1,5 +1,5 @@
 """The reference evaluator: one expression, one row, plain Python.
 
-It defines the language; every faster way of evaluation is tested against it and shares no code with it. Knows no
-columns and no Polars, but for regular expressions.
+It defines the semantics of the language; the evaluation on columns is tested against it and shares no code with it.
+It uses Polars only for regular expressions.
 """

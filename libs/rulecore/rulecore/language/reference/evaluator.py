@@ -1,8 +1,6 @@
-"""The reference evaluator: one expression, one row, plain Python. Slow, and obviously right.
+"""Evaluates one expression on one row in plain Python.
 
-It defines the language; every faster way of running a rule is tested against it and shares no code with it.
-Values are logical (``Decimal``, not scaled digits); timestamps are whole milliseconds. A column that the row does not
-have is NULL.
+Values are logical: decimals are ``Decimal``, timestamps are epoch milliseconds. A column that the row lacks is NULL.
 """
 
 from __future__ import annotations
@@ -37,16 +35,16 @@ from rulecore.language.types import Value
 from streamcore.schema import DOUBLE, Kind, Type
 
 Row = Mapping[str, object]
-#: By name of a list: the value of each entry, None in a list without values.
+#: Lists by name, each a mapping of its entries to their values, which are None in a list without values.
 Lists = Mapping[str, Mapping[Value, Value]]
 
 _NO_LISTS: Lists = MappingProxyType({})
 
 
 def evaluate(expr: Expr, row: Row, lists: Lists = _NO_LISTS) -> Value:  # noqa: PLR0912 - one line per node
-    """Return the value of ``expr`` for ``row`` (column name to logical value). ``ValueError`` for an aggregate.
+    """Return the value of ``expr`` for ``row`` (column name to logical value). Raise ``ValueError`` for an aggregate.
 
-    ``lists``: by name, the entries that hold now and their values, all of them logical.
+    ``lists``: the valid entries and their values, as logical values.
     """
     match expr:
         case Literal():
@@ -106,7 +104,7 @@ def _column(value: object, kind: Type) -> Value:
 
 
 def _kleene(values: Sequence[Value], *, decisive: bool) -> bool | None:
-    """Combine: ``and`` is decided by a false, ``or`` by a true; otherwise any NULL makes it NULL."""
+    """Return the ``and`` (``decisive`` is False) or ``or`` (True) of truth values: NULL only if none is decisive."""
     if any(value is decisive for value in values):
         return decisive
     return None if None in values else not decisive
@@ -178,7 +176,7 @@ def _long_arithmetic(op: str, left: int, right: int) -> int | None:
 
 
 def _like(text: str, pattern: str, escape: str) -> bool:
-    """Match row by row of the table "does text[:i] match pattern[:j]": time is their product, whatever they are."""
+    """Match without backtracking: ``reached[i]`` is whether ``text[:i]`` matches the pattern up to ``position``."""
     reached = [True] + [False] * len(text)
     position = 0
     while position < len(pattern):

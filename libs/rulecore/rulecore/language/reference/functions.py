@@ -1,7 +1,7 @@
 """The functions of the language for the reference evaluator; one entry per name in ``functions.FUNCTIONS``.
 
-``regexp_like`` alone is not plain Python: Python's own engine backtracks, so the Rust engine of Polars answers here
-too.
+All are plain Python but ``regexp_like`` and ``regexp_extract``: Python's regular expressions have another syntax and
+backtrack, so Polars matches patterns here too.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _greatest(expr: Call, values: list[Value], sign: int = 1) -> Value:
 
 
 def _substr(_expr: Call, text: str, start: int, length: int | None = None) -> str:
-    """Count from 1; a negative start counts from the end, and may lie before the beginning."""
+    """Return the part from ``start``, counted from 1. A negative start counts from the end and may precede it."""
     first = start - 1 if start > 0 else start + len(text) if start < 0 else 0
     last = len(text) if length is None else first + length
     return text[max(0, first) : max(0, last)]
@@ -106,7 +106,7 @@ def _exp(value: float) -> float:
 
 
 def _power(base: float, exponent: float) -> float:
-    """Compute as C's ``pow``, which never raises: a pole and an overflow are infinite, a negative base may give NaN."""
+    """Compute C's ``pow``: a pole and an overflow are infinite, and a negative base may give NaN."""
     odd = math.isfinite(exponent) and exponent % 2 == 1
     negative = math.copysign(1.0, base) < 0 and odd
     try:
@@ -117,7 +117,7 @@ def _power(base: float, exponent: float) -> float:
         return math.nan if base != 0 else -math.inf if negative else math.inf
 
 
-def _moment(ms: int) -> datetime | None:
+def _to_datetime(ms: int) -> datetime | None:
     try:
         return _EPOCH + timedelta(milliseconds=ms)
     except OverflowError:
@@ -125,8 +125,8 @@ def _moment(ms: int) -> datetime | None:
 
 
 def _date_trunc(_expr: Call, unit: str, ms: int) -> Value:
-    """Truncate a time; NULL outside of the years 1 to 9999."""
-    moment = _moment(ms)
+    """Return the start of the unit that contains a time; NULL outside of the years 1 to 9999."""
+    moment = _to_datetime(ms)
     if moment is None:
         return None
     start = moment.replace(microsecond=0)
@@ -151,7 +151,7 @@ def _date_trunc(_expr: Call, unit: str, ms: int) -> Value:
 
 
 def _series(text: str) -> pl.Series:
-    """Return the text as a series: Polars decides pattern matches, and is imported only for rules with patterns."""
+    """Return the text as a Polars series. Polars is imported only for rules with patterns."""
     import polars as pl
 
     return pl.Series([text])
@@ -203,7 +203,7 @@ def _to_text(expr: Call, value: Value) -> Value:
         case bool():
             return "true" if value else "false"
         case int() if expr.arguments[0].type == TIMESTAMP:
-            moment = _moment(value)
+            moment = _to_datetime(value)
             return None if moment is None else f"{moment:%Y}".zfill(4) + f"{moment:-%m-%dT%H:%M:%S}.{value % 1000:03d}Z"
         case Decimal():
             return format(value, f".{expr.arguments[0].type.scale}f")
@@ -211,15 +211,15 @@ def _to_text(expr: Call, value: Value) -> Value:
             return str(value)
 
 
-def _to_timestamp(_expr: Call, text: str, written: str = "iso", zone: str = "UTC") -> Value:
-    iso = text if written == "iso" else _as_iso(text, written)
+def _to_timestamp(_expr: Call, text: str, time_format: str = "iso", zone: str = "UTC") -> Value:
+    iso = text if time_format == "iso" else _as_iso(text, time_format)
     local = None if iso is None else from_iso(iso, load_zone("UTC"))
     if iso is None or local is None or _OFFSET.search(iso):
         return local
     return _local_to_utc(local, zone)
 
 
-_LETTERS = {
+_SYMBOLS = {
     "yyyy": "(?P<year>[0-9]{4})",
     "SSS": "(?P<fraction>[0-9]{3})",
     "MM": "(?P<month>[0-9]{2})",
@@ -233,8 +233,9 @@ _LETTERS = {
 }
 
 
-def _as_iso(text: str, written: str) -> str | None:
-    pattern = re.sub("|".join(_LETTERS), lambda m: _LETTERS[m[0]], re.escape(written))
+def _as_iso(text: str, time_format: str) -> str | None:
+    """Rewrite a time of that format as ISO 8601; None for other text."""
+    pattern = re.sub("|".join(_SYMBOLS), lambda m: _SYMBOLS[m[0]], re.escape(time_format))
     match = re.fullmatch(pattern, text)
     if match is None:
         return None
@@ -249,7 +250,7 @@ _OFFSET = re.compile(r"(Z|[+-][0-9]{2}(:?[0-9]{2})?)\Z")
 def _local_to_utc(ms: int, zone: str) -> Value:
     if zone == "UTC":
         return ms
-    moment = _moment(ms)
+    moment = _to_datetime(ms)
     if moment is None or not 1900 <= moment.year <= 2099:
         return None
     return ms - zone_offset_ms(load_zone(zone), moment.replace(tzinfo=None))

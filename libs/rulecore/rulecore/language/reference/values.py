@@ -15,7 +15,7 @@ WIDE = Context(prec=100)
 
 
 def order(left: Value, right: Value) -> int:
-    """Return -1, 0 or 1. NaN equals itself and is greater than everything else; text goes by code point."""
+    """Return -1, 0 or 1. NaN equals itself and is greater than all other values; text is ordered by code point."""
     if isinstance(left, float) and math.isnan(left):
         return 0 if isinstance(right, float) and math.isnan(right) else 1
     if isinstance(right, float) and math.isnan(right):
@@ -24,7 +24,7 @@ def order(left: Value, right: Value) -> int:
 
 
 def compare(op: str, left: Value, right: Value, left_expr: Expr, right_expr: Expr) -> bool | None:
-    """Return ``left op right`` under NULL: exact, but as doubles when one side is of that type."""
+    """Return ``left op right``; None if a side is NULL, except for ``<=>``. Exact, unless a side is a double."""
     if op == "<=>" and (left is None or right is None):
         return left is right
     if left is None or right is None:
@@ -54,7 +54,7 @@ def double(value: Value) -> float:
 
 
 def coerce_number(value: Number | None, kind: Type) -> Value:
-    """Return the value in that type: a double, an exact decimal of its scale, or NULL where it does not fit."""
+    """Convert a number to the type: a decimal gets its scale. None for a value that does not fit."""
     if value is None:
         return None
     if kind == DOUBLE:
