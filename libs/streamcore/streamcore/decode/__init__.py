@@ -1,8 +1,8 @@
-"""From the bytes of a record to typed columns, or to a rejected record with the reason.
+"""Turns the bytes of records into typed columns, or into rejected records with the reasons.
 
-The records that a stream accepts are defined once, per record and in plain Python (``streamcore.decode.scalar``): slow
-and obviously right. ``JsonDecoder`` is the fast one: a regular expression built from the stream's schema *vouches* for
-the records whose text can only mean what a columnar JSON parser reads out of it; only those go to the parser, all
-others to the reference. So the fast path accepts the same records with the same values, and one bad record costs one
-record. The package knows neither Spark nor Kafka, nor any clock: "now" comes in with the batch.
+The reference defines the records that a stream accepts, and their values: it decodes one record at a time in plain
+Python (``streamcore.decode.scalar`` and the scalar reader of each format), and is slow. The decoders (``JsonDecoder``,
+``AvroDecoder``, ``LineDecoder``) decode many records together in columns, and pass every record of which they are not
+sure to the reference. So they accept the same records with the same values, and an invalid record affects no other
+record. The package depends on neither Spark nor Kafka, and reads no clock: each batch has its time.
 """

@@ -23,13 +23,17 @@ from streamcore.decode.types import DEAD_SCHEMA, RawBatch
 from streamcore.schema import StreamSchema
 
 Rows = npt.NDArray[np.int64]
-#: Decodes a record; the integer is the cut's clock in epoch milliseconds. Returns the values, or the rejection.
+#: Decodes a record; the integer is the cut's clock in epoch milliseconds. Returns the values of the fields, or the
+#: rejection.
 Reference = Callable[[bytes | None, int], tuple[Scalar, ...] | RejectedRecord]
 
 
 @dataclass(frozen=True, slots=True)
 class BatchRecords:
-    """The records of a batch as bytes and as text. ``text``: null for records that are null, too large or not UTF-8."""
+    """The records of a batch as bytes and as text.
+
+    ``text``: null for records that are null, too large or not UTF-8. Binary formats have their bytes here too.
+    """
 
     data: pa.LargeBinaryArray
     text: pl.Series
@@ -55,7 +59,7 @@ def record_bytes(data: pa.LargeBinaryArray, row: int) -> bytes | None:
 
 
 def read_records(batch: RawBatch, limits: DecodeLimits) -> BatchRecords:
-    """Return the records of the batch as bytes and text."""
+    """Return the records of a batch of a text format."""
     data = batch.values.cast(pa.large_binary())
     series = pl.Series(data, dtype=pl.Binary)
     too_large = series.bin.size() > limits.max_record_bytes
@@ -69,10 +73,10 @@ def decode_utf8(series: pl.Series) -> pl.Series:
     try:
         return series.cast(pl.String)
     except pl.exceptions.ComputeError:  # one of them is not UTF-8; the error does not say which
-        return pl.Series([_text(value) for value in series.to_list()], dtype=pl.String)
+        return pl.Series([_decode_or_none(value) for value in series.to_list()], dtype=pl.String)
 
 
-def _text(record: bytes | None) -> str | None:
+def _decode_or_none(record: bytes | None) -> str | None:
     try:
         return None if record is None else record.decode("utf-8")
     except UnicodeDecodeError:
@@ -82,14 +86,14 @@ def _text(record: bytes | None) -> str | None:
 def decode_by_reference(
     schema: StreamSchema, records: BatchRecords, rows: Rows, reference: Reference, parts: list[DecodedPart]
 ) -> pa.Table:
-    """Decode ``rows`` by the reference into ``parts``; return the rejected records."""
+    """Decode ``rows`` one by one. Append their values to ``parts``; return the rejected records, ``DEAD_SCHEMA``."""
     decoded = [(int(row), reference(records.record_bytes(row), records.clock_ms)) for row in rows]
     dead = [(row, result) for row, result in decoded if isinstance(result, RejectedRecord)]
-    good = [(row, result) for row, result in decoded if not isinstance(result, RejectedRecord)]
-    if good:
+    accepted = [(row, result) for row, result in decoded if not isinstance(result, RejectedRecord)]
+    if accepted:
         types = {f.name: PHYSICAL[f.type.kind] for f in schema.fields}
-        columns = pl.DataFrame([values for _, values in good], schema=types, orient="row")
-        parts.append(DecodedPart(np.array([row for row, _ in good], dtype=np.int64), columns))
+        columns = pl.DataFrame([values for _, values in accepted], schema=types, orient="row")
+        parts.append(DecodedPart(np.array([row for row, _ in accepted], dtype=np.int64), columns))
     return pa.Table.from_arrays(
         [
             pa.array([row for row, _ in dead], pa.uint32()),
@@ -101,7 +105,7 @@ def decode_by_reference(
 
 
 def assemble_events(schema: StreamSchema, batch: RawBatch, parts: Sequence[DecodedPart]) -> pa.Table:
-    """Return the decoded rows of all parts in the order of the batch, with the engine's columns."""
+    """Return the decoded rows of all parts in the order of the batch, as ``StreamSchema.arrow``."""
     if not parts:
         return schema.arrow.empty_table()
     rows, columns = parts[0].rows, parts[0].columns
@@ -111,8 +115,8 @@ def assemble_events(schema: StreamSchema, batch: RawBatch, parts: Sequence[Decod
         rows = rows[order]
         columns = pl.concat([part.columns for part in parts])[order]
     table = columns.to_arrow(compat_level=pl.CompatLevel.oldest())
-    engine = [batch.partition, batch.offset]
+    source = [batch.partition, batch.offset]
     if len(rows) < len(batch):
-        engine = [column.take(pa.array(rows)) for column in engine]
+        source = [column.take(pa.array(rows)) for column in source]
     event_ms = table.column(schema.event_time)
-    return pa.Table.from_arrays([*table.columns, *engine, event_ms], schema=schema.arrow)
+    return pa.Table.from_arrays([*table.columns, *source, event_ms], schema=schema.arrow)

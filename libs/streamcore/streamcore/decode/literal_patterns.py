@@ -1,45 +1,54 @@
-"""Regular expressions for literals that every parser reads alike and exactly, so that a fast path may accept them.
+"""Regular expressions for literals whose value every parser reads alike and exactly.
 
-They accept less than the reference. A text that they do not match is not wrong; the reference decides.
+The columnar decoders use them to find the values that a parser in columns may read. They match fewer literals than the
+reference accepts: it decides on a text that they do not match.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+#: A whole number that fits in an int64.
 WHOLE = "(?:0|-?[1-9][0-9]{0,17})"
 _EXPONENT = "[eE][+-]?[0-9]{1,2}"
-# "-0" is left out: read as a whole number it loses its sign.
+#: A number for a double. "-0" does not match: a parser that reads it as a whole number loses the sign.
 REAL = rf"(?:{WHOLE}|-?(?:0|[1-9][0-9]{{0,17}})(?:\.[0-9]{{1,18}}(?:{_EXPONENT})?|{_EXPONENT}))"
+#: Milliseconds since 1970 that are not negative.
 EPOCH_MS = "(?:0|[1-9][0-9]{0,13})"
-LOCAL = r"(?:19[7-9][0-9]|[2-9][0-9]{3})-[01][0-9]-[0-3][0-9]%s[0-2][0-9]:[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,9})?"
-OFFSET = r"[+-](?:[01][0-9]|2[0-3]):[0-5][0-9]"
-#: Significant digits that a double keeps whatever they are.
+#: A date and time from 1970 on without a zone; ``%s`` is replaced by the pattern of the separator.
+LOCAL_TIME = r"(?:19[7-9][0-9]|[2-9][0-9]{3})-[01][0-9]-[0-3][0-9]%s[0-2][0-9]:[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,9})?"
+#: An offset from UTC.
+UTC_OFFSET = r"[+-](?:[01][0-9]|2[0-3]):[0-5][0-9]"
+#: A decimal of at most so many significant digits survives the way to a double and back (``DBL_DIG`` of C).
 EXACT_DIGITS = 15
 
 
 @dataclass(frozen=True, slots=True)
 class PlainLiteral:
-    """The usual literal of the type: a number for numbers, decimals and timestamps."""
+    """The literal that JSON has for the type: a number for numbers, decimals and timestamps (epoch milliseconds)."""
 
 
 @dataclass(frozen=True, slots=True)
 class DecimalText:
-    """A decimal as text."""
+    """A decimal in a JSON string."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimeText:
-    """A timestamp as text: ``T`` or a space in the middle; at the end ``Z``, an offset of six characters or nothing."""
+    """A timestamp in ISO 8601: a date, the separator (``T`` or a space), a time and a zone.
+
+    ``zone_chars``: the length of the zone: 1 for ``Z``, 6 for ``+HH:MM``, 0 for none.
+    """
 
     separator: str
     zone_chars: int
 
 
-Form = PlainLiteral | DecimalText | TimeText
+#: How the values of a field are written.
+Notation = PlainLiteral | DecimalText | TimeText
 
 
-def decimal(digits: int, scale: int) -> str:
-    """Return a decimal of so many digits, ``scale`` of them after the point."""
-    whole = f"(?:0|[1-9][0-9]{{0,{digits - scale - 1}}})" if digits > scale else "0"
-    return f"-?{whole}" + (rf"(?:\.[0-9]{{1,{scale}}})?" if scale else "")
+def decimal_pattern(digits: int, scale: int) -> str:
+    """Return the pattern of a decimal of at most ``digits`` digits, at most ``scale`` of them after the point."""
+    integer_part = f"(?:0|[1-9][0-9]{{0,{digits - scale - 1}}})" if digits > scale else "0"
+    return f"-?{integer_part}" + (rf"(?:\.[0-9]{{1,{scale}}})?" if scale else "")

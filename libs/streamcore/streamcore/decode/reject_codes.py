@@ -1,4 +1,4 @@
-"""Limits of a record and codes of rejection, shared by every format and every path of decoding."""
+"""Limits of a record and codes of rejected records, which all formats share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Input and output of a decoder, as values.
+"""Input and output of a decoder.
 
 Every row of a ``RawBatch`` is in exactly one of the two tables of ``Decoded``. Nothing here knows a format.
 """
@@ -13,9 +13,10 @@ import pyarrow as pa
 
 @dataclass(frozen=True, slots=True)
 class RawBatch:
-    """BatchRecords as they came: arrays of one length. ``clock_ms`` is the cut's clock, in epoch milliseconds.
+    """Records before they are decoded: three arrays of one length.
 
-    ``partition`` is the number of (topic, partition) in the app.
+    ``partition``: the number that the app gives to a (topic, partition). ``clock_ms``: the cut's clock, in epoch
+    milliseconds.
     """
 
     values: pa.LargeBinaryArray | pa.BinaryArray
@@ -27,21 +28,21 @@ class RawBatch:
         return len(self.values)
 
 
-#: ``row`` is the index into the batch (ascending), ``code`` a ``RejectCode``, ``reason`` a sentence for people.
+#: Rejected records. ``row``: index in the batch, ascending. ``code``: a ``RejectCode``. ``reason``: text for people.
 DEAD_SCHEMA = pa.schema([pa.field("row", pa.uint32()), pa.field("code", pa.string()), pa.field("reason", pa.string())])
 
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """``events``: ``StreamSchema.arrow``, in the order of the batch. ``dead``: ``DEAD_SCHEMA``."""
+    """The events (``StreamSchema.arrow``) and rejected records (``DEAD_SCHEMA``) of a batch, in its order."""
 
     events: pa.Table
     dead: pa.Table
 
 
 class Decoder(Protocol):
-    """Turns a batch into columns. No content of a record raises."""
+    """Decodes the records of one stream. A record never causes an exception, whatever its bytes."""
 
     def decode(self, batch: RawBatch) -> Decoded:
-        """All of the batch's rows, each either decoded or dead."""
+        """Decode all rows of the batch, each to an event or to a rejected record."""
         ...

@@ -130,13 +130,13 @@ def test_columns_have_an_order_of_their_own_and_some_are_not_read(make_format: M
 @pytest.mark.parametrize(
     ("written", "says"),
     [
-        (Csv(("s", "s", "ts")), "once each"),
+        (Csv(("s", "s", "ts")), "each name once"),
         (Csv(()), "at least one"),
         (Csv(("s",)), "field ts is not null"),
         (Csv(delimiter=",,"), "one ASCII character"),
         (Csv(delimiter='"'), "one ASCII character"),
         (Csv(delimiter="\n"), "one ASCII character"),
-        (Csv(delimiter="."), "in no number"),
+        (Csv(delimiter="."), "is no letter"),
     ],
 )
 def test_what_cannot_be_is_refused_at_the_start(make_format: MakeFormat, written: Csv, says: str) -> None:

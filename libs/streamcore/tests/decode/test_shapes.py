@@ -34,7 +34,7 @@ def parsed(*records: str) -> list[JsonObject]:
     return [parse_object(record.encode(), DecodeLimits()) for record in records]
 
 
-def vouches(shape: JsonShape, record: str) -> bool:
+def matches(shape: JsonShape, record: str) -> bool:
     return bool(pl.Series([record]).str.contains(shape.pattern(SCHEMA))[0])
 
 
@@ -48,8 +48,8 @@ def vouches(shape: JsonShape, record: str) -> bool:
         '{"ts":1,"m":9999999999.99,"z":999999999999999999}',
     ],
 )
-def test_the_first_shape_vouches_for_the_order_of_the_schema(record: str) -> None:
-    assert vouches(initial_shape(SCHEMA), record)
+def test_the_initial_shape_matches_records_in_the_order_of_the_schema(record: str) -> None:
+    assert matches(initial_shape(SCHEMA), record)
 
 
 @pytest.mark.parametrize(
@@ -79,31 +79,31 @@ def test_the_first_shape_vouches_for_the_order_of_the_schema(record: str) -> Non
         '{"a":"\n","ts":1,"z":1}',
     ],
 )
-def test_a_shape_does_not_vouch_for_what_a_lenient_parser_may_misread(record: str) -> None:
-    assert not vouches(initial_shape(SCHEMA), record)
+def test_a_shape_does_not_match_records_that_a_lenient_parser_may_misread(record: str) -> None:
+    assert not matches(initial_shape(SCHEMA), record)
 
 
 def test_an_order_is_learned_from_records_that_each_have_some_of_the_fields() -> None:
     shape = learn_shape(SCHEMA, parsed('{"z":1,"ts":1}', '{"z":1,"d":1,"a":"x","ts":1}', '{"d":1,"m":1,"a":"x"}'))
     assert shape is not None
-    assert vouches(shape, '{"z":1,"d":2.5,"m":1,"a":"x","ts":1}')
-    assert vouches(shape, '{"z":1,"ts":1}')
+    assert matches(shape, '{"z":1,"d":2.5,"m":1,"a":"x","ts":1}')
+    assert matches(shape, '{"z":1,"ts":1}')
 
 
 def test_a_sample_that_contradicts_the_first_one_is_left_for_another_shape() -> None:
     shape = learn_shape(SCHEMA, parsed('{"z":1,"ts":1}', '{"ts":1,"z":1}'))
     assert shape is not None
-    assert vouches(shape, '{"z":1,"ts":1}')
-    assert not vouches(shape, '{"ts":1,"z":1}')
+    assert matches(shape, '{"z":1,"ts":1}')
+    assert not matches(shape, '{"ts":1,"z":1}')
 
 
 def test_the_form_of_times_and_decimals_is_learned() -> None:
     shape = learn_shape(SCHEMA, parsed('{"ts":"2026-01-31 12:00:00+01:00","m":"1.5","z":1}'))
     assert shape is not None
-    assert vouches(shape, '{"ts":"2027-01-31 12:00:00.25-08:00","m":"-10.25","z":1}')
-    assert not vouches(shape, '{"ts":"2027-01-31T12:00:00Z","m":"1.5","z":1}')
-    assert not vouches(shape, '{"ts":1,"m":"1.5","z":1}')
-    assert not vouches(shape, '{"ts":"2027-01-31 12:00:00+08:00","m":1.5,"z":1}')
+    assert matches(shape, '{"ts":"2027-01-31 12:00:00.25-08:00","m":"-10.25","z":1}')
+    assert not matches(shape, '{"ts":"2027-01-31T12:00:00Z","m":"1.5","z":1}')
+    assert not matches(shape, '{"ts":1,"m":"1.5","z":1}')
+    assert not matches(shape, '{"ts":"2027-01-31 12:00:00+08:00","m":1.5,"z":1}')
 
 
 def test_the_name_of_an_ignored_field_cannot_break_out_of_the_pattern() -> None:
@@ -111,8 +111,8 @@ def test_the_name_of_an_ignored_field_cannot_break_out_of_the_pattern() -> None:
     shape = learn_shape(SCHEMA, parsed(json.dumps({"ts": 1, name: 5, "z": 1})))
     assert shape is not None
     assert re.escape(name) in shape.pattern(SCHEMA)
-    assert vouches(shape, json.dumps({"ts": 1, name: "any", "z": 1}))
-    assert not vouches(shape, '{"ts":1,"xyz(?i)b":5,"z":1}')
+    assert matches(shape, json.dumps({"ts": 1, name: "any", "z": 1}))
+    assert not matches(shape, '{"ts":1,"xyz(?i)b":5,"z":1}')
 
 
 def test_arrays_and_objects_in_ignored_fields_are_learned_up_to_three_levels() -> None:
@@ -120,9 +120,9 @@ def test_arrays_and_objects_in_ignored_fields_are_learned_up_to_three_levels() -
     assert shape is not None
     assert shape.depths == {"x": 3}
     for value in ["5", "[]", "{}", '[1, "a", null]', '{"a":1, "b":[true,{}]}', '[{"a":["\\u00e9"]}]']:
-        assert vouches(shape, f'{{"ts":1,"z":1,"x":{value}}}'), value
+        assert matches(shape, f'{{"ts":1,"z":1,"x":{value}}}'), value
     for value in ["[1,]", "{,}", '{"a"}', "[1", '{"a":[[[1]]]}', "[01]", r'["\ud800"]', "[1]]"]:
-        assert not vouches(shape, f'{{"ts":1,"z":1,"x":{value}}}'), value
+        assert not matches(shape, f'{{"ts":1,"z":1,"x":{value}}}'), value
 
 
 def test_nothing_is_learned_from_nothing() -> None:
@@ -139,20 +139,20 @@ def test_no_more_shapes_than_the_limit_are_kept_and_the_most_used_come_first() -
     assert known.by_use()[0] is shapes[-1]
 
 
-def test_after_a_vain_attempt_some_batches_are_let_pass() -> None:
+def test_a_failed_attempt_to_learn_is_followed_by_a_pause() -> None:
     known = ShapeCache(SCHEMA)
     tried = 0
     for _ in range(40):
-        if known.should_learn(unknown=100, of=100):
+        if known.should_learn(unknown=100, batch_records=100):
             tried += 1
             assert known.learn([]) is None
     assert tried == 6  # batches 1, 3, 6, 11, 20 and 37
 
 
-def test_a_few_strays_are_no_reason_to_learn() -> None:
+def test_a_few_unknown_records_are_no_reason_to_learn() -> None:
     known = ShapeCache(SCHEMA)
-    assert not known.should_learn(unknown=10, of=10)
-    assert not known.should_learn(unknown=100, of=10_000)
+    assert not known.should_learn(unknown=10, batch_records=10)
+    assert not known.should_learn(unknown=100, batch_records=10_000)
 
 
 def test_a_schema_of_a_thousand_fields_is_decoded_too() -> None:

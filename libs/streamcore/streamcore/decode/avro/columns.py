@@ -1,4 +1,4 @@
-"""Decodes many Avro datums of one schema together, field by field over all rows, into the stream's physical columns.
+"""Decodes many Avro datums of one schema together, field by field, into the stream's physical columns.
 
 Rows that are not ``ok`` at the end are left to the reference. Among them are rows with varints of more than nine bytes,
 non-empty arrays and maps, uuids as bytes and decimals of more than eight bytes, and all rows of a very large schema.
@@ -92,7 +92,7 @@ class _ColumnReader:
                 for name, inner in kind.fields:
                     self.walk(rows, inner, inside.get(name), columns, depth + 1)
             case _ if isinstance(want, Field):
-                columns[want.name] = _value(rows, kind, want, self.zone)
+                columns[want.name] = _read_value(rows, kind, want, self.zone)
             case _:
                 _skip(rows, kind)
 
@@ -152,7 +152,7 @@ def _skip(rows: ByteCursors, kind: AvroType) -> None:
         case Primitive("boolean"):
             rows.ok &= rows.read_byte() <= 1
         case Primitive("int") | Enumeration():
-            _int(rows)
+            _read_int(rows)
         case Primitive("long"):
             rows.read_long()
         case Primitive("float"):
@@ -167,14 +167,14 @@ def _skip(rows: ByteCursors, kind: AvroType) -> None:
             rows.ok &= rows.read_byte() == 0
 
 
-def _int(rows: ByteCursors) -> Ints:
+def _read_int(rows: ByteCursors) -> Ints:
     """Read an Avro ``int`` of each row."""
     number = rows.read_long()
     rows.ok &= (number >= _INT_MIN) & (number <= _INT_MAX)
     return number
 
 
-def _value(rows: ByteCursors, kind: AvroType, field: Field, zone: str) -> pl.Series:
+def _read_value(rows: ByteCursors, kind: AvroType, field: Field, zone: str) -> pl.Series:
     """Read a value of each row as the physical column of the field."""
     match kind:
         case Primitive("null"):
@@ -184,33 +184,35 @@ def _value(rows: ByteCursors, kind: AvroType, field: Field, zone: str) -> pl.Ser
             rows.ok &= byte <= 1
             return pl.Series(byte == 1)
         case Primitive("float") | Primitive("double"):
-            return _floating(rows, kind.name)
+            return _read_floating(rows, kind.name)
         case Primitive("string"):
-            return _text(rows, field, zone)
+            return _read_text(rows, field, zone)
         case Primitive("bytes"):
-            return _rescale(rows, _units(rows, *rows.read_prefixed()), field, kind.scale)
+            return _rescale(rows, _read_unscaled(rows, *rows.read_prefixed()), field, kind.scale)
         case Fixed() if kind.logical == "decimal":
             begin = rows.skip(kind.size)
-            return _rescale(rows, _units(rows, begin, np.full(len(rows), kind.size)), field, kind.scale)
+            return _rescale(rows, _read_unscaled(rows, begin, np.full(len(rows), kind.size)), field, kind.scale)
         case Enumeration():
-            number = _int(rows)
+            number = _read_int(rows)
             rows.ok &= (number >= 0) & (number < len(kind.symbols))
             symbols = pl.Series([*kind.symbols, ""], dtype=pl.String)
             return symbols.gather(np.where(rows.ok, number, len(kind.symbols)))
         case Primitive():
-            return _number(rows, _int(rows) if kind.name == "int" else rows.read_long(), field, type_name(kind), zone)
+            return _convert_integers(
+                rows, _read_int(rows) if kind.name == "int" else rows.read_long(), field, type_name(kind), zone
+            )
     rows.ok[:] = False
     return _null_column(field, len(rows))
 
 
-def _floating(rows: ByteCursors, name: str) -> pl.Series:
+def _read_floating(rows: ByteCursors, name: str) -> pl.Series:
     size = 4 if name == "float" else 8
     number = np.ascontiguousarray(rows.read_bytes(size)).view(f"<f{size}").ravel().astype(np.float64)
     rows.ok &= np.isfinite(number)
     return pl.Series(number)
 
 
-def _text(rows: ByteCursors, field: Field, zone: str) -> pl.Series:
+def _read_text(rows: ByteCursors, field: Field, zone: str) -> pl.Series:
     text = decode_utf8(rows.slice_bytes(*rows.read_prefixed()))
     rows.ok &= text.is_not_null().to_numpy()
     if field.type.kind is Kind.STRING:
@@ -220,7 +222,7 @@ def _text(rows: ByteCursors, field: Field, zone: str) -> pl.Series:
     return cells.values
 
 
-def _units(rows: ByteCursors, begin: Ints, length: Ints) -> Ints:
+def _read_unscaled(rows: ByteCursors, begin: Ints, length: Ints) -> Ints:
     """Return the big-endian two's complement numbers of 1 to 8 bytes that begin at ``begin``."""
     rows.ok &= (length >= 1) & (length <= _DECIMAL_BYTES)
     count = np.where(rows.ok, length, 1)
@@ -231,15 +233,15 @@ def _units(rows: ByteCursors, begin: Ints, length: Ints) -> Ints:
     return units
 
 
-def _number(rows: ByteCursors, number: Ints, field: Field, type_: str, zone: str) -> pl.Series:
-    """Return integers as the physical column of the field. ``type_``: their Avro type, as of ``type_name``."""
+def _convert_integers(rows: ByteCursors, number: Ints, field: Field, avro_type: str, zone: str) -> pl.Series:
+    """Return integers as the physical column of the field. ``avro_type``: their Avro type, as of ``type_name``."""
     match field.type.kind:
         case Kind.DOUBLE:
             return pl.Series(number.astype(np.float64))
         case Kind.DECIMAL:
             return _rescale(rows, number, field, 0)
         case Kind.TIMESTAMP:
-            return _times(rows, number, type_, zone)
+            return _to_epoch_ms(rows, number, avro_type, zone)
     return pl.Series(number)
 
 
@@ -264,15 +266,15 @@ def _rescale(rows: ByteCursors, units: Ints, field: Field, scale: int) -> pl.Ser
     return pl.Series(units)
 
 
-def _times(rows: ByteCursors, number: Ints, type_: str, zone: str) -> pl.Series:
+def _to_epoch_ms(rows: ByteCursors, number: Ints, avro_type: str, zone: str) -> pl.Series:
     """Return timestamps or dates as epoch milliseconds, rounded down. Local ones are in ``zone``."""
-    if type_.endswith("micros"):
+    if avro_type.endswith("micros"):
         number = number // _MICROS
-    elif type_.endswith("nanos"):
+    elif avro_type.endswith("nanos"):
         number = number // _NANOS
-    elif type_ == "date":
+    elif avro_type == "date":
         number = number * _DAY_MS
-    if type_ == "date" or type_.startswith("local"):
+    if avro_type == "date" or avro_type.startswith("local"):
         in_range = (number >= MIN_MS - _DAY_MS) & (number <= MAX_MS - _DAY_MS)
         rows.ok &= in_range
         number = local_to_utc(load_zone(zone), np.where(in_range, number, 0))

@@ -57,8 +57,8 @@ def decode_avro(
                 RejectCode.NOT_AVRO, f"not Avro of its schema: {remaining} bytes are left after the record"
             )
         return convert_values(schema, values, clock_ms=clock_ms, zone=zone, limits=limits)
-    except RecordError as refused:
-        return RejectedRecord(refused.code, refused.reason)
+    except RecordError as error:
+        return RejectedRecord(error.code, error.reason)
 
 
 class AvroDecoder:

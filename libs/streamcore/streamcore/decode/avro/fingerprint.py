@@ -1,4 +1,7 @@
-"""Computes the fingerprint of an Avro schema: the CRC-64-AVRO of its parsing canonical form."""
+"""Computes the fingerprint of an Avro schema: the CRC-64-AVRO of its parsing canonical form.
+
+The algorithm and the constant are those of the Avro specification, "Schema Fingerprints".
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,10 @@ _TABLE = _table()
 
 
 def fingerprint(text: str) -> int:
-    """Return the fingerprint of a schema's JSON; raise ``AvroSchemaError``. Only for schemas from the settings."""
+    """Return the fingerprint of a schema's JSON; raise ``AvroSchemaError``.
+
+    Only for schemas from the settings: the library has no limits for schemas from a record.
+    """
     try:
         canonical = fastavro.schema.to_parsing_canonical_form(json.loads(text))
     except (ValueError, KeyError, TypeError, fastavro.schema.UnknownType) as error:

@@ -2,7 +2,7 @@
 
 There are four framings: a container file, which has the schema inside; a bare datum of the one schema in the settings;
 the single-object encoding (``C3 01`` and the schema's 64-bit fingerprint); and Confluent's (a zero byte and the
-schema's number). A container file must have exactly one record, because an event is identified by the offset of its
+schema's id). A container file must have exactly one record, because an event is identified by the offset of its
 message. A framing caches parsed schemas; that changes the cost of a record, never its result.
 """
 
@@ -58,7 +58,7 @@ class BareFraming:
 
     kind: AvroType
 
-    def split(self, record: bytes, limits: DecodeLimits) -> Datum:  # noqa: ARG002 - as all frames
+    def split(self, record: bytes, limits: DecodeLimits) -> Datum:  # noqa: ARG002 - the signature of all framings
         """See ``Framing``."""
         return Datum(self.kind, record, b"")
 
@@ -70,23 +70,24 @@ class BareFraming:
 class PrefixFraming:
     """A record is a prefix, which identifies the schema, and a datum.
 
-    ``schemas``: by prefix; all prefixes have one length and begin with ``magic``. ``what``: the prefix, in messages.
+    ``schemas``: by prefix; all prefixes have one length and begin with ``magic``. ``description``: of a
+    prefix, for messages.
     """
 
     schemas: Mapping[bytes, AvroType]
     magic: bytes
-    what: str
+    description: str
 
     @property
     def length(self) -> int:
         """The length of a prefix in bytes."""
         return len(next(iter(self.schemas)))
 
-    def split(self, record: bytes, limits: DecodeLimits) -> Datum:  # noqa: ARG002 - as all frames
+    def split(self, record: bytes, limits: DecodeLimits) -> Datum:  # noqa: ARG002 - the signature of all framings
         """See ``Framing``."""
         prefix = record[: self.length]
         if not prefix.startswith(self.magic) or len(prefix) < self.length:
-            raise RecordError(RejectCode.NOT_AVRO, f"the record does not begin with {self.what}")
+            raise RecordError(RejectCode.NOT_AVRO, f"the record does not begin with {self.description}")
         kind = self.schemas.get(prefix)
         if kind is None:
             key = prefix[len(self.magic) :]
@@ -150,7 +151,7 @@ class ContainerFraming:
         """Return the type that the schema's JSON defines; raise ``RecordError`` if it does not fit the stream."""
         type_or_error = self._types.get(text)
         if type_or_error is None:
-            type_or_error = self._fit(text)
+            type_or_error = self._parse(text)
             if len(self._types) >= _MAX_CACHED:
                 self._types.clear()
             self._types[text] = type_or_error
@@ -158,7 +159,7 @@ class ContainerFraming:
             raise RecordError(type_or_error.code, type_or_error.reason)
         return type_or_error
 
-    def _fit(self, text: bytes) -> AvroType | RecordError:
+    def _parse(self, text: bytes) -> AvroType | RecordError:
         try:
             kind = parse_avro_schema(decode_text(text))
             check_schema(kind, self.want, self.extra_fields)

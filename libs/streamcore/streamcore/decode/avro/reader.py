@@ -175,7 +175,7 @@ class _DatumReader:
                 self.skip(self.read_branch(kind), depth)
             case RecordOf():
                 self.check_depth(depth)
-                for inner in kind.solid:
+                for inner in kind.non_empty:
                     self.skip(inner, depth + 1)
             case ArrayOf():
                 self.check_depth(depth)

@@ -1,4 +1,4 @@
-"""Parses Avro schemas, with limits, because a schema may arrive in a hostile message.
+"""Parses Avro schemas, with limits, because a schema may come from an untrusted record.
 
 In a parsed schema all names are resolved, nesting is bounded, and no record contains itself unless through a union,
 array or map. Empty types have values without bytes (``is_empty``); a reader skips any number of them at once. Follows
@@ -76,14 +76,14 @@ class UnionOf:
 
 @dataclass(slots=True, eq=False)
 class RecordOf:
-    """A record with its fields in order. ``solid``: the types of the fields that are not empty.
+    """A record with its fields in order. ``non_empty``: the types of the fields that have bytes (see ``is_empty``).
 
     A record may contain itself, so records are compared by identity. The parser fills it; nothing changes it later.
     """
 
     name: str
     fields: list[tuple[str, AvroType]] = field(default_factory=list)
-    solid: list[AvroType] = field(default_factory=list)
+    non_empty: list[AvroType] = field(default_factory=list)
 
 
 AvroType = Primitive | Fixed | Enumeration | ArrayOf | MapOf | UnionOf | RecordOf
@@ -97,7 +97,7 @@ def parse_avro_schema(text: str) -> AvroType:
         raise AvroSchemaError(f"the schema is no JSON: {type(error).__name__}") from None
     parser = _Parser({}, [])
     parsed = parser.read(document, "", 0)
-    _fill_solid(parser.records)
+    _fill_non_empty(parser.records)
     return parsed
 
 
@@ -109,7 +109,7 @@ def is_empty(kind: AvroType) -> bool:
         case Fixed():
             return kind.size == 0
         case RecordOf():
-            return not kind.solid
+            return not kind.non_empty
     return False
 
 
@@ -135,7 +135,7 @@ class _Parser:
     def _find_type(self, name: str, namespace: str) -> AvroType:
         if name in _PRIMITIVES:
             return Primitive(name)
-        declared = self.names.get(_full(name, namespace)) or self.names.get(name)
+        declared = self.names.get(_full_name(name, namespace)) or self.names.get(name)
         if declared is None:
             raise AvroSchemaError(f"the schema uses the type {name[:60]!a}, which it does not declare")
         return declared
@@ -159,13 +159,13 @@ class _Parser:
                 size = document.get("size")
                 if not isinstance(size, int) or isinstance(size, bool) or size < 0:
                     raise AvroSchemaError("the schema has a fixed without a size")
-                return self._declare(document, namespace, Fixed(size, *_logical(document, "fixed", size)))
+                return self._declare(document, namespace, Fixed(size, *_read_logical_type(document, "fixed", size)))
             case "array":
                 return ArrayOf(self.read(document.get("items"), namespace, depth + 1))
             case "map":
                 return MapOf(self.read(document.get("values"), namespace, depth + 1))
             case str(name) if name in _PRIMITIVES:
-                return Primitive(name, *_logical(document, name, 0))
+                return Primitive(name, *_read_logical_type(document, name, 0))
             case other:
                 return self.read(other, namespace, depth + 1)
 
@@ -173,7 +173,7 @@ class _Parser:
         record = RecordOf(str(document.get("name", "")))
         self._declare(document, namespace, record)
         self.records.append(record)
-        fields, inner = document.get("fields"), _full(record.name, str(document.get("namespace", namespace)))
+        fields, inner = document.get("fields"), _full_name(record.name, str(document.get("namespace", namespace)))
         if not isinstance(fields, list):
             raise AvroSchemaError("the schema has a record without fields")
         for entry in fields:
@@ -189,19 +189,19 @@ class _Parser:
         name = document.get("name")
         if not isinstance(name, str) or not name:
             raise AvroSchemaError("the schema has a record, enum or fixed without a name")
-        full = _full(name, str(document.get("namespace") or namespace))
+        full = _full_name(name, str(document.get("namespace") or namespace))
         if full in self.names or name in _PRIMITIVES:
             raise AvroSchemaError(f"the schema declares the type {full[:60]!a} twice")
         self.names[full] = kind
         return kind
 
 
-def _full(name: str, namespace: str) -> str:
+def _full_name(name: str, namespace: str) -> str:
     """Return a name with its namespace."""
     return f"{namespace}.{name}" if namespace and "." not in name else name
 
 
-def _logical(document: Mapping[str, object], base: str, size: int) -> tuple[str, int]:
+def _read_logical_type(document: Mapping[str, object], base: str, size: int) -> tuple[str, int]:
     """Return the logical type and a decimal's scale; empty and 0 if it is unknown or invalid."""
     logical, scale, precision = document.get("logicalType"), document.get("scale", 0), document.get("precision")
     if not isinstance(logical, str) or logical not in _LOGICAL.get(base, ()):
@@ -215,15 +215,15 @@ def _logical(document: Mapping[str, object], base: str, size: int) -> tuple[str,
     return logical, scale
 
 
-def _fill_solid(records: list[RecordOf]) -> None:
-    """Set ``solid`` of all records. Raise if one contains itself other than through a union, array or map."""
+def _fill_non_empty(records: list[RecordOf]) -> None:
+    """Set ``non_empty`` of all records. Raise if one contains itself other than through a union, array or map."""
     visited: set[RecordOf] = set()
     for record in records:
         _visit(record, visited, [])
 
 
 def _visit(record: RecordOf, visited: set[RecordOf], path: list[RecordOf]) -> None:
-    """Set ``solid`` of the record, after that of the records in it. ``path``: the enclosing records."""
+    """Set ``non_empty`` of the record, after that of the records in it. ``path``: the enclosing records."""
     if record in visited:
         return
     if record in path:
@@ -233,5 +233,5 @@ def _visit(record: RecordOf, visited: set[RecordOf], path: list[RecordOf]) -> No
     for _, kind in record.fields:
         if isinstance(kind, RecordOf):
             _visit(kind, visited, [*path, record])
-    record.solid = [kind for _, kind in record.fields if not is_empty(kind)]
+    record.non_empty = [kind for _, kind in record.fields if not is_empty(kind)]
     visited.add(record)

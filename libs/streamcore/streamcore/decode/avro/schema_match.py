@@ -1,7 +1,7 @@
 """Matches the fields of a stream with those of a writer's Avro schema: once per schema, not once per record.
 
 Fields are found by name, or by the path that the settings give (``customer.id``: field ``id`` of the record in field
-``customer``, which may be null). No conversion is guessed: ``_FITS`` lists the types that an Avro type may become.
+``customer``, which may be null). No conversion is guessed: ``_FITS`` lists the Avro types that fit each kind of field.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _FITS: dict[Kind, frozenset[str]] = {
 
 @dataclass(frozen=True, slots=True)
 class FieldMapping:
-    """The fields to read of a record, by name: a field of the stream, or a nested mapping within a record."""
+    """The fields to read from an Avro record, by Avro name: a field of the stream, or the fields of a nested record."""
 
     inside: Mapping[str, Field | FieldMapping]
 
 
 def type_name(kind: AvroType) -> str:
-    """Return a type in a word: its logical type where it has one."""
+    """Return the name of a type: that of its logical type if it has one."""
     match kind:
         case Primitive():
             return kind.logical or kind.name
@@ -48,25 +48,27 @@ def type_name(kind: AvroType) -> str:
 
 
 def map_fields(schema: StreamSchema, paths: Mapping[str, str]) -> FieldMapping:
-    """Return the tree of all paths; ``ValueError`` where one is inside of another."""
+    """Return the tree of the paths of all fields; ``ValueError`` if two paths are equal, or one contains the other."""
     tree: dict[str, object] = {}
     for field in schema.fields:
         *outer, last = paths.get(field.name, field.name).split(".")
-        place = tree
+        node = tree
         for name in outer:
-            inner = place.setdefault(name, {})
+            inner = node.setdefault(name, {})
             if not isinstance(inner, dict):
-                raise ValueError(f"field {field.name}: {name} is a field already, so nothing is inside of it")
-            place = inner
-        if last in place:
-            raise ValueError(f"field {field.name}: its place is another field's already")
-        place[last] = field
-    return _frozen(tree)
+                raise ValueError(
+                    f"field {field.name}: its path goes through {name}, which is the path of another field"
+                )
+            node = inner
+        if last in node:
+            raise ValueError(f"field {field.name}: its path is that of another field, or contains one")
+        node[last] = field
+    return _to_mapping(tree)
 
 
-def _frozen(tree: Mapping[str, object]) -> FieldMapping:
+def _to_mapping(tree: Mapping[str, object]) -> FieldMapping:
     return FieldMapping(
-        {n: _frozen(v) if isinstance(v, dict) else v for n, v in tree.items() if isinstance(v, (dict, Field))}
+        {n: _to_mapping(v) if isinstance(v, dict) else v for n, v in tree.items() if isinstance(v, (dict, Field))}
     )
 
 
@@ -83,11 +85,11 @@ def check_schema(kind: AvroType, want: FieldMapping, extra_fields: ExtraFields) 
 
 
 def _check_record(record: RecordOf, want: FieldMapping) -> None:
-    there = dict(record.fields)
+    types = dict(record.fields)
     for name, inner in want.inside.items():
-        if name in there:
-            _check(there[name], inner)
-        elif needed := [field for field in _leaves(inner) if not field.nullable]:
+        if name in types:
+            _check(types[name], inner)
+        elif needed := [field for field in _stream_fields(inner) if not field.nullable]:
             raise RecordError(
                 RejectCode.MISSING_FIELD,
                 f"field {needed[0].name} is missing: the Avro record {record.name[:60]!a} has no field {name};"
@@ -95,8 +97,10 @@ def _check_record(record: RecordOf, want: FieldMapping) -> None:
             )
 
 
-def _leaves(want: Field | FieldMapping) -> list[Field]:
-    return [want] if isinstance(want, Field) else [leaf for inner in want.inside.values() for leaf in _leaves(inner)]
+def _stream_fields(want: Field | FieldMapping) -> list[Field]:
+    if isinstance(want, Field):
+        return [want]
+    return [field for inner in want.inside.values() for field in _stream_fields(inner)]
 
 
 def _check(kind: AvroType, want: Field | FieldMapping) -> None:
@@ -105,17 +109,17 @@ def _check(kind: AvroType, want: Field | FieldMapping) -> None:
         if branch == Primitive("null"):
             continue
         if isinstance(want, Field):
-            if (sort := type_name(branch)) not in _FITS[want.type.kind]:
+            if (found := type_name(branch)) not in _FITS[want.type.kind]:
                 fits = ", ".join(sorted(_FITS[want.type.kind]))
                 raise RecordError(
                     RejectCode.WRONG_TYPE,
-                    f"field {want.name}: found Avro's {sort}; accepted for a {want.type} is {fits}",
+                    f"field {want.name}: found Avro's {found}; accepted for a {want.type} is {fits}",
                 )
         elif isinstance(branch, RecordOf):
             _check_record(branch, want)
         else:
-            leaf = _leaves(want)[0]
+            field = _stream_fields(want)[0]
             raise RecordError(
                 RejectCode.WRONG_TYPE,
-                f"field {leaf.name}: found Avro's {type_name(branch)} on its path; needed is a record",
+                f"field {field.name}: found Avro's {type_name(branch)} on its path; needed is a record",
             )

@@ -1,4 +1,4 @@
-"""JSON records by columns: shapes of records that are learned from samples, and the decoder that uses them.
+"""Decodes JSON records in columns: the decoder, and the shapes of records that it learns from samples.
 
-Promises the values and reasons of the reference (``streamcore.decode.scalar``); learned shapes change only the cost.
+Values and reasons are those of the reference (``streamcore.decode.scalar``); learned shapes change only the cost.
 """

@@ -21,15 +21,15 @@ from dataclasses import dataclass
 from streamcore.decode.literal_patterns import (
     EPOCH_MS,
     EXACT_DIGITS,
-    LOCAL,
-    OFFSET,
+    LOCAL_TIME,
     REAL,
+    UTC_OFFSET,
     WHOLE,
     DecimalText,
-    Form,
+    Notation,
     PlainLiteral,
     TimeText,
-    decimal,
+    decimal_pattern,
 )
 from streamcore.decode.scalar.json import JsonObject
 from streamcore.decode.scalar.values import Number
@@ -48,18 +48,18 @@ MAX_IGNORED_DEPTH = 3
 class JsonShape:
     """The order of a record's fields and the notation of their values.
 
-    ``order``: the names of all declared fields and of the ignored fields in the samples. ``forms``: the notations other
-    than ``PlainLiteral``, by field. ``depths``: the levels of arrays and objects in each ignored field; a
+    ``order``: the names of all declared fields and of the ignored fields in the samples. ``notations``: those
+    other than ``PlainLiteral``, by field. ``depths``: the levels of arrays and objects in each ignored field; a
     missing one has none.
     """
 
     order: tuple[str, ...]
-    forms: Mapping[str, Form]
+    notations: Mapping[str, Notation]
     depths: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
-    def form(self, name: str) -> Form:
+    def notation(self, name: str) -> Notation:
         """Return the notation of the field's values."""
-        return self.forms.get(name, PlainLiteral())
+        return self.notations.get(name, PlainLiteral())
 
     def pattern(self, schema: StreamSchema) -> str:
         """Return the regular expression, without backtracking, for a whole record.
@@ -76,7 +76,7 @@ class JsonShape:
         field = schema.get(name)
         if field is None:
             return f'"{re.escape(name)}":{_SPACE}{_any_value(self.depths.get(name, 0))}'
-        literal = _literal(field, self.form(name))
+        literal = _literal(field, self.notation(name))
         return f'"{name}":{_SPACE}' + (f"(?:{literal}|null)" if field.nullable else literal)
 
 
@@ -91,17 +91,19 @@ def learn_shape(schema: StreamSchema, samples: Iterable[JsonObject]) -> JsonShap
     ``samples``: records that the reference accepts.
     """
     followers: dict[str, set[str]] = {}
-    forms: dict[str, Form] = {}
+    notations: dict[str, Notation] = {}
     depths: dict[str, int] = {}
     for sample in samples:
         names = [name for name, _ in sample.pairs if _learnable(schema, name)]
-        new_forms = {name: form for name, value in sample.pairs if (form := _literal_form(schema.get(name), value))}
+        new_notations = {
+            name: notation for name, value in sample.pairs if (notation := _notation_of(schema.get(name), value))
+        }
         merged = {name: set(after) for name, after in followers.items()}
         for name, following in zip(names, [*names[1:], None], strict=True):
             merged.setdefault(name, set()).update([following] if following else [])
-        if _topological_order(merged) is not None and all(forms.get(n, f) == f for n, f in new_forms.items()):
+        if _topological_order(merged) is not None and all(notations.get(n, f) == f for n, f in new_notations.items()):
             followers = merged
-            forms.update(new_forms)
+            notations.update(new_notations)
             for name, value in sample.pairs:
                 depths[name] = max(depths.get(name, 0), min(_depth(value), MAX_IGNORED_DEPTH))
     order = _topological_order(followers)
@@ -109,7 +111,7 @@ def learn_shape(schema: StreamSchema, samples: Iterable[JsonObject]) -> JsonShap
         return None
     return JsonShape(
         order=tuple(_with_unseen(schema, order)),
-        forms={name: form for name, form in forms.items() if form != PlainLiteral()},
+        notations={name: notation for name, notation in notations.items() if notation != PlainLiteral()},
         depths={name: depth for name, depth in depths.items() if depth and schema.get(name) is None},
     )
 
@@ -162,7 +164,7 @@ def _with_unseen(schema: StreamSchema, order: Sequence[str]) -> list[str]:
     return result
 
 
-def _literal_form(field: Field | None, value: object) -> Form | None:
+def _notation_of(field: Field | None, value: object) -> Notation | None:
     """Return the notation of a valid value; None if it is null, or its type has only one."""
     if field is None or value is None or field.type.kind not in (Kind.DECIMAL, Kind.TIMESTAMP):
         return None
@@ -180,17 +182,17 @@ def _optional(schema: StreamSchema, name: str, pair: str) -> str:
     return pair if field is not None and not field.nullable else f"(?:{pair})?"
 
 
-def _literal(field: Field, form: Form) -> str:
-    match form:
+def _literal(field: Field, notation: Notation) -> str:
+    match notation:
         case TimeText():
-            zone = {0: "", 1: "Z", 6: OFFSET}[form.zone_chars]
-            return f'"{LOCAL % re.escape(form.separator)}{zone}"'
+            zone = {0: "", 1: "Z", 6: UTC_OFFSET}[notation.zone_chars]
+            return f'"{LOCAL_TIME % re.escape(notation.separator)}{zone}"'
         case DecimalText():
-            return f'"{decimal(field.type.precision, field.type.scale)}"'
+            return f'"{decimal_pattern(field.type.precision, field.type.scale)}"'
     if field.type.kind is Kind.DECIMAL:
         if field.type.scale > EXACT_DIGITS:
             return "0"
-        return decimal(min(field.type.precision, EXACT_DIGITS), field.type.scale)
+        return decimal_pattern(min(field.type.precision, EXACT_DIGITS), field.type.scale)
     return _LITERALS[field.type.kind]
 
 

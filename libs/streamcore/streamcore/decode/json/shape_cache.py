@@ -1,6 +1,6 @@
-"""The shapes that a decoder knows: learned from samples, ordered by use, at most ``MAX_SHAPES``.
+"""The shapes of records that a decoder has learned from samples, at most ``MAX_SHAPES``.
 
-The memory changes the cost of a batch and never its result.
+They change the cost of a batch, never its result.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from streamcore.schema import StreamSchema
 
 MAX_SHAPES = 6
 SAMPLES = 64
-#: A shape is looked for when at least so many records, and this share of the batch, are of no known shape.
+#: A decoder learns if at least so many records, and at least this share of the batch, match no known shape.
 _LEARN_FROM, _LEARN_SHARE = 16, 0.02
 _MAX_PAUSE_BATCHES = 256
 
 
 @dataclass(slots=True)
 class KnownShape:
-    """A shape, its pattern, and how many records of the latest batch it vouched for."""
+    """A shape and its pattern. ``used``: the number of records that matched at the last use."""
 
     shape: JsonShape
     pattern: str
     used: int = 0
 
     def matches(self, text: pl.Series) -> pl.Series:
-        """Return True where the shape vouches for the record; null counts as False."""
+        """Return a Boolean column: whether each record matches; False for null. Sets ``used``."""
         found = text.str.contains(self.pattern).fill_null(value=False)
         self.used = int(found.sum())
         return found
@@ -38,7 +38,7 @@ class KnownShape:
 
 @dataclass(slots=True)
 class ShapeCache:
-    """Begins with the schema's own order of fields."""
+    """The known shapes. The first has the fields in the order of the schema."""
 
     schema: StreamSchema
     _known: list[KnownShape] = field(default_factory=list)
@@ -49,19 +49,23 @@ class ShapeCache:
         self._add(initial_shape(self.schema))
 
     def by_use(self) -> list[KnownShape]:
-        """All that are known, the one that vouched for most of the latest batch first."""
+        """Return the known shapes, the one that matched most records at its last use first."""
         self._known.sort(key=lambda known: -known.used)
         return list(self._known)
 
-    def should_learn(self, unknown: int, of: int) -> bool:
-        """Whether so many unknown records ask for a new shape. After a vain attempt, some batches are let pass."""
-        if unknown < max(_LEARN_FROM, of * _LEARN_SHARE):
+    def should_learn(self, unknown: int, batch_records: int) -> bool:
+        """Return whether to learn a shape from a batch with so many unknown records.
+
+        False in the batches of a pause. After each attempt that finds no new shape, a pause begins, twice as long as
+        the one before, up to ``_MAX_PAUSE_BATCHES``.
+        """
+        if unknown < max(_LEARN_FROM, batch_records * _LEARN_SHARE):
             return False
         self._pause_batches -= 1
         return self._pause_batches < 0
 
     def learn(self, valid: Sequence[JsonObject]) -> KnownShape | None:
-        """Return a new shape from valid records that none vouched for; None when there is nothing to be learned."""
+        """Return a new shape, learned from valid records that match no known shape; None if there is none to learn."""
         shape = learn_shape(self.schema, valid)
         known = None if shape is None or any(k.shape == shape for k in self._known) else self._add(shape)
         if known is None:
@@ -74,7 +78,7 @@ class ShapeCache:
         known = KnownShape(shape, shape.pattern(self.schema))
         try:
             known.matches(pl.Series([""]))
-        except pl.exceptions.ComputeError:  # a pattern too large to be compiled: a schema of very many fields
+        except pl.exceptions.ComputeError:  # the pattern is too large to be compiled: the schema has very many fields
             return None
         del self._known[MAX_SHAPES - 1 :]
         self._known.append(known)

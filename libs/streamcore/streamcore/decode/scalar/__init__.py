@@ -1,8 +1,8 @@
 """The reference decoder: defines the records that a stream accepts, one record at a time, in plain Python.
 
-Promises: a record is its physical values (``decode_one``), or a rejection with its reason. Every faster decoder
-(``streamcore.decode``) gives the same values and the same reasons, for it asks this one whenever it is not sure.
-Refuses to know columns: nothing here loads Arrow, Polars or NumPy.
+A record becomes its physical values, or a rejection with its reason. ``decode_one`` decodes JSON; the rules of sizes,
+values and times are those of all formats. The columnar decoders (``streamcore.decode``) return the same values and
+reasons. Nothing here loads Arrow, Polars or NumPy.
 """
 
 from __future__ import annotations

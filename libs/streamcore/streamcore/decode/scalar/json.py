@@ -1,8 +1,8 @@
-"""One record: its values or the reason of its rejection. Slow, and the definition of the records that a stream accepts.
+"""Decodes one JSON record: the reference, which defines the JSON records that a stream accepts.
 
-Strict JSON of RFC 8259 in UTF-8 without a byte order mark: no NaN or infinity, no bytes after the value, no half of a
-surrogate pair. The record is one object; a name that occurs twice makes it ambiguous, so it is refused. The first
-thing that is wrong is the one reported, in the order of ``RejectCode`` and then of the schema's fields.
+A record is strict JSON of RFC 8259 in UTF-8 without a byte order mark: no NaN or infinity, no bytes after the value, no
+lone surrogate. It is one object. A name that occurs twice makes it ambiguous, so the record is rejected. The reason is
+the first mistake in the order of ``RejectCode``, and then of the schema's fields.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _STRING_OR_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class JsonObject:
-    """A JSON object as it was written: every name with its value, in order, repetitions included."""
+    """A JSON object: its names and values in the order of the text, repeated names included."""
 
     pairs: tuple[tuple[str, object], ...]
 
@@ -38,14 +38,17 @@ def decode_one(
     limits: DecodeLimits,
     extra_fields: ExtraFields,
 ) -> tuple[Scalar, ...] | RejectedRecord:
-    """Return the physical values of the schema's fields, in order, or the rejection. ``zone`` is the schema's."""
+    """Return the physical values of the schema's fields, in order, or the rejection.
+
+    ``clock_ms``: the cut's clock, in epoch milliseconds. ``zone``: that of the schema.
+    """
     try:
         pairs = parse_object(record, limits).pairs
         _check_names(schema, pairs, extra_fields)
         found = dict(pairs)
         return convert_values(schema, found, clock_ms=clock_ms, zone=zone, limits=limits)
-    except RecordError as refused:
-        return RejectedRecord(refused.code, refused.reason)
+    except RecordError as error:
+        return RejectedRecord(error.code, error.reason)
 
 
 def parse_object(record: bytes | None, limits: DecodeLimits) -> JsonObject:
@@ -70,21 +73,21 @@ def _parse(text: str, max_depth: int) -> object:
             object_pairs_hook=lambda pairs: JsonObject(tuple(pairs)),
             parse_int=Number,
             parse_float=Number,
-            parse_constant=_refuse_constant,
+            parse_constant=_reject_constant,
         )
     except json.JSONDecodeError as error:
         raise RecordError(RejectCode.NOT_JSON, f"not JSON: {error.msg} at character {error.pos}") from None
-    if "\\u" in text and any(_has_half_surrogate(part) for part in _texts(value)):
-        raise RecordError(RejectCode.NOT_UTF8, "a text holds one half of a surrogate pair, which is no Unicode text")
+    if "\\u" in text and any(_has_surrogate(part) for part in _strings(value)):
+        raise RecordError(RejectCode.NOT_UTF8, "a text has a lone surrogate, so it is not Unicode")
     return value
 
 
-def _refuse_constant(name: str) -> NoReturn:
+def _reject_constant(name: str) -> NoReturn:
     raise RecordError(RejectCode.NOT_JSON, f"not JSON: {name} is no JSON number")
 
 
 def _depth(text: str) -> int:
-    """Return the deepest nesting of brackets outside of texts; of JSON only, of anything else some number."""
+    """Return the deepest nesting of brackets outside of strings. The result for text that is not JSON is undefined."""
     depth = deepest = 0
     for match in _STRING_OR_BRACKET.finditer(text):
         if match[0] in "[{":
@@ -95,19 +98,19 @@ def _depth(text: str) -> int:
     return deepest
 
 
-def _texts(value: object) -> Iterator[str]:
+def _strings(value: object) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, list):
         for item in value:
-            yield from _texts(item)
+            yield from _strings(item)
     elif isinstance(value, JsonObject):
         for name, item in value.pairs:
             yield name
-            yield from _texts(item)
+            yield from _strings(item)
 
 
-def _has_half_surrogate(text: str) -> bool:
+def _has_surrogate(text: str) -> bool:
     return any("\ud800" <= char <= "\udfff" for char in text)
 
 
@@ -116,15 +119,17 @@ def _check_names(schema: StreamSchema, pairs: tuple[tuple[str, object], ...], ex
     for name, _ in pairs:
         if name in seen and (name in declared or extra_fields is ExtraFields.REJECT):
             raise RecordError(
-                RejectCode.DUPLICATE_FIELD, f"field {_safe(name)} occurs more than once; accepted is once"
+                RejectCode.DUPLICATE_FIELD, f"field {_show_name(name)} occurs more than once; accepted is once"
             )
         seen.add(name)
     extra = [name for name, _ in pairs if name not in declared]
     if extra and extra_fields is ExtraFields.REJECT:
         raise RecordError(
-            RejectCode.EXTRA_FIELD, f"field {_safe(extra[0])} is not declared by stream {schema.name}; see its schema"
+            RejectCode.EXTRA_FIELD,
+            f"field {_show_name(extra[0])} is not declared by stream {schema.name}; see its schema",
         )
 
 
-def _safe(name: str) -> str:
+def _show_name(name: str) -> str:
+    """Return a name for a message, in quotes and printable ASCII."""
     return show(name).removeprefix("the text ")

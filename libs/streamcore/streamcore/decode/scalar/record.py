@@ -1,6 +1,6 @@
-"""The common rules of one record in any format: its size, its text, its fields and its time.
+"""The rules of one record that all formats share: its size, its encoding, its fields and its event time.
 
-A format finds the value of each field; ``scalars`` and ``times`` define the accepted values for all formats alike.
+A format finds the value of each field. ``convert_values`` converts them to physical values.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ class RejectedRecord:
 
     @property
     def general(self) -> str:
-        """Code and reason without the value that was found: the common key of records of one fault."""
+        """Code and reason without the value: equal for records that have the same mistake."""
         return f"{self.code}: {self.reason.split(': found', 1)[0]}"
 
 
 def check_bytes(record: bytes | None, limits: DecodeLimits, accepted: str) -> bytes:
-    """Check that a record exists and is not too large; raise ``RecordError``."""
+    """Return the record; raise ``RecordError`` if it is null or too large. ``accepted``: for the message."""
     if record is None:
         raise RecordError(RejectCode.NO_VALUE, f"the record has no value (null); accepted is {accepted}")
     if len(record) > limits.max_record_bytes:
@@ -52,8 +52,10 @@ def decode_text(record: bytes) -> str:
 def convert_values(
     schema: StreamSchema, found: Mapping[str, object], *, clock_ms: int, zone: ZoneInfo, limits: DecodeLimits
 ) -> tuple[Scalar, ...]:
-    """Return the physical values of the schema's fields, in order, from those that were found; raise
-    ``RecordError``."""
+    """Return the physical values of the schema's fields, in order; raise ``RecordError``.
+
+    ``found``: the values in the record, by field. ``zone``: of times without an offset.
+    """
     values: list[Scalar] = []
     for field in schema.fields:
         if field.name not in found and not field.nullable:

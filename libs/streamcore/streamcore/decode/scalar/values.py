@@ -1,9 +1,8 @@
-"""One JSON value and one logical type: the physical value, or why not. The definition of the values that a field
-accepts.
+"""Converts one value of a record to the physical value of a field: defines the values that a field accepts.
 
-A number keeps its text (``Number``), so nothing is lost on the way to an exact decimal. No conversion is guessed: text
-is never a number (except for decimals, which many systems send as text so that no digit is lost), a number is never
-text, ``1.0`` and ``1e3`` are no whole numbers.
+A number keeps its text (``Number``), so a decimal stays exact. No conversion is guessed: text is not a number (except
+for decimals, which many systems send as text to keep all digits), a number is not text, and ``1.0`` and ``1e3`` are not
+whole numbers.
 """
 
 from __future__ import annotations
@@ -15,17 +14,17 @@ from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 from zoneinfo import ZoneInfo
 
-from streamcore import timestamps as times
+from streamcore import timestamps
 from streamcore.decode.reject_codes import RejectCode
 from streamcore.schema import Field, Kind
 
 Scalar = bool | int | float | str | None
-_Convert = Callable[[Field, object, ZoneInfo], Scalar]
+_Converter = Callable[[Field, object, ZoneInfo], Scalar]
 
 _WHOLE = re.compile(r"-?(?:0|[1-9][0-9]*)")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _INT64_DIGITS = 19
-_SHOWN = 60
+_SHOWN_CHARS = 60
 
 
 class Number(str):
@@ -35,7 +34,7 @@ class Number(str):
 
 
 class RecordError(ValueError):
-    """The reason of a rejected record. Raised and caught inside this package; outside it is a ``RejectedRecord``."""
+    """A record is invalid. Raised and caught inside ``streamcore.decode``, which returns a ``RejectedRecord``."""
 
     def __init__(self, code: RejectCode, reason: str) -> None:
         super().__init__(reason)
@@ -44,129 +43,132 @@ class RecordError(ValueError):
 
 
 def convert(field: Field, value: object, zone: ZoneInfo) -> Scalar:
-    """Return the physical value of a field (``streamcore.schema``) from its JSON value; raise ``RecordError``."""
+    """Return the physical value of a field (``streamcore.schema``); raise ``RecordError``.
+
+    ``value``: None, a boolean, a ``Number``, text, a list or an object. ``zone``: of times without an offset.
+    """
     if value is None:
         if field.nullable:
             return None
         raise RecordError(RejectCode.MISSING_FIELD, f"field {field.name} is null; a {field.type} is needed")
-    return _CONVERT[field.type.kind](field, value, zone)
+    return _CONVERTERS[field.type.kind](field, value, zone)
 
 
 def show(value: object) -> str:
-    """Return a value for a message: short, in printable ASCII, with its type."""
+    """Return a value and its type for a message: printable ASCII, long texts cut off."""
     match value:
         case None:
             return "null"
         case bool():
             return "true" if value else "false"
         case Number():
-            return f"the number {_short(value)}"
+            return f"the number {_shorten(value)}"
         case str():
-            return f"the text {_short(json.dumps(value[: _SHOWN + 1]))}"
+            return f"the text {_shorten(json.dumps(value[: _SHOWN_CHARS + 1]))}"
         case list():
             return "an array"
     return "an object"
 
 
 def is_number(text: str) -> bool:
-    """Whether the text is a number as JSON writes it."""
+    """Return whether the text is a JSON number."""
     return _NUMBER.fullmatch(text) is not None
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
+def _shorten(text: str) -> str:
+    return text if len(text) <= _SHOWN_CHARS else text[: _SHOWN_CHARS - 3] + "..."
 
 
-def _wrong(field: Field, value: object, accepted: str) -> RecordError:
+def _wrong_type(field: Field, value: object, accepted: str) -> RecordError:
     return RecordError(RejectCode.WRONG_TYPE, f"field {field.name}: found {show(value)}; accepted is {accepted}")
 
 
-def _range(field: Field, value: object, accepted: str) -> RecordError:
+def _out_of_range(field: Field, value: object, accepted: str) -> RecordError:
     return RecordError(RejectCode.OUT_OF_RANGE, f"field {field.name}: found {show(value)}; accepted is {accepted}")
 
 
-def _boolean(field: Field, value: object, _zone: ZoneInfo) -> bool:
+def _to_boolean(field: Field, value: object, _zone: ZoneInfo) -> bool:
     if not isinstance(value, bool):
-        raise _wrong(field, value, "true or false")
+        raise _wrong_type(field, value, "true or false")
     return value
 
 
-def _string(field: Field, value: object, _zone: ZoneInfo) -> str:
+def _to_string(field: Field, value: object, _zone: ZoneInfo) -> str:
     if isinstance(value, Number) or not isinstance(value, str):
-        raise _wrong(field, value, "text")
+        raise _wrong_type(field, value, "text")
     return value
 
 
-def _long(field: Field, value: object, _zone: ZoneInfo) -> int:
+def _to_long(field: Field, value: object, _zone: ZoneInfo) -> int:
     accepted = "a whole number of 64 bits, written without fraction and exponent"
     if not isinstance(value, Number) or not _WHOLE.fullmatch(value):
-        raise _wrong(field, value, accepted)
+        raise _wrong_type(field, value, accepted)
     number = int(value) if len(value) <= _INT64_DIGITS + 1 else None
     if number is None or not -(2**63) <= number < 2**63:
-        raise _range(field, value, accepted)
+        raise _out_of_range(field, value, accepted)
     return number
 
 
-def _double(field: Field, value: object, _zone: ZoneInfo) -> float:
+def _to_double(field: Field, value: object, _zone: ZoneInfo) -> float:
     if not isinstance(value, Number):
-        raise _wrong(field, value, "a number")
+        raise _wrong_type(field, value, "a number")
     number = float(value)
     if not math.isfinite(number):
-        raise _range(field, value, "a number of double precision, up to about 1.8e308")
+        raise _out_of_range(field, value, "a number of double precision, up to about 1.8e308")
     return number
 
 
-def _decimal(field: Field, value: object, _zone: ZoneInfo) -> int:
+def _to_decimal(field: Field, value: object, _zone: ZoneInfo) -> int:
     scale, whole_digits = field.type.scale, field.type.precision - field.type.scale
     accepted = (
         f"a number, or a number as text, of at most {whole_digits} digits before and {scale} after the point"
         f" ({field.type})"
     )
     if not isinstance(value, str) or not _NUMBER.fullmatch(value):
-        raise _wrong(field, value, accepted)
+        raise _wrong_type(field, value, accepted)
     try:
         sign, digits, exponent = Decimal(value).as_tuple()
-    except InvalidOperation:  # an exponent of more digits than the library counts
-        raise _range(field, value, accepted) from None
+    except InvalidOperation:  # the exponent has too many digits for the library
+        raise _out_of_range(field, value, accepted) from None
     if not isinstance(exponent, int):  # infinity: an exponent that overflowed
-        raise _range(field, value, accepted)
+        raise _out_of_range(field, value, accepted)
     end = len(digits)
-    while end and digits[end - 1] == 0:  # zeros at the end say nothing: 1.500 is 1.5
+    while end and digits[end - 1] == 0:  # trailing zeros are no digits of the value: 1.500 is 1.5
         end -= 1
     exponent += len(digits) - end
     if end == 0:
         return 0
     start = next(i for i, digit in enumerate(digits) if digit)
     if exponent < -scale or (end - start) + exponent > whole_digits:
-        raise _range(field, value, accepted)
+        raise _out_of_range(field, value, accepted)
     units = int("".join(map(str, digits[start:end]))) * int(10 ** (exponent + scale))
     return -units if sign else units
 
 
-def _timestamp(field: Field, value: object, zone: ZoneInfo) -> int:
+def _to_timestamp(field: Field, value: object, zone: ZoneInfo) -> int:
     if isinstance(value, Number):
         if not _WHOLE.fullmatch(value):
-            raise _wrong(field, value, times.ACCEPTED)
+            raise _wrong_type(field, value, timestamps.ACCEPTED)
         epoch_ms = int(value) if len(value) <= _INT64_DIGITS else -1
     elif isinstance(value, str):
-        found = times.from_iso(value, zone)
+        found = timestamps.from_iso(value, zone)
         if found is None:
             raise RecordError(
-                RejectCode.BAD_TIMESTAMP, f"field {field.name}: found {show(value)}; accepted is {times.ACCEPTED}"
+                RejectCode.BAD_TIMESTAMP, f"field {field.name}: found {show(value)}; accepted is {timestamps.ACCEPTED}"
             )
         epoch_ms = found
     else:
-        raise _wrong(field, value, times.ACCEPTED)
-    if not times.MIN_MS <= epoch_ms <= times.MAX_MS:
-        raise _range(field, value, "a time in the years 1970 to 9999")
+        raise _wrong_type(field, value, timestamps.ACCEPTED)
+    if not timestamps.MIN_MS <= epoch_ms <= timestamps.MAX_MS:
+        raise _out_of_range(field, value, "a time in the years 1970 to 9999")
     return epoch_ms
 
 
-_CONVERT: dict[Kind, _Convert] = {
-    Kind.BOOLEAN: _boolean,
-    Kind.LONG: _long,
-    Kind.DOUBLE: _double,
-    Kind.DECIMAL: _decimal,
-    Kind.STRING: _string,
-    Kind.TIMESTAMP: _timestamp,
+_CONVERTERS: dict[Kind, _Converter] = {
+    Kind.BOOLEAN: _to_boolean,
+    Kind.LONG: _to_long,
+    Kind.DOUBLE: _to_double,
+    Kind.DECIMAL: _to_decimal,
+    Kind.STRING: _to_string,
+    Kind.TIMESTAMP: _to_timestamp,
 }

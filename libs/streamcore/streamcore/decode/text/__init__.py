@@ -1,4 +1,4 @@
 """Records that are one line of text: CSV and access logs.
 
-Promises that the columnar path accepts the same lines as the path for one line. Knows no format with nesting.
+The columnar path accepts the same lines, with the same values, as the reference, which decodes one line.
 """

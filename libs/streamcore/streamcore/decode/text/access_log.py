@@ -1,14 +1,15 @@
-"""Access logs of Apache and nginx: ``common`` and ``combined``, with a request time at the end where so declared.
+"""Access logs of Apache and nginx, in the layouts ``common`` and ``combined``, with or without a request time.
 
 ::
 
     remote_host ident user [time] "request" status bytes                      common
     remote_host ident user [time] "request" status bytes "referer" "agent"    combined
 
-``-`` is null in every column. A request ``METHOD TARGET`` or ``METHOD TARGET PROTOCOL`` falls into method, path, query
-(the part after the first ``?``) and protocol; of any other (attackers' bytes, an empty one) these four are null
-and ``request`` holds it. Escapes inside quotes (``_ESCAPE``; nginx writes ``\\xhh`` only) are undone, unless the bytes
-make no UTF-8: then the text stays as it is written. Nothing may follow the last column.
+With a request time, it is the last column. ``-`` is null in every column. The column ``request`` has the whole request.
+A request ``METHOD TARGET`` or ``METHOD TARGET PROTOCOL`` is also split into method, path, query (the part after the
+first ``?``) and protocol; these four are null for any other request. Escapes (``_ESCAPE``; nginx writes only ``\\xhh``)
+are replaced by their characters. Text whose bytes are then not UTF-8 keeps its escapes. Nothing may follow the last
+column.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from streamcore.decode.text.line_decoder import SplitLines
 
 
 class LogLayout(enum.StrEnum):
-    """The contents of a line."""
+    """The layout of a line, as Apache and nginx name it."""
 
     COMMON = "common"
     COMBINED = "combined"
@@ -52,7 +53,7 @@ _IN_REQUEST = ("method", "path", "query", "protocol")
 
 
 def log_columns(layout: LogLayout, *, request_time: bool) -> tuple[str, ...]:
-    """Return the columns that a line has, in order, those of the request after it."""
+    """Return the columns of a line in order. The parts of the request follow ``request``."""
     names: tuple[str, ...] = ("remote_host", "ident", "user", "time", "request", *_IN_REQUEST, "status", "bytes")
     names += ("referer", "agent") if layout is LogLayout.COMBINED else ()
     return (*names, "request_time") if request_time else names
@@ -60,7 +61,7 @@ def log_columns(layout: LogLayout, *, request_time: bool) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class LogLines:
-    """``fields``: the log's column of each field of the stream. ``times``: the fields that are timestamps."""
+    """Splits log lines. ``fields``: the log's column of each field of the stream. ``times``: the timestamp fields."""
 
     layout: LogLayout
     request_time: bool
@@ -74,34 +75,34 @@ class LogLines:
 
     def split_line(self, line: str) -> Mapping[str, str | None]:
         """Return the cells of one line, by field; raise ``RecordError``."""
-        found = self._line.fullmatch(line)
-        if found is None:
+        match = self._reference_pattern.fullmatch(line)
+        if match is None:
             raise RecordError(RejectCode.NOT_A_LOG_LINE, f"found {show(line)}; accepted is {self.record_name}")
         names = [n for n in log_columns(self.layout, request_time=self.request_time) if n not in _IN_REQUEST]
-        columns = {name: _plain(text) for name, text in zip(names, found.groups(), strict=True)}
-        columns |= _request(columns["request"])
-        return {f: _iso(columns[c]) if f in self.times else columns[c] for f, c in self.fields.items()}
+        columns = {name: _unescape(text) for name, text in zip(names, match.groups(), strict=True)}
+        columns |= _split_request(columns["request"])
+        return {f: _to_iso(columns[c]) if f in self.times else columns[c] for f, c in self.fields.items()}
 
     @cached_property
-    def _line(self) -> re.Pattern[str]:
+    def _reference_pattern(self) -> re.Pattern[str]:
         body = _COMBINED if self.layout is LogLayout.COMBINED else _COMMON
         return re.compile(body + (_REQUEST_TIME if self.request_time else ""))
 
     def split_lines(self, lines: pl.Series) -> SplitLines:
-        """See ``LineFormat``. Vouched for are lines without a backslash whose request is one of HTTP."""
+        """See ``LineFormat``. Lines without a backslash match if their request is ``METHOD TARGET PROTOCOL``."""
         groups = lines.str.extract_groups(self._pattern).struct.unnest()
-        vouched = groups.to_series(0).is_not_null()
-        rows = vouched.arg_true().to_numpy().astype("int64")
-        if not vouched.all():
-            groups = groups.filter(vouched)
-        cells = {f: groups[c] if c in _IN_REQUEST else _replace_nulls(groups[c]) for f, c in self.fields.items()}
+        matched = groups.to_series(0).is_not_null()
+        rows = matched.arg_true().to_numpy().astype("int64")
+        if not matched.all():
+            groups = groups.filter(matched)
+        cells = {f: groups[c] if c in _IN_REQUEST else _replace_dashes(groups[c]) for f, c in self.fields.items()}
         for field in self.times:
-            cells[field] = _epoch_ms(cells[field])
+            cells[field] = _to_epoch_ms(cells[field])
         return SplitLines(rows, cells)
 
     @cached_property
     def _pattern(self) -> str:
-        """Groups by the columns' names, only of those that are read."""
+        """Return the pattern of a line, with a group for each column that is read, by its name."""
         wanted = {*self.fields.values(), "remote_host"}
 
         def group(name: str, pattern: str) -> str:
@@ -126,47 +127,48 @@ class LogLines:
         return rf"\A{' '.join(parts)}\z"
 
 
-def _plain(text: str) -> str | None:
-    """Return a column without its escapes; null for a dash."""
+def _unescape(text: str) -> str | None:
+    """Return a column with its escapes replaced; None for a dash."""
     if text == "-":
         return None
     if "\\" not in text:
         return text
     try:
-        return _ESCAPE.sub(_character, text).encode("utf-8", "surrogateescape").decode("utf-8")
+        return _ESCAPE.sub(_unescape_character, text).encode("utf-8", "surrogateescape").decode("utf-8")
     except UnicodeDecodeError:
         return text
 
 
-def _character(escape: re.Match[str]) -> str:
+def _unescape_character(escape: re.Match[str]) -> str:
     if escape[1] is None:
         return _LETTERS.get(escape[2], escape[2])
     byte = int(escape[1], 16)
     return chr(byte) if byte < 0x80 else chr(0xDC00 + byte)
 
 
-def _request(request: str | None) -> dict[str, str | None]:
-    found = None if request is None else _REQUEST.fullmatch(request)
-    return dict.fromkeys(_IN_REQUEST) if found is None else dict(zip(_IN_REQUEST, found.groups(), strict=True))
+def _split_request(request: str | None) -> dict[str, str | None]:
+    """Return the method, path, query and protocol of a request; all are None if it is not one of HTTP."""
+    match = None if request is None else _REQUEST.fullmatch(request)
+    return dict.fromkeys(_IN_REQUEST) if match is None else dict(zip(_IN_REQUEST, match.groups(), strict=True))
 
 
-def _iso(time: str | None) -> str | None:
-    """Return the time as ISO 8601, which ``times`` reads."""
-    found = None if time is None else _TIME.fullmatch(time)
-    if found is None:
+def _to_iso(time: str | None) -> str | None:
+    """Return a log's time as ISO 8601; any other text unchanged, so that it is rejected as a timestamp."""
+    match = None if time is None else _TIME.fullmatch(time)
+    if match is None:
         return time
-    day, month, year, clock, hours, minutes = found.groups()
+    day, month, year, clock, hours, minutes = match.groups()
     return f"{year}-{_MONTHS.index(month) + 1:02d}-{day}T{clock}{hours}:{minutes}"
 
 
-def _epoch_ms(time: pl.Series) -> pl.Series:
-    """Epoch milliseconds; null where there is no such time. A log has many lines a second: each time is read once."""
+def _to_epoch_ms(time: pl.Series) -> pl.Series:
+    """Return epoch milliseconds; null for an invalid time. Equal times of many lines are parsed once."""
     distinct = time.unique().drop_nulls()
-    iso = pl.Series([_iso(text) for text in distinct.to_list()], dtype=pl.String)
+    iso = pl.Series([_to_iso(text) for text in distinct.to_list()], dtype=pl.String)
     epoch_ms = parse_times(iso, TimeText("T", 6), "UTC")
     return time.replace_strict(distinct, epoch_ms, default=None, return_dtype=pl.Int64)
 
 
-def _replace_nulls(cell: pl.Series) -> pl.Series:
+def _replace_dashes(cell: pl.Series) -> pl.Series:
     dash = cell == "-"
     return cell.set(dash, None) if dash.any() else cell

@@ -1,8 +1,8 @@
-"""Converts bare text (CSV cells, parts of a log line) to the type of a field.
+"""Converts cells (CSV columns, parts of a log line) from text to the type of a field.
 
 A cell has no type of its own, so the type of the field decides how it is read. The rules are those of the scalar
-decoder: ``01`` and ``1.0`` are no whole numbers in any format. ``parse_cell`` is the reference; ``parse_cells`` does
-the same for a column and returns the cells of which it is sure.
+decoder: ``01`` and ``1.0`` are not whole numbers in any format. ``parse_cell`` is the reference; ``parse_cells``
+parses a column, and marks the cells of which it is sure.
 """
 
 from __future__ import annotations
@@ -11,32 +11,32 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from streamcore.decode.literal_patterns import EPOCH_MS, LOCAL, OFFSET, REAL, WHOLE, TimeText, decimal
+from streamcore.decode.literal_patterns import EPOCH_MS, LOCAL_TIME, REAL, UTC_OFFSET, WHOLE, TimeText, decimal_pattern
 from streamcore.decode.physical_columns import PHYSICAL, parse_times
 from streamcore.decode.scalar.values import Number, is_number
 from streamcore.schema import Field, Kind
 
 _BOOLEANS = {"true": True, "false": False}
-_TIMES: list[tuple[TimeText | None, str]] = [
+_TIME_NOTATIONS: list[tuple[TimeText | None, str]] = [
     (None, EPOCH_MS),
     *(
-        (TimeText(separator, chars), (LOCAL % separator) + zone)
+        (TimeText(separator, chars), (LOCAL_TIME % separator) + zone)
         for separator in ("T", " ")
-        for chars, zone in ((1, "Z"), (6, OFFSET), (0, ""))
+        for chars, zone in ((1, "Z"), (6, UTC_OFFSET), (0, ""))
     ),
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedCells:
-    """A column with its physical type. ``sure``: False where the reference must decide."""
+    """A physical column. ``sure``: False where the reference must decide, and the value is undefined."""
 
     values: pl.Series
     sure: pl.Series
 
 
 def parse_cell(field: Field, text: str | None) -> object:
-    """Return the value that a cell's text stands for in a field of this type, for ``scalars.convert``."""
+    """Return the value of a cell for ``values.convert``: text that is no value of the type is returned unchanged."""
     if text is None:
         return None
     match field.type.kind:
@@ -48,17 +48,17 @@ def parse_cell(field: Field, text: str | None) -> object:
 
 
 def parse_cells(field: Field, text: pl.Series, zone: str) -> ParsedCells:
-    """Return the column of a field from the texts of its cells (null: null). ``zone``: of times without an offset."""
+    """Return the column of a field from the texts of its cells. ``zone``: the time zone of times without an offset."""
     match field.type.kind:
         case Kind.STRING:
             return ParsedCells(text, text.is_null() | True)
         case Kind.TIMESTAMP:
-            return _timestamps(text, zone)
-    sure = text.str.contains(rf"\A{_literal(field)}\z").fill_null(value=True)
+            return _parse_timestamps(text, zone)
+    sure = text.str.contains(rf"\A{_pattern(field)}\z").fill_null(value=True)
     return ParsedCells(_parse(field, text if sure.all() else text.set(~sure, None)), sure)
 
 
-def _literal(field: Field) -> str:
+def _pattern(field: Field) -> str:
     match field.type.kind:
         case Kind.BOOLEAN:
             return "(?:true|false)"
@@ -66,7 +66,7 @@ def _literal(field: Field) -> str:
             return WHOLE
         case Kind.DOUBLE:
             return REAL
-    return decimal(field.type.precision, field.type.scale)
+    return decimal_pattern(field.type.precision, field.type.scale)
 
 
 def _parse(field: Field, text: pl.Series) -> pl.Series:
@@ -78,21 +78,21 @@ def _parse(field: Field, text: pl.Series) -> pl.Series:
     return text.cast(PHYSICAL[field.type.kind])
 
 
-def _timestamps(text: pl.Series, zone: str) -> ParsedCells:
-    """One way of writing a time after the other, until every cell is read."""
+def _parse_timestamps(text: pl.Series, zone: str) -> ParsedCells:
+    """Read the cells of one notation after the other, until every cell is read."""
     values = pl.Series(text.name, [None], dtype=pl.Int64).new_from_index(0, len(text))
-    left = text.is_not_null()
-    for form, pattern in _TIMES:
-        if not left.any():
+    remaining = text.is_not_null()
+    for notation, pattern in _TIME_NOTATIONS:
+        if not remaining.any():
             break
-        mine = left & text.str.contains(rf"\A{pattern}\z").fill_null(value=False)
-        if mine.all():
-            values = _read_times(text, form, zone)
-        elif mine.any():
-            values = values.scatter(mine.arg_true(), _read_times(text.filter(mine), form, zone))
-        left &= ~mine
+        matched = remaining & text.str.contains(rf"\A{pattern}\z").fill_null(value=False)
+        if matched.all():
+            values = _read_times(text, notation, zone)
+        elif matched.any():
+            values = values.scatter(matched.arg_true(), _read_times(text.filter(matched), notation, zone))
+        remaining &= ~matched
     return ParsedCells(values, text.is_null() | values.is_not_null())
 
 
-def _read_times(text: pl.Series, form: TimeText | None, zone: str) -> pl.Series:
-    return text.cast(pl.Int64) if form is None else parse_times(text, form, zone)
+def _read_times(text: pl.Series, notation: TimeText | None, zone: str) -> pl.Series:
+    return text.cast(pl.Int64) if notation is None else parse_times(text, notation, zone)

@@ -1,8 +1,8 @@
-"""The decoder of formats that are one line of text a record: CSV and access logs.
+"""The decoder of formats whose records are one line of text: CSV and access logs.
 
-A ``LineFormat`` defines how a line falls into cells: ``one`` for a single line, which is the definition, and ``split``
-for a column of lines, which vouches for those that it is sure of. Everything else is shared: sizes, UTF-8, the line's
-end, types (``cells``), times and rejected records. One line end (LF or CRLF) at the end of a record is no part of it.
+A ``LineFormat`` splits lines into cells: ``split_line`` splits one line and is the reference, ``split_lines`` splits
+those of a column of lines that its pattern matches. All else is common to the formats: sizes, UTF-8, types (``cells``),
+times and rejected records. A line end (LF or CRLF) at the end of a record is not part of the line.
 """
 
 from __future__ import annotations
@@ -33,15 +33,18 @@ from streamcore.timestamps import load_zone
 
 @dataclass(frozen=True, slots=True)
 class SplitLines:
-    """``matched``: the rows, ascending. ``cells``: of those, a column of text for each field that the format gives; or,
-    of timestamps that it read itself, of epoch milliseconds, null where the reference must decide."""
+    """The cells of the lines that the pattern of a format matches.
+
+    ``matched``: the rows of these lines, ascending. ``cells``: by field, a column of text with a cell for each of these
+    rows; or, of a timestamp that the format has parsed, epoch milliseconds, null where the reference must decide.
+    """
 
     matched: Rows
     cells: Mapping[str, pl.Series]
 
 
 class LineFormat(Protocol):
-    """How a line falls into cells, by the names of the stream's fields. Fields without a cell are null."""
+    """Splits lines into cells, by the names of the stream's fields. Fields without a cell are null."""
 
     @property
     def record_name(self) -> str:
@@ -53,21 +56,21 @@ class LineFormat(Protocol):
         ...
 
     def split_lines(self, lines: pl.Series) -> SplitLines:
-        """Return the cells of those of the lines (null: not to be looked at) that this way reads as ``one`` does."""
+        """Return the cells of the lines that are sure to have the cells of ``split_line``; null lines never match."""
         ...
 
 
 def decode_line(
     schema: StreamSchema, lines: LineFormat, record: bytes | None, *, clock_ms: int, limits: DecodeLimits
 ) -> tuple[Scalar, ...] | RejectedRecord:
-    """Return the physical values of the schema's fields, in order, or the rejection."""
+    """Decode one record (the reference): return the values of the schema's fields, in order, or the rejection."""
     try:
         text = decode_text(check_bytes(record, limits, lines.record_name))
         cells = lines.split_line(without_line_end(text))
-        found = {f.name: parse_cell(f, cells[f.name]) for f in schema.fields if f.name in cells}
-        return convert_values(schema, found, clock_ms=clock_ms, zone=load_zone(schema.zone), limits=limits)
-    except RecordError as refused:
-        return RejectedRecord(refused.code, refused.reason)
+        values = {f.name: parse_cell(f, cells[f.name]) for f in schema.fields if f.name in cells}
+        return convert_values(schema, values, clock_ms=clock_ms, zone=load_zone(schema.zone), limits=limits)
+    except RecordError as error:
+        return RejectedRecord(error.code, error.reason)
 
 
 def without_line_end(text: str) -> str:
@@ -85,39 +88,40 @@ class LineDecoder:
     def decode(self, batch: RawBatch) -> Decoded:
         """See ``Decoder``. Events and rejected records are in the order of the batch."""
         records, parts = read_records(batch, self._limits), list[DecodedPart]()
-        left = self._decode_matched(records, parts)
-        dead = decode_by_reference(self._schema, records, left, self._decode_one, parts)
+        undecoded = self._decode_matched(records, parts)
+        dead = decode_by_reference(self._schema, records, undecoded, self._decode_one, parts)
         return Decoded(assemble_events(self._schema, batch, parts), dead)
 
     def _decode_one(self, record: bytes | None, clock_ms: int) -> tuple[Scalar, ...] | RejectedRecord:
         return decode_line(self._schema, self._lines, record, clock_ms=clock_ms, limits=self._limits)
 
     def _decode_matched(self, records: BatchRecords, parts: list[DecodedPart]) -> Rows:
-        """Decode the lines that the format vouches for into ``parts``; return the other rows."""
-        every = np.arange(len(records.text))
+        """Decode the lines that the format matches into ``parts``; return the other rows."""
+        rows = np.arange(len(records.text))
         text = records.text
         if text.str.ends_with("\n").any():
             text = text.str.replace(r"\r?\n\z", "")
         try:
             split = self._lines.split_lines(text)
-        except pl.exceptions.PolarsError:  # the parser sees what the pattern does not; the reference decides
-            return every
+        except pl.exceptions.PolarsError:  # the parser rejects a line that the pattern matches; the reference decides
+            return rows
         if not len(split.matched):
-            return every
+            return rows
         columns, sure = self._columns(split, records.clock_ms + self._limits.max_future_ms)
-        good = split.matched if sure.all() else split.matched[sure.to_numpy()]
-        if len(good):
-            parts.append(DecodedPart(good, columns if sure.all() else columns.filter(sure)))
-        left = np.ones(len(every), dtype=np.bool_)
-        left[good] = False
-        return every[left]
+        decoded = split.matched if sure.all() else split.matched[sure.to_numpy()]
+        if len(decoded):
+            parts.append(DecodedPart(decoded, columns if sure.all() else columns.filter(sure)))
+        undecoded = np.ones(len(rows), dtype=np.bool_)
+        undecoded[decoded] = False
+        return rows[undecoded]
 
     def _columns(self, split: SplitLines, latest_ms: int) -> tuple[pl.DataFrame, pl.Series]:
-        nothing = pl.Series([None], dtype=pl.String).new_from_index(0, len(split.matched))
+        """Return the columns of the matched lines, and a Boolean column: False where the reference must decide."""
+        nulls = pl.Series([None], dtype=pl.String).new_from_index(0, len(split.matched))
         columns: dict[str, pl.Series] = {}
-        sure = nothing.is_null()
+        sure = nulls.is_null()
         for field in self._schema.fields:
-            column = split.cells.get(field.name, nothing)
+            column = split.cells.get(field.name, nulls)
             if column.dtype == pl.Int64:
                 cells = ParsedCells(column, column.is_not_null())
             else:
