@@ -1,9 +1,8 @@
-"""Metrics and traces of a running app, by OpenTelemetry: reports of cuts, as instruments and spans.
+"""Exports metrics and traces of a running app by OpenTelemetry, from the reports of its cuts.
 
-A package of its own because it takes half a second and 20 MB to load, which a service whose settings name no port and
-no endpoint does not pay: services import it on demand. Promises that a cut never waits: its report is added to numbers
-in memory, and threads of the exporters read them; an endpoint that is away costs spans, never a cut. Does not know
-Spark and Kafka: it receives the reports of a runner.
+The package takes half a second and 20 MB to load, so a service imports it only if its settings have a port or an
+endpoint. A cut never waits for an exporter: its report is added to totals in memory, which the threads of the exporters
+read. If an endpoint cannot be reached, spans are lost and cuts go on. The package depends on neither Spark nor Kafka.
 """
 
 from streamcore.telemetry.exporters import TelemetrySettings

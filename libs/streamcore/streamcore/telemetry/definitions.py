@@ -1,7 +1,6 @@
 """The metrics of an app: each with its kind, unit, labels and description, and with the function that reads it.
 
-``docs/reference/metrics.md`` is generated from ``METRICS``. Promises that a metric which is not listed here is not
-exported. Does not know where metrics go.
+``METRICS`` has all exported metrics; ``docs/reference/metrics.md`` is generated from it.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from dataclasses import dataclass
 from streamcore.engine.lag import Lag
 from streamcore.telemetry.totals import NAMES, MetricTotals
 
-#: A value, and the values of the metric's labels in their order.
+#: A value of a metric, and the values of its labels in the order of ``MetricDefinition.labels``.
 Sample = tuple[float, tuple[str | int, ...]]
 Reader = Callable[[MetricTotals, Callable[[], Lag]], Iterable[Sample]]
 _PROMETHEUS_UNITS = {"s": "_seconds", "By": "_bytes", "": ""}
@@ -30,9 +29,9 @@ class MetricKind(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MetricDefinition:
-    """One metric. ``unit`` is the code that OpenTelemetry uses: ``s``, ``By``, or nothing for a plain count.
+    """One metric. ``unit``: OpenTelemetry's code: ``s``, ``By`` (bytes), or empty for a count.
 
-    ``read`` returns the samples at the moment of an export. A histogram is recorded when a cut ends, so it has none.
+    ``read`` returns the samples at the moment of an export. A histogram has none: it is recorded when a cut ends.
     """
 
     kind: MetricKind
@@ -44,7 +43,7 @@ class MetricDefinition:
 
     @property
     def prometheus_name(self) -> str:
-        """Return the name that a scrape of the Prometheus port shows."""
+        """The name of the metric in Prometheus, which has the unit and the kind in it."""
         total = "_total" if self.kind is MetricKind.COUNTER else ""
         return f"{self.name.replace('.', '_')}{_PROMETHEUS_UNITS[self.unit]}{total}"
 
@@ -69,7 +68,7 @@ def _savepoint_age(totals: MetricTotals, _lag: object) -> Iterable[Sample]:
 _COUNTER, _GAUGE = MetricKind.COUNTER, MetricKind.GAUGE
 _MANY_RULES = f"The first {NAMES} rules have their names, all others together are `other`."
 
-#: It is recorded once for each phase of a cut.
+#: Recorded once for each phase of a cut.
 CUT_DURATION = MetricDefinition(
     MetricKind.HISTOGRAM,
     "headgate.cut.duration",

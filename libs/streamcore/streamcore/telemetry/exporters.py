@@ -1,4 +1,4 @@
-"""Where metrics and traces go: a port that Prometheus scrapes, and an endpoint that takes OTLP over HTTP."""
+"""Opens the exporters of metrics and traces: a port that Prometheus scrapes, and an OTLP endpoint over HTTP."""
 
 from __future__ import annotations
 
@@ -13,13 +13,18 @@ from opentelemetry.trace import NoOpTracer, Tracer
 
 from streamcore.errors import ConfigError
 
+#: Time between two exports of metrics by OTLP.
 _INTERVAL_MS = 15_000
-_LAST_MS = 3_000
+#: Time for the last export of metrics when the exporters close.
+_LAST_EXPORT_MS = 3_000
 
 
 @dataclass(frozen=True, slots=True)
 class TelemetrySettings:
-    """``app`` is the service's name everywhere. Credentials of an endpoint come from OpenTelemetry's own variables."""
+    """Where to export. ``app``: the ``service.name`` of metrics and traces. None turns an exporter off.
+
+    Credentials of the endpoint come from the environment variables of OpenTelemetry.
+    """
 
     app: str
     prometheus_port: int | None = None
@@ -29,35 +34,35 @@ class TelemetrySettings:
 
 @dataclass(slots=True)
 class Exporting:
-    """The open exporters. ``close`` sends the rest, within some seconds."""
+    """The open exporters. ``close_calls``: what ``close`` calls, in order."""
 
     meters: MeterProvider
     tracer: Tracer
-    ends: list[Callable[[], object]]
+    close_calls: list[Callable[[], object]]
 
     def close(self) -> None:
-        """End threads and the port."""
-        for end in self.ends:
-            end()
+        """Export what is left, within some seconds, and close the threads and the port."""
+        for close_call in self.close_calls:
+            close_call()
 
 
 def export(settings: TelemetrySettings) -> Exporting:
-    """Open it. ``ConfigError`` when the port is taken."""
+    """Open the exporters of the settings; ``ConfigError`` if the port is in use."""
     resource = Resource.create({"service.name": settings.app, "service.version": settings.version})
     readers: list[MetricReader] = []
-    ends: list[Callable[[], object]] = []
+    close_calls: list[Callable[[], object]] = []
     if settings.prometheus_port is not None:
-        readers.append(_prometheus(settings.prometheus_port, ends))
+        readers.append(_prometheus(settings.prometheus_port, close_calls))
     tracer: Tracer = NoOpTracer()
     if settings.otlp_endpoint is not None:
         readers.append(_periodic(settings.otlp_endpoint))
-        tracer = _tracer(settings.otlp_endpoint, resource, ends)
+        tracer = _tracer(settings.otlp_endpoint, resource, close_calls)
     meters = MeterProvider(readers, resource)
-    ends.append(lambda: meters.shutdown(_LAST_MS))
-    return Exporting(meters, tracer, ends)
+    close_calls.append(lambda: meters.shutdown(_LAST_EXPORT_MS))
+    return Exporting(meters, tracer, close_calls)
 
 
-def _prometheus(port: int, ends: list[Callable[[], object]]) -> MetricReader:
+def _prometheus(port: int, close_calls: list[Callable[[], object]]) -> MetricReader:
     from opentelemetry.exporter.prometheus import PrometheusMetricReader
     from prometheus_client import start_http_server
 
@@ -66,12 +71,12 @@ def _prometheus(port: int, ends: list[Callable[[], object]]) -> MetricReader:
     except OSError as error:
         raise ConfigError(f"telemetry.prometheus_port {port}: {error.strerror}; choose another port") from error
 
-    def end() -> None:
+    def close() -> None:
         server.shutdown()
         server.server_close()
         thread.join()
 
-    ends.append(end)
+    close_calls.append(close)
     return PrometheusMetricReader(scope_info_enabled=False)
 
 
@@ -83,11 +88,11 @@ def _periodic(endpoint: str) -> MetricReader:
     return PeriodicExportingMetricReader(exporter, _INTERVAL_MS)
 
 
-def _tracer(endpoint: str, resource: Resource, ends: list[Callable[[], object]]) -> Tracer:
+def _tracer(endpoint: str, resource: Resource, close_calls: list[Callable[[], object]]) -> Tracer:
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
     traces = TracerProvider(resource=resource)
     traces.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=f"{endpoint.rstrip('/')}/v1/traces")))
-    ends.append(traces.shutdown)
+    close_calls.append(traces.shutdown)
     return traces.get_tracer("headgate")

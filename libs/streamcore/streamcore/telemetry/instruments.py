@@ -1,4 +1,4 @@
-"""Instruments and spans of one app: an observer of its cuts (``streamcore.service.observers``)."""
+"""The instruments and spans of one app: an observer of its cuts (``streamcore.service.observers``)."""
 
 from __future__ import annotations
 
@@ -23,14 +23,17 @@ from streamcore.telemetry.totals import MetricTotals
 if TYPE_CHECKING:
     from streamcore.engine.report import CutReport
 
-#: Seconds: a cut is usually some tenths of one, and a backlog's is some.
+#: Upper bounds of the histogram's buckets in seconds. Most cuts take tenths of a second; with a backlog, seconds.
 _BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 _MS_NS = 1_000_000
 _W3C = TraceContextTextMapPropagator()
 
 
 class Telemetry:
-    """Entered, it exports. One app a process."""
+    """Exports the metrics and traces of the one app of a process, from its creation until the context manager exits.
+
+    ``ConfigError`` if the Prometheus port is in use.
+    """
 
     def __init__(self, settings: TelemetrySettings) -> None:
         self.totals = MetricTotals()
@@ -53,7 +56,7 @@ class Telemetry:
         self._exporting.close()
 
     def observers(self) -> Sequence[Telemetry]:
-        """Itself."""
+        """Return this object, the only observer of telemetry."""
         return (self,)
 
     def watch(self, lag: Callable[[], Lag]) -> None:
@@ -61,14 +64,17 @@ class Telemetry:
         self._lag = lag
 
     def savepoint_done(self, at_ms: int) -> None:
-        """Record the time of a complete savepoint, in milliseconds."""
+        """Record a complete savepoint. ``at_ms``: its time in epoch milliseconds."""
         self.totals.savepoint_at_ms = at_ms
 
     def command_done(self, do: str, traceparent: str | None, began_ns: int) -> None:
-        """Record a finished command, from ``began_ns`` to now: a span within the requester's, or of its own when
-        ``traceparent`` is missing or invalid."""
-        within = _W3C.extract({"traceparent": traceparent or ""}, Context())
-        self._tracer.start_span(do, within, SpanKind.SERVER, start_time=began_ns).end(max(began_ns, time.time_ns()))
+        """Export the span of a finished command, from ``began_ns`` (epoch nanoseconds) to now.
+
+        Its parent is the span of the requester, ``traceparent`` (W3C Trace Context); it has none if that is missing or
+        invalid. ``do``: the command.
+        """
+        parent = _W3C.extract({"traceparent": traceparent or ""}, Context())
+        self._tracer.start_span(do, parent, SpanKind.SERVER, start_time=began_ns).end(max(began_ns, time.time_ns()))
 
     def cut(self, report: CutReport) -> None:
         """Record the report of a finished cut."""
@@ -80,13 +86,13 @@ class Telemetry:
         trace_cut(self._tracer, report, time.time_ns())
 
     def progress(self, progress: Mapping[str, object]) -> None:
-        """Spark's own metrics of a batch: planning, logs, commit, and all of it."""
+        """Record the durations in Spark's progress of a batch, such as planning and commit."""
         durations = progress.get("durationMs")
         if isinstance(durations, Mapping):
             for phase, ms in durations.items():
                 self._durations.record(ms / 1000, {"phase": f"spark {phase}"})
 
-    def failure(self, error: Retryable) -> None:  # noqa: ARG002 - the log says which
+    def failure(self, error: Retryable) -> None:  # noqa: ARG002 - the error is in the log
         """Count a restart of the query."""
         self.totals.restarts += 1
 
@@ -104,13 +110,13 @@ class Telemetry:
 
 
 def trace_cut(tracer: Tracer, report: CutReport, end_ns: int) -> None:
-    """Export the spans of a cut that ended now: all of it, and in it the run, each sink and the commit to Kafka."""
+    """Export the spans of a cut that ended at ``end_ns``: the cut, and in it the run, each sink and the transaction."""
     commit_ns = end_ns - report.commit_ms * _MS_NS
     start_ns = commit_ns - report.run_ms * _MS_NS
     position = {"headgate.batch": report.batch, "headgate.epoch": report.epoch, "headgate.events": report.events}
     cut = tracer.start_span("cut", kind=SpanKind.CONSUMER, attributes=position, start_time=start_ns)
-    within = set_span_in_context(cut)
-    tracer.start_span("run", within, start_time=start_ns).end(commit_ns)
+    parent = set_span_in_context(cut)
+    tracer.start_span("run", parent, start_time=start_ns).end(commit_ns)
     at_ns = commit_ns
     for name, sink in report.sinks.items():
         attributes: Attributes = {
@@ -118,9 +124,9 @@ def trace_cut(tracer: Tracer, report: CutReport, end_ns: int) -> None:
             "headgate.rows": sink.rows,
             "headgate.result": str(sink.result),
         }
-        span = tracer.start_span("sink", within, SpanKind.PRODUCER, attributes, start_time=at_ns)
+        span = tracer.start_span("sink", parent, SpanKind.PRODUCER, attributes, start_time=at_ns)
         at_ns += sink.ms * _MS_NS
         span.end(at_ns)
     records = {"headgate.records": sum(report.lanes.values())}
-    tracer.start_span("transaction", within, SpanKind.PRODUCER, records, start_time=at_ns).end(max(at_ns, end_ns))
+    tracer.start_span("transaction", parent, SpanKind.PRODUCER, records, start_time=at_ns).end(max(at_ns, end_ns))
     cut.end(end_ns)

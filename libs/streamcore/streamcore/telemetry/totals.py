@@ -1,8 +1,8 @@
-"""Figures reported so far, as plain numbers: totals since the start, and the latest of each value without a total.
+"""The totals of an app's counters since its process started, and the latest value of its gauges.
 
-Added to in the cut, so it is a few additions to dictionaries; read by exporters' threads. Every dictionary is bounded:
-names come from operators, lanes, sinks and reasons, of which an app has few, and beyond ``NAMES`` of a kind they are
-counted together as ``other``. Of source partitions those are kept that are furthest behind.
+Each cut adds its report; the threads of the exporters read. Every dictionary has at most ``NAMES``
+names (of operators, lanes, sinks, reasons or rules), and counts further names together as ``other``. Of the source
+partitions, the ``NAMES`` that are furthest behind are kept.
 """
 
 from __future__ import annotations
@@ -16,13 +16,18 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from streamcore.engine.report import CutReport
 
+#: The most names that a dictionary has before it uses ``OTHER``.
 NAMES = 200
 OTHER = "other"
 
 
 @dataclass(slots=True)
 class MetricTotals:
-    """Of one app, since its process started."""
+    """The numbers behind the metrics of one app.
+
+    ``*_ms``: milliseconds; ``cut_at_ms`` and ``savepoint_at_ms`` since 1970. ``loaded``: shards whose state was read
+    from storage. ``counted``: counters of operators and rules. ``batch``: -1 before the first cut.
+    """
 
     events: int = 0
     cuts: dict[str, int] = field(default_factory=dict)
@@ -46,14 +51,14 @@ class MetricTotals:
     savepoint_at_ms: int | None = None
 
     def add(self, report: CutReport) -> None:
-        """Add the counters of a cut."""
+        """Add the counters of a cut, and set the gauges to its values."""
         self.events += report.events
         self.oversized += report.oversized
         self.loaded += report.shards_loaded
         add_all(self.cuts, {str(report.outcome): 1})
         add_all(self.lanes, report.lanes)
         add_all(self.reasons, report.reasons)
-        self._add_counted(report.counters)
+        self._add_counters(report.counters)
         self.state_bytes += report.state_bytes
         add_all(self.sink_rows, {name: sink.rows for name, sink in report.sinks.items()})
         add_all(self.sink_refused, {name: sink.refused for name, sink in report.sinks.items()})
@@ -62,26 +67,30 @@ class MetricTotals:
         # Kafka's own marker is in the transaction of every cut.
         self.markers |= dict.fromkeys(("kafka", *report.sinks), report.batch)
         self.partition_delay_ms = _furthest_behind(report)
-        # Before the first event there is no watermark, and nothing that is late.
+        # Before the first event there is no watermark, so there is no delay.
         self.delay_ms = max(0, report.clock_ms - report.watermark_ms) if report.watermark_ms > 0 else 0
 
-    def _add_counted(self, counted: Mapping[str, int]) -> None:
-        """Add the counts of rules, ``<kind>.<rule>@<version>``: two counters that every rule has, under its name."""
+    def _add_counters(self, counters: Mapping[str, int]) -> None:
+        """Add the counters of operators and rules.
+
+        ``candidates.<rule>@<version>`` and ``matches.<rule>@<version>`` are metrics with the rule as their label; all
+        other names are labels of one metric.
+        """
         by_kind: dict[str, dict[str, int]] = {"candidates": {}, "matches": {}, OTHER: {}}
-        for name, count in counted.items():
+        for name, count in counters.items():
             kind, _, rule = name.partition(".")
-            named = by_kind.get(kind) if rule else None
-            if named is None:
+            by_rule = by_kind.get(kind) if rule else None
+            if by_rule is None:
                 by_kind[OTHER][name] = count
             else:
-                named[rule] = count
+                by_rule[rule] = count
         add_all(self.candidates, by_kind["candidates"])
         add_all(self.matches, by_kind["matches"])
         add_all(self.counted, by_kind[OTHER])
 
 
 def _furthest_behind(report: CutReport) -> dict[tuple[str, str], int]:
-    """By topic and partition, how far its watermark is behind the clock. One that has ended is not behind."""
+    """Return the delay of a partition's watermark, in milliseconds, by topic and partition; 0 if it is not behind."""
     delays = {
         (topic, partition): max(0, report.clock_ms - watermark_ms)
         for topic, partitions in report.watermarks.items()
@@ -91,7 +100,7 @@ def _furthest_behind(report: CutReport) -> dict[tuple[str, str], int]:
 
 
 def add_all(totals: dict[str, int], counts: Mapping[str, int]) -> None:
-    """Add by name, with the names that are too many as one."""
+    """Add the counts to the totals of their names; beyond ``NAMES`` names, to the total of ``OTHER``."""
     for name, count in counts.items():
-        known = name if name in totals or len(totals) < NAMES else OTHER
-        totals[known] = totals.get(known, 0) + count
+        total = name if name in totals or len(totals) < NAMES else OTHER
+        totals[total] = totals.get(total, 0) + count
