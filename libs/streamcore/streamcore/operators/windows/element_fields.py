@@ -1,4 +1,4 @@
-"""The elements of a cut, with just the fields that a spec looks at."""
+"""Makes the elements of a cut, with only the fields that a window's assigner and trigger read."""
 
 from __future__ import annotations
 
@@ -17,36 +17,43 @@ from streamcore.windowing.triggers import OnPunctuation, walk
 
 
 def fields_for(spec: WindowSpec, schema: Mapping[str, pl.DataType]) -> list[str]:
-    """Return the columns that assigner and trigger read; ``ConfigError`` where they or the evictor's do not fit."""
-    found: list[str] = []
+    """Return the columns that the assigner and the trigger read.
+
+    ``ConfigError`` if one of them, or the evictor's column, does not exist or has the wrong type.
+    """
+    columns: list[str] = []
     if isinstance(spec.assigner, Session) and spec.assigner.gap_field is not None:
-        found.append(
+        columns.append(
             _check_column(
                 schema, spec.assigner.gap_field, "gap_field", "whole numbers", lambda dtype: dtype.is_integer()
             )
         )
-    for one in walk(spec.trigger):
-        if isinstance(one, OnPunctuation):
-            found.append(
-                _check_column(schema, one.flag, "OnPunctuation", "booleans", lambda dtype: dtype == pl.Boolean)
+    for trigger in walk(spec.trigger):
+        if isinstance(trigger, OnPunctuation):
+            columns.append(
+                _check_column(schema, trigger.flag, "OnPunctuation", "booleans", lambda dtype: dtype == pl.Boolean)
             )
     if isinstance(spec.evictor, KeepNear):
         _check_column(schema, spec.evictor.field, "KeepNear", "numbers", lambda dtype: dtype.is_numeric())
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(columns))
 
 
 def _check_column(
-    schema: Mapping[str, pl.DataType], name: str, where: str, what: str, fits: Callable[[pl.DataType], bool]
+    schema: Mapping[str, pl.DataType], name: str, setting: str, types: str, fits: Callable[[pl.DataType], bool]
 ) -> str:
     if name not in schema:
-        raise ConfigError(f"{where}: there is no column {name!r}; there are {', '.join(schema)}")
+        raise ConfigError(f"{setting}: there is no column {name!r}; the columns are {', '.join(schema)}")
     if not fits(schema[name]):
-        raise ConfigError(f"{where}: column {name!r} is {schema[name]}; it needs {what}")
+        raise ConfigError(f"{setting}: column {name!r} is {schema[name]}; {types} are needed")
     return name
 
 
 def elements(rows: pl.DataFrame, fields: list[str], slots: Ints, numbers: Ints) -> Iterator[Element]:
-    """Return the rows as elements whose key is the key slot."""
+    """Yield the rows as elements, in order.
+
+    ``slots``, of shape (rows,): the key slot of each row, which is the key of its element. ``numbers``, of shape
+    (rows,): the arrival number of each row.
+    """
     values = rows.select(fields).iter_rows(named=True) if fields else ({} for _ in range(rows.height))
     columns = (slots.tolist(), values, rows[EVENT_MS].to_list(), numbers.tolist())
     for slot, value, event_ms, number in zip(*columns, strict=True):

@@ -1,4 +1,4 @@
-"""Base of all documents that people write."""
+"""The base class of all documents that people write."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ NotNegative = Annotated[int, Field(ge=0)]
 
 
 class Document(BaseModel):
-    """A mapping with known names only; a value."""
+    """A mapping in a settings file. Unknown names are errors; a document is immutable."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)

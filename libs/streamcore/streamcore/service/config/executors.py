@@ -1,4 +1,4 @@
-"""Executor pods in a service's settings, and the facts that the driver's own pod gives in the environment."""
+"""Settings of executor pods. The address, name and image of the driver's pod come from the environment."""
 
 from __future__ import annotations
 
@@ -40,12 +40,16 @@ class ExecutorsDocument(Document):
     ] = None
 
     def value(self, environment: Mapping[str, str]) -> Executors:
-        """Return the engine's value, with facts from the environment; ``ConfigError`` if no pod, or one with gaps."""
+        """Return the executors for Spark.
+
+        ``environment``: the environment variables of the driver's pod. ``ConfigError`` if one of them is missing
+        (``_NEEDED``), or the template, or the secret file.
+        """
         missing = [name for name in _NEEDED if not environment.get(name)]
         if missing:
             raise ConfigError(
-                f"executors: the environment has no {', '.join(missing)}; a driver with executors is a pod that is "
-                "told its name, address and image (docs/kubernetes.md), and elsewhere executors are left out"
+                f"executors: the environment has no {', '.join(missing)}; a driver with executors is a pod that has "
+                "these variables (docs/kubernetes.md); remove executors from the settings of any other driver"
             )
         if not self.template.is_file():
             raise ConfigError(f"executors: {self.template}: no such file; it is the template of the executors' pods")

@@ -1,7 +1,7 @@
-"""Input formats as documents: the part of a service's settings that describes the records of a topic.
+"""Settings of input formats: they describe the records of a topic.
 
-Schema files are read here, at the start; from then on a format is a value (``streamcore.decode.formats``). Imports the
-decoders only when a format is made, as they take a while to load.
+``value`` reads the schema files when the service starts, and returns a format (``streamcore.decode.formats``). The
+decoders are imported by ``value`` only, because they take long to load.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class JsonDocument(Document):
     kind: Annotated[Literal["json"], Field(description="Name of the format.")]
 
     def value(self) -> InputFormat:
-        """Return the engine's value."""
+        """Return the format."""
         from streamcore.decode.formats import Json
 
         return Json()
@@ -42,7 +42,7 @@ class CsvDocument(Document):
     null_values: Annotated[tuple[str, ...], Field(description="Texts that stand for NULL.")] = ()
 
     def value(self) -> InputFormat:
-        """Return the engine's value."""
+        """Return the format."""
         from streamcore.decode.formats import Csv
 
         return Csv(self.columns, self.delimiter, self.null_values)
@@ -66,7 +66,7 @@ class AccessLogDocument(Document):
     ] = Field(default_factory=dict)
 
     def value(self) -> InputFormat:
-        """Return the engine's value."""
+        """Return the format."""
         from streamcore.decode.formats import AccessLog
         from streamcore.decode.text.access_log import LogLayout
 
@@ -76,8 +76,8 @@ class AccessLogDocument(Document):
 class AvroDocument(Document):
     """Each record is one Avro record.
 
-    Each framing has its own way of naming schemas: ``container`` none, ``bare`` one ``schema_file``, ``single-object``
-    ``schema_files``, ``confluent`` ``schemas`` by number.
+    The framing decides which setting names the schemas: ``schema_file`` for ``bare``, ``schema_files`` for
+    ``single-object``, ``schemas`` for ``confluent``; none for ``container``.
     """
 
     kind: Annotated[Literal["avro"], Field(description="Name of the format.")]
@@ -103,15 +103,15 @@ class AvroDocument(Document):
     ] = Field(default_factory=dict)
 
     @model_validator(mode="after")
-    def _names_its_schemas(self) -> AvroDocument:
-        given = {name for name in _SCHEMAS_OF.values() if name is not None and getattr(self, name) is not None}
-        needed = _SCHEMAS_OF[self.framing]
+    def _check_schemas(self) -> AvroDocument:
+        given = {name for name in _SCHEMA_SETTING.values() if name is not None and getattr(self, name) is not None}
+        needed = _SCHEMA_SETTING[self.framing]
         if given != ({needed} if needed is not None else set()):
-            raise ValueError(f"framing {self.framing} needs {needed or 'no schema'} and nothing else of its kind")
+            raise ValueError(f"framing {self.framing} needs {needed or 'no schema'}, and no other setting of schemas")
         return self
 
     def value(self) -> InputFormat:
-        """Return the engine's value; ``ConfigError`` names a file that cannot be read."""
+        """Return the format; ``ConfigError`` names a file that cannot be read."""
         from streamcore.decode.formats import Avro
 
         return Avro(self._framing(), self.paths)
@@ -124,13 +124,14 @@ class AvroDocument(Document):
         if self.schema_files is not None:
             return SingleObject(tuple(_read(path) for path in self.schema_files))
         if self.schemas is not None:
-            return Confluent({number: _read(path) for number, path in self.schemas.items()})
+            return Confluent({schema_id: _read(path) for schema_id, path in self.schemas.items()})
         return Container()
 
 
-_SCHEMAS_OF = {"container": None, "bare": "schema_file", "single-object": "schema_files", "confluent": "schemas"}
+#: The setting that names the schemas of each framing.
+_SCHEMA_SETTING = {"container": None, "bare": "schema_file", "single-object": "schema_files", "confluent": "schemas"}
 
-#: ``format:`` of a stream; ``kind`` says which.
+#: The setting ``format`` of a stream.
 FormatDocument = Annotated[JsonDocument | CsvDocument | AccessLogDocument | AvroDocument, Field(discriminator="kind")]
 
 

@@ -16,6 +16,7 @@ from streamcore.spark.session import SparkSettings
 from streamcore.storage.location import LocationField, ObjectPath
 from streamcore.watermark import WatermarkStrategy
 
+#: Settings that a running process cannot change.
 _FIXED = (
     *("app", "checkpoint", "shards", "jars", "parallelism", "driver_memory", "local_dir", "java_options"),
     *("executors", "telemetry", "spark"),
@@ -23,7 +24,7 @@ _FIXED = (
 
 
 class RestoreDocument(Document):
-    """Decisions of a person for a restore."""
+    """Decisions of a person about a restore."""
 
     drop: Annotated[
         tuple[str, ...],
@@ -39,7 +40,7 @@ class RestoreDocument(Document):
 
 
 class ServiceSettings(Document):
-    """Settings of a service; ``streamcore.storage.s3`` reads the server and keys of a bucket from the environment."""
+    """Settings that every service has. The server and keys of a bucket come from the environment (``storage.s3``)."""
 
     #: Modules that a worker needs, imported before the first one is forked.
     preload: ClassVar[tuple[str, ...]] = ()
@@ -131,22 +132,22 @@ class ServiceSettings(Document):
     restore: Annotated[RestoreDocument, Field(description="Decisions for a restore.")] = RestoreDocument()
 
     def fixed_differences(self, other: ServiceSettings) -> tuple[str, ...]:
-        """Return the settings that differ from ``other`` and that a process's session, ports and checkpoint fix."""
+        """Return the names of the settings that differ from ``other`` and that a running process cannot change."""
         return tuple(name for name in _FIXED if getattr(self, name) != getattr(other, name))
 
     @property
     def savepoints_root(self) -> str:
-        """Return the folder of all apps' savepoints: by default, a folder beside the checkpoint."""
+        """The folder of the savepoints: by default ``savepoints`` beside the checkpoint."""
         return self.savepoints or str(self.checkpoint.parent / "savepoints")
 
     @property
     def control_topic(self) -> str:
-        """Where rules and other control records are published."""
+        """The control topic of the app."""
         return f"{self.app}.control"
 
     @property
     def markers_topic(self) -> str:
-        """Where the writer's markers are."""
+        """The topic of the app's markers."""
         return f"{self.app}.markers"
 
     def lane_topic(self, lane: str) -> str:
@@ -155,12 +156,12 @@ class ServiceSettings(Document):
 
     @property
     def watermark(self) -> WatermarkStrategy:
-        """For every stream."""
+        """The watermark strategy of every stream."""
         return WatermarkStrategy(self.max_out_of_orderness_ms, self.idle_timeout_ms)
 
     @property
     def spark_session(self) -> SparkSettings:
-        """Of the JVM; ``ConfigError`` for executors where none can be."""
+        """The settings of the Spark session; ``ConfigError`` if there are executors and no pod (see ``executors``)."""
         executors = None if self.executors is None else self.executors.value(os.environ)
         return SparkSettings(
             jars=self.jars,
@@ -178,5 +179,5 @@ class ServiceSettings(Document):
 
     @property
     def limits(self) -> Limits:
-        """Of records and cuts."""
+        """The limits of records and cuts."""
         return Limits(self.max_record_bytes, self.max_future_ms, self.events_per_cut)

@@ -1,4 +1,4 @@
-"""From the settings of a sink to the sink. The settings import no client library; the sink's factory does."""
+"""Makes sinks from their settings. A sink's client library is imported when the sink is made."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SinkSettings = PostgresSettings | DeltaSettings | OpenSearchSettings
 
 
 def sink_factory(settings: SinkSettings, columns: Mapping[str, pa.Schema]) -> SinkFactory:
-    """Return the factory of a sink, which loads the client library. ``columns``: by lane, the schema of its rows."""
+    """Return the factory of a sink. ``columns``: the schema of the rows of each lane, by the lane's name."""
 
     def make(hooks: SinkHooks) -> Sink:
         match settings:

@@ -1,4 +1,4 @@
-"""Telemetry that a service sends, in its settings. Loads none of it."""
+"""Settings of metrics, traces and logs. Imports no exporter."""
 
 from __future__ import annotations
 
@@ -32,5 +32,5 @@ class TelemetryDocument(Document):
 
     @property
     def is_on(self) -> bool:
-        """Return whether any telemetry is configured."""
+        """Whether metrics or traces are exported."""
         return self.prometheus_port is not None or self.otlp_endpoint is not None

@@ -1,7 +1,7 @@
-"""The settings of a Delta sink, as people write them and as the sink reads them: tables, their storage, the login.
+"""The settings of a Delta sink: its tables, their storage and the secrets to reach it.
 
-Promises that a secret is read when a table is opened and at no other time: the settings hold the *name* of a file or
-of an environment variable, so no ``repr``, error or log line can carry it. Knows no client library.
+The settings have the *name* of a file or environment variable with a secret, never the secret, so it is in no ``repr``,
+error or log line. ``DeltaStorage.read`` reads the secrets.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from streamcore.sinks.sink import STRICT, RetryPolicy
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,100}\Z")
 _SECRET = re.compile(r"secret|token|password|sas|account_key|(?<!_)access_key(?!_id)|credential", re.IGNORECASE)
 
-#: A request to an object store ends well within the sink's patience, which is what tries again.
+#: A request to an object store fails long before ``patience`` ends, so that the sink can repeat it.
 _REQUESTS = {"timeout": "30s", "connect_timeout": "5s", "max_retries": "2"}
 
 
 @dataclass(frozen=True, slots=True, config=STRICT)
 class DeltaTableSpec:
-    """One table.
+    """The table of a lane.
 
-    Files that no reader of the newest version needs are kept for ``vacuum_retention_hours``; readers of older versions,
-    and a cut that takes longer than this to write, lose theirs.
+    Files that the newest version does not have are deleted after ``vacuum_retention_hours``: readers of older versions,
+    and a cut whose writing takes longer, then no longer find their files.
     """
 
     uri: Annotated[str, Field(description="Location of the table: a path, or a URI such as s3://bucket/path.")]
@@ -54,16 +54,16 @@ class DeltaTableSpec:
 
     def __post_init__(self) -> None:
         if not self.uri or "@" in self.uri.partition("://")[2]:
-            raise ConfigError("delta table uri: a path or URI without user and password")
+            raise ConfigError("delta table uri: a path or URI is needed, without user and password")
         if len(set(self.partition_by)) != len(self.partition_by):
             raise ConfigError(f"delta table {self.uri}: partition_by names a column twice")
 
 
 @dataclass(frozen=True, slots=True, config=STRICT)
 class DeltaStorage:
-    """How to reach an object store, by the storage's own names of options (``aws_endpoint_url``, ``aws_region``).
+    """How to reach an object store: options with the names that deltalake has for them (``aws_endpoint_url``).
 
-    Options that are not given are taken from the environment, as other clients do.
+    The library takes other options from the environment.
     """
 
     options: Annotated[Mapping[str, str], Field(description="Storage options that are no secrets, by option.")] = Field(
@@ -79,14 +79,16 @@ class DeltaStorage:
     ] = Field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if shown := [name for name in self.options if _SECRET.search(name)]:
-            raise ConfigError(f"delta storage option {shown[0]}: a secret; name its file in secret_files or secret_env")
+        if secrets := [name for name in self.options if _SECRET.search(name)]:
+            raise ConfigError(
+                f"delta storage option {secrets[0]} is a secret; name its file in secret_files or secret_env"
+            )
         names = [name.lower() for group in (self.options, self.secret_files, self.secret_env) for name in group]
         if twice := {name for name in names if names.count(name) > 1}:
             raise ConfigError(f"delta storage option {min(twice)} is given twice")
 
     def read(self) -> dict[str, str]:
-        """All options, secrets read now; ``ConfigError`` names the missing setting, never a value that was read."""
+        """Return all options, with the secrets; ``ConfigError`` names a setting that is missing, never a secret."""
         options = _REQUESTS | dict(self.options)
         for name, path in self.secret_files.items():
             options[name] = _from_file(name, path)
@@ -110,7 +112,7 @@ def _from_file(name: str, path: Path) -> str:
 
 @dataclass(frozen=True, slots=True, config=STRICT)
 class DeltaSettings:
-    """One Delta sink. Secrets are named (a file, a variable), never written here."""
+    """One Delta sink."""
 
     tables: Annotated[Mapping[str, DeltaTableSpec], Field(description="Table of each lane, by the lane's name.")]
     storage: Annotated[DeltaStorage, Field(description="How to reach an object store.")] = DeltaStorage()
@@ -126,6 +128,6 @@ class DeltaSettings:
         for part in (self.name, *self.tables):
             if not _NAME.match(part):
                 raise ConfigError(f"delta sink: name {part!r}: letters, digits, _ and -, at most 100")
-        places = [spec.uri.rstrip("/") for spec in self.tables.values()]
-        if twice := {uri for uri in places if places.count(uri) > 1}:
+        uris = [spec.uri.rstrip("/") for spec in self.tables.values()]
+        if twice := {uri for uri in uris if uris.count(uri) > 1}:
             raise ConfigError(f"delta sink {self.name}: two lanes have the table {min(twice)}; give each its own")

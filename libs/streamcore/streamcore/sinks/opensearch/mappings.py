@@ -1,4 +1,4 @@
-"""What OpenSearch makes of the columns of a lane: mappings derived from types, and which mappings cannot hold them."""
+"""Mappings of the columns of a lane in OpenSearch: derived from their types, and checked against them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _DATES = frozenset({"date", "date_nanos"})
 
 
 def mapping_properties(spec: IndexSpec, columns: pa.Schema) -> dict[str, Json]:
-    """Return the mapping of each column of a document: the settings', or the one of its type."""
+    """Return the mapping of each field of a document: that of the settings, or else that of the column's type."""
     return {
         field.name: spec.properties.get(field.name) or mapping_property(field.type)
         for field in columns
@@ -24,7 +24,10 @@ def mapping_properties(spec: IndexSpec, columns: pa.Schema) -> dict[str, Json]:
 
 
 def mapping_property(type_: pa.DataType) -> Json:
-    """Decimals are text in a document, so that they stay exact there, and scaled numbers in the index."""
+    """Return the mapping of a type.
+
+    A decimal is text in a document, which keeps it exact, and a scaled number in the index.
+    """
     if types.is_list(type_) or types.is_large_list(type_):
         return mapping_property(type_.value_type)
     if types.is_struct(type_):
@@ -43,8 +46,10 @@ def mapping_property(type_: pa.DataType) -> Json:
 
 
 def cannot_hold(type_: pa.DataType, mapping: Mapping[str, object]) -> bool:
-    """Return whether every value of the column would be refused. A text that may or may not be a number is no
-    conflict."""
+    """Return whether OpenSearch rejects every value of a column of the type.
+
+    False for text in a number field: some texts are numbers.
+    """
     name = str(mapping.get("type", "object"))
     if types.is_list(type_) or types.is_large_list(type_):
         return cannot_hold(type_.value_type, mapping)

@@ -1,7 +1,7 @@
-"""The settings of the OpenSearch sink, as people write them and as the sink reads them: server, login, indexes.
+"""The settings of an OpenSearch sink: the cluster, the login and the indexes.
 
-Promises that a password is read when a client is built and at no other time: the settings hold the *name* of a file
-or of an environment variable, so that no ``repr``, log line or error can carry the secret.
+The settings have the *name* of a file or environment variable with the password, never the password, so it is in no
+``repr``, log line or error. ``ClientSettings.password`` reads it when a client is made.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pydantic.dataclasses import dataclass as settings_dataclass
 from streamcore.errors import ConfigError
 from streamcore.sinks.sink import STRICT, RetryPolicy
 
-#: A value in a document for the server.
+#: A value in a JSON document.
 Json = str | int | float | bool | None | Sequence["Json"] | Mapping[str, "Json"]
 
 _ALIAS = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}\Z")
@@ -29,7 +29,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,100}\Z")
 
 @settings_dataclass(frozen=True, slots=True, config=STRICT)
 class IndexSpec:
-    """The index of a lane. The indexes behind the alias are ``<alias>-000001`` and so on.
+    """The index of a lane. The alias points to an index ``<alias>-000001``, ``<alias>-000002`` and so on.
 
     An id of several columns is written as a JSON array of texts. The column ``deleted`` is not part of a document.
     """
@@ -62,12 +62,12 @@ class IndexSpec:
         if not _ALIAS.match(self.alias):
             raise ConfigError(f"alias {self.alias!r}: small letters, digits, '.', '_' and '-', at most 100")
         if not self.id:
-            raise ConfigError(f"index {self.alias}: at least one id column")
+            raise ConfigError(f"index {self.alias}: at least one id column is needed")
 
 
 @settings_dataclass(frozen=True, slots=True, config=STRICT)
 class BulkLimits:
-    """The size of a request that writes documents, and how many are on their way at a time."""
+    """Limits of the bulk requests that write documents."""
 
     documents: Annotated[PositiveInt, Field(description="Largest number of documents in a request.")] = 5_000
     size_bytes: Annotated[PositiveInt, Field(description="Largest size of a request in bytes.")] = 8 * 1024 * 1024
@@ -76,10 +76,7 @@ class BulkLimits:
 
 @settings_dataclass(frozen=True, slots=True, config=STRICT)
 class OpenSearchSettings:
-    """A cluster and the indexes of an app. The password is named (a file, an environment variable), never written.
-
-    Raises ``ConfigError`` for anything that cannot work together.
-    """
+    """One OpenSearch sink: a cluster and the indexes of an app."""
 
     hosts: Annotated[
         tuple[str, ...], Field(description="Addresses of the cluster, as URLs, all with https or all with http.")
@@ -112,23 +109,26 @@ class OpenSearchSettings:
             raise ConfigError(f"sink {self.name}: no lane has an index")
         aliases = [spec.alias for spec in self.indexes.values()]
         if twice := [alias for alias in aliases if aliases.count(alias) > 1]:
-            raise ConfigError(f"sink {self.name}: two lanes go to alias {twice[0]!r}; give each an index of its own")
+            raise ConfigError(f"sink {self.name}: two lanes have the alias {twice[0]!r}; give each its own")
         ClientSettings.of(self)
 
     @property
     def login(self) -> ClientSettings:
-        """How to connect."""
+        """The settings of a client."""
         return ClientSettings.of(self)
 
     @property
     def late_ms(self) -> int:
-        """The longest time that a request of ours can be on its way: all attempts, and the last one here and there."""
+        """The longest time in milliseconds after which a request of this sink can still take effect.
+
+        That is the time of all attempts, and twice the timeout: of the last attempt in the client and in the server.
+        """
         return self.patience.recovery_ms + 2 * self.request_timeout_ms
 
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """Where a cluster is and how to log in: the input of a client."""
+    """The settings of a client: the addresses of a cluster, the login and TLS."""
 
     hosts: tuple[str, ...]
     user: str | None = None
@@ -141,22 +141,31 @@ class ClientSettings:
     connections: int = 2
 
     @classmethod
-    def of(cls, s: OpenSearchSettings) -> ClientSettings:
-        """Of a sink's settings."""
-        files = (s.ca_file, s.cert_file, s.key_file)
+    def of(cls, sink: OpenSearchSettings) -> ClientSettings:
+        """Return the client settings of a sink."""
         return cls(
-            s.hosts, s.user, s.password_file, s.password_env, *files, s.request_timeout_ms, s.limits.in_flight + 1
+            sink.hosts,
+            sink.user,
+            sink.password_file,
+            sink.password_env,
+            sink.ca_file,
+            sink.cert_file,
+            sink.key_file,
+            sink.request_timeout_ms,
+            connections=sink.limits.in_flight + 1,
         )
 
     def __post_init__(self) -> None:
         schemes = {urlsplit(host).scheme for host in self.hosts}
         if schemes not in ({"http"}, {"https"}) or not all(urlsplit(host).hostname for host in self.hosts):
-            raise ConfigError(f"opensearch hosts {list(self.hosts)}: write http://host:port, or https:// for all")
+            raise ConfigError(
+                f"opensearch hosts {list(self.hosts)}: write each as http://host:port, or each as https://host:port"
+            )
         if any("@" in urlsplit(host).netloc for host in self.hosts):
             raise ConfigError("opensearch hosts: no user or password in a URL; name user and password_file")
         secrets = [source for source in (self.password_file, self.password_env) if source is not None]
         if len(secrets) != (self.user is not None):
-            raise ConfigError("opensearch: user and one of password_file, password_env come together")
+            raise ConfigError("opensearch: user needs one of password_file and password_env, and they need user")
         if not self.tls and any((self.ca_file, self.cert_file, self.key_file)):
             raise ConfigError("opensearch: TLS files need https hosts")
         if (self.cert_file is None) != (self.key_file is None):
@@ -164,16 +173,15 @@ class ClientSettings:
 
     @property
     def tls(self) -> bool:
-        """True when the connection is encrypted."""
+        """Whether the connection uses TLS."""
         return self.hosts[0].startswith("https://")
 
     def password(self) -> str | None:
-        """Read the password now; None without a user. ``ConfigError`` names the missing setting, never a value that was
-        read."""
+        """Read the password; None without a user. ``ConfigError`` names a missing setting, never the password."""
         if self.user is None:
             return None
         if self.password_file is None:
-            source, secret = "the named environment variable", os.environ.get(self.password_env or "", "")
+            source, secret = "the environment variable of password_env", os.environ.get(self.password_env or "", "")
         else:
             source = f"file {self.password_file}"
             try:

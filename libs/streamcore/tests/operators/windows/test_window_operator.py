@@ -150,10 +150,10 @@ def test_an_evictor_narrows_what_aggregates_see() -> None:
         ({"aggregates": {"sum": Sum("nothing")}}, "no column 'nothing'"),
         ({"schema": {**SCHEMA, "window_start": pl.Int64()}}, "'window_start' would stand twice in late rows"),
         ({"max_windows": 0}, "max_windows must be positive"),
-        ({"spec": at_end(Session(5, "user"))}, "gap_field: column 'user' is String; it needs whole numbers"),
+        ({"spec": at_end(Session(5, "user"))}, "gap_field: column 'user' is String; whole numbers are needed"),
         (
             {"spec": WindowSpec(Tumbling(5), OnPunctuation("v"), Accumulation.DISCARDING)},
-            "OnPunctuation: column 'v' is Int64; it needs booleans",
+            "OnPunctuation: column 'v' is Int64; booleans are needed",
         ),
     ],
 )
