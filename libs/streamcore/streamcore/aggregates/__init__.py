@@ -1,9 +1,8 @@
-"""Aggregates: functions of a group of rows that are computed in columns, piece by piece.
+"""Aggregates: functions that combine the rows of a group into one value, computed in columns for many groups together.
 
-The package exists so that windows, rolling totals and rules share one exact implementation of sums, counts, extremes,
-first and last values, distinct values, variances, quantiles, lists and funnels. It promises that partial results can be
-merged in any grouping, that the results of integers and decimals are exact, and that each aggregate has a plain
-reference that the tests compare with. It does not know keys, windows, watermarks or where partials are stored.
+Windows, rolling totals and rules share them. Partial results (``base``) can be merged in any grouping. Sums of integers
+and decimals are exact. Each aggregate has a plain reference implementation that the tests compare with. The package
+does not depend on keys, windows, watermarks or the storage of partials.
 """
 
 from streamcore.aggregates.base import Aggregate, Partials, Schema, concat_rows, take_rows

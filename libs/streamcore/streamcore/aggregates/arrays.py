@@ -1,9 +1,9 @@
-"""Columns of values as arrays that aggregates compute with, and back.
+"""Converts columns to the arrays that aggregates compute with, and back.
 
-Whatever has an order of whole numbers (integers, booleans, times, decimals of up to 18 digits) is an int64 array,
-floats are float64, and the rest (text, longer decimals) are Python objects. A null is any value; who asks must keep
-apart which rows count. NaN is greater than every other number and equal to itself, as in PostgreSQL, DuckDB and
-Spark; -0.0 is 0.0.
+Integers, booleans, times and decimals of up to 18 digits are int64 arrays, floats are float64 arrays, and text and
+longer decimals are arrays of Python objects. A null becomes an arbitrary value, so the caller must keep a mask of the
+rows with a value. NaN is greater than every other number and equal to itself, as in PostgreSQL, DuckDB and Spark; -0.0
+equals 0.0.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from streamcore.aggregates.base import Array, Ints, Mask
 from streamcore.aggregates.list_columns import object_array
 from streamcore.windowing.model import Scalar
 
-#: Decimals of so many digits fit an int64.
+#: Every decimal of so many digits fits in an int64 as an unscaled value.
 SHORT_DIGITS = 18
 LONGEST_DIGITS = 38
 _INTEGERS = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32)
@@ -29,7 +29,7 @@ ORDERED = "numbers (but UInt64 and 128-bit ones), booleans, times and text"
 
 
 def is_integer(dtype: pl.DataType) -> bool:
-    """Return a whole number that fits an int64 whatever its value."""
+    """Return whether the type is of integers that all fit in an int64."""
     return isinstance(dtype, _INTEGERS)
 
 
@@ -39,17 +39,17 @@ def is_number(dtype: pl.DataType) -> bool:
 
 
 def is_ordered(dtype: pl.DataType) -> bool:
-    """Return a type of values that can be compared, and so one that the functions below take."""
+    """Return whether values of the type can be compared; the functions below take columns of such types."""
     return is_number(dtype) or isinstance(dtype, (*_WHOLE, pl.String))
 
 
 def is_long(dtype: pl.DataType) -> bool:
-    """Return a decimal that may not fit an int64."""
+    """Return whether the type is of decimals that may not fit in an int64."""
     return isinstance(dtype, pl.Decimal) and dtype.precision > SHORT_DIGITS
 
 
 def decimal_scale(dtype: pl.DataType) -> int:
-    """Return the digits after the point of a decimal type; 0 for other types."""
+    """Return the scale of a decimal type; 0 for other types."""
     return dtype.scale if isinstance(dtype, pl.Decimal) else 0
 
 
@@ -66,12 +66,13 @@ def to_array(column: pl.Series) -> Array:
     if kind == pl.Int64():
         return column.to_physical().cast(pl.Int64).fill_null(0).to_numpy()
     if kind == pl.Float64():
-        return column.cast(pl.Float64).fill_null(0.0).to_numpy() + 0.0  # numpy, for Polars leaves out "+ 0.0"
+        # "+ 0.0" turns -0.0 into 0.0; Polars would optimize the addition away, NumPy does not.
+        return column.cast(pl.Float64).fill_null(0.0).to_numpy() + 0.0
     return object_array(column.to_list())
 
 
 def from_array(values: Array, present: Mask, dtype: pl.DataType) -> pl.Series:
-    """Return a column of the type, null where ``present`` is false; objects are None there."""
+    """Return a column of the type, null where ``present`` is false. Objects must be None there."""
     if values.dtype == object:
         return pl.Series(values.tolist(), dtype=dtype)
     if isinstance(dtype, pl.Decimal):
@@ -81,8 +82,8 @@ def from_array(values: Array, present: Mask, dtype: pl.DataType) -> pl.Series:
     return with_nulls(series, present)
 
 
-def present(column: pl.Series) -> Mask | slice:
-    """Return the index of the rows where the column is not null."""
+def non_null_rows(column: pl.Series) -> Mask | slice:
+    """Return an index of the rows where the column is not null, for NumPy."""
     return slice(None) if not column.has_nulls() else column.is_not_null().to_numpy()
 
 
@@ -94,7 +95,7 @@ def with_nulls(series: pl.Series, present: Mask) -> pl.Series:
 
 
 def to_physical_values(column: pl.Series) -> pl.Series:
-    """Return the column with times as whole numbers, which are cheaper as Python objects."""
+    """Return the column with times as integers, which take less memory and time as Python objects."""
     return column.to_physical() if column.dtype.is_temporal() else column
 
 
@@ -117,7 +118,7 @@ def identity_type(dtype: pl.DataType) -> pl.DataType:
 
 
 def split_words(column: pl.Series) -> tuple[Ints, Ints]:
-    """Return the upper and the lower 64 bits of decimals, times 10**scale; 0 for null."""
+    """Return the upper and the lower 64 bits of the unscaled values of decimals; 0 for null."""
     array = column.to_arrow(compat_level=pl.CompatLevel.oldest())
     data = np.frombuffer(array.buffers()[1] or b"", np.int64).reshape(-1, 2)
     data = data[array.offset : array.offset + len(array)] * column.is_not_null().to_numpy()[:, None]
@@ -125,7 +126,7 @@ def split_words(column: pl.Series) -> tuple[Ints, Ints]:
 
 
 def join_words(upper: Ints, lower: Ints, dtype: pl.Decimal, present: Mask) -> pl.Series:
-    """Join the two words that ``split_words`` takes apart; null where nothing is present."""
+    """Return decimals from the words of ``split_words``; null where ``present`` is false."""
     data = np.ascontiguousarray(np.stack([lower, upper], axis=1))
     valid = np.packbits(present, bitorder="little")
     kind = pa.decimal128(dtype.precision, dtype.scale)
@@ -135,6 +136,6 @@ def join_words(upper: Ints, lower: Ints, dtype: pl.Decimal, present: Mask) -> pl
 
 
 def sort_key(value: Scalar) -> tuple[bool, Scalar]:
-    """Return a sort key of a plain value; NaN is the greatest."""
+    """Return a sort key of a Python value; NaN is the greatest."""
     is_nan = value != value  # noqa: PLR0124 - only NaN differs from itself
     return (is_nan, 0 if is_nan else value)

@@ -3,7 +3,7 @@
 The intermediate result of an aggregate over some rows is a *partial*: a fixed set of columns, so that the partials of a
 million groups are a few arrays. Partials are made from rows (``aggregate_groups``), combined with each other
 (``merge``, ``reduce``) and read (``result``); combining is associative, so rows may be aggregated in any pieces.
-``subtract`` undoes a combination, where that is possible without loss. Null inputs are left out, as in SQL.
+``subtract`` is the inverse of ``merge``, for aggregates where that is exact. Null inputs are left out, as in SQL.
 
 An aggregate is immutable and can be pickled: it holds settings and no data. No method changes the partials that it
 receives. Called with elements, an aggregate is a window function of the reference.
@@ -33,7 +33,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 class Aggregate(ABC):
-    """The base class of aggregates: functions of the values of columns over a group of rows."""
+    """The base class of aggregates."""
 
     @property
     @abstractmethod
@@ -54,12 +54,16 @@ class Aggregate(ABC):
 
         ``rows`` are in order of arrival. ``numbers`` and ``group`` have shape (rows,). ``numbers``: the arrival number
         of each row, which rises over all cuts and decides between rows with one event time. ``group``: the group of
-        each row, from 0 to ``groups - 1``. A group without rows gets the partial of no rows.
+        each row, from 0 to ``groups - 1``. A group can be without rows; it gets a partial too.
         """
 
     @abstractmethod
     def merge(self, left: Partials, right: Partials) -> Partials:
-        """Merge two equally long sets of partials, pair by pair. If arrival matters, partials hold arrival numbers."""
+        """Merge two equally long sets of partials, pair by pair.
+
+        The rows of ``left`` need not have arrived first: an aggregate that depends on arrival has arrival numbers in
+        its partials.
+        """
 
     def reduce(self, partials: Partials, starts: Ints) -> Partials:
         """Merge each run of partials into one. Run i is ``starts[i]`` to before ``starts[i + 1]``; none is empty.
@@ -81,16 +85,16 @@ class Aggregate(ABC):
             step *= 2
         return take_rows(columns, starts)
 
-    def can_subtract(self, schema: Schema) -> bool:  # noqa: ARG002 - most answer the same for all types
-        """Return whether ``subtract`` undoes ``merge`` without loss for rows of these columns."""
+    def can_subtract(self, schema: Schema) -> bool:  # noqa: ARG002 - most aggregates return the same for all types
+        """Return whether ``subtract`` is the exact inverse of ``merge`` for rows of these columns."""
         return False
 
     def subtract(self, total: Partials, part: Partials) -> Partials:
-        """Remove each ``part`` from its ``total``, into which it was merged."""
+        """Return each ``total`` without the ``part`` that was merged into it; only if ``can_subtract``."""
         raise NotImplementedError(f"{self} cannot be undone")
 
     def find_truncated(self, partials: Partials) -> Mask:
-        """Return which partials omit values because of a limit of the aggregate, to be counted in metrics."""
+        """Return a mask of the partials that omit values because of a limit of the aggregate; metrics count them."""
         return np.zeros(len(next(iter(partials.values()))), dtype=bool)
 
     @abstractmethod

@@ -13,8 +13,8 @@ import polars as pl
 from streamcore.aggregates.arrays import (
     ORDERED,
     is_ordered,
+    non_null_rows,
     physical_type,
-    present,
     sort_key,
     to_array,
     to_physical_values,
@@ -30,14 +30,17 @@ _MORE = "more"
 
 
 class _Listing(Aggregate):
-    """Partials of lists, at most as long as the limit. ``more``: whether the limit omitted values."""
+    """The base of aggregates whose partials are lists.
+
+    The lists of a partial have one length, at most the limit; ``more``: whether the limit omitted values.
+    """
 
     def merge(self, left: Partials, right: Partials) -> Partials:
         names = [name for name in left if name != _MORE]
-        of_left, of_right = (zip(*(side[name] for name in names), strict=True) for side in (left, right))
+        left_groups, right_groups = (zip(*(side[name] for name in names), strict=True) for side in (left, right))
         merged = [
             self._merge_lists(left_lists, right_lists)
-            for left_lists, right_lists in zip(of_left, of_right, strict=True)
+            for left_lists, right_lists in zip(left_groups, right_groups, strict=True)
         ]
         longer = np.fromiter((len(lists[0]) > self._limit for lists in merged), bool, len(merged))
         columns = {name: object_array([lists[i][: self._limit] for lists in merged]) for i, name in enumerate(names)}
@@ -69,7 +72,7 @@ class _Listing(Aggregate):
 
 @dataclass(frozen=True)
 class Collect(_Listing):
-    """A list of the values that are not null, in order of arrival; of more than ``limit`` the first ``limit``."""
+    """The first ``limit`` values that are not null, in order of arrival, as a list."""
 
     column: str
     limit: int = 1_000
@@ -90,7 +93,7 @@ class Collect(_Listing):
         return {"numbers": pl.List(pl.Int64()), "values": values, _MORE: pl.Boolean()}
 
     def aggregate_groups(self, rows: pl.DataFrame, numbers: Ints, group: Ints, groups: int) -> Partials:
-        chosen = present(rows[self.column])
+        chosen = non_null_rows(rows[self.column])
         values = to_physical_values(rows[self.column].drop_nulls())
         return self._group_lists(
             pl.DataFrame({"group": group[chosen], "numbers": numbers[chosen], "values": values}), groups
@@ -118,7 +121,7 @@ class Collect(_Listing):
 
 @dataclass(frozen=True)
 class TopN(_Listing):
-    """The ``n`` rows with the greatest ``by``, greatest first; of equal rows those that arrived first.
+    """The ``n`` rows with the greatest ``by``, greatest first; of rows with equal ``by``, those that arrived first.
 
     The result is a list of structs of ``column`` and ``by``. Rows with a null in one of them are ignored. NaN is the
     greatest number.

@@ -24,9 +24,9 @@ from streamcore.windowing.model import Element, Result
 class Accumulator(ABC):
     """A user's aggregate, written over one frame for each group.
 
-    The methods are pure functions: no clock, no random number, no memory in the object. ``merge`` must be associative,
-    and merging with ``create()`` must change nothing. The state and the values of rows are Python values:
-    a list column gives lists, a struct column dicts. ``RowAccumulator`` adds rows one at a time.
+    The methods are pure functions: they read no clock and no random number, and keep nothing in the object. ``merge``
+    must be associative, and merging with ``create()`` must change nothing. The state and the values of rows are Python
+    values: a list column gives lists, a struct column dicts. ``RowAccumulator`` adds rows one at a time.
     """
 
     #: The columns that the accumulator reads, in the order in which ``add`` receives them, and their types.
@@ -61,7 +61,7 @@ class Accumulator(ABC):
 
 
 class RowAccumulator(Accumulator):
-    """An accumulator that adds one row at a time: simple to write, and slow for many rows."""
+    """An accumulator that adds one row at a time: simple to write, slow for many rows."""
 
     @abstractmethod
     def add_row(self, state: Any, *values: Any) -> Any:
@@ -92,7 +92,7 @@ class Custom(Aggregate):
                 raise self.type_error(column, dtype, str(expected))
         return self.accumulator.returns
 
-    def partial_types(self, schema: Schema) -> Mapping[str, pl.DataType]:  # noqa: ARG002 - the accumulator knows it
+    def partial_types(self, schema: Schema) -> Mapping[str, pl.DataType]:  # noqa: ARG002 - the accumulator declares it
         return {"state": self.accumulator.state}
 
     def aggregate_groups(self, rows: pl.DataFrame, numbers: Ints, group: Ints, groups: int) -> Partials:  # noqa: ARG002
@@ -106,7 +106,7 @@ class Custom(Aggregate):
     def merge(self, left: Partials, right: Partials) -> Partials:
         return self._combine_pairs(self.accumulator.merge, left, right)
 
-    def can_subtract(self, schema: Schema) -> bool:  # noqa: ARG002 - the accumulator knows it
+    def can_subtract(self, schema: Schema) -> bool:  # noqa: ARG002 - the accumulator decides
         return type(self.accumulator).subtract is not Accumulator.subtract
 
     def subtract(self, total: Partials, part: Partials) -> Partials:

@@ -1,4 +1,4 @@
-"""How many different values: exactly, up to a limit."""
+"""The exact number of distinct values, up to a limit."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from streamcore.aggregates.arrays import ORDERED, identity, identity_type, is_ordered, present, sort_key
+from streamcore.aggregates.arrays import ORDERED, identity, identity_type, is_ordered, non_null_rows, sort_key
 from streamcore.aggregates.base import Aggregate, Ints, Mask, Partials, Schema, non_null_values
 from streamcore.aggregates.list_columns import object_array
 from streamcore.errors import ConfigError
@@ -17,10 +17,10 @@ from streamcore.windowing.model import Element, Result
 
 @dataclass(frozen=True)
 class CountDistinct(Aggregate):
-    """Number of distinct values that are not null. Of more than ``limit`` it counts ``limit``: a lower bound.
+    """The number of distinct values that are not null; ``limit`` if there are more.
 
-    A partial holds the ``limit`` least values in a fixed order, so the count does not depend on the order of the rows.
-    NaN equals NaN, and -0.0 equals 0.0. For more values than a list can hold there is ``ApproxDistinct``.
+    A partial holds the ``limit`` least values in sorted order, so the count does not depend on the order of the rows.
+    NaN equals NaN, and -0.0 equals 0.0. ``ApproxDistinct`` is for larger numbers of values.
     """
 
     column: str
@@ -44,18 +44,21 @@ class CountDistinct(Aggregate):
         return {"values": pl.List(identity_type(schema[self.column])), "more": pl.Boolean()}
 
     def aggregate_groups(self, rows: pl.DataFrame, numbers: Ints, group: Ints, groups: int) -> Partials:  # noqa: ARG002
-        chosen = present(rows[self.column])
+        chosen = non_null_rows(rows[self.column])
         frame = pl.DataFrame({"group": group[chosen], "values": identity(rows[self.column].drop_nulls())})
         distinct = frame.unique().sort("values").group_by("group")
         aggregated = distinct.agg(pl.col("values").head(self.limit), (pl.len() > self.limit).alias("more"))
         values, more = object_array([[]] * groups), np.zeros(groups, dtype=bool)
-        at = aggregated["group"].to_numpy()
-        values[at], more[at] = object_array(aggregated["values"].to_list()), aggregated["more"].to_numpy()
+        group_index = aggregated["group"].to_numpy()
+        values[group_index], more[group_index] = (
+            object_array(aggregated["values"].to_list()),
+            aggregated["more"].to_numpy(),
+        )
         return {"values": values, "more": more}
 
     def merge(self, left: Partials, right: Partials) -> Partials:
         pairs = zip(left["values"], right["values"], strict=True)
-        merged = [list(dict.fromkeys(sorted(one + other))) for one, other in pairs]
+        merged = [list(dict.fromkeys(sorted(left_values + right_values))) for left_values, right_values in pairs]
         longer = np.fromiter((len(values) > self.limit for values in merged), bool, len(merged))
         return {
             "values": object_array([values[: self.limit] for values in merged]),

@@ -1,8 +1,8 @@
-"""Sums of whole numbers that no number of rows can overflow.
+"""Exact sums of integers and decimals, without overflow.
 
-A sum is held in *limbs* of 32 bits, each in an int64 array, the lowest first: all but the last are in ``0 .. 2**32``,
-the last has the sign. Two limbs hold sums of int64, four those of 128-bit decimals and of squares. There is room for
-2**31 rows at the limits of their type.
+A sum consists of *limbs* of 32 bits (the term of multi-precision arithmetic), each in an int64 array, the lowest first.
+All limbs but the last are at least 0 and less than ``2**32``; the last has the sign. Two limbs hold a sum of int64
+values, four a sum of 128-bit decimals or of squares. There is room for 2**31 rows at the limits of their type.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from streamcore.aggregates.base import Array, Ints, Mask, Partials
 
 BITS = 32
 _LOW = np.int64((1 << BITS) - 1)
-#: Whole numbers below this are floats too.
+#: Every integer below this is exact as a float64.
 _EXACT_FLOATS = 2**53
 _INT64_MAX = np.iinfo(np.int64).max
 
 
 def carry(limbs: Sequence[Ints]) -> list[Ints]:
-    """Return equal sums with every limb except the last in its range."""
+    """Return equal sums with every limb except the last in its range: what exceeds it goes to the next limb."""
     result: list[Ints] = []
-    rest: Ints | np.int64 = np.int64(0)
+    carried: Ints | np.int64 = np.int64(0)
     for limb in limbs[:-1]:
-        whole = limb + rest
-        result.append(whole & _LOW)
-        rest = whole >> BITS
-    return [*result, limbs[-1] + rest]
+        total = limb + carried
+        result.append(total & _LOW)
+        carried = total >> BITS
+    return [*result, limbs[-1] + carried]
 
 
-def sums(limbs: Sequence[Ints], group: Ints, groups: int) -> list[Ints]:
-    """Return the sum of each group."""
-    return carry([scatter(limb, group, groups) for limb in limbs])
+def sum_limbs(limbs: Sequence[Ints], group: Ints, groups: int) -> list[Ints]:
+    """Return the limbs of the sum of each group. ``limbs``: those of each row; ``group``: the group of each row."""
+    return carry([sum_groups(limb, group, groups) for limb in limbs])
 
 
-def scatter(values: Array, group: Ints, groups: int) -> Array:
-    """Return plain sums of each group, in the type of the values."""
+def sum_groups(values: Array, group: Ints, groups: int) -> Array:
+    """Return the sum of each group in the type of the values, without a check for overflow."""
     total = np.zeros(groups, dtype=values.dtype)
     np.add.at(total, group, values)
     return total
@@ -47,21 +47,22 @@ def scatter(values: Array, group: Ints, groups: int) -> Array:
 
 def integer_sums(values: Ints, group: Ints, groups: int) -> list[Ints]:
     """Return two limbs for the sum of each group."""
-    if _bound(values) * values.size <= _INT64_MAX:  # nearly always, and half the work
-        return carry([scatter(values, group, groups), np.zeros(groups, dtype=np.int64)])
-    return sums([values & _LOW, values >> BITS], group, groups)
+    if _bound(values) * values.size <= _INT64_MAX:  # nearly always true, and half the work: one sum cannot overflow
+        return carry([sum_groups(values, group, groups), np.zeros(groups, dtype=np.int64)])
+    return sum_limbs([values & _LOW, values >> BITS], group, groups)
 
 
 def _bound(values: Ints) -> int:
+    """Return the greatest absolute value; 0 for no values."""
     return max(abs(int(values.min())), abs(int(values.max()))) if values.size else 0
 
 
 def column_sums(column: pl.Series, group: Ints, groups: int) -> list[Ints]:
-    """Return the sum of each group of a column of integers or decimals, nulls being 0: four limbs for long decimals."""
+    """Return the sum of each group of a column of integers (two limbs) or decimals (four if long). Nulls count as 0."""
     if not is_long(column.dtype):
         return integer_sums(to_array(column), group, groups)
     upper, lower = split_words(column)
-    return sums([lower & _LOW, (lower >> BITS) & _LOW, upper & _LOW, upper >> BITS], group, groups)
+    return sum_limbs([lower & _LOW, (lower >> BITS) & _LOW, upper & _LOW, upper >> BITS], group, groups)
 
 
 def square_sums(values: Ints, group: Ints, groups: int) -> list[Ints]:
@@ -69,14 +70,14 @@ def square_sums(values: Ints, group: Ints, groups: int) -> list[Ints]:
     if _bound(values) ** 2 <= _INT64_MAX:
         none = np.zeros(groups, dtype=np.int64)
         return carry([*integer_sums(values * values, group, groups), none, none])
-    return sums(_squares(values), group, groups)
+    return sum_limbs(_squares(values), group, groups)
 
 
 def _squares(values: Ints) -> list[Ints]:
-    """Return four limbs for the square of each value, by halves: ``(a * 2**32 + b)**2``."""
-    size = np.abs(values).view(np.uint64)
+    """Return four limbs for the square of each value, from its halves: ``(a * 2**32 + b)**2``."""
+    magnitude = np.abs(values).view(np.uint64)
     half, low = np.uint64(BITS), np.uint64(_LOW)
-    a, b = size >> half, size & low
+    a, b = magnitude >> half, magnitude & low
     aa, ab, bb = a * a, np.uint64(2) * a * b, b * b
     limbs = bb & low, (bb >> half) + (ab & low), (ab >> half) + (aa & low), aa >> half
     return carry([limb.view(np.int64) for limb in limbs])
@@ -88,13 +89,13 @@ def name_limbs(prefix: str, limbs: Sequence[Ints]) -> dict[str, Ints]:
 
 
 def select_limbs(prefix: str, partials: Partials) -> list[Ints]:
-    """Return the limbs of a partial that ``name_limbs`` named."""
+    """Return the limbs that ``name_limbs`` has put into partials; empty if there are none."""
     count = sum(1 for name in partials if name.startswith(prefix))
     return [partials[f"{prefix}{i}"] for i in range(count)]
 
 
 def carry_partials(partials: Partials, *prefixes: str) -> dict[str, Array]:
-    """Return the partials with the limbs of each prefix in their range, if they have any."""
+    """Return the partials after ``carry`` of the limbs of each prefix, where they have such limbs."""
     result = dict(partials)
     for prefix in prefixes:
         limbs = select_limbs(prefix, partials)
@@ -103,15 +104,18 @@ def carry_partials(partials: Partials, *prefixes: str) -> dict[str, Array]:
 
 
 def as_floats(limbs: Sequence[Ints]) -> Array:
-    """Return the nearest floats but for a rounding or two: from the top, so that small negative sums stay exact."""
+    """Return the sums as floats, with at most one rounding for each limb.
+
+    It starts at the highest limb, so that negative sums of small magnitude stay exact.
+    """
     total = limbs[-1].astype(np.float64)
     for limb in reversed(limbs[:-1]):
         total = total * 2.0**BITS + limb
     return total
 
 
-def as_small(limbs: Sequence[Ints]) -> Ints:
-    """Return each sum as one number; all must fit into int64."""
+def as_fitting_int64(limbs: Sequence[Ints]) -> Ints:
+    """Return each sum as one number. All sums must fit in an int64."""
     return limbs[0] + (limbs[1] << BITS)
 
 
@@ -124,7 +128,7 @@ def as_objects(limbs: Sequence[Ints]) -> Array:
 
 
 def ratios(numerators: Array, denominators: Ints, unit: int) -> Array:
-    """Divide whole numbers by ``denominators * unit``; the result is the nearest float, up to one rounding."""
+    """Return integers divided by ``denominators * unit``, as floats with at most two roundings."""
     if numerators.dtype != object and unit < _EXACT_FLOATS and _bound(denominators) * unit < _EXACT_FLOATS:
         return numerators / (denominators * unit)
     quotients: Array = numerators.astype(object) / (denominators.astype(object) * unit)
@@ -132,13 +136,13 @@ def ratios(numerators: Array, denominators: Ints, unit: int) -> Array:
 
 
 def as_int64(limbs: Sequence[Ints]) -> tuple[Ints, Mask]:
-    """Return two limbs as one number, and a mask of those that fit into int64."""
+    """Return sums of two limbs as int64, and a mask of those that fit."""
     low, high = limbs
     return (high << BITS) | low, (high >> (BITS - 1)) == (high >> 63)
 
 
 def as_decimals(limbs: Sequence[Ints], scale: int, present: Mask) -> pl.Series:
-    """Return decimals of 38 digits; null if there are more digits, or where ``present`` is false."""
+    """Return decimals of 38 digits; null where a sum has more digits, or ``present`` is false."""
     if len(limbs) == 2:
         upper, fits = limbs[1] >> BITS, np.ones(len(present), dtype=bool)
         lower = (limbs[1] << BITS) | limbs[0]
@@ -150,7 +154,7 @@ def as_decimals(limbs: Sequence[Ints], scale: int, present: Mask) -> pl.Series:
 
 
 def _below(bound: int, upper: Ints, lower: Ints) -> Mask:
-    """Return a mask of the two-word numbers that are less than the bound."""
+    """Return a mask of the 128-bit numbers that are less than the bound."""
     high, low = bound >> 64, np.uint64(bound & ((1 << 64) - 1))
     below: Mask = (upper < high) | ((upper == high) & (lower.view(np.uint64) < low))
     return below

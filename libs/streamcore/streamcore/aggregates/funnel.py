@@ -21,8 +21,8 @@ from streamcore.schema import EVENT_MS
 from streamcore.windowing.model import Element, Result
 
 _STEPS, _MORE = "steps", "more"
-#: The time and the step of a row are stored as one number, ``time * _PLACES + step``. So sorted numbers are ordered by
-#: time, and equal times by step.
+#: The time and the step of a row are stored as one number, ``time * _STEP_CODES + step``. So sorted numbers are ordered
+#: by time, and equal times by step.
 _STEP_CODES = 32
 _NEVER = np.iinfo(np.int64).max
 
@@ -41,7 +41,7 @@ class Funnel(Aggregate):
 
     def __post_init__(self) -> None:
         if not 0 < len(self.steps) < _STEP_CODES or len(set(self.steps)) < len(self.steps):
-            raise ConfigError(f"{self}: from 1 to {_STEP_CODES - 1} steps, each once")
+            raise ConfigError(f"{self}: 1 to {_STEP_CODES - 1} different steps are needed")
         if self.limit < len(self.steps):
             raise ConfigError(f"{self}: limit must be at least the number of steps")
 

@@ -1,4 +1,4 @@
-"""Columns of Python objects, and list columns as flat values and offsets, so that no code runs row by row."""
+"""Conversions of Python objects to arrays, and of lists to list columns, without Polars' slow path for each row."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def object_array(values: Sequence[Any]) -> npt.NDArray[Any]:
 
 
 def flatten(lists: Sequence[list[Any]], dtype: pl.DataType) -> pl.Series:
-    """Return the values of all lists, one after the other. ``dtype``: of a value."""
+    """Return the concatenated values of all lists. ``dtype``: the type of a value."""
     return pl.Series(list(chain.from_iterable(lists)), dtype=dtype)
 
 
 def to_list_column(values: pl.Series, lists: Sequence[list[Any]]) -> pl.Series:
-    """Return flat values as a list column with lists of these lengths."""
+    """Return the values that ``flatten`` returns as a list column. ``lists``: for the length of each list."""
     lengths = np.fromiter(map(len, lists), np.int64, len(lists))
     offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]))
     arrow = values.to_arrow(compat_level=pl.CompatLevel.oldest())

@@ -1,7 +1,7 @@
-"""The least and the greatest value: numbers, decimals, booleans, times, text (by code points).
+"""The least and the greatest value of numbers, booleans, times or text (by code points).
 
 NaN is greater than every other number, as in PostgreSQL, DuckDB and Spark: ``Max`` is NaN where there is one, ``Min``
-only where there is nothing else.
+only if all values are NaN.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from streamcore.aggregates.arrays import ORDERED, from_array, is_ordered, present, sort_key, stored_type, to_array
+from streamcore.aggregates.arrays import ORDERED, from_array, is_ordered, non_null_rows, sort_key, stored_type, to_array
 from streamcore.aggregates.base import Aggregate, Array, Ints, Partials, Schema, non_null_values
 from streamcore.windowing.model import Element, Result, Scalar
 
@@ -38,7 +38,7 @@ class _Extreme(Aggregate):
         return {"m": stored_type(schema[self.column]), "has": pl.Boolean()}
 
     def aggregate_groups(self, rows: pl.DataFrame, numbers: Ints, group: Ints, groups: int) -> Partials:  # noqa: ARG002
-        chosen = present(rows[self.column])
+        chosen = non_null_rows(rows[self.column])
         column, group = rows[self.column].drop_nulls(), group[chosen]
         has = np.zeros(groups, dtype=bool)
         has[group] = True
@@ -70,13 +70,13 @@ class _Extreme(Aggregate):
     def result(self, partials: Partials, schema: Schema) -> pl.Series:
         has = partials["has"]
         values = partials["m"]
-        if values.dtype != object and not has.all():  # what loses against every value may be out of the type's range
+        if values.dtype != object and not has.all():  # ``_identity`` may be out of the range of the type
             values = np.where(has, values, np.zeros_like(values))
         return from_array(values, has, schema[self.column])
 
     def reference(self, elements: Sequence[Element]) -> Result:
         values = non_null_values(elements, self.column)
-        return self._from_values(values) if values else None
+        return self._pick(values) if values else None
 
     def _best_objects(self, column: pl.Series, group: Ints, groups: int) -> Array:
         aggregated = pl.DataFrame({"group": group, "m": column}).group_by("group").agg(self._expression(pl.col("m")))
@@ -91,19 +91,19 @@ class _Extreme(Aggregate):
 
     @abstractmethod
     def _identity(self, values: Array) -> float | int:
-        """Return the number that every value wins against."""
+        """Return the identity element of ``_choose``: the number that is worse than every value."""
 
     @abstractmethod
     def _expression(self, values: pl.Expr) -> pl.Expr:
         """Return the Polars expression that picks the best of a group's objects."""
 
     @abstractmethod
-    def _from_values(self, values: Sequence[Scalar]) -> Scalar:
-        """Pick the best of at least one plain values."""
+    def _pick(self, values: Sequence[Scalar]) -> Scalar:
+        """Pick the best of the values, of which there is at least one."""
 
 
 class Min(_Extreme):
-    """The least value; null of nothing."""
+    """The least value; null for no values."""
 
     @property
     def _choose(self) -> np.ufunc:
@@ -115,12 +115,12 @@ class Min(_Extreme):
     def _expression(self, values: pl.Expr) -> pl.Expr:
         return values.min()
 
-    def _from_values(self, values: Sequence[Scalar]) -> Scalar:
+    def _pick(self, values: Sequence[Scalar]) -> Scalar:
         return min(values, key=sort_key)
 
 
 class Max(_Extreme):
-    """The greatest value; null of nothing."""
+    """The greatest value; null for no values."""
 
     @property
     def _choose(self) -> np.ufunc:
@@ -132,5 +132,5 @@ class Max(_Extreme):
     def _expression(self, values: pl.Expr) -> pl.Expr:
         return values.max()
 
-    def _from_values(self, values: Sequence[Scalar]) -> Scalar:
+    def _pick(self, values: Sequence[Scalar]) -> Scalar:
         return max(values, key=sort_key)

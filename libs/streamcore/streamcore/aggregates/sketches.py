@@ -1,8 +1,8 @@
-"""Distinct values and quantiles of more rows than can be kept: sketches of Apache DataSketches.
+"""Approximate numbers of distinct values and quantiles in bounded memory: sketches of Apache DataSketches.
 
-Only sketches that use no random numbers: HyperLogLog and t-digest. (Its KLL, REQ and classic quantiles sketches toss
-coins, so a replayed cut would give another result.) A partial is the sketch as bytes, in the library's own portable
-format; of nothing it is empty.
+The sketches are HyperLogLog and t-digest, which use no random numbers. (The library's KLL, REQ and classic quantiles
+sketches do, so a replayed cut would give another result.) A partial is a sketch as bytes, in the portable format of the
+library; the partial of no values is empty.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import datasketches
 import numpy as np
 import polars as pl
 
-from streamcore.aggregates.arrays import NUMBERS, ORDERED, identity, is_number, is_ordered, present, sort_key
+from streamcore.aggregates.arrays import NUMBERS, ORDERED, identity, is_number, is_ordered, non_null_rows, sort_key
 from streamcore.aggregates.base import Aggregate, Array, Ints, Partials, Schema, non_null_values
 from streamcore.aggregates.list_columns import object_array
 from streamcore.errors import ConfigError
@@ -64,10 +64,11 @@ class _Sketch(Aggregate):
 
 @dataclass(frozen=True)
 class ApproxDistinct(_Sketch):
-    """About how many different values that are not null: HyperLogLog with ``2**precision`` registers.
+    """The approximate number of distinct values that are not null: HyperLogLog with ``2**precision`` registers.
 
-    The standard error is ``1.04 / sqrt(2**precision)``: 1.6 % with 12, in 2 KB a group (less for few values). The
-    result depends on the set of values alone, however they were cut and ordered. NaN equals NaN, -0.0 equals 0.0.
+    The standard error is ``1.04 / sqrt(2**precision)``: 1.6 % with 12, in 2 KB for each group (less for few
+    values). The result depends only on the set of values, not on their order or their division into cuts. NaN equals
+    NaN, -0.0 equals 0.0.
     """
 
     column: str
@@ -88,7 +89,7 @@ class ApproxDistinct(_Sketch):
         return pl.Int64()
 
     def aggregate_groups(self, rows: pl.DataFrame, numbers: Ints, group: Ints, groups: int) -> Partials:  # noqa: ARG002
-        chosen = present(rows[self.column])
+        chosen = non_null_rows(rows[self.column])
         values = identity(rows[self.column].drop_nulls())
         hashes = hash_columns([values], len(values)).view(np.int64)
         distinct = pl.DataFrame({"group": group[chosen], "hash": hashes}).unique(maintain_order=True)
@@ -98,7 +99,7 @@ class ApproxDistinct(_Sketch):
         return pl.Series([self._estimate(sketch) for sketch in partials["sketch"]], dtype=pl.Int64)
 
     def reference(self, elements: Sequence[Element]) -> Result:
-        """Return the exact number."""
+        """Return the exact number, which ``result`` approximates."""
         return len({sort_key(value) for value in non_null_values(elements, self.column)})
 
     def _from_values(self, values: Array) -> bytes:
@@ -114,7 +115,7 @@ class ApproxDistinct(_Sketch):
         return bytes(union.get_result(_HLL).serialize_compact())
 
     def _estimate(self, sketch: bytes) -> int:
-        """Return the estimate of a sketch, merged with itself: otherwise it could depend on the order of values."""
+        """Return the estimate of a sketch. It is merged with itself, so that the order of values does not matter."""
         if not sketch:
             return 0
         merged = self._union([sketch, sketch])
@@ -123,12 +124,13 @@ class ApproxDistinct(_Sketch):
 
 @dataclass(frozen=True)
 class Quantiles(_Sketch):
-    """About the values below which these shares of all lie, as a list of Float64: a t-digest. Null of nothing.
+    """Approximate quantiles by a t-digest, as a list of Float64; null for no values. NaN is left out.
 
-    ``compression`` trades space (about 22 bytes each a group) for accuracy. The library publishes no bound of the
-    error; over uniform values in many pieces the rank was wrong by 1 % in the middle with 500 and 3 % with 200, and by
-    far less at the ends. The same rows in the same pieces give the same result; other pieces another one within the
-    error. NaN is left out.
+    ``shares``: the quantiles, from 0 to 1; 0.5 is the median. ``compression``: a higher one is more accurate and takes
+    more memory, about 22 bytes times ``compression`` for each group. The library publishes no bound of the error. In a
+    test with uniform values in many pieces, the rank was wrong by 1 % near the median with 500 and by 3 % with 200, and
+    by far less near 0 and 1. The same rows in the same pieces give the same result; in other pieces, the result may
+    differ within the error.
     """
 
     column: str

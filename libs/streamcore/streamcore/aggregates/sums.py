@@ -1,8 +1,7 @@
-"""Count, sum and average.
+"""Count, sum and arithmetic mean.
 
-Sums of integers and decimals are exact whatever the number of rows, and so they can be undone. Float sums are float64
-in the order in which the rows come: they are rounded, and an infinity hides the values before it, so subtracting a part
-does not give the rest.
+Sums of integers and decimals are exact, so a part can be subtracted. Sums of floats are float64, added in the order of
+the rows: they are rounded, and an infinity hides the other values, so a part cannot be subtracted.
 """
 
 from __future__ import annotations
@@ -24,18 +23,19 @@ from streamcore.aggregates.arrays import (
     is_integer,
     is_long,
     is_number,
-    present,
+    non_null_rows,
     with_nulls,
 )
 from streamcore.aggregates.base import Aggregate, Array, Ints, Partials, Schema, non_null_values
 from streamcore.windowing.model import Element, Result
 
+#: Prefix of the names of the sum's limbs.
 _LIMB = "s"
 
 
 @dataclass(frozen=True)
 class Count(Aggregate):
-    """How many rows; with a column, how many rows where it is not null."""
+    """The number of rows; with a column, the number of rows where it is not null."""
 
     column: str | None = None
 
@@ -52,7 +52,7 @@ class Count(Aggregate):
         return {"n": pl.Int64()}
 
     def aggregate_groups(self, rows: pl.DataFrame, numbers: Ints, group: Ints, groups: int) -> Partials:  # noqa: ARG002
-        counted = group if self.column is None else group[present(rows[self.column])]
+        counted = group if self.column is None else group[non_null_rows(rows[self.column])]
         return {"n": np.bincount(counted, minlength=groups)}
 
     def merge(self, left: Partials, right: Partials) -> Partials:
@@ -76,7 +76,7 @@ class Count(Aggregate):
 
 @dataclass(frozen=True)
 class _Total(Aggregate):
-    """A count and a sum: ``n``, and the sum's limbs or the float ``f``."""
+    """The base of ``Sum`` and ``Mean``. Partial: ``n``, the count; and the sum, as limbs or as the float ``f``."""
 
     column: str
 
@@ -92,7 +92,7 @@ class _Total(Aggregate):
 
     def aggregate_groups(self, rows: pl.DataFrame, numbers: Ints, group: Ints, groups: int) -> Partials:  # noqa: ARG002
         column = rows[self.column]
-        counts = {"n": np.bincount(group[present(column)], minlength=groups)}
+        counts = {"n": np.bincount(group[non_null_rows(column)], minlength=groups)}
         if column.dtype.is_float():
             return counts | {"f": float_sums(column.cast(pl.Float64).fill_null(0.0).to_numpy(), group, groups)}
         return counts | exact.name_limbs(_LIMB, exact.column_sums(column, group, groups))
@@ -113,7 +113,7 @@ class _Total(Aggregate):
             raise NotImplementedError(f"{self} over floats cannot be undone")
         return exact.carry_partials({name: total[name] - part[name] for name in total}, _LIMB)
 
-    def _number(self, schema: Schema) -> pl.DataType:
+    def _check_number(self, schema: Schema) -> pl.DataType:
         dtype = self.column_type(schema, self.column)
         if not is_number(dtype):
             raise self.type_error(self.column, dtype, NUMBERS)
@@ -122,14 +122,14 @@ class _Total(Aggregate):
 
 @dataclass(frozen=True)
 class Sum(_Total):
-    """The sum. Null where there is nothing to add, and where the result does not fit its type.
+    """The sum; null for no values, and where the result does not fit in its type.
 
-    Integers give Int64, decimals a Decimal of 38 digits and the column's scale, floats Float64. A partial is exact even
-    where the result does not fit, so a sum that comes back into its range is right again.
+    Integers give Int64, decimals a Decimal of 38 digits and the column's scale, floats Float64. A partial stays
+    exact where the result does not fit; the result is correct again when it fits.
     """
 
     def check(self, schema: Schema) -> pl.DataType:
-        dtype = self._number(schema)
+        dtype = self._check_number(schema)
         if isinstance(dtype, pl.Decimal):
             return pl.Decimal(LONGEST_DIGITS, dtype.scale)
         return pl.Int64() if is_integer(dtype) else pl.Float64()
@@ -149,19 +149,19 @@ class Sum(_Total):
         if not values:
             return None
         if any(isinstance(value, float) for value in values):
-            return _float_sum(values)
+            return _sum_floats(values)
         total = sum((Fraction(value) for value in values), Fraction())
         if any(isinstance(value, Decimal) for value in values):
-            return _decimal(total, max(_scale(value) for value in values))
+            return _to_decimal(total, max(_scale(value) for value in values))
         return int(total) if -(2**63) <= total < 2**63 else None
 
 
 @dataclass(frozen=True)
 class Mean(_Total):
-    """The arithmetic mean as Float64, of the exact sum where the column is of integers or decimals; null of nothing."""
+    """The arithmetic mean as Float64, for integers and decimals from the exact sum; null for no values."""
 
     def check(self, schema: Schema) -> pl.DataType:
-        self._number(schema)
+        self._check_number(schema)
         return pl.Float64()
 
     def result(self, partials: Partials, schema: Schema) -> pl.Series:
@@ -176,13 +176,13 @@ class Mean(_Total):
             return None
         if all(isfinite(value) for value in values):
             return float(sum(Fraction(value) for value in values) / len(values))
-        return _float_sum(values) / len(values)
+        return _sum_floats(values) / len(values)
 
 
 def float_sums(values: Array, group: Ints, groups: int) -> Array:
     """Return the float sum of each group, in the order of the rows."""
     with np.errstate(invalid="ignore", over="ignore"):
-        return exact.scatter(values, group, groups)
+        return exact.sum_groups(values, group, groups)
 
 
 def sum_runs(values: Array, starts: Ints) -> Array:
@@ -190,8 +190,8 @@ def sum_runs(values: Array, starts: Ints) -> Array:
     return np.add.reduceat(values, starts) if len(starts) else values[:0]
 
 
-def _float_sum(values: Sequence[float | int]) -> float:
-    """Return the sum, rounded once if all values are finite."""
+def _sum_floats(values: Sequence[float | int]) -> float:
+    """Return the sum, with one rounding if all values are finite."""
     if all(isfinite(value) for value in values):
         return float(sum(Fraction(value) for value in values))
     return float(sum(values))
@@ -203,8 +203,8 @@ def _scale(value: int | Decimal) -> int:
     return max(0, -exponent)
 
 
-def _decimal(total: Fraction, scale: int) -> Decimal | None:
-    """Return the number with ``scale`` digits after the point; null if it has more than 38 digits."""
+def _to_decimal(total: Fraction, scale: int) -> Decimal | None:
+    """Return the number with ``scale`` digits after the point; None if it has more than 38 digits."""
     unscaled = int(total * 10**scale)
     context = Context(prec=LONGEST_DIGITS)
     return Decimal(unscaled).scaleb(-scale, context) if abs(unscaled) < 10**LONGEST_DIGITS else None

@@ -1,9 +1,9 @@
-"""How far values are spread: variance and standard deviation.
+"""Variance and standard deviation.
 
-Of integers and of decimals of up to 18 digits: from exact sums of the values and of their squares, so the result does
-not depend on the order, and a part can be taken away again. Of floats and longer decimals: mean and sum of squared
-deviations in float64, combined as in Chan, Golub, LeVeque: "Algorithms for computing the sample variance" (1983); they
-are rounded, and taking a part away would magnify the rounding.
+For integers and decimals of up to 18 digits, they are computed from exact sums of the values and of their squares, so
+the result does not depend on the order, and a part can be subtracted. For floats and longer decimals, they are computed
+from the mean and the sum of squared deviations in float64, combined as in Chan, Golub, LeVeque: "Algorithms for
+computing the sample variance" (1983). These are rounded, and to subtract a part would magnify the rounding errors.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import numpy as np
 import polars as pl
 
 from streamcore.aggregates import exact_sums as exact
-from streamcore.aggregates.arrays import NUMBERS, decimal_scale, is_long, is_number, present, to_array, with_nulls
+from streamcore.aggregates.arrays import NUMBERS, decimal_scale, is_long, is_number, non_null_rows, to_array, with_nulls
 from streamcore.aggregates.base import Aggregate, Array, Ints, Partials, Schema, non_null_values
 from streamcore.aggregates.sums import float_sums, sum_runs
 from streamcore.windowing.model import Element, Result
 
 _SUM, _SQUARES = "s", "q"
-#: Products below this fit an int64, with room for the rounding of the comparison.
+#: A product whose float is below this fits in an int64, whatever the rounding of the float.
 _SAFE = 2.0**62
 
 
@@ -31,7 +31,7 @@ _SAFE = 2.0**62
 class Variance(Aggregate):
     """The variance as Float64: of a sample, or of a whole ``population``.
 
-    Null of nothing, and of a sample of one. NaN where a value is NaN or infinite.
+    Null for no values, and for a sample of one value. NaN if a value is NaN or infinite.
     """
 
     column: str
@@ -54,7 +54,7 @@ class Variance(Aggregate):
         return dict.fromkeys(names, pl.Int64())
 
     def aggregate_groups(self, rows: pl.DataFrame, numbers: Ints, group: Ints, groups: int) -> Partials:  # noqa: ARG002
-        group = group[present(rows[self.column])]
+        group = group[non_null_rows(rows[self.column])]
         column = rows[self.column].drop_nulls()
         count = np.bincount(group, minlength=groups)
         if not _is_exact(column.dtype):
@@ -94,7 +94,7 @@ class Variance(Aggregate):
             values = partials["deviations"] / np.maximum(degrees, 1)
         else:
             unit = 10 ** (2 * decimal_scale(schema[self.column]))
-            values = exact.ratios(_spread(partials), np.maximum(count * degrees, 1), unit)
+            values = exact.ratios(_scaled_variance(partials), np.maximum(count * degrees, 1), unit)
         return with_nulls(pl.Series(self._from_variance(values)), chosen)
 
     def reference(self, elements: Sequence[Element]) -> Result:
@@ -130,27 +130,34 @@ def _is_exact(dtype: pl.DataType) -> bool:
 
 
 def _deviations(values: Array, count: Ints, group: Ints) -> dict[str, Array]:
-    """Compute the means and, in a second pass, the sums of squared distances from them."""
+    """Return the mean of each group, and the sum of squared deviations from it."""
     with np.errstate(invalid="ignore", over="ignore"):
         mean = float_sums(values, group, len(count)) / np.maximum(count, 1)
         return {"mean": mean, "deviations": float_sums((values - mean[group]) ** 2, group, len(count))}
 
 
 def _combine_moments(left: Partials, right: Partials) -> dict[str, Array]:
+    """Merge counts, means and sums of squared deviations (Chan, Golub, LeVeque)."""
     count = left["n"] + right["n"]
     share = right["n"] / np.maximum(count, 1)
     weight = left["n"] * share
     with np.errstate(invalid="ignore", over="ignore"):
-        apart = np.where(weight > 0, right["mean"] - left["mean"], 0.0)
-        mean = np.where(left["n"] > 0, left["mean"] + apart * share, right["mean"])
-        return {"n": count, "mean": mean, "deviations": left["deviations"] + right["deviations"] + apart**2 * weight}
+        difference = np.where(weight > 0, right["mean"] - left["mean"], 0.0)
+        mean = np.where(left["n"] > 0, left["mean"] + difference * share, right["mean"])
+        return {
+            "n": count,
+            "mean": mean,
+            "deviations": left["deviations"] + right["deviations"] + difference**2 * weight,
+        }
 
 
-def _spread(partials: Partials) -> Array:
-    """Return the count times the sum of squares, less the square of the sum: as Python's own numbers if int64 is too
-    small."""
+def _scaled_variance(partials: Partials) -> Array:
+    """Return ``n`` times the sum of squares minus the square of the sum, which is ``n`` squared times the variance.
+
+    The numbers are int64, or Python integers if one does not fit.
+    """
     count, total, squares = partials["n"], exact.select_limbs(_SUM, partials), exact.select_limbs(_SQUARES, partials)
-    small = bool((count * exact.as_floats(squares) < _SAFE).all())  # and then the square of the sum is not greater
-    as_numbers = exact.as_small if small else exact.as_objects
-    spread: Array = count * as_numbers(squares) - as_numbers(total) ** 2
-    return spread
+    small = bool((count * exact.as_floats(squares) < _SAFE).all())  # the square of the sum is not greater
+    as_numbers = exact.as_fitting_int64 if small else exact.as_objects
+    scaled: Array = count * as_numbers(squares) - as_numbers(total) ** 2
+    return scaled
