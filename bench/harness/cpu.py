@@ -1,7 +1,7 @@
-"""CPU time of processes, from /proc: what a session of processes used, the ones that have ended included.
+"""CPU time of the processes of a session, from /proc, including processes that have ended.
 
-A child leads a session of its own, so everything that it starts is found by the session's number, whatever process
-groups are made inside it. A process that ended is in the figures of the parent that reaped it.
+A child leads its own session, so all processes that it starts are found by the id of the session, whatever process
+groups they make. The CPU time of a process that has ended is in the figures of the parent that waited for it.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ def _members(session: int) -> list[_Process]:
 class SessionMeter:
     """Reads the CPU time of one session of processes, repeatedly.
 
-    Spark's Python daemon leaves its ended workers to the system, which forgets their CPU; so what a worker had used
-    when it was last seen is kept here.
+    Spark's Python daemon does not wait for its workers, so the CPU time of an ended worker is in no other process. The
+    meter keeps what each worker had used when it was last read.
     """
 
     def __init__(self, session: int) -> None:
@@ -94,7 +94,7 @@ def of_process(pid: int) -> float:
 
 
 def kill_session(session: int) -> None:
-    """End every process of the session at once, as a power cut would."""
+    """Kill every process of the session with SIGKILL."""
     for process in _members(session):
         try:
             os.kill(process.pid, signal.SIGKILL)
@@ -103,5 +103,5 @@ def kill_session(session: int) -> None:
 
 
 def load_average() -> float:
-    """Of the last minute."""
+    """Return the load average of the last minute."""
     return round(os.getloadavg()[0], 2)

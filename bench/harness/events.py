@@ -1,7 +1,7 @@
 """Synthetic events: columns of numbers first, JSON text of about 200 bytes each only on the way to the broker.
 
-Promises that the same ``EventSet`` gives the same events, in the same partitions at the same offsets. The oracles
-work on the columns, so nothing that they compare has been through a JSON parser.
+Equal ``EventSet`` values give the same events, in the same partitions at the same offsets. The oracles read the
+columns, so they do not depend on a JSON parser.
 """
 
 from __future__ import annotations
@@ -48,7 +48,10 @@ SCHEMA = {
 
 @dataclass(frozen=True, slots=True)
 class EventSet:
-    """``span_ms``: the event time from the first event to the last; a user's events are all in one partition."""
+    """The settings of generated events. All events of a user are in one partition.
+
+    ``events``, ``users``, ``partitions``: their number. ``span_ms``: the event time from the first event to the last.
+    """
 
     events: int
     users: int = 100_000
@@ -83,12 +86,12 @@ class EventSet:
                 "quantity": draw.integers(1, 10, n, dtype=np.int32),
             }
         )
-        none = pl.Series(draw.integers(0, 20, n, dtype=np.int8)) == 0
-        placed = frame.with_columns(
-            merchant=pl.when(~none).then(pl.col("merchant")),
+        no_merchant = pl.Series(draw.integers(0, 20, n, dtype=np.int8)) == 0
+        partitioned = frame.with_columns(
+            merchant=pl.when(~no_merchant).then(pl.col("merchant")),
             partition=(pl.col("user") % self.partitions).cast(pl.Int32),
         )
-        return placed.with_columns(offset=pl.int_range(pl.len(), dtype=pl.Int64).over("partition"))
+        return partitioned.with_columns(offset=pl.int_range(pl.len(), dtype=pl.Int64).over("partition"))
 
 
 def user_id(number: pl.Expr) -> pl.Expr:
@@ -106,7 +109,7 @@ def _named(name: str, values: tuple[str, ...]) -> pl.Expr:
 
 
 def texts(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return the columns as the events show them, ``amount`` and ``risk`` as decimal text."""
+    """Return the fields of the events, with texts for the indexes, and ``amount`` and ``risk`` as decimal text."""
     return frame.select(
         event_id=pl.format("e{}", pl.col("number").cast(pl.String).str.zfill(12)),
         ts="ts",

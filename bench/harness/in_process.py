@@ -1,7 +1,8 @@
-"""A job in one process and one thread, without Spark, Kafka and JSON: what is left is the operator's own cost.
+"""Measures a job in one process and one thread, without Spark, Kafka and JSON.
 
-Two figures: the operator with the state of each cut written to a log in memory, and the whole topology in a simulation
-(packing, the order of a shard and the watermark besides). Runs as a child: polars counts its threads when it is loaded.
+There are two figures: the operator, with the state of each cut committed to memory; and the whole topology in a
+simulation, which adds the shuffle, the order of a shard and the watermark. The measurement runs in a child process,
+because Polars reads ``POLARS_MAX_THREADS`` when it is loaded.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _STREAM = StreamSchema.parse(SCHEMA)
 
 
 def in_process(workload: str, job: Job, count: int, options: Mapping[str, object]) -> list[Result]:
-    """One result: both figures."""
+    """Run the job in a child process; return one result with both figures."""
     job = changed(replace(job, per_cut=_PER_CUT), options)
     command = [sys.executable, "-m", "bench.harness.in_process", "--workload", workload, "--job", job.to_json()]
     environment = {**os.environ, "POLARS_MAX_THREADS": "1"}
@@ -48,7 +49,7 @@ def in_process(workload: str, job: Job, count: int, options: Mapping[str, object
 
 
 def main() -> None:
-    """Run one job."""
+    """Measure one job: the main function of the child."""
     parser = argparse.ArgumentParser()
     for name in ("workload", "job"):
         parser.add_argument(f"--{name}", required=True)
@@ -58,12 +59,15 @@ def main() -> None:
     events = job.events(arguments.events)
     with Yardstick() as yardstick:
         for name, run in (("operator", _operator), ("simulation", _simulation)):
-            result |= _measured(name, run(job, events), job, events)
+            result |= _measure(name, run(job, events), job, events)
         show(result | {"job": asdict(job), "keys": events.users, **yardstick.figures()})
 
 
-def _measured(name: str, outputs: Iterator[pl.DataFrame], job: Job, events: EventSet) -> Result:
-    """CPU-seconds of an iterator that makes its input before it starts, and whether its rows are right."""
+def _measure(name: str, outputs: Iterator[pl.DataFrame], job: Job, events: EventSet) -> Result:
+    """Return the CPU-seconds of an iterator after its first item, and compare its rows with the oracle's.
+
+    The iterator makes its input before it yields the first item, an empty frame.
+    """
     next(outputs)
     begin = time.process_time()
     rows = pl.concat(outputs)
@@ -78,7 +82,7 @@ def _measured(name: str, outputs: Iterator[pl.DataFrame], job: Job, events: Even
 
 
 def _operator(job: Job, events: EventSet) -> Iterator[pl.DataFrame]:
-    """Run the job's operator, with its state written cut by cut."""
+    """Yield the output of the job's operator, which commits its state after each cut."""
     plan = topology("bench", job)
     (node,) = plan.stateful_nodes
     operator, log, blobs = node.create_operator(), StateLog(StateSettings()), MemoryBlobs()
@@ -95,7 +99,7 @@ def _operator(job: Job, events: EventSet) -> Iterator[pl.DataFrame]:
 
 
 def _simulation(job: Job, events: EventSet) -> Iterator[pl.DataFrame]:
-    """Run the topology."""
+    """Yield the output of the topology in a simulation."""
     simulation = Simulation(topology("bench", job))
     cuts = [cut.select(_STREAM.names) for cut in cuts_of(job, events)]
     yield pl.DataFrame()
@@ -104,7 +108,7 @@ def _simulation(job: Job, events: EventSet) -> Iterator[pl.DataFrame]:
 
 
 def cuts_of(job: Job, events: EventSet) -> list[pl.DataFrame]:
-    """Yield the events as a topology sees them, in the order of their times."""
+    """Return the events in cuts, as a topology gets them, in the order of event time."""
     frame = events.columns()
     fields = [pl.col(field.name).cast(polars_dtype(field.type)) for field in _STREAM.fields if field.name != "ts"]
     times = [pl.col("ts").cast(pl.Datetime("ms", "UTC")), pl.col("ts").alias(EVENT_MS)]

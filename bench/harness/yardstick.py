@@ -32,8 +32,10 @@ def fixed_work_ms() -> float:
 
 
 class Yardstick:
-    """Measures the machine inside its context, with one per cent of a core. Its ``figures`` are part of every
-    result."""
+    """Measures the machine while its context is open, with about one per cent of a core.
+
+    ``figures`` are part of every result.
+    """
 
     def __init__(self) -> None:
         self._samples: list[float] = []
@@ -47,7 +49,7 @@ class Yardstick:
             self._stop.wait(_EVERY_S)
 
     def figures(self) -> Result:
-        """Return the median so far, and the load before and now."""
+        """Return the median in CPU milliseconds, and the load average at the start and now."""
         median = round(statistics.median(self._samples), 1) if self._samples else 0.0
         return {"load_average": [self._load_before, load_average()], "yardstick_ms": median}
 

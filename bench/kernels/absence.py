@@ -1,15 +1,15 @@
-"""``python -m bench.kernels.absence``: what it costs to expect an event of a million keys, as one JSON line.
+"""Measures an absence rule over a million keys on one core: ``python -m bench.kernels.absence``, one JSON line.
 
-A million keys are armed, one in a hundred of which never comes again. Then cuts come: idle ones, in which the watermark
-moves and nothing is due, and full ones of events of the others, during which those that went silent alert, each at its
-deadline. The oracle draws the stream as numbers and knows who is silent since when; it never sees a table or a rule.
+Each key has an event, and one key in a hundred never has another. Then come idle cuts, in which the watermark advances
+and no deadline passes, full cuts with events of the other keys, and a cut in which the silent keys alert, each at its
+deadline. The oracle is the generator of the stream: it knows which keys are silent since when, without tables or rules.
 """
 
 from __future__ import annotations
 
 import os
 
-os.environ.setdefault("POLARS_MAX_THREADS", "1")  # as in a worker: parallelism is Spark's
+os.environ.setdefault("POLARS_MAX_THREADS", "1")  # as in a worker: Spark runs the tasks in parallel
 
 import argparse
 import statistics
@@ -34,7 +34,7 @@ from streamcore.watermark import NO_WATERMARK
 
 EVERY_MS = 3_600_000
 CUT_MS = 120_000
-SILENT = 100  # one in so many
+SILENT = 100  # one key in so many is silent
 
 SCHEMA = StreamSchema.parse(
     {
@@ -47,7 +47,7 @@ SCHEMA = StreamSchema.parse(
 
 
 def frame(devices: npt.NDArray[np.int64], event_ms: npt.NDArray[np.int64]) -> pl.DataFrame:
-    """Return the rows that the group sees; one in four events is not the expected one."""
+    """Return the input of the group; one event in four is not the expected one."""
     rows = np.arange(len(devices))
     kind = pl.Series("kind", np.where(rows % 4 == 3, "noise", "beat"))
     return pl.DataFrame(
@@ -86,11 +86,11 @@ class Run:
 
     def cut(self, events: pl.DataFrame | None, watermark_ms: int) -> tuple[float, float, int]:
         """Run a cut. Return the CPU-seconds of the cut, those of writing its state, and the bytes written."""
-        moment = CutContext(0, 1, "beats", 0, self.watermark_ms, watermark_ms)
+        context = CutContext(0, 1, "beats", 0, self.watermark_ms, watermark_ms)
         begin = time.process_time()
         if events is not None:
-            self.group.add(events, moment)
-        self.firings += self.group.close(moment)[0]
+            self.group.add(events, context)
+        self.firings += self.group.close(context)[0]
         middle = time.process_time()
         written = self.log.commit(self.blobs, self.group.tables(), {"watermark": watermark_ms})
         self.watermark_ms = watermark_ms
@@ -98,25 +98,25 @@ class Run:
 
 
 def measure(keys: int, cuts: int, rows: int) -> Result:
-    """Raise ``AssertionError`` unless exactly the expected keys alert, at their deadlines."""
+    """Measure the cuts. ``AssertionError`` unless exactly the expected keys alert, at their deadlines."""
     run, generator = Run(keys), np.random.default_rng(7)
     first_ms = generator.integers(0, CUT_MS, keys)
-    for start in range(0, keys, rows):  # every key twice in a row, so that one of the two is the event that is expected
+    for start in range(0, keys, rows):  # each key twice in a row, so that at least one is the expected event
         devices = np.repeat(np.arange(start, min(keys, start + rows)), 2)
         run.cut(frame(devices, first_ms[devices]), 0)
-    run.cut(None, CUT_MS)  # arms them
+    run.cut(None, CUT_MS)  # sets the deadlines
     idle = [run.cut(None, CUT_MS + n) for n in range(1, 21)]
-    awake = np.flatnonzero(np.arange(keys) % SILENT > 0)
-    busy, came = [], np.zeros(keys, dtype=bool)
+    active = np.flatnonzero(np.arange(keys) % SILENT > 0)
+    busy, has_event = [], np.zeros(keys, dtype=bool)
     for number in range(1, cuts + 1):
-        devices = generator.choice(awake, rows)
+        devices = generator.choice(active, rows)
         events = frame(devices, number * CUT_MS + generator.integers(0, CUT_MS, rows))
         busy.append(run.cut(events, number * CUT_MS))
-        came[devices[np.arange(rows) % 4 != 3]] = True
-    assert not run.firings, "nobody is silent for an hour yet"
+        has_event[devices[np.arange(rows) % 4 != 3]] = True
+    assert not run.firings, "no key is silent for an hour yet"
     last_ms = EVERY_MS + CUT_MS
     alerting = run.cut(None, last_ms)
-    check(run.firings, {int(n): int(first_ms[n]) + EVERY_MS for n in np.flatnonzero(~came)})
+    check(run.firings, {int(n): int(first_ms[n]) + EVERY_MS for n in np.flatnonzero(~has_event)})
     total = sum(step for step, _, _ in busy)
     return {
         "workload": "absence-in-process",
@@ -134,9 +134,11 @@ def measure(keys: int, cuts: int, rows: int) -> Result:
 
 
 def check(firings: list[RuleFiring], wanted: dict[int, int]) -> None:
-    """Return the keys without an expected event, with their deadlines: the silent keys, and others by chance."""
-    assert len(firings) == len(wanted), "somebody alerts twice, not at all, or without a reason"
-    assert {int(str(f.key["device"])[1:]): f.time_ms for f in firings} == wanted, "who alerts, and when"
+    """Raise ``AssertionError`` unless the alerts are those of ``wanted``: the deadline of each silent key."""
+    assert len(firings) == len(wanted), "a key alerts twice, wrongly or not at all"
+    assert {int(str(f.key["device"])[1:]): f.time_ms for f in firings} == wanted, (
+        "the keys or times of the alerts are wrong"
+    )
 
 
 def _ms(seconds: float) -> float:

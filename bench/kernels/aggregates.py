@@ -1,8 +1,9 @@
-"""``python -m bench.kernels.aggregates [NAME ...]``: what aggregates cost on one core, in CPU milliseconds, as JSON
-lines.
+"""Measures aggregates on one core: the CPU milliseconds of each, as JSON lines.
 
-A million rows in random order go to 100,000 groups (``group``), the partials of two halves are combined (``merge``),
-those of all rows are read (``result``). Start it with ``POLARS_MAX_THREADS=1 taskset -c 0``.
+    POLARS_MAX_THREADS=1 taskset -c 0 python -m bench.kernels.aggregates [NAME ...]
+
+A million rows in random order are aggregated to 100,000 groups (``group_ms``), the partials of two halves of the rows
+are merged (``merge_ms``), and the results of the partials of all rows are computed (``result_ms``).
 """
 
 from __future__ import annotations
@@ -37,9 +38,13 @@ ROWS, GROUPS, ROUNDS = 1_000_000, 100_000, 3
 ALL: list[Aggregate] = [
     Count(),
     Count("whole"),
-    *(kind(column) for kind in (Sum, Mean, StdDev, Min, Max) for column in ("whole", "huge", "price", "wide", "real")),
+    *(
+        aggregate(column)
+        for aggregate in (Sum, Mean, StdDev, Min, Max)
+        for column in ("whole", "huge", "price", "wide", "real")
+    ),
     Sum("holed"),
-    *(kind(column) for kind in (Min, First, Last) for column in ("text",)),
+    *(aggregate("text") for aggregate in (Min, First, Last)),
     First("whole"),
     Last("whole"),
     Collect("whole"),
@@ -51,7 +56,7 @@ ALL: list[Aggregate] = [
 
 
 def rows() -> pl.DataFrame:
-    """Return columns of every kind: small, huge and null integers, decimals that fit an int64 and that do not, text."""
+    """Return columns of integers (small, huge, with nulls), decimals (of 18 and 38 digits), floats and text."""
     random = np.random.default_rng(0)
     whole = random.integers(-1_000_000, 1_000_000, ROWS)
     return pl.DataFrame(

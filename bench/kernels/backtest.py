@@ -1,8 +1,8 @@
 """Measures a back-test on one core: the code of `headgate rules backtest` over the events of a Parquet file.
 
-Two million events; event rules as in the other benchmarks, of which a hundredth of the events match one, and
-windowed rules over an hour every five minutes. The counts of every rule are compared with DuckDB's over the generated
-numbers. ``profile`` says where the CPU's time goes instead.
+Either event rules over two million events, as in the other benchmarks: one event in a hundred matches a rule; or
+windowed rules over an hour every five minutes. The hits of every rule are compared with DuckDB's over the generated
+numbers. ``profile`` prints a CPU profile instead.
 
     POLARS_MAX_THREADS=1 taskset -c 0 python -m bench.kernels.backtest [100|1000|windows] [profile]
 """

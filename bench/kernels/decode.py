@@ -1,9 +1,9 @@
-"""``python -m bench.kernels.decode``: CPU-seconds to decode a million records of each format, on one core.
+"""Measures decoders on one core: the CPU-seconds to decode a million records of each format.
 
 An event of a shop with eight fields as JSON, CSV (texts in quotes in one variant), Avro (bare datums, and container
 files with the schema inside), and eight of the columns of a combined access log. Decoded columns are compared with
-those that the records were written from, which no parser has seen. The first batch, in which patterns are compiled and
-shapes are learned, is left out. ``bytes``: of a record on average.
+those that the records were written from. A first round, in which patterns are compiled and shapes are learned, is not
+measured. ``bytes``: the average size of a record.
 
     POLARS_MAX_THREADS=1 taskset -c 0 python -m bench.kernels.decode [--records N] [--rounds N]
 """
@@ -92,7 +92,7 @@ class Case:
     """Records of one format, and the expected physical columns."""
 
     schema: StreamSchema
-    written: InputFormat
+    format: InputFormat
     records: pl.Series
     expected: pl.DataFrame
 
@@ -195,7 +195,7 @@ def _check(case: Case, tables: list[pa.Table]) -> None:
     found = pl.DataFrame(pa.concat_tables(tables).select(list(case.schema.names)))
     for name in case.schema.names:
         if not found[name].equals(case.expected[name].rename(name)):
-            raise SystemExit(f"{type(case.written).__name__}: column {name} is not what was written")
+            raise SystemExit(f"{type(case.format).__name__}: column {name} is not what was written")
 
 
 def _round(decoder: Decoder, batches: list[RawBatch]) -> tuple[float, list[pa.Table]]:
@@ -216,22 +216,22 @@ def run(records: int, rounds: int) -> Result:
         "avro_container": _avro(events, in_files=True),
     }
     decoders = {
-        name: case.written.decoder(case.schema, limits=DecodeLimits(), extra_fields=ExtraFields.REJECT)
+        name: case.format.decoder(case.schema, limits=DecodeLimits(), extra_fields=ExtraFields.REJECT)
         for name, case in cases.items()
     }
     batches = {name: list(_batches(case.records)) for name, case in cases.items()}
     for name, case in cases.items():
         _check(case, _round(decoders[name], batches[name])[1])
-    taken: dict[str, list[float]] = {name: [] for name in cases}
+    seconds: dict[str, list[float]] = {name: [] for name in cases}
     for _ in range(rounds):
-        for name, times in taken.items():
+        for name, times in seconds.items():
             times.append(_round(decoders[name], batches[name])[0] * 1e6 / records)
     return {
         name: {
             "cpu_seconds_per_million": round(statistics.median(times), 3),
             "bytes": round(float(cases[name].records.cast(pl.Binary).bin.size().mean() or 0)),  # type: ignore[arg-type]
         }
-        for name, times in taken.items()
+        for name, times in seconds.items()
     }
 
 

@@ -1,16 +1,15 @@
-"""``python -m bench.kernels.deduplication``: rows a second that one core deduplicates, as one JSON line.
+"""Measures deduplication on one core, in rows per second: ``python -m bench.kernels.deduplication``.
 
-A million ids are in state; then cuts come in which half of the rows are new and half repeat one that passed within
-the horizon. Time passes, so ids expire as fast as new ones come. Measured are the operator and, beside it, what it
-writes of its state. The oracle draws the stream as numbers and knows which rows repeat; it never sees a text, a hash or
-a table.
+It prints a JSON line for each kind of id. A million ids are in state. In the measured cuts, half of the rows are new,
+and half repeat a row within the horizon. Ids expire as fast as new ones come. The operator and the commit of its state
+are measured separately. The oracle is the generator of the stream: it draws numbers and knows which rows repeat.
 """
 
 from __future__ import annotations
 
 import os
 
-os.environ.setdefault("POLARS_MAX_THREADS", "1")  # as in a worker: parallelism is Spark's
+os.environ.setdefault("POLARS_MAX_THREADS", "1")  # as in a worker: Spark runs the tasks in parallel
 
 import argparse
 import statistics
@@ -37,7 +36,7 @@ ROW = "row"
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """One cut. For each row: the number of its event, its event time, and whether it is the first row of the event."""
+    """One cut. By row: the number of its event, its event time, and whether it is the first row of the event."""
 
     events: npt.NDArray[np.int64]
     event_ms: npt.NDArray[np.int64]
@@ -57,7 +56,7 @@ def draw(cuts: int, rows: int) -> Iterator[Drawn]:
         old = generator.integers(first_number - span, first_number, count) if first_number else new[:count]
         events = np.concatenate([new, old])
         order = generator.permutation(rows)
-        if not first_number:  # every event twice: the first of the two is the one that comes first
+        if not first_number:  # the first cut has each event twice, and the first of the two is new
             order = np.arange(rows)
         first = (np.arange(rows) < len(new))[order]
         first_number += len(new)
@@ -65,7 +64,7 @@ def draw(cuts: int, rows: int) -> Iterator[Drawn]:
 
 
 def frame(drawn: Drawn, ids: str) -> pl.DataFrame:
-    """Return the rows that the operator sees: id, two columns of payload, time."""
+    """Return the operator's input: id, two columns of payload, event time."""
     number = pl.Series("id", drawn.events)
     scattered = pl.Series("id", (drawn.events.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)).view(np.int64))
     if ids == "uuid":
@@ -115,7 +114,7 @@ def measure(ids: str, cuts: int, rows: int) -> Result:
 
 
 def check(rows: npt.NDArray[np.int64], wanted: npt.NDArray[np.bool_]) -> None:
-    assert np.array_equal(rows, np.flatnonzero(wanted)), "a row went where it should not"
+    assert np.array_equal(rows, np.flatnonzero(wanted)), "a row left by the wrong port"
 
 
 def _ms(seconds: float) -> float:

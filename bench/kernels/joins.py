@@ -1,8 +1,8 @@
 """Measures the interval join on one core, without Spark and Kafka: two streams of orders and payments.
 
-Each side has half a million rows over a hundred thousand keys and about one partner a row; state is committed to memory
-after every cut, as a shard does. The output is compared with DuckDB's over the whole input. Seconds are said of the
-clock and of the CPU: on a machine that others use, too, the latter say more.
+Each side has half a million rows over a hundred thousand keys, and a row has about one partner. State is committed to
+memory after every cut. The output is compared with DuckDB's over the whole input. Times are those of the clock and of
+the CPU; the latter vary less on a machine with other load.
 
     POLARS_MAX_THREADS=1 taskset -c 0 python -m bench.kernels.joins
 """
@@ -33,7 +33,7 @@ SPEC = IntervalJoinSpec(JoinKeys.on("account"), JoinInterval(-360_000, 360_000))
 
 
 def stream(name: str, seed: int) -> pl.DataFrame:
-    """Rows in order of arrival: event times over an hour, up to ``DISORDER_MS`` out of order."""
+    """Return rows in order of arrival: event times over an hour, up to ``DISORDER_MS`` out of order."""
     random = np.random.default_rng(seed)
     times = np.sort(random.integers(0, SPAN_MS, ROWS))
     arrival = np.argsort(times + random.integers(0, DISORDER_MS, ROWS), kind="stable")
@@ -48,7 +48,7 @@ def stream(name: str, seed: int) -> pl.DataFrame:
 
 
 def cuts(left: pl.DataFrame, right: pl.DataFrame) -> list[tuple[pl.DataFrame, pl.DataFrame, CutTime]]:
-    """Yield the input as a shard sees it: the watermark is that of the slower side."""
+    """Return the input in cuts, as a shard gets it: the watermark is that of the slower side."""
     half, result, before = CUT_ROWS // 2, [], NO_WATERMARK
     for start in range(0, ROWS, half):
         pair = left[start : start + half], right[start : start + half]
@@ -79,9 +79,9 @@ def main() -> None:
     join = IntervalJoin(SPEC, left.schema, right.schema)
     log, blobs = StateLog(StateSettings()), MemoryBlobs()
     output, step_s, commit_s, wall_s, most_kept, written = [], 0.0, 0.0, 0.0, 0, 0
-    for one, other, at in work:
+    for left_rows, right_rows, cut_time in work:
         began, begin = time.perf_counter(), time.process_time()
-        output.append(join.step([one, other], at)[MAIN])
+        output.append(join.step([left_rows, right_rows], cut_time)[MAIN])
         middle = time.process_time()
         written += log.commit(blobs, join.tables(), {})
         step_s += middle - begin

@@ -1,7 +1,9 @@
-"""``taskset -c 0 python -m bench.kernels.keyed_function``: a keyed function in this process, without Spark and Kafka.
+"""Measures a keyed function on one core, without Spark and Kafka.
 
-A running total a key, given out for every event or every tenth, over cuts of 100,000 events; measured from frames in to
-frames out with the state of each cut written to a log in memory. The rows are compared with a cumulative sum by Polars.
+    taskset -c 0 python -m bench.kernels.keyed_function
+
+The function emits the running total of a key for every event, or every tenth, over cuts of 100,000 events. The figure
+includes the commit of the state of each cut to memory. The rows are compared with a cumulative sum by Polars.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ _PER_CUT = 100_000
 
 
 class RunningTotal(ProcessFunction):
-    """Emits every event."""
+    """Emits the running total of a key for every event."""
 
     outputs = {MAIN: {"user": pl.String, "total": pl.Int64}}
     total = ValueState(int, default=0)
@@ -42,7 +44,7 @@ class RunningTotal(ProcessFunction):
 
 
 class EveryTenth(RunningTotal):
-    """Emits every tenth event of a key."""
+    """Emits the running total of a key for every tenth event."""
 
     count = ValueState(int, default=0)
 

@@ -1,11 +1,11 @@
-"""``python -m bench.kernels.lists``: the cost of lists with half a million entries in event rules, on one core.
+"""Measures lists with half a million entries in event rules, on one core, without Spark, Kafka and JSON.
 
-The same thousand rules over the same million events, without Spark, Kafka and JSON: as they are; every tenth with
-``user_id not in list('trusted')``, with one entry in the list and with half a million; and every tenth with ``amount >
-lookup('limits', user_id)`` besides. The four take turns, cut by cut. Alerts are compared with the oracle's pairs of
-rule and event, filtered by a plain Python set and dictionary. One figure is the share of filling the columns of lists.
-Others: CPU of taking such a list in, of a change of one entry, of reading it after a restart, and of a cut without any
-event with the list in state. The first cut, in which much is used for the first time, is left out.
+A thousand rules over a million events, in four cases: without lists; every tenth rule with ``user_id not in
+list('trusted')``, with one entry in the list, and with half a million; and every tenth rule with ``amount >
+lookup('limits', user_id)`` as well. The cases take turns, cut by cut. Alerts are compared with the oracle's pairs of
+rule and event, filtered by a Python set and dictionary. The figures are the CPU time of the cuts, and in it of filling the
+columns of lists; and that of storing a list, of changing one entry, of loading the list after a restart, and of a cut
+without events. The first cut, which loads code, is left out.
 
     POLARS_MAX_THREADS=1 taskset -c 0 python -m bench.kernels.lists
 """
@@ -41,8 +41,8 @@ EVENTS = 1_000_000
 CUT_ROWS = 20_000
 RULES = 1_000
 ENTRIES = 500_000
-EVERY = 10  # of the rules ask lists
-KNOWN = 5_000  # users that are in the lists; all other entries are of nobody
+EVERY = 10  # one rule in so many has the condition with lists
+KNOWN = 5_000  # users of events that are in the lists; the other entries are users without events
 _STREAM = StreamSchema.parse(SCHEMA)
 _CLOCK_MS = 1_800_000_000_000
 _IDLE_CUTS = 64
@@ -68,7 +68,7 @@ class Lists:
 
 
 def lists() -> Lists:
-    """Return lists with the first users, and with hundreds of thousands of users that are in no event."""
+    """Return lists with the first ``KNOWN`` users, and otherwise users that are in no event."""
     users = [f"u{n:07d}" for n in [*range(KNOWN), *range(1_000_000, 1_000_000 + ENTRIES - KNOWN)]]
     return Lists(frozenset(users), {user: n * 37 % 1_000_000 for n, user in enumerate(users)})
 
@@ -83,7 +83,7 @@ def published(rules: EventRules, condition: str) -> Iterator[tuple[str, bytes]]:
 
 
 def frames(events: pl.DataFrame) -> list[pl.DataFrame]:
-    """Yield the events in physical columns, cut by cut."""
+    """Return the events in physical columns, cut by cut."""
     named = texts(events).drop("amount", "risk", "ts", "quantity")
     numbers = events.select(
         pl.col("ts"),
@@ -143,7 +143,7 @@ class Runner:
 
 
 def expected(pairs: pl.DataFrame, holds: Callable[[str, int], bool]) -> set[tuple[str, int, int]]:
-    """Return the oracle's pairs, those of every tenth rule only where the lists let the event through."""
+    """Return the oracle's pairs; those of every tenth rule only if ``holds`` for user and amount (in cents)."""
     return {
         (event_rule_id(rule), partition, offset)
         for rule, user, cents, partition, offset in pairs.iter_rows()
@@ -155,24 +155,29 @@ def main() -> None:
     """Measure, compare with the oracle, and print the result."""
     events = EventSet(EVENTS).columns()
     work, rules, known = frames(events), event_rules(RULES, 100_000), lists()
-    place = events.select("partition", "offset", "user", "amount")
-    pairs = oracle.event_pairs(events, rules).join(place, on=["partition", "offset"])
+    positions = events.select("partition", "offset", "user", "amount")
+    pairs = oracle.event_pairs(events, rules).join(positions, on=["partition", "offset"])
     pairs = pairs.select("rule", "user", "amount", "partition", "offset")
     not_in, limit = "user_id not in list('trusted')", "amount > lookup('limits', user_id)"
     trusted, limits = known.records(1)
     small = Lists(frozenset([_FIRST]), {}).records(1)[0]
     cases: list[tuple[str, str, Published, Callable[[str, int], bool]]] = [
-        ("none", "", [], _anything),
+        ("none", "", [], _always),
         ("small", not_in, small, lambda user, _: user != _FIRST),
         ("one", not_in, trusted, lambda user, _: user not in known.trusted),
-        ("two", f"({not_in} or {limit})", [*trusted, *limits], lambda user, cents: _either(known, user, cents)),
+        (
+            "two",
+            f"({not_in} or {limit})",
+            [*trusted, *limits],
+            lambda user, cents: _not_trusted_or_over_limit(known, user, cents),
+        ),
     ]
     runners = {name: Runner() for name, *_ in cases}
     memory = {}
     for name, condition, records, _ in cases:
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        taken = runners[name].publish(records)
-        memory[name] = (taken, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
+        cpu_s = runners[name].publish(records)
+        memory[name] = (cpu_s, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
         runners[name].publish(published(rules, condition))
     turns = [*runners.values()]
     for frame in work:
@@ -206,22 +211,22 @@ def main() -> None:
     show({"bench": "lists in state", **_state(known, runners["one"], trusted)})
 
 
-def _anything(_user: str, _cents: int) -> bool:
+def _always(_user: str, _cents: int) -> bool:
     return True
 
 
-def _either(known: Lists, user: str, cents: int) -> bool:
-    most = known.limits.get(user)
-    return user not in known.trusted or (most is not None and cents > most)
+def _not_trusted_or_over_limit(known: Lists, user: str, cents: int) -> bool:
+    limit = known.limits.get(user)
+    return user not in known.trusted or (limit is not None and cents > limit)
 
 
 def _state(known: Lists, runner: Runner, before: Published) -> dict[str, float | int]:
     """Measure the publication of one more entry, a restart, and empty cuts."""
-    bare = Runner()
-    bare.publish([])
-    for one in (bare, runner):
-        one.written = 0
-    idle = [sum(one.cut(None) for _ in range(_IDLE_CUTS)) / _IDLE_CUTS for one in (bare, runner)]
+    empty = Runner()
+    empty.publish([])
+    for measured in (empty, runner):
+        measured.written = 0
+    idle = [sum(measured.cut(None) for _ in range(_IDLE_CUTS)) / _IDLE_CUTS for measured in (empty, runner)]
     written = runner.written // _IDLE_CUTS
     changed = [r for r in known.records(2, ["somebody"])[0] if r not in before]
     edit = runner.publish(changed)

@@ -1,8 +1,8 @@
 """Measures the search app in this process, without Spark and Kafka: ``taskset -c 0 python -m bench.kernels.search``.
 
-Views and sales of 10,000 products (the popular ones more often), and a change of some product every hundred events, in
-cuts of 20,000 events; measured from decoded rows in to rows for the index out, with the state of each cut written to
-memory. The clock goes with the events. In the end the documents are compared with DuckDB's.
+The input is views and sales of 10,000 products (popular ones more often), and a change of a product every hundred
+events, in cuts of 20,000 events. The figure covers the work from decoded rows to rows for the index, with the commit of
+the state to memory. The clock advances with the event time. The documents are compared with DuckDB's at the end.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def events(count: int, products: int, per_second: int) -> pl.DataFrame:
     ids = np.minimum(draw.zipf(1.3, count) - 1, draw.integers(0, products, count))
     paid = draw.random(count) < 0.1
     times = START_MS + np.arange(count) * 1_000 // per_second - draw.integers(0, 5_000, count)
-    nothing = {n: pl.lit(None, pl.String) for n in ("user_id", "session_id", "currency", "card", "country", "ip")}
+    nulls = {n: pl.lit(None, pl.String) for n in ("user_id", "session_id", "currency", "card", "country", "ip")}
     return pl.DataFrame(
         {
             "product_id": "p" + pl.Series(ids).cast(pl.String),
@@ -44,18 +44,18 @@ def events(count: int, products: int, per_second: int) -> pl.DataFrame:
             "amount": pl.Series(np.where(paid, draw.integers(100, 9_999, count), 0)).cast(pl.Decimal(12, 2)),
             "status": pl.Series(paid).replace_strict({True: "ok", False: None}, return_dtype=pl.String),
         }
-    ).with_columns(event_id=pl.lit("e"), **nothing)
+    ).with_columns(event_id=pl.lit("e"), **nulls)
 
 
 def changes(count: int, products: int, per_second: int) -> pl.DataFrame:
     """Return product changes: every product once, then new prices; one change in twenty is a deletion."""
     draw = np.random.default_rng(8)
-    many = count // CHANGE_EVERY
-    ids = np.concatenate([np.arange(products), draw.integers(0, products, many)])
+    price_changes = count // CHANGE_EVERY
+    ids = np.concatenate([np.arange(products), draw.integers(0, products, price_changes)])
     times = np.concatenate(
-        [np.full(products, START_MS), START_MS + np.arange(many) * 1_000 * CHANGE_EVERY // per_second]
+        [np.full(products, START_MS), START_MS + np.arange(price_changes) * 1_000 * CHANGE_EVERY // per_second]
     )
-    deleted = np.concatenate([np.zeros(products, dtype=bool), draw.random(many) < 0.05])
+    deleted = np.concatenate([np.zeros(products, dtype=bool), draw.random(price_changes) < 0.05])
     return pl.DataFrame(
         {
             "product_id": "p" + pl.Series(ids).cast(pl.String),
@@ -75,24 +75,24 @@ def changes(count: int, products: int, per_second: int) -> pl.DataFrame:
 def expected(happened: pl.DataFrame, changed: pl.DataFrame, app: SearchSettings) -> pl.DataFrame:
     """Return the documents that DuckDB computes, ordered by id: id, price and figures."""
     watermark = int(happened["ts"].dt.epoch("ms").max()) - app.max_out_of_orderness_ms  # type: ignore[arg-type]
-    counts = {s.name: f"{watermark} < epoch_ms(ts) // {s.step_ms} * {s.step_ms} + {s.span_ms}" for s in app.spans}
+    conditions = {s.name: f"{watermark} < epoch_ms(ts) // {s.step_ms} * {s.step_ms} + {s.span_ms}" for s in app.spans}
     sums = ", ".join(
         f"count(*) filter (type = 'view' and {when}) as views_{name}, "
         f"coalesce(sum(quantity) filter ({when}), 0)::bigint as units_{name}, "
         f"coalesce(sum(amount) filter ({when}), 0)::decimal(38, 2) as revenue_{name}"
-        for name, when in counts.items()
+        for name, when in conditions.items()
     )
     names = ", ".join(
         f"coalesce({m}_{s.name}, 0) as {m}_{s.name}" for s in app.spans for m in ("views", "units", "revenue")
     )
     with duckdb.connect() as connection:
         connection.register("e", happened.to_arrow())
-        connection.register("c", changed.with_row_index("place").to_arrow())
+        connection.register("c", changed.with_row_index("row").to_arrow())
         return pl.DataFrame(
             connection.sql(
                 f"""
-                with last as (select product_id as id, arg_max(op, [epoch_ms(updated_at), place]) as op,
-                                     arg_max(price, [epoch_ms(updated_at), place]) as price from c group by all),
+                with last as (select product_id as id, arg_max(op, [epoch_ms(updated_at), row]) as op,
+                                     arg_max(price, [epoch_ms(updated_at), row]) as price from c group by all),
                      f as (select product_id as id, {sums} from e group by all)
                 select id, price, {names} from last left join f using (id) where op = 'upsert' order by id
                 """
@@ -123,9 +123,9 @@ def main() -> None:
     app = App(settings(refresh_ms=arguments.refresh_ms), arguments.shards)
     yardstick_ms, cpu, seconds, done = fixed_work_ms(), 0.0, 0.0, 0
     for start in range(0, arguments.events, arguments.cut):
-        upto = arguments.products + (start + arguments.cut) // CHANGE_EVERY
-        inputs = {"products": changed[done:upto], "shop": happened[start : start + arguments.cut]}
-        done = upto
+        end = arguments.products + (start + arguments.cut) // CHANGE_EVERY
+        inputs = {"products": changed[done:end], "shop": happened[start : start + arguments.cut]}
+        done = end
         began, begin = time.process_time(), time.perf_counter()
         result = app.simulation.cut(inputs, clock_ms=START_MS + (start + arguments.cut) * 1_000 // rate)
         cpu, seconds = cpu + time.process_time() - began, seconds + time.perf_counter() - begin

@@ -1,12 +1,12 @@
 """Measures a sequence rule in the rules kernel, without Spark, Kafka and JSON: failed logins, then a large purchase.
 
 A million events of 100,000 users in an hour, 5 % of them out of order by up to five seconds; one user in twenty keeps
-failing to log in. Cuts of 100,000 events go through the kernel, and its state to a log in memory after each. What fires
-is compared with a plain loop over each user's events.
+failing to log in. Cuts of 100,000 events go through the kernel, and its state to a log in memory after each. The
+alerts are compared with a plain loop over each user's events.
 
     POLARS_MAX_THREADS=1 taskset -c 0 python -m bench.kernels.sequences [--rules N]
 
-``--rules``: so many rules of this form, each with a step's limit of its own and so with partials of its own.
+``--rules``: the number of rules; each has another time limit for the purchase, so rules share no partials.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Events:
-    """Events in order of arrival. An event is at most the disorder behind the latest event before it."""
+    """Events in order of arrival. An event is at most ``DISORDER_MS`` behind the latest event before it."""
 
     user: Ints
     kind: Ints
@@ -121,36 +121,36 @@ def rule(rule_id: str, next_s: int, stream: str) -> bytes:
     )
 
 
-def expected(of: Events) -> set[tuple[int, ...]]:
-    """Return the offsets of each match, by a plain loop over each user's events in order of time."""
-    order = np.lexsort((np.arange(len(of.user)), of.event_ms, of.user))
-    kinds = np.where((of.kind == PAYMENT) & (of.cents <= LARGE_CENTS), OTHER, of.kind)
+def expected(all_events: Events) -> set[tuple[int, ...]]:
+    """Return the offsets of each match of rule 0, from a plain loop over each user's events in order of time."""
+    order = np.lexsort((np.arange(len(all_events.user)), all_events.event_ms, all_events.user))
+    kinds = np.where((all_events.kind == PAYMENT) & (all_events.cents <= LARGE_CENTS), OTHER, all_events.kind)
     order = order[kinds[order] != OTHER]
     matches: set[tuple[int, ...]] = set()
-    edges = np.flatnonzero(np.diff(of.user[order], prepend=-1, append=-1)).tolist()
+    edges = np.flatnonzero(np.diff(all_events.user[order], prepend=-1, append=-1)).tolist()
     for low, high in itertools.pairwise(edges):
-        places = order[low:high].tolist()
-        matches.update(_of_user([(kinds[p].item(), of.event_ms[p].item(), p) for p in places]))
+        offsets = order[low:high].tolist()
+        matches.update(_user_matches([(kinds[o].item(), all_events.event_ms[o].item(), o) for o in offsets]))
     return matches
 
 
-def _of_user(own: Sequence[tuple[int, int, int]]) -> Iterable[tuple[int, ...]]:
+def _user_matches(own: Sequence[tuple[int, int, int]]) -> Iterable[tuple[int, ...]]:
     """Yield the offsets of each match of one user.
 
     ``own``: kind, time and offset of the user's failed logins, other logins and large payments.
     """
     failed: list[int] = []  # indexes of failed logins that may still be part of a match
-    for at, (kind, ms, _) in enumerate(own):
+    for index, (kind, time_ms, _) in enumerate(own):
         if kind == FAILED:
-            failed.append(at)
+            failed.append(index)
         elif kind == OK:
-            failed = failed[-(TIMES - 1) :]  # whoever has all three is over; whoever has fewer goes on
+            failed = failed[-(TIMES - 1) :]  # a full set of failed logins is discarded, a smaller one continues
         else:
             starts = (failed[first : first + TIMES] for first in range(len(failed) - TIMES + 1))
-            for some in starts:
-                ended = own[some[-1]][1]
-                if ended - own[some[0]][1] <= FIRST_MS and ms - ended <= NEXT_MS:
-                    yield tuple(own[i][2] for i in (*some, at))
+            for logins in starts:
+                last_ms = own[logins[-1]][1]
+                if last_ms - own[logins[0]][1] <= FIRST_MS and time_ms - last_ms <= NEXT_MS:
+                    yield tuple(own[i][2] for i in (*logins, index))
                     failed = []
                     break
 
@@ -170,7 +170,7 @@ class Spent:
 
 
 def run(frame: pl.DataFrame, rule_count: int) -> Spent:
-    """Feed all events in cuts, and then the end of the stream."""
+    """Run the kernel over all events in cuts, then over the end of the stream."""
     kernel = RulesFactory((RuleStream(SCHEMA, "shop"),))()
     assert isinstance(kernel, RulesKernel)
     log, spent = StateLog(StateSettings()), Spent()
@@ -179,22 +179,22 @@ def run(frame: pl.DataFrame, rule_count: int) -> Spent:
         cut = frame[start : start + CUT]
         latest = max(latest, int(cut[EVENT_MS].to_numpy().max(initial=NO_WATERMARK)))
         after = latest - DISORDER_MS if cut.height else END_OF_TIME_MS
-        shares = {StreamKey("shop", 0): cut} if cut.height else {}
+        frames = {StreamKey("shop", 0): cut} if cut.height else {}
         began = time.process_time()
-        output = kernel.step(Cut(0, shares, control, after, before, after, {}))
+        output = kernel.step(Cut(0, frames, control, after, before, after, {}))
         middle = time.process_time()
         spent.written += log.commit(spent.blobs, kernel.tables(), {})
         spent.step_s += middle - began
         spent.commit_s += time.process_time() - middle
         before, control = after, []
-        _note(spent, kernel, output)
+        _count_output(spent, kernel, output)
     return spent
 
 
-def _note(spent: Spent, kernel: RulesKernel, output: KernelOutput) -> None:
-    said = [orjson.loads(r.value or b"") for r in output.records if r.lane == ALERTS]
-    spent.alerts += len(said)
-    spent.found |= {tuple(e["offset"] for e in a["events"]) for a in said if a["rule"] == "r0"}
+def _count_output(spent: Spent, kernel: RulesKernel, output: KernelOutput) -> None:
+    alerts = [orjson.loads(r.value or b"") for r in output.records if r.lane == ALERTS]
+    spent.alerts += len(alerts)
+    spent.found |= {tuple(e["offset"] for e in a["events"]) for a in alerts if a["rule"] == "r0"}
     for group in kernel.groups.values():
         assert isinstance(group, SequenceGroup)
         kept = group.metrics()
@@ -207,10 +207,10 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rules", type=int, default=1)
     count = parser.parse_args().rules
-    of = events()
-    frame = of.frame()
+    all_events = events()
+    frame = all_events.frame()
     run(frame[:CUT:10], count)
-    spent, right = run(frame, count), expected(of)
+    spent, right = run(frame, count), expected(all_events)
     if spent.found != right:
         raise SystemExit(f"wrong: {len(spent.found - right)} too many, {len(right - spent.found)} missing")
     show(

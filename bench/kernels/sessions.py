@@ -2,10 +2,9 @@
 
     POLARS_MAX_THREADS=1 taskset -c 0 python -m bench.kernels.sessions [--events N] [--early]
 
-All that the app says of a session (``headgate_sessions.session_records``): the operator alone with the state of each
-cut
-written to a log in memory, what each aggregate adds, and the topology in a simulation. ``--early``: with a record a
-second of the clock for what has changed, a cut being a second.
+It measures the operator alone with the aggregates of the app (``headgate_sessions.session_records``), with the state
+of each cut committed to memory; the additional cost of each aggregate; and the whole topology in a simulation.
+``--early``: sessions that have changed are also emitted every second of the clock; a cut is a second.
 """
 
 from __future__ import annotations
@@ -52,8 +51,8 @@ def main() -> None:
     aggregates = session_aggregates(sessions_settings(job))
     with Yardstick() as yardstick:
         seconds, records = _operator(job, cuts, policy, aggregates)
-        single = {name: _operator(job, cuts, policy, {name: one})[0] for name, one in aggregates.items()}
-        none = _operator(job, cuts, policy, {"events": Count()})[0]
+        single = {name: _operator(job, cuts, policy, {name: aggregate})[0] for name, aggregate in aggregates.items()}
+        count_only = _operator(job, cuts, policy, {"events": Count()})[0]
         simulated, checked = _simulation(job, cuts, arguments.events)
         show(
             {
@@ -62,8 +61,8 @@ def main() -> None:
                 "early": arguments.early,
                 "records": records,
                 "operator_cpu_seconds_per_million": round(seconds / million, 2),
-                "by_aggregate": {name: round((spent - none) / million, 2) for name, spent in single.items()},
-                "sessions_alone": round(none / million, 2),
+                "by_aggregate": {name: round((spent - count_only) / million, 2) for name, spent in single.items()},
+                "sessions_alone": round(count_only / million, 2),
                 "simulation_cpu_seconds_per_million": round(simulated / million, 2),
                 "rows": checked,
                 "checked": True,
@@ -75,7 +74,7 @@ def main() -> None:
 def _operator(
     job: Job, cuts: list[pl.DataFrame], policy: RevisionPolicy, aggregates: Mapping[str, Aggregate]
 ) -> tuple[float, int]:
-    """Return the CPU time of all steps with their state, and the number of records."""
+    """Return the CPU-seconds of all steps and commits, and the number of emitted rows."""
     plan = topology("bench", job)
     (node,) = plan.stateful_nodes
     schema = node.keyed[0].schema
@@ -88,16 +87,16 @@ def _operator(
         latest_ms = cut["__event_ms"].max()
         assert isinstance(latest_ms, int), "a cut has events"
         begin = time.process_time()
-        said = operator.step([rows], CutTime(watermark_ms, latest_ms - job.delay_ms, number * 1_000))[MAIN]
+        emitted = operator.step([rows], CutTime(watermark_ms, latest_ms - job.delay_ms, number * 1_000))[MAIN]
         log.commit(blobs, operator.tables(), {})
         seconds += time.process_time() - begin
         watermark_ms = latest_ms - job.delay_ms
-        records += said.height
+        records += emitted.height
     return seconds, records
 
 
 def _simulation(job: Job, cuts: list[pl.DataFrame], events: int) -> tuple[float, Figure]:
-    """Return the CPU time of the whole topology; compare its rows with the oracle's."""
+    """Return the CPU-seconds of the whole topology, after a comparison of its rows with the oracle's."""
     simulation = Simulation(topology("bench", job))
     (source,) = simulation.topology.sources
     inputs = [cut.select(source.stream.names) for cut in cuts]
@@ -107,7 +106,7 @@ def _simulation(job: Job, cuts: list[pl.DataFrame], events: int) -> tuple[float,
     columns = job.events(events).columns()
     watermark_ms = int(columns["ts"].to_numpy().max()) - job.delay_ms
     wanted = operator_oracle.expected(job, columns, watermark_ms=watermark_ms, touching_merge=False)
-    rows = pl.concat([one for one in found if one.width])
+    rows = pl.concat([frame for frame in found if frame.width])
     checked = compared(operator_oracle.found(job, rows.write_ndjson().encode().splitlines()), wanted)
     return seconds, checked["alerts"]
 

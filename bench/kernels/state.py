@@ -1,8 +1,8 @@
 """Measures bytes per key and window, and the cost of cuts that touch few keys: ``python -m bench.kernels.state``.
 
-One operator on one shard: an hourly sum over so many keys, each with a live window; then cuts that each touch one key
-in a hundred, drawn anew, with everything that a cut does: the operator's step and the commit of its tables. The sums at
-the end are compared with numpy's. The figure is the CPU time of a cut with 1,000,000 keys over that with 100,000.
+One operator on one shard computes an hourly sum for each key, and each key has an open window. Then each cut has events
+of one key in a hundred, drawn at random. A cut is the operator's step and the commit of its tables. The sums at the end
+are compared with numpy's. The ratio is the CPU time of a cut with 1,000,000 keys divided by that with 100,000.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def measure(keys: int) -> Result:
         operator.step([rows], CutTime(NO_WATERMARK, NO_WATERMARK, 0))
         written.append(log.commit(blobs, operator.tables(), {}))
         spent.append(time.process_time() - started)
-    panes = operator.step([_rows(*_nothing())], CutTime(NO_WATERMARK, END_OF_TIME_MS, 0))[MAIN]
+    panes = operator.step([_rows(*_no_rows())], CutTime(NO_WATERMARK, END_OF_TIME_MS, 0))[MAIN]
     _check(panes, touched, keys)
     stored = sum(map(len, blobs.blobs.values()))
     log_bytes = sum(len(blob) for name, blob in blobs.blobs.items() if name.startswith("log/"))
@@ -67,14 +67,14 @@ def measure(keys: int) -> Result:
 
 
 def _draw(keys: int) -> _Touched:
-    chance = np.random.default_rng(5)
+    random = np.random.default_rng(5)
     first = [np.arange(start, min(keys, start + 100_000)) for start in range(0, keys, 100_000)]
-    later = [chance.integers(0, keys, keys // SHARE) for _ in range(2 * CUTS)]
-    every = [*first, *later]
-    return _Touched(every, [chance.integers(1, 1000, len(one)) for one in every])
+    later = [random.integers(0, keys, keys // SHARE) for _ in range(2 * CUTS)]
+    touched = [*first, *later]
+    return _Touched(touched, [random.integers(1, 1000, len(cut_keys)) for cut_keys in touched])
 
 
-def _nothing() -> tuple[np.ndarray[tuple[int], np.dtype[np.int64]], np.ndarray[tuple[int], np.dtype[np.int64]]]:
+def _no_rows() -> tuple[np.ndarray[tuple[int], np.dtype[np.int64]], np.ndarray[tuple[int], np.dtype[np.int64]]]:
     return np.empty(0, np.int64), np.empty(0, np.int64)
 
 
@@ -85,13 +85,13 @@ def _rows(
 
 
 def _check(panes: pl.DataFrame, touched: _Touched, keys: int) -> None:
-    every, amounts = np.concatenate(touched.keys), np.concatenate(touched.amounts)
-    wanted = np.bincount(every, weights=amounts, minlength=keys).astype(np.int64)
+    touched_keys, amounts = np.concatenate(touched.keys), np.concatenate(touched.amounts)
+    wanted = np.bincount(touched_keys, weights=amounts, minlength=keys).astype(np.int64)
     found = np.zeros(keys, np.int64)
     found[panes["key"].to_numpy()] = panes["total"].to_numpy()
     assert panes.height == keys, f"{panes.height} panes of {keys} keys"
     assert (found == wanted).all(), "the sums differ from numpy's"
-    assert panes["rows"].sum() == len(every), "rows were lost or counted twice"
+    assert panes["rows"].sum() == len(touched_keys), "rows were lost or counted twice"
 
 
 def main() -> None:

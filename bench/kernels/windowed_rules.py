@@ -1,9 +1,9 @@
-"""Many windowed rules in process: events a second of one group on one core, its firings compared with numpy's.
+"""Measures many windowed rules on one core: the events per second of one group. Firings are compared with numpy's.
 
     POLARS_MAX_THREADS=1 taskset -c 0 python -m bench.kernels.windowed_rules [--rules 100,1000] [--state]
 
-One JSON line for each number of rules, then one with the ratio of the last to the first. All rules look at the same
-twenty aggregates (five functions over four filters), each at one or two of them with thresholds of its own, and few
+One JSON line for each number of rules, then one with the ratio of the last to the first. The rules share
+twenty aggregates (five functions over four filters); each compares one or two of them with its own thresholds, and few
 fire. ``--state``: each cut is also committed to a state log in memory.
 """
 
@@ -91,8 +91,8 @@ def specs_of(count: int, share: float) -> list[Spec]:
         kind, first = number % TYPES, number // TYPES % len(FUNCTIONS)
         chosen = [first] if number % 2 else [first, int(random.integers(len(FUNCTIONS)))]
         low = 1 - share if len(chosen) == 1 else 1 - share**0.5
-        places = (random.uniform(low, 1.0, len(chosen)) * len(highest[0])).astype(np.int64)
-        clauses = tuple(Clause(f, round(float(highest[f][p]))) for f, p in zip(chosen, places, strict=True))
+        positions = (random.uniform(low, 1.0, len(chosen)) * len(highest[0])).astype(np.int64)
+        clauses = tuple(Clause(f, round(float(highest[f][p]))) for f, p in zip(chosen, positions, strict=True))
         found.append(Spec(f"r{number}", kind, clauses))
     return found
 

@@ -1,9 +1,10 @@
-"""Windows in process: events a second of one operator on one core, its output compared with numpy's.
+"""Measures windows on one core: the events per second of one operator. Its output is compared with numpy's.
 
     POLARS_MAX_THREADS=1 taskset -c 0 python -m bench.kernels.windows [tumbling|sliding|sessions] [--state|--unused]
 
 One JSON line for each kind of windows. ``--state``: each cut is also committed to a state log in memory. ``--unused``:
-instead, what a late lane and allowed lateness cost where nothing is late, in runs that take turns.
+instead,
+measure the cost of a late lane and of allowed lateness when no event is late, in alternating runs.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ Rows = tuple[Ints, Ints, Ints, Ints]
 
 @dataclass(frozen=True)
 class Events:
-    """Events in order of arrival. An event is at most the disorder behind the latest event before it."""
+    """Events in order of arrival. An event is at most ``DISORDER_MS`` behind the latest event before it."""
 
     key: Ints
     event_ms: Ints
@@ -70,9 +71,9 @@ def even_windows(size_ms: int, slide_ms: int) -> Callable[[Events], Rows]:
         key, value = np.repeat(events.key, windows), np.repeat(events.value, windows)
         last = np.repeat(events.event_ms // slide_ms, windows)
         window = last - np.tile(np.arange(windows), len(events.key))
-        codes, place = np.unique(window * KEYS + key, return_inverse=True)
+        codes, row = np.unique(window * KEYS + key, return_inverse=True)
         sums = np.zeros(len(codes), dtype=np.int64)
-        np.add.at(sums, place, value)
+        np.add.at(sums, row, value)
         start = codes // KEYS * slide_ms
         return codes % KEYS, start, start + size_ms, sums
 
@@ -126,17 +127,17 @@ def unused(kind: str, turns: int = 7) -> dict[str, object]:
     assigner, span_ms, _ = KINDS[kind]
     rows = events_over(span_ms, seed=1).frame(pl.Series("key", range(KEYS)))
     late = WindowSpec(assigner, AfterWatermark(late=AfterCount(1)), Accumulation.DISCARDING, MINUTE_MS)
-    ways = {"plain": (None, False), "late_lane": (None, True), "lateness": (late, True)}
-    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    variants = {"plain": (None, False), "late_lane": (None, True), "lateness": (late, True)}
+    seconds: dict[str, list[float]] = {name: [] for name in variants}
     panes = set()
     for _ in range(turns):
-        for name, (spec, late_lane) in ways.items():
+        for name, (spec, late_lane) in variants.items():
             spent, found = feed(assigner, rows, CUT, state=False, spec=spec, late_lane=late_lane)
             seconds[name].append(spent)
             panes.add((found.height, found["sum"].sum()))
-    assert len(panes) == 1, "the same panes, each way"
-    least = {name: min(every) for name, every in seconds.items()}
-    more = {f"{name}_costs_more_by": round(least[name] / least["plain"] - 1, 3) for name in ways if name != "plain"}
+    assert len(panes) == 1, "the variants have different panes"
+    least = {name: min(times) for name, times in seconds.items()}
+    more = {f"{name}_costs_more_by": round(least[name] / least["plain"] - 1, 3) for name in variants if name != "plain"}
     return {"bench": "windows_in_process", "windows": kind, "unused": True, **more}
 
 
@@ -155,10 +156,10 @@ def feed(
     operator = WindowOperator(spec, ("key",), schema, {"sum": Sum("v")}, late_lane=late_lane)
     log, blobs = StateLog(StateSettings()), MemoryBlobs()
     watermark_ms, seconds, found = NO_WATERMARK, 0.0, []
-    ahead = rows[EVENT_MS].cum_max().to_list()
+    latest_ms = rows[EVENT_MS].cum_max().to_list()
     for first in range(0, rows.height, size):
         last = first + size >= rows.height
-        next_ms = END_OF_TIME_MS if last else ahead[first + size - 1] - DISORDER_MS
+        next_ms = END_OF_TIME_MS if last else latest_ms[first + size - 1] - DISORDER_MS
         began = time.process_time()
         ports = operator.step([rows[first : first + size]], CutTime(watermark_ms, next_ms, clock_ms=next_ms))
         if state:
@@ -173,7 +174,7 @@ def feed(
 
 
 def equal(panes: pl.DataFrame, rows: Rows) -> bool:
-    """Return whether the panes are these rows, each once."""
+    """Return whether the panes are exactly these rows."""
     key = panes["key"].str.slice(9).cast(pl.Int64).to_numpy()
     bounds = [panes[name].dt.timestamp("ms").to_numpy() for name in ("window_start", "window_end")]
     seen, wanted = (np.stack(columns) for columns in ((key, *bounds, panes["sum"].to_numpy()), rows))
