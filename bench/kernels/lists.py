@@ -4,8 +4,8 @@ A thousand rules over a million events, in four cases: without lists; every tent
 list('trusted')``, with one entry in the list, and with half a million; and every tenth rule with ``amount >
 lookup('limits', user_id)`` as well. The cases take turns, cut by cut. Alerts are compared with the oracle's pairs of
 rule and event, filtered by a Python set and dictionary. The figures are the CPU time of the cuts, and in it of filling
-the columns of lists; and that of storing a list, of changing one entry, of loading the list after a restart, and of a cut
-without events. The first cut, which loads code, is left out.
+the columns of lists; and that of storing a list, of changing one entry, of loading the list after a restart, and of
+a cut without events. The first cut, which loads code, is left out.
 
     POLARS_MAX_THREADS=1 taskset -c 0 python -m bench.kernels.lists
 """
