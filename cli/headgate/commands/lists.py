@@ -88,6 +88,6 @@ def list_(login: KafkaLogin, app: str, output: Output) -> None:
         expires = None if head.expires is None else render_time(head.expires)
         value = None if head.value is None else str(head.value)
         entries = live.entries()
-        count = None if entries is None else len(entries.place)
+        count = None if entries is None else len(entries.numbers)
         rows.append((name, head.version, head.owner, str(head.of), value, count, expires))
     emit(output, as_json(_HEAD, rows), as_table(_HEAD, rows))

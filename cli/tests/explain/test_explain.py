@@ -70,7 +70,7 @@ def test_a_window_shows_its_values_and_where_it_fired(capsys: pytest.CaptureFixt
     options = write(tmp_path, *(event(second) for second in range(4)), event(5, "u2"), event(6))
     assert run(["rules", "explain", "burst", *options]) == 0
     shown = capsys.readouterr().out
-    assert "DID NOT FIRE\n  does not fire again: it had fired in this window already" in shown
+    assert "DID NOT FIRE\n  does not fire again: it has already fired in this window" in shown
     assert (
         "  having: count(*) >= 3  TRUE*   count(*) = 5\n  fired at events.json:0:2 of 2026-01-05 10:00:02 UTC" in shown
     )

@@ -190,6 +190,6 @@ def test_a_fault_in_a_list_is_a_problem_with_its_line(tmp_path: Path, capsys: py
     file, lists = write(tmp_path, LISTED), write_lists(tmp_path / "lists")
     write(tmp_path / "lists", "value,lookup\nu1,50\nu2,much\n", "limits.csv")
     assert run(["rules", "check", file, "--lists", lists]) == 1
-    assert "limits.csv:3:1: entries: what is looked up: 'much' is no decimal(12,2)" in capsys.readouterr().out
+    assert "limits.csv:3:1: entries: lookup: 'much' is no decimal(12,2)" in capsys.readouterr().out
     assert run(["rules", "check", file, "--lists", str(tmp_path / "nowhere")]) == 1
     assert "lists: no such file or folder" in capsys.readouterr().err

@@ -1,9 +1,8 @@
-"""Why a condition is true, false or NULL for some values: its clauses, each with its values.
+"""Explains why a condition is TRUE, FALSE or NULL: its clauses, each with its truth and its values.
 
-Promises: the truth of every clause is the result of ``lang.evaluate``, which computes it; the structure of
-``and``, ``or`` and ``not`` is the author's; where the whole is true or false the clauses marked ``decided`` suffice:
-had the others been anything else, it would have come out the same. Where it is NULL they are those that made it so.
-Refuses to know rules, events and terminals.
+Promises: ``lang.evaluate`` computes the truth of every clause; the clauses have the structure of the author's ``and``,
+``or`` and ``not``. If the condition is TRUE or FALSE, the clauses marked ``decided`` determine it, whatever the truth
+of the others. If it is NULL, the clauses that make it so are marked.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ ValueOf = Callable[[Expr], Value]
 
 
 class Truth(enum.StrEnum):
-    """SQL's three."""
+    """A truth value of SQL."""
 
     TRUE = "TRUE"
     FALSE = "FALSE"
@@ -40,7 +39,7 @@ class Truth(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ObservedValue:
-    """A value that a clause looked at: an operand or a column in it, as the language writes it."""
+    """The value of an operand, column or aggregate in a clause. ``text``: its canonical text."""
 
     text: str
     value: Value
@@ -53,9 +52,9 @@ class ObservedValue:
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """A condition and its result. ``joint``: ``and``, ``or`` or ``not`` over ``parts``; None for a leaf.
+    """A condition and its truth. ``joint``: ``and``, ``or`` or ``not`` of ``parts``; None for a leaf.
 
-    ``note``: of a leaf that is NULL, which of its operands is the reason.
+    ``seen``: the values in a leaf. ``note``: which operands make a leaf NULL.
     """
 
     text: str
@@ -74,7 +73,7 @@ class Clause:
             yield from part.leaves()
 
     def deciding(self) -> Iterator[Clause]:
-        """Yield the leaves that decided."""
+        """Yield the leaves that are marked ``decided``."""
         return (leaf for leaf in self.leaves() if leaf.decided)
 
 
@@ -86,7 +85,7 @@ def explain_condition(
 
 
 def explain_with(expr: Expr, value_of: ValueOf, *, decided: bool = True) -> Clause:
-    """Explain a condition that ``value_of`` evaluates: one on aggregates, or one that uses lists."""
+    """Explain a condition. ``value_of`` evaluates its parts, such as aggregates."""
     truth = Truth.of(value_of(expr))
     if isinstance(expr, lang.And | lang.Or | lang.Not) and not _is_leaf(expr):
         decisive = _deciding(expr, truth)
@@ -99,12 +98,12 @@ def explain_with(expr: Expr, value_of: ValueOf, *, decided: bool = True) -> Clau
 
 
 def _is_leaf(expr: Expr) -> bool:
-    """Return whether a reader sees one clause, as in ``not in``, ``is not null`` and the like."""
+    """Return whether it is one clause with ``not`` in it, such as ``not in`` or ``is not null``."""
     return isinstance(expr, lang.Not) and not isinstance(expr.operand, lang.And | lang.Or | lang.Not)
 
 
 def _deciding(expr: Expr, truth: Truth) -> frozenset[Truth]:
-    """Return which parts decided: those that are false made an ``and`` false; all that are true made it true."""
+    """Return the truths of the parts that decide: those with the truth of the whole; the only part of ``not``."""
     if isinstance(expr, lang.Not):
         return frozenset(Truth)
     if truth is Truth.NULL:
@@ -113,7 +112,7 @@ def _deciding(expr: Expr, truth: Truth) -> frozenset[Truth]:
 
 
 def _operands(expr: Expr) -> tuple[Expr, ...]:
-    """Return the operands that are computed, then the columns and aggregates; each once."""
+    """Return the computed operands, then the columns and aggregates, each once."""
     operands = expr.operand.children if isinstance(expr, lang.Not) else expr.children
     plain = lang.ColumnRef | lang.Literal | lang.IntervalLiteral | lang.AggregateCall
     computed = [o for o in operands if not isinstance(o, plain)]
@@ -121,7 +120,7 @@ def _operands(expr: Expr) -> tuple[Expr, ...]:
 
 
 def _atoms(expr: Expr) -> Iterator[Expr]:
-    """Yield the parts with a value of their own: columns outside of aggregates, and aggregates."""
+    """Yield the columns outside of aggregates, and the aggregates."""
     if isinstance(expr, lang.ColumnRef | lang.AggregateCall):
         yield expr
         return
@@ -130,7 +129,7 @@ def _atoms(expr: Expr) -> Iterator[Expr]:
 
 
 def _reasons(expr: Expr, value_of: ValueOf) -> Iterator[str]:
-    """Yield the innermost parts that are NULL, with their reasons."""
+    """Yield a text for each innermost part that is NULL."""
     null = [child for child in expr.children if value_of(child) is None]
     if null and not isinstance(expr, lang.Case):
         for child in null:

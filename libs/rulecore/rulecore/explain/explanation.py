@@ -135,11 +135,11 @@ def build_explanation(
     """
     event = None if question.row is None else evaluation.event(question.row)
     rows = evaluation.satisfied_rows()
-    asked = [alert for alert in alerts if _answers(alert, question, event)]
+    asked = [alert for alert in alerts if _is_asked_about(alert, question, event)]
     return Explanation(
         rule=rule,
         fired=bool(asked),
-        verdict=_verdict(rule, event, alerts, asked, windows),
+        verdict=_find_verdict(rule, event, alerts, asked, windows),
         alerts=tuple(alerts),
         asked=tuple(asked),
         event=event,
@@ -157,7 +157,7 @@ def _latest_rows(rows: Sequence[int], row: int | None) -> Sequence[int]:
     return before[-MAX_EVENTS:]
 
 
-def _answers(alert: Mapping[str, Json], question: ExplainQuestion, event: EventTrace | None) -> bool:
+def _is_asked_about(alert: Mapping[str, Json], question: ExplainQuestion, event: EventTrace | None) -> bool:
     """Return whether the question is about this alert."""
     if event is not None:
         if alert["source"] is not None:
@@ -184,7 +184,7 @@ def _spans(alert: Mapping[str, Json], at_ms: int) -> bool:
     return begun and (at_ms <= end_ms if kind in _WITH_END else at_ms < end_ms)
 
 
-def _verdict(
+def _find_verdict(
     rule: CompiledRule,
     event: EventTrace | None,
     alerts: Sequence[Mapping[str, Json]],
@@ -193,17 +193,18 @@ def _verdict(
 ) -> str:
     """Return the verdict. ``asked``: the alerts that the question is about."""
     if asked:
-        return "fires for this event" if rule.kind is RuleKind.EVENT else f"fires: {_count(len(asked), 'alert')}"
+        return "fires for this event" if rule.kind is RuleKind.EVENT else f"fires: {_format_count(len(asked), 'alert')}"
     if event is not None and (own := event.conditions.get("where")) is not None and own.truth is not Truth.TRUE:
         return f"does not fire: the event does not satisfy where, which is {own.truth}"
     if windows and all(window.having.truth is Truth.TRUE for window in windows):
         if alerts_in(windows[-1], alerts):
-            return "does not fire again: it had fired in this window already"
+            return "does not fire again: it has already fired in this window"
         return "does not fire yet: having is TRUE, and the window is not over"
     if windows:
         return f"does not fire: having is {windows[-1].having.truth}"
     if alerts:
-        return f"does not fire {'at this event' if event else 'then'}: see its alerts over the key's events below"
+        asked_about = "at this event" if event else "at this time"
+        return f"does not fire {asked_about}: see its alerts over the key's events below"
     return "does not fire for these events"
 
 
@@ -213,6 +214,6 @@ def alerts_in(window: WindowTrace, alerts: Sequence[Mapping[str, Json]]) -> list
     return [alert for alert, span in windows if isinstance(span, dict) and span["start_ms"] == window.start_ms]
 
 
-def _count(number: int, noun: str) -> str:
+def _format_count(number: int, noun: str) -> str:
     """Return the number and the noun, in the plural if needed."""
     return f"{number} {noun}" + ("" if number == 1 else "s")

@@ -34,11 +34,11 @@ from streamcore.schema import EVENT_MS, StreamSchema
 from streamcore.state import KeyValueTable
 from streamcore.watermark import NO_WATERMARK
 
-DETAIL = 500  # most events that are traced
-MOST = 3  # most windows in the answer to a question
+MAX_TRACED_EVENTS = 500
+MAX_WINDOWS = 3  # in the answer to a question
 _END_MS = 2**53
 #: Limits for ``having`` with the added condition that makes it always true.
-_ROOMY = RuleLimits(expression=lang.ExpressionLimits(text_bytes=16_384, depth=40, nodes=1_000))
+_PROBE_LIMITS = RuleLimits(expression=lang.ExpressionLimits(text_bytes=16_384, depth=40, nodes=1_000))
 
 
 def trace_windows(
@@ -46,9 +46,9 @@ def trace_windows(
 ) -> list[WindowTrace]:
     """Return the windows of a rule over one key's events, in order of arrival; nothing for a rule without windows.
 
-    An early rule is traced at the last ``DETAIL`` events, a final rule at the end of each window.
+    An early rule is traced at the last ``MAX_TRACED_EVENTS`` events, a final rule at the end of each window.
     """
-    return _trace(rule, schema, events, topic, lists or ListStore.empty(), _latest)
+    return _trace(rule, schema, events, topic, lists or ListStore.empty(), _latest_rows)
 
 
 def windows_for_question(
@@ -59,10 +59,10 @@ def windows_for_question(
     question: ExplainQuestion,
     lists: ListStore | None = None,
 ) -> list[WindowTrace]:
-    """Return the windows that a question is about (see ``around``)."""
+    """Return the windows that a question is about (see ``select_windows``)."""
     chosen = functools.partial(_rows_for_question, rule, question)
     traces = _trace(rule, schema, events, topic, lists or ListStore.empty(), chosen)
-    return around(traces, question.row, question.at_ms)
+    return select_windows(traces, question.row, question.at_ms)
 
 
 #: Returns, for the events that satisfy a rule's ``where``, the ascending rows at which to trace.
@@ -78,16 +78,17 @@ def _trace(
         return []
     contents = lists.contents(int(events[EVENT_MS].max()))  # type: ignore[arg-type]
     probe = _Probe(rule, _without_threshold(rule, schema, lists.types()), schema, topic, contents)
-    own = with_list_columns(events, probe.rule.list_columns, contents).with_row_index("__row").filter(_counts(rule))
+    numbered = with_list_columns(events, probe.rule.list_columns, contents).with_row_index("__row")
+    own = numbered.filter(_satisfies_where(rule))
     if not own.height:
         return []
     firings = probe.at_window_ends(own) if rule.rule.emit is Emit.FINAL else probe.after_events(own, chosen(own))
     return [_window_trace(rule, schema, firing, row, logical_lists(contents)) for firing, row in firings]
 
 
-def _latest(own: pl.DataFrame) -> Sequence[int]:
-    """Return the last ``DETAIL`` rows."""
-    return range(max(0, own.height - DETAIL), own.height)
+def _latest_rows(own: pl.DataFrame) -> Sequence[int]:
+    """Return the last ``MAX_TRACED_EVENTS`` rows."""
+    return range(max(0, own.height - MAX_TRACED_EVENTS), own.height)
 
 
 def _rows_for_question(rule: CompiledRule, question: ExplainQuestion, own: pl.DataFrame) -> Sequence[int]:
@@ -96,17 +97,17 @@ def _rows_for_question(rule: CompiledRule, question: ExplainQuestion, own: pl.Da
         return [here]
     group = GroupId.for_rule(rule)
     if group is None or group.kind != RuleKind.WINDOW:
-        return _latest(own)  # which window an event belongs to depends on the others
+        return _latest_rows(own)  # which window an event belongs to depends on the others
     pane, before = own[EVENT_MS] // group.unit, window_panes(rule) - 1
     last = pane.unique()
     if question.at_ms is not None:
         asked = question.at_ms // group.unit
         last = last.filter(last.is_between(asked, asked + before))
-    windows = [pane.is_between(end - before, end) for end in last.top_k(MOST).to_list()]
+    windows = [pane.is_between(end - before, end) for end in last.top_k(MAX_WINDOWS).to_list()]
     return sorted({int(inside.arg_true()[-1]) for inside in windows})
 
 
-def _counts(rule: CompiledRule) -> pl.Expr:
+def _satisfies_where(rule: CompiledRule) -> pl.Expr:
     """Return the expression that is true for events that satisfy the rule's ``where``."""
     where = pl.lit(value=True) if rule.where is None else to_polars(rule.where).fill_null(value=False)
     return where & pl.col(EVENT_MS).is_not_null()
@@ -124,20 +125,20 @@ class _Probe:
 
     def at_window_ends(self, own: pl.DataFrame) -> Iterator[tuple[RuleFiring, int | None]]:
         """Return the firings at the end of each window; their rows are None."""
-        group, memory = self._group(), KeyValueTable()
-        _set(group, self.rule, memory)
+        group, table = self._group(), KeyValueTable()
+        _set_rule(group, self.rule, table)
         group.add(own, self._cut_context(NO_WATERMARK))
         firings, _ = group.close(self._cut_context(_END_MS))
         return ((firing, None) for firing in firings)
 
     def after_events(self, own: pl.DataFrame, chosen: Sequence[int]) -> Iterator[tuple[RuleFiring, int | None]]:
         """Yield the firings just after each chosen event, with the row of the event in the caller's frame."""
-        group, memory, added = self._group(), KeyValueTable(), 0
-        _set(group, _with_version(self.rule, 1), memory)
+        group, table, added = self._group(), KeyValueTable(), 0
+        _set_rule(group, _with_version(self.rule, 1), table)
         for at in chosen:
             if at > added:
                 group.add(own[added:at], self._cut_context(NO_WATERMARK))
-            _set(group, _with_version(self.rule, at + 2), memory)
+            _set_rule(group, _with_version(self.rule, at + 2), table)
             firings, _ = group.add(own[at : at + 1], self._cut_context(NO_WATERMARK))
             added = at + 1
             for firing in firings:
@@ -152,8 +153,8 @@ class _Probe:
         return CutContext(0, 1, self.topic, 0, NO_WATERMARK, next_watermark_ms, self.contents)
 
 
-def _set(group: RuleGroup, rule: CompiledRule, memory: KeyValueTable) -> None:
-    group.set_rules([rule], memory, NO_WATERMARK, NO_WATERMARK)
+def _set_rule(group: RuleGroup, rule: CompiledRule, table: KeyValueTable) -> None:
+    group.set_rules([rule], table, NO_WATERMARK, NO_WATERMARK)
 
 
 def _without_threshold(rule: CompiledRule, schema: StreamSchema, lists: Mapping[str, ListType]) -> CompiledRule:
@@ -161,7 +162,7 @@ def _without_threshold(rule: CompiledRule, schema: StreamSchema, lists: Mapping[
     aggregate = lang.render(_first_aggregate(rule))
     always = f"({rule.rule.having}) or {aggregate} is null or {aggregate} is not null"
     own = rule.rule.model_copy(update={"having": always, "mode": RuleMode.LIVE})
-    return compile_rule(own, {schema.name: schema}, _ROOMY, lists)
+    return compile_rule(own, {schema.name: schema}, _PROBE_LIMITS, lists)
 
 
 def _first_aggregate(rule: CompiledRule) -> Expr:
@@ -203,7 +204,9 @@ def _columns(having: Expr, on_columns: Expr) -> Iterator[tuple[AggregateCall, st
         yield from _columns(child, child_on_columns)
 
 
-def around(traces: Sequence[WindowTrace], row: int | None, at_ms: int | None, limit: int = MOST) -> list[WindowTrace]:
+def select_windows(
+    traces: Sequence[WindowTrace], row: int | None, at_ms: int | None, limit: int = MAX_WINDOWS
+) -> list[WindowTrace]:
     """Return at most ``limit`` traces: those at ``row``; else of windows that contain ``at_ms``; else the latest.
 
     Of each window (by its start, since the end of a session moves) the last trace is returned, which has all events.

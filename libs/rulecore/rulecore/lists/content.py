@@ -32,16 +32,16 @@ _NO_ENTRY = -1
 class ListEntries:
     """All entries of one version of a list, including expired ones.
 
-    ``place``: the number of each entry, from 0. ``looked_up``: the values of the entries, and ``expires_ms``: their
-    expiry times, both by number; None if no entry has one.
+    ``numbers``: the number of each entry, from 0. By this number: ``lookup_values``, the values that the entries map
+    to, and ``expires_ms``, their expiry times; None if no entry has one.
     """
 
     type: ListType
-    place: Mapping[Key, int]
-    looked_up: pl.Series | None = None
+    numbers: Mapping[Key, int]
+    lookup_values: pl.Series | None = None
     expires_ms: Ints | None = None
     _ends: list[Ints] = field(default_factory=list, repr=False)
-    _sieve: list[BloomFilter] = field(default_factory=list, repr=False)
+    _filter: list[BloomFilter] = field(default_factory=list, repr=False)
 
     @classmethod
     def of(
@@ -51,22 +51,22 @@ class ListEntries:
         values: Sequence[Value] | None = None,
         expires_ms: Sequence[int] | None = None,
     ) -> ListEntries:
-        """Build the content from entries of columns of one length; of two entries with one key the last counts."""
-        place = {key: number for number, key in enumerate(keys)}
-        looked_up = None
+        """Build the entries from columns of one length. Of two entries with the same key the last one is kept."""
+        numbers = {key: number for number, key in enumerate(keys)}
+        lookup_values = None
         if kind.value is not None and values is not None:
-            looked_up = pl.Series("value", values, DTYPES[kind.value.kind])
+            lookup_values = pl.Series("value", values, DTYPES[kind.value.kind])
         ends = None
         if expires_ms is not None and any(end != NEVER_MS for end in expires_ms):
             ends = np.asarray(expires_ms, np.int64)
-        return cls(kind, place, looked_up, ends)
+        return cls(kind, numbers, lookup_values, ends)
 
     @property
-    def sieve(self) -> BloomFilter:
-        """The Bloom filter of these entries, which the first use builds."""
-        if not self._sieve:
-            self._sieve.append(BloomFilter.of(self.place.keys(), DTYPES[self.type.of.kind]))
-        return self._sieve[0]
+    def filter(self) -> BloomFilter:
+        """The Bloom filter of these entries, built at the first use."""
+        if not self._filter:
+            self._filter.append(BloomFilter.of(self.numbers.keys(), DTYPES[self.type.of.kind]))
+        return self._filter[0]
 
     def next_end_ms(self, clock_ms: int) -> int:
         """Return the time at which the next entry expires after ``clock_ms``; ``NEVER_MS`` when none does."""
@@ -88,7 +88,7 @@ class ListContent:
 
     @property
     def type(self) -> ListType:
-        """Types of the entries and of their values."""
+        """The name of the list, and the types of its entries and of their values."""
         return self.entries.type
 
     @property
@@ -98,55 +98,56 @@ class ListContent:
 
     def __contains__(self, key: Value) -> bool:
         """Return whether a physical value of the list's type is an entry."""
-        return self._place(key) != _NO_ENTRY
+        return self._number(key) != _NO_ENTRY
 
     def get(self, key: Value) -> Value:
         """Return the physical value of an entry; None if there is no such entry, and in a list without values."""
-        place, values = self._place(key), self.entries.looked_up
-        if place == _NO_ENTRY or values is None:
+        number, values = self._number(key), self.entries.lookup_values
+        if number == _NO_ENTRY or values is None:
             return None
-        value: Value = values[place]
+        value: Value = values[number]
         return value
 
-    def _place(self, key: Value) -> int:
+    def _number(self, key: Value) -> int:
+        """Return the number of a valid entry, else ``_NO_ENTRY``."""
         if not isinstance(key, str | int):
             return _NO_ENTRY
-        place = self.entries.place.get(key, _NO_ENTRY)
+        number = self.entries.numbers.get(key, _NO_ENTRY)
         ends = self.entries.expires_ms
-        return place if place == _NO_ENTRY or ends is None or ends[place] > self.clock_ms else _NO_ENTRY
+        return number if number == _NO_ENTRY or ends is None or ends[number] > self.clock_ms else _NO_ENTRY
 
     @property
     def values(self) -> Collection[Key]:
         """The valid entries, as physical values. If some entries expire, each call goes through all entries."""
         ends = self.entries.expires_ms
         if ends is None:
-            return self.entries.place.keys()
+            return self.entries.numbers.keys()
         valid = ends > self.clock_ms
-        return {key for key, place in self.entries.place.items() if valid[place]}
+        return {key for key, number in self.entries.numbers.items() if valid[number]}
 
     def holds(self, keys: pl.Series, kind: Type) -> pl.Series:
         """Return whether each of the physical ``keys`` of type ``kind`` is an entry; NULL for NULL."""
-        is_entry = self._places(_rescale_keys(keys, kind, self.type.of)) != _NO_ENTRY
+        is_entry = self._numbers(_rescale_keys(keys, kind, self.type.of)) != _NO_ENTRY
         return _null_where(keys.is_null(), pl.Series(is_entry))
 
     def look_up(self, keys: pl.Series, kind: Type) -> pl.Series:
         """Return the value of the entry of each of the physical ``keys`` of type ``kind``; NULL if there is none."""
-        assert self.type.value is not None, "the checker refuses lookup in a list without values"
-        values = self.entries.looked_up
+        assert self.type.value is not None, "the type checker refuses lookup in a list without values"
+        values = self.entries.lookup_values
         if values is None or not len(values):
             return pl.repeat(None, len(keys), dtype=DTYPES[self.type.value.kind], eager=True)
-        places = self._places(_rescale_keys(keys, kind, self.type.of))
-        return _null_where(pl.Series(places == _NO_ENTRY), values.gather(np.maximum(places, 0)))
+        numbers = self._numbers(_rescale_keys(keys, kind, self.type.of))
+        return _null_where(pl.Series(numbers == _NO_ENTRY), values.gather(np.maximum(numbers, 0)))
 
-    def _places(self, keys: pl.Series) -> Ints:
+    def _numbers(self, keys: pl.Series) -> Ints:
         """Return the number of each row's entry, or ``_NO_ENTRY``. Only values that pass the filter are looked up."""
-        get, places = self.entries.place.get, np.full(len(keys), _NO_ENTRY, np.int64)
-        rows = self.entries.sieve.rows(keys)
-        places[rows] = np.fromiter(map(get, keys.gather(rows).to_list(), repeat(_NO_ENTRY)), np.int64, len(rows))
+        get, numbers = self.entries.numbers.get, np.full(len(keys), _NO_ENTRY, np.int64)
+        rows = self.entries.filter.rows(keys)
+        numbers[rows] = np.fromiter(map(get, keys.gather(rows).to_list(), repeat(_NO_ENTRY)), np.int64, len(rows))
         ends = self.entries.expires_ms
         if ends is not None and len(ends):
-            places[ends[np.maximum(places, 0)] <= self.clock_ms] = _NO_ENTRY
-        return places
+            numbers[ends[np.maximum(numbers, 0)] <= self.clock_ms] = _NO_ENTRY
+        return numbers
 
 
 def _null_where(null: pl.Series, values: pl.Series) -> pl.Series:

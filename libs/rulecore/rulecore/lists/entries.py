@@ -1,7 +1,7 @@
 """Reads the entries of lists, and converts them to physical columns.
 
-A written entry is a value, ``[value, looked up]`` or ``[value, looked up, expires]``; the value looked up is null in a
-list without values, and may be left out with its expiry. A decimal is text or a whole number, or a number of at most 15
+A written entry is a value, ``[value, lookup]`` or ``[value, lookup, expires]``, where ``lookup`` is the value that the
+entry maps to: null in a list without values. A decimal is text or a whole number, or a number of at most 15
 digits, which JSON readers keep exactly; times are text with a zone, or null for never.
 
 Promises: no value makes ``read_entries`` raise anything but ``ListError``, which names the entry by its number from 1.
@@ -30,17 +30,17 @@ T = TypeVar("T")
 _FIELDS = 3
 _PLAIN = re.compile(r"(-?)([0-9]{1,18})(?:\.([0-9]{1,18}))?\Z")  # the usual form of a decimal
 _NUMBER = re.compile(r"[-+]?[0-9.]+(?:[eE][-+]?[0-9]{1,3})?\Z")
-_EXACT_DIGITS = 15  # of a decimal number that a double keeps
+_EXACT_DIGITS = 15  # every decimal number with so many digits survives the conversion to a double
 _PART_BYTES = 128 * 1024  # the largest average size of a part, far below the limit of a Kafka record
 MOST_PARTS = 4_096
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class EntryColumns:
-    """Entries in physical columns of one length. ``looked_up`` is empty in a list without values."""
+    """Entries in physical columns of one length. ``lookup_values`` is empty in a list without values."""
 
     keys: Sequence[Key]
-    looked_up: Sequence[Value]
+    lookup_values: Sequence[Value]
     expires_ms: Sequence[int]
 
 
@@ -49,16 +49,16 @@ def read_entries(entries: Sequence[object], kind: ListType) -> EntryColumns:
     rows = [entry if isinstance(entry, list) else [entry] for entry in entries]
     for number, row in enumerate(rows, 1):
         if not 1 <= len(row) <= _FIELDS:
-            raise ListError(f"entry {number}: an entry is a value, [value, looked up] or [value, looked up, expires]")
+            raise ListError(f"entry {number}: an entry is a value, [value, lookup] or [value, lookup, expires]")
     values = [row[1] if len(row) > 1 else None for row in rows]
     ends = [row[2] if len(row) > 2 else None for row in rows]
     keys: list[Key] = _convert_values([row[0] for row in rows], kind.of)  # type: ignore[assignment]
     if kind.value is not None:
-        return EntryColumns(keys, _convert_values(values, kind.value, "what is looked up: "), _ends(ends))
+        return EntryColumns(keys, _convert_values(values, kind.value, "lookup: "), _ends(ends))
     for number, value in enumerate(values, 1):
         if value is not None:
             raise ListError(
-                f"entry {number}: {abbreviate(value)} is to be looked up; the list declares no type `value`"
+                f"entry {number}: {abbreviate(value)} is a lookup value, but the list declares no type `value`"
             )
     return EntryColumns(keys, (), _ends(ends))
 
@@ -71,7 +71,7 @@ def _convert_values(values: list[object], kind: Type, prefix: str = "") -> list[
 
 
 def _are_physical(values: list[object], kind: Type) -> bool:
-    """Return whether all are valid texts of a text type, or valid whole numbers of a long, and need no conversion."""
+    """Return whether all are valid texts of a string type, or valid longs, and need no conversion."""
     types = set(map(type, values))
     if kind.kind is Kind.STRING and types == {str}:
         return max(map(len, values)) <= MAX_TEXT  # type: ignore[arg-type]
@@ -115,7 +115,7 @@ def physical(value: object, kind: Type) -> Value:
         case Kind.DECIMAL, int() | float() | str() if not isinstance(value, bool):
             return _decimal(value, kind)
         case _, None:
-            raise ValueError("null is no entry and no value")
+            raise ValueError("null is not accepted")
     raise ValueError(f"{abbreviate(value)} is no {kind}")
 
 
@@ -133,7 +133,7 @@ def _decimal(value: int | float | str, kind: Type) -> int:
         raise ValueError(f"{abbreviate(value)} is no {kind}")
     if isinstance(value, float) and len(number.normalize().as_tuple().digits) > _EXACT_DIGITS:
         raise ValueError(f"{abbreviate(value)} has more than {_EXACT_DIGITS} digits; write it in quotes")
-    if abs(number.adjusted()) > 40:  # 1e999999 in digits would not end
+    if abs(number.adjusted()) > 40:  # 1e999999 would become a million digits
         raise ValueError(f"{abbreviate(value)} does not fit {kind}")
     exact = rescale(number, kind.scale)
     if exact is None or abs(exact) >= 10 ** (kind.precision - kind.scale):
@@ -154,7 +154,7 @@ def part_digest(data: bytes) -> str:
 def to_parts(entries: Sequence[Json], parts: int | None = None) -> list[bytes]:
     """Distribute the entries over ``parts`` parts, and return the record of each part that is not empty.
 
-    By default the number of parts keeps each small.
+    By default the number of parts keeps their average size below ``_PART_BYTES``.
 
     A value's hash selects its part, and the number of parts is a power of two: adding or removing an entry replaces one
     part, unless the list doubles.

@@ -1,4 +1,4 @@
-"""Lists as files: a YAML document for a list, its entries in it or in a CSV file beside it.
+"""Reads lists from files: a YAML document for each list, with its entries in it or in a CSV file.
 
 ::
 
@@ -10,8 +10,8 @@
     entries: [[17850, "2500.00"], [12583, "100.00", "2027-01-01T00:00:00Z"]]     # or
     file: limits.csv            # value,lookup,expires; or one column, value. The first line names the columns.
 
-Promises: a document either becomes a list or at least one ``Problem`` with file and line; a file is read only inside
-the document's own folder; nothing here raises but for faults of the program.
+Promises: a document becomes either a list or a ``Problem`` with file and line; a CSV file is read only if it is in or
+below the folder of the document; no content of a file makes ``load_lists`` raise.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _ENTRY = re.compile(r"(?:part [0-9a-f]+: )?entry (\d+): ")
 
 @dataclass(frozen=True, slots=True)
 class ListFile:
-    """A list as its author wrote it; ``entries`` are those of the document or of its file."""
+    """A list as its author wrote it. ``entries``: those of the document or of its CSV file."""
 
     document: YamlDocument
     head: ListHead
@@ -79,13 +79,13 @@ def load_lists(path: Path, limits: ListLimits | None = None) -> tuple[list[ListF
 
 
 def list_types(lists: Sequence[ListFile]) -> Mapping[str, ListType]:
-    """Return the types of the lists that rules may ask, by name."""
+    """Return the types of the lists by name."""
     return {one.head.list: one.head.type for one in lists}
 
 
 def build_store(lists: Sequence[ListFile]) -> ListStore:
-    """Return a store that holds them, as if they had been published."""
-    from rulecore.lists.store import ListStore  # columns, which reading files does without
+    """Return a store of these lists; raise ``ListError`` if it rejects one, as it would reject its publication."""
+    from rulecore.lists.store import ListStore  # imports Polars, which reading files does not need
 
     store = ListStore.empty()
     for key, value in (record for one in lists for record in one.records()):
@@ -115,16 +115,16 @@ def _load(document: YamlDocument, limits: ListLimits) -> ListFile | Problem:
     except (ListError, TypeError) as error:
         field, _, message = str(error).partition(": ")
         return Problem(document.file, document.place((field,)), field, message or field)
-    read = _from_file(document, head, file, limits) if file is not None else _entries_in_file(document, entries)
+    read = _read_csv(document, head, file, limits) if file is not None else _take_entries(document, entries)
     if isinstance(read, Problem):
         return read
     where, items, lines = read
-    return _check_file(ListFile(document, head, items), where, lines, limits)
+    return _check_entries(ListFile(document, head, items), where, lines, limits)
 
 
 @dataclass(frozen=True, slots=True)
-class _Lines:
-    """Where entries stand: in the document, or each on its line of a file."""
+class _EntryLocations:
+    """The locations of entries: in ``document``, or on ``lines`` of a CSV file."""
 
     document: YamlDocument | None
     lines: Sequence[int] = ()
@@ -135,7 +135,7 @@ class _Lines:
         return SourceLocation(self.lines[number - 1], 1)
 
 
-def _check_file(found: ListFile, where: str, lines: _Lines, limits: ListLimits) -> ListFile | Problem:
+def _check_entries(found: ListFile, where: str, lines: _EntryLocations, limits: ListLimits) -> ListFile | Problem:
     if len(found.entries) > limits.entries:
         message = f"{len(found.entries)} entries, at most {limits.entries}"
         return Problem(where, SourceLocation(1, 1), "entries", message)
@@ -149,24 +149,24 @@ def _check_file(found: ListFile, where: str, lines: _Lines, limits: ListLimits) 
     if len(set(keys)) != len(keys):
         first: dict[str | int, int] = {}
         number = next(n for n, key in enumerate(keys, 1) if first.setdefault(key, n) != n)
-        return Problem(where, lines.place(number), "entries", "the same value is in the list before")
+        return Problem(where, lines.place(number), "entries", "the value occurs earlier in the list")
     return found
 
 
-def _entries_in_file(document: YamlDocument, entries: Json) -> tuple[str, list[Json], _Lines] | Problem:
+def _take_entries(document: YamlDocument, entries: Json) -> tuple[str, list[Json], _EntryLocations] | Problem:
     if not isinstance(entries, list):
         return Problem(document.file, document.place(("entries",)), "entries", "entries are a sequence")
-    return document.file, entries, _Lines(document)
+    return document.file, entries, _EntryLocations(document)
 
 
-def _from_file(
+def _read_csv(
     document: YamlDocument, head: ListHead, file: Json, limits: ListLimits
-) -> tuple[str, list[Json], _Lines] | Problem:
+) -> tuple[str, list[Json], _EntryLocations] | Problem:
     place = document.place(("file",))
     folder = Path(document.file).parent.resolve()
     path = (folder / file).resolve() if isinstance(file, str) and "\0" not in file else folder
     if not path.is_relative_to(folder) or path == folder:
-        return Problem(document.file, place, "file", "names a file in the folder of this document, or below it")
+        return Problem(document.file, place, "file", "must name a file in the folder of this document, or below it")
     try:
         with path.open("rb") as stream:
             text = stream.read(_FILE_BYTES + 1)
@@ -175,10 +175,12 @@ def _from_file(
         decoded = text.decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         return Problem(document.file, place, "file", f"cannot be read: {one_line(error)}")
-    return _rows(str(path), decoded, head.type, limits)
+    return _read_rows(str(path), decoded, head.type, limits)
 
 
-def _rows(file: str, text: str, kind: ListType, limits: ListLimits) -> tuple[str, list[Json], _Lines] | Problem:
+def _read_rows(
+    file: str, text: str, kind: ListType, limits: ListLimits
+) -> tuple[str, list[Json], _EntryLocations] | Problem:
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     entries: list[Json] = []
     lines: list[int] = []
@@ -200,26 +202,26 @@ def _rows(file: str, text: str, kind: ListType, limits: ListLimits) -> tuple[str
                 return Problem(
                     file, SourceLocation(reader.line_num, 1), "", "too many entries" if too_many else message
                 )
-            entries.append(_entry(row, kind))
+            entries.append(_to_entry(row, kind))
             lines.append(reader.line_num)
     except csv.Error as error:
-        return Problem(file, SourceLocation(max(1, reader.line_num), 1), "", f"no CSV: {one_line(error)}")
-    return file, entries, _Lines(None, lines)
+        return Problem(file, SourceLocation(max(1, reader.line_num), 1), "", f"not CSV: {one_line(error)}")
+    return file, entries, _EntryLocations(None, lines)
 
 
-def _entry(row: Sequence[str], kind: ListType) -> Json:
-    """Return a line as an entry. An empty cell after the first is nothing; whole numbers and truths are made such."""
-    key = _cell(row[0], kind.of.kind)
+def _to_entry(row: Sequence[str], kind: ListType) -> Json:
+    """Convert a row to an entry. An empty cell after the first is null, and nulls at the end are left out."""
+    key = _to_value(row[0], kind.of.kind)
     rest: list[Json] = [None if text == "" else text for text in row[1:]]
     if rest and isinstance(rest[0], str) and kind.value is not None:
-        rest[0] = _cell(rest[0], kind.value.kind)
+        rest[0] = _to_value(rest[0], kind.value.kind)
     while rest and rest[-1] is None:
         rest.pop()
     return [key, *rest] if rest else key
 
 
-def _cell(text: str, kind: Kind) -> Json:
-    """Return the text itself where it is no number of that kind: the check of entries then reports it."""
+def _to_value(text: str, kind: Kind) -> Json:
+    """Convert a cell to a long, boolean or double of that kind. Other text stays, and ``read_entries`` checks it."""
     if kind is Kind.LONG and _WHOLE.match(text):
         return int(text)
     if kind is Kind.BOOLEAN and text in ("true", "false"):

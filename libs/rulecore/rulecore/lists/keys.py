@@ -1,10 +1,10 @@
-"""The keys of list entries, and when an entry without an end expires: shared by files and columns of lists."""
+"""The type of the keys of list entries, and the expiry time of entries that never expire."""
 
 from __future__ import annotations
 
 from typing import Final
 
-#: A physical value.
+#: The key of an entry, as a physical value.
 Key = str | int
 
 NEVER_MS: Final = 2**63 - 1

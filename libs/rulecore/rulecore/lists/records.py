@@ -24,7 +24,7 @@ from rulecore.lists.entries import MOST_PARTS, part_bytes, part_digest, to_parts
 from streamcore.schema import Type
 
 INLINE_ENTRIES: Final = 200
-_MOST_CHARACTERS: Final = 1_000
+_MAX_CHARACTERS: Final = 1_000
 
 
 class ListHead(DocumentModel):
@@ -54,7 +54,7 @@ class ListHead(DocumentModel):
     entries: Annotated[
         tuple[object, ...],
         Field(strict=False, max_length=INLINE_ENTRIES),
-        Field(description="Entries: a value, [value, looked up] or [value, looked up, expires]."),
+        Field(description="Entries: a value, [value, lookup] or [value, lookup, expires]."),
     ] = ()
 
     @field_validator("of")
@@ -83,26 +83,26 @@ class ListHead(DocumentModel):
 
 def decode_head(value: bytes, max_bytes: int) -> ListHead:
     """Return the head in a record; raise a one-line ``ListError`` if it holds none."""
-    parsed = _json(value, max_bytes)
+    parsed = _parse_json(value, max_bytes)
     try:
         return ListHead.model_validate(parsed)
     except ValidationError as error:
         messages = [".".join(map(str, e["loc"])) + ": " + e["msg"] for e in error.errors(include_url=False)]
-        raise ListError("; ".join(messages)[:_MOST_CHARACTERS]) from None
+        raise ListError("; ".join(messages)[:_MAX_CHARACTERS]) from None
     except RecursionError:
         raise ListError("nested too deep") from None
 
 
 def decode_part(value: bytes, max_bytes: int) -> list[Json]:
-    """Return the entries in a part's record, as they are written."""
-    parsed = _json(value, max_bytes)
+    """Return the entries in a part's record, unchecked; raise a one-line ``ListError`` if it holds none."""
+    parsed = _parse_json(value, max_bytes)
     entries = parsed.get("entries")
     if not isinstance(entries, list) or len(parsed) != 1:
         raise ListError('a part is {"entries": [...]}')
     return entries
 
 
-def _json(value: bytes, max_bytes: int) -> dict[str, Json]:
+def _parse_json(value: bytes, max_bytes: int) -> dict[str, Json]:
     if len(value) > max_bytes:
         raise ListError(f"the record has {len(value)} bytes, at most {max_bytes} are read")
     try:
@@ -115,7 +115,7 @@ def _json(value: bytes, max_bytes: int) -> dict[str, Json]:
 
 
 def head_digest(canonical: bytes) -> bytes:
-    """Return the digest that distinguishes two versions of a head."""
+    """Return the digest (BLAKE2b, 16 bytes) of a head's canonical bytes."""
     return hashlib.blake2b(canonical, digest_size=16).digest()
 
 

@@ -31,8 +31,8 @@ from rulecore.settings import ListLimits
 from streamcore.state import KeyValueTable
 
 _UNUSED = "unused"  # the key of the stored order of unused parts
-_SHOWN = 3  # most rules or parts that a message names
-_NAME_CHARACTERS = 100  # most characters of a key in a message
+_MAX_NAMED = 3  # rules or parts in a message
+_MAX_KEY_CHARACTERS = 100  # in a message
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -116,9 +116,9 @@ class ListStore:
 
     def _with_part(self, digest: str, data: bytes) -> ListStore:
         if len(data) > self.limits.record_bytes:
-            raise ListError(f"the part has {len(data)} bytes, at most {self.limits.record_bytes} are taken")
+            raise ListError(f"the part has {len(data)} bytes, at most {self.limits.record_bytes} are read")
         if part_digest(data) != digest:
-            raise ListError(f"the part's bytes have the digest {part_digest(data)}, its key says another")
+            raise ListError(f"the part's bytes have the digest {part_digest(data)}, its key has another")
         if digest in self.parts:
             return self
         known = {**self.parts, digest: intern_part(digest, data)}
@@ -167,21 +167,21 @@ class ListStore:
 
     def _check(self, key: str, head: ListHead, live: LiveList | None) -> None:
         if key != LIST_KEY + head.list:
-            raise ListError(f"the record's key is {key[:_NAME_CHARACTERS]!r} and its list {head.list!r}")
+            raise ListError(f"the record's key is {key[:_MAX_KEY_CHARACTERS]!r} and its list {head.list!r}")
         if live is None and len(self.lists) >= self.limits.lists:
             raise ListError(f"there are {len(self.lists)} lists, which is the limit; delete one first")
         if live is not None and head.version <= live.head.version:
             raise ListError(f"version {head.version} is not above the live version {live.head.version}; raise it")
         if live is not None and head.type != live.head.type:
             before = f"{live.head.of}" + (f" with {live.head.value}" if live.head.value else "")
-            raise ListError(f"the list is of {before} and keeps its types; give a list of others a name of its own")
+            raise ListError(f"the list is of {before}; its types cannot change, so publish it under another name")
         if missing := [digest for digest in head.parts if digest not in self.parts]:
-            shown = ", ".join(missing[:_SHOWN]) + (", ..." if len(missing) > _SHOWN else "")
-            raise ListError(f"{len(missing)} parts are not there ({shown}); publish the parts first")
+            shown = ", ".join(missing[:_MAX_NAMED]) + (", ..." if len(missing) > _MAX_NAMED else "")
+            raise ListError(f"{len(missing)} parts are missing ({shown}); publish the parts first")
 
     def _check_count(self, updated: LiveList) -> None:
         entries = updated.entries()
-        count = 0 if entries is None else len(entries.place)
+        count = 0 if entries is None else len(entries.numbers)
         if count > self.limits.entries:
             raise ListError(f"the list has {count} entries, at most {self.limits.entries}")
 
@@ -195,8 +195,8 @@ class ListStore:
         if live is None:
             return self
         if rules := users(name):
-            shown = ", ".join(list(rules)[:_SHOWN]) + (", ..." if len(rules) > _SHOWN else "")
-            raise ListError(f"{len(rules)} rules ask this list ({shown}); change them first")
+            shown = ", ".join(list(rules)[:_MAX_NAMED]) + (", ..." if len(rules) > _MAX_NAMED else "")
+            raise ListError(f"{len(rules)} rules use this list ({shown}); change them first")
         return self._replace_lists({other: kept for other, kept in self.lists.items() if other != name}, live, ())
 
     def _replace_lists(self, lists: Mapping[str, LiveList], before: LiveList | None, now: Sequence[str]) -> ListStore:

@@ -16,7 +16,7 @@ from rulecore.lists.content import ListEntries
 from rulecore.lists.entries import EntryColumns, read_entries
 from rulecore.lists.records import ListHead, decode_part, head_digest
 
-_NAME_CHARACTERS = 100
+_MAX_VALUE_CHARACTERS = 100
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -91,11 +91,11 @@ def _columns(part: ListPart, kind: ListType) -> EntryColumns:
 def _join_parts(head: ListHead, columns: Sequence[EntryColumns]) -> ListEntries:
     """Return the entries of all columns; raise ``ListError`` for a value that occurs twice."""
     keys = [key for part in columns for key in part.keys]
-    values = [value for part in columns for value in part.looked_up]
+    values = [value for part in columns for value in part.lookup_values]
     ends = [end for part in columns for end in part.expires_ms]
     entries = ListEntries.of(head.type, keys, values, ends)
-    if len(entries.place) != len(keys):
+    if len(entries.numbers) != len(keys):
         seen: set[str | int] = set()
         twice = next(key for key in keys if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-        raise ListError(f"{str(twice)[:_NAME_CHARACTERS]!r} is in the list twice")
+        raise ListError(f"{str(twice)[:_MAX_VALUE_CHARACTERS]!r} is in the list twice")
     return entries

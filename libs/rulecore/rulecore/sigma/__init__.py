@@ -1,10 +1,10 @@
-"""Sigma rules, read and written again as Headgate rules.
+"""Imports Sigma rules as Headgate rules.
 
-Sigma (https://github.com/SigmaHQ/sigma-specification, versions 2.x) is the exchange format of detection engineers for
-rules. ``import_rules`` takes documents and gives rules, with a note for everything that was approximated; a construct
-that cannot be expressed in a Headgate rule is refused with its file and line, never left out. Sigma's logic has two
-values: a field that is missing makes its condition false, and ``not`` of that is true. Headgate's conditions have SQL's
-three, so ``not`` is written around ``coalesce(..., false)`` where a column may be NULL.
+Sigma (https://github.com/SigmaHQ/sigma-specification, versions 2.x) is an exchange format for detection rules.
+``import_rules`` returns rules, with a note for each approximation. A document with a construct that a Headgate rule
+cannot express is refused with file and line; nothing is left out silently. Sigma's logic has two values: a missing
+field makes its condition false, and ``not`` of that is true. Headgate's conditions have the three values of SQL, so
+``not`` is written around ``coalesce(..., false)`` where a column may be NULL.
 """
 
 from __future__ import annotations

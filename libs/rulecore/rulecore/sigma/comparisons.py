@@ -1,6 +1,6 @@
 """Translates single values of a selection to comparisons with a field: text patterns, and constants of other types.
 
-Text is compared in lower case, unless case makes no difference or the rule asks for it.
+Text is compared in lower case, unless the pattern has no letters or the rule has the modifier ``cased``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def to_pattern(value: Json) -> Pattern:
 
 
 def fold(target: FieldTarget, pattern: Pattern, *, cased: bool) -> tuple[str, Pattern]:
-    """Return the text of the field and the pattern, both in lower case unless ``cased``."""
+    """Return the expression and pattern to compare: in lower case unless ``cased``, or without letters."""
     if cased:
         return target.text, pattern
     folded = tuple(c for t in pattern for c in (t.lower() if isinstance(t, str) else (t,)))
@@ -99,7 +99,7 @@ def _constant(target: FieldTarget, value: Json) -> str:
         return _number(target, value)
     if target.type == BOOLEAN and str(value).lower() in ("true", "false"):
         return str(value).lower()
-    raise SigmaImportError(f"{str(value)[:60]!r} is no {target.type}, which the field is in the stream")
+    raise SigmaImportError(f"{str(value)[:60]!r} is no {target.type}, the type of the field in the stream")
 
 
 def _number(target: FieldTarget, value: Json) -> str:

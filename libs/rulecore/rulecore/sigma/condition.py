@@ -1,6 +1,6 @@
-"""The ``condition`` of a Sigma rule: names, ``and``, ``or``, ``not``, brackets, ``1 of``, ``all of``.
+"""Parses the ``condition`` of a Sigma rule: names, ``and``, ``or``, ``not``, brackets, ``1 of``, ``all of``.
 
-From least to most binding: or, and, not, ``x of y``, brackets. Recursion is bounded by the depth of brackets.
+Precedence, from low to high: or, and, not, ``x of y``, brackets. The depth of brackets bounds the recursion.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ _DEPTH: Final = 16
 
 
 def read_condition(
-    text: str, names: Sequence[str], formula_of: Callable[[str], ConditionText]
+    text: str, names: Sequence[str], condition_of: Callable[[str], ConditionText]
 ) -> tuple[ConditionText, set[str]]:
     """Return the translated condition over the selections ``names``, and the names that it uses.
 
-    ``formula_of`` translates a selection. The work is bounded by the characters times the names, which ``document``
-    limits.
+    ``condition_of`` translates a selection. The work is at most the number of characters times the number of names;
+    ``document`` limits both.
     """
-    parser = _Parser(_tokens(text), tuple(names), formula_of)
-    formula = parser.either(0)
+    parser = _Parser(_tokens(text), tuple(names), condition_of)
+    condition = parser.parse_or(0)
     if parser.place < len(parser.tokens):
         raise SigmaImportError(f"condition: {parser.tokens[parser.place]!r} is not expected here")
-    return formula, parser.used
+    return condition, parser.used
 
 
 def _tokens(text: str) -> list[str]:
@@ -48,16 +48,16 @@ def _tokens(text: str) -> list[str]:
 
 @dataclass(slots=True)
 class _Parser:
-    """A recursive-descent parser; ``place`` is the index of the next token. Each method parses one level of binding."""
+    """A recursive-descent parser; ``place`` is the index of the next token. A ``parse_`` method for each precedence."""
 
     tokens: list[str]
     names: tuple[str, ...]
-    formula_of: Callable[[str], ConditionText]
+    condition_of: Callable[[str], ConditionText]
     place: int = 0
     used: set[str] = field(default_factory=set)
 
-    def next_is(self, word: str) -> bool:
-        """Take the next token if it is this word, and return whether it is."""
+    def take_if(self, word: str) -> bool:
+        """Go past the next token if it is this word, and return whether it is."""
         is_next = self.place < len(self.tokens) and self.tokens[self.place].lower() == word
         self.place += is_next
         return is_next
@@ -68,35 +68,35 @@ class _Parser:
         self.place += 1
         return self.tokens[self.place - 1]
 
-    def either(self, depth: int) -> ConditionText:
-        terms = [self.both(depth)]
-        while self.next_is("or"):
-            terms.append(self.both(depth))
+    def parse_or(self, depth: int) -> ConditionText:
+        terms = [self.parse_and(depth)]
+        while self.take_if("or"):
+            terms.append(self.parse_and(depth))
         return disjunction(terms)
 
-    def both(self, depth: int) -> ConditionText:
-        terms = [self.negation(depth)]
-        while self.next_is("and"):
-            terms.append(self.negation(depth))
+    def parse_and(self, depth: int) -> ConditionText:
+        terms = [self.parse_not(depth)]
+        while self.take_if("and"):
+            terms.append(self.parse_not(depth))
         return conjunction(terms)
 
-    def negation(self, depth: int) -> ConditionText:
+    def parse_not(self, depth: int) -> ConditionText:
         odd = False
-        while self.next_is("not"):
+        while self.take_if("not"):
             odd = not odd
-        formula = self.atom(depth)
-        return negation(formula) if odd else formula
+        condition = self.parse_atom(depth)
+        return negation(condition) if odd else condition
 
-    def atom(self, depth: int) -> ConditionText:
+    def parse_atom(self, depth: int) -> ConditionText:
         word = self.take()
         if word == "(":
             if depth == _DEPTH:
                 raise SigmaImportError(f"condition: brackets are nested more than {_DEPTH} deep")
-            inner = self.either(depth + 1)
-            if not self.next_is(")"):
+            inner = self.parse_or(depth + 1)
+            if not self.take_if(")"):
                 raise SigmaImportError("condition: a bracket is never closed")
             return inner
-        if self.next_is("of"):
+        if self.take_if("of"):
             return self.parse_quantifier(word.lower())
         if word in self.names:
             return self.selection(word)
@@ -108,15 +108,13 @@ class _Parser:
         pattern = self.take()
         chosen = [name for name in self.names if _is_chosen(name, pattern)]
         if not chosen:
-            raise SigmaImportError(
-                f"condition: no selection is called like {pattern!r}; there are {', '.join(self.names)}"
-            )
+            raise SigmaImportError(f"condition: no selection matches {pattern!r}; there are {', '.join(self.names)}")
         terms = [self.selection(name) for name in chosen]
         return conjunction(terms) if how_many == "all" else disjunction(terms)
 
     def selection(self, name: str) -> ConditionText:
         self.used.add(name)
-        return self.formula_of(name)
+        return self.condition_of(name)
 
 
 def _is_chosen(name: str, pattern: str) -> bool:

@@ -1,8 +1,8 @@
-"""A Sigma correlation as the entries of a window rule or of a sequence.
+"""Converts a Sigma correlation to the entries of a window rule or of a sequence.
 
-``event_count``, ``value_count`` and ``temporal`` become windows over everything that one of the rules matches;
+``event_count``, ``value_count`` and ``temporal`` become windows over the events that match one of the rules;
 ``temporal_ordered`` becomes a sequence with a step for each rule. An ``event_count`` that is the first of two rules
-of a ``temporal_ordered`` becomes a step that happens so many times.
+of a ``temporal_ordered`` becomes a step with ``times``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,11 @@ _PANES: Final = (60, 50, 40, 30, 25, 20, 10, 5, 4, 2)  # a timespan of whole sec
 
 @dataclass(frozen=True, slots=True)
 class CorrelationMember:
-    """A rule that a correlation refers to. ``times``: of how many of its events within ``within_ms`` it consists."""
+    """A rule that a correlation refers to.
+
+    ``names``: its ids and names, also those of the rule that it counts. ``times``: the number of its events, within
+    ``within_ms``, that match.
+    """
 
     name: str
     names: tuple[str, ...]
@@ -38,7 +42,7 @@ class CorrelationMember:
 
 @dataclass(frozen=True, slots=True)
 class CorrelatedRule:
-    """Entries of the rule's document, and notes on approximations."""
+    """The entries of the rule's document that the correlation determines. ``notes``: approximations."""
 
     entries: Mapping[str, Json]
     group_by: tuple[str, ...]
@@ -46,25 +50,26 @@ class CorrelatedRule:
 
 
 def correlate(
-    one: SigmaCorrelation, members: Sequence[CorrelationMember], fields: FieldMap, default: Sequence[str]
+    correlation: SigmaCorrelation, members: Sequence[CorrelationMember], fields: FieldMap, default: Sequence[str]
 ) -> CorrelatedRule:
-    """Convert a correlation; ``default`` are the columns to group by where it names none."""
-    groups = _groups(one, members, fields, default)
+    """Convert a correlation. ``default``: the columns to group by if it names none."""
+    groups = _find_groups(correlation, members, fields, default)
     notes = [note for member in members for note in member.translated.notes]
-    if not one.group_by:
-        notes.append(f"no group-by of its own: counted per {', '.join(groups.columns)}, as the import was told")
+    if not correlation.group_by:
+        notes.append(f"no group-by of its own: grouped by {', '.join(groups.columns)}, the default of this import")
     kinds = {"event_count": _event_count, "value_count": _value_count, "temporal": _temporal}
-    if one.type == "temporal_ordered":
-        entries = _sequence(one, members, groups)
-    elif one.type not in kinds:
+    if correlation.type == "temporal_ordered":
+        entries = _sequence(correlation, members, groups)
+    elif correlation.type not in kinds:
         known = ", ".join([*kinds, "temporal_ordered"])
-        raise SigmaImportError(f"{one.type!r} is no type that can be imported; there are {known}", (*_AT, "type"))
+        message = f"{correlation.type!r} is no type that can be imported; there are {known}"
+        raise SigmaImportError(message, (*_AT, "type"))
     elif any(member.times > 1 for member in members):
-        message = "a correlation of correlations: only an event_count as the first of two rules of a temporal_ordered"
+        message = "only an event_count can be part of another, as the first of two rules of a temporal_ordered"
         raise SigmaImportError(message, (*_AT, "rules"))
     else:
-        having = kinds[one.type](one, members, fields)
-        entries, note = _window(one, members, groups, having)
+        having = kinds[correlation.type](correlation, members, fields)
+        entries, note = _window(correlation, members, groups, having)
         notes.append(note)
     return CorrelatedRule({"group_by": [*groups.columns], **entries}, groups.columns, tuple(dict.fromkeys(notes)))
 
@@ -74,7 +79,7 @@ def correlate(
 
 @dataclass(frozen=True, slots=True)
 class _Groups:
-    """The columns, and that they are there: an event without one belongs to no group."""
+    """The columns to group by. ``present``: conditions that they are not NULL; an event without one has no group."""
 
     columns: tuple[str, ...]
     present: tuple[ConditionText, ...]
@@ -83,11 +88,11 @@ class _Groups:
         return conjunction([where, *self.present])
 
 
-def _groups(
-    one: SigmaCorrelation, members: Sequence[CorrelationMember], fields: FieldMap, default: Sequence[str]
+def _find_groups(
+    correlation: SigmaCorrelation, members: Sequence[CorrelationMember], fields: FieldMap, default: Sequence[str]
 ) -> _Groups:
-    if one.group_by:
-        targets = [_group(one, name, members, fields) for name in one.group_by]
+    if correlation.group_by:
+        targets = [_find_column(correlation, name, members, fields) for name in correlation.group_by]
     elif default:
         targets = [fields.target(name, None, _AT) for name in default]
     else:
@@ -97,15 +102,17 @@ def _groups(
     return _Groups(columns, tuple(present))
 
 
-def _group(one: SigmaCorrelation, name: str, members: Sequence[CorrelationMember], fields: FieldMap) -> FieldTarget:
-    """Return the column that a name of ``group-by`` is in every rule."""
+def _find_column(
+    correlation: SigmaCorrelation, name: str, members: Sequence[CorrelationMember], fields: FieldMap
+) -> FieldTarget:
+    """Return the column of a name in ``group-by``, which has to be the same in every rule."""
     path = (*_AT, "group-by")
-    alias = one.aliases.get(name)
+    alias = correlation.aliases.get(name)
     found: dict[str, FieldTarget] = {}
     for member in members:
         own = name if alias is None else next((alias[n] for n in member.names if n in alias), None)
         if own is None:
-            raise SigmaImportError(f"the alias {name!r} does not say its field of {member.name}", (*_AT, "aliases"))
+            raise SigmaImportError(f"the alias {name!r} names no field of {member.name}", (*_AT, "aliases"))
         target = fields.target(own, member.translated.source, path)
         if target.column is None:
             raise SigmaImportError(f"{own!r} is an expression; only a column can be grouped by: {target.text}", path)
@@ -119,31 +126,31 @@ def _group(one: SigmaCorrelation, name: str, members: Sequence[CorrelationMember
 # --- windows ----------------------------------------------------------------------------------------------------------
 
 
-def _event_count(one: SigmaCorrelation, _members: Sequence[CorrelationMember], _fields: FieldMap) -> str:
-    return _comparison("count(*)", _required_bounds(one))
+def _event_count(correlation: SigmaCorrelation, _members: Sequence[CorrelationMember], _fields: FieldMap) -> str:
+    return _comparison("count(*)", _required_bounds(correlation))
 
 
-def _value_count(one: SigmaCorrelation, members: Sequence[CorrelationMember], fields: FieldMap) -> str:
-    if one.field is None:
+def _value_count(correlation: SigmaCorrelation, members: Sequence[CorrelationMember], fields: FieldMap) -> str:
+    if correlation.field is None:
         raise SigmaImportError("value_count needs the `field` whose values are counted", (*_AT, "condition"))
     path = (*_AT, "condition", "field")
-    counted = {fields.target(one.field, member.translated.source, path).text for member in members}
+    counted = {fields.target(correlation.field, member.translated.source, path).text for member in members}
     if len(counted) > 1:
-        raise SigmaImportError(f"{one.field!r} is {' and '.join(sorted(counted))}, depending on the rule", path)
-    return _comparison(f"count_distinct({counted.pop()})", _required_bounds(one))
+        raise SigmaImportError(f"{correlation.field!r} is {' and '.join(sorted(counted))}, depending on the rule", path)
+    return _comparison(f"count_distinct({counted.pop()})", _required_bounds(correlation))
 
 
-def _temporal(one: SigmaCorrelation, members: Sequence[CorrelationMember], _fields: FieldMap) -> str:
+def _temporal(correlation: SigmaCorrelation, members: Sequence[CorrelationMember], _fields: FieldMap) -> str:
     seen = [f"sum(case when {member.translated.where.text} then 1 else 0 end) >= 1" for member in members]
-    if not one.bounds:
+    if not correlation.bounds:
         return "\nand ".join(seen)
-    return _comparison(" + ".join(f"(case when {text} then 1 else 0 end)" for text in seen), one.bounds)
+    return _comparison(" + ".join(f"(case when {text} then 1 else 0 end)" for text in seen), correlation.bounds)
 
 
-def _required_bounds(one: SigmaCorrelation) -> Sequence[tuple[str, int]]:
-    if not one.bounds:
-        raise SigmaImportError(f"{one.type} needs a condition, such as gte: 10", (*_AT, "condition"))
-    return one.bounds
+def _required_bounds(correlation: SigmaCorrelation) -> Sequence[tuple[str, int]]:
+    if not correlation.bounds:
+        raise SigmaImportError(f"{correlation.type} needs a condition, such as gte: 10", (*_AT, "condition"))
+    return correlation.bounds
 
 
 def _comparison(text: str, bounds: Sequence[tuple[str, int]]) -> str:
@@ -151,19 +158,19 @@ def _comparison(text: str, bounds: Sequence[tuple[str, int]]) -> str:
 
 
 def _window(
-    one: SigmaCorrelation, members: Sequence[CorrelationMember], groups: _Groups, having: str
+    correlation: SigmaCorrelation, members: Sequence[CorrelationMember], groups: _Groups, having: str
 ) -> tuple[dict[str, Json], str]:
     where = groups.of(disjunction(member.translated.where for member in members))
-    if all(name in ("gt", "gte") for name, _ in one.bounds):
-        panes = next(n for n in _PANES if one.timespan_ms % n == 0)
-        size, every = render_duration(one.timespan_ms), render_duration(one.timespan_ms // panes)
+    if all(name in ("gt", "gte") for name, _ in correlation.bounds):
+        panes = next(n for n in _PANES if correlation.timespan_ms % n == 0)
+        size, every = render_duration(correlation.timespan_ms), render_duration(correlation.timespan_ms // panes)
         within: dict[str, Json] = {"sliding": size, "every": every}
-        surely = render_duration(one.timespan_ms - one.timespan_ms // panes)
-        note = f"windows of {size} begin every {every}: what comes within {surely} is surely found, beyond {size} never"
+        together = render_duration(correlation.timespan_ms - correlation.timespan_ms // panes)
+        note = f"windows of {size} begin every {every}: events within {together} count together, beyond {size} never"
         emit = "early"
     else:
-        within = {"tumbling": render_duration(one.timespan_ms)}
-        note = "the condition has an upper bound: judged at the end of windows side by side; no events, no window"
+        within = {"tumbling": render_duration(correlation.timespan_ms)}
+        note = "the condition has an upper bound: evaluated at the end of tumbling windows that have an event"
         emit = "final"
     return {"where": where.lines, "within": within, "having": having, "emit": emit}, note
 
@@ -171,15 +178,15 @@ def _window(
 # --- sequences --------------------------------------------------------------------------------------------------------
 
 
-def _sequence(one: SigmaCorrelation, members: Sequence[CorrelationMember], groups: _Groups) -> dict[str, Json]:
-    if one.bounds and one.bounds != (("gte", len(members)),):
-        message = "temporal_ordered with a condition of its own: only all of the rules, in their order, are a sequence"
+def _sequence(correlation: SigmaCorrelation, members: Sequence[CorrelationMember], groups: _Groups) -> dict[str, Json]:
+    if correlation.bounds and correlation.bounds != (("gte", len(members)),):
+        message = "temporal_ordered means all of its rules, in their order; leave the condition out"
         raise SigmaImportError(message, (*_AT, "condition"))
     if len(members) < 2:
         raise SigmaImportError("temporal_ordered needs at least two rules", (*_AT, "rules"))
     names = _step_names(members)
     steps: list[Json] = []
-    span_ms = one.timespan_ms
+    span_ms = correlation.timespan_ms
     for number, (name, member) in enumerate(zip(names, members, strict=True)):
         step: dict[str, Json] = {"step": name, "where": groups.of(member.translated.where).lines}
         if member.times > 1:
@@ -189,13 +196,13 @@ def _sequence(one: SigmaCorrelation, members: Sequence[CorrelationMember], group
             step |= {"times": member.times, "within": render_duration(member.within_ms)}
             span_ms += member.within_ms
         elif members[0].times > 1:
-            step["within"] = render_duration(one.timespan_ms)
+            step["within"] = render_duration(correlation.timespan_ms)
         steps.append(step)
     return {"sequence": steps, "within": render_duration(span_ms)}
 
 
 def _step_names(members: Sequence[CorrelationMember]) -> list[str]:
-    """Return the names of rules as names of steps, each once."""
+    """Return a distinct step name for each rule, from its name."""
     found: dict[str, None] = {}
     for number, member in enumerate(members):
         name = re.sub("[^a-z0-9]+", "_", member.name.lower()).strip("_")[:50]

@@ -1,4 +1,4 @@
-"""A Sigma detection as one condition on an event: its logsource, its selections, its condition."""
+"""Translates a Sigma detection (logsource, selections, conditions) to one condition on an event."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from rulecore.sigma.expression_text import ConditionText, conjunction, disjuncti
 from rulecore.sigma.field_map import FieldMap, FieldTarget, LogSource
 from rulecore.sigma.selections import SelectionItem, SelectionTranslator
 
-_SHOWN: Final = 20  # fields that one problem names at most
+_MAX_NAMED: Final = 20  # fields in one problem
 
 
 @dataclass(frozen=True, slots=True)
 class TranslatedDetection:
-    """The condition, the approximations, and the entry of the map that the logsource has (for fields)."""
+    """The condition of a detection. ``notes``: approximations. ``source``: the entry of the map for its logsource."""
 
     where: ConditionText
     notes: tuple[str, ...]
@@ -34,44 +34,45 @@ def translate(detection: SigmaDetection, fields: FieldMap) -> TranslatedDetectio
         return fields.target(name, source, path)
 
     _refuse_unmapped(detection, fields, source)
-    matcher = SelectionTranslator(resolve, fields.keywords)
+    translator = SelectionTranslator(resolve, fields.keywords)
     made: dict[str, ConditionText] = {}
 
-    def formula_named(name: str) -> ConditionText:
+    def condition_of(name: str) -> ConditionText:
         if name not in made:
-            made[name] = _selection(matcher, detection.selections[name], ("detection", name))
+            made[name] = _selection(translator, detection.selections[name], ("detection", name))
         return made[name]
 
     alternatives, used = [], set[str]()
     for text in detection.conditions:
         try:
-            formula, some = read_condition(text, tuple(detection.selections), formula_named)
+            condition, names = read_condition(text, tuple(detection.selections), condition_of)
         except SigmaImportError as error:
             raise SigmaImportError(error.message, error.path or ("detection", "condition")) from None
-        alternatives.append(formula)
-        used |= some
+        alternatives.append(condition)
+        used |= names
     where = disjunction(alternatives)
     if source is not None and source.where is not None:
         where = conjunction([source.where, where])
-    notes = [*matcher.notes, *_about(detection.logsource, source)]
+    notes = [*translator.notes, *_logsource_notes(detection.logsource, source)]
     if unused := [name for name in detection.selections if name not in used]:
         notes.append(f"the condition does not use {', '.join(unused)[:200]}")
     return TranslatedDetection(where, tuple(notes), source)
 
 
 def _refuse_unmapped(detection: SigmaDetection, fields: FieldMap, source: LogSource | None) -> None:
-    """Reject all unmapped fields at once, at the position of the first."""
+    """Raise one ``SigmaImportError`` that names all unmapped fields, at the position of the first."""
     missing: dict[str, PathKey] = {}
-    for name, path in _fields(detection.selections):
+    for name, path in _field_paths(detection.selections):
         try:
             fields.target(name, source, path)
         except SigmaImportError:
             missing.setdefault(name, path)
     if missing:
-        raise SigmaImportError(fields.missing([*missing][:_SHOWN]), next(iter(missing.values())))
+        raise SigmaImportError(fields.missing([*missing][:_MAX_NAMED]), next(iter(missing.values())))
 
 
-def _fields(selections: Mapping[str, Json]) -> Iterator[tuple[str, PathKey]]:
+def _field_paths(selections: Mapping[str, Json]) -> Iterator[tuple[str, PathKey]]:
+    """Yield the name and path of each field in the selections; keywords have none."""
     for selection, value in selections.items():
         parts = enumerate(value) if isinstance(value, list) else [("", value)]
         for index, one in parts:
@@ -81,32 +82,35 @@ def _fields(selections: Mapping[str, Json]) -> Iterator[tuple[str, PathKey]]:
                     yield field, (*path, name)
 
 
-def _about(logsource: Mapping[str, str], source: LogSource | None) -> list[str]:
-    """Return a note about a logsource without a map entry; an entry without `where` means all events."""
+def _logsource_notes(logsource: Mapping[str, str], source: LogSource | None) -> list[str]:
+    """Return a note if the map has no ``logsources``. An entry without ``where`` means all events."""
     if source is not None:
         return []
     shown = ", ".join(f"{k} {v}" for k, v in logsource.items()) or "nothing"
-    return [f"logsource ({shown}) became no condition: every event of the stream is looked at"]
+    return [f"logsource ({shown}): the map has no logsources, so the rule reads every event of the stream"]
 
 
-def _selection(matcher: SelectionTranslator, value: Json, path: PathKey) -> ConditionText:
-    """Return a mapping: all of its entries. A list: any of them, each a mapping or a keyword."""
+def _selection(translator: SelectionTranslator, value: Json, path: PathKey) -> ConditionText:
+    """Return the condition of a selection.
+
+    It is true if all entries of a mapping are, or any item of a list, each of which is a mapping or a keyword.
+    """
     if isinstance(value, dict):
-        return _mapping(matcher, value, path)
+        return _mapping(translator, value, path)
     if not isinstance(value, list):
-        return matcher.formula(SelectionItem.of("", value, path))
+        return translator.translate(SelectionItem.of("", value, path))
     if not value:
         raise SigmaImportError("is empty", path)
     parts = [
-        _mapping(matcher, one, (*path, i))
+        _mapping(translator, one, (*path, i))
         if isinstance(one, dict)
-        else matcher.formula(SelectionItem.of("", one, (*path, i)))
+        else translator.translate(SelectionItem.of("", one, (*path, i)))
         for i, one in enumerate(value)
     ]
     return disjunction(parts)
 
 
-def _mapping(matcher: SelectionTranslator, value: Mapping[str, Json], path: PathKey) -> ConditionText:
+def _mapping(translator: SelectionTranslator, value: Mapping[str, Json], path: PathKey) -> ConditionText:
     if not value:
         raise SigmaImportError("is empty", path)
-    return conjunction(matcher.formula(SelectionItem.of(name, one, (*path, name))) for name, one in value.items())
+    return conjunction(translator.translate(SelectionItem.of(name, one, (*path, name))) for name, one in value.items())

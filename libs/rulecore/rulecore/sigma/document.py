@@ -1,4 +1,4 @@
-"""Reads Sigma documents: the kind of each, and its entries with checked types. ``condition`` parses conditions."""
+"""Reads Sigma documents: whether each is a detection or a correlation, and its entries with checked types."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from rulecore.documents.yaml_reader import Json, PathKey, YamlDocument
 from rulecore.sigma.errors import SigmaImportError
 
 #: Entries that do not affect which events match.
-_ABOUT: Final = frozenset(
+_DESCRIPTIVE: Final = frozenset(
     {"title", "id", "name", "taxonomy", "related", "status", "description", "license", "author", "references"}
     | {"reference", "date", "modified", "fields", "falsepositives", "level", "tags"}
 )
-_SELECTIONS: Final = 500
-_CONDITION_CHARACTERS: Final = 8_192  # all conditions of a rule together
-_RULES: Final = 16
+_MAX_SELECTIONS: Final = 500
+_MAX_CONDITION_CHARACTERS: Final = 8_192  # all conditions of a rule together
+_MAX_RULES: Final = 16
 _TIMESPAN: Final = re.compile(r"([1-9][0-9]{0,8})([smhd])\Z")
 _UNITS_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _LEVELS: Final[Mapping[str, str]] = {
@@ -31,7 +31,7 @@ _LEVELS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class SigmaHeader:
-    """The entries that every Sigma document may have. Only ``title`` is required; a missing text is empty.
+    """The entries that both kinds of Sigma documents have. Only ``title`` is required; a missing text is empty.
 
     ``more``: entries that the import appends to the description. ``notes``: approximations, for the import's report.
     """
@@ -101,12 +101,12 @@ def read_header(document: YamlDocument) -> SigmaHeader:
         description=_text(value, "description").strip(),
         severity=_LEVELS.get(level, "medium"),
         tags=_texts(value.get("tags"), ("tags",)),
-        more=_more(value),
+        more=_appended_entries(value),
         notes=_notes(value, level),
     )
 
 
-def _more(value: Mapping[str, Json]) -> dict[str, str]:
+def _appended_entries(value: Mapping[str, Json]) -> dict[str, str]:
     """Return the entries that the import appends to the description."""
     entries = {}
     for name in ("id", "author", "date", "modified", "status", "license", "references", "falsepositives"):
@@ -125,9 +125,9 @@ def _notes(value: Mapping[str, Json], level: str) -> tuple[str, ...]:
         notes.append("level informational: alerts of severity low")
     if value.get("status") in ("deprecated", "unsupported"):
         notes.append(f"its status is {value['status']}")
-    known = _ABOUT | {"logsource", "detection", "correlation"}
+    known = _DESCRIPTIVE | {"logsource", "detection", "correlation"}
     if others := [name for name in value if name not in known]:
-        notes.append(f"not read: {', '.join(others)[:200]}")
+        notes.append(f"ignored: {', '.join(others)[:200]}")
     return tuple(notes)
 
 
@@ -136,16 +136,17 @@ def read_rule(header: SigmaHeader) -> SigmaDetection | SigmaCorrelation:
     value = header.document.value
     assert isinstance(value, dict)
     if "filter" in value:
-        raise SigmaImportError("Sigma filters are not read; write the exception into the rule's condition", ("filter",))
+        message = "Sigma filters are not supported; write the exception into the rule's condition"
+        raise SigmaImportError(message, ("filter",))
     if "action" in value:
         raise SigmaImportError("`action` is Sigma 1 (collections); write each rule out", ("action",))
     kinds = [name for name in ("detection", "correlation") if name in value]
     if len(kinds) != 1:
         raise SigmaImportError("needs either a detection or a correlation")
-    return _detection(header, value) if kinds == ["detection"] else _correlation(header, value["correlation"])
+    return _read_detection(header, value) if kinds == ["detection"] else _read_correlation(header, value["correlation"])
 
 
-def _detection(header: SigmaHeader, value: Mapping[str, Json]) -> SigmaDetection:
+def _read_detection(header: SigmaHeader, value: Mapping[str, Json]) -> SigmaDetection:
     detection, logsource = value["detection"], value.get("logsource")
     if not isinstance(detection, dict):
         raise SigmaImportError("must be a mapping of selections and a condition", ("detection",))
@@ -158,19 +159,19 @@ def _detection(header: SigmaHeader, value: Mapping[str, Json]) -> SigmaDetection
     if others := set(logsource) - {"product", "category", "service", "definition"}:
         raise SigmaImportError(f"{min(others)}: is no part of a logsource", ("logsource", min(others)))
     selections = {k: v for k, v in detection.items() if k != "condition"}
-    if not selections or len(selections) > _SELECTIONS:
-        message = f"has more than {_SELECTIONS} selections" if selections else "has no selection"
+    if not selections or len(selections) > _MAX_SELECTIONS:
+        message = f"has more than {_MAX_SELECTIONS} selections" if selections else "has no selection"
         raise SigmaImportError(message, ("detection",))
     conditions = _texts(detection.get("condition"), ("detection", "condition"))
     if not conditions:
         raise SigmaImportError("needs a condition", ("detection", "condition"))
-    if sum(map(len, conditions)) > _CONDITION_CHARACTERS:
-        message = f"the condition has more than {_CONDITION_CHARACTERS} characters"
+    if sum(map(len, conditions)) > _MAX_CONDITION_CHARACTERS:
+        message = f"the condition has more than {_MAX_CONDITION_CHARACTERS} characters"
         raise SigmaImportError(message, ("detection", "condition"))
     return SigmaDetection(header, names, selections, conditions)
 
 
-def _correlation(header: SigmaHeader, value: Json) -> SigmaCorrelation:
+def _read_correlation(header: SigmaHeader, value: Json) -> SigmaCorrelation:
     at: PathKey = ("correlation",)
     if not isinstance(value, dict):
         raise SigmaImportError("must be a mapping", at)
@@ -178,37 +179,37 @@ def _correlation(header: SigmaHeader, value: Json) -> SigmaCorrelation:
     if unknown := set(value) - known:
         raise SigmaImportError(f"{min(unknown)!r} is not known in a correlation", (*at, min(unknown)))
     rules = _texts(value.get("rules"), (*at, "rules"))
-    if not 0 < len(rules) <= _RULES:
-        raise SigmaImportError(f"needs the names or ids of 1 to {_RULES} rules", (*at, "rules"))
+    if not 0 < len(rules) <= _MAX_RULES:
+        raise SigmaImportError(f"needs the names or ids of 1 to {_MAX_RULES} rules", (*at, "rules"))
     generate = value.get("generate", False)
     if not isinstance(generate, bool):
         raise SigmaImportError("must be true or false", (*at, "generate"))
-    bounds, field = _bounds(value.get("condition"), (*at, "condition"))
+    bounds, field = _read_bounds(value.get("condition"), (*at, "condition"))
     return SigmaCorrelation(
         header=header,
         type=_text(value, "type"),
         rules=rules,
         group_by=_texts(value.get("group-by"), (*at, "group-by")),
-        timespan_ms=_timespan(value.get("timespan"), (*at, "timespan")),
+        timespan_ms=_parse_timespan(value.get("timespan"), (*at, "timespan")),
         bounds=bounds,
         field=field,
-        aliases=_aliases(value.get("aliases"), (*at, "aliases")),
+        aliases=_read_aliases(value.get("aliases"), (*at, "aliases")),
         generate=generate,
     )
 
 
-def _timespan(value: Json, path: PathKey) -> int:
+def _parse_timespan(value: Json, path: PathKey) -> int:
     if isinstance(value, str) and (match := _TIMESPAN.match(value)):
         return int(match[1]) * _UNITS_MS[match[2]]
     raise SigmaImportError("needs a whole number and s, m, h or d, such as 10m", path)
 
 
-def _bounds(value: Json, path: PathKey) -> tuple[tuple[tuple[str, int], ...], str | None]:
+def _read_bounds(value: Json, path: PathKey) -> tuple[tuple[tuple[str, int], ...], str | None]:
     if value is None:
         return (), None
     if not isinstance(value, dict):
         raise SigmaImportError(
-            "conditions as text are not read; there are gt, gte, lt, lte, eq and neq with a number", path
+            "conditions as text are not supported; there are gt, gte, lt, lte, eq and neq with a number", path
         )
     bounds: list[tuple[str, int]] = []
     field: str | None = None
@@ -223,7 +224,7 @@ def _bounds(value: Json, path: PathKey) -> tuple[tuple[tuple[str, int], ...], st
     return tuple(bounds), field
 
 
-def _aliases(value: Json, path: PathKey) -> dict[str, dict[str, str]]:
+def _read_aliases(value: Json, path: PathKey) -> dict[str, dict[str, str]]:
     if value is None:
         return {}
     if not isinstance(value, dict) or not all(isinstance(one, dict) for one in value.values()):
@@ -232,6 +233,7 @@ def _aliases(value: Json, path: PathKey) -> dict[str, dict[str, str]]:
 
 
 def _text(value: Mapping[str, Json], name: str) -> str:
+    """Return the entry as text; "" if it is missing."""
     found = value.get(name)
     return found if isinstance(found, str) else "" if found is None else str(found)
 

@@ -6,7 +6,7 @@ from rulecore.documents.yaml_reader import PathKey
 
 
 class SigmaImportError(Exception):
-    """A Sigma document cannot be imported. ``path``: the faulty entry. ``importer`` adds the file and the line."""
+    """A Sigma document cannot be imported. ``path``: the faulty entry, from which ``importer`` finds file and line."""
 
     def __init__(self, message: str, path: PathKey = ()) -> None:
         super().__init__(message)

@@ -1,6 +1,6 @@
 """Builds conditions of the expression language as text.
 
-Brackets are added where they are needed. A text longer than an expression may be raises ``SigmaImportError``. A
+Brackets are added where they are needed. A text that is too long for an expression raises ``SigmaImportError``. A
 negation is TRUE exactly when its operand is not TRUE, as in Sigma, whose logic has two values.
 """
 
@@ -13,8 +13,8 @@ from typing import Final
 from rulecore.language import ExpressionLimits
 from rulecore.sigma.errors import SigmaImportError
 
-_LONGEST: Final = ExpressionLimits().text_bytes
-_LINE: Final = 100  # characters; a longer condition gets a line for each of its terms
+_MAX_BYTES: Final = ExpressionLimits().text_bytes
+_MAX_LINE: Final = 100  # characters; a longer condition gets a line for each of its terms
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,40 +42,40 @@ class ConditionText:
     @property
     def lines(self) -> str:
         """The condition on one line, or on a line for each term if one line would be too long."""
-        return self.text if len(self.text) <= _LINE else f"\n{self.joint} ".join(self.terms)
+        return self.text if len(self.text) <= _MAX_LINE else f"\n{self.joint} ".join(self.terms)
 
 
-def conjunction(formulas: Iterable[ConditionText]) -> ConditionText:
+def conjunction(conditions: Iterable[ConditionText]) -> ConditionText:
     """Join conditions with ``and``."""
-    return _join("and", [*formulas])
+    return _join("and", [*conditions])
 
 
-def disjunction(formulas: Iterable[ConditionText]) -> ConditionText:
+def disjunction(conditions: Iterable[ConditionText]) -> ConditionText:
     """Join conditions with ``or``."""
-    return _join("or", [*formulas])
+    return _join("or", [*conditions])
 
 
-def negation(formula: ConditionText) -> ConditionText:
-    """Return ``not``: TRUE where the formula is FALSE or NULL."""
-    inner = f"coalesce({formula.text}, false)" if formula.nullable else f"({formula.text})"
+def negation(condition: ConditionText) -> ConditionText:
+    """Return the condition that is TRUE where ``condition`` is FALSE or NULL, else FALSE."""
+    inner = f"coalesce({condition.text}, false)" if condition.nullable else f"({condition.text})"
     return ConditionText.atom(f"not {inner}", nullable=False)
 
 
-def _join(joint: str, formulas: Sequence[ConditionText]) -> ConditionText:
-    assert formulas
-    if len(formulas) == 1:
-        return formulas[0]
+def _join(joint: str, conditions: Sequence[ConditionText]) -> ConditionText:
+    assert conditions
+    if len(conditions) == 1:
+        return conditions[0]
     terms: dict[str, None] = {}
-    for one in formulas:
+    for one in conditions:
         terms |= dict.fromkeys(one.terms if one.joint in ("", joint) else (f"({one.text})",))
     size = sum(len(term.encode()) + len(joint) + 2 for term in terms)
     _refuse_long(size)
-    nullable = any(one.nullable for one in formulas)
+    nullable = any(one.nullable for one in conditions)
     return ConditionText(tuple(terms), joint if len(terms) > 1 else "", nullable)
 
 
 def _refuse_long(size: int) -> None:
-    if size > _LONGEST:
+    if size > _MAX_BYTES:
         raise SigmaImportError(
-            f"the condition becomes longer than the {_LONGEST} bytes of an expression; split the rule"
+            f"the condition becomes longer than the {_MAX_BYTES} bytes of an expression; split the rule"
         )

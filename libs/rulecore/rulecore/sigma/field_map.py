@@ -1,18 +1,18 @@
-"""Which column or expression of the stream a Sigma field is, and which events a logsource means.
+"""Maps Sigma fields to columns or expressions of the stream, and logsources to conditions on events.
 
 ::
 
-    owner: soc                              # of rules whose author is not to own them
+    owner: soc                              # of the imported rules, instead of their authors
     fields:
       User: user_id                         # a column
       SourceIp: coalesce(ip, proxy_ip)      # or an expression
-      Image: {is: image, case: lower}       # its values have no capitals: compared as they are, not through lower()
-    keywords: [message, command_line]       # where keywords are looked for
+      Image: {is: image, case: lower}       # its values have no capitals, so they are compared without lower()
+    keywords: [message, command_line]       # the columns in which keywords are looked for
     logsources:
       - {product: windows, category: process_creation, where: type = 'process'}
       - {service: sshd, where: type = 'login', fields: {User: account}}
 
-A Sigma field that has the name of a column needs no entry. Of the logsources that fit, the most specific counts.
+A Sigma field with the name of a column needs no entry. Of the logsources that match, the one with most names applies.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _LOGSOURCE: Final = ("product", "category", "service")
 
 @dataclass(frozen=True, slots=True)
 class FieldTarget:
-    """The form of a field in comparisons. ``column``: its name if it is one. ``lower``: its values have no capitals."""
+    """The expression of a field. ``column``: the name, if it is a column. ``lower``: its values have no capitals."""
 
     text: str
     type: Type
@@ -45,7 +45,7 @@ class FieldTarget:
 
 @dataclass(frozen=True, slots=True)
 class LogSource:
-    """The events of a logsource: ``names`` must equal those of the rule; ``where`` is None for all events."""
+    """The entry of a logsource. It matches rules that have all of its ``names``. ``where``: None for all events."""
 
     names: Mapping[str, str]
     where: ConditionText | None
@@ -63,7 +63,10 @@ class FieldMap:
     owner: str | None = None
 
     def logsource(self, names: Mapping[str, str]) -> LogSource | None:
-        """Return the entry for a rule's logsource; None when the map has no ``logsources`` at all."""
+        """Return the entry for a rule's logsource: of those that match, the one with most names.
+
+        None if the map has no ``logsources``; raise ``SigmaImportError`` if it has some and none matches.
+        """
         if self.logsources is None:
             return None
         fitting = [one for one in self.logsources if one.names.items() <= names.items()]
@@ -75,7 +78,7 @@ class FieldMap:
         return max(fitting, key=lambda one: len(one.names))
 
     def target(self, name: str, source: LogSource | None, path: PathKey) -> FieldTarget:
-        """Return the target of a Sigma field; the error names the missing map entry."""
+        """Return the target of a Sigma field; raise ``SigmaImportError`` if it is neither mapped nor a column."""
         known = self.fields if source is None else {**self.fields, **source.fields}
         if name in known:
             return known[name]
@@ -93,7 +96,7 @@ class FieldMap:
 
 
 def read_map(text: str, file: str, schema: StreamSchema) -> tuple[FieldMap | None, list[Problem]]:
-    """Return the map of a file, or its faults."""
+    """Return the map in the text of a file, or None and its problems."""
     documents, problems = read_yaml(text, file)
     if problems:
         return None, problems
@@ -102,7 +105,7 @@ def read_map(text: str, file: str, schema: StreamSchema) -> tuple[FieldMap | Non
             Problem(file, SourceLocation(1, 1), "", "a map is one mapping; it may have fields, keywords, logsources")
         ]
     reader = _Reader(documents[0], schema)
-    found = reader.map(documents[0].value)
+    found = reader.read_map(documents[0].value)
     return (None, reader.problems) if reader.problems else (found, [])
 
 
@@ -114,105 +117,109 @@ def _column(name: str, schema: StreamSchema) -> FieldTarget:
 
 @dataclass(slots=True)
 class _Reader:
-    """One map on its way; faults are collected."""
+    """Reads one map. ``problems`` collects the faults."""
 
     document: YamlDocument
     schema: StreamSchema
     problems: list[Problem] = field(default_factory=list)
 
-    def fault(self, path: PathKey, message: str) -> None:
+    def add_problem(self, path: PathKey, message: str) -> None:
         where = self.document.place(path)
         self.problems.append(Problem(self.document.file, where, dotted_path(self.document.known_prefix(path)), message))
 
-    def map(self, value: Mapping[str, Json]) -> FieldMap:
+    def read_map(self, value: Mapping[str, Json]) -> FieldMap:
         known = ("owner", "fields", "keywords", "logsources")
         for name in value:
             if name not in known:
-                self.fault((name,), f"no such entry in a map; there are {', '.join(known)}")
+                self.add_problem((name,), f"unknown entry; there are {', '.join(known)}")
         owner = value.get("owner")
         if owner is not None and not isinstance(owner, str):
-            self.fault(("owner",), "must be text")
+            self.add_problem(("owner",), "must be text")
         return FieldMap(
             schema=self.schema,
-            fields=self.fields(value.get("fields"), ("fields",)),
-            keywords=self.keywords(value.get("keywords")),
-            logsources=self.logsources(value["logsources"]) if "logsources" in value else None,
+            fields=self.read_fields(value.get("fields"), ("fields",)),
+            keywords=self.read_keywords(value.get("keywords")),
+            logsources=self.read_logsources(value["logsources"]) if "logsources" in value else None,
             owner=owner if isinstance(owner, str) else None,
         )
 
-    def fields(self, value: Json, path: PathKey) -> dict[str, FieldTarget]:
+    def read_fields(self, value: Json, path: PathKey) -> dict[str, FieldTarget]:
         if value is None:
             return {}
         if not isinstance(value, dict):
-            self.fault(path, "must be a mapping of Sigma fields to columns or expressions")
+            self.add_problem(path, "must be a mapping of Sigma fields to columns or expressions")
             return {}
-        found = {name: self.target(one, (*path, name)) for name, one in value.items()}
+        found = {name: self.read_target(one, (*path, name)) for name, one in value.items()}
         return {name: target for name, target in found.items() if target is not None}
 
-    def target(self, value: Json, path: PathKey) -> FieldTarget | None:
+    def read_target(self, value: Json, path: PathKey) -> FieldTarget | None:
         lower = False
         if isinstance(value, dict):
             if not set(value) <= {"is", "case"} or value.get("case", "lower") != "lower":
-                self.fault(path, "write {is: EXPRESSION, case: lower}")
+                self.add_problem(path, "write {is: EXPRESSION, case: lower}")
                 return None
             lower = "case" in value
             value = value.get("is")
         if not isinstance(value, str):
-            self.fault(path, "must be a column or an expression")
+            self.add_problem(path, "must be a column or an expression")
             return None
         if self.schema.get(value) is not None:
             target: FieldTarget | None = _column(value, self.schema)
         else:
-            target = self.expression(value, path)
+            target = self.read_expression(value, path)
         if target is None or not lower:
             return target
         return FieldTarget(target.text, target.type, target.nullable, target.column, lower=True)
 
-    def expression(self, text: str, path: PathKey) -> FieldTarget | None:
+    def read_expression(self, text: str, path: PathKey) -> FieldTarget | None:
         try:
             parsed = lang.parse(text, Scope.of_event(self.schema), field=str(path[-1]), expect=None)
         except ExpressionError as error:
-            self.fault(path, f"{error.message}; {error.hint}" if error.hint else error.message)
+            self.add_problem(path, f"{error.message}; {error.hint}" if error.hint else error.message)
             return None
         written = lang.render(parsed)
         simple = isinstance(parsed, lang.ColumnRef | lang.Call)
         return FieldTarget(written if simple else f"({written})", parsed.type, nullable=True, column=None)
 
-    def keywords(self, value: Json) -> tuple[FieldTarget, ...]:
+    def read_keywords(self, value: Json) -> tuple[FieldTarget, ...]:
         if value is None:
             return ()
         if not isinstance(value, list):
-            self.fault(("keywords",), "must be a list of columns with text")
+            self.add_problem(("keywords",), "must be a list of columns with text")
             return ()
-        found = [self.target(one, ("keywords", i)) for i, one in enumerate(value)]
+        found = [self.read_target(one, ("keywords", i)) for i, one in enumerate(value)]
         for i, target in enumerate(found):
             if target is not None and target.type != STRING:
-                self.fault(("keywords", i), f"is {target.type}; keywords are looked for in text")
+                self.add_problem(("keywords", i), f"is {target.type}; keywords are looked for in text")
         return tuple(target for target in found if target is not None)
 
-    def logsources(self, value: Json) -> tuple[LogSource, ...]:
+    def read_logsources(self, value: Json) -> tuple[LogSource, ...]:
         if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
-            self.fault(("logsources",), "must be a list of mappings, such as {product: windows, where: type = 'x'}")
+            self.add_problem(
+                ("logsources",), "must be a list of mappings, such as {product: windows, where: type = 'x'}"
+            )
             return ()
-        return tuple(self.logsource(one, ("logsources", i)) for i, one in enumerate(value) if isinstance(one, dict))
+        return tuple(
+            self.read_logsource(one, ("logsources", i)) for i, one in enumerate(value) if isinstance(one, dict)
+        )
 
-    def logsource(self, value: Mapping[str, Json], path: PathKey) -> LogSource:
+    def read_logsource(self, value: Mapping[str, Json], path: PathKey) -> LogSource:
         if unknown := set(value) - {*_LOGSOURCE, "where", "fields"}:
             shown = ", ".join(sorted(unknown))
-            self.fault((*path, min(unknown)), f"{shown}: there are {', '.join(_LOGSOURCE)}, where and fields")
+            self.add_problem((*path, min(unknown)), f"{shown}: there are {', '.join(_LOGSOURCE)}, where and fields")
         names = {name: str(value[name]).lower() for name in _LOGSOURCE if name in value}
         where = value.get("where")
-        formula = None if where is None else self.where(where, (*path, "where"))
-        return LogSource(names, formula, self.fields(value.get("fields"), (*path, "fields")))
+        condition = None if where is None else self.read_where(where, (*path, "where"))
+        return LogSource(names, condition, self.read_fields(value.get("fields"), (*path, "fields")))
 
-    def where(self, value: Json, path: PathKey) -> ConditionText | None:
+    def read_where(self, value: Json, path: PathKey) -> ConditionText | None:
         if not isinstance(value, str):
-            self.fault(path, "must be a condition")
+            self.add_problem(path, "must be a condition")
             return None
         try:
             parsed = lang.parse(value, Scope.of_event(self.schema))
         except ExpressionError as error:
-            self.fault(path, f"{error.message}; {error.hint}" if error.hint else error.message)
+            self.add_problem(path, f"{error.message}; {error.hint}" if error.hint else error.message)
             return None
         terms: Sequence[lang.Expr] = parsed.terms if isinstance(parsed, lang.And) else (parsed,)
         texts = tuple(f"({lang.render(t)})" if isinstance(t, lang.Or) else lang.render(t) for t in terms)

@@ -31,14 +31,14 @@ _OWNER: Final = "sigma"
 
 @dataclass(frozen=True, slots=True)
 class ImportOptions:
-    """The choices of the caller: columns for correlations without a group-by of their own."""
+    """Options of an import. ``group_by``: columns for correlations without a group-by of their own."""
 
     group_by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ImportedRule:
-    """A rule, its origin, and notes on approximations."""
+    """An imported rule. ``title``: that of its Sigma document. ``notes``: approximations."""
 
     file: str
     title: str
@@ -48,7 +48,7 @@ class ImportedRule:
 
 @dataclass(frozen=True, slots=True)
 class CorrelationPart:
-    """A rule that only correlations use: it alerts nowhere by itself."""
+    """A rule that is imported only as part of correlations. ``of``: their titles."""
 
     file: str
     title: str
@@ -57,7 +57,7 @@ class CorrelationPart:
 
 @dataclass(frozen=True, slots=True)
 class RejectedDocument:
-    """A document that is no rule now, and why."""
+    """A document that is not imported."""
 
     file: str
     title: str
@@ -66,7 +66,7 @@ class RejectedDocument:
 
 @dataclass(frozen=True, slots=True)
 class ImportReport:
-    """Each in the order of the documents."""
+    """The results in the order of the documents; in ``refused``, the invalid Sigma documents come first."""
 
     imported: tuple[ImportedRule, ...]
     parts: tuple[CorrelationPart, ...]
@@ -74,14 +74,14 @@ class ImportReport:
 
 
 def import_rules(
-    documents: Sequence[YamlDocument], fields: FieldMap, wishes: ImportOptions | None = None
+    documents: Sequence[YamlDocument], fields: FieldMap, options: ImportOptions | None = None
 ) -> ImportReport:
     """Import every document that can be imported."""
-    run = _Import(fields, wishes or ImportOptions())
+    run = _Import(fields, options or ImportOptions())
     for document in documents:
         run.read(document)
     for one in run.sources:
-        run.use(one)
+        run.mark_members(one)
     run.find_parts()
     for one in run.sources:
         run.convert(one)
@@ -90,12 +90,16 @@ def import_rules(
 
 @dataclass(slots=True)
 class _Source:
-    """A document that was read. ``translated`` or ``fault`` is there once its condition was needed."""
+    """A valid Sigma document.
+
+    ``translated``, ``fault``: the result of translating its condition, set at the first use. ``used_by``: the titles of
+    the correlations that use it. ``generate``: one of them lets it alert. ``part``: it is not imported by itself.
+    """
 
     rule: SigmaDetection | SigmaCorrelation
     translated: TranslatedDetection | None = None
     fault: SigmaImportError | None = None
-    of: dict[str, None] = field(default_factory=dict)
+    used_by: dict[str, None] = field(default_factory=dict)
     generate: bool = False
     part: bool = False
 
@@ -106,10 +110,10 @@ class _Source:
 
 @dataclass(slots=True)
 class _Import:
-    """One import."""
+    """The state of one import. ``named``: the sources by id and by name. ``numbers``: the last number by id."""
 
     fields: FieldMap
-    wishes: ImportOptions
+    options: ImportOptions
     sources: list[_Source] = field(default_factory=list)
     named: dict[str, list[_Source]] = field(default_factory=dict)
     ids: set[str] = field(default_factory=set)
@@ -135,52 +139,55 @@ class _Import:
         problem = Problem(document.file, document.place(error.path), dotted_path(path), error.message)
         self.refused.append(RejectedDocument(document.file, title, problem))
 
-    def use(self, source: _Source) -> None:
-        """Mark the rules that a correlation refers to."""
+    def mark_members(self, source: _Source) -> None:
+        """Mark the rules that a correlation uses."""
         if isinstance(source.rule, SigmaCorrelation):
             for name in source.rule.rules:
                 for one in self.named.get(name, []):
-                    one.of[source.header.title] = None
+                    one.used_by[source.header.title] = None
                     one.generate |= source.rule.generate
 
     def find_parts(self) -> None:
-        """Find the parts that an unused correlation uses, directly or not; the others use each other in a circle."""
-        seen = [source for source in self.sources if not source.of]
+        """Mark as parts the rules that a correlation uses which no other uses, directly or through others.
+
+        Rules that only use each other in a circle stay unmarked, so that converting them reports the fault.
+        """
+        seen = [source for source in self.sources if not source.used_by]
         for source in seen:
             rules = source.rule.rules if isinstance(source.rule, SigmaCorrelation) else ()
             for one in (one for name in rules for one in self.named.get(name, [])):
-                if not one.part and one.of:
+                if not one.part and one.used_by:
                     one.part = True
                     seen.append(one)
 
     def convert(self, source: _Source) -> None:
         header = source.header
         if source.part and not source.generate:
-            self.parts.append(CorrelationPart(header.document.file, header.title, tuple(source.of)))
+            self.parts.append(CorrelationPart(header.document.file, header.title, tuple(source.used_by)))
             return
         try:
-            rule, notes = self.rule(source)
+            rule, notes = self.build_rule(source)
         except SigmaImportError as error:
             self.refuse(header.document, header.title, error)
             return
         self.ids.add(rule.id)
         self.imported.append(ImportedRule(header.document.file, header.title, rule, notes))
 
-    def rule(self, source: _Source) -> tuple[Rule, tuple[str, ...]]:
+    def build_rule(self, source: _Source) -> tuple[Rule, tuple[str, ...]]:
         header = source.header
         if isinstance(source.rule, SigmaDetection):
             translated = self.translate_detection(source)
             found = CorrelatedRule({"where": translated.where.lines}, (), translated.notes)
         else:
-            members = [self.member(name) for name in source.rule.rules]
-            found = correlate(source.rule, members, self.fields, self.wishes.group_by)
-        about, cut = _about(header, self.fields.owner)
+            members = [self.build_member(name) for name in source.rule.rules]
+            found = correlate(source.rule, members, self.fields, self.options.group_by)
+        about, cut = _describe(header, self.fields.owner)
         document = {"id": self.new_id(header), "version": 1, **about, "on": self.fields.schema.name, **found.entries}
-        document["then"] = {"severity": header.severity, "message": _message(header.title, found.group_by)}
+        document["then"] = {"severity": header.severity, "message": _write_message(header.title, found.group_by)}
         return self.check_document(document), (*header.notes, *cut, *found.notes)
 
     def translate_detection(self, source: _Source) -> TranslatedDetection:
-        """Return the condition of a detection, made once however many rules need it."""
+        """Return the condition of a detection, which is translated once for all rules that use it."""
         assert isinstance(source.rule, SigmaDetection)
         if source.translated is None and source.fault is None:
             try:
@@ -192,21 +199,22 @@ class _Import:
             raise source.fault
         return source.translated
 
-    def member(self, name: str) -> CorrelationMember:
-        """Return the rule of a name or id, as part of a correlation."""
-        source = self.only(name)
+    def build_member(self, name: str) -> CorrelationMember:
+        """Return the rule with this name or id as a member of a correlation."""
+        source = self.find_source(name)
         if isinstance(source.rule, SigmaCorrelation):
-            return self.event_count_member(name, source.rule)
-        return CorrelationMember(name, source.header.names, self.translated_for(name, source))
+            return self.build_event_count(name, source.rule)
+        return CorrelationMember(name, source.header.names, self.translate_member(name, source))
 
-    def only(self, name: str) -> _Source:
+    def find_source(self, name: str) -> _Source:
+        """Return the only source with this id or name; raise ``SigmaImportError`` for none, or several."""
         found = self.named.get(name, [])
         if len(found) != 1:
             what = "no rule among the files" if not found else f"{len(found)} rules"
             raise SigmaImportError(f"{name!r} is {what} (by id or name)", ("correlation", "rules"))
         return found[0]
 
-    def translated_for(self, name: str, source: _Source) -> TranslatedDetection:
+    def translate_member(self, name: str, source: _Source) -> TranslatedDetection:
         try:
             return self.translate_detection(source)
         except SigmaImportError as error:
@@ -214,10 +222,10 @@ class _Import:
             where = f"{file.file}:{file.place(error.path).line}"
             raise SigmaImportError(f"its rule {name!r} ({where}): {error.message}", ("correlation", "rules")) from None
 
-    def event_count_member(self, name: str, inner: SigmaCorrelation) -> CorrelationMember:
-        """Return an ``event_count`` of one rule, for a sequence: so many of its events."""
+    def build_event_count(self, name: str, inner: SigmaCorrelation) -> CorrelationMember:
+        """Return an ``event_count`` of one rule as a member that matches a number of its events."""
         lowest = [bound + (op == "gt") for op, bound in inner.bounds if op in ("gt", "gte")]
-        source = self.only(inner.rules[0]) if len(inner.rules) == 1 else None
+        source = self.find_source(inner.rules[0]) if len(inner.rules) == 1 else None
         simple = inner.type == "event_count" and len(lowest) == len(inner.bounds) == 1
         if not simple or source is None or isinstance(source.rule, SigmaCorrelation):
             message = (
@@ -226,7 +234,7 @@ class _Import:
             raise SigmaImportError(message, ("correlation", "rules"))
         names = (*inner.header.names, *source.header.names)
         return CorrelationMember(
-            name, names, self.translated_for(inner.rules[0], source), max(1, lowest[0]), inner.timespan_ms
+            name, names, self.translate_member(inner.rules[0], source), max(1, lowest[0]), inner.timespan_ms
         )
 
     def new_id(self, header: SigmaHeader) -> str:
@@ -254,7 +262,7 @@ def _title(document: YamlDocument) -> str:
     return " ".join(title.split())[:200] if isinstance(title, str) else "(no title)"
 
 
-def _about(header: SigmaHeader, owner: str | None) -> tuple[dict[str, Json], list[str]]:
+def _describe(header: SigmaHeader, owner: str | None) -> tuple[dict[str, Json], list[str]]:
     """Return owner, description and tags, and notes on the parts that had to be cut."""
     cut = []
     notes = [f"Sigma {name}: {text}" for name, text in header.more.items()]
@@ -269,9 +277,9 @@ def _about(header: SigmaHeader, owner: str | None) -> tuple[dict[str, Json], lis
     return ({**entries, "tags": [*tags]} if tags else entries), cut
 
 
-def _message(title: str, group_by: Iterable[str]) -> str:
+def _write_message(title: str, group_by: Iterable[str]) -> str:
     keys = "".join(f", {name} {{{name}}}" for name in group_by)
     room = MAX_MESSAGE - len(keys) - 10
-    # A brace that is doubled may be cut in half: cut first.
+    # cut before the braces are doubled, so that no pair is cut in half
     text = title[: room // 2].replace("{", "{{").replace("}", "}}") if "{" in title or "}" in title else title[:room]
     return text + keys

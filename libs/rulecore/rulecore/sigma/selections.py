@@ -1,8 +1,8 @@
-"""One entry of a selection, ``Field|modifier|modifier: values``, as a condition on the field's target in the stream.
+"""Translates an entry of a selection, ``Field|modifier|modifier: values``, to a condition on the stream.
 
-Text is compared without regard to case, as Sigma requires: through ``lower()`` of both sides, unless the value is
-caseless, the field is known to hold no capitals, or ``cased`` is written. Of a field that is missing no condition is
-true.
+Text is compared without regard to case, as Sigma requires: with ``lower()``, unless the value has no letters, the map
+says that the field has no capitals, or the modifier ``cased`` is there. A missing field satisfies only ``null`` and
+``exists: false``.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _TYPES: Final = frozenset({"re", "cidr", "exists", "fieldref", *COMPARISONS, *_T
 _FLAGS: Final = frozenset("ims")
 _SWITCHES: Final = frozenset({"all", "cased", "neq"})
 _REFUSED: Final[Mapping[str, str]] = {
-    "expand": "placeholders have no value here; write the values into the rule, or use a list of Headgate's",
+    "expand": "placeholders have no value; write the values into the rule, or use a Headgate list",
     **dict.fromkeys(("day", "week", "month", "year"), "there is no such function of a timestamp in conditions"),
 }
 _REGEX_BYTES: Final = ExpressionLimits().regex_bytes
@@ -50,7 +50,7 @@ _REGEX_BYTES: Final = ExpressionLimits().regex_bytes
 
 @dataclass(frozen=True, slots=True)
 class SelectionItem:
-    """``field`` is "" for keywords. ``values`` are as YAML has them."""
+    """An entry of a selection. ``field``: "" for keywords. ``values``: as in YAML."""
 
     field: str
     modifiers: tuple[str, ...]
@@ -59,7 +59,7 @@ class SelectionItem:
 
     @classmethod
     def of(cls, name: str, value: Json, path: PathKey) -> SelectionItem:
-        """Make the item of an entry of a mapping; ``SigmaImportError`` for modifiers that are not known."""
+        """Parse an entry of a mapping; raise ``SigmaImportError`` for an unknown modifier, and for invalid values."""
         field_name, *modifiers = name.split("|")
         for one in modifiers:
             if one in _REFUSED:
@@ -72,7 +72,7 @@ class SelectionItem:
         return cls(field_name, tuple(modifiers), values, path)
 
     def has(self, modifier: str) -> bool:
-        """Return whether it is written."""
+        """Return whether the entry has this modifier."""
         return modifier in self.modifiers
 
     @property
@@ -88,22 +88,22 @@ class SelectionItem:
 
 @dataclass(slots=True)
 class SelectionTranslator:
-    """Makes conditions of items. ``notes`` collects the approximations."""
+    """Translates entries to conditions. ``notes`` collects the approximations."""
 
     resolve: Resolve
     keywords: Sequence[FieldTarget]
     notes: dict[str, None] = field(default_factory=dict)
 
-    def formula(self, item: SelectionItem) -> ConditionText:
+    def translate(self, item: SelectionItem) -> ConditionText:
         """Return the condition of one entry."""
         try:
-            found = self.field(item) if item.field else self.anywhere(item)
+            found = self.translate_field(item) if item.field else self.translate_keywords(item)
         except SigmaImportError as error:
             raise SigmaImportError(error.message, error.path or item.path) from None
         return negation(found) if item.has("neq") else found
 
-    def anywhere(self, item: SelectionItem) -> ConditionText:
-        """Keywords: in any of the columns that hold text of the event."""
+    def translate_keywords(self, item: SelectionItem) -> ConditionText:
+        """Return the condition that keywords are in any of the map's columns for them."""
         if not self.keywords:
             raise SigmaImportError("keywords: write the columns that they are looked for in under keywords in the map")
         if item.kind not in ("", "re") or item.has("startswith") or item.has("endswith"):
@@ -112,51 +112,53 @@ class SelectionTranslator:
         modifiers = (*(m for m in item.modifiers if m not in ("all", "neq")), *contains)
         each = [
             disjunction(
-                self.on(target, replace(item, values=(value,), modifiers=modifiers)) for target in self.keywords
+                self.compare(target, replace(item, values=(value,), modifiers=modifiers)) for target in self.keywords
             )
             for value in item.values
         ]
         return conjunction(each) if item.has("all") else disjunction(each)
 
-    def field(self, item: SelectionItem) -> ConditionText:
-        return self.on(self.resolve(item.field, item.path), item)
+    def translate_field(self, item: SelectionItem) -> ConditionText:
+        return self.compare(self.resolve(item.field, item.path), item)
 
-    def on(self, target: FieldTarget, item: SelectionItem) -> ConditionText:
+    def compare(self, target: FieldTarget, item: SelectionItem) -> ConditionText:
         match item.kind:
             case "":
-                return self.plain(target, item)
+                return self.compare_plain(target, item)
             case "exists":
-                return _together(item, [exists(target, value) for value in item.values])
+                return _combine(item, [exists(target, value) for value in item.values])
             case "re":
-                return _together(item, [self.regex(target, item, value) for value in item.values])
+                return _combine(item, [self.match_regex(target, item, value) for value in item.values])
             case "cidr":
-                return _together(item, [self.cidr(target, value) for value in item.values])
+                return _combine(item, [self.match_network(target, value) for value in item.values])
             case "fieldref":
-                return _together(item, [self.reference(target, item, value) for value in item.values])
+                return _combine(item, [self.compare_fields(target, item, value) for value in item.values])
             case "minute" | "hour" as unit:
-                return _together(item, [part_of_time(target, unit, value) for value in item.values])
-        return _together(item, [comparison(target, item.kind, value) for value in item.values])
+                return _combine(item, [part_of_time(target, unit, value) for value in item.values])
+        return _combine(item, [comparison(target, item.kind, value) for value in item.values])
 
     # --- plain values -------------------------------------------------------------------------------------------------
 
-    def plain(self, target: FieldTarget, item: SelectionItem) -> ConditionText:
+    def compare_plain(self, target: FieldTarget, item: SelectionItem) -> ConditionText:
         nulls = [ConditionText.atom(f"{target.text} is null", nullable=False) for value in item.values if value is None]
         values = [value for value in item.values if value is not None]
         changed = tuple(m for m in item.modifiers if m in TEXT_MODIFIERS)
         if nulls and changed:
             raise SigmaImportError(f"{changed[0]} of null has no meaning")
         if target.type == STRING:
-            formulas = self.texts(target, item, apply_modifiers([to_pattern(v) for v in values], changed))
+            conditions = self.compare_texts(target, item, apply_modifiers([to_pattern(v) for v in values], changed))
         elif changed:
             raise SigmaImportError(f"{changed[0]} is for text; {item.field} is {target.type} in the stream")
         else:
-            formulas = constants(target, values, each=item.has("all"))
+            conditions = constants(target, values, each=item.has("all"))
         if "windash" in changed:
             self.notes["windash: a dash or slash that begins a word stands for any of - / \u2013 \u2014 \u2015"] = None
-        return _together(item, [*nulls[:1], *formulas])
+        return _combine(item, [*nulls[:1], *conditions])
 
-    def texts(self, target: FieldTarget, item: SelectionItem, patterns: Sequence[Pattern]) -> list[ConditionText]:
-        """Make equal values one list, unless each of them must hold."""
+    def compare_texts(
+        self, target: FieldTarget, item: SelectionItem, patterns: Sequence[Pattern]
+    ) -> list[ConditionText]:
+        """Return the conditions of patterns: one ``in`` for those without wildcards, unless ``all`` must hold."""
         equal: dict[str, list[str]] = {}
         others = []
         for pattern in patterns:
@@ -168,10 +170,10 @@ class SelectionTranslator:
                 equal.setdefault(subject, []).append(quote(text))
         return in_lists(equal, target, each=item.has("all")) + others
 
-    # --- the claimed type of the value -----------------------------------------------------------------------------
+    # --- values of other kinds ----------------------------------------------------------------------------------------
 
-    def regex(self, target: FieldTarget, item: SelectionItem, value: Json) -> ConditionText:
-        _need_text(target, item, "re")
+    def match_regex(self, target: FieldTarget, item: SelectionItem, value: Json) -> ConditionText:
+        _check_text(target, item, "re")
         if not isinstance(value, str):
             raise SigmaImportError("re: needs a pattern as text")
         if unknown := [m for m in item.modifiers if m in TEXT_MODIFIERS]:
@@ -188,7 +190,7 @@ class SelectionTranslator:
         self.notes["re: found anywhere in the text (write ^ and $ for the whole), in Rust's dialect"] = None
         return ConditionText.atom(f"regexp_like({target.text}, {quote(pattern)})", nullable=target.nullable)
 
-    def cidr(self, target: FieldTarget, value: Json) -> ConditionText:
+    def match_network(self, target: FieldTarget, value: Json) -> ConditionText:
         if target.type != STRING or not isinstance(value, str):
             raise SigmaImportError("cidr: needs a network as text, and a field that holds addresses as text")
         try:
@@ -199,7 +201,7 @@ class SelectionTranslator:
             self.notes[f"cidr: {value} was read as {network}"] = None
         return ConditionText.atom(f"cidr_match({target.text}, {quote(network)})", nullable=target.nullable)
 
-    def reference(self, target: FieldTarget, item: SelectionItem, value: Json) -> ConditionText:
+    def compare_fields(self, target: FieldTarget, item: SelectionItem, value: Json) -> ConditionText:
         if not isinstance(value, str):
             raise SigmaImportError("fieldref: needs the name of a field")
         other = self.resolve(value, item.path)
@@ -220,10 +222,10 @@ class SelectionTranslator:
         return ConditionText.atom(f"{target.text} = {other.text}", nullable=nullable)
 
 
-def _together(item: SelectionItem, formulas: Sequence[ConditionText]) -> ConditionText:
-    return conjunction(formulas) if item.has("all") else disjunction(formulas)
+def _combine(item: SelectionItem, conditions: Sequence[ConditionText]) -> ConditionText:
+    return conjunction(conditions) if item.has("all") else disjunction(conditions)
 
 
-def _need_text(target: FieldTarget, item: SelectionItem, what: str) -> None:
+def _check_text(target: FieldTarget, item: SelectionItem, what: str) -> None:
     if target.type != STRING:
         raise SigmaImportError(f"{what} is for text; {item.field} is {target.type} in the stream")

@@ -1,6 +1,7 @@
-"""Sigma's text values: wildcards with escapes, and the modifiers that make other values of a value.
+"""Sigma's text values: wildcards with escapes, and the modifiers that change a value.
 
-A pattern is a tuple of characters and wildcards. Encodings make bytes of a text, which only Base64 turns back into one.
+A pattern is a tuple of characters and wildcards. A modifier of an encoding makes bytes of it, and only a Base64
+modifier makes a pattern of these again.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from rulecore.sigma.errors import SigmaImportError
 
 
 class Wildcard(enum.Enum):
-    """``ANY``: ``*``. ``ONE``: ``?``. ``DASH``: one of the characters that begin an option of a command."""
+    """``ANY``: any text. ``ONE``: any character. ``DASH``: one of ``DASHES``, which begin an option of a command."""
 
     ANY = "*"
     ONE = "?"
@@ -56,15 +57,15 @@ def apply_modifiers(patterns: list[Pattern], modifiers: tuple[str, ...]) -> list
         if name in _ENCODINGS:
             values = [_encode(value, name) for value in values]
         elif name == "base64":
-            values = [tuple(base64.b64encode(_bytes(value, name)).decode()) for value in values]
+            values = [tuple(base64.b64encode(_as_bytes(value, name)).decode()) for value in values]
         elif name == "base64offset":
-            values = [tuple(_base64_at(_bytes(value, name), shift)) for value in values for shift in range(3)]
+            values = [tuple(_base64_at(_as_bytes(value, name), shift)) for value in values for shift in range(3)]
         else:
-            values = [_surround(_text(value), name) for value in values]
-    return [_text(value) for value in values]
+            values = [_modify(_as_pattern(value), name) for value in values]
+    return [_as_pattern(value) for value in values]
 
 
-def _surround(pattern: Pattern, name: str) -> Pattern:
+def _modify(pattern: Pattern, name: str) -> Pattern:
     if name == "windash":
         return tuple(Wildcard.DASH if _is_option(pattern, i) else token for i, token in enumerate(pattern))
     before: Pattern = (Wildcard.ANY,) if name in ("contains", "endswith") and pattern[:1] != (Wildcard.ANY,) else ()
@@ -73,7 +74,7 @@ def _surround(pattern: Pattern, name: str) -> Pattern:
 
 
 def _is_option(pattern: Pattern, index: int) -> bool:
-    """Return a dash or slash that begins a word."""
+    """Return whether the token is a dash or slash that begins a word."""
     token = pattern[index]
     if not isinstance(token, str) or token not in DASHES:
         return False
@@ -88,25 +89,25 @@ def _in_word(part: str | Wildcard) -> bool:
 
 def _encode(value: Pattern | bytes, name: str) -> bytes:
     mark = b"\xff\xfe" if name == "utf16" else b""
-    return mark + _characters(value, name).encode(_ENCODINGS[name], "surrogatepass")
+    return mark + _as_text(value, name).encode(_ENCODINGS[name], "surrogatepass")
 
 
-def _bytes(value: Pattern | bytes, name: str) -> bytes:
-    return value if isinstance(value, bytes) else _characters(value, name).encode("utf-8", "surrogatepass")
+def _as_bytes(value: Pattern | bytes, name: str) -> bytes:
+    return value if isinstance(value, bytes) else _as_text(value, name).encode("utf-8", "surrogatepass")
 
 
-def _characters(value: Pattern | bytes, name: str) -> str:
+def _as_text(value: Pattern | bytes, name: str) -> str:
     if isinstance(value, bytes):
         raise SigmaImportError(f"{name} of a value that is encoded already")
     text = literal_text(value)
     if text is None:
         raise SigmaImportError(
-            f"{name} of a value with wildcards has no meaning; escape them, or put contains behind it"
+            f"{name} of a value with wildcards has no meaning; escape them, or put contains after it"
         )
     return text
 
 
-def _text(value: Pattern | bytes) -> Pattern:
+def _as_pattern(value: Pattern | bytes) -> Pattern:
     if isinstance(value, bytes):
         raise SigmaImportError(
             "an encoding makes bytes, which no text column holds; follow it with base64 or base64offset"
@@ -115,7 +116,7 @@ def _text(value: Pattern | bytes) -> Pattern:
 
 
 def _base64_at(value: bytes, shift: int) -> str:
-    """Return the characters that follow from ``value`` alone when ``shift`` bytes (modulo 3) stand before it.
+    """Return the Base64 characters that depend on ``value`` alone when ``shift`` bytes (modulo 3) precede it.
 
     A character holds 6 bits. The first that has no bit of the preceding text is at ``ceil(8 * shift / 6)``, and
     ``8 * (shift + length) // 6`` are complete.
@@ -123,5 +124,5 @@ def _base64_at(value: bytes, shift: int) -> str:
     first, last = -(-8 * shift // 6), 8 * (shift + len(value)) // 6
     encoded = base64.b64encode(b"\0" * shift + value).decode()[first:last]
     if not encoded:
-        raise SigmaImportError("base64offset of a value so short that nothing of it is certain")
+        raise SigmaImportError("base64offset of a value that is too short")
     return encoded

@@ -1,6 +1,6 @@
-"""A rule's document as YAML for people: entries in the order of the handbook, long conditions on several lines.
+"""Writes the document of a rule as YAML: entries in a fixed order, long conditions on several lines.
 
-Promises: the output reads back as the same document, whatever the texts hold.
+Promises: the output reads back as the same document, whatever characters its texts have.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ _ORDER: Final = (
     *("id", "version", "owner", "description", "tags", "on", "where", "group_by", "within", "having", "emit"),
     *("sequence", "skip", "expect", "score", "then", "suppress", "mode", "effective", "budget", "tests"),
 )
-#: Texts that YAML reads as themselves without quotes, here and everywhere.
+#: Text that needs no quotes anywhere, unless it is one of ``_WORDS``.
 _BARE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.+/-]*(?: [A-Za-z0-9_.+/()-]+)*\Z")
-#: And outside of brackets, where commas and quotes inside a text mean nothing either.
+#: Text that needs no quotes outside of ``{...}`` and ``[...]``, unless it contains ``_SYNTAX``.
 _PLAIN: Final = re.compile(r"[A-Za-z_(][ -~]*(?<! )\Z")
-_MEANT: Final = re.compile(r":( |\Z)| #")
+_SYNTAX: Final = re.compile(r":( |\Z)| #")
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _DURATION: Final = re.compile(r"[0-9]+(ms|s|m|h|d)\Z")
 _WORDS: Final = frozenset({"null", "true", "false", "yes", "no", "on", "off", "y", "n"})
-_LINE: Final = 100
+_MAX_LINE: Final = 100
 
 
 def write_rule(rule: Rule, comments: Sequence[str] = ()) -> str:
-    """Return the file of a rule; entries that have their default are left out."""
+    """Return the text of a rule's file, below comments of one line each; entries with their default are left out."""
     document = rule.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     return write_document({name: document[name] for name in _ORDER if name in document}, comments)
 
@@ -48,13 +48,13 @@ def _mapping(value: Mapping[str, Json], indent: str) -> list[str]:
 
 def _entry(head: str, value: Json, indent: str) -> list[str]:
     flow = _flow(value)
-    if isinstance(value, str) and _PLAIN.match(value) and value.lower() not in _WORDS and not _MEANT.search(value):
+    if isinstance(value, str) and _PLAIN.match(value) and value.lower() not in _WORDS and not _SYNTAX.search(value):
         return [f"{head} {value}"]
-    if isinstance(value, str) and "\n" in value and _as_block(value):
+    if isinstance(value, str) and "\n" in value and _fits_block(value):
         return [f"{head} |-", *(f"{indent}  {line}" for line in value.split("\n"))]
-    if isinstance(value, dict) and value and len(flow) > _LINE:
+    if isinstance(value, dict) and value and len(flow) > _MAX_LINE:
         return [head, *_mapping(value, indent + "  ")]
-    if isinstance(value, list) and value and (len(flow) > _LINE or any(isinstance(one, dict) for one in value)):
+    if isinstance(value, list) and value and (len(flow) > _MAX_LINE or any(isinstance(one, dict) for one in value)):
         return [head, *(line for one in value for line in _item(one, indent + "  "))]
     return [f"{head} {flow}"]
 
@@ -75,7 +75,7 @@ def _flow(value: Json) -> str:
 
 
 def _name(name: str) -> str:
-    """Headgate reads YAML 1.2, where ``on`` is a name like any other."""
+    """Return the name of an entry. ``on`` gets no quotes: in YAML 1.2, which Headgate reads, it is text."""
     return name if _NAME.match(name) else _quote(name)
 
 
@@ -103,8 +103,8 @@ def _escape(character: str) -> str:
     return {"\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(character) or f"\\U{ord(character):08X}"
 
 
-def _as_block(value: str) -> bool:
-    """Return whether a block keeps the text: printable, without blanks at an end that would be lost or misread."""
+def _fits_block(value: str) -> bool:
+    """Return whether a block (``|-``) keeps the text: printable lines, none of them empty or with blanks at an end."""
     lines = value.split("\n")
     return all(line.isprintable() and line and line == line.strip() for line in lines)
 

@@ -31,7 +31,7 @@ def every(clause: Clause) -> list[Clause]:
 
 @settings(max_examples=200, deadline=None, suppress_health_check=SLOW)
 @given(CONDITIONS, frames(2))
-def test_each_clause_is_what_the_evaluator_says_of_its_text(expr: Expr, rows: list[dict[str, Value]]) -> None:
+def test_the_truth_of_each_clause_is_that_of_the_evaluator(expr: Expr, rows: list[dict[str, Value]]) -> None:
     for row in rows:
         clause = explain_condition(expr, row)
         assert clause.truth is WORDS[lang.evaluate(expr, row)]  # type: ignore[index]
@@ -42,7 +42,7 @@ def test_each_clause_is_what_the_evaluator_says_of_its_text(expr: Expr, rows: li
 
 @settings(max_examples=200, deadline=None, suppress_health_check=SLOW)
 @given(CONDITIONS, frames(1))
-def test_every_value_that_a_leaf_shows_is_the_rows(expr: Expr, rows: list[dict[str, Value]]) -> None:
+def test_every_value_of_a_leaf_is_that_of_the_row(expr: Expr, rows: list[dict[str, Value]]) -> None:
     row = rows[0]
     clause = explain_condition(expr, row)
     shown = [seen for leaf in clause.leaves() for seen in leaf.seen if seen.text.strip("`") in SCOPE.columns]
@@ -93,7 +93,7 @@ def test_the_clauses_that_decided_are_marked(text: str, row: Mapping[str, object
 SCOPE_LONG, SCOPE_TEXT = lang.Literal.of(1).type, lang.Literal.of("a").type
 
 
-def test_a_null_says_which_operand_it_comes_from() -> None:
+def test_the_note_of_a_null_names_its_operand() -> None:
     scope = lang.Scope({"a": SCOPE_LONG, "b": SCOPE_LONG})
     condition = lang.parse("a % b > 1", scope, field="where")
     assert explain_condition(condition, {"a": 1, "b": None}).note == "b is NULL"

@@ -1,4 +1,4 @@
-"""An event rule is explained one event at a time; whatever the kernel and columns say of it is said then, too."""
+"""``explain_event``, which explains one event at a time, gives the explanation of the kernel and of columns."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ def frame(seed: int, predicate: Predicate, count: int) -> pl.DataFrame:
     return rows.with_columns(*place, pl.col("t").alias(EVENT_MS))
 
 
-def said(one: Explanation) -> dict[str, str]:
+def fields_as_text(one: Explanation) -> dict[str, str]:
     """Every field as text, for NaN is not equal to itself."""
     return {f.name: repr(getattr(one, f.name)) for f in fields(one)}
 
 
 @settings(max_examples=50, deadline=None)
 @given(st.integers(0, 10**9), st.sampled_from(sorted(SHAPES)), st.integers(1, 12), st.booleans(), THENS, LIVES)
-def test_one_event_at_a_time_says_what_the_kernel_says(
+def test_explain_event_equals_explain_rule(
     seed: int, shape: str, count: int, asked: bool, then: dict[str, Any], life: dict[str, Any]
 ) -> None:
     predicate = Shapes(seed).rule(shape)
@@ -67,7 +67,7 @@ def test_one_event_at_a_time_says_what_the_kernel_says(
     question = ExplainQuestion(row=events.height - 1) if asked else ExplainQuestion()
     assert is_plain(one)
     plain = explain_event(one, SCHEMA, "odd", events.to_dicts(), question)
-    assert said(plain) == said(explain_rule(one, SCHEMA, "odd", events, question))
+    assert fields_as_text(plain) == fields_as_text(explain_rule(one, SCHEMA, "odd", events, question))
 
 
 def test_some_of_these_rules_fire_and_some_do_not() -> None:

@@ -16,7 +16,7 @@ from rulecore.documents.rule import Rule
 from rulecore.explain.condition import Truth
 from rulecore.explain.explanation import ExplainQuestion, Explanation, RejectedClause
 from rulecore.explain.rule import explain_rule
-from rulecore.explain.windows import around, trace_windows, windows_for_question
+from rulecore.explain.windows import select_windows, trace_windows, windows_for_question
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
 
 MINUTE = 60_000
@@ -63,7 +63,7 @@ EVENTS = st.lists(
 
 @settings(max_examples=100, deadline=None)
 @given(EVENTS)
-def test_a_window_held_after_each_event_what_a_plain_loop_counts(events: list[Event]) -> None:
+def test_the_traced_values_equal_those_of_a_plain_loop(events: list[Event]) -> None:
     one = windowed("count(*) >= 2 and sum(amount) > 4 or count_distinct(card) >= 2")
     expected = []
     for n, (second, cents, _) in enumerate(events):
@@ -73,8 +73,8 @@ def test_a_window_held_after_each_event_what_a_plain_loop_counts(events: list[Ev
             total = Decimal(sum(c for c, _ in seen)).scaleb(-2)
             fires = (len(seen) >= 2 and total > 4) or len(cards) >= 2
             expected.append((n, START + second // 60 * MINUTE, [len(seen), total, len(cards)], fires))
-    stories = trace_windows(one, SCHEMA, frame(events), "pay")
-    found = [(s.row, s.start_ms, [v.value for v in s.seen], s.having.truth is Truth.TRUE) for s in stories]
+    traces = trace_windows(one, SCHEMA, frame(events), "pay")
+    found = [(s.row, s.start_ms, [v.value for v in s.seen], s.having.truth is Truth.TRUE) for s in traces]
     assert found == expected
 
 
@@ -92,13 +92,13 @@ QUESTIONS = st.builds(
 )
 @settings(max_examples=25, deadline=None)
 @given(EVENTS.flatmap(st.permutations), QUESTIONS)
-def test_the_windows_that_are_asked_for_are_those_of_all_stories(
+def test_the_windows_for_a_question_are_selected_from_all_traces(
     within: dict[str, Any], events: list[Event], question: ExplainQuestion
 ) -> None:
     one = windowed("count(*) >= 2 or sum(amount) > 4", within=within)
     every = trace_windows(one, SCHEMA, frame(events), "pay")
     asked = windows_for_question(one, SCHEMA, frame(events), "pay", question)
-    assert asked == around(every, question.row, question.at_ms)
+    assert asked == select_windows(every, question.row, question.at_ms)
 
 
 @settings(max_examples=100, deadline=None)
@@ -113,17 +113,17 @@ def test_an_event_fires_exactly_when_it_is_the_first_to_cross(events: list[Event
     assert found.satisfied == sum(1 for _, c, _ in events if c is not None and c > 0)
 
 
-def test_the_verdict_names_what_decided() -> None:
+def test_the_verdict_gives_the_reason() -> None:
     events: list[Event] = [(0, 100, None), (1, 100, None), (2, 100, None), (3, -1, None), (4, None, None)]
     one = windowed("count(*) >= 2")
     assert explain(one, events[:1]).verdict == "does not fire: having is FALSE"
     assert explain(one, events[:2]).verdict == "fires: 1 alert"
-    assert explain(one, events[:3]).verdict == "does not fire again: it had fired in this window already"
+    assert explain(one, events[:3]).verdict == "does not fire again: it has already fired in this window"
     assert explain(one, events[:4]).verdict == "does not fire: the event does not satisfy where, which is FALSE"
     assert explain(one, events[:5]).verdict == "does not fire: the event does not satisfy where, which is NULL"
 
 
-def test_a_final_rule_is_explained_by_its_windows_ends() -> None:
+def test_a_final_rule_is_traced_at_the_ends_of_its_windows() -> None:
     events: list[Event] = [(0, 100, None), (1, 100, None)]
     one = windowed("count(*) >= 2", emit="final")
     early = explain(one, events, ExplainQuestion(row=1, closing_ms=START + MINUTE - 1))
@@ -139,7 +139,7 @@ def test_when_no_event_counts_the_clauses_that_refused_are_ranked() -> None:
     assert found.refused == (RejectedClause("amount > 5", 3), RejectedClause("card = 'b'", 1))
 
 
-def test_a_time_chooses_the_windows_that_hold_it() -> None:
+def test_a_time_selects_the_windows_that_contain_it() -> None:
     events: list[Event] = [(0, 100, None), (70, 100, None), (71, 100, None), (130, 100, None)]
     found = explain(windowed("count(*) >= 2"), events, ExplainQuestion(at_ms=START + 75_000))
     assert [(w.start_ms, w.row) for w in found.windows] == [(START + MINUTE, 2)]
@@ -156,7 +156,7 @@ def test_the_recomputed_alert_has_the_identity_of_production_whatever_the_mode()
     assert len(set(ids.values())) == 1
 
 
-def test_a_rule_per_event_shows_the_event() -> None:
+def test_an_event_rule_shows_the_event() -> None:
     found = explain(rule(where="amount > 5 and card is not null"), [(0, 100, None)], ExplainQuestion(row=0))
     assert found.event is not None
     clause = found.event.conditions["where"]
@@ -167,6 +167,6 @@ def test_a_rule_per_event_shows_the_event() -> None:
     assert explain(rule(where="amount > 0"), [(0, 100, None)], ExplainQuestion(row=0)).verdict == "fires for this event"
 
 
-def test_no_events_of_a_key_are_no_failure() -> None:
+def test_a_key_without_events_is_explained() -> None:
     found = explain_rule(windowed("count(*) >= 2"), SCHEMA, "pay", frame([]), ExplainQuestion())
     assert (found.fired, found.looked_at, found.windows) == (False, 0, ())

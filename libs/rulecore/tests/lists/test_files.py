@@ -1,4 +1,4 @@
-"""Lists as files: what becomes a list, and where a fault is said to be."""
+"""Lists as files: what becomes a list, and where a fault is message to be."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ PROBLEMS = [
     (HEAD + "entries: []\nfile: limits.csv\n", None, "limits.yaml:1:1", "either `entries` or a `file`"),
     (HEAD + "entries: 5\n", None, "limits.yaml:6:10", "entries are a sequence"),
     (HEAD + "entries:\n  - [1, 2]\n  - [x, 2]\n", None, "limits.yaml:8:5", "'x' is no long"),
-    (HEAD + "entries:\n  - [1, 2]\n  - [1, 3]\n", None, "limits.yaml:8:5", "the same value is in the list before"),
+    (HEAD + "entries:\n  - [1, 2]\n  - [1, 3]\n", None, "limits.yaml:8:5", "the value occurs earlier in the list"),
     (HEAD + "owners: x\nentries: []\n", None, "limits.yaml:6:9", "Extra inputs"),
     (HEAD.replace("long", "double") + "entries: []\n", None, "limits.yaml:4:5", "a list of double"),
     ("- a\n", None, "limits.yaml:1:1", "a list is a mapping"),
@@ -73,22 +73,20 @@ PROBLEMS = [
     (HEAD + "file: limits.csv\n", "1,2\n", "limits.csv:1:1", "the first line names the columns"),
     (HEAD + "file: limits.csv\n", "", "limits.csv:1:1", "the first line names the columns"),
     (HEAD + "file: limits.csv\n", "value,lookup\n1,2\n\n3,x\n", "limits.csv:4:1", "'x' is no decimal(12,2)"),
-    (HEAD + "file: limits.csv\n", "value,lookup\n1,2\n3\n", "limits.csv:3:1", "what is looked up: null"),
+    (HEAD + "file: limits.csv\n", "value,lookup\n1,2\n3\n", "limits.csv:3:1", "lookup: null"),
     (HEAD + "file: limits.csv\n", "value,lookup\n1,2,3\n", "limits.csv:2:1", "3 columns, the first line names 2"),
-    (HEAD + "file: limits.csv\n", 'value,lookup\n1,"2\n', "limits.csv:2:1", "no CSV"),
-    (HEAD + "file: limits.csv\n", "value,lookup\n1,2\n1,2\n", "limits.csv:3:1", "the same value is in the list before"),
+    (HEAD + "file: limits.csv\n", 'value,lookup\n1,"2\n', "limits.csv:2:1", "not CSV"),
+    (HEAD + "file: limits.csv\n", "value,lookup\n1,2\n1,2\n", "limits.csv:3:1", "the value occurs earlier in the list"),
 ]
 
 
-@pytest.mark.parametrize(("text", "csv", "place", "said"), PROBLEMS)
-def test_a_fault_is_said_with_its_file_and_line(
-    tmp_path: Path, text: str, csv: str | None, place: str, said: str
-) -> None:
+@pytest.mark.parametrize(("text", "csv", "place", "message"), PROBLEMS)
+def test_a_fault_has_its_file_and_line(tmp_path: Path, text: str, csv: str | None, place: str, message: str) -> None:
     lists, problems = load_lists(write(tmp_path, text, csv))
     assert not lists
     (problem,) = problems
     assert place in problem.render()
-    assert said in problem.render()
+    assert message in problem.render()
 
 
 def test_a_link_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:
@@ -101,7 +99,7 @@ def test_a_link_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:
     assert "in the folder of this document" in problems[0].message
 
 
-def test_a_name_is_given_once(tmp_path: Path) -> None:
+def test_two_lists_cannot_have_the_same_name(tmp_path: Path) -> None:
     (tmp_path / "other.yaml").write_text(HEAD + "entries: []\n")
     _, problems = load_lists(write(tmp_path, HEAD + "entries: []\n"))
     assert "is taken by" in problems[0].message

@@ -86,16 +86,16 @@ def test_a_rule_may_come_in_the_same_cut_as_its_list_and_before_it() -> None:
     assert fired(out) == {("tor", 0)}
 
 
-def test_a_rule_that_asks_a_list_that_is_not_there_is_refused() -> None:
+def test_a_rule_that_uses_a_missing_list_is_rejected() -> None:
     out = InProcessApp(new_app()).cut([rule("tor", where="ip in list('tor')")], CLOCK)
     assert "there is no list 'tor'" in answers(out)["tor"]
 
 
-def test_a_list_that_a_rule_asks_can_be_deleted_only_with_the_rule() -> None:
+def test_a_list_that_a_rule_uses_can_be_deleted_only_with_the_rule() -> None:
     app = InProcessApp(new_app())
     app.cut([*listed("tor", 1, ["1"]), rule("tor", where="ip in list('tor')")], CLOCK)
     gone = control_record(2, "list/tor", None)
-    assert "rules ask this list (tor)" in answers(app.cut([gone], CLOCK))["list/tor"]
+    assert "rules use this list (tor)" in answers(app.cut([gone], CLOCK))["list/tor"]
     out = app.cut([gone, control_record(3, "tor", None)], CLOCK)
     assert answers(out) == {"tor": "deleted", "list/tor": "deleted"}
 

@@ -1,4 +1,4 @@
-"""Control records of lists: what is taken, what is refused, what stays, and what a restart finds."""
+"""Control records of lists: which are accepted, which are rejected, what stays, and what a restart restores."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def put(store: ListStore, name: str = "ips", version: int = 1, **fields: object)
     return store.apply(f"list/{name}", head(name, version, **fields))
 
 
-def taken(store: ListStore, name: str = "ips", version: int = 1, **fields: object) -> ListStore:
+def apply_accepted(store: ListStore, name: str = "ips", version: int = 1, **fields: object) -> ListStore:
     after, answer = put(store, name, version, **fields)
     assert answer == answer_of(name, version, StatusKind.ACCEPTED)
     return after
 
 
-def refused(store: ListStore, name: str = "ips", version: int = 1, **fields: object) -> str:
+def rejection_reason(store: ListStore, name: str = "ips", version: int = 1, **fields: object) -> str:
     after, answer = put(store, name, version, **fields)
     assert after is store
     assert answer.status is StatusKind.REJECTED
@@ -70,15 +70,15 @@ def with_part(store: ListStore, entries: Sequence[Json]) -> tuple[ListStore, str
 def test_a_list_takes_effect_when_its_head_arrives_and_all_parts_are_there() -> None:
     store, digest = with_part(ListStore.empty(), ["b", "c"])
     assert not store.types()
-    store = taken(store, parts=[digest], entries=["a"])
+    store = apply_accepted(store, parts=[digest], entries=["a"])
     assert store.types() == {"ips": ListType("ips", STRING)}
     assert values(store) == {"a", "b", "c"}
     assert store.unused == ()
 
 
-def test_a_head_that_names_a_part_that_is_not_there_is_refused_and_the_version_before_stays() -> None:
-    store = taken(ListStore.empty(), entries=["a"])
-    assert "publish the parts first" in refused(store, version=2, parts=["0" * 32])
+def test_a_head_with_a_missing_part_is_rejected_and_the_previous_version_stays() -> None:
+    store = apply_accepted(ListStore.empty(), entries=["a"])
+    assert "publish the parts first" in rejection_reason(store, version=2, parts=["0" * 32])
     assert values(store) == {"a"}
 
 
@@ -89,23 +89,23 @@ def test_a_part_whose_bytes_do_not_have_its_digest_is_refused() -> None:
 
 
 def test_a_version_must_rise_and_the_same_record_again_changes_nothing() -> None:
-    store = taken(ListStore.empty(), version=3, entries=["a"])
-    assert "not above the live version 3" in refused(store, version=3, entries=["b"])
-    assert "not above the live version 3" in refused(store, version=2)
+    store = apply_accepted(ListStore.empty(), version=3, entries=["a"])
+    assert "not above the live version 3" in rejection_reason(store, version=3, entries=["b"])
+    assert "not above the live version 3" in rejection_reason(store, version=2)
     assert put(store, version=3, entries=["a"]) == (store, answer_of("ips", 3, StatusKind.ACCEPTED))
 
 
 def test_a_list_keeps_its_types() -> None:
-    store = taken(ListStore.empty(), entries=["a"])
-    assert "keeps its types" in refused(store, version=2, of="long")
-    assert "keeps its types" in refused(store, version=2, value="long")
+    store = apply_accepted(ListStore.empty(), entries=["a"])
+    assert "its types cannot change" in rejection_reason(store, version=2, of="long")
+    assert "its types cannot change" in rejection_reason(store, version=2, value="long")
 
 
-def test_a_list_that_rules_ask_cannot_be_deleted() -> None:
-    store = taken(ListStore.empty(), entries=["a"])
+def test_a_list_that_rules_use_cannot_be_deleted() -> None:
+    store = apply_accepted(ListStore.empty(), entries=["a"])
     after, answer = store.apply("list/ips", None, lambda name: ["r1", "r2"] if name == "ips" else [])
     assert after is store
-    assert "2 rules ask this list (r1, r2)" in (answer.reason or "")
+    assert "2 rules use this list (r1, r2)" in (answer.reason or "")
     after, answer = store.apply("list/ips", None)
     assert answer == answer_of("ips", None, StatusKind.DELETED)
     assert "ips" not in after.contents(CLOCK_MS)
@@ -114,10 +114,10 @@ def test_a_list_that_rules_ask_cannot_be_deleted() -> None:
 
 def test_a_rule_finds_a_list_that_came_back_as_it_was() -> None:
     store, digest = with_part(ListStore.empty(), ["b"])
-    store = taken(store, parts=[digest])
+    store = apply_accepted(store, parts=[digest])
     store, _ = store.apply("list/ips", None)
     assert store.unused == (digest,)
-    assert values(taken(store, parts=[digest])) == {"b"}
+    assert values(apply_accepted(store, parts=[digest])) == {"b"}
 
 
 def test_unused_parts_are_kept_up_to_the_limits_and_the_oldest_go_first() -> None:
@@ -136,7 +136,7 @@ def test_unused_parts_are_kept_up_to_the_limits_and_the_oldest_go_first() -> Non
 
 def test_a_part_in_use_cannot_be_deleted_and_an_unused_one_can() -> None:
     store, digest = with_part(ListStore.empty(), ["b"])
-    live = taken(store, parts=[digest])
+    live = apply_accepted(store, parts=[digest])
     assert live.apply(f"part/{digest}", None)[1].reason == "list ips uses this part"
     after, answer = store.apply(f"part/{digest}", None)
     assert (answer.status, dict(after.parts)) == (StatusKind.DELETED, {})
@@ -144,12 +144,12 @@ def test_a_part_in_use_cannot_be_deleted_and_an_unused_one_can() -> None:
 
 def test_limits_are_kept() -> None:
     small = ListStore.empty(ListLimits(lists=1, entries=2, record_bytes=200, total_bytes=200))
-    assert "at most 200" in refused(small, description="x" * 200)
-    assert "at most 2" in refused(small, entries=["a", "b", "c"])
-    one = taken(small, entries=["a"])
-    assert "delete one first" in refused(one, "others")
+    assert "at most 200" in rejection_reason(small, description="x" * 200)
+    assert "at most 2" in rejection_reason(small, entries=["a", "b", "c"])
+    one = apply_accepted(small, entries=["a"])
+    assert "delete one first" in rejection_reason(one, "others")
     wide = ListStore.empty(ListLimits(total_bytes=200))
-    assert "more than 200 bytes" in refused(taken(wide), "others")
+    assert "more than 200 bytes" in rejection_reason(apply_accepted(wide), "others")
 
 
 # --- entries ----------------------------------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ def test_limits_are_kept() -> None:
 def test_entries_and_lists_expire_by_the_clock() -> None:
     end, later = "2027-01-15T08:00:00Z", "2027-01-15T09:00:00Z"
     end_ms, later_ms = 1_800_000_000_000, 1_800_003_600_000
-    store = taken(ListStore.empty(), entries=["a", ["b", None, end]], expires=later)
+    store = apply_accepted(ListStore.empty(), entries=["a", ["b", None, end]], expires=later)
     content = store.contents(end_ms - 1)["ips"]
     assert (set(content.values), content.until_ms) == ({"a", "b"}, end_ms)
     assert "b" in content
@@ -173,7 +173,7 @@ def test_entries_and_lists_expire_by_the_clock() -> None:
 
 def test_values_are_looked_up_in_physical_form() -> None:
     entries = [["1.5", "0.250"], [2, 1], [3.25, "7.125", "2100-01-01T00:00:00Z"]]
-    store = taken(ListStore.empty(), "limits", of="decimal(6,2)", value="decimal(9,3)", entries=entries)
+    store = apply_accepted(ListStore.empty(), "limits", of="decimal(6,2)", value="decimal(9,3)", entries=entries)
     content = store.contents(CLOCK_MS)["limits"]
     assert [content.get(key) for key in (150, 200, 325, 4)] == [250, 1000, 7125, None]
     assert content.look_up(pl.Series([325, None, 1]), Type.parse("decimal(6,2)")).to_list() == [7125, None, None]
@@ -182,14 +182,14 @@ def test_values_are_looked_up_in_physical_form() -> None:
 WRONG = [
     ("string", None, [1], "1 is no string"),
     ("string", None, ["x" * 2001], "more than 2000 characters"),
-    ("string", None, [None], "null is no entry"),
-    ("string", None, [["a", 1]], "entry 1: 1 is to be looked up; the list declares no type `value`"),
+    ("string", None, [None], "null is not accepted"),
+    ("string", None, [["a", 1]], "entry 1: 1 is a lookup value, but the list declares no type `value`"),
     ("string", None, [[]], "an entry is a value"),
     ("string", None, [["a", None, None, 1]], "an entry is a value"),
     ("string", None, [{"value": "a"}], "is no string"),
     ("string", None, ["b", ["a", None, "soon"]], "entry 2: expires: 'soon' is no time"),
     ("string", None, ["a", ["a"]], "'a' is in the list twice"),
-    ("string", "long", ["a"], "entry 1: what is looked up: null is no entry and no value"),
+    ("string", "long", ["a"], "entry 1: lookup: null is not accepted"),
     ("string", "long", [["a", "1"]], "'1' is no long"),
     ("string", "boolean", [["a", 1]], "1 is no boolean"),
     ("long", None, [1.0], "1.0 is no long"),
@@ -216,10 +216,10 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("of", "value", "entries", "said"), WRONG)
-def test_an_entry_that_is_none_is_refused_with_its_number(
+def test_an_invalid_entry_is_refused_with_its_number(
     of: str, value: str | None, entries: list[Json], said: str
 ) -> None:
-    assert said in refused(ListStore.empty(), of=of, value=value, entries=entries)
+    assert said in rejection_reason(ListStore.empty(), of=of, value=value, entries=entries)
 
 
 @given(st.integers(-(10**18) + 1, 10**18 - 1), st.integers(0, 18), st.sampled_from(["", "0", "+", "e"]))
@@ -232,7 +232,7 @@ def test_a_decimal_is_the_same_however_it_is_written(digits: int, scale: int, fo
 
 def test_a_fault_in_a_part_names_the_part_and_the_entry() -> None:
     store, digest = with_part(ListStore.empty(), ["a", 5])
-    assert refused(store, parts=[digest]) == f"part {digest}: entry 2: 5 is no string"
+    assert rejection_reason(store, parts=[digest]) == f"part {digest}: entry 2: 5 is no string"
 
 
 HOSTILE = [
@@ -272,7 +272,7 @@ def test_hostile_records_are_refused_and_change_nothing(value: bytes) -> None:
         assert len(told.reason or "") <= 2_000
     store, digest = _with_bytes(store, value)
     if digest is not None:
-        assert refused(store, parts=[digest])
+        assert rejection_reason(store, parts=[digest])
 
 
 def _with_bytes(store: ListStore, data: bytes) -> tuple[ListStore, str | None]:
@@ -291,7 +291,7 @@ def _with_bytes(store: ListStore, data: bytes) -> tuple[ListStore, str | None]:
     st.sampled_from(["string", "long", "decimal(5,2)", "timestamp"]),
     st.sampled_from([None, "string", "long", "double", "decimal(5,2)", "boolean", "timestamp"]),
 )
-def test_whatever_the_entries_are_the_answer_is_a_status(entries: Json, of: str, value: str | None) -> None:
+def test_any_entries_are_answered_with_a_status(entries: Json, of: str, value: str | None) -> None:
     try:
         record = head(of=of, value=value, entries=entries)
     except TypeError:  # numbers that JSON cannot hold
@@ -334,7 +334,7 @@ def test_a_restored_store_behaves_as_the_one_that_was_kept() -> None:
     store = ListStore.empty(ListLimits(unused_parts=2))
     for key, value in list_records(ListHead(list="big", version=1, owner="o", of=STRING), random_entries):
         store, _ = store.apply(key, value)
-    store = taken(store, entries=["a", ["b", None, "2027-01-15T08:00:00Z"]])
+    store = apply_accepted(store, entries=["a", ["b", None, "2027-01-15T08:00:00Z"]])
     store, kept = with_part(store, ["x"])
     store, gone = with_part(store, ["y"])
 
@@ -357,20 +357,20 @@ def test_a_restored_store_behaves_as_the_one_that_was_kept() -> None:
 
 def test_a_restored_store_shares_what_was_read_with_the_other_shards_of_the_process() -> None:
     store, digest = with_part(ListStore.empty(), ["b", "c"])
-    store = taken(store, parts=[digest])
+    store = apply_accepted(store, parts=[digest])
     again = ListStore.restore([(key, bytes(bytearray(value))) for key, value in store.records()])
     assert again.parts[digest] is store.parts[digest]
     assert again.lists["ips"].entries() is store.lists["ips"].entries()
 
 
 def test_rows_that_cannot_be_read_any_more_are_left_out() -> None:
-    store = taken(ListStore.empty(), entries=["a"])
+    store = apply_accepted(ListStore.empty(), entries=["a"])
     rows = [*store.records(), ("list/broken", b"{"), ("list/torn", head("torn", parts=["0" * 32]))]
     assert list(ListStore.restore(rows).types()) == ["ips"]
 
 
 def test_nothing_is_written_again_when_nothing_changed() -> None:
-    store, _ = with_part(taken(ListStore.empty(), entries=["a"]), ["x"])
+    store, _ = with_part(apply_accepted(ListStore.empty(), entries=["a"]), ["x"])
     table = KeyValueTable()
     save(store, table)
     assert table.changes().height == 3

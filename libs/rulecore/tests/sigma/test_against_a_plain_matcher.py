@@ -1,6 +1,6 @@
-"""What an imported rule says of an event is what a plain reading of Sigma says: two values, wildcards, no case.
+"""An imported rule matches the same events as a plain implementation of Sigma: two values, wildcards, no case.
 
-The matcher here walks the generated selections and conditions in Python and shares no code with the import.
+The matcher here evaluates generated selections and conditions in Python and shares no code with the import.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ DASHES = "-/\u2013\u2014\u2015"
 
 
 def tokens(text: str) -> list[tuple[str, bool]]:
-    """Characters, and whether each is a wildcard."""
+    """Return the characters of a text, and whether each is a wildcard."""
     found: list[tuple[str, bool]] = []
     while text:
         if len(text) > 1 and text[0] == "\\" and text[1] in "\\*?":
@@ -217,7 +217,7 @@ DETECTIONS = st.fixed_dictionaries(dict.fromkeys(NAMES, SELECTIONS))
 
 @settings(max_examples=300, deadline=None)
 @given(DETECTIONS, CONDITIONS, st.lists(ROWS, min_size=1, max_size=8))
-def test_an_imported_rule_holds_for_the_events_that_sigma_means(
+def test_an_imported_rule_matches_the_events_that_sigma_matches(
     detection: dict[str, Any], condition: Condition, rows: list[dict[str, Value]]
 ) -> None:
     sigma = {"title": "t", "logsource": {"product": "x"}, "detection": {**detection, "condition": condition.text}}
