@@ -1,4 +1,4 @@
-"""Rule documents: what is read, what is refused, and where in the file."""
+"""Rule documents: which are read, which are refused, and the location of each fault."""
 
 from __future__ import annotations
 

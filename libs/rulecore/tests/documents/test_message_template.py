@@ -1,4 +1,4 @@
-"""Messages: a template can only say things."""
+"""Templates of messages: placeholders and braces, and the errors of all other syntax."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is accepted, and what it means: shown by its canonical text."""
+"""Accepted expressions: their canonical text, type and value."""
 
 from __future__ import annotations
 

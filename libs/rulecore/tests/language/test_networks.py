@@ -1,4 +1,4 @@
-"""``cidr_match`` says what Python's ``ipaddress`` says, over columns and row by row."""
+"""``cidr_match`` gives what Python's ``ipaddress`` gives, over columns and row by row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists as files: what becomes a list, and where a fault is message to be."""
+"""Lists as files: which files become lists, and the location of each fault."""
 
 from __future__ import annotations
 

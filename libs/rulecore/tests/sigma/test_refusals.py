@@ -1,4 +1,4 @@
-"""What cannot be message in a Headgate rule is refused with its file, line and reason; nothing is left out silently."""
+"""A Sigma rule that a Headgate rule cannot express is refused with file, line and reason; nothing is left out silently."""
 
 from __future__ import annotations
 
