@@ -1,4 +1,4 @@
-"""A Sigma rule that a Headgate rule cannot express is refused with file, line and reason; nothing is left out silently."""
+"""A Sigma rule that a Headgate rule cannot express is refused with file, line and reason; nothing is left out."""
 
 from __future__ import annotations
 
