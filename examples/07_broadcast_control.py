@@ -9,7 +9,7 @@ invalid record is a dead letter with the reason, and the previous limit stays in
     cut           1                2                 3                  4
     control   FR = 100.00      FR = 50.00        FR = "lots"        FR taken back
     payment       p1  80           p2  80            p3  80             p4  80
-                  passes          refused     refused: still 50.00      passes: no limit
+                  passes          rejected     rejected: still 50.00      passes: no limit
 
 In Flink: ``connect`` with a ``BroadcastStream`` and a ``KeyedBroadcastProcessFunction``, where the order of the two
 sides is not defined and differs from run to run.
@@ -58,8 +58,8 @@ class Limits(sc.ProcessFunction):
             yield {"payment": event.payment, "amount": event.amount, "above": limit}
 
 
-refused = sc.source(PAYMENTS).key_by("card").connect(sc.control_stream()).process(Limits(), name="limits")
-topology = sc.Topology("limits", refused.sink("refused", key="payment"))
+rejected = sc.source(PAYMENTS).key_by("card").connect(sc.control_stream()).process(Limits(), name="limits")
+topology = sc.Topology("limits", rejected.sink("rejected", key="payment"))
 
 CUTS: list[tuple[dict[str, bytes | None], tuple[str, ...]]] = [
     ({"FR": b"100.00"}, ("2026-03-02 10:00:00", "p1", "c1", "FR", "80.00")),

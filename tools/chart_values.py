@@ -1,7 +1,7 @@
 """The chart's values as models: ``python -m tools.chart_values`` writes the chart's ``values.schema.json``.
 
 Apps have the operator's model of a ``StreamApp`` and the services' models of their settings, without what the chart or
-the operator adds to them: so Helm refuses values that would only fail in a pod. Descriptions are those of the models.
+the operator adds to them: so Helm rejects values that would only fail in a pod. Descriptions are those of the models.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class _Values(BaseModel):
 
 class OwnImage(_Values):
     repository: Repository = Field(description="Name of the image, with its registry.")
-    tag: Tag = Field(description="Tag of the image; empty for the chart's version. `latest` is refused.")
+    tag: Tag = Field(description="Tag of the image; empty for the chart's version. `latest` is rejected.")
     digest: Digest = Field(description="Digest of the image, such as sha256:...; it replaces the tag.")
 
 

@@ -68,7 +68,7 @@ class AppUnderTest:
         """All committed alerts, read by a client that shares no code with the one that wrote them."""
         return read_topic(self.place.kafka, self.settings.lane_topic(ALERTS), limit_ms=600_000)
 
-    def refuse_rejected(self) -> None:
+    def raise_if_rejected(self) -> None:
         """``RuntimeError`` with the reasons, should the app not have taken each of the rules."""
         answers = [
             orjson.loads(r.value or b"{}") for r in read_topic(self.place.kafka, self.settings.lane_topic(STATUS))

@@ -25,6 +25,7 @@ from bench.harness.cpu import Cpu, SessionMeter, load_average
 from bench.harness.result import Result, show
 from bench.harness.yardstick import Yardstick
 from headgate.local import jars, java
+from tests.harness.cut_ids import cut_id
 
 _SCHEMA = pa.schema(
     [
@@ -144,7 +145,7 @@ def _ours(cuts: list[Path], table: Path, _: Path, *, partitioned: bool) -> None:
     sink.open(WriterId("bench", 1))
     for batch, cut in enumerate(cuts):
         rows = pq.read_table(cut, schema=_SCHEMA)
-        sink.write(batch, {"rows": rows})
+        sink.write(cut_id(batch), {"rows": rows})
         _say(rows.num_rows)
     sink.close()
 

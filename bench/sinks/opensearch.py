@@ -31,6 +31,7 @@ from streamcore.sinks.opensearch.settings import BulkLimits, IndexSpec, OpenSear
 from streamcore.sinks.opensearch.sink import OpenSearchSink
 from streamcore.sinks.sink import SinkHooks
 from streamcore.writer_id import WriterId
+from tests.harness.cut_ids import cut_id
 
 _WORDS = ["white", "hanging", "heart", "light", "holder", "metal", "lantern", "cream", "cupid", "hearts", "coat", "red"]
 _NUMBERS = itertools.count(1)
@@ -115,7 +116,7 @@ def ours(url: str, table: pa.Table, cut: int, limits: BulkLimits) -> tuple[float
 
     def run() -> None:
         for batch, rows in enumerate(cuts):
-            sink.write(batch, {"products": rows})
+            sink.write(cut_id(batch), {"products": rows})
 
     found = _clocked(url, index, table.num_rows, run)
     sink.close()

@@ -39,6 +39,7 @@ from headgate.local.servers.postgres import EmbeddedPostgres, PostgresServerSett
 from streamcore.sinks.postgres.settings import PostgresSettings, TableName, TableSpec
 from streamcore.sinks.postgres.sink import PostgresSink
 from streamcore.writer_id import WriterId
+from tests.harness.cut_ids import cut_id
 
 CUT = 20_000
 SCHEMA = pa.schema(
@@ -231,7 +232,7 @@ def _ours(server: EmbeddedPostgres, cuts: Cuts) -> None:
     sink = PostgresSink("bench", settings, {"orders": SCHEMA})
     sink.open(WriterId("bench", 1))
     for batch, table in enumerate(cuts.tables):
-        sink.write(batch, {"orders": table})
+        sink.write(cut_id(batch), {"orders": table})
     sink.close()
 
 

@@ -21,7 +21,7 @@ from bench.harness.events import SCHEMA, EventSet, batches
 from bench.harness.result import Result, throughput
 from bench.harness.yardstick import Yardstick
 from bench.spark import copies
-from bench.spark.throughput import refuse_odd_lanes
+from bench.spark.throughput import reject_odd_lanes
 from headgate_etl.service import SERVICE
 from streamcore.kafka.readers import scan_topic
 from streamcore.kafka.topics import delete_topics
@@ -69,7 +69,7 @@ def _etl(place: Place, events: int, options: Mapping[str, object]) -> Result:
         child.wait_for_events(events, _LIMIT_S)
         figures = throughput(child, events)
         broker = of_process(place.broker_pid) - broker
-    refuse_odd_lanes(child.cuts)
+    reject_odd_lanes(child.cuts)
     checked = _checked(place, settings.lane_topic(_ROUTE), events_sent)
     delete_topics(place.kafka, [spec.name for spec in topics_of_service(settings, (_ROUTE, "deadletters"))])
     shutil.rmtree(folder, ignore_errors=True)

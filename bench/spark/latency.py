@@ -21,7 +21,7 @@ from bench.harness.paced import PacedLoad
 from bench.harness.result import Result, phases, spread
 from bench.harness.rules_app import AppUnderTest
 from bench.harness.yardstick import Yardstick
-from bench.spark.throughput import compared, event_pairs_found, refuse_odd_lanes
+from bench.spark.throughput import compared, event_pairs_found, reject_odd_lanes
 from headgate.demo.stack import PARALLELISM, SHARDS
 from streamcore.kafka.readers import Follower, Record, scan_topic
 from streamcore.kafka.topics import TopicSpec, delete_topics
@@ -52,7 +52,7 @@ def latency(
         child.wait_for_events(load.sent, _SETTLE_S)
     appended = {(r.partition, r.offset): r.timestamp_ms for r in scan_topic(place.kafka, topic)}
     alerts = app.alerts()
-    refuse_odd_lanes(child.cuts)
+    reject_odd_lanes(child.cuts)
     checked = compared(event_pairs_found(alerts), oracle.event_pairs(load.columns(), rule_set))
     delays = _delays(alerts, appended, begin_ms, end_ms)
     visible = _delays([_received(r, at_ms) for r, at_ms in received], appended, begin_ms, end_ms)

@@ -21,7 +21,7 @@ from bench.harness.events import EventSet
 from bench.harness.jobs import Job, Kind, changed
 from bench.harness.result import Figure, Result
 from bench.harness.yardstick import Yardstick
-from bench.spark.throughput import compared, refuse_odd_lanes
+from bench.spark.throughput import compared, reject_odd_lanes
 from headgate.local import jars
 from streamcore.kafka.readers import scan_topic
 from streamcore.kafka.topics import TopicSpec, delete_topics, ensure_topics
@@ -144,7 +144,7 @@ def _measured(
         child.wait(lambda: sum(c.lane(_LANE) for c in child.cuts) >= expected.height, _CLOSING_S)
         cuts = child.cuts
         figures = yardstick.figures()
-    refuse_odd_lanes(cuts)
+    reject_odd_lanes(cuts)
     rows_found = operator_oracle.found(job, (record.value for record in scan_topic(place.kafka, side.output)))
     rows = compared(rows_found, expected)["alerts"]
     delete_topics(place.kafka, [side.output, *side.other_topics])

@@ -26,7 +26,7 @@ from bench.harness.result import Result, phases, spread
 from bench.harness.rules_app import AppUnderTest
 from bench.harness.yardstick import Yardstick
 from bench.spark.latency import SMALL_CUTS
-from bench.spark.throughput import compared, event_pairs_found, refuse_odd_lanes
+from bench.spark.throughput import compared, event_pairs_found, reject_odd_lanes
 from headgate.rules.publish import (
     AppTopics,
     ChangeNote,
@@ -78,7 +78,7 @@ def release(
                 time.sleep(_SETTLE_S)
         child.wait_for_events(load.sent, _LIMIT_S)
         figures = yardstick.figures()
-    refuse_odd_lanes(child.cuts)
+    reject_odd_lanes(child.cuts)
     answers = read_topic(place.kafka, app.settings.lane_topic(STATUS))
     alerts = app.alerts()
     measured = [_measured(one, child, answers, rule_count) for one in sent]
@@ -95,8 +95,8 @@ def _release(app: AppUnderTest, version: int, rules: Sequence[Rule]) -> _Sent:
     name, topics, note = f"release-{version}", AppTopics(app.name), ChangeNote("bench")
     *parts, last = release_changes(name, [rule.model_copy(update={"version": version}) for rule in rules], ())
     began = time.monotonic()
-    _refuse_unanswered(publish_in_steps(app.place.kafka, topics, parts, note, _WAIT_MS), len(parts))
-    _refuse_unanswered(publish(app.place.kafka, topics, [last], note, _WAIT_MS), 1)
+    _reject_unanswered(publish_in_steps(app.place.kafka, topics, parts, note, _WAIT_MS), len(parts))
+    _reject_unanswered(publish(app.place.kafka, topics, [last], note, _WAIT_MS), 1)
     seconds = time.monotonic() - began
     at_ms = next(r.timestamp_ms for r in read_topic(app.place.kafka, app.settings.control_topic) if _key(r) == last.key)
     return _Sent(name, version, at_ms, tuple(part.name for part in parts), seconds)
@@ -106,10 +106,10 @@ def _key(record: Record) -> str:
     return (record.key or b"").decode()
 
 
-def _refuse_unanswered(published: Sequence[PublishedChange], wanted: int) -> None:
+def _reject_unanswered(published: Sequence[PublishedChange], wanted: int) -> None:
     bad = [change for change in published if change.response is None or not change.response.accepted]
     if bad or len(published) != wanted:
-        raise RuntimeError(f"{len(published)} of {wanted} records were published; refused or not answered: {bad[:1]}")
+        raise RuntimeError(f"{len(published)} of {wanted} records were published; rejected or not answered: {bad[:1]}")
 
 
 def _measured(sent: _Sent, child: Child, answers: Sequence[Record], rule_count: int) -> Result:

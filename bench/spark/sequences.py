@@ -21,7 +21,7 @@ from bench.harness.result import Result, throughput
 from bench.harness.rules_app import AppUnderTest
 from bench.harness.yardstick import Yardstick
 from bench.kernels import sequences as model
-from bench.spark.throughput import refuse_odd_lanes
+from bench.spark.throughput import reject_odd_lanes
 from streamcore.kafka.readers import Record
 from streamcore.kafka.topics import TopicSpec, delete_topics
 
@@ -45,8 +45,8 @@ def sequences(place: Place, count: int, options: Mapping[str, object]) -> Result
         child.wait_for_events(columns.height, _LIMIT_S)
         figures = throughput(child, columns.height)
         broker = of_process(place.broker_pid) - broker
-    refuse_odd_lanes(child.cuts)
-    app.refuse_rejected()
+    reject_odd_lanes(child.cuts)
+    app.raise_if_rejected()
     checked = _checked(app.alerts(), events, columns)
     app.remove()
     delete_topics(place.kafka, [topic])

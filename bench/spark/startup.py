@@ -14,7 +14,7 @@ from bench.harness.result import Result
 from bench.harness.rules_app import AppUnderTest
 from bench.harness.yardstick import Yardstick
 from bench.spark.latency import SMALL_CUTS
-from bench.spark.throughput import event_pairs_found, refuse_odd_lanes
+from bench.spark.throughput import event_pairs_found, reject_odd_lanes
 from streamcore.kafka.readers import Follower, Record
 from streamcore.kafka.topics import TopicSpec, delete_topics
 from streamcore.wire.lanes import ALERTS
@@ -43,7 +43,7 @@ def startup(place: Place, options: Mapping[str, object]) -> list[Result]:
                 cuts, cpu = child.cuts, child.cpu
                 if start_kind == "second start":
                     child.kill()
-            refuse_odd_lanes(cuts)
+            reject_odd_lanes(cuts)
             _drain_alerts(reader)
             results.append(
                 {

@@ -29,7 +29,7 @@ def per_event(place: Place, events: int, rule_count: int, options: Mapping[str, 
     rule_set = rules.event_rules(rule_count, events_sent.users)
     app = AppUnderTest.prepare(place, f"event{rule_count}", topic, rule_set.published(), options)
     result = _run(app, events_sent)
-    app.refuse_rejected()
+    app.raise_if_rejected()
     expected = oracle.event_pairs(events_sent.columns(), rule_set)
     checked = compared(event_pairs_found(app.alerts()), expected)
     app.remove()
@@ -53,7 +53,7 @@ def windowed(
     )
     app = AppUnderTest.prepare(place, "windowed", topic, rules.published_windows(rule_list), options)
     result = _run(app, events_sent)
-    app.refuse_rejected()
+    app.raise_if_rejected()
     expected = oracle.window_firings(totals, rule_list)
     checked = compared(window_firings_found(app.alerts()), expected)
     app.remove()
@@ -67,7 +67,7 @@ def _run(app: AppUnderTest, events_sent: EventSet) -> Result:
         figures = throughput(child, events_sent.events)
         broker = of_process(app.place.broker_pid) - broker
     cuts = child.cuts
-    refuse_odd_lanes(cuts)
+    reject_odd_lanes(cuts)
     return {
         "events": events_sent.events,
         "keys": events_sent.users,
@@ -79,7 +79,7 @@ def _run(app: AppUnderTest, events_sent: EventSet) -> Result:
     }
 
 
-def refuse_odd_lanes(cuts: Sequence[CutSample]) -> None:
+def reject_odd_lanes(cuts: Sequence[CutSample]) -> None:
     """Raise ``RuntimeError`` if the app wrote dead letters or late records."""
     odd = {lane: n for lane in (DEAD_LETTERS, LATE) if (n := sum(c.lane(lane) for c in cuts))}
     if odd:

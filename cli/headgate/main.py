@@ -28,7 +28,7 @@ class CommandExit(ExitCode):
     DONE = (0, "The command is done, or the reader of its output closed the pipe.", "Nothing.")
     FAILED = (
         1,
-        "The command is refused or fails; for a check, it finds an error.",
+        "The command is rejected or fails; for a check, it finds an error.",
         "Follow the line on standard error: it has the reason and the next step.",
     )
     USAGE = (2, "An argument or option is wrong.", "Compare the call with `--help`.")

@@ -52,7 +52,7 @@ def test_commands_log_in_as_services_do(
 
 
 @pytest.mark.kafka
-def test_without_a_login_such_a_broker_says_nothing_and_a_wrong_one_is_refused_and_not_repeated(
+def test_without_a_login_such_a_broker_says_nothing_and_a_wrong_one_is_rejected_and_not_repeated(
     login: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bootstrap = KafkaLogin(file=login).settings("me").bootstrap
@@ -76,7 +76,7 @@ def test_the_address_is_the_option_s_then_the_file_s_then_the_local_broker_s(tmp
     assert KafkaLogin(file=file).settings("me").bootstrap == DEFAULT_BOOTSTRAP
 
 
-def test_a_password_in_the_file_is_refused_and_not_repeated(tmp_path: Path) -> None:
+def test_a_password_in_the_file_is_rejected_and_not_repeated(tmp_path: Path) -> None:
     file = tmp_path / "kafka.yaml"
     file.write_text(f"{{security: SASL_SSL, username: ann, password: {SECRET}}}")
     with pytest.raises(ConfigError, match=r"kafka\.yaml") as error:

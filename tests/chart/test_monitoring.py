@@ -31,7 +31,7 @@ _UPGRADE = Upgrade(
     0,
     phases=(PhaseTime(Phase.PREFLIGHT, 0), PhaseTime(Phase.STOPPING, 1)),
 )
-_BY_NAME = ("cuts", "lanes", "reasons", "counted", "sink_rows", "sink_refused", "markers", "candidates", "matches")
+_BY_NAME = ("cuts", "lanes", "reasons", "counted", "sink_rows", "sink_rejected", "markers", "candidates", "matches")
 _DASHBOARD = CHART / "files/dashboard.json"
 
 

@@ -1,4 +1,4 @@
-"""The chart's schema of values: as the models have it, and it refuses what could only fail later."""
+"""The chart's schema of values: as the models have it, and it rejects what could only fail later."""
 
 from __future__ import annotations
 
@@ -68,6 +68,6 @@ def test_what_can_be_is_taken(case: str) -> None:
         ({"monitoring": {"rules": {"deadLetterShare": 2}}}, "deadLetterShare"),
     ],
 )
-def test_nonsense_is_refused_with_its_place(values: dict[str, Any], where: str) -> None:
+def test_nonsense_is_rejected_with_its_place(values: dict[str, Any], where: str) -> None:
     with pytest.raises(ValueError, match=where):
         template(values)

@@ -149,8 +149,8 @@ def test_an_upgrade_in_place(shop: Shop) -> None:
     ("fault", "outcome"),
     [
         ("ends_later", "RolledBack"),
-        pytest.param("ends_at_once", "Refused", marks=long_form),
-        pytest.param("never_ready", "Refused", marks=long_form),
+        pytest.param("ends_at_once", "Rejected", marks=long_form),
+        pytest.param("never_ready", "Rejected", marks=long_form),
         pytest.param("never_runs", "RolledBack", marks=long_form),
         pytest.param("stalls_later", "RolledBack", marks=long_form),
     ],
@@ -228,7 +228,7 @@ def test_the_other_services_run_beside_it(shop: Shop) -> None:
     lanes = {"etl": "etl.payments", "sessions": "sessions.sessions"}
     apps: dict[str, object] = {name: {"enabled": True, "driver": DRIVER} for name in lanes}
     if OPENSEARCH:
-        # An OpenSearch that stays knows the apps of an earlier run by their names, and rightly refuses another one.
+        # An OpenSearch that stays knows the apps of an earlier run by their names, and rightly rejects another one.
         name = f"search-{shop.namespace.name.rpartition('-')[2]}"
         index = {"alias": f"{name}-products", "id": ["id"], "deleted": "deleted", "settings": {"number_of_replicas": 0}}
         products = {"schema_file": "/app/streams/products.yaml", "topic": "shop.products"}

@@ -60,7 +60,7 @@ def test_a_standby_runs_when_it_is_told_takes_other_settings_as_it_runs_and_drai
     assert "it may not begin with nothing" in answer_to(box, "n").message
     ask(box, id="v", command="verify", savepoint="nothing")
     assert "no savepoint nothing" in answer_to(box, "v").message
-    assert {path.name for path in app.checkpoint.iterdir()} == {"standby"}, "what was refused left nothing"
+    assert {path.name for path in app.checkpoint.iterdir()} == {"standby"}, "what was rejected left nothing"
 
     ask(box, id="g", command="promote", epoch=4, restore=None, allow_empty=True)
     running = await_report(box, lambda report: report.committed > 0, "a first cut")
@@ -80,7 +80,7 @@ def test_a_standby_runs_when_it_is_told_takes_other_settings_as_it_runs_and_drai
     assert drained.results["d"].ok
     assert drained.batch == app.lines[-1].batch
     scene.check_counts()
-    refused_by_hand(app)
+    rejected_by_hand(app)
 
 
 def place(app: AppUnderTest) -> list[str]:
@@ -98,9 +98,9 @@ def takes_settings(scene: Scene, box: Path) -> None:
         ("c4", {"streams": list(reversed(app.settings["streams"]))}, "its state would be another"),  # type: ignore[call-overload]
     ):
         ask(box, id=identity, command="configure", settings={**app.settings, **changed})
-        refused = answer_to(box, identity)
-        assert not refused.ok
-        assert why in refused.message
+        rejected = answer_to(box, identity)
+        assert not rejected.ok
+        assert why in rejected.message
     ask(box, id="c5", command="configure", settings={**app.settings, "max_rules": 3, "events_per_cut": 100})
     taken = answer_to(box, "c5")
     assert taken.ok, taken.message
@@ -114,7 +114,7 @@ def takes_settings(scene: Scene, box: Path) -> None:
     assert batches == list(range(len(batches))), "no batch was left out, none ran twice"
 
 
-def refused_by_hand(app: AppUnderTest) -> None:
+def rejected_by_hand(app: AppUnderTest) -> None:
     """The folder of an app that is told to go is not begun in by one that is not."""
     copy = app.second_copy()
     assert copy.returncode == 2
@@ -139,7 +139,7 @@ def test_an_owner_answers_once_and_a_copy_of_it_touches_neither_its_requests_nor
     assert app.drain() == 0
 
 
-def test_who_is_told_to_go_where_another_is_or_something_newer_is_refused_and_may_be_told_again(
+def test_who_is_told_to_go_where_another_is_or_something_newer_is_rejected_and_may_be_told_again(
     new_app: NewApp,
 ) -> None:
     """Two standbys of one app: one epoch has one owner, goes on where it was, and ends when the next one has begun."""
@@ -166,8 +166,8 @@ def test_who_is_told_to_go_where_another_is_or_something_newer_is_refused_and_ma
         before = sorted(path.name for path in owner.checkpoint.iterdir())
 
         ask(theirs, id="2", command="promote", epoch=2, allow_empty=True)
-        refused = answer_to(theirs, "2")
-        assert (refused.ok, refused.newer_epoch) == (False, NewerEpochInfo(1, saved.batch))
+        rejected = answer_to(theirs, "2")
+        assert (rejected.ok, rejected.newer_epoch) == (False, NewerEpochInfo(1, saved.batch))
         assert sorted(path.name for path in owner.checkpoint.iterdir()) == before
         ask(theirs, id="3", command="verify", savepoint="first")
         verified = answer_to(theirs, "3")

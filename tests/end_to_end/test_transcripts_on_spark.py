@@ -236,7 +236,7 @@ def _read(kafka: KafkaSettings, topic: str) -> list[tuple[int, Row]]:
 def _counts(counted: Counter[str], number: int) -> WindowCounts:
     prefix = f"w{number}."
     mine = {name.removeprefix(prefix): count for name, count in counted.items() if name.startswith(prefix)}
-    assert mine.pop("refused", 0) == 0
+    assert mine.pop("rejected", 0) == 0
     return WindowCounts(**mine)
 
 

@@ -1,4 +1,4 @@
-"""Whatever arrives as a rule: what cannot be used is refused with a reason, and the version before it stays live."""
+"""Whatever arrives as a rule: what cannot be used is rejected with a reason, and the version before it stays live."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ BAD: dict[str, tuple[bytes, str]] = {
 }
 
 
-def test_every_kind_of_bad_rule_is_refused_with_a_reason_and_the_version_before_stays(live: Scene) -> None:
+def test_every_kind_of_bad_rule_is_rejected_with_a_reason_and_the_version_before_stays(live: Scene) -> None:
     rule, user = rules.large_order(prefix="bad-"), "bad-rules"
     with live.live_rules(rule):
         positions = live.control(*((RULE, value) for value, _ in BAD.values()))

@@ -9,7 +9,7 @@ from tests.conftest import NewApp
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 
-def test_a_jvm_that_does_not_start_is_one_line_of_reason_and_the_next_start_is_not_refused(new_app: NewApp) -> None:
+def test_a_jvm_that_does_not_start_is_one_line_of_reason_and_the_next_start_is_not_rejected(new_app: NewApp) -> None:
     scene = new_app("unable", driver_memory="1m")
     for _ in range(2):
         ended = scene.app.second_copy()

@@ -65,9 +65,9 @@ def test_a_service_in_a_bucket_is_killed_goes_on_and_is_restored_and_its_alerts_
     kill_within_a_batch(scene, after=root_of(scene).last_committed() or 0)
     app.start()
     app.wait_for_cuts(1)
-    refused = app.second_copy()
-    assert refused.returncode == 2
-    assert b"in use by process" in refused.stderr
+    rejected = app.second_copy()
+    assert rejected.returncode == 2
+    assert b"in use by process" in rejected.stderr
     scene.settle()
     assert app.drain() == 0
 

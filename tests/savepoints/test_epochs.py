@@ -20,6 +20,7 @@ from streamcore.spark.launch import own_topics
 from streamcore.topology.simulation import Simulation, SimulationResult
 from streamcore.writer_id import WriterId
 from tests.harness.apps.versioned_shop import LANES, Version, moment, restore, rows, save
+from tests.harness.cut_ids import cut_id
 
 pytestmark = pytest.mark.kafka
 CUTS, SAVED_AT = 6, 3
@@ -29,7 +30,9 @@ def write(simulation: Simulation, writer: ExactlyOnceWriter, batch: int) -> Comm
     """What the last cut of all shards gave, as one batch."""
     app = simulation.local.app
     every = [record for output in simulation.local.outputs for record in output.all_records()]
-    return writer.commit(batch, [OutRecord(app.lanes[r.lane], r.key, r.value, r.headers) for r in every]).outcome
+    return writer.commit(
+        cut_id(batch), [OutRecord(app.lanes[r.lane], r.key, r.value, r.headers) for r in every]
+    ).outcome
 
 
 def two_lives(app: App, kafka: KafkaSettings, folder: Path, epoch: int) -> list[CommitOutcome]:

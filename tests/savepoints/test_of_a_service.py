@@ -80,7 +80,7 @@ def test_a_service_goes_on_from_a_savepoint_as_if_it_had_never_stopped(
     assert app.drain() == 0
     scene.check_against(wanted)
     scene.check_counts()
-    refused_to_rewind(app, first, capsys)
+    rejected_to_rewind(app, first, capsys)
 
 
 def settle(scene: Scene, name: str) -> DriverStatus:
@@ -98,7 +98,7 @@ def settle(scene: Scene, name: str) -> DriverStatus:
     return report
 
 
-def refused_to_rewind(app: AppUnderTest, first: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def rejected_to_rewind(app: AppUnderTest, first: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """From a savepoint after which more was written nothing is written again by accident."""
     assert first.exists()
     app.settings = {**app.settings, "checkpoint": str(app.folder / "e3")}

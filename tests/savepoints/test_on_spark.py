@@ -3,7 +3,7 @@
 One app, one set of lanes, four lives in one session: as it is; with other shuffle partitions and other code; with one
 operator more and one less; with a state in another layout. Each begins with the savepoint that the one before took.
 The second one dies in its first batch, after the sink's commit and before Spark's. A fifth one, from a savepoint after
-which the first went on, is refused.
+which the first went on, is rejected.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def test_four_lives_of_an_app_say_together_what_one_would(
             script = replace(script, restored="", forgets=True)
         scripts.append(script)
     again = replace(scripts[0], checkpoint=tmp_path / "again", midway="", saved="", restored="midway")
-    again = replace(again, epoch=len(LIVES) + 1, refused="of epoch 1 was written after it")
+    again = replace(again, epoch=len(LIVES) + 1, rejected="of epoch 1 was written after it")
     run(tmp_path, [*scripts, again], limit_s=900)
 
     alone, together = uninterrupted(), in_process(tmp_path / "in-process")

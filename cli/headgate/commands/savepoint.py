@@ -185,7 +185,7 @@ def delete(names: tuple[str, ...], place: str, app: str, missing_ok: bool, outpu
 )
 @output_option
 def purge(place: str, app: str, checkpoint: str, output: Output) -> int:
-    """Delete every savepoint and every checkpoint of an app. Refused while the app runs.
+    """Delete every savepoint and every checkpoint of an app. Rejected while the app runs.
 
     Missing ones are no error. Topics and tables stay. If the app starts a new epoch meanwhile, that epoch stays and
     the exit code is 1.

@@ -63,18 +63,18 @@ class AppMetrics:
 
 @dataclass(frozen=True, slots=True)
 class SinkMetrics:
-    """The figures of one sink since the app was started. ``rows``: rows written; ``refused``: rows that the sink
-    refused; ``ms``: the duration of its latest cut with rows, in milliseconds."""
+    """The figures of one sink since the app was started. ``rows``: rows written; ``rejected``: rows that the sink
+    rejected; ``ms``: the duration of its latest cut with rows, in milliseconds."""
 
     guarantee: str = ""
     rows: int = 0
-    refused: int = 0
+    rejected: int = 0
     ms: int = 0
 
     def after(self, report: Mapping[str, int]) -> SinkMetrics:
         """Return these figures with the report of one more cut added."""
         ms = report["ms"] if report["rows"] else self.ms
-        return SinkMetrics(str(report["guarantee"]), self.rows + report["rows"], self.refused + report["refused"], ms)
+        return SinkMetrics(str(report["guarantee"]), self.rows + report["rows"], self.rejected + report["rejected"], ms)
 
 
 class AppProcess:
@@ -220,7 +220,7 @@ def stop_leftover(module: str, settings_file: Path, limit_ms: int, print_message
 def _processes_with(mark: str) -> list[int]:
     """Return the ids of the processes with ``mark`` in their command line.
 
-    Without /proc (macOS) none is found; the lease on the checkpoint then refuses a second app.
+    Without /proc (macOS) none is found; the lease on the checkpoint then rejects a second app.
     """
     numbers = [int(entry.name) for entry in Path("/proc").glob("[0-9]*")] if Path("/proc/self").exists() else []
     return [number for number in numbers if mark in processes.command_line(number)]

@@ -31,7 +31,7 @@ def as_json(answer: ExplainResult) -> Json:
         "windows": [_window_json(window) for window in explanation.windows],
         "looked_at": explanation.looked_at,
         "satisfied": explanation.satisfied,
-        "refused": [asdict(one) for one in explanation.refused],
+        "rejected": [asdict(one) for one in explanation.rejected],
         "alerts": list(explanation.alerts),
         "alert": answer.alert,
         "same": answer.same,

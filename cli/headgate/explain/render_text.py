@@ -153,9 +153,9 @@ def _event_lines(explanation: Explanation) -> list[str]:
         return ["", "no events of this key were found"]
     what = "where" if rule.group_by and rule.within is not None and rule.sequence is None else "a condition"
     lines = ["", f"{explanation.satisfied:,} of the key's {explanation.looked_at:,} events satisfied {what}"]
-    if explanation.refused:
-        rows = [(f"{one.events:,}", one.clause) for one in explanation.refused]
-        lines += [f"  {line}" for line in table(("REFUSED", "CLAUSE"), rows, ("REFUSED",))]
+    if explanation.rejected:
+        rows = [(f"{one.events:,}", one.clause) for one in explanation.rejected]
+        lines += [f"  {line}" for line in table(("REJECTED", "CLAUSE"), rows, ("REJECTED",))]
     if explanation.events and not explanation.windows:
         held = [
             (_position_text(event), show_time(event.origin.event_ms), _satisfied_names(event))

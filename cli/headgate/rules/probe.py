@@ -54,7 +54,7 @@ def probe(kafka: KafkaSettings, app: str, schema: StreamSchema, topic: str, at_m
         if published.response is None:
             raise InputError(f"app {app}: no answer to a rule within {limit_ms} ms; is the app running?")
         if not published.response.accepted:
-            raise InputError(f"app {app}: refused the probe's rule: {published.response.reason}")
+            raise InputError(f"app {app}: rejected the probe's rule: {published.response.reason}")
         rule_ms = _elapsed_ms(began)
         alert_id, alert_ms = _send_and_await_alert(
             kafka, topics, (topic, _event(schema, event, at_ms)), f"{event} was seen", limit_ms

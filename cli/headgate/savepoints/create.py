@@ -46,8 +46,8 @@ def create(
     loaded: ServiceApp, savepoints: SavepointRepository, name: str, *, accept_unsettled: bool, limit_s: float
 ) -> Savepoint:
     """Create a savepoint of the app's current state. Raises ``ConfigError`` if the app has no batch, or ended within
-    one; ``InputError`` if the app runs and ``name`` is empty, or if it refuses or does not respond within ``limit_s``
-    seconds."""
+    one; ``InputError`` if the app runs and ``name`` is empty, or if it rejects the command or does not respond within
+    ``limit_s`` seconds."""
     root = EpochStore(loaded.settings.checkpoint).newest()
     if root is None:
         raise ConfigError(f"checkpoint {loaded.settings.checkpoint}: the app has not run there yet")

@@ -125,7 +125,7 @@ def test_an_error_is_one_line_on_stderr_with_a_next_step(tmp_path: Path, capsys:
     assert "products, retail, retail_text, shop" in seen.err
 
 
-def test_a_bad_address_is_refused_without_a_traceback(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_bad_address_is_rejected_without_a_traceback(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "a.jsonl"
     file.write_text("{}\n")
     assert run(["replay", str(file), "--stream", "shop", "--bootstrap", "no port"]) == 1

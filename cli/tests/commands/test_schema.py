@@ -1,4 +1,4 @@
-"""The JSON Schemas that ``headgate schema`` prints accept what ships and refuse what the loader refuses."""
+"""The JSON Schemas that ``headgate schema`` prints accept what ships and reject what the loader rejects."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ ACCEPTED = [
     "group_by: [k]\nscore: {of: [a-b, c], within: 1h, limit: 10}",
     "group_by: [k]\nscore: {of: {a-b: 10, c: null}, within: 1h, limit: 10}",
 ]
-REFUSED = [
+REJECTED = [
     "",
     "where: x > 1\nwehre: x",
     "where: x > 1\nsuppress: {for: 1h}",
@@ -71,8 +71,8 @@ def test_each_kind_of_rule_is_valid_for_the_loader_and_the_schema(text: str) -> 
     assert _errors("rule", BASE + text) == []
 
 
-@pytest.mark.parametrize("text", REFUSED)
-def test_an_invalid_rule_is_refused_by_the_loader_and_the_schema(text: str) -> None:
+@pytest.mark.parametrize("text", REJECTED)
+def test_an_invalid_rule_is_rejected_by_the_loader_and_the_schema(text: str) -> None:
     assert not _loads(BASE + text)
     assert _errors("rule", BASE + text)
 

@@ -11,6 +11,7 @@ import pytest
 
 from headgate.local.servers.opensearch import EmbeddedOpenSearch
 from headgate.main import run
+from tests.harness.cut_ids import cut_id
 from tests.harness.servers.search_index import SearchIndex, index_on, write
 
 pytestmark = pytest.mark.opensearch
@@ -35,7 +36,7 @@ def _app(search_index: SearchIndex) -> Iterator[None]:
     def idle() -> None:
         batch = 1
         while not stop.wait(0.1):
-            sink.write(batch, {})
+            sink.write(cut_id(batch), {})
             batch += 1
 
     thread = threading.Thread(target=idle)

@@ -137,7 +137,7 @@ def test_without_its_memory_a_replay_sends_twice(lane: Lane, monkeypatch: pytest
         ('{"at": "0/1", "value": "a"}\n{"at": "0/1", "value": "b"}', "twice"),
     ],
 )
-def test_an_edit_that_cannot_be_used_is_refused_with_its_line(line: str, words: str, tmp_path: Path) -> None:
+def test_an_edit_that_cannot_be_used_is_rejected_with_its_line(line: str, words: str, tmp_path: Path) -> None:
     path = tmp_path / "edits.jsonl"
     path.write_text(line)
     with pytest.raises(InputError, match=words):

@@ -132,10 +132,10 @@ def test_the_password_is_shown_to_the_server_and_to_nobody_else(
     secret = tmp_path / "password"
     secret.write_text("hunter2\n", encoding="utf-8")
     client = OpenSearchHttp(ClientSettings((url,), "me", secret))
-    with pytest.raises(OpenSearchError, match="401") as refused:
+    with pytest.raises(OpenSearchError, match="401") as rejected:
         client.request("GET", "/")
     assert shown == ["Basic bWU6aHVudGVyMg=="]
-    assert "hunter2" not in str(refused.value)
+    assert "hunter2" not in str(rejected.value)
     assert "hunter2" not in repr(client)
 
 

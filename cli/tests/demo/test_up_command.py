@@ -1,4 +1,4 @@
-"""`headgate up` as a command: what it refuses before anything is started."""
+"""`headgate up` as a command: what it rejects before anything is started."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_json_needs_an_end(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.slow
-def test_bad_rules_are_refused_with_their_place_before_anything_starts(
+def test_bad_rules_are_rejected_with_their_place_before_anything_starts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rules = tmp_path / "rules"
@@ -27,7 +27,7 @@ def test_bad_rules_are_refused_with_their_place_before_anything_starts(
     assert not (tmp_path / "shop" / "workspace.json").exists()
 
 
-def test_a_data_folder_that_is_in_use_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_data_folder_that_is_in_use_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with workspace.lock_folder(tmp_path):
         assert run(["up", "--data", str(tmp_path)]) == 1
     assert "name another folder with --data" in capsys.readouterr().err
@@ -48,19 +48,19 @@ def test_a_data_folder_that_is_in_use_is_refused(tmp_path: Path, capsys: pytest.
         (["search", "--opensearch-user", "me"], "the login options of OpenSearch need --opensearch"),
     ],
 )
-def test_options_of_another_service_are_refused(
+def test_options_of_another_service_are_rejected(
     arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["up", *arguments]) == 2
     assert said in capsys.readouterr().err
 
 
-def test_a_database_that_is_named_wrongly_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_database_that_is_named_wrongly_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["up", "sessions", "--postgres", "shop"]) == 1
     assert "write HOST:PORT/DATABASE" in capsys.readouterr().err
 
 
-def test_a_login_in_the_address_of_opensearch_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_login_in_the_address_of_opensearch_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["up", "search", "--opensearch", "http://me:secret@127.0.0.1:9200"]) == 1
     said = capsys.readouterr().err
     assert "name user and password_file" in said

@@ -1,4 +1,4 @@
-"""The schema of a service in a real database: made once, kept, deleted for a new shop, and somebody else's refused."""
+"""The schema of a service in a real database: made once, kept, deleted for a new shop, and somebody else's rejected."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_the_command_line_to_look_at_it_holds_no_password(database: ExternalData
 
 
 @pytest.mark.parametrize("place", ["db", "db/shop", "db:x/shop", "db:5432", "db:0/shop", ":5432/shop"])
-def test_a_place_that_is_none_is_refused(place: str) -> None:
+def test_a_place_that_is_none_is_rejected(place: str) -> None:
     with pytest.raises(InputError, match="HOST:PORT/DATABASE"):
         PostgresAddress.parse(place, "u")
 
@@ -81,7 +81,7 @@ def test_our_own_goes_on_with_its_data_and_says_when_it_is_gone(tmp_path: Path) 
         own.check()
         own.stop(silent)
         own.start(silent)
-        schema.drop(silent)  # which it would refuse, had it not made it
+        schema.drop(silent)  # which it would reject, had it not made it
     finally:
         own.stop(silent)
     with pytest.raises(Exception, match="the local PostgreSQL ended"):

@@ -65,7 +65,7 @@ def test_a_workspace_belongs_to_its_broker(tmp_path: Path) -> None:
     assert (found.names.events, found.shop) == ("shop", ShopSettings(1, 5))
 
 
-def test_a_damaged_workspace_is_refused_with_the_way_out(tmp_path: Path) -> None:
+def test_a_damaged_workspace_is_rejected_with_the_way_out(tmp_path: Path) -> None:
     (tmp_path / "workspace.json").write_text("{", encoding="utf-8")
     with pytest.raises(InputError, match="--fresh"):
         workspace.load(tmp_path, "one", LIKE)

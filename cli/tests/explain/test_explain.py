@@ -47,7 +47,7 @@ def write(folder: Path, *events: dict[str, object]) -> list[str]:
     return ["--rules", str(folder / "rules.yaml"), "--event-json", str(folder / "events.json")]
 
 
-def test_a_refused_event_is_a_tree_of_clauses(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_rejected_event_is_a_tree_of_clauses(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     options = write(tmp_path, event(0, status="ok"))
     assert run(["rules", "explain", "tiny", *options]) == 0
     assert capsys.readouterr().out.splitlines() == [

@@ -68,14 +68,14 @@ def test_a_second_start_uses_the_one_that_runs(new_broker: NewBroker) -> None:
     assert first.running is None
 
 
-def test_another_port_than_the_running_one_is_refused_with_the_way_out(new_broker: NewBroker) -> None:
+def test_another_port_than_the_running_one_is_rejected_with_the_way_out(new_broker: NewBroker) -> None:
     first = new_broker()
     first.start()
     with pytest.raises(BrokerError, match="headgate broker stop"):
         EmbeddedBroker(BrokerSettings(first.settings.folder, port=1)).start()
 
 
-def test_a_port_that_another_program_holds_is_refused(new_broker: NewBroker) -> None:
+def test_a_port_that_another_program_holds_is_rejected(new_broker: NewBroker) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()

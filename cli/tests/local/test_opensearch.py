@@ -1,4 +1,4 @@
-"""The local OpenSearch: starts, is found by others, keeps its data over a kill, refuses a port that is taken."""
+"""The local OpenSearch: starts, is found by others, keeps its data over a kill, rejects a port that is taken."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_node_is_found_by_its_folder_and_keeps_what_it_acknowledged_over_a_kil
     assert other.running is None
 
 
-def test_a_port_of_another_program_is_refused(tmp_path: Path) -> None:
+def test_a_port_of_another_program_is_rejected(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

@@ -42,7 +42,7 @@ def test_rows_survive_a_stop_and_a_kill_on_the_same_port(new_postgres: NewPostgr
         assert connection.execute("SELECT n FROM kept ORDER BY n").fetchall() == [(1,), (2,)]
 
 
-def test_a_second_start_uses_the_one_that_runs_and_another_port_is_refused(new_postgres: NewPostgres) -> None:
+def test_a_second_start_uses_the_one_that_runs_and_another_port_is_rejected(new_postgres: NewPostgres) -> None:
     first = new_postgres()
     port = first.start()
     second = EmbeddedPostgres(PostgresServerSettings(first.settings.folder))
@@ -54,7 +54,7 @@ def test_a_second_start_uses_the_one_that_runs_and_another_port_is_refused(new_p
     assert first.running is None
 
 
-def test_a_port_that_another_program_holds_is_refused(tmp_path: Path) -> None:
+def test_a_port_that_another_program_holds_is_rejected(tmp_path: Path) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
@@ -80,7 +80,7 @@ def test_it_listens_here_only_asks_for_the_password_and_syncs_to_the_disk(new_po
         database_of(server).connect(password="wrong")
 
 
-def test_a_setting_that_the_server_refuses_is_told_in_its_own_words(new_postgres: NewPostgres) -> None:
+def test_a_setting_that_the_server_rejects_is_told_in_its_own_words(new_postgres: NewPostgres) -> None:
     with pytest.raises(DatabaseError, match="unrecognized configuration parameter"):
         new_postgres(no_such_setting="1").start()
 

@@ -83,7 +83,7 @@ def test_a_line_that_is_no_lock_is_named(line: str) -> None:
         jars.parse_lock(f"# jars\n{line}\n")
 
 
-def test_an_altered_or_missing_jar_is_refused(tmp_path: Path) -> None:
+def test_an_altered_or_missing_jar_is_rejected(tmp_path: Path) -> None:
     jar = jars.Jar("g", "a", "1", sha256(b"content").hexdigest())
     with pytest.raises(SetupError, match="not downloaded"):
         jars.verify([jar], tmp_path)

@@ -94,7 +94,7 @@ def test_a_key_of_several_fields_names_them_all(tmp_path: Path) -> None:
     assert [row.key for row in read_rows(file, SMALL, ["user"])] == [b"u", b"u"]
 
 
-def test_a_key_that_is_no_field_is_refused(tmp_path: Path) -> None:
+def test_a_key_that_is_no_field_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="shoe_size"):
         read_rows(lines(tmp_path, b"{}"), SMALL, ["shoe_size"])
 
@@ -125,25 +125,25 @@ def test_a_column_of_no_field_is_sent_under_its_own_name(tmp_path: Path) -> None
     assert json.loads(row.value)["LoyaltyTier"] == "gold"
 
 
-def test_two_columns_of_one_field_are_refused(tmp_path: Path) -> None:
+def test_two_columns_of_one_field_are_rejected(tmp_path: Path) -> None:
     file = parquet(tmp_path, ts=pa.array([1]), Count=pa.array([1]), count=pa.array([2]))
     with pytest.raises(InputError, match="several columns are count"):
         list(read_rows(file, SMALL))
 
 
-def test_a_file_of_another_stream_is_refused_with_its_columns(tmp_path: Path) -> None:
+def test_a_file_of_another_stream_is_rejected_with_its_columns(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="shoe"):
         list(read_rows(parquet(tmp_path, shoe=pa.array([1])), SMALL))
 
 
-def test_a_file_that_is_no_parquet_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_no_parquet_is_rejected(tmp_path: Path) -> None:
     broken = tmp_path / "rows.parquet"
     broken.write_bytes(b"PAR1 but not really")
     with pytest.raises(InputError, match="cannot be read as Parquet"):
         list(read_rows(broken, SMALL))
 
 
-def test_an_unknown_kind_of_file_is_refused(tmp_path: Path) -> None:
+def test_an_unknown_kind_of_file_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="convert it first"):
         count_rows(tmp_path / "rows.csv")
 

@@ -69,7 +69,7 @@ def test_a_late_or_timeless_row_is_sent_at_once_and_holds_up_nobody() -> None:
 
 
 @pytest.mark.parametrize("text", ["fast", "0x", "-1x", "1", "x", "1e9x"])
-def test_a_speed_that_is_none_is_refused(text: str) -> None:
+def test_a_speed_that_is_none_is_rejected(text: str) -> None:
     with pytest.raises(InputError, match="1x or 100x"):
         Speed.parse(text)
 

@@ -179,7 +179,7 @@ def test_one_byte_that_changed_is_found_and_the_exit_code_says_so(
     assert "its digest differs" in capsys.readouterr().err
 
 
-def test_another_number_of_shards_is_refused_and_nothing_is_written(
+def test_another_number_of_shards_is_rejected_and_nothing_is_written(
     shop: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = place(tmp_path, shards=3)

@@ -1,7 +1,7 @@
 """Text that may be shown to people: text of a rule's author ends up in terminals, logs and reviews.
 
 Promises: ``printable`` keeps the length of a text and leaves nothing in it that a terminal would obey, that ends a
-line, or that shows text in another order than it reads (CVE-2021-42574). Refuses to know where texts come from.
+line, or that shows text in another order than it reads (CVE-2021-42574). Does not know where texts come from.
 """
 
 from __future__ import annotations

@@ -177,7 +177,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("what", BROKEN)
-def test_a_fill_that_does_not_fit_is_refused_and_changes_nothing(what: str) -> None:
+def test_a_fill_that_does_not_fit_is_rejected_and_changes_nothing(what: str) -> None:
     running = app()
     running.cut([pay(0, 1, "a", 5, "x")], CLOCK)
     running.cut([published()], CLOCK)
@@ -215,7 +215,7 @@ def test_no_part_of_a_fill_makes_the_kernel_raise(part: dict[str, object] | byte
     assert answers[-1]["status"] == "rejected"
 
 
-def test_a_part_that_opens_to_more_than_it_may_is_refused() -> None:
+def test_a_part_that_opens_to_more_than_it_may_is_rejected() -> None:
     bomb = zlib.compress(b" " * (80 << 20), 9)
     running = app()
     (said,) = lane(running.cut([control_record(5, STAGED_KEY + digest_part(bomb), bomb)], CLOCK), STATUS)

@@ -1,4 +1,4 @@
-"""``check``: the same refusals as the rule set, with file and line, and the price of a rule."""
+"""``check``: the same rejections as the rule set, with file and line, and the price of a rule."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_a_test_that_expects_something_else_fails_with_a_difference() -> None:
     assert silent.diff == ("- missing  {}",)
 
 
-def test_an_event_that_the_stream_refuses_fails_the_test() -> None:
+def test_an_event_that_the_stream_rejects_fails_the_test() -> None:
     (result, _) = run_tests(rule_of(RULE.replace("amount: 100.01", "amount: abc")), STREAMS, run_in_process)
     assert "events[0] is not an event of shop" in result.diff[0]
 

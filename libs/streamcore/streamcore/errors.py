@@ -8,7 +8,7 @@
     ├── Permanent            the call will never succeed
     │   ├── Fenced           another owner took over; stop at once and write nothing more
     │   └── CorruptState     stored state does not read back as it was written
-    └── Drained              not a failure: the app was asked to stop and refused the next batch
+    └── Drained              not a failure: the app was asked to stop and rejected the next batch
 """
 
 from __future__ import annotations
@@ -39,4 +39,4 @@ class CorruptState(Permanent):
 
 
 class Drained(StreamError):
-    """Raised in the query's callback to refuse the next batch, before any of it has run."""
+    """Raised in the query's callback to reject the next batch, before any of it has run."""

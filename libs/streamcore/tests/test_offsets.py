@@ -25,7 +25,7 @@ def test_a_position_is_the_same_after_a_stay_in_the_log(known: dict[TopicPartiti
 
 
 @pytest.mark.parametrize("document", [{}, {"clock_ms": 1}, {"clock_ms": "1", "topics": {}}, {"topics": {}}])
-def test_what_is_no_position_is_refused(document: dict[str, object]) -> None:
+def test_what_is_no_position_is_rejected(document: dict[str, object]) -> None:
     with pytest.raises(CorruptState, match="no position of ours"):
         StreamOffsets.from_json(document)
 

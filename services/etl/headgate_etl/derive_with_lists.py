@@ -59,7 +59,7 @@ class DeriveOperator:
         self.stage, self.declared = stage, lists
         self.lists = ListStore.empty()
         self._table = KeyValueTable()
-        self._refused = 0
+        self._rejected = 0
 
     @property
     def output_delay_ms(self) -> int:
@@ -83,8 +83,8 @@ class DeriveOperator:
 
     def metrics(self) -> Mapping[str, int]:
         """Return the number of control records that were rejected since the last call."""
-        refused, self._refused = self._refused, 0
-        return {"lists_refused": refused}
+        rejected, self._rejected = self._rejected, 0
+        return {"lists_rejected": rejected}
 
     # --- lists ------------------------------------------------------------------------------------------------------
 
@@ -107,7 +107,7 @@ class DeriveOperator:
             answer = replace(answer, status=StatusKind.REJECTED, reason=mismatch)
         else:
             self.lists = store
-        self._refused += answer.status is StatusKind.REJECTED
+        self._rejected += answer.status is StatusKind.REJECTED
         return answer
 
     def _type_mismatch(self, store: ListStore, key: str) -> str | None:

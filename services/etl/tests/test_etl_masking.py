@@ -59,7 +59,7 @@ def test_a_year_is_all_that_stays_of_a_date() -> None:
     assert one(moment, Mask(How.YEAR), pl.Datetime("ms", "UTC")) == datetime(1987, 1, 1, tzinfo=UTC)
 
 
-def test_a_short_key_is_refused_and_not_shown(tmp_path: Path) -> None:
+def test_a_short_key_is_rejected_and_not_shown(tmp_path: Path) -> None:
     key = tmp_path / "key"
     key.write_text("short-secret")
     with pytest.raises(ConfigError, match="at least 16 bytes") as error:

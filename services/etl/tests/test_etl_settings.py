@@ -20,7 +20,7 @@ MODEL = {
 }
 
 
-def refused(folder: Path, mapped: dict[str, str] | None = None, /, **more: object) -> str:
+def rejected(folder: Path, mapped: dict[str, str] | None = None, /, **more: object) -> str:
     with pytest.raises(ConfigError) as error:
         load(folder, mapped, **more)
     assert str(error.value).startswith(str(folder / "etl.yaml"))
@@ -35,7 +35,7 @@ def test_the_shipped_example_can_be_used() -> None:
 
 
 def test_an_expression_is_underlined_where_it_is_wrong(tmp_path: Path) -> None:
-    said = refused(tmp_path, {**MAP, "price": "to_decimal(prize, 8, 2)"})
+    said = rejected(tmp_path, {**MAP, "price": "to_decimal(prize, 8, 2)"})
     assert "inputs.0.map.price:1:12: unknown column prize" in said
     assert "to_decimal(prize, 8, 2)\n               ^^^^^" in said
     assert "did you mean" in said or "price" in said
@@ -54,7 +54,7 @@ def test_an_expression_is_underlined_where_it_is_wrong(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_mapping_says_what_to_write(mapped: dict[str, str], words: str, tmp_path: Path) -> None:
-    assert words in refused(tmp_path, MAP | mapped)
+    assert words in rejected(tmp_path, MAP | mapped)
 
 
 @pytest.mark.parametrize(
@@ -81,11 +81,11 @@ def test_a_wrong_mapping_says_what_to_write(mapped: dict[str, str], words: str, 
     ],
 )
 def test_a_wrong_entry_is_named(more: dict[str, object], words: str, tmp_path: Path) -> None:
-    assert words in refused(tmp_path, None, **more)
+    assert words in rejected(tmp_path, None, **more)
 
 
 def test_all_mistakes_are_said_at_once(tmp_path: Path) -> None:
-    said = refused(tmp_path, MAP | {"price": "x"}, rules={"a": "y > 1"}, routes=[{"name": "c", "when": "z = 1"}])
+    said = rejected(tmp_path, MAP | {"price": "x"}, rules={"a": "y > 1"}, routes=[{"name": "c", "when": "z = 1"}])
     assert all(place in said for place in ("inputs.0.map.price", "rules.a", "routes.0.when"))
 
 

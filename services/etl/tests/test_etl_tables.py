@@ -23,6 +23,7 @@ from streamcore.sinks.sink import SinkHooks
 from streamcore.writer_id import WriterId
 from tests.harness.apps.retail_etl import MODEL, ROOT, records, settings
 from tests.harness.apps.small_etl import rates
+from tests.harness.cut_ids import cut_id
 from tests.harness.oracles.retail_etl_sql import RATES, Expected
 
 WHOLE = os.environ.get("HEADGATE_RETAIL")
@@ -59,9 +60,9 @@ def fill(found: EtlSettings) -> None:
             if record.lane in LANES:
                 rows.setdefault(record.lane, []).append(pa.ipc.open_stream(record.value).read_all())
         written = {lane: pa.concat_tables(parts) for lane, parts in rows.items()}
-        sink.write(batch, written)
+        sink.write(cut_id(batch), written)
         if batch == 1:
-            sink.write(batch, written)
+            sink.write(cut_id(batch), written)
     sink.close()
 
 

@@ -84,7 +84,7 @@ def test_a_rate_that_is_replaced_counts_from_the_next_cut_on(tmp_path: Path) -> 
     assert [(row["version"], row["status"]) for row in rows(output, "status")] == [(1, "accepted"), (2, "accepted")]
 
 
-def test_a_list_of_other_types_is_refused(tmp_path: Path) -> None:
+def test_a_list_of_other_types_is_rejected(tmp_path: Path) -> None:
     derive = {"email": "to_text(lookup('rates', currency))"}
     lists = {"rates": {"of": "string", "value": "long"}}
     mapped = {name: text for name, text in MAP.items() if name != "email"}

@@ -100,7 +100,7 @@ def _upgrade_attributes(app: AppRef, upgrade: Upgrade) -> dict[str, str | int]:
 
 
 def _is_failed(upgrade: Upgrade) -> bool:
-    return upgrade.outcome in (UpgradeOutcome.REFUSED, UpgradeOutcome.ROLLED_BACK, UpgradeOutcome.NEEDS_HUMAN)
+    return upgrade.outcome in (UpgradeOutcome.REJECTED, UpgradeOutcome.ROLLED_BACK, UpgradeOutcome.NEEDS_HUMAN)
 
 
 def _non_decreasing(*instants_ms: int) -> list[int]:

@@ -58,6 +58,6 @@ def _fields(path: str, schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, 
         yield from _fields(f"{path}[]", schema["items"])
 
 
-def test_a_union_is_refused_at_once() -> None:
+def test_a_union_is_rejected_at_once() -> None:
     with pytest.raises(ValueError, match="union"):
         structural({"anyOf": [{"type": "string"}, {"type": "integer"}]})

@@ -211,14 +211,14 @@ def test_the_secret_of_spark_is_made_once_and_told_to_nobody(
         ({"files": {f"f{number}": "" for number in range(51)}}, "at most 50"),
     ],
 )
-def test_the_api_server_refuses_what_cannot_be(rest: Rest, namespace: str, change: Json, words: str) -> None:
+def test_the_api_server_rejects_what_cannot_be(rest: Rest, namespace: str, change: Json, words: str) -> None:
     rest.post(path("streamapps", namespace), app_manifest(namespace))
     with pytest.raises(ApiError, match=words):
         _edit(rest, namespace, **change)
 
 
 @pytest.mark.parametrize("name", ["savepoints", "9rules", "a" * 41, "rules.eu"])
-def test_a_name_that_pods_cannot_have_is_refused(rest: Rest, namespace: str, name: str) -> None:
+def test_a_name_that_pods_cannot_have_is_rejected(rest: Rest, namespace: str, name: str) -> None:
     manifest = app_manifest(namespace)
     manifest["metadata"]["name"] = name
     with pytest.raises(ApiError, match="app's name"):

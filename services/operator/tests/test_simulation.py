@@ -140,7 +140,7 @@ def test_a_no_that_is_not_for_good_must_not_cost_a_way_back(monkeypatch: pytest.
 def _for_good(status: Status, answer: CommandResult) -> bringing.BringUpResult:
     step = ReconcileResult(status)
     return bringing.BringUpResult(
-        bringing.BringUpState.FAILED, step, "GoRefused", answer.message, refused=True, newer=answer.newer_epoch
+        bringing.BringUpState.FAILED, step, "GoRejected", answer.message, rejected=True, newer=answer.newer_epoch
     )
 
 

@@ -16,6 +16,7 @@ from streamcore.sinks.sink import SinkHooks
 from streamcore.wire.arrow_ipc import to_table
 from tests.harness.apps import search_app as search
 from tests.harness.apps.search_app import App
+from tests.harness.cut_ids import cut_id
 from tests.harness.servers.search_index import SearchIndex, index_on
 
 pytestmark = pytest.mark.opensearch
@@ -62,11 +63,11 @@ def test_the_server_holds_the_documents_and_finds_the_popular_ones_first(opensea
     ]
     written = [app.cut(changes, events, 1_000 + n) for n, (changes, events) in enumerate(cuts)]
     for batch, frame in enumerate(written):
-        assert not sink.write(batch, rows(frame)).rejected
+        assert not sink.write(cut_id(batch), rows(frame)).rejected
     again = sink_factory(configured.opensearch, app.topology.table_columns)(SinkHooks())
     again.open(search_index.owner())
     for batch, frame in enumerate(written):  # as after a crash
-        again.write(batch, rows(frame))
+        again.write(cut_id(batch), rows(frame))
     found = sources(search_index)
     assert {name: (one["name"], one["price"], one["views_1h"]) for name, one in found.items()} == {
         name: (one["name"], str(one["price"]), one["views_1h"]) for name, one in app.index.documents.items()

@@ -50,7 +50,7 @@ def test_documents_are_published_too_where_that_is_asked_for(tmp_path: Path) -> 
     assert app.lanes[CHANGES] == "search.changes"
 
 
-def test_fields_that_nobody_declared_are_refused_on_the_streams_that_say_so(tmp_path: Path) -> None:
+def test_fields_that_nobody_declared_are_rejected_on_the_streams_that_say_so(tmp_path: Path) -> None:
     strict = {"schema_file": str(search.ROOT / "streams" / "products.yaml"), "topic": "p", "reject_extra_fields": True}
     app = build_app(SERVICE.load_settings(write(tmp_path, products=strict)))
     assert [source.reject_extra_fields for source in app.sources] == [True, False]
@@ -68,7 +68,7 @@ def test_fields_that_nobody_declared_are_refused_on_the_streams_that_say_so(tmp_
         ({"opensearch": opensearch({"documents": {"alias": "p", "id": ["name"]}})}, "must have id"),
     ],
 )
-def test_settings_that_cannot_work_are_refused_with_the_reason(
+def test_settings_that_cannot_work_are_rejected_with_the_reason(
     tmp_path: Path, entry: dict[str, object], reason: str
 ) -> None:
     with pytest.raises(ConfigError, match=reason):
@@ -88,15 +88,15 @@ def test_the_whole_app_is_one_keyed_stage_by_product() -> None:
 
 @pytest.mark.slow
 def test_what_workers_load_loads_without_pandas() -> None:
-    """They refuse it, and none of them would start."""
+    """They reject it, and none of them would start."""
     loading = "\n".join(f"import {name}" for name in search.settings().preload)
     done = subprocess.run(
-        [sys.executable, "-c", f"{REFUSING}{loading}"], capture_output=True, text=True, check=False, timeout=120
+        [sys.executable, "-c", f"{REJECTING}{loading}"], capture_output=True, text=True, check=False, timeout=120
     )
     assert done.returncode == 0, done.stderr
 
 
-REFUSING = """
+REJECTING = """
 import sys
 class WithoutPandas:
     def find_spec(self, name, path, target=None):

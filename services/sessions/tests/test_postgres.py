@@ -22,6 +22,7 @@ from tests.harness.apps.sessions_app import (
     shop_events,
     with_tables,
 )
+from tests.harness.cut_ids import cut_id
 from tests.harness.oracles import sessions as oracle
 
 EVENTS = 1_500
@@ -60,11 +61,11 @@ def test_the_tables_hold_the_sessions_of_the_oracle_though_a_cut_is_written_twic
         rows = {lane: to_table(frame) for lane, frame in result.lanes.items() if lane.endswith("_table")}
         filled = {lane: table for lane, table in rows.items() if table.num_rows}
         late += result["late"]["event_id"].to_list() if result["late"].height else []
-        assert not sink.write(batch, filled).rejected
+        assert not sink.write(cut_id(batch), filled).rejected
         if batch == 7:  # a crash after the commit: another process writes the cut again
             sink.close()
             sink = opened(settings)
-            assert sink.write(batch, filled).outcome is WriteOutcome.SKIPPED
+            assert sink.write(cut_id(batch), filled).outcome is WriteOutcome.SKIPPED
     sink.close()
     taken = events.filter(~events["event_id"].is_in(late))
     assert _final(database) == oracle.sessions(taken, gap_ms=GAP_MS, checkout_gap_ms=CHECKOUT_GAP_MS)

@@ -1,4 +1,4 @@
-"""What the sessions app refuses to be told, and what it is made of."""
+"""The settings that the sessions app rejects, and what it is made of."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ MISSING = {
 
 
 @pytest.mark.parametrize(("because", "changes"), WRONG.items(), ids=WRONG)
-def test_settings_that_contradict_themselves_are_refused(because: str, changes: dict[str, object]) -> None:
+def test_settings_that_contradict_themselves_are_rejected(because: str, changes: dict[str, object]) -> None:
     with pytest.raises(ValidationError, match=because):
         settings_of(**changes)
 
 
 @pytest.mark.parametrize(("because", "changes"), MISSING.items(), ids=MISSING)
-def test_fields_that_the_stream_does_not_have_are_refused(because: str, changes: dict[str, object]) -> None:
+def test_fields_that_the_stream_does_not_have_are_rejected(because: str, changes: dict[str, object]) -> None:
     with pytest.raises(ConfigError, match=because):
         build_topology(settings_of(**changes))
 
@@ -60,7 +60,7 @@ def test_each_lane_can_also_be_a_table_with_the_columns_of_its_key() -> None:
         assert set(key) <= set(columns[table_lane(lane)].names)
 
 
-def test_a_table_for_a_lane_that_is_not_there_is_refused() -> None:
+def test_a_table_for_a_lane_that_is_not_there_is_rejected() -> None:
     with pytest.raises(ConfigError, match=r"no lane 'active_table'; there are sessions_table"):
         build_topology(settings_of(**(with_tables() | {"dashboard_metrics": None})))
 

@@ -51,8 +51,8 @@ def release(name: str, rules: Sequence[dict[str, object]], deleted: Sequence[str
 def after(rules: RuleSet, *records: ControlRecord, clock_ms: int = NOW) -> RuleSet:
     """Return the set after records that are all accepted."""
     changed, answers = rules.apply(records, clock_ms)
-    refused = [a for a in answers if a.status == "rejected"]
-    assert not refused, refused
+    rejected = [a for a in answers if a.status == "rejected"]
+    assert not rejected, rejected
     return changed
 
 

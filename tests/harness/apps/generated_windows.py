@@ -176,8 +176,8 @@ _simple: st.SearchStrategy[Trigger] = st.one_of(
 )
 
 
-def _none_if_refused(make: Callable[..., Trigger]) -> Callable[..., Trigger | None]:
-    """``None`` for what is refused; tests of the refusals are elsewhere."""
+def _none_if_rejected(make: Callable[..., Trigger]) -> Callable[..., Trigger | None]:
+    """``None`` for what is rejected; tests of the rejections are elsewhere."""
 
     def built(*parts: Trigger) -> Trigger | None:
         try:
@@ -189,7 +189,7 @@ def _none_if_refused(make: Callable[..., Trigger]) -> Callable[..., Trigger | No
 
 
 def _combinations(part: st.SearchStrategy[Trigger]) -> st.SearchStrategy[Trigger]:
-    several = [st.builds(_none_if_refused(make), part, part) for make in (AllOf, AnyOf, InSequence, OrFinally)]
+    several = [st.builds(_none_if_rejected(make), part, part) for make in (AllOf, AnyOf, InSequence, OrFinally)]
     return st.one_of(st.builds(Repeatedly, part), *several).filter(lambda built: built is not None)
 
 

@@ -1,6 +1,6 @@
 """Deterministic input: orders of a few users, and small rules that make much of them.
 
-Two streams. ``orders`` has the volume and refuses extra fields; what goes into ``probe`` is in the next cut, whatever
+Two streams. ``orders`` has the volume and rejects extra fields; what goes into ``probe`` is in the next cut, whatever
 the backlog of the other. Event times lie in the past, so that nothing depends on when a test runs; each user's events
 are in order, while users lag behind each other by less than the app's allowed disorder.
 """

@@ -51,7 +51,7 @@ class Script:
 
     ``midway``: name of a savepoint after the first cut; ``saved``: of one after the last. ``restored``: the savepoint
     that the checkpoint is made from. ``forgets``: as if it had died before Spark's commit of the last batch.
-    ``refused``: what the error says that is to stop it before its first cut.
+    ``rejected``: what the error says that is to stop it before its first cut.
     """
 
     app: App
@@ -64,7 +64,7 @@ class Script:
     restored: str = ""
     epoch: int = 0
     forgets: bool = False
-    refused: str = ""
+    rejected: str = ""
     place: str = ""
     decisions: RestoreDecisions = field(default_factory=RestoreDecisions)
 
@@ -174,10 +174,10 @@ def _run_one(session: SparkSession, script: Script) -> None:
         try:
             runner.run()
         except ConfigError as error:
-            if not script.refused or script.refused not in str(error):
+            if not script.rejected or script.rejected not in str(error):
                 raise
         else:
-            assert not script.refused, "it ran"
+            assert not script.rejected, "it ran"
         for one in asked:
             one.result()
 

@@ -18,6 +18,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from headgate_rules.service import SERVICE
+from streamcore.cut_id import CutId
 from streamcore.kafka.delivery import CommitReceipt, CommitStep, DeliverySettings, OutRecord, OutRecords, WriterHooks
 from streamcore.kafka.exactly_once import ExactlyOnceWriter
 from streamcore.kafka.settings import KafkaSettings
@@ -54,15 +55,15 @@ class FaultyWriter(ExactlyOnceWriter):
         super().__init__(settings, writer, markers_topic, delivery=delivery, hooks=wired)
         self._lane_topic = f"{writer.app}.{self.faults.when}"
 
-    def commit(self, batch: int, records: Iterable[OutRecord | OutRecords]) -> CommitReceipt:
+    def commit(self, cut: CutId, records: Iterable[OutRecord | OutRecords]) -> CommitReceipt:
         rows = list(records)
         if rows and self.faults.capture is not None:
-            keep(self.faults.capture, batch, [one for some in rows for one in _each(some)])
+            keep(self.faults.capture, cut.batch, [one for some in rows for one in _each(some)])
         self._armed = any(row.topic == self._lane_topic for row in rows)
-        return super().commit(batch, rows)
+        return super().commit(cut, rows)
 
-    def _is_done(self, batch: int) -> bool:
-        return False if self.faults.forgetful else super()._is_done(batch)
+    def _is_done(self, cut: CutId) -> bool:
+        return False if self.faults.forgetful else super()._is_done(cut)
 
     def _on_step(self, step: CommitStep) -> None:
         if self._armed and step is self.faults.die:

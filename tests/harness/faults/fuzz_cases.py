@@ -159,7 +159,7 @@ def _text(random: Random) -> str:
     return _damage(random, corpus, WORDS).decode("utf-8", "replace")
 
 
-# Targets: each gives "value" or "refused"; everything that is raised is a finding.
+# Targets: each gives "value" or "rejected"; everything that is raised is a finding.
 
 
 def _expression(random: Random) -> str:
@@ -173,7 +173,7 @@ def _expression(random: Random) -> str:
         assert not UNREADABLE.search(shown)
         assert "\n" not in str(error)
         assert error.line >= 1
-        return "refused"
+        return "rejected"
     again = parse(render(tree), scope, expect=None)
     assert again == tree
     normal = normalize(tree)
@@ -204,7 +204,7 @@ def _load(text: str) -> str:
         assert problem.place.line >= 1
         assert problem.place.column >= 1
     assert all(one.rule is not None or one.problems for one in loaded)
-    return "value" if report.rules and not found else "refused"
+    return "value" if report.rules and not found else "rejected"
 
 
 def _grammar_file(random: Random) -> str:
@@ -259,7 +259,7 @@ def _decode(value: bytes) -> str:
         assert not UNREADABLE.search(str(error))
         assert "\n" not in str(error)
         assert before.apply([ControlRecord(0, 0, b"one", value)], 0)[0] == before
-        return "refused"
+        return "rejected"
     assert decode_record(canonical_json(found), 1 << 30) == found
     try:
         compile_rule(found, STREAMS, LIMITS)
@@ -268,7 +268,7 @@ def _decode(value: bytes) -> str:
         assert str(error)
         assert "\n" not in str(error)
         assert not UNREADABLE.search(str(error))
-        word = "refused"
+        word = "rejected"
     after, (status, *_) = before.apply([ControlRecord(0, 0, found.id.encode(), value)], 0)
     assert (status.status == "accepted") == (word == "value") == (after != before)
     return word
@@ -282,7 +282,7 @@ def _template(random: Random) -> str:
         template = message.parse_template(text, known)
     except ExpressionError as error:
         assert "^" in error.render()
-        return "refused"
+        return "rejected"
     said = template.format(lambda name: known[name])
     assert len(said) <= len(text) + 8 * len(template.names)
     if "{{{" not in text and "}}}" not in text:
@@ -299,7 +299,7 @@ def _tree(random: Random) -> str:
         tree = adapter.validate_json(_damage(random, [sound], words))
     except ValidationError as error:
         assert error.error_count() >= 1
-        return "refused"
+        return "rejected"
     assert adapter.validate_json(adapter.dump_json(tree)) == tree
     return "value"
 

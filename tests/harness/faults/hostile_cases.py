@@ -1,7 +1,7 @@
 """Every hostile text through every entrance of the rules, for ``tests.harness.faults.cage``.
 
 The entrances: rule files (``load_text``, then ``check``), control records (``decode_record``, ``RuleSet.apply``),
-``compile_rule``, the message of an alert, and a rule's own tests. A case's word is ``refused``, or ``harmless`` when
+``compile_rule``, the message of an alert, and a rule's own tests. A case's word is ``rejected``, or ``harmless`` when
 the text was taken for data: then it must come out letter by letter as it went in.
 """
 
@@ -104,7 +104,7 @@ PLACES: Mapping[str, Callable[[str], Document]] = {
     "test column": lambda t: _test(events=[{t: 2}]),
     "expected": lambda t: _test(expect=[{"message": t}]),
 }
-#: Where people write what they like; everywhere else the text has no meaning and must be refused.
+#: Where people write what they like; everywhere else the text has no meaning and must be rejected.
 _TESTS = frozenset({"test name", "test value", "test time", "expected"})
 FREE = frozenset({"constant", "message", "owner", "description", "tags"}) | _TESTS
 
@@ -139,9 +139,9 @@ def _check_in_place(place: str, text: str) -> str:
     document = PLACES[place](text)
     from_file = _yaml(json.dumps(document, ensure_ascii=False).replace("\x7f", "\\u007f"))
     from_record = _json(json.dumps(document))
-    if from_record == "refused":
-        assert from_file == "refused", "a file is read as strictly as a record"
-        return "refused"
+    if from_record == "rejected":
+        assert from_file == "rejected", "a file is read as strictly as a record"
+        return "rejected"
     parsed = decode_record(json.dumps(document).encode(), LIMITS.record_bytes)
     _as_written(parsed, document)
     _alerts(place, text, parsed)
@@ -199,7 +199,7 @@ def _yaml(text: str) -> str:
     assert sum(len(problem.render()) for problem in found[:100]) < 1_000_000
     assert all(problem.place.line >= 1 for problem in found)
     assert len(report.rules) <= len(loaded)
-    return "refused" if found or not report.rules else "harmless"
+    return "rejected" if found or not report.rules else "harmless"
 
 
 def _json(text: str) -> str:
@@ -211,9 +211,9 @@ def _json(text: str) -> str:
         word, key = "harmless", parsed.id.encode()
     except RuleError as error:
         assert 0 < len(str(error)) < 5_000
-        word, key = "refused", b"one"
+        word, key = "rejected", b"one"
     before = RuleSet.empty(STREAMS, LIMITS)
     after, (status, *_) = before.apply([ControlRecord(0, 0, key, value)], 0)
     assert (status.status is StatusKind.ACCEPTED) == (word == "harmless"), status
-    assert (after == before) == (word == "refused")
+    assert (after == before) == (word == "rejected")
     return word

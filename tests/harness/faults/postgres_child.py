@@ -2,7 +2,7 @@
 
 It writes cuts ``0 .. CUTS-1`` of a few rows each to an append table and a keyed one, and keeps, like Spark, a log of
 the cuts that it knows to be done, written *after* the commit. Started again, it goes on after the last cut in that log,
-so a crash between the commit and the log replays a cut. One row of each cut is refused by the keyed table.
+so a crash between the commit and the log replays a cut. One row of each cut is rejected by the keyed table.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from streamcore.sinks.postgres.settings import PostgresSettings, TableName, Tabl
 from streamcore.sinks.postgres.sink import PostgresSink, PostgresStep
 from streamcore.sinks.sink import RetryPolicy, SinkHooks
 from streamcore.writer_id import WriterId
+from tests.harness.cut_ids import cut_id
 
 CUTS = 4
 ROWS = 50
@@ -76,7 +77,7 @@ def main(arguments: list[str]) -> None:
     sink = kind("db", settings, {"log": SCHEMA, "latest": SCHEMA}, SinkHooks(on_step=reached))
     sink.open(WriterId("app", 1))
     while cut < CUTS:
-        written = sink.write(cut, {"log": rows_of(cut), "latest": rows_of(cut)})
+        written = sink.write(cut_id(cut), {"log": rows_of(cut), "latest": rows_of(cut)})
         with log.open("a") as file:
             file.write(
                 f"{cut} {written.outcome} {written.rows} {[(r.lane, r.row, r.code) for r in written.rejected]}\n"

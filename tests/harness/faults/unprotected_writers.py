@@ -9,6 +9,7 @@ import runpy
 import sys
 from collections.abc import Mapping
 
+from streamcore.cut_id import CutId
 from streamcore.kafka.exactly_once import ExactlyOnceWriter
 from streamcore.sinks.delta import sink as delta
 from streamcore.sinks.postgres import sink as postgres
@@ -27,14 +28,14 @@ class ForgetfulPostgres(postgres.PostgresSink):
 class ForgetfulDelta(delta.DeltaSink):
     """A commit says neither its cut nor its epoch."""
 
-    def _marks(self, lane: str, batch: int) -> Mapping[str, int]:
+    def _marks(self, lane: str, cut: CutId) -> Mapping[str, int]:
         return {}
 
 
 class ForgetfulKafka(ExactlyOnceWriter):
     """No marker counts."""
 
-    def _is_done(self, batch: int) -> bool:
+    def _is_done(self, cut: CutId) -> bool:
         return False
 
 

@@ -6,7 +6,7 @@ import json
 import random
 from dataclasses import dataclass, field
 
-from tests.harness.operator.store import Refusal, Saved, Store
+from tests.harness.operator.store import Rejection, Saved, Store
 
 #: What an image may do wrong. ``good`` most often.
 FAULTS = (
@@ -24,7 +24,7 @@ FAULTS = (
     "stalls-soon",
     "stalls-and-hangs",
     "lags",
-    "refuses-to-drain",
+    "rejects-the-drain",
     "hangs-at-drain",
     "slow",
 )
@@ -157,9 +157,9 @@ class Driver:
                 bool(asked["allow_empty"]),
                 bool(asked["discard_newer"]),
             )
-        except Refusal as refusal:
-            newer = refusal.newer and {"epoch": refusal.newer[0], "batch": refusal.newer[1]}
-            return {"ok": False, "message": refusal.words, "newer_epoch": newer}
+        except Rejection as rejection:
+            newer = rejection.newer and {"epoch": rejection.newer[0], "batch": rejection.newer[1]}
+            return {"ok": False, "message": rejection.words, "newer_epoch": newer}
         self.epoch, self.phase = int(str(asked["epoch"])), "running"
         if self.image.fault == "crashes-at-promote":
             self._end(1)
@@ -169,8 +169,8 @@ class Driver:
         if self.phase == "standby":
             self._end(0)
             return {"ok": True}
-        if self.image.fault in ("stalls-and-hangs", "refuses-to-drain", "hangs-at-drain"):
-            return {"ok": False, "message": "no"} if self.image.fault == "refuses-to-drain" else None
+        if self.image.fault in ("stalls-and-hangs", "rejects-the-drain", "hangs-at-drain"):
+            return {"ok": False, "message": "no"} if self.image.fault == "rejects-the-drain" else None
         made: dict[str, object] = self._save() if self.request.get("savepoint") else {"ok": True}
         if made["ok"]:
             self._end(0)

@@ -29,7 +29,7 @@ class Saved:
 
 
 @dataclass
-class Refusal(Exception):
+class Rejection(Exception):
     """A ``promote`` that may not be."""
 
     words: str
@@ -52,15 +52,15 @@ class Store:
         return max(made, default=None)
 
     def promote(self, me: str, state: int, epoch: int, restore: str, allow_empty: bool, discard_newer: bool) -> Made:
-        """Take the lease under ``epoch``. Refusing leaves everything as it was."""
+        """Take the lease under ``epoch``. Rejecting leaves everything as it was."""
         newest = self.newest()
         if epoch < self.epoch:
-            raise Refusal(f"the root has seen epoch {self.epoch}", newest)
+            raise Rejection(f"the root has seen epoch {self.epoch}", newest)
         made = self.checkpoints.get(epoch)
         if made is None:
             made = self._restore(restore, discard_newer, newest) if restore else self._begin(allow_empty, newest)
         if made.state > state:
-            raise Refusal("state of a newer version")
+            raise Rejection("state of a newer version")
         self.owner, self.epoch = me, epoch
         self.checkpoints[epoch] = made
         made.state = state
@@ -69,16 +69,16 @@ class Store:
     def _restore(self, restore: str, discard_newer: bool, newest: tuple[int, int] | None) -> Made:
         saved = self.savepoints.get(restore)
         if saved is None:
-            raise Refusal(f"no savepoint {restore}")
+            raise Rejection(f"no savepoint {restore}")
         if newest is not None and newest > (saved.epoch, saved.batch) and not discard_newer:
-            raise Refusal("there is something newer", newest)
+            raise Rejection("there is something newer", newest)
         if discard_newer and not FORGIVING:
             self.outputs = [1] * saved.position  # a person chose this line of history
         return Made(0, saved.position, saved.state)
 
     def _begin(self, allow_empty: bool, newest: tuple[int, int] | None) -> Made:
         if not allow_empty or newest is not None:
-            raise Refusal("no checkpoint to go on from", newest)
+            raise Rejection("no checkpoint to go on from", newest)
         return Made(0, 0, 0)
 
     def commit(self, me: str, epoch: int) -> bool:

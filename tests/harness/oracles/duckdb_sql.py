@@ -20,7 +20,7 @@ from streamcore.schema import BOOLEAN, DOUBLE, LONG, STRING, TIMESTAMP, Kind, Ty
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One constant expression that the two read differently, and the value of each; ``raises`` where DuckDB refuses."""
+    """One constant expression that the two read differently, and the value of each; ``raises`` where DuckDB rejects."""
 
     words: str
     ours: str

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from streamcore.storage import open_object_store
+from streamcore.storage import checked_json, open_object_store
 from streamcore.storage.location import Location
 
 _HOLDER = """
@@ -34,5 +33,5 @@ def another_process(root: Location) -> Iterator[subprocess.Popen[str]]:
 
 def record(root: str | Location) -> dict[str, object]:
     """Return what is in it; empty where there is none."""
-    entries: dict[str, object] = json.loads(open_object_store(root).read("lease.json") or b"{}")
-    return entries
+    content = open_object_store(root).read("lease.json")
+    return {} if content is None else checked_json.parse(content, root)

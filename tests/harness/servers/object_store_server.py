@@ -22,7 +22,7 @@ from streamcore.enrich import Answer, Key
 from streamcore.errors import Retryable
 
 
-class Refused(Exception):
+class Rejected(Exception):
     """The store said no, and will again."""
 
 
@@ -169,7 +169,7 @@ class Http:
         if status == 500:
             raise Retryable("the store says 500")
         if status != 200:
-            raise Refused(f"the store says {status}")
+            raise Rejected(f"the store says {status}")
         answer: Mapping[str, dict[str, object]] = orjson.loads(body)
         return answer
 

@@ -12,6 +12,7 @@ from streamcore.sinks.postgres.settings import PostgresSettings, TableName, Tabl
 from streamcore.sinks.postgres.sink import PostgresSink
 from streamcore.sinks.sink import RetryPolicy, SinkHooks, WriteResult
 from streamcore.writer_id import WriterId
+from tests.harness.cut_ids import cut_id
 
 if TYPE_CHECKING:
     from conftest import Database
@@ -70,4 +71,4 @@ class SinkDatabase:
         return made
 
     def write(self, sink: PostgresSink, batch: int, *rows: tuple[Any, ...]) -> WriteResult:
-        return sink.write(batch, {"orders": orders(*rows)})
+        return sink.write(cut_id(batch), {"orders": orders(*rows)})

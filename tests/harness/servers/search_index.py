@@ -15,6 +15,7 @@ from streamcore.sinks.opensearch.settings import BulkLimits, IndexSpec, OpenSear
 from streamcore.sinks.opensearch.sink import OpenSearchSink
 from streamcore.sinks.sink import RetryPolicy, SinkHooks
 from streamcore.writer_id import WriterId
+from tests.harness.cut_ids import cut_id
 from tests.harness.run.shared_servers import worker_id
 
 SCHEMA = pa.schema(
@@ -78,7 +79,7 @@ class SearchIndex:
 
 def write(sink: OpenSearchSink, batch: int, rows: Sequence[Row]) -> object:
     """One cut."""
-    return sink.write(batch, {"products": table(rows)} if rows else {})
+    return sink.write(cut_id(batch), {"products": table(rows)} if rows else {})
 
 
 def oracle(cuts: Mapping[int, Sequence[Row]]) -> dict[str, tuple[object, object]]:

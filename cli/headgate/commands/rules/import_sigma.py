@@ -41,8 +41,8 @@ def command(
 ) -> int:
     """Convert Sigma rules and correlations to Headgate rules.
 
-    PATHS are files and folders. A Sigma document without an exact equivalent is refused with its file, line and
-    reason, or imported with a note about the approximation. Exit code 1 when a document is refused. In files of an
+    PATHS are files and folders. A Sigma document without an exact equivalent is rejected with its file, line and
+    reason, or imported with a note about the approximation. Exit code 1 when a document is rejected. In files of an
     earlier import, the version of a changed rule is raised, and entries that Sigma does not have (tests, mode,
     outcome and others) are kept.
 
@@ -74,7 +74,7 @@ def command(
     report = import_rules(documents, fields, ImportOptions(tuple(group_by)))
     written = [_write(one, out) if out is not None else _Written(one, None, "") for one in report.imported]
     emit(output, _json(report, written, problems), _text(report, written, problems))
-    return 1 if report.refused or problems else 0
+    return 1 if report.rejected or problems else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ def _read(path: Path) -> tuple[list[YamlDocument], list[Problem]]:
 
 
 def _read_text(file: Path) -> str:
-    """Read the file up to one byte above the limit; ``read_yaml`` refuses a longer one."""
+    """Read the file up to one byte above the limit; ``read_yaml`` rejects a longer one."""
     from rulecore.documents.yaml_reader import LoadLimits
 
     try:
@@ -169,7 +169,7 @@ def _text(report: ImportReport, written: Sequence[_Written], problems: Sequence[
         )
         lines += [f"          - {note}" for note in imported.notes]
     lines += [f"part      {one.title}: only counts in {', '.join(one.of)}" for one in report.parts]
-    lines += [f"refused   {one.title}\n          {one.problem.render()}" for one in report.refused]
+    lines += [f"rejected  {one.title}\n          {one.problem.render()}" for one in report.rejected]
     lines += [f"unread    {problem.render()}" for problem in problems]
     return "\n".join([*lines, _summary_line(report, written, problems)])
 
@@ -177,7 +177,7 @@ def _text(report: ImportReport, written: Sequence[_Written], problems: Sequence[
 def _summary_line(report: ImportReport, written: Sequence[_Written], problems: Sequence[Problem]) -> str:
     noted = sum(bool(one.notes) for one in report.imported)
     count = f"{len(report.imported)} {'rule' if len(report.imported) == 1 else 'rules'} imported, {noted} with notes"
-    others = f"{len(report.parts)} parts of others, {len(report.refused) + len(problems)} refused"
+    others = f"{len(report.parts)} parts of others, {len(report.rejected) + len(problems)} rejected"
     folders = {one.file.parent for one in written if one.file is not None}
     where = f"written to {folders.pop()}" if folders else "nothing was written; name a folder with --out"
     return f"{count}; {others}" + (f"; {where}" if written else "")
@@ -196,7 +196,7 @@ def _json(report: ImportReport, written: Sequence[_Written], problems: Sequence[
             for one in written
         ],
         "parts": [{"title": one.title, "source": one.file, "of": list(one.of)} for one in report.parts],
-        "refused": [{"title": one.title, **_problem_json(one.problem)} for one in report.refused],
+        "rejected": [{"title": one.title, **_problem_json(one.problem)} for one in report.rejected],
         "problems": [_problem_json(problem) for problem in problems],
     }
 

@@ -1,7 +1,7 @@
 """The PostgreSQL of a service of ``headgate up``: a local one in the workspace's folder, or one that the user names.
 
 Promises: only data that was created for this workspace is written or deleted: the comment of a schema names the folder
-of its workspace, and a schema of another folder is refused. No password is printed or passed as an argument.
+of its workspace, and a schema of another folder is rejected. No password is printed or passed as an argument.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def choose_database(address: PostgresAddress | None, folder: Path, tables: Table
 
 
 def open_transaction(settings: PostgresSettings) -> AbstractContextManager[Connection]:
-    """Open a transaction; raise an error of ``streamcore.errors`` when there is no server or it refuses."""
+    """Open a transaction; raise an error of ``streamcore.errors`` when there is no server or it rejects the login."""
     return _sink_transaction(settings, _CLIENT)
 
 

@@ -28,7 +28,7 @@ class SinkRow:
     sink: str
     guarantee: str
     rows: int
-    refused: int
+    rejected: int
     ms: int
 
 
@@ -76,11 +76,11 @@ def _sinks_panel(sinks: Sequence[SinkRow]) -> Panel:
     table = Table(box=None, expand=True, padding=(0, 1, 0, 0), header_style="dim", pad_edge=False)
     table.add_column("sink", no_wrap=True, overflow="ellipsis")
     table.add_column("guarantee", no_wrap=True)
-    for name in ("rows", "refused", "latest cut"):
+    for name in ("rows", "rejected", "latest cut"):
         table.add_column(name, justify="right", no_wrap=True)
     for sink in sinks:
-        refused = Text(f"{sink.refused:,}", style="bold red" if sink.refused else "default")
-        table.add_row(sink.sink, sink.guarantee, f"{sink.rows:,}", refused, f"{sink.ms:,} ms")
+        rejected = Text(f"{sink.rejected:,}", style="bold red" if sink.rejected else "default")
+        table.add_row(sink.sink, sink.guarantee, f"{sink.rows:,}", rejected, f"{sink.ms:,} ms")
     return Panel(table, title="sinks, since this start", title_align="left", border_style="blue")
 
 

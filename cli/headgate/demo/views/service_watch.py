@@ -98,7 +98,7 @@ class ServiceLiveView:
 
     def _sinks(self) -> tuple[SinkRow, ...]:
         sinks = self._run.app.metrics.sinks
-        return tuple(SinkRow(n, s.guarantee, s.rows, s.refused, s.ms) for n, s in sorted(sinks.items()))
+        return tuple(SinkRow(n, s.guarantee, s.rows, s.rejected, s.ms) for n, s in sorted(sinks.items()))
 
     def _add(self, record: Record) -> None:
         lane = self._lanes[record.topic]

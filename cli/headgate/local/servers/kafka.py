@@ -108,7 +108,7 @@ class EmbeddedBroker(EmbeddedServer[BrokerSettings, BrokerFiles]):
         return [*options, f"-XX:ArchiveClassesAtExit={self.files.classes}"] if java.shares_classes else options
 
     def _class_archive(self) -> Path:
-        """Return the archive of Kafka's classes for this Java and these jars; a JVM refuses any other."""
+        """Return the archive of Kafka's classes for this Java and these jars; a JVM rejects any other."""
         java = self._java or java_runtime.ensure(self._print_message)
         name = sha256(f"{java.home}|{java.build}|{jars.folder(jars.JarSet.KAFKA)}".encode()).hexdigest()[:16]
         folder = cache.root() / "classes"

@@ -62,11 +62,11 @@ def test_the_table_says_what_became_of_each_document(
     assert lines[0] == "noted     many-declined-payments        Many declined payments"
     assert "noted     login-from-a-watched-network  Login from a watched network" in lines
     assert "part      Declined payment: only counts in Many declined payments" in lines
-    assert "refused   Odd agent" in lines
+    assert "rejected  Odd agent" in lines
     place = f"{tmp_path}/sigma/shop.yml:28:27: detection.s.UserAgent|contains"
     assert lines[-2].startswith(f"          {place}: 'UserAgent' is no column of shop")
     assert lines[-1] == (
-        "2 rules imported, 2 with notes; 1 parts of others, 1 refused; nothing was written; name a folder with --out"
+        "2 rules imported, 2 with notes; 1 parts of others, 1 rejected; nothing was written; name a folder with --out"
     )
 
 
@@ -126,7 +126,7 @@ def test_json_has_everything_that_the_table_has(arguments: list[str], capsys: py
     found = json.loads(capsys.readouterr().out)
     assert [one["rule"] for one in found["imported"]] == ["many-declined-payments", "login-from-a-watched-network"]
     assert found["parts"][0]["of"] == ["Many declined payments"]
-    assert (found["refused"][0]["title"], found["refused"][0]["line"]) == ("Odd agent", 28)
+    assert (found["rejected"][0]["title"], found["rejected"][0]["line"]) == ("Odd agent", 28)
 
 
 def test_a_map_with_a_mistake_is_shown_with_its_place(
@@ -142,7 +142,7 @@ def test_a_folder_without_rules_says_so(tmp_path: Path, capsys: pytest.CaptureFi
     assert "sigma: no document in" in capsys.readouterr().err
 
 
-def test_without_refusals_the_exit_code_is_0(
+def test_without_rejections_the_exit_code_is_0(
     arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "sigma" / "shop.yml").write_text(SIGMA.rpartition("---\n")[0])

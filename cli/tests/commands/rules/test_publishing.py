@@ -98,9 +98,9 @@ def test_a_rejection_shows_the_reason_and_the_live_version_stays(
         (listed,) = json.loads(capsys.readouterr().out)
         assert run(["rules", "list", "--history", *target, "-o", "json"]) == 0
     assert (listed["rule"], listed["version"], listed["status"]) == ("a", 3, "accepted")
-    _, refused = json.loads(capsys.readouterr().out)
-    assert (refused["name"], refused["version"], refused["status"]) == ("a", 2, "rejected")
-    assert "version 2 is not above version 3, the newest" in refused["reason"]
+    _, rejected = json.loads(capsys.readouterr().out)
+    assert (rejected["name"], rejected["version"], rejected["status"]) == ("a", 2, "rejected")
+    assert "version 2 is not above version 3, the newest" in rejected["reason"]
 
 
 def test_one_bad_rule_keeps_all_from_being_published(
@@ -193,7 +193,7 @@ def test_a_large_release_is_prepared_in_parts(
     assert len(json.loads(capsys.readouterr().out)) == 300
 
 
-def test_a_refused_release_says_which_rules_and_changes_nothing(
+def test_a_rejected_release_says_which_rules_and_changes_nothing(
     kafka: KafkaSettings, app: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     target = ["--app", app, "--bootstrap", kafka.bootstrap]

@@ -107,7 +107,7 @@ def test_no_event_is_sent_before_its_time(kafka: KafkaSettings, new_topic: NewTo
     assert clock[0] >= SHOP.start_ms + SHOP.block_ms
 
 
-def test_a_topic_with_records_of_others_is_refused(kafka: KafkaSettings, new_topic: NewTopic) -> None:
+def test_a_topic_with_records_of_others_is_rejected(kafka: KafkaSettings, new_topic: NewTopic) -> None:
     topic = new_topic("shop", 1)
     client = clients.producer(kafka)
     client.produce(topic, b"{}", headers=[("other", b"1")])

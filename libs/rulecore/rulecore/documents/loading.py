@@ -2,7 +2,7 @@
 
 Promises: a YAML document becomes either a ``Rule`` or at least one ``Problem`` with file, line and column; a JSON
 record becomes a ``Rule`` or raises ``DocumentError``; nothing else is raised. An entry that is written twice is
-refused, and so are control characters and characters that reverse the direction of text (``rulecore.printable``).
+rejected, and so are control characters and characters that reverse the direction of text (``rulecore.printable``).
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def decode_record(value: bytes, max_bytes: int) -> Rule:
         if not isinstance(parsed, dict):
             raise DocumentError("a rule is a JSON object")
         # orjson accepts a name that occurs twice; json reports all pairs
-        json.loads(value, object_pairs_hook=_refuse_repeated_names, parse_int=str, parse_float=str)
+        json.loads(value, object_pairs_hook=_reject_repeated_names, parse_int=str, parse_float=str)
         rule = Rule.model_validate(parsed)
     except ValidationError as error:
         raise _document_error(_list_faults(error)) from error
@@ -167,7 +167,7 @@ def _document_error(faults: Sequence[tuple[PathKey, str]]) -> DocumentError:
     return DocumentError(in_one_line("; ".join(messages[:_MAX_MESSAGES]))[:_MAX_CHARACTERS] + more)
 
 
-def _refuse_repeated_names(pairs: Sequence[tuple[str, object]]) -> None:
+def _reject_repeated_names(pairs: Sequence[tuple[str, object]]) -> None:
     """Raise ``DocumentError`` for a name that occurs twice: parsers of JSON differ in which of the two counts."""
     names: set[str] = set()
     for name, _ in pairs:

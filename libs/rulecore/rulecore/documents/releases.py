@@ -2,7 +2,7 @@
 
 A small release is one control record with the key ``release/<name>``. A large release has its changes in parts, which
 are published before it, each with the key ``staged/<digest>`` of its bytes: no record is too large for Kafka, and a
-part whose bytes were changed is refused. Promises: no bytes make these functions raise anything but ``DocumentError``.
+part whose bytes were changed is rejected. Promises: no bytes make these functions raise anything but ``DocumentError``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One version of a rule as a checked document.
 
 Promises: each entry of a ``Rule`` has the right type and is within its limits; entries that do not go together are
-refused with a message that names the accepted form; ``canonical_json`` returns the same bytes for the same rule.
+rejected with a message that names the accepted form; ``canonical_json`` returns the same bytes for the same rule.
 Expressions stay text, and columns stay names: ``rulecore.compile.rule`` checks both against a stream.
 """
 
@@ -342,7 +342,7 @@ class Rule(DocumentModel):
         return f"canary {self.mode.percent:g}%" if isinstance(self.mode, Canary) else self.mode.value
 
 
-def _refuse_entries(rule: Rule, *names: str) -> None:
+def _reject_entries(rule: Rule, *names: str) -> None:
     """Raise ``ValueError`` if the rule has one of these entries."""
     given = {
         "where": rule.where is not None,
@@ -371,7 +371,7 @@ def _check_window(rule: Rule) -> None:
 
 
 def _check_sequence(rule: Rule) -> None:
-    _refuse_entries(rule, "having", "expect", "score")
+    _reject_entries(rule, "having", "expect", "score")
     if not rule.group_by:
         raise ValueError("a sequence needs group_by, the columns whose values its events have in common")
     if not isinstance(rule.within, SequenceSpan):
@@ -381,13 +381,13 @@ def _check_sequence(rule: Rule) -> None:
 
 
 def _check_absence(rule: Rule) -> None:
-    _refuse_entries(rule, "where", "having", "within", "score")
+    _reject_entries(rule, "where", "having", "within", "score")
     if not rule.group_by:
         raise ValueError("expect: needs group_by, the columns of the keys that the event is expected for")
 
 
 def _check_score(rule: Rule) -> None:
-    _refuse_entries(rule, "where", "having", "within", "expect")
+    _reject_entries(rule, "where", "having", "within", "expect")
     if not rule.group_by:
         raise ValueError("score: needs group_by, the columns of the keys that scores are added up for")
 

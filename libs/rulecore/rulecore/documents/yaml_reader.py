@@ -100,7 +100,7 @@ class YamlDocument:
         return found
 
 
-class _RefusedError(Exception):
+class _RejectedError(Exception):
     """YAML that is not accepted. ``read_yaml`` turns it into a ``Problem``."""
 
     def __init__(self, message: str, place: SourceLocation) -> None:
@@ -138,14 +138,14 @@ class _Reader:
     def read_value(self, event: yaml.Event, path: PathKey) -> Json:
         self.entries += 1
         if self.entries > self.limits.entries:
-            raise _RefusedError(f"more than {self.limits.entries} entries", _location(event.start_mark))
+            raise _RejectedError(f"more than {self.limits.entries} entries", _location(event.start_mark))
         if len(path) > self.limits.depth:
-            raise _RefusedError(f"nested deeper than {self.limits.depth}", _location(event.start_mark))
+            raise _RejectedError(f"nested deeper than {self.limits.depth}", _location(event.start_mark))
         self.places[path] = _location(event.start_mark)
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
-            raise _RefusedError("anchors and aliases are not read; write the value out", _location(event.start_mark))
+            raise _RejectedError("anchors and aliases are not read; write the value out", _location(event.start_mark))
         if (tag := getattr(event, "tag", None)) not in (None, "!"):
-            raise _RefusedError(f"tags ({tag}) are not read; remove it", _location(event.start_mark))
+            raise _RejectedError(f"tags ({tag}) are not read; remove it", _location(event.start_mark))
         match event:
             case yaml.ScalarEvent():
                 return self.read_scalar(event, path)
@@ -153,7 +153,7 @@ class _Reader:
                 return self.read_sequence(path)
             case yaml.MappingStartEvent():
                 return self.read_mapping(path)
-        raise _RefusedError("unexpected YAML", _location(event.start_mark))
+        raise _RejectedError("unexpected YAML", _location(event.start_mark))
 
     def read_scalar(self, event: yaml.ScalarEvent, path: PathKey) -> Json:
         if event.style in ("|", ">"):
@@ -173,9 +173,9 @@ class _Reader:
         entries: dict[str, Json] = {}
         while not isinstance(event := next(self.events), yaml.MappingEndEvent):
             if not isinstance(event, yaml.ScalarEvent) or event.anchor is not None:
-                raise _RefusedError("the name of an entry must be plain text", _location(event.start_mark))
+                raise _RejectedError("the name of an entry must be plain text", _location(event.start_mark))
             if event.value in entries:
-                raise _RefusedError(f"{event.value!r} is written twice", _location(event.start_mark))
+                raise _RejectedError(f"{event.value!r} is written twice", _location(event.start_mark))
             entries[event.value] = self.read_value(next(self.events), (*path, event.value))
         return entries
 
@@ -205,8 +205,8 @@ def read_yaml(text: str, file: str, limits: LoadLimits | None = None) -> tuple[l
         for event in reader.events:
             if isinstance(event, yaml.DocumentStartEvent):
                 documents.append(reader.read_document(file))
-    except _RefusedError as refused:
-        return documents, [Problem(file, refused.place, "", refused.message)]
+    except _RejectedError as rejected:
+        return documents, [Problem(file, rejected.place, "", rejected.message)]
     except yaml.MarkedYAMLError as error:
         place = _location(error.problem_mark or error.context_mark)
         return documents, [Problem(file, place, "", f"not YAML: {error.problem or error.context}")]

@@ -83,8 +83,8 @@ class Explanation:
     ``alerts``: all alerts that the events raise, as JSON objects, in order. ``asked``: those that the question is
     about; ``fired``: whether there are any. ``event``: the event in question. ``events``: the latest events of the key
     that satisfy a condition. ``windows``: the windows that the question is about. ``looked_at``: the number of events;
-    ``satisfied``: the number of those that satisfy ``where`` (or any condition). ``refused``: if none does, the clauses
-    that events do not satisfy.
+    ``satisfied``: the number of those that satisfy ``where`` (or any condition). ``rejected``: if none does, the
+    clauses that events do not satisfy.
     """
 
     rule: CompiledRule
@@ -97,7 +97,7 @@ class Explanation:
     windows: tuple[WindowTrace, ...] = ()
     looked_at: int = 0
     satisfied: int = 0
-    refused: tuple[RejectedClause, ...] = ()
+    rejected: tuple[RejectedClause, ...] = ()
 
 
 class RuleEvaluation(Protocol):
@@ -147,7 +147,7 @@ def build_explanation(
         windows=tuple(windows),
         looked_at=len(evaluation),
         satisfied=len(rows),
-        refused=tuple(evaluation.rejected_clauses(where)) if not rows and where is not None else (),
+        rejected=tuple(evaluation.rejected_clauses(where)) if not rows and where is not None else (),
     )
 
 

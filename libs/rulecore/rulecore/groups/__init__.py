@@ -1,5 +1,5 @@
 """Rules that share state: one contract (``base``), one registry, and a package for each kind.
 
 Promises: firings follow from the events, their order and the watermark, not from how the input is cut into batches.
-Refuses to know alerts, lanes and control records.
+Does not know alerts, lanes and control records.
 """

@@ -2,7 +2,7 @@
 
 Pure functions over ``streamcore.schema.Type``. Implicit conversion goes one way only, long -> decimal -> double;
 text is never converted. A decimal has at most 18 digits: a value that needs more is NULL, and an expression whose
-*scale* needs more is refused. The functions raise ``ExpressionTypeError``; the type checker adds the position.
+*scale* needs more is rejected. The functions raise ``ExpressionTypeError``; the type checker adds the position.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def comparison(op: str, left: Operand, right: Operand) -> Type:
 
 
 def check_comparable(left: Operand, right: Operand) -> None:
-    """Refuse two types whose values cannot be compared with each other."""
+    """Reject two types whose values cannot be compared with each other."""
     if is_numeric(left.type) and is_numeric(right.type):
         return
     if left.type.kind is right.type.kind:
@@ -169,7 +169,7 @@ LIST_ENTRY_KINDS = (Kind.STRING, Kind.LONG, Kind.DECIMAL, Kind.TIMESTAMP)
 
 
 def check_list_member(operand: Operand, name: str, of: Type) -> None:
-    """Refuse a value that no entry of the list can equal, such as text for numbers, and inexact doubles."""
+    """Reject a value that no entry of the list can equal, such as text for numbers, and inexact doubles."""
     exact = (Kind.LONG, Kind.DECIMAL)
     if operand.type.kind is of.kind or (operand.type.kind in exact and of.kind in exact):
         return
@@ -180,13 +180,13 @@ def check_list_member(operand: Operand, name: str, of: Type) -> None:
 
 
 def check_condition(operand: Operand, what: str, index: int | None = None) -> None:
-    """Refuse anything but boolean."""
+    """Reject anything but boolean."""
     if operand.type != BOOLEAN:
         raise ExpressionTypeError(f"{what} takes a condition, not {operand.type}", _accepted_hint(Kind.BOOLEAN), index)
 
 
 def check_text(operand: Operand, what: str, index: int | None = None) -> None:
-    """Refuse anything but string."""
+    """Reject anything but string."""
     if operand.type != STRING:
         raise ExpressionTypeError(f"{what} takes string, not {operand.type}", _accepted_hint(Kind.STRING), index)
 

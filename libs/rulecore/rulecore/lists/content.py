@@ -132,7 +132,7 @@ class ListContent:
 
     def look_up(self, keys: pl.Series, kind: Type) -> pl.Series:
         """Return the value of the entry of each of the physical ``keys`` of type ``kind``; NULL if there is none."""
-        assert self.type.value is not None, "the type checker refuses lookup in a list without values"
+        assert self.type.value is not None, "the type checker rejects lookup in a list without values"
         values = self.entries.lookup_values
         if values is None or not len(values):
             return pl.repeat(None, len(keys), dtype=DTYPES[self.type.value.kind], eager=True)

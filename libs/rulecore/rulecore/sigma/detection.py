@@ -33,7 +33,7 @@ def translate(detection: SigmaDetection, fields: FieldMap) -> TranslatedDetectio
     def resolve(name: str, path: PathKey) -> FieldTarget:
         return fields.target(name, source, path)
 
-    _refuse_unmapped(detection, fields, source)
+    _reject_unmapped(detection, fields, source)
     translator = SelectionTranslator(resolve, fields.keywords)
     made: dict[str, ConditionText] = {}
 
@@ -59,7 +59,7 @@ def translate(detection: SigmaDetection, fields: FieldMap) -> TranslatedDetectio
     return TranslatedDetection(where, tuple(notes), source)
 
 
-def _refuse_unmapped(detection: SigmaDetection, fields: FieldMap, source: LogSource | None) -> None:
+def _reject_unmapped(detection: SigmaDetection, fields: FieldMap, source: LogSource | None) -> None:
     """Raise one ``SigmaImportError`` that names all unmapped fields, at the position of the first."""
     missing: dict[str, PathKey] = {}
     for name, path in _field_paths(detection.selections):

@@ -31,7 +31,7 @@ class ConditionText:
     @classmethod
     def atom(cls, text: str, *, nullable: bool) -> ConditionText:
         """Return a comparison or a call, which needs no brackets beside ``and``."""
-        _refuse_long(len(text.encode()))
+        _reject_long(len(text.encode()))
         return cls((text,), "", nullable)
 
     @property
@@ -69,12 +69,12 @@ def _join(joint: str, conditions: Sequence[ConditionText]) -> ConditionText:
     for one in conditions:
         terms |= dict.fromkeys(one.terms if one.joint in ("", joint) else (f"({one.text})",))
     size = sum(len(term.encode()) + len(joint) + 2 for term in terms)
-    _refuse_long(size)
+    _reject_long(size)
     nullable = any(one.nullable for one in conditions)
     return ConditionText(tuple(terms), joint if len(terms) > 1 else "", nullable)
 
 
-def _refuse_long(size: int) -> None:
+def _reject_long(size: int) -> None:
     if size > _MAX_BYTES:
         raise SigmaImportError(
             f"the condition becomes longer than the {_MAX_BYTES} bytes of an expression; split the rule"

@@ -66,11 +66,11 @@ class RejectedDocument:
 
 @dataclass(frozen=True, slots=True)
 class ImportReport:
-    """The results in the order of the documents; in ``refused``, the invalid Sigma documents come first."""
+    """The results in the order of the documents; in ``rejected``, the invalid Sigma documents come first."""
 
     imported: tuple[ImportedRule, ...]
     parts: tuple[CorrelationPart, ...]
-    refused: tuple[RejectedDocument, ...]
+    rejected: tuple[RejectedDocument, ...]
 
 
 def import_rules(
@@ -85,7 +85,7 @@ def import_rules(
     run.find_parts()
     for one in run.sources:
         run.convert(one)
-    return ImportReport(tuple(run.imported), tuple(run.parts), tuple(run.refused))
+    return ImportReport(tuple(run.imported), tuple(run.parts), tuple(run.rejected))
 
 
 @dataclass(slots=True)
@@ -120,7 +120,7 @@ class _Import:
     numbers: dict[str, int] = field(default_factory=dict)
     imported: list[ImportedRule] = field(default_factory=list)
     parts: list[CorrelationPart] = field(default_factory=list)
-    refused: list[RejectedDocument] = field(default_factory=list)
+    rejected: list[RejectedDocument] = field(default_factory=list)
 
     def read(self, document: YamlDocument) -> None:
         title = _title(document)
@@ -128,16 +128,16 @@ class _Import:
             header = read_header(document)
             source = _Source(read_rule(header))
         except SigmaImportError as error:
-            self.refuse(document, title, error)
+            self.reject(document, title, error)
             return
         self.sources.append(source)
         for name in header.names:
             self.named.setdefault(name, []).append(source)
 
-    def refuse(self, document: YamlDocument, title: str, error: SigmaImportError) -> None:
+    def reject(self, document: YamlDocument, title: str, error: SigmaImportError) -> None:
         path = document.known_prefix(error.path)
         problem = Problem(document.file, document.place(error.path), dotted_path(path), error.message)
-        self.refused.append(RejectedDocument(document.file, title, problem))
+        self.rejected.append(RejectedDocument(document.file, title, problem))
 
     def mark_members(self, source: _Source) -> None:
         """Mark the rules that a correlation uses."""
@@ -168,7 +168,7 @@ class _Import:
         try:
             rule, notes = self.build_rule(source)
         except SigmaImportError as error:
-            self.refuse(header.document, header.title, error)
+            self.reject(header.document, header.title, error)
             return
         self.ids.add(rule.id)
         self.imported.append(ImportedRule(header.document.file, header.title, rule, notes))

@@ -41,7 +41,7 @@ _TIMES: Final = ("minute", "hour")
 _TYPES: Final = frozenset({"re", "cidr", "exists", "fieldref", *COMPARISONS, *_TIMES})
 _FLAGS: Final = frozenset("ims")
 _SWITCHES: Final = frozenset({"all", "cased", "neq"})
-_REFUSED: Final[Mapping[str, str]] = {
+_REJECTED: Final[Mapping[str, str]] = {
     "expand": "placeholders have no value; write the values into the rule, or use a Headgate list",
     **dict.fromkeys(("day", "week", "month", "year"), "there is no such function of a timestamp in conditions"),
 }
@@ -62,8 +62,8 @@ class SelectionItem:
         """Parse an entry of a mapping; raise ``SigmaImportError`` for an unknown modifier, and for invalid values."""
         field_name, *modifiers = name.split("|")
         for one in modifiers:
-            if one in _REFUSED:
-                raise SigmaImportError(f"{one}: {_REFUSED[one]}", path)
+            if one in _REJECTED:
+                raise SigmaImportError(f"{one}: {_REJECTED[one]}", path)
             if one not in _TYPES | _SWITCHES | _FLAGS | TEXT_MODIFIERS:
                 raise SigmaImportError(f"the modifier {one!r} is not known", path)
         values = tuple(value) if isinstance(value, list) else (value,)

@@ -219,7 +219,7 @@ def test_counts_of_a_trial_end_with_it() -> None:
         ),
     ],
 )
-def test_a_suppression_that_cannot_be_kept_is_refused(fields: dict[str, object], words: str) -> None:
+def test_a_suppression_that_cannot_be_kept_is_rejected(fields: dict[str, object], words: str) -> None:
     (said,) = lane(app().cut([rule("r", **fields)], CLOCK), STATUS)
     assert said["status"] == "rejected"
     assert words in str(said["reason"])

@@ -123,7 +123,7 @@ def test_a_clause_on_a_list_shows_what_it_looked_up() -> None:
     assert found.event is not None
     shown = [str(seen) for leaf in found.event.conditions["where"].leaves() for seen in leaf.seen]
     assert "lookup('limits', card) = 1.00" in shown
-    assert explained(store, one, [(0, 150, "c")]).refused == (
+    assert explained(store, one, [(0, 150, "c")]).rejected == (
         RejectedClause("card in list('denied')", 1),
         RejectedClause("amount > lookup('limits', card)", 1),
     )

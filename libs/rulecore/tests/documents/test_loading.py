@@ -1,4 +1,4 @@
-"""Rule documents: which are read, which are refused, and the location of each fault."""
+"""Rule documents: which are read, which are rejected, and the location of each fault."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_a_tumbling_window_slides_by_its_size() -> None:
         ("tests: [{name: a, events: [{a: 99999999999999999999}], expect: []}]", "7:32", "more than 64 bits"),
     ],
 )
-def test_entries_that_do_not_go_together_are_refused_at_their_place(more: str, place: str, message: str) -> None:
+def test_entries_that_do_not_go_together_are_rejected_at_their_place(more: str, place: str, message: str) -> None:
     lines = problem_lines(EVENT_RULE + more + "\n")
     assert any(message in line for line in lines), lines
     assert any(line.startswith(f"f.yaml:{place}") for line in lines), lines
@@ -137,13 +137,13 @@ def test_a_missing_entry_is_named(name: str) -> None:
         ("then: {severity: low, message: m, score: -1}", "then.score: "),
     ],
 )
-def test_a_wrong_value_is_refused_at_its_field(line: str, message: str) -> None:
+def test_a_wrong_value_is_rejected_at_its_field(line: str, message: str) -> None:
     name = line.partition(":")[0]
     text = "\n".join(line if have.startswith(name + ":") else have for have in EVENT_RULE.splitlines())
     assert any(message in problem for problem in problem_lines(text)), problem_lines(text)
 
 
-def test_a_rule_without_any_condition_is_refused() -> None:
+def test_a_rule_without_any_condition_is_rejected() -> None:
     text = "\n".join(line for line in EVENT_RULE.splitlines() if not line.startswith("where:"))
     assert any("needs `where`" in line for line in problem_lines(text))
 
@@ -167,7 +167,7 @@ def test_a_rule_without_any_condition_is_refused() -> None:
         ("a: \x00", SourceLocation(1, 1), "not YAML"),
     ],
 )
-def test_dangerous_and_broken_yaml_is_refused_with_its_place(text: str, place: SourceLocation, message: str) -> None:
+def test_dangerous_and_broken_yaml_is_rejected_with_its_place(text: str, place: SourceLocation, message: str) -> None:
     limits = LoadLimits(file_bytes=2_000, depth=3, entries=100)
     _, (problem,) = read_yaml(text, "f.yaml", limits)
     assert message in problem.message
@@ -251,7 +251,7 @@ def test_a_control_record_reads_back_as_the_same_rule(text: str) -> None:
         (b" " * 70_000, "the record has 70000 bytes, at most 65536 are read"),
     ],
 )
-def test_a_record_that_is_no_rule_is_refused_in_one_line(value: bytes, message: str) -> None:
+def test_a_record_that_is_no_rule_is_rejected_in_one_line(value: bytes, message: str) -> None:
     with pytest.raises(DocumentError, match=message) as caught:
         decode_record(value, 65_536)
     assert "\n" not in str(caught.value)
@@ -275,13 +275,13 @@ def record(**more: object) -> bytes:
         (record(effective={"to": "9999-12-31T23:59:59-00:01"}), "is no time"),
     ],
 )
-def test_an_ambiguous_or_unreadable_record_is_refused_in_one_line(value: bytes, message: str) -> None:
+def test_an_ambiguous_or_unreadable_record_is_rejected_in_one_line(value: bytes, message: str) -> None:
     with pytest.raises(DocumentError, match=message) as caught:
         decode_record(value, 65_536)
     assert "\n" not in str(caught.value)
 
 
-def test_an_unreadable_character_in_a_file_is_refused_at_its_place() -> None:
+def test_an_unreadable_character_in_a_file_is_rejected_at_its_place() -> None:
     (line,) = problem_lines(EVENT_RULE.replace("risk", '"ri\\u202esk"'))
     assert line == "f.yaml:3:9: owner: character U+202E is not accepted; remove it"
 

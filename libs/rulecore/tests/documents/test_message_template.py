@@ -43,7 +43,7 @@ def test_names_are_replaced_by_their_values(template: str, text: str) -> None:
         ("x } y", 2, "a stray }"),
     ],
 )
-def test_a_brace_without_a_known_name_is_refused_at_its_place(template: str, start: int, words: str) -> None:
+def test_a_brace_without_a_known_name_is_rejected_at_its_place(template: str, start: int, words: str) -> None:
     with pytest.raises(ExpressionError, match=r".") as caught:
         parse_template(template, VALUES)
     assert words in caught.value.message
@@ -52,7 +52,7 @@ def test_a_brace_without_a_known_name_is_refused_at_its_place(template: str, sta
 
 
 @given(st.text(alphabet="{}ab.[]!:", max_size=20))
-def test_any_template_is_refused_or_formats(template: str) -> None:
+def test_any_template_is_rejected_or_formats(template: str) -> None:
     try:
         message = parse_template(template, VALUES)
     except ExpressionError:

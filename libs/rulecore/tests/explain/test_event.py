@@ -94,7 +94,7 @@ def test_some_of_these_rules_fire_and_some_do_not() -> None:
     ],
     ids=["list", "window"],
 )
-def test_a_rule_that_needs_more_than_its_event_is_refused(other: CompiledRule) -> None:
+def test_a_rule_that_needs_more_than_its_event_is_rejected(other: CompiledRule) -> None:
     assert not is_plain(other)
     with pytest.raises(ValueError, match="needs more than its events"):
         explain_event(other, SCHEMA, "odd", [], ExplainQuestion())

@@ -133,10 +133,10 @@ def test_a_final_rule_is_traced_at_the_ends_of_its_windows() -> None:
     assert str(over.windows[0].seen[0]) == "count(*) = 2"
 
 
-def test_when_no_event_counts_the_clauses_that_refused_are_ranked() -> None:
+def test_when_no_event_counts_the_clauses_that_rejected_are_ranked() -> None:
     events: list[Event] = [(0, 100, "a"), (1, None, "b"), (2, -1, "b")]
     found = explain(windowed("count(*) >= 2", where="card = 'b' and amount > 5"), events, ExplainQuestion())
-    assert found.refused == (RejectedClause("amount > 5", 3), RejectedClause("card = 'b'", 1))
+    assert found.rejected == (RejectedClause("amount > 5", 3), RejectedClause("card = 'b'", 1))
 
 
 def test_a_time_selects_the_windows_that_contain_it() -> None:

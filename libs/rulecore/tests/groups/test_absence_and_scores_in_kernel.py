@@ -105,7 +105,7 @@ def test_rules_in_the_shadow_give_no_scores() -> None:
     assert alerts(out, "sum") == []
 
 
-def test_a_score_rule_that_names_a_rule_in_vain_is_refused_when_it_is_published() -> None:
+def test_a_score_rule_that_names_a_rule_in_vain_is_rejected_when_it_is_published() -> None:
     app = InProcessApp(new_app())
     per_ip = rule("often", group_by=["ip"], within={"tumbling": "1h"}, having="count(*) >= 3")
     out = app.cut([per_ip, rule("sum", group_by=["user"], adds=ADDS)], CLOCK)

@@ -12,7 +12,7 @@ from tests.harness.oracles.expressions import COLUMNS, SCOPE
 HAVING = Scope({"s": STRING}, aggregates=True, arguments=COLUMNS)
 
 #: text, the part of it that is underlined (its last occurrence), words of the message, words of the hint
-REFUSED_IN_WHERE = [
+REJECTED_IN_WHERE = [
     ("amount > '100'", "'100'", "decimal(12,2) cannot be compared with string", "a number, such as 100"),
     ("'100' < amount", "'100'", "decimal(12,2) cannot be compared with string", "a number"),
     ("ts > '2011-01-01'", "'2011-01-01'", "timestamp cannot be compared", "timestamp '2011"),
@@ -101,7 +101,7 @@ REFUSED_IN_WHERE = [
     ("*", "*", "something is missing", ""),
 ]
 
-REFUSED_IN_HAVING = [
+REJECTED_IN_HAVING = [
     ("amount > 1", "amount", "amount is not in group_by", "or an aggregate, such as max(amount)"),
     ("sum(sum(amount)) > 1", "sum(amount)", "sum inside sum", "do not nest"),
     ("sum(s) > 1", "s", "sum takes a number, not string", ""),
@@ -113,7 +113,7 @@ REFUSED_IN_HAVING = [
 ]
 
 
-def _refused(text: str, scope: Scope, field: str) -> ExpressionError:
+def _rejected(text: str, scope: Scope, field: str) -> ExpressionError:
     with pytest.raises(ExpressionError) as caught:
         parse(text, scope, field=field)
     return caught.value
@@ -139,18 +139,18 @@ _AT_FIRST_OCCURRENCE = {
 }
 
 
-@pytest.mark.parametrize(("text", "underlined", "message", "hint"), REFUSED_IN_WHERE)
+@pytest.mark.parametrize(("text", "underlined", "message", "hint"), REJECTED_IN_WHERE)
 def test_an_error_in_where_has_its_place_and_a_hint(text: str, underlined: str, message: str, hint: str) -> None:
-    _check(_refused(text, SCOPE, "where"), text, underlined, message, hint)
+    _check(_rejected(text, SCOPE, "where"), text, underlined, message, hint)
 
 
-@pytest.mark.parametrize(("text", "underlined", "message", "hint"), REFUSED_IN_HAVING)
+@pytest.mark.parametrize(("text", "underlined", "message", "hint"), REJECTED_IN_HAVING)
 def test_an_error_in_having_has_its_place_and_a_hint(text: str, underlined: str, message: str, hint: str) -> None:
-    _check(_refused(text, HAVING, "having"), text, underlined, message, hint)
+    _check(_rejected(text, HAVING, "having"), text, underlined, message, hint)
 
 
 def test_an_error_renders_as_place_source_underline_and_hint() -> None:
-    error = _refused("a > 1\n  and amuont > 100", SCOPE, "where")
+    error = _rejected("a > 1\n  and amuont > 100", SCOPE, "where")
     assert error.render().splitlines()[:3] == [
         "where:2:7: unknown column amuont",
         "    and amuont > 100",
@@ -162,7 +162,7 @@ def test_an_error_renders_as_place_source_underline_and_hint() -> None:
 
 def test_a_long_line_is_shown_around_the_place() -> None:
     text = " and ".join(["a > 1"] * 60) + " and amuont > 1"
-    shown = _refused(text, SCOPE, "where").render().splitlines()
+    shown = _rejected(text, SCOPE, "where").render().splitlines()
     assert len(shown[1]) < 130
     assert shown[1][shown[2].index("^") : shown[2].rindex("^") + 1] == "amuont"
 

@@ -69,7 +69,7 @@ def check_pairs(database: duckdb.DuckDBPyConnection, pairs: Sequence[Both], rows
 
 
 def is_accepted(pair: Both) -> bool:
-    """Return whether the language accepts a generated expression; it may only be refused for a limit."""
+    """Return whether the language accepts a generated expression; it may only be rejected for a limit."""
     try:
         parse(pair.ours, SCOPE, expect=None)
     except ExpressionError as error:

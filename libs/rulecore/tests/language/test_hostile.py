@@ -1,4 +1,4 @@
-"""No text gets anything but a tree or an ``ExpressionError``, and none takes long to be refused."""
+"""No text gets anything but a tree or an ``ExpressionError``, and none takes long to be rejected."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
 @pytest.mark.parametrize("scope", [SCOPE, HAVING], ids=["where", "having"])
-def test_a_hostile_text_is_refused_with_a_place(text: str, scope: Scope) -> None:
+def test_a_hostile_text_is_rejected_with_a_place(text: str, scope: Scope) -> None:
     with pytest.raises(ExpressionError) as caught:
         parse(text, scope)
     assert caught.value.line >= 1
@@ -106,7 +106,7 @@ def test_the_compiled_size_of_nested_divisions_is_linear() -> None:
     assert frame(rows).select(to_polars(expr)).to_series().to_list() == [True]
 
 
-def _accepted_or_refused(text: str, scope: Scope) -> Expr | None:
+def _accepted_or_rejected(text: str, scope: Scope) -> Expr | None:
     try:
         expr = parse(text, scope)
     except ExpressionError as error:
@@ -119,7 +119,7 @@ def _accepted_or_refused(text: str, scope: Scope) -> Expr | None:
 
 @given(st.text())
 def test_any_text_is_a_tree_or_an_error(text: str) -> None:
-    assert _accepted_or_refused(text, SCOPE) is None or text
+    assert _accepted_or_rejected(text, SCOPE) is None or text
 
 
 WORDS_OF_THE_LANGUAGE = (
@@ -133,7 +133,7 @@ WORDS = WORDS_OF_THE_LANGUAGE.split(" ")
 
 @given(st.lists(st.sampled_from(WORDS), max_size=40).map(" ".join), st.sampled_from([SCOPE, HAVING]))
 def test_any_words_of_the_language_are_a_tree_or_an_error(text: str, scope: Scope) -> None:
-    assert _accepted_or_refused(text, scope) is None or text
+    assert _accepted_or_rejected(text, scope) is None or text
 
 
 @settings(max_examples=200)
@@ -143,7 +143,7 @@ def test_a_damaged_expression_is_a_tree_or_an_error(expr: Expr, data: st.DataObj
     start = data.draw(st.integers(0, len(text)))
     end = data.draw(st.integers(start, min(len(text), start + 5)))
     put = data.draw(st.sampled_from(["", *WORDS]) | st.text(st.sampled_from(LETTERS), max_size=3))
-    assert _accepted_or_refused(text[:start] + put + text[end:], SCOPE) is None or text
+    assert _accepted_or_rejected(text[:start] + put + text[end:], SCOPE) is None or text
 
 
 @settings(max_examples=100)

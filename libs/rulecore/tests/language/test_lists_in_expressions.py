@@ -1,4 +1,4 @@
-"""``x in list('name')`` and ``lookup('name', x)``: text, tree, JSON, normal form, refusals."""
+"""``x in list('name')`` and ``lookup('name', x)``: text, tree, JSON, normal form, rejections."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_the_fingerprint_depends_on_the_list_and_not_on_the_spelling() -> None:
     assert of("ip in list('tor_exits') and amount > 1") == of("1 < amount and (ip in list('tor_exits'))")
 
 
-REFUSED = [
+REJECTED = [
     ("ip in list('tor_exit')", "'tor_exit'", "there is no list 'tor_exit'", "did you mean tor_exits?"),
     ("amount in list('tor_exits')", "amount", "holds string, this is decimal(12,2)", "text in quotes"),
     ("ip in list('limits')", "ip", "the list limits holds long, this is string", "a number"),
@@ -92,7 +92,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("text", "underlined", "message", "hint"), REFUSED)
+@pytest.mark.parametrize(("text", "underlined", "message", "hint"), REJECTED)
 def test_an_error_has_its_place_and_a_hint(text: str, underlined: str, message: str, hint: str) -> None:
     with pytest.raises(ExpressionError) as caught:
         lang.parse(text, SCOPE)

@@ -1,4 +1,4 @@
-"""Rules that ask lists, in the kernel: changes and expiry in mid-stream, restarts, and what is refused."""
+"""Rules that ask lists, in the kernel: changes and expiry in mid-stream, restarts, and what is rejected."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def test_a_head_with_a_missing_part_is_rejected_and_the_previous_version_stays()
     assert values(store) == {"a"}
 
 
-def test_a_part_whose_bytes_do_not_have_its_digest_is_refused() -> None:
+def test_a_part_whose_bytes_do_not_have_its_digest_is_rejected() -> None:
     store, answer = ListStore.empty().apply("part/" + "0" * 32, part_bytes(["a"]))
     assert answer.status is StatusKind.REJECTED
     assert not store.parts
@@ -216,7 +216,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("of", "value", "entries", "said"), WRONG)
-def test_an_invalid_entry_is_refused_with_its_number(
+def test_an_invalid_entry_is_rejected_with_its_number(
     of: str, value: str | None, entries: list[Json], said: str
 ) -> None:
     assert said in rejection_reason(ListStore.empty(), of=of, value=value, entries=entries)
@@ -260,7 +260,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("value", HOSTILE)
-def test_hostile_records_are_refused_and_change_nothing(value: bytes) -> None:
+def test_hostile_records_are_rejected_and_change_nothing(value: bytes) -> None:
     store = ListStore.empty()
     for key in ("list/ips", "part/" + "0" * 32, "list/", "part/", "list/" + "x" * 10_000, "other"):
         after, answer = store.apply(key, value)

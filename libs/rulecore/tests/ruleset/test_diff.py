@@ -174,8 +174,8 @@ def test_the_rule_set_rejects_exactly_what_the_diff_says() -> None:
     for version in (2, 3, 4):
         for wanted in (event(version=version), event(version=version, where="amount > 6"), window(version=version)):
             _, (status,) = rules.apply([_record(wanted)], 0)
-            refused = one(live, [wanted]).rejected is not None
-            assert refused is (status.status is StatusKind.REJECTED), (version, status.reason)
+            rejected = one(live, [wanted]).rejected is not None
+            assert rejected is (status.status is StatusKind.REJECTED), (version, status.reason)
 
 
 def _record(rule: Rule) -> ControlRecord:

@@ -150,7 +150,7 @@ def test_a_release_takes_effect_whole() -> None:
     assert {a.offset for a in answers} == {0}
 
 
-def test_one_bad_change_refuses_the_whole_release_and_names_each_that_is_wrong() -> None:
+def test_one_bad_change_rejects_the_whole_release_and_names_each_that_is_wrong() -> None:
     before = after(fresh(), put("a", 2))
     changes = release("q3", [document("b", 1), document("a", 1), document("c", 1, where="colour = 1")])
     same, (said,) = before.apply(changes, NOW)
@@ -234,13 +234,13 @@ def test_shards_of_a_worker_share_what_a_change_gives() -> None:
     assert fresh(RuleLimits(rules=1)).apply(records, NOW)[1] != said
 
 
-def test_a_release_without_its_parts_is_refused() -> None:
+def test_a_release_without_its_parts_is_rejected() -> None:
     records = release("large", [document(f"r{i}", 1, description="x" * 1_000) for i in range(100)])
     said = answer(fresh(), records[-1])
     assert "publish the parts of a release before the release" in (said.reason or "")
 
 
-def test_a_part_that_was_changed_on_the_way_is_refused() -> None:
+def test_a_part_that_was_changed_on_the_way_is_rejected() -> None:
     part = release("large", [document(f"r{i}", 1, description="x" * 1_000) for i in range(100)])[0]
     said = answer(fresh(), ControlRecord(0, 0, part.key, (part.value or b"") + b" "))
     assert (said.status, said.subject) == (StatusKind.REJECTED, Subject.PART)

@@ -33,6 +33,6 @@ def test_every_input_is_a_value_or_the_documented_error() -> None:
     assert len(report.outcomes) == INPUTS
     assert report.grown_bytes < GROWTH_BYTES
     for target in TARGETS:
-        values, refused = words[f"{target}: value"], words[f"{target}: refused"]
-        assert values > LEAST_SHARE * (values + refused), f"{target}: hardly any input is sound"
-        assert refused > LEAST_SHARE * (values + refused), f"{target}: hardly any input is refused"
+        values, rejected = words[f"{target}: value"], words[f"{target}: rejected"]
+        assert values > LEAST_SHARE * (values + rejected), f"{target}: hardly any input is sound"
+        assert rejected > LEAST_SHARE * (values + rejected), f"{target}: hardly any input is rejected"

@@ -1,4 +1,5 @@
-"""No text in a rule runs, opens, fetches or exhausts anything: it is refused, or it is data and stays as it is written.
+"""No text in a rule runs, opens, fetches or exhausts anything: it is rejected, or it is data and stays unchanged.
+written.
 
 The texts are those of ``tests.harness.faults.hostile_texts``, with where they come from; the process that reads them
 is caged, see ``tests.harness.faults.cage``.
@@ -38,11 +39,11 @@ def test_there_are_many_texts_and_each_says_where_it_comes_from() -> None:
     assert all(one.provenance and one.text for one in everything)
 
 
-def test_every_text_is_refused_or_harmless_and_the_process_comes_to_its_end(report: Report) -> None:
+def test_every_text_is_rejected_or_harmless_and_the_process_comes_to_its_end(report: Report) -> None:
     assert report.ended == ""
     assert len(report.outcomes) == len(TEXTS) * len(PLACES) + len(YAML) + len(JSON)
     assert failures([o for o in report.outcomes if o.raised]) == []
-    assert {outcome.word for outcome in report.outcomes} == {"refused", "harmless"}
+    assert {outcome.word for outcome in report.outcomes} == {"rejected", "harmless"}
 
 
 def test_nothing_is_opened_imported_executed_or_connected(report: Report) -> None:
@@ -55,7 +56,7 @@ def test_memory_and_time_stay_bounded(report: Report) -> None:
     assert report.longest_cpu_s < 5
 
 
-def test_where_a_text_can_only_be_code_or_a_name_it_is_refused(report: Report) -> None:
+def test_where_a_text_can_only_be_code_or_a_name_it_is_rejected(report: Report) -> None:
     found = words(report)
     places = [place for place in PLACES if place not in FREE]
     taken = {f"{one.name} in {place}" for one in TEXTS for place in places} & {
@@ -66,11 +67,11 @@ def test_where_a_text_can_only_be_code_or_a_name_it_is_refused(report: Report) -
 
 def test_as_a_constant_most_texts_are_data(report: Report) -> None:
     found = words(report)
-    refused = {one.name for one in TEXTS if found[f"{one.name} in constant"].word == "refused"}
-    assert refused == {"deep brackets", "deep not", "digits", "long name", "null byte", "terminal"}
+    rejected = {one.name for one in TEXTS if found[f"{one.name} in constant"].word == "rejected"}
+    assert rejected == {"deep brackets", "deep not", "digits", "long name", "null byte", "terminal"}
 
 
-def test_hostile_documents_are_refused(report: Report) -> None:
+def test_hostile_documents_are_rejected(report: Report) -> None:
     found = words(report)
     names = [f"{one.name} as YAML" for one in YAML] + [f"{one.name} as JSON" for one in JSON]
     assert {name for name in names if found[name].word == "harmless"} == SOUND_DOCUMENTS

@@ -224,8 +224,8 @@ def test_an_imported_rule_matches_the_events_that_sigma_matches(
     documents, problems = read_yaml(json.dumps(sigma), "t.yml")
     assert not problems
     report = import_rules(documents, FieldMap(SCHEMA))
-    if report.refused:
-        assert "longer than" in report.refused[0].problem.message or "nodes" in report.refused[0].problem.message
+    if report.rejected:
+        assert "longer than" in report.rejected[0].problem.message or "nodes" in report.rejected[0].problem.message
         return
     where = report.imported[0].rule.where
     assert where is not None

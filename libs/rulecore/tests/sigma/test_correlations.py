@@ -36,7 +36,7 @@ HEAD = "title: The correlation\nlevel: high\ncorrelation:\n  timespan: 10m\n  "
 
 def correlation(text: str, *group_by: str) -> ImportedRule:
     report = importing(PARTS + HEAD + text.strip().replace("\n", "\n  "), *group_by)
-    assert not report.refused, [one.problem.render() for one in report.refused]
+    assert not report.rejected, [one.problem.render() for one in report.rejected]
     return next(one for one in report.imported if one.title == "The correlation")
 
 
@@ -171,26 +171,26 @@ def test_a_correlation_without_a_group_by_uses_that_of_the_import() -> None:
         ),
     ],
 )
-def test_a_correlation_that_cannot_be_expressed_is_refused_with_a_reason(text: str, message: str) -> None:
+def test_a_correlation_that_cannot_be_expressed_is_rejected_with_a_reason(text: str, message: str) -> None:
     report = importing(PARTS + HEAD + text.replace("\n", "\n  "))
-    (refused,) = report.refused
-    assert refused.title == "The correlation"
-    assert message in refused.problem.message
+    (rejected,) = report.rejected
+    assert rejected.title == "The correlation"
+    assert message in rejected.problem.message
 
 
 def test_a_correlation_of_a_rule_that_cannot_be_imported_says_why() -> None:
     broken = PARTS.replace("Image|endswith", "Picture|endswith")
     text = TEMPORAL.replace("\n", "\n  ")
-    (refused,) = importing(broken + HEAD + text).refused
-    assert "its rule 'shell' (sigma.yml:15): 'Picture' is no column" in refused.problem.message
+    (rejected,) = importing(broken + HEAD + text).rejected
+    assert "its rule 'shell' (sigma.yml:15): 'Picture' is no column" in rejected.problem.message
 
 
-def test_correlations_that_name_each_other_are_refused() -> None:
+def test_correlations_that_name_each_other_are_rejected() -> None:
     one = "title: {0}\nname: {0}\ncorrelation: {{type: event_count, rules: [{1}], group-by: [User], timespan: 1m, "
     text = (one.format("a", "b") + "condition: {gte: 1}}\n---\n") + (one.format("b", "a") + "condition: {gte: 1}}")
     report = importing(text)
     assert (report.imported, report.parts) == ((), ())
-    assert [one.title for one in report.refused] == ["a", "b"]
+    assert [one.title for one in report.rejected] == ["a", "b"]
 
 
 # --- sequences --------------------------------------------------------------------------------------------------------
@@ -206,7 +206,7 @@ correlation: {type: event_count, rules: [failed], group-by: [User], timespan: 5m
 
 def import_sequence(text: str) -> tuple[Rule, list[SequenceStep]]:
     report = importing(text)
-    assert not report.refused
+    assert not report.rejected
     rule = next(one.rule for one in report.imported if one.title == "The correlation")
     assert rule.sequence is not None
     return rule, [item for item in rule.sequence if isinstance(item, SequenceStep)]

@@ -18,7 +18,7 @@ RULES = sorted((DATA / "rules").glob("*.yml"))
 def imported(*files: Path) -> ImportReport:
     some = [document for file in files for document in documents(file.read_text(), file.name)]
     report = import_rules(some, field_map())
-    assert not report.refused, [one.problem.render() for one in report.refused]
+    assert not report.rejected, [one.problem.render() for one in report.rejected]
     return report
 
 

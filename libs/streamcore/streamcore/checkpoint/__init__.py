@@ -2,6 +2,6 @@
 
 ``checkpoint`` the files, the app's identity and the check of Spark's own logs before a start; ``epoch`` the number that
 a restore raises; ``epochs`` several checkpoints side by side, one per epoch; ``offset_log`` the offsets of each batch;
-``origin`` the savepoint that it was restored from. Promises to refuse a damaged or foreign checkpoint before Spark
+``origin`` the savepoint that it was restored from. Promises to reject a damaged or foreign checkpoint before Spark
 starts. Knows no Spark: it looks at files only.
 """

@@ -10,7 +10,7 @@
     <root>/restored_from.json  the savepoint that it comes from, its batch and epoch; none where it began with nothing
     <root>/spark/        Spark's own: metadata, offsets/N (batch N planned), commits/N (batch N done), state/
 
-A damaged checkpoint is refused before Spark starts, because Spark could treat it as a new query or fail half-way, and
+A damaged checkpoint is rejected before Spark starts, because Spark could treat it as a new query or fail half-way, and
 lose or repeat data silently. Nothing is repaired: an offsets file that looks deletable may be the plan of a batch whose
 output is in Kafka already.
 """
@@ -23,6 +23,7 @@ from dataclasses import dataclass
 
 from streamcore.checkpoint.epoch import FIRST_EPOCH, create_epoch, read_epoch
 from streamcore.checkpoint.offset_log import OffsetLog
+from streamcore.cut_id import CutId
 from streamcore.errors import ConfigError
 from streamcore.storage.atomic_files import (
     Entry,
@@ -179,17 +180,34 @@ class CheckpointRoot:
         """Return the last batch that Spark recorded as committed, or None. The next batch may be in Kafka already."""
         return max(self.committed_batches(), default=None)
 
-    def check_not_behind(self, written: int, epoch: int) -> None:
-        """Raise ``ConfigError`` if ``written``, the last batch written in this epoch, is later than the one that may be
-        open. The folder is then another one, or an old copy, and its next batches would be skipped as already written.
+    def check_history(self, written: CutId, epoch: int) -> None:
+        """Raise ``ConfigError`` unless this checkpoint planned ``written``, a cut whose output was written in its
+        epoch.
+
+        Otherwise another copy of the checkpoint wrote it, or this folder is an old copy: its next batches would be
+        skipped as already written. A cut that is older than the offset log is not checked.
         """
-        last = self.last_committed()
-        after = 0 if last is None else last + 1
-        if written > after:
+        planned = self.offsets.batches()
+        if not planned or written.batch > planned[-1]:
+            here = f"here the next one is {planned[-1] + 1 if planned else 0}"
+        elif (bounds := self.offsets.read(written.batch)) is None or bounds.id(written.batch) == written:
+            return
+        else:
+            here = "here that batch has other offsets"
+        raise ConfigError(
+            f"checkpoint {self.path}: {written} of epoch {epoch} was written, and {here}: what was written came from "
+            "another copy of this checkpoint, or from this one before it was set back. Use that one, or give the app "
+            "another name"
+        )
+
+    def check_marker(self, written: CutId | None, epoch: int, every: int) -> None:
+        """Raise ``ConfigError`` if the markers topic has lost the marker, which is at most ``every`` batches old."""
+        last, oldest = self.last_committed(), -1 if written is None else written.batch
+        if last is not None and last - oldest > every:
             raise ConfigError(
-                f"checkpoint {self.path}: batch {written} of epoch {epoch} was written, and here the next one is "
-                f"{after}: what was written came from another checkpoint, or from this one before it was set back. Use "
-                "that one, or give the app another name"
+                f"checkpoint {self.path}: batch {last} of epoch {epoch} is committed, and the markers topic shows "
+                f"{written or 'no batch of this app'}: its records were deleted, or this is another Kafka cluster. Use "
+                "the cluster and the markers topic that the app wrote to, or restore the app from a savepoint"
             )
 
     def verify(self) -> None:

@@ -2,27 +2,53 @@
 
 A replayed batch gets its offsets and clock from here, so it reads the records that it read before, at the clock of that
 time. Each batch has one file, written atomically. The last ``OffsetLog.keep`` files are kept.
+
+Each file has a digest of its content and the digest of the file before it, so that a changed bit, a file of another
+checkpoint and a lost file between two others are found (``OffsetLog.check_link``).
 """
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 
+from streamcore.cut_id import CutId
 from streamcore.errors import CorruptState, Fenced
 from streamcore.offsets import StreamOffsets
-from streamcore.storage.atomic_files import create_json, discard, list_numbers, make_folder, read_whole, write_json
+from streamcore.storage.atomic_files import (
+    create_json,
+    discard,
+    list_numbers,
+    make_folder,
+    read_document,
+    write_json,
+)
+from streamcore.storage.checked_json import digest_of
 from streamcore.storage.location import Location
 
 _BEGIN = "begin"
+_REMEDY = "restore the app from a savepoint"
 
 
 @dataclass(frozen=True, slots=True)
 class CutBounds:
-    """The offsets and the clock at the start and at the end of a cut."""
+    """The offsets and the clock at the start and at the end of a cut.
+
+    ``previous``: digest of the cut before, or of the offsets that a restored app begins at; empty for the first cut of
+    a new app.
+    """
 
     start: StreamOffsets
     end: StreamOffsets
+    previous: str = ""
+
+    def to_json(self, batch: int) -> dict[str, object]:
+        """Convert to the JSON document that is stored for ``batch``."""
+        start, end = self.start.to_json(), self.end.to_json()
+        return {"batch": batch, "start": start, "end": end, "previous": self.previous}
+
+    def id(self, batch: int) -> CutId:
+        """Return the identity of the cut as ``batch``."""
+        return CutId(batch, digest_of(self.to_json(batch)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +63,32 @@ class OffsetLog:
         return list_numbers(self.folder)
 
     def read(self, batch: int) -> CutBounds | None:
-        """Return the bounds of the batch, or None if it is not planned. Raise ``CorruptState`` for an invalid file."""
+        """Return the bounds of the batch, or None if it is not planned.
+
+        Raises ``CorruptState`` if the content of the file is not what was written.
+        """
         path = self.folder / str(batch)
-        text = read_whole(path)
-        if text is None:
+        document = read_document(path)
+        if document is None:
             return None
-        try:
-            document = json.loads(text)
-            return CutBounds(StreamOffsets.from_json(document["start"]), StreamOffsets.from_json(document["end"]))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise CorruptState(f"{path}: no position of ours ({len(text)} bytes); restore from a savepoint") from error
+        if document.get("batch") != batch:
+            raise CorruptState(f"{path}: has the offsets of batch {document.get('batch')}; {_REMEDY}")
+        start, end = StreamOffsets.from_json(document["start"]), StreamOffsets.from_json(document["end"])
+        return CutBounds(start, end, document["previous"])
+
+    def check_link(self, batch: int) -> None:
+        """Raise ``CorruptState`` if the batch does not begin where the batch before it ended.
+
+        Does nothing if one of the two is not in the log.
+        """
+        before, here = self.read(batch - 1), self.read(batch)
+        if before is None or here is None:
+            return
+        if here.start != before.end or here.previous != before.id(batch - 1).digest:
+            raise CorruptState(
+                f"{self.folder}: batch {batch} does not continue batch {batch - 1}: one of the two files is of another "
+                f"checkpoint; {_REMEDY}"
+            )
 
     def write_start(self, position: StreamOffsets) -> None:
         """Write the offsets and the clock at which batch 0 begins, after a restore. Without them an app begins at the
@@ -55,20 +97,16 @@ class OffsetLog:
         write_json(self.folder / _BEGIN, position.to_json())
 
     def read_start(self) -> StreamOffsets | None:
-        """Return the offsets that ``write_start`` wrote, or None."""
-        path = self.folder / _BEGIN
-        text = read_whole(path)
-        try:
-            return None if text is None else StreamOffsets.from_json(json.loads(text))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise CorruptState(f"{path}: no position of ours; restore from a savepoint") from error
+        """Return the offsets that ``write_start`` wrote, or None. Raise ``CorruptState`` if the file was changed."""
+        document = read_document(self.folder / _BEGIN)
+        return None if document is None else StreamOffsets.from_json(document)
 
     def write(self, batch: int, bounds: CutBounds) -> None:
         """Write the bounds of the batch. Raise ``Fenced`` if the file exists with other bounds: another process wrote
         it and owns the checkpoint now."""
         make_folder(self.folder)
         path = self.folder / str(batch)
-        if not create_json(path, {"start": bounds.start.to_json(), "end": bounds.end.to_json()}):
+        if not create_json(path, bounds.to_json(batch)):
             raise Fenced(f"{path}: another process has planned this batch; stop this process")
         if batch >= self.keep:
             discard(self.folder / str(batch - self.keep))

@@ -17,6 +17,7 @@ import orjson
 import pyarrow as pa
 
 from streamcore.app import App
+from streamcore.cut_id import CutId
 from streamcore.errors import ConfigError
 from streamcore.kafka.delivery import CommitReceipt, OutRecord, OutRecords
 from streamcore.kafka.exactly_once import ExactlyOnceWriter
@@ -30,12 +31,12 @@ _UNKNOWN = DeadLetterCode.UNKNOWN.encode()
 
 @dataclass(frozen=True, slots=True)
 class SinkReport:
-    """The result of one sink for a cut. ``refused``: number of rejected rows. ``ms``: duration of the write."""
+    """The result of one sink for a cut. ``rejected``: number of rejected rows. ``ms``: duration of the write."""
 
     result: WriteOutcome
     guarantee: str
     rows: int
-    refused: int
+    rejected: int
     ms: int
 
 
@@ -70,14 +71,14 @@ class OutputCommitter:
         self.sinks = tuple(sinks)
         _check(app, self.sinks)
 
-    def open(self, owner: WriterId) -> int | None:
-        """Open every sink. Return the highest batch that any of them has written in this epoch, or None.
+    def open(self, owner: WriterId) -> list[CutId]:
+        """Open every sink. Return the last cut that each of them has written in this epoch, if any.
 
         If a sink raises, all are closed again and the error is raised.
         """
         try:
-            last_batches = [sink.open(owner) for sink in self.sinks]
-            return max((batch for batch in last_batches if batch is not None), default=None)
+            written = [sink.open(owner) for sink in self.sinks]
+            return [cut for cut in written if cut is not None]
         except BaseException:
             self.close()
             raise
@@ -87,7 +88,7 @@ class OutputCommitter:
         for sink in self.sinks:
             sink.close()
 
-    def commit(self, batch: int, blobs: Iterable[bytes | pa.Buffer]) -> CommitResult:
+    def commit(self, cut: CutId, blobs: Iterable[bytes | pa.Buffer]) -> CommitResult:
         """Write the output of a cut to sinks and topics. On return, all of it is written exactly once, as far as the
         guarantee of each sink goes.
 
@@ -99,12 +100,12 @@ class OutputCommitter:
         for sink in self.sinks:
             started = time.perf_counter()
             tables = {lane: pa.concat_tables(output.tables[lane]) for lane in sink.lanes & output.tables.keys()}
-            written = sink.write(batch, tables)
+            written = sink.write(cut, tables)
             output.records += [self._dead_letter(sink, tables, rejected) for rejected in written.rejected]
             output.lanes[DEAD_LETTERS] += len(written.rejected)
             output.reasons.update(rejected.code for rejected in written.rejected)
             reports[sink.name] = _report(sink, written, time.perf_counter() - started)
-        receipt = self.writer.commit(batch, output.records)
+        receipt = self.writer.commit(cut, output.records)
         return CommitResult(receipt, dict(+output.lanes), dict(output.reasons), reports)
 
     def _collect_output(self, blobs: Iterable[bytes | pa.Buffer]) -> _CutOutput:

@@ -19,6 +19,7 @@ from streamcore.offsets import (
     ranges_between,
     source_partitions,
 )
+from streamcore.storage.checked_json import digest_of
 
 #: A cut without input is planned after this time, so that the clock advances.
 _EMPTY_CUT_MS = 1_000
@@ -64,26 +65,26 @@ class Planner:
         planned = self.log.read(batch)
         if planned is not None:
             return planned
-        start = self._start(batch)
+        start, previous = self._start(batch)
         unlimited, limit = (self.app.control_topic,), self.app.limits.events_per_cut
         while True:
             on_poll()
             ends = self.ends.latest()
-            _refuse_shrunk(start, ends)
+            _reject_shrunk(start, ends)
             end = next_offsets(start, ends, unlimited, limit, self.now_ms())
             if end.offsets != start.offsets or end.clock_ms - start.clock_ms >= _EMPTY_CUT_MS:
                 break
             time.sleep(_POLL_S)
-        planned = CutBounds(start, end)
+        planned = CutBounds(start, end, previous)
         before_write()
         self.log.write(batch, planned)
         return planned
 
-    def _start(self, batch: int) -> StreamOffsets:
-        """Return the offsets and the clock at which the batch begins."""
+    def _start(self, batch: int) -> tuple[StreamOffsets, str]:
+        """Return the offsets and the clock at which the batch begins, and the digest of what came before it."""
         previous = self.log.read(batch - 1)
         if previous is not None:
-            return previous.end
+            return previous.end, previous.id(batch - 1).digest
         if batch > 0:
             raise CorruptState(
                 f"{self.log.folder}: the position of batch {batch - 1} is missing; restore from a savepoint"
@@ -91,14 +92,12 @@ class Planner:
         offsets = dict(self.ends.earliest())
         restored = self.log.read_start()
         if restored is not None:
-            return StreamOffsets(
-                restored.clock_ms,
-                {partition: restored.offsets.get(partition, first) for partition, first in offsets.items()},
-            )
+            offsets = {partition: restored.offsets.get(partition, first) for partition, first in offsets.items()}
+            return StreamOffsets(restored.clock_ms, offsets), digest_of(restored.to_json())
         if self.from_the_end:
             latest = self.ends.latest().items()
             offsets |= {partition: end for partition, end in latest if partition[0] != self.app.control_topic}
-        return StreamOffsets(0, offsets)
+        return StreamOffsets(0, offsets), ""
 
     def assign(self, cut: CutBounds, tasks: int) -> list[TaskAssignment]:
         """Divide the cut among at most ``tasks`` tasks; return at least one assignment."""
@@ -114,7 +113,7 @@ class Planner:
         ]
 
 
-def _refuse_shrunk(read: StreamOffsets, ends: Mapping[TopicPartition, int]) -> None:
+def _reject_shrunk(read: StreamOffsets, ends: Mapping[TopicPartition, int]) -> None:
     """Raise ``Permanent`` if a partition ends before the offset up to which it was read."""
     for (topic, partition), offset in read.offsets.items():
         end = ends.get((topic, partition))

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 
+from streamcore.cut_id import CutId
 from streamcore.errors import ConfigError, Permanent
 from streamcore.kafka.settings import Option
 
@@ -129,7 +130,7 @@ class DeliverySettings:
         }
 
 
-def refuse_oversized(record: OutRecord, limit_bytes: int) -> OutRecord | None:
+def reject_oversized(record: OutRecord, limit_bytes: int) -> OutRecord | None:
     """Raise ``Permanent``. This is the default of ``WriterHooks.replace_oversized``: records must not be dropped
     silently."""
     raise Permanent(
@@ -146,18 +147,25 @@ def _always_owner() -> None:
     return None
 
 
+def _any_history(_: CutId) -> None:
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class WriterHooks:
     """Callbacks of the app.
 
     ``still_owner`` raises ``Fenced`` if another process owns the app (the lease's ``check``). The writer calls it
     before every fencing but the first, and again after that fencing, before it writes.
+    ``check_history`` raises ``StreamError`` unless this app planned the cut that the marker shows. The writer calls it
+    before and after each fencing.
     ``replace_oversized(record, limit_bytes)`` returns a smaller record, or None to drop the record; it must be a pure
     function. ``on_step`` is called after each step of the protocol.
     """
 
     still_owner: Callable[[], None] = _always_owner
-    replace_oversized: Callable[[OutRecord, int], OutRecord | None] = refuse_oversized
+    check_history: Callable[[CutId], None] = _any_history
+    replace_oversized: Callable[[OutRecord, int], OutRecord | None] = reject_oversized
     on_step: Callable[[CommitStep], None] = _ignore
 
 

@@ -2,13 +2,16 @@
 
 One transaction carries every record of a batch and the marker of that batch. The protocol, for a writer w:
 
-1. ``init_transactions`` for ``<app>.<epoch>.<w>``. The broker fences any earlier process of w and ends the transaction
-   that it left open: commits it if the commit was already requested, aborts it otherwise.
-2. Read w's marker, which names the last batch that w committed in this epoch. Fencing comes first, because the process
-   that is being fenced could otherwise commit after the read. In an epoch without a marker, the writer w of every
-   earlier epoch is fenced too, so that no earlier process writes at the same time.
-3. Skip a batch that is not above the marker: it is written. Otherwise begin, produce every record, produce the marker,
-   commit.
+1. Read w's marker, which names the last cut that w committed in this epoch, and ask ``WriterHooks.check_history``
+   whether this app planned that cut. If it did not, another process writes with another copy of the checkpoint, and
+   this one ends without harming it. Then ``init_transactions`` for ``<app>.<epoch>.<w>``. The broker fences any earlier
+   process of w and ends the transaction that it left open: commits it if the commit was already requested, aborts it
+   otherwise.
+2. Read the marker again, and ask again: fencing comes first, because the process that is being fenced could otherwise
+   commit after the read. In an epoch without a marker, the writer w of every earlier epoch is fenced too, so that no
+   earlier process writes at the same time.
+3. Skip a batch whose number and digest the marker has: it is written. A marker above the batch, or one with another
+   digest, proves another writer: ``Fenced``. Otherwise begin, produce every record, produce the marker, commit.
 
 The state that a crash just after each step leaves (``CommitStep``; the tests crash there):
 
@@ -28,7 +31,8 @@ second check fences this writer again.
 
 **A batch without records** opens no transaction and writes no marker. The marker then stays at an earlier batch, which
 is harmless: a replay of the empty batch has no records either (output is a pure function of the batch), and the marker
-is still at or above every batch that *has* records.
+is still at or above every batch that *has* records. Every ``MARKER_EVERY`` batches a marker is written all the same, so
+that the offset log always has the batch of the marker, and its digest can be compared.
 
 **Too large records.** A record above ``DeliverySettings.max_record_bytes`` is passed to
 ``WriterHooks.replace_oversized`` *before* the transaction begins, and the returned record is written instead, in the
@@ -36,7 +40,8 @@ same transaction. (If the caller wrote the substitute later, a crash in between 
 
 **Transactions that outlive their time-out.** The broker aborts such a transaction and rejects the commit with the error
 code of a fenced process. If the time-out has passed since the transaction began, the writer assumes this cause, calls
-``WriterHooks.still_owner`` and begins at step 1. The marker keeps this safe even if the writer was really fenced.
+``WriterHooks.still_owner`` and begins at step 1. If the writer was really fenced, the marker shows it: the process that
+fenced it has written a batch that this one has not planned.
 """
 
 from __future__ import annotations
@@ -45,7 +50,8 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from streamcore.errors import ConfigError, Fenced, Retryable
+from streamcore.cut_id import CutId
+from streamcore.errors import ConfigError, Fenced, Permanent, Retryable
 from streamcore.kafka.delivery import (
     CommitOutcome,
     CommitReceipt,
@@ -55,15 +61,17 @@ from streamcore.kafka.delivery import (
     OutRecords,
     WriterHooks,
     record_bytes,
-    refuse_oversized,
+    reject_oversized,
 )
-from streamcore.kafka.markers import Marker, read_marker
+from streamcore.kafka.markers import Marker, read_marker, read_stable_marker
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.transactional_producer import TransactionalProducer
 from streamcore.writer_id import WriterId
 
 #: How many earlier epochs the first writer of a new epoch fences.
 MAX_PAST_EPOCHS = 16
+#: The marker is at most so many batches old, even if they have no records. The offset log keeps more.
+MARKER_EVERY = 50
 
 
 @dataclass(slots=True)
@@ -110,37 +118,37 @@ class ExactlyOnceWriter:
         self._marker_partition = 0
         self._common = [("app", writer.app.encode()), ("epoch", str(writer.epoch).encode())]
 
-    def open(self) -> int | None:
-        """Run steps 1 and 2. Return the last batch that this writer has committed in this epoch, or None.
+    def open(self) -> CutId | None:
+        """Run steps 1 and 2. Return the last cut that this writer has committed in this epoch, or None.
 
-        Raises ``Fenced``, ``ConfigError`` (topic, permissions, login, transaction time-out), ``Permanent``, and
-        ``Retryable`` if no broker answers within ``recovery_ms``.
+        Raises ``Fenced``, ``ConfigError`` (topic, permissions, login, transaction time-out), ``Permanent``, the error
+        of ``check_history``, and ``Retryable`` if no broker answers within ``recovery_ms``.
         """
+        self._done = None
         self._retry(self._steps_1_and_2, "open")
-        return None if self._done is None else self._done.batch
+        return self._last_cut
 
-    def commit(self, batch: int, records: Iterable[OutRecord | OutRecords]) -> CommitReceipt:
-        """Write the batch (step 3), and run steps 1 to 3 again while the outcome is unknown. On return, Kafka holds the
-        batch exactly once.
+    def commit(self, cut: CutId, records: Iterable[OutRecord | OutRecords]) -> CommitReceipt:
+        """Write the cut (step 3), and run steps 1 to 3 again while the outcome is unknown. On return, Kafka holds the
+        cut exactly once.
 
         ``records`` of one topic are written in the given order.
 
-        Raises the errors of ``open``. After ``Retryable`` the batch may or may not be committed; a new writer's
-        ``open``, and ``commit`` of this batch, settle that. After any other error, nothing of the batch is visible.
+        Raises the errors of ``open``. After ``Retryable`` the cut may or may not be committed; a new writer's
+        ``open``, and ``commit`` of this cut, settle that. After any other error, nothing of the cut is visible.
         """
-        started = time.perf_counter()
+        started, batch = time.perf_counter(), cut.batch
         if self._producer is None:
             raise ConfigError(f"writer {self._writer.transactional_id} is not open; call open() before commit()")
-        if self._is_done(batch):
+        if self._is_done(cut):
             return CommitReceipt(batch, CommitOutcome.SKIPPED, 0, 0, time.perf_counter() - started)
         fitting = self._build_batch(records)
-        if not fitting.rows:
+        if not fitting.rows and not self._marker_is_due(batch):
             return CommitReceipt(batch, CommitOutcome.EMPTY, 0, 0, time.perf_counter() - started, fitting.oversized)
-        attempts = self._retry(lambda: self._write(batch, fitting.rows), f"commit of batch {batch}")
+        attempts = self._retry(lambda: self._write(cut, fitting.rows), f"commit of batch {batch}")
         seconds = time.perf_counter() - started
-        return CommitReceipt(
-            batch, CommitOutcome.COMMITTED, fitting.count, fitting.bytes, seconds, fitting.oversized, attempts
-        )
+        outcome = CommitOutcome.COMMITTED if fitting.rows else CommitOutcome.EMPTY
+        return CommitReceipt(batch, outcome, fitting.count, fitting.bytes, seconds, fitting.oversized, attempts)
 
     def close(self) -> None:
         """Abort an open transaction and close the producer. Committed records stay."""
@@ -152,8 +160,24 @@ class ExactlyOnceWriter:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _is_done(self, batch: int) -> bool:
-        return self._done is not None and batch <= self._done.batch
+    def _is_done(self, cut: CutId) -> bool:
+        """Return whether the marker is that of the cut. Raise ``Fenced`` if it proves another writer."""
+        if self._done is None or self._done.cut.batch < cut.batch:
+            return False
+        if self._done.cut == cut:
+            return True
+        raise Fenced(
+            f"kafka {self._settings.bootstrap}: {self._writer.transactional_id}: {cut} is to be written, and the "
+            f"marker shows {self._done.cut} with {'other input' if self._done.cut.batch == cut.batch else 'its output'}: "
+            "another process runs the app with another copy of the checkpoint; stop this process"
+        )
+
+    @property
+    def _last_cut(self) -> CutId | None:
+        return None if self._done is None else self._done.cut
+
+    def _marker_is_due(self, batch: int) -> bool:
+        return batch - (-1 if self._done is None else self._done.cut.batch) >= MARKER_EVERY
 
     def _build_batch(self, records: Iterable[OutRecord | OutRecords]) -> _TransactionBatch:
         """Collect the records of a transaction, with oversized ones replaced or dropped."""
@@ -180,7 +204,7 @@ class ExactlyOnceWriter:
             return
         size = record_bytes(substitute)
         if size > limit:
-            refuse_oversized(substitute, limit)
+            reject_oversized(substitute, limit)
         contents.add(substitute, 1, size)
 
     def _retry(self, action: Callable[[], None], name: str) -> int:
@@ -208,41 +232,57 @@ class ExactlyOnceWriter:
             self._hooks.still_owner()
 
     def _steps_1_and_2(self) -> None:
-        # 1. Fence any earlier process with this transactional id; the broker ends its open transaction.
+        # 1. Only a process whose history the marker shows may fence. Then fence any earlier process with this
+        # transactional id; the broker ends its open transaction.
+        if (seen := self.read_stable_marker()) is not None:
+            self._hooks.check_history(seen.cut)
         self._producer = TransactionalProducer.fence(self._settings, self._writer, self._delivery)
         self._marker_partition = self._producer.marker_partition(self._markers_topic, self._writer)
         self._hooks.on_step(CommitStep.FENCED)
         # 2. From here on only this process can add markers, so the marker that is read now is the last one.
-        self._done = self.read_marker()
+        before, self._done = self._done, self.read_marker()
         if self._done is None:
             self._fence_past_epochs()
+        else:
+            self._hooks.check_history(self._done.cut)
+        self._check_not_lost(before)
         self._hooks.on_step(CommitStep.MARKER_READ)
 
-    def _write(self, batch: int, rows: Sequence[OutRecord | OutRecords]) -> None:
+    def _check_not_lost(self, before: Marker | None) -> None:
+        """Raise ``Permanent`` if the marker is older than ``before``, the one that this writer committed last."""
+        if before is not None and (self._done is None or self._done.cut.batch < before.cut.batch):
+            raise Permanent(
+                f"kafka {self._settings.bootstrap}: topic {self._markers_topic}: the marker shows "
+                f"{self._done.cut if self._done else 'no batch'} after {before.cut} was committed: the broker lost "
+                "records that it had confirmed; restore the app from a savepoint that is not later"
+            )
+
+    def _write(self, cut: CutId, rows: Sequence[OutRecord | OutRecords]) -> None:
         """Run step 3, after steps 1 and 2 if an earlier attempt failed: that attempt may have been committed."""
         if self._producer is None:
             self._steps_1_and_2()
             self._hooks.still_owner()
-            if self._is_done(batch):
+            if self._is_done(cut):
                 return
         assert self._producer is not None
         begun = time.monotonic()
         try:
-            self._transaction(self._producer, batch, rows)
+            self._transaction(self._producer, Marker(self._writer, cut), rows)
         except Fenced as error:
             if time.monotonic() - begun < self._delivery.transaction_timeout_ms / 1000:
                 raise
-            raise Retryable(f"batch {batch}: transaction outlived its time-out: {error}") from error
-        self._done = Marker(self._writer, batch)
+            raise Retryable(f"{cut}: transaction outlived its time-out: {error}") from error
+        self._done = Marker(self._writer, cut)
         self._hooks.on_step(CommitStep.COMMITTED)
 
-    def _transaction(self, session: TransactionalProducer, batch: int, rows: Sequence[OutRecord | OutRecords]) -> None:
+    def _transaction(
+        self, session: TransactionalProducer, marker: Marker, rows: Sequence[OutRecord | OutRecords]
+    ) -> None:
         # 3. All records of the batch and the marker, in one transaction.
-        marker = Marker(self._writer, batch)
-        with session.naming_errors(f"batch {batch}"):
+        with session.naming_errors(str(marker.cut)):
             session.producer.begin_transaction()
             self._hooks.on_step(CommitStep.BEGUN)
-            session.produce(rows, [*self._common, ("batch", marker.value)])
+            session.produce(rows, [*self._common, ("batch", str(marker.cut.batch).encode())])
             self._hooks.on_step(CommitStep.PRODUCED)
             session.produce_marker(self._markers_topic, self._marker_partition, marker)
             self._hooks.on_step(CommitStep.BEFORE_COMMIT)
@@ -253,6 +293,11 @@ class ExactlyOnceWriter:
         # Another writer's open transaction hides the end of the partition until its time-out has passed.
         timeout_ms = self._delivery.transaction_timeout_ms + self._settings.request_timeout_ms
         return read_marker(self._settings, self._markers_topic, self._writer, timeout_ms)
+
+    def read_stable_marker(self) -> Marker | None:
+        """Read the marker of step 1, which another process may replace at any time."""
+        timeout_ms = self._settings.request_timeout_ms
+        return read_stable_marker(self._settings, self._markers_topic, self._writer, timeout_ms)
 
     def _fence_past_epochs(self) -> None:
         """Fence this writer's processes of the last ``MAX_PAST_EPOCHS`` epochs."""

@@ -1,9 +1,9 @@
 """The marker of the exactly-once protocol: the writer and its last committed batch.
 
 A marker is one record in a compacted topic. Key: ``WriterId.key``, that is ``app|epoch|<writer name>``. Value: the
-batch number as decimal text. The transaction that holds the output of the batch also holds the marker, so a committed
-reader sees either both or neither. (Offsets of a private consumer group would also work, but they expire: by default
-seven days after the commit.)
+batch number as decimal text, a space and the digest of the cut (``CutId``). The transaction that holds the output of
+the batch also holds the marker, so a committed reader sees either both or neither. (Offsets of a private consumer group
+would also work, but they expire: by default seven days after the commit.)
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from dataclasses import dataclass
 
 import confluent_kafka as ck
 
+from streamcore.cut_id import CutId
 from streamcore.errors import CorruptState, Retryable
 from streamcore.kafka import data_clients as clients
-from streamcore.kafka.data_clients import Isolation
+from streamcore.kafka.data_clients import ClientLog, Isolation
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.writer_id import WriterId
 
@@ -29,25 +30,26 @@ _END_WAIT_MS = 10
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """``writer`` has committed everything up to and including ``batch``."""
+    """``writer`` has committed everything up to and including ``cut``."""
 
     writer: WriterId
-    batch: int
+    cut: CutId
 
     @property
     def value(self) -> bytes:
-        """The record's value: the batch number as decimal text."""
-        return str(self.batch).encode()
+        """The record's value: batch number and digest."""
+        return f"{self.cut.batch} {self.cut.digest}".encode()
 
     @classmethod
     def parse(cls, writer: WriterId, value: bytes | None, source: str) -> Marker:
-        """Parse the value of a marker record. Raise ``CorruptState``, naming ``source``, if it is no batch number."""
-        if value is None or not value.isdigit():
+        """Parse the value of a marker record. Raise ``CorruptState``, naming ``source``, if it is none."""
+        batch, _, digest = (value or b"").decode("ascii", "replace").partition(" ")
+        if not (batch.isascii() and batch.isdigit() and digest):
             raise CorruptState(
-                f"{source}: marker of {writer.transactional_id} is {value!r}, not a batch number; "
+                f"{source}: marker of {writer.transactional_id} is {value!r}, not a batch number and a digest; "
                 "another program writes to this topic; give the app a markers topic of its own"
             )
-        return cls(writer, int(value))
+        return cls(writer, CutId(int(batch), digest))
 
 
 def markers_partition(writer: WriterId, partitions: int) -> int:
@@ -58,10 +60,14 @@ def markers_partition(writer: WriterId, partitions: int) -> int:
     return zlib.crc32(writer.key) % partitions
 
 
-def partition_count(client: ck.Consumer, settings: KafkaSettings, topic: str) -> int:
-    """Return the number of partitions of ``topic``. Raise ``ConfigError`` if the topic does not exist."""
-    with clients.naming_errors(settings, f"partitions of topic {topic}"):
+def partition_count(client: ck.Consumer, settings: KafkaSettings, topic: str, log: ClientLog | None = None) -> int:
+    """Return the number of partitions of ``topic``. Raise ``ConfigError`` if the topic does not exist. ``log``: the
+    client's callback."""
+    try:
         metadata = client.list_topics(topic, settings.request_timeout_ms / 1000).topics[topic]
+    except ck.KafkaException as error:
+        client.poll(0)  # runs the callback, which knows of a rejected login
+        raise clients.confluent_error(error.args[0], f"partitions of topic {topic}", settings, log) from error
     if metadata.error is not None:
         raise clients.confluent_error(metadata.error, f"topic {topic}", settings)
     return len(metadata.partitions)
@@ -77,9 +83,27 @@ def read_marker(settings: KafkaSettings, topic: str, writer: WriterId, timeout_m
 
     Raises ``Retryable`` if the end is not reached within ``timeout_ms``.
     """
+    return _read_marker(settings, topic, writer, timeout_ms, Isolation.UNCOMMITTED)
+
+
+def read_stable_marker(settings: KafkaSettings, topic: str, writer: WriterId, timeout_ms: int) -> Marker | None:
+    """Return the writer's last marker before any open transaction, or None, without waiting for the transaction.
+
+    It needs no fencing. Another process of the writer may add markers at any time.
+    """
+    return _read_marker(settings, topic, writer, timeout_ms, Isolation.COMMITTED)
+
+
+def _read_marker(
+    settings: KafkaSettings, topic: str, writer: WriterId, timeout_ms: int, end: Isolation
+) -> Marker | None:
+    """Read up to the end of the partition that a client of isolation ``end`` sees: the last stable offset, or the high
+    watermark."""
     deadline = time.monotonic() + timeout_ms / 1000
-    with closing(clients.consumer(settings, Isolation.UNCOMMITTED)) as client:
-        topic_partition = ck.TopicPartition(topic, markers_partition(writer, partition_count(client, settings, topic)))
+    log = ClientLog()
+    with closing(clients.consumer(settings, end, log=log)) as client:
+        partitions = partition_count(client, settings, topic, log)
+        topic_partition = ck.TopicPartition(topic, markers_partition(writer, partitions))
         with clients.naming_errors(settings, f"end of topic {topic}"):
             low, high = client.get_watermark_offsets(topic_partition, settings.request_timeout_ms / 1000)
     with closing(clients.consumer(settings, Isolation.COMMITTED, end_wait_ms=_END_WAIT_MS)) as client:

@@ -1,4 +1,4 @@
-"""Refuses to start from a savepoint if batches after the savepoint were already written to the lanes.
+"""Rejects a start from a savepoint if batches after the savepoint were already written to the lanes.
 
 The markers of earlier epochs show the last batch with output of each epoch. If the app continued after the savepoint,
 or another app was started from it, the lanes hold output that this app would write again.

@@ -4,7 +4,7 @@ The settings hold the *name* of a file or environment variable, not the password
 built. So no ``repr``, log line, error, query plan or checkpoint contains the secret. The file or variable must exist on
 every machine that runs a task.
 
-Client options outside ``EXTRA_OPTIONS`` are refused: their names differ between the two clients, and some
+Client options outside ``EXTRA_OPTIONS`` are rejected: their names differ between the two clients, and some
 (``transactional.id``, ``isolation.level``, ``acks``) would break the exactly-once protocol.
 """
 

@@ -63,7 +63,7 @@ class TopicState:
 
 
 def wait_for_broker(settings: KafkaSettings, limit_ms: int) -> None:
-    """Return when a broker answers. Raise ``Retryable`` after ``limit_ms``, and ``ConfigError`` if it refuses the
+    """Return when a broker answers. Raise ``Retryable`` after ``limit_ms``, and ``ConfigError`` if it rejects the
     login."""
     deadline = time.monotonic() + limit_ms / 1000
     log = clients.ClientLog()
@@ -76,7 +76,7 @@ def wait_for_broker(settings: KafkaSettings, limit_ms: int) -> None:
             except Retryable:
                 if time.monotonic() > deadline:
                     raise
-            client.poll(0)  # runs the error callback, which reports a refused login
+            client.poll(0)  # runs the error callback, which reports a rejected login
 
 
 def ensure_topics(settings: KafkaSettings, specs: Iterable[TopicSpec]) -> tuple[TopicState, ...]:

@@ -1,6 +1,6 @@
 """A transactional producer, from its fencing to its end: the layer between the protocol and the client.
 
-Errors that the client reports in callbacks (undelivered records, refused logins) become part of the error that is
+Errors that the client reports in callbacks (undelivered records, rejected logins) become part of the error that is
 raised. Retries and the order of steps are the business of ``exactly_once``.
 """
 
@@ -118,9 +118,16 @@ class TransactionalProducer:
         try:
             yield
         except ck.KafkaException as error:
-            with suppress(ck.KafkaException):  # a fatal error is raised by every call from now on
-                self.producer.poll(0)  # runs the callbacks
-            raise self._to_stream_error(error.args[0], action) from error
+            raise self._to_stream_error(self._cause(error.args[0]), action) from error
+
+    def _cause(self, error: ck.KafkaError) -> ck.KafkaError:
+        """Run the callbacks. Return ``error`` or, for ``_FATAL``, the error that made the producer unusable, which
+        ``poll`` raises."""
+        try:
+            self.producer.poll(0)
+        except ck.KafkaException as fatal:
+            return fatal.args[0] if error.code() == ck.KafkaError._FATAL else error
+        return error
 
     def _to_stream_error(self, error: ck.KafkaError, action: str) -> StreamError:
         named = clients.confluent_error(error, action, self.settings, self.log)

@@ -40,7 +40,7 @@ class BroadcastState(MutableMapping[object, object]):
             raise ValueTypeMismatch("broadcast state: None cannot be stored; delete the entry instead")
         value = check_value(value)
         if key not in self._values and len(self._values) >= self._max_entries:
-            self._scope.count("broadcast_refused")
+            self._scope.count("broadcast_rejected")
             return
         self._journal_undo(key)
         self._store(key, value, self._next_order)

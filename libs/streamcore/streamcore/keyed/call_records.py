@@ -133,7 +133,7 @@ class PortBuffer:
                 coerce(row[column])
             except ValueTypeMismatch as error:
                 return f"port {self.name}, column {column}: {error}"
-        raise AssertionError("a value that was refused is accepted")
+        raise AssertionError("a value that was rejected is accepted")
 
     def _columns_message(self, row: Mapping[str, object]) -> str:
         missing = [name for name in self._schema if name not in row]

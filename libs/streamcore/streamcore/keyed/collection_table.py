@@ -25,11 +25,11 @@ from streamcore.keyed.value_types import ValueType
 class WhenFull(StrEnum):
     """What happens when an item is added to a full list or map. Both outcomes are counted.
 
-    DROP_OLDEST: the first item in the order of writing is dropped. REFUSE: the new item is not stored.
+    DROP_OLDEST: the first item in the order of writing is dropped. REJECT: the new item is not stored.
     """
 
     DROP_OLDEST = "drop_oldest"
-    REFUSE = "refuse"
+    REJECT = "reject"
 
 
 class CollectionItem(NamedTuple):
@@ -110,12 +110,12 @@ class CollectionTable:
         return item.value
 
     def put(self, user_key: object, value: object) -> None:
-        """Write an item as the newest. In a full collection, first drop the oldest, or refuse the new one."""
+        """Write an item as the newest. In a full collection, first drop the oldest, or reject the new one."""
         value = self.coerce(value)
         items = self.unexpired_items()
         if user_key not in items and len(items) >= self._max_items:
-            if self._when_full is WhenFull.REFUSE:
-                self._scope.count("entries_refused")
+            if self._when_full is WhenFull.REJECT:
+                self._scope.count("entries_rejected")
                 return
             self._scope.count("entries_dropped")
             self.remove(next(iter(items)))

@@ -34,7 +34,7 @@ class KeyedLimits:
 
     ``keys``: keys that have state or timers; an event of a further key fails. ``timers_per_key``: in each time domain;
     a call that sets a further timer fails. ``chained_timers``: timers per cut that were set by timers of the same cut;
-    further ones fire in the next cut. ``broadcast_entries``: a further entry is refused and counted.
+    further ones fire in the next cut. ``broadcast_entries``: a further entry is rejected and counted.
     """
 
     keys: int = 5_000_000

@@ -2,8 +2,8 @@
 
 A plain value is None, a bool, an int of any size, a float, a ``Decimal``, text, bytes, a ``datetime`` with a zone, or a
 tuple of plain values. All are immutable, so a value changes only by a write to the state, and a read returns exactly
-what was written: equal in type, digits and bits. Lists, dictionaries and other classes are refused: they can be changed
-in place, and their stored form would depend on code (pickle).
+what was written: equal in type, digits and bits. Lists, dictionaries and other classes are rejected: they can be
+changed in place, and their stored form would depend on code (pickle).
 
 The binary form: a type code of one byte, then a fixed number of bytes, or a length in LEB128 and that many bytes.
 """

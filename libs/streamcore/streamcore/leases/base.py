@@ -123,7 +123,7 @@ class Lease(ABC):
                 if not self._beat_once():
                     return
 
-    def _refusal(self, holder: Owner | str) -> LeaseHeld:
+    def _rejection(self, holder: Owner | str) -> LeaseHeld:
         return LeaseHeld(
             f"{self._what}: in use by {holder}; stop that process first, or give this one a checkpoint of its own"
         )

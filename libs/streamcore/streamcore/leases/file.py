@@ -4,9 +4,9 @@ Two files, because neither is enough alone:
 
 - ``lease.lock`` is locked with ``flock``. The kernel releases the lock when the owner dies, even by ``kill -9``, so a
   restart on the same machine is immediate. On some kinds of shared storage, other machines do not see the lock.
-- ``lease.json`` names the owner: token, process, host and start time. Its modification time is the owner's heartbeat.
-  A process on another machine watches it. If it changes, the lease is refused; if it does not change for ``stale_ms``,
-  the owner counts as dead. Only changes are compared, never the clocks of two machines.
+- ``lease.json`` names the owner: token, process, host and start time. Its modification time is the owner's heartbeat. A
+  process on another machine watches it. If it changes, the acquisition is rejected; if it does not change for
+  ``stale_ms``, the owner counts as dead. Only changes are compared, never the clocks of two machines.
 
 An owner that counted as dead but lives (it was suspended or cut off) finds another token at its next ``check`` and gets
 ``Fenced``. The exactly-once writer of the new owner has fenced its producer too.
@@ -76,7 +76,7 @@ class FileLease(Lease):
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             os.close(descriptor)
-            raise self._refusal(self._holder() or "another process of this machine") from error
+            raise self._rejection(self._holder() or "another process of this machine") from error
         if not _is_at(self._lock_path, descriptor):
             os.close(descriptor)
             raise LeaseHeld(f"{self._what}: it was removed a moment ago; start again")
@@ -100,7 +100,7 @@ class FileLease(Lease):
             if beat is None:
                 return  # released
             if beat != first:
-                raise self._refusal(holder)
+                raise self._rejection(holder)
 
     def _heartbeat(self) -> int | None:
         try:

@@ -2,17 +2,17 @@
 
 ``lease.json`` names the owner and counts heartbeats. Every change is a conditional PUT: the server makes it only if the
 object does not exist, or still is the version (ETag) that was read. So of two concurrent changes one succeeds and the
-other is refused. No lock is needed, no clocks are compared, and a delayed request cannot undo a later one. The protocol
-(each step with the state that a crash after it leaves):
+other is rejected. No lock is needed, no clocks are compared, and a delayed request cannot undo a later one. The
+protocol (each step with the state that a crash after it leaves):
 
 1. Read the record. Continue if it has no owner, was released, or names a dead process of this machine. Otherwise watch
-   it: if it changes, the lease is refused; if it does not change for ``stale_ms``, its owner counts as dead. A crash
-   leaves the record unchanged.
+   it: if it changes, the acquisition is rejected; if it does not change for ``stale_ms``, its owner counts as dead. A
+   crash leaves the record unchanged.
 2. Replace the record that step 1 read by one that names this process, and check that the server enforces conditions.
    After a crash the record names a dead owner, which the next process watches.
 3. Heartbeat, every ``beat_ms``: replace this process's last record by one with a higher count.
 
-After a refused PUT the record is read again, because it may be this process's own: the response of an earlier PUT may
+After a rejected PUT the record is read again, because it may be this process's own: the response of an earlier PUT may
 have been lost. An owner that counted as dead but lives cannot write heartbeats any more, finds another token at its
 next ``check`` and gets ``Fenced``. ``release`` writes a released record instead of deleting it, because object stores
 offer no conditional DELETE.
@@ -20,16 +20,16 @@ offer no conditional DELETE.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from streamcore.errors import ConfigError, StreamError
+from streamcore.errors import ConfigError, CorruptState, StreamError
 from streamcore.leases.base import Lease
 from streamcore.leases.owner import Owner
+from streamcore.storage import checked_json
 from streamcore.storage.atomic_files import Entry
 
 _RECORD: Final = "lease.json"
@@ -50,7 +50,7 @@ class Conditional(Protocol):
     def exchange(self, name: str, content: bytes, tag: str | None) -> str | None:
         """Write the object if it has this tag or, with ``tag`` None, if it does not exist.
 
-        Returns the new tag, or None if the server refused the write.
+        Returns the new tag, or None if the server rejected the write.
         """
         ...
 
@@ -88,7 +88,7 @@ class ObjectLease(Lease):
         # 2. Replace it, unless another process was faster.
         self._tag = self._put(seen.tag)
         if self._tag is None:
-            raise self._refusal(self._look().owner or "another process")
+            raise self._rejection(self._look().owner or "another process")
         try:
             self._check_server_conditions()
         except BaseException:
@@ -104,7 +104,7 @@ class ObjectLease(Lease):
                 self._put(self._tag, released=True)
 
     def _beat_once(self) -> bool:
-        """Run step 3. The lease is lost only once the record names another process: a refused PUT may also follow an
+        """Run step 3. The lease is lost only once the record names another process: a rejected PUT may also follow an
         own PUT whose response was lost."""
         tag = self._put(self._tag)
         if tag is None and self._is_anothers():
@@ -134,25 +134,25 @@ class ObjectLease(Lease):
             if seen.owner is None:
                 return seen
             if seen.tag != first.tag:
-                raise self._refusal(seen.owner)
+                raise self._rejection(seen.owner)
         return first
 
     def _put(self, tag: str | None, *, released: bool = False) -> str | None:
         """Replace the version with this tag by a record of this process. Return the new tag, or None if the server
-        refused.
+        rejected.
 
-        If the refused PUT finds a record of this process, whose response was lost, that record is replaced.
+        If the rejected PUT finds a record of this process, whose response was lost, that record is replaced.
         """
         self._beats += 1  # every version must differ, because a tag may be a digest of the content
         record = {**self._owner.entries(), "beat": self._beats, "released": int(released)}
-        content = json.dumps(record, indent=1).encode()
+        content = checked_json.encode(record)
         new_tag = self._place.exchange(_RECORD, content, tag)
         if new_tag is None and (seen := self._look()).names(self._owner):
             new_tag = self._place.exchange(_RECORD, content, seen.tag)
         return new_tag
 
     def _check_server_conditions(self) -> None:
-        """Raise ``ConfigError`` if the server makes a change that it must refuse, because two processes could then both
+        """Raise ``ConfigError`` if the server makes a change that it must reject, because two processes could then both
         become the owner."""
         record = self._place.read_tagged(_RECORD)
         if record is not None:
@@ -169,9 +169,8 @@ class ObjectLease(Lease):
 
 
 def _entries(content: bytes) -> dict[str, Entry]:
-    """Parse the record. Text that is no JSON object gives no entries, which counts as an unknown owner."""
+    """Parse the record. A damaged one gives no entries, which counts as an unknown owner."""
     try:
-        entries = json.loads(content)
-    except ValueError:
+        return checked_json.parse(content, _RECORD)
+    except CorruptState:
         return {}
-    return entries if isinstance(entries, dict) else {}

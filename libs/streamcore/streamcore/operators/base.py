@@ -71,5 +71,5 @@ class Operator(Protocol):
         ...
 
     def metrics(self) -> Mapping[str, int]:
-        """Return the counts since the last call by name, such as late or refused rows, and reset them."""
+        """Return the counts since the last call by name, such as late or rejected rows, and reset them."""
         ...

@@ -194,7 +194,7 @@ class ProcessOperator:
         scope.now_ms = watermark_ms
 
     def _raise_key_limit(self) -> None:
-        self._scope.counts["keys_refused"] += 1
+        self._scope.counts["keys_rejected"] += 1
         raise OverflowError(f"the limit of {self._store.limits.keys} keys is reached")
 
     def _fire_timers(self, domain: TimeDomain, until_ms: int, timer_limit: ChainedTimerLimit) -> bool:
@@ -278,9 +278,9 @@ def _key_columns(key: Sequence[str], events: Mapping[str, pl.DataType], function
         raise ConfigError(
             f"{function_name}: the key has columns {unknown} that the events do not have: {sorted(events)}"
         )
-    if refused := [f"{column} ({events[column]})" for column in columns if not _can_be_key(events[column])]:
+    if rejected := [f"{column} ({events[column]})" for column in columns if not _can_be_key(events[column])]:
         raise ConfigError(
-            f"{function_name}: {refused} cannot be a key; use text, booleans, times, whole numbers or decimal numbers "
+            f"{function_name}: {rejected} cannot be a key; use text, booleans, times, whole numbers or decimal numbers "
             "of up to 18 digits"
         )
     return {column: events[column] for column in columns}

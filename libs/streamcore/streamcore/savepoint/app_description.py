@@ -76,7 +76,7 @@ def _tables(app: App, stage: int, names: Iterable[str]) -> Iterator[StateTableDe
 
 
 def _on_demand(kernel: Kernel, name: str) -> StateTable | None:
-    """Return the kernel's table of that name; None if the kernel refuses the name, which may be of another stage."""
+    """Return the kernel's table of that name; None if the kernel rejects the name, which may be of another stage."""
     try:
         return kernel.table(name)
     except (StreamError, LookupError, ValueError):

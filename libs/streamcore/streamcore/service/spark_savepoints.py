@@ -102,7 +102,7 @@ class ServiceSavepoints:
             return begun
         writer = WriterId(self.app.name, epoch, "driver")
         marker = read_marker(self.settings.kafka.settings(), self.settings.markers_topic, writer, _MARKERS_TIMEOUT_MS)
-        return None if marker is None else marker.batch
+        return None if marker is None else marker.cut.batch
 
     @property
     def _epochs(self) -> EpochStore:

@@ -2,7 +2,9 @@
 
 An app writes each cut to its sinks, one after the other, and then to Kafka (``streamcore.engine.output``). After a
 crash it writes the last cut again, with equal rows. A sink must recognise this cut, by a ledger, by the version of a
-transaction or by the version of each document, and must not store its rows twice.
+transaction or by the version of each document, and must not store its rows twice. It stores the digest of the cut with
+its number: a stored cut of the same number with another digest is not this one, and proves that another process writes
+with another copy of the checkpoint (``check_same_cut``).
 
 One process owns a sink at a time: once a later epoch has opened it, every write of an earlier epoch must fail with
 ``Fenced``.
@@ -19,6 +21,8 @@ import pyarrow as pa
 from pydantic import ConfigDict, Field, PositiveInt
 from pydantic.dataclasses import dataclass as settings_dataclass
 
+from streamcore.cut_id import CutId
+from streamcore.errors import Fenced
 from streamcore.writer_id import WriterId
 
 #: Settings classes reject unknown names, and their errors do not show the rejected value, which may be a secret.
@@ -65,6 +69,19 @@ class WriteResult:
     outcome: WriteOutcome
     rows: int = 0
     rejected: Sequence[RejectedRow] = ()
+
+
+def check_same_cut(cut: CutId, stored: CutId, sink: str) -> None:
+    """Raise ``Fenced``, naming the sink, if ``stored``, the sink's last cut, shows that another process wrote it.
+
+    ``cut`` is to be written. An earlier stored cut is as it should be, and the same one is skipped.
+    """
+    if stored.batch >= cut.batch and stored != cut:
+        seen = "with other input" if stored.batch == cut.batch else "as its last"
+        raise Fenced(
+            f"{sink}: {cut} is to be written, and the ledger shows {stored} {seen}: another process runs the app with "
+            "another copy of the checkpoint; stop this process"
+        )
 
 
 def _always_owner() -> None:
@@ -122,22 +139,23 @@ class Sink(Protocol):
         """The guarantee that the sink gives with its settings."""
         ...
 
-    def open(self, owner: WriterId) -> int | None:
+    def open(self, owner: WriterId) -> CutId | None:
         """Connect, check the tables and fence owners of earlier epochs.
 
-        Returns the last batch that this epoch is known to have written, or None. Raises ``ConfigError`` if a table
+        Returns the last cut that this epoch is known to have written, or None. Raises ``ConfigError`` if a table
         cannot hold the lane's rows, naming the missing part and how to create it. May be called again after ``close``.
         """
         ...
 
-    def write(self, batch: int, rows: Mapping[str, pa.Table]) -> WriteResult:
+    def write(self, cut: CutId, rows: Mapping[str, pa.Table]) -> WriteResult:
         """Write the rows of a cut, by lane, in order. Lanes without rows are absent. The rows are durable on return.
 
         Columns have the logical types of a topology: decimal128, timestamp(ms, UTC), large_string, int64, double, bool.
 
         Raises ``Retryable`` if the system is unreachable for longer than ``RetryPolicy.recovery_ms``; a later ``open``
-        and ``write`` of this batch then settle whether it is written. Raises ``Fenced`` if a later epoch owns the sink.
-        Rows that the system rejects for their values do not raise: they are in ``WriteResult.rejected``.
+        and ``write`` of this cut then settle whether it is written. Raises ``Fenced`` if a later epoch owns the sink,
+        or ``check_same_cut`` does. Rows that the system rejects for their values do not raise: they are in
+        ``WriteResult.rejected``.
         """
         ...
 

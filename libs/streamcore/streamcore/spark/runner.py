@@ -3,7 +3,7 @@
 ``Runner.run`` blocks until the app has drained or has failed for good. Spark calls the callback once per batch. Its
 steps, each with the state that a crash after it leaves:
 
-1. Refuse the batch if a drain was requested or the lease was lost. Take the requested savepoints, of the state after
+1. Reject the batch if a drain was requested or the lease was lost. Take the requested savepoints, of the state after
    the previous batch (``streamcore.spark.batch_boundary``). Unless the offset log already has the batch, plan its
    input, check the lease again and write the plan to the offset log (``streamcore.engine.planner``). Nothing of the
    batch has run; the next start runs it.
@@ -35,13 +35,14 @@ from streamcore.checkpoint.checkpoint import AppIdentity, CheckpointRoot
 from streamcore.checkpoint.epoch import read_epoch
 from streamcore.checkpoint.offset_log import CutBounds
 from streamcore.checkpoint.origin import RestoreOrigin
+from streamcore.cut_id import CutId
 from streamcore.engine.lag import Lag, LagTracker
 from streamcore.engine.output import OutputCommitter
 from streamcore.engine.planner import Planner
 from streamcore.engine.report import CutReport, Listeners
-from streamcore.errors import ConfigError, CorruptState, Drained, Permanent, Retryable, StreamError
+from streamcore.errors import ConfigError, CorruptState, Drained, Fenced, Permanent, Retryable, StreamError
 from streamcore.kafka.delivery import DeliverySettings, OutRecord, WriterHooks, record_bytes
-from streamcore.kafka.exactly_once import ExactlyOnceWriter
+from streamcore.kafka.exactly_once import MARKER_EVERY, ExactlyOnceWriter
 from streamcore.kafka.markers import read_marker
 from streamcore.kafka.partition_offsets import KafkaPartitionOffsets
 from streamcore.kafka.rewind_guard import check_not_behind_output
@@ -187,7 +188,9 @@ class Runner:
     def _run_query(self, session: SparkSession, epoch: int) -> None:
         """Open the writer and the sinks, check the checkpoint, and run one query until it ends."""
         lease = self.runtime.lease
-        hooks = WriterHooks(still_owner=lease.check, replace_oversized=_truncate)
+        hooks = WriterHooks(
+            still_owner=lease.check, check_history=partial(self._check_history, epoch), replace_oversized=_truncate
+        )
         writer_id = WriterId(self.app.name, epoch, "driver")
         delivery = self.settings.delivery
         with ExactlyOnceWriter(
@@ -195,12 +198,13 @@ class Runner:
         ) as writer:
             sink_hooks = SinkHooks(still_owner=lease.check)
             outputs = OutputCommitter(self.app, writer, [make(sink_hooks) for make in self.settings.sinks])
-            last_batches = (writer.open(), outputs.open(writer_id))
+            self.root.verify()
+            self.root.check_marker(writer.open(), epoch, MARKER_EVERY)
+            written = outputs.open(writer_id)
             try:
-                self.root.verify()
-                written = max((batch for batch in last_batches if batch is not None), default=-1)
-                self.root.check_not_behind(written, epoch)
-                self._refuse_rewind(epoch)
+                for cut in written:
+                    self._check_history(epoch, cut)
+                self._reject_rewind(epoch)
                 self._failure = None
                 query = self._start(session, _Cuts(self, self._planner(), session, outputs, epoch))
                 try:
@@ -211,7 +215,17 @@ class Runner:
                 outputs.close()
         self._raise_failure(query)
 
-    def _refuse_rewind(self, epoch: int) -> None:
+    def _check_history(self, epoch: int, written: CutId) -> None:
+        """Raise an error unless the checkpoint planned ``written``: ``Fenced`` if another process overtook this one,
+        else ``ConfigError``."""
+        try:
+            self.root.check_history(written, epoch)
+        except ConfigError as error:
+            if self._cuts_committed:
+                raise Fenced(str(error)) from error
+            raise
+
+    def _reject_rewind(self, epoch: int) -> None:
         """Before the first batch after a restore, raise ``ConfigError`` if its output was written before
         (``rewind_guard``)."""
         origin = RestoreOrigin.read(self.root.restored_from_path)
@@ -221,7 +235,7 @@ class Runner:
         def last_batch(earlier: int) -> int | None:
             writer, settings = WriterId(self.app.name, earlier, "driver"), self.settings
             marker = read_marker(settings.kafka, settings.markers_topic, writer, settings.delivery.recovery_ms)
-            return None if marker is None else marker.batch
+            return None if marker is None else marker.cut.batch
 
         check_not_behind_output(origin, epoch, last_batch)
 
@@ -332,7 +346,7 @@ class _Cuts:
         rows = collect_shards(frame)
         collected_s = time.perf_counter()
         # 3. All lanes of all shards, in the order of the shards.
-        committed = self.outputs.commit(batch, [row.records for row in rows if row.produced])
+        committed = self.outputs.commit(cut.id(batch), [row.records for row in rows if row.produced])
         # 4. Spark writes commits/<batch> when this returns.
         committed_s = time.perf_counter()
         self.runner.on_cut_committed(

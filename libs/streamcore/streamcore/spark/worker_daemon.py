@@ -38,7 +38,7 @@ def without_archives(path: Sequence[str]) -> list[str]:
 
 
 class _WithoutPandas:
-    """Refuses pandas to pyarrow, which would load it, a third of all that is loaded, only to know its types."""
+    """Hides pandas from pyarrow, which would load it, a third of all that is loaded, only to know its types."""
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:  # noqa: ARG002
         if name == "pandas":

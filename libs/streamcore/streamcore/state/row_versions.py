@@ -2,8 +2,8 @@
 
 A column of every stored row holds the version of its layout. The state log rewrites one bucket per cut, so after an
 upgrade it holds rows of several versions for a while. Rows of an older version are migrated step by step when they are
-loaded; rows that cannot be migrated are refused before the app runs. Rows without the column have version 1, so a table
-needs no version before its first change.
+loaded; rows that cannot be migrated are rejected before the app runs. Rows without the column have version 1, so a
+table needs no version before its first change.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 ``object_store`` the protocol; ``local`` a folder of a file system; ``s3`` a prefix of a bucket, and the only module
 that knows a client of object stores, which it loads when one is used. Exists so that the code that writes and reads
 files need not know where they are. Promises: a file that is listed or read was written to its end; a name is a relative
-path with ``/``. Refuses to know what is in the files, and Spark's own, which go by Hadoop's clients.
+path with ``/``. Does not know what is in the files, and Spark's own, which go by Hadoop's clients.
 """
 
 from __future__ import annotations

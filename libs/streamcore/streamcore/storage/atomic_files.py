@@ -6,7 +6,6 @@ On a disk a file is replaced by a rename. In a bucket a PUT is atomic (``streamc
 from __future__ import annotations
 
 import errno
-import json
 import os
 import shutil
 import tempfile
@@ -14,9 +13,10 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from streamcore.errors import ConfigError, CorruptState, Retryable, StreamError
+from streamcore.storage import checked_json
 from streamcore.storage.location import Location, ObjectPath
 
 if TYPE_CHECKING:
@@ -29,8 +29,9 @@ Entry = str | int
 
 
 def write_json(path: Location, entries: Mapping[str, object]) -> None:
-    """Replace ``path`` atomically by a JSON object: a reader, also after a crash, finds the old or the new content."""
-    write_text(path, json.dumps(entries, indent=1))
+    """Replace ``path`` atomically by a JSON object with its digest (``checked_json``): a reader, also after a crash,
+    finds the old or the new content."""
+    write_whole(path, checked_json.encode(entries))
 
 
 def write_text(path: Location, text: str) -> None:
@@ -50,7 +51,7 @@ def write_whole(path: Location, content: bytes) -> None:
 def create_json(path: Location, entries: Mapping[str, object]) -> bool:
     """Create the file atomically, unless it exists. Return whether it has exactly these entries, written now or
     before."""
-    content = json.dumps(entries, indent=1).encode()
+    content = checked_json.encode(entries)
     if isinstance(path, ObjectPath):
         created = _folder(path.parent).exchange(path.name, content, None) is not None
     else:
@@ -193,23 +194,21 @@ def _folder(path: ObjectPath) -> S3ObjectStore:
     return S3ObjectStore.parse(path.url)
 
 
-def read_json(path: Location) -> dict[str, Entry] | None:
-    """Return the entries of a JSON file; None if it does not exist.
+def read_document(path: Location) -> dict[str, Any] | None:
+    """Return the JSON object that ``write_json`` or ``create_json`` wrote; None if the file does not exist.
 
-    Raises ``CorruptState`` if the file is not a JSON object of texts and integers.
+    Raises ``CorruptState``, naming the file, if the content is not what was written.
     """
-    text = read_whole(path)
-    if text is None:
-        return None
-    try:
-        entries = json.loads(text)
-    except ValueError:
-        entries = None
-    if not isinstance(entries, dict) or not all(isinstance(v, str | int) for v in entries.values()):
-        raise CorruptState(
-            f"{path}: not a whole JSON object of ours ({len(text)} bytes); "
-            "restore the checkpoint from a savepoint, or this file from a copy"
-        )
+    content = read_whole(path)
+    return None if content is None else checked_json.parse(content, path)
+
+
+def read_json(path: Location) -> dict[str, Entry] | None:
+    """Return a JSON object of texts and integers, as ``read_document`` does. Raise ``CorruptState`` for any other
+    value."""
+    entries = read_document(path)
+    if entries is not None and not all(isinstance(value, str | int) for value in entries.values()):
+        raise CorruptState(f"{path}: its values are not texts and whole numbers; restore the app from a savepoint")
     return entries
 
 

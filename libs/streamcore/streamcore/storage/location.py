@@ -21,7 +21,7 @@ ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 
 @dataclass(frozen=True, slots=True)
 class ObjectPath:
-    """``s3://bucket/key``, as a path: it has no meaning to the operating system, which refuses it."""
+    """``s3://bucket/key``, as a path: it has no meaning to the operating system, which rejects it."""
 
     url: str
 

@@ -103,7 +103,7 @@ METRICS = (
         _COUNTER,
         "headgate.counted",
         "",
-        "Counts of operators and rules, such as rows that are late, dropped or refused by a limit.",
+        "Counts of operators and rules, such as rows that are late, dropped or rejected by a limit.",
         ("what",),
         _by_name(lambda t: t.counted),
     ),
@@ -136,11 +136,11 @@ METRICS = (
     ),
     MetricDefinition(
         _COUNTER,
-        "headgate.sink.refused",
+        "headgate.sink.rejected",
         "",
-        "Rows that the system behind a sink refuses; each becomes a dead letter.",
+        "Rows that the system behind a sink rejects; each becomes a dead letter.",
         ("sink",),
-        _by_name(lambda t: t.sink_refused),
+        _by_name(lambda t: t.sink_rejected),
     ),
     MetricDefinition(
         _COUNTER, "headgate.state.written", "By", "State that cuts change.", (), _value(lambda t: t.state_bytes)

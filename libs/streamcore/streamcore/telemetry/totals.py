@@ -35,7 +35,7 @@ class MetricTotals:
     reasons: dict[str, int] = field(default_factory=dict)
     counted: dict[str, int] = field(default_factory=dict)
     sink_rows: dict[str, int] = field(default_factory=dict)
-    sink_refused: dict[str, int] = field(default_factory=dict)
+    sink_rejected: dict[str, int] = field(default_factory=dict)
     markers: dict[str, int] = field(default_factory=dict)
     oversized: int = 0
     loaded: int = 0
@@ -61,7 +61,7 @@ class MetricTotals:
         self._add_counters(report.counters)
         self.state_bytes += report.state_bytes
         add_all(self.sink_rows, {name: sink.rows for name, sink in report.sinks.items()})
-        add_all(self.sink_refused, {name: sink.refused for name, sink in report.sinks.items()})
+        add_all(self.sink_rejected, {name: sink.rejected for name, sink in report.sinks.items()})
         self.epoch, self.batch = report.epoch, report.batch
         self.cut_at_ms = report.clock_ms
         # Kafka's own marker is in the transaction of every cut.

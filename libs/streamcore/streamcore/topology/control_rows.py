@@ -9,7 +9,7 @@ import polars as pl
 from streamcore.kernel import ControlRecord
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION
 
-#: Text columns of a control row. Bytes of a value that are not UTF-8 become ``\xNN``, so that the operator refuses the
+#: Text columns of a control row. Bytes of a value that are not UTF-8 become ``\xNN``, so that the operator rejects the
 #: row. A null value revokes the record of its key. The event time of a control row is always 0.
 CONTROL_KEY = "key"
 CONTROL_VALUE = "value"

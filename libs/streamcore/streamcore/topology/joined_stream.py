@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from streamcore.operators.base import LATE
-from streamcore.operators.joins.join_input import DEFAULT_MAX_ROWS, REFUSED
+from streamcore.operators.joins.join_input import DEFAULT_MAX_ROWS, REJECTED
 from streamcore.operators.joins.output_columns import JoinKeys, JoinKind
 from streamcore.topology.labels import describe_windows, format_duration
 from streamcore.topology.nodes import KeyedInput, Schema
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 class JoinedStream:
     """Two keyed streams to be joined.
 
-    ``left_outer``, ``full_outer``, ``late_to`` and ``refused_to`` return a changed copy; other methods add the join.
+    ``left_outer``, ``full_outer``, ``late_to`` and ``rejected_to`` return a changed copy; other methods add the join.
     ``suffix``: appended to a right column that has the name of a left one. ``max_rows``: the maximum of rows that a
     shard keeps per side.
     """
@@ -45,7 +45,7 @@ class JoinedStream:
     suffix: str = "_right"
     max_rows: int = DEFAULT_MAX_ROWS
     late_lane: str | None = None
-    refused_lane: str | None = None
+    rejected_lane: str | None = None
 
     def left_outer(self) -> JoinedStream:
         """Emit left rows without a partner too."""
@@ -59,9 +59,9 @@ class JoinedStream:
         """Set the lane of rows that arrive too late to be joined; without a lane they are only counted."""
         return replace(self, late_lane=lane)
 
-    def refused_to(self, lane: str) -> JoinedStream:
+    def rejected_to(self, lane: str) -> JoinedStream:
         """Set the lane of rows beyond the ``max_rows`` of a shard."""
-        return replace(self, refused_lane=lane)
+        return replace(self, rejected_lane=lane)
 
     def within(self, lower_ms: int, upper_ms: int, *, name: str = "") -> Stream:
         """Join right rows whose event time is ``lower_ms`` to ``upper_ms`` (inclusive) after that of the left row."""
@@ -132,7 +132,7 @@ class JoinedStream:
         self, name: str, about: str, create_operator: Callable[[], Operator], *, keeps_key: bool = True
     ) -> Stream:
         """Add the operator of a join. ``about``: its description in pictures."""
-        optional_lanes = {LATE: self.late_lane, REFUSED: self.refused_lane}
+        optional_lanes = {LATE: self.late_lane, REJECTED: self.rejected_lane}
         lanes = {port: lane for port, lane in optional_lanes.items() if lane is not None}
         inputs = [KeyedStream(self.left), KeyedStream(self.right)]
         return operate_on(

@@ -163,7 +163,7 @@ class WindowedStream:
         )
 
     def _window_columns(self) -> set[str]:
-        """Return the columns that assigner, trigger and evictor read. The operator refuses missing ones."""
+        """Return the columns that assigner, trigger and evictor read. The operator rejects missing ones."""
         flags = {part.flag for part in walk(self.spec.trigger) if isinstance(part, OnPunctuation)}
         fields = {getattr(self.assigner, "gap_field", None), getattr(self.evictor, "field", None)}
         return flags | {name for name in fields if name is not None}

@@ -58,7 +58,7 @@ class ReferenceWindows:
 
     def element(self, key: Hashable, value: Fields, event_ms: int) -> WindowOutput:
         """Add one event of a key, and return the output."""
-        self._refuse_after_end()
+        self._reject_after_end()
         key_state = self._keys.setdefault(key, _KeyState(key))
         element = Element(key, value, event_ms, key_state.arrived)
         self.counts = replace(self.counts, elements=self.counts.elements + 1)
@@ -76,7 +76,7 @@ class ReferenceWindows:
 
     def watermark(self, watermark_ms: int) -> WindowOutput:
         """Advance the watermark, and return the output."""
-        self._refuse_after_end()
+        self._reject_after_end()
         if watermark_ms < self._watermark_ms:
             raise ValueError(f"the watermark may not go back from {self._watermark_ms} to {watermark_ms}")
         self._watermark_ms = watermark_ms
@@ -84,7 +84,7 @@ class ReferenceWindows:
 
     def clock(self, clock_ms: int) -> WindowOutput:
         """Advance the clock of processing time, and return the output."""
-        self._refuse_after_end()
+        self._reject_after_end()
         if clock_ms < self._clock_ms:
             raise ValueError(f"the clock may not go back from {self._clock_ms} to {clock_ms}")
         self._clock_ms = clock_ms
@@ -92,7 +92,7 @@ class ReferenceWindows:
 
     def end_of_stream(self) -> WindowOutput:
         """End the stream: every window ends and expires. Return the output."""
-        self._refuse_after_end()
+        self._reject_after_end()
         self._watermark_ms, self._ended = END_OF_TIME_MS, True
         return self._evaluate_all()
 
@@ -183,7 +183,7 @@ class ReferenceWindows:
             dropped_closed=counts.dropped_closed + dropped_closed,
         )
 
-    def _refuse_after_end(self) -> None:
+    def _reject_after_end(self) -> None:
         if self._ended:
             raise ValueError("the stream has ended; there can be no further input")
 

@@ -35,15 +35,15 @@ class WindowSpec:
         self._check_session()
 
     def _check_lateness(self) -> None:
-        _refuse(self.allowed_lateness_ms < 0, f"allowed_lateness_ms must not be negative: {self.allowed_lateness_ms}")
+        _reject(self.allowed_lateness_ms < 0, f"allowed_lateness_ms must not be negative: {self.allowed_lateness_ms}")
         is_never_late = not (self.assigner.in_event_time and self.assigner.ends)
         trigger = self.trigger.trigger if isinstance(self.trigger, Purging) else self.trigger
         finishes = isinstance(trigger, AfterWatermark) and trigger.late is None
         if self.allowed_lateness_ms:
-            _refuse(
+            _reject(
                 is_never_late, "an element is never late for a count or global window: leave out allowed_lateness_ms"
             )
-            _refuse(
+            _reject(
                 finishes,
                 "AfterWatermark without late finishes at the window's end, so allowed_lateness_ms has no effect: "
                 "give it late=AfterCount(1) for a pane per late element, or late=Never() for one closing pane",
@@ -51,15 +51,15 @@ class WindowSpec:
 
     def _check_accumulation(self) -> None:
         purging = any(isinstance(part, Purging) for part in walk(self.trigger))
-        _refuse(
+        _reject(
             purging and self.accumulation is Accumulation.DISCARDING,
             "discarding panes empty the window already: leave out Purging",
         )
-        _refuse(
+        _reject(
             purging and self.accumulation is Accumulation.RETRACTING,
             "a retraction would revoke a pane that Purging has made final: use Accumulation.ACCUMULATING",
         )
-        _refuse(
+        _reject(
             self.evictor is not None and self.accumulation is Accumulation.DISCARDING,
             "an element that an evictor leaves out of a discarding pane would be in no pane: "
             "use ACCUMULATING or RETRACTING",
@@ -68,12 +68,12 @@ class WindowSpec:
     def _check_session(self) -> None:
         finish = self.trigger.earliest_finish
         too_early = finish is Earliest.BEFORE_END or (finish is Earliest.AT_END and self.allowed_lateness_ms > 0)
-        _refuse(
+        _reject(
             self.assigner.merges and too_early,
             "a session cannot accept elements after its trigger has finished: wrap the trigger in Repeatedly",
         )
 
 
-def _refuse(condition: object, message: str) -> None:
+def _reject(condition: object, message: str) -> None:
     if condition:
         raise ConfigError(message)

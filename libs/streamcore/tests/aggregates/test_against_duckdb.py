@@ -28,7 +28,7 @@ from streamcore.aggregates import (
 )
 from tests.harness.oracles.aggregates import COLUMNS, GROUPS, SCHEMA, frames, group_partials
 
-#: DuckDB refuses what leaves a type's range, and infinities in a variance, so those columns are left to the reference.
+#: DuckDB rejects what leaves a type's range, and infinities in a variance, so those columns are left to the reference.
 TAME = ("small", "price", "real", "half")
 EVERY = tuple(COLUMNS)
 SQL: dict[str, tuple[tuple[str, ...], Callable[[str], Aggregate], str]] = {

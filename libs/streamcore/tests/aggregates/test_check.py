@@ -1,4 +1,4 @@
-"""What is refused, and what the types of results are."""
+"""What is rejected, and what the types of results are."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.harness.oracles.aggregates import SCHEMA
 
 WITH_ODD: dict[str, pl.DataType] = SCHEMA | {"huge": pl.UInt64(), "list": pl.List(pl.Int64())}
 
-REFUSED: list[tuple[Aggregate, str]] = [
+REJECTED: list[tuple[Aggregate, str]] = [
     (Sum("text"), r"Sum\(column='text'\): column 'text' is String; supported are integers .*, decimals and floats"),
     (Sum("flag"), "is Boolean; supported are integers"),
     (Sum("huge"), "is UInt64; supported are integers .*cast them to Int64 or Decimal"),
@@ -49,8 +49,8 @@ REFUSED: list[tuple[Aggregate, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("aggregate", "message"), REFUSED, ids=lambda one: str(one)[:40])
-def test_a_column_that_does_not_fit_is_refused_with_what_would(aggregate: Aggregate, message: str) -> None:
+@pytest.mark.parametrize(("aggregate", "message"), REJECTED, ids=lambda one: str(one)[:40])
+def test_a_column_that_does_not_fit_is_rejected_with_what_would(aggregate: Aggregate, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         aggregate.check(WITH_ODD)
 
@@ -68,7 +68,7 @@ def test_a_column_that_does_not_fit_is_refused_with_what_would(aggregate: Aggreg
         (lambda: Quantiles("real", (0.5,), 5), "compression must be from 10"),
     ],
 )
-def test_a_setting_that_makes_no_sense_is_refused(make: Callable[[], Aggregate], message: str) -> None:
+def test_a_setting_that_makes_no_sense_is_rejected(make: Callable[[], Aggregate], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         make()
 

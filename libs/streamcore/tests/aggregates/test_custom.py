@@ -97,7 +97,7 @@ def test_an_app_s_aggregate_may_know_a_way_back(part: pl.DataFrame, rest: pl.Dat
     assert not Custom(Words()).can_subtract(SCHEMA)
 
 
-def test_columns_of_another_type_are_refused() -> None:
+def test_columns_of_another_type_are_rejected() -> None:
     with pytest.raises(ConfigError, match=r"Custom\(Words\): column 'text' is Int64; supported are String"):
         Custom(Words()).check({"text": pl.Int64()})
 

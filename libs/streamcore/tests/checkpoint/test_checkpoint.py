@@ -14,11 +14,13 @@ from hypothesis import strategies as st
 from streamcore.checkpoint.checkpoint import AppIdentity, CheckpointRoot
 from streamcore.checkpoint.epoch import create_epoch, raise_epoch, read_epoch
 from streamcore.checkpoint.offset_log import CutBounds
+from streamcore.cut_id import CutId
 from streamcore.errors import ConfigError, CorruptState, Retryable
 from streamcore.offsets import StreamOffsets
 from streamcore.storage import ObjectStore
 from streamcore.storage.atomic_files import discard, file_error, make_folder, read_json, write_json, write_text, writing
 from streamcore.storage.location import Location, location
+from tests.harness.cut_ids import cut_id
 
 SHOP = AppIdentity("shop", 16)
 OFFSETS = 'v1\n{"batchWatermarkMs":0}\n{"shop":{"0":17}}\n'
@@ -39,9 +41,19 @@ def run_batches(root: CheckpointRoot, planned: int, committed: int, first: int =
         for batch in range(first, last + 1):
             write_text(root.spark / log / str(batch), text)
             write_text(root.spark / log / f".{batch}.crc", "checksum")
+    start, previous = StreamOffsets(0, {}), ""
     for batch in range(first, committed + 1):
-        root.offsets.write(batch, CutBounds(StreamOffsets(0, {}), StreamOffsets(batch, {("shop", 0): 17})))
+        bounds = CutBounds(start, StreamOffsets(batch, {("shop", 0): 17}), previous)
+        root.offsets.write(batch, bounds)
+        start, previous = bounds.end, bounds.id(batch).digest
     write_text(root.spark / "metadata", '{"id":"f81d4fae-7dec-11d0-a765-00a0c91e6bf6"}')
+
+
+def planned(root: CheckpointRoot, batch: int) -> CutId:
+    """Return the identity under which the checkpoint planned a batch."""
+    bounds = root.offsets.read(batch)
+    assert bounds is not None
+    return bounds.id(batch)
 
 
 def test_a_new_root_is_created_with_its_identity_and_epoch(tmp_path: Path) -> None:
@@ -61,7 +73,7 @@ def test_a_new_root_is_created_with_its_identity_and_epoch(tmp_path: Path) -> No
         (AppIdentity("shop", 16, 2), "output version 1, the app is set to 2; set it back to 1, or take a savepoint"),
     ],
 )
-def test_another_app_or_other_settings_are_refused(asked: AppIdentity, message: str, root: CheckpointRoot) -> None:
+def test_another_app_or_other_settings_are_rejected(asked: AppIdentity, message: str, root: CheckpointRoot) -> None:
     with pytest.raises(ConfigError, match=message):
         root.initialise(asked)
     assert root.identity() == SHOP
@@ -115,7 +127,7 @@ def write(name: str, text: str) -> Damage:
         (write("offsets/7", "{}"), "offsets has batch 7, the last planned is 6"),
     ],
 )
-def test_a_damaged_log_is_refused_with_the_file_and_the_cure(
+def test_a_damaged_log_is_rejected_with_the_file_and_the_cure(
     damage: Damage, message: str, root: CheckpointRoot
 ) -> None:
     run_batches(root, 6, 5)
@@ -124,17 +136,31 @@ def test_a_damaged_log_is_refused_with_the_file_and_the_cure(
         root.initialise(SHOP)
 
 
-def test_a_folder_that_is_behind_what_was_written_is_refused(tmp_path: Path, root: CheckpointRoot) -> None:
+def test_a_folder_that_is_behind_what_was_written_is_rejected(tmp_path: Path, root: CheckpointRoot) -> None:
     run_batches(root, 6, 5)
-    for written in (-1, 5, 6):  # the one after it may have been written when Spark's commit was lost
-        root.check_not_behind(written, 1)
-    with pytest.raises(ConfigError, match="batch 7 of epoch 1 was written, and here the next one is 6"):
-        root.check_not_behind(7, 1)
+    for written in (4, 5):
+        root.check_history(planned(root, written), 1)
+    with pytest.raises(ConfigError, match="batch 6 of epoch 1 was written, and here the next one is 6"):
+        root.check_history(cut_id(6), 1)
     new = CheckpointRoot(tmp_path / "new")
     new.initialise(SHOP)
-    new.check_not_behind(0, 1)
-    with pytest.raises(ConfigError, match="another checkpoint"):
-        new.check_not_behind(57, 1)
+    with pytest.raises(ConfigError, match="another copy of this checkpoint"):
+        new.check_history(cut_id(0), 1)
+
+
+def test_a_batch_that_another_copy_of_the_checkpoint_wrote_is_rejected(root: CheckpointRoot) -> None:
+    run_batches(root, 6, 5)
+    with pytest.raises(ConfigError, match="batch 5 of epoch 1 was written, and here that batch has other offsets"):
+        root.check_history(cut_id(5), 1)
+
+
+def test_a_marker_that_is_older_than_it_can_be_is_rejected(root: CheckpointRoot) -> None:
+    run_batches(root, 6, 5)
+    root.check_marker(None, 1, every=6)
+    root.check_marker(cut_id(2), 1, every=3)
+    for marker, shown in ((None, "no batch of this app"), (cut_id(1), "batch 1")):
+        with pytest.raises(ConfigError, match=f"batch 5 of epoch 1 is committed, and the markers topic shows {shown}"):
+            root.check_marker(marker, 1, every=3)
 
 
 def test_temporary_files_of_a_crash_are_not_batches(root: CheckpointRoot) -> None:
@@ -162,7 +188,7 @@ def test_a_creation_that_was_cut_off_is_done_again(root: CheckpointRoot) -> None
     assert root.identity() == SHOP
 
 
-def test_a_format_of_the_future_is_refused(root: CheckpointRoot) -> None:
+def test_a_format_of_the_future_is_rejected(root: CheckpointRoot) -> None:
     entries = read_json(root.app_path)
     assert entries is not None
     write_json(root.app_path, {**entries, "format_version": 99})
@@ -183,12 +209,12 @@ def test_any_bytes_in_the_epoch_file_are_an_epoch_or_an_error(
 ) -> None:
     path = tmp_path_factory.mktemp("epoch") / "epoch.json"
     path.write_bytes(text)
-    epoch, refused = 0, False
+    epoch, rejected = 0, False
     try:
         epoch = read_epoch(path)
     except CorruptState as error:
-        refused = str(path) in str(error)
-    assert refused or epoch >= 1
+        rejected = str(path) in str(error)
+    assert rejected or epoch >= 1
 
 
 def test_an_interrupted_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,12 +42,12 @@ def epochs(any_place: ObjectStore) -> EpochStore:
     return EpochStore(location(any_place.url) / "shop")
 
 
-def refused(epochs: EpochStore, claim: EpochClaim) -> EpochProgress:
+def rejected(epochs: EpochStore, claim: EpochClaim) -> EpochProgress:
     before = contents(epochs.root)
-    with pytest.raises(NewerEpochExists) as refusal:
+    with pytest.raises(NewerEpochExists) as rejection:
         epochs.check_claim(claim)
     assert contents(epochs.root) == before
-    return refusal.value.newer
+    return rejection.value.newer
 
 
 def contents(folder: Location) -> dict[str, bytes | None]:
@@ -76,16 +76,16 @@ def test_what_is_there_is_gone_on_with_whatever_else_is_said(epochs: EpochStore)
 
 def test_nothing_begins_beside_what_was_committed_unless_that_is_accepted(epochs: EpochStore) -> None:
     make(epochs, 1, last=7)
-    assert refused(epochs, EpochClaim(2, allow_empty=True)) == EpochProgress(1, 7)
-    assert refused(epochs, EpochClaim(2)) == EpochProgress(1, 7)
-    assert refused(epochs, EpochClaim(2, discard_newer=True)) == EpochProgress(1, 7)
+    assert rejected(epochs, EpochClaim(2, allow_empty=True)) == EpochProgress(1, 7)
+    assert rejected(epochs, EpochClaim(2)) == EpochProgress(1, 7)
+    assert rejected(epochs, EpochClaim(2, discard_newer=True)) == EpochProgress(1, 7)
     epochs.check_claim(EpochClaim(2, allow_empty=True, discard_newer=True))
 
 
 def test_the_batch_of_the_savepoint_is_not_newer_than_it_and_the_next_one_is(epochs: EpochStore) -> None:
     make(epochs, 1, last=7)
     epochs.check_claim(EpochClaim(2, EpochProgress(1, 7)))
-    assert refused(epochs, EpochClaim(2, EpochProgress(1, 6))) == EpochProgress(1, 7)
+    assert rejected(epochs, EpochClaim(2, EpochProgress(1, 6))) == EpochProgress(1, 7)
     epochs.check_claim(EpochClaim(2, EpochProgress(1, 6), discard_newer=True))
 
 
@@ -93,7 +93,7 @@ def test_an_epoch_in_which_nothing_was_committed_is_left_behind(epochs: EpochSto
     make(epochs, 1, last=7)
     make(epochs, 2)
     epochs.check_claim(EpochClaim(3, EpochProgress(1, 7)))
-    assert refused(epochs, EpochClaim(3, EpochProgress(1, 6))) == EpochProgress(2, -1)
+    assert rejected(epochs, EpochClaim(3, EpochProgress(1, 6))) == EpochProgress(2, -1)
 
 
 def test_an_epoch_is_over_when_a_later_one_is_there(epochs: EpochStore) -> None:
@@ -101,7 +101,7 @@ def test_an_epoch_is_over_when_a_later_one_is_there(epochs: EpochStore) -> None:
     epochs.check_not_superseded(1)
     make(epochs, 3)
     for claim in (EpochClaim(1), EpochClaim(2, EpochProgress(1, 7), discard_newer=True)):
-        assert refused(epochs, claim) == EpochProgress(3, -1)
+        assert rejected(epochs, claim) == EpochProgress(3, -1)
     with pytest.raises(Fenced, match="epoch 3 has begun"):
         epochs.check_not_superseded(1)
     epochs.check_not_superseded(3)
@@ -143,7 +143,7 @@ def test_a_checkpoint_in_the_folder_itself_counts(epochs: EpochStore) -> None:
     root = CheckpointRoot(epochs.root)
     root.initialise(SHOP)
     commit(root, 3)
-    assert refused(epochs, EpochClaim(1, allow_empty=True)) == EpochProgress(1, 3)
+    assert rejected(epochs, EpochClaim(1, allow_empty=True)) == EpochProgress(1, 3)
     epochs.check_claim(EpochClaim(2, EpochProgress(1, 3)))
     assert epochs.newest() == root
     assert epochs.newest() != make(epochs, 2)
@@ -169,7 +169,7 @@ def test_what_a_crash_left_is_no_checkpoint_and_is_cleared_for_the_next_one(epoc
 
 def test_one_whose_identity_was_lost_is_neither_made_anew_nor_left_behind(epochs: EpochStore) -> None:
     discard(make(epochs, 2, last=5).app_path)
-    assert refused(epochs, EpochClaim(2, EpochProgress(1, 9))) == EpochProgress(2, 5)
+    assert rejected(epochs, EpochClaim(2, EpochProgress(1, 9))) == EpochProgress(2, 5)
     with pytest.raises(ConfigError, match=r"app\.json is missing"):
         epochs.clear_partial(2)
     epochs.discard_partial(2)

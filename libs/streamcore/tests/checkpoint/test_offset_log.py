@@ -62,10 +62,10 @@ def test_of_many_that_decide_at_once_one_does(log: OffsetLog) -> None:
 
 
 def test_a_file_system_without_links_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(*_: object) -> None:
+    def rejected(*_: object) -> None:
         raise OSError(errno.EPERM, "Operation not permitted")
 
-    monkeypatch.setattr(os, "link", refused)
+    monkeypatch.setattr(os, "link", rejected)
     log = OffsetLog(tmp_path / "offsets")
     log.write(7, bounds(10))
     with pytest.raises(Fenced):

@@ -98,18 +98,18 @@ def test_a_request_that_was_not_answered_is_carried_out_by_the_next_process(tmp_
 
 
 def test_a_request_that_fails_is_answered_with_the_reason(tmp_path: Path) -> None:
-    def refuse(request: Command) -> CommandResult:
+    def reject(request: Command) -> CommandResult:
         raise ConfigError("not today")
 
     box = FileChannel(tmp_path)
-    with ControlServer(box, DriverStatus(DriverPhase.RUNNING), refuse, QUICK):
+    with ControlServer(box, DriverStatus(DriverPhase.RUNNING), reject, QUICK):
         box.send('{"id":"1","command":"drain"}')
         eventually(lambda: "1" in said(tmp_path).results)
     assert not said(tmp_path).results["1"].ok
     assert "not today" in said(tmp_path).results["1"].message
 
 
-def test_a_refusal_says_whether_it_is_for_good(tmp_path: Path) -> None:
+def test_a_rejection_says_whether_it_is_for_good(tmp_path: Path) -> None:
     reporter = StatusReporter(FileChannel(tmp_path), lambda _: None)
     for name, why in (("away", Retryable("no broker")), ("never", ConfigError("no such savepoint"))):
         reporter.reject(name, why)

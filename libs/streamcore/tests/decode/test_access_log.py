@@ -173,7 +173,7 @@ def test_times_have_the_zone_that_the_line_says(make_format: MakeFormat) -> None
         (schema(status="timestamp"), COMBINED, "only timestamp of a log"),
     ],
 )
-def test_what_cannot_be_is_refused_at_the_start(
+def test_what_cannot_be_is_rejected_at_the_start(
     make_format: MakeFormat, stream: StreamSchema, written: AccessLog, says: str
 ) -> None:
     with pytest.raises(ConfigError, match=says):

@@ -397,7 +397,7 @@ def test_a_schema_inside_that_does_not_fit_is_a_dead_letter_and_one_of_a_file_an
         make_format(stream("long"), Avro(Bare(json.dumps(avro))))
 
 
-def test_fields_that_the_stream_does_not_declare_can_be_refused(make_format: MakeFormat) -> None:
+def test_fields_that_the_stream_does_not_declare_can_be_rejected(make_format: MakeFormat) -> None:
     both = make_format(SCHEMA, IN_FILES, extra_fields=ExtraFields.REJECT)
     assert both.codes(container(GOOD)) == ["extra_field"]
     with pytest.raises(ConfigError, match="skipped"):
@@ -423,7 +423,7 @@ def test_an_unknown_schema_and_a_strange_prefix_are_said(make_format: MakeFormat
         (Avro(Container(), {"city": "s.city"}), "path of another field"),
     ],
 )
-def test_what_cannot_be_is_refused_at_the_start(make_format: MakeFormat, written: Avro, says: str) -> None:
+def test_what_cannot_be_is_rejected_at_the_start(make_format: MakeFormat, written: Avro, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         make_format(SCHEMA, written)
 

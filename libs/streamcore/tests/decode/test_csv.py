@@ -139,7 +139,7 @@ def test_columns_have_an_order_of_their_own_and_some_are_not_read(make_format: M
         (Csv(delimiter="."), "is no letter"),
     ],
 )
-def test_what_cannot_be_is_refused_at_the_start(make_format: MakeFormat, written: Csv, says: str) -> None:
+def test_what_cannot_be_is_rejected_at_the_start(make_format: MakeFormat, written: Csv, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         make_format(SCHEMA, written)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from streamcore.service.config.settings import ServiceSettings
 from streamcore.spark.runner import Runner, RunSettings
 from streamcore.spark.runtime import Runtime
 from streamcore.storage import ObjectStore, open_object_store
+from streamcore.storage.checked_json import encode
 from streamcore.storage.location import Location, location
 from tests.harness.servers.storage_locations import s3_place
 
@@ -68,7 +68,7 @@ class Idle:
     def steal(self) -> None:
         """Somebody who took the owner for dead."""
         place = open_object_store(self.runner.root.path)
-        place.write("lease.json", json.dumps({"token": "theirs", "pid": 7, "host": "far"}).encode())
+        place.write("lease.json", encode({"token": "theirs", "pid": 7, "host": "far"}))
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Where a cut's output goes: rows to the sink of their lane, the rest to Kafka, and what a sink refuses to the dead
+"""Where a cut's output goes: rows to the sink of their lane, the rest to Kafka, and what a sink rejects to the dead
 letters of the same cut."""
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 from streamcore.app import App
+from streamcore.cut_id import CutId
 from streamcore.engine.output import OutputCommitter
 from streamcore.errors import ConfigError, Retryable
 from streamcore.kafka.exactly_once import ExactlyOnceWriter
@@ -29,6 +30,7 @@ from streamcore.wire.lane_codec import encode_records
 from streamcore.wire.lane_rows import LaneRows
 from streamcore.wire.lanes import Record
 from streamcore.writer_id import WriterId
+from tests.harness.cut_ids import cut_id
 from tests.harness.run.shared_servers import unique_name
 
 _EVENTS = StreamSchema(
@@ -40,34 +42,34 @@ _PATIENCE_S = 30.0
 
 @dataclass
 class ListSink:
-    """Keeps what it is given; refuses negative ids, fails as often as it is told."""
+    """Keeps what it is given; rejects negative ids, fails as often as it is told."""
 
     name: str = "list"
     lanes: frozenset[str] = frozenset({"rows"})
     guarantee: Guarantee = Guarantee.EXACTLY_ONCE
     failures: int = 0
-    batches: dict[int, Mapping[str, pa.Table]] = field(default_factory=dict)
+    batches: dict[CutId, Mapping[str, pa.Table]] = field(default_factory=dict)
     opened: list[WriterId] = field(default_factory=list)
     closed: int = 0
     order: list[str] = field(default_factory=list)
 
-    def open(self, owner: WriterId) -> int | None:
+    def open(self, owner: WriterId) -> CutId | None:
         self.opened.append(owner)
-        return max(self.batches, default=None)
+        return max(self.batches, key=lambda cut: cut.batch, default=None)
 
-    def write(self, batch: int, rows: Mapping[str, pa.Table]) -> WriteResult:
+    def write(self, cut: CutId, rows: Mapping[str, pa.Table]) -> WriteResult:
         if self.failures:
             self.failures -= 1
             raise Retryable("away")
         ids = [one for table in rows.values() for one in table.column("id").to_pylist()]
-        refused = [
+        rejected = [
             RejectedRow("rows", place, "negative", f"id {one} is negative") for place, one in enumerate(ids) if one < 0
         ]
-        if batch in self.batches:
-            return WriteResult(WriteOutcome.SKIPPED, 0, refused)
-        self.batches[batch] = rows
+        if cut in self.batches:
+            return WriteResult(WriteOutcome.SKIPPED, 0, rejected)
+        self.batches[cut] = rows
         self.order.append(self.name)
-        return WriteResult(WriteOutcome.COMMITTED if ids else WriteOutcome.EMPTY, len(ids) - len(refused), refused)
+        return WriteResult(WriteOutcome.COMMITTED if ids else WriteOutcome.EMPTY, len(ids) - len(rejected), rejected)
 
     def close(self) -> None:
         self.closed += 1
@@ -128,8 +130,8 @@ def test_rows_go_to_their_sink_in_the_order_of_the_shards_and_records_to_their_t
 ) -> None:
     sink = ListSink()
     outputs = make(sink)
-    committed = outputs.commit(0, [_blob(1, 2), _blob(3)])
-    table = sink.batches[0]["rows"]
+    committed = outputs.commit(cut_id(0), [_blob(1, 2), _blob(3)])
+    table = sink.batches[cut_id(0)]["rows"]
     assert table.to_pydict() == {"id": [1, 2, 3]}, "the engine's columns stay out"
     assert committed.lanes == {"rows": 3, "copies": 3, "deadletters": 2}
     assert committed.sinks["list"].rows == 3
@@ -138,10 +140,10 @@ def test_rows_go_to_their_sink_in_the_order_of_the_shards_and_records_to_their_t
 
 
 @pytest.mark.kafka
-def test_what_a_sink_refuses_is_a_dead_letter_with_the_row_and_the_reason(kafka: KafkaSettings, make: Make) -> None:
+def test_what_a_sink_rejects_is_a_dead_letter_with_the_row_and_the_reason(kafka: KafkaSettings, make: Make) -> None:
     outputs = make(ListSink())
-    committed = outputs.commit(0, [_blob(1), _blob(-2)])
-    assert (committed.sinks["list"].rows, committed.sinks["list"].refused) == (1, 1)
+    committed = outputs.commit(cut_id(0), [_blob(1), _blob(-2)])
+    assert (committed.sinks["list"].rows, committed.sinks["list"].rejected) == (1, 1)
     (dead,) = [r for r in _read(kafka, outputs, "deadletters", 3) if r.value != b"bad"]
     assert orjson.loads(dead.value or b"") == {"id": -2}
     assert [dead.header(name) for name in ("sink", "lane", "reason_code", "reason")] == [
@@ -161,12 +163,12 @@ def test_a_cut_that_a_sink_had_and_kafka_had_not_is_written_once_to_both(kafka: 
         make(first, ListSink("other", frozenset({"nowhere"})))
     outputs = make(first, second)
     with pytest.raises(Retryable):
-        outputs.commit(7, [_blob(1, -1)])
+        outputs.commit(cut_id(7), [_blob(1, -1)])
     assert _values(kafka, outputs, "copies", 0) == [], "Kafka comes after all sinks"
-    committed = outputs.commit(7, [_blob(1, -1)])
+    committed = outputs.commit(cut_id(7), [_blob(1, -1)])
     assert committed.sinks["list"].result is WriteOutcome.SKIPPED
     assert len(_values(kafka, outputs, "copies", 2)) == 2
-    assert len(_values(kafka, outputs, "deadletters", 2)) == 2, "refused by a skipped cut as by the first attempt"
+    assert len(_values(kafka, outputs, "deadletters", 2)) == 2, "rejected by a skipped cut as by the first attempt"
 
 
 @pytest.mark.kafka
@@ -182,7 +184,7 @@ def test_a_lane_with_rows_needs_exactly_one_sink(make: Make) -> None:
 @pytest.mark.kafka
 def test_when_one_sink_does_not_open_none_stays_open(make: Make) -> None:
     class Closed(ListSink):
-        def open(self, owner: WriterId) -> int | None:
+        def open(self, owner: WriterId) -> CutId | None:
             raise ConfigError("no table")
 
     first = ListSink()
@@ -193,12 +195,12 @@ def test_when_one_sink_does_not_open_none_stays_open(make: Make) -> None:
 
 
 @pytest.mark.kafka
-def test_the_last_batch_of_any_sink_is_known_from_the_start(make: Make) -> None:
+def test_the_last_cut_of_each_sink_is_known_from_the_start(make: Make) -> None:
     first, second = ListSink(), ListSink("other", frozenset())
     outputs = make(first, second)
-    assert outputs.open(WriterId("x", 1)) is None
-    second.batches[7] = {}
-    assert outputs.open(WriterId("x", 1)) == 7
+    assert outputs.open(WriterId("x", 1)) == []
+    second.batches[cut_id(7)] = {}
+    assert outputs.open(WriterId("x", 1)) == [cut_id(7)]
 
 
 def test_one_lane_cannot_have_records_and_rows() -> None:

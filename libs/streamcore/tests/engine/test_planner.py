@@ -74,7 +74,7 @@ def test_a_batch_that_was_decided_reads_the_same_whatever_has_come_since(log: Of
     topics.reach[("tx", 0)] = 9
     assert planner(log, topics).plan_cut(0, go_on, go_on) == first, "no clock was asked"
     assert planner(log, topics, 200).plan_cut(1, go_on, go_on) == CutBounds(
-        first.end, StreamOffsets(200, topics.latest())
+        first.end, StreamOffsets(200, topics.latest()), first.id(0).digest
     )
 
 
@@ -142,11 +142,11 @@ def test_a_cut_of_nothing_has_one_task_that_says_what_time_it_is(log: OffsetLog)
 BAD = ["", "{}", "[]", '{"start": 1, "end": 2}', '{"start": {"clock_ms": 1, "topics": {"t": 1}}, "end": {}}']
 
 
-def test_old_positions_go_and_bad_ones_are_refused(log: OffsetLog) -> None:
+def test_old_positions_go_and_bad_ones_are_rejected(log: OffsetLog) -> None:
     for batch in range(9):
         log.write(batch, CutBounds(StreamOffsets(batch, {}), StreamOffsets(batch + 1, {("tx", 0): batch})))
     assert log.batches() == (4, 5, 6, 7, 8)
     for text in BAD:
         write_text(log.folder / "8", text)
-        with pytest.raises(CorruptState, match="no position of ours"):
+        with pytest.raises(CorruptState, match="offsets/8: damaged"):
             log.read(8)

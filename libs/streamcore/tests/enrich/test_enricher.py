@@ -31,7 +31,7 @@ from streamcore.enrich import (
     shared_enricher,
 )
 from streamcore.errors import ConfigError, StreamError
-from tests.harness.servers.object_store_server import Client, Http, ManyClient, Refused, StoreServer
+from tests.harness.servers.object_store_server import Client, Http, ManyClient, Rejected, StoreServer
 
 NO_CACHE = Caching(max_entries=0)
 QUICK = LookupRetries(attempts=3, pause_ms=1)
@@ -166,7 +166,7 @@ def test_a_key_of_several_columns_reaches_the_client_as_a_tuple() -> None:
         ("fail-1", 3, "Retryable: the store says 500"),
         ("drop-1", 3, "IncompleteReadError"),
         ("half-1", 3, "IncompleteReadError"),
-        ("gone-1", 1, "Refused: the store says 404"),
+        ("gone-1", 1, "Rejected: the store says 404"),
         ("odd-1", 1, "size: str where a whole number was declared"),
     ],
 )
@@ -398,7 +398,7 @@ def test_a_client_that_fails_to_open_is_closed(server: StoreServer) -> None:
     one, other = Enricher(enrichment(server, create_client=HalfOpen(server.port))), Enricher(enrichment(server))
     out = one.run(pl.DataFrame({"id": ["a"]}))
     assert out.failed.select("reason", "attempts").rows() == [
-        ("the store does not open: Refused: on second thoughts", 1)
+        ("the store does not open: Rejected: on second thoughts", 1)
     ]
     assert server.wait_until_idle()
     one.close()
@@ -469,19 +469,19 @@ def test_a_process_keeps_one_enricher_for_a_name_until_its_value_changes(server:
         ({"batch_keys": 0}, "batch_keys must be at least 1"),
     ],
 )
-def test_values_that_cannot_work_are_refused(options: dict[str, object], says: str) -> None:
+def test_values_that_cannot_work_are_rejected(options: dict[str, object], says: str) -> None:
     usual: dict[str, object] = {"name": "x", "create_client": Pairs, "key": ("a",), "columns": {"x": pl.String()}}
     with pytest.raises(ConfigError, match=says):
         Enrichment(**(usual | options))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("options", [{"attempts": 0}, {"pause_ms": -1}, {"growth": 0.5}, {"longest_pause_ms": 1}])
-def test_retries_that_cannot_work_are_refused(options: dict[str, float]) -> None:
+def test_retries_that_cannot_work_are_rejected(options: dict[str, float]) -> None:
     with pytest.raises(ConfigError):
         LookupRetries(**options)  # type: ignore[arg-type]
 
 
-def test_a_cache_of_less_than_nothing_is_refused() -> None:
+def test_a_cache_of_less_than_nothing_is_rejected() -> None:
     with pytest.raises(ConfigError):
         Caching(found_ttl_ms=-1)
 
@@ -490,7 +490,7 @@ def test_a_cache_of_less_than_nothing_is_refused() -> None:
     ("columns", "says"),
     [(["a"], "no key column"), (["id", "text"], r"already have \['text'\]"), (["id", "reason"], r"\['reason'\]")],
 )
-def test_frames_that_do_not_fit_are_refused(columns: list[str], says: str) -> None:
+def test_frames_that_do_not_fit_are_rejected(columns: list[str], says: str) -> None:
     spec = Enrichment("x", Pairs, ("id",), {"text": pl.String()})
     with pytest.raises(ConfigError, match=says):
         spec.check(dict.fromkeys(columns, pl.String()))
@@ -619,7 +619,7 @@ class HalfOpen:
 class _HalfOpen(Http):
     async def open(self) -> None:
         await super().open()
-        raise Refused("on second thoughts")
+        raise Rejected("on second thoughts")
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What a store answers fits its declared type exactly, or is refused with words that say why."""
+"""What a store answers fits its declared type exactly, or is rejected with words that say why."""
 
 from __future__ import annotations
 
@@ -73,13 +73,13 @@ def test_what_fits_is_stored_as_it_is(dtype: pl.DataType, value: object, stored:
         (pl.Decimal(5, 2), Decimal("NaN"), "not finite"),
     ],
 )
-def test_what_does_not_fit_is_refused_with_the_reason(dtype: pl.DataType, value: object, says: str) -> None:
+def test_what_does_not_fit_is_rejected_with_the_reason(dtype: pl.DataType, value: object, says: str) -> None:
     with pytest.raises(AnswerTypeMismatch, match=says):
         coercion_for(dtype)(value)
 
 
 @given(st.decimals(allow_nan=True) | st.integers())
-def test_a_decimal_is_stored_exactly_or_refused(value: Decimal | int) -> None:
+def test_a_decimal_is_stored_exactly_or_rejected(value: Decimal | int) -> None:
     dtype = pl.Decimal(12, 3)
     try:
         fitted = coercion_for(dtype)(value)

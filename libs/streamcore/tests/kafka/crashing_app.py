@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from streamcore.cut_id import CutId
 from streamcore.kafka.delivery import CommitStep, OutRecord, WriterHooks
 from streamcore.kafka.exactly_once import ExactlyOnceWriter
 from streamcore.kafka.markers import Marker
@@ -58,7 +59,7 @@ def main(arguments: list[str]) -> None:
         writer.open()
         print("open", flush=True)
         while batch < BATCHES:
-            writer.commit(batch, records_of(batch, out))
+            writer.commit(CutId(batch, f"{batch:015x}"), records_of(batch, out))
             time.sleep(int(pause_ms) / 1000)
             with log.open("a") as file:
                 file.write(f"{batch}\n")

@@ -29,6 +29,7 @@ from streamcore.kafka.readers import read_topic
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.topics import TopicSpec, check_transaction_timeout, delete_topics, describe, ensure_topics
 from streamcore.writer_id import WriterId
+from tests.harness.cut_ids import cut_id
 from tests.harness.oracles.committed_records import read_committed
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def make(kafka: KafkaSettings, topics: Topics, *, epoch: int = 1, **more: object
 def test_a_batch_carries_its_headers_and_its_receipt_counts_it(kafka: KafkaSettings, topics: Topics) -> None:
     with make(kafka, topics) as writer:
         assert writer.open() is None
-        receipt = writer.commit(7, rows(topics, 7))
+        receipt = writer.commit(cut_id(7), rows(topics, 7))
     record = next(r for r in read_committed(kafka, topics.out, 10) if r.value == b"7:3")
     assert record.headers == (("n", b"3"), ("app", topics.app.encode()), ("epoch", b"1"), ("batch", b"7"))
     assert (receipt.outcome, receipt.records, receipt.attempts) == (CommitOutcome.COMMITTED, 10, 1)
@@ -71,39 +72,40 @@ def test_a_batch_carries_its_headers_and_its_receipt_counts_it(kafka: KafkaSetti
 def test_a_writer_that_opens_again_knows_what_it_committed_and_skips_it(kafka: KafkaSettings, topics: Topics) -> None:
     with make(kafka, topics) as first:
         first.open()
-        first.commit(0, rows(topics, 0))
-        first.commit(1, rows(topics, 1))
+        first.commit(cut_id(0), rows(topics, 0))
+        first.commit(cut_id(1), rows(topics, 1))
     with make(kafka, topics) as second:
-        assert second.open() == 1
-        assert second.commit(1, rows(topics, 1)).outcome is CommitOutcome.SKIPPED
-        assert second.commit(2, rows(topics, 2)).outcome is CommitOutcome.COMMITTED
+        assert second.open() == cut_id(1)
+        assert second.commit(cut_id(1), rows(topics, 1)).outcome is CommitOutcome.SKIPPED
+        assert second.commit(cut_id(2), rows(topics, 2)).outcome is CommitOutcome.COMMITTED
     assert written(kafka, topics) == expected(0, 1, 2)
 
 
 def test_an_empty_batch_writes_nothing_and_its_replay_is_harmless(kafka: KafkaSettings, topics: Topics) -> None:
     with make(kafka, topics) as writer:
         writer.open()
-        writer.commit(0, rows(topics, 0))
-        assert writer.commit(1, []).outcome is CommitOutcome.EMPTY
+        writer.commit(cut_id(0), rows(topics, 0))
+        assert writer.commit(cut_id(1), []).outcome is CommitOutcome.EMPTY
     with make(kafka, topics) as writer:
-        assert writer.open() == 0, "the marker stays behind an empty batch"
-        assert writer.commit(1, []).outcome is CommitOutcome.EMPTY
-        writer.commit(2, rows(topics, 2))
-        assert writer.commit(1, []).outcome is CommitOutcome.SKIPPED
+        assert writer.open() == cut_id(0), "the marker stays behind an empty batch"
+        assert writer.commit(cut_id(1), []).outcome is CommitOutcome.EMPTY
+        writer.commit(cut_id(2), rows(topics, 2))
     assert written(kafka, topics) == expected(0, 2)
-    assert [r.value for r in read_committed(kafka, topics.markers, 2)] == [b"0", b"2"]
+    assert [r.value for r in read_committed(kafka, topics.markers, 2)] == [
+        Marker(WriterId(topics.app, 1), cut_id(n)).value for n in (0, 2)
+    ]
 
 
 def test_a_zombie_is_fenced_at_once_and_for_good(kafka: KafkaSettings, topics: Topics) -> None:
     with make(kafka, topics) as zombie, make(kafka, topics) as successor:
         zombie.open()
-        zombie.commit(0, rows(topics, 0))
-        assert successor.open() == 0
+        zombie.commit(cut_id(0), rows(topics, 0))
+        assert successor.open() == cut_id(0)
         with pytest.raises(Fenced, match="another process"):
-            zombie.commit(1, rows(topics, 1))
+            zombie.commit(cut_id(1), rows(topics, 1))
         with pytest.raises(ConfigError, match="not open"):
-            zombie.commit(1, rows(topics, 1))
-        assert successor.commit(1, rows(topics, 1)).attempts == 1
+            zombie.commit(cut_id(1), rows(topics, 1))
+        assert successor.commit(cut_id(1), rows(topics, 1)).attempts == 1
     assert written(kafka, topics) == expected(0, 1)
 
 
@@ -117,19 +119,19 @@ def test_a_zombie_in_the_middle_of_its_transaction_is_fenced_too(kafka: KafkaSet
     with make(kafka, topics, hooks=WriterHooks(on_step=overtaken)) as zombie, successor:
         zombie.open()
         with pytest.raises(Fenced):
-            zombie.commit(0, rows(topics, 0))
-        successor.commit(0, rows(topics, 0))
+            zombie.commit(cut_id(0), rows(topics, 0))
+        successor.commit(cut_id(0), rows(topics, 0))
     assert written(kafka, topics) == expected(0)
 
 
 def test_a_new_epoch_starts_from_batch_0_and_fences_the_old_one(kafka: KafkaSettings, topics: Topics) -> None:
     with make(kafka, topics) as old, make(kafka, topics, epoch=3) as new:
         old.open()
-        old.commit(5, rows(topics, 5))
+        old.commit(cut_id(5), rows(topics, 5))
         assert new.open() is None
-        assert new.commit(0, rows(topics, 0)).outcome is CommitOutcome.COMMITTED
+        assert new.commit(cut_id(0), rows(topics, 0)).outcome is CommitOutcome.COMMITTED
         with pytest.raises(Fenced):
-            old.commit(6, rows(topics, 6))
+            old.commit(cut_id(6), rows(topics, 6))
     assert written(kafka, topics) == expected(5, 0)
 
 
@@ -147,34 +149,34 @@ def test_an_open_transaction_of_another_writer_does_not_hide_our_marker(kafka: K
     with ours, other:
         ours.open()
         other.open()
-        thread = threading.Thread(target=lambda: other.commit(0, rows(topics, 0)))
+        thread = threading.Thread(target=lambda: other.commit(cut_id(0), rows(topics, 0)))
         thread.start()
         begun.wait(30)
-        ours.commit(4, rows(topics, 4))
+        ours.commit(cut_id(4), rows(topics, 4))
         with pytest.raises(Retryable, match="another writer's transaction"):
             read_marker(kafka, topics.markers, WriterId(topics.app, 1), timeout_ms=1_500)
         finish.set()
         thread.join(30)
         assert read_marker(kafka, topics.markers, WriterId(topics.app, 1), timeout_ms=10_000) == Marker(
-            WriterId(topics.app, 1), 4
+            WriterId(topics.app, 1), cut_id(4)
         )
 
 
 def test_a_marker_far_from_the_end_is_found(kafka: KafkaSettings, topics: Topics) -> None:
     with make(kafka, topics) as writer:
         writer.open()
-        writer.commit(11, rows(topics, 11))
+        writer.commit(cut_id(11), rows(topics, 11))
     with ControlLog(kafka, topics.markers) as noise:
         for n in range(300):
             noise.publish(f"noise-{n}", b"x")
     with make(kafka, topics) as writer:
-        assert writer.open() == 11
+        assert writer.open() == cut_id(11)
 
 
-def test_a_marker_that_nobody_of_ours_wrote_is_refused(kafka: KafkaSettings, topics: Topics) -> None:
+def test_a_marker_that_nobody_of_ours_wrote_is_rejected(kafka: KafkaSettings, topics: Topics) -> None:
     with ControlLog(kafka, topics.markers) as other:
         other.publish(WriterId(topics.app, 1).key.decode(), b"minus one")
-    with make(kafka, topics) as writer, pytest.raises(CorruptState, match="not a batch number"):
+    with make(kafka, topics) as writer, pytest.raises(CorruptState, match="not a batch number and a digest"):
         writer.open()
 
 
@@ -185,22 +187,22 @@ def test_a_marker_survives_compaction(kafka: KafkaSettings, topics: Topics) -> N
     with make(kafka, topics) as writer:
         writer.open()
         for batch in range(5):
-            writer.commit(batch, rows(topics, batch))
+            writer.commit(cut_id(batch), rows(topics, batch))
             time.sleep(0.6)  # a segment each
     deadline = time.monotonic() + 90
     while len(left := read_topic(kafka, topics.markers)) >= 5 and time.monotonic() < deadline:
         time.sleep(1)
     assert len(left) < 5, "the broker did not compact"
     with make(kafka, topics) as writer:
-        assert writer.open() == 4
-        assert writer.commit(4, rows(topics, 4)).outcome is CommitOutcome.SKIPPED
+        assert writer.open() == cut_id(4)
+        assert writer.commit(cut_id(4), rows(topics, 4)).outcome is CommitOutcome.SKIPPED
 
 
 def test_a_commit_whose_answer_is_lost_is_not_repeated(kafka: KafkaSettings, topics: Topics, wire: Wire) -> None:
     with make(replace(kafka, bootstrap=wire.bootstrap), topics, delivery=IMPATIENT) as writer:
         writer.open()
         wire.lose_answers(END_TXN, 3)  # more often than the client asks again by itself in a second
-        receipt = writer.commit(0, rows(topics, 0))
+        receipt = writer.commit(cut_id(0), rows(topics, 0))
     assert receipt.outcome is CommitOutcome.COMMITTED
     assert wire.seen[END_TXN] > 1
     assert written(kafka, topics) == expected(0)
@@ -212,7 +214,7 @@ def test_a_commit_that_never_reached_the_broker_is_written_again(
     with make(replace(kafka, bootstrap=wire.bootstrap), topics, delivery=IMPATIENT) as writer:
         writer.open()
         wire.lose_requests(END_TXN, 3)
-        receipt = writer.commit(0, rows(topics, 0))
+        receipt = writer.commit(cut_id(0), rows(topics, 0))
     assert receipt.outcome is CommitOutcome.COMMITTED
     assert written(kafka, topics) == expected(0)
 
@@ -242,7 +244,7 @@ def test_only_the_marker_tells_that_a_commit_without_an_answer_was_made(
     hooks = losing_the_first_answer(wire)
     with kind(through, WriterId(topics.app, 1), topics.markers, delivery=IMPATIENT, hooks=hooks) as writer:
         writer.open()
-        receipt = writer.commit(0, rows(topics, 0))
+        receipt = writer.commit(cut_id(0), rows(topics, 0))
     assert receipt.attempts == 2
     assert written(kafka, topics) == (expected(0) if protected else expected(0, 0))
 
@@ -257,7 +259,7 @@ def test_a_broker_that_is_away_for_a_while_neither_loses_nor_repeats_nor_stops(
             if batch in (2, 4):
                 wire.cut()
                 threading.Timer(5, wire.mend).start()
-            assert writer.commit(batch, rows(topics, batch)).outcome is CommitOutcome.COMMITTED
+            assert writer.commit(cut_id(batch), rows(topics, batch)).outcome is CommitOutcome.COMMITTED
     assert written(kafka, topics) == expected(*range(6))
 
 
@@ -284,7 +286,7 @@ def test_a_broker_that_is_harmed_in_the_middle_of_a_commit_neither_loses_nor_rep
 
     with make(kafka, topics, delivery=IMPATIENT, hooks=WriterHooks(on_step=reached)) as writer:
         writer.open()
-        receipts = [writer.commit(batch, rows(topics, batch)) for batch in range(3)]
+        receipts = [writer.commit(cut_id(batch), rows(topics, batch)) for batch in range(3)]
         healing.join()
     assert receipts[0].attempts > 1, "the fault was felt"
     assert written(kafka, topics) == expected(0, 1, 2)
@@ -298,10 +300,10 @@ def test_a_broker_that_stays_away_ends_in_an_error_that_names_it(
         writer.open()
         wire.cut()
         with pytest.raises(Retryable, match=rf"batch 0 failed in.*{wire.bootstrap}.*is the broker up"):
-            writer.commit(0, rows(topics, 0))
+            writer.commit(cut_id(0), rows(topics, 0))
         wire.mend()
         assert writer.open() is None, "the same writer may be opened again"
-        assert writer.commit(0, rows(topics, 0)).outcome is CommitOutcome.COMMITTED
+        assert writer.commit(cut_id(0), rows(topics, 0)).outcome is CommitOutcome.COMMITTED
     assert written(kafka, topics) == expected(0)
 
 
@@ -316,7 +318,7 @@ def test_before_it_fences_again_the_writer_asks_whether_it_still_owns_the_app(
         writer.open()
         wire.cut()
         with pytest.raises(Fenced, match="the lease was lost"):
-            writer.commit(0, rows(topics, 0))
+            writer.commit(cut_id(0), rows(topics, 0))
 
 
 def test_who_lost_the_app_while_it_fenced_again_writes_nothing(
@@ -339,7 +341,7 @@ def test_who_lost_the_app_while_it_fenced_again_writes_nothing(
         writer.open()
         wire.lose_requests(END_TXN, 1_000)
         with pytest.raises(Fenced, match="epoch 2 has begun"):
-            writer.commit(0, rows(topics, 0))
+            writer.commit(cut_id(0), rows(topics, 0))
     assert written(kafka, topics) == expected()
 
 
@@ -354,7 +356,7 @@ def test_a_transaction_that_outlived_its_time_out_is_written_again(kafka: KafkaS
     delivery = DeliverySettings(transaction_timeout_ms=2_000)
     with make(kafka, topics, delivery=delivery, hooks=WriterHooks(on_step=sleepy)) as writer:
         writer.open()
-        receipt = writer.commit(0, rows(topics, 0))
+        receipt = writer.commit(cut_id(0), rows(topics, 0))
     assert receipt.attempts == 2
     assert written(kafka, topics) == expected(0)
 
@@ -368,7 +370,7 @@ def test_a_record_above_the_limit_is_replaced_in_the_same_transaction(kafka: Kaf
     delivery = DeliverySettings(max_record_bytes=1_000)
     with make(kafka, topics, delivery=delivery, hooks=WriterHooks(replace_oversized=cut_short)) as writer:
         writer.open()
-        receipt = writer.commit(0, [*rows(topics, 0, 3), big, dropped])
+        receipt = writer.commit(cut_id(0), [*rows(topics, 0, 3), big, dropped])
     assert (receipt.records, receipt.oversized) == (4, 2)
     assert written(kafka, topics) == expected(0, count=3) + Counter([b"xxxx"])
 
@@ -383,7 +385,7 @@ def test_many_records_at_a_time_are_those_records_one_by_one(kafka: KafkaSetting
     delivery = DeliverySettings(max_record_bytes=1_000)
     with make(kafka, topics, delivery=delivery, hooks=WriterHooks(replace_oversized=cut_short)) as writer:
         writer.open()
-        receipt = writer.commit(0, [few, *rows(topics, 0, 2), OutRecords(topics.out, [], []), many])
+        receipt = writer.commit(cut_id(0), [few, *rows(topics, 0, 2), OutRecords(topics.out, [], []), many])
     one_by_one = [*few, *rows(topics, 0, 2), *(cut_short(r, 0) if r.value == values[3] else r for r in many)]
     assert (receipt.records, receipt.oversized) == (10, 1)
     assert receipt.bytes == sum(record_bytes(record) for record in one_by_one if record is not None)
@@ -398,7 +400,7 @@ def test_many_records_find_a_full_queue_and_wait(kafka: KafkaSettings, topics: T
     with make(kafka, topics, delivery=DeliverySettings(queue_records=50)) as writer:
         writer.open()
         values = [b"0:%d" % n for n in range(1_000)]
-        assert writer.commit(0, [OutRecords(topics.out, [None] * 1_000, values)]).records == 1_000
+        assert writer.commit(cut_id(0), [OutRecords(topics.out, [None] * 1_000, values)]).records == 1_000
     assert written(kafka, topics) == expected(0, count=1_000)
 
 
@@ -410,7 +412,7 @@ def test_of_many_records_one_that_is_not_taken_fails_them_all(kafka: KafkaSettin
     with make(kafka, topics) as writer:
         writer.open()
         with pytest.raises(Permanent, match=rf"topic {topics.out}.*max.message.bytes"):
-            writer.commit(0, [OutRecords(topics.out, [None] * 25_001, [noise, *values])])
+            writer.commit(cut_id(0), [OutRecords(topics.out, [None] * 25_001, [noise, *values])])
     assert not written(kafka, topics)
 
 
@@ -418,8 +420,8 @@ def test_without_a_replacement_a_record_above_the_limit_stops_the_writer(kafka: 
     with make(kafka, topics) as writer:
         writer.open()
         with pytest.raises(Permanent, match=rf"topic {topics.out}: a record of 1000001 bytes, limit 1000000"):
-            writer.commit(0, [OutRecord(topics.out, None, b"x" * 1_000_001)])
-        assert writer.commit(0, rows(topics, 0)).outcome is CommitOutcome.COMMITTED, "nothing had begun"
+            writer.commit(cut_id(0), [OutRecord(topics.out, None, b"x" * 1_000_001)])
+        assert writer.commit(cut_id(0), rows(topics, 0)).outcome is CommitOutcome.COMMITTED, "nothing had begun"
 
 
 @pytest.mark.parametrize("at_most", [999, 1_000])
@@ -428,7 +430,7 @@ def test_a_record_of_exactly_the_limit_goes_through(at_most: int, kafka: KafkaSe
     headers = tuple((f"h{n}", b"12345678") for n in range(10))  # 100 bytes
     with make(kafka, topics, delivery=delivery) as writer:
         writer.open()
-        receipt = writer.commit(0, [OutRecord(topics.out, b"k" * 100, b"v" * (at_most - 200), headers)])
+        receipt = writer.commit(cut_id(0), [OutRecord(topics.out, b"k" * 100, b"v" * (at_most - 200), headers)])
     assert (receipt.bytes, receipt.oversized) == (at_most, 0)
 
 
@@ -440,13 +442,13 @@ def test_a_topic_that_takes_less_than_the_limit_is_named_in_the_error(kafka: Kaf
     with make(kafka, topics) as writer:
         writer.open()
         with pytest.raises(Permanent, match=rf"topic {topics.out}.*max.message.bytes"):
-            writer.commit(0, [OutRecord(topics.out, b"k", noise)])
+            writer.commit(cut_id(0), [OutRecord(topics.out, b"k", noise)])
 
 
 def test_a_full_queue_is_waited_for(kafka: KafkaSettings, topics: Topics) -> None:
     with make(kafka, topics, delivery=DeliverySettings(queue_records=50)) as writer:
         writer.open()
-        assert writer.commit(0, rows(topics, 0, 1_000)).records == 1_000
+        assert writer.commit(cut_id(0), rows(topics, 0, 1_000)).records == 1_000
     assert written(kafka, topics) == expected(0, count=1_000)
 
 
@@ -459,7 +461,7 @@ def test_an_aborted_transaction_is_never_seen_and_leaves_no_marker(kafka: KafkaS
     with make(kafka, topics, hooks=WriterHooks(on_step=stop)) as writer:
         writer.open()
         with pytest.raises(KeyboardInterrupt):
-            writer.commit(0, rows(topics, 0))
+            writer.commit(cut_id(0), rows(topics, 0))
     assert read_topic(kafka, topics.out) == read_topic(kafka, topics.markers) == []
     assert len(read_topic(kafka, topics.out, isolation=Isolation.UNCOMMITTED)) == 10
 
@@ -480,6 +482,6 @@ def test_a_transaction_time_out_above_the_brokers_is_told_with_the_cure(kafka: K
 
 
 @pytest.mark.parametrize(("app", "writer", "epoch"), [("a.b", "driver", 1), ("a", "x|y", 1), ("a", "w", 0)])
-def test_names_that_could_be_taken_for_another_writers_are_refused(app: str, writer: str, epoch: int) -> None:
+def test_names_that_could_be_taken_for_another_writers_are_rejected(app: str, writer: str, epoch: int) -> None:
     with pytest.raises(ConfigError):
         WriterId(app, epoch, writer)

@@ -1,4 +1,5 @@
-"""A broker that asks for a password: both clients log in, and a refused login is told at once, without the password."""
+"""A broker with passwords: both clients log in, and a rejected login is reported at once, without the
+password."""
 
 from __future__ import annotations
 
@@ -16,6 +17,7 @@ from streamcore.kafka.exactly_once import ExactlyOnceWriter
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.topics import wait_for_broker
 from streamcore.writer_id import WriterId
+from tests.harness.cut_ids import cut_id
 from tests.harness.oracles.committed_records import read_committed
 from tests.harness.servers.sasl_broker import SECRET, asking_broker
 
@@ -39,7 +41,7 @@ def test_both_clients_log_in(asking: KafkaSettings, new_topics: NewTopics, monke
     topics = new_topics(asking)
     with ExactlyOnceWriter(asking, WriterId(topics.app, 1), topics.markers) as writer:
         writer.open()
-        writer.commit(0, [OutRecord(topics.out, b"k", b"v")])
+        writer.commit(cut_id(0), [OutRecord(topics.out, b"k", b"v")])
     assert [r.value for r in read_committed(asking, topics.out, 1)] == [b"v"]
 
 

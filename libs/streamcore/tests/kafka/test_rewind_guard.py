@@ -10,7 +10,7 @@ from streamcore.kafka.rewind_guard import check_not_behind_output
 
 
 @pytest.mark.parametrize(
-    ("epoch", "written", "refused"),
+    ("epoch", "written", "rejected"),
     [
         (2, {}, False),
         (2, {1: 7}, False),
@@ -22,10 +22,10 @@ from streamcore.kafka.rewind_guard import check_not_behind_output
     ],
 )
 def test_what_an_earlier_epoch_wrote_after_the_savepoint_stops_the_first_start(
-    epoch: int, written: dict[int, int], refused: bool
+    epoch: int, written: dict[int, int], rejected: bool
 ) -> None:
     origin = RestoreOrigin("one", "", epoch=1, batch=7)
-    if refused:
+    if rejected:
         with pytest.raises(ConfigError, match="savepoint one is of batch 7 of epoch 1, and batch"):
             check_not_behind_output(origin, epoch, written.get)
         check_not_behind_output(RestoreOrigin("one", "", 1, 7, rewinds=True), epoch, written.get)

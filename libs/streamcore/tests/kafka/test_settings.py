@@ -120,7 +120,7 @@ def test_only_options_of_the_list_are_taken() -> None:
         {"bootstrap": "b:9092", "request_timeout_ms": 0},
     ],
 )
-def test_settings_that_cannot_work_together_are_refused(wrong: dict[str, object]) -> None:
+def test_settings_that_cannot_work_together_are_rejected(wrong: dict[str, object]) -> None:
     with pytest.raises(ConfigError):
         KafkaSettings(**wrong)  # type: ignore[arg-type]
 
@@ -145,7 +145,7 @@ def test_every_error_of_a_client_becomes_one_of_ours() -> None:
         assert isinstance(control_plane.python_error(cls("why"), "trying", settings), StreamError)
 
 
-def test_a_refused_login_is_told_although_the_call_only_timed_out() -> None:
+def test_a_rejected_login_is_told_although_the_call_only_timed_out() -> None:
     import confluent_kafka as ck
 
     log = ClientLog()

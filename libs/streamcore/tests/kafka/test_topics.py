@@ -22,6 +22,7 @@ from streamcore.kafka.readers import Follower, Record, end_offsets, read_topic, 
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.topics import TopicSpec, delete_topics, describe, ensure_topics, wait_for_broker
 from streamcore.writer_id import WriterId
+from tests.harness.cut_ids import cut_id
 from tests.harness.oracles.committed_records import read_committed
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def test_topics_are_created_once_and_found_again(kafka: KafkaSettings, topics: T
     assert describe(kafka, [name]) == {}
 
 
-def test_a_topic_that_does_not_fit_is_refused_and_left_alone(kafka: KafkaSettings, topics: Topics) -> None:
+def test_a_topic_that_does_not_fit_is_rejected_and_left_alone(kafka: KafkaSettings, topics: Topics) -> None:
     with pytest.raises(ConfigError, match=rf"{topics.out}: has 2 partitions, the app is set to 5"):
         ensure_topics(kafka, [TopicSpec(topics.out, 5)])
     with pytest.raises(ConfigError, match=rf"{topics.out}: cleanup.policy is delete, the app needs compact"):
@@ -85,7 +86,7 @@ def test_both_readers_give_the_same_records(kafka: KafkaSettings, topics: Topics
     fill(kafka, topics.out, [b"%d" % n for n in range(300)], partition=1)
     with ExactlyOnceWriter(kafka, WriterId(topics.app, 1), topics.markers) as writer:
         writer.open()
-        writer.commit(0, [OutRecord(topics.out, b"k", None, (("h", b"1"), ("h", b"2")))])
+        writer.commit(cut_id(0), [OutRecord(topics.out, b"k", None, (("h", b"1"), ("h", b"2")))])
     independent = read_committed(kafka, topics.out, 801)
     assert independent == sorted(scan_topic(kafka, topics.out), key=lambda r: (r.partition, r.offset))
     assert len(independent) == 801

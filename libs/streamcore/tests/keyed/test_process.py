@@ -281,7 +281,7 @@ class Values(ProcessFunction):
 
 
 @pytest.mark.parametrize("value", [[1], {"a": 1}, {1}, object(), (1, [2]), "\ud800"])
-def test_a_value_that_could_change_in_place_or_not_be_stored_is_refused_when_it_is_written(value: object) -> None:
+def test_a_value_that_could_change_in_place_or_not_be_stored_is_rejected_when_it_is_written(value: object) -> None:
     class Function(Values):
         given = [value]
 
@@ -323,21 +323,21 @@ def test_the_example_of_the_documentation_works() -> None:
 class Full(ProcessFunction):
     outputs = {MAIN: {"state": pl.String}}
     oldest = MapState(int, int, most=2)
-    refused = MapState(int, int, most=2, when_full=WhenFull.REFUSE)
-    elements = ListState(int, most=1, when_full=WhenFull.REFUSE)
+    rejected = MapState(int, int, most=2, when_full=WhenFull.REJECT)
+    elements = ListState(int, most=1, when_full=WhenFull.REJECT)
 
     def process(self, event: Any, context: ProcessContext) -> Iterable[object]:
         self.oldest[event.n] = 1
-        self.refused[event.n] = 1
+        self.rejected[event.n] = 1
         self.elements.append(event.n)
-        yield {"state": f"{list(self.oldest)} {list(self.refused)} {list(self.elements)}"}
+        yield {"state": f"{list(self.oldest)} {list(self.rejected)} {list(self.elements)}"}
 
 
-def test_what_is_over_a_limit_is_dropped_or_refused_as_declared_and_counted() -> None:
+def test_what_is_over_a_limit_is_dropped_or_rejected_as_declared_and_counted() -> None:
     run = runner(Full())
     rows = run.cut([("k", n, n) for n in (1, 2, 1, 3)])[MAIN]
     assert rows[-1][0] == "[1, 3] [2, 1] [1]"
-    assert run.operator.metrics() == {"entries_dropped": 1, "entries_refused": 4}
+    assert run.operator.metrics() == {"entries_dropped": 1, "entries_rejected": 4}
     run.restart()
     assert run.cut([("k", 4, 0)])[MAIN][0][0] == "[3, 4] [2, 1] [1]"
 
@@ -347,7 +347,7 @@ def test_an_event_of_one_key_too_many_fails_until_a_key_is_forgotten() -> None:
     ports = run.cut([("a", 1, 0), ("b", 1, 0), ("c", 1, 0), ("a", 3, 0)])
     assert len(ports[MAIN]) == 3
     assert ports[FAILED] == [("c", 1, "Clearing.process: OverflowError: the limit of 2 keys is reached", 0)]
-    assert run.operator.metrics() == {"failed": 1, "keys_refused": 1}
+    assert run.operator.metrics() == {"failed": 1, "keys_rejected": 1}
     run.cut([("a", 0, 1)])
     assert not run.cut([("c", 1, 2)])[FAILED]
 
@@ -545,12 +545,12 @@ class Unordered(Passing):
         (Unordered(), {}, "do not lead to version 1"),
     ],
 )
-def test_what_cannot_work_is_refused_when_it_is_built(function: Any, options: Any, message: str) -> None:
+def test_what_cannot_work_is_rejected_when_it_is_built(function: Any, options: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         ProcessOperator(function, **{"key": ["key"], "events": EVENTS, **options})
 
 
-def test_states_and_limits_that_make_no_sense_are_refused_when_they_are_declared() -> None:
+def test_states_and_limits_that_make_no_sense_are_rejected_when_they_are_declared() -> None:
     for declare in (
         lambda: ValueState(dict),
         lambda: ValueState(pl.Float32),

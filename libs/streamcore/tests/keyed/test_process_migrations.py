@@ -225,14 +225,14 @@ def failing(answer: Callable[[Row], Any]) -> type[ProcessFunction]:
         (failing(lambda row: {"euros": [1]}), "there is stored state for 'euros', a list"),
     ],
 )
-def test_what_cannot_be_read_is_refused_before_anything_runs(function: type[ProcessFunction], message: str) -> None:
+def test_what_cannot_be_read_is_rejected_before_anything_runs(function: type[ProcessFunction], message: str) -> None:
     run = runner(One())
     run.cut([("a", 150, 0)])
     with pytest.raises(ConfigError, match=message):
         upgrade(run, function())
 
 
-def test_state_of_a_newer_version_and_of_another_key_is_refused() -> None:
+def test_state_of_a_newer_version_and_of_another_key_is_rejected() -> None:
     run = runner(Two())
     run.cut([("a", 150, 0)])
     with pytest.raises(ConfigError, match="state is of version 2 and this program of version 1"):

@@ -45,7 +45,7 @@ class Scripted(ProcessFunction):
     outputs = {MAIN: {"text": pl.String}}
     value = ValueState(int, default=0)
     items = ListState(int, most=3)
-    entries = MapState(int, int, most=2, when_full=WhenFull.REFUSE)
+    entries = MapState(int, int, most=2, when_full=WhenFull.REJECT)
     best = ReducingState(max, int)
     mean = AggregatingState((0, 0), add=counted, result=str)
     brief = ValueState(int, ttl=Ttl(TTL_MS))

@@ -1,4 +1,4 @@
-"""The binary form of plain values: what goes in comes out, with its type; anything else is refused."""
+"""The binary form of plain values: what goes in comes out, with its type; anything else is rejected."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Text(str):
 
 
 @pytest.mark.parametrize("value", [[1], {}, set(), object(), Text("a"), (1, [2]), datetime(2024, 1, 1), "\udc00"])
-def test_what_would_not_read_back_is_refused(value: object) -> None:
+def test_what_would_not_read_back_is_rejected(value: object) -> None:
     with pytest.raises(ValueTypeMismatch):
         check_value(value)
 

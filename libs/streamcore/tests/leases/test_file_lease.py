@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 import time
@@ -12,13 +11,14 @@ import pytest
 
 from streamcore.errors import ConfigError, Fenced
 from streamcore.leases.file import FileLease
+from streamcore.storage.checked_json import encode
 from tests.harness.servers.leases import record
 
 
 def elsewhere(root: Path) -> None:
     """Make the record look as if its owner ran on another machine."""
     entries = record(root) | {"token": "theirs", "host": "far", "machine": "far/boot", "pid": 7}
-    (root / "lease.json").write_text(json.dumps(entries))
+    (root / "lease.json").write_bytes(encode(entries))
 
 
 def test_a_released_lease_leaves_no_record(tmp_path: Path) -> None:
@@ -30,15 +30,17 @@ def test_a_released_lease_leaves_no_record(tmp_path: Path) -> None:
     assert not (tmp_path / "new" / "root" / "lease.json").exists()
 
 
-@pytest.mark.parametrize("thief", ['{"token": "theirs", "pid": 7, "host": "far"}', "{", "", None])
-def test_a_stolen_damaged_or_deleted_record_is_noticed_before_the_next_batch(thief: str | None, tmp_path: Path) -> None:
+@pytest.mark.parametrize("thief", [encode({"token": "theirs", "pid": 7, "host": "far"}), b"{", b"", None])
+def test_a_stolen_damaged_or_deleted_record_is_noticed_before_the_next_batch(
+    thief: bytes | None, tmp_path: Path
+) -> None:
     lease = FileLease(tmp_path)
     lease.acquire()
     lease.check()
     if thief is None:
         (tmp_path / "lease.json").unlink()
     else:
-        (tmp_path / "lease.json").write_text(thief)
+        (tmp_path / "lease.json").write_bytes(thief)
     with pytest.raises(Fenced, match="the lease of this process was lost"):
         lease.check()
     lease.release()
@@ -48,7 +50,7 @@ def test_a_stolen_damaged_or_deleted_record_is_noticed_before_the_next_batch(thi
 def test_an_owner_on_another_machine_that_still_moves_is_respected(tmp_path: Path) -> None:
     with FileLease(tmp_path):
         pass
-    (tmp_path / "lease.json").write_text("{}")
+    (tmp_path / "lease.json").write_bytes(encode({}))
     elsewhere(tmp_path)
     stop = threading.Event()
 
@@ -74,7 +76,7 @@ def test_an_owner_on_another_machine_that_stands_still_is_replaced_and_notices(t
     elsewhere_copy = record(tmp_path) | {"machine": "far/boot"}
     os.close(theirs._descriptor or -1)  # the kernel's lock of the other machine is not visible here
     theirs._stop.set()  # and its process is suspended
-    (tmp_path / "lease.json").write_text(json.dumps(elsewhere_copy))
+    (tmp_path / "lease.json").write_bytes(encode(elsewhere_copy))
 
     with FileLease(tmp_path, beat_ms=50, stale_ms=300) as ours:
         ours.check()
@@ -84,7 +86,7 @@ def test_an_owner_on_another_machine_that_stands_still_is_replaced_and_notices(t
 
 
 def test_an_owner_on_another_machine_that_releases_meanwhile_is_followed(tmp_path: Path) -> None:
-    (tmp_path / "lease.json").write_text("{}")
+    (tmp_path / "lease.json").write_bytes(encode({}))
     elsewhere(tmp_path)
     timer = threading.Timer(0.3, (tmp_path / "lease.json").unlink)
     timer.start()
@@ -95,7 +97,7 @@ def test_an_owner_on_another_machine_that_releases_meanwhile_is_followed(tmp_pat
 
 def test_the_time_of_watching_another_machine_can_be_used_and_there_is_none_on_one_machine(tmp_path: Path) -> None:
     used: list[str] = []
-    (tmp_path / "lease.json").write_text("{}")
+    (tmp_path / "lease.json").write_bytes(encode({}))
     elsewhere(tmp_path)
     for where in ("far", "near"):
         lease = FileLease(tmp_path, beat_ms=50, stale_ms=300)

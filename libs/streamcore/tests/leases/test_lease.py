@@ -28,7 +28,7 @@ time.sleep(max(0, float(sys.argv[2]) - time.time()))
 try:
     lease.acquire()
 except ConfigError:
-    print("refused", flush=True)
+    print("rejected", flush=True)
 else:
     print("held", flush=True)
     time.sleep(5)
@@ -41,7 +41,7 @@ def root(any_place: ObjectStore) -> Location:
     return location(any_place.url) / "root"
 
 
-def test_a_second_owner_is_refused_and_told_who_is_first(root: Location) -> None:
+def test_a_second_owner_is_rejected_and_told_who_is_first(root: Location) -> None:
     with another_process(root) as holder:
         pattern = rf"in use by process {holder.pid} on .* since \d{{4}}-.*stop that process first"
         for _ in range(2):
@@ -122,10 +122,10 @@ def test_of_rivals_in_processes_one_becomes_the_owner_of_what_a_killed_one_left(
     command = [sys.executable, "-c", RIVAL, str(root), str(time.time() + 3)]
     rivals = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
     said = [rival.communicate(timeout=60)[0] for rival in rivals]
-    assert sorted(said) == ["held\n", *["refused\n"] * 3]
+    assert sorted(said) == ["held\n", *["rejected\n"] * 3]
     assert [rival.returncode for rival in rivals] == [0] * 4, "the owner is still the owner"
 
 
-def test_a_heartbeat_too_slow_for_its_own_limit_is_refused(root: Location) -> None:
+def test_a_heartbeat_too_slow_for_its_own_limit_is_rejected(root: Location) -> None:
     with pytest.raises(ConfigError, match="more than twice"):
         lease_for(root, beat_ms=1_000, stale_ms=2_000)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Callable
@@ -12,6 +11,7 @@ import pytest
 
 from streamcore.errors import ConfigError, Fenced, Retryable
 from streamcore.leases.object import Conditional, ObjectLease
+from streamcore.storage.checked_json import encode
 from streamcore.storage.s3 import S3ObjectStore
 from tests.harness.servers.leases import record
 from tests.harness.servers.storage_locations import s3_place
@@ -72,15 +72,15 @@ class Unheard(Passing):
 
 
 @dataclass
-class Refusing(Passing):
-    """A server that refuses some changes, though the record is what they say."""
+class Rejecting(Passing):
+    """A server that rejects some changes, though the record is what they say."""
 
-    refused: set[int]
+    rejected: set[int]
     asked: int = 0
 
     def exchange(self, name: str, content: bytes, tag: str | None) -> str | None:
         self.asked += 1
-        return None if self.asked in self.refused else super().exchange(name, content, tag)
+        return None if self.asked in self.rejected else super().exchange(name, content, tag)
 
 
 @dataclass
@@ -105,7 +105,7 @@ def lease(place: Conditional, kind: type[ObjectLease] = ObjectLease, stale_ms: i
 def elsewhere(bucket: S3ObjectStore) -> None:
     """Somebody on another machine has it."""
     entries = {"token": "theirs", "host": "far", "machine": "far/boot", "pid": 7, "since": "then", "beat": 1}
-    bucket.write("lease.json", json.dumps(entries).encode())
+    bucket.write("lease.json", encode(entries))
 
 
 def rivals(bucket: Conditional, kind: type[ObjectLease], count: int = 8) -> int:
@@ -160,7 +160,7 @@ def test_an_owner_that_still_moves_is_respected(bucket: S3ObjectStore) -> None:
         number = 1
         while not stop.wait(0.2):
             number += 1
-            bucket.write("lease.json", json.dumps({**record(bucket.url), "beat": number}).encode())
+            bucket.write("lease.json", encode({**record(bucket.url), "beat": number}))
 
     beating = threading.Thread(target=beat)
     beating.start()
@@ -186,7 +186,7 @@ def test_an_owner_that_stands_still_is_replaced_and_finds_out_when_it_moves_agai
         machine.moving.set()
         with pytest.raises(Fenced, match="the lease of this process was lost"):
             theirs.check()
-        time.sleep(0.3)  # several heartbeats of theirs, all refused
+        time.sleep(0.3)  # several heartbeats of theirs, all rejected
         ours.check()
         theirs.release()
         ours.check()
@@ -194,7 +194,7 @@ def test_an_owner_that_stands_still_is_replaced_and_finds_out_when_it_moves_agai
         theirs.check()
 
 
-@pytest.mark.parametrize("thief", [b'{"token": "theirs", "pid": 7, "host": "far"}', b"{", b"", None])
+@pytest.mark.parametrize("thief", [encode({"token": "theirs", "pid": 7, "host": "far"}), b"{", b"", None])
 def test_a_stolen_damaged_or_deleted_record_is_noticed_before_the_next_batch(
     thief: bytes | None, bucket: S3ObjectStore
 ) -> None:
@@ -213,7 +213,7 @@ def test_a_stolen_damaged_or_deleted_record_is_noticed_before_the_next_batch(
 
 def test_an_owner_that_releases_meanwhile_is_followed(bucket: S3ObjectStore) -> None:
     elsewhere(bucket)
-    released = json.dumps({**record(bucket.url), "released": 1}).encode()
+    released = encode({**record(bucket.url), "released": 1})
     timer = threading.Timer(0.3, bucket.write, ("lease.json", released))
     timer.start()
     with lease(bucket, stale_ms=20_000) as ours:
@@ -261,7 +261,7 @@ def test_an_answer_that_is_lost_loses_no_lease(bucket: S3ObjectStore) -> None:
 
 
 def test_an_owner_beats_on_until_it_has_read_that_another_one_is(bucket: S3ObjectStore) -> None:
-    server = Refusing(bucket, refused={5, 6, 7, 8})
+    server = Rejecting(bucket, rejected={5, 6, 7, 8})
     mine = lease(server)
     mine.acquire()
     eventually(lambda: server.asked > 10)

@@ -335,7 +335,7 @@ def test_two_ids_of_one_hash_are_told_apart_by_the_other(monkeypatch: pytest.Mon
         ({"max_ids": 0}, "from 1 to"),
     ],
 )
-def test_what_cannot_be_is_refused(arguments: Mapping[str, object], says: str) -> None:
+def test_what_cannot_be_is_rejected(arguments: Mapping[str, object], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         Deduplication(**({"id_columns": ("id",), "horizon_ms": HORIZON} | dict(arguments)))  # type: ignore[arg-type]
 
@@ -349,6 +349,6 @@ def test_what_cannot_be_is_refused(arguments: Mapping[str, object], says: str) -
         ({"id": pl.String()}, "event time"),
     ],
 )
-def test_rows_that_do_not_fit_are_refused_at_construction(schema: dict[str, pl.DataType], says: str) -> None:
+def test_rows_that_do_not_fit_are_rejected_at_construction(schema: dict[str, pl.DataType], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         Deduplicate(Deduplication(("id",), HORIZON), schema)

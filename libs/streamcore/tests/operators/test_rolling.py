@@ -92,11 +92,11 @@ def test_a_key_that_becomes_quiet_falls_to_nothing_step_by_step_and_is_forgotten
     assert at_work.operator.metrics()["entries"] == 0
 
 
-def test_beyond_the_limit_rows_of_new_steps_are_refused_and_counted() -> None:
+def test_beyond_the_limit_rows_of_new_steps_are_rejected_and_counted() -> None:
     at_work = driver(RollingSpec(("key",), SPANS, {"rows": Count()}, max_entries=3))
     arrivals = tuple(Arrival(0, 1, (key, None)) for key in "abc")
     at_work.cut(CutPlan(arrivals, 0, restart=False))
-    assert at_work.counts["refused"] == 3  # of six assignments, three spans' steps have room
+    assert at_work.counts["rejected"] == 3  # of six assignments, three spans' steps have room
     at_work.cut(CutPlan((), END_OF_TIME_MS, restart=False))
     assert {row[0]: row[1:-1] for row in at_work.ports[MAIN]} == dict.fromkeys("abc", (0, 0)) | {"a": (0, 0)}
 
@@ -109,7 +109,7 @@ def test_beyond_the_limit_rows_of_new_steps_are_refused_and_counted() -> None:
         (lambda: Rolling(RollingSpec(("key",), SPANS, {"n": Max("amount")}), SCHEMA), "cannot be undone"),
     ],
 )
-def test_what_cannot_roll_is_refused(make: object, said: str) -> None:
+def test_what_cannot_roll_is_rejected(make: object, said: str) -> None:
     assert callable(make)
     with pytest.raises(ConfigError, match=said):
         make()

@@ -112,7 +112,7 @@ def test_what_the_first_cut_writes_counts_and_not_what_it_began_with(restored: R
     assert (kept.blobs[HEAD], kept.blobs["bucket/0"], "log/1" in kept.blobs) == (b"mine", b"full", False)
 
 
-def test_a_copy_that_is_damaged_cut_short_or_missing_is_refused_and_nothing_is_written(restored: Restored) -> None:
+def test_a_copy_that_is_damaged_cut_short_or_missing_is_rejected_and_nothing_is_written(restored: Restored) -> None:
     path = next(file.path for file in restored.savepoint.manifest.files if (file.stage, file.shard) == (0, 2))
     content = restored.folder.read(path)
     assert content is not None
@@ -126,7 +126,7 @@ def test_a_copy_that_is_damaged_cut_short_or_missing_is_refused_and_nothing_is_w
 
 @pytest.mark.slow
 @pytest.mark.parametrize("content", [None, b"", b"{}", b'{"files": 3}'])
-def test_a_folder_that_does_not_say_what_is_in_it_is_refused(restored: Restored, content: bytes | None) -> None:
+def test_a_folder_that_does_not_say_what_is_in_it_is_rejected(restored: Restored, content: bytes | None) -> None:
     restored.folder.remove()
     if content is not None:
         restored.folder.write("index.json", content)

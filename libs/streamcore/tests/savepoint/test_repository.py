@@ -158,7 +158,7 @@ def test_a_name_is_given_once_and_is_free_again_after_deletion(simulation: Simul
 
 
 @pytest.mark.parametrize("name", ["", "-a", "a-", "A", "a/b", "..", "a" * 64, "a b"])
-def test_a_name_that_is_no_label_is_refused(name: str) -> None:
+def test_a_name_that_is_no_label_is_rejected(name: str) -> None:
     with pytest.raises(ConfigError, match="a name is small letters, digits and -"):
         check_name(name)
 
@@ -175,7 +175,7 @@ def test_a_savepoint_without_a_name_gets_one_of_app_batch_and_epoch() -> None:
         (lambda d: [d], ConfigError, "format None"),
     ],
 )
-def test_a_manifest_that_is_none_of_ours_is_refused(
+def test_a_manifest_that_is_none_of_ours_is_rejected(
     harm: object, error: type[Exception], text: str, simulation: Simulation, any_place: ObjectStore
 ) -> None:
     made = take(simulation, SavepointRepository(any_place, "shop"), "one")

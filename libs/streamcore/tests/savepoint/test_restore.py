@@ -78,7 +78,7 @@ def test_what_all_versions_say_is_what_an_uninterrupted_run_says(change: str, at
     assert lanes(stopped(Version(), second, at, shards, drop), names) == wanted
 
 
-def test_a_version_without_a_migration_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+def test_a_version_without_a_migration_is_rejected_before_anything_is_written(tmp_path: Path) -> None:
     before = Simulation(Version().topology("shop"))
     run(before, range(3))
     savepoint = save(before.local.app, before.blobs, tmp_path, moment())

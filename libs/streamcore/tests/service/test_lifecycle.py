@@ -50,7 +50,7 @@ class Making:
         self.epochs.checkpoint(go.epoch).initialise(AppIdentity("shop", 2), epoch=go.epoch)
 
 
-class Refusing(Making):
+class Rejecting(Making):
     """Has a place that is away."""
 
     def make(self, go: Promote) -> None:
@@ -111,7 +111,7 @@ def test_a_go_is_not_denied_once_its_checkpoint_is_made(tmp_path: Path, monkeypa
 
 
 def test_a_go_that_made_nothing_is_denied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    one, epochs = standby(tmp_path, Refusing, monkeypatch)
+    one, epochs = standby(tmp_path, Rejecting, monkeypatch)
     one._reporter.reject = stopping(one, one._reporter.reject)  # type: ignore[method-assign]
     one.run()
     assert epochs.folders() == ()
@@ -130,14 +130,14 @@ def test_a_go_to_what_another_process_still_holds_may_be_asked_again(
     assert "in use by process" in answer.message
 
 
-def stopping(one: ServiceProcess[ServiceSettings], refuse: Any) -> Any:
-    """Nothing more is asked after a refusal."""
+def stopping(one: ServiceProcess[ServiceSettings], reject: Any) -> Any:
+    """Nothing more is asked after a rejection."""
 
-    def refused(identity: str, why: Exception | str) -> None:
-        refuse(identity, why)
+    def rejected(identity: str, why: Exception | str) -> None:
+        reject(identity, why)
         one.stop()
 
-    return refused
+    return rejected
 
 
 class Saving(Making):

@@ -136,7 +136,7 @@ def test_what_is_accepted_is_told_to_who_looks_again_before_the_first_batch(shop
     assert origin.rewinds
 
 
-def test_a_refusal_leaves_everything_as_it_was(shop: Shop) -> None:
+def test_a_rejection_leaves_everything_as_it_was(shop: Shop) -> None:
     standby, another = shop.standby(), shop.standby(Version(joined=False))
     for who, epoch, restore in (
         (standby, 1, None),

@@ -154,7 +154,7 @@ def test_who_asks_for_what_runs_while_another_change_waits_or_is_tried_is_not_to
     assert scene.request("2") == CommandResult(True, "it runs with these already"), "the first failed"
 
 
-def test_a_change_of_what_no_longer_runs_is_refused_and_stands_in_nobodys_way() -> None:
+def test_a_change_of_what_no_longer_runs_is_rejected_and_stands_in_nobodys_way() -> None:
     """While the second is being built, the first is asked for and taken."""
 
     def make(settings: ServiceSettings) -> ScriptedRunner:
@@ -171,7 +171,7 @@ def test_a_change_of_what_no_longer_runs_is_refused_and_stands_in_nobodys_way() 
     assert scene.request("third", trigger_ms=7) is None
 
 
-def test_what_is_asked_while_the_settings_of_before_are_built_again_is_refused() -> None:
+def test_what_is_asked_while_the_settings_of_before_are_built_again_is_rejected() -> None:
     def make(settings: ServiceSettings) -> ScriptedRunner:
         if settings == SETTINGS:
             with pytest.raises(ConfigError, match="another change is under way; ask again"):

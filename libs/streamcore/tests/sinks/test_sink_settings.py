@@ -1,4 +1,4 @@
-"""The settings of sinks, as people write them: read, refused, and written again without a loss."""
+"""The settings of sinks, as people write them: read, rejected, and written again without a loss."""
 
 from __future__ import annotations
 
@@ -52,20 +52,20 @@ def test_a_document_becomes_settings_that_are_written_as_it(sink: type[object], 
 
 
 @pytest.mark.parametrize(("sink", "document"), DOCUMENTS)
-def test_an_unknown_setting_is_refused_and_its_value_is_not_repeated(
+def test_an_unknown_setting_is_rejected_and_its_value_is_not_repeated(
     sink: type[object], document: dict[str, object]
 ) -> None:
-    with pytest.raises(ValidationError, match="pasword") as refused:
+    with pytest.raises(ValidationError, match="pasword") as rejected:
         TypeAdapter(sink).validate_python(document | {"pasword": "hush"})
-    assert "hush" not in str(refused.value)
+    assert "hush" not in str(rejected.value)
 
 
-def test_numbers_out_of_bounds_are_refused_in_code_too() -> None:
+def test_numbers_out_of_bounds_are_rejected_in_code_too() -> None:
     tables = {"orders": TableSpec(TableName("public", "orders"))}
     with pytest.raises(ValidationError, match="port"):
         PostgresSettings("db", "shop", "etl", tables, port=0)
-    with pytest.raises(ValidationError, match="max_refused"):
-        PostgresSettings("db", "shop", "etl", tables, max_refused=-1)
+    with pytest.raises(ValidationError, match="max_rejected"):
+        PostgresSettings("db", "shop", "etl", tables, max_rejected=-1)
     with pytest.raises(ValidationError, match="connect_ms"):
         Timeouts(connect_ms=1)
     with pytest.raises(ValidationError, match="pause_ms"):

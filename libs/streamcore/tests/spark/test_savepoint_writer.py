@@ -35,7 +35,7 @@ def stopped(folder: Path, committed: int, begun: int) -> CheckpointRoot:
 
 
 def take(root: CheckpointRoot, *, accept_unsettled: bool = False) -> None:
-    """Without Spark: whatever is not refused fails on it."""
+    """Without Spark: whatever is not rejected fails on it."""
     savepoints = SavepointRepository(LocalObjectStore(on_disk(root.path) / "savepoints"), "shop")
     app = Version().topology("shop").app()
     take_savepoint_of_stopped(

@@ -1,4 +1,4 @@
-"""Versions of stored rows: older ones are brought up, also beside newer ones; what cannot be read is refused."""
+"""Versions of stored rows: older ones are brought up, also beside newer ones; what cannot be read is rejected."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_every_row_says_its_version() -> None:
     assert VersionedTable(numbers, versions(2)).changes()[VERSION].to_list() == [2]
 
 
-def test_rows_of_a_newer_version_or_without_a_way_here_are_refused_before_the_table_sees_them() -> None:
+def test_rows_of_a_newer_version_or_without_a_way_here_are_rejected_before_the_table_sees_them() -> None:
     numbers = Numbers("mills")
     numbers.put("a", 5)
     rows = VersionedTable(numbers, versions(3)).changes()
@@ -115,7 +115,7 @@ def test_rows_of_a_newer_version_or_without_a_way_here_are_refused_before_the_ta
     assert target.values == {}
 
 
-def test_versions_that_make_no_sense_are_refused() -> None:
+def test_versions_that_make_no_sense_are_rejected() -> None:
     with pytest.raises(ConfigError, match="versions are 1, 2, 3"):
         Versions("numbers", 0, {})
     with pytest.raises(ConfigError, match="migrations from \\[2\\], which do not lead to version 2"):

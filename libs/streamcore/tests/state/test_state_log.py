@@ -123,6 +123,6 @@ def test_a_missing_blob_is_corrupt_state_not_an_empty_table() -> None:
         reload(blobs)
 
 
-def test_a_head_of_another_format_is_refused() -> None:
+def test_a_head_of_another_format_is_rejected() -> None:
     with pytest.raises(CorruptState, match="format 99"):
         StateLog(SETTINGS).load(b'{"format": 99}', MemoryBlobs(), lambda name: KeyValueTable())

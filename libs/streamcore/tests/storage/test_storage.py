@@ -138,18 +138,18 @@ def test_a_tag_belongs_to_the_content_that_comes_with_it_while_it_is_replaced(mo
 @pytest.mark.parametrize(
     "url", ["s3://", "s3://UPPER/x", "s3://a/x", "s3://bucket/a/../b", "s3://bucket:80/x", "s3://bucket/x?region=eu"]
 )
-def test_an_address_that_names_no_prefix_of_a_bucket_is_refused(url: str) -> None:
+def test_an_address_that_names_no_prefix_of_a_bucket_is_rejected(url: str) -> None:
     with pytest.raises(ConfigError, match="write s3://bucket/prefix"):
         open_object_store(url)
 
 
-def test_keys_in_an_address_are_refused_and_not_repeated() -> None:
-    with pytest.raises(ConfigError) as refused:
+def test_keys_in_an_address_are_rejected_and_not_repeated() -> None:
+    with pytest.raises(ConfigError) as rejected:
         open_object_store("s3://key:hidden@bucket/x")
-    assert "hidden" not in str(refused.value)
+    assert "hidden" not in str(rejected.value)
 
 
-def test_other_kinds_of_places_are_refused() -> None:
+def test_other_kinds_of_places_are_rejected() -> None:
     with pytest.raises(ConfigError, match="is not known; give a path"):
         open_object_store("ftp://host/place")
 
@@ -172,7 +172,7 @@ def test_an_address_is_the_same_however_its_slashes_are_written() -> None:
         ({"AWS_ALLOW_HTTP": "false"}, "", ConfigError, "has no TLS; set AWS_ALLOW_HTTP=true"),
     ],
 )
-def test_a_server_that_refuses_or_is_away_is_said_with_the_place_and_never_with_a_key(
+def test_a_server_that_rejects_or_is_away_is_said_with_the_place_and_never_with_a_key(
     changed: dict[str, str], bucket: str, error: type[Exception], text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = s3_place(monkeypatch)
@@ -181,12 +181,12 @@ def test_a_server_that_refuses_or_is_away_is_said_with_the_place_and_never_with_
     monkeypatch.setattr(module, "_store", module._store.__wrapped__)  # the client is kept for a process's life
     folder = S3ObjectStore(bucket or folder.bucket, folder.prefix)
     for ask in (lambda: folder.read("a"), lambda: folder.write("a", b""), folder.files, folder.folders, folder.remove):
-        with pytest.raises(error, match=text) as refused:
+        with pytest.raises(error, match=text) as rejected:
             ask()
-        assert f"s3://{folder.bucket}" in str(refused.value)
+        assert f"s3://{folder.bucket}" in str(rejected.value)
         for secret in (os.environ["AWS_SECRET_ACCESS_KEY"], "Signature="):
-            assert secret not in str(refused.value)
-        assert refused.value.__cause__ is None, "the client's own words would be in a traceback"
+            assert secret not in str(rejected.value)
+        assert rejected.value.__cause__ is None, "the client's own words would be in a traceback"
 
 
 def test_who_uses_no_bucket_does_not_load_its_client() -> None:

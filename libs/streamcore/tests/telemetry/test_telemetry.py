@@ -89,7 +89,7 @@ def test_what_cuts_report_can_be_scraped() -> None:
     assert value(samples, "headgate_rule_candidates_total", 'rule="large@1"') == 27
     assert value(samples, "headgate_rule_matches_total", 'rule="large@1"') == 6
     assert value(samples, "headgate_marker", 'sink="postgres"') == 2
-    assert value(samples, "headgate_sink_refused_total", 'sink="postgres"') == 3
+    assert value(samples, "headgate_sink_rejected_total", 'sink="postgres"') == 3
     assert value(samples, "headgate_restarts_total") == 1
     assert value(samples, "headgate_cut_duration_seconds_count", 'phase="run"') == 3
     assert value(samples, "headgate_cut_duration_seconds_sum", 'phase="spark triggerExecution"') == 0.25

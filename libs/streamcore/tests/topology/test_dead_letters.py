@@ -54,7 +54,7 @@ def test_of_a_function_that_failed() -> None:
     assert where.items() <= said(letter).items()
 
 
-def test_of_a_row_that_an_operator_refused_one_stage_later() -> None:
+def test_of_a_row_that_an_operator_rejected_one_stage_later() -> None:
     stream = source(SCHEMA, WatermarkStrategy(0), raw=True).key_by("id").deduplicate(1_000)
     late = record(9, NOW_MS - 60_000)
     (letter,) = letters(stream, [record(1)], [late])

@@ -170,7 +170,7 @@ class Allowed(ProcessFunction):
             yield {"user": event.user, "said": context.broadcast[event.user]}
 
 
-def test_a_keyed_function_hears_control_records_before_the_events_of_their_cut_and_refuses_what_is_no_text() -> None:
+def test_a_keyed_function_hears_control_records_before_the_events_of_their_cut_and_rejects_what_is_no_text() -> None:
     allowed = A.key_by("user").connect(control_stream()).process(Allowed(), failed_to="failed")
     simulation = Simulation(Topology("t", allowed.sink("out")))
     events = rows((1, "x", 1), (2, "y", 1))
@@ -211,7 +211,7 @@ def test_the_plan_says_what_is_shuffled_and_where_state_is() -> None:
     )
 
 
-def test_a_stream_that_nobody_reads_is_refused() -> None:
+def test_a_stream_that_nobody_reads_is_rejected() -> None:
     with pytest.raises(ConfigError, match="has no source 'b'"):
         simulate(TOPOLOGY, {"b": rows((1, "x", 1))})
     with pytest.raises(ConfigError, match="stream a: the rows have no column 'user'"):

@@ -134,6 +134,6 @@ def test_the_mermaid_picture_has_every_node_and_arrow() -> None:
         (lambda: Topology("t", sums(A, "user", name="Ä").sink("o")), "node name 'Ä'"),
     ],
 )
-def test_what_cannot_work_is_refused_where_it_is_written(wrong: object, message: str) -> None:
+def test_what_cannot_work_is_rejected_where_it_is_written(wrong: object, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         wrong()  # type: ignore[operator]

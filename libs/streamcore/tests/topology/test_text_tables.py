@@ -49,7 +49,7 @@ def test_times_are_text_with_or_without_an_offset_and_decimals_are_exact() -> No
         (("2026-03-02", "ann", "12345.00", 1), "field amount"),
     ],
 )
-def test_a_value_that_a_field_cannot_hold_is_refused(row: tuple[object, ...], reason: str) -> None:
+def test_a_value_that_a_field_cannot_hold_is_rejected(row: tuple[object, ...], reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
         event_table(STREAM, [row])
 

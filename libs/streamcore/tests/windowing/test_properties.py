@@ -272,7 +272,7 @@ def merged_offline(events: Iterable[Seen], assigner: Session) -> Counter[tuple[s
 
 
 @given(assigners, st.integers(-100, 100), st.integers(1, 100))
-def test_a_watermark_or_clock_that_goes_back_is_refused(assigner: Assigner, at_ms: int, back_ms: int) -> None:
+def test_a_watermark_or_clock_that_goes_back_is_rejected(assigner: Assigner, at_ms: int, back_ms: int) -> None:
     windows = ReferenceWindows(WindowSpec(assigner, AfterWatermark(), Accumulation.DISCARDING), COUNT, clock_ms=at_ms)
     windows.watermark(at_ms)
     with pytest.raises(ValueError, match="watermark may not go back"):

@@ -1,4 +1,4 @@
-"""What cannot work is refused when it is asked for, with what to write instead."""
+"""What cannot work is rejected when it is asked for, with what to write instead."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from streamcore.windowing import (
 
 TEN = Tumbling(10)
 ACCUMULATING, DISCARDING, RETRACTING = Accumulation.ACCUMULATING, Accumulation.DISCARDING, Accumulation.RETRACTING
-REFUSED: list[tuple[Callable[[], object], str]] = [
+REJECTED: list[tuple[Callable[[], object], str]] = [
     (lambda: Tumbling(0), "size_ms must be positive"),
     (lambda: Tumbling(10, 10), "offset_ms must be within one size_ms"),
     (lambda: Sliding(10, 0), "slide_ms must be positive"),
@@ -73,8 +73,8 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("make", "message"), REFUSED, ids=[message for _, message in REFUSED])
-def test_what_cannot_work_is_refused(make: Callable[[], object], message: str) -> None:
+@pytest.mark.parametrize(("make", "message"), REJECTED, ids=[message for _, message in REJECTED])
+def test_what_cannot_work_is_rejected(make: Callable[[], object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         make()
 
@@ -90,7 +90,7 @@ def test_what_cannot_work_is_refused(make: Callable[[], object], message: str) -
         (GlobalWindow(), Purging(Repeatedly(AfterCount(2)))),
     ],
 )
-def test_what_can_work_is_not_refused(assigner: Assigner, trigger: Trigger) -> None:
+def test_what_can_work_is_not_rejected(assigner: Assigner, trigger: Trigger) -> None:
     spec = WindowSpec(assigner, trigger, ACCUMULATING)
     assert spec == WindowSpec(assigner, trigger, ACCUMULATING)
     assert hash(spec) == hash(WindowSpec(assigner, trigger, ACCUMULATING))

@@ -58,7 +58,7 @@ def test_a_mistake_in_a_file_names_its_place(tmp_path: Path, text: str, message:
         load(written(tmp_path, text))
 
 
-def test_two_transcripts_of_one_name_are_refused(tmp_path: Path) -> None:
+def test_two_transcripts_of_one_name_are_rejected(tmp_path: Path) -> None:
     one = STEP % "{watermark: 2}"
     with pytest.raises(TranscriptError, match="two transcripts are named 'one'"):
         load(written(tmp_path, f"{one[:-1]}, {one[1:]}"))

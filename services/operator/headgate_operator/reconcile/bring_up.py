@@ -40,7 +40,7 @@ class BringUpState(Enum):
 class BringUpResult:
     """Result of one step.
 
-    ``step``: the status and actions. ``reason`` and ``message``: of a failure. ``refused``: the driver rejected
+    ``step``: the status and actions. ``reason`` and ``message``: of a failure. ``rejected``: the driver rejected
     ``promote`` and would reject it again; after any other failure the same claim can be tried again. ``newer``: the
     newer epoch that the driver found in the storage, if it rejected the claim because of that.
     """
@@ -49,7 +49,7 @@ class BringUpResult:
     step: ReconcileResult
     reason: str = ""
     message: str = ""
-    refused: bool = False
+    rejected: bool = False
     newer: NewerEpochInfo | None = None
 
 
@@ -173,10 +173,15 @@ def await_running(context: Context, status: Status) -> BringUpResult:
 
 
 def _on_rejection(status: Status, result: CommandResult) -> BringUpResult:
-    """Return the failure for a rejected ``promote``, ``refused`` unless the driver calls its cause temporary."""
-    reason, refused = (FailureReason.GO_FAILED, False) if result.retryable else (FailureReason.GO_REFUSED, True)
+    """Return the failure for a rejected ``promote``, ``rejected`` unless the driver calls its cause temporary."""
+    reason, rejected = (FailureReason.GO_FAILED, False) if result.retryable else (FailureReason.GO_REJECTED, True)
     return BringUpResult(
-        BringUpState.FAILED, ReconcileResult(status), reason, result.message, refused=refused, newer=result.newer_epoch
+        BringUpState.FAILED,
+        ReconcileResult(status),
+        reason,
+        result.message,
+        rejected=rejected,
+        newer=result.newer_epoch,
     )
 
 

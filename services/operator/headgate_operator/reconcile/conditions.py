@@ -106,7 +106,7 @@ def _degraded(context: Context, status: Status) -> _ConditionText:
         message = f"{restarts}; to run another version instead: {in_place_command(context)}"
         return ("Degraded", True, ConditionReason.CRASH_LOOP, message)
     outcome = status.upgrade.outcome if status.upgrade is not None else UpgradeOutcome.OPEN
-    failed = status.phase in RESTING and outcome in (UpgradeOutcome.REFUSED, UpgradeOutcome.ROLLED_BACK)
+    failed = status.phase in RESTING and outcome in (UpgradeOutcome.REJECTED, UpgradeOutcome.ROLLED_BACK)
     reason = ConditionReason.of_upgrade(outcome) if failed else ConditionReason.AS_EXPECTED
     return ("Degraded", failed, reason, "")
 

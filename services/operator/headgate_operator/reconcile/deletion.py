@@ -2,7 +2,7 @@
 
 The deletion completes at its deadline even if a step hangs, so that the deletion of a namespace never waits for the
 operator for ever. It may leave pods, which Kubernetes deletes with their owner, and data. The next app with this name
-is refused until a person decides about that data.
+is rejected until a person decides about that data.
 """
 
 from __future__ import annotations

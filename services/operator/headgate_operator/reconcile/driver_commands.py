@@ -29,7 +29,7 @@ class CommandState(Enum):
 
     WAITING = 1
     DONE = 2
-    REFUSED = 3
+    REJECTED = 3
     LATE = 4
     LOST = 5
 
@@ -95,7 +95,7 @@ def _on_result(
     assert pending is not None
     if not result.ok or (pending.savepoint and not _is_credible(status, pending, savepoint)):
         return _fail_savepoint(
-            CommandState.REFUSED,
+            CommandState.REJECTED,
             resource,
             result.message or "the savepoint that the driver reported is not the requested one",
         )

@@ -131,7 +131,7 @@ def start_or_restore(context: Context, status: Status) -> ReconcileResult:
 def _start_failed(context: Context, result: BringUpResult) -> ReconcileResult:
     status = result.step.status
     is_restore = open_upgrade(status).kind is UpgradeKind.RESTORE
-    if result.newer is not None or (is_restore and (result.refused or status.restarts >= RESTORE_ATTEMPTS)):
+    if result.newer is not None or (is_restore and (result.rejected or status.restarts >= RESTORE_ATTEMPTS)):
         return needs_human(context, status, result.reason, result.message)
     return on_failure(context, status, result.reason, result.message)
 

@@ -4,12 +4,12 @@ The old version continues from the first of these checkpoints that it accepts:
 
 - if the new version never owned a checkpoint: the old checkpoint, under the same epoch, where the old version stopped;
 - if the new version could be drained: the savepoint of that drain, under a new epoch;
-- if the new version has not reported a commit: the savepoint of the old version, under a new epoch. The driver refuses
+- if the new version has not reported a commit: the savepoint of the old version, under a new epoch. The driver rejects
   it if the storage holds anything newer, so output that the new version did commit is never written again;
-- the checkpoint of the new version, in place. The driver refuses it if its code cannot read that state.
+- the checkpoint of the new version, in place. The driver rejects it if its code cannot read that state.
 
-After a refusal the operator tries the next checkpoint, and after the last one it leaves the decision to a person. After
-a crash, or a refusal with a temporary cause (a dependency is unreachable, a lease is held), it tries the same
+After a rejection the operator tries the next checkpoint, and after the last one it leaves the decision to a person.
+After a crash, or a rejection with a temporary cause (a dependency is unreachable, a lease is held), it tries the same
 checkpoint again, with growing delays; after ``_ATTEMPTS`` attempts it leaves the decision to a person.
 """
 
@@ -117,18 +117,18 @@ def _bring_up_old_version(context: Context, status: Status) -> ReconcileResult:
 
 
 def _next_attempt(context: Context, result: BringUpResult) -> ReconcileResult:
-    """Select the next checkpoint after a refusal, and the same one after any other failure, up to ``_ATTEMPTS``
+    """Select the next checkpoint after a rejection, and the same one after any other failure, up to ``_ATTEMPTS``
     times."""
     status = result.step.status
     upgrade, attempts = open_upgrade(status), status.restarts + 1
     owner = context.owner(status)
     actions = (DeletePod(owner.name, owner.uid),) if owner is not None and owner.alive else ()
     status = replace(status, owner=None, standby=None, pending_command=None)
-    if not result.refused and attempts < _ATTEMPTS:
+    if not result.rejected and attempts < _ATTEMPTS:
         return ReconcileResult(
             replace(status, restarts=attempts, retry_after=context.now_ms + _BACK_OFF_MS * attempts), actions
         )
-    if not result.refused:
+    if not result.rejected:
         return needs_human(context, status, result.reason, result.message).with_actions(*actions)
     changed = replace(upgrade, undo_step=upgrade.undo_step + 1, claim=None, message=result.message)
     return ReconcileResult(replace(with_upgrade(status, changed), restarts=0, retry_after=context.now_ms), actions)

@@ -26,7 +26,7 @@ from headgate_operator.resources.spec import RunState, UpgradeMode
 from headgate_operator.resources.status import Status, UpgradeOutcome
 
 #: Outcomes after which the same release is not tried again.
-_FAILED = (UpgradeOutcome.REFUSED, UpgradeOutcome.ROLLED_BACK, UpgradeOutcome.NEEDS_HUMAN)
+_FAILED = (UpgradeOutcome.REJECTED, UpgradeOutcome.ROLLED_BACK, UpgradeOutcome.NEEDS_HUMAN)
 
 
 def reconcile_running(context: Context, status: Status) -> ReconcileResult:

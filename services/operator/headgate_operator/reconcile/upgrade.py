@@ -2,7 +2,7 @@
 
 The phases are Preflight, Stopping, Verifying, AwaitingExit, Promoting, Starting, Proving and Stable. The old version
 runs until *Stopping*. Until *Promoting* it can continue from its own checkpoint; after that ``rolling_back`` decides
-which checkpoint it continues from. An upgrade that fails ends in one of four ways: refused (the old version runs on),
+which checkpoint it continues from. An upgrade that fails ends in one of four ways: rejected (the old version runs on),
 interrupted (the old version ended by itself; it is restarted, and the upgrade begins again), rolled back, or left to a
 person.
 """
@@ -61,7 +61,7 @@ def begin_upgrade(context: Context, status: Status) -> ReconcileResult:
     )
     status = replace(status, upgrade=upgrade, standby=None, retry_after=None)
     if _changes_fixed_settings(status, upgrade):
-        return refuse(
+        return reject(
             context,
             status,
             FailureReason.NEEDS_SAVEPOINT,
@@ -95,10 +95,10 @@ def preflight(context: Context, status: Status) -> ReconcileResult:
         return ReconcileResult(enter_phase(context, replace(status, standby=None), Phase.STABLE))
     prepared = ensure_standby(context, status, upgrade.to, status.newest_savepoint)
     if prepared.state is BringUpState.FAILED:
-        return refuse(context, prepared.step.status, prepared.reason, prepared.message)
+        return reject(context, prepared.step.status, prepared.reason, prepared.message)
     if prepared.state is BringUpState.WAITING or status.pending_command is not None:
         return prepared.step
-    return _stop_or_refuse(context, prepared.step.status, upgrade)
+    return _stop_or_reject(context, prepared.step.status, upgrade)
 
 
 def _is_still_wanted(context: Context, upgrade: Upgrade) -> bool:
@@ -106,14 +106,14 @@ def _is_still_wanted(context: Context, upgrade: Upgrade) -> bool:
     return desired.release.revision == upgrade.to.revision and desired.spec.state is RunState.RUNNING
 
 
-def _stop_or_refuse(context: Context, status: Status, upgrade: Upgrade) -> ReconcileResult:
-    """Drain the old version if the standby found the state compatible; refuse the upgrade otherwise."""
+def _stop_or_reject(context: Context, status: Status, upgrade: Upgrade) -> ReconcileResult:
+    """Drain the old version if the standby found the state compatible; reject the upgrade otherwise."""
     assert status.standby is not None
     pod = context.observed.pod(status.standby.name)
     compatibility = pod.driver_status.compatibility if pod and pod.driver_status else None
     if compatibility is not None and compatibility.verdict in ("incompatible", "decision"):
         reason = FailureReason.INCOMPATIBLE if compatibility.verdict == "incompatible" else FailureReason.NEEDS_DECISION
-        return refuse(context, status, reason, _reasons(compatibility))
+        return reject(context, status, reason, _reasons(compatibility))
     savepoint = f"{context.desired.stem}-u{upgrade.number}" if _mode(upgrade) is UpgradeMode.SAVEPOINT else ""
     within_ms = upgrade.to.spec.upgrade.stop_deadline
     status = with_upgrade(status, replace(upgrade, savepoint=savepoint, base=status.checkpoint))
@@ -158,7 +158,7 @@ def _await_old_exit(context: Context, status: Status) -> ReconcileResult:
 
 
 def _on_stop_timeout(context: Context, status: Status, state: CommandState, message: str) -> ReconcileResult:
-    """Refuse the upgrade, because the old version did not drain; if the spec demands it, restart and drain it once
+    """Reject the upgrade, because the old version did not drain; if the spec demands it, restart and drain it once
     more."""
     upgrade = open_upgrade(status)
     revision = upgrade.to.revision
@@ -169,8 +169,8 @@ def _on_stop_timeout(context: Context, status: Status, state: CommandState, mess
     if state is CommandState.LATE and may_retry and pod is not None:
         step = interrupt(context, replace(clear_command(status), drain_retried_for=revision))
         return step.with_actions(DeletePod(pod.name, pod.uid))
-    reason = FailureReason.STOP_TIMEOUT if state is CommandState.LATE else FailureReason.STOP_REFUSED
-    return refuse(context, clear_command(status), reason, message or "the old version did not stop")
+    reason = FailureReason.STOP_TIMEOUT if state is CommandState.LATE else FailureReason.STOP_REJECTED
+    return reject(context, clear_command(status), reason, message or "the old version did not stop")
 
 
 def verifying(context: Context, status: Status) -> ReconcileResult:
@@ -278,11 +278,11 @@ def begin_rollback(context: Context, status: Status, failed: BringUpResult) -> R
     return ReconcileResult(enter_phase(context, status, Phase.ROLLING_BACK), (event,))
 
 
-def refuse(context: Context, status: Status, reason: str, message: str) -> ReconcileResult:
+def reject(context: Context, status: Status, reason: str, message: str) -> ReconcileResult:
     """Close the upgrade before the old version stops; the old version runs on."""
     version = open_upgrade(status).to.version
-    status = close_upgrade(context, status, UpgradeOutcome.REFUSED, reason, message)
-    event = app_event(EventReason.UPGRADE_REFUSED, f"{version}: {reason}: {message}", warning=True)
+    status = close_upgrade(context, status, UpgradeOutcome.REJECTED, reason, message)
+    event = app_event(EventReason.UPGRADE_REJECTED, f"{version}: {reason}: {message}", warning=True)
     return ReconcileResult(enter_phase(context, replace(status, standby=None), resting_phase(status)), (event,))
 
 

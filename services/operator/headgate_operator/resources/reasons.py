@@ -38,9 +38,9 @@ class FailureReason(Code):
         "The old version does not stop within `upgrade.stopDeadline`.",
         "Raise the deadline, or reduce `events_per_cut`; the old version runs on.",
     )
-    STOP_REFUSED = (
-        "StopRefused",
-        "The old version refuses to stop with a savepoint.",
+    STOP_REJECTED = (
+        "StopRejected",
+        "The old version rejects the command to stop with a savepoint.",
         "Read the message; the old version runs on.",
     )
     OLD_VERSION_ENDED = (
@@ -58,7 +58,7 @@ class FailureReason(Code):
         "A standby cannot take over because a dependency is away or the lease is still held.",
         "Nothing: it is tried again. Look at Kafka and the storage if it stays.",
     )
-    GO_REFUSED = ("GoRefused", "A standby refuses to take over the checkpoint.", _LOG)
+    GO_REJECTED = ("GoRejected", "A standby rejects the command to take over the checkpoint.", _LOG)
     START_TIMEOUT = (
         "StartTimeout",
         "The version does not commit a batch within `upgrade.startDeadline`.",
@@ -124,9 +124,9 @@ class ConditionReason(Code):
     )
     UPGRADE_OPEN = ("Upgrade", "Progressing: an upgrade waits for a person.", "See the condition Degraded.")
     UPGRADE_SUCCEEDED = ("UpgradeSucceeded", "The last upgrade succeeded.", "Nothing.")
-    UPGRADE_REFUSED = (
-        "UpgradeRefused",
-        "The last upgrade was refused before the old version stopped, so the old version runs.",
+    UPGRADE_REJECTED = (
+        "UpgradeRejected",
+        "The last upgrade was rejected before the old version stopped, so the old version runs.",
         "Correct the cause in `.status.upgrade.reason` and change the spec.",
     )
     UPGRADE_SUPERSEDED = ("UpgradeSuperseded", "The spec changed before the last upgrade stopped anything.", "Nothing.")
@@ -158,9 +158,9 @@ class EventReason(Code):
     STABLE = ("Stable", "A version is proven.", "Nothing.")
     RESTARTING = ("Restarting", "The driver is restarted; the message has the reason.", "See the reason.")
     RESTORING = ("Restoring", "The app continues from the savepoint in `restore.from`.", "Nothing.")
-    UPGRADE_REFUSED = (
-        "UpgradeRefused",
-        "An upgrade is refused before the old version stops.",
+    UPGRADE_REJECTED = (
+        "UpgradeRejected",
+        "An upgrade is rejected before the old version stops.",
         "Correct the reason in the message and change the spec.",
     )
     UPGRADE_FAILED = (

@@ -50,7 +50,7 @@ class Release:
 def release_for(spec: StreamAppSpec, generation: int) -> Release:
     """Return the release of a spec.
 
-    A changed ``upgrade.nonce`` changes the revision, so that a refused upgrade is retried.
+    A changed ``upgrade.nonce`` changes the revision, so that a rejected upgrade is retried.
     """
     document = spec.model_dump(mode="json", by_alias=True, exclude=_POLICY) | {"nonce": spec.upgrade.nonce}
     shape = {name: entry for name, entry in document.items() if name != "config"}

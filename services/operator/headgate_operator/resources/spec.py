@@ -168,7 +168,7 @@ class UpgradeSpec(ResourceModel):
         Field(
             description="Time for the standby of the new version to become ready, such as 300s; after that the upgrade "
             "is "
-            "refused and the old version runs on."
+            "rejected and the old version runs on."
         ),
     ] = 300_000
     stop_deadline: Annotated[
@@ -204,7 +204,7 @@ class UpgradeSpec(ResourceModel):
     ] = RollbackPolicy.AUTOMATIC
     nonce: Annotated[
         Annotated[str, Field(max_length=63)],
-        Field(description="Any text; changing it makes a new release, to try a refused upgrade again."),
+        Field(description="Any text; changing it makes a new release, to try a rejected upgrade again."),
     ] = ""
 
 

@@ -81,8 +81,8 @@ class UpgradeOutcome(Code):
 
     OPEN = ("", "The upgrade is in progress.", "Nothing.")
     SUCCEEDED = ("Succeeded", "The new version is proven.", "Nothing.")
-    REFUSED = (
-        "Refused",
+    REJECTED = (
+        "Rejected",
         "The upgrade ended before the old version stopped, so the old version runs.",
         "Correct the cause in `reason` and change the spec.",
     )

@@ -35,7 +35,7 @@ CALLS_PER_SECOND, BURST = 50.0, 200
 
 
 class ApiError(Exception):
-    """The API server refused the request, or did not answer (``status`` 0)."""
+    """The API server rejected the request, or did not answer (``status`` 0)."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(f"{status}: {message}")

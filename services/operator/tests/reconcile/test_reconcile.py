@@ -97,7 +97,7 @@ def test_an_upgrade_begins_with_a_standby_and_the_running_pod_is_not_touched() -
 
 
 @pytest.mark.parametrize(("verdict", "reason"), [("incompatible", "Incompatible"), ("decision", "NeedsDecision")])
-def test_a_plan_that_cannot_be_refuses_the_upgrade_and_it_is_not_tried_again(verdict: str, reason: str) -> None:
+def test_a_plan_that_cannot_be_rejects_the_upgrade_and_it_is_not_tried_again(verdict: str, reason: str) -> None:
     desired = _desired(2, image="headgate:2")
     status = reconcile(desired, Observed((_running(),)), _stable(), _NOW).status
     assert status.standby is not None
@@ -109,7 +109,7 @@ def test_a_plan_that_cannot_be_refuses_the_upgrade_and_it_is_not_tried_again(ver
     step = reconcile(desired, Observed((_running(), standby)), status, _NOW)
     assert step.status.phase is Phase.STABLE
     assert step.status.upgrade is not None
-    assert (step.status.upgrade.outcome, step.status.upgrade.reason) == (UpgradeOutcome.REFUSED, reason)
+    assert (step.status.upgrade.outcome, step.status.upgrade.reason) == (UpgradeOutcome.REJECTED, reason)
     assert step.status.owner == _stable().owner
     again = reconcile(desired, Observed((_running(),)), step.status, _NOW)
     assert again.status.phase is Phase.STABLE
@@ -162,7 +162,7 @@ def test_a_savepoint_is_not_asked_for_while_its_data_is_being_removed() -> None:
     assert reconcile(_desired(), observed, removing, _NOW).status.pending_command is None
 
 
-def test_another_number_of_partitions_in_place_is_refused_before_anything_was_done() -> None:
+def test_another_number_of_partitions_in_place_is_rejected_before_anything_was_done() -> None:
     desired = _desired(2, shufflePartitions=8, upgrade={"mode": "in-place"})
     step = reconcile(desired, Observed((_running(),)), _stable(), _NOW)
     assert (step.status.phase, _kinds(step)) == (Phase.STABLE, [])
@@ -178,14 +178,14 @@ def test_a_checkpoint_that_is_not_there_any_more_is_a_matter_for_a_person() -> N
     )
     asked = PendingCommand("promote-1", "promote", "old", _NOW + 1_000)
     status = replace(_stable(), phase=Phase.RESTARTING, pending_command=asked)
-    refused = PodView(
+    rejected = PodView(
         "old",
         "u1",
         driver_status=DriverStatus(
             DriverPhase.STANDBY, results={"promote-1": CommandResult(False, "newer", newer_epoch=NewerEpochInfo(2, 7))}
         ),
     )
-    step = reconcile(_desired(), Observed((refused,), lines), status, _NOW)
+    step = reconcile(_desired(), Observed((rejected,), lines), status, _NOW)
     assert step.status.phase is Phase.NEEDS_HUMAN
     assert [candidate.savepoint for candidate in step.status.restore_points] == ["late", "early"]
     assert '"from": "late"' in step.status.restore_points[0].command
@@ -196,14 +196,14 @@ def test_an_epoch_that_the_root_has_seen_is_not_handed_out_again() -> None:
     line = SavepointView("kept", SavepointReason.MANUAL, "1", 0, SavepointStatus(SavepointPhase.COMPLETE, 1, 3))
     asked = PendingCommand("promote-1", "promote", "old", _NOW + 1_000)
     status = replace(_stable(), phase=Phase.RESTARTING, pending_command=asked)
-    refused = PodView(
+    rejected = PodView(
         "old",
         "u1",
         driver_status=DriverStatus(
             DriverPhase.STANDBY, results={"promote-1": CommandResult(False, "over", newer_epoch=NewerEpochInfo(4, -1))}
         ),
     )
-    status = reconcile(_desired(), Observed((refused,), (line,)), status, _NOW).status
+    status = reconcile(_desired(), Observed((rejected,), (line,)), status, _NOW).status
     assert status.epochs == 4
     desired = _desired(2, restore={"from": "kept", "nonce": "1"})
     status = reconcile(desired, Observed((), (line,)), status, _NOW).status
@@ -237,7 +237,7 @@ def _said_no(*, retryable: bool) -> Observed:
 
 
 @pytest.mark.parametrize(("retry", "way"), [(True, 1), (False, 2)])
-def test_a_way_back_is_given_up_for_a_refusal_and_not_because_something_was_away(retry: bool, way: int) -> None:
+def test_a_way_back_is_given_up_for_a_rejection_and_not_because_something_was_away(retry: bool, way: int) -> None:
     status = _rolling_back()
     assert status.upgrade is not None
     after = reconcile(_desired(2, image="headgate:2"), _said_no(retryable=retry), status, _NOW).status
@@ -333,7 +333,7 @@ def test_a_driver_that_does_not_say_whether_it_took_settings_that_nobody_wants_i
 
 
 @pytest.mark.parametrize("late", [None, CommandResult(True), CommandResult(False)])
-def test_after_an_upgrade_that_was_refused_what_the_driver_runs_with_is_known_or_it_is_restarted(
+def test_after_an_upgrade_that_was_rejected_what_the_driver_runs_with_is_known_or_it_is_restarted(
     late: CommandResult | None,
 ) -> None:
     """It had not answered in time, so the settings became an upgrade, which cannot be."""

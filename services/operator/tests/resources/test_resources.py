@@ -36,12 +36,12 @@ def test_an_instant_reads_back_as_it_was_written(instant_ms: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["1 h", "5", "-1s", "1w", "s"])
-def test_what_is_no_duration_is_refused(text: str) -> None:
+def test_what_is_no_duration_is_rejected(text: str) -> None:
     with pytest.raises(ValidationError):
         _spec(deletionDeadline=text)
 
 
-def test_an_unknown_name_is_refused() -> None:
+def test_an_unknown_name_is_rejected() -> None:
     with pytest.raises(ValidationError, match="exectors"):
         _spec(exectors=2)
 
@@ -90,7 +90,7 @@ def test_a_file_s_name_is_a_word_or_a_folder_and_a_word(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a/b/c", "/a", "a/", "..", "a..b", ".a", "A.yaml", "a" * 121])
-def test_a_file_s_name_that_could_lead_elsewhere_is_refused(name: str) -> None:
+def test_a_file_s_name_that_could_lead_elsewhere_is_rejected(name: str) -> None:
     with pytest.raises(ValidationError, match="file's name"):
         _spec(files={name: "x"})
 

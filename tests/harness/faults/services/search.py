@@ -31,9 +31,9 @@ class SearchOutput:
         """Documents against SQL; a price below zero is no change, and garbage is nothing."""
         assert self.documents() == self.oracle.documents()
         values = [record[2] for record in scene.plan.records if record[0] == "products" and record[1] != b"bad"]
-        refused = sum(json.loads(value or b"")["price"].startswith("-") for value in values)
+        rejected = sum(json.loads(value or b"")["price"].startswith("-") for value in values)
         bad = sum(record[1] == b"bad" for record in scene.plan.records)
-        assert len(scene.read("deadletters")) == refused + bad
+        assert len(scene.read("deadletters")) == rejected + bad
         assert scene.read("late") == []
 
     def documents(self) -> list[Row]:

@@ -1,4 +1,4 @@
 """Absence rules: expected keys, their deadlines, and the alerts when the watermark passes one without an event.
 
-Promises: alerts follow from the events on time and the watermark alone. Refuses to know the clock.
+Promises: alerts follow from the events on time and the watermark alone. Does not know the clock.
 """

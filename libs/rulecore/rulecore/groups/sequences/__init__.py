@@ -32,8 +32,8 @@ other partials.
 
 *Limits.* A key keeps at most ``GroupSettings.partials`` partials a sequence, pending ones included; one more, and the
 one that began first is dropped. At most ``GroupSettings.events`` events of a key wait; those that wait already stay,
-and of the new ones of a cut the latest in the order above are refused. The first limit depends on the events alone,
-the second on the cut as well (the same cut always refuses the same). Both are counted, see ``SequenceGroup.metrics``.
+and of the new ones of a cut the latest in the order above are rejected. The first limit depends on the events alone,
+the second on the cut as well (the same cut always rejects the same). Both are counted, see ``SequenceGroup.metrics``.
 
 *State* belongs to the structure of a sequence (stream, group, conditions in normal form, times, limits of time, skip),
 not to the rule: rules with one structure share it, and severity, message, names of steps and mode may change without

@@ -26,7 +26,7 @@ class BracketChecker:
         self.text, self.lexemes, self.depth, self.error = text, lexemes, depth, error
 
     def match_brackets(self) -> None:
-        """Refuse unmatched brackets and too deep nesting of brackets, ``case`` and prefix operators."""
+        """Reject unmatched brackets and too deep nesting of brackets, ``case`` and prefix operators."""
         opened: list[int] = []
         prefixes = [0]
         for index, lexeme in enumerate(self.lexemes):
@@ -62,7 +62,7 @@ class BracketChecker:
         return index == 0 or not self.lexemes[index - 1].ends_operand()
 
     def check_neighbours(self) -> None:
-        """Refuse operands without an operator between them, operators without an operand, and a misplaced ``not``."""
+        """Reject operands without an operator between them, operators without an operand, and a misplaced ``not``."""
         for before, lexeme, after in _with_neighbours(self.lexemes):
             starts = lexeme.kind in OPERANDS or lexeme.kind is LexemeKind.FUNCTION or lexeme.is_operator("(", "case")
             if before is not None and starts and before.ends_operand():

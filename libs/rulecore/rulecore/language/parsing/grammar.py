@@ -106,7 +106,7 @@ class _Parser:
         return SyntaxNode("not", (operand,), first, operand.last)
 
     def _predicate(self) -> SyntaxNode:
-        """Parse several predicates in a row as ``((a = b) = c)``; the type checker refuses them without brackets."""
+        """Parse several predicates in a row as ``((a = b) = c)``; the type checker rejects them without brackets."""
         left = self._concatenation()
         while True:
             if (kind := self._next()) in COMPARISONS:

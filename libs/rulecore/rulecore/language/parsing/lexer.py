@@ -1,7 +1,7 @@
 """Turns text into lexemes: the first half of parsing.
 
 Tokens become operands (column names, constants, intervals), function names, and a fixed set of operators and keywords.
-Everything else is refused at its position: comments, semicolons, subqueries, casts, lambdas, hints, indexing. Brackets
+Everything else is rejected at its position: comments, semicolons, subqueries, casts, lambdas, hints, indexing. Brackets
 and nesting are checked too (``brackets``), before the recursive parser runs. Names are resolved by ``type_checker``.
 """
 
@@ -76,7 +76,7 @@ class Lexer:
         return tokens
 
     def _unclosed_quote(self) -> ExpressionError:
-        """Return the error for text that the tokenizer refuses: it has a quote that is not closed."""
+        """Return the error for text that the tokenizer rejects: it has a quote that is not closed."""
         for quote in ("'", '"', "`"):
             if self.text.count(quote) % 2:
                 start = self.text.rfind(quote)

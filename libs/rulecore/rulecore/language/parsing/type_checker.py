@@ -173,7 +173,7 @@ class TypeChecker:
         return Not(operand=self._condition(syntax.parts[0], "not"))
 
     def _compare(self, syntax: SyntaxNode) -> Expr:
-        self._refuse_chains(syntax)
+        self._reject_chains(syntax)
         left, right = self._comparison_operand(syntax, 0), self._comparison_operand(syntax, 1)
         return self._build(syntax, syntax.parts, lambda: Compare.of(syntax.kind, left, right))  # type: ignore[arg-type]
 
@@ -185,19 +185,19 @@ class TypeChecker:
             raise self.error(part, "a comparison with null is never true", hint)
         return self.expr(part)
 
-    def _refuse_chains(self, syntax: SyntaxNode) -> None:
-        """Refuse ``a = b = c`` and ``a = b is null``, which SQL dialects group differently."""
+    def _reject_chains(self, syntax: SyntaxNode) -> None:
+        """Reject ``a = b = c`` and ``a = b is null``, which SQL dialects group differently."""
         for part in syntax.parts:
             if part.kind in PREDICATES | {"not"} and not part.bracketed:
                 raise self.error(part, "a condition inside a condition needs brackets", "write: (a = b) = c")
 
     def _is_null(self, syntax: SyntaxNode) -> Expr:
-        self._refuse_chains(syntax)
+        self._reject_chains(syntax)
         node = IsNull(operand=self.expr(syntax.parts[0]))
         return Not(operand=node) if syntax.negated else node
 
     def _in(self, syntax: SyntaxNode) -> Expr:
-        self._refuse_chains(syntax)
+        self._reject_chains(syntax)
         operand = self.expr(syntax.parts[0])
         values = syntax.parts[1:]
         if len(values) > self.limits.list_length:
@@ -222,7 +222,7 @@ class TypeChecker:
         return converted
 
     def _in_list(self, syntax: SyntaxNode) -> Expr:
-        self._refuse_chains(syntax)
+        self._reject_chains(syntax)
         operand, call = self.expr(syntax.parts[0]), syntax.parts[1]
         name = self._function_lexeme(call).text
         if name != "list" or len(call.parts) != 1:
@@ -261,7 +261,7 @@ class TypeChecker:
         return lists[lexeme.value]
 
     def _between(self, syntax: SyntaxNode) -> Expr:
-        self._refuse_chains(syntax)
+        self._reject_chains(syntax)
         operand, low, high = (self._comparison_operand(syntax, index) for index in range(3))
         for index, bound in ((1, low), (2, high)):
             parts = (syntax.parts[0], syntax.parts[index])
@@ -270,7 +270,7 @@ class TypeChecker:
         return Not(operand=node) if syntax.negated else node
 
     def _like(self, syntax: SyntaxNode) -> Expr:
-        self._refuse_chains(syntax)
+        self._reject_chains(syntax)
         operand = self.expr(syntax.parts[0])
         pattern = self._constant_pattern(syntax.parts[1], "like", self.limits.like_bytes)
         escape = pattern.escape if pattern.escape is not None else "\\"
@@ -295,7 +295,7 @@ class TypeChecker:
         return lexeme
 
     def _rlike(self, syntax: SyntaxNode) -> Expr:
-        self._refuse_chains(syntax)
+        self._reject_chains(syntax)
         node = self._call(syntax, "regexp_like")
         return Not(operand=node) if syntax.negated else node
 

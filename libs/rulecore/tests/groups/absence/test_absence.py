@@ -418,10 +418,10 @@ def test_who_is_on_the_list_is_expected_while_on_it(
         assert sorted(map(alert, found), key=str) == wanted
 
 
-# --- refusals ------------------------------------------------------------------------------------------------------
+# --- rejections ------------------------------------------------------------------------------------------------------
 
 
-def test_a_list_is_refused_where_the_key_is_not_one_column() -> None:
+def test_a_list_is_rejected_where_the_key_is_not_one_column() -> None:
     with pytest.raises(RuleSetError, match=r"expect\.of: list fleet holds values of one column"):
         compile_fields("r", group_by=["device", "site"], expect={"where": "load > 1", "every": "5m"} | LISTED)
 
@@ -432,7 +432,7 @@ def test_an_error_in_the_condition_says_where() -> None:
     assert str(caught.value).startswith("expect.where:1:1")
 
 
-def test_a_time_too_short_to_be_kept_is_refused() -> None:
+def test_a_time_too_short_to_be_kept_is_rejected() -> None:
     with pytest.raises(RuleSetError, match=r"expect\.every: 500ms; at least 1s"):
         expecting(every="500ms")
 

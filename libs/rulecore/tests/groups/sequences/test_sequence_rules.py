@@ -366,7 +366,7 @@ def test_of_too_many_partials_the_one_that_began_first_is_dropped_and_counted() 
     assert group.metrics()["partials_dropped"] == 0
 
 
-def test_of_too_many_waiting_events_the_latest_new_ones_are_refused_and_counted() -> None:
+def test_of_too_many_waiting_events_the_latest_new_ones_are_rejected_and_counted() -> None:
     run, group = limited(GroupSettings(events=3), BEGUN, BOUGHT)
     run.cut(events("9b 1a"), T0)
     run.cut([(ms, 0, 10 + o, row) for ms, _, o, row in events("4b 2a")], T0)
@@ -375,13 +375,13 @@ def test_of_too_many_waiting_events_the_latest_new_ones_are_refused_and_counted(
     assert [[o.offset for o in f.events] for f in fired] == [[1, 0]]  # 4b is missing, 9b was there before
 
 
-def test_events_that_are_looked_at_in_their_own_cut_are_not_refused() -> None:
+def test_events_that_are_looked_at_in_their_own_cut_are_not_rejected() -> None:
     run, group = limited(GroupSettings(events=1), BEGUN, BOUGHT)
     assert len(run.cut(events("1a 2b 3a 4b"), END)) == 2
     assert group.metrics()["events_dropped"] == 0
 
 
-def test_what_was_refused_stays_refused_after_a_restart() -> None:
+def test_what_was_rejected_stays_rejected_after_a_restart() -> None:
     for processes in (0, 1):
         run, _ = limited(GroupSettings(events=2), BEGUN, BOUGHT, processes=processes)
         run.cut(events("1a 9b 8b 7b"), T0)
@@ -444,7 +444,7 @@ def test_the_group_must_be_one_that_the_stream_is_routed_by() -> None:
         rule(FAILED, BOUGHT, group_by=["kind"])
 
 
-def test_a_sequence_that_is_too_long_is_refused() -> None:
+def test_a_sequence_that_is_too_long_is_rejected() -> None:
     with pytest.raises(RuleError, match="within: a sequence of 500d, at most 400d"):
         rule(FAILED, BOUGHT, within="500d")
 

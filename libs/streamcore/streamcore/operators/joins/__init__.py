@@ -14,7 +14,7 @@ Keys are equal by value, never by hash alone, and a key that holds a null equals
 
 from streamcore.operators.joins.cogroup import KEYLESS, CoGroup, CoGroupFunction
 from streamcore.operators.joins.interval import IntervalJoin, IntervalJoinSpec, JoinInterval
-from streamcore.operators.joins.join_input import REFUSED
+from streamcore.operators.joins.join_input import REJECTED
 from streamcore.operators.joins.latest import TableTableJoin, TableTableSpec
 from streamcore.operators.joins.lookup import LookupJoin, LookupSpec
 from streamcore.operators.joins.output_columns import JoinKeys, JoinKind
@@ -24,7 +24,7 @@ from streamcore.operators.joins.window_matching import WindowedSpec
 
 __all__ = [
     "KEYLESS",
-    "REFUSED",
+    "REJECTED",
     "CoGroup",
     "CoGroupFunction",
     "IntervalJoin",

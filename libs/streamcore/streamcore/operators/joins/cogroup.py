@@ -57,7 +57,7 @@ class CoGroup:
         left, right = (one.keyless for one in admitted)
         return {
             MAIN: pl.concat([self.schema.to_frame(), *self._groups(self._sides.close(time))]),
-            KEYLESS: self._sides.columns.refused_rows(left, right),
+            KEYLESS: self._sides.columns.rejected_rows(left, right),
             **self._sides.side_outputs(admitted, time),
         }
 

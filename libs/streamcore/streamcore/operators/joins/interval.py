@@ -3,7 +3,7 @@
 A row of the left joins those of the right whose event time is ``lower_ms`` to ``upper_ms`` after its own (before it,
 where the bound is negative). Rows of both sides are kept for as long as the watermark lets a partner come. A row behind
 the watermark is late as a whole, even where partners of it are still kept: whether all of them are is unknown.
-So however the input is cut, as long as no row is late or refused, the output has the same rows.
+So however the input is cut, as long as no row is late or rejected, the output has the same rows.
 
 An outer row is emitted in the cut whose watermark rules out any partner. It keeps its own event time, which is
 then ``output_delay_ms`` behind the watermark at most.
@@ -19,7 +19,7 @@ import polars as pl
 
 from streamcore.errors import ConfigError
 from streamcore.operators.base import LATE, MAIN, CutTime, Ports
-from streamcore.operators.joins.join_input import DEFAULT_MAX_ROWS, REFUSED, JoinInput
+from streamcore.operators.joins.join_input import DEFAULT_MAX_ROWS, REJECTED, JoinInput
 from streamcore.operators.joins.output_columns import JoinColumns, JoinKeys, JoinKind, Schema
 from streamcore.state.row_table import RowTable
 from streamcore.state.sorted_run import MARKED, Ints
@@ -58,7 +58,7 @@ class JoinInterval:
 class IntervalJoinSpec:
     """The settings of the join. ``suffix``: for a right column with the name of a left one.
 
-    ``max_rows``: rows of either side that a shard keeps; those that find no room are refused (port ``REFUSED``).
+    ``max_rows``: rows of either side that a shard keeps; those that find no room are rejected (port ``REJECTED``).
     """
 
     keys: JoinKeys
@@ -99,7 +99,7 @@ class IntervalJoin:
         return {
             MAIN: pl.concat(output),
             LATE: self._columns.late(left.late, right.late, time.watermark_ms),
-            REFUSED: self._columns.refused_rows(left.refused, right.refused),
+            REJECTED: self._columns.rejected_rows(left.rejected, right.rejected),
         }
 
     def tables(self) -> Mapping[str, StateTable]:

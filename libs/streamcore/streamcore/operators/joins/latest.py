@@ -31,7 +31,7 @@ import polars as pl
 
 from streamcore.errors import ConfigError
 from streamcore.operators.base import MAIN, CutTime, Ports
-from streamcore.operators.joins.join_input import DEFAULT_MAX_ROWS, REFUSED, JoinInput
+from streamcore.operators.joins.join_input import DEFAULT_MAX_ROWS, REJECTED, JoinInput
 from streamcore.operators.joins.lookup import LookupSpec, apply_changes
 from streamcore.operators.joins.output_columns import JoinColumns, JoinKeys, JoinKind, Schema
 from streamcore.operators.joins.throttle import EVER_MS, OutputThrottle
@@ -52,7 +52,7 @@ class TableTableSpec:
     left table that order changes of one event time. ``refresh_ms``: the shortest time between two rows of a key of
     which only the right row changed, in milliseconds of the clock. ``suffix`` ends the names of right columns that the
     left table has too. ``max_rows``: how many rows of each table a shard stores, stored deletions included; the join
-    refuses changes of further keys.
+    rejects changes of further keys.
     """
 
     keys: JoinKeys
@@ -107,8 +107,8 @@ class TableTableJoin:
         due = self._throttle.due(time.clock_ms)
         if not (inputs[0].height or inputs[1].height or len(due)):
             return self._nothing
-        emitted_left, refused_left = self._change_left(self._left.split_keyless(inputs[0])[0])
-        changed_right, refused_right = apply_changes(
+        emitted_left, rejected_left = self._change_left(self._left.split_keyless(inputs[0])[0])
+        changed_right, rejected_right = apply_changes(
             self._right, self.spec.right_lookup, self._right.split_keyless(inputs[1])[0]
         )
         refreshed = self._throttle.ready(self._unchanged_rows([changed_right, due], emitted_left))
@@ -121,15 +121,17 @@ class TableTableJoin:
         main = self._join_rows(
             concat_runs([run for run in (emitted_left, refreshed) if len(run)] or [emitted_left]), time.watermark_ms
         )
-        refused = refused_left.height or refused_right.height
-        refused_rows = self._columns.refused_rows(refused_left, refused_right) if refused else self._nothing[REFUSED]
-        return {MAIN: main, REFUSED: refused_rows}
+        rejected = rejected_left.height or rejected_right.height
+        rejected_rows = (
+            self._columns.rejected_rows(rejected_left, rejected_right) if rejected else self._nothing[REJECTED]
+        )
+        return {MAIN: main, REJECTED: rejected_rows}
 
     @cached_property
     def _nothing(self) -> Ports:
         """Return the ports of a cut without changes: empty frames."""
         no_changes = (self._left.table.schema.to_frame(), self._right.table.schema.to_frame())
-        return {MAIN: self.schema.to_frame(), REFUSED: self._columns.refused_rows(*no_changes)}
+        return {MAIN: self.schema.to_frame(), REJECTED: self._columns.rejected_rows(*no_changes)}
 
     def tables(self) -> Mapping[str, StateTable]:
         return {"left": self._left.table, "right": self._right.table, "pace": self._throttle.table}
@@ -149,7 +151,7 @@ class TableTableJoin:
     # --- left table -----------------------------------------------------------------------------------------------
 
     def _change_left(self, changes: pl.DataFrame) -> tuple[SortedRun, pl.DataFrame]:
-        """Apply the changes to the left table. Return the changes to emit, and the refused changes."""
+        """Apply the changes to the left table. Return the changes to emit, and the rejected changes."""
         table, order = self._left.table, [EVENT_MS, *self.spec.order]
         if not changes.height:
             return table.to_run(changes), changes
@@ -166,7 +168,7 @@ class TableTableJoin:
         emitted = accepted & ~self._is_repeated(run.frame, matches.rows, before)
         table.delete(matches.places[~older])
         table.add(run.take(np.flatnonzero(accepted)))
-        return run.take(np.flatnonzero(emitted)), self._left.refuse(run.frame[over_limit])
+        return run.take(np.flatnonzero(emitted)), self._left.reject(run.frame[over_limit])
 
     def _over_limit(self, run: SortedRun, stored_rows: Ints) -> Ints:
         """Return the changes of new keys that exceed ``max_rows``: those that arrived last.

@@ -16,7 +16,7 @@ import polars as pl
 
 from streamcore.errors import ConfigError
 from streamcore.operators.base import MAIN, CutTime, Ports
-from streamcore.operators.joins.join_input import DEFAULT_MAX_ROWS, REFUSED, JoinInput
+from streamcore.operators.joins.join_input import DEFAULT_MAX_ROWS, REJECTED, JoinInput
 from streamcore.operators.joins.output_columns import JoinColumns, JoinKeys, JoinKind, Schema
 from streamcore.schema import EVENT_MS
 from streamcore.state.row_table import RowTable
@@ -34,7 +34,7 @@ class LookupSpec:
 
     ``deleted``: the column of a change that marks the deletion of its key: a boolean column does so with true, a column
     of another type with null. ``suffix`` ends the names of table columns that the stream has too. ``max_rows``: how
-    many rows of the table, and how many waiting rows, a shard stores; the join refuses further rows.
+    many rows of the table, and how many waiting rows, a shard stores; the join rejects further rows.
     """
 
     keys: JoinKeys
@@ -94,7 +94,7 @@ class LookupJoin:
 
     def step(self, inputs: Sequence[pl.DataFrame], time: CutTime) -> Ports:  # noqa: ARG002 - the join ignores time
         rows, keyless = self._stream.split_keyless(inputs[0])
-        _, refused = apply_changes(self._table, self.spec, self._table.split_keyless(inputs[1])[0])
+        _, rejected = apply_changes(self._table, self.spec, self._table.split_keyless(inputs[1])[0])
         run = self._stream.table.to_run(rows)
         matches = self._table.table.find(run, -_EVER_MS, _EVER_MS)
         places = np.full(rows.height, -1)
@@ -102,7 +102,7 @@ class LookupJoin:
         output = [self.spec.join_rows(self._columns, rows, self._table.table, places)]
         if self.spec.kind is JoinKind.LEFT:
             output.append(self._columns.left_only(keyless))
-        return {MAIN: pl.concat(output), REFUSED: self._columns.refused_rows(rows.clear(), refused)}
+        return {MAIN: pl.concat(output), REJECTED: self._columns.rejected_rows(rows.clear(), rejected)}
 
     def tables(self) -> Mapping[str, StateTable]:
         return {"table": self._table.table}
@@ -115,9 +115,9 @@ class LookupJoin:
 
 
 def apply_changes(side: JoinInput, spec: LookupSpec, changes: pl.DataFrame) -> tuple[SortedRun, pl.DataFrame]:
-    """Apply the last change of each key to the table. Return these changes, and the refused changes among them.
+    """Apply the last change of each key to the table. Return these changes, and the rejected changes among them.
 
-    A change is refused if it would add a key beyond ``max_rows``.
+    A change is rejected if it would add a key beyond ``max_rows``.
     """
     table = side.table
     changes = changes.unique(subset=table.keys, keep="last", maintain_order=True)
@@ -132,4 +132,4 @@ def apply_changes(side: JoinInput, spec: LookupSpec, changes: pl.DataFrame) -> t
     over_limit = over_limit[np.argsort(run.numbers[over_limit])][room:]
     written[over_limit] = False
     table.add(run.take(np.flatnonzero(written)))
-    return run, side.refuse(run.frame[over_limit])
+    return run, side.reject(run.frame[over_limit])

@@ -22,7 +22,7 @@ from streamcore.schema import EVENT_MS
 
 Schema = Mapping[str, pl.DataType]
 
-#: Column of refused rows: which input a row came from.
+#: Column of rejected rows: which input a row came from.
 INPUT = "input"
 _ENGINE_PREFIX = "__"
 _KEY_TYPES = (pl.String, pl.Boolean, pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32)
@@ -121,8 +121,8 @@ class JoinColumns:
             for rows, side in parts
         )
 
-    def refused_rows(self, left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
-        """Return the refused rows of both inputs."""
+    def rejected_rows(self, left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
+        """Return the rejected rows of both inputs."""
         parts = ((self.left_only(left), "left"), (self.right_only(right), "right"))
         return pl.concat(rows.with_columns(pl.lit(side).alias(INPUT)) for rows, side in parts)
 

@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 
 from streamcore.operators.base import LATE, MAIN, CutTime, Ports
-from streamcore.operators.joins.join_input import REFUSED, JoinInput
+from streamcore.operators.joins.join_input import REJECTED, JoinInput
 from streamcore.operators.joins.lookup import LookupSpec
 from streamcore.operators.joins.output_columns import JoinColumns, JoinKind, Schema
 from streamcore.state.table import StateTable
@@ -56,7 +56,7 @@ class TemporalJoin:
         return {
             MAIN: pl.concat(output),
             LATE: self._columns.late(rows.late, changes.late, time.watermark_ms),
-            REFUSED: self._columns.refused_rows(rows.refused, changes.refused),
+            REJECTED: self._columns.rejected_rows(rows.rejected, changes.rejected),
         }
 
     def tables(self) -> Mapping[str, StateTable]:

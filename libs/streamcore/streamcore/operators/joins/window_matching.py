@@ -14,7 +14,7 @@ import polars as pl
 
 from streamcore.errors import ConfigError
 from streamcore.operators.base import LATE, CutTime
-from streamcore.operators.joins.join_input import DEFAULT_MAX_ROWS, REFUSED, AdmittedRows, JoinInput
+from streamcore.operators.joins.join_input import DEFAULT_MAX_ROWS, REJECTED, AdmittedRows, JoinInput
 from streamcore.operators.joins.output_columns import JoinColumns, JoinKeys, Schema
 from streamcore.operators.joins.window_closing import WindowedRows, changes, closing
 from streamcore.state.row_table import RowTable
@@ -29,7 +29,7 @@ class WindowedSpec:
 
     Windows close once the watermark has passed their end and ``allowed_lateness_ms``.
 
-    ``max_rows``: rows of either side that a shard keeps; those that find no room are refused (port ``REFUSED``).
+    ``max_rows``: rows of either side that a shard keeps; those that find no room are rejected (port ``REJECTED``).
     ``suffix``: for a right column with the name of a left one, where both are side by side.
     """
 
@@ -79,7 +79,8 @@ class WindowedInputs:
         )
 
     def admit(self, inputs: Sequence[pl.DataFrame], time: CutTime) -> list[AdmittedRows]:
-        """Drop expired rows, split the rows of the cut into admitted, late and refused, and store the admitted ones."""
+        """Drop expired rows, split the rows of the cut into admitted, late and rejected, and store the admitted
+        ones."""
         self.closing.drop_expired(self._tables, time.watermark_ms)
         late_before_ms = self.closing.late_before_ms(time.watermark_ms)
         admitted = [s.admit(rows, late_before_ms) for s, rows in zip(self._sides, inputs, strict=True)]
@@ -93,11 +94,11 @@ class WindowedInputs:
         return match_windows(left, right, self.keys)
 
     def side_outputs(self, admitted: Sequence[AdmittedRows], time: CutTime) -> dict[str, pl.DataFrame]:
-        """Return the rows that were late or refused."""
+        """Return the rows that were late or rejected."""
         left, right = admitted
         return {
             LATE: self.columns.late(left.late, right.late, time.watermark_ms),
-            REFUSED: self.columns.refused_rows(left.refused, right.refused),
+            REJECTED: self.columns.rejected_rows(left.rejected, right.rejected),
         }
 
     def tables(self) -> dict[str, StateTable]:

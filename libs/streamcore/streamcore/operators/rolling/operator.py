@@ -47,7 +47,7 @@ _NO_NUMBERS = np.empty(0, dtype=np.int64)
 class RollingSpec:
     """The settings of rolling totals.
 
-    ``max_entries``: how many partials a shard stores, one per key, span and step; the operator refuses rows that need
+    ``max_entries``: how many partials a shard stores, one per key, span and step; the operator rejects rows that need
     more.
     """
 
@@ -82,7 +82,7 @@ class Rolling:
         self.spec = spec
         self._schema = dict(schema)
         self._bundle = AggregateSet(spec.aggregates, self._schema)
-        self._counts = dict.fromkeys(("late", "refused"), 0)
+        self._counts = dict.fromkeys(("late", "rejected"), 0)
         self._reset()
 
     def _reset(self) -> None:
@@ -152,7 +152,7 @@ class Rolling:
         np.maximum.at(changed_ms, slots, rows[EVENT_MS].to_numpy())
         for totals in self.totals:
             room = self.spec.max_entries - self._entries
-            self._counts["refused"] += totals.add(rows, slots, time.watermark_ms, room)
+            self._counts["rejected"] += totals.add(rows, slots, time.watermark_ms, room)
             np.maximum.at(changed_ms, *totals.expire(time.next_watermark_ms))
         return changed_ms
 

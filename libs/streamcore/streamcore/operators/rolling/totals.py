@@ -73,9 +73,9 @@ class RollingTotals:
         return np.concatenate([_NO_NUMBERS, *(self.slices[number].slots for number in numbers)])
 
     def add(self, rows: pl.DataFrame, slots: Ints, watermark_ms: int, room: int) -> int:
-        """Add the rows that have not expired at this watermark. Return the number of refused rows.
+        """Add the rows that have not expired at this watermark. Return the number of rejected rows.
 
-        ``room``: how many new entries may be stored; rows that need further entries are refused.
+        ``room``: how many new entries may be stored; rows that need further entries are rejected.
         """
         self._reserve()
         step = rows[EVENT_MS].to_numpy() // self.span.step_ms

@@ -1,4 +1,4 @@
-"""Counters of the windowed operators: those of the reference, and the assignments that limits refused."""
+"""Counters of the windowed operators: those of the reference, and the assignments that limits rejected."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dataclasses import dataclass, fields
 class WindowMetrics:
     """Counters since the last ``take``.
 
-    Those of ``windowing.WindowCounts``, and ``refused``: assignments to windows beyond the limit, and
+    Those of ``windowing.WindowCounts``, and ``rejected``: assignments to windows beyond the limit, and
     ``truncated``: values of panes from which an aggregate has left something out because of its own limit.
 
-    The law: ``assignments == on_time + late_accepted + dropped_expired + dropped_closed + refused``.
+    The law: ``assignments == on_time + late_accepted + dropped_expired + dropped_closed + rejected``.
     """
 
     elements: int = 0
@@ -22,7 +22,7 @@ class WindowMetrics:
     dropped_expired: int = 0
     dropped_closed: int = 0
     evicted: int = 0
-    refused: int = 0
+    rejected: int = 0
     truncated: int = 0
 
     def take(self) -> dict[str, int]:

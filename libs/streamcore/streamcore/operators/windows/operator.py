@@ -52,7 +52,7 @@ class WindowOperator:
     time of the window's elements. ``(key, window, pane)`` identifies a row if ``aggregates`` are given.
     LATE, unless ``late_lane`` is off: the input's columns, LATE_REASON, LATENESS_MS and the window's columns, one row
     per window that dropped the element. ``max_windows``: the maximum of live windows (or slices of overlapping ones);
-    elements of further windows are counted as ``refused``.
+    elements of further windows are counted as ``rejected``.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class WindowOperator:
         self._path.apply_loaded()
 
     def metrics(self) -> Mapping[str, int]:
-        """Return the counts of ``windowing.WindowCounts``; ``refused`` by ``max_windows``; ``truncated`` by limits of
+        """Return the counts of ``windowing.WindowCounts``; ``rejected`` by ``max_windows``; ``truncated`` by limits of
         aggregates."""
         return self._metrics.take()
 

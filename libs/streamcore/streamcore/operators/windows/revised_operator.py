@@ -55,7 +55,7 @@ class RevisedWindows:
     MAIN: the key's columns, ``window_start``, ``window_end``, ANCHOR, REVISION (from 1), ``is_final``, IS_DELETED,
     MERGED_INTO, the aggregates (of a deleted window: those of nothing) and EVENT_MS, the window's last millisecond.
     LATE, unless ``late_lane`` is off: the input's columns, LATE_REASON and LATENESS_MS. ``max_windows``: the
-    maximum of live windows; rows of further windows are counted as ``refused``.
+    maximum of live windows; rows of further windows are counted as ``rejected``.
     """
 
     def __init__(

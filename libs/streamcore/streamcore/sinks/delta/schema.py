@@ -1,4 +1,4 @@
-"""Compares a lane's columns with a Delta table's: finds missing columns and refuses columns that do not fit.
+"""Compares a lane's columns with a Delta table's: finds missing columns and rejects columns that do not fit.
 
 Pure functions over Arrow schemas. A Delta table's schema is given in Arrow types, timestamps in microseconds.
 """

@@ -2,21 +2,22 @@
 cut.
 
 A commit of a Delta table creates the next file of its log, whose name no other writer may have created before. The file
-lists data files, and application ids with versions. The sink uses two ids per lane. The ledger,
-``<app>.<epoch>.<sink>.<lane>``, has the last written batch as its version. The fence, ``<app>.epoch.<sink>.<lane>``,
-has the epoch that owns the lane. *Every* commit of the sink names the fence, and the library refuses a commit if any
-commit since its base version names one of its ids. So a commit succeeds only if no writer of this app, sink and lane,
-of any epoch, has committed since the table was read.
+lists data files, and application ids with versions. The sink uses three ids per lane. The ledger,
+``<app>.<epoch>.<sink>.<lane>``, has the last written batch as its version, and the same id with ``.digest`` the digest
+of that cut. The fence, ``<app>.epoch.<sink>.<lane>``, has the epoch that owns the lane. *Every* commit of the sink
+names the fence, and the library rejects a commit if any commit since its base version names one of its ids. So a commit
+succeeds only if no writer of this app, sink and lane, of any epoch, has committed since the table was read.
 
 The protocol, for each lane:
 
-1. Read the table. Create it if it does not exist, and refuse it if the lane's columns do not fit.
+1. Read the table. Create it if it does not exist, and reject it if the lane's columns do not fit.
 2. If its fence shows a later epoch, raise ``Fenced``. If it shows an earlier one or none, commit this epoch's fence.
-   From then on, every commit that an earlier epoch based on an older version is refused.
+   From then on, every commit that an earlier epoch based on an older version is rejected.
 3. Add the missing columns, if the table's settings say so.
-4. Read the last written batch from the ledger. This comes after the fence, because an earlier process could otherwise
+4. Read the last written cut from the ledger. This comes after the fence, because an earlier process could otherwise
    commit after the read.
-5. Skip a cut that is not above the ledger: it is written. Otherwise write its data files, and commit them with ledger
+5. Skip the cut that the ledger shows: it is written. Raise ``Fenced`` for an earlier cut, or for the same batch with
+   another digest. Otherwise write its data files, and commit them with ledger
    and fence in one commit.
 
 The state that a crash just after each step leaves:
@@ -25,13 +26,13 @@ The state that a crash just after each step leaves:
   at step 1.
 - 5 before the commit (``BEFORE_COMMIT``, or anywhere inside the library): data files that no version lists. No reader
   sees them and the next vacuum deletes them. The cut is written again, to other files.
-- 5 after the commit (``COMMITTED``): the cut and its batch number. Spark replays the cut and step 5 skips it.
+- 5 after the commit (``COMMITTED``): the cut, its batch number and digest. Spark replays the cut and step 5 skips it.
 
 **Unknown outcomes and conflicts.** After any failure of step 5 the sink runs steps 1 to 4 again, and the ledger then
 shows whether the cut is written. So a commit whose response was lost is not repeated; and if two processes of one
-epoch write a cut at the same time, one commit is refused, and its process reads the ledger and skips the cut.
+epoch write a cut at the same time, one commit is rejected, and its process reads the ledger and skips the cut.
 
-**The reach of the fence.** A commit of an earlier epoch's owner is refused, however late it comes, and the owner gets
+**The reach of the fence.** A commit of an earlier epoch's owner is rejected, however late it comes, and the owner gets
 ``Fenced`` at its next attempt. This depends on storage that creates a file only if it does not exist: file systems by a
 hard link, object stores by a conditional PUT. A cut that an earlier epoch committed before the fence stays. Each lane
 has a table and commits of its own: a reader may see a cut in one table and not yet in another.
@@ -51,13 +52,15 @@ from typing import TypeVar
 
 import pyarrow as pa
 
+from streamcore.cut_id import CutId
 from streamcore.errors import ConfigError, Fenced, Retryable
 from streamcore.sinks.delta.maintenance import TableMaintenance
 from streamcore.sinks.delta.rows import partitions, shape_rows
 from streamcore.sinks.delta.schema import check_partitions, in_delta, missing_columns
 from streamcore.sinks.delta.settings import DeltaSettings, DeltaTableSpec
 from streamcore.sinks.delta.table import OpenTable
-from streamcore.sinks.sink import Guarantee, SinkHooks, WriteOutcome, WriteResult
+from streamcore.sinks.sink import Guarantee, SinkHooks, WriteOutcome, WriteResult, check_same_cut
+from streamcore.storage.checked_json import DIGEST_DIGITS
 from streamcore.writer_id import WriterId
 
 T = TypeVar("T")
@@ -79,10 +82,10 @@ class DeltaStep(enum.StrEnum):
 
 @dataclass(slots=True)
 class _Lane:
-    """A lane's table as it was last read. ``last_batch``: the last batch that this epoch wrote to it, or None."""
+    """A lane's table as it was last read. ``last``: the last cut that this epoch wrote to it, or None."""
 
     table: OpenTable
-    last_batch: int | None
+    last: CutId | None
 
 
 class DeltaSink:
@@ -115,8 +118,8 @@ class DeltaSink:
         """The lanes that have a table."""
         return frozenset(self._settings.tables)
 
-    def open(self, owner: WriterId) -> int | None:
-        """Run steps 1 to 4 for each lane. Return the highest batch that this epoch has written to any of them, or None.
+    def open(self, owner: WriterId) -> CutId | None:
+        """Run steps 1 to 4 for each lane. Return the last cut that this epoch has written to any of them, or None.
 
         Raises the errors of ``Sink.open``, and ``Retryable``.
         """
@@ -126,11 +129,12 @@ class DeltaSink:
         for lane in sorted(self._settings.tables):
             self._retry(partial(self._steps_1_to_4, lane), f"open of lane {lane}")
             self._maintenance.begin(lane, self._lanes[lane].table.version)
-        return max((lane.last_batch for lane in self._lanes.values() if lane.last_batch is not None), default=None)
+        cuts = [lane.last for lane in self._lanes.values() if lane.last is not None]
+        return max(cuts, key=lambda cut: cut.batch, default=None)
 
-    def write(self, batch: int, rows: Mapping[str, pa.Table]) -> WriteResult:
+    def write(self, cut: CutId, rows: Mapping[str, pa.Table]) -> WriteResult:
         """Run step 5 for each lane with rows, and steps 1 to 5 again while the outcome is unknown."""
-        parts = [self._write_lane(batch, lane, rows[lane]) for lane in sorted(rows) if rows[lane].num_rows]
+        parts = [self._write_lane(cut, lane, rows[lane]) for lane in sorted(rows) if rows[lane].num_rows]
         results = {part.outcome for part in parts}
         result = next((r for r in (WriteOutcome.COMMITTED, WriteOutcome.SKIPPED) if r in results), WriteOutcome.EMPTY)
         return WriteResult(result, sum(p.rows for p in parts), [row for p in parts for row in p.rejected])
@@ -161,9 +165,9 @@ class DeltaSink:
             table.add_columns(missing, self._fence_mark(lane))
             table = OpenTable.load(spec, self._storage) or table
         # 4. Any later commit of another process of this app, sink and lane makes this process's next commit fail.
-        last_batch = table.transaction(self._ledger_id(lane))
+        batch, digest = (table.transaction(name) for name in self._ledger_ids(lane))
         self._hooks.on_step(DeltaStep.LEDGER_READ)
-        self._lanes[lane] = _Lane(table, last_batch)
+        self._lanes[lane] = _Lane(table, None if batch is None else CutId(batch, f"{digest or 0:0{DIGEST_DIGITS}x}"))
 
     def _check(self, lane: str, table: OpenTable) -> list[pa.Field]:
         """Return the columns to add. Raise ``ConfigError`` if the table could reject or change values of the lane."""
@@ -175,7 +179,7 @@ class DeltaSink:
             )
         if table.constraints:
             raise ConfigError(
-                f"lane {lane}: table {spec.uri} has {table.constraints[0]}; drop it: rows would be refused"
+                f"lane {lane}: table {spec.uri} has {table.constraints[0]}; drop it: rows would be rejected"
             )
         missing = missing_columns(lane, self._columns[lane], table.columns)
         if missing and not spec.merge_schema:
@@ -194,24 +198,26 @@ class DeltaSink:
         if recorded != epoch:
             table.write_marks(mark)
 
-    def _write_lane(self, batch: int, lane: str, rows: pa.Table) -> WriteResult:
+    def _write_lane(self, cut: CutId, lane: str, rows: pa.Table) -> WriteResult:
         if self._owner is None or lane not in self._lanes:
             raise ConfigError(f"delta sink {self.name} is not open for lane {lane!r}; call open() before write()")
-        write, before_retry = partial(self._step_5, batch, lane, rows), partial(self._steps_1_to_4, lane)
-        return self._retry(write, f"cut {batch} of lane {lane}", before_retry)
+        write, before_retry = partial(self._step_5, cut, lane, rows), partial(self._steps_1_to_4, lane)
+        return self._retry(write, f"{cut} of lane {lane}", before_retry)
 
-    def _step_5(self, batch: int, lane: str, rows: pa.Table) -> WriteResult:
+    def _step_5(self, cut: CutId, lane: str, rows: pa.Table) -> WriteResult:
         state, spec = self._lanes[lane], self._settings.tables[lane]
         shaped = shape_rows(lane, rows, state.table.columns, spec.partition_by)
         count = shaped.rows.num_rows
         # 5. Skip a written cut; otherwise commit files, ledger and fence in one commit.
-        if state.last_batch is not None and batch <= state.last_batch:
+        if state.last is not None:
+            check_same_cut(cut, state.last, f"delta table {spec.uri}")
+        if state.last == cut:
             return WriteResult(WriteOutcome.SKIPPED, count, shaped.rejected)
         if not count:
             return WriteResult(WriteOutcome.EMPTY, 0, shaped.rejected)
         self._hooks.on_step(DeltaStep.BEFORE_COMMIT)
-        state.table.append(shaped.rows, self._marks(lane, batch))
-        state.last_batch = batch
+        state.table.append(shaped.rows, self._marks(lane, cut))
+        state.last = cut
         self._hooks.on_step(DeltaStep.COMMITTED)
         self._note_maintenance(lane, spec, state.table, shaped.rows)
         return WriteResult(WriteOutcome.COMMITTED, count, shaped.rejected)
@@ -222,19 +228,21 @@ class DeltaSink:
         written = partitions(rows, spec.partition_by).to_pylist() if spec.partition_by else []
         self._maintenance.note(lane, spec, table.version, [tuple(partition.values()) for partition in written])
 
-    def _marks(self, lane: str, batch: int) -> Mapping[str, int]:
+    def _marks(self, lane: str, cut: CutId) -> Mapping[str, int]:
         """Return the application versions that the commit of a cut records: ledger and fence."""
-        return {self._ledger_id(lane): batch, **self._fence_mark(lane)}
+        batch_id, digest_id = self._ledger_ids(lane)
+        return {batch_id: cut.batch, digest_id: int(cut.digest, 16), **self._fence_mark(lane)}
 
     def _fence_mark(self, lane: str) -> Mapping[str, int]:
         """Return the fence's application id with this epoch as its version."""
         assert self._owner is not None, "opened with an owner"
         return {f"{self._owner.app}.epoch.{self.name}.{lane}": self._owner.epoch}
 
-    def _ledger_id(self, lane: str) -> str:
-        """Return the ledger's application id in this epoch."""
+    def _ledger_ids(self, lane: str) -> tuple[str, str]:
+        """Return the ledger's application ids in this epoch, of the batch and of the digest of the last cut."""
         assert self._owner is not None, "opened with an owner"
-        return f"{self._owner.app}.{self._owner.epoch}.{self.name}.{lane}"
+        ledger = f"{self._owner.app}.{self._owner.epoch}.{self.name}.{lane}"
+        return ledger, f"{ledger}.digest"
 
     def _retry(self, action: Callable[[], T], action_name: str, before_retry: Callable[[], None] = _nothing) -> T:
         """Run ``action`` until it succeeds, after ``before_retry`` from the second attempt on.

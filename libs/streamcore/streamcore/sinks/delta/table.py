@@ -31,7 +31,7 @@ from streamcore.sinks.delta.settings import DeltaTableSpec
 NOTHING_AFTER = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 
 #: Messages of operating systems and object stores for failures that do not pass by themselves.
-_REFUSAL = re.compile(
+_REJECTION = re.compile(
     r"Permission ?denied|Read-only file system|\(os error (1|13|20|30)\)|AccessDenied|InvalidAccessKeyId|NoSuchBucket"
     r"|SignatureDoesNotMatch|InvalidToken|status(:| code)? 40[13]|Unauthenticated|Invalid table (URI|location)",
     re.IGNORECASE,
@@ -49,8 +49,8 @@ def naming_errors(uri: str) -> Iterator[None]:
     except SchemaMismatchError as error:
         raise Retryable(f"delta table {uri}: its columns changed: {_line(error)}") from error
     except (DeltaError, OSError, ValueError) as error:
-        if _REFUSAL.search(str(error)):
-            raise ConfigError(f"delta table {uri}: refused: {_line(error)}; check permissions and address") from error
+        if _REJECTION.search(str(error)):
+            raise ConfigError(f"delta table {uri}: rejected: {_line(error)}; check permissions and address") from error
         raise Retryable(f"delta table {uri}: {_line(error)}") from error
 
 

@@ -97,8 +97,8 @@ class SearchClient:
         """Return the resource at ``path``, or None if it does not exist."""
         try:
             return self.request("GET", path, params=params)
-        except RequestRejected as refusal:
-            if refusal.status == 404:
+        except RequestRejected as rejection:
+            if rejection.status == 404:
                 return None
             raise
 

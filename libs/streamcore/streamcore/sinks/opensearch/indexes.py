@@ -100,8 +100,8 @@ def put_template(client: SearchClient, lane: IndexLane) -> None:
         return
     try:
         client.request("PUT", path, body)
-    except RequestRejected as refusal:
-        raise ConfigError(f"opensearch template {lane.template} is refused: {refusal.reason}") from refusal
+    except RequestRejected as rejection:
+        raise ConfigError(f"opensearch template {lane.template} is rejected: {rejection.reason}") from rejection
 
 
 def check_alias(client: SearchClient, lane: IndexLane) -> None:
@@ -135,15 +135,15 @@ def _create_first(client: SearchClient, alias: str) -> None:
     """Create the first index. Raise ``ConfigError`` if it exists without its alias."""
     try:
         client.request("PUT", f"/{first_index(alias)}", {"aliases": {alias: {}, live_alias(alias): {}}})
-    except RequestRejected as refusal:
-        if refusal.code != "resource_already_exists_exception":
-            raise ConfigError(f"opensearch: cannot make index {first_index(alias)}: {refusal.reason}") from refusal
+    except RequestRejected as rejection:
+        if rejection.code != "resource_already_exists_exception":
+            raise ConfigError(f"opensearch: cannot make index {first_index(alias)}: {rejection.reason}") from rejection
         if client.find(f"/_alias/{alias}") is None:
             raise ConfigError(
                 f"opensearch: index {first_index(alias)} is there and alias {alias} is not; point it at the index that "
                 f'shall be searched: POST /_aliases {{"actions":[{{"add":{{"index":"{first_index(alias)}",'
                 f'"alias":"{alias}"}}}}]}}, or delete the index'
-            ) from refusal
+            ) from rejection
 
 
 def live_indexes(client: SearchClient, alias: str) -> tuple[str, ...]:
@@ -220,10 +220,10 @@ def _fit_mapping(client: SearchClient, lane: IndexLane, index: str, stored: Mapp
         if field.name in stored and field.name != lane.spec.deleted and cannot_hold(field.type, stored[field.name]):
             kind = stored[field.name].get("type", "object")
             raise ConfigError(
-                f"opensearch: index {index} has {field.name} as {kind}, which refuses every {field.type}; {rebuild}"
+                f"opensearch: index {index} has {field.name} as {kind}, which rejects every {field.type}; {rebuild}"
             )
     if missing := {name: mapping for name, mapping in lane.properties.items() if name not in stored}:
         try:
             client.request("PUT", f"/{index}/_mapping", {"properties": missing})
-        except RequestRejected as refusal:
-            raise ConfigError(f"opensearch: index {index}: {refusal.reason}; {rebuild}") from refusal
+        except RequestRejected as rejection:
+            raise ConfigError(f"opensearch: index {index}: {rejection.reason}; {rebuild}") from rejection

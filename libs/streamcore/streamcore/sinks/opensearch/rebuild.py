@@ -200,8 +200,8 @@ class Rebuild:
         body: Json = {"settings": {"index": {"gc_deletes": _REBUILD_GC_DELETES}}}
         try:
             self._retry(lambda: self._client.request("PUT", f"/{new}", body))
-        except RequestRejected as refusal:
-            if refusal.code != "resource_already_exists_exception":
+        except RequestRejected as rejection:
+            if rejection.code != "resource_already_exists_exception":
                 raise
         return new
 
@@ -215,7 +215,7 @@ class Rebuild:
         self._report(f"waiting until the app {what}")
         while True:
             entry = self._retry(ledger.read)
-            if entry is not None and entry.batch is not None and enough(set(entry.indexes)):
+            if entry is not None and entry.cut is not None and enough(set(entry.indexes)):
                 return
             if time.monotonic() > deadline:
                 seen = "it has noted no cut" if entry is None else f"its latest note: {entry}"
@@ -282,7 +282,7 @@ class Rebuild:
         if failures:
             first = failures[0] if isinstance(failures, list) else failures
             raise Permanent(
-                f"opensearch: the new index refuses documents of the old one, the first: {str(first)[:500]}; change "
+                f"opensearch: the new index rejects documents of the old one, the first: {str(first)[:500]}; change "
                 "the mapping (and its template_version), delete the new index, and do this again"
             )
 

@@ -2,16 +2,17 @@
 
 ``open``:
 
-1. Connect; refuse a server that is not OpenSearch 2 or later.
+1. Connect; reject a server that is not OpenSearch 2 or later.
 2. Claim the epoch in the ledger. Raise ``Fenced`` if a later epoch has begun.
-3. For each lane: refuse an alias of another owner, put the index template, create the first index and the aliases, and
+3. For each lane: reject an alias of another owner, put the index template, create the first index and the aliases, and
    check every index that is written to.
 
 ``write``, for each cut with rows:
 
-1. ``live``: check in the ledger that no later epoch has begun, and read which indexes each lane is written to.
+1. ``live``: check in the ledger that no later epoch has begun and no other process has written this batch, and read
+   which indexes each lane is written to.
 2. ``sent``: send the documents to each of those indexes, with version ``epoch << 40 | batch``, deletions too.
-3. ``noted``: write epoch, batch and index names to the ledger.
+3. ``noted``: write epoch, batch, digest and index names to the ledger.
 
 A crash after or within a step leaves a part of the cut's documents. Spark runs the cut again with equal rows: an
 existing document already has this version (a conflict, and no change), the missing ones are written. So the contents of
@@ -34,6 +35,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from streamcore.cut_id import CutId
 from streamcore.errors import ConfigError, Retryable
 from streamcore.sinks.opensearch import indexes
 from streamcore.sinks.opensearch.bulk import BulkCounters, BulkSender
@@ -93,8 +95,8 @@ class OpenSearchSink:
         """Idempotent: writing a cut again leaves equal contents."""
         return Guarantee.IDEMPOTENT
 
-    def open(self, owner: WriterId) -> int | None:
-        """Run steps 1 to 3 of ``open`` above; return the last batch in the ledger, or None."""
+    def open(self, owner: WriterId) -> CutId | None:
+        """Run steps 1 to 3 of ``open`` above; return the last cut in the ledger, or None."""
         self.close()
         document_version(owner.epoch, 0)
         settings = self._settings
@@ -110,17 +112,17 @@ class OpenSearchSink:
             self.close()
             raise
 
-    def write(self, batch: int, rows: Mapping[str, pa.Table]) -> WriteResult:
+    def write(self, cut: CutId, rows: Mapping[str, pa.Table]) -> WriteResult:
         """Run steps 1 to 3 of ``write`` above."""
         session = self._require_session()
         if not any(table.num_rows for table in rows.values()):
-            self._follow_quietly(session, batch)
+            self._follow_quietly(session, cut)
             return WriteResult(WriteOutcome.EMPTY)
         # 1. Check the epoch, and read the live indexes.
-        live = self._attempts().run(lambda: self._live(session, session.client))
+        live = self._attempts().run(lambda: self._live(session, session.client, cut))
         self._hooks.on_step("live")
         # 2. The documents.
-        version, count, rejected = document_version(session.owner.epoch, batch), 0, list[RejectedRow]()
+        version, count, rejected = document_version(session.owner.epoch, cut.batch), 0, list[RejectedRow]()
         for lane, table in sorted(rows.items()):
             documents = LaneDocuments(lane, table, self._settings.indexes[lane], version)
             lane_rejected, written = self._send(session, lane, documents, live[lane])
@@ -128,7 +130,7 @@ class OpenSearchSink:
             count += written
         self._hooks.on_step("sent")
         # 3. The ledger.
-        self._attempts().run(lambda: self._note(session, session.client, batch, live))
+        self._attempts().run(lambda: self._note(session, session.client, cut, live))
         self._hooks.on_step("noted")
         return WriteResult(WriteOutcome.COMMITTED, count, rejected)
 
@@ -148,7 +150,7 @@ class OpenSearchSink:
     def _attempts(self) -> RequestRetries:
         return RequestRetries(self._settings.patience, self._hooks)
 
-    def _open(self) -> int | None:
+    def _open(self) -> CutId | None:
         session = self._require_session()
         # 1. The server.
         _check_server(session.client)
@@ -167,8 +169,8 @@ class OpenSearchSink:
         self._hooks.on_step("checked")
         return last
 
-    def _live(self, session: _Session, client: SearchClient) -> dict[str, tuple[str, ...]]:
-        session.ledger(client, self.name).check(session.owner.epoch)
+    def _live(self, session: _Session, client: SearchClient, cut: CutId) -> dict[str, tuple[str, ...]]:
+        session.ledger(client, self.name).check(session.owner.epoch, cut)
         specs = self._settings.indexes.items()
         return {lane: indexes.live_indexes(client, spec.alias) for lane, spec in specs}
 
@@ -192,19 +194,19 @@ class OpenSearchSink:
             missing = max(missing, missing_here)
         return [rejected[row] for row in sorted(rejected)], documents.ids - missing
 
-    def _note(self, session: _Session, client: SearchClient, batch: int, live: Mapping[str, tuple[str, ...]]) -> None:
-        """Write the batch and the live indexes to the ledger."""
+    def _note(self, session: _Session, client: SearchClient, cut: CutId, live: Mapping[str, tuple[str, ...]]) -> None:
+        """Write the cut and the live indexes to the ledger."""
         names = _names(live)
-        session.ledger(client, self.name).write(IndexLedgerEntry(session.owner.epoch, batch, names))
+        session.ledger(client, self.name).write(IndexLedgerEntry(session.owner.epoch, cut, names))
         session.noted = names
 
-    def _follow_quietly(self, session: _Session, batch: int) -> None:
+    def _follow_quietly(self, session: _Session, cut: CutId) -> None:
         """In a cut without rows, write changed live indexes to the ledger, for a rebuild that waits for it. An
         unreachable server is ignored, because the cut has nothing to write."""
         with contextlib.suppress(Retryable):
-            live = self._live(session, session.quick)
+            live = self._live(session, session.quick, cut)
             if _names(live) != session.noted:
-                self._note(session, session.quick, batch, live)
+                self._note(session, session.quick, cut, live)
 
 
 def _names(live: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:

@@ -140,7 +140,7 @@ class RowApplier:
         last = next(rows[-1] for rows in reversed(by_lane) if rows)
         raise Permanent(
             f"postgres: more than {self._limit} rows of one cut were rejected, the last one of lane {last.lane}: "
-            f"{last.reason} ({last.code}); nothing of the cut was written; correct the table or raise max_refused"
+            f"{last.reason} ({last.code}); nothing of the cut was written; correct the table or raise max_rejected"
         )
 
 

@@ -1,6 +1,6 @@
 """Checks at start that the lane's table exists and can hold its rows; each error gives the statement that mends it.
 
-Refuses a key without a unique index of exactly those columns (``ON CONFLICT`` needs it), columns that would change a
+Rejects a key without a unique index of exactly those columns (``ON CONFLICT`` needs it), columns that would change a
 value silently, and missing permissions. Reads PostgreSQL's system catalogue only.
 """
 

@@ -1,7 +1,7 @@
 """The types of a lane's columns, and which types of PostgreSQL hold them without loss.
 
 A value that does not fit its column (a long in an integer, a text in ``varchar(10)``) makes the server reject its row.
-A column type that would change values silently (a decimal with fewer digits, a time in seconds) is refused at start.
+A column type that would change values silently (a decimal with fewer digits, a time in seconds) is rejected at start.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The meaning of a PostgreSQL error for a cut: try again, change the settings, leave a row out, or stop.
 
 The SQLSTATE decides (https://www.postgresql.org/docs/current/errcodes-appendix.html). A failed connection attempt has
-no SQLSTATE, only libpq's message. English messages of refused logins are recognised; in another language, a refused
+no SQLSTATE, only libpq's message. English messages of rejected logins are recognised; in another language, a rejected
 login is retried until the time limit.
 """
 

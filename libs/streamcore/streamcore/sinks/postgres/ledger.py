@@ -13,6 +13,7 @@ import orjson
 import psycopg
 from psycopg import sql
 
+from streamcore.cut_id import CutId
 from streamcore.errors import ConfigError, Fenced, Permanent
 from streamcore.sinks.postgres.catalog import exists
 from streamcore.sinks.postgres.connection import Connection
@@ -27,26 +28,30 @@ CREATE TABLE {} (
     sink text NOT NULL,
     epoch bigint NOT NULL,
     batch bigint,
+    digest text,
     rows bigint NOT NULL DEFAULT 0,
-    refused jsonb NOT NULL DEFAULT '[]',
+    rejected jsonb NOT NULL DEFAULT '[]',
     written_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (app, sink)
 )"""
-_SELECT = "SELECT epoch, batch, rows, refused::text FROM {} WHERE app = %s AND sink = %s FOR UPDATE"
+_SELECT = "SELECT epoch, batch, digest, rows, rejected::text FROM {} WHERE app = %s AND sink = %s FOR UPDATE"
 _INSERT = "INSERT INTO {} (app, sink, epoch) VALUES (%s, %s, %s) ON CONFLICT (app, sink) DO NOTHING"
 _TAKE = (
-    "UPDATE {} SET epoch = %s, batch = NULL, rows = 0, refused = '[]', written_at = now() WHERE app = %s AND sink = %s"
+    "UPDATE {} SET epoch = %s, batch = NULL, digest = NULL, rows = 0, rejected = '[]', written_at = now() "
+    "WHERE app = %s AND sink = %s"
 )
-_NOTE = "UPDATE {} SET batch = %s, rows = %s, refused = %s, written_at = now() WHERE app = %s AND sink = %s"
+_NOTE = (
+    "UPDATE {} SET batch = %s, digest = %s, rows = %s, rejected = %s, written_at = now() WHERE app = %s AND sink = %s"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class PostgresLedgerEntry:
-    """The contents of a ledger row. ``batch`` is None if the epoch has written none. ``rows`` and ``rejected`` are the
-    result of that batch (``WriteResult``)."""
+    """The contents of a ledger row. ``cut`` is None if the epoch has written none. ``rows`` and ``rejected`` are the
+    result of that cut (``WriteResult``)."""
 
     epoch: int
-    batch: int | None
+    cut: CutId | None
     rows: int = 0
     rejected: Sequence[RejectedRow] = ()
 
@@ -103,19 +108,20 @@ class PostgresLedger:
         """
         row = connection.execute(self._sql(_SELECT), self._key).fetchone()
         match row:
-            case (int(epoch), int() | None as batch, int(rows), str(refused)):
+            case (int(epoch), int() | None as batch, str() | None as digest, int(rows), str(rejected)):
                 if epoch > self.owner.epoch:
                     raise Fenced(f"postgres {self._label}: epoch {epoch} owns it, this is epoch {self.owner.epoch}")
-                return PostgresLedgerEntry(epoch, batch, rows, _parse_rejected(refused))
+                cut = None if batch is None else CutId(batch, digest or "")
+                return PostgresLedgerEntry(epoch, cut, rows, _parse_rejected(rejected))
             case _:
                 raise Permanent(
                     f"postgres {self._label}: its row was deleted from {self.table}; the last written batch is unknown"
                 )
 
-    def record_batch(self, connection: Connection, batch: int, rows: int, rejected: Sequence[RejectedRow]) -> None:
-        """Record ``batch`` as written, with its result, in the transaction that writes it."""
+    def record_cut(self, connection: Connection, cut: CutId, rows: int, rejected: Sequence[RejectedRow]) -> None:
+        """Record ``cut`` as written, with its result, in the transaction that writes it."""
         rejected_json = orjson.dumps([(row.lane, row.row, row.code, row.reason) for row in rejected]).decode()
-        connection.execute(self._sql(_NOTE), (batch, rows, rejected_json, *self._key))
+        connection.execute(self._sql(_NOTE), (cut.batch, cut.digest, rows, rejected_json, *self._key))
 
     @property
     def _key(self) -> tuple[str, str]:

@@ -118,7 +118,7 @@ class PostgresSettings:
 
     ``tables``: lane -> table, in the order in which rows are inserted; a table that others refer to comes first.
     ``password_file`` or ``password_env``: at most one; none for logins without a password. ``ledger``: the sink's own
-    table, created if it is missing. ``max_refused``: if the server rejects more rows of one cut, the sink stops,
+    table, created if it is missing. ``max_rejected``: if the server rejects more rows of one cut, the sink stops,
     because then the table is probably wrong. A connection pooler must run in session mode.
 
     Raises ``ConfigError`` for settings that contradict each other.
@@ -148,9 +148,9 @@ class PostgresSettings:
             json_schema_extra={"default": "public.headgate_ledger"},
         ),
     ] = TableName("public", "headgate_ledger")
-    max_refused: Annotated[
+    max_rejected: Annotated[
         NonNegativeInt,
-        Field(description="Rows of a batch that the server may refuse before the batch fails."),
+        Field(description="Rows of a batch that the server may reject before the batch fails."),
     ] = 1_000
     timeouts: Annotated[Timeouts, Field(description="Time limits of the connection.")] = Timeouts()
     patience: Annotated[RetryPolicy, Field(description="How long and how often writing is retried.")] = RetryPolicy()

@@ -3,12 +3,13 @@
 One transaction holds every row of a cut and the ledger row that records it. The protocol:
 
 0. ``open``: lock the ledger row of (app, sink). If a later epoch owns it, raise ``Fenced``. If an earlier one does,
-   take it over and clear its batch number, because the batches of an epoch begin at 0.
+   take it over and clear its last cut, because the batches of an epoch begin at 0.
 1. Begin a transaction and lock the ledger row, so that one process at a time continues. If a later epoch owns it, raise
-   ``Fenced``. If it holds this batch or a later one, the cut is written: return the recorded result and stop.
+   ``Fenced``. If it holds this cut, the cut is written: return the recorded result and stop. If it holds a later one,
+   or this number with another digest, raise ``Fenced``.
 2. Copy the final rows of the cut (the last one of each key) into staging tables.
 3. Move them to their tables, without the rows that the server rejects for their values (``apply_rows``).
-4. Write the batch number and the rejected rows into the ledger row.
+4. Write batch number, digest and the rejected rows into the ledger row.
 5. Commit.
 
 The state that a crash just after each step leaves (``PostgresStep``; the tests crash there):
@@ -41,6 +42,7 @@ from typing import TypeVar
 import psycopg
 import pyarrow as pa
 
+from streamcore.cut_id import CutId
 from streamcore.errors import ConfigError, Permanent, Retryable
 from streamcore.sinks.postgres.apply_rows import RowApplier
 from streamcore.sinks.postgres.catalog import check_database, check_table
@@ -51,7 +53,7 @@ from streamcore.sinks.postgres.ledger import PostgresLedger, PostgresLedgerEntry
 from streamcore.sinks.postgres.row_checks import CheckedRows
 from streamcore.sinks.postgres.settings import PostgresSettings
 from streamcore.sinks.postgres.staging import Staging
-from streamcore.sinks.sink import Guarantee, SinkHooks, WriteOutcome, WriteResult
+from streamcore.sinks.sink import Guarantee, SinkHooks, WriteOutcome, WriteResult, check_same_cut
 from streamcore.writer_id import WriterId
 
 T = TypeVar("T")
@@ -81,7 +83,7 @@ class PostgresSink:
         self._connection: Connection | None = None
         self._ledger: PostgresLedger | None = None
         self._staging: Mapping[str, Staging] = {}
-        self._last: int | None = None
+        self._last: CutId | None = None
 
     @property
     def name(self) -> str:
@@ -98,21 +100,21 @@ class PostgresSink:
         """Exactly once: one transaction writes the rows and the ledger."""
         return Guarantee.EXACTLY_ONCE
 
-    def open(self, owner: WriterId) -> int | None:
-        """Connect, check every table and fence earlier epochs. Return the last batch of this epoch, or None.
+    def open(self, owner: WriterId) -> CutId | None:
+        """Connect, check every table and fence earlier epochs. Return the last cut of this epoch, or None.
 
         Raises the errors of ``Sink.open``, and ``Retryable``.
         """
         self.close()
         self._ledger = PostgresLedger(self._settings.ledger, owner, self._name)
         entry = self._retry(self._open_ledger, "at start")
-        self._last = entry.batch
-        return entry.batch
+        self._last = entry.cut
+        return entry.cut
 
-    def write(self, batch: int, rows: Mapping[str, pa.Table]) -> WriteResult:
+    def write(self, cut: CutId, rows: Mapping[str, pa.Table]) -> WriteResult:
         """Run steps 1 to 5, and repeat them while the outcome is unknown.
 
-        Raises the errors of ``Sink.write``, and ``Permanent`` if the server rejects more than ``max_refused`` rows or
+        Raises the errors of ``Sink.write``, and ``Permanent`` if the server rejects more than ``max_rejected`` rows or
         has lost commits.
         """
         if self._ledger is None:
@@ -120,9 +122,9 @@ class PostgresSink:
         filled = {lane: rows[lane] for lane in self._tables if lane in rows and rows[lane].num_rows}
         if not filled:
             return WriteResult(WriteOutcome.EMPTY)
-        attempt = _Attempt(batch, [CheckedRows(lane, self._tables[lane].spec, table) for lane, table in filled.items()])
-        written = self._retry(lambda: self._write(attempt), f"batch {batch}")
-        self._last = max(batch, self._last or batch)
+        attempt = _Attempt(cut, [CheckedRows(lane, self._tables[lane].spec, table) for lane, table in filled.items()])
+        written = self._retry(lambda: self._write(attempt), str(cut))
+        self._last = cut
         return written
 
     def close(self) -> None:
@@ -191,11 +193,13 @@ class PostgresSink:
         # 1. The row lock keeps every other process out until this transaction ends.
         entry = self.locked_entry(connection, ledger)
         self._hooks.on_step(PostgresStep.LOCKED)
-        if entry.batch is not None and attempt.batch <= entry.batch:
+        if entry.cut is not None:
+            check_same_cut(attempt.cut, entry.cut, f"postgres sink {self._name}")
+        if entry.cut == attempt.cut:
             connection.rollback()
             return attempt.recorded_result(entry)
         connection.execute("SET CONSTRAINTS ALL IMMEDIATE")  # constraints fail at each statement, not at the commit
-        applier = RowApplier(connection, self._staging, attempt.cuts, self._settings.max_refused)
+        applier = RowApplier(connection, self._staging, attempt.lanes, self._settings.max_rejected)
         # 2. The rows are in temporary tables of this session.
         staged = applier.stage()
         self._hooks.on_step(PostgresStep.STAGED)
@@ -203,7 +207,7 @@ class PostgresSink:
         applied = applier.run(staged)
         self._hooks.on_step(PostgresStep.APPLIED)
         # 4. The ledger records the cut in the transaction that writes it.
-        ledger.record_batch(connection, attempt.batch, applied.rows, applied.rejected)
+        ledger.record_cut(connection, attempt.cut, applied.rows, applied.rejected)
         self._hooks.on_step(PostgresStep.NOTED)
         # 5. Every session sees the rows.
         attempt.commit_asked = True
@@ -217,13 +221,13 @@ class PostgresSink:
         Raises ``Fenced`` if a later epoch owns it, and ``Permanent`` if the server has lost commits.
         """
         entry = ledger.lock_entry(connection)
-        went_back = self._last is not None and (entry.batch is None or entry.batch < self._last)
+        went_back = self._last is not None and (entry.cut is None or entry.cut.batch < self._last.batch)
         if entry.epoch < ledger.owner.epoch or went_back:
             raise Permanent(
-                f"postgres ledger {self._settings.ledger}: it shows epoch {entry.epoch}, batch {entry.batch}, after "
-                f"epoch {ledger.owner.epoch}, batch {self._last} was committed: the server lost commits it confirmed "
-                "(an older replica took over, or a backup was restored); restore the app from a savepoint that is not "
-                "later"
+                f"postgres ledger {self._settings.ledger}: it shows epoch {entry.epoch}, {entry.cut or 'no batch'}, "
+                f"after epoch {ledger.owner.epoch}, {self._last or 'no batch'} was committed: the server lost commits "
+                "it confirmed (an older replica took over, or a backup was restored); restore the app from a "
+                "savepoint that is not later"
             )
         return entry
 
@@ -236,13 +240,12 @@ class PostgresSink:
 class _Attempt:
     """A cut that is being written. ``commit_asked``: the commit was sent to the server at least once."""
 
-    def __init__(self, batch: int, cuts: list[CheckedRows]) -> None:
-        self.batch = batch
+    def __init__(self, cut: CutId, lanes: list[CheckedRows]) -> None:
+        self.cut = cut
         self.commit_asked = False
-        self.cuts = cuts
+        self.lanes = lanes
 
     def recorded_result(self, entry: PostgresLedgerEntry) -> WriteResult:
-        """Return the result of a cut that the ledger shows as written. Counts and rejected rows are known of the
-        ledger's last batch only."""
-        result = WriteOutcome.COMMITTED if self.commit_asked else WriteOutcome.SKIPPED
-        return WriteResult(result, entry.rows, entry.rejected) if entry.batch == self.batch else WriteResult(result)
+        """Return the result of the cut, which the ledger shows as written."""
+        outcome = WriteOutcome.COMMITTED if self.commit_asked else WriteOutcome.SKIPPED
+        return WriteResult(outcome, entry.rows, entry.rejected)

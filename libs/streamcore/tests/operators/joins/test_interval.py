@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from streamcore.errors import ConfigError
 from streamcore.operators.base import LATE, MAIN
 from streamcore.operators.joins.interval import IntervalJoin, IntervalJoinSpec, JoinInterval
-from streamcore.operators.joins.join_input import REFUSED
+from streamcore.operators.joins.join_input import REJECTED
 from streamcore.operators.joins.output_columns import JoinKeys, JoinKind
 from streamcore.schema import EVENT_MS
 from streamcore.state.sorted_run import SortedRun
@@ -120,7 +120,7 @@ def test_when_time_ends_nothing_is_kept(plan: Plan, interval: JoinInterval, kind
 
 @settings(max_examples=60, deadline=None)
 @given(plans(rows), intervals, kinds, st.integers(1, 4))
-def test_rows_without_room_are_refused_as_a_whole_and_the_others_are_joined_exactly(
+def test_rows_without_room_are_rejected_as_a_whole_and_the_others_are_joined_exactly(
     plan: Plan, interval: JoinInterval, kind: JoinKind, max_rows: int
 ) -> None:
     names = count()
@@ -129,9 +129,9 @@ def test_rows_without_room_are_refused_as_a_whole_and_the_others_are_joined_exac
     for cut in plan:
         run.cut(cut)
         assert max(run.counts["left_kept"], run.counts["right_kept"]) <= max_rows
-    refused = {row[3] if row[-1] == "right" else row[2] for row in run.ports[REFUSED]}
-    assert len(refused) == run.counts["left_refused"] + run.counts["right_refused"]
-    taken = [a for cut in plan for a in cut.arrivals if a.values[2] not in refused]
+    rejected = {row[3] if row[-1] == "right" else row[2] for row in run.ports[REJECTED]}
+    assert len(rejected) == run.counts["left_rejected"] + run.counts["right_rejected"]
+    taken = [a for cut in plan for a in cut.arrivals if a.values[2] not in rejected]
     assert by_value(run.ports[MAIN]) == joined(taken, interval, kind)
 
 
@@ -270,13 +270,13 @@ def test_a_cut_looks_only_at_rows_of_its_keys(monkeypatch: pytest.MonkeyPatch) -
         (KEYS, {**LEFT, "__number": pl.Int64()}, RIGHT, "belong to the engine"),
     ],
 )
-def test_what_cannot_be_joined_is_refused_when_it_is_built(
+def test_what_cannot_be_joined_is_rejected_when_it_is_built(
     spec: JoinKeys, left: pl.Schema, right: pl.Schema, message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         IntervalJoin(IntervalJoinSpec(spec, JoinInterval(0, 1)), left, right)
 
 
-def test_an_interval_without_a_time_in_it_is_refused() -> None:
+def test_an_interval_without_a_time_in_it_is_rejected() -> None:
     with pytest.raises(ConfigError, match="no time is within"):
         JoinInterval(3, 4, lower_inclusive=False, upper_inclusive=False)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from streamcore.errors import ConfigError
 from streamcore.operators.base import MAIN
-from streamcore.operators.joins.join_input import REFUSED
+from streamcore.operators.joins.join_input import REJECTED
 from streamcore.operators.joins.latest import TableTableJoin, TableTableSpec
 from streamcore.operators.joins.output_columns import JoinKeys
 from streamcore.watermark import NO_WATERMARK
@@ -110,7 +110,7 @@ def test_every_cut_says_what_the_definition_says(plan: Plan, refresh_ms: int) ->
         found = at_work.ports[MAIN]
         assert {row[0]: row[:-1] for row in found} == plain.cut(cut)
         assert len({row[0] for row in found}) == len(found)
-    assert at_work.ports[REFUSED] == []
+    assert at_work.ports[REJECTED] == []
 
 
 @settings(max_examples=30, deadline=None)
@@ -191,14 +191,14 @@ def test_of_one_time_the_later_place_holds_whichever_comes_first() -> None:
     assert [row[1] for row in at_work.ports[MAIN]] == ["later"]
 
 
-def test_a_full_table_refuses_new_keys_and_takes_changes_of_old_ones() -> None:
+def test_a_full_table_rejects_new_keys_and_takes_changes_of_old_ones() -> None:
     at_work = driver(max_rows=1)
     arrivals = (thing("a", "x", 1), thing("b", "x", 1), Arrival(1, 1, ("b", 5, False)), Arrival(1, 1, ("a", 6, False)))
     at_work.cut(CutPlan(arrivals, NO_WATERMARK, restart=False))
     at_work.cut(CutPlan((thing("a", "y", 2),), NO_WATERMARK, restart=False))
     assert [row[:2] for row in at_work.ports[MAIN]] == [("a", "x"), ("a", "y")]
-    assert at_work.counts["left_refused"] == at_work.counts["right_refused"] == 1
-    assert len(at_work.ports[REFUSED]) == 2
+    assert at_work.counts["left_rejected"] == at_work.counts["right_rejected"] == 1
+    assert len(at_work.ports[REJECTED]) == 2
 
 
 @pytest.mark.parametrize(
@@ -210,6 +210,6 @@ def test_a_full_table_refuses_new_keys_and_takes_changes_of_old_ones() -> None:
         (replace(SPEC, refresh_ms=-1), "must not be negative"),
     ],
 )
-def test_what_cannot_be_joined_is_refused_when_it_is_built(spec: TableTableSpec, message: str) -> None:
+def test_what_cannot_be_joined_is_rejected_when_it_is_built(spec: TableTableSpec, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         TableTableJoin(spec, THINGS, FIGURES)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from streamcore.errors import ConfigError
 from streamcore.operators.base import LATE, MAIN
-from streamcore.operators.joins.join_input import REFUSED
+from streamcore.operators.joins.join_input import REJECTED
 from streamcore.operators.joins.lookup import LookupJoin, LookupSpec
 from streamcore.operators.joins.output_columns import JoinKeys, JoinKind
 from streamcore.operators.joins.temporal import TemporalJoin
@@ -80,7 +80,7 @@ def as_of_arrival(spec: LookupSpec, plan: Plan) -> list[Row]:
 def test_each_row_meets_the_version_of_its_event_time_however_the_inputs_arrive(plan: Plan, spec: LookupSpec) -> None:
     run = temporal(spec).run(plan)
     assert by_value(run.ports[MAIN]) == as_of_event_time(spec, [a for cut in plan for a in cut.arrivals])
-    assert run.ports[LATE] == run.ports[REFUSED] == []
+    assert run.ports[LATE] == run.ports[REJECTED] == []
 
 
 @settings(max_examples=100, deadline=None)
@@ -131,15 +131,15 @@ def test_of_each_key_only_versions_are_kept_that_a_row_to_come_may_meet(plan: Pl
     assert run.counts["waiting_kept"] == 0
 
 
-def test_a_table_that_is_full_refuses_new_keys_and_takes_changes_of_old_ones() -> None:
+def test_a_table_that_is_full_rejects_new_keys_and_takes_changes_of_old_ones() -> None:
     run = look_up(replace(BY_FLAG, max_rows=2))
     changes = [("eur", 1), ("usd", 2), ("gbp", 3), ("eur", 4)]
     arrivals = tuple(Arrival(1, 0, (*change, False)) for change in changes)
     run.cut(CutPlan(arrivals, NO_WATERMARK, restart=False))
-    assert [row[:3] for row in run.ports[REFUSED]] == [("eur", None, 4)]
+    assert [row[:3] for row in run.ports[REJECTED]] == [("eur", None, 4)]
     run.cut(CutPlan((Arrival(1, 0, ("usd", 5, False)), Arrival(0, 0, ("usd", 7))), NO_WATERMARK, restart=True))
     assert run.ports[MAIN] == [("usd", 7, 5, False, 0)]
-    assert run.counts["table_refused"] == 1
+    assert run.counts["table_rejected"] == 1
 
 
 def test_a_row_waits_until_no_change_of_its_event_time_can_come() -> None:
@@ -159,7 +159,7 @@ def test_a_row_waits_until_no_change_of_its_event_time_can_come() -> None:
         (replace(BY_FLAG, max_rows=0), "must be positive"),
     ],
 )
-def test_what_cannot_be_looked_up_is_refused_when_it_is_built(spec: LookupSpec, message: str) -> None:
+def test_what_cannot_be_looked_up_is_rejected_when_it_is_built(spec: LookupSpec, message: str) -> None:
     for make in (TemporalJoin, LookupJoin):
         with pytest.raises(ConfigError, match=message):
             make(spec, STREAM, TABLE)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from streamcore.errors import ConfigError
 from streamcore.operators.base import LATE, MAIN
 from streamcore.operators.joins.cogroup import KEYLESS, CoGroup
-from streamcore.operators.joins.join_input import REFUSED
+from streamcore.operators.joins.join_input import REJECTED
 from streamcore.operators.joins.output_columns import JoinKeys, JoinKind
 from streamcore.operators.joins.window_closing import SessionClosing
 from streamcore.operators.joins.window_join import WindowJoin
@@ -166,7 +166,7 @@ def test_every_group_comes_out_once_with_all_rows_of_both_inputs_however_they_ar
     run = cogroup(spec).run(plan)
     whole = Obvious(spec, [CutPlan(tuple(a for cut in plan for a in cut.arrivals), END_OF_TIME_MS, restart=False)])
     assert by_value(run.ports[MAIN]) == grouped(whole.closed)
-    assert run.ports[LATE] == run.ports[REFUSED] == []
+    assert run.ports[LATE] == run.ports[REJECTED] == []
     assert len(run.ports[KEYLESS]) == sum(None in a.values[:2] for cut in plan for a in cut.arrivals)
 
 
@@ -199,7 +199,7 @@ def test_a_group_comes_out_in_the_cut_whose_watermark_closes_it(plan: Plan, spec
 
 @settings(max_examples=60, deadline=None)
 @given(plans(rows, late=True), specs, st.sampled_from([2, 1000]))
-def test_a_restart_changes_neither_the_output_nor_its_order_nor_what_is_refused(
+def test_a_restart_changes_neither_the_output_nor_its_order_nor_what_is_rejected(
     plan: Plan, spec: WindowedSpec, max_rows: int
 ) -> None:
     spec = replace(spec, max_rows=max_rows)
@@ -230,7 +230,7 @@ def test_after_a_restart_rows_of_closed_windows_take_no_room(assigner: Assigner)
     run.cut(CutPlan((Arrival(0, 5, ("x", 1, 1)),), 0, restart=False))
     run.cut(CutPlan((Arrival(1, 25, ("x", 1, True)),), 20, restart=True))
     run.cut(CutPlan((Arrival(0, 35, ("x", 1, 2)),), 20, restart=True))
-    assert run.ports[REFUSED] == []
+    assert run.ports[REJECTED] == []
 
 
 def test_a_session_that_never_ends_is_not_read_again_in_every_cut(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,7 +261,7 @@ def test_a_session_that_never_ends_is_not_read_again_in_every_cut(monkeypatch: p
         ({"max_rows": 0}, "must be positive"),
     ],
 )
-def test_what_cannot_meet_is_refused_when_it_is_built(change: dict[str, object], message: str) -> None:
+def test_what_cannot_meet_is_rejected_when_it_is_built(change: dict[str, object], message: str) -> None:
     spec = WindowedSpec(KEYS, Tumbling(10))
     with pytest.raises(ConfigError, match=message):
         cogroup(replace(spec, **change))  # type: ignore[arg-type]

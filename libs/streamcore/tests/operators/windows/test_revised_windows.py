@@ -265,7 +265,7 @@ def test_an_early_record_comes_when_the_clock_is_so_far_past_the_first_change() 
     assert said(runner.cut(Cut([], 999, 0))[0]) == []
 
 
-def test_windows_that_cannot_be_revised_are_refused() -> None:
+def test_windows_that_cannot_be_revised_are_rejected() -> None:
     spec = WindowSpec(Sliding(10, 5), AfterWatermark(), Accumulation.ACCUMULATING)
     with pytest.raises(ConfigError, match="only sessions and tumbling"):
         RevisedWindows(spec, RevisionPolicy(), ("key",), SCHEMA, {"events": Count()})
@@ -275,4 +275,4 @@ def test_windows_beyond_the_limit_are_counted() -> None:
     spec = WindowSpec(Session(10), AfterWatermark(), Accumulation.ACCUMULATING)
     operator = RevisedWindows(spec, RevisionPolicy(), ("key",), SCHEMA, {"events": Count()}, max_windows=1)
     operator.step([frame([("a", 1, None, 1), ("b", 2, None, 1)])], CutTime(NO_WATERMARK, 0, 0))
-    assert operator.metrics()["refused"] == 1
+    assert operator.metrics()["rejected"] == 1

@@ -1,4 +1,4 @@
-"""The face of the windowed operator: its columns, its limits, what it refuses, and full window functions."""
+"""The face of the windowed operator: its columns, its limits, what it rejects, and full window functions."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_beyond_the_limit_no_window_begins_and_what_was_for_it_is_counted(spec: 
     ports = operator.step([rows()], CutTime(NO_WATERMARK, END_OF_TIME_MS, 0))
     assert sorted(ports[MAIN].select("user", "n").rows()) == [("a", 2), ("b", 1)]
     counts = operator.metrics()
-    assert (counts["assignments"], counts["on_time"], counts["refused"]) == (5, 3, 2)
+    assert (counts["assignments"], counts["on_time"], counts["rejected"]) == (5, 3, 2)
     assert not any(operator.metrics().values())
 
 
@@ -157,7 +157,7 @@ def test_an_evictor_narrows_what_aggregates_see() -> None:
         ),
     ],
 )
-def test_what_cannot_be_built_is_refused_with_the_reason(change: dict[str, object], message: str) -> None:
+def test_what_cannot_be_built_is_rejected_with_the_reason(change: dict[str, object], message: str) -> None:
     settings: dict[str, object] = {
         "spec": at_end(Tumbling(10)),
         "keys": ("user",),

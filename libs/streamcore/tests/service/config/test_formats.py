@@ -78,7 +78,7 @@ def test_every_document_is_its_format(tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_a_document_that_cannot_be_is_refused(written: dict[str, object]) -> None:
+def test_a_document_that_cannot_be_is_rejected(written: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         document(**written)
 
@@ -88,7 +88,7 @@ def test_a_schema_file_that_is_not_there_is_named() -> None:
         document(kind="avro", framing="bare", schema_file="/nowhere/x.avsc").input_format()
 
 
-def test_a_source_whose_format_does_not_fit_its_stream_is_refused_before_anything_runs() -> None:
+def test_a_source_whose_format_does_not_fit_its_stream_is_rejected_before_anything_runs() -> None:
     with pytest.raises(ConfigError, match="stream t: avro: schema: field agent"):
         Source(SCHEMA, "t", format=Avro(Bare(AVRO.replace('"string"', '"int"'))))
 

@@ -12,10 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from streamcore.cut_id import CutId
 from streamcore.errors import Fenced
 from streamcore.sinks.delta.sink import DeltaSink
 from streamcore.sinks.sink import SinkHooks, WriteOutcome
 from streamcore.writer_id import WriterId
+from tests.harness.cut_ids import cut_id
 from tests.harness.faults import delta_child
 from tests.harness.faults.delta_child import PER_CUT, SCHEMA, cut, settings, sink
 from tests.harness.oracles import delta_log
@@ -83,7 +85,7 @@ def test_kills_at_random_moments_lose_and_double_nothing(tmp_path: Path) -> None
 class _Forgetful(DeltaSink):
     """The protection off: a commit says neither its cut nor its epoch."""
 
-    def _marks(self, lane: str, batch: int) -> Mapping[str, int]:
+    def _marks(self, lane: str, cut: CutId) -> Mapping[str, int]:
         return {}
 
 
@@ -91,7 +93,7 @@ def test_without_the_application_transaction_a_cut_that_comes_again_appears_twic
     for _ in range(2):
         writer = _Forgetful(settings(tmp_path / "t"), {"rows": SCHEMA})
         writer.open(_OWNER)
-        assert writer.write(0, {"rows": cut(0)}).outcome == WriteOutcome.COMMITTED
+        assert writer.write(cut_id(0), {"rows": cut(0)}).outcome == WriteOutcome.COMMITTED
         writer.close()
     assert _ids(tmp_path / "t") == sorted([*range(PER_CUT)] * 2)
 
@@ -100,35 +102,39 @@ def test_without_it_an_owner_of_an_earlier_epoch_gets_through(tmp_path: Path) ->
     old, new = _Forgetful(settings(tmp_path / "t"), {"rows": SCHEMA}), sink(tmp_path / "t")
     old.open(_OWNER)
     new.open(WriterId("app", 2))
-    assert old.write(0, {"rows": cut(0)}).outcome == WriteOutcome.COMMITTED
+    assert old.write(cut_id(0), {"rows": cut(0)}).outcome == WriteOutcome.COMMITTED
 
 
 def test_a_cut_that_comes_again_is_skipped_and_says_the_same_rows(tmp_path: Path) -> None:
     for expected in (WriteOutcome.COMMITTED, WriteOutcome.SKIPPED):
         writer = sink(tmp_path / "t")
         writer.open(_OWNER)
-        written = writer.write(3, {"rows": cut(3)})
+        written = writer.write(cut_id(3), {"rows": cut(3)})
         assert (written.outcome, written.rows) == (expected, PER_CUT)
         writer.close()
-    assert delta_log.ledger(tmp_path / "t") == {"app.1.delta.rows": 3, "app.epoch.delta.rows": 1}
+    assert delta_log.ledger(tmp_path / "t") == {
+        "app.1.delta.rows": 3,
+        "app.1.delta.rows.digest": int(cut_id(3).digest, 16),
+        "app.epoch.delta.rows": 1,
+    }
 
 
 def test_a_cut_without_rows_commits_nothing(tmp_path: Path) -> None:
     writer = sink(tmp_path / "t")
     writer.open(_OWNER)
     before = len(delta_log.actions(tmp_path / "t"))
-    assert writer.write(0, {}).outcome == WriteOutcome.EMPTY
+    assert writer.write(cut_id(0), {}).outcome == WriteOutcome.EMPTY
     assert len(delta_log.actions(tmp_path / "t")) == before
 
 
 def test_an_owner_of_an_earlier_epoch_is_fenced_at_its_commit(tmp_path: Path) -> None:
     old, new = sink(tmp_path / "t"), sink(tmp_path / "t")
     old.open(_OWNER)
-    old.write(0, {"rows": cut(0)})
+    old.write(cut_id(0), {"rows": cut(0)})
     new.open(WriterId("app", 2))
     with pytest.raises(Fenced, match="epoch 2 owns lane rows"):
-        old.write(1, {"rows": cut(1)})
-    assert new.write(0, {"rows": cut(1)}).outcome == WriteOutcome.COMMITTED, "a new epoch numbers its cuts anew"
+        old.write(cut_id(1), {"rows": cut(1)})
+    assert new.write(cut_id(0), {"rows": cut(1)}).outcome == WriteOutcome.COMMITTED, "a new epoch numbers its cuts anew"
     assert _ids(tmp_path / "t") == list(range(2 * PER_CUT))
     with pytest.raises(Fenced):
         sink(tmp_path / "t").open(_OWNER)
@@ -144,7 +150,7 @@ def test_an_epoch_that_comes_between_the_files_and_the_commit_still_fences(tmp_p
     old = sink(tmp_path / "t", SinkHooks(on_step=overtake))
     old.open(_OWNER)
     with pytest.raises(Fenced):
-        old.write(0, {"rows": cut(0)})
+        old.write(cut_id(0), {"rows": cut(0)})
     assert _ids(tmp_path / "t") == []
 
 
@@ -154,7 +160,8 @@ def test_two_processes_of_one_epoch_write_the_same_cuts_once(tmp_path: Path) -> 
     command = [sys.executable, delta_child.__file__, str(tmp_path / "t"), "30", "never"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     children = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    assert [child.communicate(timeout=100)[0] for child in children] == ["done\n", "done\n"]
+    ended = [child.communicate(timeout=100)[0] for child in children]
+    assert "done\n" in ended, "the slower one may be fenced: the ledger is ahead of it"
     assert _ids(tmp_path / "t") == list(range(30 * PER_CUT))
 
 
@@ -166,6 +173,6 @@ def test_who_lost_ownership_does_not_try_again(tmp_path: Path) -> None:
     other = sink(tmp_path / "t")
     writer.open(_OWNER)
     other.open(_OWNER)
-    other.write(0, {"rows": cut(0)})
+    other.write(cut_id(0), {"rows": cut(0)})
     with pytest.raises(Fenced, match="lease"):
-        writer.write(0, {"rows": cut(0)})
+        writer.write(cut_id(0), {"rows": cut(0)})

@@ -1,4 +1,4 @@
-"""What a Delta table holds, what it refuses, and what the sink asks of one that is there."""
+"""What a Delta table holds, what it rejects, and what the sink asks of one that is there."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from streamcore.sinks.delta.settings import DeltaSettings, DeltaStorage, DeltaTa
 from streamcore.sinks.delta.sink import DeltaSink
 from streamcore.sinks.sink import Guarantee, RetryPolicy, SinkHooks, WriteOutcome, WriteResult
 from streamcore.writer_id import WriterId
+from tests.harness.cut_ids import cut_id
 from tests.harness.oracles import delta_log
 from tests.harness.oracles.delta_log import Row, table_of
 
@@ -55,7 +56,7 @@ def _sink(
 
 
 def _write(sink: DeltaSink, schema: pa.Schema, batch: int, *rows: Row) -> WriteResult:
-    return sink.write(batch, {"rows": table_of(schema, *rows)})
+    return sink.write(cut_id(batch), {"rows": table_of(schema, *rows)})
 
 
 _text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
@@ -148,7 +149,7 @@ def test_duckdb_sums_the_files_that_the_log_lists(tmp_path: Path) -> None:
     assert found == (300, Decimal("30.0300"), "TIMESTAMP WITH TIME ZONE")
 
 
-def test_rows_that_no_table_holds_are_refused_and_the_others_written(tmp_path: Path) -> None:
+def test_rows_that_no_table_holds_are_rejected_and_the_others_written(tmp_path: Path) -> None:
     schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("p", pa.large_string()), _SCHEMA.field("at")])
     _sink(tmp_path, schema, ("p",)).open(_OWNER)
     lane = pa.schema([("id", pa.int64()), ("p", pa.large_string()), _SCHEMA.field("at")])
@@ -157,7 +158,7 @@ def test_rows_that_no_table_holds_are_refused_and_the_others_written(tmp_path: P
     for expected in (WriteOutcome.COMMITTED, WriteOutcome.SKIPPED):
         sink = _sink(tmp_path, lane, ("p",))
         sink.open(_OWNER)
-        written = sink.write(0, {"rows": rows})
+        written = sink.write(cut_id(0), {"rows": rows})
         assert (written.outcome, written.rows) == (expected, 2)
         assert [(one.row, one.code) for one in written.rejected] == [
             (1, "null"),
@@ -193,7 +194,7 @@ def test_new_columns_are_added_and_old_rows_have_null_there(tmp_path: Path) -> N
         ([("day", pa.large_string())], (), "must not be null and the lane has none"),
     ],
 )
-def test_a_table_that_does_not_fit_is_refused_before_anything_is_written(
+def test_a_table_that_does_not_fit_is_rejected_before_anything_is_written(
     tmp_path: Path, columns: list[tuple[str, pa.DataType]], partition_by: tuple[str, ...], reason: str
 ) -> None:
     _sink(tmp_path, pa.schema([pa.field("id", pa.int64(), nullable=False)])).open(_OWNER)
@@ -203,7 +204,7 @@ def test_a_table_that_does_not_fit_is_refused_before_anything_is_written(
     assert delta_log.actions(tmp_path) == before, "not even the earlier epoch was fenced"
 
 
-def test_a_table_with_constraints_is_refused(tmp_path: Path) -> None:
+def test_a_table_with_constraints_is_rejected(tmp_path: Path) -> None:
     _sink(tmp_path).open(_OWNER)
     DeltaTable(tmp_path).alter.add_constraint({"positive": "id > 0"})
     with pytest.raises(ConfigError, match=r"delta\.constraints\.positive; drop it"):
@@ -221,7 +222,7 @@ def test_a_table_with_constraints_is_refused(tmp_path: Path) -> None:
         ([("a", pa.int64()), ("x", pa.float64())], ("x",), "make a column of text"),
     ],
 )
-def test_columns_that_cannot_be_are_refused_when_the_sink_is_made(
+def test_columns_that_cannot_be_are_rejected_when_the_sink_is_made(
     tmp_path: Path, columns: list[tuple[str, pa.DataType]], partition_by: tuple[str, ...], reason: str
 ) -> None:
     with pytest.raises(ConfigError, match=reason):
@@ -296,7 +297,7 @@ def test_the_settings_make_the_sink(tmp_path: Path) -> None:
         sink_factory(settings, {"others": _SCHEMA})(SinkHooks())
 
 
-def test_settings_that_cannot_be_are_refused() -> None:
+def test_settings_that_cannot_be_are_rejected() -> None:
     with pytest.raises(ValidationError, match="vacuum_retention_hours"):
         DeltaTableSpec("t", vacuum_retention_hours=0)
     with pytest.raises(ConfigError, match="without user and password"):

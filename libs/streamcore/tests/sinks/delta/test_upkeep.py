@@ -22,6 +22,7 @@ from streamcore.sinks.delta.settings import DeltaSettings, DeltaTableSpec
 from streamcore.sinks.delta.sink import DeltaSink
 from streamcore.sinks.sink import WriteOutcome
 from streamcore.writer_id import WriterId
+from tests.harness.cut_ids import cut_id
 from tests.harness.oracles import delta_log
 from tests.harness.oracles.delta_log import Row
 
@@ -59,7 +60,7 @@ def _filled(folder: Path, cuts: int = 6) -> DeltaSink:
             }
             for i in range(10)
         ]
-        sink.write(batch, {"rows": delta_log.table_of(_SCHEMA, *given)})
+        sink.write(cut_id(batch), {"rows": delta_log.table_of(_SCHEMA, *given)})
     return sink
 
 
@@ -78,8 +79,8 @@ def test_compaction_keeps_contents_and_ledger_and_leaves_a_file_a_partition(tmp_
     assert _contents(tmp_path) == before
     assert delta_log.ledger(tmp_path) == ledger
     assert len(delta_log.live_files(tmp_path)) == 4
-    assert sink.write(5, {"rows": delta_log.table_of(_SCHEMA, {"id": 1})}).outcome == WriteOutcome.SKIPPED
-    assert sink.write(6, {"rows": delta_log.table_of(_SCHEMA, {"id": 60})}).outcome == WriteOutcome.COMMITTED
+    assert sink.write(cut_id(5), {"rows": delta_log.table_of(_SCHEMA, {"id": 1})}).outcome == WriteOutcome.SKIPPED
+    assert sink.write(cut_id(6), {"rows": delta_log.table_of(_SCHEMA, {"id": 60})}).outcome == WriteOutcome.COMMITTED
     assert len(_contents(tmp_path)) == len(before) + 1
     assert DeltaTable(tmp_path).to_pyarrow_table().num_rows == len(before) + 1, "the library reads it too"
 
@@ -129,10 +130,10 @@ def test_a_compaction_lets_appends_through_that_came_meanwhile(tmp_path: Path) -
     sink = _filled(tmp_path)
     table = DeltaTable(tmp_path)
     files = _files(table)
-    sink.write(6, {"rows": delta_log.table_of(_SCHEMA, {"id": 60, "p": "a"})})
+    sink.write(cut_id(6), {"rows": delta_log.table_of(_SCHEMA, {"id": 60, "p": "a"})})
     assert compact(table, files) is True
     assert [row["id"] for row in _contents(tmp_path)] == list(range(61))
-    assert sink.write(7, {"rows": delta_log.table_of(_SCHEMA, {"id": 61})}).outcome == WriteOutcome.COMMITTED
+    assert sink.write(cut_id(7), {"rows": delta_log.table_of(_SCHEMA, {"id": 61})}).outcome == WriteOutcome.COMMITTED
 
 
 def test_bounds_of_a_compacted_file_hold_for_every_row(tmp_path: Path) -> None:
@@ -180,7 +181,7 @@ def test_the_ledger_survives_a_checkpoint_and_a_retention_of_transactions(tmp_pa
         commit.unlink()  # what is left is the checkpoint
     sink.close()
     sink.open(WriterId("app", 1))
-    assert sink.write(5, {"rows": delta_log.table_of(_SCHEMA, {"id": 50})}).outcome == WriteOutcome.SKIPPED
+    assert sink.write(cut_id(5), {"rows": delta_log.table_of(_SCHEMA, {"id": 50})}).outcome == WriteOutcome.SKIPPED
 
 
 def test_vacuum_deletes_orphans_once_they_are_old_and_no_young_ones(tmp_path: Path) -> None:
@@ -202,7 +203,10 @@ def test_upkeep_that_fails_harms_no_cut_and_is_said(tmp_path: Path, caplog: pyte
     sink.open(WriterId("app", 1))
     (tmp_path / "compacted").write_text("a file where a folder should be")
     for batch in range(8):
-        assert sink.write(batch, {"rows": delta_log.table_of(_SCHEMA, {"id": batch})}).outcome == WriteOutcome.COMMITTED
+        assert (
+            sink.write(cut_id(batch), {"rows": delta_log.table_of(_SCHEMA, {"id": batch})}).outcome
+            == WriteOutcome.COMMITTED
+        )
         time.sleep(0.1)
     sink.close()
     assert [row["id"] for row in _contents(tmp_path)] == list(range(8))

@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 from headgate.local.servers.opensearch import EmbeddedOpenSearch
 from streamcore.sinks.opensearch import sink as sink_module
 from streamcore.sinks.opensearch.bulk_lines import BulkLines, LaneDocuments, document_version
+from streamcore.sinks.opensearch.ledger import INDEX
 from streamcore.sinks.opensearch.settings import BulkLimits, IndexSpec
 from streamcore.sinks.opensearch.sink import OpenSearchSink
 from streamcore.sinks.sink import Guarantee, SinkHooks, WriteOutcome, WriteResult
+from tests.harness.cut_ids import cut_id
 from tests.harness.servers.search_index import Row, SearchIndex, index_on, oracle, table, write
 
 pytestmark = pytest.mark.opensearch
@@ -61,18 +63,20 @@ def test_ids_of_several_columns_and_odd_texts_are_documents_of_their_own(search_
     sink.close()
 
 
-def test_rows_without_an_id_that_the_server_takes_are_refused_one_by_one(search_index: SearchIndex) -> None:
+def test_rows_without_an_id_that_the_server_takes_are_rejected_one_by_one(search_index: SearchIndex) -> None:
     sink = search_index.sink()
     sink.open(search_index.owner())
     long = "ü" * 257
-    written = sink.write(0, {"products": table([(None, "x", 1, False), ("ok", "x", 1, False), (long, "x", 1, False)])})
+    written = sink.write(
+        cut_id(0), {"products": table([(None, "x", 1, False), ("ok", "x", 1, False), (long, "x", 1, False)])}
+    )
     assert [(one.row, one.code) for one in written.rejected] == [(0, "id_missing"), (2, "id_too_long")]
     assert written.rows == 1
     assert search_index.contents() == {"ok": ("x", 1)}
     sink.close()
 
 
-def test_a_refused_document_is_answered_with_the_servers_words_and_the_row_before_it_stays(
+def test_a_rejected_document_is_answered_with_the_servers_words_and_the_row_before_it_stays(
     search_index: SearchIndex,
 ) -> None:
     number = {"name": {"type": "long"}}
@@ -80,7 +84,7 @@ def test_a_refused_document_is_answered_with_the_servers_words_and_the_row_befor
     sink.open(search_index.owner())
     rows: list[Row] = [("a", "1", 1, False), ("b", "many", 2, False), ("a", "few", 3, False), ("c", "3", 4, False)]
     for _ in range(2):  # the same again, when the cut is written again
-        written = sink.write(0, {"products": table(rows)})
+        written = sink.write(cut_id(0), {"products": table(rows)})
         assert [(one.lane, one.row, one.code) for one in written.rejected] == [
             ("products", 1, "mapper_parsing_exception"),
             ("products", 2, "mapper_parsing_exception"),
@@ -110,7 +114,7 @@ def test_types_of_columns_become_mappings_that_keep_values_exact(search_index: S
     sink.open(search_index.owner())
     at = dt.datetime(2026, 1, 2, 3, 4, 5, 678_000, dt.UTC)
     row = {"id": "a", "price": Decimal("9007199254740993.01"), "at": at, "rate": 1e300, "sold": True}
-    sink.write(0, {"products": pa.Table.from_pylist([row], schema=schema)})
+    sink.write(cut_id(0), {"products": pa.Table.from_pylist([row], schema=schema)})
     found = search_index.ask("GET", f"/{search_index.alias}/_doc/a")["_source"]
     assert found == row | {"price": "9007199254740993.01", "at": "2026-01-02T03:04:05.678+00:00"}
     mapping = search_index.ask("GET", f"/{search_index.alias}-000001/_mapping")[f"{search_index.alias}-000001"]
@@ -127,7 +131,9 @@ _CRASHES = st.lists(st.sampled_from(["live", "request", "sent", "noted"]), max_s
 
 
 def _run(search_index: SearchIndex, cuts: Sequence[Sequence[Row]], crashes: Sequence[Sequence[str]]) -> None:
-    """Write the cuts; after a crash a new process repeats the cut."""
+    """Write the cuts, as if the ledger were lost; after a crash a new process repeats the cut."""
+
+    search_index.ask("DELETE", f"/{INDEX}")
     for batch, rows in enumerate(cuts):
         for step in [*crashes[batch], None]:
 
@@ -198,6 +204,6 @@ def test_versions_grow_with_cuts_and_restores() -> None:
 def test_a_cut_without_rows_is_empty(search_index: SearchIndex) -> None:
     sink = search_index.sink()
     sink.open(search_index.owner())
-    assert sink.write(0, {}) == WriteResult(WriteOutcome.EMPTY)
+    assert sink.write(cut_id(0), {}) == WriteResult(WriteOutcome.EMPTY)
     assert search_index.contents() == {}
     sink.close()

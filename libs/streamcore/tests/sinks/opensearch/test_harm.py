@@ -13,6 +13,7 @@ from headgate.local.servers.opensearch import EmbeddedOpenSearch, OpenSearchNode
 from streamcore.sinks.opensearch.bulk import BulkSender, RequestSize
 from streamcore.sinks.opensearch.settings import BulkLimits
 from streamcore.sinks.sink import RetryPolicy, SinkHooks, WriteOutcome
+from tests.harness.cut_ids import cut_id
 from tests.harness.servers.search_index import Row, SearchIndex, index_on, table
 
 pytestmark = [pytest.mark.opensearch, pytest.mark.slow]
@@ -53,14 +54,14 @@ def test_requests_shrink_until_the_server_takes_them_and_grow_again(small: Searc
     sink = small.sink(limits=BulkLimits(2_000, 4_000_000, 2), properties={"name": {"type": "keyword", "index": False}})
     sink.open(small.owner())
     rows = _rows(2_000, "x" * 500)  # 1 MB, ten times what the server has room for
-    assert sink.write(0, {"products": table(rows)}).rows == 2_000
+    assert sink.write(cut_id(0), {"products": table(rows)}).rows == 2_000
     assert sink.counts.overloads > 2
     assert small.contents() == _wanted(rows)
     session = sink._session
     assert session is not None
     assert session.sender.pace.size_bytes < 400_000
     before = session.sender.pace
-    sink.write(1, {"products": table(_rows(10))})
+    sink.write(cut_id(1), {"products": table(_rows(10))})
     assert session.sender.pace.documents > before.documents
     sink.close()
 
@@ -70,7 +71,7 @@ def test_single_documents_that_find_the_queue_full_are_sent_again(small: SearchI
     sink.open(small.owner())
     rows = _rows(1_000)
     for batch in range(2):
-        assert sink.write(batch, {"products": table(rows)}).rows == 1_000
+        assert sink.write(cut_id(batch), {"products": table(rows)}).rows == 1_000
     assert sink.counts.overloads > 0
     assert sink.counts.documents == 2_000
     assert small.contents() == _wanted(rows)
@@ -85,7 +86,7 @@ def test_without_sending_again_what_was_rejected_documents_are_missing(
     sink = small.sink(limits=BulkLimits(20, 1_000_000, 16))
     sink.open(small.owner())
     for batch in range(10):
-        sink.write(batch, {"products": table(_rows(3_000))})
+        sink.write(cut_id(batch), {"products": table(_rows(3_000))})
         if len(small.contents()) < 3_000:
             break
         small.ask("POST", f"/{small.alias}-000001/_delete_by_query?refresh=true", {"query": {"match_all": {}}})
@@ -93,11 +94,11 @@ def test_without_sending_again_what_was_rejected_documents_are_missing(
     sink.close()
 
 
-def test_a_document_larger_than_any_request_may_be_is_refused_and_the_others_are_there(small: SearchIndex) -> None:
+def test_a_document_larger_than_any_request_may_be_is_rejected_and_the_others_are_there(small: SearchIndex) -> None:
     sink = small.sink(limits=BulkLimits(100, 4_000_000, 1))
     sink.open(small.owner())
     rows = [*_rows(3), ("huge", "y" * 1_200_000, 0, False), ("last", "x", 9, False)]
-    written = sink.write(0, {"products": table(rows)})
+    written = sink.write(cut_id(0), {"products": table(rows)})
     assert [one.row for one in written.rejected] == [3]
     assert written.rows == 4
     assert small.contents() == _wanted([*rows[:3], rows[4]])
@@ -121,7 +122,7 @@ def test_a_server_killed_in_the_middle_of_a_cut_gets_the_rest_when_it_is_back(
     sink = small.sink(SinkHooks(on_step=reached), limits=BulkLimits(50, 50_000, 2), patience=patience)
     sink.open(small.owner())
     rows = _rows(2_000)
-    written = sink.write(0, {"products": table(rows)})
+    written = sink.write(cut_id(0), {"products": table(rows)})
     starter[0].join()
     assert written.outcome is WriteOutcome.COMMITTED
     assert written.rows == 2_000
@@ -133,13 +134,13 @@ def test_a_server_killed_in_the_middle_of_a_cut_gets_the_rest_when_it_is_back(
 def test_a_server_that_is_away_for_five_seconds_is_waited_for(small: SearchIndex, node: EmbeddedOpenSearch) -> None:
     sink = small.sink(request_timeout_ms=1_000)
     sink.open(small.owner())
-    sink.write(0, {"products": table(_rows(10))})
+    sink.write(cut_id(0), {"products": table(_rows(10))})
     node.pause()
     timer = threading.Timer(5, node.resume)
     timer.start()
     started = time.monotonic()
     rows = _rows(500, "later")
-    assert sink.write(1, {"products": table(rows)}).rows == 500
+    assert sink.write(cut_id(1), {"products": table(rows)}).rows == 500
     assert time.monotonic() - started > 4
     timer.join()
     assert small.contents() == _wanted(rows)
@@ -149,14 +150,14 @@ def test_a_server_that_is_away_for_five_seconds_is_waited_for(small: SearchIndex
 def test_an_index_that_the_server_closes_for_want_of_disk_is_waited_for(small: SearchIndex) -> None:
     sink = small.sink()
     sink.open(small.owner())
-    sink.write(0, {"products": table(_rows(10))})
+    sink.write(cut_id(0), {"products": table(_rows(10))})
     full = {"index.blocks.read_only_allow_delete": True}  # as the server does when its disk is full
     small.ask("PUT", f"/{small.alias}/_settings", full)
     free = threading.Timer(3, small.ask, ["PUT", f"/{small.alias}/_settings", dict.fromkeys(full)])
     free.start()
     started = time.monotonic()
     rows = _rows(300, "later")
-    written = sink.write(1, {"products": table(rows)})
+    written = sink.write(cut_id(1), {"products": table(rows)})
     free.join()
     assert (written.rows, list(written.rejected)) == (300, [])
     assert time.monotonic() - started > 2

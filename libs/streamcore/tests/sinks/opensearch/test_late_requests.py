@@ -58,7 +58,7 @@ def test_a_late_request_does_not_win_over_a_newer_document(search_index: SearchI
 
 
 def test_when_the_server_forgets_deletions_too_soon_it_does_come_back(search_index: SearchIndex) -> None:
-    """The protection off: what ``open`` refuses."""
+    """The protection off: what ``open`` rejects."""
     _deleted(search_index)
     search_index.ask("PUT", f"/{search_index.alias}-000001/_settings", {"index.gc_deletes": "100ms"})
     deadline = time.monotonic() + 20

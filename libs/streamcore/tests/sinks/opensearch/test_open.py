@@ -1,4 +1,4 @@
-"""What ``open`` makes, and what it refuses with a word about how to go on."""
+"""What ``open`` makes, and what it rejects with a word about how to go on."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.harness.servers.search_index import SCHEMA, SearchIndex, write
 pytestmark = pytest.mark.opensearch
 
 
-def _refused(search_index: SearchIndex, **changes: object) -> str:
+def _rejected(search_index: SearchIndex, **changes: object) -> str:
     sink = search_index.sink(**changes)  # type: ignore[arg-type]
     with pytest.raises(ConfigError) as caught:
         sink.open(search_index.owner())
@@ -43,13 +43,13 @@ def test_the_first_start_makes_template_index_and_aliases_and_the_second_changes
     assert "'deleted'" not in mapping
 
 
-def test_an_index_that_forgets_deletions_too_soon_is_refused_with_the_request_that_helps(
+def test_an_index_that_forgets_deletions_too_soon_is_rejected_with_the_request_that_helps(
     search_index: SearchIndex,
 ) -> None:
     search_index.sink().open(search_index.owner())
     index = f"{search_index.alias}-000001"
     search_index.ask("PUT", f"/{index}/_settings", {"index.gc_deletes": "60s"})
-    said = _refused(search_index)
+    said = _rejected(search_index)
     match = re.search(r"PUT (/\S+/_settings) (\{.*\})", said)
     assert match is not None, said
     import orjson
@@ -60,24 +60,24 @@ def test_an_index_that_forgets_deletions_too_soon_is_refused_with_the_request_th
     sink.close()
 
 
-def test_an_index_that_answers_before_it_is_on_disk_is_refused(search_index: SearchIndex) -> None:
-    assert "translog.durability" in _refused(search_index, settings={"translog.durability": "async"})
+def test_an_index_that_answers_before_it_is_on_disk_is_rejected(search_index: SearchIndex) -> None:
+    assert "translog.durability" in _rejected(search_index, settings={"translog.durability": "async"})
 
 
-def test_an_alias_that_is_an_index_is_refused(search_index: SearchIndex) -> None:
+def test_an_alias_that_is_an_index_is_rejected(search_index: SearchIndex) -> None:
     search_index.ask("PUT", f"/{search_index.alias}")
-    assert "is an index, not an alias" in _refused(search_index)
+    assert "is an index, not an alias" in _rejected(search_index)
     search_index.ask("DELETE", f"/{search_index.alias}")
 
 
-def test_an_index_of_somebody_else_is_refused_for_its_versions_are_not_ours(search_index: SearchIndex) -> None:
+def test_an_index_of_somebody_else_is_rejected_for_its_versions_are_not_ours(search_index: SearchIndex) -> None:
     """Its documents' versions may be higher than ours: milliseconds are a version that many use."""
     foreign = f"{search_index.alias}-before"
     search_index.ask("PUT", f"/{foreign}", {"aliases": {search_index.alias: {}}})
     search_index.ask(
         "PUT", f"/{foreign}/_doc/a?version=1764000000000&version_type=external&refresh=true", {"name": "x"}
     )
-    said = _refused(search_index)
+    said = _rejected(search_index)
     assert "the versions of its documents are not ours" in said
     # The way out that it names.
     search_index.ask("POST", "/_aliases", {"actions": [{"remove": {"index": foreign, "alias": search_index.alias}}]})
@@ -94,13 +94,13 @@ def test_an_index_of_somebody_else_is_refused_for_its_versions_are_not_ours(sear
     search_index.ask("DELETE", f"/{foreign}")
 
 
-def test_an_index_of_another_app_is_refused(search_index: SearchIndex) -> None:
+def test_an_index_of_another_app_is_rejected(search_index: SearchIndex) -> None:
     search_index.sink().open(search_index.owner())
     other = replace(search_index, app=f"{search_index.app}-other")
-    assert f"belongs to lane products of app {search_index.app}" in _refused(other)
+    assert f"belongs to lane products of app {search_index.app}" in _rejected(other)
 
 
-def test_a_column_that_the_mapping_cannot_hold_is_refused_and_a_new_one_is_added(search_index: SearchIndex) -> None:
+def test_a_column_that_the_mapping_cannot_hold_is_rejected_and_a_new_one_is_added(search_index: SearchIndex) -> None:
     search_index.sink().open(search_index.owner())
     wider = pa.schema([*SCHEMA, ("colour", pa.large_string())])
     settings = search_index.settings(template_version=2)
@@ -109,14 +109,14 @@ def test_a_column_that_the_mapping_cannot_hold_is_refused_and_a_new_one_is_added
     assert "'colour': {'type': 'keyword'}" in str(search_index.ask("GET", f"/{search_index.alias}-000001/_mapping"))
     sink.close()
     other = pa.schema([("id", pa.large_string()), ("name", pa.bool_()), ("stock", pa.bool_()), ("deleted", pa.bool_())])
-    refused = OpenSearchSink(search_index.settings(template_version=3), {"products": other}, SinkHooks())
-    with pytest.raises(ConfigError, match=r"has stock as long, which refuses every bool; .*headgate search rebuild"):
-        refused.open(search_index.owner())
+    rejected = OpenSearchSink(search_index.settings(template_version=3), {"products": other}, SinkHooks())
+    with pytest.raises(ConfigError, match=r"has stock as long, which rejects every bool; .*headgate search rebuild"):
+        rejected.open(search_index.owner())
 
 
-def test_a_template_that_changed_under_its_version_is_refused_and_a_newer_one_stays(search_index: SearchIndex) -> None:
+def test_a_template_that_changed_under_its_version_is_rejected_and_a_newer_one_stays(search_index: SearchIndex) -> None:
     search_index.sink(template_version=3).open(search_index.owner())
-    assert "raise the lane's template_version to 4" in _refused(search_index, template_version=3, refresh_ms=5_000)
+    assert "raise the lane's template_version to 4" in _rejected(search_index, template_version=3, refresh_ms=5_000)
     older = search_index.sink(template_version=2)
     older.open(search_index.owner())
     older.close()
@@ -138,7 +138,7 @@ def test_somebody_who_lost_the_app_does_not_go_on_trying(search_index: SearchInd
         sink.open(search_index.owner())
 
 
-def test_settings_that_cannot_work_are_refused_and_a_password_is_in_no_text(
+def test_settings_that_cannot_work_are_rejected_and_a_password_is_in_no_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     index = {"products": IndexSpec("products", ("id",))}

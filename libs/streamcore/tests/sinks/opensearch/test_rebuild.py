@@ -14,6 +14,7 @@ from streamcore.errors import ConfigError, Permanent
 from streamcore.sinks.opensearch.client import SearchClient
 from streamcore.sinks.opensearch.rebuild import Rebuild, RebuildLimits, RebuildResult, RebuildStage, read_alias_state
 from streamcore.sinks.sink import SinkHooks
+from tests.harness.cut_ids import cut_id
 from tests.harness.servers.search_index import Row, SearchIndex, oracle, write
 
 pytestmark = [pytest.mark.opensearch]
@@ -160,7 +161,7 @@ def test_with_the_wait_that_document_is_there(search_index: SearchIndex) -> None
     slow = search_index.sink(SinkHooks(on_step=reached))
     slow.open(search_index.owner())
     write(slow, 1, [("b", "y", 2, False)])
-    slow.write(2, {})  # an idle app's cut is enough to go on
+    slow.write(cut_id(2), {})  # an idle app's cut is enough to go on
     threads[0].join()
     assert search_index.contents(f"{search_index.alias}-000002") == {"a": ("x", 1), "b": ("y", 2)}
     sink.close()
@@ -174,7 +175,7 @@ def test_a_document_deleted_during_the_copy_does_not_come_back(search_index: Sea
     new = f"{search_index.alias}-000002"
     with pytest.raises(ConfigError):
         _rebuild(search_index, RebuildLimits(follow_ms=1)).run()
-    sink.write(1, {})
+    sink.write(cut_id(1), {})
     # The copy has read "a" from the old index; now it is deleted; then the copy writes what it has read.
     late = search_index.ask("GET", f"/{search_index.alias}-000001/_doc/a")
     write(sink, 2, [("a", None, None, True)])
@@ -206,7 +207,7 @@ def test_a_copy_that_is_not_equal_is_not_searched(search_index: SearchIndex) -> 
     limits = RebuildLimits(follow_ms=5_000, verify_ms=300, poll_ms=50)
     with pytest.raises(_Crashed):
         _rebuild(search_index, limits, crash="live").run()
-    sink.write(1, {})
+    sink.write(cut_id(1), {})
     new = f"{search_index.alias}-000002"
     search_index.ask("PUT", f"/{new}/_doc/intruder?refresh=true", {"id": "intruder"})
     with pytest.raises(Permanent, match=r"not equal .*counts \(1, 2\)"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import pytest
 from conftest import database_of
 from streamcore.sinks.postgres.sink import PostgresStep
 from streamcore.sinks.sink import SinkHooks, WriteOutcome
+from tests.harness.cut_ids import cut_id
 from tests.harness.faults import postgres_child
 from tests.harness.faults.postgres_child import CREATE, CUTS, ROWS, SCHEMA, TABLES, rows_of
 
@@ -31,7 +33,7 @@ pytestmark = pytest.mark.postgres
 COLUMNS = {"log": SCHEMA, "latest": SCHEMA}
 EVERYTHING = Counter((cut, n, f"{cut}:{n}") for cut in range(CUTS) for n in range(ROWS))
 LATEST = [(CUTS - 1, n, f"{CUTS - 1}:{n}") for n in range(ROWS) if n != 7]
-REFUSED = "[('latest', 7, '23514')]"
+REJECTED = "[('latest', 7, '23514')]"
 
 Run = Callable[..., int]
 
@@ -52,7 +54,8 @@ def run(sink_database: SinkDatabase, done: Path) -> Run:
     def run(step: str = "none", protection: str = "on") -> int:
         login = [str(db.port), db.name, db.user, str(db.password_file)]
         command = [sys.executable, str(Path(postgres_child.__file__)), *login, str(done), step, protection]
-        return subprocess.run(command, check=False, timeout=120).returncode
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        return subprocess.run(command, check=False, timeout=120, env=environment).returncode
 
     return run
 
@@ -77,7 +80,7 @@ def test_a_kill_at_any_step_neither_loses_nor_repeats_a_row(
     assert [result for _, result, _ in results] == [
         "skipped" if cut == 2 and step is PostgresStep.COMMITTED else "committed" for cut in range(CUTS)
     ]
-    assert {rest for _, _, rest in results} == {f"{2 * ROWS - 1} {REFUSED}"}
+    assert {rest for _, _, rest in results} == {f"{2 * ROWS - 1} {REJECTED}"}
 
 
 def test_without_the_ledger_the_kill_after_the_commit_repeats_the_cut(run: Run, sink_database: SinkDatabase) -> None:
@@ -93,7 +96,7 @@ def write_all(sink_database: SinkDatabase, at_step: Callable[[int, str], None]) 
     sink = sink_database.sink(TABLES, COLUMNS, hooks=SinkHooks(on_step=lambda step: at_step(cut, step)))
     results = []
     for cut in range(CUTS):
-        results.append(sink.write(cut, {"log": rows_of(cut), "latest": rows_of(cut)}).outcome)
+        results.append(sink.write(cut_id(cut), {"log": rows_of(cut), "latest": rows_of(cut)}).outcome)
     return results
 
 
@@ -139,7 +142,7 @@ def test_a_server_that_is_away_for_five_seconds_is_waited_for(own: EmbeddedPostg
     restart = threading.Timer(5, own.start)
     restart.start()
     for cut in range(CUTS):
-        assert sink.write(cut, {"log": rows_of(cut), "latest": rows_of(cut)}).outcome is WriteOutcome.COMMITTED
+        assert sink.write(cut_id(cut), {"log": rows_of(cut), "latest": rows_of(cut)}).outcome is WriteOutcome.COMMITTED
     restart.join()
     assert time.monotonic() - started > 5
     assert len(asked) > 5

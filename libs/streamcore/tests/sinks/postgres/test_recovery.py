@@ -18,6 +18,7 @@ from streamcore.errors import ConfigError, Fenced, Permanent, Retryable
 from streamcore.sinks.postgres.settings import SslMode, Timeouts
 from streamcore.sinks.postgres.sink import PostgresStep
 from streamcore.sinks.sink import RetryPolicy, SinkHooks, WriteOutcome
+from tests.harness.cut_ids import cut_id
 from tests.harness.faults.postgres_proxy import Wire
 from tests.harness.servers.postgres_table import CREATE, spec
 
@@ -63,7 +64,7 @@ def test_apps_and_sinks_have_ledger_rows_of_their_own(appending: SinkDatabase) -
     for app, name in (("shop", "one"), ("shop", "two"), ("store", "one")):
         sink = PostgresSink(name, appending.settings(APPEND), {"orders": ORDERS})
         sink.open(WriterId(app, 1))
-        assert sink.write(0, {"orders": orders((app, ONE, 1))}).outcome is WriteOutcome.COMMITTED
+        assert sink.write(cut_id(0), {"orders": orders((app, ONE, 1))}).outcome is WriteOutcome.COMMITTED
         sink.close()
     assert len(appending.rows()) == 3
 

@@ -1,4 +1,4 @@
-"""What a sink refuses at start, and whether it says what to do; and what becomes of what it says."""
+"""What a sink rejects at start, and whether it says what to do; and what becomes of what it says."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from streamcore.sinks.postgres.settings import PostgresSettings, SslMode, TableN
 from streamcore.sinks.postgres.sink import PostgresSink
 from streamcore.sinks.sink import RetryPolicy, SinkHooks
 from streamcore.writer_id import WriterId
+from tests.harness.cut_ids import cut_id
 from tests.harness.servers.postgres_table import CREATE, ORDERS, orders, spec
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ ALL = pa.schema(
 )
 
 
-def refusal(sink_database: SinkDatabase, table: TableSpec = KEYED, columns: pa.Schema = ORDERS) -> str:
+def rejection(sink_database: SinkDatabase, table: TableSpec = KEYED, columns: pa.Schema = ORDERS) -> str:
     with pytest.raises(ConfigError) as caught:
         sink_database.sink(table, {"orders": columns})
     return str(caught.value)
@@ -48,7 +49,7 @@ def refusal(sink_database: SinkDatabase, table: TableSpec = KEYED, columns: pa.S
 def test_the_statement_that_a_missing_table_is_answered_with_makes_one_that_fits(
     sink_database: SinkDatabase, table: TableSpec
 ) -> None:
-    said = refusal(sink_database, table, ALL)
+    said = rejection(sink_database, table, ALL)
     assert "orders does not exist; run:\nCREATE TABLE" in said
     sink_database.run(said.split("run:\n")[1])
     sink_database.sink(table, {"orders": ALL})
@@ -57,7 +58,7 @@ def test_the_statement_that_a_missing_table_is_answered_with_makes_one_that_fits
 @pytest.mark.parametrize("table", [KEYED, spec("orders", "amount", "id")])
 def test_the_statement_for_a_missing_key_makes_one_that_fits(sink_database: SinkDatabase, table: TableSpec) -> None:
     sink_database.run("CREATE TABLE orders (id text NOT NULL, amount numeric NOT NULL, v bigint, UNIQUE (id, v))")
-    said = refusal(sink_database, table)
+    said = rejection(sink_database, table)
     assert "has no primary key or unique constraint of exactly" in said
     sink_database.run(said.split("run: ")[1])
     sink_database.sink(table)
@@ -83,9 +84,9 @@ def test_the_statement_for_a_missing_key_makes_one_that_fits(sink_database: Sink
          "CREATE TABLE orders (id text COLLATE c PRIMARY KEY, amount numeric, v bigint)", "deterministic collation"),
     ],
 )  # fmt: skip
-def test_a_table_that_cannot_hold_the_lane_is_refused(sink_database: SinkDatabase, create: str, said: str) -> None:
+def test_a_table_that_cannot_hold_the_lane_is_rejected(sink_database: SinkDatabase, create: str, said: str) -> None:
     sink_database.run(*create.split("; "))
-    assert re.search(said, refusal(sink_database))
+    assert re.search(said, rejection(sink_database))
 
 
 def test_a_table_with_more_columns_and_narrower_types_is_fine(sink_database: SinkDatabase) -> None:
@@ -157,7 +158,7 @@ def test_a_server_that_is_away_is_tried_for_as_long_as_patience_lasts(tmp_path: 
         ({"sslmode": SslMode.VERIFY_FULL}, "ca_file"),
     ],
 )  # fmt: skip
-def test_settings_that_cannot_work_together_are_refused(change: dict[str, object], said: str) -> None:
+def test_settings_that_cannot_work_together_are_rejected(change: dict[str, object], said: str) -> None:
     some: dict[str, Any] = {"host": "h", "database": "d", "user": "u", "tables": {"orders": KEYED}, **change}
     with pytest.raises(ConfigError, match=said) as caught:
         PostgresSettings(**some)
@@ -174,7 +175,7 @@ def test_settings_that_cannot_work_together_are_refused(change: dict[str, object
         (lambda: spec("t", "a", version="a"), "not part of the key"),
     ],
 )
-def test_values_that_make_no_sense_are_refused(make: object, said: str) -> None:
+def test_values_that_make_no_sense_are_rejected(make: object, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         make()  # type: ignore[operator]
 
@@ -190,7 +191,7 @@ def test_values_that_make_no_sense_are_refused(make: object, said: str) -> None:
         (spec(), pa.schema([("a%s", pa.int64())]), "no quotes or %"),
     ],
 )
-def test_lanes_that_no_table_could_hold_are_refused_without_a_server(
+def test_lanes_that_no_table_could_hold_are_rejected_without_a_server(
     table: TableSpec, columns: pa.Schema, said: str
 ) -> None:
     with pytest.raises(ConfigError, match=said):
@@ -217,5 +218,5 @@ def test_settings_from_a_document_make_the_sink(sink_database: SinkDatabase) -> 
     assert create_tables(settings, {"orders": ORDERS}) == []
     sink = sink_factory(settings, {"orders": ORDERS})(SinkHooks())
     sink.open(WriterId("shop", 1))
-    assert sink.write(0, {"orders": orders(("a", None, 1))}).rows == 1
+    assert sink.write(cut_id(0), {"orders": orders(("a", None, 1))}).rows == 1
     sink.close()

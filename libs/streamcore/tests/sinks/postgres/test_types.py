@@ -13,6 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.harness.cut_ids import cut_id
 from tests.harness.servers.postgres_table import SinkDatabase, orders, spec
 
 if TYPE_CHECKING:
@@ -88,26 +89,26 @@ def test_every_value_of_every_type_comes_back_as_it_was(
 ) -> None:
     module_database.run("TRUNCATE orders")
     Batches.number += 1
-    written = sink.write(Batches.number, {"orders": orders(*given_rows, schema=SCHEMA)})
+    written = sink.write(cut_id(Batches.number), {"orders": orders(*given_rows, schema=SCHEMA)})
     assert not written.rejected
     found = module_database.rows("SELECT n, text, money, ratio, flag, at AT TIME ZONE 'UTC' FROM orders ORDER BY place")
     expected = [(*row[:5], row[5] and row[5].replace(tzinfo=None)) for row in given_rows]
     assert list(map(comparable, found)) == list(map(comparable, expected))
 
 
-def test_times_that_iso_8601_cannot_say_and_zero_bytes_are_refused_before_the_server(
+def test_times_that_iso_8601_cannot_say_and_zero_bytes_are_rejected_before_the_server(
     module_database: SinkDatabase, sink: PostgresSink
 ) -> None:
     Batches.number += 1
     far = pa.array([253_402_300_800_000, -62_135_596_800_001, 0], pa.int64()).cast(pa.timestamp("ms", "UTC"))
     table = orders(*[(n, "x\0" if n == 2 else "", None, None, None, None) for n in range(3)], schema=SCHEMA)
     table = table.set_column(5, SCHEMA.field("at"), far)
-    written = sink.write(Batches.number, {"orders": table})
+    written = sink.write(cut_id(Batches.number), {"orders": table})
     assert [(one.row, one.code) for one in written.rejected] == [(0, "22008"), (1, "22008"), (2, "22021")]
 
 
 def test_a_rows_last_state_does_not_depend_on_how_rows_are_cut(module_database: SinkDatabase) -> None:
-    """The law: one cut, or a cut a row, ends in the same table, refused rows and versions included."""
+    """The law: one cut, or a cut a row, ends in the same table, rejected rows and versions included."""
     schema = pa.schema([("id", pa.large_string()), ("amount", pa.decimal128(9, 2)), ("v", pa.int64())])
     keyed, versioned = spec("keyed", "id"), spec("versioned", "id", version="v")
     numbers = iter(range(10_000))
@@ -121,7 +122,7 @@ def test_a_rows_last_state_does_not_depend_on_how_rows_are_cut(module_database: 
             module_database.run("TRUNCATE keyed, versioned")
             for part in parts:
                 table = orders(*part, schema=schema)
-                one.write(next(numbers), {"k": table, "v": table})
+                one.write(cut_id(next(numbers)), {"k": table, "v": table})
             ends.append([module_database.rows(f"SELECT * FROM {t} ORDER BY id") for t in ("keyed", "versioned")])
         assert ends[0] == ends[1]
 

@@ -1,4 +1,4 @@
-"""What ends up in a table: appended, replaced, deleted, by version, the last of a cut, and what the server refuses."""
+"""What ends up in a table: appended, replaced, deleted, by version, the last of a cut, and what the server rejects."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from streamcore.errors import Permanent
+from streamcore.errors import Fenced, Permanent
 from streamcore.sinks.postgres.settings import TableSpec
 from streamcore.sinks.sink import WriteOutcome
+from tests.harness.cut_ids import cut_id
 from tests.harness.servers.postgres_table import CREATE, ORDERS, orders, spec
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def test_a_row_marked_deleted_deletes_and_a_later_one_brings_the_key_back(sink_d
     sink = sink_database.sink(spec("orders", "id", deleted="gone"), {"orders": DELETING})
 
     def write(batch: int, *rows: tuple[object, ...]) -> int:
-        return sink.write(batch, {"orders": orders(*rows, schema=DELETING)}).rows
+        return sink.write(cut_id(batch), {"orders": orders(*rows, schema=DELETING)}).rows
 
     assert write(0, ("a", ONE, 1, False), ("b", ONE, 1, None), ("c", ONE, 1, False), ("c", ONE, 1, True)) == 2
     assert write(1, ("a", ONE, 1, True), ("b", ONE, 1, True), ("b", TWO, 2, False), ("x", None, 0, True)) == 1
@@ -77,15 +78,15 @@ def test_lanes_go_in_their_order_and_a_row_may_refer_to_one_of_the_same_cut(sink
     tables = {"orders": spec("orders", "id", deleted="gone"), "lines": spec("lines", "order_id", deleted="gone")}
     sink = sink_database.sink(tables, {"lines": lines, "orders": DELETING})
     made = orders(("a", ONE, 1, False), schema=DELETING)
-    written = sink.write(0, {"lines": orders(("a", False), ("b", False), schema=lines), "orders": made})
+    written = sink.write(cut_id(0), {"lines": orders(("a", False), ("b", False), schema=lines), "orders": made})
     assert [(one.lane, one.row, one.code) for one in written.rejected] == [("lines", 1, "23503")]
     assert sink_database.rows("SELECT * FROM lines") == [("a",)]
     gone = orders(("a", ONE, 1, True), schema=DELETING)
-    assert not sink.write(1, {"lines": orders(("a", True), schema=lines), "orders": gone}).rejected
+    assert not sink.write(cut_id(1), {"lines": orders(("a", True), schema=lines), "orders": gone}).rejected
     assert sink_database.rows() == []
 
 
-def test_rows_that_the_server_refuses_are_named_with_its_words_and_the_others_are_there(
+def test_rows_that_the_server_rejects_are_named_with_its_words_and_the_others_are_there(
     sink_database: SinkDatabase,
 ) -> None:
     sink_database.run(
@@ -111,7 +112,7 @@ def test_rows_that_the_server_refuses_are_named_with_its_words_and_the_others_ar
     assert sink_database.rows() == [row for n, row in enumerate(rows) if n not in codes]
 
 
-def test_a_replay_is_skipped_and_says_the_same_of_refused_rows(sink_database: SinkDatabase) -> None:
+def test_a_replay_is_skipped_and_says_the_same_of_rejected_rows(sink_database: SinkDatabase) -> None:
     sink_database.run("CREATE TABLE orders (id text PRIMARY KEY, amount numeric(4,2), v bigint)")
     rows = [("a", ONE, 1), ("b", Decimal("999.00"), 1), ("c", TWO, 1)]
     first = sink_database.write(sink_database.sink(spec("orders", "id")), 7, *rows)
@@ -120,10 +121,20 @@ def test_a_replay_is_skipped_and_says_the_same_of_refused_rows(sink_database: Si
     assert (first.outcome, again.outcome) == (WriteOutcome.COMMITTED, WriteOutcome.SKIPPED)
     assert (again.rows, list(again.rejected)) == (first.rows, list(first.rejected))
     assert [(one.row, one.reason) for one in again.rejected] == [(1, "numeric field overflow")]
-    assert sink_database.write(sink, 6, *rows).outcome is WriteOutcome.SKIPPED
+    with pytest.raises(Fenced, match="batch 6 is to be written, and the ledger shows batch 7 as its last"):
+        sink_database.write(sink, 6, *rows)
 
 
-def test_when_the_last_row_of_a_key_is_refused_the_one_before_it_stands(sink_database: SinkDatabase) -> None:
+def test_a_cut_of_another_copy_of_the_checkpoint_is_never_taken_for_this_one(sink_database: SinkDatabase) -> None:
+    sink_database.run(CREATE)
+    theirs, ours = (sink_database.sink(spec("orders", "id")) for _ in range(2))
+    assert theirs.write(cut_id(3, history=1), {"orders": orders(("a", ONE, 1))}).outcome is WriteOutcome.COMMITTED
+    with pytest.raises(Fenced, match="batch 3 is to be written, and the ledger shows batch 3 with other input"):
+        ours.write(cut_id(3), {"orders": orders(("b", ONE, 1))})
+    assert [row[0] for row in sink_database.rows()] == ["a"]
+
+
+def test_when_the_last_row_of_a_key_is_rejected_the_one_before_it_stands(sink_database: SinkDatabase) -> None:
     sink_database.run("CREATE TABLE orders (id text PRIMARY KEY, amount numeric(4,2), v bigint)")
     bad = Decimal("999.00")
     sink = sink_database.sink(spec("orders", "id"))
@@ -133,11 +144,11 @@ def test_when_the_last_row_of_a_key_is_refused_the_one_before_it_stands(sink_dat
     assert sink_database.rows() == [("a", TWO, 2), ("b", ONE, 1)]
 
 
-def test_more_refused_rows_than_the_limit_stop_the_sink_and_write_nothing(sink_database: SinkDatabase) -> None:
+def test_more_rejected_rows_than_the_limit_stop_the_sink_and_write_nothing(sink_database: SinkDatabase) -> None:
     sink_database.run("CREATE TABLE orders (id text PRIMARY KEY, amount numeric(4,2), v bigint)")
-    sink = sink_database.sink(spec("orders", "id"), max_refused=2)
+    sink = sink_database.sink(spec("orders", "id"), max_rejected=2)
     bad = Decimal("999.00")
-    with pytest.raises(Permanent, match=r"more than 2 rows .* numeric field overflow .*raise max_refused"):
+    with pytest.raises(Permanent, match=r"more than 2 rows .* numeric field overflow .*raise max_rejected"):
         sink_database.write(sink, 0, ("a", ONE, 1), *((f"b{n}", bad, 1) for n in range(3)))
     assert sink_database.rows() == []
 
@@ -145,8 +156,8 @@ def test_more_refused_rows_than_the_limit_stop_the_sink_and_write_nothing(sink_d
 def test_a_cut_without_rows_asks_nothing_and_leaves_no_trace(sink_database: SinkDatabase) -> None:
     sink_database.run(CREATE)
     sink = sink_database.sink(spec("orders", "id"))
-    assert sink.write(3, {}).outcome is WriteOutcome.EMPTY
-    assert sink.write(3, {"orders": ORDERS.empty_table()}).outcome is WriteOutcome.EMPTY
+    assert sink.write(cut_id(3), {}).outcome is WriteOutcome.EMPTY
+    assert sink.write(cut_id(3), {"orders": ORDERS.empty_table()}).outcome is WriteOutcome.EMPTY
     assert sink_database.rows("SELECT batch FROM headgate_ledger") == [(None,)]
 
 
@@ -156,7 +167,7 @@ def test_text_goes_into_uuid_and_jsonb_by_their_own_rules(sink_database: SinkDat
     sink = sink_database.sink(spec("orders", "id"), {"orders": schema})
     name = "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"
     rows = orders((1, name, '{"a": [1, null]}'), (2, "no", "{}"), (3, name, "{"), schema=schema)
-    written = sink.write(0, {"orders": rows})
+    written = sink.write(cut_id(0), {"orders": rows})
     assert [(one.row, one.code) for one in written.rejected] == [(1, "22P02"), (2, "22P02")]
     assert [(n, str(u), j) for n, u, j in sink_database.rows()] == [(1, name, {"a": [1, None]})]
 
@@ -174,7 +185,7 @@ def test_another_session_sees_a_cut_entirely_or_not(sink_database: SinkDatabase)
     assert seen == dict.fromkeys(PostgresStep, 0) | {PostgresStep.COMMITTED: 500}
 
 
-def test_version_and_deleted_together_are_refused_with_the_reason() -> None:
+def test_version_and_deleted_together_are_rejected_with_the_reason() -> None:
     from streamcore.errors import ConfigError
 
     with pytest.raises(ConfigError, match="older row would bring it back"):

@@ -19,7 +19,7 @@ class WindowPlan:
 
     ``schema``: the input columns without ``EVENT_MS``. ``keys``: the key columns among them. ``function`` computes the
     values of a pane; if it is None, the aggregates of ``aggregate_set`` do. ``max_windows``: how many live windows a
-    shard has at most; the operator refuses elements that need another one.
+    shard has at most; the operator rejects elements that need another one.
     """
 
     spec: WindowSpec

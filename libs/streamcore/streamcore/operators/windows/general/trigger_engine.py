@@ -114,7 +114,7 @@ class TriggerEngine:
     def _add_to_window(self, slot: int, window: AnyWindow, element: Element, row: int) -> AnyWindow | None:
         """Add the element to a window, after merging overlapping sessions into the window.
 
-        Return the merged window, or None if the element is dropped or refused.
+        Return the merged window, or None if the element is dropped or rejected.
         """
         absorbed = self._overlapping(slot, window)
         window = _cover(window, absorbed)
@@ -127,7 +127,7 @@ class TriggerEngine:
             self._drop(row, window, DropReason.CLOSED)
             return None
         if live is None and not absorbed and self.windows.count >= self.max_windows:
-            self.metrics.refused += 1
+            self.metrics.rejected += 1
             return None
         if live is None:
             live = self._start(slot, window, absorbed, self._trigger_context(progress))

@@ -44,11 +44,11 @@ class SessionMerger:
             np.concatenate([self.sessions.end[entries], ends]),
         )
         row_groups = merged.group[len(entries) :]
-        refused_groups = self._groups_over_limit(merged, len(entries))
-        if refused_groups.size:
-            refused = np.isin(row_groups, refused_groups)
-            self.metrics.refused += int(refused.sum())
-            accepted = np.flatnonzero(~refused)
+        rejected_groups = self._groups_over_limit(merged, len(entries))
+        if rejected_groups.size:
+            rejected = np.isin(row_groups, rejected_groups)
+            self.metrics.rejected += int(rejected.sum())
+            accepted = np.flatnonzero(~rejected)
             self.add(rows[accepted], numbers[accepted], slots[accepted], starts[accepted], ends[accepted])
             return
         self.metrics.on_time += len(slots)

@@ -121,7 +121,7 @@ class SlicedWindows:
             admitted = np.ones(len(first_rows), dtype=bool)
             admitted[new[max(room, 0) :]] = False
             accepted = admitted[group]
-            self.metrics.refused += int(windows[~accepted].sum())
+            self.metrics.rejected += int(windows[~accepted].sum())
             if accepted.any():
                 self._add(
                     rows.filter(pl.Series(accepted)),

@@ -1,4 +1,4 @@
-"""A Sigma rule that a Headgate rule cannot express is refused with file, line and reason; nothing is left out."""
+"""A Sigma rule that a Headgate rule cannot express is rejected with file, line and reason; nothing is left out."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from tests.harness.apps.sigma_import import HOSTS, field_map, importing
 HEAD = "title: A rule\nlevel: low\nlogsource: {product: linux}\ndetection:\n"
 
 
-def refused(selection: str, condition: str = "s") -> RejectedDocument:
+def rejected(selection: str, condition: str = "s") -> RejectedDocument:
     report = importing(f"{HEAD}  s: {selection}\n  condition: {condition}\n")
     assert report.imported == ()
-    return report.refused[0]
+    return report.rejected[0]
 
 
 def imported(text: str) -> ImportedRule:
     report = importing(text)
-    assert not report.refused, report.refused[0].problem.render()
+    assert not report.rejected, report.rejected[0].problem.render()
     return report.imported[0]
 
 
@@ -68,8 +68,8 @@ def imported(text: str) -> ImportedRule:
         ("{'|startswith': [a]}", "keywords: are looked for anywhere"),
     ],
 )
-def test_a_value_that_cannot_be_compared_is_refused(selection: str, message: str) -> None:
-    problem = refused(selection).problem
+def test_a_value_that_cannot_be_compared_is_rejected(selection: str, message: str) -> None:
+    problem = rejected(selection).problem
     assert message in problem.message
     assert (problem.file, problem.place.line) == ("sigma.yml", 5)
     assert problem.path.startswith("detection.s")
@@ -92,8 +92,8 @@ def test_a_value_that_cannot_be_compared_is_refused(selection: str, message: str
         ("''", "is empty"),
     ],
 )
-def test_an_invalid_condition_is_refused(condition: str, message: str) -> None:
-    problem = refused("{Image: x}", condition).problem
+def test_an_invalid_condition_is_rejected(condition: str, message: str) -> None:
+    problem = rejected("{Image: x}", condition).problem
     assert message in problem.message
     assert (problem.path, problem.place.line) == ("detection.condition", 6)
 
@@ -120,29 +120,29 @@ def test_an_invalid_condition_is_refused(condition: str, message: str) -> None:
         ("- a\n- b", "a Sigma rule is a mapping"),
     ],
 )
-def test_an_invalid_document_is_refused(text: str, message: str) -> None:
+def test_an_invalid_document_is_rejected(text: str, message: str) -> None:
     report = importing(text)
     assert report.imported == ()
-    assert message in report.refused[0].problem.message
+    assert message in report.rejected[0].problem.message
 
 
 def test_all_unmapped_fields_are_named_in_one_problem() -> None:
-    problem = refused("[{Nothing|contains: x}, {Image: x, Nowhere: y}]").problem
+    problem = rejected("[{Nothing|contains: x}, {Image: x, Nowhere: y}]").problem
     assert "'Nothing', 'Nowhere' are no columns of hosts and not in the map" in problem.message
     assert "write `Nothing: COLUMN`, `Nowhere: COLUMN` under fields" in problem.message
     assert problem.path == "detection.s[0].Nothing|contains"
 
 
-def test_a_refused_rule_does_not_affect_others() -> None:
+def test_a_rejected_rule_does_not_affect_others() -> None:
     good = HEAD + "  s: {Image: x}\n  condition: s\n"
     report = importing(f"{good}---\n{good.replace('Image', 'Nothing')}---\n{good}")
     assert [one.rule.id for one in report.imported] == ["a-rule", "a-rule-2"]
-    assert len(report.refused) == 1
+    assert len(report.rejected) == 1
 
 
-def test_keywords_without_columns_for_them_are_refused() -> None:
+def test_keywords_without_columns_for_them_are_rejected() -> None:
     documents, _ = read_yaml(HEAD + "  s: [a, b]\n  condition: s\n", "sigma.yml")
-    (one,) = import_rules(documents, FieldMap(HOSTS)).refused
+    (one,) = import_rules(documents, FieldMap(HOSTS)).rejected
     assert "write the columns that they are looked for in under keywords in the map" in one.problem.message
 
 
@@ -192,7 +192,7 @@ def test_any_title_makes_a_valid_id_and_message() -> None:
     titles = ["{x} & <y>", "日本", "a" * 256, "{" * 256, "A Rule!", "a rule", "true", "0x1"]
     text = "---\n".join(HEAD.replace("A rule", f"'{t}'") + "  s: {Image: x}\n  condition: s\n" for t in titles)
     report = importing(text)
-    assert not report.refused
+    assert not report.rejected
     assert len({one.rule.id for one in report.imported}) == len(titles)
     assert all(len(one.rule.then.message) <= MAX_MESSAGE for one in report.imported)
 
@@ -217,7 +217,7 @@ def test_any_title_makes_a_valid_id_and_message() -> None:
         ("a: b: c", "not YAML"),
     ],
 )
-def test_a_map_that_does_not_fit_the_stream_is_refused_with_its_place(text: str, message: str) -> None:
+def test_a_map_that_does_not_fit_the_stream_is_rejected_with_its_place(text: str, message: str) -> None:
     found, problems = read_map(text, "map.yaml", HOSTS)
     assert found is None
     assert message in problems[0].render()
@@ -240,11 +240,11 @@ def test_the_logsource_with_most_names_applies() -> None:
 # --- hostile files ----------------------------------------------------------------------------------------------------
 
 
-def test_a_selection_larger_than_an_expression_is_refused() -> None:
+def test_a_selection_larger_than_an_expression_is_rejected() -> None:
     many = ", ".join(f"'*x{n}*y'" for n in range(300))
-    assert "longer than the 4096 bytes of an expression" in refused(f"{{Image: [{many}]}}").problem.message
+    assert "longer than the 4096 bytes of an expression" in rejected(f"{{Image: [{many}]}}").problem.message
     many = ", ".join(f"'x{n}'" for n in range(20_000))
-    assert "longer than the 4096 bytes of an expression" in refused(f"{{Image: [{many}]}}").problem.message
+    assert "longer than the 4096 bytes of an expression" in rejected(f"{{Image: [{many}]}}").problem.message
 
 
 def test_many_selections_that_many_patterns_match_take_bounded_time() -> None:
@@ -254,16 +254,16 @@ def test_many_selections_that_many_patterns_match_take_bounded_time() -> None:
     rule = imported(f"{HEAD}{selections}  condition: [{conditions}]\n").rule
     assert rule.where == "contains(lower(image), 'x')"
     assert time.monotonic() - began < 60
-    assert "more than 8192 characters" in refused("{Image: x}", f"[{conditions}, {conditions}]").problem.message
+    assert "more than 8192 characters" in rejected("{Image: x}", f"[{conditions}, {conditions}]").problem.message
     report = importing(f"{HEAD}{selections}  a: {{Image: x}}\n  b: {{Image: x}}\n  condition: a\n")
-    assert "more than 500 selections" in report.refused[0].problem.message
+    assert "more than 500 selections" in report.rejected[0].problem.message
 
 
 @pytest.mark.parametrize("text", ["&a [*a]", "!!python/object:os.system x", "a: {" * 500, "\0", "\ud800", "- " * 5000])
-def test_hostile_yaml_is_refused(text: str) -> None:
+def test_hostile_yaml_is_rejected(text: str) -> None:
     documents, problems = read_yaml(text, "sigma.yml")
     report = import_rules(documents, field_map())
-    assert problems or report.refused
+    assert problems or report.rejected
     assert report.imported == ()
 
 
@@ -292,10 +292,10 @@ CORRELATIONS = st.fixed_dictionaries({**BEGUN, "correlation": CORRELATION})
 
 @settings(max_examples=200, deadline=None)
 @given(st.dictionaries(KEYS, VALUES, max_size=5) | RULES | CORRELATIONS)
-def test_any_document_is_imported_and_reads_back_or_is_refused(value: dict[str, object]) -> None:
+def test_any_document_is_imported_and_reads_back_or_is_rejected(value: dict[str, object]) -> None:
     documents, _ = read_yaml(json.dumps(value), "sigma.yml")
     report = import_rules(documents, field_map())
-    assert len(report.imported) + len(report.refused) + len(report.parts) == len(documents)
+    assert len(report.imported) + len(report.rejected) + len(report.parts) == len(documents)
     for one in report.imported:
         loaded, faults = load_text(write_rule(one.rule, one.notes))
         assert not faults
