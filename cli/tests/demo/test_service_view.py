@@ -75,8 +75,8 @@ GOLDEN = """\
 │ processed 40,984        ││ cut       0.7, p95 1.1… ││                        │
 ╰─────────────────────────╯╰─────────────────────────╯╰────────────────────────╯
 ╭─ sinks, since this start ────────────────────────────────────────────────────╮
-│ sink               guarantee              rows      rejected       latest cut │
-│ opensearch         idempotent            1,749            2           170 ms │
+│ sink              guarantee              rows       rejected      latest cut │
+│ opensearch        idempotent            1,749              2          170 ms │
 ╰──────────────────────────────────────────────────────────────────────────────╯
 ╭─ latest records ─────────────────────────────────────────────────────────────╮
 │ written  lane         record                                                 │
