@@ -58,8 +58,8 @@ def manifest_text(manifest: SavepointManifest) -> str:
     for topic, offsets in position.by_topic().items():
         ends = ", ".join(f"{partition}: {offset}" for partition, offset in offsets.items())
         lines.append(f"  continues  {topic} at {ends}")
-    for domain in manifest.domains:
-        lines.append(f"  watermark  {_time(domain.watermark_ms)} of {', '.join(domain.topics)}")
+    for group in manifest.watermark_groups:
+        lines.append(f"  watermark  {_time(group.watermark_ms)} of {', '.join(group.topics)}")
     rows = [
         (t.name, str(t.stage), f"{t.rows:,}", size(t.bytes), ", ".join(map(str, t.versions))) for t in manifest.tables
     ]

@@ -1,5 +1,4 @@
 """No text in a rule runs, opens, fetches or exhausts anything: it is rejected, or it is data and stays unchanged.
-written.
 
 The texts are those of ``tests.harness.faults.hostile_texts``, with where they come from; the process that reads them
 is caged, see ``tests.harness.faults.cage``.

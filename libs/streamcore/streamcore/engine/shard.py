@@ -91,15 +91,14 @@ class Shard:
         """Process this shard's blocks of one cut and write its state to ``blobs``."""
         loaded = self._load(blobs)
         contents = unpack_blocks(blocks, self.app.exchanges, self.stage, last=self.last)
-        before = [self._register_partitions(domain, time, contents) for domain, time in self._domains()]
+        before = [self._register_partitions(group, time, contents) for group, time in self._watermark_groups()]
         after = [
-            self._advance(domain, time, contents)
-            for domain, time in zip(self.app.watermark_groups, before, strict=True)
+            self._advance(group, time, contents) for group, time in zip(self.app.watermark_groups, before, strict=True)
         ]
         self.clean = False
         output = self.kernel.step(self._cut(contents, before, after))
         self.times = after
-        written = self.log.commit(blobs, self.kernel.tables(), {"domains": [to_cells(time) for time in after]})
+        written = self.log.commit(blobs, self.kernel.tables(), {"watermark_groups": [to_cells(time) for time in after]})
         self.clean = True
         return ShardOutput(
             shard=self.number,
@@ -118,15 +117,15 @@ class Shard:
 
     # --- time ---------------------------------------------------------------------------------------------------
 
-    def _domains(self) -> Iterator[tuple[Collection[int], WatermarkState]]:
+    def _watermark_groups(self) -> Iterator[tuple[Collection[int], WatermarkState]]:
         return zip(self.app.watermark_groups, self.times, strict=True)
 
     @staticmethod
-    def _register_partitions(domain: Collection[int], time: WatermarkState, contents: ShardInput) -> WatermarkState:
-        return time.expect([n for n in contents.partitions if source_index(n) in domain], contents.clock_ms)
+    def _register_partitions(group: Collection[int], time: WatermarkState, contents: ShardInput) -> WatermarkState:
+        return time.expect([n for n in contents.partitions if source_index(n) in group], contents.clock_ms)
 
-    def _advance(self, domain: Collection[int], time: WatermarkState, contents: ShardInput) -> WatermarkState:
-        progress = [p for p in contents.progress if source_index(p.partition) in domain]
+    def _advance(self, group: Collection[int], time: WatermarkState, contents: ShardInput) -> WatermarkState:
+        progress = [p for p in contents.progress if source_index(p.partition) in group]
         return time.advance(progress, contents.clock_ms, self.app.idle_timeout_ms)
 
     def _cut(self, contents: ShardInput, before: Sequence[WatermarkState], after: Sequence[WatermarkState]) -> Cut:
@@ -186,9 +185,9 @@ class Shard:
             self._reset()
             self.log.load(head, blobs, self.kernel.table)
         self.kernel.on_state_loaded()
-        cells = self.log.head.cells.get("domains")
+        cells = self.log.head.cells.get("watermark_groups")
         if isinstance(cells, list):
-            assert len(cells) == len(self.times), "the app has the domains that it had"
+            assert len(cells) == len(self.times), "an app keeps its watermark groups"
             self.times = [from_cells(cell) for cell in cells]
         return True
 

@@ -34,7 +34,7 @@ def describe(app: App, stored: Iterable[StoredTable] = ()) -> AppDescription:
         stages=len(app.stages),
         topics=app.topics,
         control_topic=app.control_topic,
-        domains=tuple(tuple(app.topics[source] for source in domain) for domain in app.watermark_groups),
+        watermark_groups=tuple(tuple(app.topics[source] for source in group) for group in app.watermark_groups),
         tables=tuple(table for stage in range(len(app.stages)) for table in _tables(app, stage, names)),
         operators=tuple(_operators(app)),
     )

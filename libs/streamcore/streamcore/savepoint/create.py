@@ -19,7 +19,7 @@ from streamcore.app import App
 from streamcore.engine.shard import from_cells
 from streamcore.offsets import StreamOffsets, to_topic_partition
 from streamcore.savepoint.app_description import describe
-from streamcore.savepoint.manifest import MANIFEST, DomainProgress, PartitionProgress, SavepointManifest
+from streamcore.savepoint.manifest import MANIFEST, PartitionProgress, SavepointManifest, WatermarkGroupProgress
 from streamcore.savepoint.state_files import ShardReceipt, merge
 from streamcore.storage import ObjectStore
 from streamcore.watermark import PartitionTime, WatermarkState
@@ -54,7 +54,7 @@ def write_manifest(
         settled=position.settled,
         app=describe(app),
         position=position.position.to_json(),
-        domains=tuple(_domains(app, [receipt.cells for receipt in ordered])),
+        watermark_groups=tuple(_watermark_groups(app, [receipt.cells for receipt in ordered])),
         tables=merge(table for receipt in ordered for table in receipt.tables),
         files=tuple(receipt.file for receipt in ordered),
     )
@@ -69,14 +69,14 @@ def _version() -> str:
         return "unknown"
 
 
-def _domains(app: App, cells: Iterable[Mapping[str, Any]]) -> Iterable[DomainProgress]:
+def _watermark_groups(app: App, cells: Iterable[Mapping[str, Any]]) -> Iterable[WatermarkGroupProgress]:
     """Yield the event time of each watermark group. ``cells``: of all shards, which have equal watermarks; a shard that
     has had no cut yet has none."""
-    known = [[from_cells(cell) for cell in shard["domains"]] for shard in cells if "domains" in shard]
+    known = [[from_cells(cell) for cell in shard["watermark_groups"]] for shard in cells if "watermark_groups" in shard]
     for index, sources in enumerate(app.watermark_groups):
         time = _latest([times[index] for times in known])
         partitions = tuple(_progress(app, number, progress) for number, progress in sorted(time.partitions.items()))
-        yield DomainProgress(tuple(app.topics[source] for source in sources), time.watermark_ms, partitions)
+        yield WatermarkGroupProgress(tuple(app.topics[source] for source in sources), time.watermark_ms, partitions)
 
 
 def _latest(times: Sequence[WatermarkState]) -> WatermarkState:

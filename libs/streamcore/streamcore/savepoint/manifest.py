@@ -11,13 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 
-import orjson
 from pydantic import TypeAdapter, ValidationError
 
 from streamcore.errors import ConfigError, CorruptState
 from streamcore.offsets import StreamOffsets
+from streamcore.storage import checked_json
 
-FORMAT = 1
+FORMAT = 2
+_REMEDY = "take the savepoint from a copy"
 MANIFEST = "manifest.json"
 
 
@@ -55,8 +56,8 @@ class OperatorDescription:
 class AppDescription:
     """The parts of an app that decide whether a savepoint is compatible.
 
-    ``domains``: the topics of each watermark group. ``operators``: those with state of a stream program; none for other
-    apps.
+    ``watermark_groups``: the topics of each watermark group. ``operators``: those with state of a stream program; none
+    for other apps.
     """
 
     name: str
@@ -64,7 +65,7 @@ class AppDescription:
     stages: int
     topics: tuple[str, ...]
     control_topic: str
-    domains: tuple[tuple[str, ...], ...]
+    watermark_groups: tuple[tuple[str, ...], ...]
     tables: tuple[StateTableDescription, ...]
     operators: tuple[OperatorDescription, ...] = ()
 
@@ -81,7 +82,7 @@ class PartitionProgress:
 
 
 @dataclass(frozen=True, slots=True)
-class DomainProgress:
+class WatermarkGroupProgress:
     """The event time of a watermark group, which has one watermark."""
 
     topics: tuple[str, ...]
@@ -128,7 +129,7 @@ class SavepointManifest:
     settled: bool
     app: AppDescription
     position: Mapping[str, object]
-    domains: tuple[DomainProgress, ...]
+    watermark_groups: tuple[WatermarkGroupProgress, ...]
     tables: tuple[StoredTable, ...]
     files: tuple[StateFile, ...]
     format: int = FORMAT
@@ -149,8 +150,8 @@ class SavepointManifest:
         return StreamOffsets.from_json(self.position)
 
     def to_json(self) -> bytes:
-        """Return the manifest as it is stored."""
-        return orjson.dumps(_adapter().dump_python(self, mode="json"), option=orjson.OPT_INDENT_2)
+        """Return the manifest as it is stored: with a digest of itself (``checked_json``)."""
+        return checked_json.encode(_adapter().dump_python(self, mode="json"))
 
     @classmethod
     def from_json(cls, content: bytes, where: str) -> SavepointManifest:
@@ -158,19 +159,15 @@ class SavepointManifest:
 
         Raises ``ConfigError`` for the format of another program version, and ``CorruptState`` if it is invalid.
         """
-        try:
-            document = orjson.loads(content)
-        except orjson.JSONDecodeError as error:
-            raise CorruptState(f"{where}: not JSON ({error}); take the savepoint from a copy") from error
-        known = document.get("format") if isinstance(document, dict) else None
-        if known != FORMAT:
+        document = checked_json.parse(content, f"{where}/{MANIFEST}", _REMEDY)
+        if (known := document.get("format")) != FORMAT:
             raise ConfigError(f"{where}: format {known!r}, this program reads {FORMAT}; use the program that wrote it")
         try:
             return _adapter().validate_python(document)
         except ValidationError as error:
             first = error.errors()[0]
             place = ".".join(map(str, first["loc"]))
-            raise CorruptState(f"{where}: {place}: {first['msg']}; take the savepoint from a copy") from error
+            raise CorruptState(f"{where}: {place}: {first['msg']}; {_REMEDY}") from error
 
     @property
     def digest(self) -> str:

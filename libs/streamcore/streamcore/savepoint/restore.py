@@ -25,7 +25,7 @@ from streamcore.errors import ConfigError
 from streamcore.offsets import StreamOffsets, source_partitions
 from streamcore.savepoint.compatibility import CompatibilityReport
 from streamcore.savepoint.initial_state import copy_files
-from streamcore.savepoint.manifest import DomainProgress, SavepointManifest
+from streamcore.savepoint.manifest import SavepointManifest, WatermarkGroupProgress
 from streamcore.savepoint.repository import Savepoint
 from streamcore.storage import open_object_store
 from streamcore.storage.atomic_files import remove_folder
@@ -50,7 +50,7 @@ def restore_checkpoint(
     check_restorable(savepoint.manifest, plan, root, epoch)
     # 2. The state.
     remove_folder(root.initial)
-    cells = {"domains": [to_cells(time) for time in restored_watermarks(savepoint.manifest, app)]}
+    cells = {"watermark_groups": [to_cells(time) for time in restored_watermarks(savepoint.manifest, app)]}
     copy_files(open_object_store(root.initial), savepoint, plan, cells, app.state.buckets)
     # 3. The offsets and the origin.
     root.offsets.write_start(restored_offsets(savepoint.manifest, app))
@@ -59,7 +59,7 @@ def restore_checkpoint(
         root.restored_from_path
     )
     # 4. After this the folder is a checkpoint.
-    root.initialise(AppIdentity(app.name, app.shards), epoch=epoch)
+    root.create(AppIdentity(app.name, app.shards), epoch)
 
 
 def check_restorable(manifest: SavepointManifest, plan: CompatibilityReport, root: CheckpointRoot, epoch: int) -> None:
@@ -89,24 +89,26 @@ def restored_watermarks(manifest: SavepointManifest, app: App) -> list[Watermark
     A group of topics that the savepoint does not have gets the latest watermark of the stored groups that contain it or
     that it contains: a watermark never goes back.
     """
-    known = {frozenset(domain.topics): domain for domain in manifest.domains}
-    every = {(p.topic, p.partition): p for domain in manifest.domains for p in domain.partitions}
+    known = {frozenset(group.topics): group for group in manifest.watermark_groups}
+    every = {(p.topic, p.partition): p for group in manifest.watermark_groups for p in group.partitions}
     restored = []
     for sources in app.watermark_groups:
         topics = {app.topics[source]: source for source in sources}
-        same: DomainProgress | None = known.get(frozenset(topics))
+        same: WatermarkGroupProgress | None = known.get(frozenset(topics))
         partitions = same.partitions if same is not None else [p for p in every.values() if p.topic in topics]
         times = {
             source_partitions(topics[p.topic])[p.partition]: PartitionTime(p.max_event_ms, p.active_ms, p.watermark_ms)
             for p in partitions
         }
         restored.append(
-            WatermarkState(_latest_watermark(manifest.domains, {*topics}) if same is None else same.watermark_ms, times)
+            WatermarkState(
+                _latest_watermark(manifest.watermark_groups, {*topics}) if same is None else same.watermark_ms, times
+            )
         )
     return restored
 
 
-def _latest_watermark(domains: Iterable[DomainProgress], topics: set[str]) -> int:
+def _latest_watermark(watermark_groups: Iterable[WatermarkGroupProgress], topics: set[str]) -> int:
     """Return the latest watermark of the stored groups that contain the topics or are contained in them."""
-    related = [d.watermark_ms for d in domains if topics <= {*d.topics} or topics >= {*d.topics}]
+    related = [d.watermark_ms for d in watermark_groups if topics <= {*d.topics} or topics >= {*d.topics}]
     return max(related, default=NO_WATERMARK)

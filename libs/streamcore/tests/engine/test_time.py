@@ -49,8 +49,8 @@ class Times:
         """Nothing to do."""
 
 
-def app(*sources: Source, domains: tuple[tuple[int, ...], ...] = ()) -> InProcessApp:
-    return InProcessApp(App("t", sources, "c", {}, (Times,), shards=1, watermark_groups=domains))
+def app(*sources: Source, watermark_groups: tuple[tuple[int, ...], ...] = ()) -> InProcessApp:
+    return InProcessApp(App("t", sources, "c", {}, (Times,), shards=1, watermark_groups=watermark_groups))
 
 
 def event(offset: int, ts: int, source: int = 0, partition: int = 0, **fields: object) -> RawRecord:
@@ -110,9 +110,9 @@ def test_the_stream_ends_with_the_last_event_of_every_partition() -> None:
     assert watermark(local, event(1, 300, last=True)) == END_OF_TIME_MS
 
 
-def test_a_domain_has_the_watermark_of_its_own_sources() -> None:
+def test_a_watermark_group_has_the_watermark_of_its_own_sources() -> None:
     sources = [Source(schema(name), name, watermark=ascending_timestamps()) for name in "ab"]
-    local = app(*sources, domains=((0, 1), (0,), (1,)))
+    local = app(*sources, watermark_groups=((0, 1), (0,), (1,)))
     _, marks = said(local, [event(0, 200), event(0, 100, source=1)])
     assert [after for _, after in marks] == [100, 200, 100]
     _, marks = said(local, [event(1, 300)])

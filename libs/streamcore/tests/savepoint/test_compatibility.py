@@ -25,7 +25,7 @@ APP = AppDescription(
     stages=2,
     topics=("orders", "views"),
     control_topic="shop.control",
-    domains=(("orders", "views"),),
+    watermark_groups=(("orders", "views"),),
     tables=(
         StateTableDescription("sums/panes", 0, {"user": "String", "total": "Int64"}),
         StateTableDescription("running/values", 0, {}, version=2, reads=(1,)),
@@ -47,7 +47,7 @@ SAVED = SavepointManifest(
     settled=True,
     app=APP,
     position={"clock_ms": 0, "topics": {}},
-    domains=(),
+    watermark_groups=(),
     tables=(
         stored("sums/panes", user="String", total="Int64"),
         stored("running/values", versions=(2,)),

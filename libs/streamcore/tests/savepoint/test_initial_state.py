@@ -21,7 +21,7 @@ from streamcore.topology.simulation import Simulation
 from tests.harness.apps.versioned_shop import Version, moment, rows
 
 SHARDS = 3
-CELLS = {"domains": [{"watermark_ms": 7, "partitions": {}}]}
+CELLS = {"watermark_groups": [{"watermark_ms": 7, "partitions": {}}]}
 
 
 @dataclass(frozen=True)
