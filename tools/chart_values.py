@@ -23,7 +23,7 @@ from headgate_operator.resources.spec import FILE_NAME, Name, NameOrNone
 from headgate_rules.settings import RulesSettings
 from headgate_search.settings import SearchSettings
 from headgate_sessions.settings import SessionsSettings
-from streamcore.service.config.documents import KafkaDocument
+from streamcore.kafka.settings import KafkaSettings
 from streamcore.service.config.settings import ServiceSettings
 
 FILE = Path(__file__).parents[1] / "charts/headgate/values.schema.json"
@@ -112,7 +112,7 @@ class Kafka(_Values):
     bootstrap: Annotated[str, Field(pattern=r"^([^\s:,]+:[0-9]+(,[^\s:,]+:[0-9]+)*)?$")] = Field(
         description="Addresses of another Kafka, host:port, separated by commas; needed when enabled is false."
     )
-    settings: KafkaDocument = Field(description="Settings of Kafka for every app and the toolbox, as `config.kafka`.")
+    settings: KafkaSettings = Field(description="Settings of Kafka for every app and the toolbox, as `config.kafka`.")
     image: OwnImage = Field(description="Image of the Kafka node.")
     topics: dict[str, Annotated[int, Field(ge=1, le=1_000)]] = Field(
         description="Partitions of each event topic that is created, by its name."
@@ -220,7 +220,7 @@ def values_schema() -> Schema:
     for name, settings in SERVICES.items():
         _take_out(_config(settings), f"{name}-config", parts)
     _take_out(_app(), "app", parts)
-    parts["KafkaDocument"].pop("required")  # the chart says where it is
+    parts["KafkaSettings"].pop("required")  # the chart says where it is
     apps, described = {"appDefaults": _defaults(parts["app"]), "apps": _apps()}, schema["properties"]
     schema["properties"] |= {
         name: entry | {"description": described[name]["description"]} for name, entry in apps.items()

@@ -34,12 +34,12 @@ class KafkaLogin:
 
         if self.file is None:
             return KafkaSettings(self.bootstrap or DEFAULT_BOOTSTRAP, client_id=client_id)
-        from streamcore.service.config.documents import KafkaDocument, checked_document, read_yaml
+        from streamcore.service.config.documents import checked_document, read_yaml
 
         document = {"bootstrap": DEFAULT_BOOTSTRAP} | read_yaml(self.file)
         if self.bootstrap is not None:
             document["bootstrap"] = self.bootstrap
-        return replace(checked_document(document, KafkaDocument, str(self.file)).settings(), client_id=client_id)
+        return replace(checked_document(document, KafkaSettings, str(self.file)), client_id=client_id)
 
 
 def login_option(command: Callable[..., R]) -> Callable[..., R]:

@@ -76,6 +76,13 @@ def test_the_address_is_the_option_s_then_the_file_s_then_the_local_broker_s(tmp
     assert KafkaLogin(file=file).settings("me").bootstrap == DEFAULT_BOOTSTRAP
 
 
+def test_settings_of_the_file_that_contradict_each_other_are_rejected_with_its_name(tmp_path: Path) -> None:
+    file = tmp_path / "kafka.yaml"
+    file.write_text("ca_file: /ca.pem\n")
+    with pytest.raises(ConfigError, match=r"kafka\.yaml: settings that cannot be used\nkafka: TLS files need SSL"):
+        KafkaLogin(file=file).settings("me")
+
+
 def test_a_password_in_the_file_is_rejected_and_not_repeated(tmp_path: Path) -> None:
     file = tmp_path / "kafka.yaml"
     file.write_text(f"{{security: SASL_SSL, username: ann, password: {SECRET}}}")

@@ -13,7 +13,7 @@ import yaml
 from headgate_operator import rbac
 from headgate_operator.pods.image import SECRET_FOLDER
 from headgate_operator.resources import StreamAppSpec
-from streamcore.service.config.documents import KafkaDocument
+from streamcore.kafka.settings import KafkaSettings
 from tests.harness.servers.chart import (
     CASES,
     CHART,
@@ -128,7 +128,7 @@ def test_the_command_logs_in_to_kafka_as_the_drivers_do(kind: str) -> None:
     assert Path(mounts["login"]) / item["path"] == file
     said = json.loads(of_kind(made, "ConfigMap")[login["name"]]["data"][item["key"]])
     assert said == app["spec"]["config"]["kafka"]
-    assert KafkaDocument.model_validate(said).settings().password_file == Path(SECRET_FOLDER) / "kafka"
+    assert KafkaSettings(**said).password_file == Path(SECRET_FOLDER) / "kafka"
 
 
 def test_a_probe_logs_in_as_its_own_app_does_where_that_is_another_one() -> None:

@@ -17,7 +17,7 @@ from headgate_rules.settings import RulesSettings
 from streamcore.kafka.control_topic import ControlLog
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.topics import TopicSpec
-from streamcore.service.config.documents import KafkaDocument, StreamDocument
+from streamcore.service.config.documents import StreamDocument
 from streamcore.wire.lanes import ALERTS, DEAD_LETTERS, LATE, SHADOW, STATUS
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class RulesService:
         names, schema = context.workspace.names, context.streams / f"{_STREAM}.yaml"
         return RulesSettings(
             app=names.app,
-            kafka=KafkaDocument(bootstrap=context.kafka.bootstrap),
+            kafka=KafkaSettings(context.kafka.bootstrap),
             streams=(StreamDocument(schema_file=schema.absolute(), topic=names.events, reject_extra_fields=True),),
             checkpoint=context.workspace.checkpoint,
             jars=context.jars,

@@ -20,8 +20,9 @@ from headgate.errors import InputError
 from headgate.local.servers.opensearch_http import OpenSearchHttp
 from headgate_search.settings import DOCUMENTS, SearchSettings
 from headgate_search.topics import CHANGES
+from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.topics import TopicSpec
-from streamcore.service.config.documents import KafkaDocument, StreamDocument
+from streamcore.service.config.documents import StreamDocument
 from streamcore.sinks.opensearch.settings import ClientSettings, IndexSpec, OpenSearchSettings
 from streamcore.wire.lanes import DEAD_LETTERS, LATE
 
@@ -80,7 +81,7 @@ class SearchService:
         names = context.workspace.names
         return SearchSettings(
             app=names.app,
-            kafka=KafkaDocument(bootstrap=context.kafka.bootstrap),
+            kafka=KafkaSettings(context.kafka.bootstrap),
             products=_stream(context.streams / "products.yaml", names.input(_PRODUCTS)),
             events=_stream(context.streams / "shop.yaml", names.events),
             opensearch=self._sink_settings(names),

@@ -15,8 +15,9 @@ from headgate.demo.shop.settings import ShopSettings
 from headgate.demo.workspace import TopicNames
 from headgate_sessions.settings import SessionsSettings
 from headgate_sessions.topics import ACTIVE, ACTIVITY, REVENUE, SESSIONS, TOP, table_lane
+from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.topics import TopicSpec
-from streamcore.service.config.documents import KafkaDocument, StreamDocument
+from streamcore.service.config.documents import StreamDocument
 from streamcore.sinks.postgres.settings import TableName, TableSpec
 from streamcore.wire.lanes import DEAD_LETTERS, LATE
 
@@ -79,7 +80,7 @@ class SessionsService:
         names, schema = context.workspace.names, context.streams / f"{_STREAM}.yaml"
         return SessionsSettings(
             app=names.app,
-            kafka=KafkaDocument(bootstrap=context.kafka.bootstrap),
+            kafka=KafkaSettings(context.kafka.bootstrap),
             stream=StreamDocument(schema_file=schema.absolute(), topic=names.events, reject_extra_fields=True),
             checkpoint=context.workspace.checkpoint,
             jars=context.jars,

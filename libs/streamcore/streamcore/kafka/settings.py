@@ -14,10 +14,15 @@ import enum
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import field
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+from pydantic.dataclasses import dataclass as settings_dataclass
 
 from streamcore.errors import ConfigError
+from streamcore.settings import STRICT
 
 #: The value of an option of librdkafka or kafka-python.
 Option = str | int | float | bool
@@ -72,29 +77,52 @@ class _Masked(str):
         return "'***'"
 
 
-@dataclass(frozen=True, slots=True)
+@settings_dataclass(frozen=True, slots=True, config=STRICT)
 class KafkaSettings:
-    """One Kafka cluster and one login.
+    """How to reach Kafka. The password is named (a file, an environment variable), never written here.
 
-    ``bootstrap``: ``host:port``, several separated by commas. ``password_file`` or ``password_env`` (the name of an
-    environment variable): exactly one of them with a SASL protocol. The TLS files are PEM. ``extra``: pairs of
-    names out of ``EXTRA_OPTIONS`` and values. ``request_timeout_ms`` bounds every single request and start-up call.
+    A SASL protocol needs ``username`` and exactly one of ``password_file`` and ``password_env``.
 
     Raises ``ConfigError`` for invalid or contradictory settings.
     """
 
-    bootstrap: str
-    security: SecurityProtocol = SecurityProtocol.PLAINTEXT
-    mechanism: SaslMechanism = SaslMechanism.SCRAM_SHA_512
-    username: str | None = None
-    password_file: Path | None = None
-    password_env: str | None = None
-    ca_file: Path | None = None
-    cert_file: Path | None = None
-    key_file: Path | None = None
-    client_id: str = "headgate"
-    request_timeout_ms: int = 30_000
-    extra: tuple[tuple[str, str], ...] = ()
+    bootstrap: Annotated[str, Field(description="Addresses of brokers, host:port, separated by commas.")]
+    security: Annotated[
+        SecurityProtocol,
+        Field(description="Protocol towards the brokers, as Kafka names it."),
+    ] = SecurityProtocol.PLAINTEXT
+    mechanism: Annotated[
+        SaslMechanism,
+        Field(description="SASL mechanism; used by the SASL protocols only."),
+    ] = SaslMechanism.SCRAM_SHA_512
+    username: Annotated[str | None, Field(description="SASL user name.")] = None
+    password_file: Annotated[
+        Path | None,
+        Field(description="File with the password; without it and password_env no password is sent."),
+    ] = None
+    password_env: Annotated[str | None, Field(description="Environment variable with the password.")] = None
+    ca_file: Annotated[
+        Path | None,
+        Field(description="PEM file of the certificate authority; without it the system's are trusted."),
+    ] = None
+    cert_file: Annotated[Path | None, Field(description="PEM file of the client's certificate.")] = None
+    key_file: Annotated[Path | None, Field(description="PEM file of the key of the client's certificate.")] = None
+    client_id: Annotated[str, Field(description="Name of the client in the logs and quotas of the brokers.")] = (
+        "headgate"
+    )
+    request_timeout_ms: Annotated[
+        int,
+        Field(
+            description="Time limit of a request and of a call at the start, in milliseconds.",
+            json_schema_extra={"exclusiveMinimum": 0},
+        ),
+    ] = 30_000
+    options: Annotated[
+        Mapping[str, str],
+        Field(
+            description=f"Further options of the clients, by librdkafka's name: {', '.join(sorted(EXTRA_OPTIONS))}.",
+        ),
+    ] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for server in self.servers:
@@ -102,9 +130,9 @@ class KafkaSettings:
                 raise ConfigError(f"kafka bootstrap {server!r}: write host:port, several separated by commas")
         if self.request_timeout_ms <= 0:
             raise ConfigError(f"kafka request_timeout_ms is {self.request_timeout_ms}: must be above zero")
-        if unknown := [name for name, _ in self.extra if name not in EXTRA_OPTIONS]:
+        if unknown := [name for name in self.options if name not in EXTRA_OPTIONS]:
             raise ConfigError(f"kafka options {unknown} are not allowed; allowed are {sorted(EXTRA_OPTIONS)}")
-        for name, value in self.extra:
+        for name, value in self.options.items():
             if EXTRA_OPTIONS[name] is not None and not value.isdecimal():
                 raise ConfigError(f"kafka option {name} is {value!r}: must be a whole number of milliseconds")
         self._check_login()
@@ -165,7 +193,7 @@ class KafkaSettings:
             "socket.nagle.disable": True,
             "socket.keepalive.enable": True,
             "log_level": 3,  # lower levels report abandoned producers, which are abandoned on purpose
-            **dict(self.extra),
+            **self.options,
         }
         if password := self.password():
             options |= {"sasl.mechanism": self.mechanism.value, "sasl.username": self.username or ""}
@@ -183,7 +211,7 @@ class KafkaSettings:
             "request_timeout_ms": self.request_timeout_ms,
             "bootstrap_timeout_ms": self.request_timeout_ms,
         }
-        for name, value in self.extra:
+        for name, value in self.options.items():
             if (python := EXTRA_OPTIONS[name]) is not None:
                 options[python] = int(value)
         if password := self.password():

@@ -30,7 +30,7 @@ def build_runner(
     A control topic that is compacted is altered to keep everything.
     """
     run = RunSettings(
-        kafka=settings.kafka.settings(),
+        kafka=settings.kafka,
         checkpoint=settings.checkpoint,
         spark=settings.spark_session,
         markers_topic=settings.markers_topic,

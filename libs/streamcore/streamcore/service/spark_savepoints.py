@@ -101,7 +101,7 @@ class ServiceSavepoints:
         if self.app.tables:
             return begun
         writer = WriterId(self.app.name, epoch, "driver")
-        marker = read_marker(self.settings.kafka.settings(), self.settings.markers_topic, writer, _MARKERS_TIMEOUT_MS)
+        marker = read_marker(self.settings.kafka, self.settings.markers_topic, writer, _MARKERS_TIMEOUT_MS)
         return None if marker is None else marker.cut.batch
 
     @property

@@ -18,15 +18,13 @@ from dataclasses import dataclass
 from typing import Annotated, Protocol
 
 import pyarrow as pa
-from pydantic import ConfigDict, Field, PositiveInt
+from pydantic import Field, PositiveInt
 from pydantic.dataclasses import dataclass as settings_dataclass
 
 from streamcore.cut_id import CutId
 from streamcore.errors import Fenced
+from streamcore.settings import STRICT
 from streamcore.writer_id import WriterId
-
-#: Settings classes reject unknown names, and their errors do not show the rejected value, which may be a secret.
-STRICT = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
 
 class Guarantee(enum.StrEnum):

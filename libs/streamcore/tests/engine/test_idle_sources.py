@@ -79,7 +79,7 @@ def idle(place: Location) -> Iterator[Idle]:
     settings = ServiceSettings.model_validate(document)
     epochs, start = EpochStore(place), Runtime("shop", None, settings.spark_session)
     root = epochs.checkpoint(1)
-    run = RunSettings(settings.kafka.settings(), root.path, settings.spark_session, settings.markers_topic)
+    run = RunSettings(settings.kafka, root.path, settings.spark_session, settings.markers_topic)
     made = Idle(Runner(app, run, start))
 
     def looked() -> None:

@@ -97,14 +97,14 @@ def test_tls_files_reach_every_dialect(tmp_path: Path) -> None:
 
 
 def test_only_options_of_the_list_are_taken() -> None:
-    allowed = KafkaSettings("b:9092", extra=(("metadata.max.age.ms", "5000"), ("client.rack", "r1")))
+    allowed = KafkaSettings("b:9092", options={"metadata.max.age.ms": "5000", "client.rack": "r1"})
     assert allowed.librdkafka()["metadata.max.age.ms"] == "5000"
     assert allowed.kafka_python()["metadata_max_age_ms"] == 5_000
     assert allowed.librdkafka()["client.rack"] == "r1"
     with pytest.raises(ConfigError, match=r"isolation\.level"):
-        KafkaSettings("b:9092", extra=(("isolation.level", "read_uncommitted"),))
+        KafkaSettings("b:9092", options={"isolation.level": "read_uncommitted"})
     with pytest.raises(ConfigError, match=r"reconnect.backoff.ms is 'soon'.*whole number"):
-        KafkaSettings("b:9092", extra=(("reconnect.backoff.ms", "soon"),))
+        KafkaSettings("b:9092", options={"reconnect.backoff.ms": "soon"})
 
 
 @pytest.mark.parametrize(

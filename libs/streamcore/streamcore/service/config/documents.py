@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import yaml
-from pydantic import Field, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from streamcore.errors import ConfigError
-from streamcore.kafka.settings import KafkaSettings, SaslMechanism, SecurityProtocol
 from streamcore.service.config.base import Document, NotNegative, Positive
 from streamcore.service.config.formats import FormatDocument, JsonDocument
 
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Document",
-    "KafkaDocument",
     "NotNegative",
     "Positive",
     "StreamDocument",
@@ -33,46 +31,7 @@ __all__ = [
     "read_yaml",
 ]
 
-D = TypeVar("D", bound=Document)
-
-
-class KafkaDocument(Document):
-    """How to reach Kafka. The password is named (a file, an environment variable), never written here."""
-
-    bootstrap: Annotated[
-        str,
-        Field(description="Addresses of brokers, host:port, separated by commas."),
-    ]
-    security: Annotated[
-        SecurityProtocol,
-        Field(description="Protocol towards the brokers, as Kafka names it."),
-    ] = SecurityProtocol.PLAINTEXT
-    mechanism: Annotated[
-        SaslMechanism,
-        Field(description="SASL mechanism; used by the SASL protocols only."),
-    ] = SaslMechanism.SCRAM_SHA_512
-    username: Annotated[str | None, Field(description="SASL user name.")] = None
-    password_file: Annotated[
-        Path | None,
-        Field(description="File with the password; without it and password_env no password is sent."),
-    ] = None
-    password_env: Annotated[
-        str | None,
-        Field(description="Environment variable with the password."),
-    ] = None
-    ca_file: Annotated[
-        Path | None,
-        Field(description="PEM file of the certificate authority; without it the system's are trusted."),
-    ] = None
-    cert_file: Annotated[Path | None, Field(description="PEM file of the client's certificate.")] = None
-    key_file: Annotated[
-        Path | None,
-        Field(description="PEM file of the key of the client's certificate."),
-    ] = None
-
-    def settings(self) -> KafkaSettings:
-        """Return the engine's value."""
-        return KafkaSettings(**self.model_dump())
+D = TypeVar("D")
 
 
 class StreamDocument(Document):
@@ -117,7 +76,7 @@ def load_document(path: Path, kind: type[D]) -> D:
 def checked_document(document: Mapping[str, object], kind: type[D], where: str) -> D:
     """Validate a document that was read already; ``where``: its source, for the ``ConfigError``."""
     try:
-        return kind.model_validate(document)
+        return TypeAdapter(kind).validate_python(document)
     except ValidationError as error:
         lines = [f"  {'.'.join(map(str, e['loc'])) or 'document'}: {e['msg']}" for e in error.errors()]
         raise ConfigError("\n".join([f"{where}: settings that cannot be used", *lines])) from error

@@ -8,8 +8,9 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
+from streamcore.kafka.settings import KafkaSettings
 from streamcore.limits import Limits
-from streamcore.service.config.documents import Document, KafkaDocument, NotNegative, Positive
+from streamcore.service.config.documents import Document, NotNegative, Positive
 from streamcore.service.config.executors import ExecutorsDocument
 from streamcore.service.config.telemetry import TelemetryDocument
 from streamcore.spark.session import SparkSettings
@@ -49,7 +50,7 @@ class ServiceSettings(Document):
         str,
         Field(description="Name of the app; its topics and folders begin with it."),
     ]
-    kafka: Annotated[KafkaDocument, Field(description="How to reach Kafka.")]
+    kafka: Annotated[KafkaSettings, Field(description="How to reach Kafka.")]
     checkpoint: Annotated[
         LocationField,
         Field(

@@ -16,7 +16,8 @@ from pydantic import Field, PositiveInt
 from pydantic.dataclasses import dataclass
 
 from streamcore.errors import ConfigError
-from streamcore.sinks.sink import STRICT, RetryPolicy
+from streamcore.settings import STRICT
+from streamcore.sinks.sink import RetryPolicy
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,100}\Z")
 _SECRET = re.compile(r"secret|token|password|sas|account_key|(?<!_)access_key(?!_id)|credential", re.IGNORECASE)

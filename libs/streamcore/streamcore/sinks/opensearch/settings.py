@@ -18,7 +18,8 @@ from pydantic import Field, JsonValue, PositiveInt
 from pydantic.dataclasses import dataclass as settings_dataclass
 
 from streamcore.errors import ConfigError
-from streamcore.sinks.sink import STRICT, RetryPolicy
+from streamcore.settings import STRICT
+from streamcore.sinks.sink import RetryPolicy
 
 #: A value in a JSON document.
 Json = str | int | float | bool | None | Sequence["Json"] | Mapping[str, "Json"]

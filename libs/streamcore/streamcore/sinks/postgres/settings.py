@@ -18,7 +18,8 @@ from pydantic import Field, NonNegativeInt, PlainSerializer, PlainValidator, Pos
 from pydantic.dataclasses import dataclass as settings_dataclass
 
 from streamcore.errors import ConfigError
-from streamcore.sinks.sink import STRICT, RetryPolicy
+from streamcore.settings import STRICT
+from streamcore.sinks.sink import RetryPolicy
 
 _NAME = r"[A-Za-z_][A-Za-z0-9_$]{0,62}"
 _TABLE = re.compile(rf"({_NAME})\.({_NAME})\Z")

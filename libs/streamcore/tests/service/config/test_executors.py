@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from streamcore.errors import ConfigError
-from streamcore.kafka.settings import SecurityProtocol
-from streamcore.service.config.documents import KafkaDocument
+from streamcore.kafka.settings import KafkaSettings, SecurityProtocol
 from streamcore.service.config.executors import ExecutorsDocument
 from streamcore.service.config.settings import ServiceSettings
 from streamcore.spark.session import _options
@@ -81,7 +80,7 @@ def test_a_password_is_neither_in_what_spark_is_told_nor_in_what_is_printed(
         monkeypatch.setenv(name, value)
     settings = ServiceSettings(
         app="rules",
-        kafka=KafkaDocument(
+        kafka=KafkaSettings(
             bootstrap="k:9092", security=SecurityProtocol.SASL_PLAINTEXT, username="u", password_file=secret
         ),
         checkpoint=tmp_path,
@@ -90,4 +89,4 @@ def test_a_password_is_neither_in_what_spark_is_told_nor_in_what_is_printed(
     told = _options(settings.spark_session)
     assert told["spark.master"].startswith("k8s://")
     assert "spark.local.dir" not in told
-    assert "hunter2" not in f"{told}{settings!r}{settings.kafka.settings()!r}"
+    assert "hunter2" not in f"{told}{settings!r}"
