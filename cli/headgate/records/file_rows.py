@@ -3,7 +3,7 @@
 Promises that every row becomes exactly one record, in the file's order. A value is converted to the type of the
 stream's schema where that loses nothing (6.0 becomes 6 for a ``long``, a decimal keeps its digits); any other value is
 sent unchanged, and the engine rejects it with a reason. Blank lines are skipped. NaN and infinities, which JSON does
-not have, become null.
+not have, become null at any depth.
 """
 
 from __future__ import annotations
@@ -140,8 +140,9 @@ def _json_rows(path: Path, schema: StreamSchema, key: tuple[str, ...]) -> Iterat
 
 
 def _json_row(text: bytes, schema: StreamSchema, key: tuple[str, ...]) -> Row:
+    constants: list[str] = []  # NaN and infinities; ``append`` returns None, so each becomes null at any depth
     try:
-        document = json.loads(text, parse_float=decimal.Decimal)
+        document = json.loads(text, parse_float=decimal.Decimal, parse_constant=constants.append)
     except (ValueError, RecursionError):
         return Row(text, None, None)
     if not isinstance(document, dict):
@@ -150,8 +151,10 @@ def _json_row(text: bytes, schema: StreamSchema, key: tuple[str, ...]) -> Row:
     converted = {name: None if v is None else _converter(schema, name)(v) for name, v in renamed.items()}
     row = _row(converted, schema, key)
     # A line that needs no conversion is sent byte for byte; so is one with two names for one field.
-    unchanged = list(converted.items()) == list(document.items()) and all(
-        type(converted[n]) is type(document[n]) for n in document
+    unchanged = (
+        not constants
+        and list(converted.items()) == list(document.items())
+        and all(type(converted[n]) is type(document[n]) for n in document)
     )
     return Row(text, row.key, row.time_ms) if unchanged or len(renamed) < len(document) else row
 

@@ -88,6 +88,21 @@ def test_a_row_without_its_key_has_none(tmp_path: Path) -> None:
     assert [json.loads(row.value)["customer_id"] for row in read_rows(file, RETAIL)] == [None, None]
 
 
+@pytest.mark.parametrize("constant", [b"NaN", b"Infinity", b"-Infinity"])
+def test_nan_and_infinities_of_a_json_line_become_null_at_any_depth(tmp_path: Path, constant: bytes) -> None:
+    file = lines(
+        tmp_path,
+        b'{"ts":1,"ratio":' + constant + b"}",
+        b'{"ts":1,"a":[' + constant + b',{"b":' + constant + b"}]}",
+        b'{"ts":1,"a":[' + constant + b'],"n":' + b"9" * 30 + b"}",
+    )
+    assert [orjson.loads(row.value) for row in read_rows(file, SMALL)][:2] == [
+        {"ts": 1, "ratio": None},
+        {"ts": 1, "a": [None, {"b": None}]},
+    ]
+    assert list(read_rows(file, SMALL))[2].value == b'{"ts":1,"a":[null],"n":' + b"9" * 30 + b"}"
+
+
 def test_a_key_of_several_fields_names_them_all(tmp_path: Path) -> None:
     file = lines(tmp_path, b'{"ts":1,"user":"u","country":"DE"}', b'{"ts":1,"user":"u"}')
     assert [row.key for row in read_rows(file, SMALL)] == [b'["u","DE"]', None]
