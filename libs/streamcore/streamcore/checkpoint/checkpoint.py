@@ -29,6 +29,7 @@ from streamcore.storage.atomic_files import (
     Entry,
     list_numbers,
     make_folder,
+    read_document,
     read_int,
     read_json,
     read_whole,
@@ -36,7 +37,7 @@ from streamcore.storage.atomic_files import (
 )
 from streamcore.storage.location import Location
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 _RESTORE = "restore from a savepoint, or start with a new checkpoint"
 
 
@@ -103,12 +104,23 @@ class CheckpointRoot:
         make_folder(self.path)
         known = self.identity()
         if known is None:
-            return self._create(identity, epoch)
+            self._check_new()
+            return self.create(identity, epoch)
         self._check_identity(known, identity)
         self.verify()
         return read_epoch(self.epoch_path)
 
-    def _create(self, identity: AppIdentity, epoch: int) -> int:
+    def _check_new(self) -> None:
+        """Raise ``ConfigError`` if the root has files of a restore: with ``app.json`` lost, or the restore unfinished,
+        the app would begin at other offsets."""
+        if self.offsets.read_start() is not None or read_whole(self.restored_from_path) is not None:
+            raise ConfigError(
+                f"checkpoint {self.path}: app.json is missing though a savepoint was restored here; restore the "
+                "savepoint again, to a new checkpoint"
+            )
+
+    def create(self, identity: AppIdentity, epoch: int) -> int:
+        """Create the root of an app in ``epoch``, and return the epoch. Raise ``ConfigError`` if it has batches."""
         if self.is_used:
             raise ConfigError(
                 f"checkpoint {self.path}: app.json is missing though batches exist; restore the file from a copy, "
@@ -189,6 +201,8 @@ class CheckpointRoot:
         """
         planned = self.offsets.batches()
         if not planned or written.batch > planned[-1]:
+            if written.batch == self.last_planned():
+                self._raise_damaged(f"offsets/{written.batch} is missing", f"{written} was written")
             here = f"here the next one is {planned[-1] + 1 if planned else 0}"
         elif (bounds := self.offsets.read(written.batch)) is None or bounds.id(written.batch) == written:
             return
@@ -213,6 +227,7 @@ class CheckpointRoot:
     def verify(self) -> None:
         """Raise ``ConfigError`` when Spark must not start on this folder, with the file and the next step."""
         planned, committed = self.planned_batches(), self.committed_batches()
+        self._check_restored(planned)
         if not planned:
             if committed:
                 self._raise_damaged("spark/commits has batches, spark/offsets has none", "the offset log was deleted")
@@ -242,6 +257,16 @@ class CheckpointRoot:
             self._raise_damaged(
                 f"offsets has batch {decided[-1]}, the last planned is {planned[-1]}", "logs do not match"
             )
+        for batch in decided[-2:]:
+            self.offsets.check_link(batch)
+
+    def _check_restored(self, planned: Sequence[int]) -> None:
+        """Check that the origin of a restored checkpoint and, before its first batch, its offsets are there."""
+        if 0 in planned or not planned:
+            origin, start = read_document(self.restored_from_path), self.offsets.read_start()
+            if (origin is None) != (start is None):
+                lost = "offsets/begin" if start is None else self.restored_from_path.name
+                self._raise_damaged(f"{lost} is missing", "a savepoint was restored here")
 
     def _check_contents(self, planned: Sequence[int], committed: Sequence[int]) -> None:
         """Check the files that a start reads: the last two of each log, whose first line is the log's version."""

@@ -24,9 +24,10 @@ from streamcore.savepoint.repository import Savepoint, read_verified
 from streamcore.savepoint.state_files import read_parts
 from streamcore.state.blob_store import BlobStore
 from streamcore.state.state_log import HEAD, fresh_log
-from streamcore.storage import ObjectStore
+from streamcore.storage import ObjectStore, checked_json
 
 _INDEX = "index.json"
+_REMEDY = "restore the savepoint to a new checkpoint"
 #: Files copied in parallel. Each is held in memory.
 _COPIES = 4
 
@@ -55,18 +56,16 @@ class InitialStateIndex:
 
     def write(self, folder: ObjectStore) -> None:
         """Write the index to the folder."""
-        folder.write(_INDEX, _adapter().dump_json(self))
+        folder.write(_INDEX, checked_json.encode(_adapter().dump_python(self, mode="json")))
 
     @classmethod
     def read(cls, folder: ObjectStore) -> InitialStateIndex:
-        """Read the index of the folder. Raise ``CorruptState`` if it is missing or invalid."""
-        content = folder.read(_INDEX)
+        """Read the index of the folder. Raise ``CorruptState`` if it is missing or was changed."""
+        document = checked_json.parse(folder.read(_INDEX) or b"", f"{folder.url}/{_INDEX}", _REMEDY)
         try:
-            return _adapter().validate_json(content or b"")
+            return _adapter().validate_python(document)
         except ValidationError as error:
-            raise CorruptState(
-                f"{folder.url}/{_INDEX}: {error.errors()[0]['msg']}; restore the savepoint to a new checkpoint"
-            ) from error
+            raise CorruptState(f"{folder.url}/{_INDEX}: {error.errors()[0]['msg']}; {_REMEDY}") from error
 
     def tables(self, stored_stage: int, stage: int) -> frozenset[str]:
         """Return the names of the tables that ``stage`` restores from files of ``stored_stage``."""

@@ -7,6 +7,7 @@ nothing depends on Spark.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -159,9 +160,9 @@ class SavepointManifest:
 
         Raises ``ConfigError`` for the format of another program version, and ``CorruptState`` if it is invalid.
         """
-        document = checked_json.parse(content, f"{where}/{MANIFEST}", _REMEDY)
-        if (known := document.get("format")) != FORMAT:
+        if (known := _format(content)) not in (FORMAT, None):
             raise ConfigError(f"{where}: format {known!r}, this program reads {FORMAT}; use the program that wrote it")
+        document = checked_json.parse(content, f"{where}/{MANIFEST}", _REMEDY)
         try:
             return _adapter().validate_python(document)
         except ValidationError as error:
@@ -173,6 +174,15 @@ class SavepointManifest:
     def digest(self) -> str:
         """The digest of the whole savepoint: of the manifest, which has the digests of all files."""
         return sha256(self.to_json())
+
+
+def _format(content: bytes) -> object:
+    """Return the format of a stored manifest, also of one that this program cannot read; None if it has none."""
+    try:
+        document = json.loads(content)
+    except ValueError:
+        return None
+    return document.get("format") if isinstance(document, dict) else None
 
 
 def sha256(content: bytes) -> str:

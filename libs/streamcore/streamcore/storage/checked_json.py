@@ -16,7 +16,8 @@ from streamcore.errors import CorruptState
 _DIGEST = "blake2b"
 #: 60 bits: a ledger may store them as a signed number of 64 bits (``sinks.delta``).
 DIGEST_DIGITS = 15
-_REMEDY = "restore the app from a savepoint, or this file from a copy"
+#: The remedy for a damaged file of a checkpoint.
+RESTORE = "restore the app from a savepoint, or this file from a copy"
 
 
 def digest_of(document: Mapping[str, object]) -> str:
@@ -33,18 +34,18 @@ def encode(document: Mapping[str, object]) -> bytes:
     return json.dumps({**document, _DIGEST: digest_of(document)}, indent=1).encode()
 
 
-def parse(content: bytes, where: object) -> dict[str, Any]:
+def parse(content: bytes, where: object, remedy: str = RESTORE) -> dict[str, Any]:
     """Return the document that ``encode`` stored, without its digest.
 
-    Raises ``CorruptState``, naming ``where``, if the content is no JSON object or its digest differs.
+    Raises ``CorruptState``, with ``where`` and ``remedy``, if the content is no JSON object or its digest differs.
     """
     try:
         document = json.loads(content)
     except ValueError as error:
-        raise CorruptState(f"{where}: damaged: not JSON ({len(content)} bytes); {_REMEDY}") from error
+        raise CorruptState(f"{where}: damaged: not JSON ({len(content)} bytes); {remedy}") from error
     if not isinstance(document, dict):
-        raise CorruptState(f"{where}: damaged: not a JSON object ({len(content)} bytes); {_REMEDY}")
+        raise CorruptState(f"{where}: damaged: not a JSON object ({len(content)} bytes); {remedy}")
     stored = document.pop(_DIGEST, None)
     if stored != digest_of(document):
-        raise CorruptState(f"{where}: damaged: its content does not have the digest {stored!r} in it; {_REMEDY}")
+        raise CorruptState(f"{where}: damaged: its content does not have the digest {stored!r} in it; {remedy}")
     return document

@@ -12,11 +12,60 @@ from typing import Annotated, Final
 
 from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 
+from streamcore.environment import EnvironmentVariable, Reader
 from streamcore.errors import ConfigError
 
 BUCKETS: Final = "s3://"
-#: Where the environment says which server has the buckets, the first that it has.
-ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+_STORES: Final = (Reader.SERVICE, Reader.COMMAND)
+#: The variables with the address of the server that has the buckets; the first that is set holds.
+ENDPOINTS: Final = (
+    EnvironmentVariable(
+        "AWS_ENDPOINT_URL_S3",
+        "URL of the S3 server, if it is not Amazon's. It precedes AWS_ENDPOINT_URL.",
+        *_STORES,
+        default="Amazon's server of the region",
+    ),
+    EnvironmentVariable(
+        "AWS_ENDPOINT_URL",
+        "URL of the S3 server, if it is not Amazon's. It precedes AWS_ENDPOINT.",
+        *_STORES,
+        default="Amazon's server of the region",
+    ),
+    EnvironmentVariable(
+        "AWS_ENDPOINT",
+        "URL of the S3 server, if it is not Amazon's.",
+        *_STORES,
+        default="Amazon's server of the region",
+    ),
+)
+#: The variables with the region of the buckets; the first that is set holds.
+REGIONS: Final = (
+    EnvironmentVariable(
+        "AWS_REGION",
+        "Region of the S3 server. It precedes AWS_DEFAULT_REGION.",
+        *_STORES,
+        default="`us-east-1`",
+    ),
+    EnvironmentVariable("AWS_DEFAULT_REGION", "Region of the S3 server.", *_STORES, default="`us-east-1`"),
+)
+ALLOW_HTTP: Final = EnvironmentVariable(
+    "AWS_ALLOW_HTTP",
+    "`true` or `1` if the URL of the S3 server may begin with http://: requests are not encrypted then.",
+    *_STORES,
+    default="`false`",
+)
+#: The variables with the login at the server that has the buckets; the clients of S3 read them.
+LOGIN: Final = (
+    EnvironmentVariable("AWS_ACCESS_KEY_ID", "Id of the access key for S3.", *_STORES),
+    EnvironmentVariable("AWS_SECRET_ACCESS_KEY", "Access key for S3.", *_STORES, secret=True),
+    EnvironmentVariable("AWS_SESSION_TOKEN", "Session token of a temporary access key for S3.", *_STORES, secret=True),
+    EnvironmentVariable(
+        "AWS_WEB_IDENTITY_TOKEN_FILE",
+        "File with the token for which S3's identity service issues access keys; Kubernetes mounts it.",
+        *_STORES,
+    ),
+    EnvironmentVariable("AWS_ROLE_ARN", "Role of the access keys that are issued for the token.", *_STORES),
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ uploaded in parts; after a crash the parts are no object (a lifecycle rule of th
 The server's address and the credentials come from the environment, in the usual variables:
 ``AWS_ACCESS_KEY_ID``, ``AWS_SECRET_ACCESS_KEY``, ``AWS_SESSION_TOKEN``, or ``AWS_WEB_IDENTITY_TOKEN_FILE`` with
 ``AWS_ROLE_ARN``, or the role of the machine; ``AWS_REGION``, ``AWS_ENDPOINT_URL`` and, for an endpoint without TLS,
-``AWS_ALLOW_HTTP=true``. So no key is in settings or in objects that are sent to other processes.
+``AWSALLOW_HTTP=true``. So no key is in settings or in objects that are sent to other processes.
 
 A request with its retries takes at most 90 seconds and then raises ``Retryable``. The client (obstore) is imported at
 the first use, because it takes 9 MB and 20 ms. A process must not fork after that.
@@ -26,7 +26,7 @@ from hashlib import md5
 from typing import IO, TYPE_CHECKING, Final, TypeVar
 
 from streamcore.errors import ConfigError, Retryable, StreamError
-from streamcore.storage.location import ENDPOINTS
+from streamcore.storage.location import ALLOW_HTTP, ENDPOINTS
 
 if TYPE_CHECKING:
     from obstore import PutMode
@@ -49,7 +49,6 @@ _EQUAL_READS: Final = 3
 #: ... and the pause between two reads, in seconds.
 _READ_PAUSE_S: Final = 0.02
 _RETRY_PAUSE: Final = timedelta(milliseconds=200)
-_ALLOW_HTTP: Final = "AWS_ALLOW_HTTP"
 #: In errors if the environment has no keys: the client then asks the metadata service of a cloud machine.
 _METADATA_SERVICE = re.compile(r"/latest/(api|meta-data)/")
 
@@ -189,9 +188,9 @@ def _store(bucket: str) -> S3Store:
     client: ClientConfig = {"timeout": timedelta(seconds=_TIMEOUT_S), "connect_timeout": timedelta(seconds=5)}
     pauses: BackoffConfig = {"init_backoff": _RETRY_PAUSE, "max_backoff": 25 * _RETRY_PAUSE, "base": 2}
     plain = any(os.environ.get(name, "").startswith("http://") for name in ENDPOINTS)
-    if plain and os.environ.get(_ALLOW_HTTP, "").lower() not in ("true", "1"):
+    if plain and os.environ.get(ALLOW_HTTP, "").lower() not in ("true", "1"):
         raise ConfigError(
-            f"s3://{bucket}: the endpoint in the environment has no TLS; set {_ALLOW_HTTP}=true if it is meant"
+            f"s3://{bucket}: the endpoint in the environment has no TLS; set {ALLOW_HTTP}=true if it is meant"
         )
     client["allow_http"] = plain
     try:

@@ -140,7 +140,9 @@ def test_a_folder_that_is_behind_what_was_written_is_rejected(tmp_path: Path, ro
     run_batches(root, 6, 5)
     for written in (4, 5):
         root.check_history(planned(root, written), 1)
-    with pytest.raises(ConfigError, match="batch 6 of epoch 1 was written, and here the next one is 6"):
+    with pytest.raises(ConfigError, match="batch 7 of epoch 1 was written, and here the next one is 6"):
+        root.check_history(cut_id(7), 1)
+    with pytest.raises(ConfigError, match=r"offsets/6 is missing \(batch 6 was written\)"):
         root.check_history(cut_id(6), 1)
     new = CheckpointRoot(tmp_path / "new")
     new.initialise(SHOP)
@@ -192,7 +194,7 @@ def test_a_format_of_the_future_is_rejected(root: CheckpointRoot) -> None:
     entries = read_json(root.app_path)
     assert entries is not None
     write_json(root.app_path, {**entries, "format_version": 99})
-    with pytest.raises(ConfigError, match="format 99, this program reads 3"):
+    with pytest.raises(ConfigError, match="format 99, this program reads 4"):
         root.initialise(SHOP)
 
 

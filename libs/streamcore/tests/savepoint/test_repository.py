@@ -170,9 +170,9 @@ def test_a_savepoint_without_a_name_gets_one_of_app_batch_and_epoch() -> None:
 @pytest.mark.parametrize(
     ("harm", "error", "text"),
     [
-        (lambda d: {**d, "format": 9}, ConfigError, "format 9, this program reads 1"),
-        (lambda d: {k: v for k, v in d.items() if k != "files"}, CorruptState, "files: Field required"),
-        (lambda d: [d], ConfigError, "format None"),
+        (lambda d: {**d, "format": 9}, ConfigError, "format 9, this program reads 2"),
+        (lambda d: {k: v for k, v in d.items() if k != "files"}, CorruptState, "does not have the digest"),
+        (lambda d: [d], CorruptState, "not a JSON object"),
     ],
 )
 def test_a_manifest_that_is_none_of_ours_is_rejected(
