@@ -48,7 +48,7 @@ def kill_within_a_batch(scene: Scene, after: int) -> None:
     scene.app.kill()
 
 
-def test_a_service_in_a_bucket_is_killed_goes_on_and_is_restored_and_its_alerts_are_the_oracles(
+def test_a_service_with_its_checkpoint_in_a_bucket_survives_a_kill_and_a_restore(
     new_app: NewApp, s3_jars: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     place = s3_place(monkeypatch)

@@ -79,7 +79,7 @@ def app(new_topic: NewTopic) -> App:
     return Version().topology(new_topic("lives").replace(".", "-").lower()[:40]).app(shards=2)
 
 
-def test_with_the_epoch_raised_the_lanes_of_both_lives_are_those_of_one(
+def test_with_a_raised_epoch_the_lanes_equal_those_of_an_uninterrupted_run(
     app: App, kafka: KafkaSettings, tmp_path: Path
 ) -> None:
     assert two_lives(app, kafka, tmp_path, epoch=2) == [CommitOutcome.COMMITTED] * (CUTS - SAVED_AT)
@@ -88,7 +88,7 @@ def test_with_the_epoch_raised_the_lanes_of_both_lives_are_those_of_one(
         assert lane(kafka, app.lanes[name]) == expected(wanted[name]), name
 
 
-def test_without_it_the_batches_of_the_second_life_are_taken_for_written(
+def test_without_a_raised_epoch_the_batches_after_the_restore_are_skipped_as_written(
     app: App, kafka: KafkaSettings, tmp_path: Path
 ) -> None:
     assert two_lives(app, kafka, tmp_path, epoch=1) == [CommitOutcome.SKIPPED] * (CUTS - SAVED_AT)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from streamcore.cut_id import CutId
 from streamcore.errors import ConfigError, CorruptState, Fenced, Permanent, Retryable
 from streamcore.kafka.control_topic import ControlLog
 from streamcore.kafka.data_clients import Isolation
@@ -23,7 +24,7 @@ from streamcore.kafka.delivery import (
     WriterHooks,
     record_bytes,
 )
-from streamcore.kafka.exactly_once import ExactlyOnceWriter
+from streamcore.kafka.exactly_once import MARKER_EVERY, ExactlyOnceWriter
 from streamcore.kafka.markers import Marker, read_marker
 from streamcore.kafka.readers import read_topic
 from streamcore.kafka.settings import KafkaSettings
@@ -121,6 +122,102 @@ def test_a_zombie_in_the_middle_of_its_transaction_is_fenced_too(kafka: KafkaSet
         with pytest.raises(Fenced):
             zombie.commit(cut_id(0), rows(topics, 0))
         successor.commit(cut_id(0), rows(topics, 0))
+    assert written(kafka, topics) == expected(0)
+
+
+def test_a_zombie_with_thousands_of_records_on_their_way_is_fenced_and_does_not_fence_back(
+    kafka: KafkaSettings, topics: Topics
+) -> None:
+    """The client then reports a fatal error, whose cause is the fencing."""
+    many = [OutRecords(topics.out, [b"k"] * 20_000, [b"%d" % n for n in range(20_000)])]
+    with make(kafka, topics) as zombie, make(kafka, topics) as successor:
+        zombie.open()
+        successor.open()
+        successor.commit(cut_id(0), rows(topics, 0))
+        with pytest.raises(Fenced, match="another process"):
+            zombie.commit(cut_id(1), many)
+        assert successor.commit(cut_id(1), rows(topics, 1)).attempts == 1, "nobody fenced it"
+    assert written(kafka, topics) == expected(0, 1)
+
+
+def test_a_batch_of_this_number_with_other_input_is_not_this_batch(kafka: KafkaSettings, topics: Topics) -> None:
+    with make(kafka, topics) as theirs, make(kafka, topics) as ours:
+        theirs.open()
+        theirs.commit(cut_id(3, history=1), rows(topics, 3))
+        ours.open()
+        for mine, shown in ((3, "batch 3 with other input"), (2, "batch 3 with output")):
+            with pytest.raises(Fenced, match=f"batch {mine} is to be written, and the marker shows {shown}"):
+                ours.commit(cut_id(mine), rows(topics, mine))
+    assert written(kafka, topics) == expected(3)
+
+
+def test_whoever_did_not_plan_the_last_batch_does_not_fence_its_writer(kafka: KafkaSettings, topics: Topics) -> None:
+    def of_another(cut: CutId) -> None:
+        raise ConfigError(f"{cut} was written by another copy")
+
+    with make(kafka, topics) as owner:
+        owner.open()
+        owner.commit(cut_id(0), rows(topics, 0))
+        wait_until_stable(kafka, topics)
+        with (
+            make(kafka, topics, hooks=WriterHooks(check_history=of_another)) as copy,
+            pytest.raises(ConfigError, match="batch 0 was written by another copy"),
+        ):
+            copy.open()
+        assert owner.commit(cut_id(1), rows(topics, 1)).attempts == 1, "nobody fenced it"
+    assert written(kafka, topics) == expected(0, 1)
+
+
+def wait_until_stable(kafka: KafkaSettings, topics: Topics) -> None:
+    """Wait until readers see the marker: a broker answers a commit before all partitions have its mark."""
+    assert read_committed(kafka, topics.markers, 1)
+
+
+def test_a_suspended_writer_whose_transaction_is_over_does_not_take_the_app_back(
+    kafka: KafkaSettings, topics: Topics
+) -> None:
+    """Its client says that it was fenced, which may also be the broker's time-out; the marker shows a batch that this
+    writer has not planned."""
+    successor = make(kafka, topics)
+    short = DeliverySettings(transaction_timeout_ms=2_000, commit_timeout_ms=2_000)
+
+    def suspended(step: CommitStep) -> None:
+        if step is CommitStep.BEFORE_COMMIT:
+            successor.open()
+            successor.commit(cut_id(0, history=1), rows(topics, 0))
+            wait_until_stable(kafka, topics)
+            time.sleep(2.5)
+
+    hooks = WriterHooks(on_step=suspended)
+    with make(kafka, topics, hooks=hooks, delivery=short) as zombie, successor:
+        zombie.open()
+        with pytest.raises(Fenced, match="batch 0 with other input"):
+            zombie.commit(cut_id(0), rows(topics, 7))
+    assert written(kafka, topics) == expected(0)
+
+
+def test_after_fifty_empty_batches_a_marker_is_written_without_records(kafka: KafkaSettings, topics: Topics) -> None:
+    with make(kafka, topics) as writer:
+        writer.open()
+        outcomes = {writer.commit(cut_id(batch), []).outcome for batch in range(MARKER_EVERY)}
+    assert outcomes == {CommitOutcome.EMPTY}
+    with make(kafka, topics) as writer:
+        assert writer.open() == cut_id(MARKER_EVERY - 1)
+    assert written(kafka, topics) == Counter()
+
+
+def test_a_broker_that_lost_a_confirmed_batch_is_not_written_to(
+    kafka: KafkaSettings, topics: Topics, wire: Wire
+) -> None:
+    hooks = WriterHooks(still_owner=lambda: wire.lose_requests(END_TXN, 0))
+    with make(replace(kafka, bootstrap=wire.bootstrap), topics, delivery=IMPATIENT, hooks=hooks) as writer:
+        writer.open()
+        writer.commit(cut_id(0), rows(topics, 0))
+        delete_topics(kafka, [topics.markers])
+        ensure_topics(kafka, [TopicSpec(topics.markers, 1, compacted=True)])
+        wire.lose_requests(END_TXN, 1_000)
+        with pytest.raises(Permanent, match=r"the marker shows no batch after batch 0 was committed.*lost records"):
+            writer.commit(cut_id(1), rows(topics, 1))
     assert written(kafka, topics) == expected(0)
 
 
