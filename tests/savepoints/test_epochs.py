@@ -88,9 +88,8 @@ def test_with_a_raised_epoch_the_lanes_equal_those_of_an_uninterrupted_run(
         assert lane(kafka, app.lanes[name]) == expected(wanted[name]), name
 
 
-def test_without_a_raised_epoch_the_batches_after_the_restore_are_skipped_as_written(
+def test_without_a_raised_epoch_the_batches_after_the_restore_are_not_taken_for_written(
     app: App, kafka: KafkaSettings, tmp_path: Path
 ) -> None:
-    assert two_lives(app, kafka, tmp_path, epoch=1) == [CommitOutcome.SKIPPED] * (CUTS - SAVED_AT)
-    wanted = uninterrupted(app)
-    assert len(lane(kafka, app.lanes["running"])) < wanted["running"].height
+    with pytest.raises(Fenced, match="batch 0 is to be written, and the marker shows batch 2 with output"):
+        two_lives(app, kafka, tmp_path, epoch=1)
