@@ -14,11 +14,25 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from streamcore.environment import EnvironmentVariable, Reader
+
 if TYPE_CHECKING:
     from streamcore.kafka.settings import KafkaSettings
 
 R = TypeVar("R")
 DEFAULT_BOOTSTRAP = "127.0.0.1:19092"
+_BOOTSTRAP_VARIABLE = EnvironmentVariable(
+    "HEADGATE_BOOTSTRAP",
+    "Addresses of brokers, host:port, separated by commas; the option --bootstrap precedes it.",
+    Reader.COMMAND,
+    default=f"that of the file of --kafka, or `{DEFAULT_BOOTSTRAP}`",
+)
+_KAFKA_VARIABLE = EnvironmentVariable(
+    "HEADGATE_KAFKA",
+    "File with the Kafka connection, as under kafka: in the settings of a service; the option --kafka precedes it.",
+    Reader.COMMAND,
+    default="no login",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +71,7 @@ def login_option(command: Callable[..., R]) -> Callable[..., R]:
 _BOOTSTRAP = click.option(
     "--bootstrap",
     default=None,
-    envvar="HEADGATE_BOOTSTRAP",
+    envvar=_BOOTSTRAP_VARIABLE,
     show_default=DEFAULT_BOOTSTRAP,
     show_envvar=True,
     help="Kafka, as host:port[,host:port].",
@@ -66,7 +80,7 @@ _KAFKA = click.option(
     "--kafka",
     type=click.Path(dir_okay=False, path_type=Path),
     default=None,
-    envvar="HEADGATE_KAFKA",
+    envvar=_KAFKA_VARIABLE,
     show_envvar=True,
     help="A file with the Kafka connection, as under kafka: in the settings of a service.",
 )

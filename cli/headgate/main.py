@@ -19,7 +19,18 @@ from headgate.console import no_pandas
 from headgate.console.lazy_group import LazyGroup
 from headgate.console.messages import to_stderr
 from streamcore.codes import ExitCode
+from streamcore.environment import EnvironmentVariable, Reader
 from streamcore.errors import StreamError
+
+_PYDANTIC_PLUGINS = EnvironmentVariable(
+    "PYDANTIC_DISABLE_PLUGINS",
+    "Plugins of Pydantic that are not loaded.",
+    Reader.COMMAND,
+    default="`__all__`",
+)
+_OPENBLAS_THREADS = EnvironmentVariable(
+    "OPENBLAS_NUM_THREADS", "Threads of NumPy for linear algebra.", Reader.COMMAND, default="`1`"
+)
 
 
 class CommandExit(ExitCode):
@@ -82,8 +93,8 @@ def main() -> None:
     which there are none.
     """
     gc.set_threshold(400_000)
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    os.environ.setdefault(_PYDANTIC_PLUGINS, "__all__")
+    os.environ.setdefault(_OPENBLAS_THREADS, "1")
     no_pandas.block()
     code = run()
     gc.freeze()

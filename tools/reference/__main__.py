@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tools.reference import codes, command_line, functions, metrics, settings
+from tools.reference import codes, command_line, environment, functions, metrics, settings
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "reference"
 PAGES = {
     "codes.md": codes.page,
     "command-line.md": command_line.page,
+    "environment.md": environment.page,
     "functions.md": functions.page,
     "metrics.md": metrics.page,
     "settings.md": settings.page,

@@ -5,9 +5,6 @@ A class of codes without a section here is an error, wherever in the packages wi
 
 from __future__ import annotations
 
-import pkgutil
-from importlib import import_module
-
 import headgate_etl
 import headgate_operator
 import headgate_rules
@@ -33,6 +30,7 @@ from streamcore.sinks.postgres.row_checks import PostgresRowCode
 from streamcore.windowing.model import DropReason
 from streamcore.wire.lanes import DeadLetterCode
 from tools.reference.markdown import code, head, plain, section, table
+from tools.reference.packages import modules
 
 _PACKAGES = (
     *(headgate_etl, headgate_operator, headgate_rules, headgate_search, headgate_sessions),
@@ -66,10 +64,7 @@ _SECTIONS: dict[tuple[str, str], tuple[Codes, ...]] = {
 
 def page() -> str:
     """Return the page. ``ValueError`` for a class of codes that has no section."""
-    for package in _PACKAGES:
-        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            if not module.name.endswith("__main__"):
-                import_module(module.name)
+    list(modules(_PACKAGES))  # a class of codes is declared once its module is imported
     shown = {codes for some in _SECTIONS.values() for codes in some}
     if missing := {*Code.__subclasses__(), *ExitCode.__subclasses__()} - shown:
         raise ValueError(f"{sorted(one.__name__ for one in missing)}: give it a section in tools/reference/codes.py")

@@ -15,11 +15,20 @@ from pathlib import Path
 
 from headgate.console.messages import Print, silent
 from headgate.errors import SetupError
+from streamcore.environment import EnvironmentVariable, Reader
+
+_DEFAULT = "~/.cache/headgate"
+_CACHE = EnvironmentVariable(
+    "HEADGATE_CACHE",
+    "Folder of what the command downloads or builds (Java, jars, servers), and of the data of local servers and demos.",
+    Reader.COMMAND,
+    default=f"`{_DEFAULT}`",
+)
 
 
 def root() -> Path:
-    """Return the absolute path of the cache: ``HEADGATE_CACHE``, or ``~/.cache/headgate``."""
-    return Path(os.environ.get("HEADGATE_CACHE") or "~/.cache/headgate").expanduser().absolute()
+    """Return the absolute path of the cache: ``HEADGATE_CACHE``, or its default."""
+    return Path(os.environ.get(_CACHE) or _DEFAULT).expanduser().absolute()
 
 
 @contextmanager
@@ -30,9 +39,7 @@ def exclusive(name: str, print_message: Print = silent) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
         handle = (folder / name).open("w")
     except OSError as error:
-        raise SetupError(
-            f"cache {root()}: {error.strerror}; set HEADGATE_CACHE to a folder you may write to"
-        ) from error
+        raise SetupError(f"cache {root()}: {error.strerror}; set {_CACHE} to a folder you may write to") from error
     with handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

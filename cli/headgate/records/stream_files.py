@@ -8,8 +8,8 @@ import yaml
 
 from headgate.errors import InputError
 from streamcore.schema import StreamSchema
+from streamcore.yaml_loader import SAFE_LOADER
 
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _SHIPPED = Path(__file__).resolve().parents[3] / "streams"
 
 
@@ -28,7 +28,7 @@ def load_stream(name: str, folder: Path | None = None) -> StreamSchema:
     if name not in known:
         raise InputError(f"stream {name!r}: no {path}; streams here: {', '.join(known) or 'none'}; see --streams")
     try:
-        document = yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER)  # noqa: S506 - a safe one
+        document = yaml.load(path.read_text(encoding="utf-8"), Loader=SAFE_LOADER)  # noqa: S506 - a safe one
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise InputError(
             f"stream {name}: cannot read {path}: {' '.join(str(error).split())}; correct the file"

@@ -10,11 +10,18 @@ import click
 
 from headgate.rules.options import DEFAULT_APP
 from headgate.savepoints.service_app import SERVICES
+from streamcore.environment import EnvironmentVariable, Reader
 from streamcore.savepoint import ACCEPTABLE, RestoreDecisions, SavepointRepository
 from streamcore.storage import open_object_store
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
 DEFAULT_SAVEPOINTS = "savepoints"
+_SAVEPOINTS = EnvironmentVariable(
+    "HEADGATE_SAVEPOINTS",
+    "Folder or s3://bucket/prefix with the savepoints of all apps; the option --savepoints precedes it.",
+    Reader.COMMAND,
+    default=f"`{DEFAULT_SAVEPOINTS}`, or that of the service's settings",
+)
 
 
 def place_option(command: _Command) -> _Command:
@@ -24,7 +31,7 @@ def place_option(command: _Command) -> _Command:
         "place",
         default=DEFAULT_SAVEPOINTS,
         show_default=True,
-        envvar="HEADGATE_SAVEPOINTS",
+        envvar=_SAVEPOINTS,
         help="Folder or s3://bucket/prefix with the savepoints of all apps.",
     )
     return place(click.option("--app", default=DEFAULT_APP, show_default=True, help="The app.")(command))
@@ -45,7 +52,7 @@ def service_option(command: _Command) -> _Command:
             "--savepoints",
             "place",
             default=None,
-            envvar="HEADGATE_SAVEPOINTS",
+            envvar=_SAVEPOINTS,
             help="Folder or s3://bucket/prefix with the savepoints of all apps (default: that of the settings).",
         ),
     ]

@@ -1,7 +1,6 @@
 """``python -m headgate_operator``: run until SIGTERM.
 
-Environment variables: ``POD_NAME`` and ``POD_NAMESPACE``; ``KUBECONFIG`` outside of a cluster; those of OpenTelemetry,
-such as ``OTEL_EXPORTER_OTLP_ENDPOINT`` or ``OTEL_EXPORTER_OTLP_TRACES_ENDPOINT``, for a trace of every upgrade.
+``docs/reference/environment.md`` has the environment variables.
 """
 
 from __future__ import annotations
@@ -17,15 +16,22 @@ from collections.abc import Callable
 
 from headgate_operator.runtime import health_server as serving
 from headgate_operator.runtime import liveness
-from headgate_operator.runtime.api_client import ApiError, Rest
+from headgate_operator.runtime.api_client import KUBECONFIG, ApiError, Rest
 from headgate_operator.runtime.leader_election import LeaderElector
 from headgate_operator.runtime.manager import Manager, Settings
 from headgate_operator.runtime.metrics import Counters
 from headgate_operator.runtime.namespace_teardown import remove_finalizers_with_namespace
 from headgate_operator.runtime.otlp_traces import traces
 from streamcore.codes import ExitCode
+from streamcore.environment import EnvironmentVariable, Reader
 
 _LOG = logging.getLogger("headgate_operator")
+_POD_NAME = EnvironmentVariable(
+    "POD_NAME", "Name of the operator's pod, for the lease of the leader.", Reader.OPERATOR, default="the host's name"
+)
+_POD_NAMESPACE = EnvironmentVariable(
+    "POD_NAMESPACE", "Namespace of the operator's pod and of the lease.", Reader.OPERATOR, default="`default`"
+)
 
 
 class OperatorExit(ExitCode):
@@ -48,7 +54,7 @@ def main() -> int:
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     counters = Counters()
-    rest = Rest(os.environ.get("KUBECONFIG"), counters)
+    rest = Rest(os.environ.get(KUBECONFIG), counters)
     return run(rest, counters, Settings(arguments.namespace, arguments.workers), arguments.port)
 
 
@@ -58,8 +64,8 @@ def run(rest: Rest, counters: Counters, settings: Settings, port: int) -> int:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    identity = f"{os.environ.get('POD_NAME') or socket.gethostname()}-{os.getpid()}"
-    namespace = os.environ.get("POD_NAMESPACE", "default")
+    identity = f"{os.environ.get(_POD_NAME) or socket.gethostname()}-{os.getpid()}"
+    namespace = os.environ.get(_POD_NAMESPACE, "default")
     leader = LeaderElector(rest, namespace, identity, _exit_without_leadership, on_wait=liveness.liveness_file().touch)
     threading.Thread(target=_run_after, args=(stop, leader.stop), daemon=True).start()
     upgrade_traces = traces(os.environ, counters)

@@ -17,6 +17,7 @@ from pydantic import Field, ValidationError, model_validator
 from streamcore.aggregates import Aggregate, Collect, Count, First, Last, Max, Mean, Min, Sum
 from streamcore.windowing import DroppedElement, DropReason, FiredPane, Timing, WindowCounts, WindowOutput, WindowSpec
 from streamcore.windowing.model import AnyWindow, CountWindow, Fields, Scalar
+from streamcore.yaml_loader import SAFE_LOADER
 from tests.harness.oracles.transcript_spec import SpecText, Strict
 
 #: What a transcript's ``function`` names.
@@ -177,10 +178,7 @@ def _compare(at: _At, step: StepText, output: WindowOutput) -> None:
     at.same("dropped", by_key(map(_drop_seen, output.dropped)), by_key(step.drops))
 
 
-_SAFE_LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-
-class _UniqueKeys(_SAFE_LOADER):  # type: ignore[valid-type,misc]
+class _UniqueKeys(SAFE_LOADER):  # type: ignore[valid-type,misc]
     """YAML in which writing a key twice is an error and not a loss."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:

@@ -11,11 +11,12 @@ from typing import Any  # manifests are made of anything
 import pytest
 import yaml
 
+from streamcore.yaml_loader import SAFE_LOADER
+
 ROOT = Path(__file__).parents[3]
 CHART = ROOT / "charts/headgate"
 Manifest = dict[str, Any]
 _KUBE = ("--kube-version", "1.34.4")
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def program(name: str) -> str:
@@ -45,7 +46,7 @@ def template(values: Mapping[str, Any] | None = None, *, release: str = "demo", 
 
 def render_manifests(values: Mapping[str, Any] | None = None, *, release: str = "demo") -> list[Manifest]:
     """Return the same, read."""
-    return [one for one in yaml.load_all(template(values, release=release), Loader=_LOADER) if one]
+    return [one for one in yaml.load_all(template(values, release=release), Loader=SAFE_LOADER) if one]
 
 
 def of_kind(manifests: list[Manifest], kind: str) -> dict[str, Manifest]:

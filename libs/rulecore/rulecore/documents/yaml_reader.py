@@ -15,12 +15,12 @@ from typing import Final, Protocol
 import yaml
 
 from rulecore.printable import in_one_line, printable
+from streamcore.yaml_loader import SAFE_LOADER
 
 #: A value of JSON.
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 PathKey = tuple[str | int, ...]
 
-_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _INT = re.compile(r"[-+]?[0-9]+\Z")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?\Z")
 _WORDS: Final[Mapping[str, bool | None]] = {
@@ -201,7 +201,7 @@ def read_yaml(text: str, file: str, limits: LoadLimits | None = None) -> tuple[l
         return [], [Problem(file, SourceLocation(1, 1), "", f"more than {limits.file_bytes} bytes")]
     documents: list[YamlDocument] = []
     try:
-        reader = _Reader(iter(yaml.parse(text, Loader=_LOADER)), limits)
+        reader = _Reader(iter(yaml.parse(text, Loader=SAFE_LOADER)), limits)
         for event in reader.events:
             if isinstance(event, yaml.DocumentStartEvent):
                 documents.append(reader.read_document(file))

@@ -15,13 +15,19 @@ from streamcore.control.channel import ControlChannel
 from streamcore.control.server import CommandHandler, ControlServer
 from streamcore.control.status import CommandResult, CompatibilityInfo, DriverPhase, DriverStatus, NewerEpochInfo
 from streamcore.engine.lag import Lag
+from streamcore.environment import EnvironmentVariable, Reader
 from streamcore.errors import Retryable
 from streamcore.leases.acquire import LeaseHeld
 
 if TYPE_CHECKING:
     from streamcore.engine.report import CutReport
 
-VERSION = "HEADGATE_VERSION"
+VERSION = EnvironmentVariable(
+    "HEADGATE_VERSION",
+    "Version of the program in the status of the app.",
+    Reader.SERVICE,
+    default="the version of the installed package",
+)
 _LOG = logging.getLogger(__name__)
 
 

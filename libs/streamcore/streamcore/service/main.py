@@ -19,17 +19,23 @@ from typing import TypeVar
 
 from streamcore.codes import ExitCode
 from streamcore.control.channel import ControlChannel, FileChannel, standby_channel
+from streamcore.environment import EnvironmentVariable, Reader
 from streamcore.errors import ConfigError, StreamError
 from streamcore.service import logs
 from streamcore.service.config.documents import load_document
+from streamcore.service.config.executors import POD_NAME, POD_NAMESPACE
 from streamcore.service.config.settings import ServiceSettings
 from streamcore.service.lifecycle import RunnerFactory, ServiceProcess, StartMode
 from streamcore.service.savepoint_api import SavepointsFactory
 
 S = TypeVar("S", bound=ServiceSettings)
 
-#: ``pod``: annotations of the own pod; else a folder. Without it: the checkpoint, and ``standby`` in it for a standby.
-REPORTS = "HEADGATE_CONTROL_CHANNEL"
+CONTROL_CHANNEL = EnvironmentVariable(
+    "HEADGATE_CONTROL_CHANNEL",
+    "Where the driver reads commands and writes its status: `pod` for the annotations of its pod, or a folder.",
+    Reader.SERVICE,
+    default="the checkpoint's folder; for a standby the folder `standby` in it",
+)
 
 
 class ServiceExit(ExitCode):
@@ -75,7 +81,7 @@ def _parser(name: str) -> argparse.ArgumentParser:
 
 
 def _channel(settings: ServiceSettings, mode: StartMode, environment: Mapping[str, str]) -> ControlChannel:
-    where = environment.get(REPORTS)
+    where = environment.get(CONTROL_CHANNEL)
     if not where:
         if mode.standby:
             return FileChannel(standby_channel(settings.checkpoint), exclusive=True)
@@ -84,10 +90,12 @@ def _channel(settings: ServiceSettings, mode: StartMode, environment: Mapping[st
         return FileChannel(Path(where), exclusive=True)
     from streamcore.control.pod_channel import PodAnnotationChannel
 
-    missing = [name for name in ("POD_NAME", "POD_NAMESPACE") if not environment.get(name)]
+    missing = [name for name in (POD_NAME, POD_NAMESPACE) if not environment.get(name)]
     if missing:
-        raise ConfigError(f"{REPORTS}=pod, and the environment has no {', '.join(missing)}; see docs/kubernetes.md")
-    return PodAnnotationChannel(environment["POD_NAMESPACE"], environment["POD_NAME"])
+        raise ConfigError(
+            f"{CONTROL_CHANNEL}=pod, and the environment has no {', '.join(missing)}; see docs/kubernetes.md"
+        )
+    return PodAnnotationChannel(environment[POD_NAMESPACE], environment[POD_NAME])
 
 
 __all__: Sequence[str] = ["run_service"]

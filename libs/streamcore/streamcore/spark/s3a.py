@@ -11,12 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from streamcore.storage.location import ENDPOINTS
+from streamcore.storage.location import ENDPOINTS, REGIONS
 
 _S3A: Final = "spark.hadoop.fs.s3a"
 _MANAGER: Final = "org.apache.spark.internal.io.cloud.AbortableStreamBasedCheckpointFileManager"
 _KEYS: Final = "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"
-_REGIONS: Final = ("AWS_REGION", "AWS_DEFAULT_REGION")
 
 
 def options(environment: Mapping[str, str]) -> dict[str, str]:
@@ -30,7 +29,7 @@ def options(environment: Mapping[str, str]) -> dict[str, str]:
         f"{_S3A}.retry.limit": "6",
         f"{_S3A}.audit.enabled": "false",
     }
-    if region := _first(_REGIONS, environment):
+    if region := _first(REGIONS, environment):
         found[f"{_S3A}.endpoint.region"] = region
     if endpoint := _first(ENDPOINTS, environment):
         # Not Amazon's: what has an address of its own has no name a bucket.

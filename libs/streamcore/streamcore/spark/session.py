@@ -13,14 +13,30 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from streamcore.environment import EnvironmentVariable, Reader
 from streamcore.spark import s3a as objects
 from streamcore.spark.executors import Executors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: Environment variable of ``streamcore.spark.worker_daemon``: the modules that it loads, separated by commas.
-PRELOAD = "STREAMCORE_PRELOAD"
+PRELOAD = EnvironmentVariable(
+    "STREAMCORE_PRELOAD",
+    "Modules, separated by commas, that are imported before the first worker is forked. The driver sets it.",
+    Reader.WORKER,
+)
+_SPARK_HOME = EnvironmentVariable(
+    "SPARK_HOME", "Folder of Spark.", Reader.SERVICE, default="the installed package pyspark"
+)
+_WORKER_PYTHON = EnvironmentVariable(
+    "PYSPARK_PYTHON", "Python of the workers.", Reader.SERVICE, default="the Python of the driver"
+)
+_POLARS_THREADS = EnvironmentVariable(
+    "POLARS_MAX_THREADS",
+    "Threads of Polars in a process; executors have 1, because Spark runs tasks in parallel.",
+    *(Reader.SERVICE, Reader.WORKER),
+    default="`1`",
+)
 
 _STATE = "spark.sql.streaming.stateStore"
 _ROCKSDB = f"{_STATE}.rocksdb"
@@ -89,7 +105,7 @@ def _options(settings: SparkSettings) -> dict[str, str]:
         # What is large in a row of ours is compressed already (``streamcore.wire.arrow_ipc``).
         "spark.shuffle.compress": "false",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
-        "spark.executorEnv.POLARS_MAX_THREADS": "1",
+        f"spark.executorEnv.{_POLARS_THREADS}": "1",
         f"spark.executorEnv.{PRELOAD}": ",".join([*_PRELOAD, *settings.preload]),
         "spark.python.daemon.module": "streamcore.spark.worker_daemon",
         # With it, functions of SQL get workers of their own kind, forked from a process of their own.
@@ -121,7 +137,7 @@ def _often_used() -> list[str]:
     spec = importlib.util.find_spec("pyspark")
     assert spec is not None, "pyspark is among the requirements"
     assert spec.origin is not None, "pyspark is a package of files"
-    home = Path(os.environ.get("SPARK_HOME") or Path(spec.origin).parent)
+    home = Path(os.environ.get(_SPARK_HOME) or Path(spec.origin).parent)
     return [str(jar) for name in _OFTEN_USED for jar in sorted((home / "jars").glob(f"{name}-[0-9]*.jar"))]
 
 
@@ -129,8 +145,8 @@ def open_session(app_name: str, settings: SparkSettings) -> SparkSession:
     """Start (or find) the session. Sets ``PYSPARK_PYTHON``, so that workers are this very Python."""
     from pyspark.sql import SparkSession
 
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("POLARS_MAX_THREADS", "1")
+    os.environ.setdefault(_WORKER_PYTHON, sys.executable)
+    os.environ.setdefault(_POLARS_THREADS, "1")
     builder = SparkSession.builder.appName(app_name)
     for name, value in _options(settings).items():
         builder = builder.config(name, value)

@@ -17,36 +17,23 @@ from streamcore.errors import ConfigError
 
 BUCKETS: Final = "s3://"
 _STORES: Final = (Reader.SERVICE, Reader.COMMAND)
+_URL: Final = EnvironmentVariable(
+    "AWS_ENDPOINT_URL",
+    "URL of the S3 server, if it is not Amazon's.",
+    *_STORES,
+    default="Amazon's server of the region",
+)
 #: The variables with the address of the server that has the buckets; the first that is set holds.
 ENDPOINTS: Final = (
-    EnvironmentVariable(
-        "AWS_ENDPOINT_URL_S3",
-        "URL of the S3 server, if it is not Amazon's. It precedes AWS_ENDPOINT_URL.",
-        *_STORES,
-        default="Amazon's server of the region",
-    ),
-    EnvironmentVariable(
-        "AWS_ENDPOINT_URL",
-        "URL of the S3 server, if it is not Amazon's. It precedes AWS_ENDPOINT.",
-        *_STORES,
-        default="Amazon's server of the region",
-    ),
-    EnvironmentVariable(
-        "AWS_ENDPOINT",
-        "URL of the S3 server, if it is not Amazon's.",
-        *_STORES,
-        default="Amazon's server of the region",
-    ),
+    EnvironmentVariable("AWS_ENDPOINT_URL_S3", f"As {_URL}; set only one of them.", *_STORES),
+    _URL,
+    EnvironmentVariable("AWS_ENDPOINT", f"As {_URL}; set only one of them.", *_STORES),
 )
+_REGION: Final = EnvironmentVariable("AWS_REGION", "Region of the S3 server.", *_STORES, default="`us-east-1`")
 #: The variables with the region of the buckets; the first that is set holds.
 REGIONS: Final = (
-    EnvironmentVariable(
-        "AWS_REGION",
-        "Region of the S3 server. It precedes AWS_DEFAULT_REGION.",
-        *_STORES,
-        default="`us-east-1`",
-    ),
-    EnvironmentVariable("AWS_DEFAULT_REGION", "Region of the S3 server.", *_STORES, default="`us-east-1`"),
+    _REGION,
+    EnvironmentVariable("AWS_DEFAULT_REGION", f"As {_REGION}; set only one of them.", *_STORES),
 )
 ALLOW_HTTP: Final = EnvironmentVariable(
     "AWS_ALLOW_HTTP",

@@ -11,19 +11,35 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.trace import NoOpTracer, Tracer
 
+from streamcore.environment import EnvironmentVariable, Reader
 from streamcore.errors import ConfigError
 
 #: Time between two exports of metrics by OTLP.
 _INTERVAL_MS = 15_000
 #: Time for the last export of metrics when the exporters close.
 _LAST_EXPORT_MS = 3_000
+#: The variables with the login at the OTLP endpoint; the client reads them.
+OTLP_LOGIN = (
+    EnvironmentVariable(
+        "OTEL_EXPORTER_OTLP_HEADERS",
+        "Headers of requests to the OTLP endpoint, such as `authorization=...`, separated by commas.",
+        *(Reader.SERVICE, Reader.OPERATOR),
+        secret=True,
+    ),
+    EnvironmentVariable(
+        "OTEL_EXPORTER_OTLP_CERTIFICATE",
+        "PEM file of the certificate authority of the OTLP endpoint.",
+        *(Reader.SERVICE, Reader.OPERATOR),
+        default="the certificate authorities of the HTTP client",
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class TelemetrySettings:
     """Where to export. ``app``: the ``service.name`` of metrics and traces. None turns an exporter off.
 
-    Credentials of the endpoint come from the environment variables of OpenTelemetry.
+    OpenTelemetry reads the credentials of the endpoint from the variables in ``OTLP_LOGIN``.
     """
 
     app: str

@@ -19,6 +19,7 @@ from kubernetes.client.configuration import Configuration
 
 from headgate_operator.runtime.metrics import Counters
 from headgate_operator.runtime.rate_limiter import RateLimiter
+from streamcore.environment import EnvironmentVariable, Reader
 
 Json = dict[str, Any]
 
@@ -27,6 +28,12 @@ APPLY = "application/apply-patch+yaml"
 MANAGER = "headgate-operator"
 #: Statuses of an ``ApiError``: the object does not exist; it exists already, or has changed.
 GONE, CONFLICT = 404, 409
+KUBECONFIG = EnvironmentVariable(
+    "KUBECONFIG",
+    "File with address and login of the API server, outside of a cluster.",
+    Reader.OPERATOR,
+    default="the service account of the pod",
+)
 #: Timeouts for the connection and the response, and the length of a watch, in seconds.
 _TIMEOUT_S = (5.0, 30.0)
 _WATCH_S = 300

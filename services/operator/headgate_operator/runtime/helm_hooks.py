@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from headgate_operator.crds import crds
-from headgate_operator.runtime.api_client import CONFLICT, GONE, ApiError, Json, Rest, gone_is_fine
+from headgate_operator.runtime.api_client import CONFLICT, GONE, KUBECONFIG, ApiError, Json, Rest, gone_is_fine
 from headgate_operator.runtime.api_paths import path
 from headgate_operator.runtime.metrics import Counters
 from headgate_operator.runtime.orphaned_savepoints import release_savepoint
@@ -108,7 +108,7 @@ def main(arguments: Sequence[str] | None = None, rest: Rest | None = None) -> in
     remove.add_argument("--namespace", required=True)
     remove.add_argument("--within", type=float, default=600.0, help="seconds")
     parsed = parser.parse_args(arguments)
-    rest = rest or Rest(os.environ.get("KUBECONFIG"), Counters())
+    rest = rest or Rest(os.environ.get(KUBECONFIG), Counters())
     if parsed.hook == "crds":
         replace_crds(rest)
         return 0

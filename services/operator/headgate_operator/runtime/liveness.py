@@ -14,16 +14,24 @@ from pathlib import Path
 from headgate_operator.runtime.api_client import Rest
 from headgate_operator.runtime.api_paths import path
 from headgate_operator.runtime.informer_cache import APPS, Key
+from streamcore.environment import EnvironmentVariable, Reader
 
 LOOP_KEY: Key = ("", "")
 #: Interval of the check, and age of the file from which the probe fails, in seconds.
 EVERY_S = 15.0
 STALE_S = 90.0
+_DEFAULT_FILE = "/tmp/headgate-operator-liveness"  # noqa: S108 - the pod's own
+_FILE = EnvironmentVariable(
+    "HEADGATE_LIVENESS_FILE",
+    "File that the reconcile loop touches; the liveness probe checks its age.",
+    Reader.OPERATOR,
+    default=f"`{_DEFAULT_FILE}`",
+)
 
 
 def liveness_file() -> Path:
     """Return the path of the file that each check touches."""
-    return Path(os.environ.get("HEADGATE_LIVENESS_FILE", "/tmp/headgate-operator-liveness"))  # noqa: S108 - the pod's own
+    return Path(os.environ.get(_FILE, _DEFAULT_FILE))
 
 
 def check_loop(rest: Rest, namespace: str) -> None:

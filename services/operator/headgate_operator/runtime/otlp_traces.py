@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 from headgate_operator.resources.status import Upgrade
 from headgate_operator.runtime.metrics import Counters
 from headgate_operator.traces import AppRef, Span, trace_spans
+from streamcore.environment import EnvironmentVariable, Reader
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.resources import Resource
@@ -24,7 +25,24 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
 
 _LOG = logging.getLogger(__name__)
-_ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+_ENDPOINTS = (
+    EnvironmentVariable(
+        "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+        "URL that traces of upgrades are sent to, by OTLP over HTTP. It precedes OTEL_EXPORTER_OTLP_ENDPOINT.",
+        Reader.OPERATOR,
+        default="no traces",
+    ),
+    EnvironmentVariable(
+        "OTEL_EXPORTER_OTLP_ENDPOINT",
+        "URL of an OTLP endpoint; traces of upgrades are sent to the path `/v1/traces` below it.",
+        Reader.OPERATOR,
+        default="no traces",
+    ),
+)
+_DEFAULT_NAME = "headgate-operator"
+_SERVICE_NAME = EnvironmentVariable(
+    "OTEL_SERVICE_NAME", "The `service.name` of traces.", Reader.OPERATOR, default=f"`{_DEFAULT_NAME}`"
+)
 _QUEUE_SIZE = 100
 #: Seconds that ``close`` waits for each of its steps.
 _CLOSE_TIMEOUT_S = 3.0
@@ -68,7 +86,7 @@ class OtlpTraces:
 
         self._counters = counters
         self._exporter: SpanExporter = OTLPSpanExporter()
-        self._resource = Resource.create({"service.name": os.environ.get("OTEL_SERVICE_NAME") or "headgate-operator"})
+        self._resource = Resource.create({"service.name": os.environ.get(_SERVICE_NAME) or _DEFAULT_NAME})
         self._waiting: queue.Queue[tuple[AppRef, Upgrade] | None] = queue.Queue(queue_size)
         self._thread = threading.Thread(target=self._work, name="traces", daemon=True)
         self._thread.start()

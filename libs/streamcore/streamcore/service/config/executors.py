@@ -8,18 +8,36 @@ from typing import Annotated
 
 from pydantic import Field
 
+from streamcore.environment import EnvironmentVariable, Reader
 from streamcore.errors import ConfigError
 from streamcore.service.config.base import Document, Positive
 from streamcore.spark.executors import DriverPod, Executors
 
-_NEEDED = (
+POD_NAME = EnvironmentVariable(
     "POD_NAME",
-    "POD_NAMESPACE",
-    "POD_IP",
-    "HEADGATE_IMAGE",
-    "KUBERNETES_SERVICE_HOST",
-    "KUBERNETES_SERVICE_PORT",
+    "Name of the driver's pod; needed with executors and with `HEADGATE_CONTROL_CHANNEL=pod`.",
+    Reader.SERVICE,
 )
+POD_NAMESPACE = EnvironmentVariable(
+    "POD_NAMESPACE",
+    "Namespace of the driver's pod; needed with executors and with `HEADGATE_CONTROL_CHANNEL=pod`.",
+    Reader.SERVICE,
+)
+_POD_IP = EnvironmentVariable(
+    "POD_IP", "Address at which executors reach the driver's pod; needed with executors.", Reader.SERVICE
+)
+_IMAGE = EnvironmentVariable("HEADGATE_IMAGE", "Image of the executor pods; needed with executors.", Reader.SERVICE)
+_API_HOST = EnvironmentVariable(
+    "KUBERNETES_SERVICE_HOST",
+    "Host of the API server; needed with executors. Kubernetes sets it in every pod.",
+    Reader.SERVICE,
+)
+_API_PORT = EnvironmentVariable(
+    "KUBERNETES_SERVICE_PORT",
+    "Port of the API server; needed with executors. Kubernetes sets it in every pod.",
+    Reader.SERVICE,
+)
+_NEEDED = (POD_NAME, POD_NAMESPACE, _POD_IP, _IMAGE, _API_HOST, _API_PORT)
 
 
 class ExecutorsDocument(Document):
@@ -55,10 +73,10 @@ class ExecutorsDocument(Document):
             raise ConfigError(f"executors: {self.template}: no such file; it is the template of the executors' pods")
         if self.secret_file is not None and not self.secret_file.is_file():
             raise ConfigError(f"executors: {self.secret_file}: no such file; mount the secret in driver and executors")
-        return Executors(driver=_driver(environment), image=environment["HEADGATE_IMAGE"], **self.model_dump())
+        return Executors(driver=_driver(environment), image=environment[_IMAGE], **self.model_dump())
 
 
 def _driver(environment: Mapping[str, str]) -> DriverPod:
-    host, port = environment["KUBERNETES_SERVICE_HOST"], environment["KUBERNETES_SERVICE_PORT"]
+    host, port = environment[_API_HOST], environment[_API_PORT]
     api = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
-    return DriverPod(environment["POD_NAME"], environment["POD_NAMESPACE"], environment["POD_IP"], api)
+    return DriverPod(environment[POD_NAME], environment[POD_NAMESPACE], environment[_POD_IP], api)
