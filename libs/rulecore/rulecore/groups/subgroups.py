@@ -63,7 +63,7 @@ class WindowSnapshots:
     """
 
     row: Ints
-    slots: Ints
+    key_slots: Ints
     start_ms: Ints
     end_ms: Ints
     totals: Mapping[str, Array]
@@ -73,7 +73,7 @@ class WindowSnapshots:
         """Return the rows at these indexes."""
         totals = {n: v[at] for n, v in self.totals.items()}
         counts = {n: v[at] for n, v in self.counts.items()}
-        return WindowSnapshots(self.row[at], self.slots[at], self.start_ms[at], self.end_ms[at], totals, counts)
+        return WindowSnapshots(self.row[at], self.key_slots[at], self.start_ms[at], self.end_ms[at], totals, counts)
 
 
 class SubgroupSpec:
@@ -150,7 +150,7 @@ class SubgroupSpec:
         results += [pl.Series(n, snapshots.counts[n]) for n in sorted(having.needs & snapshots.counts.keys())]
         frame = pl.DataFrame(results)
         if having.needs & keys.dtypes.keys():
-            frame = frame.hstack(keys.frame(snapshots.slots))
+            frame = frame.hstack(keys.frame(snapshots.key_slots))
         return having.evaluate(frame)
 
     def values(self, hits: RuleHits, having: Having, snapshots: WindowSnapshots) -> Mapping[str, list[object]]:
@@ -192,7 +192,7 @@ def firings(
     at, inverse = np.unique(hits.row, return_inverse=True)
     windows = snapshots.select(at)
     values = spec.values(hits, having, windows)
-    key = keys.frame(windows.slots).to_dicts() if keys.dtypes else [{}] * len(at)
+    key = keys.frame(windows.key_slots).to_dicts() if keys.dtypes else [{}] * len(at)
     for number, i, detail in zip(hits.member.tolist(), inverse.tolist(), details, strict=True):
         rule, row = having.members[number].rule, int(windows.row[i])
         yield RuleFiring(

@@ -156,7 +156,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Residual:
-    """The residuals of one shape. ``constants[i][slot]``: the number of leaf i's constant, of the entry at ``slot``."""
+    """The residuals of one shape, one row each. ``constants[i][row]``: the number of leaf i's constant in a row."""
 
     shape: Shape
     constants: tuple[Ints, ...]
@@ -164,10 +164,10 @@ class Residual:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """The index. ``rule``, ``residual`` and ``slot`` hold one number per entry.
+    """The index. ``rule``, ``residual`` and ``residual_row`` hold one number per entry.
 
-    ``residual``: the index in ``residuals``, -1 if nothing is left to check. ``opaque``: the names of the opaque
-    conditions, by number.
+    ``residual``: the index in ``residuals``, -1 if nothing is left to check; ``residual_row``: the row there.
+    ``opaque``: the names of the opaque conditions, by number.
     """
 
     terms: ConstantPool
@@ -178,4 +178,4 @@ class Index:
     opaque: tuple[str, ...]
     rule: Ints
     residual: Ints
-    slot: Ints
+    residual_row: Ints

@@ -43,7 +43,7 @@ def build_index(plans: Iterable[Sequence[IndexEntry]], kinds: Mapping[str, type[
     for key_terms, keyed in _keyed_entries(entries, terms):
         grouped[key_terms].append(keyed)
     groups = tuple(_build_group(key_terms, keyed, terms) for key_terms, keyed in sorted(grouped.items()))
-    residuals, residual, slot = _build_residuals(entries, terms, opaque)
+    residuals, residual, residual_row = _build_residuals(entries, terms, opaque)
     scanned = tuple((leaf, _number(leaf, terms, opaque), np.array(n, np.int64)) for leaf, n in scans.items())
     terms.finish()
     return Index(
@@ -55,7 +55,7 @@ def build_index(plans: Iterable[Sequence[IndexEntry]], kinds: Mapping[str, type[
         opaque=tuple(opaque),
         rule=np.array(rules, np.int64),
         residual=residual,
-        slot=slot,
+        residual_row=residual_row,
     )
 
 
@@ -208,21 +208,21 @@ def _starts(keyed: Ints, size: int) -> Ints:
 def _build_residuals(
     entries: Sequence[IndexEntry], terms: ConstantPool, opaque: dict[str, int]
 ) -> tuple[tuple[Residual, ...], Ints, Ints]:
-    """Return the residuals, and for each entry the index of its residual and its slot there."""
+    """Return the residuals, and for each entry the index of its residual and its row there."""
     residual = np.full(len(entries), -1, np.int64)
-    slot = np.zeros(len(entries), np.int64)
+    residual_row = np.zeros(len(entries), np.int64)
     by_shape: dict[Shape, tuple[int, list[tuple[Predicate, ...]]]] = {}
     for number, entry in enumerate(entries):
         if entry.shape is not None:
             index, rows = by_shape.setdefault(entry.shape, (len(by_shape), []))
             residual[number] = index
-            slot[number] = len(rows)
+            residual_row[number] = len(rows)
             rows.append(entry.leaves)
     residuals = tuple(
         Residual(shape, tuple(_constant_numbers(column, terms, opaque) for column in zip(*rows, strict=True)))
         for shape, (_, rows) in by_shape.items()
     )
-    return residuals, residual, slot
+    return residuals, residual, residual_row
 
 
 def _constant_numbers(leaves: tuple[Predicate, ...], terms: ConstantPool, opaque: dict[str, int]) -> Ints:

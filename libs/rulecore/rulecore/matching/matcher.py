@@ -186,22 +186,22 @@ class _BatchMatch:
 
     def residual(self, residual: Residual, rows: Ints, entries: Ints) -> Bools:
         """Return whether the residual condition of each candidate is true."""
-        return self.holds(residual.shape, iter(residual.constants), rows, self.index.slot[entries])
+        return self.holds(residual.shape, iter(residual.constants), rows, self.index.residual_row[entries])
 
-    def holds(self, shape: Shape, constants: Iterator[Ints], rows: Ints, slots: Ints) -> Bools:
+    def holds(self, shape: Shape, constants: Iterator[Ints], rows: Ints, residual_rows: Ints) -> Bools:
         """Return whether a residual of this shape is true for each candidate.
 
-        ``constants``: for each leaf, in the order of the shape, its constants by slot. A part is evaluated only on the
-        candidates that the parts before it have not decided.
+        ``constants``: for each leaf, in the order of the shape, its constants by residual row. A part is evaluated only
+        on the candidates that the parts before it have not decided.
         """
         every = shape[0]
         if not isinstance(every, bool):
-            return self.leaf(PredicateKind(str(every)), str(shape[1]), rows, next(constants)[slots])
+            return self.leaf(PredicateKind(str(every)), str(shape[1]), rows, next(constants)[residual_rows])
         result = np.full(len(rows), every)
         undecided = np.arange(len(rows))
         for part in shape[1:]:
             assert isinstance(part, tuple)
-            true = self.holds(part, constants, rows[undecided], slots[undecided])
+            true = self.holds(part, constants, rows[undecided], residual_rows[undecided])
             result[undecided] = true
             undecided = undecided[true == every]
         return result

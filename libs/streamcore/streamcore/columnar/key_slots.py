@@ -2,10 +2,11 @@
 
 Arrays by key slot take the place of an object per key. A key is found by its stable hash and then compared, column by
 column. Keys that share all 64 bits of a hash are kept in a dictionary, which is slow only for these keys. Null is a key
-like any other, and NaN equals NaN. A slot has no meaning outside the process.
+like any other, and NaN equals NaN. A key slot has no meaning outside the process.
 
-The owner decides when a key is forgotten and its slot reused, in one of three ways: it counts the users of each slot
-(``hold``, ``release``, ``sweep``), names all slots in use (``keep``), or names the slots not in use (``forget``).
+The owner decides when a key is forgotten and its key slot reused, in one of three ways: it counts the users of each key
+slot (``hold``, ``release``, ``sweep``), names all key slots in use (``keep``), or names the key slots not in use
+(``forget``).
 """
 
 from __future__ import annotations
@@ -28,20 +29,22 @@ _SINGLE_FRAME_ROWS = 1 << 18
 
 
 class KeySlots:
-    """A dictionary from key to slot, for frames of keys. ``dtypes``: the key columns, in order. ``hashes``: by slot."""
+    """A dictionary from key to key slot, for frames of keys.
+
+    ``dtypes``: the key columns, in order. ``hashes``: by key slot.
+    """
 
     def __init__(self, dtypes: Mapping[str, pl.DataType]) -> None:
         self.dtypes = dict(dtypes)
         self.hashes: Hashes = np.empty(0, dtype=np.uint64)
         self._buckets = 0
-        self._bucket = np.empty(
-            0, dtype=np.uint16
-        )  # by slot: the state bucket of its key, after the first ``in_bucket``
-        self._held: Ints = _NONE  # by slot: the number of its users
-        self._row: Ints = _NONE  # by slot: the row of its key in ``_large`` and ``_small``, -1 if free
+        # By key slot: the state bucket of its key, after the first ``in_bucket``.
+        self._bucket = np.empty(0, dtype=np.uint16)
+        self._held: Ints = _NONE  # by key slot: the number of its users
+        self._row: Ints = _NONE  # by key slot: the row of its key in ``_large`` and ``_small``, -1 if free
         self._size = 0
         self._free: Ints = _NONE
-        self._possibly_unheld: list[Ints] = []  # slots that were added or released since the last sweep
+        self._possibly_unheld: list[Ints] = []  # key slots that were added or released since the last sweep
         self._previously_unheld: list[Ints] = []  # those before the last sweep
         self._table = HashTable()
         self._same_hash: dict[tuple[object, ...], int] = {}
@@ -59,33 +62,33 @@ class KeySlots:
 
     @property
     def size(self) -> int:
-        """Return the exclusive upper bound of the slots."""
+        """Return the exclusive upper bound of the key slots."""
         return self._size
 
     def used(self) -> Ints:
-        """Return the slots that have a key, in ascending order."""
+        """Return the key slots that have a key, in ascending order."""
         return np.flatnonzero(self._row[: self._size] >= 0)
 
     def assign(self, frame: pl.DataFrame) -> Ints:
-        """Return the slot of every row's key, after giving new keys one. ``sweep`` forgets keys that are not held."""
+        """Return the key slot of each row's key; a new key gets one. ``sweep`` forgets keys that are not held."""
         keys = frame.select(list(self.dtypes))
         hashes = hash_columns(keys.get_columns(), frame.height)
-        slots = self._table.find(hashes)
+        key_slots = self._table.find(hashes)
         has_shared_hash = self._have_shared_hash(hashes)
-        new = np.flatnonzero((slots < 0) & ~has_shared_hash)
+        new = np.flatnonzero((key_slots < 0) & ~has_shared_hash)
         if new.size:
             first, group = _first_rows(hashes[new])
             added = self._add(keys[new[first]] if self.dtypes else keys, hashes[new[first]])
             self._table.add(hashes[new[first]], added)
-            slots[new] = added[group]
-        self._compare(keys, hashes, slots, has_shared_hash)
-        return slots
+            key_slots[new] = added[group]
+        self._compare(keys, hashes, key_slots, has_shared_hash)
+        return key_slots
 
-    def frame(self, slots: Ints) -> pl.DataFrame:
-        """Return the key columns of these slots."""
+    def frame(self, key_slots: Ints) -> pl.DataFrame:
+        """Return the key columns of these key slots."""
         if not self.dtypes:
             return pl.DataFrame()
-        rows = self._row[slots]
+        rows = self._row[key_slots]
         recent = rows >= self._large.height
         if not recent.any():
             return self._large[rows]
@@ -100,21 +103,24 @@ class KeySlots:
         parts = [self._large[rows[older_rows]], self._small[rows[recent_rows] - self._large.height]]
         return pl.concat(parts, rechunk=True)[group]
 
-    def in_bucket(self, slots: Ints, bucket: int, buckets: int) -> Mask:
-        """Return, for each slot, whether its key is in that state bucket. Buckets are cached: every cut needs one."""
+    def in_bucket(self, key_slots: Ints, bucket: int, buckets: int) -> Mask:
+        """Return, for each key slot, whether its key is in that state bucket.
+
+        Buckets are cached: every cut needs one.
+        """
         if buckets != self._buckets:
             self._buckets, self._bucket = buckets, bucket_for(self.hashes, buckets).astype(np.uint16)
-        in_bucket: Mask = self._bucket[slots] == bucket
+        in_bucket: Mask = self._bucket[key_slots] == bucket
         return in_bucket
 
-    def hold(self, slots: Ints) -> None:
-        """Add one user to each slot. A slot may be repeated in one call."""
-        np.add.at(self._held, slots, 1)
+    def hold(self, key_slots: Ints) -> None:
+        """Add one user to each key slot. A key slot may be repeated in one call."""
+        np.add.at(self._held, key_slots, 1)
 
-    def release(self, slots: Ints) -> None:
-        """Remove one user from each slot. A slot may be repeated in one call."""
-        np.subtract.at(self._held, slots, 1)
-        self._possibly_unheld.append(slots)
+    def release(self, key_slots: Ints) -> None:
+        """Remove one user from each key slot. A key slot may be repeated in one call."""
+        np.subtract.at(self._held, key_slots, 1)
+        self._possibly_unheld.append(key_slots)
 
     def sweep(self) -> None:
         """Forget keys without users; call it once per cut.
@@ -125,33 +131,33 @@ class KeySlots:
         if 2 * sum(map(len, self._possibly_unheld)) <= self._size:
             return
         candidates, self._previously_unheld, self._possibly_unheld = self._previously_unheld, self._possibly_unheld, []
-        slots = np.concatenate([_NONE, *candidates])
-        slots = slots[(self._held[slots] == 0) & (self._row[slots] >= 0)]
-        self.forget(slots[distinct(slots, self._size)[1]])
+        key_slots = np.concatenate([_NONE, *candidates])
+        key_slots = key_slots[(self._held[key_slots] == 0) & (self._row[key_slots] >= 0)]
+        self.forget(key_slots[distinct(key_slots, self._size)[1]])
 
     def keep(self, used: Ints) -> None:
-        """Forget every key except those of these slots, for owners that do not count users."""
+        """Forget every key except those of these key slots, for owners that do not count users."""
         unused = self._row[: self._size] >= 0
         unused[used] = False
         self._possibly_unheld, self._previously_unheld = [], []
         self.forget(np.flatnonzero(unused))
 
     def take_added(self) -> Ints:
-        """Return the slots given out since the last call, for an owner that calls ``forget`` and never ``sweep``."""
+        """Return the key slots of the keys added since the last call, for owners that never call ``sweep``."""
         added, self._possibly_unheld = self._possibly_unheld, []
         return np.concatenate([_NONE, *added])
 
-    def forget(self, slots: Ints) -> None:
-        """Forget the keys of these slots, which are distinct and in use."""
-        if not slots.size:
+    def forget(self, key_slots: Ints) -> None:
+        """Forget the keys of these key slots, which are distinct and in use."""
+        if not key_slots.size:
             return
-        hashes = self.hashes[slots]
+        hashes = self.hashes[key_slots]
         has_shared_hash = self._have_shared_hash(hashes)
-        for key in self.frame(slots[has_shared_hash]).rows():
+        for key in self.frame(key_slots[has_shared_hash]).rows():
             del self._same_hash[key]
         self._table.remove(hashes[~has_shared_hash])
-        self._row[slots] = -1
-        self._free = np.concatenate([self._free, slots])
+        self._row[key_slots] = -1
+        self._free = np.concatenate([self._free, key_slots])
         if self._large.height > 2 * len(self) + _MAX_EXTRA_ROWS:
             used = self.used()
             self._large, self._small = self.frame(used), self._small.clear()
@@ -162,12 +168,12 @@ class KeySlots:
             return np.zeros(len(hashes), dtype=bool)
         return np.isin(hashes, np.fromiter(self._same_hashes, np.uint64, len(self._same_hashes)))
 
-    def _compare(self, keys: pl.DataFrame, hashes: Hashes, slots: Ints, has_shared_hash: Mask) -> None:
-        """Correct ``slots`` for rows whose hash several keys share: known ones, and those that a comparison finds."""
+    def _compare(self, keys: pl.DataFrame, hashes: Hashes, key_slots: Ints, has_shared_hash: Mask) -> None:
+        """Correct ``key_slots`` for rows whose hash several keys share: known ones, and those that comparison finds."""
         if not self.dtypes:
             return
         unshared = slice(None) if not has_shared_hash.any() else np.flatnonzero(~has_shared_hash)
-        stored, requested = self.frame(slots[unshared]), keys[unshared]
+        stored, requested = self.frame(key_slots[unshared]), keys[unshared]
         if stored.equals(requested) and not self._same_hashes:
             return
         differs = np.zeros(stored.height, dtype=bool)
@@ -181,37 +187,37 @@ class KeySlots:
         for row, key in zip(rows.tolist(), keys[rows].rows(), strict=True):
             if key not in self._same_hash:
                 self._same_hash[key] = int(self._add(keys[[row]], hashes[[row]])[0])
-            slots[row] = self._same_hash[key]
+            key_slots[row] = self._same_hash[key]
 
     def _resolve_by_key(self, key_hash: int) -> None:
         """Use the dictionary for the keys of this hash from now on."""
         self._same_hashes.add(key_hash)
         hashes = np.array([key_hash], dtype=np.uint64)
-        slot = self._table.find(hashes)
-        if slot[0] >= 0:
+        key_slot = self._table.find(hashes)
+        if key_slot[0] >= 0:
             self._table.remove(hashes)
-            self._same_hash[self.frame(slot).row(0)] = int(slot[0])
+            self._same_hash[self.frame(key_slot).row(0)] = int(key_slot[0])
 
     def _add(self, keys: pl.DataFrame, hashes: Hashes) -> Ints:
         reused_count = min(len(self._free), len(hashes))
         reused, self._free = self._free[len(self._free) - reused_count :], self._free[: len(self._free) - reused_count]
-        slots = np.concatenate([reused, np.arange(self._size, self._size + len(hashes) - reused_count)])
+        key_slots = np.concatenate([reused, np.arange(self._size, self._size + len(hashes) - reused_count)])
         self._size += len(hashes) - reused_count
         if self._size > len(self._row):
             room = 2 * self._size
             self.hashes = np.resize(self.hashes, room)
             self._held = np.concatenate([self._held, np.zeros(room - len(self._held), np.int64)])
             self._row = np.concatenate([self._row, np.full(room - len(self._row), -1)])
-        self.hashes[slots] = hashes
+        self.hashes[key_slots] = hashes
         if self._buckets:
             if len(self._bucket) < len(self.hashes):
                 self._bucket = np.resize(self._bucket, len(self.hashes))
-            self._bucket[slots] = bucket_for(hashes, self._buckets)
-        self._row[slots] = self._large.height + self._small.height + np.arange(len(slots))
-        self._possibly_unheld.append(slots)
+            self._bucket[key_slots] = bucket_for(hashes, self._buckets)
+        self._row[key_slots] = self._large.height + self._small.height + np.arange(len(key_slots))
+        self._possibly_unheld.append(key_slots)
         if self.dtypes:
             self._append(keys)
-        return slots
+        return key_slots
 
     def _append(self, keys: pl.DataFrame) -> None:
         """Append new keys to the small frame, and merge it into the large frame when it is large enough.

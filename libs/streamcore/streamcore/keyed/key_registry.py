@@ -32,7 +32,7 @@ class KeyRegistry:
         return len(self._key_slots)
 
     @property
-    def slot_count(self) -> int:
+    def key_slot_count(self) -> int:
         """Return the number of key slots, used or free: the length of anything that is indexed by key slot."""
         return len(self.keys)
 
@@ -55,7 +55,7 @@ class KeyRegistry:
         return key_slot_list
 
     def forget(self, key_slots: Iterable[int]) -> None:
-        """Forget the keys of these key slots, which must have no state. Their slots are given to new keys."""
+        """Forget the keys of these key slots, which must have no state. Their key slots are given to new keys."""
         forgotten = np.fromiter(key_slots, np.int64)
         self._key_slots.forget(forgotten)
         for key_slot in forgotten.tolist():

@@ -92,7 +92,7 @@ class KeyedStore:
     def grow(self) -> None:
         """Make room in every state for all keys of the registry."""
         for storage in self.all_states:
-            storage.grow(self.keys.slot_count)
+            storage.grow(self.keys.key_slot_count)
 
     def sweep(self) -> None:
         """Forget the keys that have no state and no timers left, once their tombstones are in the state log.

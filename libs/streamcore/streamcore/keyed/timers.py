@@ -30,7 +30,7 @@ class DomainTimers:
 
     def __init__(self) -> None:
         self.waiting: dict[int, dict[int, int]] = {}
-        self._queue: TimerQueue[tuple[int, int, int]] = TimerQueue()  # time, order, slot
+        self._queue: TimerQueue[tuple[int, int, int]] = TimerQueue()  # time, order, key slot
         self._count = 0
 
     def add(self, key_slot: int, at_ms: int, order: int) -> None:

@@ -1,4 +1,4 @@
-"""Keys to slots, and the hash table under it, against dictionaries."""
+"""Keys to key slots, and the hash table under it, against dictionaries."""
 
 from __future__ import annotations
 
@@ -48,75 +48,77 @@ def three_hashes(columns: Sequence[pl.Series], height: int) -> Hashes:
 @pytest.mark.parametrize("few_hashes", [False, True])
 @settings(deadline=None)
 @given(st.lists(frames, max_size=8), st.data())
-def test_equal_keys_have_one_slot_and_others_another(
+def test_equal_keys_have_one_key_slot_and_others_another(
     few_hashes: bool, cuts: list[list[tuple[str | None, int | None]]], data: st.DataObject
 ) -> None:
-    """Also where many keys share a hash; what is held keeps its slot, and what is not comes and goes."""
+    """Also where many keys share a hash; what is held keeps its key slot, and what is not comes and goes."""
     with pytest.MonkeyPatch.context() as patched:
         if few_hashes:
             patched.setattr("streamcore.columnar.key_slots.hash_columns", three_hashes)
-        slots, held = KeySlots({"k": pl.String(), "n": pl.Int64()}), dict[tuple[str | None, int | None], int]()
+        key_slots, held = KeySlots({"k": pl.String(), "n": pl.Int64()}), dict[tuple[str | None, int | None], int]()
         for rows in cuts:
-            slots.sweep()
+            key_slots.sweep()
             frame = pl.DataFrame(rows, schema={"k": pl.String, "n": pl.Int64}, orient="row")
-            found = slots.assign(frame)
-            assert slots.frame(found).equals(frame)
+            found = key_slots.assign(frame)
+            assert key_slots.frame(found).equals(frame)
             assert len(set(found.tolist())) == len(set(rows))
             now = dict(zip(rows, found.tolist(), strict=True))
-            assert all(held[key] == slot for key, slot in now.items() if key in held)
+            assert all(held[key] == key_slot for key, key_slot in now.items() if key in held)
             coming = [key for key in now if key not in held and data.draw(st.booleans())]
             going = [key for key in held if data.draw(st.booleans())]
-            slots.hold(np.array([now[key] for key in coming], dtype=np.int64))
-            slots.release(np.array([held[key] for key in going], dtype=np.int64))
-            held = {key: slot for key, slot in held.items() if key not in going} | {key: now[key] for key in coming}
+            key_slots.hold(np.array([now[key] for key in coming], dtype=np.int64))
+            key_slots.release(np.array([held[key] for key in going], dtype=np.int64))
+            held = {key: key_slot for key, key_slot in held.items() if key not in going} | {
+                key: now[key] for key in coming
+            }
 
 
 def test_keys_that_nothing_holds_do_not_add_up() -> None:
-    slots = KeySlots({"k": pl.Int64()})
+    key_slots = KeySlots({"k": pl.Int64()})
     for cut in range(200):
-        slots.sweep()
-        found = slots.assign(pl.DataFrame({"k": range(1000 * cut, 1000 * cut + 1000)}))
-        slots.hold(found)
-        slots.release(found)
-    assert len(slots) < 10_000
+        key_slots.sweep()
+        found = key_slots.assign(pl.DataFrame({"k": range(1000 * cut, 1000 * cut + 1000)}))
+        key_slots.hold(found)
+        key_slots.release(found)
+    assert len(key_slots) < 10_000
 
 
 def test_grouping_by_nothing_is_one_key() -> None:
-    slots = KeySlots({})
-    assert slots.assign(pl.DataFrame({"v": [1, 2, 3]})).tolist() == [0, 0, 0]
-    slots.hold(np.array([0]))
-    assert slots.assign(pl.DataFrame({"v": [1]})).tolist() == [0]
+    key_slots = KeySlots({})
+    assert key_slots.assign(pl.DataFrame({"v": [1, 2, 3]})).tolist() == [0, 0, 0]
+    key_slots.hold(np.array([0]))
+    assert key_slots.assign(pl.DataFrame({"v": [1]})).tolist() == [0]
 
 
 @settings(deadline=None)
 @given(st.lists(st.lists(st.none() | st.integers(0, 30), max_size=30), max_size=8), st.data())
-def test_keys_that_are_kept_keep_their_slots_and_all_others_go(
+def test_keys_that_are_kept_keep_their_key_slots_and_all_others_go(
     cuts: list[list[int | None]], data: st.DataObject
 ) -> None:
-    slots, used = KeySlots({"k": pl.Int64()}), dict[int | None, int]()
+    key_slots, used = KeySlots({"k": pl.Int64()}), dict[int | None, int]()
     for keys in cuts:
         frame = pl.DataFrame({"k": keys}, schema={"k": pl.Int64})
-        found = dict(zip(keys, slots.assign(frame).tolist(), strict=True))
-        assert all(used.get(key, slot) == slot for key, slot in found.items())
-        used = {key: slot for key, slot in (used | found).items() if data.draw(st.booleans())}
-        slots.keep(np.fromiter(used.values(), np.int64, len(used)))
-        assert slots.used().tolist() == sorted(used.values())
+        found = dict(zip(keys, key_slots.assign(frame).tolist(), strict=True))
+        assert all(used.get(key, key_slot) == key_slot for key, key_slot in found.items())
+        used = {key: key_slot for key, key_slot in (used | found).items() if data.draw(st.booleans())}
+        key_slots.keep(np.fromiter(used.values(), np.int64, len(used)))
+        assert key_slots.used().tolist() == sorted(used.values())
         kept = np.fromiter(used.values(), np.int64, len(used))
-        assert slots.frame(kept).equals(pl.DataFrame({"k": list(used)}, schema={"k": pl.Int64}))
+        assert key_slots.frame(kept).equals(pl.DataFrame({"k": list(used)}, schema={"k": pl.Int64}))
 
 
 def test_one_nan_is_the_other_and_negative_zero_is_zero() -> None:
-    slots = KeySlots({"f": pl.Float64()})
+    key_slots = KeySlots({"f": pl.Float64()})
     frame = pl.DataFrame({"f": [float("nan"), 0.0, None, float("nan"), -0.0]})
-    first = slots.assign(frame)
-    assert len(slots) == 3
-    assert first.tolist() == slots.assign(frame).tolist()
+    first = key_slots.assign(frame)
+    assert len(key_slots) == 3
+    assert first.tolist() == key_slots.assign(frame).tolist()
 
 
-def test_added_slots_are_named_once() -> None:
-    slots = KeySlots({"k": pl.Int64()})
-    found = slots.assign(pl.DataFrame({"k": [1, 2, 1]}))
-    assert sorted(slots.take_added().tolist()) == sorted(set(found.tolist()))
-    slots.forget(found[:1])
-    assert slots.used().tolist() == [int(found[1])]
-    assert not slots.take_added().size
+def test_added_key_slots_are_named_once() -> None:
+    key_slots = KeySlots({"k": pl.Int64()})
+    found = key_slots.assign(pl.DataFrame({"k": [1, 2, 1]}))
+    assert sorted(key_slots.take_added().tolist()) == sorted(set(found.tolist()))
+    key_slots.forget(found[:1])
+    assert key_slots.used().tolist() == [int(found[1])]
+    assert not key_slots.take_added().size

@@ -107,8 +107,8 @@ class AbsenceGroup:
         rows, inverse = np.unique(matches.row, return_inverse=True)
         if len(rows):
             events = frame if len(rows) == frame.height else frame[rows]
-            slots = self.entries.keys.assign(events)[inverse]
-            self._record_events(slots, self._numbers[matches.rule], events[EVENT_MS].to_numpy()[inverse])
+            key_slots = self.entries.keys.assign(events)[inverse]
+            self._record_events(key_slots, self._numbers[matches.rule], events[EVENT_MS].to_numpy()[inverse])
         return [], []
 
     def close(self, context: CutContext) -> tuple[list[RuleFiring], list[RuleFailure]]:
@@ -133,10 +133,10 @@ class AbsenceGroup:
         self.entries.apply_loaded()
         self.counts["keys_dropped"] += self.listed.sync(self.entries, context)
 
-    def _record_events(self, slots: Ints, population: Ints, event_ms: Ints) -> None:
-        """Record events. ``slots`` and ``population``: the key and the population of each."""
+    def _record_events(self, key_slots: Ints, population: Ints, event_ms: Ints) -> None:
+        """Record events. ``key_slots`` and ``population``: the key and the population of each."""
         entries = self.entries
-        entry = self._admit(slots, population)
+        entry = self._admit(key_slots, population)
         known = entry >= 0
         if not known.all():
             entry, population, event_ms = entry[known], population[known], event_ms[known]
@@ -176,22 +176,22 @@ class AbsenceGroup:
         moved &= ~(entries.seen[after.entry] & (after.end == before))
         entries.set_last_seen(after.entry[moved], after.end[moved], seen=True)
 
-    def _admit(self, slots: Ints, population: Ints) -> Ints:
+    def _admit(self, key_slots: Ints, population: Ints) -> Ints:
         """Return the entry of each event's key; add entries for new keys, in order of arrival, up to the limit.
 
         -1 for a key above the limit, and for a key that is not on the list of a listed population.
         """
-        entry = self.entries.find(slots, population)
+        entry = self.entries.find(key_slots, population)
         new = np.flatnonzero((entry < 0) & ~np.isin(population, self.listed.numbers))
         if not new.size:
             return entry
-        pairs = slots[new] * (int(population.max()) + 1) + population[new]
+        pairs = key_slots[new] * (int(population.max()) + 1) + population[new]
         _, first = np.unique(pairs, return_index=True)
         first = new[np.sort(first)]
         fits = self._room(population[first])
         self.counts["keys_dropped"] += int(np.count_nonzero(~fits))
-        self.entries.add(slots[first[fits]], population[first[fits]])
-        entry[new] = self.entries.find(slots[new], population[new])
+        self.entries.add(key_slots[first[fits]], population[first[fits]])
+        entry[new] = self.entries.find(key_slots[new], population[new])
         return entry
 
     def _room(self, population: Ints) -> Mask:
@@ -208,9 +208,9 @@ class AbsenceGroup:
 
     def _firings(self, missed: Sequence[MissedDeadline]) -> list[RuleFiring]:
         """Return a firing for each missed deadline, by deadline, key hash and rule id."""
-        slots = self.entries.slot[[m.entry for m in missed]] if missed else np.empty(0, np.int64)
-        hashes = self.entries.keys.hashes[slots].tolist()
-        keys = self.entries.keys.frame(slots).to_dicts()
+        key_slots = self.entries.key_slot[[m.entry for m in missed]] if missed else np.empty(0, np.int64)
+        hashes = self.entries.keys.hashes[key_slots].tolist()
+        keys = self.entries.keys.frame(key_slots).to_dicts()
         ordered = [
             (deadline, key_hash, self._rules[m.rule].rule.id, self._firing(m, key, number, deadline))
             for m, key, key_hash in zip(missed, keys, hashes, strict=True)

@@ -62,12 +62,12 @@ class ListPopulations:
         self, entries: ExpectedKeys, number: int, content: ListValues | None, armed_ms: int, context: CutContext
     ) -> int:
         keys = self._own(content, context)
-        slots = entries.keys.assign(keys[: self.limit])
-        found = entries.find(slots, np.full(len(slots), number))
+        key_slots = entries.keys.assign(keys[: self.limit])
+        found = entries.find(key_slots, np.full(len(key_slots), number))
         there = entries.as_mask(found[found >= 0])
         live = entries.live()
         entries.drop(live[(entries.population[live] == number) & ~there[live]])
-        new = slots[found < 0]
+        new = key_slots[found < 0]
         entries.set_last_seen(entries.add(new, np.full(len(new), number)), armed_ms, seen=False)
         return max(0, keys.height - self.limit)
 

@@ -48,7 +48,7 @@ _FREE: Final = -1
 class ExpectedKeys(StateTable):
     """A ``StateTable`` of the entries of one group. ``dtypes``: the types of the key columns.
 
-    By entry: ``slot`` (of the key), ``population``, ``last`` and ``seen``. By lane and entry: ``due``, the next
+    By entry: ``key_slot`` (of the key), ``population``, ``last`` and ``seen``. By lane and entry: ``due``, the next
     deadline, and ``times``, the alerts since ``last``.
     """
 
@@ -57,7 +57,7 @@ class ExpectedKeys(StateTable):
         self.matrix = NO_RULES
         self.ahead = OutOfOrderEvents()
         self.size = 0
-        self.slot = np.empty(0, np.int64)
+        self.key_slot = np.empty(0, np.int64)
         self.population = np.empty(0, np.int64)
         self.last = np.empty(0, np.int64)
         self.seen = np.empty(0, np.bool_)
@@ -72,26 +72,26 @@ class ExpectedKeys(StateTable):
 
     # --- entries ------------------------------------------------------------------------------------------------
 
-    def find(self, slots: Ints, population: Ints) -> Ints:
+    def find(self, key_slots: Ints, population: Ints) -> Ints:
         """Return the entry of each pair of a key and a population, -1 for a pair without an entry."""
-        return self._index.find(_code(slots, population))
+        return self._index.find(_code(key_slots, population))
 
     def live(self) -> Ints:
         """Return all entries."""
         return np.flatnonzero(self.population[: self.size] != _FREE)
 
-    def add(self, slots: Ints, population: Ints) -> Ints:
+    def add(self, key_slots: Ints, population: Ints) -> Ints:
         """Add entries without an event, and return their numbers. The pairs must be distinct and new."""
-        again = min(len(self._free), len(slots))
+        again = min(len(self._free), len(key_slots))
         reused, self._free = self._free[len(self._free) - again :], self._free[: len(self._free) - again]
-        entries = np.concatenate([reused, np.arange(self.size, self.size + len(slots) - again)])
-        self.size += len(slots) - again
+        entries = np.concatenate([reused, np.arange(self.size, self.size + len(key_slots) - again)])
+        self.size += len(key_slots) - again
         self._make_room()
-        self.slot[entries], self.population[entries] = slots, population
+        self.key_slot[entries], self.population[entries] = key_slots, population
         self.last[entries], self.seen[entries] = NO_EVENT, False
         self.times[:, entries], self.due[:, entries] = 0, NOT_DUE
-        self.keys.hold(slots)
-        self._index.add(_code(slots, population), entries)
+        self.keys.hold(key_slots)
+        self._index.add(_code(key_slots, population), entries)
         self._count(population, 1)
         self._dirty[entries] = True
         return entries
@@ -102,9 +102,9 @@ class ExpectedKeys(StateTable):
             return
         self.ahead.pull(self.as_mask(entries))
         self._gone.append(self._frame(entries, gone=True))
-        slots, population = self.slot[entries], self.population[entries]
-        self._index.remove(_code(slots, population))
-        self.keys.release(slots)
+        key_slots, population = self.key_slot[entries], self.population[entries]
+        self._index.remove(_code(key_slots, population))
+        self.keys.release(key_slots)
         self._count(population, -1)
         self.population[entries], self.due[:, entries] = _FREE, NOT_DUE
         self._dirty[entries] = False
@@ -134,10 +134,10 @@ class ExpectedKeys(StateTable):
         return mask
 
     def _make_room(self) -> None:
-        if self.size <= len(self.slot):
+        if self.size <= len(self.key_slot):
             return
         room = max(64, self.size + self.size // 2)
-        self.slot, self.population = _longer(self.slot, room), _longer(self.population, room, _FREE)
+        self.key_slot, self.population = _longer(self.key_slot, room), _longer(self.population, room, _FREE)
         self.last, self.seen = _longer(self.last, room), np.resize(self.seen, room)
         dirty = np.zeros(room, dtype=bool)
         dirty[: len(self._dirty)] = self._dirty
@@ -157,8 +157,8 @@ class ExpectedKeys(StateTable):
         entry, rule, times = self._alerts_by_entry(self.live())
         self._loaded.insert(0, (self.live(), entry, rule, times))
         self.matrix = matrix
-        self.due = np.full((matrix.width, len(self.slot)), NOT_DUE)
-        self.times = np.zeros((matrix.width, len(self.slot)), np.int64)
+        self.due = np.full((matrix.width, len(self.key_slot)), NOT_DUE)
+        self.times = np.zeros((matrix.width, len(self.key_slot)), np.int64)
         self.apply_loaded()
 
     def apply_loaded(self) -> None:
@@ -194,17 +194,17 @@ class ExpectedKeys(StateTable):
 
     def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
         live = self.live()
-        return self._frame(live[self.keys.in_bucket(self.slot[live], bucket, buckets)], gone=False)
+        return self._frame(live[self.keys.in_bucket(self.key_slot[live], bucket, buckets)], gone=False)
 
     def load(self, rows: pl.DataFrame) -> None:
         rows = rows.unique([*self.keys.dtypes, POPULATION], keep="last", maintain_order=True)
-        slots, population = self.keys.assign(rows), rows[POPULATION].to_numpy()
-        entries = self.find(slots, population)
+        key_slots, population = self.keys.assign(rows), rows[POPULATION].to_numpy()
+        entries = self.find(key_slots, population)
         gone = rows[GONE].to_numpy()
         self.drop(entries[gone & (entries >= 0)])
         self._gone.clear()
         new = ~gone & (entries < 0)
-        entries[new] = self.add(slots[new], population[new])
+        entries[new] = self.add(key_slots[new], population[new])
         self._take(entries[~gone], rows.filter(~pl.col(GONE)))
 
     def _take(self, entries: Ints, rows: pl.DataFrame) -> None:
@@ -218,7 +218,7 @@ class ExpectedKeys(StateTable):
         self._dirty[entries] = False
 
     def _frame(self, entries: Ints, *, gone: bool) -> pl.DataFrame:
-        slots = self.slot[entries]
+        key_slots = self.key_slot[entries]
         last = pl.Series(LAST, self.last[entries]).replace(NO_EVENT, None)
         stretches = self.ahead.held.take(self.as_mask(entries)[self.ahead.held.entry])
         order = np.argsort(entries)  # lists are made in the order of entries, and put back
@@ -226,8 +226,8 @@ class ExpectedKeys(StateTable):
         lists = [_lists(ranked, *stretches), _lists(ranked, *self._alerts_by_entry(ranked))]
         return pl.DataFrame(
             [
-                pl.Series(HASH, self.keys.hashes[slots]),
-                *self.keys.frame(slots).get_columns(),
+                pl.Series(HASH, self.keys.hashes[key_slots]),
+                *self.keys.frame(key_slots).get_columns(),
                 pl.Series(POPULATION, self.population[entries]),
                 last.cast(pl.Int64),
                 pl.Series(SEEN, self.seen[entries]),
@@ -237,8 +237,8 @@ class ExpectedKeys(StateTable):
         )
 
 
-def _code(slots: Ints, population: Ints) -> npt.NDArray[np.uint64]:
-    code: npt.NDArray[np.uint64] = ((slots << _SHIFT) | population).astype(np.uint64)
+def _code(key_slots: Ints, population: Ints) -> npt.NDArray[np.uint64]:
+    code: npt.NDArray[np.uint64] = ((key_slots << _SHIFT) | population).astype(np.uint64)
     return code
 
 

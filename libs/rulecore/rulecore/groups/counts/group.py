@@ -97,8 +97,8 @@ class CountSubgroup:
             if having and not update.failures:
                 totals = panes.totals(numbered, contents, length)
                 counts = {n: distinct_totals(self.sets[n], numbered, v, length) for n, v in distinct.items()}
-                slots = numbered.codes >> SHIFT
-                snapshots = WindowSnapshots(events.row[order], slots, totals[_FIRST], totals[_LAST], totals, counts)
+                key_slots = numbered.codes >> SHIFT
+                snapshots = WindowSnapshots(events.row[order], key_slots, totals[_FIRST], totals[_LAST], totals, counts)
                 update.failures += self._evaluate(emit, having, snapshots, update)
         return update
 

@@ -4,7 +4,7 @@ A key's events are numbered as they arrive, and every ``unit`` of them make a pa
 of a key begins a new *stretch*: its pane is ``APART`` panes after the last one, so no window holds both. Panes, and the
 values that a window holds at each event, depend only on the order of the key's events; doubles are added in that order.
 
-The code of a pane is ``slot << SHIFT | pane``, where ``slot`` is the key's number in ``KeySlots``.
+The code of a pane is ``key_slot << SHIFT | pane``, where ``key_slot`` is the key's number in ``KeySlots``.
 """
 
 from __future__ import annotations
@@ -72,22 +72,22 @@ class CountTable(PaneTable):
 
     # --- reading ------------------------------------------------------------------------------------------------
 
-    def number(self, slots: Ints, times: Ints, idle_ms: int) -> NumberedEvents:
+    def number(self, key_slots: Ints, times: Ints, idle_ms: int) -> NumberedEvents:
         """Assign panes to events, given in order of arrival, without changing the table.
 
         An event ``idle_ms`` or more after its key's latest event time begins a new stretch.
         """
-        order = np.argsort(slots, kind="stable")
-        slots, times = slots[order], times[order]
-        key_first = np.flatnonzero(np.diff(slots, prepend=-1))
-        key_of = np.repeat(np.arange(len(key_first)), np.diff(np.append(key_first, len(slots))))
-        pane, held, latest = self._ends(slots[key_first])
+        order = np.argsort(key_slots, kind="stable")
+        key_slots, times = key_slots[order], times[order]
+        key_first = np.flatnonzero(np.diff(key_slots, prepend=-1))
+        key_of = np.repeat(np.arange(len(key_first)), np.diff(np.append(key_first, len(key_slots))))
+        pane, held, latest = self._ends(key_slots[key_first])
         latest_by_event = running(self.partials[self.latest], times, key_of, latest)
         before = np.concatenate([[0], latest_by_event[:-1]])  # the latest event time before each event
         before[key_first] = latest
         after_idle = (times - before >= idle_ms) & (before > -(2**62))
-        stretch_first = np.flatnonzero(after_idle | (np.diff(slots, prepend=-1) != 0))
-        size = np.diff(np.append(stretch_first, len(slots)))
+        stretch_first = np.flatnonzero(after_idle | (np.diff(key_slots, prepend=-1) != 0))
+        size = np.diff(np.append(stretch_first, len(key_slots)))
         key = key_of[stretch_first]
         begins = np.where(after_idle[stretch_first], 0, held[key])  # events in the pane before the stretch's first
         ends = (begins + size - 1) // self.unit
@@ -96,8 +96,8 @@ class CountTable(PaneTable):
         steps = np.cumsum(jump + ends) - ends  # panes before each stretch, over all keys
         steps -= (steps - jump)[stretch_of_key][key]
         stretch = np.repeat(np.arange(len(size)), size)
-        within = begins[stretch] + np.arange(len(slots)) - stretch_first[stretch]
-        codes = (slots << SHIFT) | ((pane[key] + steps)[stretch] + within // self.unit)
+        within = begins[stretch] + np.arange(len(key_slots)) - stretch_first[stretch]
+        codes = (key_slots << SHIFT) | ((pane[key] + steps)[stretch] + within // self.unit)
         first = np.flatnonzero(np.diff(codes, prepend=-1))
         segment = np.repeat(np.arange(len(first)), np.diff(np.append(first, len(codes))))
         return NumberedEvents(order, codes, segment, codes[first], latest_by_event, within % self.unit == self.unit - 1)
@@ -155,12 +155,12 @@ class CountTable(PaneTable):
         order = np.lexsort((pane_codes, windows))
         return windows[order], pane_codes[order], cut_index[order]
 
-    def _ends(self, slots: Ints) -> tuple[Ints, Ints, Ints]:
+    def _ends(self, key_slots: Ints) -> tuple[Ints, Ints, Ints]:
         """Return the last pane of each key, how many events it holds, and the latest event time of the key."""
-        key_index, code = self.runs.members(slots << SHIFT, (slots + 1) << SHIFT)
-        last = np.zeros(len(slots), np.int64)
+        key_index, code = self.runs.members(key_slots << SHIFT, (key_slots + 1) << SHIFT)
+        last = np.zeros(len(key_slots), np.int64)
         np.maximum.at(last, key_index, code & PANE_MASK)
-        locations = self.runs.locate((slots << SHIFT) | last)
+        locations = self.runs.locate((key_slots << SHIFT) | last)
         latest = self.runs.read(self.latest, locations, self.partials[self.latest].identity)
         return last, self.runs.read(self.counter, locations, 0), latest
 
@@ -179,7 +179,7 @@ class CountTable(PaneTable):
         """Drop the panes that no window will read again, and return the codes of the panes left.
 
         Return None, and drop nothing, while the table has not doubled since the last call that dropped panes. Call
-        ``free_keys`` afterwards, once the other tables that use the slots have dropped the panes too.
+        ``free_keys`` afterwards, once the other tables that use the key slots have dropped the panes too.
         """
         if len(self.runs) <= 2 * self._kept + _SMALL:
             return None
@@ -189,15 +189,15 @@ class CountTable(PaneTable):
         return self.runs.codes()
 
     def free_keys(self) -> None:
-        """Free the slots of the keys without panes."""
+        """Free the key slots of the keys without panes."""
         self.keys.keep(np.unique(self.runs.codes() >> SHIFT))
 
     def _living(self, codes: Ints) -> Mask:
         """Return which panes a window may still read. ``codes``: the codes of all panes."""
         if not len(codes):
             return np.zeros(0, bool)
-        slots = codes >> SHIFT
-        ends = np.flatnonzero(np.diff(slots, append=-1))
+        key_slots = codes >> SHIFT
+        ends = np.flatnonzero(np.diff(key_slots, append=-1))
         latest = self.runs.read(self.latest, self.runs.locate(codes[ends]), 0)
         floor = np.where(latest < self.idle_before_ms, codes[ends] + 1, codes[ends] - self.panes + 1)
         living: Mask = codes >= np.repeat(floor, np.diff(np.append(-1, ends)))

@@ -69,14 +69,14 @@ class EventRoles:
             return self
         return EventRoles(self.sequences[first], self.events[first], np.bitwise_or.reduceat(self.roles, first))
 
-    def runs(self, slots: Ints) -> tuple[Ints, Ints]:
+    def runs(self, key_slots: Ints) -> tuple[Ints, Ints]:
         """Divide the rows into runs of one sequence and key.
 
-        Return the first row of each run, with the end of the last; and the roles that occur in each run. ``slots``: the
-        key slot of each event, ascending.
+        Return the first row of each run, with the end of the last; and the roles that occur in each run. ``key_slots``:
+        the key slot of each event, ascending.
         """
         new = np.ones(len(self), bool)
-        new[1:] = (np.diff(self.sequences) != 0) | (np.diff(slots[self.events]) != 0)
+        new[1:] = (np.diff(self.sequences) != 0) | (np.diff(key_slots[self.events]) != 0)
         first = np.flatnonzero(new)
         run_roles = np.bitwise_or.reduceat(self.roles, first) if len(first) else first
         return np.append(first, len(self)), run_roles

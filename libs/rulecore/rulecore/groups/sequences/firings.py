@@ -16,10 +16,10 @@ from streamcore.offsets import PARTITIONS_PER_TOPIC
 
 @dataclass(frozen=True, slots=True)
 class SequenceMatch:
-    """A match of the sequence with this number, for the key in this slot."""
+    """A match of the sequence with this number, for the key in this key slot."""
 
     sequence: int
-    slot: int
+    key_slot: int
     match: Match
 
 

@@ -151,11 +151,11 @@ class SequenceGroup:
         """Pass events to the automata of their sequences and keys, and return the matches."""
         events = _Events.of(passed, self.partials.keys.assign(passed), self._captured)
         roles = self._roles.roles_for_events(events.event_indexes, events.conditions)
-        runs, run_roles = roles.runs(events.slots)
+        runs, run_roles = roles.runs(events.key_slots)
         if not len(run_roles):
             return []
         first = runs[:-1]
-        codes = sequence_key_code(roles.sequences[first], events.slots[roles.events[first]])
+        codes = sequence_key_code(roles.sequences[first], events.key_slots[roles.events[first]])
         rows = self.partials.find(codes)
         active = np.flatnonzero((rows >= 0) | (run_roles & BEGINS > 0))
         all_matches: list[SequenceMatch] = []
@@ -196,13 +196,13 @@ class SequenceGroup:
     def _firings(self, matches: Sequence[SequenceMatch], topic: str) -> list[RuleFiring]:
         """Return the firings in order of time, key hash and rule.
 
-        Key slots must not decide: another process that replays the cut assigns other slots.
+        Key slots must not decide: another process that replays the cut assigns other key slots.
         """
         if not matches:
             return []
-        slots = np.array([match.slot for match in matches])
-        keys = self.partials.keys.frame(slots).to_dicts()
-        hashes = self.partials.keys.hashes[slots].tolist()
+        key_slots = np.array([match.key_slot for match in matches])
+        keys = self.partials.keys.frame(key_slots).to_dicts()
+        hashes = self.partials.keys.hashes[key_slots].tolist()
         fired: list[tuple[tuple[object, ...], RuleFiring]] = []
         for match, key, key_hash in zip(matches, keys, hashes, strict=True):
             sequence_rules = self._sequences[match.sequence]
@@ -251,21 +251,21 @@ class _Events:
     ``origins``: event time, partition and offset of each event. ``values``: by captured column.
     """
 
-    slots: Ints
+    key_slots: Ints
     event_indexes: Ints
     conditions: Ints
     origins: Sequence[tuple[int, int, int]]
     values: Mapping[str, Sequence[Value]]
 
     @classmethod
-    def of(cls, frame: pl.DataFrame, slots: Ints, captured: Sequence[str]) -> _Events:
-        """Return the events of rows of the buffer. ``slots``: the key slot of each."""
+    def of(cls, frame: pl.DataFrame, key_slots: Ints, captured: Sequence[str]) -> _Events:
+        """Return the events of rows of the buffer. ``key_slots``: the key slot of each."""
         times, partitions, offsets = (frame[n].to_numpy() for n in (EVENT_MS, PARTITION, OFFSET))
-        order = np.lexsort((offsets, partitions, times, slots))
+        order = np.lexsort((offsets, partitions, times, key_slots))
         conditions = frame[CONDITIONS].gather(order)
         counts = conditions.list.len().to_numpy()
         return cls(
-            slots=slots[order],
+            key_slots=key_slots[order],
             event_indexes=np.repeat(np.arange(len(order)), counts),
             conditions=conditions.explode().to_numpy().astype(np.int64),
             origins=list(zip(*(v[order].tolist() for v in (times, partitions, offsets)), strict=True)),

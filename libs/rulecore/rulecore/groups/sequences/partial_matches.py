@@ -29,14 +29,14 @@ WAKE_MS: Final = "__wake_ms"
 COUNT: Final = "__count"
 PARTIALS: Final = "__partials"
 
-_SLOT_BITS: Final = 32
-_SLOT: Final = (1 << _SLOT_BITS) - 1
+_KEY_SLOT_BITS: Final = 32
+_KEY_SLOT: Final = (1 << _KEY_SLOT_BITS) - 1
 _NEVER: Final = 2**62
 
 
-def sequence_key_code(sequences: Ints, slots: Ints) -> Ints:
-    """Return the code of a sequence (its number) and a key (its slot), ascending by sequence, then by slot."""
-    return sequences << _SLOT_BITS | slots
+def sequence_key_code(sequences: Ints, key_slots: Ints) -> Ints:
+    """Return the code of a sequence (its number) and a key (its key slot), ascending by sequence, then by key slot."""
+    return sequences << _KEY_SLOT_BITS | key_slots
 
 
 class PartialMatchTable:
@@ -87,19 +87,19 @@ class PartialMatchTable:
 
     def keep(self, sequences: Collection[int]) -> None:
         """Drop the rows of all other sequences. Sequence numbers are not reused, so the deletion need not be stored."""
-        for code in [c for c in self._rows if c >> _SLOT_BITS not in sequences]:
+        for code in [c for c in self._rows if c >> _KEY_SLOT_BITS not in sequences]:
             self._delete(code)
             self._dirty.pop(code, None)
 
     def changes(self) -> pl.DataFrame:
         frame = self._frame(sorted(self._dirty))
         self._dirty = {}
-        self.keys.keep(np.unique(self._codes[self._wake < _NEVER] & _SLOT))
+        self.keys.keep(np.unique(self._codes[self._wake < _NEVER] & _KEY_SLOT))
         return frame
 
     def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
         live = self._codes[self._wake < _NEVER]
-        in_bucket = live[self.keys.in_bucket(live & _SLOT, bucket, buckets)]
+        in_bucket = live[self.keys.in_bucket(live & _KEY_SLOT, bucket, buckets)]
         return self._frame(np.sort(in_bucket).tolist())
 
     def load(self, rows: pl.DataFrame) -> None:
@@ -137,13 +137,13 @@ class PartialMatchTable:
     def _frame(self, codes: Iterable[int]) -> pl.DataFrame:
         """Return the rows of these codes as stored; a code without a row has null bytes."""
         code_array = np.fromiter(codes, np.int64)
-        rows, slots = self.find(code_array), code_array & _SLOT
+        rows, key_slots = self.find(code_array), code_array & _KEY_SLOT
         live = rows >= 0
         columns = [
-            pl.Series(HASH, self.keys.hashes[slots]),
-            pl.Series(SEQUENCE, code_array >> _SLOT_BITS),
+            pl.Series(HASH, self.keys.hashes[key_slots]),
+            pl.Series(SEQUENCE, code_array >> _KEY_SLOT_BITS),
             pl.Series(WAKE_MS, np.where(live, self._wake[rows], 0) if len(rows) else rows),
             pl.Series(COUNT, np.where(live, self._counts[rows], 0) if len(rows) else rows),
             pl.Series(PARTIALS, [self.get(row) for row in rows.tolist()], dtype=pl.Binary),
         ]
-        return pl.DataFrame([*self.keys.frame(slots).get_columns(), *columns])
+        return pl.DataFrame([*self.keys.frame(key_slots).get_columns(), *columns])

@@ -78,7 +78,7 @@ class SessionSubgroup:
                 table.sets[column], updates, events.times, values, self.max_distinct
             )
         snapshots = WindowSnapshots(
-            events.row, updates.slots, updates.start, updates.last + table.gap_ms, totals, counts
+            events.row, updates.key_slots, updates.start, updates.last + table.gap_ms, totals, counts
         )
         update = EventUpdate(self, events.times, updates, snapshots, finals, sets)
         having = self.spec.having.get((Emit.EARLY, 1))
@@ -95,7 +95,7 @@ class SessionSubgroup:
         table.drop(table.ended_sessions(context.watermark_ms))  # loaded sessions that ended before this cut
         over = table.ended_sessions(context.next_watermark_ms)
         end = table.last[over] + table.gap_ms
-        over = over[np.lexsort((table.keys.hashes[table.slot[over]], end))]
+        over = over[np.lexsort((table.keys.hashes[table.key_slot[over]], end))]
         totals = {name: column[over] for name, column in table.columns.items()}
         counts = {
             c: np.fromiter((len(sets.get(e, ())) for e in over.tolist()), np.int64, len(over))
@@ -103,7 +103,7 @@ class SessionSubgroup:
         }
         no_event = np.full(len(over), -1)
         snapshots = WindowSnapshots(
-            no_event, table.slot[over], table.start[over], table.last[over] + table.gap_ms, totals, counts
+            no_event, table.key_slot[over], table.start[over], table.last[over] + table.gap_ms, totals, counts
         )
         update = WatermarkUpdate(self, over, snapshots)
         having = self.spec.having.get((Emit.FINAL, 1))
@@ -159,7 +159,7 @@ class EventUpdate:
         for touched in updates.touched:
             segment = updates.segments[touched.segment]
             if segment.entry < 0:
-                segment.entry = table.new(segment.slot, segment.anchor)
+                segment.entry = table.new(segment.key_slot, segment.anchor)
             if mask := masks.get(touched.segment):
                 table.fired[segment.entry] = mask
             for column, fresh in self.sets.items():

@@ -33,7 +33,7 @@ class SessionSegment:
     two segments that it joins, if any. ``depth``: the number of joins on the longest way back to a first segment.
     """
 
-    slot: int
+    key_slot: int
     anchor: int
     entry: int = -1
     parents: tuple[int, ...] = ()
@@ -57,12 +57,12 @@ class OpenSession:
 class SessionUpdates:
     """The assignment of a cut's events to sessions.
 
-    ``slots``, ``segment``, ``start``, ``last``: by event, the key, segment number and bounds of its session just after
-    it. ``touched``: the sessions with new events. ``absorbed``: the entries of stored sessions that were joined to an
-    earlier one.
+    ``key_slots``, ``segment``, ``start``, ``last``: by event, the key, segment number and bounds of its session just
+    after it. ``touched``: the sessions with new events. ``absorbed``: the entries of stored sessions that were joined
+    to an earlier one.
     """
 
-    slots: Ints
+    key_slots: Ints
     segment: Ints
     start: Ints
     last: Ints
@@ -81,37 +81,39 @@ class _SessionMerger:
         self.absorbed: list[int] = []
         self.open: dict[int, list[OpenSession]] = {}
 
-    def add_event(self, slot: int, time: int) -> OpenSession:
+    def add_event(self, key_slot: int, time: int) -> OpenSession:
         """Add an event to its session, new or joined if need be, and return the session."""
-        known = self.open[slot]
+        known = self.open[key_slot]
         at = bisect_right(known, time, key=_start) if known and time < known[-1].start else len(known)
         after = at < len(known) and known[at].start - self.gap_ms < time
         before = at > 0 and time < known[at - 1].last + self.gap_ms
         if before and after:
-            session = self._join(slot, known[at - 1], known.pop(at))
+            session = self._join(key_slot, known[at - 1], known.pop(at))
         elif before or after:
             session = known[at - 1 if before else at]
         else:
-            session = OpenSession(time, time, self._add_segment(SessionSegment(slot, time)))
+            session = OpenSession(time, time, self._add_segment(SessionSegment(key_slot, time)))
             known.insert(at, session)
         session.start, session.last = min(session.start, time), max(session.last, time)
         session.touched = True
         return session
 
-    def open_stored(self, slots: Sequence[int]) -> None:
+    def open_stored(self, key_slots: Sequence[int]) -> None:
         """Load the stored sessions of these distinct keys, and sort those of each key by start."""
-        entries = [entry for slot in slots for entry in self.table.entries_by_slot.get(slot, ())]
+        entries = [entry for key_slot in key_slots for entry in self.table.entries_by_key_slot.get(key_slot, ())]
         at = np.array(entries, np.int64)
         table = self.table
-        columns = (table.slot[at], table.anchor[at], table.start[at], table.last[at])
-        self.open = {slot: [] for slot in slots}
-        for entry, slot, anchor, start, last in zip(entries, *(c.tolist() for c in columns), strict=True):
-            self.open[slot].append(OpenSession(start, last, self._add_segment(SessionSegment(slot, anchor, entry))))
+        columns = (table.key_slot[at], table.anchor[at], table.start[at], table.last[at])
+        self.open = {key_slot: [] for key_slot in key_slots}
+        for entry, key_slot, anchor, start, last in zip(entries, *(c.tolist() for c in columns), strict=True):
+            self.open[key_slot].append(
+                OpenSession(start, last, self._add_segment(SessionSegment(key_slot, anchor, entry)))
+            )
         for known in self.open.values():
             if len(known) > 1:
                 known.sort(key=_start)
 
-    def _join(self, slot: int, first: OpenSession, other: OpenSession) -> OpenSession:
+    def _join(self, key_slot: int, first: OpenSession, other: OpenSession) -> OpenSession:
         """Join two sessions into the earlier one, and return it.
 
         An event never joins more than two, since the sessions of a key are at least a gap apart.
@@ -120,7 +122,7 @@ class _SessionMerger:
         if parts[1].entry >= 0:
             self.absorbed.append(parts[1].entry)
         depth = 1 + max(part.depth for part in parts)
-        joined = SessionSegment(slot, parts[0].anchor, parts[0].entry, (first.segment, other.segment), depth)
+        joined = SessionSegment(key_slot, parts[0].anchor, parts[0].entry, (first.segment, other.segment), depth)
         first.last, first.segment = other.last, self._add_segment(joined)
         return first
 
@@ -134,21 +136,21 @@ def _start(session: OpenSession) -> int:
     return session.start
 
 
-def merge_events(table: SessionTable, slots: Ints, times: Ints) -> SessionUpdates:
+def merge_events(table: SessionTable, key_slots: Ints, times: Ints) -> SessionUpdates:
     """Assign every event, in order of arrival, to a session of its key. The table does not change.
 
-    ``slots``, ``times``: the key slot and the event time in ms of each event, of at least one event.
+    ``key_slots``, ``times``: the key slot and the event time in ms of each event, of at least one event.
     """
     merger = _SessionMerger(table)
-    slot_list = slots.tolist()
-    merger.open_stored(list(dict.fromkeys(slot_list)))
+    key_slot_list = key_slots.tolist()
+    merger.open_stored(list(dict.fromkeys(key_slot_list)))
     by_event = []
-    for slot, time in zip(slot_list, times.tolist(), strict=True):
-        session = merger.add_event(slot, time)
+    for key_slot, time in zip(key_slot_list, times.tolist(), strict=True):
+        session = merger.add_event(key_slot, time)
         by_event.append((session.segment, session.start, session.last))
     segment, start, last = np.array(by_event, np.int64).T
     touched = [session for sessions in merger.open.values() for session in sessions if session.touched]
-    return SessionUpdates(slots, segment, start, last, merger.segments, touched, merger.absorbed)
+    return SessionUpdates(key_slots, segment, start, last, merger.segments, touched, merger.absorbed)
 
 
 def combine_partials(

@@ -38,9 +38,9 @@ _FIXED = (HASH, ANCHOR, START, LAST, FIRED)
 class SessionTable:
     """A ``StateTable`` of the sessions of one subgroup.
 
-    ``slot``, ``anchor``, ``start``, ``last``: by entry, the key slot, the anchor, and the event times of the first and
-    the last event in ms. ``columns``: the partials by name. ``loaded``: whether rows were loaded since the group reset
-    it, so that the distinct values must be assigned to sessions.
+    ``key_slot``, ``anchor``, ``start``, ``last``: by entry, the key slot, the anchor, and the event times of the first
+    and the last event in ms. ``columns``: the partials by name. ``loaded``: whether rows were loaded since the group
+    reset it, so that the distinct values must be assigned to sessions.
     """
 
     def __init__(self, dtypes: Mapping[str, pl.DataType], gap_ms: int) -> None:
@@ -48,22 +48,22 @@ class SessionTable:
         self.gap_ms = gap_ms
         self.partials: dict[str, Partial] = {}
         self.columns: dict[str, Array] = {}
-        self.slot, self.anchor, self.start, self.last = (np.full(64, _FREE) for _ in range(4))
-        self.entries_by_slot: dict[int, list[int]] = {}
+        self.key_slot, self.anchor, self.start, self.last = (np.full(64, _FREE) for _ in range(4))
+        self.entries_by_key_slot: dict[int, list[int]] = {}
         self.fired: dict[int, int] = {}  # fired bits of rules by entry; 0 is left out
         self.sets: dict[str, dict[int, dict[object, int]]] = {}  # by column and entry: distinct values, event times
         self.loaded = False
         self._size = 0
         self._free: list[int] = []
         self._dirty: list[int] = []
-        self._deleted: list[tuple[int, int]] = []  # slot and anchor of absorbed sessions, not yet written
+        self._deleted: list[tuple[int, int]] = []  # key slot and anchor of absorbed sessions, not yet written
 
     # --- columns ------------------------------------------------------------------------------------------------
 
     def keep_columns(self, aggregations: Sequence[Aggregation], distinct: Sequence[str]) -> None:
         """Keep exactly the columns of these aggregates, and the ``distinct`` columns. A new one starts empty."""
         wanted = {a.column(p): p for a in aggregations for p in a.partials}
-        room = len(self.slot)
+        room = len(self.key_slot)
         self.columns = {
             name: self.columns[name].astype(p.dtype) if name in self.columns else np.full(room, p.identity, p.dtype)
             for name, p in wanted.items()
@@ -84,11 +84,11 @@ class SessionTable:
 
     # --- writing ------------------------------------------------------------------------------------------------
 
-    def new(self, slot: int, anchor: int) -> int:
+    def new(self, key_slot: int, anchor: int) -> int:
         """Allocate the entry of a new session, and return it. Call ``write`` to set its bounds and partials."""
         entry = self._free.pop() if self._free else self._grow()
-        self.slot[entry], self.anchor[entry] = slot, anchor
-        self.entries_by_slot.setdefault(slot, []).append(entry)
+        self.key_slot[entry], self.anchor[entry] = key_slot, anchor
+        self.entries_by_key_slot.setdefault(key_slot, []).append(entry)
         return entry
 
     def write(self, entries: Ints, start: Ints, last: Ints, partials: Mapping[str, Array]) -> None:
@@ -100,30 +100,32 @@ class SessionTable:
 
     def absorb(self, entries: Sequence[int]) -> None:
         """Remove sessions that were joined to earlier ones."""
-        self._deleted += [(int(self.slot[e]), int(self.anchor[e])) for e in entries]
+        self._deleted += [(int(self.key_slot[e]), int(self.anchor[e])) for e in entries]
         self._remove(entries)
 
     def ended_sessions(self, watermark_ms: int) -> Ints:
         """Return the entries of the sessions that have ended at this watermark, by entry."""
-        in_use = self.slot[: self._size] != _FREE
+        in_use = self.key_slot[: self._size] != _FREE
         ended: Ints = np.flatnonzero(in_use & (self.last[: self._size] <= watermark_ms - self.gap_ms))
         return ended
 
     def drop(self, entries: Ints) -> None:
-        """Remove these sessions, which have ended, and free the slots of the keys without sessions."""
+        """Remove these sessions, which have ended, and free the key slots of the keys without sessions."""
         if len(entries):
             self._remove(entries.tolist())
-            self._deleted = [(slot, anchor) for slot, anchor in self._deleted if slot in self.entries_by_slot]
-            self.keys.keep(np.fromiter(self.entries_by_slot, np.int64, len(self.entries_by_slot)))
+            self._deleted = [
+                (key_slot, anchor) for key_slot, anchor in self._deleted if key_slot in self.entries_by_key_slot
+            ]
+            self.keys.keep(np.fromiter(self.entries_by_key_slot, np.int64, len(self.entries_by_key_slot)))
 
     def _remove(self, entries: Sequence[int]) -> None:
         at = np.array(entries, np.int64)
         removed = set(entries)
-        for slot in np.unique(self.slot[at]).tolist():
-            self.entries_by_slot[slot] = [e for e in self.entries_by_slot[slot] if e not in removed]
-            if not self.entries_by_slot[slot]:
-                del self.entries_by_slot[slot]
-        self.slot[at] = _FREE
+        for key_slot in np.unique(self.key_slot[at]).tolist():
+            self.entries_by_key_slot[key_slot] = [e for e in self.entries_by_key_slot[key_slot] if e not in removed]
+            if not self.entries_by_key_slot[key_slot]:
+                del self.entries_by_key_slot[key_slot]
+        self.key_slot[at] = _FREE
         for name, partial in self.partials.items():
             self.columns[name][at] = partial.identity
         for entry in entries:
@@ -134,10 +136,10 @@ class SessionTable:
 
     def _grow(self) -> int:
         """Return a new entry after the last one, in larger columns if they are full."""
-        if self._size == len(self.slot):
+        if self._size == len(self.key_slot):
             room = 2 * self._size
-            self.slot, self.anchor, self.start, self.last = (
-                _resize(column, room, _FREE) for column in (self.slot, self.anchor, self.start, self.last)
+            self.key_slot, self.anchor, self.start, self.last = (
+                _resize(column, room, _FREE) for column in (self.key_slot, self.anchor, self.start, self.last)
             )
             self.columns = {n: _resize(c, room, self.partials[n].identity) for n, c in self.columns.items()}
         self._size += 1
@@ -147,31 +149,35 @@ class SessionTable:
 
     def changes(self) -> pl.DataFrame:
         dirty = np.unique(np.array(self._dirty, np.int64))
-        dirty = dirty[self.slot[dirty] != _FREE]
+        dirty = dirty[self.key_slot[dirty] != _FREE]
         changed_rows = self._frame(dirty)
         deleted, self._dirty, self._deleted = self._deleted, [], []
         if not deleted:
             return changed_rows
-        slots = np.array([slot for slot, _ in deleted], np.int64)
+        key_slots = np.array([key_slot for key_slot, _ in deleted], np.int64)
         anchors = pl.Series(ANCHOR, [anchor for _, anchor in deleted])
-        deleted_rows = self.keys.frame(slots).with_columns(pl.Series(HASH, self.keys.hashes[slots]), anchors)
+        deleted_rows = self.keys.frame(key_slots).with_columns(pl.Series(HASH, self.keys.hashes[key_slots]), anchors)
         return pl.concat([changed_rows, deleted_rows], how="diagonal")
 
     def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
-        entries = np.flatnonzero(self.slot[: self._size] != _FREE)
-        return self._frame(entries[self.keys.in_bucket(self.slot[entries], bucket, buckets)])
+        entries = np.flatnonzero(self.key_slot[: self._size] != _FREE)
+        return self._frame(entries[self.keys.in_bucket(self.key_slot[entries], bucket, buckets)])
 
     def load(self, rows: pl.DataFrame) -> None:
         for name in [c for c in rows.columns if c not in _FIXED and c not in self.keys.dtypes]:
             if name not in self.columns:  # unknown until ``keep_columns``, which keeps or drops the column
                 whole = rows[name].dtype == pl.Int64
                 self.partials[name] = Partial(name.rsplit(".", 1)[1], Combine.SUM, whole)
-                self.columns[name] = np.zeros(len(self.slot), self.partials[name].dtype)
+                self.columns[name] = np.zeros(len(self.key_slot), self.partials[name].dtype)
         self.loaded = True
-        slots = self.keys.assign(rows).tolist()
+        key_slots = self.keys.assign(rows).tolist()
         has_bounds = rows[LAST].is_not_null()
-        known = {(slot, int(self.anchor[e])): e for slot in set(slots) for e in self.entries_by_slot.get(slot, ())}
-        names = list(zip(slots, rows[ANCHOR].to_list(), strict=True))
+        known = {
+            (key_slot, int(self.anchor[e])): e
+            for key_slot in set(key_slots)
+            for e in self.entries_by_key_slot.get(key_slot, ())
+        }
+        names = list(zip(key_slots, rows[ANCHOR].to_list(), strict=True))
         deleted = [name for name, bounds in zip(names, has_bounds.to_list(), strict=True) if not bounds]
         self._remove([known[name] for name in deleted if name in known])
         present = [name for name, bounds in zip(names, has_bounds.to_list(), strict=True) if bounds]
@@ -192,17 +198,17 @@ class SessionTable:
 
     def _frame(self, entries: Ints) -> pl.DataFrame:
         """Return the stored rows of these entries."""
-        slots = self.slot[entries]
+        key_slots = self.key_slot[entries]
         fired = [_bytes(self.fired[e]) if e in self.fired else b"" for e in entries.tolist()]
         columns = [
-            pl.Series(HASH, self.keys.hashes[slots]),
+            pl.Series(HASH, self.keys.hashes[key_slots]),
             pl.Series(ANCHOR, self.anchor[entries]),
             pl.Series(START, self.start[entries]),
             pl.Series(LAST, self.last[entries]),
             pl.Series(FIRED, fired, dtype=pl.Binary),
             *(pl.Series(name, column[entries]) for name, column in self.columns.items()),
         ]
-        return pl.DataFrame([*self.keys.frame(slots).get_columns(), *columns])
+        return pl.DataFrame([*self.keys.frame(key_slots).get_columns(), *columns])
 
 
 class SessionSets:
@@ -219,8 +225,8 @@ class SessionSets:
         """Add new values to a session, with their event times in ms."""
         if fresh:
             self.sessions.sets[self.column].setdefault(entry, {}).update(fresh)
-            slot = int(self.sessions.slot[entry])
-            self._dirty += [(slot, at, value) for value, at in fresh.items()]
+            key_slot = int(self.sessions.key_slot[entry])
+            self._dirty += [(key_slot, at, value) for value, at in fresh.items()]
 
     def apply_loaded(self) -> None:
         """Assign the loaded values to the sessions whose bounds include their event times.
@@ -231,26 +237,30 @@ class SessionSets:
         held, sessions = self.sessions.sets[self.column], self.sessions
         by_start: dict[int, list[int]] = {}
         for rows in loaded:
-            slots = sessions.keys.assign(rows).tolist()
-            for slot, at, value in zip(slots, rows[AT].to_list(), rows[VALUE].to_list(), strict=True):
-                if slot not in by_start:
-                    by_start[slot] = sorted(sessions.entries_by_slot.get(slot, ()), key=sessions.start.__getitem__)
-                index = bisect_right(by_start[slot], at, key=sessions.start.__getitem__) - 1
-                if index >= 0 and at <= sessions.last[by_start[slot][index]]:
-                    held.setdefault(by_start[slot][index], {}).setdefault(value, at)
+            key_slots = sessions.keys.assign(rows).tolist()
+            for key_slot, at, value in zip(key_slots, rows[AT].to_list(), rows[VALUE].to_list(), strict=True):
+                if key_slot not in by_start:
+                    by_start[key_slot] = sorted(
+                        sessions.entries_by_key_slot.get(key_slot, ()), key=sessions.start.__getitem__
+                    )
+                index = bisect_right(by_start[key_slot], at, key=sessions.start.__getitem__) - 1
+                if index >= 0 and at <= sessions.last[by_start[key_slot][index]]:
+                    held.setdefault(by_start[key_slot][index], {}).setdefault(value, at)
 
     def changes(self) -> pl.DataFrame:
         dirty, self._dirty = self._dirty, []
-        return self._frame([d for d in dirty if d[0] in self.sessions.entries_by_slot])
+        return self._frame([d for d in dirty if d[0] in self.sessions.entries_by_key_slot])
 
     def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
         self.apply_loaded()
         held, sessions = self.sessions.sets[self.column], self.sessions
         entries = np.array(sorted(held), np.int64)
-        in_bucket = entries[sessions.keys.in_bucket(sessions.slot[entries], bucket, buckets)]
-        slots = sessions.slot[in_bucket].tolist()
-        slot_entries = zip(slots, in_bucket.tolist(), strict=True)
-        return self._frame([(slot, at, value) for slot, entry in slot_entries for value, at in held[entry].items()])
+        in_bucket = entries[sessions.keys.in_bucket(sessions.key_slot[entries], bucket, buckets)]
+        key_slots = sessions.key_slot[in_bucket].tolist()
+        key_slot_entries = zip(key_slots, in_bucket.tolist(), strict=True)
+        return self._frame(
+            [(key_slot, at, value) for key_slot, entry in key_slot_entries for value, at in held[entry].items()]
+        )
 
     def load(self, rows: pl.DataFrame) -> None:
         self._loaded.append(rows)
@@ -259,13 +269,13 @@ class SessionSets:
     def _frame(self, triples: Sequence[tuple[int, int, object]]) -> pl.DataFrame:
         """Return the stored rows of triples of key slot, event time and value."""
         keys = self.sessions.keys
-        slots = np.array([slot for slot, _, _ in triples], np.int64)
+        key_slots = np.array([key_slot for key_slot, _, _ in triples], np.int64)
         columns = [
-            pl.Series(HASH, keys.hashes[slots]),
+            pl.Series(HASH, keys.hashes[key_slots]),
             pl.Series(AT, [at for _, at, _ in triples], dtype=pl.Int64),
             pl.Series(VALUE, [value for _, _, value in triples], dtype=self.dtype),
         ]
-        return pl.DataFrame([*keys.frame(slots).get_columns(), *columns])
+        return pl.DataFrame([*keys.frame(key_slots).get_columns(), *columns])
 
 
 def _resize(column: Array, room: int, fill: float) -> Array:

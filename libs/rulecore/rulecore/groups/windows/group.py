@@ -168,9 +168,9 @@ class WindowGroup:
         if failures or not index.size:
             return None, failures
         events, columns = (frame, columns) if len(index) == frame.height else (frame[index], columns[index])
-        slots = self.panes.keys.assign(events)
+        key_slots = self.panes.keys.assign(events)
         values = {n: columns[n].to_numpy() for n in columns.columns if not n.startswith("distinct:")}
-        rows = PaneRows(slots, self.panes.pane_numbers(events[EVENT_MS].to_numpy()), values)
+        rows = PaneRows(key_slots, self.panes.pane_numbers(events[EVENT_MS].to_numpy()), values)
         return _Contributions(index, rows, {n: columns[f"distinct:{n}"].to_list() for n in self.distinct}), []
 
     def _store(self, contributions: _Contributions, arrivals: Arrivals) -> None:
@@ -187,7 +187,7 @@ class WindowGroup:
             self.distinct[name].add(codes.codes, rows[VALUE].to_list())
             return
         columns = [self.aggregations[name].column(p) for p in self.aggregations[name].partials]
-        backfill = PaneRows(codes.slots, codes.panes, {c: rows[c].to_numpy() for c in columns})
+        backfill = PaneRows(codes.key_slots, codes.panes, {c: rows[c].to_numpy() for c in columns})
         self.panes.add(backfill, self.panes.arrive(backfill))
 
     def since_by_column(self, rule: CompiledRule) -> dict[str, int]:
@@ -303,7 +303,7 @@ class WindowGroup:
         results += [pl.Series(n, counts[n]) for n in sorted(needed & counts.keys())]
         frame = pl.DataFrame(results)
         if needed & set(self.group.group_by):
-            frame = frame.hstack(self.panes.keys.frame(windows.slots))
+            frame = frame.hstack(self.panes.keys.frame(windows.key_slots))
         return having.evaluate(frame)
 
     def _has_own_events(self, having: Having, windows: Windows, hits: RuleHits) -> Mask:
@@ -343,7 +343,7 @@ class WindowGroup:
             c: (self.aggregations[c].result(totals).to_list() if c in self.aggregations else counts[c][at].tolist())
             for c in shown_columns
         }
-        keys = self.panes.keys.frame(windows.slots[at]).to_dicts() if self.group.group_by else [{}] * len(at)
+        keys = self.panes.keys.frame(windows.key_slots[at]).to_dicts() if self.group.group_by else [{}] * len(at)
         ends = ((windows.end_panes[at] + 1) * self.group.unit).tolist()
         rows = windows.row[at].tolist()
         for member, i in zip(members, inverse.tolist(), strict=True):
@@ -365,10 +365,10 @@ class WindowGroup:
     def _in_order(self, windows: Windows, hits: RuleHits) -> Ints:
         """Return the order of hits by event, window, key hash and rule.
 
-        Key slots must not decide: another process that replays the cut assigns other slots.
+        Key slots must not decide: another process that replays the cut assigns other key slots.
         """
         at = hits.row
-        hashes = self.panes.keys.hashes[windows.slots[at]]
+        hashes = self.panes.keys.hashes[windows.key_slots[at]]
         order: Ints = np.lexsort((hits.member, hashes, windows.end_panes[at], windows.row[at]))
         return order
 

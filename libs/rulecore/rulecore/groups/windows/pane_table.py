@@ -4,8 +4,8 @@ A window of ``size`` that slides by ``slide`` is a run of ``size / slide`` panes
 event is added once, however many windows it belongs to (the paned windows of Li, Maier, Tufte, Papadimos,
 Tucker: "No pane, no gain", 2005).
 
-An entry is a pane of a key. Its code is ``slot << 32 | pane``, where ``slot`` is the key's number in ``KeySlots``.
-Entries are sorted by code, so the panes of a window of a key are neighbours, found by two binary searches
+An entry is a pane of a key. Its code is ``key_slot << 32 | pane``, where ``key_slot`` is the key's number in
+``KeySlots``. Entries are sorted by code, so the panes of a window of a key are neighbours, found by two binary searches
 (``pane_runs``).
 """
 
@@ -39,14 +39,14 @@ PANE_MASK = (1 << SHIFT) - 1
 class PaneRows:
     """Events in order of arrival: key slot, pane number, and the value that each adds to every partial column."""
 
-    slots: Ints
+    key_slots: Ints
     panes: Ints
     values: Mapping[str, Array]
 
     @property
     def codes(self) -> Ints:
         """The code of each event's entry."""
-        return (self.slots << SHIFT) | self.panes
+        return (self.key_slots << SHIFT) | self.panes
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +57,14 @@ class Windows:
     """
 
     row: Ints
-    slots: Ints
+    key_slots: Ints
     end_panes: Ints
     totals: Mapping[str, Array]
 
     @property
     def codes(self) -> Ints:
         """The code of each window: that of its last pane."""
-        return (self.slots << SHIFT) | self.end_panes
+        return (self.key_slots << SHIFT) | self.end_panes
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,12 +269,12 @@ class PaneTable:
         return self._frame(dirty[self.runs.contains(dirty)])
 
     def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
-        slots = np.flatnonzero(self.keys.in_bucket(np.arange(self.keys.size), bucket, buckets))
-        return self._frame(self.runs.members(slots << SHIFT, (slots + 1) << SHIFT)[1])
+        key_slots = np.flatnonzero(self.keys.in_bucket(np.arange(self.keys.size), bucket, buckets))
+        return self._frame(self.runs.members(key_slots << SHIFT, (key_slots + 1) << SHIFT)[1])
 
     def load(self, rows: pl.DataFrame) -> None:
-        slots = self.keys.assign(rows)
-        codes = (slots << SHIFT) | rows[PANE].to_numpy()
+        key_slots = self.keys.assign(rows)
+        codes = (key_slots << SHIFT) | rows[PANE].to_numpy()
         order = np.argsort(codes)
         codes = codes[order]
         names = [c for c in rows.columns if c not in self.keys.dtypes and c not in (HASH, PANE)]
@@ -289,11 +289,11 @@ class PaneTable:
 
     def _frame(self, codes: Ints) -> pl.DataFrame:
         """Return the entries with these codes as rows of the table."""
-        slots = codes >> SHIFT
-        columns = [pl.Series(HASH, self.keys.hashes[slots]), pl.Series(PANE, codes & PANE_MASK)]
+        key_slots = codes >> SHIFT
+        columns = [pl.Series(HASH, self.keys.hashes[key_slots]), pl.Series(PANE, codes & PANE_MASK)]
         locations = self.runs.locate(codes)
         columns += [pl.Series(n, self.runs.read(n, locations, p.identity)) for n, p in self.partials.items()]
-        return pl.DataFrame([*self.keys.frame(slots).get_columns(), *columns])
+        return pl.DataFrame([*self.keys.frame(key_slots).get_columns(), *columns])
 
 
 def _by_word(bits: Ints) -> Iterator[tuple[int, Ints]]:

@@ -67,7 +67,7 @@ def test_every_window_stands_as_recomputed_from_all_events_after_each_event(
         windows = table.trail(rows, table.layout(arrivals, panes), panes)
         table.add(rows, arrivals)
         found: dict[int, dict[tuple[object, int], tuple[int, int, int]]] = {}
-        keys = table.keys.frame(windows.slots).to_series().to_list()
+        keys = table.keys.frame(windows.key_slots).to_series().to_list()
         for i, (row, key) in enumerate(zip(windows.row.tolist(), keys, strict=True)):
             figures = tuple(int(windows.totals[n][i]) for n in ("c.n", "s.s", "m.m"))
             found.setdefault(row, {})[key, int(windows.end_panes[i])] = figures  # type: ignore[assignment]
@@ -88,7 +88,7 @@ def test_closing_windows_hold_all_events_of_their_panes(
     found = {
         (key, int(e)): (int(c), int(t))
         for key, e, c, t in zip(
-            table.keys.frame(windows.slots).to_series(),
+            table.keys.frame(windows.key_slots).to_series(),
             windows.end_panes,
             windows.totals["c.n"],
             windows.totals["s.s"],
@@ -125,5 +125,5 @@ def test_an_expired_pane_is_gone_and_its_key_is_given_out_again() -> None:
     table.expire(first_pane=9)
     assert table.rows(0, 1)["key"].to_list() == ["b"]
     assert len(table.keys) == 1
-    slots = table.keys.assign(pl.DataFrame({"key": ["c"]}))
-    assert slots.tolist() == [0]
+    key_slots = table.keys.assign(pl.DataFrame({"key": ["c"]}))
+    assert key_slots.tolist() == [0]

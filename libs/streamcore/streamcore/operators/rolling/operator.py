@@ -96,13 +96,15 @@ class Rolling:
             totals.slices.record_changes()
             totals.expire(time.watermark_ms)  # loaded rows can be older than the watermark
         self.keys.sweep()
-        if not rows.height and not any(totals.expiring_slots(time.next_watermark_ms).size for totals in self.totals):
+        if not rows.height and not any(
+            totals.expiring_key_slots(time.next_watermark_ms).size for totals in self.totals
+        ):
             return self._empty_ports
         rows, late = self._split(rows, time.watermark_ms)
-        slots = self.keys.assign(rows)
-        touched = self._touched_slots(slots, time)
+        key_slots = self.keys.assign(rows)
+        touched = self._touched_key_slots(key_slots, time)
         before = [totals.totals_for(touched) for totals in self.totals]
-        changed_ms = self._add_and_expire(rows, slots, time)
+        changed_ms = self._add_and_expire(rows, key_slots, time)
         main = self._changed_totals(touched, before, np.maximum(changed_ms[touched], time.watermark_ms))
         return {MAIN: main, LATE: late}
 
@@ -141,18 +143,18 @@ class Rolling:
         self._counts["late"] += late.height
         return (rows.filter(~is_late) if late.height else rows), late
 
-    def _touched_slots(self, slots: Ints, time: CutTime) -> Ints:
-        """Return the distinct slots of the keys whose totals this cut may change."""
-        expiring = [totals.expiring_slots(time.next_watermark_ms) for totals in self.totals]
-        return sorted_distinct(np.concatenate([slots, *expiring]))
+    def _touched_key_slots(self, key_slots: Ints, time: CutTime) -> Ints:
+        """Return the distinct key slots of the keys whose totals this cut may change."""
+        expiring = [totals.expiring_key_slots(time.next_watermark_ms) for totals in self.totals]
+        return sorted_distinct(np.concatenate([key_slots, *expiring]))
 
-    def _add_and_expire(self, rows: pl.DataFrame, slots: Ints, time: CutTime) -> Ints:
-        """Add the rows, subtract those that expire, and return the event time of the last change of each slot."""
+    def _add_and_expire(self, rows: pl.DataFrame, key_slots: Ints, time: CutTime) -> Ints:
+        """Add the rows, subtract those that expire, and return the event time of the last change of each key slot."""
         changed_ms = np.full(self.keys.size, NO_WATERMARK, dtype=np.int64)
-        np.maximum.at(changed_ms, slots, rows[EVENT_MS].to_numpy())
+        np.maximum.at(changed_ms, key_slots, rows[EVENT_MS].to_numpy())
         for totals in self.totals:
             room = self.spec.max_entries - self._entries
-            self._counts["rejected"] += totals.add(rows, slots, time.watermark_ms, room)
+            self._counts["rejected"] += totals.add(rows, key_slots, time.watermark_ms, room)
             np.maximum.at(changed_ms, *totals.expire(time.next_watermark_ms))
         return changed_ms
 

@@ -62,17 +62,17 @@ class RollingTotals:
         self._empty = aggregate_set.empty_partial()
         self._totals = take_rows(self._empty, _NO_NUMBERS)
 
-    def totals_for(self, slots: Ints) -> Columns:
-        """Return the totals of the keys with these slots."""
+    def totals_for(self, key_slots: Ints) -> Columns:
+        """Return the totals of the keys with these key slots."""
         self._reserve()
-        return take_rows(self._totals, slots)
+        return take_rows(self._totals, key_slots)
 
-    def expiring_slots(self, watermark_ms: int) -> Ints:
-        """Return the key slots with rows that expire at this watermark; a slot can be repeated."""
+    def expiring_key_slots(self, watermark_ms: int) -> Ints:
+        """Return the key slots with rows that expire at this watermark; a key slot can be repeated."""
         numbers = self.slices.before(self.span.first_live_step(watermark_ms))
-        return np.concatenate([_NO_NUMBERS, *(self.slices[number].slots for number in numbers)])
+        return np.concatenate([_NO_NUMBERS, *(self.slices[number].key_slots for number in numbers)])
 
-    def add(self, rows: pl.DataFrame, slots: Ints, watermark_ms: int, room: int) -> int:
+    def add(self, rows: pl.DataFrame, key_slots: Ints, watermark_ms: int, room: int) -> int:
         """Add the rows that have not expired at this watermark. Return the number of rejected rows.
 
         ``room``: how many new entries may be stored; rows that need further entries are rejected.
@@ -81,47 +81,48 @@ class RollingTotals:
         step = rows[EVENT_MS].to_numpy() // self.span.step_ms
         unexpired = np.flatnonzero(step >= self.span.first_live_step(watermark_ms))
         if unexpired.size < rows.height:
-            rows, slots, step = rows[unexpired], slots[unexpired], step[unexpired]
-        return self._add(rows, slots, step, room) if rows.height else 0
+            rows, key_slots, step = rows[unexpired], key_slots[unexpired], step[unexpired]
+        return self._add(rows, key_slots, step, room) if rows.height else 0
 
-    def _add(self, rows: pl.DataFrame, slots: Ints, step: Ints, room: int) -> int:
+    def _add(self, rows: pl.DataFrame, key_slots: Ints, step: Ints, room: int) -> int:
         step_code, step_count = dense_codes(step)
-        group, first_rows = distinct(step_code * self.keys.size + slots, step_count * self.keys.size)
+        group, first_rows = distinct(step_code * self.keys.size + key_slots, step_count * self.keys.size)
         rows_by_step = [
             (number, np.flatnonzero(step[first_rows] == number))
             for number in sorted_distinct(step[first_rows]).tolist()
         ]
         entries = np.empty(len(first_rows), dtype=np.int64)
         for number, step_groups in rows_by_step:
-            entries[step_groups] = self.slices.find(number, slots[first_rows[step_groups]])
+            entries[step_groups] = self.slices.find(number, key_slots[first_rows[step_groups]])
         accepted = _fit_room(entries, room)
         partials = self.aggregate_set.aggregate_groups(rows, np.arange(rows.height), group, len(first_rows))
         for number, step_groups in rows_by_step:
             added = step_groups[accepted[step_groups]]
             if added.size:
-                self._put(number, slots[first_rows[added]], entries[added], take_rows(partials, added))
+                self._put(number, key_slots[first_rows[added]], entries[added], take_rows(partials, added))
         return int((~accepted[group]).sum())
 
-    def _put(self, number: int, slots: Ints, entries: Ints, partials: Columns) -> None:
-        self.slices.put(number, slots, entries, partials)
-        self._write(slots, self.aggregate_set.merge(take_rows(self._totals, slots), partials))
+    def _put(self, number: int, key_slots: Ints, entries: Ints, partials: Columns) -> None:
+        self.slices.put(number, key_slots, entries, partials)
+        self._write(key_slots, self.aggregate_set.merge(take_rows(self._totals, key_slots), partials))
 
     def expire(self, watermark_ms: int) -> tuple[Ints, Ints]:
         """Subtract and delete the steps that expire at this watermark.
 
-        Return the slots of their keys, which can be repeated, and the time at which each expired.
+        Return the key slots of their keys, which can be repeated, and the time at which each expired.
         """
         end = self.span.first_live_step(watermark_ms)
-        slots, times = [_NO_NUMBERS], [_NO_NUMBERS]
+        key_slots, times = [_NO_NUMBERS], [_NO_NUMBERS]
         for number in self.slices.before(end):
             time_slice = self.slices[number]
             self._write(
-                time_slice.slots, self.aggregate_set.subtract(self.totals_for(time_slice.slots), time_slice.partials)
+                time_slice.key_slots,
+                self.aggregate_set.subtract(self.totals_for(time_slice.key_slots), time_slice.partials),
             )
-            slots.append(time_slice.slots.copy())
+            key_slots.append(time_slice.key_slots.copy())
             times.append(np.full(len(time_slice), self.span.end_ms(number)))
         self.slices.remove(end)
-        return np.concatenate(slots), np.concatenate(times)
+        return np.concatenate(key_slots), np.concatenate(times)
 
     def restore(self, rows: pl.DataFrame) -> None:
         """Load all stored rows; some of them may have expired."""
@@ -130,18 +131,18 @@ class RollingTotals:
         for number in self.slices.before(END_OF_TIME_MS):
             time_slice = self.slices[number]
             self._write(
-                time_slice.slots,
-                self.aggregate_set.merge(take_rows(self._totals, time_slice.slots), time_slice.partials),
+                time_slice.key_slots,
+                self.aggregate_set.merge(take_rows(self._totals, time_slice.key_slots), time_slice.partials),
             )
 
-    def _write(self, slots: Ints, totals: Columns) -> None:
+    def _write(self, key_slots: Ints, totals: Columns) -> None:
         for name, values in totals.items():
-            self._totals[name][slots] = values
+            self._totals[name][key_slots] = values
 
     def _reserve(self) -> None:
-        """Enlarge the columns to one total per slot.
+        """Enlarge the columns to one total per key slot.
 
-        A slot that passes to another key needs no reset: its key had no rows left, so its total is that of no rows.
+        A key slot that passes to another key needs no reset: its key had no rows left, so its total is that of no rows.
         """
         for name, column in self._totals.items():
             if len(column) < self.keys.size:

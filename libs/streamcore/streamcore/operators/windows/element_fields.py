@@ -48,13 +48,13 @@ def _check_column(
     return name
 
 
-def elements(rows: pl.DataFrame, fields: list[str], slots: Ints, numbers: Ints) -> Iterator[Element]:
+def elements(rows: pl.DataFrame, fields: list[str], key_slots: Ints, numbers: Ints) -> Iterator[Element]:
     """Yield the rows as elements, in order.
 
-    ``slots``, of shape (rows,): the key slot of each row, which is the key of its element. ``numbers``, of shape
+    ``key_slots``, of shape (rows,): the key slot of each row, which is the key of its element. ``numbers``, of shape
     (rows,): the arrival number of each row.
     """
     values = rows.select(fields).iter_rows(named=True) if fields else ({} for _ in range(rows.height))
-    columns = (slots.tolist(), values, rows[EVENT_MS].to_list(), numbers.tolist())
-    for slot, value, event_ms, number in zip(*columns, strict=True):
-        yield Element(slot, value, event_ms, number)
+    columns = (key_slots.tolist(), values, rows[EVENT_MS].to_list(), numbers.tolist())
+    for key_slot, value, event_ms, number in zip(*columns, strict=True):
+        yield Element(key_slot, value, event_ms, number)

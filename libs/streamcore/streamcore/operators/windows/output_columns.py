@@ -39,7 +39,7 @@ _REASONS = pl.Series(LATE_REASON, [str(reason) for reason in REASONS], dtype=pl.
 class PaneFirings:
     """Panes that fired, in order. ``timing``: the place in ``TIMINGS``; ``latest_ms``: the latest event time."""
 
-    slots: Ints
+    key_slots: Ints
     first: Ints
     end: Ints
     pane: Ints
@@ -49,7 +49,7 @@ class PaneFirings:
     latest_ms: Ints
 
     def __len__(self) -> int:
-        return len(self.slots)
+        return len(self.key_slots)
 
     def at(self, rows: npt.NDArray[Any]) -> PaneFirings:
         """Return those at these places."""
@@ -99,7 +99,7 @@ class OutputSchema:
         bounded = self.assigner.in_event_time and self.assigner.ends
         return pl.DataFrame(
             [
-                *keys.frame(panes.slots).get_columns(),
+                *keys.frame(panes.key_slots).get_columns(),
                 *self.bounds(panes.first, panes.end),
                 pl.Series(PANE, panes.pane),
                 _TIMINGS.gather(panes.timing),

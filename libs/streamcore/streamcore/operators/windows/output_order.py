@@ -22,8 +22,8 @@ def in_order(
         return frame
     if not len(panes):
         return others
-    slots = np.concatenate([triggered.slots[early:], panes.slots])
+    key_slots = np.concatenate([triggered.key_slots[early:], panes.key_slots])
     first = np.concatenate([triggered.first[early:], panes.first])
     end = np.concatenate([triggered.end[early:], panes.end])
-    order = np.lexsort((keys.hashes[slots], first, end))
+    order = np.lexsort((keys.hashes[key_slots], first, end))
     return pl.concat([others[:early], pl.concat([others[early:], frame])[order]])

@@ -167,7 +167,7 @@ class RevisedWindows:
 
     def _in_output_order(self, entries: Ints) -> Ints:
         sessions = self._sessions
-        return entries[by_time_and_hash(sessions.end[entries], self._keys.hashes[sessions.slot[entries]])]
+        return entries[by_time_and_hash(sessions.end[entries], self._keys.hashes[sessions.key_slot[entries]])]
 
     def _rows(self, entries: Ints, *, final: bool) -> pl.DataFrame:
         partials = take_rows(self._sessions.columns, entries)
@@ -175,16 +175,16 @@ class RevisedWindows:
         return self._frame(self._sessions.emit(entries), self.plan.aggregate_set.values(partials), final=final)
 
     def _deleted_rows(self, records: RevisionRows) -> pl.DataFrame:
-        order = by_time_and_hash(records.end, self._keys.hashes[records.slots])
+        order = by_time_and_hash(records.end, self._keys.hashes[records.key_slots])
         no_rows = take_rows(self.plan.aggregate_set.empty_partial(), np.zeros(len(order), dtype=np.int64))
         return self._frame(records.at(order), self.plan.aggregate_set.values(no_rows), final=True)
 
     def _frame(self, records: RevisionRows, values: Sequence[pl.Series], *, final: bool) -> pl.DataFrame:
-        count = len(records.slots)
+        count = len(records.key_slots)
         into = _times(MERGED_INTO, records.into) if records.gone else _repeat(None, count, DATETIME, MERGED_INTO)
         return pl.DataFrame(
             [
-                *self._keys.frame(records.slots).get_columns(),
+                *self._keys.frame(records.key_slots).get_columns(),
                 _times(WINDOW_START, records.start),
                 _times(WINDOW_END, records.end),
                 _times(ANCHOR, records.anchor),
@@ -199,9 +199,9 @@ class RevisedWindows:
 
     def _forget(self, expired: Ints) -> None:
         sessions = self._sessions
-        slots = sessions.slot[expired]
+        key_slots = sessions.key_slot[expired]
         sessions.remove(expired)
-        keys = slots[distinct(slots, self._keys.size)[1]]
+        keys = key_slots[distinct(key_slots, self._keys.size)[1]]
         remaining, entry_keys = sessions.entries_for(keys)
         live_rows = np.flatnonzero(sessions.end[remaining] != sessions.FREE)
         live_rows = live_rows[np.argsort(entry_keys[live_rows], kind="stable")]

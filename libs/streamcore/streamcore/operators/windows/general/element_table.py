@@ -36,39 +36,41 @@ class ElementTable(KeyedJournaledTable):
         self._buckets = SlotBuckets(keys)
 
     def hold(self, element: Element) -> None:
-        slot, number = cast(int, element.key), element.number
-        if slot not in self.held:
-            self.held[slot] = {}
-            self._buckets.add(slot)
-        if number not in self.held[slot]:
-            self.held[slot][number] = element
-            self._dirty[slot, number] = None
-        self._holders[slot, number] = self._holders.get((slot, number), 0) + 1
+        key_slot, number = cast(int, element.key), element.number
+        if key_slot not in self.held:
+            self.held[key_slot] = {}
+            self._buckets.add(key_slot)
+        if number not in self.held[key_slot]:
+            self.held[key_slot][number] = element
+            self._dirty[key_slot, number] = None
+        self._holders[key_slot, number] = self._holders.get((key_slot, number), 0) + 1
 
     def release(self, element: Element) -> None:
-        slot, number = cast(int, element.key), element.number
-        self._holders[slot, number] -= 1
-        if self._holders[slot, number]:
+        key_slot, number = cast(int, element.key), element.number
+        self._holders[key_slot, number] -= 1
+        if self._holders[key_slot, number]:
             return
-        del self._holders[slot, number]
-        del self.held[slot][number]
-        self._dirty[slot, number] = None
-        if not self.held[slot]:
-            del self.held[slot]
-            self._buckets.remove(slot)
+        del self._holders[key_slot, number]
+        del self.held[key_slot][number]
+        self._dirty[key_slot, number] = None
+        if not self.held[key_slot]:
+            del self.held[key_slot]
+            self._buckets.remove(key_slot)
 
     def _take_changes(self) -> pl.DataFrame | None:
         if not self._dirty:
             return None
         names, self._dirty = list(self._dirty), {}
-        held = [element for slot, number in names if (element := self.held.get(slot, {}).get(number))]
-        released = [(slot, number) for slot, number in names if number not in self.held.get(slot, {})]
-        tombstones = self.tombstones([slot for slot, _ in released], {NUMBER: [number for _, number in released]})
+        held = [element for key_slot, number in names if (element := self.held.get(key_slot, {}).get(number))]
+        released = [(key_slot, number) for key_slot, number in names if number not in self.held.get(key_slot, {})]
+        tombstones = self.tombstones(
+            [key_slot for key_slot, _ in released], {NUMBER: [number for _, number in released]}
+        )
         return pl.concat([self._rows(held), tombstones])
 
     def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
-        slots = self._buckets.slots_in(bucket, buckets, self.held)
-        return self._rows([element for slot in slots for element in self.held[slot].values()])
+        key_slots = self._buckets.key_slots_in(bucket, buckets, self.held)
+        return self._rows([element for key_slot in key_slots for element in self.held[key_slot].values()])
 
     def _rows(self, elements: Sequence[Element]) -> pl.DataFrame:
         columns = [pl.Series(n, [e.value[n] for e in elements], dtype=dtype) for n, dtype in self._value_dtypes.items()]
@@ -77,14 +79,14 @@ class ElementTable(KeyedJournaledTable):
         return self.frame([cast(int, element.key) for element in elements], columns)
 
     def restore(self, rows: pl.DataFrame) -> dict[int, list[Element]]:
-        """Return all stored elements by slot, in order of arrival. The caller must ``hold`` those that windows hold."""
+        """Return all stored elements by key slot, in order of arrival. The caller must ``hold`` those in windows."""
         rows = rows.sort(NUMBER)
-        elements_by_slot: dict[int, list[Element]] = {}
-        slots = self.keys.assign(rows).tolist()
+        elements_by_key_slot: dict[int, list[Element]] = {}
+        key_slots = self.keys.assign(rows).tolist()
         values = iter_fields(rows.select([*self.keys.dtypes, *self._value_dtypes]))
-        for slot, value, event_ms, number in zip(slots, values, rows[EVENT_MS], rows[NUMBER], strict=True):
-            elements_by_slot.setdefault(slot, []).append(Element(slot, value, event_ms, number))
-        return elements_by_slot
+        for key_slot, value, event_ms, number in zip(key_slots, values, rows[EVENT_MS], rows[NUMBER], strict=True):
+            elements_by_key_slot.setdefault(key_slot, []).append(Element(key_slot, value, event_ms, number))
+        return elements_by_key_slot
 
     def clear_changes(self) -> None:
         """Mark the elements held since ``restore`` as stored."""
@@ -104,41 +106,41 @@ class ArrivalTable(KeyedJournaledTable):
         self._arrived = np.empty(0, dtype=np.int64)
         self._dirty: list[Ints] = []
 
-    def number(self, slots: Ints) -> Ints:
+    def number(self, key_slots: Ints) -> Ints:
         """Count the rows as arrived. Return, for each row, how many rows of its key arrived before it."""
         self._reserve()
-        order = np.argsort(slots, kind="stable")
-        distinct, starts, counts = np.unique(slots[order], return_index=True, return_counts=True)
-        numbers = np.empty(len(slots), dtype=np.int64)
-        numbers[order] = np.arange(len(slots)) - np.repeat(starts, counts) + self._arrived[slots[order]]
+        order = np.argsort(key_slots, kind="stable")
+        distinct, starts, counts = np.unique(key_slots[order], return_index=True, return_counts=True)
+        numbers = np.empty(len(key_slots), dtype=np.int64)
+        numbers[order] = np.arange(len(key_slots)) - np.repeat(starts, counts) + self._arrived[key_slots[order]]
         self.keys.hold(distinct[self._arrived[distinct] == 0])
         self._arrived[distinct] += counts
         self._dirty.append(distinct)
         return numbers
 
-    def count_for(self, slot: int) -> int:
+    def count_for(self, key_slot: int) -> int:
         """Return how many elements of this key have arrived."""
-        return int(self._arrived[slot])
+        return int(self._arrived[key_slot])
 
     def _take_changes(self) -> pl.DataFrame | None:
         if not self._dirty:
             return None
-        slots, self._dirty = np.unique(np.concatenate(self._dirty)), []
-        return self._rows(slots)
+        key_slots, self._dirty = np.unique(np.concatenate(self._dirty)), []
+        return self._rows(key_slots)
 
     def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
-        slots = np.flatnonzero(self._arrived > 0)
-        return self._rows(slots[self.keys.in_bucket(slots, bucket, buckets)])
+        key_slots = np.flatnonzero(self._arrived > 0)
+        return self._rows(key_slots[self.keys.in_bucket(key_slots, bucket, buckets)])
 
-    def _rows(self, slots: Ints) -> pl.DataFrame:
-        return self.frame(slots.tolist(), [pl.Series(ARRIVED, self._arrived[slots])])
+    def _rows(self, key_slots: Ints) -> pl.DataFrame:
+        return self.frame(key_slots.tolist(), [pl.Series(ARRIVED, self._arrived[key_slots])])
 
     def restore(self, rows: pl.DataFrame) -> None:
         """Load all stored rows."""
-        slots = self.keys.assign(rows)
-        self.keys.hold(slots)
+        key_slots = self.keys.assign(rows)
+        self.keys.hold(key_slots)
         self._reserve()
-        self._arrived[slots] = rows[ARRIVED].to_numpy()
+        self._arrived[key_slots] = rows[ARRIVED].to_numpy()
 
     def _reserve(self) -> None:
         if len(self._arrived) < self.keys.size:

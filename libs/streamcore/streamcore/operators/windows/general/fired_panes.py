@@ -42,50 +42,54 @@ class EmittedPaneTable(KeyedJournaledTable):
     def replace(self, before: Mapping[Name, WindowBeforeCut], living: Iterable[LiveWindow]) -> None:
         """Delete the panes that the windows of ``before`` had emitted before the cut; store those of ``living``."""
         current = {
-            (live.slot, emitted_pane.window): emitted_pane for live in living for emitted_pane in live.emitted_panes
+            (live.key_slot, emitted_pane.window): emitted_pane for live in living for emitted_pane in live.emitted_panes
         }
-        for (slot, _), window_before in before.items():
+        for (key_slot, _), window_before in before.items():
             for emitted_pane in window_before.emitted:
-                if (slot, emitted_pane.window) not in current:
-                    self._remove(slot, emitted_pane.window)
-        for (slot, window), emitted_pane in current.items():
-            if self.emitted.get(slot, {}).get(window) != emitted_pane:
-                self.put(slot, emitted_pane)
-                self.dirty[slot, window] = None
+                if (key_slot, emitted_pane.window) not in current:
+                    self._remove(key_slot, emitted_pane.window)
+        for (key_slot, window), emitted_pane in current.items():
+            if self.emitted.get(key_slot, {}).get(window) != emitted_pane:
+                self.put(key_slot, emitted_pane)
+                self.dirty[key_slot, window] = None
 
-    def put(self, slot: int, emitted_pane: EmittedPane) -> None:
+    def put(self, key_slot: int, emitted_pane: EmittedPane) -> None:
         """Put a pane into the table, without marking it as changed."""
-        if slot not in self.emitted:
-            self.emitted[slot] = {}
-            self.buckets.add(slot)
-        self.emitted[slot][emitted_pane.window] = emitted_pane
+        if key_slot not in self.emitted:
+            self.emitted[key_slot] = {}
+            self.buckets.add(key_slot)
+        self.emitted[key_slot][emitted_pane.window] = emitted_pane
 
-    def _remove(self, slot: int, window: AnyWindow) -> None:
-        if self.emitted.get(slot, {}).pop(window, None) is None:
+    def _remove(self, key_slot: int, window: AnyWindow) -> None:
+        if self.emitted.get(key_slot, {}).pop(window, None) is None:
             return
-        self.dirty[slot, window] = None
-        if not self.emitted[slot]:
-            del self.emitted[slot]
-            self.buckets.remove(slot)
+        self.dirty[key_slot, window] = None
+        if not self.emitted[key_slot]:
+            del self.emitted[key_slot]
+            self.buckets.remove(key_slot)
 
     def _take_changes(self) -> pl.DataFrame | None:
         if not self.dirty:
             return None
-        changed = [(slot, window, self.emitted.get(slot, {}).get(window)) for slot, window in self.dirty]
+        changed = [(key_slot, window, self.emitted.get(key_slot, {}).get(window)) for key_slot, window in self.dirty]
         self.dirty = {}
-        deleted = [(slot, bounds(window)) for slot, window, emitted_pane in changed if emitted_pane is None]
+        deleted = [(key_slot, bounds(window)) for key_slot, window, emitted_pane in changed if emitted_pane is None]
         names = {FIRST: [first for _, (first, _) in deleted], END: [end for _, (_, end) in deleted]}
-        tombstones = self.tombstones([slot for slot, _ in deleted], names)
+        tombstones = self.tombstones([key_slot for key_slot, _ in deleted], names)
         return pl.concat(
             [
-                self._rows([(slot, emitted_pane) for slot, _, emitted_pane in changed if emitted_pane is not None]),
+                self._rows(
+                    [(key_slot, emitted_pane) for key_slot, _, emitted_pane in changed if emitted_pane is not None]
+                ),
                 tombstones,
             ]
         )
 
     def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
-        slots = self.buckets.slots_in(bucket, buckets, self.emitted)
-        return self._rows([(slot, emitted_pane) for slot in slots for emitted_pane in self.emitted[slot].values()])
+        key_slots = self.buckets.key_slots_in(bucket, buckets, self.emitted)
+        return self._rows(
+            [(key_slot, emitted_pane) for key_slot in key_slots for emitted_pane in self.emitted[key_slot].values()]
+        )
 
     def _rows(self, panes: Sequence[tuple[int, EmittedPane]]) -> pl.DataFrame:
         numbers = [[*bounds(pane.window), pane.pane, pane.latest_ms, pane.upto] for _, pane in panes]
@@ -94,18 +98,18 @@ class EmittedPaneTable(KeyedJournaledTable):
         if self.partial_store is not None:
             nodes = [pane.view if isinstance(pane.view, int) else NOTHING for _, pane in panes]
             columns += self.partial_store.store(np.asarray(nodes, dtype=np.int64))
-        return self.frame([slot for slot, _ in panes], columns)
+        return self.frame([key_slot for key_slot, _ in panes], columns)
 
     def restore(self, rows: pl.DataFrame, window: Callable[[int, int], AnyWindow]) -> list[tuple[int, EmittedPane]]:
-        """Return all stored panes with their slots, and do not add them to the table.
+        """Return all stored panes with their key slots, and do not add them to the table.
 
         Their views are nodes of partials, or ``NOTHING`` if windows keep elements. ``window``: builds a window from its
         bounds.
         """
         nodes = [NOTHING] * rows.height if self.partial_store is None else self.partial_store.load(rows)
-        slots = self.keys.assign(rows).tolist()
+        key_slots = self.keys.assign(rows).tolist()
         columns = (rows[name].to_list() for name in (FIRST, END, PANE, LATEST, UPTO))
         return [
-            (slot, EmittedPane(window(first, end), pane, node, latest_ms, upto))
-            for slot, node, first, end, pane, latest_ms, upto in zip(slots, nodes, *columns, strict=True)
+            (key_slot, EmittedPane(window(first, end), pane, node, latest_ms, upto))
+            for key_slot, node, first, end, pane, latest_ms, upto in zip(key_slots, nodes, *columns, strict=True)
         ]

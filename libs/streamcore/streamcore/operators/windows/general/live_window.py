@@ -33,9 +33,9 @@ class EmittedPane:
 
 @dataclass(frozen=True, slots=True)
 class PaneFiring:
-    """A pane or retraction that fires in this cut, without its values. ``slot``: the key slot."""
+    """A pane or retraction that fires in this cut, without its values. ``key_slot``: the key slot."""
 
-    slot: int
+    key_slot: int
     window: AnyWindow
     pane: int
     timing: Timing
@@ -49,13 +49,13 @@ class PaneFiring:
 class LiveWindow:
     """The state of one live window of one key.
 
-    ``slot``: the key slot. ``trigger``: the state of its trigger. ``awaits``: whether the pane on time is still to
+    ``key_slot``: the key slot. ``trigger``: the state of its trigger. ``awaits``: whether the pane on time is still to
     fire. ``unfired``, ``fired``, ``last`` and ``superseded`` are defined in ``windowing.reference_pane.LivePane``.
     ``latest_ms``: the latest event time of its elements. ``wakes_ms``: the next clock at which its trigger may fire, or
     None. ``evicted``: how many elements its evictor removed, for the metric.
     """
 
-    slot: int
+    key_slot: int
     window: AnyWindow
     trigger: TriggerState
     awaits: bool
@@ -84,12 +84,14 @@ class TriggerRules:
         self._discarding = spec.accumulation is Accumulation.DISCARDING
 
     def start(
-        self, slot: int, window: AnyWindow, absorbed: Sequence[LiveWindow], context: TriggerContext
+        self, key_slot: int, window: AnyWindow, absorbed: Sequence[LiveWindow], context: TriggerContext
     ) -> LiveWindow:
         """Return a new window, or the one into which sessions are merged."""
         states = [session.trigger for session in absorbed]
         trigger = self.spec.trigger.merge(states, context) if states else self.spec.trigger.start()
-        live = LiveWindow(slot, window, trigger, not context.past_end or any(session.awaits for session in absorbed))
+        live = LiveWindow(
+            key_slot, window, trigger, not context.past_end or any(session.awaits for session in absorbed)
+        )
         if absorbed:
             self.contents.absorb(live.content, [session.content for session in absorbed])
             live.latest_ms = max(session.latest_ms for session in absorbed)
@@ -125,7 +127,7 @@ class TriggerRules:
     def _emit(self, live: LiveWindow, timing: Timing, *, final: bool) -> list[PaneFiring]:
         retractions = self._retract(live, timing) if self._retracting else []
         view, evicted = self.contents.view(live.content)
-        pane = PaneFiring(live.slot, live.window, live.fired, timing, final, False, live.latest_ms, view)
+        pane = PaneFiring(live.key_slot, live.window, live.fired, timing, final, False, live.latest_ms, view)
         live.fired += 1
         live.evicted += evicted
         live.unfired = 0
@@ -146,7 +148,7 @@ class TriggerRules:
 
 def _retraction_of_pane(live: LiveWindow, emitted_pane: EmittedPane, timing: Timing, *, final: bool) -> PaneFiring:
     return PaneFiring(
-        live.slot,
+        live.key_slot,
         emitted_pane.window,
         emitted_pane.pane + 1,
         timing,

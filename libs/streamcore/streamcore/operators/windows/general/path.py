@@ -39,21 +39,21 @@ class TriggeredWindows:
         for table in self._journals().values():
             table.record_changes()
         self.keys.sweep()
-        slots = self.keys.assign(rows)
-        numbers = self._numbers(slots)
+        key_slots = self.keys.assign(rows)
+        numbers = self._numbers(key_slots)
         engine = self.windows.engine
         engine.begin(time.clock_ms, time.watermark_ms)
-        for row, element in enumerate(elements(rows, self.windows.fields, slots, numbers)):
+        for row, element in enumerate(elements(rows, self.windows.fields, key_slots, numbers)):
             engine.element(element, row)
         engine.watermark(time.next_watermark_ms)
         panes, values = self.windows.finish(rows, numbers)
         late = self._output.late(rows, to_dropped_rows(engine.dropped), time.watermark_ms)
         return self._output.panes(self.keys, panes, values), late
 
-    def _numbers(self, slots: Ints) -> Ints:
+    def _numbers(self, key_slots: Ints) -> Ints:
         """Return the arrival numbers of the rows, counted per key for count windows, and per operator otherwise."""
-        first = self.progress.take(len(slots))
-        return np.arange(first, first + len(slots)) if self.arrivals is None else self.arrivals.number(slots)
+        first = self.progress.take(len(key_slots))
+        return np.arange(first, first + len(key_slots)) if self.arrivals is None else self.arrivals.number(key_slots)
 
     def tables(self) -> Mapping[str, JournaledTable]:
         """Return all state tables by name."""

@@ -86,11 +86,11 @@ class TriggerEngine:
     def put(self, element: Element, row: int, windows: Iterable[AnyWindow]) -> None:
         """Add an element to these of its windows, and evaluate each."""
         assert isinstance(element.key, int)
-        slot = element.key
-        accepted_by = [self._add_to_window(slot, window, element, row) for window in windows]
+        key_slot = element.key
+        accepted_by = [self._add_to_window(key_slot, window, element, row) for window in windows]
         for window in accepted_by:
             if window is not None:
-                self._evaluate(slot, window, element.number + 1)
+                self._evaluate(key_slot, window, element.number + 1)
 
     def watermark(self, watermark_ms: int) -> None:
         """Advance the watermark after the rows of the cut, and evaluate the windows that it ends."""
@@ -101,8 +101,8 @@ class TriggerEngine:
     def plan(self, live: LiveWindow) -> None:
         """Schedule the evaluation of a window at its end and at its expiry."""
         if isinstance(live.window, Window):
-            self._by_watermark.put(live.window.end_ms, (live.slot, live.window))
-            self._by_watermark.put(live.window.end_ms + self.spec.allowed_lateness_ms, (live.slot, live.window))
+            self._by_watermark.put(live.window.end_ms, (live.key_slot, live.window))
+            self._by_watermark.put(live.window.end_ms + self.spec.allowed_lateness_ms, (live.key_slot, live.window))
         self._plan_clock(live)
 
     @property
@@ -111,18 +111,18 @@ class TriggerEngine:
 
     # --- placing ------------------------------------------------------------------------------------------------
 
-    def _add_to_window(self, slot: int, window: AnyWindow, element: Element, row: int) -> AnyWindow | None:
+    def _add_to_window(self, key_slot: int, window: AnyWindow, element: Element, row: int) -> AnyWindow | None:
         """Add the element to a window, after merging overlapping sessions into the window.
 
         Return the merged window, or None if the element is dropped or rejected.
         """
-        absorbed = self._overlapping(slot, window)
+        absorbed = self._overlapping(key_slot, window)
         window = _cover(window, absorbed)
         progress = self._progress(window, element.number)
         if progress.expired:
             self._drop(row, window, DropReason.EXPIRED)
             return None
-        live = self.windows.get(slot, window)
+        live = self.windows.get(key_slot, window)
         if live is not None and live.trigger.done:
             self._drop(row, window, DropReason.CLOSED)
             return None
@@ -130,7 +130,7 @@ class TriggerEngine:
             self.metrics.rejected += 1
             return None
         if live is None:
-            live = self._start(slot, window, absorbed, self._trigger_context(progress))
+            live = self._start(key_slot, window, absorbed, self._trigger_context(progress))
             live.content.since = 0 if absorbed else element.number
         self._mark_dirty(live)
         self.rules.add(live, element, row, self._trigger_context(progress))
@@ -138,26 +138,28 @@ class TriggerEngine:
         self.metrics.late_accepted += progress.end_passed
         return window
 
-    def _overlapping(self, slot: int, window: AnyWindow) -> list[Window]:
+    def _overlapping(self, key_slot: int, window: AnyWindow) -> list[Window]:
         """Return the live sessions that overlap this one, ordered by end."""
         if not self.spec.assigner.merges or not isinstance(window, Window):
             return []
         overlapping = [
-            live for live in self.windows.windows_for(slot) if isinstance(live, Window) and live.overlaps(window)
+            live for live in self.windows.windows_for(key_slot) if isinstance(live, Window) and live.overlaps(window)
         ]
         return sorted(overlapping, key=bounds)
 
-    def _start(self, slot: int, window: AnyWindow, absorbed: Iterable[Window], context: TriggerContext) -> LiveWindow:
-        merged = [self.windows.pop(slot, session) for session in absorbed]
+    def _start(
+        self, key_slot: int, window: AnyWindow, absorbed: Iterable[Window], context: TriggerContext
+    ) -> LiveWindow:
+        merged = [self.windows.pop(key_slot, session) for session in absorbed]
         for session in merged:
             self._mark_dirty(session)
-        live = self.rules.start(slot, window, merged, context)
+        live = self.rules.start(key_slot, window, merged, context)
         self.windows.put(live)
         self.plan(live)
         return live
 
     def _mark_dirty(self, live: LiveWindow) -> None:
-        name = (live.slot, live.window)
+        name = (live.key_slot, live.window)
         self.windows.dirty[name] = None
         if name not in self.before:
             self.before[name] = WindowBeforeCut(live.content.node, live.emitted_panes)
@@ -171,31 +173,31 @@ class TriggerEngine:
 
     def _evaluate_all(self, names: Iterable[Name]) -> None:
         """Evaluate windows ordered by end, start and key hash, which does not depend on this process."""
-        alive = [(slot, window) for slot, window in names if self.windows.get(slot, window)]
-        for slot, window in sorted(alive, key=self._firing_order):
-            self._evaluate(slot, window, 0)
+        alive = [(key_slot, window) for key_slot, window in names if self.windows.get(key_slot, window)]
+        for key_slot, window in sorted(alive, key=self._firing_order):
+            self._evaluate(key_slot, window, 0)
 
     def _firing_order(self, name: Name) -> tuple[int, int, int]:
         first, end = bounds(name[1])
         return end, first, int(self._keys.hashes[name[0]])
 
-    def _evaluate(self, slot: int, window: AnyWindow, arrived: int) -> None:
+    def _evaluate(self, key_slot: int, window: AnyWindow, arrived: int) -> None:
         """Fire the window if a pane is due; then forget it if it has expired."""
-        live = self.windows.get(slot, window)
+        live = self.windows.get(key_slot, window)
         if live is None:
             return
         progress = self._progress(window, arrived)
         before = WindowBeforeCut(live.content.node, live.emitted_panes)
         fired = self.rules.due(live, self._trigger_context(progress), progress)
         if fired or progress.expired:
-            self.before.setdefault((slot, window), before)
-            self.windows.dirty[slot, window] = None
+            self.before.setdefault((key_slot, window), before)
+            self.windows.dirty[key_slot, window] = None
         self.fired += fired
         self.metrics.evicted += live.evicted
         live.evicted = 0
         if progress.expired:
             self.contents.clear(live.content)
-            self.windows.pop(slot, window)
+            self.windows.pop(key_slot, window)
         else:
             self._plan_clock(live)
 
@@ -219,7 +221,7 @@ class TriggerEngine:
             return
         wakes_ms = next_wake(self.spec.trigger, live.trigger, self._clock_ms)
         if wakes_ms is not None and wakes_ms != live.wakes_ms:
-            self._by_clock.put(wakes_ms, (live.slot, live.window))
+            self._by_clock.put(wakes_ms, (live.key_slot, live.window))
         live.wakes_ms = wakes_ms
 
 

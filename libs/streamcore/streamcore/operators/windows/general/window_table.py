@@ -43,26 +43,26 @@ class SlotBuckets:
     def __init__(self, keys: KeySlots) -> None:
         self.keys = keys
         self._buckets = 0
-        self._slots: dict[int, set[int]] = {}
+        self._key_slots: dict[int, set[int]] = {}
 
-    def slots_in(self, bucket: int, buckets: int, every: Iterable[int]) -> list[int]:
-        """Return the slots of one bucket, in order. ``every``: all slots, read if ``buckets`` has changed."""
+    def key_slots_in(self, bucket: int, buckets: int, every: Iterable[int]) -> list[int]:
+        """Return the key slots of one bucket, in order. ``every``: all key slots, read if ``buckets`` has changed."""
         if buckets != self._buckets:
-            self._buckets, self._slots = buckets, {}
-            for slot in every:
-                self.add(slot)
-        return sorted(self._slots.get(bucket, ()))
+            self._buckets, self._key_slots = buckets, {}
+            for key_slot in every:
+                self.add(key_slot)
+        return sorted(self._key_slots.get(bucket, ()))
 
-    def add(self, slot: int) -> None:
+    def add(self, key_slot: int) -> None:
         if self._buckets:
-            self._slots.setdefault(self._bucket_for(slot), set()).add(slot)
+            self._key_slots.setdefault(self._bucket_for(key_slot), set()).add(key_slot)
 
-    def remove(self, slot: int) -> None:
+    def remove(self, key_slot: int) -> None:
         if self._buckets:
-            self._slots[self._bucket_for(slot)].discard(slot)
+            self._key_slots[self._bucket_for(key_slot)].discard(key_slot)
 
-    def _bucket_for(self, slot: int) -> int:
-        return int(bucket_for(self.keys.hashes[slot : slot + 1], self._buckets)[0])
+    def _bucket_for(self, key_slot: int) -> int:
+        return int(bucket_for(self.keys.hashes[key_slot : key_slot + 1], self._buckets)[0])
 
 
 class KeyedJournaledTable(JournaledTable):
@@ -72,25 +72,30 @@ class KeyedJournaledTable(JournaledTable):
         super().__init__({**keys.dtypes, **columns}, [*keys.dtypes, *name])
         self.keys = keys
 
-    def frame(self, slots: Sequence[int] | Ints, columns: Sequence[pl.Series]) -> pl.DataFrame:
-        """Return live rows of the keys with these slots.
+    def frame(self, key_slots: Sequence[int] | Ints, columns: Sequence[pl.Series]) -> pl.DataFrame:
+        """Return live rows of the keys with these key slots.
 
-        ``columns``, each of shape (slots,): the columns after the key columns, in the order of the schema.
+        ``columns``, each of shape (key slots,): the columns after the key columns, in the order of the schema.
         """
-        slot_array = np.asarray(slots, dtype=np.int64)
-        hashes = pl.Series(HASH, self.keys.hashes[slot_array])
-        is_deleted = pl.repeat(False, len(slot_array), dtype=pl.Boolean(), eager=True).alias(GONE)
-        return pl.DataFrame([hashes, *self.keys.frame(slot_array).get_columns(), *columns, is_deleted])
+        key_slot_array = np.asarray(key_slots, dtype=np.int64)
+        hashes = pl.Series(HASH, self.keys.hashes[key_slot_array])
+        is_deleted = pl.repeat(False, len(key_slot_array), dtype=pl.Boolean(), eager=True).alias(GONE)
+        return pl.DataFrame([hashes, *self.keys.frame(key_slot_array).get_columns(), *columns, is_deleted])
 
-    def tombstones(self, slots: Sequence[int] | Ints, names: Mapping[str, Sequence[int] | Ints]) -> pl.DataFrame:
+    def tombstones(self, key_slots: Sequence[int] | Ints, names: Mapping[str, Sequence[int] | Ints]) -> pl.DataFrame:
         """Return the tombstones of rows. ``names``: the columns that identify each row within its key."""
-        slot_array = np.asarray(slots, dtype=np.int64)
-        key_columns = [pl.Series(HASH, self.keys.hashes[slot_array]), *self.keys.frame(slot_array).get_columns()]
+        key_slot_array = np.asarray(key_slots, dtype=np.int64)
+        key_columns = [
+            pl.Series(HASH, self.keys.hashes[key_slot_array]),
+            *self.keys.frame(key_slot_array).get_columns(),
+        ]
         name_columns = [pl.Series(name, values, dtype=pl.Int64) for name, values in names.items()]
         filled = {series.name: series for series in [*key_columns, *name_columns]}
-        filled[GONE] = pl.repeat(True, len(slot_array), dtype=pl.Boolean(), eager=True)
+        filled[GONE] = pl.repeat(True, len(key_slot_array), dtype=pl.Boolean(), eager=True)
         nulls = {
-            n: pl.repeat(None, len(slot_array), dtype=t, eager=True) for n, t in self.schema.items() if n not in filled
+            n: pl.repeat(None, len(key_slot_array), dtype=t, eager=True)
+            for n, t in self.schema.items()
+            if n not in filled
         }
         return pl.DataFrame({name: (filled | nulls)[name] for name in self.schema})
 
@@ -107,37 +112,37 @@ class WindowTable(KeyedJournaledTable):
         self.dirty: dict[Name, None] = {}
         self.buckets = SlotBuckets(keys)
 
-    def get(self, slot: int, window: AnyWindow) -> LiveWindow | None:
-        windows = self.live.get(slot)
+    def get(self, key_slot: int, window: AnyWindow) -> LiveWindow | None:
+        windows = self.live.get(key_slot)
         return None if windows is None else windows.get(window)
 
     def put(self, live: LiveWindow) -> None:
-        if live.slot not in self.live:
-            self.live[live.slot] = {}
-            self.keys.hold(np.array([live.slot]))
-            self.buckets.add(live.slot)
-        self.live[live.slot][live.window] = live
+        if live.key_slot not in self.live:
+            self.live[live.key_slot] = {}
+            self.keys.hold(np.array([live.key_slot]))
+            self.buckets.add(live.key_slot)
+        self.live[live.key_slot][live.window] = live
         self.count += 1
-        self.dirty[live.slot, live.window] = None
+        self.dirty[live.key_slot, live.window] = None
 
-    def pop(self, slot: int, window: AnyWindow) -> LiveWindow:
-        windows = self.live[slot]
+    def pop(self, key_slot: int, window: AnyWindow) -> LiveWindow:
+        windows = self.live[key_slot]
         live = windows.pop(window)
         self.count -= 1
-        self.dirty[slot, window] = None
+        self.dirty[key_slot, window] = None
         if not windows:
-            del self.live[slot]
-            self.keys.release(np.array([slot]))
-            self.buckets.remove(slot)
+            del self.live[key_slot]
+            self.keys.release(np.array([key_slot]))
+            self.buckets.remove(key_slot)
         return live
 
-    def windows_for(self, slot: int) -> Iterable[AnyWindow]:
+    def windows_for(self, key_slot: int) -> Iterable[AnyWindow]:
         """Return the windows of a key."""
-        return self.live.get(slot, ())
+        return self.live.get(key_slot, ())
 
     def names(self) -> list[Name]:
-        """Return slot and window of all live windows."""
-        return [(slot, window) for slot, windows in self.live.items() for window in windows]
+        """Return key slot and window of all live windows."""
+        return [(key_slot, window) for key_slot, windows in self.live.items() for window in windows]
 
     def _take_changes(self) -> pl.DataFrame | None:
         if not self.dirty:
@@ -147,12 +152,12 @@ class WindowTable(KeyedJournaledTable):
         deleted = [name for name, live in changed if live is None]
         ends = [bounds(window) for _, window in deleted]
         names = {FIRST: [first for first, _ in ends], END: [end for _, end in ends]}
-        tombstones = self.tombstones([slot for slot, _ in deleted], names)
+        tombstones = self.tombstones([key_slot for key_slot, _ in deleted], names)
         return pl.concat([self._rows([live for _, live in changed if live is not None]), tombstones])
 
     def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
-        slots = self.buckets.slots_in(bucket, buckets, self.live)
-        return self._rows([live for slot in slots for live in self.live[slot].values()])
+        key_slots = self.buckets.key_slots_in(bucket, buckets, self.live)
+        return self._rows([live for key_slot in key_slots for live in self.live[key_slot].values()])
 
     def _rows(self, lives: Sequence[LiveWindow]) -> pl.DataFrame:
         ends = [bounds(live.window) for live in lives]
@@ -165,14 +170,16 @@ class WindowTable(KeyedJournaledTable):
             columns += self.partial_store.store(
                 np.fromiter((live.content.node for live in lives), np.int64, len(lives))
             )
-        return self.frame([live.slot for live in lives], columns)
+        return self.frame([live.key_slot for live in lives], columns)
 
     def restore(self, rows: pl.DataFrame, window: Callable[[int, int], AnyWindow]) -> None:
         """Load all live rows. ``window``: builds a window from its bounds."""
-        slots = self.keys.assign(rows).tolist()
+        key_slots = self.keys.assign(rows).tolist()
         nodes = [NOTHING] * rows.height if self.partial_store is None else self.partial_store.load(rows)
-        for slot, node, first, end, control in zip(slots, nodes, rows[FIRST], rows[END], rows[CONTROL], strict=True):
-            self.put(_decode_live(slot, window(first, end), node, control))
+        for key_slot, node, first, end, control in zip(
+            key_slots, nodes, rows[FIRST], rows[END], rows[CONTROL], strict=True
+        ):
+            self.put(_decode_live(key_slot, window(first, end), node, control))
         self.dirty = {}
 
 
@@ -182,10 +189,10 @@ def _encode_control(live: LiveWindow) -> bytes:
     return orjson.dumps([_state(live.trigger), live.awaits, *numbers])
 
 
-def _decode_live(slot: int, window: AnyWindow, node: int, control: bytes) -> LiveWindow:
+def _decode_live(key_slot: int, window: AnyWindow, node: int, control: bytes) -> LiveWindow:
     trigger, awaits, unfired, fired, latest_ms, since, upto = orjson.loads(control)
     content = WindowContent(node, since=since, upto=upto)
-    return LiveWindow(slot, window, _trigger(trigger), awaits, content, unfired, fired, latest_ms)
+    return LiveWindow(key_slot, window, _trigger(trigger), awaits, content, unfired, fired, latest_ms)
 
 
 def _state(state: TriggerState) -> list[object]:

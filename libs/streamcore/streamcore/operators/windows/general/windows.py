@@ -31,7 +31,7 @@ from streamcore.windowing.model import Accumulation, AnyWindow, CountWindow, Ele
 
 
 class TriggeredWindowStore:
-    """The live windows of a shard, by slot of ``keys``, with their contents and state tables."""
+    """The live windows of a shard, by key slot of ``keys``, with their contents and state tables."""
 
     def __init__(self, plan: WindowPlan, metrics: WindowMetrics, keys: KeySlots) -> None:
         self.plan = plan
@@ -70,7 +70,7 @@ class TriggeredWindowStore:
                 self._contents.seal(live.content)
             self.partial_store.compute(rows, numbers)
         panes = to_pane_firings(self.engine.fired)
-        pane, values = self._values.compute(self.engine.fired, self.keys.frame(panes.slots))
+        pane, values = self._values.compute(self.engine.fired, self.keys.frame(panes.key_slots))
         before = self.engine.before
         if self.emitted is not None:
             self.emitted.replace(before, living)
@@ -103,17 +103,17 @@ class TriggeredWindowStore:
             self._restore_elements(self.elements, stored["elements"])
         if self.emitted is not None:
             self._restore_panes(self.emitted, stored["emitted"])
-        for slot, window in self.table.names():
-            self.engine.plan(self.table.live[slot][window])
+        for key_slot, window in self.table.names():
+            self.engine.plan(self.table.live[key_slot][window])
         if self.partial_store is not None:
             self.partial_store.keep_loaded()
 
     def _restore_elements(self, table: ElementTable, rows: pl.DataFrame) -> None:
         """Add the stored elements to the live windows that contain them."""
-        elements_by_slot = table.restore(rows)
-        for slot, window in self.table.names():
-            live = self.table.live[slot][window]
-            elements = [] if live.trigger.done else elements_by_slot.get(slot, [])
+        elements_by_key_slot = table.restore(rows)
+        for key_slot, window in self.table.names():
+            live = self.table.live[key_slot][window]
+            elements = [] if live.trigger.done else elements_by_key_slot.get(key_slot, [])
             live.content.elements = [e for e in elements if e.number >= live.content.since and contains(window, e)]
             for element in live.content.elements:
                 table.hold(element)
@@ -121,14 +121,15 @@ class TriggeredWindowStore:
 
     def _restore_panes(self, table: EmittedPaneTable, rows: pl.DataFrame) -> None:
         """Add the stored panes to the live window that emitted them, or that absorbed the session that did."""
-        for slot, stored in sorted(
-            table.restore(rows, self._window), key=lambda slot_and_pane: retraction_order(slot_and_pane[1].window)
+        for key_slot, stored in sorted(
+            table.restore(rows, self._window),
+            key=lambda key_slot_and_pane: retraction_order(key_slot_and_pane[1].window),
         ):
             emitted_pane = stored
-            owner = next((w for w in self.table.windows_for(slot) if _within(emitted_pane.window, w)), None)
+            owner = next((w for w in self.table.windows_for(key_slot) if _within(emitted_pane.window, w)), None)
             if owner is None:
                 continue
-            live = self.table.live[slot][owner]
+            live = self.table.live[key_slot][owner]
             if isinstance(self._contents, BufferedContent):
                 elements = live.content.elements
                 pane_elements = [
@@ -145,7 +146,7 @@ class TriggeredWindowStore:
                 live.last = emitted_pane
             else:
                 live.superseded.append(emitted_pane)
-            table.put(slot, emitted_pane)
+            table.put(key_slot, emitted_pane)
 
     def _window(self, first: int, end: int) -> AnyWindow:
         return Window(first, end) if self.plan.spec.assigner.in_event_time else CountWindow(first, end)
@@ -167,7 +168,7 @@ def to_pane_firings(fired: Sequence[PaneFiring]) -> PaneFirings:
     """Return the fired panes as columns."""
     numbers = [
         (
-            firing.slot,
+            firing.key_slot,
             *bounds(firing.window),
             firing.pane,
             TIMINGS.index(firing.timing),
@@ -177,8 +178,8 @@ def to_pane_firings(fired: Sequence[PaneFiring]) -> PaneFirings:
         )
         for firing in fired
     ]
-    slots, first, end, pane, timing, final, retraction, latest = np.array(numbers, np.int64).reshape(-1, 8).T
-    return PaneFirings(slots, first, end, pane, timing, final.astype(bool), retraction.astype(bool), latest)
+    key_slots, first, end, pane, timing, final, retraction, latest = np.array(numbers, np.int64).reshape(-1, 8).T
+    return PaneFirings(key_slots, first, end, pane, timing, final.astype(bool), retraction.astype(bool), latest)
 
 
 def to_dropped_rows(dropped: Sequence[Drop]) -> DroppedRows:

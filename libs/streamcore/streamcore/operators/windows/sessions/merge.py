@@ -20,24 +20,24 @@ from streamcore.operators.windows.sessions.session_table import SessionWindowTab
 
 
 class SessionMerger:
-    """Merges rows into a table of sessions. Names: an *entry* is a row of the table, a *slot* is a key slot."""
+    """Merges rows into a table of sessions. An *entry* is a row of the table."""
 
     def __init__(self, plan: WindowPlan, metrics: WindowMetrics, sessions: SessionWindowTable) -> None:
         self.plan = plan
         self.metrics = metrics
         self.sessions = sessions
 
-    def add(self, rows: pl.DataFrame, numbers: Ints, slots: Ints, starts: Ints, ends: Ints) -> None:
+    def add(self, rows: pl.DataFrame, numbers: Ints, key_slots: Ints, starts: Ints, ends: Ints) -> None:
         """Merge rows into the sessions of their keys.
 
-        ``numbers``, ``slots``, ``starts``, ``ends``, all of shape (rows,): the arrival number, the slot of the key, and
-        the bounds of each row's own session in epoch milliseconds.
+        ``numbers``, ``key_slots``, ``starts``, ``ends``, all of shape (rows,): the arrival number, the key slot of the
+        key, and the bounds of each row's own session in epoch milliseconds.
         """
-        if not slots.size:
+        if not key_slots.size:
             return
-        row_keys, first_rows = distinct(slots, self.sessions.keys.size)
-        key_slots = slots[first_rows]
-        entries, entry_keys = self.sessions.entries_for(key_slots)
+        row_keys, first_rows = distinct(key_slots, self.sessions.keys.size)
+        distinct_key_slots = key_slots[first_rows]
+        entries, entry_keys = self.sessions.entries_for(distinct_key_slots)
         merged = MergedIntervals.merge(
             np.concatenate([entry_keys, row_keys]),
             np.concatenate([self.sessions.start[entries], starts]),
@@ -49,10 +49,10 @@ class SessionMerger:
             rejected = np.isin(row_groups, rejected_groups)
             self.metrics.rejected += int(rejected.sum())
             accepted = np.flatnonzero(~rejected)
-            self.add(rows[accepted], numbers[accepted], slots[accepted], starts[accepted], ends[accepted])
+            self.add(rows[accepted], numbers[accepted], key_slots[accepted], starts[accepted], ends[accepted])
             return
-        self.metrics.on_time += len(slots)
-        self._merge(rows, numbers, key_slots, entries, merged)
+        self.metrics.on_time += len(key_slots)
+        self._merge(rows, numbers, distinct_key_slots, entries, merged)
 
     def _groups_over_limit(self, merged: MergedIntervals, entry_count: int) -> Ints:
         """Return the groups that would begin a session beyond ``max_windows``; earlier arrivals come first.
@@ -74,7 +74,8 @@ class SessionMerger:
     ) -> None:
         """Write every group that takes rows and link the groups to their keys.
 
-        ``entries``, of shape (entries,): the live sessions of the keys; they are the first intervals of ``merged``.
+        ``key_slots``, of shape (keys,): of the distinct keys. ``entries``, of shape (entries,): the live sessions of
+        the keys; they are the first intervals of ``merged``.
         """
         sessions, entry_count = self.sessions, len(entries)
         row_groups = merged.group[entry_count:]
@@ -121,7 +122,7 @@ class SessionMerger:
         for name, values in combined.items():
             partials[name][targets] = values
         moved = entries[sessions.start[entries] != merged.start[entry_groups]]
-        sessions.record_moved(sessions.slot[moved], sessions.start[moved])
+        sessions.record_moved(sessions.key_slot[moved], sessions.start[moved])
         absorbed = np.delete(np.arange(len(entries)), survivors)
         if absorbed.size:
             survivor_index = np.searchsorted(survivors, absorbed, side="right") - 1

@@ -59,16 +59,16 @@ class SessionWindows:
         first_number = self.progress.take(rows.height)
         start = rows[EVENT_MS].to_numpy()
         end = start + self._gaps(rows)
-        slots = self.keys.assign(rows)
-        accepted = self._find_accepted(slots, start, end, time.watermark_ms)
+        key_slots = self.keys.assign(rows)
+        accepted = self._find_accepted(key_slots, start, end, time.watermark_ms)
         if accepted.all():
-            self._merger.add(rows, np.arange(first_number, first_number + rows.height), slots, start, end)
+            self._merger.add(rows, np.arange(first_number, first_number + rows.height), key_slots, start, end)
         else:
             accepted_rows = np.flatnonzero(accepted)
             self._merger.add(
                 rows[accepted_rows],
                 first_number + accepted_rows,
-                slots[accepted_rows],
+                key_slots[accepted_rows],
                 start[accepted_rows],
                 end[accepted_rows],
             )
@@ -89,7 +89,7 @@ class SessionWindows:
 
     # --- late rows ----------------------------------------------------------------------------------------------
 
-    def _find_accepted(self, slots: Ints, start: Ints, end: Ints, watermark_ms: int) -> Mask:
+    def _find_accepted(self, key_slots: Ints, start: Ints, end: Ints, watermark_ms: int) -> Mask:
         """Return a mask of the rows that are on time, or that overlap a live session of their key.
 
         Rows of keys without a late row are decided at once; the others one by one, in order of arrival.
@@ -99,15 +99,15 @@ class SessionWindows:
         if not late.size:
             return accepted
         has_late = np.zeros(self.keys.size, dtype=bool)
-        has_late[slots[late]] = True
-        key_slots = np.flatnonzero(has_late)
-        entries, entry_keys = self.sessions.entries_for(key_slots)
-        sessions_by_slot: dict[int, IntervalSet] = {slot: IntervalSet() for slot in key_slots.tolist()}
-        stored = (key_slots[entry_keys], self.sessions.start[entries], self.sessions.end[entries])
-        for slot, start_ms, end_ms in zip(*(column.tolist() for column in stored), strict=True):
-            sessions_by_slot[slot].add(start_ms, end_ms)
-        for row in np.flatnonzero(has_late[slots]).tolist():
-            sessions, start_ms, end_ms = sessions_by_slot[int(slots[row])], int(start[row]), int(end[row])
+        has_late[key_slots[late]] = True
+        late_keys = np.flatnonzero(has_late)  # key slots
+        entries, entry_keys = self.sessions.entries_for(late_keys)
+        sessions_by_key_slot: dict[int, IntervalSet] = {key_slot: IntervalSet() for key_slot in late_keys.tolist()}
+        stored = (late_keys[entry_keys], self.sessions.start[entries], self.sessions.end[entries])
+        for key_slot, start_ms, end_ms in zip(*(column.tolist() for column in stored), strict=True):
+            sessions_by_key_slot[key_slot].add(start_ms, end_ms)
+        for row in np.flatnonzero(has_late[key_slots]).tolist():
+            sessions, start_ms, end_ms = sessions_by_key_slot[int(key_slots[row])], int(start[row]), int(end[row])
             accepted[row] = bool(accepted[row]) or sessions.overlaps(start_ms, end_ms)
             if accepted[row]:
                 sessions.add(start_ms, end_ms)
@@ -119,16 +119,16 @@ class SessionWindows:
         """Remove the sessions that the watermark ends; return their panes, ordered by end, then by hash of the key."""
         sessions = self.sessions
         entries = sessions.take_ended(watermark_ms)
-        entries = entries[by_time_and_hash(sessions.end[entries], self.keys.hashes[sessions.slot[entries]])]
-        slots, end = sessions.slot[entries], sessions.end[entries]
+        entries = entries[by_time_and_hash(sessions.end[entries], self.keys.hashes[sessions.key_slot[entries]])]
+        key_slots, end = sessions.key_slot[entries], sessions.end[entries]
         zeros = np.zeros(len(entries), dtype=np.int64)
         timing, final = zeros + TIMINGS.index(Timing.ON_TIME), np.ones(len(entries), dtype=bool)
-        panes = PaneFirings(slots, sessions.start[entries], end, zeros, timing, final, ~final, zeros)
+        panes = PaneFirings(key_slots, sessions.start[entries], end, zeros, timing, final, ~final, zeros)
         partials = take_rows(sessions.columns, entries)
         self.metrics.truncated += self.plan.aggregate_set.count_truncated(partials)
         frame = self._output.panes(self.keys, panes, self.plan.aggregate_set.values(partials))
         sessions.remove(entries)
-        keys = slots[distinct(slots, self.keys.size)[1]]
+        keys = key_slots[distinct(key_slots, self.keys.size)[1]]
         remaining, entry_keys = sessions.entries_for(keys)
         live_rows = np.flatnonzero(sessions.end[remaining] != sessions.FREE)
         live_rows = live_rows[np.argsort(entry_keys[live_rows], kind="stable")]

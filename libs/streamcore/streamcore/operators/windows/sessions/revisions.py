@@ -34,7 +34,7 @@ class RevisionRows:
     ``into`` has the anchors of the absorbing sessions, and otherwise it is empty.
     """
 
-    slots: Ints
+    key_slots: Ints
     start: Ints
     end: Ints
     anchor: Ints
@@ -44,10 +44,10 @@ class RevisionRows:
 
     def at(self, indexes: Ints) -> RevisionRows:
         """Return the records at these indexes."""
-        slots, start, end, anchor, revision, into = (
-            column[indexes] for column in (self.slots, self.start, self.end, self.anchor, self.revision, self.into)
+        key_slots, start, end, anchor, revision, into = (
+            column[indexes] for column in (self.key_slots, self.start, self.end, self.anchor, self.revision, self.into)
         )
-        return RevisionRows(slots, start, end, anchor, revision, into, self.gone)
+        return RevisionRows(key_slots, start, end, anchor, revision, into, self.gone)
 
 
 class RevisedSessionWindowTable(SessionWindowTable):
@@ -69,8 +69,8 @@ class RevisedSessionWindowTable(SessionWindowTable):
 
     # --- changes -----------------------------------------------------------------------------------------------
 
-    def new(self, slots: Ints) -> Ints:
-        entries = super().new(slots)
+    def new(self, key_slots: Ints) -> Ints:
+        entries = super().new(key_slots)
         self.marks[SINCE][entries] = _QUIET
         return entries
 
@@ -141,7 +141,7 @@ class RevisedSessionWindowTable(SessionWindowTable):
 
     def _records(self, entries: Ints, into: Ints, *, gone: bool) -> RevisionRows:
         return RevisionRows(
-            self.slot[entries],
+            self.key_slot[entries],
             self.start[entries],
             self.end[entries],
             self.marks[ANCHOR][entries],

@@ -23,9 +23,9 @@ _NONE = np.empty(0, dtype=np.int64)
 
 
 class SessionWindowTable(KeyedJournaledTable):
-    """The live sessions of a shard. ``slot``, ``start``, ``end``, ``columns`` and ``marks`` are arrays by entry.
+    """The live sessions of a shard. ``key_slot``, ``start``, ``end``, ``columns`` and ``marks`` are arrays by entry.
 
-    ``slot``: the key slot. ``start`` and ``end`` are in milliseconds; ``end`` is ``FREE`` for an unused entry.
+    ``key_slot``: the key slot. ``start`` and ``end`` are in milliseconds; ``end`` is ``FREE`` for an unused entry.
     ``columns``: the partials. ``marks``: further whole numbers of a session by column name, 0 in a new session.
     """
 
@@ -36,7 +36,7 @@ class SessionWindowTable(KeyedJournaledTable):
         super().__init__(keys, {**numbers, **aggregate_set.partial_types}, [FIRST])
         self.aggregate_set = aggregate_set
         self.count = 0
-        self.slot, self.start, self.end, self._next = (_NONE.copy() for _ in range(4))
+        self.key_slot, self.start, self.end, self._next = (_NONE.copy() for _ in range(4))
         self.columns: Columns = take_rows(aggregate_set.empty_partial(), _NONE)
         self.marks = {name: _NONE.copy() for name in marks}
         self._head = _NONE
@@ -48,10 +48,10 @@ class SessionWindowTable(KeyedJournaledTable):
 
     # --- by key -------------------------------------------------------------------------------------------------
 
-    def entries_for(self, slots: Ints) -> tuple[Ints, Ints]:
-        """Return the entries of distinct keys, and for each entry the index of its key in ``slots``."""
+    def entries_for(self, key_slots: Ints) -> tuple[Ints, Ints]:
+        """Return the entries of distinct keys, and for each entry the index of its key in ``key_slots``."""
         self._reserve_heads()
-        entry, key_index = self._head[slots], np.arange(len(slots))
+        entry, key_index = self._head[key_slots], np.arange(len(key_slots))
         entries, key_indexes = [_NONE], [_NONE]
         while (linked := np.flatnonzero(entry >= 0)).size:
             entry, key_index = entry[linked], key_index[linked]
@@ -60,35 +60,35 @@ class SessionWindowTable(KeyedJournaledTable):
             entry = self._next[entry]
         return np.concatenate(entries), np.concatenate(key_indexes)
 
-    def link(self, slots: Ints, entries: Ints, key_indexes: Ints) -> None:
+    def link(self, key_slots: Ints, entries: Ints, key_indexes: Ints) -> None:
         """Replace the linked lists of these keys.
 
-        ``key_indexes``, of shape (entries,): the index in ``slots`` of each entry's key, in ascending order.
+        ``key_indexes``, of shape (entries,): the index in ``key_slots`` of each entry's key, in ascending order.
         """
         self._reserve_heads()
-        self._head[slots] = -1
+        self._head[key_slots] = -1
         if not entries.size:
             return
         same_key = key_indexes[1:] == key_indexes[:-1]
         self._next[entries] = -1
         self._next[entries[:-1][same_key]] = entries[1:][same_key]
         starts = np.concatenate([[True], ~same_key])
-        self._head[slots[key_indexes[starts]]] = entries[starts]
+        self._head[key_slots[key_indexes[starts]]] = entries[starts]
 
     # --- writing ------------------------------------------------------------------------------------------------
 
-    def new(self, slots: Ints) -> Ints:
+    def new(self, key_slots: Ints) -> Ints:
         """Allocate an entry for each of these keys and return the entries. Call ``write`` for each."""
-        reused_count = min(len(self._free), len(slots))
+        reused_count = min(len(self._free), len(key_slots))
         reused, self._free = self._free[len(self._free) - reused_count :], self._free[: len(self._free) - reused_count]
-        entries = np.concatenate([reused, np.arange(self._size, self._size + len(slots) - reused_count)])
-        self._size += len(slots) - reused_count
+        entries = np.concatenate([reused, np.arange(self._size, self._size + len(key_slots) - reused_count)])
+        self._size += len(key_slots) - reused_count
         self._reserve()
-        self.slot[entries] = slots
+        self.key_slot[entries] = key_slots
         for mark in self.marks.values():
             mark[entries] = 0
-        self.count += len(slots)
-        self.keys.hold(slots)
+        self.count += len(key_slots)
+        self.keys.hold(key_slots)
         return entries
 
     def write(self, entries: Ints, start: Ints, end: Ints, partials: Columns) -> None:
@@ -106,17 +106,17 @@ class SessionWindowTable(KeyedJournaledTable):
         """Return the order of these entries by group. The first entry of a group survives the merge."""
         return np.argsort(group, kind="stable")
 
-    def record_moved(self, slots: Ints, starts: Ints) -> None:
+    def record_moved(self, key_slots: Ints, starts: Ints) -> None:
         """Record that the sessions of these keys no longer begin at these starts, so that their rows get deleted."""
-        if slots.size:
-            self._moved.append((slots, starts))
+        if key_slots.size:
+            self._moved.append((key_slots, starts))
 
     def remove(self, entries: Ints) -> None:
         """Free distinct entries."""
         self.end[entries] = self.FREE
         self._free = np.concatenate([self._free, entries])
         self.count -= len(entries)
-        self.keys.release(self.slot[entries])
+        self.keys.release(self.key_slot[entries])
 
     def take_ended(self, watermark_ms: int) -> Ints:
         """Return the entries whose sessions end at or before the watermark, in any order.
@@ -135,41 +135,41 @@ class SessionWindowTable(KeyedJournaledTable):
         moved, self._moved = self._moved, []
         dirty, self._dirty = np.concatenate([_NONE, *self._dirty]), []
         dirty = dirty[distinct(dirty, self._size)[1]]
-        slots = np.concatenate([_NONE, *(slots for slots, _ in moved)])
+        key_slots = np.concatenate([_NONE, *(key_slots for key_slots, _ in moved)])
         starts = np.concatenate([_NONE, *(starts for _, starts in moved)])
-        tombstones = self.tombstones(slots, {FIRST: starts})
+        tombstones = self.tombstones(key_slots, {FIRST: starts})
         return pl.concat([tombstones, self._rows(dirty[self.end[dirty] != self.FREE])])
 
     def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
         entries = np.flatnonzero(self.end[: self._size] != self.FREE)
-        return self._rows(entries[self.keys.in_bucket(self.slot[entries], bucket, buckets)])
+        return self._rows(entries[self.keys.in_bucket(self.key_slot[entries], bucket, buckets)])
 
     def restore(self, rows: pl.DataFrame) -> None:
         """Load all live rows into the empty table."""
-        slots = self.keys.assign(rows)
-        entries = self.new(slots)
+        key_slots = self.keys.assign(rows)
+        entries = self.new(key_slots)
         self.write(entries, rows[FIRST].to_numpy(), rows[END].to_numpy(), self.aggregate_set.load(rows))
         for name, mark in self.marks.items():
             mark[entries] = rows[name].to_numpy()
-        order = np.argsort(slots, kind="stable")
-        starts = run_starts(slots[order])
-        key_indexes = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(slots))))
-        self.link(slots[order[starts]], entries[order], key_indexes)
+        order = np.argsort(key_slots, kind="stable")
+        starts = run_starts(key_slots[order])
+        key_indexes = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(key_slots))))
+        self.link(key_slots[order[starts]], entries[order], key_indexes)
         self._dirty = []
 
     def _rows(self, entries: Ints) -> pl.DataFrame:
         bounds = [pl.Series(FIRST, self.start[entries]), pl.Series(END, self.end[entries])]
         marks = [pl.Series(name, mark[entries]) for name, mark in self.marks.items()]
         return self.frame(
-            self.slot[entries], [*bounds, *marks, *self.aggregate_set.store(take_rows(self.columns, entries))]
+            self.key_slot[entries], [*bounds, *marks, *self.aggregate_set.store(take_rows(self.columns, entries))]
         )
 
     def _reserve(self) -> None:
-        if self._size <= len(self.slot):
+        if self._size <= len(self.key_slot):
             return
         capacity = 2 * self._size
-        self.slot, self.start, self._next = (
-            resized(column, capacity) for column in (self.slot, self.start, self._next)
+        self.key_slot, self.start, self._next = (
+            resized(column, capacity) for column in (self.key_slot, self.start, self._next)
         )
         end = np.full(capacity, self.FREE)
         end[: len(self.end)] = self.end

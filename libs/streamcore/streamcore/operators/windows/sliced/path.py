@@ -90,14 +90,14 @@ class SlicedWindows:
         not_expired = np.flatnonzero(last > expired)
         if not not_expired.size:
             return drops
-        slots = np.full(rows.height, -1)
-        slots[not_expired] = self.keys.assign(rows if len(not_expired) == rows.height else rows[not_expired])
-        self._late.take(rows, numbers, slots, np.maximum(first, expired + 1), np.minimum(last, ended))
+        key_slots = np.full(rows.height, -1)
+        key_slots[not_expired] = self.keys.assign(rows if len(not_expired) == rows.height else rows[not_expired])
+        self._late.take(rows, numbers, key_slots, np.maximum(first, expired + 1), np.minimum(last, ended))
         on_time = np.flatnonzero(last > ended)
         if on_time.size:
             on_time_rows = rows if len(on_time) == rows.height else rows[on_time]
             windows = (last - np.maximum(first, ended + 1) + 1)[on_time]
-            self._add(on_time_rows, numbers[on_time], slots[on_time], time_slice[on_time], windows)
+            self._add(on_time_rows, numbers[on_time], key_slots[on_time], time_slice[on_time], windows)
         return drops
 
     def _expire(self, first: Ints, last: Ints, expired: int) -> DroppedRows:
@@ -110,11 +110,11 @@ class SlicedWindows:
         start, end = self._bounds(number.tolist())
         return DroppedRows(row, start[number_index], end[number_index], np.zeros(len(row), dtype=np.int64))
 
-    def _add(self, rows: pl.DataFrame, numbers: Ints, slots: Ints, time_slice: Ints, windows: Ints) -> None:
+    def _add(self, rows: pl.DataFrame, numbers: Ints, key_slots: Ints, time_slice: Ints, windows: Ints) -> None:
         """Merge rows into their slices. ``windows``, of shape (rows,): the number of open windows of each row."""
         slice_code, slice_count = dense_codes(time_slice)
-        group, first_rows = distinct(slice_code * self.keys.size + slots, slice_count * self.keys.size)
-        entries, order = self._entries(slots[first_rows], time_slice[first_rows])
+        group, first_rows = distinct(slice_code * self.keys.size + key_slots, slice_count * self.keys.size)
+        entries, order = self._entries(key_slots[first_rows], time_slice[first_rows])
         room = self.plan.max_windows - self.slices.entries
         new = np.flatnonzero(entries < 0)
         if len(new) > room:
@@ -126,7 +126,7 @@ class SlicedWindows:
                 self._add(
                     rows.filter(pl.Series(accepted)),
                     numbers[accepted],
-                    slots[accepted],
+                    key_slots[accepted],
                     time_slice[accepted],
                     windows[accepted],
                 )
@@ -134,15 +134,15 @@ class SlicedWindows:
         self.metrics.on_time += int(windows.sum())
         partials = self.plan.aggregate_set.aggregate_groups(rows, numbers, group, len(first_rows))
         for number, groups in order:
-            self.slices.put(number, slots[first_rows][groups], entries[groups], take_rows(partials, groups))
+            self.slices.put(number, key_slots[first_rows][groups], entries[groups], take_rows(partials, groups))
 
-    def _entries(self, slots: Ints, time_slice: Ints) -> tuple[Ints, list[tuple[int, Ints]]]:
+    def _entries(self, key_slots: Ints, time_slice: Ints) -> tuple[Ints, list[tuple[int, Ints]]]:
         """Return the entry of each pair of key slot and slice (-1: none yet), and the indexes of the pairs by slice."""
-        entries = np.empty(len(slots), dtype=np.int64)
+        entries = np.empty(len(key_slots), dtype=np.int64)
         pairs_by_slice: list[tuple[int, Ints]] = []
         for number in sorted_distinct(time_slice).tolist():
             pairs = np.flatnonzero(time_slice == number)
-            entries[pairs] = self.slices.find(number, slots[pairs])
+            entries[pairs] = self.slices.find(number, key_slots[pairs])
             pairs_by_slice.append((number, pairs))
         return entries, pairs_by_slice
 
@@ -157,14 +157,14 @@ class SlicedWindows:
         parts = [
             combine_slices(self._slices_for_window(window), self.keys, self.plan.aggregate_set) for window in windows
         ]
-        counts = [len(slots) for slots, _ in parts]
-        slots = np.concatenate([np.empty(0, np.int64), *(slots for slots, _ in parts)])
+        counts = [len(key_slots) for key_slots, _ in parts]
+        key_slots = np.concatenate([np.empty(0, np.int64), *(key_slots for key_slots, _ in parts)])
         window = np.repeat(np.array(windows, dtype=np.int64), counts)
         start, end = (np.repeat(bound, counts) for bound in self._bounds(windows))
-        zeros = np.zeros(len(slots), dtype=np.int64)
+        zeros = np.zeros(len(key_slots), dtype=np.int64)
         on_time = zeros + TIMINGS.index(Timing.ON_TIME)
         final = (window <= expired) | self._finishes
-        panes = PaneFirings(slots, start, end, zeros, on_time, final, zeros.astype(bool), zeros)
+        panes = PaneFirings(key_slots, start, end, zeros, on_time, final, zeros.astype(bool), zeros)
         partials = concat_rows([self._none, *(partials_of_window for _, partials_of_window in parts)])
         self.metrics.truncated += self.plan.aggregate_set.count_truncated(partials)
         frame = self._output.panes(self.keys, panes, self.plan.aggregate_set.values(partials))

@@ -24,39 +24,39 @@ _DENSE = 16
 
 
 class EntryIndex:
-    """Finds entries by key slot: by a hash table while there are few, then by an array indexed by slot."""
+    """Finds entries by key slot: by a hash table while there are few, then by an array indexed by key slot."""
 
     def __init__(self) -> None:
         self._few: HashTable | None = HashTable()
-        self._by_slot = np.empty(0, dtype=np.int32)
+        self._by_key_slot = np.empty(0, dtype=np.int32)
 
-    def find(self, slots: Ints) -> Ints:
+    def find(self, key_slots: Ints) -> Ints:
         """Return the entry of each key slot, -1 if it has none."""
         if self._few is not None:
-            return self._few.find(slots.view(np.uint64))
-        if slots.size and int(slots.max()) >= len(self._by_slot):
-            self._extend(int(slots.max()) + 1)
-        return self._by_slot[slots].astype(np.int64)
+            return self._few.find(key_slots.view(np.uint64))
+        if key_slots.size and int(key_slots.max()) >= len(self._by_key_slot):
+            self._extend(int(key_slots.max()) + 1)
+        return self._by_key_slot[key_slots].astype(np.int64)
 
-    def add(self, slots: Ints, entries: Ints) -> None:
+    def add(self, key_slots: Ints, entries: Ints) -> None:
         """Add distinct key slots that have no entry."""
-        highest = int(slots.max()) + 1
+        highest = int(key_slots.max()) + 1
         if self._few is not None:
-            self._few.add(slots.view(np.uint64), entries)
+            self._few.add(key_slots.view(np.uint64), entries)
             if _DENSE * len(self._few) > highest:
-                indexed_slots, indexed_entries = self._few.items()
+                indexed_key_slots, indexed_entries = self._few.items()
                 self._few = None
-                self._extend(max(highest, int(indexed_slots.max()) + 1))
-                self._by_slot[indexed_slots.view(np.int64)] = indexed_entries
+                self._extend(max(highest, int(indexed_key_slots.max()) + 1))
+                self._by_key_slot[indexed_key_slots.view(np.int64)] = indexed_entries
             return
         self._extend(highest)
-        self._by_slot[slots] = entries
+        self._by_key_slot[key_slots] = entries
 
     def _extend(self, size: int) -> None:
-        if size > len(self._by_slot):
+        if size > len(self._by_key_slot):
             larger = np.full(size + size // 2, -1, dtype=np.int32)
-            larger[: len(self._by_slot)] = self._by_slot
-            self._by_slot = larger
+            larger[: len(self._by_key_slot)] = self._by_key_slot
+            self._by_key_slot = larger
 
 
 class _Buckets:
@@ -67,37 +67,37 @@ class _Buckets:
         self._numbers = np.empty(0, dtype=np.uint16)
         self._length = 0
 
-    def entries(self, slots: Ints, hashes: Hashes, bucket: int, buckets: int) -> Ints:
+    def entries(self, key_slots: Ints, hashes: Hashes, bucket: int, buckets: int) -> Ints:
         if buckets != self._buckets:
             self._buckets, self._length = buckets, 0
-        if self._length < len(slots):
-            new = bucket_for(hashes[slots[self._length :]], buckets)
-            self._numbers = with_capacity(self._numbers, len(slots))
-            self._numbers[self._length : len(slots)] = new
-            self._length = len(slots)
-        return np.flatnonzero(self._numbers[: len(slots)] == bucket)
+        if self._length < len(key_slots):
+            new = bucket_for(hashes[key_slots[self._length :]], buckets)
+            self._numbers = with_capacity(self._numbers, len(key_slots))
+            self._numbers[self._length : len(key_slots)] = new
+            self._length = len(key_slots)
+        return np.flatnonzero(self._numbers[: len(key_slots)] == bucket)
 
 
 class Slice:
     """The entries of one slice, one per key, in order of arrival."""
 
-    def __init__(self, aggregate_set: AggregateSet, slots: Ints, partials: Columns) -> None:
+    def __init__(self, aggregate_set: AggregateSet, key_slots: Ints, partials: Columns) -> None:
         self._bundle = aggregate_set
         self._entries = EntryIndex()
-        self._slots = slots
+        self._key_slots = key_slots
         self._columns = dict(partials)
-        self._length = len(slots)
+        self._length = len(key_slots)
         self._buckets = _Buckets()
-        self.dirty: list[Ints] = [np.arange(len(slots))]
-        self._entries.add(slots, self.dirty[0])
+        self.dirty: list[Ints] = [np.arange(len(key_slots))]
+        self._entries.add(key_slots, self.dirty[0])
 
     def __len__(self) -> int:
         return self._length
 
     @property
-    def slots(self) -> Ints:
+    def key_slots(self) -> Ints:
         """Return the key slot of each entry."""
-        return self._slots[: self._length]
+        return self._key_slots[: self._length]
 
     @property
     def partials(self) -> Columns:
@@ -111,11 +111,11 @@ class Slice:
 
     def in_bucket(self, hashes: Hashes, bucket: int, buckets: int) -> Ints:
         """Return the entries of one state bucket. ``hashes``: by key slot."""
-        return self._buckets.entries(self.slots, hashes, bucket, buckets)
+        return self._buckets.entries(self.key_slots, hashes, bucket, buckets)
 
-    def find(self, slots: Ints) -> Ints:
+    def find(self, key_slots: Ints) -> Ints:
         """Return the entry of each key slot, -1 if it has none."""
-        return self._entries.find(slots)
+        return self._entries.find(key_slots)
 
     def merge(self, entries: Ints, partials: Columns) -> None:
         """Merge partials into distinct existing entries."""
@@ -124,13 +124,13 @@ class Slice:
             self._columns[name][entries] = values
         self.dirty.append(entries)
 
-    def add(self, slots: Ints, partials: Columns) -> None:
+    def add(self, key_slots: Ints, partials: Columns) -> None:
         """Add an entry for each of these key slots, which have none."""
-        entries = np.arange(self._length, self._length + len(slots))
-        self._entries.add(slots, entries)
-        self._length += len(slots)
-        self._slots = with_capacity(self._slots, self._length)
-        self._slots[entries] = slots
+        entries = np.arange(self._length, self._length + len(key_slots))
+        self._entries.add(key_slots, entries)
+        self._length += len(key_slots)
+        self._key_slots = with_capacity(self._key_slots, self._length)
+        self._key_slots[entries] = key_slots
         for name, values in partials.items():
             self._columns[name] = with_capacity(self._columns[name], self._length)
             self._columns[name][entries] = values
@@ -159,12 +159,12 @@ class SliceTable(KeyedJournaledTable):
     def __getitem__(self, number: int) -> Slice:
         return self._slices[number]
 
-    def find(self, number: int, slots: Ints) -> Ints:
+    def find(self, number: int, key_slots: Ints) -> Ints:
         """Return the entry of each key slot in a slice, -1 if it has none."""
         time_slice = self._slices.get(number)
-        return np.full(len(slots), -1) if time_slice is None else time_slice.find(slots)
+        return np.full(len(key_slots), -1) if time_slice is None else time_slice.find(key_slots)
 
-    def put(self, number: int, slots: Ints, entries: Ints, partials: Columns) -> None:
+    def put(self, number: int, key_slots: Ints, entries: Ints, partials: Columns) -> None:
         """Merge into existing ``entries`` (as ``find`` returned them), and add where they are -1. Keys are distinct."""
         new = entries < 0
         self._dirty[number] = None
@@ -174,12 +174,12 @@ class SliceTable(KeyedJournaledTable):
         if not new.any():
             return
         added = np.flatnonzero(new)
-        self.keys.hold(slots[added])
+        self.keys.hold(key_slots[added])
         self.entries += len(added)
         if number in self._slices:
-            self._slices[number].add(slots[added], take_rows(partials, added))
+            self._slices[number].add(key_slots[added], take_rows(partials, added))
         else:
-            self._slices[number] = Slice(self.aggregate_set, slots[added], take_rows(partials, added))
+            self._slices[number] = Slice(self.aggregate_set, key_slots[added], take_rows(partials, added))
             insort(self._numbers, number)
 
     def remove(self, end: int) -> None:
@@ -189,7 +189,7 @@ class SliceTable(KeyedJournaledTable):
         for number in dropped:
             time_slice = self._slices.pop(number)
             self.entries -= len(time_slice)
-            self.keys.release(time_slice.slots)
+            self.keys.release(time_slice.key_slots)
 
     def _take_changes(self) -> pl.DataFrame | None:
         dirty, self._dirty = self._dirty, {}
@@ -210,8 +210,8 @@ class SliceTable(KeyedJournaledTable):
         """Load all live rows into an empty table."""
         for (number,), slice_rows in rows.group_by([SLICE], maintain_order=True):
             assert isinstance(number, int)
-            slots = self.keys.assign(slice_rows)
-            self.put(number, slots, np.full(len(slots), -1), self.aggregate_set.load(slice_rows))
+            key_slots = self.keys.assign(slice_rows)
+            self.put(number, key_slots, np.full(len(key_slots), -1), self.aggregate_set.load(slice_rows))
         for _, time_slice in self._all():
             time_slice.dirty = []
         self._dirty = {}
@@ -228,18 +228,18 @@ class SliceTable(KeyedJournaledTable):
         if not nonempty:
             return pl.DataFrame(schema=self.schema)
         numbers = np.repeat([number for number, _, _ in nonempty], [entries.size for _, _, entries in nonempty])
-        slots = np.concatenate([time_slice.slots[entries] for _, time_slice, entries in nonempty])
+        key_slots = np.concatenate([time_slice.key_slots[entries] for _, time_slice, entries in nonempty])
         partials = concat_rows([take_rows(time_slice.partials, entries) for _, time_slice, entries in nonempty])
-        return self.frame(slots, [pl.Series(SLICE, numbers, dtype=pl.Int64()), *self.aggregate_set.store(partials)])
+        return self.frame(key_slots, [pl.Series(SLICE, numbers, dtype=pl.Int64()), *self.aggregate_set.store(partials)])
 
 
 def combine_slices(slices: list[Slice], keys: KeySlots, aggregate_set: AggregateSet) -> tuple[Ints, Columns]:
     """Return the key slots of some slices, ordered by hash, and their partials merged over the slices."""
-    all_slots = np.concatenate([time_slice.slots for time_slice in slices])
-    group, first = distinct(all_slots, keys.size)
-    slots = all_slots[first]
-    order = np.lexsort((slots, keys.hashes[slots])) if keys.share_hashes else np.argsort(keys.hashes[slots])
-    return slots[order], take_rows(_merge_slices(slices, group, len(first), aggregate_set), order)
+    all_key_slots = np.concatenate([time_slice.key_slots for time_slice in slices])
+    group, first = distinct(all_key_slots, keys.size)
+    key_slots = all_key_slots[first]
+    order = np.lexsort((key_slots, keys.hashes[key_slots])) if keys.share_hashes else np.argsort(keys.hashes[key_slots])
+    return key_slots[order], take_rows(_merge_slices(slices, group, len(first), aggregate_set), order)
 
 
 def _merge_slices(slices: list[Slice], group: Ints, groups: int, aggregate_set: AggregateSet) -> Columns:
