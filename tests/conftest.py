@@ -1,4 +1,4 @@
-"""Apps for the tests of the whole: one that runs all along and is shared, and others to be harmed."""
+"""Fixtures of the end-to-end tests: one app that all tests share, and new apps for tests that harm them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Alerts and dashboard: Prometheus takes them, and every metric that they ask for is one that the product has."""
+"""Alerts and dashboard: Prometheus accepts them, and they query only metrics that the product exports."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_the_dashboard_asks_for_metrics_that_there_are(metrics: frozenset[str]) 
         assert _asked(expression) <= metrics, expression
 
 
-def test_the_dashboard_in_the_chart_is_that_file_and_no_panel_lies_on_another() -> None:
+def test_the_chart_has_the_dashboard_file_and_its_panels_do_not_overlap() -> None:
     made = of_kind(render_manifests(EVERYTHING), "ConfigMap")["demo-headgate-dashboard"]
     board = json.loads(made["data"]["headgate.json"])
     assert board == json.loads(_DASHBOARD.read_text())

@@ -121,7 +121,7 @@ def _is_stable(rest: Rest, namespace: str, version: str) -> bool:
 
 
 @pytest.mark.cluster
-def test_a_release_is_installed_upgraded_and_uninstalled_and_nothing_hangs(
+def test_a_release_can_be_installed_upgraded_and_uninstalled(
     rest: Rest, release: Release, kubelet: Kubelet, operator: Manager
 ) -> None:
     namespace = release.namespace
@@ -154,7 +154,7 @@ def test_a_release_is_installed_upgraded_and_uninstalled_and_nothing_hangs(
 
 
 @pytest.mark.cluster
-def test_without_its_hook_an_uninstall_would_leave_apps_that_never_go(
+def test_without_its_hook_an_uninstall_leaves_apps_with_their_finalizers(
     rest: Rest, release: Release, kubelet: Kubelet, operator: Manager
 ) -> None:
     del kubelet
@@ -186,7 +186,7 @@ def test_the_restricted_profile_is_enforced_and_every_pod_of_the_chart_is_taken(
 
 
 @pytest.mark.cluster
-def test_the_api_server_takes_everything_that_can_be_switched_on(rest: Rest, release: Release) -> None:
+def test_the_api_server_accepts_the_chart_with_every_option_on(rest: Rest, release: Release) -> None:
     with release.hook(rest, "crds"):
         release.helm("install", "demo", str(CHART), values=_VALUES)  # makes the CRDs
     others = {name: {"enabled": True} for name in ("etl", "sessions", "search")}

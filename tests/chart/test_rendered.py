@@ -89,7 +89,7 @@ def test_nothing_secret_is_in_it(made: list[Manifest]) -> None:
             assert not re.search("(?i)password|token", str(container["args"])) if "args" in container else True
 
 
-def test_secrets_are_mounted_where_kafka_is_spoken_to_and_the_values_name_one(made: list[Manifest]) -> None:
+def test_pods_that_use_kafka_mount_the_secret_that_the_values_name(made: list[Manifest]) -> None:
     named = {app["spec"].get("secret") for app in of_kind(made, "StreamApp").values()} - {None, ""}
     for name, pod in pod_specs(made).items():
         mounted = {volume["secret"]["secretName"] for volume in pod["volumes"] if "secret" in volume}
@@ -131,7 +131,7 @@ def test_the_command_logs_in_to_kafka_as_the_drivers_do(kind: str) -> None:
     assert KafkaSettings(**said).password_file == Path(SECRET_FOLDER) / "kafka"
 
 
-def test_a_probe_logs_in_as_its_own_app_does_where_that_is_another_one() -> None:
+def test_a_probe_logs_in_with_the_login_of_its_app() -> None:
     own = {"secret": "risk-logins", "config": {"kafka": {"username": "risk"}}}
     made = render_manifests(OWN_SERVERS | {"apps": {"rules": own}})
     pod = of_kind(made, "Pod")["demo-headgate-test-rules"]["spec"]
@@ -198,7 +198,7 @@ def test_by_default_there_is_a_rules_app_on_a_kafka_of_its_own_with_its_event_to
     assert "shop:4" in topics["containers"][0]["args"]
 
 
-def test_servers_of_one_s_own_are_named_and_nothing_is_put_beside_them() -> None:
+def test_with_external_servers_the_chart_installs_none() -> None:
     made = render_manifests(OWN_SERVERS)
     (app,) = of_kind(made, "StreamApp").values()
     assert app["spec"]["config"]["kafka"]["bootstrap"] == "k1.example:9093,k2.example:9093"
@@ -213,7 +213,7 @@ def test_kafka_must_be_named_when_it_is_not_made() -> None:
         template({"kafka": {"enabled": False}})
 
 
-def test_what_is_said_of_an_app_counts_more_than_the_defaults_also_when_it_is_nothing() -> None:
+def test_values_of_an_app_override_the_defaults_also_empty_ones() -> None:
     said = {"appDefaults": {"executors": 2, "secret": "logins"}, "apps": {"rules": {"executors": 0, "secret": ""}}}
     (app,) = of_kind(render_manifests(said), "StreamApp").values()
     assert (app["spec"]["executors"], app["spec"]["secret"]) == (0, "")
@@ -240,7 +240,7 @@ def test_the_operator_has_the_rights_of_its_own_list_in_one_namespace_or_in_all(
     assert args[-2:] == ["--namespace", "shop"]
 
 
-def test_nobody_is_given_everything_and_nobody_reads_secrets(made: list[Manifest]) -> None:
+def test_no_role_has_a_wildcard_or_reads_secrets(made: list[Manifest]) -> None:
     for rule in _rules(made, "Role", "ClusterRole"):
         assert "*" not in [*rule["apiGroups"], *rule["resources"], *rule["verbs"]]
         assert rule["resources"] != ["secrets"] or rule["verbs"] == ["create"]
@@ -268,7 +268,7 @@ def test_a_drained_node_never_waits_for_a_pod_that_is_alone(replicas: int) -> No
     assert all(one["spec"].get("maxUnavailable") == 1 for one in budgets.values())
 
 
-def test_memory_that_is_asked_for_the_operator_is_at_most_150_mebibytes() -> None:
+def test_the_operator_requests_at_most_150_mebibytes_of_memory() -> None:
     operator = next(p for n, p in pod_specs(render_manifests()).items() if n.endswith("-operator"))
     assert operator["containers"][0]["resources"]["limits"]["memory"] == "150Mi"
 
@@ -289,7 +289,7 @@ def test_drivers_are_reached_by_their_own_executors_only() -> None:
     ("endpoint", "port"),
     [("http://collector.observe:4318", 4318), ("https://otel.example/in", 443), ("http://collector", 80), ("", None)],
 )
-def test_the_operator_reaches_its_collector_of_traces_and_knows_of_none_by_default(
+def test_the_operator_may_connect_to_its_trace_collector_and_has_none_by_default(
     endpoint: str, port: int | None
 ) -> None:
     made = render_manifests(EVERYTHING | {"operator": {"otlpEndpoint": endpoint}})

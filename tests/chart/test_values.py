@@ -1,4 +1,4 @@
-"""The chart's schema of values: as the models have it, and it rejects what could only fail later."""
+"""The chart's schema of values agrees with the models of the settings, and rejects what would fail in a pod."""
 
 from __future__ import annotations
 

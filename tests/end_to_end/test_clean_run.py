@@ -1,4 +1,4 @@
-"""When nothing goes wrong: the alerts are the oracle's, row for row, and every record is accounted for."""
+"""A run without faults: the alerts equal the oracle's row for row, and every record is accounted for."""
 
 from __future__ import annotations
 

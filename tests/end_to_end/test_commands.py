@@ -1,4 +1,4 @@
-"""A running service does what it is asked, once, and says so: a standby that is told to go, other settings, a drain."""
+"""Commands to a running service: promote, configure, verify, savepoint and drain, each executed and answered once."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(900)]
 LIMIT_S = 240.0
 
 
-def said(folder: Path) -> DriverStatus:
-    """What the process whose channel this is said last."""
+def last_status(folder: Path) -> DriverStatus:
+    """Return the last status that the process wrote to this channel."""
     text = FileChannel(folder).last_status()
     return (None if text is None else DriverStatus.from_json(text)) or DriverStatus(DriverPhase.STARTING)
 
 
-def await_report(folder: Path, holds: Callable[[DriverStatus], bool], what: str) -> DriverStatus:
-    wait_until(lambda: holds(said(folder)), what, LIMIT_S)
-    return said(folder)
+def await_status(folder: Path, holds: Callable[[DriverStatus], bool], what: str) -> DriverStatus:
+    wait_until(lambda: holds(last_status(folder)), what, LIMIT_S)
+    return last_status(folder)
 
 
-def ask(folder: Path, **request: object) -> None:
+def send_command(folder: Path, **request: object) -> None:
     FileChannel(folder).send(orjson.dumps(request).decode())
 
 
@@ -41,70 +41,72 @@ def send(scene: Scene, count: int) -> None:
     scene.send(orders.orders(count, seed=1, start_ms=scene.next_day()))
 
 
-def answer_to(folder: Path, identity: str) -> CommandResult:
-    return await_report(folder, lambda report: identity in report.results, f"an answer to {identity}").results[identity]
+def await_result(folder: Path, identity: str) -> CommandResult:
+    return await_status(folder, lambda report: identity in report.results, f"an answer to {identity}").results[identity]
 
 
-def test_a_standby_runs_when_it_is_told_takes_other_settings_as_it_runs_and_drains_when_it_is_asked(
+def test_a_standby_is_promoted_reconfigured_and_drained_by_commands(
     new_app: NewApp,
 ) -> None:
     scene = new_app("asked", savepoints=None)
-    app, box = scene.app, scene.app.checkpoint / "standby"
+    app, channel = scene.app, scene.app.checkpoint / "standby"
     app.start((*RULES_APP, "--standby"))
-    await_report(box, lambda report: report.phase is DriverPhase.STANDBY, "a standby")
+    await_status(channel, lambda report: report.phase is DriverPhase.STANDBY, "a standby")
     assert {path.name for path in app.checkpoint.iterdir()} == {"standby"}
     assert {path.name for path in app.checkpoint.parent.iterdir()}.isdisjoint({"rehearsal"})
-    ask(box, id="s", command="savepoint")
-    assert not answer_to(box, "s").ok
-    ask(box, id="n", command="promote", epoch=4)
-    assert "it may not begin with nothing" in answer_to(box, "n").message
-    ask(box, id="v", command="verify", savepoint="nothing")
-    assert "no savepoint nothing" in answer_to(box, "v").message
+    send_command(channel, id="s", command="savepoint")
+    assert not await_result(channel, "s").ok
+    send_command(channel, id="n", command="promote", epoch=4)
+    assert "it may not begin with nothing" in await_result(channel, "n").message
+    send_command(channel, id="v", command="verify", savepoint="nothing")
+    assert "no savepoint nothing" in await_result(channel, "v").message
     assert {path.name for path in app.checkpoint.iterdir()} == {"standby"}, "what was rejected left nothing"
 
-    ask(box, id="g", command="promote", epoch=4, restore=None, allow_empty=True)
-    running = await_report(box, lambda report: report.committed > 0, "a first cut")
+    send_command(channel, id="g", command="promote", epoch=4, restore=None, allow_empty=True)
+    running = await_status(channel, lambda report: report.committed > 0, "a first cut")
     assert running.results["g"].ok
     assert (running.phase, running.epoch) == (DriverPhase.RUNNING, 4)
     send(scene, 500)
     scene.settle()
-    idle = await_report(box, lambda report: report.batch > running.batch and report.lag_rows == 0, "nothing waits")
+    idle = await_status(channel, lambda report: report.batch > running.batch and report.lag_rows == 0, "nothing waits")
     assert idle.lag_s == 0
-    takes_settings(scene, box)
+    check_reconfiguration(scene, channel)
     assert run(["savepoint", "create", "midway", *place(app)]) == 0
 
-    ask(box, id="d", command="drain", savepoint=None)
+    send_command(channel, id="d", command="drain", savepoint=None)
     assert app.wait_for_end() == 0
-    drained = said(box)
+    drained = last_status(channel)
     assert drained.phase is DriverPhase.DRAINED
     assert drained.results["d"].ok
     assert drained.batch == app.lines[-1].batch
     scene.check_counts()
-    rejected_by_hand(app)
+    check_second_copy_is_rejected(app)
 
 
 def place(app: AppUnderTest) -> list[str]:
     return ["--service", "rules", "--settings", str(app.folder / "settings.json")]
 
 
-def takes_settings(scene: Scene, box: Path) -> None:
-    """Some are taken at a batch boundary, some need another process, some cannot be used; the app goes on with all."""
+def check_reconfiguration(scene: Scene, channel: Path) -> None:
+    """Settings that need a new process or are invalid are rejected; others apply from the next batch on."""
     app, pid = scene.app, scene.app.pid
-    before = said(box)
+    before = last_status(channel)
     for identity, changed, why in (
         ("c1", {"parallelism": 1, "checkpoint": "elsewhere"}, "another process is needed for another checkpoint, para"),
         ("c2", {"events_per_cut": 0}, "events_per_cut: Input should be greater than 0"),
         ("c3", {"streams": [{"schema_file": "nowhere.yaml", "topic": "x"}]}, "nowhere.yaml: cannot be read"),
         ("c4", {"streams": list(reversed(app.settings["streams"]))}, "its state would be another"),  # type: ignore[call-overload]
     ):
-        ask(box, id=identity, command="configure", settings={**app.settings, **changed})
-        rejected = answer_to(box, identity)
+        send_command(channel, id=identity, command="configure", settings={**app.settings, **changed})
+        rejected = await_result(channel, identity)
         assert not rejected.ok
         assert why in rejected.message
-    ask(box, id="c5", command="configure", settings={**app.settings, "max_rules": 3, "events_per_cut": 100})
-    taken = answer_to(box, "c5")
+    send_command(
+        channel, id="c5", command="configure", settings={**app.settings, "max_rules": 3, "events_per_cut": 100}
+    )
+    taken = await_result(channel, "c5")
     assert taken.ok, taken.message
-    report = said(box)
+    report = last_status(channel)
     assert (report.epoch, report.phase, app.pid) == (before.epoch, DriverPhase.RUNNING, pid)
     assert report.batch > before.batch
     send(scene, 500)
@@ -114,81 +116,83 @@ def takes_settings(scene: Scene, box: Path) -> None:
     assert batches == list(range(len(batches))), "no batch was left out, none ran twice"
 
 
-def rejected_by_hand(app: AppUnderTest) -> None:
-    """The folder of an app that is told to go is not begun in by one that is not."""
+def check_second_copy_is_rejected(app: AppUnderTest) -> None:
+    """A process that is started without a command does not begin in the folder of a promoted app."""
     copy = app.second_copy()
     assert copy.returncode == 2
     assert b"it holds those of epochs 4" in copy.stderr
 
 
-def test_an_owner_answers_once_and_a_copy_of_it_touches_neither_its_requests_nor_its_report(new_app: NewApp) -> None:
+def test_the_owner_answers_a_command_once_and_a_second_copy_changes_neither_commands_nor_status(
+    new_app: NewApp,
+) -> None:
     app = new_app("owned").app
     app.start()
-    box = app.checkpoint
-    await_report(box, lambda report: report.committed > 0, "a first cut")
+    channel = app.checkpoint
+    await_status(channel, lambda report: report.committed > 0, "a first cut")
     assert app.second_copy().returncode == 2
-    assert said(box).phase is DriverPhase.RUNNING
-    ask(box, id="d", command="drain", savepoint=None)
+    assert last_status(channel).phase is DriverPhase.RUNNING
+    send_command(channel, id="d", command="drain", savepoint=None)
     assert app.wait_for_end() == 0
     # The request is still there, and was answered: the next start runs.
     app.start()
-    again = await_report(
-        box, lambda report: report.phase is DriverPhase.RUNNING and report.committed > 0, "a second life"
+    again = await_status(
+        channel, lambda report: report.phase is DriverPhase.RUNNING and report.committed > 0, "a second life"
     )
     assert again.results["d"].ok
     assert app.drain() == 0
 
 
-def test_who_is_told_to_go_where_another_is_or_something_newer_is_rejected_and_may_be_told_again(
+def test_a_promote_is_rejected_while_another_owns_the_lease_or_newer_state_exists_and_can_be_repeated(
     new_app: NewApp,
 ) -> None:
-    """Two standbys of one app: one epoch has one owner, goes on where it was, and ends when the next one has begun."""
+    """Two standbys of one app: an epoch has one owner, continues in place, and ends when the next one begins."""
     scene = new_app("taken")
     owner, place = scene.app, str(scene.app.folder / "savepoints")
     owner.settings = {**owner.settings, "savepoints": place}
-    boxes = owner.checkpoint.parent / "a", owner.checkpoint.parent / "b"
+    channels = owner.checkpoint.parent / "a", owner.checkpoint.parent / "b"
     other = AppUnderTest(owner.folder / "other", owner.settings)
     with other:
-        start_standby(owner, boxes[0])
-        start_standby(other, boxes[1])
-        for identity, box in zip("ab", boxes, strict=True):
-            await_report(box, lambda report: report.phase is DriverPhase.STANDBY, "a standby")
-            ask(box, id=identity, command="promote", epoch=1, allow_empty=True)
-        answers = [answer_to(box, identity) for identity, box in zip("ab", boxes, strict=True)]
+        start_standby(owner, channels[0])
+        start_standby(other, channels[1])
+        for identity, channel in zip("ab", channels, strict=True):
+            await_status(channel, lambda report: report.phase is DriverPhase.STANDBY, "a standby")
+            send_command(channel, id=identity, command="promote", epoch=1, allow_empty=True)
+        answers = [await_result(channel, identity) for identity, channel in zip("ab", channels, strict=True)]
         assert sorted(answer.ok for answer in answers) == [False, True], "one epoch, one owner"
         if answers[1].ok:
-            owner, other, boxes = other, owner, boxes[::-1]
+            owner, other, channels = other, owner, channels[::-1]
         assert "in use by" in answers[0].message + answers[1].message
-        mine, theirs = boxes
+        mine, theirs = channels
         send(scene, 500)
         saved = drained_with_savepoint(owner, mine, "first")
         root = owner.checkpoint / "e1"
         before = sorted(path.name for path in owner.checkpoint.iterdir())
 
-        ask(theirs, id="2", command="promote", epoch=2, allow_empty=True)
-        rejected = answer_to(theirs, "2")
+        send_command(theirs, id="2", command="promote", epoch=2, allow_empty=True)
+        rejected = await_result(theirs, "2")
         assert (rejected.ok, rejected.newer_epoch) == (False, NewerEpochInfo(1, saved.batch))
         assert sorted(path.name for path in owner.checkpoint.iterdir()) == before
-        ask(theirs, id="3", command="verify", savepoint="first")
-        verified = answer_to(theirs, "3")
+        send_command(theirs, id="3", command="verify", savepoint="first")
+        verified = await_result(theirs, "3")
         assert verified.ok, verified.message
         # In place: the epoch that is there, gone on with, whatever else is said.
-        ask(theirs, id="4", command="promote", epoch=1, restore="nothing")
-        assert answer_to(theirs, "4").ok
+        send_command(theirs, id="4", command="promote", epoch=1, restore="nothing")
+        assert await_result(theirs, "4").ok
         other.wait_for_cuts(2)
         assert other.this_start[0].batch == saved.batch + 1
 
         start_standby(owner, mine)
-        await_report(mine, lambda report: report.phase is DriverPhase.STANDBY, "a standby again")
-        ask(mine, id="5", command="promote", epoch=2, restore="first")
-        newer = answer_to(mine, "5")
+        await_status(mine, lambda report: report.phase is DriverPhase.STANDBY, "a standby again")
+        send_command(mine, id="5", command="promote", epoch=2, restore="first")
+        newer = await_result(mine, "5")
         assert not newer.ok
         assert newer.newer_epoch is not None
         assert newer.newer_epoch.batch > saved.batch
         assert CheckpointRoot(root).identity() is not None
         # A person accepts it: a later epoch begins, and the one that still runs ends by itself.
-        ask(mine, id="6", command="promote", epoch=2, restore="first", discard_newer=True)
-        accepted = answer_to(mine, "6")
+        send_command(mine, id="6", command="promote", epoch=2, restore="first", discard_newer=True)
+        accepted = await_result(mine, "6")
         assert accepted.ok, accepted.message
         owner.wait_for_cuts(1)
         assert (owner.this_start[0].epoch, owner.this_start[0].batch) == (2, 0)
@@ -197,17 +201,17 @@ def test_who_is_told_to_go_where_another_is_or_something_newer_is_rejected_and_m
         assert owner.drain() == 0
 
 
-def start_standby(app: AppUnderTest, box: Path) -> None:
+def start_standby(app: AppUnderTest, channel: Path) -> None:
     """With a channel of its own, as a pod has."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HEADGATE_CONTROL_CHANNEL", str(box))
+        patch.setenv("HEADGATE_CONTROL_CHANNEL", str(channel))
         app.start((*RULES_APP, "--standby"))
 
 
-def drained_with_savepoint(app: AppUnderTest, box: Path, name: str) -> SavepointInfo:
+def drained_with_savepoint(app: AppUnderTest, channel: Path, name: str) -> SavepointInfo:
     app.wait_for_cuts(2)
-    ask(box, id=f"drain-{name}", command="drain", savepoint=name)
+    send_command(channel, id=f"drain-{name}", command="drain", savepoint=name)
     assert app.wait_for_end() == 0
-    saved = said(box).results[f"drain-{name}"].savepoint
+    saved = last_status(channel).results[f"drain-{name}"].savepoint
     assert saved is not None
     return saved

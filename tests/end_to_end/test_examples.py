@@ -1,4 +1,4 @@
-"""The examples print what stands beside them, and their rows are those that their lessons promise."""
+"""The examples print the output that is stored beside them."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def in_process(module: ModuleType, cuts: Sequence[pl.DataFrame]) -> SimulationRe
 
 
 @pytest.mark.spark
-def test_on_kafka_and_spark_examples_give_what_they_give_in_process(
+def test_output_of_examples_on_kafka_and_spark_equals_output_in_process(
     tmp_path: Path, kafka: KafkaSettings, spark_jars: Path, new_topic: NewTopic
 ) -> None:
     best, revenue = example(5), example(10)

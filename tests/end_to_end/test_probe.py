@@ -1,4 +1,4 @@
-"""`headgate probe` of a running app: its event is seen, and nothing of it stays."""
+"""`headgate probe` of a running app finds its alert and leaves no data behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An ordered stop is exact, and the commit that Spark lost is not written again: because of the marker."""
+"""A drain loses and repeats nothing; the marker prevents that a commit that Spark lost is written again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mar
 COUNT = 6_000
 
 
-def test_a_stop_under_load_is_exact_and_a_lost_commit_repeats_nothing_unless_the_marker_is_ignored(
+def test_a_stop_under_load_loses_nothing_and_a_lost_commit_is_repeated_only_if_the_marker_is_ignored(
     new_app: NewApp,
 ) -> None:
     scene = new_app("stop", events_per_cut=500)

@@ -89,7 +89,7 @@ def send(kafka: KafkaSettings, topic: str) -> Sequence[Step]:
     return steps
 
 
-def test_on_spark_it_gives_what_it_gives_in_process_also_after_a_restart(
+def test_output_on_spark_equals_output_in_process_also_after_a_restart(
     tmp_path: Path, kafka: KafkaSettings, spark_jars: Path, new_topic: NewTopic
 ) -> None:
     topic = new_topic("sales")

@@ -1,4 +1,4 @@
-"""Whatever arrives as an event: what cannot be used is a dead letter with its bytes and a reason, and nothing stops."""
+"""Invalid events become dead letters with their bytes and a reason, and the app runs on."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_a_record_of_a_megabyte_becomes_a_dead_letter_that_says_how_long_it_was(
     live.check_counts()
 
 
-def test_events_without_a_key_and_long_past_are_events_and_the_late_lane_has_them(live: Scene) -> None:
+def test_events_without_a_key_are_processed_and_late_ones_go_to_the_late_lane(live: Scene) -> None:
     start_ms = live.next_day()
     rule = rules.large_order(prefix="past-")
     with live.live_rules(rule):

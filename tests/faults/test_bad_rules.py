@@ -1,4 +1,4 @@
-"""Whatever arrives as a rule: what cannot be used is rejected with a reason, and the version before it stays live."""
+"""Invalid rules are rejected with a reason, and the version before stays live."""
 
 from __future__ import annotations
 

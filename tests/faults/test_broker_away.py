@@ -1,4 +1,4 @@
-"""A broker that is away or hangs for a while: the app waits and goes on by itself."""
+"""While a broker is stopped or hangs, the app waits; then it continues by itself."""
 
 from __future__ import annotations
 

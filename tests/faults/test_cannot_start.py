@@ -1,4 +1,4 @@
-"""An app whose JVM does not start says so in a line and frees its checkpoint."""
+"""An app whose JVM does not start prints the reason in one line and releases its checkpoint."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.conftest import NewApp
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 
-def test_a_jvm_that_does_not_start_is_one_line_of_reason_and_the_next_start_is_not_rejected(new_app: NewApp) -> None:
+def test_a_failed_start_of_the_jvm_is_reported_in_one_line_and_releases_the_checkpoint(new_app: NewApp) -> None:
     scene = new_app("unable", driver_memory="1m")
     for _ in range(2):
         ended = scene.app.second_copy()

@@ -1,4 +1,4 @@
-"""One checkpoint has one owner."""
+"""A second process on the checkpoint of a running app is rejected."""
 
 from __future__ import annotations
 

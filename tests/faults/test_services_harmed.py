@@ -107,9 +107,9 @@ def kill_the_server(scene: ServiceScene) -> None:
 def fill_the_disk(scene: ServiceScene, disk: Disk | None) -> None:
     """There is room again after the app has said that there is none."""
     if disk is not None:
-        complaints = scene.app.complaints
+        retries = scene.app.retries
         filler = disk.fill()
-        scene.app.wait_for(lambda: scene.app.complaints > complaints, "a word about the disk")
+        scene.app.wait_for(lambda: scene.app.retries > retries, "a word about the disk")
         filler.unlink()
         scene.work(portion(scene))
 

@@ -1,4 +1,4 @@
-"""A Python worker that dies is Spark's and the runner's business: nobody has to start the app again."""
+"""The app continues by itself after the death of Python workers."""
 
 from __future__ import annotations
 

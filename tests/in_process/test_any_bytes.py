@@ -1,4 +1,4 @@
-"""Any bytes as events and as rules, through decoder and kernels in this process: each record is accounted for."""
+"""Random bytes as events and as rules, in-process: each record is accounted for."""
 
 from __future__ import annotations
 

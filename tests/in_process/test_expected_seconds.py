@@ -1,4 +1,4 @@
-"""The table of what takes long names files and tests that are there."""
+"""The table of slow tests names only existing files and tests."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def product_modules() -> Iterator[Path]:
         yield from (path for path in (ROOT / part).rglob("*.py") if "tests" not in path.parts)
 
 
-def test_no_folder_has_more_modules_than_a_reader_can_survey() -> None:
+def test_no_folder_has_more_modules_than_the_limit() -> None:
     sizes = Counter(path.parent for path in product_modules() if not path.name.startswith("__"))
     assert len(sizes) > 50
     large = {str(folder.relative_to(ROOT)): size for folder, size in sizes.items() if size > _MODULES_IN_A_FOLDER}

@@ -90,18 +90,18 @@ def test_the_documents_equal_the_oracles_row_for_row(oracle: Oracle, cut_rows: i
         if start // cut_rows == 4:
             app.restart()
     app.cut(None, None, clock_ms + SETTINGS.refresh_ms)
-    assert found(app) == oracle.documents()
+    assert document_rows(app) == oracle.documents()
     assert len(app.dead) == int((lines["cents"] < 0).sum())
-    assert app.index.tombstones.keys() - app.index.documents.keys() == gone(lines, app)
+    assert app.index.tombstones.keys() - app.index.documents.keys() == products_without_document(lines, app)
 
 
-def gone(lines: pl.DataFrame, app: App) -> set[str]:
-    """Products of which no document is left."""
+def products_without_document(lines: pl.DataFrame, app: App) -> set[str]:
+    """Return the products of the lines that have no document in the index."""
     return set(lines["id"].unique()) - app.index.documents.keys()
 
 
-def found(app: App) -> list[Row]:
-    """As the oracle has them."""
+def document_rows(app: App) -> list[Row]:
+    """Return the documents of the index as rows of the oracle, in order of product."""
     rows: list[Row] = []
     for name, document in sorted(app.index.documents.items()):
         figures = [document[f"{what}_{span}"] for span, *_ in SPANS for what in ("units", "revenue")]
@@ -114,7 +114,7 @@ def _cents(value: object) -> int:
     return int(value * 100)  # type: ignore[operator]
 
 
-def test_the_oracle_speaks_of_deletions_and_of_figures_that_fell(oracle: Oracle) -> None:
+def test_the_oracle_reports_deletions_and_decreases(oracle: Oracle) -> None:
     documents = oracle.documents()
     assert oracle.deleted_products() > 0
     assert any(row[4] for row in documents)

@@ -80,7 +80,7 @@ def test_a_service_goes_on_from_a_savepoint_as_if_it_had_never_stopped(
     assert app.drain() == 0
     scene.check_against(wanted)
     scene.check_counts()
-    rejected_to_rewind(app, first, capsys)
+    check_restore_of_an_old_savepoint_is_rejected(app, first, capsys)
 
 
 def settle(scene: Scene, name: str) -> DriverStatus:
@@ -98,8 +98,10 @@ def settle(scene: Scene, name: str) -> DriverStatus:
     return report
 
 
-def rejected_to_rewind(app: AppUnderTest, first: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """From a savepoint after which more was written nothing is written again by accident."""
+def check_restore_of_an_old_savepoint_is_rejected(
+    app: AppUnderTest, first: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An app does not start from a savepoint if later batches were already written."""
     assert first.exists()
     app.settings = {**app.settings, "checkpoint": str(app.folder / "e3")}
     (app.folder / "settings.json").write_text(json.dumps(app.settings))

@@ -182,12 +182,12 @@ class AppUnderTest:
     @property
     def batches(self) -> dict[int, Cut]:
         """The last report of every batch of the latest epoch."""
-        every = self._every
+        every = self._latest_reports
         latest = max((epoch for epoch, _ in every), default=0)
         return {batch: cut for (epoch, batch), cut in every.items() if epoch == latest}
 
     @property
-    def _every(self) -> dict[tuple[int, int], Cut]:
+    def _latest_reports(self) -> dict[tuple[int, int], Cut]:
         """The last report of every batch, by epoch and batch."""
         with self._news:
             return {(cut.epoch, cut.batch): cut for cut in self.lines}
@@ -201,26 +201,26 @@ class AppUnderTest:
     @property
     def events(self) -> int:
         """Events decoded in all batches; a batch that ran twice counts once."""
-        return sum(cut.events for cut in self._every.values())
+        return sum(cut.events for cut in self._latest_reports.values())
 
     def lane(self, name: str) -> int:
         """Records on a lane in all batches."""
-        return sum(cut.lanes.get(name, 0) for cut in self._every.values())
+        return sum(cut.lanes.get(name, 0) for cut in self._latest_reports.values())
 
     @property
     def input_records(self) -> int:
-        """Input records that were taken in: decoded or dead."""
+        """Input records that were processed: decoded events and dead letters."""
         return self.events + self.lane("deadletters")
 
     @property
-    def complaints(self) -> int:
-        """How often it has said that it tries something again."""
+    def retries(self) -> int:
+        """The number of retries that the app has logged."""
         return self.log.read_text(errors="replace").count("trying again")
 
     @property
     def watermark_ms(self) -> int:
-        """After the latest cut."""
-        cuts = self._every
+        """The watermark after the latest cut, in epoch milliseconds."""
+        cuts = self._latest_reports
         return cuts[max(cuts)].watermark_ms
 
     def wait_for(self, condition: Callable[[], bool], what: str, limit_s: float = _LIMIT_S) -> None:
