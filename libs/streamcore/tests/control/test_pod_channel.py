@@ -33,7 +33,7 @@ ALL = ["get", "list", "watch"]
 
 @dataclass
 class Relay:
-    """Passes on connections to the API server; ``cut`` ends them and rejects new ones, ``mend`` takes them again."""
+    """Passes on connections to the API server; ``cut`` ends them and refuses new ones, ``mend`` takes them again."""
 
     host: str
     port: int
