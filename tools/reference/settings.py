@@ -1,7 +1,7 @@
 """The page of the settings, from the models of the services' settings documents (``headgate schema settings``).
 
 A document that several settings have, such as a stream or a PostgreSQL sink, gets a section of its own; every other
-one is spread out with its full YAML path.
+one is spread out with its full YAML path. The settings and limits of programs follow (``program_settings``).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 
 from headgate.commands.schema import SERVICES, document_schema
 from streamcore.service.config.settings import ServiceSettings
+from tools.reference import program_settings
 from tools.reference.markdown import anchor, code, head, plain, section, table
 
 Schema = Mapping[str, Any]
@@ -138,7 +139,7 @@ class _Settings:
 def page() -> str:
     """Return the page."""
     settings = _Settings()
-    lines = head("Settings of the services", _INTRODUCTION, _ENVIRONMENT)
+    lines = head("Settings of services and programs", _INTRODUCTION, _ENVIRONMENT)
     lines += [*section("Every service", _OVERRIDES), *table(_COLUMNS, settings.rows(settings.common))]
     for service in settings.services:
         own = settings.own(service)
@@ -147,6 +148,7 @@ def page() -> str:
     for document in sorted(settings.shared):
         schema = settings.documents[document]
         lines += [*section(title(document), plain(schema["description"])), *table(_COLUMNS, settings.rows(schema))]
+    lines += program_settings.sections()
     return "\n".join(lines)
 
 

@@ -11,14 +11,21 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ExpressionLimits:
-    """Limits of one expression. ``depth``: levels of operators inside operators; ``a and b and c`` is one level."""
+    """Limits of one expression."""
 
+    #: Most bytes of the text.
     text_bytes: int = 4_096
+    #: Most levels of operators inside operators; ``a and b and c`` is one level.
     depth: int = 32
+    #: Most nodes of the tree: operators, calls, fields and literals.
     nodes: int = 500
+    #: Most values of an ``in`` list.
     list_length: int = 1_000
+    #: Most arguments of a function.
     arguments: int = 16
+    #: Most bytes of a regular expression.
     regex_bytes: int = 256
+    #: Most bytes of a ``like`` pattern.
     like_bytes: int = 256
     #: How many times longer than its longest input a text may become (``concat``, ``replace``).
     text_growth: int = 64

@@ -79,17 +79,21 @@ class OnFailure(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LookupRetries:
-    """When and how often a failed call to the store is repeated. ``attempts``: the maximum, with the first call.
+    """When and how often a failed call to the store is repeated.
 
-    The first pause is ``pause_ms``; each further one is ``growth`` times as long, up to ``longest_pause_ms``. A pause
-    does not count as a call in flight. Only timeouts and errors of the types ``on`` are retried. There is no jitter:
-    calls that failed together are retried together, within the limit of calls in flight.
+    A pause does not count as a call in flight. There is no jitter: calls that failed together are retried together,
+    within the limit of calls in flight.
     """
 
+    #: Most attempts, with the first call.
     attempts: int = 3
+    #: Milliseconds before the second attempt.
     pause_ms: int = 100
+    #: Factor by which each pause is longer than the one before it.
     growth: float = 2.0
+    #: Most milliseconds of a pause.
     longest_pause_ms: int = 10_000
+    #: Types of the errors that are retried; timeouts always are.
     on: tuple[type[Exception], ...] = (Retryable, OSError, EOFError)
 
     def __post_init__(self) -> None:
@@ -109,14 +113,13 @@ class LookupRetries:
 
 @dataclass(frozen=True, slots=True)
 class Caching:
-    """The size of the cache in keys, and how long answers are cached. 0 caches none. Failures are never cached.
+    """The size of the cache of a lookup, and how long answers are cached. Failures are never cached."""
 
-    A full cache evicts the least recently used key. ``found_ttl_ms``: for answers. ``missing_ttl_ms``: for keys that
-    were not found.
-    """
-
+    #: Most keys in the cache, 0 for no cache; a full cache evicts the least recently used key.
     max_entries: int = 100_000
+    #: Milliseconds that an answer is cached; 0 caches none.
     found_ttl_ms: int = 60_000
+    #: Milliseconds that the absence of a key is cached; 0 caches none.
     missing_ttl_ms: int = 10_000
 
     def __post_init__(self) -> None:

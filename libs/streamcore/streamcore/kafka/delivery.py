@@ -94,21 +94,25 @@ class CommitStep(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DeliverySettings:
-    """The limits of an exactly-once writer.
+    """Limits of an exactly-once writer."""
 
-    ``transaction_timeout_ms``: age at which the broker aborts a transaction. ``commit_timeout_ms``: limit of one commit
-    request. ``recovery_ms``: limit of all attempts after a failure together; the pause between two attempts grows from
-    ``backoff_ms`` to ``backoff_max_ms``. ``queue_records`` and ``queue_bytes``: capacity of the client's send queue.
-    """
-
+    #: Age in milliseconds at which the broker aborts a transaction.
     transaction_timeout_ms: int = 60_000
+    #: Most milliseconds of one commit request.
     commit_timeout_ms: int = 30_000
+    #: Most milliseconds of all attempts after a failure together.
     recovery_ms: int = 120_000
+    #: Milliseconds before the second attempt; the pause doubles with each further one.
     backoff_ms: int = 100
+    #: Most milliseconds of a pause.
     backoff_max_ms: int = 3_000
+    #: Most bytes of an output record.
     max_record_bytes: int = 1_000_000
+    #: Most records in the client's send queue.
     queue_records: int = 500_000
+    #: Most bytes in the client's send queue.
     queue_bytes: int = 256 * 1024 * 1024
+    #: Milliseconds that the client waits for further records of a batch.
     linger_ms: int = 5
 
     def __post_init__(self) -> None:

@@ -30,16 +30,15 @@ S = TypeVar("S")
 
 @dataclass(frozen=True, slots=True)
 class KeyedLimits:
-    """The limits of one keyed function on one shard. A list or map declares its own limit per key (``most``).
+    """Limits of one keyed function on one shard. A list or map declares its own limit per key (``most``)."""
 
-    ``keys``: keys that have state or timers; an event of a further key fails. ``timers_per_key``: in each time domain;
-    a call that sets a further timer fails. ``chained_timers``: timers per cut that were set by timers of the same cut;
-    further ones fire in the next cut. ``broadcast_entries``: a further entry is rejected and counted.
-    """
-
+    #: Most keys that have state or timers; an event of a further key fails.
     keys: int = 5_000_000
+    #: Most timers of a key in each time domain; a call that sets a further timer fails.
     timers_per_key: int = 10_000
+    #: Most timers of a cut that were set by timers of the same cut; further ones fire in the next cut.
     chained_timers: int = 100_000
+    #: Most entries of the broadcast state; a further entry is rejected and counted.
     broadcast_entries: int = 100_000
 
     def __post_init__(self) -> None:

@@ -70,32 +70,39 @@ _LEASE_CHECK_AGE_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class RestartPolicy:
-    """How often in a row the query restarts after a ``Retryable`` failure, and the pauses before the restarts, in
-    milliseconds: ``pause_ms`` before the first, doubled each time up to ``pause_max_ms``."""
+    """When the query restarts after a ``Retryable`` failure."""
 
+    #: Most restarts in a row.
     attempts: int = 8
+    #: Milliseconds before the first restart; the pause doubles with each further one.
     pause_ms: int = 1_000
+    #: Most milliseconds of a pause.
     pause_max_ms: int = 15_000
 
 
 @dataclass(frozen=True, slots=True)
 class RunSettings:
-    """How an app runs.
+    """How an app runs."""
 
-    ``trigger_ms``: minimum time between the starts of two cuts; with 0 a cut starts when the previous one ends.
-    ``starting_offsets``: ``earliest`` or ``latest``, for a new app. ``sinks``: factories of the app's sinks.
-    ``savepoints``: URL of the folder with the savepoints of all apps; without it no savepoint can be taken.
-    """
-
+    #: How to reach Kafka.
     kafka: KafkaSettings
+    #: Folder of the checkpoint.
     checkpoint: Location
+    #: Settings of the Spark session.
     spark: SparkSettings
+    #: Topic of the app's markers.
     markers_topic: str
+    #: Least milliseconds between the starts of two cuts; with 0 a cut starts when the previous one ends.
     trigger_ms: int = 0
+    #: Where a new app begins in a topic: ``earliest`` or ``latest``.
     starting_offsets: str = "earliest"
+    #: Limits of the transactions in which output is written.
     delivery: DeliverySettings = field(default_factory=DeliverySettings)
+    #: Factories of the app's sinks.
     sinks: tuple[SinkFactory, ...] = ()
+    #: When the query restarts after a failure.
     restarts: RestartPolicy = field(default_factory=RestartPolicy)
+    #: URL of the folder with the savepoints of all apps; without it no savepoint can be taken.
     savepoints: str = ""
 
 

@@ -64,24 +64,31 @@ _OFTEN_USED = (
 
 @dataclass(frozen=True, slots=True)
 class SparkSettings:
-    """``parallelism``: tasks a stage, best the number of cores. ``jars``: a folder of further jars.
+    """Settings of a Spark session."""
 
-    ``java_options`` are added to the JVM's; ``preload``: modules that every Python worker finds loaded. ``executors``:
-    pods that do the work instead of this process; ``master`` is left aside then. ``objects``: the checkpoint is in a
-    bucket.
-    """
-
+    #: Folder of further jars.
     jars: Path | None
+    #: Master of Spark; unused with ``executors``.
     master: str = "local[2]"
+    #: Tasks of a stage, best the number of cores.
     parallelism: int = 2
+    #: Memory of the driver's JVM, such as 1g.
     driver_memory: str = "1g"
+    #: Folder for Spark's temporary files; without it the system's.
     local_dir: Path | None = None
+    #: Memory of RocksDB in a process, in MiB.
     rocksdb_memory_mb: int = 256
+    #: Further options of the JVM.
     java_options: tuple[str, ...] = ()
+    #: Modules that every Python worker finds loaded.
     preload: tuple[str, ...] = ()
+    #: Pods that do the work instead of this process.
     executors: Executors | None = None
+    #: Whether log messages of the JVM are JSON.
     json_logs: bool = False
+    #: Whether the checkpoint is in a bucket.
     objects: bool = False
+    #: Further settings of Spark, by name.
     extra: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -16,13 +16,11 @@ from streamcore.errors import ConfigError
 
 @dataclass(frozen=True)
 class RevisionPolicy:
-    """When records of a window are emitted. The final one always is, after its end and the allowed lateness.
+    """When records of a window are emitted. The final one always is, after its end and the allowed lateness."""
 
-    ``early_ms``: also emit this long, by the clock, after the first change that was not emitted yet; 0: do not.
-    ``at_end``: also emit when the watermark has passed the end, and then in each cut that changes the window.
-    """
-
+    #: Milliseconds of the clock after the first change that was not emitted, at which a record is emitted; 0: none is.
     early_ms: int = 0
+    #: Whether a record is emitted when the watermark passes the end, and then in each cut that changes the window.
     at_end: bool = False
 
     def __post_init__(self) -> None:
