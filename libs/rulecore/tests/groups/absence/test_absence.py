@@ -18,7 +18,7 @@ from rulecore.settings import GroupSettings
 from streamcore.hashing import hash_columns, shard_for
 from streamcore.state import MemoryBlobs
 from streamcore.watermark import NO_WATERMARK
-from tests.harness.apps.rule_group_runs import MINUTE, Content, Event, Process, compile_fields
+from tests.harness.apps.rule_group import MINUTE, Content, Event, Process, compile_fields
 
 NONE = float("-inf")  # no watermark yet
 DISORDER = 8  # minutes

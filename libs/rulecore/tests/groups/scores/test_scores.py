@@ -18,7 +18,7 @@ from rulecore.groups.scores.group import ScoreGroup, Signal
 from rulecore.settings import GroupSettings
 from streamcore.state import MemoryBlobs
 from streamcore.watermark import NO_WATERMARK
-from tests.harness.apps.rule_group_runs import MINUTE, Process, compile_fields
+from tests.harness.apps.rule_group import MINUTE, Process, compile_fields
 
 NONE = float("-inf")
 WITHIN = 30  # minutes
