@@ -2,38 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
 
-from headgate.main import run
-from headgate.rules.bundle import load_streams
-from headgate.rules.publish import AppTopics
 from rulecore.documents.rule import Rule, canonical_json
-from rulecore.factory import RulesFactory
-from rulecore.settings import RuleStream
-from streamcore.app import CONTROL, App, Source
-from streamcore.engine.in_process import InProcessApp, RawRecord
-from streamcore.kafka import data_clients as clients
-from streamcore.kafka.control_topic import ControlLog, control_topic
-from streamcore.kafka.readers import read_topic
 from streamcore.kafka.settings import KafkaSettings
-from streamcore.kafka.topics import TopicSpec, ensure_topics
-from streamcore.wire.lanes import ALERTS, DEAD_LETTERS, LATE, SHADOW, STATUS, Record
+from tests.harness.apps.explained_app import START, ExplainedApp, printed, run_app
 
 pytestmark = pytest.mark.kafka
-
-START = 1_767_600_000_000
-LANES = (ALERTS, SHADOW, STATUS, LATE, DEAD_LETTERS)
-APP, TOPIC = "past", "past-shop"
 
 
 def rule(rule_id: str, version: int = 1, **entries: Any) -> Rule:
@@ -71,86 +53,22 @@ EVENTS: Sequence[dict[str, object] | bytes] = (
 LAST_CUT = 1  # events of a last cut of their own
 
 
-@dataclass(frozen=True)
-class Past:
-    """``places``: partition and offset of each of ``EVENTS``; ``alerts`` by rule."""
-
-    bootstrap: str
-    places: Sequence[tuple[int, int]]
-    alerts: Mapping[str, Sequence[dict[str, object]]]
-
-    def __call__(self, *arguments: str) -> int:
-        return run(["rules", *arguments, "--bootstrap", self.bootstrap, "--app", APP])
-
-    def place(self, number: int) -> str:
-        return "{}:{}:{}".format(TOPIC, *self.places[number])
-
-
 @pytest.fixture(scope="module")
-def past(kafka: KafkaSettings) -> Past:
+def past(kafka: KafkaSettings) -> ExplainedApp:
     """Events, rules and what an app made of them."""
-    topics = AppTopics(APP)
-    lanes = [TopicSpec(f"{APP}.{lane}", 2) for lane in LANES]
-    ensure_topics(kafka, [control_topic(topics.control), *lanes, TopicSpec(TOPIC, 3)])
-    with ControlLog(kafka, topics.control) as log:
-        control = [
-            RawRecord(CONTROL, 0, log.publish(r.id, canonical_json(r)).offset, canonical_json(r), r.id.encode())
-            for r in RULES
-        ]
-        time.sleep(0.05)
-        places = _produce(kafka)
-    output = _app(control, kafka)
-    producer = clients.producer(kafka)
-    for one in output:
-        producer.produce(f"{APP}.{one.lane}", one.value, one.key, headers=list(one.headers))
-    producer.flush(10)
-    found: dict[str, list[dict[str, object]]] = {}
-    for one in output:
-        if one.lane in (ALERTS, SHADOW):
-            alert = orjson.loads(one.value or b"")
-            found.setdefault(alert["rule"], []).append(alert)
-    return Past(kafka.bootstrap, places, found)
-
-
-def _produce(kafka: KafkaSettings) -> list[tuple[int, int]]:
-    producer, places = clients.producer(kafka), list[Any]()
-    for one in EVENTS:
-        key, value = ("u1", one) if isinstance(one, bytes) else (str(one["user_id"]), orjson.dumps(one))
-        producer.produce(
-            TOPIC, value, key.encode(), on_delivery=lambda _, m: places.append((m.partition(), m.offset()))
-        )
-        producer.flush(10)
-    return places
-
-
-def _app(control: list[RawRecord], kafka: KafkaSettings) -> list[Record]:
-    schema = load_streams()["shop"]
-    kernel = RulesFactory((RuleStream(schema, TOPIC),))
-    app = InProcessApp(App(APP, (Source(schema, TOPIC),), f"{APP}.control", {}, (kernel,), shards=2))
-    records = [RawRecord(0, r.partition, r.offset, r.value, r.key) for r in read_topic(kafka, TOPIC)]
-    late = next(r for r in records if r.value is not None and b'"e8"' in r.value)
-    now_ms = int(time.time() * 1000)
-    output = app.cut(control, now_ms)
-    output += app.cut([r for r in records if r is not late], now_ms)
-    return output + app.cut([late], now_ms)
-
-
-def shown(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    found = json.loads(capsys.readouterr().out)
-    assert isinstance(found, dict)
-    return found
+    return run_app(kafka, "past", [(one.id, canonical_json(one)) for one in RULES], EVENTS, late=LAST_CUT)
 
 
 def test_a_range_gives_the_counts_of_what_the_app_alerted(
-    past: Past, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    past: ExplainedApp, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     for one in RULES:
         (tmp_path / f"{one.id}.yaml").write_bytes(canonical_json(one))
-    assert past("backtest", str(tmp_path), "--from", "1h", "--topic", TOPIC, "-o", "json") == 0
-    found = shown(capsys)
+    assert past("backtest", str(tmp_path), "--from", "1h", "--topic", past.topic, "-o", "json") == 0
+    found = printed(capsys)
     assert found["events"] == len(EVENTS) - 1
     assert [one["records"] for one in found["not_events"]] == [1]
-    assert found["compared_with"] == f"the live versions of app {APP}"
+    assert found["compared_with"] == f"the live versions of app {past.name}"
     for one in found["rules"]:
         assert one["only_new"] == one["only_live"] == 0
         if one["rule"] in past.alerts:
@@ -158,59 +76,61 @@ def test_a_range_gives_the_counts_of_what_the_app_alerted(
 
 
 def test_a_new_version_is_compared_with_the_live_one(
-    past: Past, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    past: ExplainedApp, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     (tmp_path / "large.yaml").write_bytes(canonical_json(rule("large", 2, where="amount > 400")))
-    assert past("backtest", str(tmp_path), "--from", "0", "--topic", TOPIC, "-o", "json") == 0
-    (found,) = shown(capsys)["rules"]
+    assert past("backtest", str(tmp_path), "--from", "0", "--topic", past.topic, "-o", "json") == 0
+    (found,) = printed(capsys)["rules"]
     assert (found["new"]["alerts"], found["live"]["alerts"]) == (1, 2)
     assert (found["both"], found["only_new"], found["only_live"]) == (1, 0, 1)
 
 
 @pytest.mark.parametrize("name", ["large", "burst", "ended", "watched"])
-def test_an_alert_is_computed_again_and_is_the_same(past: Past, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_alert_is_computed_again_and_is_the_same(
+    past: ExplainedApp, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     alert = past.alerts[name][0]
-    assert past("explain", str(alert["alert_id"]), "--topic", TOPIC, "-o", "json") == 0
-    found = shown(capsys)
+    assert past("explain", str(alert["alert_id"]), "--topic", past.topic, "-o", "json") == 0
+    found = printed(capsys)
     assert (found["rule"], found["same"], found["fired"], found["differences"]) == (name, True, True, [])
 
 
-def test_an_event_that_did_not_match_shows_the_clause(past: Past, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_event_that_did_not_match_shows_the_clause(past: ExplainedApp, capsys: pytest.CaptureFixture[str]) -> None:
     assert past("explain", "large", "--event", past.place(0)) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"large version 1 (event) on {past.place(0)}: DID NOT FIRE"
     assert "  └─ amount > 100      FALSE*  amount = 10.00" in lines
 
 
-def test_an_event_that_matched_names_its_alert(past: Past, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_event_that_matched_names_its_alert(past: ExplainedApp, capsys: pytest.CaptureFixture[str]) -> None:
     assert past("explain", "large", "--event", past.place(1), "-o", "json") == 0
-    found = shown(capsys)
+    found = printed(capsys)
     assert found["fired"] is True
     assert found["published"]["alert_id"] in {a["alert_id"] for a in past.alerts["large"]}
 
 
-def test_a_window_shows_what_it_held_at_the_event(past: Past, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_window_shows_what_it_held_at_the_event(past: ExplainedApp, capsys: pytest.CaptureFixture[str]) -> None:
     assert past("explain", "burst", "--event", past.place(1), "-o", "json") == 0
-    found = shown(capsys)
+    found = printed(capsys)
     assert found["fired"] is False
     (window,) = found["windows"]
     assert (window["values"], window["having"]["result"]) == ({"count(*)": 2}, "FALSE")
 
 
-def test_a_key_and_a_time_show_the_window_of_that_time(past: Past, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_key_and_a_time_show_the_window_of_that_time(past: ExplainedApp, capsys: pytest.CaptureFixture[str]) -> None:
     at = "2026-01-05T08:00:30Z"
-    assert past("explain", "burst", "--key", "user_id=u1", "--at", at, "--topic", TOPIC, "-o", "json") == 0
-    found = shown(capsys)
+    assert past("explain", "burst", "--key", "user_id=u1", "--at", at, "--topic", past.topic, "-o", "json") == 0
+    found = printed(capsys)
     assert found["fired"] is True
     (window,) = found["windows"]
     assert window["start_ms"] == START
 
 
-def test_reasons_that_are_no_conditions_are_named(past: Past, capsys: pytest.CaptureFixture[str]) -> None:
+def test_reasons_that_are_no_conditions_are_named(past: ExplainedApp, capsys: pytest.CaptureFixture[str]) -> None:
     said = {}
     for name, number in (("asleep", 1), ("burst", 9), ("large", 4)):
         assert past("explain", name, "--event", past.place(number), "-o", "json") == 0
-        found = shown(capsys)
+        found = printed(capsys)
         assert found["fired"] is False
         said[name] = [one["name"] for one in found["circumstances"]]
     assert said == {"asleep": ["paused"], "burst": ["late"], "large": ["dead letter"]}
@@ -228,17 +148,17 @@ def test_reasons_that_are_no_conditions_are_named(past: Past, capsys: pytest.Cap
     ],
 )
 def test_what_is_not_there_is_said(
-    past: Past, arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+    past: ExplainedApp, arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert past("explain", *arguments) == 1
     assert words in capsys.readouterr().err
 
 
-def test_an_explanation_loads_one_client_of_kafka_and_no_decoder_of_columns(past: Past) -> None:
+def test_an_explanation_loads_one_client_of_kafka_and_no_decoder_of_columns(past: ExplainedApp) -> None:
     """The other client took a ninth of the CPU time; it is for administration and for writing rules."""
     code = "import atexit, sys; from headgate.main import main; atexit.register(lambda: print(*sys.modules)); main()"
-    asked = ["rules", "explain", str(past.alerts["large"][0]["alert_id"]), "--topic", TOPIC]
-    where = ["--bootstrap", past.bootstrap, "--app", APP]
+    asked = ["rules", "explain", str(past.alerts["large"][0]["alert_id"]), "--topic", past.topic]
+    where = ["--bootstrap", past.bootstrap, "--app", past.name]
     done = subprocess.run([sys.executable, "-c", code, *asked, *where], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.splitlines()[-1].split())
     assert {"confluent_kafka", "headgate.explain.from_kafka"} <= loaded
@@ -252,8 +172,8 @@ def test_an_explanation_loads_one_client_of_kafka_and_no_decoder_of_columns(past
     }
 
 
-def test_an_explanation_takes_about_a_second(past: Past, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_explanation_takes_about_a_second(past: ExplainedApp, capsys: pytest.CaptureFixture[str]) -> None:
     """Generous, for machines are shared; what it takes is said by the run."""
     began = time.monotonic()
-    assert past("explain", str(past.alerts["burst"][0]["alert_id"]), "--topic", TOPIC) == 0
+    assert past("explain", str(past.alerts["burst"][0]["alert_id"]), "--topic", past.topic) == 0
     assert time.monotonic() - began < 5

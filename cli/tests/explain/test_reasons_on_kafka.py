@@ -2,38 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
 
-from headgate.main import run
-from headgate.rules.bundle import load_streams
-from headgate.rules.publish import AppTopics
 from rulecore.documents.releases import to_records as release_records
 from rulecore.documents.rule import Rule, canonical_json
-from rulecore.factory import RulesFactory
 from rulecore.lists.records import ListHead, list_records
-from rulecore.settings import RuleStream
-from streamcore.app import CONTROL, App, Source
-from streamcore.engine.in_process import InProcessApp, RawRecord
-from streamcore.kafka import data_clients as clients
-from streamcore.kafka.control_topic import ControlLog, control_topic
-from streamcore.kafka.readers import read_topic
 from streamcore.kafka.settings import KafkaSettings
-from streamcore.kafka.topics import TopicSpec, ensure_topics
-from streamcore.wire.lanes import ALERTS, DEAD_LETTERS, LATE, SHADOW, STATUS, Record
+from tests.harness.apps.explained_app import START, ExplainedApp, printed, run_app
 
 pytestmark = pytest.mark.kafka
 
-START = 1_767_600_000_000
-LANES = (ALERTS, SHADOW, STATUS, LATE, DEAD_LETTERS)
-APP, TOPIC = "kept", "kept-shop"
 LARGE = "type = 'payment' and amount > 100"
 
 
@@ -74,66 +56,10 @@ def event(number: int, user: str = "u1", amount: float = 150) -> dict[str, objec
 EVENTS = (event(0), event(1, amount=60), event(2), event(3, "u2"))
 
 
-@dataclass(frozen=True)
-class Kept:
-    """``places``: partition and offset of each of ``EVENTS``; ``output`` of the app."""
-
-    bootstrap: str
-    places: Sequence[tuple[int, int]]
-    output: Sequence[Record]
-
-    def __call__(self, *arguments: str) -> int:
-        return run(["rules", *arguments, "--bootstrap", self.bootstrap, "--app", APP])
-
-    def place(self, number: int) -> str:
-        return "{}:{}:{}".format(TOPIC, *self.places[number])
-
-    def given(self, rule_id: str) -> list[dict[str, Any]]:
-        found = [orjson.loads(one.value or b"") for one in self.output if one.lane in (ALERTS, SHADOW)]
-        return [alert for alert in found if alert["rule"] == rule_id]
-
-
 @pytest.fixture(scope="module")
-def kept(kafka: KafkaSettings) -> Kept:
+def kept(kafka: KafkaSettings) -> ExplainedApp:
     """Rules of all lives, events, and what an app made of them."""
-    topics = AppTopics(APP)
-    lanes = [TopicSpec(f"{APP}.{lane}", 2) for lane in LANES]
-    ensure_topics(kafka, [control_topic(topics.control), *lanes, TopicSpec(TOPIC, 3)])
-    with ControlLog(kafka, topics.control) as log:
-        places = [(key, value, log.publish(key, value).offset) for key, value in CONTROLS]
-    control = [RawRecord(CONTROL, 0, offset, value, key.encode()) for key, value, offset in places]
-    time.sleep(0.05)
-    events = _produce(kafka)
-    output = _app(control, kafka)
-    producer = clients.producer(kafka)
-    for one in output:
-        producer.produce(f"{APP}.{one.lane}", one.value, one.key, headers=list(one.headers))
-    producer.flush(10)
-    return Kept(kafka.bootstrap, events, output)
-
-
-def _produce(kafka: KafkaSettings) -> list[tuple[int, int]]:
-    producer, places = clients.producer(kafka), list[Any]()
-    for one in EVENTS:
-        key, value = str(one["user_id"]).encode(), orjson.dumps(one)
-        producer.produce(TOPIC, value, key, on_delivery=lambda _, m: places.append((m.partition(), m.offset())))
-        producer.flush(10)
-    return places
-
-
-def _app(control: list[RawRecord], kafka: KafkaSettings) -> list[Record]:
-    schema = load_streams()["shop"]
-    kernel = RulesFactory((RuleStream(schema, TOPIC),))
-    app = InProcessApp(App(APP, (Source(schema, TOPIC),), f"{APP}.control", {}, (kernel,), shards=2))
-    records = [RawRecord(0, r.partition, r.offset, r.value, r.key) for r in read_topic(kafka, TOPIC)]
-    now_ms = int(time.time() * 1000)
-    return app.cut(control, now_ms) + app.cut(records, now_ms)
-
-
-def shown(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    found = json.loads(capsys.readouterr().out)
-    assert isinstance(found, dict)
-    return found
+    return run_app(kafka, "kept", CONTROLS, EVENTS)
 
 
 @pytest.mark.parametrize(
@@ -156,42 +82,44 @@ def shown(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     ],
 )
 def test_what_is_no_condition_is_named(
-    kept: Kept, target: str, number: int, fired: bool, names: list[str], capsys: pytest.CaptureFixture[str]
+    kept: ExplainedApp, target: str, number: int, fired: bool, names: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert kept("explain", target, "--event", kept.place(number), "-o", "json") == 0
-    found = shown(capsys)
+    found = printed(capsys)
     said = [one["name"] for one in found["circumstances"]]
     assert (found["fired"], said) == (fired, names), found["circumstances"]
 
 
-def test_a_silence_names_the_alert_that_began_it(kept: Kept, capsys: pytest.CaptureFixture[str]) -> None:
-    first = next(alert for alert in kept.given("quiet") if alert["key"] == {"user_id": "u1"})
+def test_a_silence_names_the_alert_that_began_it(kept: ExplainedApp, capsys: pytest.CaptureFixture[str]) -> None:
+    first = next(alert for alert in kept.alerts["quiet"] if alert["key"] == {"user_id": "u1"})
     assert kept("explain", "quiet", "--event", kept.place(2), "-o", "json") == 0
-    (one,) = shown(capsys)["circumstances"]
+    (one,) = printed(capsys)["circumstances"]
     assert one["text"].startswith(f"alert {first['alert_id']} of 2026-01-05 08:00:00 UTC began a silence of 3600 s")
 
 
 @pytest.mark.parametrize("number", [0, 3])
 @pytest.mark.parametrize("version", [1, 2])
 def test_the_share_of_a_canary_says_where_the_alert_went(
-    kept: Kept, version: int, number: int, capsys: pytest.CaptureFixture[str]
+    kept: ExplainedApp, version: int, number: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert kept("explain", f"shared@{version}", "--event", kept.place(number), "-o", "json") == 0
-    found = shown(capsys)
+    found = printed(capsys)
     (one,) = found["circumstances"]
     assert one["name"] == "canary"
     assert one["text"].endswith(f"go to {found['published']['topic']}")
 
 
-def test_an_alert_of_a_candidate_is_computed_by_its_version(kept: Kept, capsys: pytest.CaptureFixture[str]) -> None:
-    alert = next(one for one in kept.given("tried") if one["version"] == 2)
+def test_an_alert_of_a_candidate_is_computed_by_its_version(
+    kept: ExplainedApp, capsys: pytest.CaptureFixture[str]
+) -> None:
+    alert = next(one for one in kept.alerts["tried"] if one["version"] == 2)
     assert kept("explain", str(alert["alert_id"]), "-o", "json") == 0
-    found = shown(capsys)
+    found = printed(capsys)
     assert (found["version"], found["same"], found["differences"]) == (2, True, [])
 
 
 def test_a_back_test_compares_with_released_versions_over_the_lists_of_the_app(
-    kept: Kept, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    kept: ExplainedApp, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     new = [
         rule("released", 2, where="type = 'payment' and amount > 50"),
@@ -201,8 +129,8 @@ def test_a_back_test_compares_with_released_versions_over_the_lists_of_the_app(
     ]
     for one in new:
         (tmp_path / f"{one.id}.yaml").write_bytes(canonical_json(one))
-    assert kept("backtest", str(tmp_path), "--from", "0", "--topic", TOPIC, "-o", "json") == 0
-    found = {one["rule"]: one for one in shown(capsys)["rules"]}
+    assert kept("backtest", str(tmp_path), "--from", "0", "--topic", kept.topic, "-o", "json") == 0
+    found = {one["rule"]: one for one in printed(capsys)["rules"]}
     counts = {name: (one["new"] or {}).get("alerts") for name, one in found.items()}
     live = {name: (one["live"] or {}).get("alerts") for name, one in found.items()}
     assert counts == {"released": 4, "tried": 3, "drafted": 3, "listed": 3}
