@@ -6,7 +6,15 @@ from dataclasses import dataclass, replace
 
 from headgate_operator.reconcile.actions import Action, EmitEvent
 from headgate_operator.reconcile.observed import Desired, Observed, PodView
-from headgate_operator.resources.status import Phase, PhaseTime, Status, Upgrade, UpgradeOutcome
+from headgate_operator.resources.status import (
+    Checkpoint,
+    Phase,
+    PhaseTime,
+    Status,
+    Upgrade,
+    UpgradeKind,
+    UpgradeOutcome,
+)
 from headgate_operator.traces import traceparent
 
 
@@ -57,6 +65,20 @@ def enter_phase(context: Context, status: Status, phase: Phase, within_ms: int |
         upgrade = replace(upgrade, phases=(*upgrade.phases[-30:], PhaseTime(phase, context.now_ms)))
     deadline = None if within_ms is None else context.now_ms + within_ms
     return replace(status, phase=phase, deadline=deadline, upgrade=upgrade, terminate_by=None)
+
+
+def with_new_upgrade(context: Context, status: Status, kind: UpgradeKind, claim: Checkpoint | None = None) -> Status:
+    """Return the status with a new open upgrade, from its version and checkpoint to the release of the spec."""
+    upgrade = Upgrade(
+        status.upgrade.number + 1 if status.upgrade else 1,
+        kind,
+        context.desired.release,
+        context.now_ms,
+        from_version=status.version,
+        base=status.checkpoint,
+        claim=claim,
+    )
+    return replace(status, upgrade=upgrade, standby=None, retry_after=None)
 
 
 def open_upgrade(status: Status) -> Upgrade:

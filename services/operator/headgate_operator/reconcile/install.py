@@ -17,6 +17,7 @@ from headgate_operator.reconcile.context import (
     close_upgrade,
     enter_phase,
     open_upgrade,
+    with_new_upgrade,
     with_upgrade,
 )
 from headgate_operator.reconcile.driver_commands import CommandState, advance_command, clear_command, record_command
@@ -73,32 +74,16 @@ def should_restore(context: Context, status: Status) -> bool:
 def begin_restore(context: Context, status: Status) -> ReconcileResult:
     """Begin a restore: drain the owner, with a savepoint as a restore point, unless the app is stateless."""
     restore = context.desired.spec.restore
-    number = status.upgrade.number + 1 if status.upgrade else 1
     claim = Checkpoint(status.epochs + 1, restore=restore.from_, discard_newer=True)
-    upgrade = Upgrade(
-        number,
-        UpgradeKind.RESTORE,
-        context.desired.release,
-        context.now_ms,
-        from_version=status.version,
-        base=status.checkpoint,
-        claim=claim,
-    )
-    status = replace(
-        status,
-        upgrade=upgrade,
-        restore_nonce=restore.nonce,
-        standby=None,
-        restarts=0,
-        retry_after=None,
-        restore_points=(),
-    )
+    status = with_new_upgrade(context, status, UpgradeKind.RESTORE, claim)
+    status = replace(status, restore_nonce=restore.nonce, restarts=0, restore_points=())
+    upgrade = open_upgrade(status)
     event = app_event(EventReason.RESTORING, f"from savepoint {restore.from_}, under epoch {claim.epoch}")
     if not context.owner_alive(status):
         return ReconcileResult(enter_phase(context, replace(status, owner=None), Phase.STARTING), (event,))
     within_ms = upgrade.to.spec.upgrade.stop_deadline
     stateless = upgrade.to.spec.upgrade.mode is UpgradeMode.STATELESS
-    name = "" if stateless else f"{context.desired.stem}-u{number}"
+    name = "" if stateless else f"{context.desired.stem}-u{upgrade.number}"
     status = replace(enter_phase(context, status, Phase.STOPPING, within_ms), pending_command=None)
     return ReconcileResult(record_command(context, status, "drain", name, within_ms), (event,))
 

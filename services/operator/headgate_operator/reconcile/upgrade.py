@@ -28,6 +28,7 @@ from headgate_operator.reconcile.context import (
     enter_phase,
     open_upgrade,
     resting_phase,
+    with_new_upgrade,
     with_upgrade,
 )
 from headgate_operator.reconcile.driver_commands import CommandState, advance_command, clear_command, record_command
@@ -50,17 +51,8 @@ from streamcore.control.status import CompatibilityInfo
 
 def begin_upgrade(context: Context, status: Status) -> ReconcileResult:
     """Begin the upgrade to the release of the spec."""
-    number = status.upgrade.number + 1 if status.upgrade else 1
-    upgrade = Upgrade(
-        number,
-        UpgradeKind.UPGRADE,
-        context.desired.release,
-        context.now_ms,
-        from_version=status.version,
-        base=status.checkpoint,
-    )
-    status = replace(status, upgrade=upgrade, standby=None, retry_after=None)
-    if _changes_fixed_settings(status, upgrade):
+    status = with_new_upgrade(context, status, UpgradeKind.UPGRADE)
+    if _changes_fixed_settings(status, open_upgrade(status)):
         return reject(
             context,
             status,
