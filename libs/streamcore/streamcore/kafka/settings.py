@@ -122,7 +122,7 @@ class KafkaSettings:
         Field(
             description=f"Further options of the clients, by librdkafka's name: {', '.join(sorted(EXTRA_OPTIONS))}.",
         ),
-    ] = field(default_factory=dict)
+    ] = field(default_factory=dict, hash=False)  # workers keep a reader for each settings
 
     def __post_init__(self) -> None:
         for server in self.servers:

@@ -154,3 +154,9 @@ def test_a_rejected_login_is_told_although_the_call_only_timed_out() -> None:
     error = clients.confluent_error(timed_out, "fencing", KafkaSettings("b:9092"), log)
     assert isinstance(error, ConfigError)
     assert "wrong password" in str(error)
+
+
+def test_settings_with_further_options_are_a_key() -> None:
+    """A worker keeps one reader for each."""
+    settings = KafkaSettings("a:1", options={"socket.keepalive.enable": "true"})
+    assert {settings: 1}[KafkaSettings("a:1", options={"socket.keepalive.enable": "true"})] == 1
