@@ -110,7 +110,8 @@ def _decide(script: Script, batch: int) -> None:
     if batch < len(script.steps) and log.read(batch) is None:
         start = begun if before is None else before.end
         step = script.steps[batch]
-        log.write(batch, CutBounds(start, StreamOffsets(step.clock_ms, {**start.offsets, **step.ends})))
+        previous = "" if before is None else before.id(batch - 1).digest
+        log.write(batch, CutBounds(start, StreamOffsets(step.clock_ms, {**start.offsets, **step.ends}), previous))
 
 
 class _SharedStart:
