@@ -11,6 +11,8 @@ from typing import Literal
 
 import orjson
 
+from streamcore import outages
+
 LogStyle = Literal["auto", "json", "plain"]
 
 
@@ -49,6 +51,7 @@ def configure(service: str, style: LogStyle = "auto") -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
-    logging.getLogger(service).setLevel(logging.INFO)
+    for name in (service, outages.__name__):
+        logging.getLogger(name).setLevel(logging.INFO)
     # What a query raises on purpose crosses the JVM; the runner says what of it is an error.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)

@@ -1,0 +1,159 @@
+"""Says which system outside the process is away: once, then every minute, and once when it is back.
+
+Clients report each failure and each success; ``attempt`` does both for a call, and notices a call that gets no answer.
+A failure that a retry mends within ``GRACE_S`` is not worth a message. ``OUTAGES`` is the reporter of this process:
+however many clients of a system fail, people read one message.
+
+No kernel uses this module: it reads clocks.
+"""
+
+from __future__ import annotations
+
+import datetime
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from streamcore.errors import Retryable
+
+#: An outage is reported when it has lasted so long.
+GRACE_S = 2.0
+#: A call without an answer counts as a failure after this time.
+SILENCE_S = 10.0
+#: An outage that lasts is reported again after this time.
+REPEAT_S = 60.0
+_CHECK_S = 1.0
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Dependency:
+    """A system outside the process that the app needs.
+
+    ``name``: kind and address, such as ``PostgreSQL db:5432/shop``. ``meanwhile``: what the app does without it, a
+    sentence. ``remedy``: what a person does, a sentence.
+    """
+
+    name: str
+    meanwhile: str
+    remedy: str
+
+
+@dataclass(slots=True)
+class _Outage:
+    """``began_s``: of the first failure. ``said_s``: of the last message, or None before the first."""
+
+    began_s: float
+    reason: str
+    said_s: float | None = None
+
+
+@dataclass(eq=False, slots=True)
+class _Call:
+    """A call that has no answer yet."""
+
+    dependency: Dependency
+    action: str
+    began_s: float
+
+
+def _utc_now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)
+
+
+@dataclass(slots=True)
+class Outages:
+    """The outages of the systems that one process needs. Any thread may call any method.
+
+    ``now_s``: monotonic seconds, for durations. ``utc_now``: the time of day, for messages. ``thread``: whether a
+    thread calls ``check`` every second, from the first call on.
+    """
+
+    log: logging.Logger = _LOG
+    now_s: Callable[[], float] = time.monotonic
+    utc_now: Callable[[], datetime.datetime] = _utc_now
+    thread: bool = False
+    _outages: dict[Dependency, _Outage] = field(default_factory=dict, init=False)
+    _answered_s: dict[Dependency, float] = field(default_factory=dict, init=False)
+    _calls: set[_Call] = field(default_factory=set, init=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+
+    def failed(self, dependency: Dependency, reason: str) -> None:
+        """Record that a call failed because the system is away. ``reason``: one line."""
+        with self._lock:
+            self._start_thread()
+            self._begin(dependency, self.now_s(), reason)
+            self._say_what_is_due()
+
+    def succeeded(self, dependency: Dependency) -> None:
+        """Record that the system has answered. This ends its outage."""
+        with self._lock:
+            self._answered_s[dependency] = self.now_s()
+            outage = self._outages.pop(dependency, None)
+            if outage is not None and outage.said_s is not None:
+                self.log.info("%s is back after %.0f s", dependency.name, self.now_s() - outage.began_s)
+
+    @contextmanager
+    def attempt(self, dependency: Dependency, action: str) -> Iterator[None]:
+        """Record the outcome of the block, which calls the system once: ``Retryable`` is a failure, and so is the time
+        without an answer. Other errors say nothing about the system."""
+        call = _Call(dependency, action, self.now_s())
+        with self._lock:
+            self._start_thread()
+            self._calls.add(call)
+        try:
+            yield
+        except Retryable as error:
+            self.failed(dependency, str(error))
+            raise
+        else:
+            self.succeeded(dependency)
+        finally:
+            with self._lock:
+                self._calls.discard(call)
+
+    def check(self) -> None:
+        """Report what is due: outages that last, and calls that have waited too long."""
+        with self._lock:
+            for call in self._calls:
+                answered_s = self._answered_s.get(call.dependency, call.began_s)
+                if self.now_s() - max(answered_s, call.began_s) >= SILENCE_S:
+                    self._begin(call.dependency, call.began_s, f"{call.action}: no answer")
+            self._say_what_is_due()
+
+    def _begin(self, dependency: Dependency, began_s: float, reason: str) -> None:
+        outage = self._outages.setdefault(dependency, _Outage(began_s, reason))
+        outage.reason = reason
+
+    def _say_what_is_due(self) -> None:
+        now_s = self.now_s()
+        for dependency, outage in self._outages.items():
+            lasted_s = now_s - outage.began_s
+            if outage.said_s is None and lasted_s >= GRACE_S:
+                since = self.utc_now() - datetime.timedelta(seconds=lasted_s)
+                text = "%s is unavailable since %s UTC: %s. %s. %s"
+                details = (outage.reason.rstrip("."), dependency.meanwhile, dependency.remedy)
+                self.log.warning(text, dependency.name, f"{since:%H:%M:%S}", *details)
+            elif outage.said_s is not None and now_s - outage.said_s >= REPEAT_S:
+                text = "%s is still unavailable, after %.0f s: %s. %s"
+                self.log.warning(text, dependency.name, lasted_s, outage.reason.rstrip("."), dependency.remedy)
+            else:
+                continue
+            outage.said_s = now_s
+
+    def _start_thread(self) -> None:
+        if self.thread:
+            self.thread = False
+            threading.Thread(target=self._check_for_ever, name="outages", daemon=True).start()
+
+    def _check_for_ever(self) -> None:
+        while True:
+            time.sleep(_CHECK_S)
+            self.check()
+
+
+#: The reporter of this process.
+OUTAGES = Outages(thread=True)
