@@ -17,6 +17,7 @@ import polars as pl
 
 from streamcore.aggregates.base import Aggregate, Array, Ints, Partials, Schema
 from streamcore.aggregates.list_columns import object_array
+from streamcore.arguments import check_type
 from streamcore.schema import EVENT_MS
 from streamcore.windowing.model import Element, Result
 
@@ -78,6 +79,9 @@ class Custom(Aggregate):
     """The aggregate of an accumulator, which must be picklable (a class on the top level of a module)."""
 
     accumulator: Accumulator
+
+    def __post_init__(self) -> None:
+        check_type("Custom", self.accumulator, Accumulator, "write a class that extends it, and give its instance")
 
     def __str__(self) -> str:
         return f"Custom({type(self.accumulator).__name__})"

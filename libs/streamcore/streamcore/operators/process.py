@@ -47,6 +47,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import polars as pl
 
+from streamcore.arguments import check_type
 from streamcore.errors import ConfigError
 from streamcore.keyed.call_records import InputRows, PortBuffer, Schema, check_schema, row_class
 from streamcore.keyed.call_scope import NO_KEY, CallScope, TimeDomain
@@ -88,6 +89,7 @@ class ProcessOperator:
         control: Schema | None = None,
         limits: KeyedLimits | None = None,
     ) -> None:
+        check_type("process", function, ProcessFunction, "write a class that extends it, and give its instance")
         self._function_name = type(function).__name__
         self._event_schema = check_schema(events, f"{self._function_name}: events")
         self._control_schema = None if control is None else check_schema(control, f"{self._function_name}: control")

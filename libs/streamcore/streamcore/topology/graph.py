@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from streamcore.arguments import check_type
 from streamcore.errors import ConfigError
 from streamcore.schema import EVENT_MS
 from streamcore.topology import nodes
@@ -40,6 +41,8 @@ class TopologyGraph:
         object.__setattr__(self, "sinks", sinks)
         if not sinks:
             raise ConfigError(f"topology {name}: it has no sink; give it at least one")
+        for sink in sinks:
+            check_type(f"topology {name}", sink, SinkNode, "end each stream with sink, table or dead_letters")
         object.__setattr__(self, "levels", assign_stages(sinks, _names(name, [*walk(sinks)])))
         if ambiguous := self.tables.intersection(self.lanes):
             raise ConfigError(f"topology {name}: lane {min(ambiguous)} is used for records and for rows; use two lanes")

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from streamcore.arguments import check_function, check_type
 from streamcore.operators.base import LATE
 from streamcore.operators.joins.join_input import DEFAULT_MAX_ROWS, REJECTED
 from streamcore.operators.joins.output_columns import JoinKeys, JoinKind
@@ -22,12 +23,12 @@ from streamcore.topology.labels import describe_windows, format_duration
 from streamcore.topology.nodes import KeyedInput, Schema
 from streamcore.topology.stream import KeyedStream, Stream
 from streamcore.topology.stream import operate as operate_on
+from streamcore.windowing import Assigner
 
 if TYPE_CHECKING:
     from streamcore.operators.base import Operator
     from streamcore.operators.joins import WindowedSpec
     from streamcore.operators.joins.cogroup import CoGroupFunction
-    from streamcore.windowing import Assigner
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,6 +149,9 @@ class WindowedJoin:
     assigner: Assigner
     allowed_lateness_ms: int
 
+    def __post_init__(self) -> None:
+        check_type("window", self.assigner, Assigner, "write such as Tumbling(60_000)")
+
     def pairs(self, *, name: str = "") -> Stream:
         """Emit all pairs per key and window and, in an outer join, rows without a partner."""
         from streamcore.operators.joins import WindowJoin
@@ -160,6 +164,7 @@ class WindowedJoin:
         """Emit the rows that a function returns for all rows of both sides. ``schema``: the columns of these rows."""
         from streamcore.operators.joins import CoGroup
 
+        check_function("apply", function, "write a function of key, window, left rows and right rows")
         joined = self.joined
         create_operator = partial(CoGroup, self._spec, function, schema, joined.left.schema, joined.right.schema)
         return joined.operate(name, describe_windows(self.assigner), create_operator, keeps_key=False)

@@ -25,7 +25,9 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from streamcore.app import EventTime
+from streamcore.arguments import check_type
 from streamcore.decode.formats import JSON, InputFormat
+from streamcore.enrich.spec import Enrichment
 from streamcore.errors import ConfigError
 from streamcore.operators.base import LATE, MAIN, CutTime
 from streamcore.schema import EVENT_MS, StreamSchema
@@ -51,7 +53,6 @@ from streamcore.wire.lanes import DEAD_LETTERS
 
 if TYPE_CHECKING:
     from streamcore.aggregates.base import Aggregate
-    from streamcore.enrich import Enrichment
     from streamcore.keyed import ProcessFunction
     from streamcore.keyed.keyed_store import KeyedLimits
     from streamcore.operators.base import Operator
@@ -75,7 +76,11 @@ def source(
     ``raw``: every row carries the bytes of its record (columns ``streamcore.wire.raw.ORIGIN``), so that a dead letter
     contains the original record, whichever step failed. Lanes omit these columns.
     """
-    return Stream(OutputPort(SourceNode(schema.name, schema, watermark or WatermarkStrategy(), time, format, raw)))
+    check_type("source", schema, StreamSchema, "write source(StreamSchema.parse({...}))")
+    strategy = watermark or WatermarkStrategy()
+    check_type("source: watermark", strategy, WatermarkStrategy, "write such as bounded_out_of_orderness(5_000)")
+    check_type("source: time", time, EventTime, "write such as EventTime.INGESTION")
+    return Stream(OutputPort(SourceNode(schema.name, schema, strategy, time, format, raw)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,11 +121,13 @@ class Stream:
 
         ``failed_to``: the lane of rows whose lookup failed, with the reason. They are also the side output ``failed``.
         """
+        check_type("enrich", enrichment, Enrichment, "write such as Enrichment('products', ProductClient, ...)")
         return Stream(OutputPort(EnrichmentNode(enrichment.name, self.port, enrichment, failed_to)))
 
     def union(self, *others: Stream) -> Stream:
         """Merge the rows of all streams."""
         for other in others:
+            check_type("union", other, Stream, "unite streams before key_by, sink and table")
             if dict(other.schema) != dict(self.schema):
                 raise ConfigError(f"union: the columns differ: {dict(self.schema)} and {dict(other.schema)}")
         return Stream(OutputPort(UnionNode("", (self.port, *(other.port for other in others)))))
@@ -197,7 +204,10 @@ class KeyedStream:
         ``late_to``: the lane of rows that are too old for every span.
         """
         from streamcore.operators.rolling.operator import Rolling, RollingSpec
+        from streamcore.operators.rolling.totals import RollingSpan
 
+        for span in spans:
+            check_type("rolling", span, RollingSpan, "write such as RollingSpan('1h', 3_600_000, 60_000)")
         spec = RollingSpec(self.key, spans, aggregates, max_entries)
         create_operator = partial(Rolling, spec, dict(self.schema))
         about = ", ".join(f"{span.name} in {format_duration(span.step_ms)}" for span in spans)
@@ -205,6 +215,13 @@ class KeyedStream:
 
     def connect(self, broadcast: BroadcastStream) -> ConnectedStream:
         """Connect a broadcast stream, for a keyed function that processes both."""
+        check_type(
+            "connect",
+            broadcast,
+            BroadcastStream,
+            "write .broadcast() before key_by, for small data that every shard needs; two streams with one key are "
+            "joined with join, or united with union and a tag column",
+        )
         return ConnectedStream(self, broadcast)
 
     def process(
@@ -225,6 +242,7 @@ class KeyedStream:
         """Join another stream or a changing table by key; a method of the result selects the kind of join."""
         from streamcore.topology.joined_stream import JoinedStream
 
+        check_type("join", right, KeyedStream, "write such as right.key_by('id')")
         return JoinedStream(self.keyed, right.keyed)
 
     def deduplicate(
@@ -344,6 +362,8 @@ def operate(
     ``functools.partial`` or another picklable callable. ``control_input``: the operator also receives the app's control
     records, as its last input. ``keeps_key``: the output has the key columns unchanged. ``side_lanes``: lanes by port.
     """
+    for stream in inputs:
+        check_type(kind, stream, KeyedStream, "write such as stream.key_by('id')")
     keyed = tuple(stream.keyed for stream in inputs)
     operator = create_operator()
     ports = _output_schemas(operator, [*(k.schema for k in keyed), *([CONTROL] if control_input else [])])

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from streamcore.aggregates.base import Aggregate
+from streamcore.arguments import check_function, check_type
 from streamcore.errors import ConfigError
 from streamcore.operators.base import LATE, Operator
 from streamcore.topology.labels import describe_windows
@@ -44,6 +45,13 @@ class WindowedStream:
     lateness_ms: int = 0
     evictor: Evictor | None = None
     late_lane: str | None = None
+
+    def __post_init__(self) -> None:
+        check_type("window", self.assigner, Assigner, "write such as Tumbling(60_000)")
+        if self.when is not None:
+            check_type("trigger", self.when, Trigger, "write such as AfterWatermark(early=AfterCount(10))")
+        if self.evictor is not None:
+            check_type("evict", self.evictor, Evictor, "write such as KeepCount(10)")
 
     def trigger(self, trigger: Trigger) -> WindowedStream:
         """Set when panes fire."""
@@ -90,9 +98,7 @@ class WindowedStream:
         """
         if not aggregates:
             raise ConfigError("aggregate: give at least one aggregate, such as orders=Count()")
-        return self._add_window_operator(
-            name, {c for aggregate in aggregates.values() for c in aggregate.inputs}, aggregates=aggregates
-        )
+        return self._add_window_operator(name, _inputs("aggregate", aggregates), aggregates=aggregates)
 
     def revise(self, policy: RevisionPolicy, name: str = "", /, **aggregates: Aggregate) -> Stream:
         """Emit one row per revision of a window, which replaces the row of the previous revision.
@@ -106,7 +112,8 @@ class WindowedStream:
             raise ConfigError("revise: give at least one aggregate, such as orders=Count()")
         if self.when or self.evictor or self.accumulation is not Accumulation.ACCUMULATING:
             raise ConfigError("revise: each row replaces the one before; leave out trigger, evictor and accumulation")
-        columns, schema = self._columns({c for aggregate in aggregates.values() for c in aggregate.inputs})
+        check_type("revise", policy, RevisionPolicy, "write such as RevisionPolicy(at_end=True)")
+        columns, schema = self._columns(_inputs("revise", aggregates))
         late = self.late_lane is not None
         create_operator = partial(RevisedWindows, self.spec, policy, self.keyed.key, schema, aggregates, late_lane=late)
         return self._add_operator(name, "revise", create_operator, columns)
@@ -118,6 +125,7 @@ class WindowedStream:
         """
         from streamcore.operators.windows.general.pane_values import PaneFunction
 
+        check_function("apply", compute, "write a function of a WindowView")
         return self._add_window_operator(name, set(self.keyed.port.schema), function=PaneFunction(compute, schema))
 
     def _add_window_operator(
@@ -167,3 +175,12 @@ class WindowedStream:
         flags = {part.flag for part in walk(self.spec.trigger) if isinstance(part, OnPunctuation)}
         fields = {getattr(self.assigner, "gap_field", None), getattr(self.evictor, "field", None)}
         return flags | {name for name in fields if name is not None}
+
+
+def _inputs(method: str, aggregates: Mapping[str, Aggregate]) -> set[str]:
+    """Return the columns that the aggregates read."""
+    from streamcore.operators.windows.aggregate_set import check_aggregate
+
+    for name, aggregate in aggregates.items():
+        check_aggregate(f"{method} {name}", aggregate)
+    return {column for aggregate in aggregates.values() for column in aggregate.inputs}

@@ -11,7 +11,15 @@ from dataclasses import dataclass, replace
 
 from streamcore.errors import ConfigError
 from streamcore.windowing.model import Element
-from streamcore.windowing.triggers import Earliest, Trigger, TriggerContext, TriggerState, fire_again, with_part
+from streamcore.windowing.triggers import (
+    Earliest,
+    Trigger,
+    TriggerContext,
+    TriggerState,
+    check_parts,
+    fire_again,
+    with_part,
+)
 
 
 class _CompositeTrigger(Trigger):
@@ -40,6 +48,9 @@ class _SingleTrigger(_CompositeTrigger):
     """The base of triggers around one trigger: ready when that trigger is ready."""
 
     trigger: Trigger
+
+    def __post_init__(self) -> None:
+        check_parts(self)
 
     @property
     def parts(self) -> tuple[Trigger, ...]:
@@ -91,6 +102,7 @@ class _ManyTriggers(_CompositeTrigger):
         if len(triggers) < 2:
             raise ConfigError(f"{type(self).__name__} needs at least two triggers, not {len(triggers)}")
         object.__setattr__(self, "triggers", triggers)
+        check_parts(self)
 
     @property
     def parts(self) -> tuple[Trigger, ...]:
@@ -179,6 +191,9 @@ class OrFinally(_CompositeTrigger):
 
     trigger: Trigger
     until: Trigger
+
+    def __post_init__(self) -> None:
+        check_parts(self)
 
     @property
     def parts(self) -> tuple[Trigger, ...]:

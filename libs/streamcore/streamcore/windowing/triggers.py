@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
+from streamcore.arguments import check_type
 from streamcore.errors import ConfigError
 from streamcore.windowing.model import Element
 
@@ -108,6 +109,7 @@ class AfterWatermark(Trigger):
     late: Trigger | None = None
 
     def __post_init__(self) -> None:
+        check_parts(self)
         for name, part in (("early", self.early), ("late", self.late)):
             if part is not None and any(isinstance(nested, AfterWatermark) for nested in walk(part)):
                 raise ConfigError(f"{name} must not contain AfterWatermark: the outer one already fires at the end")
@@ -256,6 +258,12 @@ class Never(Trigger):
 
     def merge(self, states: Sequence[TriggerState], context: TriggerContext) -> TriggerState:
         return TriggerState()
+
+
+def check_parts(trigger: Trigger) -> None:
+    """Raise ``ConfigError`` unless all parts of a new trigger are triggers."""
+    for part in trigger.parts:
+        check_type(type(trigger).__name__, part, Trigger, "write such as AfterCount(10)")
 
 
 def walk(trigger: Trigger) -> tuple[Trigger, ...]:

@@ -34,7 +34,7 @@ from streamcore.columnar.key_slots import KeySlots
 from streamcore.errors import ConfigError
 from streamcore.operators.base import LATE, LATE_REASON, LATENESS_MS, MAIN, CutTime, Ports
 from streamcore.operators.rolling.totals import RollingSpan, RollingTotals
-from streamcore.operators.windows.aggregate_set import AggregateSet, Columns, take_rows
+from streamcore.operators.windows.aggregate_set import AggregateSet, Columns, check_aggregate, take_rows
 from streamcore.schema import EVENT_MS
 from streamcore.state.table import StateTable
 from streamcore.watermark import NO_WATERMARK
@@ -64,6 +64,7 @@ class RollingSpec:
         if self.max_entries < 1:
             raise ConfigError(f"max_entries must be positive, not {self.max_entries}")
         for name, aggregate in self.aggregates.items():
+            check_aggregate(f"rolling {name}", aggregate)
             aggregate.check(schema)
             if not aggregate.can_subtract(schema):
                 raise ConfigError(f"rolling {name}: {aggregate} cannot be undone; take windows for it")

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import polars as pl
 
 from streamcore.aggregates.base import Aggregate, Ints, Partials
+from streamcore.arguments import check_type
 from streamcore.schema import EVENT_MS
 
 Columns = dict[str, npt.NDArray[Any]]
@@ -110,3 +111,8 @@ def take_rows(columns: Columns, rows: Ints) -> Columns:
 def concat_rows(parts: list[Columns]) -> Columns:
     """Return partials one after the other."""
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def check_aggregate(argument: str, aggregate: Aggregate) -> None:
+    """Raise ``ConfigError`` unless it is an aggregate. ``argument``: in the error, such as ``aggregate revenue``."""
+    check_type(argument, aggregate, Aggregate, "write such as Sum('amount') or Count()")

@@ -1,0 +1,26 @@
+"""Checks the arguments of a stream program in the line in which they are written."""
+
+from __future__ import annotations
+
+from streamcore.errors import ConfigError
+
+
+def check_type(method: str, value: object, expected: type, remedy: str) -> None:
+    """Raise ``ConfigError`` unless the value is of the type. ``remedy``: what to write instead."""
+    if isinstance(value, type):
+        if issubclass(value, expected):
+            remedy = f"write {value.__name__}(...)"
+        raise ConfigError(f"{method}: takes {_with_article(expected)}, not the class {value.__name__}; {remedy}")
+    if not isinstance(value, expected):
+        raise ConfigError(f"{method}: takes {_with_article(expected)}, not {_with_article(type(value))}; {remedy}")
+
+
+def check_function(method: str, value: object, remedy: str) -> None:
+    """Raise ``ConfigError`` unless the value is a function or another callable object. A class is none."""
+    if isinstance(value, type) or not callable(value):
+        what = f"the class {value.__name__}" if isinstance(value, type) else _with_article(type(value))
+        raise ConfigError(f"{method}: takes a function, not {what}; {remedy}")
+
+
+def _with_article(cls: type) -> str:
+    return f"{'an' if cls.__name__[0] in 'AEIOUaeiou' else 'a'} {cls.__name__}"

@@ -1,0 +1,98 @@
+"""An argument of a wrong kind is rejected where it is written, with what to write instead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import polars as pl
+import pytest
+
+from streamcore.aggregates import Accumulator, Count, Custom, Sum
+from streamcore.enrich import Enrichment
+from streamcore.errors import ConfigError
+from streamcore.keyed import ProcessContext, ProcessFunction
+from streamcore.operators.base import MAIN
+from streamcore.schema import StreamSchema
+from streamcore.topology.stream import operate, source
+from streamcore.topology.topology import Topology
+from streamcore.watermark import bounded_out_of_orderness
+from streamcore.windowing import AfterCount, AfterWatermark, AnyOf, KeepCount, OrFinally, Repeatedly, Tumbling
+from tests.harness.apps.running_sums import MakeRunningSums
+
+
+def stream(name: str) -> Any:
+    fields = {"ts": "timestamp not null", "k": "string", "v": "long"}
+    return source(StreamSchema.parse({"name": name, "event_time": "ts", "keys": [["k"]], "fields": fields}))
+
+
+class Velocity(ProcessFunction):
+    """Passes the events."""
+
+    outputs = {MAIN: {"k": pl.String()}}
+
+    def process(self, event: Any, context: ProcessContext) -> Iterator[object]:
+        yield {"k": event.k}
+
+    def process_control(self, record: Any, context: ProcessContext) -> None:
+        pass
+
+
+class Duck:
+    """Has the methods of a keyed function, and its base class has not."""
+
+    process = Velocity.process
+
+
+A: Any = stream("a")
+B: Any = stream("b")
+KEYED, OTHER = A.key_by("k"), B.key_by("k")
+WINDOWED = KEYED.window(Tumbling(60_000))
+anything: Any = lambda *arguments: pl.DataFrame()  # noqa: E731
+
+WRONG: list[tuple[Callable[[], object], str]] = [
+    (
+        lambda: KEYED.connect(OTHER),
+        "connect: takes a BroadcastStream, not a KeyedStream; write .broadcast() before key_by, for small data that "
+        "every shard needs; two streams with one key are joined with join, or united with union and a tag column",
+    ),
+    (lambda: KEYED.connect(B), "connect: takes a BroadcastStream, not a Stream"),
+    (lambda: KEYED.connect(B.broadcast()).process(Velocity), "not the class Velocity; write Velocity(...)"),
+    (lambda: KEYED.process(Velocity), "process: takes a ProcessFunction, not the class Velocity; write Velocity(...)"),
+    (lambda: KEYED.process(Duck()), "process: takes a ProcessFunction, not a Duck"),
+    (lambda: KEYED.process(lambda event, context: None), "process: takes a ProcessFunction, not a function"),
+    (lambda: KEYED.join(B), "join: takes a KeyedStream, not a Stream; write such as right.key_by('id')"),
+    (lambda: A.union(OTHER), "union: takes a Stream, not a KeyedStream"),
+    (lambda: KEYED.window(Tumbling), "window: takes an Assigner, not the class Tumbling; write Tumbling(...)"),
+    (lambda: KEYED.window(60_000), "window: takes an Assigner, not an int; write such as Tumbling(60_000)"),
+    (lambda: KEYED.join(OTHER).window(60_000), "window: takes an Assigner, not an int"),
+    (lambda: KEYED.join(OTHER).window(Tumbling(9)).apply(None, {}), "apply: takes a function, not a NoneType"),
+    (lambda: WINDOWED.trigger(AfterWatermark), "trigger: takes a Trigger, not the class AfterWatermark"),
+    (lambda: WINDOWED.trigger(Repeatedly(AfterCount)), "Repeatedly: takes a Trigger, not the class AfterCount"),  # type: ignore[arg-type]
+    (lambda: WINDOWED.trigger(AfterWatermark(early=10)), "AfterWatermark: takes a Trigger, not an int"),  # type: ignore[arg-type]
+    (lambda: AnyOf(AfterWatermark(), AfterCount), "AnyOf: takes a Trigger, not the class AfterCount"),  # type: ignore[arg-type]
+    (lambda: OrFinally(AfterWatermark(), 3), "OrFinally: takes a Trigger, not an int"),  # type: ignore[arg-type]
+    (lambda: WINDOWED.apply(Velocity, {}), "apply: takes a function, not the class Velocity"),
+    (lambda: WINDOWED.evict(KeepCount), "evict: takes an Evictor, not the class KeepCount"),
+    (lambda: WINDOWED.evict(10), "evict: takes an Evictor, not an int"),
+    (lambda: WINDOWED.aggregate(n=Count), "aggregate n: takes an Aggregate, not the class Count; write Count(...)"),
+    (lambda: WINDOWED.aggregate(n=pl.col("v").sum()), "aggregate n: takes an Aggregate, not an Expr"),
+    (lambda: WINDOWED.revise("end", n=Count()), "revise: takes a RevisionPolicy, not a str"),
+    (lambda: WINDOWED.apply(pl.col("v"), {}), "apply: takes a function, not an Expr; write a function of a WindowView"),
+    (lambda: WINDOWED.aggregate(n=Custom(Accumulator)), "Custom: takes an Accumulator, not the class"),  # type: ignore[arg-type]
+    (lambda: KEYED.rolling(3_600_000, n=Count()), "rolling: takes a RollingSpan, not an int"),
+    (lambda: A.enrich(Enrichment), "enrich: takes an Enrichment, not the class Enrichment"),
+    (lambda: source({"name": "a"}), "source: takes a StreamSchema, not a dict"),  # type: ignore[arg-type]
+    (lambda: source(A.port.node.stream, 5_000), "source: watermark: takes a WatermarkStrategy, not an int"),  # type: ignore[arg-type]
+    (lambda: source(A.port.node.stream, bounded_out_of_orderness), "WatermarkStrategy, not a function"),  # type: ignore[arg-type]
+    (lambda: source(A.port.node.stream, time="processing"), "source: time: takes an EventTime, not a str"),  # type: ignore[arg-type]
+    (lambda: operate([A], "sums", MakeRunningSums("k", "v")), "sums: takes a KeyedStream, not a Stream"),
+    (lambda: Topology("t", WINDOWED.aggregate(v=Sum("v"))), "topology t: takes a SinkNode, not a Stream; end each"),
+]
+
+
+@pytest.mark.parametrize(("write", "message"), WRONG, ids=[message[:60] for _, message in WRONG])
+def test_an_argument_of_a_wrong_kind_is_rejected_where_it_is_written(write: Any, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        write()
+    assert message in str(caught.value)
