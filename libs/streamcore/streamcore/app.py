@@ -31,7 +31,14 @@ _NAME = re.compile(r"[a-z][a-z0-9-]{0,39}\Z")
 
 
 class EventTime(enum.StrEnum):
-    """Where an event's time comes from: its own field, the broker's timestamp, or the clock of the cut."""
+    """Where an event's time comes from: its own field, the broker's timestamp, or the clock of the cut.
+
+    With ``PROCESSING`` the watermark of each partition is the clock of the cut, with or without events: windows,
+    sessions and timers fire by the clock, no event is late, and no partition holds the others back. An app without
+    input has a cut a second, so that what is due at a time is done within about a second. With ``FIELD`` and
+    ``INGESTION`` the watermark comes from the events: the clock says nothing about the times of records that are still
+    to be read, so the last window of a stream fires only when a later event comes.
+    """
 
     FIELD = "field"
     INGESTION = "ingestion"
@@ -42,7 +49,8 @@ class EventTime(enum.StrEnum):
 class Source:
     """A stream with its topic and the format of its records.
 
-    ``watermark``: the strategy of this source; None: the app's. ``raw``: each event also has the key and the value of
+    ``watermark``: the strategy of this source; None: the app's. With ``EventTime.PROCESSING`` only its ``end`` has an
+    effect. ``raw``: each event also has the key and the value of
     its record as columns (``streamcore.wire.raw.ORIGIN``). Raises ``ConfigError`` if format and stream do not fit.
     """
 
@@ -63,6 +71,11 @@ class Source:
     def __post_init__(self) -> None:
         self.decoder(Limits())
         if self.watermark is not None:
+            if self.time is EventTime.PROCESSING and self.watermark.punctuation is not None:
+                raise ConfigError(
+                    f"stream {self.schema.name}: watermark: by processing time the watermark is the clock, so that "
+                    f"{self.watermark.punctuation!r} cannot set it; use another event time, or no punctuation"
+                )
             for name, kinds in ((self.watermark.punctuation, _MARKS), (self.watermark.end, _MARKS[:1])):
                 field_there = None if name is None else self.schema.get(name)
                 if name is not None and (field_there is None or field_there.type.kind not in kinds):
@@ -129,6 +142,10 @@ class App:
     def watermark_for(self, source: int) -> WatermarkStrategy:
         """Return the watermark strategy of the source with this index."""
         return self.sources[source].watermark or self.watermark
+
+    def follows_clock(self, partition: int) -> bool:
+        """Return whether the clock of the cut is the watermark of this source partition."""
+        return self.sources[source_index(partition)].time is EventTime.PROCESSING
 
     def idle_timeout_ms(self, partition: int) -> int:
         """Return how long this source partition may be without events before it counts as idle, in milliseconds."""

@@ -1,9 +1,10 @@
 """Watermarks: the progress of event time of each source partition, and their minimum.
 
 A watermark of ``w`` means that no event earlier than ``w`` is expected any more. The watermark of a source partition is
-its latest event time minus the allowed out-of-orderness, or the time that its events carry. The watermark of an
-operator is the minimum over its partitions that are not idle, and never decreases. All functions are pure functions of
-the events and of the cut's clock, so all shards compute equal watermarks in a cut.
+its latest event time minus the allowed out-of-orderness, or the time that its events carry, or the clock of the cut
+(``EventTime.PROCESSING``). The watermark of an operator is the minimum over its partitions that are not idle, and never
+decreases. All functions are pure functions of the events and of the cut's clock, so all shards compute equal watermarks
+in a cut.
 """
 
 from __future__ import annotations
@@ -61,8 +62,8 @@ def from_punctuation(field_name: str, idle_timeout_ms: int = 30_000) -> Watermar
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The progress of one source partition in one cut: its latest event time, its number of events, and the watermark
-    of this partition alone (``NO_WATERMARK`` if its events give none)."""
+    """The progress of one source partition in one cut: its latest event time (``NO_WATERMARK`` without events), its
+    number of events, and the watermark of this partition alone (``NO_WATERMARK`` if its events give none)."""
 
     partition: int
     max_event_ms: int

@@ -32,7 +32,7 @@ from streamcore.operators.base import CutTime
 from streamcore.schema import OFFSET, PARTITION
 from streamcore.state.blob_store import BlobStore
 from streamcore.state.state_log import HEAD, StateLog
-from streamcore.watermark import NO_WATERMARK, PartitionTime, WatermarkState
+from streamcore.watermark import NO_WATERMARK, PartitionTime, Progress, WatermarkState
 from streamcore.wire.arrow_ipc import to_table
 from streamcore.wire.lane_rows import LaneRows
 from streamcore.wire.lanes import Record
@@ -126,6 +126,9 @@ class Shard:
 
     def _advance(self, group: Collection[int], time: WatermarkState, contents: ShardInput) -> WatermarkState:
         progress = [p for p in contents.progress if source_index(p.partition) in group]
+        known = {*time.partitions, *(p.partition for p in progress)}
+        clock_ms = contents.clock_ms
+        progress += [Progress(n, NO_WATERMARK, 0, clock_ms) for n in sorted(known) if self.app.follows_clock(n)]
         return time.advance(progress, contents.clock_ms, self.app.idle_timeout_ms)
 
     def _cut(self, contents: ShardInput, before: Sequence[WatermarkState], after: Sequence[WatermarkState]) -> Cut:

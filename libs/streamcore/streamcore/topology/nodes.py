@@ -102,7 +102,9 @@ class SourceNode(TopologyNode):
     @property
     def detail(self) -> str:
         watermark_text = (
-            "punctuated"
+            "watermark by the clock"
+            if self.time is EventTime.PROCESSING
+            else "punctuated"
             if self.watermark.punctuation
             else f"disorder {format_duration(self.watermark.max_out_of_orderness_ms)}"
         )

@@ -1,7 +1,7 @@
 """Runs a topology in this process, on frames: for tests, experiments and back-tests.
 
 Operators, shards and state are those of a run on Spark; only decoding and the broker are left out. The caller defines
-the rows and the clock of each cut.
+the rows and the clock of each cut. Without a broker, the ingestion time of a row is the clock of its cut.
 """
 
 from __future__ import annotations
@@ -181,7 +181,10 @@ def _to_result(lanes: Sequence[LaneRows], records: Sequence[Record], counters: M
 def simulate(
     topology: Topology, inputs: Mapping[str, pl.DataFrame], *, cut_rows: int = 100_000, shards: int = 1
 ) -> SimulationResult:
-    """Run all rows of the inputs in cuts of ``cut_rows`` rows per stream, then end every stream; return all output."""
+    """Run all rows of the inputs in cuts of ``cut_rows`` rows per stream, then end every stream; return all output.
+
+    The clock stands at 0, so what is due by the clock does not happen; ``Simulation.cut`` takes a clock.
+    """
     simulation, result = Simulation(topology, shards=shards), SimulationResult()
     max_rows = max((rows.height for rows in inputs.values()), default=0)
     for start in range(0, max_rows, cut_rows):

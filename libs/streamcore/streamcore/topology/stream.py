@@ -73,6 +73,9 @@ def source(
 ) -> Stream:
     """Return the stream of the events of a source. ``time``: what their event time is. ``format``: of the records.
 
+    With ``EventTime.PROCESSING`` the clock of the cut is the watermark, so that windows and sessions fire by the clock;
+    of ``watermark`` only ``end`` has an effect then.
+
     ``raw``: every row carries the bytes of its record (columns ``streamcore.wire.raw.ORIGIN``), so that a dead letter
     contains the original record, whichever step failed. Lanes omit these columns.
     """

@@ -84,6 +84,37 @@ def test_processing_time_is_the_cuts() -> None:
     assert said(app(Source(schema(), "t", time=EventTime.PROCESSING)), [event(0, 70)])[0] == [CLOCK]
 
 
+def test_by_processing_time_the_watermark_is_the_clock_also_of_a_silent_partition() -> None:
+    local = app(Source(schema(), "t", time=EventTime.PROCESSING))
+    local.partitions = (0, 1)
+    assert said(local, [event(0, 70)], CLOCK) == ([CLOCK], [[NO_WATERMARK, CLOCK]])
+    assert said(local, [event(1, 70)], CLOCK + 5) == ([CLOCK + 5], [[CLOCK, CLOCK + 5]])
+    assert said(local, [], CLOCK + 3_600_000) == ([], [[CLOCK + 5, CLOCK + 3_600_000]])
+
+
+def test_a_stream_by_processing_time_ends_with_the_last_event_of_every_partition() -> None:
+    local = app(Source(schema(), "t", time=EventTime.PROCESSING, watermark=WatermarkStrategy(end="last")))
+    assert watermark(local, event(0, 200), event(0, 210, partition=1, last=True)) == CLOCK
+    assert watermark(local, event(1, 300, last=True)) == END_OF_TIME_MS
+    assert said(local, [], CLOCK + 1)[1][0][1] == END_OF_TIME_MS
+
+
+def test_beside_a_stream_by_processing_time_one_by_event_time_holds_the_watermark_back_until_it_is_idle() -> None:
+    local = app(
+        Source(schema("a"), "a", time=EventTime.PROCESSING),
+        Source(schema("b"), "b", watermark=ascending_timestamps(idle_timeout_ms=1_000)),
+    )
+    assert watermark(local, event(0, 70), event(0, CLOCK - 300, source=1)) == CLOCK - 300
+    assert said(local, [], CLOCK + 999)[1] == [[CLOCK - 300, CLOCK - 300]]
+    assert said(local, [], CLOCK + 1_000)[1] == [[CLOCK - 300, CLOCK + 1_000]]
+
+
+def test_the_clock_does_not_move_the_watermark_of_ingestion_time() -> None:
+    local = app(Source(schema(), "t", time=EventTime.INGESTION, watermark=ascending_timestamps()))
+    assert watermark(local, event(0, 70)) == 500
+    assert said(local, [], CLOCK + 3_600_000)[1] == [[500, 500]]
+
+
 def test_each_source_has_its_own_disorder() -> None:
     local = app(
         Source(schema("a"), "a", watermark=bounded_out_of_orderness(10)),
@@ -152,6 +183,11 @@ def test_every_stage_sees_the_same_time() -> None:
 def test_a_strategy_must_name_a_field_that_fits(strategy: WatermarkStrategy, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Source(schema(), "t", watermark=strategy)
+
+
+def test_by_processing_time_no_event_sets_the_watermark() -> None:
+    with pytest.raises(ConfigError, match="the watermark is the clock, so that 'mark' cannot set it"):
+        Source(schema(), "t", watermark=from_punctuation("mark"), time=EventTime.PROCESSING)
 
 
 def test_disorder_is_not_negative() -> None:
