@@ -109,7 +109,7 @@ class Changes:
 
 
 def test_each_alert_is_of_the_version_that_was_live_in_its_cut_and_nothing_is_lost(new_app: NewApp) -> None:
-    scene = new_app("load", events_per_cut=1_500)
+    scene = new_app("load", events_per_cut=1_500, control_records_per_cut=5)
     events = orders.orders(PER_CHANGE * CHANGES, seed=5, start_ms=scene.next_day(), step_ms=20)
     with scene.app, ControlLog(scene.kafka, f"{scene.app.name}.control") as log:
         changes = Changes(scene, log)

@@ -111,7 +111,7 @@ class TopicRange:
     def first(self, limit: int) -> TopicRange:
         """Return about the first ``limit`` records of the range, shared among the partitions."""
         return TopicRange(
-            self.topic, self.start, next_offsets(StreamOffsets(0, self.start), self.end, (), limit, 0).offsets
+            self.topic, self.start, next_offsets(StreamOffsets(0, self.start), self.end, limit, 0).offsets
         )
 
 
@@ -123,7 +123,7 @@ def topic_batches(
     position = StreamOffsets(0, wanted.start)
     with closing(RangeReader(kafka)) as reader:
         while any(wanted.end[place] > position.offsets[place] for place in wanted.end):
-            after = next_offsets(position, wanted.end, (), size, 0)
+            after = next_offsets(position, wanted.end, size, 0)
             todo = ranges_between(position, after, {wanted.topic: 0})
             read = [decode(b.column("value"), b.column("partition"), b.column("offset")) for b in reader.read(todo)]
             events = pl.concat(read) if read else pl.DataFrame(schema.arrow.empty_table())

@@ -10,7 +10,7 @@ from __future__ import annotations
 import getpass
 import socket
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import orjson
@@ -125,7 +125,11 @@ def require_app(kafka: KafkaSettings, topics: AppTopics) -> None:
 def publish(
     kafka: KafkaSettings, topics: AppTopics, changes: Sequence[ControlChange], note: ChangeNote, wait_ms: int | None
 ) -> tuple[PublishedChange, ...]:
-    """Publish the changes in order, then wait up to ``wait_ms`` for the responses (None: do not wait)."""
+    """Publish the changes in order, then wait for the responses (``wait_ms`` None: do not wait).
+
+    ``wait_ms`` is the longest time without a response to these changes or earlier ones: the app takes a limited number
+    of changes in a cut, so many changes, or those of others before them, take a while.
+    """
     answered_before = end_offsets(kafka, [topics.status]) if wait_ms is not None else {}
     with ControlLog(kafka, topics.control) as log:
         positions = [log.publish(change.key, change.value, note.headers) for change in changes]
@@ -133,7 +137,7 @@ def publish(
     if wait_ms is not None:
         wanted = {position: change.subject for position, change in zip(positions, changes, strict=True)}
         with Follower(kafka, [topics.status], since=answered_before) as follower:
-            responses = _await(follower, wanted, wait_ms)
+            responses = await_responses(lambda: follower.poll(_POLL_MS), wanted, wait_ms)
     return tuple(PublishedChange(c, p, responses.get(p)) for c, p in zip(changes, positions, strict=True))
 
 
@@ -161,15 +165,25 @@ def release_changes(name: str, rules: Sequence[Rule], deleted: Sequence[str]) ->
     return [ControlChange(key, value, parse_key(key)[1]) for key, value in to_records(name, rules, deleted)]
 
 
-def _await(
-    follower: Follower, wanted: Mapping[RecordOffset, Subject], wait_ms: int
+def await_responses(
+    poll: Callable[[], Iterable[Record]],
+    wanted: Mapping[RecordOffset, Subject],
+    wait_ms: int,
+    now_s: Callable[[], float] = time.monotonic,
 ) -> Mapping[RecordOffset, ControlResponse]:
-    deadline = time.monotonic() + wait_ms / 1000
+    """Return the responses to the control records at these positions, as ``poll`` yields them.
+
+    Returns early if for ``wait_ms`` there is no response to any record up to the last of these.
+    """
     found: dict[RecordOffset, ControlResponse] = {}
-    while wanted.keys() - found.keys() and time.monotonic() < deadline:
-        for response in read_responses(follower.poll(_POLL_MS)):
+    last = max((position.offset for position in wanted), default=-1)
+    deadline = now_s() + wait_ms / 1000
+    while wanted.keys() - found.keys() and now_s() < deadline:
+        for response in read_responses(poll()):
             if wanted.get(response.position) == response.subject:
                 found[response.position] = response
+            if 0 <= response.position.offset <= last:
+                deadline = now_s() + wait_ms / 1000
     return found
 
 

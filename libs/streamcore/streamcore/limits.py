@@ -16,6 +16,8 @@ class Limits:
     max_future_ms: int = 5 * 60_000
     #: Most events of a cut.
     events_per_cut: int = 500_000
+    #: Most control records of a cut, except the first cut of an epoch, which takes all.
+    control_records_per_cut: int = 1_000
     #: Most rows that a stage-1 task holds before it packs them.
     flush_rows: int = 250_000
 

@@ -6,8 +6,9 @@ of the first run (``engine.planner``, ``checkpoint.offset_log``). All functions 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Protocol
 
 from streamcore.errors import CorruptState
@@ -90,21 +91,35 @@ class OffsetRange:
 
 
 def next_offsets(
-    start: StreamOffsets, ends: Mapping[TopicPartition, int], unlimited: Collection[str], limit: int, clock_ms: int
+    start: StreamOffsets,
+    ends: Mapping[TopicPartition, int],
+    limit: int,
+    clock_ms: int,
+    own_limits: Mapping[str, int] = MappingProxyType({}),
 ) -> StreamOffsets:
     """Return the end of the cut that begins at ``start``, when the partitions end at ``ends``.
 
     The cut takes about ``limit`` records, in proportion to the backlog of each partition, and at least one from each
-    partition with a backlog. Topics in ``unlimited`` are read to their end. A new partition begins at 0. The clock
-    never goes back.
+    partition with a backlog. A topic in ``own_limits`` does not share that limit, but has its own. A new partition
+    begins at 0. The clock never goes back.
     """
-    waiting = {place: end - start.offsets.get(place, 0) for place, end in ends.items()}
-    limited = sum(count for (topic, _), count in waiting.items() if topic not in unlimited)
+    waiting: dict[str | None, dict[TopicPartition, int]] = {}
+    for place, end in ends.items():
+        share = place[0] if place[0] in own_limits else None
+        waiting.setdefault(share, {})[place] = end - start.offsets.get(place, 0)
     offsets = dict(start.offsets)
-    for place, count in waiting.items():
-        taken = count if place[0] in unlimited or limited <= limit else max(1, count * limit // limited)
-        offsets[place] = start.offsets.get(place, 0) + min(count, taken)
+    for share, counts in waiting.items():
+        for place, taken in _shares(counts, limit if share is None else own_limits[share]).items():
+            offsets[place] = start.offsets.get(place, 0) + taken
     return StreamOffsets(max(clock_ms, start.clock_ms), offsets)
+
+
+def _shares(waiting: Mapping[TopicPartition, int], limit: int) -> dict[TopicPartition, int]:
+    """Return how many of the waiting records of each partition a cut takes."""
+    total = sum(waiting.values())
+    if total <= limit:
+        return dict(waiting)
+    return {place: min(count, max(1, count * limit // total)) for place, count in waiting.items()}
 
 
 def ranges_between(start: StreamOffsets, end: StreamOffsets, sources: Mapping[str, int]) -> list[OffsetRange]:

@@ -30,21 +30,22 @@ def test_what_is_no_position_is_rejected(document: dict[str, object]) -> None:
         StreamOffsets.from_json(document)
 
 
-@given(offsets, offsets, st.integers(1, 500), st.lists(st.integers(0, 100), max_size=3))
-def test_cuts_hold_every_record_once_and_no_more_than_the_limit(
-    start: dict[TopicPartition, int], more: dict[TopicPartition, int], limit: int, clocks: list[int]
+@given(offsets, offsets, st.integers(1, 500), st.integers(1, 500), st.lists(st.integers(0, 100), max_size=3))
+def test_cuts_hold_every_record_once_and_no_more_than_the_limits(
+    start: dict[TopicPartition, int], more: dict[TopicPartition, int], limit: int, control: int, clocks: list[int]
 ) -> None:
     ends = {place: start.get(place, 0) + more.get(place, 0) for place in start.keys() | more.keys()}
     position, read = StreamOffsets(5, start), dict.fromkeys(ends, 0)
     for clock_ms in [*clocks, *([7] * 2_000)]:
-        after = next_offsets(position, ends, (CONTROL,), limit, clock_ms)
+        after = next_offsets(position, ends, limit, clock_ms, {CONTROL: control})
         cut = ranges_between(position, after, SOURCES)
         for span in cut:
             place = span.topic, span.partition
             assert span.start == start.get(place, 0) + read[place], "no gap and no overlap"
             read[place] += span.end - span.start
-        limited = [span.end - span.start for span in cut if span.topic != CONTROL]
-        assert sum(limited) <= limit + len(limited)
+        for own, most in ((True, control), (False, limit)):
+            taken = [span.end - span.start for span in cut if (span.topic == CONTROL) is own]
+            assert sum(taken) <= most + len(taken)
         assert after.clock_ms == max(clock_ms, position.clock_ms)
         waiting = {place for place, end in ends.items() if position.offsets.get(place, 0) < end}
         assert {(span.topic, span.partition) for span in cut} == waiting, "none is starved"
@@ -54,11 +55,10 @@ def test_cuts_hold_every_record_once_and_no_more_than_the_limit(
     assert position.offsets == ends
 
 
-def test_control_records_are_never_limited() -> None:
-    after = next_offsets(
-        StreamOffsets(0, {("a", 0): 0, (CONTROL, 0): 0}), {("a", 0): 90, (CONTROL, 0): 90}, (CONTROL,), 9, 1
-    )
-    assert after.offsets == {("a", 0): 9, (CONTROL, 0): 90}
+def test_a_topic_with_a_limit_of_its_own_neither_takes_from_the_others_nor_waits_for_them() -> None:
+    start, ends = StreamOffsets(0, {("a", 0): 0, (CONTROL, 0): 0}), {("a", 0): 90, (CONTROL, 0): 50}
+    assert next_offsets(start, ends, 9, 1, {CONTROL: 60}).offsets == {("a", 0): 9, (CONTROL, 0): 50}
+    assert next_offsets(start, ends, 9, 1, {CONTROL: 7}).offsets == {("a", 0): 9, (CONTROL, 0): 7}
 
 
 def test_a_partition_that_is_new_begins_at_its_beginning() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -12,12 +12,12 @@ import pytest
 
 from headgate.main import run
 from headgate.rules.bundle import load_streams
-from headgate.rules.publish import AppTopics
-from rulecore.documents.status import RuleStatus, status_record
+from headgate.rules.publish import AppTopics, await_responses
+from rulecore.documents.status import RuleStatus, StatusKind, Subject, status_record
 from rulecore.ruleset.ruleset import RuleSet
 from streamcore.kafka import data_clients as clients
-from streamcore.kafka.control_topic import ControlLog, control_topic
-from streamcore.kafka.readers import Follower
+from streamcore.kafka.control_topic import ControlLog, RecordOffset, control_topic
+from streamcore.kafka.readers import Follower, Record
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.topics import TopicSpec, ensure_topics
 from streamcore.kernel import ControlRecord
@@ -240,3 +240,30 @@ def test_a_rule_is_published_in_another_mode_than_its_file_says(
         "a     2        candidate  canary 10%  event  shop    high      accepted",
         "a     1        live       live        event  shop    high      accepted",
     ]
+
+
+def _response(offset: int) -> Record:
+    status = RuleStatus(f"r{offset}", 1, StatusKind.ACCEPTED, None, 1, 0, offset)
+    return Record("status", 0, offset, 0, None, _bytes(status))
+
+
+@pytest.mark.parametrize(
+    ("offsets", "found"),
+    [
+        pytest.param(range(60), {58, 59}, id="the app is busy with the records before"),
+        pytest.param([-1] * 600, set(), id="changes by the clock are no responses"),
+        pytest.param([58, *range(100, 700)], {58}, id="responses to later records do not prolong the wait"),
+    ],
+)
+def test_the_wait_begins_again_with_each_response_that_comes_before(offsets: Iterable[int], found: set[int]) -> None:
+    now_s, coming = 0.0, iter(offsets)
+
+    def poll() -> list[Record]:
+        nonlocal now_s
+        now_s += 1
+        return [_response(offset) for offset in [next(coming, None)] if offset is not None]
+
+    wanted = dict.fromkeys([RecordOffset(0, 58), RecordOffset(0, 59)], Subject.RULE)
+    responses = await_responses(poll, wanted, 2_000, lambda: now_s)
+    assert {position.offset for position in responses} == found
+    assert now_s <= 60

@@ -70,6 +70,7 @@ class RuleSetUpdate:
         """Publish a version of a rule, or delete the rule if ``value`` is None."""
         if value is None:
             return self.versions.delete(name)
+        self.versions.check_room(name)  # before the record is decoded: however many are too many, each costs little
         rule: Rule | None = None
         try:
             rule = decode_record(value, self._limits.record_bytes)

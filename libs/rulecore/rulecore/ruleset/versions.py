@@ -77,6 +77,11 @@ class VersionTable:
             self._drop(VersionSlot(name, slot))
         return RuleStatus(name, version, StatusKind.DELETED, None, 0, 0, 0)
 
+    def check_room(self, name: str) -> None:
+        """Raise ``RuleSetError`` if a rule of this id would be one more than the limit."""
+        if not self.slots.get(name) and len(self.slots) >= self.context.limits.rules:
+            raise RuleSetError(f"there are {len(self.slots)} rules, which is the limit; delete one first")
+
     def put(self, rule: Rule, value: bytes) -> RuleStatus:
         """Put a version, whose canonical JSON is ``value``, into its slot. Raise ``RuleError`` if it is rejected."""
         if value in [self.stored[VersionSlot(rule.id, slot)] for slot in self.slots.get(rule.id, ())]:
@@ -85,8 +90,7 @@ class VersionTable:
         newest = self._newest(rule.id)
         if newest is not None and rule.version <= newest:
             raise RuleSetError(f"version {rule.version} is not above version {newest}, the newest; raise it")
-        if not self.slots.get(rule.id) and len(self.slots) >= self.context.limits.rules:
-            raise RuleSetError(f"there are {len(self.slots)} rules, which is the limit; delete one first")
+        self.check_room(rule.id)
         if len(value) > self.context.limits.record_bytes:
             limit = self.context.limits.record_bytes
             raise RuleSetError(f"the rule has {len(value)} bytes, at most {limit}; shorten its tests")

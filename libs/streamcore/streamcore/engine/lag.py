@@ -29,10 +29,14 @@ def _now_ms() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """``rows`` offsets are not committed, and the oldest of them is ``ms`` milliseconds old."""
+    """``rows`` offsets are not committed, and the oldest of them is ``ms`` milliseconds old.
+
+    ``control_records``: offsets of the control topic that are not committed.
+    """
 
     rows: int = 0
     ms: int = 0
+    control_records: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +50,8 @@ class _Sample:
 class LagTracker:
     """Wraps the planner's ``PartitionOffsets`` and samples the end offsets that the planner asks for.
 
-    ``topics``: the topics that count, without the control topic. One thread calls ``latest`` and ``record_commit``; any
-    thread may call ``current``.
+    ``topics``: the topics of events; the other one is the control topic. One thread calls ``latest`` and
+    ``record_commit``; any thread may call ``current``.
     """
 
     def __init__(self, ends: PartitionOffsets, topics: Collection[str], now_ms: Callable[[], int] = _now_ms) -> None:
@@ -57,6 +61,7 @@ class LagTracker:
         self._position: StreamOffsets | None = None
         self._samples: deque[_Sample] = deque()
         self._newest: _Sample | None = None
+        self._control_ends: Mapping[TopicPartition, int] = {}
         self._oldest_ms: int | None = None
 
     def earliest(self) -> Mapping[TopicPartition, int]:
@@ -71,6 +76,7 @@ class LagTracker:
         """Return what ``PartitionOffsets.latest`` returns, and keep it as a sample."""
         ends = self._ends.latest()
         self._newest = self._sample(self._now_ms(), ends)
+        self._control_ends = {place: end for place, end in ends.items() if place[0] not in self._topics}
         # Within 200 ms after the last but one sample, this sample replaces the last one.
         if len(self._samples) > 1 and self._newest.at_ms - self._samples[-2].at_ms <= _MIN_SAMPLE_GAP_MS:
             self._samples.pop()
@@ -97,8 +103,9 @@ class LagTracker:
         newest, position, oldest_ms = self._newest, self._position, self._oldest_ms
         if newest is None or position is None:
             return Lag()
-        rows = sum(max(0, end - position.offsets.get(place, 0)) for place, end in newest.ends.items())
-        return Lag(rows, max(0, self._now_ms() - oldest_ms)) if rows and oldest_ms is not None else Lag(rows)
+        rows, control_records = _count_waiting(newest.ends, position), _count_waiting(self._control_ends, position)
+        ms = max(0, self._now_ms() - oldest_ms) if rows and oldest_ms is not None else 0
+        return Lag(rows, ms, control_records)
 
     def _sample(self, at_ms: int, ends: Mapping[TopicPartition, int]) -> _Sample:
         return _Sample(at_ms, {place: end for place, end in ends.items() if place[0] in self._topics})
@@ -125,6 +132,11 @@ class LagTracker:
         if len(self._samples) > _MAX_SAMPLES:
             self._samples = deque([*self._samples][::2])
         self._oldest_ms = self._samples[0].at_ms if self._samples else None
+
+
+def _count_waiting(ends: Mapping[TopicPartition, int], position: StreamOffsets) -> int:
+    """Return how many offsets before ``ends`` are not committed at ``position``."""
+    return sum(max(0, end - position.offsets.get(place, 0)) for place, end in ends.items())
 
 
 def _has_backlog(sample: _Sample, position: StreamOffsets) -> bool:

@@ -1,7 +1,12 @@
-"""Plans each batch once: events up to a limit, every control record that has arrived, and the clock."""
+"""Plans each batch once: events up to a limit, control records up to a limit of their own, and the clock.
+
+The first cut of an epoch takes every control record that is there, whatever the limit: the first events meet all rules
+that were published before the app started.
+"""
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -66,12 +71,14 @@ class Planner:
         if planned is not None:
             return planned
         start, previous = self._start(batch)
-        unlimited, limit = (self.app.control_topic,), self.app.limits.events_per_cut
+        limits = self.app.limits
+        control_limit = limits.control_records_per_cut if batch else sys.maxsize
         while True:
             on_poll()
             ends = self.ends.latest()
             _reject_shrunk(start, ends)
-            end = next_offsets(start, ends, unlimited, limit, self.now_ms())
+            own_limits = {self.app.control_topic: control_limit}
+            end = next_offsets(start, ends, limits.events_per_cut, self.now_ms(), own_limits)
             if end.offsets != start.offsets or end.clock_ms - start.clock_ms >= _EMPTY_CUT_MS:
                 break
             time.sleep(_POLL_S)

@@ -208,6 +208,14 @@ METRICS = (
         lambda _totals, lag: [(lag().ms / 1000, ())],
     ),
     MetricDefinition(
+        _GAUGE,
+        "headgate.control.lag.rows",
+        "",
+        "Control records that are not committed yet; above 0 after a cut that reached `control_records_per_cut`.",
+        (),
+        lambda _totals, lag: [(lag().control_records, ())],
+    ),
+    MetricDefinition(
         _GAUGE, "headgate.savepoint.age", "s", "Time since the newest savepoint was complete.", (), _savepoint_age
     ),
 )

@@ -22,16 +22,17 @@ class Topics:
     now_ms: int = 0
     came_ms: list[int] = field(default_factory=list)
     asked: int = 0
+    control: int = 0
 
     def earliest(self) -> Mapping[TopicPartition, int]:
         return {A: 0, CONTROL: 0}
 
     def latest(self) -> Mapping[TopicPartition, int]:
-        return {A: sum(t <= self.now_ms for t in self.came_ms), CONTROL: 99}
+        return {A: sum(t <= self.now_ms for t in self.came_ms), CONTROL: self.control}
 
     def for_time(self, time_ms: int) -> Mapping[TopicPartition, int]:
         self.asked += 1
-        return {A: sum(t < time_ms for t in self.came_ms), CONTROL: 99}
+        return {A: sum(t < time_ms for t in self.came_ms), CONTROL: self.control}
 
 
 def meter(topics: Topics) -> LagTracker:
@@ -57,6 +58,14 @@ def test_rows_are_what_is_not_committed_and_seconds_go_on_while_nothing_is() -> 
     assert lag.current() == Lag(2, 7_000)
     lag.record_commit(StreamOffsets(0, {A: 2}))
     assert lag.current() == Lag()
+
+
+def test_control_records_count_apart_from_events() -> None:
+    topics = Topics(0, [0], control=12)
+    lag = meter(topics)
+    lag.latest()
+    lag.record_commit(StreamOffsets(0, {A: 1, CONTROL: 5}))
+    assert lag.current() == Lag(0, 0, 7)
 
 
 def test_a_backlog_that_is_there_at_the_start_has_its_age() -> None:

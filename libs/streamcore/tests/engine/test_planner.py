@@ -32,7 +32,7 @@ APP = App(
     "control",
     {},
     (no_kernel,),  # type: ignore[arg-type]
-    limits=Limits(events_per_cut=10),
+    limits=Limits(events_per_cut=10, control_records_per_cut=5),
 )
 
 
@@ -103,6 +103,21 @@ def test_an_app_may_begin_at_the_end_but_with_all_its_control_records(log: Offse
     cut = planner(log, topics, 1_000, from_the_end=True).plan_cut(0, go_on, go_on)
     assert cut.start == StreamOffsets(0, {("tx", 0): 7, ("control", 0): 0})
     assert cut.end.offsets == topics.reach
+
+
+def test_many_control_records_are_many_cuts_and_events_go_on_in_each(log: OffsetLog) -> None:
+    topics = Topics({("tx", 0): 0, ("control", 0): 0})
+    planner(log, topics, 1_000).plan_cut(0, go_on, go_on)
+    topics.reach = {("tx", 0): 6, ("control", 0): 12}
+    cuts = [planner(log, topics, 1_000 + batch).plan_cut(batch, go_on, go_on) for batch in (1, 2, 3)]
+    assert [cut.end.offsets["control", 0] for cut in cuts] == [5, 10, 12]
+    assert cuts[0].end.offsets["tx", 0] == 6
+
+
+def test_the_first_events_meet_every_rule_that_was_there_before_the_start(log: OffsetLog) -> None:
+    topics = Topics({("tx", 0): 20, ("control", 0): 12})
+    cut = planner(log, topics, 1_000).plan_cut(0, go_on, go_on)
+    assert cut.end.offsets == {("tx", 0): 10, ("control", 0): 12}
 
 
 def test_records_that_are_gone_stop_the_app(log: OffsetLog) -> None:

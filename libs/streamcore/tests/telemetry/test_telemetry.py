@@ -68,7 +68,7 @@ def value(samples: dict[str, float], name: str, *labels: str) -> float:
 def test_what_cuts_report_can_be_scraped() -> None:
     port = free_port()
     with Telemetry(TelemetrySettings("shop", port)) as telemetry:
-        telemetry.watch(lambda: Lag(42, 1_500))
+        telemetry.watch(lambda: Lag(42, 1_500, 7))
         for batch in range(3):
             telemetry.cut(cut(batch))
         telemetry.progress({"batchId": 2, "durationMs": {"triggerExecution": 250}})
@@ -80,6 +80,7 @@ def test_what_cuts_report_can_be_scraped() -> None:
     assert value(samples, "headgate_deadletters_total", 'reason="not_json"') == 3
     assert value(samples, "headgate_counted_total", 'what="window late"') == 15
     assert value(samples, "headgate_lag_rows") == 42
+    assert value(samples, "headgate_control_lag_rows") == 7
     assert value(samples, "headgate_lag_time_seconds") == 1.5
     assert value(samples, "headgate_watermark_delay_seconds") == 10
     for partition, seconds in ((0, 10), (1, 2), (2, 0)):

@@ -102,6 +102,13 @@ class ServiceSettings(Document):
         Positive,
         Field(description="Largest number of events in a batch."),
     ] = 200_000
+    control_records_per_cut: Annotated[
+        Positive,
+        Field(
+            description="Largest number of control records in a batch: rules, lists and deletions. The first batch of "
+            "a new app or of a restore takes all that are there."
+        ),
+    ] = 1_000
     output_partitions: Annotated[
         Positive,
         Field(description="Partitions of the topics that the service creates."),
@@ -181,4 +188,9 @@ class ServiceSettings(Document):
     @property
     def limits(self) -> Limits:
         """The limits of records and cuts."""
-        return Limits(self.max_record_bytes, self.max_future_ms, self.events_per_cut)
+        return Limits(
+            self.max_record_bytes,
+            self.max_future_ms,
+            self.events_per_cut,
+            control_records_per_cut=self.control_records_per_cut,
+        )
