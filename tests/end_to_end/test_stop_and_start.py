@@ -12,6 +12,7 @@ from tests.harness.apps import orders
 from tests.harness.apps import published_rules as rules
 from tests.harness.apps.rules_scene import Scene
 from tests.harness.oracles.lane_reader import batch_of, check_transactions, text
+from tests.harness.servers import processes
 from tests.harness.servers.checkpoint_files import forget_last_commit
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -55,9 +56,14 @@ def test_a_stop_under_load_loses_nothing_and_a_lost_commit_is_repeated_only_if_t
 
 
 def stop_under_load(scene: Scene) -> int:
-    """SIGTERM while there is a backlog, after a cut with alerts; the last batch that was committed."""
+    """SIGTERM to all processes while there is a backlog, after a cut with alerts; the last batch that was committed."""
     scene.app.wait_for_cuts(3)
-    assert scene.app.drain() == 0
+    session = scene.app.pid
+    assert scene.app.drain_session() == 0
+    said = scene.app.log.read_text(errors="replace")
+    assert "Traceback" not in said
+    assert "trying again" not in said
+    processes.wait_until(lambda: not processes.members(session), "the end of the JVM and its workers", 60)
     assert scene.app.input_records < scene.count, "it stopped under load"
     committed = CheckpointRoot(scene.app.checkpoint).last_committed()
     assert committed is not None

@@ -141,6 +141,12 @@ class AppUnderTest:
         os.kill(self.pid, signal.SIGTERM)
         return self.wait_for_end()
 
+    def drain_session(self) -> int:
+        """SIGTERM to the driver and every process that belongs to it, as systemd sends it; the exit code."""
+        for process in processes.members(self.pid):
+            os.kill(process.pid, signal.SIGTERM)
+        return self.wait_for_end()
+
     def wait_for_end(self, limit_s: float = _LIMIT_S) -> int:
         """The exit code; negative after a signal."""
         assert self._run is not None

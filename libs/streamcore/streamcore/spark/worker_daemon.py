@@ -14,6 +14,7 @@ from __future__ import annotations
 import gc
 import importlib
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from importlib.machinery import PathFinder
@@ -54,6 +55,9 @@ def main() -> None:
     for name in filter(None, os.environ.get(PRELOAD, "").split(",")):
         importlib.import_module(name)
     gc.freeze()
+    # As the JVM does (``session``): a drain needs the workers. The JVM ends this process by its standard input, and the
+    # workers by SIGKILL.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     vars(daemon)["gc"] = SimpleNamespace(collect=lambda: 0)
     daemon.manager()
 
