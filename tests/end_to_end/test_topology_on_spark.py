@@ -14,12 +14,14 @@ import pytest
 from conftest import NewTopic
 from streamcore.kafka.readers import read_topic
 from streamcore.kafka.settings import KafkaSettings
+from streamcore.operators.windows.general.pane_values import WindowView
 from streamcore.schema import StreamSchema
 from streamcore.spark.session import SparkSettings
 from streamcore.topology.simulation import Simulation, SimulationResult
 from streamcore.topology.stream import operate, source
 from streamcore.topology.topology import Topology
 from streamcore.watermark import bounded_out_of_orderness
+from streamcore.windowing import Tumbling
 from tests.harness.apps.orders import send_raw
 from tests.harness.apps.running_sums import MakeRunningSums
 from tests.harness.apps.scripted_cuts import Script, Step, run
@@ -38,7 +40,7 @@ CUTS = 4
 
 
 def two_steps(name: str) -> Topology:
-    """Totals by user, counted again by the first letter of the total; and a lane without any key."""
+    """Totals by user, counted again by their first digit; a lane without any key; and a function that fails."""
     sales = source(SCHEMA, bounded_out_of_orderness(1_000))
     by_user = operate([sales.filter(pl.col("n") > 0).key_by("user")], "sums", MakeRunningSums("user", "n"))
     digits = by_user.map(digit=pl.col("total").cast(pl.String).str.slice(0, 1)).select("digit", "total")
@@ -46,13 +48,21 @@ def two_steps(name: str) -> Topology:
     mixed = sales.select(pl.col("user").alias("who"), pl.col("n").alias("total"))
     mixed = mixed.union(by_user.select(pl.col("user").alias("who"), "total"))
     of_both = operate([mixed.key_by("who")], "sums", MakeRunningSums("who", "total"), name="of-both")
+    windows = sales.select("user", "n").key_by("user").window(Tumbling(2_000))
+    quotients = windows.apply(divide_by_rows_beyond_three, {"quotient": pl.Int64()}, name="fails-on-three")
     return Topology(
         name,
+        quotients.sink("quotients", key="user"),
         by_digit.sink("digits", key="digit"),
         of_both.sink("both", key="who"),
         by_user.side("late").sink("late"),
         sales.select("shop", "n").sink("plain", key="shop"),
     )
+
+
+def divide_by_rows_beyond_three(view: WindowView) -> pl.DataFrame:
+    """Fails on a pane of three rows."""
+    return pl.DataFrame({"quotient": [100 // (view.elements.height - 3)]})
 
 
 def sales(cut: int) -> pl.DataFrame:
@@ -99,6 +109,9 @@ def test_output_on_spark_equals_output_in_process_also_after_a_restart(
     script = Script(app, kafka, tmp_path / "checkpoint", SparkSettings(spark_jars), steps)
     run(tmp_path, [replace(script, steps=steps[:2]), script])
     wanted = in_process(topology)
-    for lane in ("digits", "both", "late", "plain"):
+    for lane in ("digits", "both", "late", "plain", "quotients"):
         assert expected(wanted[lane])
         assert objects(kafka, app.lanes[lane]) == expected(wanted[lane])
+    letters = read_topic(kafka, app.lanes["deadletters"])
+    assert sorted(str(letter.value) for letter in letters) == sorted(str(letter.value) for letter in wanted.dead)
+    assert {letter.header("reason_code") for letter in letters} == {b"failed_pane"}

@@ -114,7 +114,7 @@ class OperatorRunner:
 
     def _count(self) -> None:
         metrics = dict(self.operator.metrics())
-        assert metrics.pop("rejected") == metrics.pop("truncated") == 0
+        assert metrics.pop("rejected") == metrics.pop("truncated") == metrics.pop("failed") == 0
         self.counts = WindowCounts(**{name: getattr(self.counts, name) + more for name, more in metrics.items()})
 
     def _firing(self, row: Mapping[str, object]) -> FiredPane:

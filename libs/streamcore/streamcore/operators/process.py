@@ -42,7 +42,6 @@ from __future__ import annotations
 
 import copy
 import inspect
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import polars as pl
@@ -59,18 +58,13 @@ from streamcore.keyed.states import declared_states
 from streamcore.keyed.timers import ChainedTimerLimit
 from streamcore.keyed.value_codec import describe
 from streamcore.operators.base import MAIN, CutTime, Ports
+from streamcore.operators.failures import CALL_ERRORS, FAILED, FAILED_REASON, failure_reason
 from streamcore.state.row_versions import Versions
 from streamcore.state.table import StateTable
 from streamcore.wire.lanes import DeadLetterCode
 
-#: The port of events and timers whose call failed: the columns of the events and ``FAILED_REASON``.
-FAILED = DeadLetterCode.FAILED.value
 #: The port of control records whose call failed: their columns and ``FAILED_REASON``.
 FAILED_CONTROL = DeadLetterCode.FAILED_CONTROL.value
-#: The column with the function, its method and the error, as text.
-FAILED_REASON = "failed_reason"
-
-_OBJECT_ADDRESS = re.compile("0x[0-9a-f]{6,}")
 
 
 class ProcessOperator:
@@ -169,7 +163,7 @@ class ProcessOperator:
         for record, scope.event_ms in zip(records.rows(self._control_row), records.times, strict=True):
             try:
                 self._function.process_control(record, self._context)
-            except Exception as error:
+            except CALL_ERRORS as error:
                 self._fail(self._failed_control, record, "process_control", error)
             scope.journal.clear()
         scope.in_control = False
@@ -190,7 +184,7 @@ class ProcessOperator:
                 if output_rows is not None:
                     for row in output_rows:
                         main.add(row)
-            except Exception as error:
+            except CALL_ERRORS as error:
                 self._fail(self._failed, event, "process", error)
             journal.clear()
         scope.now_ms = watermark_ms
@@ -215,18 +209,16 @@ class ProcessOperator:
                 if output_rows is not None:
                     for row in output_rows:
                         main.add(row)
-            except Exception as error:
+            except CALL_ERRORS as error:
                 self._fail(self._failed, self._timer_row(), "on_timer", error)
             scope.journal.clear()
         return fired
 
-    def _fail(self, port: PortBuffer, row: object, method: str, error: Exception) -> None:
-        """Undo the call, and emit its row with the reason. A ``MemoryError`` is raised again."""
-        if isinstance(error, MemoryError):
-            raise error  # a fault of the machine, not of the data: the cut must run again
+    def _fail(self, port: PortBuffer, row: object, method: str, error: BaseException) -> None:
+        """Undo the call, and emit its row with the reason."""
+        reason = failure_reason(f"{self._function_name}.{method}", error)
         self._scope.undo()
         self._scope.counts["failed"] += 1
-        reason = f"{self._function_name}.{method}: {_error_text(error)}"
         values = row if isinstance(row, dict) else dict(zip(self._columns_for(port), row, strict=True))  # type: ignore[call-overload]
         port.add({**values, FAILED_REASON: reason})
 
@@ -244,15 +236,6 @@ class ProcessOperator:
         if self._control_schema is not None:
             ports[FAILED_CONTROL] = self._failed_control.take_rows()
         return ports
-
-
-def _error_text(error: Exception) -> str:
-    """Return the error as text without addresses of objects, so that a replayed cut gives an equal text."""
-    try:
-        text = str(error)
-    except Exception:  # __str__ is the user's code
-        text = "(its message cannot be read)"
-    return f"{type(error).__name__}: {_OBJECT_ADDRESS.sub('0x...', text)}".encode(errors="replace").decode()
 
 
 def _check_function(function: ProcessFunction, function_name: str, control: Schema | None) -> None:

@@ -12,7 +12,7 @@ import polars as pl
 
 from streamcore.enrich.spec import REASON
 from streamcore.operators.base import LATE_REASON
-from streamcore.operators.process import FAILED_REASON
+from streamcore.operators.failures import CALL_ERRORS, FAILED_REASON, failure_reason
 from streamcore.topology.dead_letters import DeadLetterWriter
 from streamcore.topology.nodes import Transform
 from streamcore.wire.lanes import DeadLetterCode, Record
@@ -44,11 +44,10 @@ def _run_halves(
 ) -> None:
     try:
         result.succeeded.append(function(rows))
-    except Exception as error:
+    except CALL_ERRORS as error:
+        reason = failure_reason(step, error)
         if rows.height == 1:
-            result.dead += writer.to_records(
-                rows, [DeadLetterCode.FAILED], [f"{step}: {type(error).__name__}: {error}"]
-            )
+            result.dead += writer.to_records(rows, [DeadLetterCode.FAILED], [reason])
             return
         half = rows.height // 2
         _run_halves(step, function, rows[:half], result, writer)

@@ -10,13 +10,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from streamcore.arguments import check_function, check_type
 from streamcore.operators.base import LATE
+from streamcore.operators.failures import FAILED_PANE
 from streamcore.operators.joins.join_input import DEFAULT_MAX_ROWS, REJECTED
 from streamcore.operators.joins.output_columns import JoinKeys, JoinKind
 from streamcore.topology.labels import describe_windows, format_duration
@@ -24,6 +25,7 @@ from streamcore.topology.nodes import KeyedInput, Schema
 from streamcore.topology.stream import KeyedStream, Stream
 from streamcore.topology.stream import operate as operate_on
 from streamcore.windowing import Assigner
+from streamcore.wire.lanes import DEAD_LETTERS
 
 if TYPE_CHECKING:
     from streamcore.operators.base import Operator
@@ -47,6 +49,7 @@ class JoinedStream:
     max_rows: int = DEFAULT_MAX_ROWS
     late_lane: str | None = None
     rejected_lane: str | None = None
+    failed_lane: str = DEAD_LETTERS
 
     def left_outer(self) -> JoinedStream:
         """Emit left rows without a partner too."""
@@ -63,6 +66,10 @@ class JoinedStream:
     def rejected_to(self, lane: str) -> JoinedStream:
         """Set the lane of rows beyond the ``max_rows`` of a shard."""
         return replace(self, rejected_lane=lane)
+
+    def failed_to(self, lane: str) -> JoinedStream:
+        """Set the lane of the groups on which the function of a co-group fails; without this call: dead letters."""
+        return replace(self, failed_lane=lane)
 
     def within(self, lower_ms: int, upper_ms: int, *, name: str = "") -> Stream:
         """Join right rows whose event time is ``lower_ms`` to ``upper_ms`` (inclusive) after that of the left row."""
@@ -130,11 +137,17 @@ class JoinedStream:
         return self.left.schema, self.right.schema
 
     def operate(
-        self, name: str, about: str, create_operator: Callable[[], Operator], *, keeps_key: bool = True
+        self,
+        name: str,
+        about: str,
+        create_operator: Callable[[], Operator],
+        *,
+        keeps_key: bool = True,
+        side_lanes: Mapping[str, str] | None = None,
     ) -> Stream:
-        """Add the operator of a join. ``about``: its description in pictures."""
+        """Add the operator of a join. ``about``: its description in pictures. ``side_lanes``: further lanes by port."""
         optional_lanes = {LATE: self.late_lane, REJECTED: self.rejected_lane}
-        lanes = {port: lane for port, lane in optional_lanes.items() if lane is not None}
+        lanes = {port: lane for port, lane in optional_lanes.items() if lane is not None} | dict(side_lanes or {})
         inputs = [KeyedStream(self.left), KeyedStream(self.right)]
         return operate_on(
             inputs, "join", create_operator, name=name, about=about, keeps_key=keeps_key, side_lanes=lanes
@@ -161,13 +174,22 @@ class WindowedJoin:
         return joined.operate(name, describe_windows(self.assigner), create_operator)
 
     def apply(self, function: CoGroupFunction, schema: Schema, *, name: str = "") -> Stream:
-        """Emit the rows that a function returns for all rows of both sides. ``schema``: the columns of these rows."""
+        """Emit the rows that a function returns for all rows of both sides. ``schema``: the columns of these rows.
+
+        A group on which it fails goes to the lane of ``failed_to``.
+        """
         from streamcore.operators.joins import CoGroup
 
         check_function("apply", function, "write a function of key, window, left rows and right rows")
         joined = self.joined
         create_operator = partial(CoGroup, self._spec, function, schema, joined.left.schema, joined.right.schema)
-        return joined.operate(name, describe_windows(self.assigner), create_operator, keeps_key=False)
+        return joined.operate(
+            name,
+            describe_windows(self.assigner),
+            create_operator,
+            keeps_key=False,
+            side_lanes={FAILED_PANE: joined.failed_lane},
+        )
 
     @property
     def _spec(self) -> WindowedSpec:

@@ -327,7 +327,8 @@ def _process(
     limits: KeyedLimits | None,
     failed_to: str,
 ) -> Stream:
-    from streamcore.operators.process import FAILED, FAILED_CONTROL, ProcessOperator
+    from streamcore.operators.failures import FAILED
+    from streamcore.operators.process import FAILED_CONTROL, ProcessOperator
 
     inputs, records = [stream], None
     if broadcast is not None:

@@ -11,6 +11,7 @@ from streamcore.aggregates.base import Aggregate
 from streamcore.arguments import check_function, check_type
 from streamcore.errors import ConfigError
 from streamcore.operators.base import LATE, Operator
+from streamcore.operators.failures import FAILED_PANE
 from streamcore.topology.labels import describe_windows
 from streamcore.topology.nodes import KeyedInput, Schema
 from streamcore.topology.stream import KeyedStream, Stream, operate
@@ -26,6 +27,7 @@ from streamcore.windowing import (
 )
 from streamcore.windowing.revisions import RevisionPolicy
 from streamcore.windowing.triggers import walk
+from streamcore.wire.lanes import DEAD_LETTERS
 
 if TYPE_CHECKING:
     from streamcore.operators.windows.general.pane_values import PaneFunction, PaneRows, WindowView
@@ -45,6 +47,7 @@ class WindowedStream:
     lateness_ms: int = 0
     evictor: Evictor | None = None
     late_lane: str | None = None
+    failed_lane: str = DEAD_LETTERS
 
     def __post_init__(self) -> None:
         check_type("window", self.assigner, Assigner, "write such as Tumbling(60_000)")
@@ -84,6 +87,13 @@ class WindowedStream:
         """
         return replace(self, late_lane=lane)
 
+    def failed_to(self, lane: str) -> WindowedStream:
+        """Set the lane of panes on which the user's code fails (``streamcore.operators.failures``), with the reason.
+
+        Without this call they are dead letters. They are also the side output ``failed_pane``.
+        """
+        return replace(self, failed_lane=lane)
+
     @property
     def spec(self) -> WindowSpec:
         """The specification of the windows; ``ConfigError`` if its parts contradict each other."""
@@ -121,7 +131,8 @@ class WindowedStream:
     def apply(self, compute: Callable[[WindowView], PaneRows], schema: Schema, *, name: str = "") -> Stream:
         """Emit the rows that a function returns for all elements of a pane. ``schema``: the columns of these rows.
 
-        ``compute`` must be pure. The windows keep every element for it, so an aggregate is cheaper if it suffices.
+        ``compute`` must be pure. A pane on which it fails goes to the lane of ``failed_to``. The windows keep every
+        element for it, so an aggregate is cheaper if it suffices.
         """
         from streamcore.operators.windows.general.pane_values import PaneFunction
 
@@ -147,7 +158,7 @@ class WindowedStream:
             function=function,
             late_lane=self.late_lane is not None,
         )
-        return self._add_operator(name, "window", create_operator, columns)
+        return self._add_operator(name, "window", create_operator, columns, fails=function is not None)
 
     def _columns(self, needed: set[str]) -> tuple[tuple[str, ...] | None, Schema]:
         """Return the columns that are sent to the operator (None: all), and their types."""
@@ -159,15 +170,23 @@ class WindowedStream:
         }
 
     def _add_operator(
-        self, name: str, kind: str, create_operator: Callable[[], Operator], columns: tuple[str, ...] | None
+        self,
+        name: str,
+        kind: str,
+        create_operator: Callable[[], Operator],
+        columns: tuple[str, ...] | None,
+        *,
+        fails: bool = False,
     ) -> Stream:
+        lanes = {LATE: self.late_lane} if self.late_lane else {}
+        lanes |= {FAILED_PANE: self.failed_lane} if fails else {}
         return operate(
             [KeyedStream(replace(self.keyed, columns=columns))],
             kind,
             create_operator,
             name=name,
             about=describe_windows(self.assigner),
-            side_lanes={LATE: self.late_lane} if self.late_lane else None,
+            side_lanes=lanes,
         )
 
     def _window_columns(self) -> set[str]:

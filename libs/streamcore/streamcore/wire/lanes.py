@@ -31,6 +31,12 @@ class DeadLetterCode(Code):
         "A keyed function fails on a control record.",
         "Read `reason`, correct the control record, and publish it again.",
     )
+    FAILED_PANE = (
+        "failed_pane",
+        "A function of a window or of a co-group fails on a pane. The value has the key, the window, the number of "
+        "elements, and the first elements.",
+        "Read `reason`, and correct the function or the data.",
+    )
     LATE = (
         "late",
         "The row is too far behind the watermark for the step, such as deduplication.",

@@ -25,7 +25,8 @@ from streamcore.keyed import (
     WhenFull,
 )
 from streamcore.operators.base import MAIN, CutTime
-from streamcore.operators.process import FAILED, FAILED_CONTROL, ProcessOperator
+from streamcore.operators.failures import FAILED
+from streamcore.operators.process import FAILED_CONTROL, ProcessOperator
 from streamcore.schema import EVENT_MS
 from tests.harness.apps.keyed_operator import CONTROL, EVENTS, Runner, frame, runner
 

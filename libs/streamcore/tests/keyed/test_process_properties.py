@@ -27,7 +27,7 @@ from streamcore.keyed import (
     WhenFull,
 )
 from streamcore.operators.base import MAIN
-from streamcore.operators.process import FAILED
+from streamcore.operators.failures import FAILED
 from streamcore.state import MemoryBlobs
 from streamcore.state.state_log import HEAD
 from streamcore.watermark import NO_WATERMARK

@@ -9,7 +9,7 @@ import polars as pl
 
 from streamcore.keyed import KeyedLimits, ProcessContext, ProcessFunction, TimeDomain, ValueState
 from streamcore.operators.base import MAIN
-from streamcore.operators.process import FAILED
+from streamcore.operators.failures import FAILED
 from streamcore.windowing.model import END_OF_TIME_MS
 from tests.harness.apps.keyed_operator import runner
 

@@ -11,8 +11,11 @@ from typing import Protocol
 import numpy as np
 import polars as pl
 
+from streamcore.errors import ConfigError
 from streamcore.operators.base import MAIN, CutTime, Ports
+from streamcore.operators.failures import CALL_ERRORS, FAILED_PANE, FailedCall, PaneFailures, failure_reason, name_of
 from streamcore.operators.joins.output_columns import Schema
+from streamcore.operators.joins.window_join import in_windows
 from streamcore.operators.joins.window_matching import WindowedInputs, WindowedSpec, WindowMatches, check_names
 from streamcore.schema import EVENT_MS
 from streamcore.state.table import StateTable
@@ -35,7 +38,9 @@ class CoGroupFunction(Protocol):
 class CoGroup:
     """The operator of a co-group. Inputs: left, right.
 
-    ``output``: the columns that the function returns. ``EVENT_MS`` is added: the last millisecond of the window.
+    ``output``: the columns that the function returns. ``EVENT_MS`` is added: the last millisecond of the window. If the
+    function raises, or returns rows that do not fit ``output``, the group goes to port ``FAILED_PANE``
+    (``streamcore.operators.failures``): the key, the window, and the first rows of each side.
     """
 
     def __init__(
@@ -45,6 +50,8 @@ class CoGroup:
         self._sides = WindowedInputs(spec, left, right)
         self._function = function
         self._output = pl.Schema(output)
+        self._failures = PaneFailures({"left_": left, "right_": right})
+        self._failed = 0
         self.output_delay_ms = spec.allowed_lateness_ms
 
     @property
@@ -55,8 +62,11 @@ class CoGroup:
     def step(self, inputs: Sequence[pl.DataFrame], time: CutTime) -> Ports:
         admitted = self._sides.admit(inputs, time)
         left, right = (one.keyless for one in admitted)
+        main, failed = self._groups(self._sides.close(time))
+        self._failed += failed.height
         return {
-            MAIN: pl.concat([self.schema.to_frame(), *self._groups(self._sides.close(time))]),
+            MAIN: main,
+            FAILED_PANE: failed,
             KEYLESS: self._sides.columns.rejected_rows(left, right),
             **self._sides.side_outputs(admitted, time),
         }
@@ -68,22 +78,34 @@ class CoGroup:
         """Do nothing: the first step closes expired windows again, without output."""
 
     def metrics(self) -> Mapping[str, int]:
-        return self._sides.metrics()
+        failed, self._failed = self._failed, 0
+        return {**self._sides.metrics(), "failed": failed}
 
-    def _groups(self, matches: WindowMatches) -> list[pl.DataFrame]:
-        """Return the function's rows, group by group."""
+    def _groups(self, matches: WindowMatches) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Return the function's rows, group by group, and the groups on which it fails."""
         edges = np.arange(len(matches.ends) + 1)
         left, right = (np.searchsorted(side.match_index, edges).tolist() for side in (matches.left, matches.right))
-        bounds = zip(matches.keys.rows(), matches.starts.tolist(), matches.ends.tolist(), strict=True)
-        return [
-            self._function(
-                key,
-                Window(start, end),
-                matches.left.rows[left[i] : left[i + 1]],
-                matches.right.rows[right[i] : right[i + 1]],
-            )
-            .select(self._output.names())
-            .cast(self._output)
-            .with_columns(pl.lit(end - 1, pl.Int64).alias(EVENT_MS))
-            for i, (key, start, end) in enumerate(bounds)
-        ]
+        frames: list[pl.DataFrame] = [self.schema.to_frame()]
+        failed: dict[int, FailedCall] = {}
+        for i, (key, start, end) in enumerate(zip(matches.keys.rows(), matches.starts, matches.ends, strict=True)):
+            sides = (matches.left.rows[left[i] : left[i + 1]], matches.right.rows[right[i] : right[i + 1]])
+            try:
+                rows = self._rows(key, Window(int(start), int(end)), *(side.clone() for side in sides))
+                frames.append(rows.with_columns(pl.lit(end - 1, pl.Int64).alias(EVENT_MS)))
+            except CALL_ERRORS as error:
+                failed[i] = FailedCall(failure_reason(name_of(self._function), error), sides)
+        return pl.concat(frames), self._failed_groups(matches, failed)
+
+    def _rows(self, key: tuple[object, ...], window: Window, left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
+        rows = self._function(key, window, left, right)
+        if not isinstance(rows, pl.DataFrame):
+            raise ConfigError(f"it returns {type(rows).__name__}; return a frame with the columns {[*self._output]}")
+        return rows.select(self._output.names()).cast(self._output)
+
+    def _failed_groups(self, matches: WindowMatches, failed: Mapping[int, FailedCall]) -> pl.DataFrame:
+        """Return the failed groups. ``failed``: by the number of the match."""
+        numbers = list(failed)
+        starts, ends = matches.starts[numbers], matches.ends[numbers]
+        groups = in_windows(matches.keys[numbers], starts, ends).with_columns(pl.Series(EVENT_MS, ends - 1))
+        columns = self._failures.series(len(numbers), dict(enumerate(failed.values())))
+        return self._failures.split(groups.hstack(columns), ())[1]

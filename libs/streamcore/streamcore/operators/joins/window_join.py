@@ -43,7 +43,7 @@ class WindowJoin:
     def step(self, inputs: Sequence[pl.DataFrame], time: CutTime) -> Ports:
         admitted = self._sides.admit(inputs, time)
         output = [
-            _in_windows(rows, windows.starts, windows.ends)
+            in_windows(rows, windows.starts, windows.ends)
             for rows, windows in self._outer(
                 *(self._sides.closing.open_windows(side.keyless, time.watermark_ms) for side in admitted)
             )
@@ -80,8 +80,8 @@ class WindowJoin:
             ),
         )
         return [
-            _in_windows(pairs, matches.starts[match_index], matches.ends[match_index]),
-            *(_in_windows(rows, windows.starts, windows.ends) for rows, windows in self._outer(*without_partner)),
+            in_windows(pairs, matches.starts[match_index], matches.ends[match_index]),
+            *(in_windows(rows, windows.starts, windows.ends) for rows, windows in self._outer(*without_partner)),
         ]
 
     def _outer(self, left: WindowedRows, right: WindowedRows) -> list[tuple[pl.DataFrame, WindowedRows]]:
@@ -99,7 +99,7 @@ def _rows_where(matches: WindowMatches, rows: pl.DataFrame, match_index: Ints, m
     return WindowedRows(rows[places], matches.starts[match_index[places]], matches.ends[match_index[places]])
 
 
-def _in_windows(rows: pl.DataFrame, starts: Ints, ends: Ints) -> pl.DataFrame:
+def in_windows(rows: pl.DataFrame, starts: Ints, ends: Ints) -> pl.DataFrame:
     """Return the rows with the bounds of their windows."""
     bounds = [pl.Series(WINDOW_START, starts).cast(_TIME), pl.Series(WINDOW_END, ends).cast(_TIME)]
     return rows.with_columns(pl.Series(EVENT_MS, ends - 1), *bounds)

@@ -10,7 +10,8 @@ class WindowMetrics:
     """Counters since the last ``take``.
 
     Those of ``windowing.WindowCounts``, and ``rejected``: assignments to windows beyond the limit, and
-    ``truncated``: values of panes from which an aggregate has left something out because of its own limit.
+    ``truncated``: values of panes from which an aggregate has left something out because of its own limit. ``failed``:
+    panes for which a call of the user's code failed.
 
     The law: ``assignments == on_time + late_accepted + dropped_expired + dropped_closed + rejected``.
     """
@@ -24,6 +25,7 @@ class WindowMetrics:
     evicted: int = 0
     rejected: int = 0
     truncated: int = 0
+    failed: int = 0
 
     def take(self) -> dict[str, int]:
         """Return the counts by name and reset them to 0."""

@@ -14,6 +14,7 @@ import polars as pl
 from streamcore.aggregates.base import Aggregate
 from streamcore.errors import ConfigError
 from streamcore.operators.base import LATE, LATE_REASON, LATENESS_MS, MAIN, CutTime, Ports
+from streamcore.operators.failures import ELEMENT_COUNT, ELEMENTS, FAILED_PANE, FAILED_REASON
 from streamcore.operators.windows.aggregate_set import AggregateSet
 from streamcore.operators.windows.element_fields import fields_for
 from streamcore.operators.windows.general.pane_values import PaneFunction
@@ -50,6 +51,7 @@ class WindowOperator:
     ``window_first`` and ``window_stop``, numbers of elements), ``pane``, ``timing``, ``is_final``, ``is_retraction``,
     the values, and EVENT_MS: the last millisecond of the window, or, of global and count windows, the latest event
     time of the window's elements. ``(key, window, pane)`` identifies a row if ``aggregates`` are given.
+    FAILED_PANE, with a ``function``: the panes on which it fails (``streamcore.operators.failures``), without values.
     LATE, unless ``late_lane`` is off: the input's columns, LATE_REASON, LATENESS_MS and the window's columns, one row
     per window that dropped the element. ``max_windows``: the maximum of live windows (or slices of overlapping ones);
     elements of further windows are counted as ``rejected``.
@@ -72,6 +74,8 @@ class WindowOperator:
         plan = WindowPlan(spec, {key: schema[key] for key in keys}, dict(schema), aggregate_set, function, max_windows)
         self.schema = plan.output.main
         self.late_lane = late_lane
+        self._failures = plan.failures
+        self._values = list(plan.output.values)
         self._metrics = WindowMetrics()
         self._path = _path(plan, self._metrics)
 
@@ -83,7 +87,13 @@ class WindowOperator:
     def step(self, inputs: Sequence[pl.DataFrame], time: CutTime) -> Ports:
         """Process a cut."""
         main, late = self._path.step(inputs[0], time)
-        return {MAIN: main, LATE: late} if self.late_lane else {MAIN: main}
+        ports = {LATE: late} if self.late_lane else {}
+        if self._failures is None:
+            return {MAIN: main, **ports}
+        main, failed = self._failures.split(main, self._values)
+        failed = failed.filter(~pl.col(IS_RETRACTION)).drop(IS_RETRACTION)  # a failed pane has nothing to retract
+        self._metrics.failed += failed.height
+        return {MAIN: main, FAILED_PANE: failed, **ports}
 
     def tables(self) -> Mapping[str, StateTable]:
         """Return all state."""
@@ -128,6 +138,7 @@ def _check(
     bounds = [WINDOW_START, WINDOW_END, WINDOW_FIRST, WINDOW_STOP]
     values = function.schema if function else aggregate_set.aggregates
     _once("the output", [*keys, *bounds, PANE, TIMING, IS_FINAL, IS_RETRACTION, *values, EVENT_MS])
+    _once("failed panes", [*keys, *bounds, PANE, TIMING, IS_FINAL, ELEMENT_COUNT, ELEMENTS, FAILED_REASON, EVENT_MS])
     _once("late rows", [*schema, *bounds, LATE_REASON, LATENESS_MS, EVENT_MS])
 
 

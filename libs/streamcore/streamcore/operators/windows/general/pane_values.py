@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -10,6 +10,8 @@ import numpy as np
 import polars as pl
 
 from streamcore.columnar.hash_table import Ints
+from streamcore.errors import ConfigError
+from streamcore.operators.failures import CALL_ERRORS, FailedCall, PaneFailures, failure_reason, name_of
 from streamcore.operators.windows.aggregate_set import AggregateSet
 from streamcore.operators.windows.general.contents import View
 from streamcore.operators.windows.general.live_window import PaneFiring
@@ -45,11 +47,32 @@ PaneRows = pl.DataFrame | Sequence[Mapping[str, object]]
 class PaneFunction:
     """A function of all elements of a pane, and the columns of the rows that it returns.
 
-    It must be pure, because a retraction is computed again from the contents of the pane.
+    It must be pure, because a retraction is computed again from the contents of the pane. If it raises, or returns rows
+    that do not fit ``schema``, the pane is a failed one (``streamcore.operators.failures``), and has no retraction.
     """
 
     compute: Callable[[WindowView], PaneRows]
     schema: Mapping[str, pl.DataType]
+
+    @property
+    def name(self) -> str:
+        """Return the function's name for messages."""
+        return name_of(self.compute)
+
+    def rows(self, view: WindowView) -> pl.DataFrame:
+        """Call the function, and return its rows with the columns of ``schema``."""
+        rows: object = self.compute(view)
+        if isinstance(rows, pl.DataFrame):
+            return rows.select(pl.col(name).cast(dtype) for name, dtype in self.schema.items())
+        if not isinstance(rows, Iterable) or isinstance(rows, str | bytes | Mapping):
+            raise ConfigError(f"it returns {type(rows).__name__}; return a frame, or a mapping for each row")
+        return pl.DataFrame(self._columns(list(rows)))
+
+    def _columns(self, rows: Sequence[object]) -> list[pl.Series]:
+        mappings = [row for row in rows if isinstance(row, Mapping) and row.keys() == self.schema.keys()]
+        if len(mappings) < len(rows):
+            raise ConfigError(f"it returns a row that is no mapping with the columns {[*self.schema]}")
+        return [pl.Series(name, [row[name] for row in mappings], dtype=dtype) for name, dtype in self.schema.items()]
 
 
 class PaneValues(Protocol):
@@ -97,25 +120,36 @@ class RecomputedValues:
 
 
 class FunctionValues:
-    """Computes the rows of a full window function."""
+    """Computes the rows of a full window function. A pane on which it fails is a row of nulls with the failure."""
 
-    def __init__(self, function: PaneFunction, schema: Mapping[str, pl.DataType]) -> None:
+    def __init__(self, function: PaneFunction, schema: Mapping[str, pl.DataType], failures: PaneFailures) -> None:
         self.function = function
         self.schema = schema
+        self.failures = failures
+        self._nulls = pl.DataFrame(schema=function.schema).clear(1)
 
     def compute(self, fired: Sequence[PaneFiring], keys: pl.DataFrame) -> tuple[Ints, list[pl.Series]]:
         key_rows = keys.rows() if keys.width else [()] * len(fired)
-        frames = [self._rows(firing, key) for firing, key in zip(fired, key_rows, strict=True)]
-        pane = np.repeat(np.arange(len(frames)), [frame.height for frame in frames])
-        empty = pl.DataFrame(schema=self.function.schema)
-        return pane, pl.concat([empty, *frames]).get_columns()
+        frames: list[pl.DataFrame] = [self._nulls.clear()]
+        failed: dict[int, FailedCall] = {}
+        height = 0
+        for firing, key in zip(fired, key_rows, strict=True):
+            rows = self._rows(firing, key)
+            if isinstance(rows, FailedCall):
+                failed[height] = rows
+                rows = self._nulls
+            frames.append(rows)
+            height += rows.height
+        pane = np.repeat(np.arange(len(fired)), [frame.height for frame in frames[1:]])
+        return pane, [*pl.concat(frames).get_columns(), *self.failures.series(height, failed)]
 
-    def _rows(self, firing: PaneFiring, key: tuple[object, ...]) -> pl.DataFrame:
+    def _rows(self, firing: PaneFiring, key: tuple[object, ...]) -> pl.DataFrame | FailedCall:
         elements = to_frame(_elements(firing.view), self.schema)
-        rows = self.function.compute(WindowView(key, *bounds(firing.window), firing.pane, firing.timing, elements))
-        if not isinstance(rows, pl.DataFrame):
-            return pl.DataFrame(list(rows), schema=self.function.schema, orient="row")
-        return rows.select(pl.col(name).cast(dtype) for name, dtype in self.function.schema.items())
+        view = WindowView(key, *bounds(firing.window), firing.pane, firing.timing, elements.clone())
+        try:
+            return self.function.rows(view)
+        except CALL_ERRORS as error:
+            return FailedCall(failure_reason(self.function.name, error), (elements,))
 
 
 def to_frame(elements: Sequence[Element], schema: Mapping[str, pl.DataType]) -> pl.DataFrame:

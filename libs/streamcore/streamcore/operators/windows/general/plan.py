@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from streamcore.operators.failures import PaneFailures
 from streamcore.operators.windows.aggregate_set import AggregateSet
 from streamcore.operators.windows.general.pane_values import PaneFunction
 from streamcore.operators.windows.output_columns import OutputSchema
@@ -33,6 +34,11 @@ class WindowPlan:
     def keeps_elements(self) -> bool:
         """Return whether windows keep their elements, because partials do not suffice."""
         return self.function is not None or self.spec.evictor is not None
+
+    @property
+    def failures(self) -> PaneFailures | None:
+        """Return the columns of failed panes; None if no code of the user computes values."""
+        return PaneFailures({"": self.schema}) if self.function else None
 
     @property
     def output(self) -> OutputSchema:

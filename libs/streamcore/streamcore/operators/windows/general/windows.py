@@ -45,8 +45,8 @@ class TriggeredWindowStore:
             self.elements = ElementTable(keys, plan.schema)
             self._contents = BufferedContent(plan.spec.evictor, self.elements)
             self._values = (
-                FunctionValues(plan.function, plan.schema)
-                if plan.function
+                FunctionValues(plan.function, plan.schema, plan.failures)
+                if plan.function and plan.failures
                 else RecomputedValues(plan.aggregate_set, metrics)
             )
         else:
