@@ -1,6 +1,6 @@
 """kill -9 at any moment, and at the worst ones: every alert once, and a reader beside it never sees anything else.
 
-``HEADGATE_KILLS`` random kills (`make kill-test`: 20), after two at points of the protocol.
+``HEADGATE_KILLS`` random kills (`make kill-test`: 20), after two at points of the protocol and one of the JVM.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ def test_kills_at_any_moment_lose_and_repeat_nothing_and_no_reader_sees_a_part_o
         watcher.count_while_dead()
         die_between_the_commit_and_sparks(scene)
         watcher.count_while_dead()
+        lose_the_jvm(scene)
         kill_at_random(scene, watcher, random.Random(KILLS))
         scene.start_faulty()
         scene.tick(scene.sent[-1].order.ts + orders.HOUR_MS)
@@ -67,6 +68,16 @@ def die_between_the_commit_and_sparks(scene: Scene) -> None:
     """The output of a batch is in Kafka, and Spark does not know."""
     scene.start_faulty("--die", "committed", "--when", "alerts")
     assert scene.app.wait_for_end() < 0, "it died by the signal"
+
+
+def lose_the_jvm(scene: Scene) -> None:
+    """Spark's JVM is killed: the driver ends with one sentence that names it."""
+    scene.start_faulty()
+    scene.app.wait_for_cuts(1)
+    pid = scene.app.kill_jvm()
+    assert scene.app.wait_for_end() == 1
+    *_, last = scene.app.log.read_text().splitlines()
+    assert f"Permanent: the JVM of Spark (process {pid}) ended: signal 9" in last
 
 
 def kill_at_random(scene: Scene, watcher: Watcher, chance: random.Random) -> None:

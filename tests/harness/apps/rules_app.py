@@ -136,6 +136,12 @@ class AppUnderTest:
         for process in processes.daemon_and_workers(self.pid):
             processes.kill(process.pid)
 
+    def kill_jvm(self) -> int:
+        """kill -9 of Spark's JVM; its process number."""
+        pid = processes.jvm(self.pid).pid
+        processes.kill(pid)
+        return pid
+
     def drain(self) -> int:
         """SIGTERM to the driver; the exit code."""
         os.kill(self.pid, signal.SIGTERM)

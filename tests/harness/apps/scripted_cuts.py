@@ -51,7 +51,8 @@ class Script:
 
     ``midway``: name of a savepoint after the first cut; ``saved``: of one after the last. ``restored``: the savepoint
     that the checkpoint is made from. ``forgets``: as if it had died before Spark's commit of the last batch.
-    ``rejected``: what the error says that is to stop it before its first cut.
+    ``rejected``: what the error says that is to stop it before its first cut. ``markers``: another topic of markers.
+    ``restarts``: most restarts after a failure.
     """
 
     app: App
@@ -66,6 +67,8 @@ class Script:
     forgets: bool = False
     rejected: str = ""
     place: str = ""
+    markers: str = ""
+    restarts: int = 8
     decisions: RestoreDecisions = field(default_factory=RestoreDecisions)
 
     @property
@@ -76,7 +79,7 @@ class Script:
 
     @property
     def markers_topic(self) -> str:
-        return f"{self.app.name}.markers"
+        return self.markers or f"{self.app.name}.markers"
 
     @property
     def reports(self) -> Path:
@@ -137,15 +140,23 @@ def _restore(script: Script) -> None:
     )
 
 
-def _run_one(session: SparkSession, script: Script) -> None:
+def run_script(session: SparkSession, script: Script) -> None:
+    """Run an app in this process until its last cut is committed."""
     from streamcore.engine.report import CutReport, Listeners
     from streamcore.kafka.topics import ensure_topics
     from streamcore.spark.launch import own_topics
-    from streamcore.spark.runner import Runner, RunSettings
+    from streamcore.spark.runner import RestartPolicy, Runner, RunSettings
 
     ensure_topics(script.kafka, own_topics(script.app, script.markers_topic))
     place = script.savepoints.place.url
-    settings = RunSettings(script.kafka, script.checkpoint, script.spark, script.markers_topic, savepoints=place)
+    settings = RunSettings(
+        script.kafka,
+        script.checkpoint,
+        script.spark,
+        script.markers_topic,
+        restarts=RestartPolicy(script.restarts),
+        savepoints=place,
+    )
     script.checkpoint.mkdir(parents=True, exist_ok=True)
     session.conf.set("spark.sql.shuffle.partitions", str(script.spark.parallelism))
     if script.restored:
@@ -192,7 +203,7 @@ def main() -> None:
     scripts: list[Script] = cloudpickle.loads(Path(sys.argv[1]).read_bytes())
     with Runtime("scripted", Path(sys.argv[1]).parent / "session", scripts[0].spark) as start:
         for script in scripts:
-            _run_one(start.session(), script)
+            run_script(start.session(), script)
 
 
 if __name__ == "__main__":

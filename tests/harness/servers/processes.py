@@ -53,6 +53,12 @@ def daemon_and_workers(session: int) -> list[Process]:
     return [p for p in members(session) if _DAEMON in p.command]
 
 
+def jvm(session: int) -> Process:
+    """Return Spark's JVM."""
+    (process,) = (p for p in members(session) if "org.apache.spark.deploy.SparkSubmit" in p.command)
+    return process
+
+
 def kill(pid: int) -> None:
     """kill -9; one that is gone is no error."""
     with suppress(ProcessLookupError):

@@ -16,6 +16,7 @@ steps, each with the state that a crash after it leaves:
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import time
@@ -26,7 +27,8 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import pandas  # noqa: F401 - pyspark imports it when a query is built; imported here, while the JVM starts
-from pyspark.errors import StreamingQueryException
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -40,7 +42,7 @@ from streamcore.engine.lag import Lag, LagTracker
 from streamcore.engine.output import OutputCommitter
 from streamcore.engine.planner import Planner
 from streamcore.engine.report import CutReport, Listeners
-from streamcore.errors import ConfigError, CorruptState, Drained, Fenced, Permanent, Retryable, StreamError
+from streamcore.errors import ConfigError, Drained, Fenced, Permanent, Retryable, StreamError
 from streamcore.kafka.delivery import DeliverySettings, OutRecord, WriterHooks, record_bytes
 from streamcore.kafka.exactly_once import MARKER_EVERY, ExactlyOnceWriter
 from streamcore.kafka.markers import read_marker
@@ -52,6 +54,7 @@ from streamcore.savepoint.repository import Savepoint, SavepointRepository
 from streamcore.sinks.sink import SinkFactory, SinkHooks
 from streamcore.spark.batch_boundary import BatchBoundary
 from streamcore.spark.collect import collect_shards
+from streamcore.spark.failures import TaskFailed, explain_failure, explain_jvm_end
 from streamcore.spark.query import build_query
 from streamcore.spark.runtime import Runtime
 from streamcore.spark.savepoint_writer import SavepointTarget, take_savepoint
@@ -167,15 +170,21 @@ class Runner:
         gc.freeze()
         try:
             self._run_with_restarts(session, epoch)
+        except (Py4JError, ConnectionError) as error:
+            if (jvm_end := explain_jvm_end(session)) is not None:
+                raise jvm_end from error
+            raise
         finally:
             self._boundary.close()
 
     def _run_with_restarts(self, session: SparkSession, epoch: int) -> None:
         """Start the query again after each ``Retryable``, until the app has drained.
 
-        A committed cut resets the count of failures. Raises ``Permanent`` after too many failures in a row.
+        A committed cut resets the count of failures. Raises ``Permanent`` after too many failures in a row, or when a
+        task fails a second time with the same error: what it computes is a function of its input.
         """
         failures, pause_ms, last_committed = 0, self.settings.restarts.pause_ms, -1
+        last_error = ""
         while not self._boundary.draining:
             try:
                 self._run_query(session, epoch)
@@ -183,7 +192,11 @@ class Runner:
             except Retryable as error:
                 if self._cuts_committed > last_committed:
                     failures, pause_ms, last_committed = 0, self.settings.restarts.pause_ms, self._cuts_committed
+                    last_error = ""
                 failures += 1
+                if isinstance(error, TaskFailed) and str(error) == last_error:
+                    raise Permanent(f"app {self.app.name}: a task failed twice with the same error: {error}") from error
+                last_error = str(error)
                 self.listeners.failure(error)
                 if failures > self.settings.restarts.attempts:
                     raise Permanent(
@@ -263,7 +276,10 @@ class Runner:
         frame = build_query(session, self.app, settings.kafka, settings.spark.parallelism, initial)
         stream = frame.writeStream.foreachBatch(cuts.run).outputMode("append")
         stream = stream.option("checkpointLocation", for_spark(self.root.spark)).queryName(self.app.name)
-        return stream.trigger(processingTime=f"{settings.trigger_ms} milliseconds").start()
+        try:
+            return stream.trigger(processingTime=f"{settings.trigger_ms} milliseconds").start()
+        except (Py4JJavaError, PySparkException) as error:
+            raise self._explain(error) from error
 
     def _poll_progress(self, query: StreamingQuery) -> None:
         """Forward Spark's metrics until the query ends. They are read only after a cut, because reading costs the JVM
@@ -292,9 +308,24 @@ class Runner:
             return
         if isinstance(self._failure, StreamError):
             raise self._failure
-        error = query.exception()
-        if self._failure is not None or error is not None:
-            raise _from_spark(error, self._failure)
+        error = self._failure or query.exception()
+        if error is not None:
+            raise self._explain(error) from error
+
+    def _explain(self, error: BaseException) -> StreamError:
+        """Return the error of streamcore for an error of Spark, or of the callback."""
+        if not isinstance(error, Py4JError | PySparkException):
+            return TaskFailed(f"{type(error).__name__}: {error}")
+        return explain_failure(str(error), self.root, self._newest_savepoint)
+
+    def _newest_savepoint(self) -> str | None:
+        """Return the name of the newest savepoint of the app, or None if none can be read."""
+        names: list[str] = []
+        if self.settings.savepoints:
+            with contextlib.suppress(StreamError):
+                repository = SavepointRepository(open_object_store(self.settings.savepoints), self.app.name)
+                names = [savepoint.manifest.name for savepoint in repository]
+        return names[-1] if names else None
 
     def on_cut_committed(self, report: CutReport, end: StreamOffsets) -> None:
         """Record and report a committed cut that ends at ``end``."""
@@ -405,17 +436,3 @@ def _truncate(record: OutRecord, limit_bytes: int) -> OutRecord:
     short = OutRecord(record.topic, (record.key or b"")[:1024] or None, None, record.headers + length_header)
     room = max(0, limit_bytes - record_bytes(short))
     return OutRecord(short.topic, short.key, value[:room], short.headers)
-
-
-def _from_spark(error: StreamingQueryException | None, cause: BaseException | None) -> StreamError:
-    """Return the error to raise for a failed query: ``cause`` if it is a ``StreamError``.
-
-    Spark reports a lost worker, an unreachable broker and a bug with one exception class. Such an error is
-    ``Retryable``, unless its text names an error of ``streamcore.errors`` that a retry cannot mend.
-    """
-    text = str(cause if cause is not None else error)
-    if isinstance(cause, StreamError):
-        return cause
-    if any(f"streamcore.errors.{kind.__name__}" in text for kind in (ConfigError, CorruptState, Permanent)):
-        return Permanent(text)
-    return Retryable(text)

@@ -48,6 +48,7 @@ _JAVA_OPTIONS = (
     "-Xss8m",
     "-XX:TieredStopAtLevel=1",
     "-XX:+UseSerialGC",
+    "-XX:+ExitOnOutOfMemoryError",
     f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}",
 )
 #: What every worker needs, whatever the app computes.

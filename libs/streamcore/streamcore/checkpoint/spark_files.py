@@ -1,0 +1,171 @@
+"""Finds damaged and missing files of Spark in a checkpoint, after a query failed to read them.
+
+Spark's own error often names neither the file nor the shard. On a disk, Hadoop keeps a file of checksums beside each of
+Spark's files; and the last commit names the state file of every partition. In a bucket there are no such checksums, so
+only missing files are found there.
+
+::
+
+    spark/state/<operator>/<partition>/<version>_<id>.changelog   what one batch changed; version is batch + 1
+    spark/state/<operator>/<partition>/<version>_<id>.zip         a snapshot: its list of files in SSTs/
+    spark/state/<operator>/<partition>/<name>.crc                 Spark's checksum of <name>
+    spark/<folder>/.<name>.crc                                    Hadoop's checksums of <name>
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import PurePosixPath
+
+from streamcore.storage.atomic_files import list_names, list_numbers, read_whole
+from streamcore.storage.location import Location
+
+_SNAPSHOT = re.compile(r"(\d+)_.*\.zip\Z")
+#: Start of Hadoop's file of checksums: its name and the number of bytes of each checksum. A CRC-32 of each follows.
+_CHECKSUMS = struct.Struct(">4sI")
+
+
+#: Ids of the state files that the commits name, by operator, partition and version.
+_Ids = dict[tuple[str, str, int], str]
+
+
+def find_log_damage(spark: Location) -> list[str]:
+    """Return a line for each file of Spark's logs and operators that the next batch needs and that is damaged.
+
+    ``spark``: Spark's folder in the checkpoint. Lines begin with the file's path in it. All files are small.
+    """
+    return list(_find_log_damage(spark))
+
+
+def find_state_damage(spark: Location) -> list[str]:
+    """Return a line, as ``find_log_damage`` does, for each state file that is damaged or missing. Reads all of the
+    state."""
+    return list(_find_state_damage(spark / "state", _committed_ids(spark / "commits")))
+
+
+def _find_log_damage(spark: Location) -> Iterator[str]:
+    if not list_numbers(spark / "offsets"):
+        return
+    yield from _check_document(spark, "metadata", "metadata")
+    for log in ("offsets", "commits"):
+        for batch in list_numbers(spark / log)[-2:]:
+            yield from _check_document(spark / log, str(batch), f"{log}/{batch}")
+    for operator in (f"state/{number}" for number in list_numbers(spark / "state")):
+        for batch in list_numbers(spark / operator / "_metadata/v2"):
+            yield from _check_document(
+                spark / operator / "_metadata/v2", str(batch), f"{operator}/_metadata/v2/{batch}"
+            )
+        schemas = f"{operator}/_stateSchema/default"
+        for file in list_names(spark / schemas):
+            if not file.endswith(".crc"):
+                yield from _check_file(spark / schemas, file, f"{schemas}/{file}")
+
+
+def _committed_ids(commits: Location) -> _Ids:
+    """Return the ids in the commits that can be read. A commit of another format has none."""
+    ids: _Ids = {}
+    for batch in list_numbers(commits):
+        with suppress(ValueError):
+            document = json.loads((read_whole(commits / str(batch)) or b"").partition(b"\n")[2])
+            for operator, partitions in (document.get("stateUniqueIds") or {}).items():
+                ids |= {(operator, str(n), batch + 1): stores[0] for n, stores in enumerate(partitions) if stores}
+    return ids
+
+
+def _find_state_damage(state: Location, ids: _Ids) -> Iterator[str]:
+    """Check the state of every partition of every operator."""
+    for operator in (str(number) for number in list_numbers(state)):
+        for partition in (str(number) for number in list_numbers(state / operator)):
+            versions = {v: i for (o, p, v), i in ids.items() if (o, p) == (operator, partition)}
+            name = f"state/{operator}/{partition}"
+            yield from _find_partition_damage(state / operator / partition, name, versions)
+
+
+def _find_partition_damage(folder: Location, name: str, ids: Mapping[int, str]) -> Iterator[str]:
+    """Check the newest snapshot of a partition, and the change logs after it. ``ids``: by version."""
+    files = list_names(folder)
+    snapshots = {int(m[1]): m[0] for m in map(_SNAPSHOT.match, files) if m is not None}
+    committed = {version: file for version, file in snapshots.items() if ids.get(version, file) in file}
+    newest = max(committed, default=0)
+    if newest:
+        yield from _check_snapshot(folder, name, committed[newest])
+    for version in range(newest + 1, max(ids, default=0) + 1):
+        if version in ids:
+            log = f"{version}_{ids[version]}.changelog"
+            yield from _check_file(folder, log, f"{name}/{log}")
+        elif not any(file.startswith(f"{version}_") and file.endswith(".changelog") for file in files):
+            yield f"{name}/{version}_*.changelog is missing"
+
+
+def _check_snapshot(folder: Location, name: str, snapshot: str) -> Iterator[str]:
+    """Check a snapshot, and the sorted files that it names."""
+    damage = list(_check_file(folder, snapshot, f"{name}/{snapshot}"))
+    if damage:
+        yield from damage
+        return
+    tables = list_names(folder / "SSTs")
+    for table, size in _sorted_files(read_whole(folder / snapshot) or b""):
+        where = f"{name}/SSTs/{table}"
+        if table not in tables:
+            yield f"{where} is missing"
+        elif len(read_whole(folder / "SSTs" / table) or b"") != size:
+            yield f"{where} does not have its {size} bytes"
+        else:
+            yield from _check_file(folder / "SSTs", table, where)
+
+
+def _sorted_files(snapshot: bytes) -> Iterator[tuple[str, int]]:
+    """Yield name and size of the sorted files of a snapshot."""
+    with zipfile.ZipFile(io.BytesIO(snapshot)) as parts:
+        metadata = json.loads(parts.read("metadata").partition(b"\n")[2])
+    for file in metadata["sstFiles"]:
+        yield file["dfsSstFileName"], file["sizeBytes"]
+
+
+def _check_document(folder: Location, file: str, name: str) -> Iterator[str]:
+    """Check a file of which each line is a version, or a JSON document, or a ``-`` for none."""
+    damage = list(_check_file(folder, file, name))
+    yield from damage
+    lines = [] if damage else (read_whole(folder / file) or b"").splitlines()
+    if not damage and not (lines and all(map(_is_document, lines))):
+        yield f"{name} is cut short or changed"
+
+
+def _is_document(line: bytes) -> bool:
+    if line == b"-" or (line[:1] == b"v" and line[1:].isdigit()):
+        return True
+    try:
+        return isinstance(json.loads(line), dict)
+    except ValueError:
+        return False
+
+
+def _check_file(folder: Location, file: str, name: str) -> Iterator[str]:
+    """Compare a file, and Spark's checksum of it, with Hadoop's checksums of both, if they are there."""
+    if read_whole(folder / file) is None:
+        yield f"{name} is missing"
+    for each in (file, f"{file}.crc"):
+        content, checksums = read_whole(folder / each), read_whole(folder / f".{each}.crc")
+        if content is not None and checksums is not None and not _matches(content, checksums):
+            where = PurePosixPath(name).parent
+            yield f"{where / each} does not match its checksum in {where}/.{each}.crc"
+
+
+def _matches(content: bytes, checksums: bytes) -> bool:
+    """Return whether the content has these checksums of Hadoop."""
+    if len(checksums) < _CHECKSUMS.size:
+        return False
+    magic, chunk = _CHECKSUMS.unpack_from(checksums)
+    if magic != b"crc\0" or chunk == 0:
+        return False
+    wanted = b"".join(
+        zlib.crc32(content[start : start + chunk]).to_bytes(4, "big") for start in range(0, len(content), chunk)
+    )
+    return checksums[_CHECKSUMS.size :] == wanted

@@ -1,0 +1,158 @@
+"""What a person reads when a query ends: one sentence with the cause, from texts as Spark writes them."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from streamcore.checkpoint.checkpoint import CheckpointRoot
+from streamcore.errors import ConfigError, CorruptState, Permanent, Retryable, StreamError
+from streamcore.spark.failures import TaskFailed, explain_failure, explain_jvm_end
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+JOB = """An error occurred while calling o157.getResult.
+: org.apache.spark.SparkException: Exception thrown in awaitResult: \n\
+\tat org.apache.spark.util.ThreadUtils$.awaitResult(ThreadUtils.scala:56)
+Caused by: org.apache.spark.SparkException: Job aborted due to stage failure: Task 1 in stage 5.0 failed 1 times, most \
+recent failure: Lost task 1.0 in stage 5.0 (TID 9) (host executor driver): """
+WORKER = (
+    JOB
+    + """org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+  File "/usr/lib/pyspark/worker.py", line 3000, in main
+    process()
+    ~~~~~~~^^
+  File "/usr/lib/streamcore/spark/worker.py", line 74, in _read
+    reader = _readers.pop(kafka, None)
+{}
+
+\tat org.apache.spark.api.python.BasePythonRunner.handlePythonException(PythonRunner.scala:600)
+"""
+)
+STATE = (
+    JOB
+    + """org.apache.spark.SparkException: [CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] State not loaded.
+\tat org.apache.spark.sql.execution.streaming.state.RocksDB.load(RocksDB.scala:1)
+Caused by: {}
+\tat org.apache.hadoop.fs.FSInputChecker.verifySums(FSInputChecker.java:347)
+"""
+)
+
+
+def explain(text: str, folder: Path, savepoint: str | None = "nightly") -> StreamError:
+    return explain_failure(text, CheckpointRoot(folder), lambda: savepoint)
+
+
+def state_file(folder: Path, content: bytes, checked: bytes) -> Path:
+    """A change log of version 1, with Hadoop's checksum of ``checked``, and the logs of Spark."""
+    for log in ("offsets", "commits"):
+        (folder / "spark" / log).mkdir(parents=True)
+        (folder / "spark" / log / "0").write_text('v2\n{"stateUniqueIds":{"0":[["id"]]}}')
+    (folder / "spark" / "metadata").write_text("{}")
+    file = folder / "spark" / "state" / "0" / "0" / "1_id.changelog"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(content)
+    sums = b"crc\0" + (512).to_bytes(4, "big") + zlib.crc32(checked).to_bytes(4, "big")
+    (file.parent / f".{file.name}.crc").write_bytes(sums)
+    return file
+
+
+@pytest.mark.parametrize(
+    ("line", "kind", "message"),
+    [
+        ("streamcore.errors.Retryable: kafka a:9092: no answer", Retryable, "kafka a:9092: no answer"),
+        ("streamcore.errors.ConfigError: no such table", ConfigError, "no such table"),
+        ("streamcore.errors.CorruptState: blob 7 is missing", CorruptState, "blob 7 is missing"),
+        (
+            "TypeError: unhashable type: 'dict'",
+            TaskFailed,
+            "TypeError: unhashable type: 'dict' (line 74 of /usr/lib/streamcore/spark/worker.py, in _read)",
+        ),
+    ],
+)
+def test_the_error_of_a_python_worker_keeps_its_kind_and_words(
+    line: str, kind: type[StreamError], message: str, tmp_path: Path
+) -> None:
+    found = explain(WORKER.format(line), tmp_path)
+    assert type(found) is kind
+    assert str(found) == message
+
+
+def test_a_file_that_does_not_match_its_checksum_is_named_with_the_savepoint(tmp_path: Path) -> None:
+    state_file(tmp_path, b"changed", b"written")
+    found = explain(STATE.format("java.lang.NullPointerException"), tmp_path)
+    assert type(found) is CorruptState
+    assert str(found) == (
+        f"checkpoint {tmp_path}/spark: state/0/0/1_id.changelog does not match its checksum in "
+        "state/0/0/.1_id.changelog.crc; restore the app from savepoint nightly. Nothing was changed."
+    )
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    state_file(tmp_path, b"", b"").unlink()
+    found = explain(STATE.format("java.nio.file.NoSuchFileException: /tmp/x"), tmp_path, savepoint=None)
+    assert "state/0/0/1_id.changelog is missing; restore the app from a savepoint; there is none" in str(found)
+
+
+def test_damage_that_only_spark_sees_is_corrupt_state_too(tmp_path: Path) -> None:
+    state_file(tmp_path, b"written", b"written")
+    cause = "org.rocksdb.RocksDBException: Corruption: block checksum mismatch in /tmp/spark-1/000008.sst"
+    found = explain(STATE.format(cause), tmp_path)
+    assert type(found) is CorruptState
+    assert "RocksDBException: Corruption: block checksum mismatch" in str(found)
+
+
+def test_state_that_is_whole_and_could_not_be_loaded_is_tried_again(tmp_path: Path) -> None:
+    state_file(tmp_path, b"written", b"written")
+    found = explain(STATE.format("java.io.IOException: Connection reset"), tmp_path)
+    assert type(found) is Retryable
+    assert str(found) == "IOException: Connection reset"
+
+
+def test_a_full_disk_is_named(tmp_path: Path) -> None:
+    found = explain(STATE.format("java.io.FileNotFoundException: /var/x/y (No space left on device)"), tmp_path)
+    assert type(found) is Retryable
+    assert "disk that Spark writes to is full" in str(found)
+    assert "/var/x/y" in str(found)
+
+
+def test_a_task_without_a_further_cause_keeps_its_words(tmp_path: Path) -> None:
+    found = explain(JOB + "java.io.EOFException: reached the end", tmp_path)
+    assert str(found) == "EOFException: reached the end"
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "signal 9, which the system sends when memory"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGTERM)", "signal 15, SIGTERM"),
+        ("raise SystemExit(3)", "raise the setting driver_memory"),
+        ("raise SystemExit(1)", "exit code 1"),
+    ],
+)
+def test_the_end_of_the_jvm_is_told_with_its_reason(code: str, words: str) -> None:
+    with subprocess.Popen([sys.executable, "-c", code]) as process:
+        found = explain_jvm_end(session_of(process))
+    assert type(found) is Permanent
+    assert f"(process {process.pid}) ended: " in str(found)
+    assert words in str(found)
+
+
+def test_a_jvm_that_lives_has_not_ended() -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        assert explain_jvm_end(session_of(process), wait_s=0.1) is None
+        process.send_signal(signal.SIGKILL)
+
+
+def session_of(process: subprocess.Popen[bytes]) -> SparkSession:
+    """A session whose JVM is this process."""
+    gateway = SimpleNamespace(proc=process)
+    return cast("SparkSession", SimpleNamespace(sparkContext=SimpleNamespace(_gateway=gateway)))

@@ -1,0 +1,57 @@
+"""One damaged file of Spark in a checkpoint changes nothing, or the start names the file and the savepoint to restore.
+
+By default 8 damages, which are chosen by a seed; ``HEADGATE_DAMAGED_FILES`` sets another number.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from conftest import NewTopic
+from streamcore.kafka.settings import KafkaSettings
+from streamcore.spark.session import SparkSettings
+from tests.end_to_end.test_topology_on_spark import send, two_steps
+from tests.harness.apps.damaged_checkpoints import Campaign, Outcome
+from tests.harness.apps.scripted_cuts import Script
+
+pytestmark = pytest.mark.spark
+
+COUNT = int(os.environ.get("HEADGATE_DAMAGED_FILES", "8"))
+SEED = int(os.environ.get("HEADGATE_DAMAGED_SEED", "1"))
+
+
+def test_a_damaged_file_changes_no_output_or_is_named(
+    tmp_path: Path, kafka: KafkaSettings, spark_jars: Path, new_topic: NewTopic
+) -> None:
+    topic = new_topic("sales")
+    app = two_steps("damaged").app(topics={"sales": topic}, shards=2)
+    # A worker that is used again has the state in memory and reads no file.
+    spark = SparkSettings(spark_jars, extra={"spark.python.worker.reuse": "false"})
+    script = Script(app, kafka, tmp_path / "checkpoint", spark, send(kafka, topic), saved="after-cut", restarts=1)
+    whole, *damaged = Campaign(script, COUNT, SEED, "both").run(tmp_path, limit_s=60 + 20 * COUNT)
+    assert not whole.error
+    assert whole.records
+    assert len(damaged) == COUNT
+    wrong = [outcome for outcome in damaged if not is_safe(outcome, whole)]
+    assert not wrong
+
+
+def is_safe(outcome: Outcome, whole: Outcome) -> bool:
+    """Whether the output is as without damage, or one sentence names the damaged file and the savepoint."""
+    if not outcome.error:
+        return outcome.records == whole.records
+    kind, _, sentence = outcome.error.partition(": ")
+    file = outcome.damage.file.removeprefix("spark/")
+    # Without checksums a change may be seen only where it leads to, as a state file that does not exist.
+    named = outcome.damage.checksum or file in sentence or checked_file(file) in sentence
+    one_sentence = "savepoint" in sentence and "\n" not in sentence
+    return kind in ("CorruptState", "ConfigError") and named and one_sentence and not outcome.records
+
+
+def checked_file(file: str) -> str:
+    """Name the file whose checksums are in this one."""
+    path = Path(file)
+    return str(path.parent / path.name.removeprefix(".").removesuffix(".crc"))
