@@ -35,7 +35,7 @@ from streamcore.control.reporter import StatusReporter
 from streamcore.control.status import CommandResult, DriverPhase, SavepointInfo
 from streamcore.errors import ConfigError, StreamError
 from streamcore.service.config.settings import ServiceSettings
-from streamcore.service.observers import CutListener, StdoutListener, combine_listeners
+from streamcore.service.observers import CutListener, StartMessage, StdoutListener, combine_listeners
 from streamcore.service.promotion import settings_for_epoch, standalone_checkpoint, take_over
 from streamcore.service.reconfigure import ActiveRunner, LiveReconfiguration
 from streamcore.service.savepoint_api import Savepoints, SavepointsFactory
@@ -207,7 +207,9 @@ class ServiceProcess(Generic[S]):
                 return ActiveRunner(settings, make_runner(epoch_settings, runtime, listeners))
 
             self._changes = changes = LiveReconfiguration(self._reporter, build)
-            observers: tuple[CutListener, ...] = (StdoutListener(), self._reporter, *telemetry.observers(), changes)
+            started = StartMessage(self._settings.app, self._settings.telemetry.pages, self._log)
+            own: tuple[CutListener, ...] = (StdoutListener(), started, self._reporter)
+            observers = (*own, *telemetry.observers(), changes)
             listeners = combine_listeners(observers, self._log)
             # 4. This process owns the checkpoint of its epoch.
             first = build(self._settings)

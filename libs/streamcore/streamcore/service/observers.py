@@ -47,6 +47,29 @@ class StdoutListener:
         """See ``CutListener``: messages are the log's."""
 
 
+class StartMessage:
+    """Logs one line when the first cut of the process is committed. ``pages``: where its metrics are."""
+
+    def __init__(self, app: str, pages: str, log: logging.Logger) -> None:
+        self._app = app
+        self._pages = pages
+        self._log = log
+        self._started = False
+
+    def cut(self, report: CutReport) -> None:
+        """See ``CutListener``."""
+        if not self._started:
+            self._started = True
+            text = "running: app %s, epoch %d, batch %d is committed; %s"
+            self._log.info(text, self._app, report.epoch, report.batch, self._pages)
+
+    def progress(self, progress: Mapping[str, object]) -> None:
+        """See ``CutListener``: the first cut says all."""
+
+    def failure(self, error: Retryable) -> None:
+        """See ``CutListener``: messages are the log's."""
+
+
 def combine_listeners(observers: Sequence[CutListener], log: logging.Logger) -> Listeners:
     """All of them, in order, and the log for failures."""
     from streamcore.engine.report import Listeners

@@ -38,6 +38,7 @@ from streamcore.checkpoint.epoch import read_epoch
 from streamcore.checkpoint.offset_log import CutBounds
 from streamcore.checkpoint.origin import RestoreOrigin
 from streamcore.cut_id import CutId
+from streamcore.engine.cut_watch import CutWatch
 from streamcore.engine.lag import Lag, LagTracker
 from streamcore.engine.output import OutputCommitter
 from streamcore.engine.planner import Planner
@@ -127,6 +128,7 @@ class Runner:
         self._last_progress = self._last_batch = -1
         self._cuts_committed = 0
         self._lag_tracker: LagTracker | None = None
+        self.watch = CutWatch()
 
     def drain(self, *, finish_open_batch: bool = False) -> None:
         """Stop at the next batch boundary. With ``finish_open_batch``, a batch that an earlier process began runs
@@ -286,6 +288,7 @@ class Runner:
         time."""
         while query.isActive:
             time.sleep(_POLL_S)
+            self.watch.check()
             if self._last_progress < self._last_batch:
                 self._forward_progress(query)
 
@@ -377,6 +380,11 @@ class _Cuts:
     def _run(self, frame: DataFrame, batch: int) -> None:
         # 1. No row of the batch has been read yet.
         cut = self.runner.plan_cut(self.planner, batch)
+        with self.runner.watch.cut(batch, "tasks of Spark, which read, decode and compute"):
+            self._run_planned(frame, batch, cut)
+
+    def _run_planned(self, frame: DataFrame, batch: int, cut: CutBounds) -> None:
+        """Run steps 2 to 4."""
         assignments = self.planner.assign(cut, self.runner.settings.spark.parallelism)
         self.session.sparkContext.setLocalProperty(ASSIGNMENTS_PROPERTY, encode_assignments(assignments))
         # 2. The only action on the frame: a second one would run the whole plan again.
@@ -384,6 +392,7 @@ class _Cuts:
         rows = collect_shards(frame)
         collected_s = time.perf_counter()
         # 3. All lanes of all shards, in the order of the shards.
+        self.runner.watch.enter("output to sinks and Kafka")
         committed = self.outputs.commit(cut.id(batch), [row.records for row in rows if row.produced])
         # 4. Spark writes commits/<batch> when this returns.
         committed_s = time.perf_counter()

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import signal
-import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from streamcore.environment import EnvironmentVariable, Reader
 from streamcore.spark import s3a as objects
 from streamcore.spark.executors import Executors
+from streamcore.spark.jvm_process import start_jvm
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -151,28 +150,12 @@ def _often_used() -> list[str]:
     return [str(jar) for name in _OFTEN_USED for jar in sorted((home / "jars").glob(f"{name}-[0-9]*.jar"))]
 
 
-def _popen_ignoring_sigterm(
-    command: Sequence[str], *, preexec_fn: Callable[[], object], **options: Any
-) -> subprocess.Popen[bytes]:
-    """Start a process as ``Popen`` does; it ignores SIGTERM, and so does every program that it becomes.
-
-    systemd, for example, sends SIGTERM to every process of a service. The driver drains then, and needs its JVM until
-    the last batch. The JVM ends when the driver ends, however that happens: its standard input is closed then.
-    """
-
-    def prepare() -> None:
-        preexec_fn()
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-
-    return subprocess.Popen(command, preexec_fn=prepare, **options)  # noqa: PLW1509 - pyspark starts it so too
-
-
 def open_session(app_name: str, settings: SparkSettings) -> SparkSession:
     """Start (or find) the session. Sets ``PYSPARK_PYTHON``, so that workers are this very Python."""
     from pyspark import java_gateway
     from pyspark.sql import SparkSession
 
-    vars(java_gateway)["Popen"] = _popen_ignoring_sigterm
+    vars(java_gateway)["Popen"] = start_jvm
     os.environ.setdefault(_WORKER_PYTHON, sys.executable)
     os.environ.setdefault(_POLARS_THREADS, "1")
     builder = SparkSession.builder.appName(app_name)

@@ -55,8 +55,8 @@ def main() -> None:
     for name in filter(None, os.environ.get(PRELOAD, "").split(",")):
         importlib.import_module(name)
     gc.freeze()
-    # As the JVM does (``session``): a drain needs the workers. The JVM ends this process by its standard input, and the
-    # workers by SIGKILL.
+    # As the JVM does (``jvm_process``): a drain needs the workers. The JVM ends this process by its standard input, and
+    # the workers by SIGKILL.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     vars(daemon)["gc"] = SimpleNamespace(collect=lambda: 0)
     daemon.manager()

@@ -34,3 +34,12 @@ class TelemetryDocument(Document):
     def is_on(self) -> bool:
         """Whether metrics or traces are exported."""
         return self.prometheus_port is not None or self.otlp_endpoint is not None
+
+    @property
+    def pages(self) -> str:
+        """Where a person finds the metrics."""
+        if self.prometheus_port is not None:
+            return f"metrics: http://localhost:{self.prometheus_port}/metrics"
+        if self.otlp_endpoint is not None:
+            return f"metrics: sent to {self.otlp_endpoint}"
+        return "metrics: none, until the setting telemetry.prometheus_port is there"

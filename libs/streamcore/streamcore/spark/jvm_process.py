@@ -1,0 +1,48 @@
+"""Starts Spark's JVM, so that a signal to all processes of a service leaves it alone, and forwards its messages.
+
+What Spark's Python workers write to standard error comes through the JVM as well. Lines that say nothing to a person
+are left out.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from typing import IO, Any
+
+#: Beginnings of lines that come with every start: Java names a module that Spark loads on purpose, and Spark reports
+#: the steps of a process that it asks for the state variables of a query.
+_NOISE = (
+    b"WARNING: Using incubator modules",
+    b"Starting Streaming TransformWithStateInPandas Python worker",
+    b"Streaming TransformWithStateInPandas Python worker",
+)
+
+
+def start_jvm(command: Sequence[str], *, preexec_fn: Callable[[], object], **options: Any) -> subprocess.Popen[bytes]:
+    """Start a process as ``Popen`` does; it ignores SIGTERM, and so does every program that it becomes.
+
+    systemd, for example, sends SIGTERM to every process of a service. The driver drains then, and needs its JVM until
+    the last batch. The JVM ends when the driver ends, however that happens: its standard input is closed then.
+    """
+
+    def prepare() -> None:
+        preexec_fn()
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+    options.setdefault("stderr", subprocess.PIPE)
+    process = subprocess.Popen(command, preexec_fn=prepare, **options)  # noqa: PLW1509 - pyspark starts it so too
+    if process.stderr is not None:
+        threading.Thread(target=_forward, args=(process.stderr,), name="jvm-messages", daemon=True).start()
+    return process
+
+
+def _forward(messages: IO[bytes]) -> None:
+    """Write the lines to standard error, until the last process that holds the other end has closed it."""
+    for line in messages:
+        if line.strip() and not line.startswith(_NOISE):
+            sys.stderr.buffer.write(line)
+            sys.stderr.buffer.flush()
