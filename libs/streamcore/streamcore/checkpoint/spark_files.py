@@ -27,7 +27,8 @@ from pathlib import PurePosixPath
 from streamcore.storage.atomic_files import list_names, list_numbers, read_whole
 from streamcore.storage.location import Location
 
-_SNAPSHOT = re.compile(r"(\d+)_.*\.zip\Z")
+#: A snapshot, or Spark's checksum of one: a checksum shows that a snapshot was there.
+_SNAPSHOT = re.compile(r"((\d+)_.*\.zip)(\.crc)?\Z")
 #: Start of Hadoop's file of checksums: its name and the number of bytes of each checksum. A CRC-32 of each follows.
 _CHECKSUMS = struct.Struct(">4sI")
 
@@ -91,7 +92,7 @@ def _find_state_damage(state: Location, ids: _Ids) -> Iterator[str]:
 def _find_partition_damage(folder: Location, name: str, ids: Mapping[int, str]) -> Iterator[str]:
     """Check the newest snapshot of a partition, and the change logs after it. ``ids``: by version."""
     files = list_names(folder)
-    snapshots = {int(m[1]): m[0] for m in map(_SNAPSHOT.match, files) if m is not None}
+    snapshots = {int(m[2]): m[1] for m in map(_SNAPSHOT.match, files) if m is not None}
     committed = {version: file for version, file in snapshots.items() if ids.get(version, file) in file}
     newest = max(committed, default=0)
     if newest:

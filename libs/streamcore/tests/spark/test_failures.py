@@ -102,6 +102,12 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
     assert "state/0/0/1_id.changelog is missing; restore the app from a savepoint; there is none" in str(found)
 
 
+def test_a_missing_snapshot_is_named_by_its_checksum(tmp_path: Path) -> None:
+    snapshot = state_file(tmp_path, b"", b"").with_name("1_id.zip")
+    snapshot.with_name("1_id.zip.crc").write_bytes(b"{}")
+    assert "state/0/0/1_id.zip is missing" in str(explain(STATE.format("java.lang.NullPointerException"), tmp_path))
+
+
 def test_damage_that_only_spark_sees_is_corrupt_state_too(tmp_path: Path) -> None:
     state_file(tmp_path, b"written", b"written")
     cause = "org.rocksdb.RocksDBException: Corruption: block checksum mismatch in /tmp/spark-1/000008.sst"
