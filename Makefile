@@ -97,6 +97,7 @@ RELEASE ?= 1000
 CHANGE_KILLS ?= 5
 OWNER_SCHEDULES ?= 5000
 OWNER_RUNS ?= 20
+DAMAGED_FILES ?= 300
 nightly: setup ## the long forms: index against naive, language against DuckDB, hostile texts, fuzzers, changes under load, schedules
 	@HYPOTHESIS_PROFILE=nightly HEADGATE_PAIRS=$(PAIRS) HEADGATE_EXPRESSIONS=$(EXPRESSIONS) HEADGATE_INPUTS=$(INPUTS) $(VENV)/python -m pytest -s \
 		libs/rulecore/tests/matching/test_access_paths.py libs/rulecore/tests/language/test_functions_against_duckdb.py \
@@ -107,6 +108,7 @@ nightly: setup ## the long forms: index against naive, language against DuckDB, 
 		libs services cli/tests $(ARGS)
 	@HEADGATE_OWNER_SCHEDULES=$(OWNER_SCHEDULES) HEADGATE_OWNER_RUNS=$(OWNER_RUNS) $(VENV)/python -m pytest -s \
 		libs/streamcore/tests/kafka/test_suspended_owners.py libs/streamcore/tests/kafka/test_suspended_processes.py --timeout 7200 $(ARGS)
+	@HEADGATE_DAMAGED_FILES=$(DAMAGED_FILES) $(VENV)/python -m pytest -s tests/faults/test_damaged_spark_files.py --timeout 7200 $(ARGS)
 	@HEADGATE_SCHEDULES=$(SCHEDULES) $(VENV)/python -m pytest -s services/operator/tests/test_simulation.py $(ARGS)
 
 .PHONY: operator-test

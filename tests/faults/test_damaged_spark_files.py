@@ -17,7 +17,7 @@ from tests.end_to_end.test_topology_on_spark import send, two_steps
 from tests.harness.apps.damaged_checkpoints import Campaign, Outcome
 from tests.harness.apps.scripted_cuts import Script
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 COUNT = int(os.environ.get("HEADGATE_DAMAGED_FILES", "8"))
 SEED = int(os.environ.get("HEADGATE_DAMAGED_SEED", "1"))

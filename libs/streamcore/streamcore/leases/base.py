@@ -5,6 +5,7 @@ How the lease's record is read and changed is in ``file`` and ``object``.
 
 from __future__ import annotations
 
+import logging
 import math
 import threading
 import time
@@ -15,6 +16,8 @@ from typing import Self
 
 from streamcore.errors import ConfigError, Fenced, StreamError
 from streamcore.leases.owner import Owner
+
+_LOG = logging.getLogger(__name__)
 
 
 class LeaseHeld(ConfigError):
@@ -122,6 +125,16 @@ class Lease(ABC):
             with suppress(StreamError):
                 if not self._beat_once():
                     return
+
+    def _report_wait(self, holder: Owner) -> None:
+        """Say that an owner of another machine may live, before its heartbeat is watched."""
+        text = "%s: %s holds it; this process waits %.0f s for a sign of that one, and takes over if there is none"
+        _LOG.warning(text, self._what, holder, self._stale_ms / 1000)
+
+    def _report_takeover(self, holder: Owner) -> None:
+        """Say that the owner gave no sign of life."""
+        text = "%s: taken over from %s, which gave no sign for %.0f s; if it lives, it stops with an error: Fenced"
+        _LOG.warning(text, self._what, holder, self._stale_ms / 1000)
 
     def _rejection(self, holder: Owner | str) -> LeaseHeld:
         return LeaseHeld(

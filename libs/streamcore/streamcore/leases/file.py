@@ -92,6 +92,7 @@ class FileLease(Lease):
         holder = self._holder()
         if holder is None or holder.machine == self._owner.machine:
             return  # we hold the kernel's lock of that machine, so its process is gone
+        self._report_wait(holder)
         meanwhile()
         first, deadline = self._heartbeat(), time.monotonic() + self._stale_ms / 1000
         while time.monotonic() < deadline:
@@ -101,6 +102,7 @@ class FileLease(Lease):
                 return  # released
             if beat != first:
                 raise self._rejection(holder)
+        self._report_takeover(holder)
 
     def _heartbeat(self) -> int | None:
         try:

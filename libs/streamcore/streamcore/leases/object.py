@@ -126,6 +126,7 @@ class ObjectLease(Lease):
         first = self._look()
         if first.owner is None or first.names(self._owner) or first.owner.is_gone():
             return first
+        self._report_wait(first.owner)
         meanwhile()
         deadline = time.monotonic() + self._stale_ms / 1000
         while time.monotonic() < deadline:
@@ -135,6 +136,7 @@ class ObjectLease(Lease):
                 return seen
             if seen.tag != first.tag:
                 raise self._rejection(seen.owner)
+        self._report_takeover(first.owner)
         return first
 
     def _put(self, tag: str | None, *, released: bool = False) -> str | None:

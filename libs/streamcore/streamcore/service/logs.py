@@ -11,8 +11,6 @@ from typing import Literal
 
 import orjson
 
-from streamcore import outages
-from streamcore.engine import cut_watch
 
 LogStyle = Literal["auto", "json", "plain"]
 
@@ -52,7 +50,7 @@ def configure(service: str, style: LogStyle = "auto") -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
-    for name in (service, outages.__name__, cut_watch.__name__):
+    for name in (service, "streamcore"):
         logging.getLogger(name).setLevel(logging.INFO)
     # kafka-python reports each task that held up its loop for 100 ms, which a busy machine does.
     logging.getLogger("kafka.net.selector").setLevel(logging.ERROR)

@@ -69,7 +69,9 @@ def test_an_owner_on_another_machine_that_still_moves_is_respected(tmp_path: Pat
     assert record(tmp_path)["token"] == "theirs"
 
 
-def test_an_owner_on_another_machine_that_stands_still_is_replaced_and_notices(tmp_path: Path) -> None:
+def test_an_owner_on_another_machine_that_stands_still_is_replaced_and_notices(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     theirs = FileLease(tmp_path, beat_ms=50, stale_ms=300)
     theirs.acquire()
     theirs_token = theirs.owner.token
@@ -81,6 +83,9 @@ def test_an_owner_on_another_machine_that_stands_still_is_replaced_and_notices(t
     with FileLease(tmp_path, beat_ms=50, stale_ms=300) as ours:
         ours.check()
         assert record(tmp_path)["token"] != theirs_token
+        waits, takes = caplog.messages
+        assert f"{tmp_path}: process {os.getpid()} on" in waits
+        assert "taken over from process" in takes
         with pytest.raises(Fenced, match=rf"process {os.getpid()} on .* holds it"):
             theirs.check()
 
