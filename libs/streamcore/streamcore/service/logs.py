@@ -11,7 +11,6 @@ from typing import Literal
 
 import orjson
 
-
 LogStyle = Literal["auto", "json", "plain"]
 
 
