@@ -174,5 +174,5 @@ def replay(
         "without_source": without_source,
     }
     verb = "would be sent" if dry_run else "sent"
-    text = f"{sent} dead letters {verb}, {before} were sent before, {without_source} have no source"
+    text = f"{sent} dead letters {verb}, {before} were sent before, {without_source} cannot be sent again"
     emit(output, {**data, "dry_run": dry_run}, text)

@@ -19,6 +19,7 @@ from streamcore.kafka.idempotent_sender import IdempotentSender, KeyedRecord, se
 from streamcore.kafka.readers import scan_topic
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.topics import describe
+from streamcore.wire.lanes import DeadLetterCode
 from streamcore.writer_id import WriterId
 
 REPLAYED_FROM, REPLAYED_CODE = "replayed_from", "replayed_code"
@@ -48,11 +49,14 @@ def read_sent_positions(kafka: KafkaSettings, topic: str) -> set[str]:
 
 
 def plan(dead_letters: Sequence[DeadLetter], repair: Repair, topic: str) -> list[KeyedRecord]:
-    """Return the records to send: one for each dead letter with a known source, with its repaired value."""
+    """Return the records to send: one for each dead letter with a known source, with its repaired value.
+
+    A control record is not sent again: it would replace a later one of its key.
+    """
     return [
         _keyed_record(dead_letter, dead_letter.source.topic, repair, topic)
         for dead_letter in dead_letters
-        if dead_letter.source is not None
+        if dead_letter.source is not None and dead_letter.code != DeadLetterCode.FAILED_CONTROL
     ]
 
 

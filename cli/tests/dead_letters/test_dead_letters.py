@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from conftest import NewTopic
-from headgate.dead_letters.model import DeadLetterFilter, Repair, read_edits
+from headgate.dead_letters.model import DeadLetter, DeadLetterFilter, Repair, SourcePosition, read_edits
 from headgate.dead_letters.resend import ledger_topic_for, plan, read_dead_letters, replay
 from headgate.errors import InputError
 from headgate.main import run
@@ -97,6 +97,12 @@ def test_edits_replace_values_and_name_the_letters(lane: Lane, tmp_path: Path) -
     edits.write_text('{"at": "0/1", "value": "{\\"id\\": 2}"}\n{"at": "0/3", "value_base64": "AAE="}\n')
     assert lane.run("replay", "--edit", str(edits)) == 0
     assert sorted(lane.sent) == [(1, b"k1", b'{"id": 2}'), (1, b"k3", b"\x00\x01")]
+
+
+def test_a_control_record_is_not_sent_again_because_it_would_replace_a_later_one() -> None:
+    source = SourcePosition("limits", 0, 41)
+    letters = [DeadLetter(0, n, 0, code, "", b"k", b"v", source) for n, code in enumerate(("failed", "failed_control"))]
+    assert [record.dedup_key for record in plan(letters, Repair({}, {}), "letters")] == ["0/0"]
 
 
 def test_two_replays_at_once_send_each_letter_once(lane: Lane) -> None:

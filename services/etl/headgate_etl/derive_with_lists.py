@@ -94,10 +94,13 @@ class DeriveOperator:
             return pl.DataFrame(schema=_ANSWER)
         updates, _, deletions = control.split_records(_to_control_records(records))
         before = self.lists
-        answers = [as_reply(self._apply(record), record) for record in (*updates, *deletions)]
+        outcomes = [(self._apply(record), record) for record in (*updates, *deletions)]
         if self.lists is not before:
             save(self.lists, self._table)
-        return _answer_rows(answers if time.shard == 0 else [])
+        if time.shard > 0:
+            return _answer_rows([])
+        self._rejected += sum(status.status is StatusKind.REJECTED for status, _ in outcomes)
+        return _answer_rows([as_reply(status, record) for status, record in outcomes])
 
     def _apply(self, record: ControlRecord) -> RuleStatus:
         """Apply one control record to the lists, unless it changes a type that expressions depend on."""
@@ -107,7 +110,6 @@ class DeriveOperator:
             answer = replace(answer, status=StatusKind.REJECTED, reason=mismatch)
         else:
             self.lists = store
-        self._rejected += answer.status is StatusKind.REJECTED
         return answer
 
     def _type_mismatch(self, store: ListStore, key: str) -> str | None:

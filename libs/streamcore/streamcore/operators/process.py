@@ -35,6 +35,9 @@ its changes to state, timers and outputs are undone, and the row goes to port ``
 control record goes to ``FAILED_CONTROL``; a timer becomes a row of its key and nulls.) A timer whose call failed does
 not fire again. Processing continues.
 
+Every shard makes the calls for control records. They see no key, so they have the same outcome in every shard; shard 0
+alone emits the failed ones and counts.
+
 Data that a function holds outside its states is lost with the process and differs between shards; it must be constant.
 """
 
@@ -42,7 +45,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import polars as pl
 
@@ -59,10 +62,14 @@ from streamcore.keyed.timers import ChainedTimerLimit
 from streamcore.keyed.value_codec import describe
 from streamcore.operators.base import MAIN, CutTime, Ports
 from streamcore.operators.failures import CALL_ERRORS, FAILED, FAILED_REASON, failure_reason
+from streamcore.schema import EVENT_MS
 from streamcore.state.row_versions import Versions
 from streamcore.state.table import StateTable
 from streamcore.wire.lanes import DeadLetterCode
+from streamcore.wire.raw import ORIGIN
 
+#: The number of a failed event's row in its cut; null for a timer.
+_ROW = "__row"
 #: The port of control records whose call failed: their columns and ``FAILED_REASON``.
 FAILED_CONTROL = DeadLetterCode.FAILED_CONTROL.value
 
@@ -85,8 +92,10 @@ class ProcessOperator:
     ) -> None:
         check_type("process", function, ProcessFunction, "write a class that extends it, and give its instance")
         self._function_name = type(function).__name__
-        self._event_schema = check_schema(events, f"{self._function_name}: events")
-        self._control_schema = None if control is None else check_schema(control, f"{self._function_name}: control")
+        self._event_schema = check_schema(_without_origin(events), f"{self._function_name}: events")
+        self._control_schema = (
+            None if control is None else check_schema(_without_origin(control), f"{self._function_name}: control")
+        )
         _check_function(function, self._function_name, control)
         self._key_columns = _key_columns(key, self._event_schema, self._function_name)
         versions: Versions[Row] = Versions(self._function_name, function.version, function.migrations)
@@ -94,10 +103,10 @@ class ProcessOperator:
         self._store = KeyedStore(self._function_name, self._key_columns, states, versions, limits or KeyedLimits())
         self._scope: CallScope = self._store.scope
         self._output_ports = _output_ports(function, self._function_name, self._scope)
-        self._failed = PortBuffer(FAILED, {**self._event_schema, FAILED_REASON: pl.String()}, self._scope)
-        self._failed_control = PortBuffer(
-            FAILED_CONTROL, {**(self._control_schema or {}), FAILED_REASON: pl.String()}, self._scope
+        self._failed = PortBuffer(
+            FAILED, {**self._event_schema, FAILED_REASON: pl.String(), _ROW: pl.Int64()}, self._scope
         )
+        self._failed_control = pl.DataFrame()
         self._context = ProcessContext(self._store, self._output_ports)
         self._function = copy.copy(function)
         for storage in self._store.all_states:
@@ -122,7 +131,7 @@ class ProcessOperator:
         store.start_expiry()
         timer_limit = ChainedTimerLimit(store.limits.chained_timers)
         if self._control_schema is not None:
-            self._process_control_records(inputs[1])
+            self._process_control_records(inputs[1], reports=time.shard == 0)
         timer_limit.first_chained_order = store.timers.next_order
         self._fire_timers(TimeDomain.CLOCK, time.clock_ms, timer_limit)
         self._process_events(inputs[0])
@@ -137,7 +146,7 @@ class ProcessOperator:
         store.timers.compact()
         if timer_limit.deferred:
             scope.counts["timers_deferred"] += timer_limit.deferred
-        return self._take_output()
+        return self._take_output(inputs[0])
 
     def tables(self) -> Mapping[str, StateTable]:
         """Return the state tables by the names of ``streamcore.keyed.state_tables``."""
@@ -155,18 +164,31 @@ class ProcessOperator:
 
     # --- the steps of a cut -------------------------------------------------------------------------------------
 
-    def _process_control_records(self, frame: pl.DataFrame) -> None:
+    def _process_control_records(self, frame: pl.DataFrame, *, reports: bool) -> None:
+        """Call the function for each record. ``reports``: whether failures and counts go to the output.
+
+        A call sees no key, so it has the same outcome in every shard, and one shard reports for all.
+        """
         assert self._control_schema is not None, "called only with a control input"
         scope = self._scope
+        counts_before = scope.counts.copy()
+        failed: dict[int, str] = {}
         records = InputRows.from_frame(frame, self._control_schema, f"{self._function_name}: control")
         scope.key_slot, scope.in_control = NO_KEY, True  # type: ignore[assignment]  # control records have no key
-        for record, scope.event_ms in zip(records.rows(self._control_row), records.times, strict=True):
+        for n, (record, scope.event_ms) in enumerate(zip(records.rows(self._control_row), records.times, strict=True)):
             try:
                 self._function.process_control(record, self._context)
             except CALL_ERRORS as error:
-                self._fail(self._failed_control, record, "process_control", error)
+                failed[n] = self._undo_call("process_control", error)
             scope.journal.clear()
         scope.in_control = False
+        if not reports:
+            failed = {}
+            scope.counts.clear()
+            scope.counts.update(counts_before)
+        reasons = pl.Series(FAILED_REASON, [*failed.values()], dtype=pl.String)
+        origin = [name for name in ORIGIN if name in frame.columns]
+        self._failed_control = frame[[*failed]].select(*self._control_schema, *origin, reasons, EVENT_MS)
 
     def _process_events(self, frame: pl.DataFrame) -> None:
         events = InputRows.from_frame(frame, self._event_schema, f"{self._function_name}: events")
@@ -174,7 +196,8 @@ class ProcessOperator:
         scope, context, main = self._scope, self._context, self._output_ports[MAIN]
         watermark_ms = scope.watermark_ms
         process, journal = self._function.process, scope.journal
-        for event, key_slot, event_ms in zip(events.rows(self._event_row), key_slots, events.times, strict=True):
+        arriving = zip(events.rows(self._event_row), key_slots, events.times, strict=True)
+        for n, (event, key_slot, event_ms) in enumerate(arriving):
             scope.key_slot, scope.event_ms = key_slot, event_ms
             scope.now_ms = event_ms if event_ms > watermark_ms else watermark_ms
             try:
@@ -185,7 +208,9 @@ class ProcessOperator:
                     for row in output_rows:
                         main.add(row)
             except CALL_ERRORS as error:
-                self._fail(self._failed, event, "process", error)
+                reason = self._undo_call("process", error)
+                values = dict(zip(self._event_schema, event, strict=True))
+                self._failed.add({**values, FAILED_REASON: reason, _ROW: n})
             journal.clear()
         scope.now_ms = watermark_ms
 
@@ -210,32 +235,36 @@ class ProcessOperator:
                     for row in output_rows:
                         main.add(row)
             except CALL_ERRORS as error:
-                self._fail(self._failed, self._timer_row(), "on_timer", error)
+                reason = self._undo_call("on_timer", error)
+                self._failed.add({**self._timer_row(), FAILED_REASON: reason, _ROW: None})
             scope.journal.clear()
         return fired
 
-    def _fail(self, port: PortBuffer, row: object, method: str, error: BaseException) -> None:
-        """Undo the call, and emit its row with the reason."""
+    def _undo_call(self, method: str, error: BaseException) -> str:
+        """Undo the call, and return why it failed."""
         reason = failure_reason(f"{self._function_name}.{method}", error)
         self._scope.undo()
         self._scope.counts["failed"] += 1
-        values = row if isinstance(row, dict) else dict(zip(self._columns_for(port), row, strict=True))  # type: ignore[call-overload]
-        port.add({**values, FAILED_REASON: reason})
-
-    def _columns_for(self, port: PortBuffer) -> Iterable[str]:
-        return self._event_schema if port is self._failed else self._control_schema or {}
+        return reason
 
     def _timer_row(self) -> dict[str, object]:
         key = self._context.key
         values = (key,) if len(self._key_columns) == 1 else key
         return {**dict.fromkeys(self._event_schema), **dict(zip(self._key_columns, values, strict=True))}
 
-    def _take_output(self) -> dict[str, pl.DataFrame]:
+    def _take_output(self, events: pl.DataFrame) -> dict[str, pl.DataFrame]:
         ports = {name: port.take_rows() for name, port in self._output_ports.items()}
-        ports[FAILED] = self._failed.take_rows()
+        failed = self._failed.take_rows()
+        records = events.select(pl.col(name).gather(failed[_ROW]) for name in ORIGIN if name in events.columns)
+        ports[FAILED] = failed.drop(_ROW).hstack(records)
         if self._control_schema is not None:
-            ports[FAILED_CONTROL] = self._failed_control.take_rows()
+            ports[FAILED_CONTROL] = self._failed_control
         return ports
+
+
+def _without_origin(schema: Schema) -> Schema:
+    """Return the columns that the function sees: not those of the records, which the failed rows have again."""
+    return {name: dtype for name, dtype in schema.items() if name not in ORIGIN}
 
 
 def _check_function(function: ProcessFunction, function_name: str, control: Schema | None) -> None:

@@ -2,31 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import polars as pl
 
+from streamcore.app import CONTROL
 from streamcore.kernel import ControlRecord
+from streamcore.offsets import PARTITIONS_PER_TOPIC
+from streamcore.operators.process import FAILED_CONTROL
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION
+from streamcore.topology.dead_letters import DeadLetterWriter
+from streamcore.topology.nodes import ORIGIN_SCHEMA
+from streamcore.wire.lanes import Record
+from streamcore.wire.raw import RAW_KEY, RAW_OFFSET, RAW_PARTITION, RAW_VALUE
 
 #: Text columns of a control row. Bytes of a value that are not UTF-8 become ``\xNN``, so that the operator rejects the
 #: row. A null value revokes the record of its key. The event time of a control row is always 0.
 CONTROL_KEY = "key"
 CONTROL_VALUE = "value"
-SCHEMA = {CONTROL_KEY: pl.String(), CONTROL_VALUE: pl.String()}
+#: The columns of a control row: its text, and its record, as rows of a source with ``raw=True`` have it.
+SCHEMA = {CONTROL_KEY: pl.String(), CONTROL_VALUE: pl.String(), **ORIGIN_SCHEMA}
 
 
 def control_rows(records: Sequence[ControlRecord]) -> pl.DataFrame:
-    """Return the records as rows, in order of offset. Records whose key is missing or not UTF-8 are left out."""
-    keyed_records = [(key, record) for record in records if (key := _decode_key(record.key)) is not None]
+    """Return the records as rows, in order of offset, without those of ``unreadable_records``."""
+    readable = [(key, record) for record in records if (key := _decode_key(record.key)) is not None]
     columns = {
-        CONTROL_KEY: pl.Series([key for key, _ in keyed_records], dtype=pl.String),
-        CONTROL_VALUE: pl.Series([_decode_value(record.value) for _, record in keyed_records], dtype=pl.String),
-        EVENT_MS: pl.Series([0] * len(keyed_records), dtype=pl.Int64),
-        PARTITION: pl.Series([record.partition for _, record in keyed_records], dtype=pl.Int32),
-        OFFSET: pl.Series([record.offset for _, record in keyed_records], dtype=pl.Int64),
+        CONTROL_KEY: [key for key, _ in readable],
+        CONTROL_VALUE: [_decode_value(record.value) for _, record in readable],
+        **_origin([record for _, record in readable]),
+        EVENT_MS: [0] * len(readable),
+        PARTITION: [record.partition for _, record in readable],
+        OFFSET: [record.offset for _, record in readable],
     }
-    return pl.DataFrame(columns)
+    return pl.DataFrame(columns, schema={**SCHEMA, EVENT_MS: pl.Int64, PARTITION: pl.Int32, OFFSET: pl.Int64})
+
+
+def unreadable_records(records: Sequence[ControlRecord], writer: DeadLetterWriter) -> Iterator[Record]:
+    """Yield a dead letter for each record whose key is missing or no UTF-8 text."""
+    unreadable = [record for record in records if _decode_key(record.key) is None]
+    reasons = [f"control: the key is {'missing' if r.key is None else 'no UTF-8 text'}" for r in unreadable]
+    rows = pl.DataFrame(_origin(unreadable), schema=ORIGIN_SCHEMA)
+    yield from writer.to_records(rows, [FAILED_CONTROL] * len(reasons), reasons)
+
+
+def _origin(records: Sequence[ControlRecord]) -> dict[str, list[bytes | None] | list[int]]:
+    """Return the columns of ``ORIGIN_SCHEMA``."""
+    return {
+        RAW_KEY: [record.key for record in records],
+        RAW_VALUE: [record.value for record in records],
+        RAW_PARTITION: [CONTROL * PARTITIONS_PER_TOPIC + record.partition for record in records],
+        RAW_OFFSET: [record.offset for record in records],
+    }
 
 
 def _decode_key(key: bytes | None) -> str | None:

@@ -1,7 +1,8 @@
 """Writes the dead letters of a topology: headers with the reason and the position, and the original record.
 
-Rows of a source with ``raw=True`` carry their record through all steps (``streamcore.wire.raw.ORIGIN``), so a dead
-letter contains the original bytes, which can be sent again. The dead letter of another row contains the row as JSON.
+Rows of a source with ``raw=True`` carry their record through all steps (``streamcore.wire.raw.ORIGIN``), and so do
+control records. So a dead letter contains the original bytes, which can be sent again. The dead letter of another row
+contains the row as JSON.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from streamcore.app import CONTROL
 from streamcore.offsets import PARTITIONS_PER_TOPIC, source_index
 from streamcore.wire.lane_rows import LaneRows
 from streamcore.wire.lanes import DEAD_LETTERS, Headers, Record
@@ -21,9 +23,10 @@ REASON_CHARS = 500
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterWriter:
-    """Writes rows as dead letters. ``topics``: the Kafka topics of the app, by source index."""
+    """Writes rows as dead letters. ``topics``, ``control_topic``: the Kafka topics of the app, by source index."""
 
     topics: Sequence[str] = ()
+    control_topic: str = ""
 
     def to_records(self, rows: pl.DataFrame, codes: Sequence[str], reasons: Sequence[str]) -> list[Record]:
         """Return one record per row, in order. ``codes`` are reasons for machines, ``reasons`` for people."""
@@ -34,15 +37,29 @@ class DeadLetterWriter:
                 Record(DEAD_LETTERS, None, value, headers)
                 for value, headers in zip(values, reasons_headers, strict=True)
             ]
+        if rows[RAW_PARTITION].null_count():
+            return self._with_rows_of_no_record(rows, codes, reasons)
         positions = self._positions(rows)
         records = zip(rows[RAW_KEY].to_list(), rows[RAW_VALUE].to_list(), positions, reasons_headers, strict=True)
         return [Record(DEAD_LETTERS, key, value, (*position, *headers)) for key, value, position, headers in records]
 
+    def _with_rows_of_no_record(self, rows: pl.DataFrame, codes: Sequence[str], reasons: Sequence[str]) -> list[Record]:
+        """Return the records where some rows stem from no record, as a timer's row does: such a row itself as JSON."""
+        records: list[Record] = []
+        for n, (code, reason) in enumerate(zip(codes, reasons, strict=True)):
+            row = rows[n : n + 1]
+            row = without_origin(row) if row[RAW_PARTITION].item() is None else row
+            records += self.to_records(row, [code], [reason])
+        return records
+
     def _positions(self, rows: pl.DataFrame) -> Iterator[Headers]:
         for partition, offset in rows.select(RAW_PARTITION, RAW_OFFSET).iter_rows():
-            source = source_index(partition)
-            topic = self.topics[source] if source < len(self.topics) else str(source)
-            yield position_headers(topic, partition % PARTITIONS_PER_TOPIC, offset)
+            yield position_headers(self._topic(source_index(partition)), partition % PARTITIONS_PER_TOPIC, offset)
+
+    def _topic(self, source: int) -> str:
+        if source == CONTROL:
+            return self.control_topic
+        return self.topics[source] if source < len(self.topics) else str(source)
 
 
 def position_headers(topic: str, partition: int, offset: int) -> Headers:

@@ -65,6 +65,11 @@ class TopologyGraph:
         return tuple(dict.fromkeys([all_sources, *by_operator]))
 
     @property
+    def first_control_level(self) -> int | None:
+        """The first level with an operator that receives the control records, if there is one."""
+        return min((max(self.levels.level_by_node[n]) for n in self.stateful_nodes if n.control_input), default=None)
+
+    @property
     def tables(self) -> frozenset[str]:
         """The lanes that a sink takes as rows, not as records."""
         return frozenset(sink.lane for sink in self.sinks if sink.whole)

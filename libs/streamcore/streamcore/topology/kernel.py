@@ -20,7 +20,7 @@ from streamcore.kernel import Cut, KernelOutput, StreamKey
 from streamcore.operators.base import MAIN, CutTime, Operator
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION
 from streamcore.state.table import StateTable
-from streamcore.topology.control_rows import control_rows
+from streamcore.topology.control_rows import control_rows, unreadable_records
 from streamcore.topology.dead_letters import DeadLetterWriter, without_origin
 from streamcore.topology.error_isolation import dead_letters, run_isolated
 from streamcore.topology.graph import TopologyGraph
@@ -60,9 +60,10 @@ class TopologyStage:
     topology: TopologyGraph
     level: int
     topics: tuple[str, ...] = ()
+    control_topic: str = ""
 
     def __call__(self) -> KeyedStageRunner:
-        return KeyedStageRunner(self.topology, self.level, self.topics)
+        return KeyedStageRunner(self.topology, self.level, self.topics, self.control_topic)
 
 
 class StatelessStageRunner:
@@ -87,9 +88,11 @@ class StatelessStageRunner:
 class KeyedStageRunner:
     """Runs a keyed level on one shard: the kernel of the level."""
 
-    def __init__(self, topology: TopologyGraph, level: int, topics: Sequence[str] = ()) -> None:
+    def __init__(
+        self, topology: TopologyGraph, level: int, topics: Sequence[str] = (), control_topic: str = ""
+    ) -> None:
         self.topology = topology
-        self.dead_letter_writer = DeadLetterWriter(topics)
+        self.dead_letter_writer = DeadLetterWriter(topics, control_topic)
         self.level = level
         nodes = [node for node in topology.levels.nodes_on(level) if isinstance(node, StatefulNode)]
         self.operators: dict[StatefulNode, Operator] = {node: node.create_operator() for node in nodes}
@@ -145,6 +148,8 @@ class _CutPass:
         return self.frames.get((port.node, port.name))
 
     def run(self) -> None:
+        if self.cut is not None and self.cut.shard == 0 and self.level == self.topology.first_control_level:
+            self.records += unreadable_records(self.cut.control, self.dead_letter_writer)
         for node in self.topology.levels.nodes_on(self.level):
             match node:
                 case StatefulNode():

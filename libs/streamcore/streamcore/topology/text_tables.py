@@ -32,7 +32,9 @@ def event_table(stream: StreamSchema, rows: Sequence[Sequence[object]]) -> pl.Da
 def format_tables(lanes: Mapping[str, pl.DataFrame], dead: Sequence[Record] = ()) -> str:
     """Return each lane as a table under its name, then the reason and the value of each dead letter."""
     tables = [f"{name}\n{_format_table(rows)}" for name, rows in sorted(lanes.items())]
-    dead_letters = [f"{_reason_text(record)}\n  {(record.value or b'').decode()}" for record in dead]
+    dead_letters = [
+        f"{_reason_text(record)}\n  {(record.value or b'').decode(errors='backslashreplace')}" for record in dead
+    ]
     return "\n\n".join([*tables, *(["\n".join(["dead letters", *dead_letters])] if dead_letters else [])])
 
 

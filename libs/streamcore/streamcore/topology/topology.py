@@ -36,6 +36,7 @@ class Topology(TopologyGraph):
         from streamcore.topology.kernel import TopologyStage, TopologyStatelessStage
 
         topics, lanes = topics or {}, lanes or {}
+        control_topic = control_topic or f"{self.name}.control"
         source_topics = tuple(topics.get(node.name, node.name) for node in self.sources)
         return App(
             name=self.name,
@@ -43,9 +44,12 @@ class Topology(TopologyGraph):
                 Source(node.stream, topic, watermark=node.watermark, time=node.time, format=node.format, raw=node.raw)
                 for node, topic in zip(self.sources, source_topics, strict=True)
             ),
-            control_topic=control_topic or f"{self.name}.control",
+            control_topic=control_topic,
             lanes={lane: lanes.get(lane, f"{self.name}.{lane}") for lane in self.lanes},
-            stages=tuple(TopologyStage(self, level, source_topics) for level in range(1, max(2, self.levels.count))),
+            stages=tuple(
+                TopologyStage(self, level, source_topics, control_topic)
+                for level in range(1, max(2, self.levels.count))
+            ),
             stateless_stage=TopologyStatelessStage(self, source_topics),
             exchanges=tuple(planned.exchange for planned in self.levels.exchanges),
             watermark_groups=self.watermark_groups,

@@ -28,7 +28,7 @@ class DeadLetterCode(Code):
     )
     FAILED_CONTROL = (
         "failed_control",
-        "A keyed function fails on a control record.",
+        "A keyed function fails on a control record, or the record's key is missing or no UTF-8 text.",
         "Read `reason`, correct the control record, and publish it again.",
     )
     FAILED_PANE = (

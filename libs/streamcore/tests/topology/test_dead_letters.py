@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import polars as pl
 import pytest
 
 from streamcore.engine.in_process import InProcessApp, RawRecord
+from streamcore.keyed import ProcessContext, ProcessFunction
+from streamcore.operators.base import MAIN
 from streamcore.schema import StreamSchema
 from streamcore.topology.stream import Stream, source
 from streamcore.topology.topology import Topology
@@ -52,6 +55,30 @@ def test_of_a_function_that_failed() -> None:
     assert (letter.key, letter.value) == (sent[2].key, sent[2].value)
     where = {"source_topic": "a-topic", "source_partition": "2", "source_offset": "7", "reason_code": "failed"}
     assert where.items() <= said(letter).items()
+
+
+class FailsOnSeven(ProcessFunction):
+    """Fails on the event of seven, and on the timer of eight."""
+
+    outputs = {MAIN: {"id": pl.String}}
+
+    def process(self, event: Any, context: ProcessContext) -> list[dict[str, object]]:
+        assert event.n != 7, "seven"
+        if event.n == 8:
+            context.timers.set(context.event_ms)
+        return [{"id": event.id}]
+
+    def on_timer(self, at_ms: int, context: ProcessContext) -> None:
+        raise ValueError(context.key)
+
+
+def test_of_an_event_and_a_timer_of_a_keyed_function() -> None:
+    sent = [record(n, n=n) for n in range(5, 10)]
+    stream = source(SCHEMA, WatermarkStrategy(0), raw=True).key_by("id").process(FailsOnSeven())
+    event, timer = letters(stream, sent, shards=1)
+    assert (event.key, event.value, said(event)["source_offset"]) == (sent[2].key, sent[2].value, "7")
+    assert json.loads(timer.value or b"") == {"at": None, "id": "x8", "n": None}
+    assert "source_offset" not in said(timer)
 
 
 def test_of_a_row_that_an_operator_rejected_one_stage_later() -> None:
