@@ -124,10 +124,24 @@ class App:
         for kind, names in (("stream", [s.schema.name for s in self.sources]), ("topic", [*self.topics])):
             if len(set(names)) != len(names):
                 raise ConfigError(f"app {self.name}: a {kind} appears twice in {names}")
+        self._check_topics()
         if self.stateless_stage is None and not self.exchanges:
             object.__setattr__(self, "exchanges", tuple(_by_keys(self.schemas)))
         if not self.watermark_groups:
             object.__setattr__(self, "watermark_groups", (tuple(range(len(self.sources))),))
+
+    def _check_topics(self) -> None:
+        """Raise ``ConfigError`` if the app would read what it writes, or read events as control records."""
+        for lane, topic in self.lanes.items():
+            if topic in (*self.topics, self.control_topic):
+                raise ConfigError(
+                    f"app {self.name}: it reads topic {topic} and would write lane {lane} to it, an endless loop; "
+                    "give the lane a topic of its own"
+                )
+        if self.control_topic in self.topics:
+            raise ConfigError(
+                f"app {self.name}: topic {self.control_topic} is the control topic and a source; use two topics"
+            )
 
     @property
     def topics(self) -> tuple[str, ...]:

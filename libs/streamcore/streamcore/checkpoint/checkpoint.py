@@ -25,6 +25,7 @@ from streamcore.checkpoint.epoch import FIRST_EPOCH, create_epoch, read_epoch
 from streamcore.checkpoint.offset_log import OffsetLog
 from streamcore.cut_id import CutId
 from streamcore.errors import ConfigError
+from streamcore.hashing import other_shards
 from streamcore.storage.atomic_files import (
     Entry,
     list_numbers,
@@ -166,15 +167,14 @@ class CheckpointRoot:
                 f"checkpoint {self.path}: belongs to app {known.name}, not {asked.name}; "
                 f"give {asked.name} a checkpoint of its own"
             )
-        for what, old, new in (
-            ("shards", known.shards, asked.shards),
-            ("output version", known.output_version, asked.output_version),
-        ):
-            if old != new:
-                raise ConfigError(
-                    f"checkpoint {self.path}: {what} {old}, the app is set to {new}; set it back to {old}, or take a "
-                    f"savepoint with {old} and restore it with {new}"
-                )
+        if known.shards != asked.shards:
+            raise ConfigError(f"checkpoint {self.path}: {other_shards(known.shards, asked.shards)}")
+        old, new = known.output_version, asked.output_version
+        if old != new:
+            raise ConfigError(
+                f"checkpoint {self.path}: output version {old}, the app is set to {new}; set it back to {old}, or take "
+                f"a savepoint with {old} and restore it with {new}"
+            )
 
     def planned_batches(self) -> tuple[int, ...]:
         """Batches in Spark's offset log, ascending."""

@@ -16,6 +16,8 @@ from streamcore.app import CONTROL, App
 from streamcore.engine.ingest import Ingest
 from streamcore.engine.shard import Shard, ShardOutput
 from streamcore.engine.shuffle import ShuffleBlock
+from streamcore.errors import ConfigError
+from streamcore.hashing import other_shards
 from streamcore.offsets import source_partitions
 from streamcore.state.blob_store import MemoryBlobs
 from streamcore.wire.lanes import Record
@@ -50,6 +52,18 @@ class InProcessApp:
     shards: dict[tuple[int, int], Shard] = field(default_factory=dict)
     partitions: Sequence[int] = ()
     next_offsets: dict[int, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Raise ``ConfigError`` if ``blobs`` is the state of another number of shards or of more stages."""
+        shards = {shard for _, shard in self.blobs}
+        if shards and len(shards) != self.app.shards:
+            raise ConfigError(f"the state of app {self.app.name}: {other_shards(len(shards), self.app.shards)}")
+        stages = {stage for stage, _ in self.blobs}
+        if len(stages) > len(self.app.stages):
+            raise ConfigError(
+                f"the state of app {self.app.name}: it has {len(stages)} keyed stages, the app has "
+                f"{len(self.app.stages)}; continue with the program that wrote it, or from a savepoint"
+            )
 
     def cut(self, records: Sequence[RawRecord], clock_ms: int, tasks: int = 1) -> list[Record]:
         """Run one cut, with its records spread over ``tasks`` tasks of stage 1. Return the output in shard order."""

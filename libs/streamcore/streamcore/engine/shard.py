@@ -26,6 +26,7 @@ from streamcore.engine.shuffle import (
     pack_rows,
     unpack_blocks,
 )
+from streamcore.errors import CorruptState
 from streamcore.kernel import Cut, Kernel, KernelOutput
 from streamcore.offsets import source_index, source_partitions
 from streamcore.operators.base import CutTime
@@ -186,11 +187,15 @@ class Shard:
             return False
         if not (self.clean and head and self.log.catch_up(head, blobs, self.kernel.table)):
             self._reset()
-            self.log.load(head, blobs, self.kernel.table)
+            self.log.load(head, blobs, self.kernel.table, self.kernel.tables())
         self.kernel.on_state_loaded()
         cells = self.log.head.cells.get("watermark_groups")
         if isinstance(cells, list):
-            assert len(cells) == len(self.times), "an app keeps its watermark groups"
+            if len(cells) != len(self.times):
+                raise CorruptState(
+                    f"app {self.app.name}: the state has {len(cells)} groups of sources with one watermark, the app "
+                    f"{len(self.times)}; continue with the program that wrote it, or from a savepoint"
+                )
             self.times = [from_cells(cell) for cell in cells]
         return True
 

@@ -10,6 +10,7 @@ import enum
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from streamcore.hashing import other_shards
 from streamcore.savepoint.manifest import AppDescription, SavepointManifest, StateTableDescription, StoredTable
 
 
@@ -122,8 +123,7 @@ def _identity(old: AppDescription, new: AppDescription) -> Iterator[Reason]:
     if old.shards != new.shards:
         yield Reason(
             Compatibility.INCOMPATIBLE,
-            f"it has {old.shards} shards, the app is set to {new.shards}; set it to {old.shards}. (Shuffle "
-            "partitions may change.)",
+            other_shards(old.shards, new.shards),
         )
 
 

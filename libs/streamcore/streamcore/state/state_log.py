@@ -38,6 +38,7 @@ from streamcore.hashing import bucket_for
 from streamcore.limits import StateSettings
 from streamcore.state.blob_store import BlobStore
 from streamcore.state.frame_codec import pack, unpack
+from streamcore.state.row_versions import VERSION
 from streamcore.state.table import HASH, StateTable
 
 HEAD = "head"
@@ -109,14 +110,24 @@ class StateLog:
         self.head = head
         return True
 
-    def load(self, stored: bytes | None, blobs: BlobStore, table: Callable[[str], StateTable]) -> None:
+    def load(
+        self,
+        stored: bytes | None,
+        blobs: BlobStore,
+        table: Callable[[str], StateTable],
+        tables: Mapping[str, StateTable] | None = None,
+    ) -> None:
         """Fill empty tables from the blobs, oldest rows first. ``table`` returns the table of a name.
 
-        ``CorruptState`` if a blob is missing.
+        ``tables``: those whose columns are compared with the stored ones first. ``CorruptState`` if they differ, or if
+        a blob is missing.
         """
         if stored is None:
             return
+        wanted = unpack(pack({name: one.rows(0, 1) for name, one in (tables or {}).items()}))
         for frames in _read_rows(stored, blobs):
+            for name in wanted.keys() & frames.keys():
+                _check_columns(name, frames[name].schema, wanted.pop(name).schema)
             self._load_tables(frames, table)
         self.head = LogHead.from_json(stored)
 
@@ -145,6 +156,23 @@ class StateLog:
         for name, frame in frames.items():
             if frame.height:
                 table(name).load(frame)
+
+
+def _check_columns(name: str, stored: pl.Schema, wanted: pl.Schema) -> None:
+    """Raise ``CorruptState`` if a table wants columns or types that are not stored. ``Null`` fits any type.
+
+    Rows with versions are migrated when they are loaded, and may differ.
+    """
+    if VERSION in wanted:
+        return
+    for column, dtype in wanted.items():
+        found = stored.get(column)
+        if found != dtype and pl.Null() not in (found, dtype):
+            was = "is not stored" if found is None else f"is stored as {found}"
+            raise CorruptState(
+                f"state {name}: column {column} {was} and wanted as {dtype}, so another program wrote it; continue "
+                "with that program, or give the changed operator another name and drop the old state at a restore"
+            )
 
 
 def fresh_log(

@@ -7,20 +7,21 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import polars as pl
+
 from streamcore.arguments import check_type
 from streamcore.errors import ConfigError
-from streamcore.schema import EVENT_MS
 from streamcore.topology import nodes
-from streamcore.topology.dead_letters import without_origin
-from streamcore.topology.nodes import SinkNode, StatefulNode, TopologyNode, empty_rows, walk
+from streamcore.topology.nodes import OutputPort, Schema, SinkNode, StatefulNode, TopologyNode, walk
 from streamcore.topology.stages import StageAssignment, assign_stages
 from streamcore.wire.arrow_ipc import to_table
 from streamcore.wire.lanes import DEAD_LETTERS
+from streamcore.wire.raw import ORIGIN
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,6 +45,7 @@ class TopologyGraph:
         for sink in sinks:
             check_type(f"topology {name}", sink, SinkNode, "end each stream with sink, table or dead_letters")
         object.__setattr__(self, "levels", assign_stages(sinks, _names(name, [*walk(sinks)])))
+        _check_columns(name, self._lane_writers)
         if ambiguous := self.tables.intersection(self.lanes):
             raise ConfigError(f"topology {name}: lane {min(ambiguous)} is used for records and for rows; use two lanes")
 
@@ -77,19 +79,65 @@ class TopologyGraph:
     @property
     def table_columns(self) -> dict[str, pa.Schema]:
         """The columns of each lane of ``tables``, as its sink receives them."""
-        empty = {sink.lane: empty_rows(sink.input_port.schema).drop(EVENT_MS) for sink in self.sinks if sink.whole}
-        return {lane: to_table(without_origin(rows)).schema for lane, rows in empty.items()}
+        return {lane: to_table(pl.DataFrame(schema=self.lane_columns[lane])).schema for lane in self.tables}
+
+    @property
+    def lane_columns(self) -> dict[str, Schema]:
+        """The columns of the rows of each lane except ``DEAD_LETTERS``."""
+        return {lane: columns for _, lane, columns in self._lane_writers}
 
     @property
     def lanes(self) -> tuple[str, ...]:
         """All lanes of records, with those of side outputs and dead letters."""
-        side_lanes = [lane for node in self.stateful_nodes for lane in node.side_lanes.values()]
-        side_lanes += [node.failed_to for node in self.levels.nodes if isinstance(node, nodes.EnrichmentNode)]
-        return tuple(dict.fromkeys([*(sink.lane for sink in self.sinks if not sink.whole), *side_lanes, DEAD_LETTERS]))
+        records = [sink.lane for sink in self.sinks if not sink.whole]
+        side_lanes = [lane for node in self.levels.nodes for lane in _side_lanes(node).values()]
+        return tuple(dict.fromkeys([*records, *side_lanes, DEAD_LETTERS]))
+
+    @property
+    def _lane_writers(self) -> list[tuple[str, str, Schema]]:
+        """The outputs that end in a lane except ``DEAD_LETTERS``: name of the step and port, lane, columns."""
+        ends = [(self.node_name(sink.input_port.node), sink.lane, sink.input_port) for sink in self.sinks]
+        ends += [
+            (f"{self.node_name(node)}.{port}", lane, OutputPort(node, port))
+            for node in self.levels.nodes
+            for port, lane in _side_lanes(node).items()
+        ]
+        return [(name, lane, _lane_columns(port)) for name, lane, port in ends if lane != DEAD_LETTERS]
 
     def node_name(self, node: TopologyNode) -> str:
         """Return the name of a node in errors, pictures and the names of its state."""
         return self.levels.names[node]
+
+
+def _side_lanes(node: TopologyNode) -> Mapping[str, str]:
+    """Return the lanes of the ports of a step that end in one."""
+    match node:
+        case StatefulNode():
+            return node.side_lanes
+        case nodes.EnrichmentNode():
+            return {nodes.FAILED: node.failed_to}
+        case _:
+            return {}
+
+
+def _lane_columns(port: OutputPort) -> dict[str, pl.DataType]:
+    return {name: dtype for name, dtype in port.schema.items() if name not in ORIGIN}
+
+
+def _check_columns(topology: str, writers: Sequence[tuple[str, str, Schema]]) -> None:
+    """Raise ``ConfigError`` if two outputs write different columns to one lane."""
+    first: dict[str, tuple[str, Schema]] = {}
+    for name, lane, columns in writers:
+        other, known = first.setdefault(lane, (name, columns))
+        if dict(known) != dict(columns):
+            raise ConfigError(
+                f"topology {topology}: lane {lane} gets columns {_text(known)} from {other} and {_text(columns)} from "
+                f"{name}; use two lanes, or select the same columns"
+            )
+
+
+def _text(columns: Schema) -> str:
+    return ", ".join(f"{name} {dtype}" for name, dtype in columns.items())
 
 
 def _names(topology: str, nodes_in_order: Sequence[TopologyNode]) -> dict[TopologyNode, str]:

@@ -53,10 +53,15 @@ class SimulationResult:
     def add(self, other: SimulationResult) -> None:
         """Append the output of a later cut."""
         for lane, rows in other.lanes.items():
-            self.lanes[lane] = pl.concat([self.lanes[lane], rows]) if lane in self.lanes else rows
+            self.lanes[lane] = _append(self.lanes[lane], rows) if lane in self.lanes else rows
         self.dead += other.dead
         for name, count in other.counters.items():
             self.counters[name] = self.counters.get(name, 0) + count
+
+
+def _append(earlier: pl.DataFrame, later: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of a lane. Its writers have equal columns, in any order."""
+    return pl.concat([earlier, later.select(earlier.columns)])
 
 
 class Simulation:

@@ -239,7 +239,9 @@ class KeyedStream:
 
         ``failed_to``: the lane of events for which a call failed, with the reason.
         """
-        return _process(self, None, function, name, limits, failed_to)
+        from streamcore.operators.failures import FAILED
+
+        return _process(self, None, function, name, limits, {FAILED: failed_to})
 
     def join(self, right: KeyedStream) -> JoinedStream:
         """Join another stream or a changing table by key; a method of the result selects the kind of join."""
@@ -311,12 +313,18 @@ class ConnectedStream:
         name: str = "",
         limits: KeyedLimits | None = None,
         failed_to: str = DEAD_LETTERS,
+        failed_control_to: str = DEAD_LETTERS,
     ) -> Stream:
         """Call a keyed function as ``KeyedStream.process`` does.
 
         The rows of the broadcast stream go to ``process_control``, before the events of their cut.
+        ``failed_control_to``: the lane of those rows for which that call failed, with the reason.
         """
-        return _process(self.stream, self.control_input, function, name, limits, failed_to)
+        from streamcore.operators.failures import FAILED
+        from streamcore.operators.process import FAILED_CONTROL
+
+        side_lanes = {FAILED: failed_to, FAILED_CONTROL: failed_control_to}
+        return _process(self.stream, self.control_input, function, name, limits, side_lanes)
 
 
 def _process(
@@ -325,10 +333,9 @@ def _process(
     function: ProcessFunction,
     name: str,
     limits: KeyedLimits | None,
-    failed_to: str,
+    side_lanes: Mapping[str, str],
 ) -> Stream:
-    from streamcore.operators.failures import FAILED
-    from streamcore.operators.process import FAILED_CONTROL, ProcessOperator
+    from streamcore.operators.process import ProcessOperator
 
     inputs, records = [stream], None
     if broadcast is not None:
@@ -345,7 +352,7 @@ def _process(
         about=type(function).__name__,
         control_input=broadcast is not None and broadcast.keyed is None,
         keeps_key=False,
-        side_lanes={FAILED: failed_to} | ({FAILED_CONTROL: failed_to} if broadcast is not None else {}),
+        side_lanes=side_lanes,
     )
 
 

@@ -69,7 +69,7 @@ def test_a_new_root_is_created_with_its_identity_and_epoch(tmp_path: Path) -> No
     ("asked", "message"),
     [
         (AppIdentity("retail", 16), "belongs to app shop, not retail; give retail a checkpoint of its own"),
-        (AppIdentity("shop", 8), "shards 16, the app is set to 8; set it back to 16, or take a savepoint"),
+        (AppIdentity("shop", 8), "it has 16 shards, the app is set to 8; set it to 16"),
         (AppIdentity("shop", 16, 2), "output version 1, the app is set to 2; set it back to 1, or take a savepoint"),
     ],
 )

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streamcore.aggregates import Aggregate, Max, Sum
 from streamcore.errors import ConfigError, CorruptState
 from streamcore.keyed import ProcessContext, ProcessFunction
 from streamcore.operators.base import MAIN, CutTime, Ports
@@ -19,6 +20,7 @@ from streamcore.topology.simulation import Simulation, simulate
 from streamcore.topology.stream import control_stream, operate, source
 from streamcore.topology.topology import Topology
 from streamcore.watermark import END_OF_TIME_MS, bounded_out_of_orderness
+from streamcore.windowing import Tumbling
 from tests.harness.apps.running_sums import MakeRunningSums, RunningSums
 
 SCHEMA = StreamSchema.parse(
@@ -171,7 +173,7 @@ class Allowed(ProcessFunction):
 
 
 def test_a_keyed_function_hears_control_records_before_the_events_of_their_cut_and_rejects_what_is_no_text() -> None:
-    allowed = A.key_by("user").connect(control_stream()).process(Allowed(), failed_to="failed")
+    allowed = A.key_by("user").connect(control_stream()).process(Allowed(), failed_control_to="failed")
     simulation = Simulation(Topology("t", allowed.sink("out")))
     events = rows((1, "x", 1), (2, "y", 1))
     result = simulation.cut({"a": events}, control={"x": "é".encode(), "y": b"\xff"})
@@ -224,3 +226,46 @@ def test_state_that_no_operator_owns_is_not_dropped_in_silence() -> None:
     renamed = operate([A.key_by("user")], "sums", MakeRunningSums("user", "n"), name="other")
     with pytest.raises(CorruptState, match="no operator has the stored state 'sums-1/sums'"):
         Simulation(Topology("t", renamed.sink("out")), blobs=first.blobs).cut({})
+
+
+def test_state_of_another_number_of_shards_is_rejected() -> None:
+    first = Simulation(TOPOLOGY, shards=2)
+    first.cut({"a": rows((1, "x", 5), (2, "y", 7))})
+    for shards in (1, 5):
+        with pytest.raises(ConfigError, match=f"app t: it has 2 shards, the app is set to {shards}; set it to 2"):
+            Simulation(TOPOLOGY, shards=shards, blobs=first.blobs)
+
+
+def test_state_of_a_stage_that_is_gone_is_rejected() -> None:
+    by_length = SUMS.map(length=pl.col("user").str.len_chars().cast(pl.String)).key_by("length")
+    twice = operate([by_length], "sums", MakeRunningSums("length", "total"))
+    first = Simulation(Topology("t", twice.sink("out")))
+    first.cut({"a": rows((1, "x", 5))})
+    with pytest.raises(ConfigError, match="app t: it has 2 keyed stages, the app has 1; continue with the program"):
+        Simulation(TOPOLOGY, blobs=first.blobs)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"n": Sum("n"), "most": Max("n")}, "column most.* is not stored"),
+        ({"n": Sum("x")}, "column n.* is not stored"),
+    ],
+)
+def test_state_of_other_aggregates_is_rejected(changed: dict[str, Aggregate], message: str) -> None:
+    keyed = A.map(x=pl.col("n").cast(pl.Float64)).key_by("user").window(Tumbling(1_000))
+    first = Simulation(Topology("t", keyed.aggregate("w", n=Sum("n")).sink("out")))
+    first.cut({"a": rows((1, "x", 5))})
+    second = Simulation(Topology("t", keyed.aggregate("w", **changed).sink("out")), blobs=first.blobs)
+    with pytest.raises(CorruptState, match=f"state w/.*{message}.* so another program wrote it"):
+        second.cut({})
+
+
+def test_state_of_other_sources_is_rejected() -> None:
+    first = Simulation(TOPOLOGY)
+    first.cut({"a": rows((1, "x", 5))})
+    fields = {"ts": "timestamp not null", "user": "string"}
+    b = source(StreamSchema.parse({"name": "b", "event_time": "ts", "keys": [["user"]], "fields": fields}))
+    second = Simulation(Topology("t", SUMS.sink("out"), b.sink("b")), blobs=first.blobs)
+    with pytest.raises(CorruptState, match="the state has 1 groups of sources with one watermark, the app 2"):
+        second.cut({})

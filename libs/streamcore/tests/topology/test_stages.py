@@ -10,6 +10,8 @@ import pytest
 from streamcore.aggregates import Sum
 from streamcore.errors import ConfigError
 from streamcore.schema import StreamSchema
+from streamcore.topology.nodes import SinkNode
+from streamcore.topology.simulation import simulate
 from streamcore.topology.stream import Stream, operate, source
 from streamcore.topology.topology import Topology
 from streamcore.windowing import Tumbling
@@ -26,6 +28,17 @@ def sums(stream: Stream, key: str, value: str = "n", name: str = "") -> Stream:
 
 
 A, B = source(schema("a")), source(schema("b"))
+
+
+def late_to(lane: str) -> SinkNode:
+    """A sink of windows whose late rows are on the lane."""
+    return A.key_by("user").window(Tumbling(1_000)).late_to(lane).aggregate(n=Sum("n")).sink("windows")
+
+
+def test_outputs_with_equal_columns_share_a_lane() -> None:
+    topology = Topology("t", A.select("n", "user").sink("o"), A.select("user", "n").sink("o"))
+    rows = pl.DataFrame([{"ts": 5, "user": "x", "shop": "s", "n": 1, "price": 2}])
+    assert simulate(topology, {"a": rows})["o"].rows() == [(1, "x")] * 2
 
 
 def levels_of(topology: Topology) -> dict[str, set[int]]:
@@ -131,6 +144,15 @@ def test_the_mermaid_picture_has_every_node_and_arrow() -> None:
         (lambda: A.flat_map(pl.DataFrame.to_dicts), "not list"),  # type: ignore[arg-type]
         (lambda: Topology("t"), "it has no sink"),
         (lambda: Topology("t", sums(A, "user", name="x").sink("o"), sums(A, "shop", name="x").sink("o")), "named 'x'"),
+        (
+            lambda: Topology("t", A.select("n").sink("o"), A.select("user").sink("o")),
+            "topology t: lane o gets columns n Int64 from select-1 and user String from select-2; use two lanes",
+        ),
+        (lambda: Topology("t", A.select("n").table("o"), A.select("user").table("o")), "lane o gets columns n Int64"),
+        (lambda: Topology("t", sums(A, "user").sink("o"), late_to("o")), "from sums-1 and .* from window-1.late"),
+        (lambda: Topology("t", sums(A, "user").sink("o")).app(lanes={"o": "a"}), "reads topic a .* lane o to it, an"),
+        (lambda: Topology("t", A.sink("o")).app(control_topic="a"), "topic a is the control topic and a source"),
+        (lambda: Topology("t", A.sink("o")).app(lanes={"o": "x"}, control_topic="x"), "reads topic x .* an endless"),
         (lambda: Topology("t", sums(A, "user", name="Ä").sink("o")), "node name 'Ä'"),
     ],
 )
