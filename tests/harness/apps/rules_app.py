@@ -81,6 +81,11 @@ class AppUnderTest:
         assert self._run is not None, "start it first"
         return self._run.process.pid
 
+    @property
+    def exit_code(self) -> int | None:
+        """How the latest start ended, negative after a signal; None while it runs."""
+        return None if self._run is None else self._run.process.poll()
+
     # --- life ---------------------------------------------------------------------------------------------------
 
     def start(self, entry: Sequence[str] = RULES_APP) -> None:

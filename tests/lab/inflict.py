@@ -1,0 +1,201 @@
+"""Does to an app and its servers what a schedule says, and starts again what ended, as a supervisor would."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from tests.harness.apps.rules_app import AppUnderTest
+from tests.harness.faults.services.disk import Disk
+from tests.harness.servers import processes
+from tests.harness.servers.processes import Process
+from tests.lab.schedule import CLOCKS_MS, Fault, Step
+from tests.lab.shifted_clock import write_offset
+from tests.lab.start_times import StartTimes
+
+_POLL_S = 0.02
+#: Longer than any recovery, also on a busy machine: an app without a cut for so long is silent.
+SILENT_S = 240.0
+_ORPHAN_S = 30.0
+
+
+class Victim(Protocol):
+    """A server that is killed and suspended, and goes on with its data when it is started again."""
+
+    def kill(self) -> object: ...
+
+    def start(self) -> object: ...
+
+    def pause(self) -> None: ...
+
+    def resume(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Injury:
+    """A fault that happened. ``recovery_s``: from its end to the next cut; None if the next fault came first."""
+
+    fault: str
+    at_s: float
+    for_s: float
+    recovery_s: float | None
+
+
+@dataclass(slots=True)
+class Patient:
+    """An app under faults. ``start`` starts its process, ``servers`` are ``broker`` and perhaps ``store``.
+
+    ``ends``: each time the process ended by itself, after which fault, with what code and last words.
+    """
+
+    app: AppUnderTest
+    start: Callable[[], None]
+    servers: Mapping[str, Victim]
+    disk: Disk | None = None
+    clock: Path | None = None
+    injuries: list[Injury] = field(default_factory=list)
+    ends: list[str] = field(default_factory=list)
+    starts: list[StartTimes] = field(default_factory=list)
+    _began: float = field(default_factory=time.monotonic)
+    _killed: list[int] = field(default_factory=list)
+
+    def possible(self) -> frozenset[Fault]:
+        """Return the faults that this app and machine allow."""
+        missing: set[Fault] = set()
+        if self.disk is None:
+            missing.add(Fault.FULL_DISK)
+        if self.clock is None:
+            missing.add(Fault.CLOCK_JUMP)
+        if "store" not in self.servers:
+            missing |= {Fault.KILL_STORE, Fault.PAUSE_STORE}
+        return frozenset(Fault) - missing
+
+    def run(self, steps: Iterator[Step], until: Callable[[], bool]) -> None:
+        """Inflict faults until ``until`` holds; then wait for the recovery of the last one."""
+        for step in steps:
+            self._wait(step.after_s)
+            if until():
+                break
+            at_s = time.monotonic() - self._began
+            cuts = self._inflict(step)
+            ended = time.monotonic()
+            recovery = None
+            if step.patient:
+                self.await_cut(step.fault, cuts)
+                recovery = time.monotonic() - ended
+            self.injuries.append(Injury(step.fault, round(at_s, 1), step.for_s, recovery))
+        self.await_cut("the last fault", len(self.app.lines))
+
+    def begin(self) -> None:
+        """Start the process, and note when what of it is there."""
+        self.start()
+        self.starts.append(StartTimes(self.app))
+
+    def keep_running(self, after: str) -> None:
+        """Start the process again if it has ended."""
+        code = self.app.exit_code
+        if code is not None:
+            words = self.app.log.read_text(errors="replace").strip().rsplit("\n", 1)[-1]
+            self.ends.append(f"after {after}: {code}: {words[:300]}")
+            self._killed.append(self.app.pid)
+            self.begin()
+
+    def await_cut(self, after: str, cuts: int) -> None:
+        """Wait for a cut beyond these; a supervisor starts the process again whenever it ends."""
+        limit = time.monotonic() + SILENT_S
+        while len(self.app.lines) <= cuts:
+            self.keep_running(after)
+            assert time.monotonic() < limit, f"silent for {SILENT_S:.0f} s after {after}"
+            time.sleep(_POLL_S)
+
+    def check_orphans(self) -> None:
+        """Nothing of a driver that was killed lives on."""
+        left = [p for pid in self._killed if pid != self.app.pid for p in processes.members(pid)]
+        with contextlib.suppress(AssertionError):
+            processes.wait_until(lambda: not any(map(self._lives, left)), "orphans", _ORPHAN_S)
+        left = [p for p in left if self._lives(p)]
+        assert not left, f"{len(left)} processes of killed drivers live on: {left[0].command[:200]}"
+
+    @staticmethod
+    def _lives(process: Process) -> bool:
+        return Path(f"/proc/{process.pid}").exists()
+
+    def _wait(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            self.keep_running("a fault")
+            time.sleep(_POLL_S)
+
+    def _inflict(self, step: Step) -> int:
+        """Return the number of cuts when the fault was over."""
+        match step.fault:
+            case Fault.KILL_DRIVER | Fault.KILL_SESSION:
+                self._killed.append(self.app.pid)
+                (self.app.kill if step.fault is Fault.KILL_SESSION else self.app.kill_driver)()
+                cuts = len(self.app.lines)
+                self.begin()
+                return cuts
+            case Fault.KILL_JVM | Fault.KILL_WORKER | Fault.KILL_WORKERS:
+                for process in self._targets(step):
+                    processes.kill(process.pid)
+            case Fault.KILL_BROKER | Fault.KILL_STORE:
+                server = self.servers[step.fault.value.rpartition(" ")[2]]
+                server.kill()
+                self._wait(step.for_s)
+                server.start()
+            case Fault.PAUSE_BROKER | Fault.PAUSE_STORE:
+                server = self.servers[step.fault.value.rpartition(" ")[2]]
+                server.pause()
+                try:
+                    self._wait(step.for_s)
+                finally:
+                    server.resume()
+            case Fault.FULL_DISK:
+                assert self.disk is not None
+                filler = self.disk.fill()
+                self._wait(3 * step.for_s)
+                filler.unlink(missing_ok=True)
+            case Fault.CLOCK_JUMP:
+                assert self.clock is not None
+                write_offset(self.clock, CLOCKS_MS[step.choice % len(CLOCKS_MS)])
+            case _:
+                with suspended(self._targets(step)):
+                    time.sleep(step.for_s)
+        return len(self.app.lines)
+
+    def _targets(self, step: Step) -> Sequence[Process]:
+        """Return the processes that the fault is for; none while the app starts and has none."""
+        found = processes.members(self.app.pid)
+        workers = processes.python_workers(self.app.pid)
+        match step.fault:
+            case Fault.KILL_JVM | Fault.PAUSE_JVM:
+                return [p for p in found if "org.apache.spark.deploy.SparkSubmit" in p.command]
+            case Fault.KILL_WORKER | Fault.PAUSE_WORKER:
+                return [workers[step.choice % len(workers)]] if workers else []
+            case Fault.KILL_WORKERS | Fault.PAUSE_WORKERS:
+                return processes.daemon_and_workers(self.app.pid)
+            case Fault.PAUSE_DRIVER:
+                return [p for p in found if p.pid == self.app.pid]
+            case _:
+                return found
+
+
+@contextmanager
+def suspended(targets: Sequence[Process]) -> Iterator[None]:
+    """SIGSTOP, and SIGCONT at the end."""
+    for process in targets:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for process in targets:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGCONT)

@@ -1,0 +1,81 @@
+"""A round of a service that writes to a store: sessions to PostgreSQL, search to OpenSearch, judged by SQL.
+
+Input, settings and oracle are those of ``tests/faults/test_services_harmed.py``; the faults are the laboratory's, with
+those of the store among them. The clock is left alone: these services look at it.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from headgate.console.messages import silent
+from headgate.local.servers.base import Lifetime
+from headgate.local.servers.kafka import EmbeddedBroker
+from headgate.local.servers.opensearch import EmbeddedOpenSearch, OpenSearchNodeSettings
+from headgate.local.servers.postgres import EmbeddedPostgres, PostgresServerSettings
+from streamcore.kafka.settings import KafkaSettings
+from tests.harness.faults.services.disk import small_disk
+from tests.harness.faults.services.search import search
+from tests.harness.faults.services.sessions import sessions
+from tests.harness.faults.services.trial import ServiceScene, new_service_scene
+from tests.lab.inflict import Patient
+from tests.lab.judge import Verdict
+from tests.lab.result import RoundResult
+from tests.lab.schedule import schedule
+
+_DISK_MB = 256
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceRound:
+    """The round of a seed; ``seconds`` of faults while half of the input comes."""
+
+    folder: Path
+    broker: EmbeddedBroker
+    jars: Path
+    result: RoundResult
+    seconds: float
+
+    def run(self) -> Verdict:
+        """Run the round; ``AssertionError`` says what differs."""
+        store = self._new_store()
+        try:
+            name = self.folder.name
+            plan = sessions(name, store) if isinstance(store, EmbeddedPostgres) else search(name, store)
+            scene = new_service_scene(self.folder, KafkaSettings(self.broker.bootstrap), self.jars, name, plan)
+            self.result.events = len(plan.records)
+            with small_disk(scene.app.checkpoint, _DISK_MB) as disk, scene.app:
+                servers = {"broker": self.broker, "store": store}
+                self._live(scene, Patient(scene.app, scene.start, servers, disk))
+            scene.check()
+        finally:
+            store.kill()
+            if isinstance(store, EmbeddedPostgres):
+                store.delete()
+        return Verdict()
+
+    def _new_store(self) -> EmbeddedPostgres | EmbeddedOpenSearch:
+        folder = self.folder / "store"
+        if self.result.subject == "sessions":
+            return EmbeddedPostgres(PostgresServerSettings(folder, lifetime=Lifetime.WITH_PARENT), print_message=silent)
+        settings = OpenSearchNodeSettings(folder, lifetime=Lifetime.WITH_PARENT)
+        return EmbeddedOpenSearch(settings, print_message=silent)
+
+    def _live(self, scene: ServiceScene, patient: Patient) -> None:
+        patient.begin()
+        patient.await_cut("the first start", 0)
+        end = time.monotonic() + self.seconds
+        steps = schedule(f"{self.result.seed}/{self.result.round}", patient.possible())
+        try:
+            with scene.feeder.at(len(scene.plan.records) / 2 / self.seconds):
+                patient.run(steps, lambda: time.monotonic() > end)
+        finally:
+            self.result.injuries, self.result.ends = patient.injuries, patient.ends
+            self.result.starts = [start.seconds for start in patient.starts]
+        scene.feeder.finish()
+        scene.settle()
+        code = scene.app.drain()
+        assert code == 0, f"the drain ended with {code}"
+        patient.check_orphans()
