@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -77,7 +77,7 @@ class Patient:
             missing |= {Fault.KILL_STORE, Fault.PAUSE_STORE}
         return frozenset(Fault) - missing
 
-    def run(self, steps: Iterator[Step], until: Callable[[], bool]) -> None:
+    def run(self, steps: Iterable[Step], until: Callable[[], bool]) -> None:
         """Inflict faults until ``until`` holds; then wait for the recovery of the last one."""
         for step in steps:
             self._wait(step.after_s)

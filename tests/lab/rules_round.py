@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,7 +18,7 @@ from tests.lab import events, rules, topics
 from tests.lab.inflict import Patient
 from tests.lab.judge import Evidence, Verdict, judge
 from tests.lab.result import RoundResult
-from tests.lab.schedule import schedule
+from tests.lab.schedule import Step, schedule
 from tests.lab.shifted_clock import write_offset
 from tests.lab.topics import Sender, Work
 
@@ -39,13 +40,14 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class RulesRound:
-    """The round of a seed, in a folder of its own, on a broker that it may kill."""
+    """The round of a seed, in a folder of its own, on a broker that it may kill. ``steps``: instead of the seed's."""
 
     folder: Path
     broker: EmbeddedBroker
     jars: Path
     result: RoundResult
     size: Size
+    steps: Sequence[Step] = ()
 
     @property
     def name(self) -> str:
@@ -103,7 +105,10 @@ class RulesRound:
         feeding = topics.feed(sender, arrivals, self.size.per_second)
         changing = topics.change_rules(control)
         try:
-            patient.run(schedule(self._seed, patient.possible()), lambda: not feeding.is_alive())
+            if self.steps:
+                patient.run(self.steps, lambda: False)
+            else:
+                patient.run(schedule(self._seed, patient.possible()), lambda: not feeding.is_alive())
         finally:
             self._note(patient)
         _finish(feeding, changing)
