@@ -64,6 +64,9 @@ COPY streams/ /app/streams/
 COPY --from=code /opt/code /opt/code
 ENV PATH=/opt/headgate/bin:/opt/code/bin:$PATH PYTHONUNBUFFERED=1 \
     SPARK_HOME=/opt/headgate/lib/python3.11/site-packages/pyspark
+# Spark's JVM maps its classes from this file.
+RUN HOME=/tmp python -m streamcore.spark.class_archive /opt/headgate/classes.jsa
+ENV STREAMCORE_CLASS_ARCHIVE=/opt/headgate/classes.jsa
 WORKDIR /app
 USER 10001
 ENTRYPOINT ["tini", "--", "/opt/headgate/bin/entrypoint"]

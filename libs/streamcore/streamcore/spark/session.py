@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from streamcore.environment import EnvironmentVariable, Reader
 from streamcore.spark import s3a as objects
+from streamcore.spark.class_archive import archive_options
 from streamcore.spark.executors import Executors
 from streamcore.spark.jvm_process import start_jvm
 
@@ -37,6 +38,12 @@ _POLARS_THREADS = EnvironmentVariable(
     "Threads of Polars in a process; executors have 1, because Spark runs tasks in parallel.",
     *(Reader.SERVICE, Reader.WORKER),
     default="`1`",
+)
+_CLASS_ARCHIVE = EnvironmentVariable(
+    "STREAMCORE_CLASS_ARCHIVE",
+    "Archive of the classes that Spark's JVM loads, which halves its start. The image has one.",
+    Reader.SERVICE,
+    default="none",
 )
 
 _STATE = "spark.sql.streaming.stateStore"
@@ -97,8 +104,9 @@ class SparkSettings:
 def _options(settings: SparkSettings) -> dict[str, str]:
     further = [] if settings.jars is None else [f"{settings.jars}/*"]
     jars = os.pathsep.join([*_often_used(), *further])
+    archive = archive_options(os.environ.get(_CLASS_ARCHIVE, ""))
     logs = ["-Dstreamcore.logs=json"] if settings.json_logs else []
-    java_options = " ".join([*_JAVA_OPTIONS, *logs, *settings.java_options])
+    java_options = " ".join([*_JAVA_OPTIONS, *archive, *logs, *settings.java_options])
     options = {
         "spark.master": settings.master,
         "spark.driver.memory": settings.driver_memory,

@@ -1,0 +1,76 @@
+"""``python -m streamcore.spark.class_archive FILE``: writes an archive of the classes that Spark's JVM loads.
+
+A JVM that is started with the archive maps the classes instead of loading and verifying each: a start takes about half
+of the processor time (measured: 7 instead of 11 seconds). The command runs empty cuts of a small app, and its JVM
+writes at its end what it has loaded. A JVM ignores an archive of another version of Java or of other jars.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from streamcore.app import App
+
+_QUIET = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
+_LIMIT_S = 300.0
+
+
+def archive_options(archive: str) -> tuple[str, ...]:
+    """Return the options of a JVM that uses the archive; none without one."""
+    return (f"-XX:SharedArchiveFile={archive}", *_QUIET) if archive else ()
+
+
+def write_archive(file: Path, jars: Path | None) -> None:
+    """Write the archive. ``jars``: folder of further jars, as in ``SparkSettings``."""
+    from pyspark import SparkContext
+
+    import streamcore as sc
+    from streamcore.spark.session import SparkSettings, open_session
+    from streamcore.spark.warmup import warm_up
+
+    with tempfile.TemporaryDirectory() as folder:
+        options = (f"-XX:ArchiveClassesAtExit={file}", *_QUIET)
+        session = open_session("classes", SparkSettings(jars, local_dir=Path(folder), java_options=options))
+        warm_up(session, _small_app(), sc.KafkaSettings("127.0.0.1:1"), 2, Path(folder) / "warm-up", lambda: False)
+        gateway = SparkContext._gateway
+        assert gateway is not None, "a session has started"
+        session.stop()
+        gateway.shutdown()
+        gateway.proc.stdin.close()
+        gateway.proc.wait(_LIMIT_S)
+
+
+def _small_app() -> App:
+    """An app with state, whose cuts load what those of every app load."""
+    import polars as pl
+
+    import streamcore as sc
+
+    stream = {
+        "name": "orders",
+        "event_time": "at",
+        "keys": [["country"]],
+        "fields": {"at": "timestamp not null", "country": "string not null", "amount": "decimal(12,2) not null"},
+    }
+    orders = sc.source(sc.StreamSchema.parse(stream), sc.bounded_out_of_orderness(60_000))
+    revenue = orders.key_by("country").window(sc.Tumbling(3_600_000)).aggregate("revenue", revenue=sc.Sum("amount"))
+    large = orders.filter(pl.col("amount") >= 1_000)
+    topology = sc.Topology("classes", revenue.sink("revenue"), large.sink("large"))
+    return topology.app(topics={"orders": "orders"}, shards=2)
+
+
+def main() -> None:
+    """Run the command."""
+    parser = argparse.ArgumentParser(description="Write an archive of the classes that Spark's JVM loads.")
+    parser.add_argument("file", type=Path, help="the archive")
+    parser.add_argument("--jars", type=Path, help="folder of further jars of the services")
+    arguments = parser.parse_args()
+    write_archive(arguments.file, arguments.jars)
+
+
+if __name__ == "__main__":
+    main()
