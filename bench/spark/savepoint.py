@@ -21,6 +21,7 @@ from bench.harness.yardstick import Yardstick
 from headgate.console.messages import to_stderr
 from streamcore.app import App
 from streamcore.checkpoint.checkpoint import CheckpointRoot
+from streamcore.cut_clock import CutClock
 from streamcore.engine.report import CutReport, Listeners
 from streamcore.kafka.topics import TopicSpec, ensure_topics
 from streamcore.offsets import StreamOffsets
@@ -78,7 +79,8 @@ def made(app: App, name: str, megabytes: int, to: SavepointRepository) -> Savepo
         for (stage, shard), blobs in simulation.blobs.items()
     ]
     return Savepoint(
-        folder, write_manifest(folder, "made", app, SavepointPosition(1, 0, StreamOffsets(1, {}), 0), receipts)
+        folder,
+        write_manifest(folder, "made", app, SavepointPosition(1, 0, StreamOffsets(CutClock.at(1), {}), 0), receipts),
     )
 
 

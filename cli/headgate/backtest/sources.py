@@ -21,6 +21,7 @@ from headgate.errors import InputError
 from headgate.records.decoder import EventDecoder
 from headgate.records.file_rows import count_rows, json_values, open_parquet, stream_columns
 from rulecore.backtest.backtest import EventBatch
+from streamcore.cut_clock import CutClock
 from streamcore.kafka.range_reader import RangeReader
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.offsets import PARTITIONS_PER_TOPIC, StreamOffsets, TopicPartition, next_offsets, ranges_between
@@ -110,9 +111,8 @@ class TopicRange:
 
     def first(self, limit: int) -> TopicRange:
         """Return about the first ``limit`` records of the range, shared among the partitions."""
-        return TopicRange(
-            self.topic, self.start, next_offsets(StreamOffsets(0, self.start), self.end, limit, 0).offsets
-        )
+        position = StreamOffsets(CutClock(), self.start)
+        return TopicRange(self.topic, self.start, next_offsets(position, self.end, limit, position.clock).offsets)
 
 
 def topic_batches(
@@ -120,10 +120,10 @@ def topic_batches(
 ) -> Iterator[tuple[int, EventBatch]]:
     """Yield batches of about ``size`` records with their number, divided as the app's cuts are."""
     decode = EventDecoder(schema, clock_ms)
-    position = StreamOffsets(0, wanted.start)
+    position = StreamOffsets(CutClock(), wanted.start)
     with closing(RangeReader(kafka)) as reader:
         while any(wanted.end[place] > position.offsets[place] for place in wanted.end):
-            after = next_offsets(position, wanted.end, size, 0)
+            after = next_offsets(position, wanted.end, size, position.clock)
             todo = ranges_between(position, after, {wanted.topic: 0})
             read = [decode(b.column("value"), b.column("partition"), b.column("offset")) for b in reader.read(todo)]
             events = pl.concat(read) if read else pl.DataFrame(schema.arrow.empty_table())

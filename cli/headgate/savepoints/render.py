@@ -53,7 +53,7 @@ def manifest_text(manifest: SavepointManifest) -> str:
         f"  digest     {manifest.digest}",
         f"  shards     {manifest.app.shards} in {manifest.app.stages} stages, {len(manifest.files)} files, "
         f"{size(manifest.total_bytes)}",
-        f"  clock      {render_time(position.clock_ms)}",
+        f"  clock      {render_time(position.clock.clock_ms)}",
     ]
     for topic, offsets in position.by_topic().items():
         ends = ", ".join(f"{partition}: {offset}" for partition, offset in offsets.items())

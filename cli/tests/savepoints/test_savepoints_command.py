@@ -15,6 +15,7 @@ from headgate_rules.settings import RulesSettings
 from streamcore.app import App
 from streamcore.checkpoint.checkpoint import AppIdentity, CheckpointRoot
 from streamcore.checkpoint.epochs import EpochStore
+from streamcore.cut_clock import CutClock
 from streamcore.engine.in_process import InProcessApp, RawRecord, control_record
 from streamcore.leases.acquire import lease_for
 from streamcore.offsets import StreamOffsets
@@ -83,7 +84,7 @@ def play(local: InProcessApp, cuts: Sequence[int]) -> list[tuple[str, bytes | No
 
 def saved(at: Place, local: InProcessApp, name: str = "one", batch: int = 3) -> Savepoint:
     moment = SavepointPosition(
-        1, batch, StreamOffsets(5, {("orders", 0): 120, ("shop.control", 0): 6}), 1_790_000_000_000
+        1, batch, StreamOffsets(CutClock.at(5), {("orders", 0): 120, ("shop.control", 0): 6}), 1_790_000_000_000
     )
     return save(at.app, local.blobs, at.folder / "savepoints", moment, name)
 

@@ -1,6 +1,6 @@
-"""Offsets of all topics together with the clock, as at the start or the end of a cut, and ranges between them.
+"""Offsets of all topics together with the times, as at the start or the end of a cut, and ranges between them.
 
-The offsets of a cut are stored before it runs and read again for a replay, so a replay reads the records and the clock
+The offsets of a cut are stored before it runs and read again for a replay, so a replay reads the records and the times
 of the first run (``engine.planner``, ``checkpoint.offset_log``). All functions are pure.
 """
 
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Protocol
 
+from streamcore.cut_clock import CutClock
 from streamcore.errors import CorruptState
 
 #: A source partition is one number: its topic's index in ``App.topics``, times this, and the partition in the topic.
@@ -37,10 +38,10 @@ def to_topic_partition(partition: int, topics: Sequence[str]) -> TopicPartition:
 
 @dataclass(frozen=True, slots=True)
 class StreamOffsets:
-    """How far all topics are read. ``offsets``: the next offset to read of every known partition. ``clock_ms``: the
-    clock of the cut that ends here, 0 before the first cut."""
+    """How far all topics are read. ``offsets``: the next offset to read of every known partition. ``clock``: the times
+    of the cut that ends here, all 0 before the first cut."""
 
-    clock_ms: int
+    clock: CutClock
     offsets: Mapping[TopicPartition, int]
 
     def by_topic(self) -> dict[str, dict[str, int]]:
@@ -52,15 +53,15 @@ class StreamOffsets:
 
     def to_json(self) -> dict[str, object]:
         """Convert to the JSON document that is stored."""
-        return {"clock_ms": self.clock_ms, "topics": self.by_topic()}
+        return {**self.clock.to_json(), "topics": self.by_topic()}
 
     @classmethod
     def from_json(cls, document: Mapping[str, object]) -> StreamOffsets:
         """Parse the value that ``to_json`` returned; ``CorruptState`` for anything else."""
-        clock_ms, topics = document.get("clock_ms"), document.get("topics")
-        if not isinstance(clock_ms, int) or not isinstance(topics, dict):
+        clock, topics = CutClock.from_json(document), document.get("topics")
+        if clock is None or not isinstance(topics, dict):
             raise CorruptState(f"position: {document} is no position of ours; restore from a savepoint")
-        return cls(clock_ms, {(t, int(p)): int(offset) for t, places in topics.items() for p, offset in places.items()})
+        return cls(clock, {(t, int(p)): int(offset) for t, places in topics.items() for p, offset in places.items()})
 
 
 class PartitionOffsets(Protocol):
@@ -94,14 +95,14 @@ def next_offsets(
     start: StreamOffsets,
     ends: Mapping[TopicPartition, int],
     limit: int,
-    clock_ms: int,
+    clock: CutClock,
     own_limits: Mapping[str, int] = MappingProxyType({}),
 ) -> StreamOffsets:
     """Return the end of the cut that begins at ``start``, when the partitions end at ``ends``.
 
     The cut takes about ``limit`` records, in proportion to the backlog of each partition, and at least one from each
     partition with a backlog. A topic in ``own_limits`` does not share that limit, but has its own. A new partition
-    begins at 0. The clock never goes back.
+    begins at 0. ``clock``: the times of the cut.
     """
     waiting: dict[str | None, dict[TopicPartition, int]] = {}
     for place, end in ends.items():
@@ -111,7 +112,7 @@ def next_offsets(
     for share, counts in waiting.items():
         for place, taken in _shares(counts, limit if share is None else own_limits[share]).items():
             offsets[place] = start.offsets.get(place, 0) + taken
-    return StreamOffsets(max(clock_ms, start.clock_ms), offsets)
+    return StreamOffsets(clock, offsets)
 
 
 def _shares(waiting: Mapping[TopicPartition, int], limit: int) -> dict[TopicPartition, int]:

@@ -3,7 +3,7 @@
 A watermark of ``w`` means that no event earlier than ``w`` is expected any more. The watermark of a source partition is
 its latest event time minus the allowed out-of-orderness, or the time that its events carry, or the clock of the cut
 (``EventTime.PROCESSING``). The watermark of an operator is the minimum over its partitions that are not idle, and never
-decreases. All functions are pure functions of the events and of the cut's clock, so all shards compute equal watermarks
+decreases. All functions are pure functions of the events and of the cut's times, so all shards compute equal watermarks
 in a cut.
 """
 
@@ -26,10 +26,10 @@ class WatermarkStrategy:
     """How the watermark of a source's partitions follows from their events.
 
     ``max_out_of_orderness_ms``: by how much event time an event may come after a later one of its partition; 0: event
-    times ascend. ``idle_timeout_ms``: a partition without events for this time, by the clock, is idle and no longer
-    holds the watermark back. ``punctuation``: a field of the events. If it is set, only events with this field advance
-    the watermark, and ``max_out_of_orderness_ms`` has no effect: a boolean that is true advances it to the event time,
-    a timestamp to that timestamp. ``end``: a boolean field, true in the last event of a partition.
+    times ascend. ``idle_timeout_ms``: a partition without events for this time, while the app runs, is idle and no
+    longer holds the watermark back. ``punctuation``: a field of the events. If it is set, only events with this field
+    advance the watermark, and ``max_out_of_orderness_ms`` has no effect: a boolean that is true advances it to the
+    event time, a timestamp to that timestamp. ``end``: a boolean field, true in the last event of a partition.
     """
 
     max_out_of_orderness_ms: int = 10_000
@@ -73,10 +73,10 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class PartitionTime:
-    """The time of a source partition: its latest event time, the clock at its last event (``active_ms``), and its
-    watermark.
+    """The time of a source partition: its latest event time, ``CutClock.elapsed_ms`` at its last event (``active_ms``),
+    and its watermark.
 
-    Before its first event the times are ``NO_WATERMARK``, and ``active_ms`` is the clock when it was registered.
+    Before its first event the times are ``NO_WATERMARK``, and ``active_ms`` is that of the cut that registered it.
     """
 
     max_event_ms: int
@@ -108,30 +108,30 @@ class WatermarkState:
         """Return the latest event time of any of these partitions."""
         return max((t.max_event_ms for n, t in self.partitions.items() if n in partitions), default=NO_WATERMARK)
 
-    def expect(self, partitions: Iterable[int], clock_ms: int) -> WatermarkState:
+    def expect(self, partitions: Iterable[int], elapsed_ms: int) -> WatermarkState:
         """Return the state with these partitions registered. Otherwise a first cut with events of one partition only
         would advance the watermark, and make the backlog of the other partitions late."""
-        new = {n: PartitionTime(NO_WATERMARK, clock_ms) for n in partitions if n not in self.partitions}
+        new = {n: PartitionTime(NO_WATERMARK, elapsed_ms) for n in partitions if n not in self.partitions}
         return replace(self, partitions={**self.partitions, **new}) if new else self
 
-    def advance(self, progress: Iterable[Progress], clock_ms: int, idle_timeout_ms: IdleMs) -> WatermarkState:
-        """Return the state after a cut. The watermark never decreases.
+    def advance(self, progress: Iterable[Progress], elapsed_ms: int, idle_timeout_ms: IdleMs) -> WatermarkState:
+        """Return the state after a cut. The watermark never decreases. ``elapsed_ms``: of the cut's ``CutClock``.
 
-        If all partitions are idle when an event arrives, the app or all its producers were down. The idle time of every
-        partition then begins anew, so that the first event does not advance the watermark past the others' backlog. A
-        partition that has ended no longer holds the watermark back. The watermark is ``END_OF_TIME_MS`` when all
-        partitions have ended; an idle partition has not ended.
+        If all partitions are idle when an event arrives, all producers were down. The idle time of every partition then
+        begins anew, so that the first event does not advance the watermark past the others' backlog. A partition that
+        has ended no longer holds the watermark back. The watermark is ``END_OF_TIME_MS`` when all partitions have
+        ended; an idle partition has not ended.
         """
         progress = [*progress]
         times = dict(self.partitions)
-        if progress and all(clock_ms - t.active_ms >= idle_timeout_ms(n) for n, t in times.items()):
-            times = {n: replace(t, active_ms=clock_ms) for n, t in times.items()}
+        if progress and all(elapsed_ms - t.active_ms >= idle_timeout_ms(n) for n, t in times.items()):
+            times = {n: replace(t, active_ms=elapsed_ms) for n, t in times.items()}
         for seen in progress:
-            before = times.get(seen.partition, PartitionTime(NO_WATERMARK, clock_ms))
+            before = times.get(seen.partition, PartitionTime(NO_WATERMARK, elapsed_ms))
             latest = max(before.max_event_ms, seen.max_event_ms)
-            times[seen.partition] = PartitionTime(latest, clock_ms, max(before.watermark_ms, seen.watermark_ms))
+            times[seen.partition] = PartitionTime(latest, elapsed_ms, max(before.watermark_ms, seen.watermark_ms))
         open_ended = {n: t for n, t in times.items() if t.watermark_ms < END_OF_TIME_MS}
-        active = [t.watermark_ms for n, t in open_ended.items() if clock_ms - t.active_ms < idle_timeout_ms(n)]
+        active = [t.watermark_ms for n, t in open_ended.items() if elapsed_ms - t.active_ms < idle_timeout_ms(n)]
         candidate = min(active, default=NO_WATERMARK if open_ended or not times else END_OF_TIME_MS)
         advanced = replace(self, watermark_ms=max(self.watermark_ms, candidate), partitions=times)
         assert advanced.watermark_ms >= self.watermark_ms, "a watermark may not go back"

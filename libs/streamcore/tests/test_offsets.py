@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streamcore.cut_clock import CutClock
 from streamcore.errors import CorruptState
 from streamcore.offsets import OffsetRange, StreamOffsets, TopicPartition, assign_ranges, next_offsets, ranges_between
 
@@ -20,11 +21,20 @@ offsets = st.dictionaries(places, st.integers(0, 1_000), max_size=8)
 
 @given(offsets, st.integers(0, 2**50))
 def test_a_position_is_the_same_after_a_stay_in_the_log(known: dict[TopicPartition, int], clock_ms: int) -> None:
-    position = StreamOffsets(clock_ms, known)
+    position = StreamOffsets(CutClock.at(clock_ms), known)
     assert StreamOffsets.from_json(json.loads(json.dumps(position.to_json()))) == position
 
 
-@pytest.mark.parametrize("document", [{}, {"clock_ms": 1}, {"clock_ms": "1", "topics": {}}, {"topics": {}}])
+@pytest.mark.parametrize(
+    "document",
+    [
+        {},
+        {**CutClock(1).to_json()},
+        {**CutClock(1).to_json(), "clock_ms": "1", "topics": {}},
+        {"clock_ms": 1, "topics": {}},
+        {"topics": {}},
+    ],
+)
 def test_what_is_no_position_is_rejected(document: dict[str, object]) -> None:
     with pytest.raises(CorruptState, match="no position of ours"):
         StreamOffsets.from_json(document)
@@ -35,9 +45,9 @@ def test_cuts_hold_every_record_once_and_no_more_than_the_limits(
     start: dict[TopicPartition, int], more: dict[TopicPartition, int], limit: int, control: int, clocks: list[int]
 ) -> None:
     ends = {place: start.get(place, 0) + more.get(place, 0) for place in start.keys() | more.keys()}
-    position, read = StreamOffsets(5, start), dict.fromkeys(ends, 0)
+    position, read = StreamOffsets(CutClock.at(5), start), dict.fromkeys(ends, 0)
     for clock_ms in [*clocks, *([7] * 2_000)]:
-        after = next_offsets(position, ends, limit, clock_ms, {CONTROL: control})
+        after = next_offsets(position, ends, limit, CutClock.at(clock_ms), {CONTROL: control})
         cut = ranges_between(position, after, SOURCES)
         for span in cut:
             place = span.topic, span.partition
@@ -46,7 +56,7 @@ def test_cuts_hold_every_record_once_and_no_more_than_the_limits(
         for own, most in ((True, control), (False, limit)):
             taken = [span.end - span.start for span in cut if (span.topic == CONTROL) is own]
             assert sum(taken) <= most + len(taken)
-        assert after.clock_ms == max(clock_ms, position.clock_ms)
+        assert after.clock == CutClock.at(clock_ms)
         waiting = {place for place, end in ends.items() if position.offsets.get(place, 0) < end}
         assert {(span.topic, span.partition) for span in cut} == waiting, "none is starved"
         position = after
@@ -56,13 +66,13 @@ def test_cuts_hold_every_record_once_and_no_more_than_the_limits(
 
 
 def test_a_topic_with_a_limit_of_its_own_neither_takes_from_the_others_nor_waits_for_them() -> None:
-    start, ends = StreamOffsets(0, {("a", 0): 0, (CONTROL, 0): 0}), {("a", 0): 90, (CONTROL, 0): 50}
-    assert next_offsets(start, ends, 9, 1, {CONTROL: 60}).offsets == {("a", 0): 9, (CONTROL, 0): 50}
-    assert next_offsets(start, ends, 9, 1, {CONTROL: 7}).offsets == {("a", 0): 9, (CONTROL, 0): 7}
+    start, ends = StreamOffsets(CutClock(), {("a", 0): 0, (CONTROL, 0): 0}), {("a", 0): 90, (CONTROL, 0): 50}
+    assert next_offsets(start, ends, 9, start.clock, {CONTROL: 60}).offsets == {("a", 0): 9, (CONTROL, 0): 50}
+    assert next_offsets(start, ends, 9, start.clock, {CONTROL: 7}).offsets == {("a", 0): 9, (CONTROL, 0): 7}
 
 
 def test_a_partition_that_is_new_begins_at_its_beginning() -> None:
-    before, after = StreamOffsets(0, {("a", 0): 4}), StreamOffsets(1, {("a", 0): 4, ("a", 1): 3})
+    before, after = StreamOffsets(CutClock(), {("a", 0): 4}), StreamOffsets(CutClock.at(1), {("a", 0): 4, ("a", 1): 3})
     assert ranges_between(before, after, SOURCES) == [OffsetRange(0, "a", 1, 0, 3)]
 
 

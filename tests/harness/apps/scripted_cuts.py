@@ -23,6 +23,7 @@ from streamcore.app import App
 from streamcore.checkpoint.checkpoint import CheckpointRoot
 from streamcore.checkpoint.epoch import FIRST_EPOCH
 from streamcore.checkpoint.offset_log import CutBounds
+from streamcore.cut_clock import CutClock
 from streamcore.errors import ConfigError
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.leases.acquire import Lease, lease_for
@@ -109,12 +110,14 @@ def _decide(script: Script, batch: int) -> None:
     """One cut, as a planner would have written it down; none after the last."""
     log = CheckpointRoot(script.checkpoint).offsets
     before = log.read(batch - 1)
-    begun = log.read_start() or StreamOffsets(0, {})
+    begun = log.read_start() or StreamOffsets(CutClock(), {})
     if batch < len(script.steps) and log.read(batch) is None:
         start = begun if before is None else before.end
         step = script.steps[batch]
         previous = "" if before is None else before.id(batch - 1).digest
-        log.write(batch, CutBounds(start, StreamOffsets(step.clock_ms, {**start.offsets, **step.ends}), previous))
+        log.write(
+            batch, CutBounds(start, StreamOffsets(CutClock.at(step.clock_ms), {**start.offsets, **step.ends}), previous)
+        )
 
 
 class _SharedStart:

@@ -13,6 +13,7 @@ import polars as pl
 from streamcore.aggregates import Count, Sum
 from streamcore.app import App
 from streamcore.checkpoint.checkpoint import CheckpointRoot
+from streamcore.cut_clock import CutClock
 from streamcore.keyed import MapState, ProcessContext, ProcessFunction, Row, ValueState
 from streamcore.offsets import StreamOffsets
 from streamcore.operators.base import MAIN
@@ -169,7 +170,7 @@ def save(
 
 
 def moment(batch: int = 7, epoch: int = 1) -> SavepointPosition:
-    return SavepointPosition(epoch, batch, StreamOffsets(1, {}), 0)
+    return SavepointPosition(epoch, batch, StreamOffsets(CutClock.at(1), {}), 0)
 
 
 def restore(

@@ -21,6 +21,7 @@ from typing import Any
 
 from streamcore.checkpoint.checkpoint import AppIdentity, CheckpointRoot
 from streamcore.checkpoint.offset_log import CutBounds
+from streamcore.cut_clock import CutClock
 from streamcore.errors import Fenced, Retryable, StreamError
 from streamcore.kafka import exactly_once
 from streamcore.kafka.delivery import CommitStep, DeliverySettings, OutRecord, OutRecords, WriterHooks
@@ -171,9 +172,9 @@ class Owner:
 
     def _plan(self, batch: int) -> CutBounds:
         before = self.root.offsets.read(batch - 1)
-        start = StreamOffsets(0, {_TOPIC: 0}) if before is None else before.end
+        start = StreamOffsets(CutClock(), {_TOPIC: 0}) if before is None else before.end
         count = self.schedule.random.choice((0, 1, 1, 3))
-        end = StreamOffsets(round(self.schedule.broker.now_s), {_TOPIC: start.offsets[_TOPIC] + count})
+        end = StreamOffsets(CutClock.at(round(self.schedule.broker.now_s)), {_TOPIC: start.offsets[_TOPIC] + count})
         bounds = CutBounds(start, end, "" if before is None else before.id(batch - 1).digest)
         make_folder(self.root.spark / "offsets")
         make_folder(self.root.spark / "commits")

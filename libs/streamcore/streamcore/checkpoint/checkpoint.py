@@ -38,7 +38,7 @@ from streamcore.storage.atomic_files import (
 )
 from streamcore.storage.location import Location
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 _RESTORE = "restore from a savepoint, or start with a new checkpoint"
 
 

@@ -1,6 +1,6 @@
-"""The offset log of a checkpoint: the start and end offsets and the clock of each batch, written before the batch runs.
+"""The offset log of a checkpoint: the start and end offsets and the times of each batch, written before the batch runs.
 
-A replayed batch gets its offsets and clock from here, so it reads the records that it read before, at the clock of that
+A replayed batch gets its offsets and times from here, so it reads the records that it read before, at the clock of that
 time. Each batch has one file, written atomically. The last ``OffsetLog.keep`` files are kept.
 
 Each file has a digest of its content and the digest of the file before it, so that a changed bit, a file of another
@@ -100,6 +100,11 @@ class OffsetLog:
         """Return the offsets that ``write_start`` wrote, or None. Raise ``CorruptState`` if the file was changed."""
         document = read_document(self.folder / _BEGIN)
         return None if document is None else StreamOffsets.from_json(document)
+
+    def last(self) -> StreamOffsets | None:
+        """Return where the last planned batch ends or, before the first one, where a restored app begins; or None."""
+        last = None if not (batches := self.batches()) else self.read(batches[-1])
+        return self.read_start() if last is None else last.end
 
     def write(self, batch: int, bounds: CutBounds) -> None:
         """Write the bounds of the batch. Raise ``Fenced`` if the file exists with other bounds: another process wrote

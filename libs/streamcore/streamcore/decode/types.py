@@ -15,8 +15,8 @@ import pyarrow as pa
 class RawBatch:
     """Records before they are decoded: three arrays of one length.
 
-    ``partition``: the number that the app gives to a (topic, partition). ``clock_ms``: the cut's clock, in epoch
-    milliseconds.
+    ``partition``: the number that the app gives to a (topic, partition). ``clock_ms``: the wall clock of the
+    cut (``CutClock.wall_ms``), which limits event times.
     """
 
     values: pa.LargeBinaryArray | pa.BinaryArray

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from streamcore.app import CONTROL, App
+from streamcore.cut_clock import CutClock
 from streamcore.engine.ingest import Ingest
 from streamcore.engine.shard import Shard, ShardOutput
 from streamcore.engine.shuffle import ShuffleBlock
@@ -67,10 +68,14 @@ class InProcessApp:
 
     def cut(self, records: Sequence[RawRecord], clock_ms: int, tasks: int = 1) -> list[Record]:
         """Run one cut, with its records spread over ``tasks`` tasks of stage 1. Return the output in shard order."""
+        return self.cut_at(records, CutClock.at(clock_ms), tasks)
+
+    def cut_at(self, records: Sequence[RawRecord], clock: CutClock, tasks: int = 1) -> list[Record]:
+        """Run one cut as ``cut`` does, with all its times."""
         blocks: list[ShuffleBlock] = []
         for task in range(tasks):
             partitions = dict.fromkeys(self.partitions, 0) | self.next_offsets if task == 0 else {}
-            blocks += Ingest(self.app).process(_batches(records[task::tasks]), clock_ms, partitions)
+            blocks += Ingest(self.app).process(_batches(records[task::tasks]), clock, partitions)
         self._advance_offsets(records)
         return [record for output in self.run(blocks) for record in output.all_records()]
 

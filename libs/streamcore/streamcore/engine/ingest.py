@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamcore.app import CONTROL, App, EventTime
+from streamcore.cut_clock import CutClock
 from streamcore.decode.types import Decoded, RawBatch
 from streamcore.engine.shuffle import (
     BlockKind,
@@ -46,11 +47,11 @@ class Ingest:
         self.app = app
         self.decoders = [source.decoder(app.limits) for source in app.sources]
         self.head: StatelessStage = app.stateless_stage() if app.stateless_stage is not None else KeyRouter(app.schemas)
-        self.reset(0)
+        self.reset(CutClock())
 
-    def reset(self, clock_ms: int) -> None:
-        """Begin a new cut: drop the remains of the previous one, and take its clock."""
-        self.clock_ms = clock_ms
+    def reset(self, clock: CutClock) -> None:
+        """Begin a new cut: drop the remains of the previous one, and take its times."""
+        self.clock = clock
         self.control: list[ControlRecord] = []
         self.records: list[tuple[int, Record]] = []
         self.counted: Counter[str] = Counter()
@@ -59,14 +60,14 @@ class Ingest:
         self.held_rows = 0
 
     def process(
-        self, batches: Iterable[pa.RecordBatch], clock_ms: int, partitions: Mapping[int, int] | None = None
+        self, batches: Iterable[pa.RecordBatch], clock: CutClock, partitions: Mapping[int, int] | None = None
     ) -> Iterator[ShuffleBlock]:
         """Turn all batches of a task (``raw.RAW``) into shuffle blocks; hold at most ``Limits.flush_rows`` events and
         one batch in memory.
 
         ``partitions``: all source partitions with the offset where the cut begins; only one task of the cut gets them.
         """
-        self.reset(clock_ms)
+        self.reset(clock)
         for batch in batches:
             if batch.num_rows:
                 self._add(batch)
@@ -94,7 +95,7 @@ class Ingest:
             values=batch.column("value"),
             partition=numbers,
             offset=batch.column("offset"),
-            clock_ms=self.clock_ms,
+            clock_ms=self.clock.wall_ms,
         )
         decoded = self.decoders[source].decode(raw)
         if decoded.dead.num_rows:
@@ -109,7 +110,7 @@ class Ingest:
         if time is EventTime.FIELD:
             return decoded.events
         if time is EventTime.PROCESSING:
-            times = pa.repeat(pa.scalar(self.clock_ms, pa.int64()), decoded.events.num_rows)
+            times = pa.repeat(pa.scalar(self.clock.clock_ms, pa.int64()), decoded.events.num_rows)
         else:
             times = _decoded_records(batch, decoded).column("timestamp_ms")
         return decoded.events.set_column(decoded.events.schema.get_field_index(EVENT_MS), EVENT_MS, times)
@@ -152,7 +153,7 @@ class Ingest:
         self.held_rows = 0
 
     def _apply_stateless_stage(self, source: int, table: pa.Table) -> Iterator[ShuffleBlock]:
-        output = self.head.step(source, table, self.clock_ms)
+        output = self.head.step(source, table, self.clock.clock_ms)
         yield from self.pack(output.rows)
         shard = table.column(PARTITION)[0].as_py() % self.app.shards
         self.records += [(shard, record) for record in output.records]
@@ -165,26 +166,26 @@ class Ingest:
             exchange_rows = rows.get(exchange.rows)
             if exchange_rows is not None and len(exchange_rows):
                 table = exchange_rows if isinstance(exchange_rows, pa.Table) else to_table(exchange_rows)
-                yield from pack_rows(exchange, BlockKind.ROWS + index, table, self.app.shards, self.clock_ms)
+                yield from pack_rows(exchange, BlockKind.ROWS + index, table, self.app.shards, self.clock.clock_ms)
 
     def finish(self, partitions: Mapping[int, int]) -> Iterator[ShuffleBlock]:
         """Yield the remaining blocks of the cut. Every shard gets a progress block, even an empty one, so that every
         shard runs in every cut."""
         yield from self._flush_events()
-        copies = [(BlockKind.PROGRESS, pack_progress([*self.progress.values()]))]
+        copies = [(BlockKind.PROGRESS, pack_progress([*self.progress.values()], self.clock.elapsed_ms))]
         if partitions:
             copies.append((BlockKind.PARTITIONS, pack_partitions(partitions)))
         if self.control:
             copies.append((BlockKind.CONTROL, pack_control(self.control)))
         for shard in range(self.app.shards):
             for kind, blob in copies:
-                yield ShuffleBlock(shard, kind, self.clock_ms, blob)
+                yield ShuffleBlock(shard, kind, self.clock.clock_ms, blob)
         for shard in sorted({s for s, _ in self.records}):
             blob = pack_records([r for s, r in self.records if s == shard], (self._first_partition(), 0))
-            yield ShuffleBlock(shard, BlockKind.RECORDS, self.clock_ms, blob)
+            yield ShuffleBlock(shard, BlockKind.RECORDS, self.clock.clock_ms, blob)
         if self.counted:
             blob = pack_metrics(ShardMetrics(counters=self.counted))
-            yield ShuffleBlock(0, BlockKind.METRICS, self.clock_ms, blob)
+            yield ShuffleBlock(0, BlockKind.METRICS, self.clock.clock_ms, blob)
 
     def _first_partition(self) -> int:
         """Return the lowest source partition with events in this task, by which the records of all tasks are ordered;

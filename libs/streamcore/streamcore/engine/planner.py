@@ -9,10 +9,11 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from streamcore.app import CONTROL, App
 from streamcore.checkpoint.offset_log import CutBounds, OffsetLog
+from streamcore.cut_clock import CutClock, CutTimer
 from streamcore.errors import CorruptState, Permanent
 from streamcore.offsets import (
     OffsetRange,
@@ -26,7 +27,7 @@ from streamcore.offsets import (
 )
 from streamcore.storage.checked_json import digest_of
 
-#: A cut without input is planned after this time, so that the clock advances.
+#: A cut without input is planned after this time, so that the clock advances and partitions become idle.
 _EMPTY_CUT_MS = 1_000
 _POLL_S = 0.02
 
@@ -39,7 +40,7 @@ class TaskAssignment:
     """
 
     ranges: tuple[OffsetRange, ...]
-    clock_ms: int
+    clock: CutClock
     partitions: tuple[tuple[int, int], ...] = ()
 
 
@@ -48,14 +49,14 @@ class Planner:
     """Plans the cuts of one app and divides them among tasks.
 
     ``ends``: the offsets of all topics. ``from_the_end``: a new app begins at the latest events instead of the
-    earliest. ``now_ms``: the clock in milliseconds, which is read only while a cut is planned.
+    earliest. ``timer``: the clocks, which are read only while a cut is planned.
     """
 
     app: App
     log: OffsetLog
     ends: PartitionOffsets
     from_the_end: bool = False
-    now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
+    timer: CutTimer = field(default_factory=CutTimer)
 
     def plan_cut(self, batch: int, on_poll: Callable[[], None], before_write: Callable[[], None]) -> CutBounds:
         """Return the bounds of the batch from the offset log, or plan new ones and write them to it.
@@ -78,8 +79,8 @@ class Planner:
             ends = self.ends.latest()
             _reject_shrunk(start, ends)
             own_limits = {self.app.control_topic: control_limit}
-            end = next_offsets(start, ends, limits.events_per_cut, self.now_ms(), own_limits)
-            if end.offsets != start.offsets or end.clock_ms - start.clock_ms >= _EMPTY_CUT_MS:
+            end = next_offsets(start, ends, limits.events_per_cut, self.timer.read(start.clock), own_limits)
+            if end.offsets != start.offsets or _passed_ms(start.clock, end.clock) >= _EMPTY_CUT_MS:
                 break
             time.sleep(_POLL_S)
         planned = CutBounds(start, end, previous)
@@ -100,11 +101,11 @@ class Planner:
         restored = self.log.read_start()
         if restored is not None:
             offsets = {partition: restored.offsets.get(partition, first) for partition, first in offsets.items()}
-            return StreamOffsets(restored.clock_ms, offsets), digest_of(restored.to_json())
+            return StreamOffsets(restored.clock, offsets), digest_of(restored.to_json())
         if self.from_the_end:
             latest = self.ends.latest().items()
             offsets |= {partition: end for partition, end in latest if partition[0] != self.app.control_topic}
-        return StreamOffsets(0, offsets), ""
+        return StreamOffsets(CutClock(), offsets), ""
 
     def assign(self, cut: CutBounds, tasks: int) -> list[TaskAssignment]:
         """Divide the cut among at most ``tasks`` tasks; return at least one assignment."""
@@ -115,9 +116,14 @@ class Planner:
             (source_partitions(numbers[t])[p], cut.start.offsets.get((t, p), 0)) for t, p in event_partitions
         )
         return [
-            TaskAssignment(tuple(ranges), cut.end.clock_ms, () if task else tuple(starts))
+            TaskAssignment(tuple(ranges), cut.end.clock, () if task else tuple(starts))
             for task, ranges in enumerate(ranges_by_task)
         ]
+
+
+def _passed_ms(start: CutClock, end: CutClock) -> int:
+    """Return how much time passed in a cut, by the clock or by the time that the app ran: the clock may stand still."""
+    return max(end.clock_ms - start.clock_ms, end.elapsed_ms - start.elapsed_ms)
 
 
 def _reject_shrunk(read: StreamOffsets, ends: Mapping[TopicPartition, int]) -> None:

@@ -21,11 +21,12 @@ class CutReport:
     """One cut, reported after its output was committed.
 
     ``events``: decoded events, without rejected records. ``lanes``: number of records of each lane. ``reasons``: number
-    of dead letters by code. ``offsets``: the offset where the cut ends, by topic and partition. ``watermarks``: the
-    watermark in milliseconds of each partition that has had events, by topic and partition. ``run_ms``: duration of the
-    Spark job; ``commit_ms``: duration of writing the output. ``state_bytes``: bytes of state written.
-    ``shards_loaded``: number of shards that had to read their state. ``counters``: of the operators, by operator and
-    name. ``oversized``: number of records above the size limit.
+    of dead letters by code. ``offsets``: the offset where the cut ends, by topic and partition. ``clock_ms``: the cut's
+    clock; ``clock_ahead_ms``: by how much it is ahead of the machine's (``CutClock``). ``watermarks``: the watermark in
+    milliseconds of each partition that has had events, by topic and partition. ``run_ms``: duration of the Spark job;
+    ``commit_ms``: duration of writing the output. ``state_bytes``: bytes of state written. ``shards_loaded``: number of
+    shards that had to read their state. ``counters``: of the operators, by operator and name. ``oversized``: number of
+    records above the size limit.
     """
 
     batch: int
@@ -36,6 +37,7 @@ class CutReport:
     reasons: Mapping[str, int]
     offsets: Mapping[str, Mapping[str, int]]
     clock_ms: int
+    clock_ahead_ms: int
     watermark_ms: int
     watermarks: Mapping[str, Mapping[str, int]]
     run_ms: int
@@ -45,6 +47,11 @@ class CutReport:
     counters: Mapping[str, int]
     oversized: int
     sinks: Mapping[str, SinkReport]
+
+    @property
+    def wall_ms(self) -> int:
+        """The machine's clock when the cut was planned, in milliseconds since 1970."""
+        return self.clock_ms - self.clock_ahead_ms
 
 
 def _ignore_failure(_: Retryable) -> None:

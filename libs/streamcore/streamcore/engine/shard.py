@@ -123,14 +123,14 @@ class Shard:
 
     @staticmethod
     def _register_partitions(group: Collection[int], time: WatermarkState, contents: ShardInput) -> WatermarkState:
-        return time.expect([n for n in contents.partitions if source_index(n) in group], contents.clock_ms)
+        return time.expect([n for n in contents.partitions if source_index(n) in group], contents.elapsed_ms)
 
     def _advance(self, group: Collection[int], time: WatermarkState, contents: ShardInput) -> WatermarkState:
         progress = [p for p in contents.progress if source_index(p.partition) in group]
         known = {*time.partitions, *(p.partition for p in progress)}
         clock_ms = contents.clock_ms
         progress += [Progress(n, NO_WATERMARK, 0, clock_ms) for n in sorted(known) if self.app.follows_clock(n)]
-        return time.advance(progress, contents.clock_ms, self.app.idle_timeout_ms)
+        return time.advance(progress, contents.elapsed_ms, self.app.idle_timeout_ms)
 
     def _cut(self, contents: ShardInput, before: Sequence[WatermarkState], after: Sequence[WatermarkState]) -> Cut:
         return Cut(
@@ -155,7 +155,7 @@ class Shard:
 
     def _broadcast_blocks(self, contents: ShardInput) -> Iterator[ShuffleBlock]:
         """Yield the blocks that every shard gets in every stage: progress, partitions and control records."""
-        yield self._parcel(BlockKind.PROGRESS, contents, pack_progress(contents.progress))
+        yield self._parcel(BlockKind.PROGRESS, contents, pack_progress(contents.progress, contents.elapsed_ms))
         if contents.partitions:
             yield self._parcel(BlockKind.PARTITIONS, contents, pack_partitions(contents.partitions))
         if contents.control:

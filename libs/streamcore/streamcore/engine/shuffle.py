@@ -77,11 +77,13 @@ def pack_metrics(metrics: ShardMetrics) -> bytes:
 class ShardInput:
     """The contents of a shard's blocks of one cut.
 
-    ``rows``: by exchange, in order of partition and offset. ``partitions``: the offset where the cut begins, by source
+    ``elapsed_ms``: how long the app has run (``CutClock``). ``rows``: by exchange, in order of partition and offset.
+    ``partitions``: the offset where the cut begins, by source
     partition. ``records``: for lanes. ``forward``: blocks for later stages, not unpacked.
     """
 
     clock_ms: int
+    elapsed_ms: int
     rows: dict[StreamKey, pl.DataFrame]
     control: list[ControlRecord]
     progress: list[Progress]
@@ -129,9 +131,16 @@ def _origin(blob: bytes) -> tuple[int, ...]:
     return _ORIGIN.unpack_from(blob)
 
 
-def pack_progress(progress: Sequence[Progress]) -> bytes:
-    """Encode the progress of source partitions as JSON."""
-    return orjson.dumps([[p.partition, p.max_event_ms, p.events, p.watermark_ms] for p in progress])
+def pack_progress(progress: Sequence[Progress], elapsed_ms: int) -> bytes:
+    """Encode how long the app has run and the progress of source partitions, as JSON."""
+    return orjson.dumps([elapsed_ms, [[p.partition, p.max_event_ms, p.events, p.watermark_ms] for p in progress]])
+
+
+def _unpack_progress(blobs: Iterable[bytes]) -> tuple[int, list[Progress]]:
+    """Return how long the app has run, and the progress by partition. Every shard gets a blob in every cut."""
+    documents = [orjson.loads(blob) for blob in blobs]
+    progress = [Progress(*row) for _, rows in documents for row in rows]
+    return max(elapsed_ms for elapsed_ms, _ in documents), sorted(progress, key=lambda p: p.partition)
 
 
 def pack_partitions(partitions: Mapping[int, int]) -> bytes:
@@ -180,7 +189,7 @@ def unpack_blocks(
         else:
             by_kind.setdefault(block.kind, []).append(block.blob)
     control = [r for blob in by_kind.get(BlockKind.CONTROL, ()) for r in _unpack_control(blob)]
-    progress = [Progress(*row) for blob in by_kind.get(BlockKind.PROGRESS, ()) for row in orjson.loads(blob)]
+    elapsed_ms, progress = _unpack_progress(by_kind.get(BlockKind.PROGRESS, ()))
     partitions = dict(pair for blob in by_kind.get(BlockKind.PARTITIONS, ()) for pair in orjson.loads(blob))
     rows = {
         exchanges[kind - BlockKind.ROWS].rows: _in_order(blobs)
@@ -189,9 +198,10 @@ def unpack_blocks(
     }
     return ShardInput(
         clock_ms=clock_ms,
+        elapsed_ms=elapsed_ms,
         rows=rows,
         control=sorted(control, key=lambda r: (r.partition, r.offset)),
-        progress=sorted(progress, key=lambda p: p.partition),
+        progress=progress,
         partitions=partitions,
         records=_unpack_records(by_kind.get(BlockKind.RECORDS, ())),
         metrics=[ShardMetrics(*orjson.loads(blob)) for blob in by_kind.get(BlockKind.METRICS, ())],

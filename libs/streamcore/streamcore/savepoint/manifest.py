@@ -18,7 +18,7 @@ from streamcore.errors import ConfigError, CorruptState
 from streamcore.offsets import StreamOffsets
 from streamcore.storage import checked_json
 
-FORMAT = 2
+FORMAT = 3
 _REMEDY = "take the savepoint from a copy"
 MANIFEST = "manifest.json"
 

@@ -80,7 +80,7 @@ def restored_offsets(manifest: SavepointManifest, app: App) -> StreamOffsets:
     """
     stored = manifest.next_position
     read = {app.control_topic, *app.topics}
-    return StreamOffsets(stored.clock_ms, {key: offset for key, offset in stored.offsets.items() if key[0] in read})
+    return StreamOffsets(stored.clock, {key: offset for key, offset in stored.offsets.items() if key[0] in read})
 
 
 def restored_watermarks(manifest: SavepointManifest, app: App) -> list[WatermarkState]:

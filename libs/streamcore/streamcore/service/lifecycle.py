@@ -34,6 +34,7 @@ from streamcore.control.commands import Command, Configure, Drain, InvalidComman
 from streamcore.control.reporter import StatusReporter
 from streamcore.control.status import CommandResult, DriverPhase, SavepointInfo
 from streamcore.errors import ConfigError, StreamError
+from streamcore.service.clock_warning import ClockWarning
 from streamcore.service.config.settings import ServiceSettings
 from streamcore.service.observers import CutListener, StartMessage, StdoutListener, combine_listeners
 from streamcore.service.promotion import settings_for_epoch, standalone_checkpoint, take_over
@@ -208,7 +209,7 @@ class ServiceProcess(Generic[S]):
 
             self._changes = changes = LiveReconfiguration(self._reporter, build)
             started = StartMessage(self._settings.app, self._settings.telemetry.pages, self._log)
-            own: tuple[CutListener, ...] = (StdoutListener(), started, self._reporter)
+            own: tuple[CutListener, ...] = (StdoutListener(), started, ClockWarning(self._log), self._reporter)
             observers = (*own, *telemetry.observers(), changes)
             listeners = combine_listeners(observers, self._log)
             # 4. This process owns the checkpoint of its epoch.

@@ -37,6 +37,7 @@ from streamcore.checkpoint.checkpoint import AppIdentity, CheckpointRoot
 from streamcore.checkpoint.epoch import read_epoch
 from streamcore.checkpoint.offset_log import CutBounds
 from streamcore.checkpoint.origin import RestoreOrigin
+from streamcore.cut_clock import MAX_CLOCK_AHEAD_MS, reject_clock_ahead, wall_clock_ms
 from streamcore.cut_id import CutId
 from streamcore.engine.cut_watch import CutWatch
 from streamcore.engine.lag import Lag, LagTracker
@@ -100,6 +101,9 @@ class RunSettings:
     trigger_ms: int = 0
     #: Where a new app begins in a topic: ``earliest`` or ``latest``.
     starting_offsets: str = "earliest"
+    #: Most milliseconds by which the clock of the last cut may be ahead of the machine's clock at the start. With more
+    #: the start is rejected, because one of both clocks is wrong.
+    max_clock_ahead_ms: int = MAX_CLOCK_AHEAD_MS
     #: Limits of the transactions in which output is written.
     delivery: DeliverySettings = field(default_factory=DeliverySettings)
     #: Factories of the app's sinks.
@@ -166,6 +170,7 @@ class Runner:
         epoch = self.root.initialise(AppIdentity(self.app.name, self.app.shards), epoch=self.runtime.epoch)
         if self.root.last_committed() is not None:  # Spark's own state holds the initial state by now
             remove_folder(self.root.initial)
+        self._reject_clock_ahead()
         session = self.runtime.session()
         # Freeze the loaded objects, so that the garbage collector looks only at objects of the cuts. Its full
         # collections were a third of the driver's cost of output.
@@ -178,6 +183,12 @@ class Runner:
             raise
         finally:
             self._boundary.close()
+
+    def _reject_clock_ahead(self) -> None:
+        """Raise ``ConfigError`` if the wall clock is too far behind the clock of the last cut (``cut_clock``)."""
+        last, limit_ms = self.root.offsets.last(), self.settings.max_clock_ahead_ms
+        if last is not None:
+            reject_clock_ahead(last.clock, limit_ms, f"checkpoint {self.root.path}", wall_clock_ms())
 
     def _run_with_restarts(self, session: SparkSession, epoch: int) -> None:
         """Start the query again after each ``Retryable``, until the app has drained.
@@ -405,7 +416,8 @@ class _Cuts:
                 lanes=committed.lanes,
                 reasons=committed.reasons,
                 offsets=cut.end.by_topic(),
-                clock_ms=cut.end.clock_ms,
+                clock_ms=cut.end.clock.clock_ms,
+                clock_ahead_ms=cut.end.clock.ahead_ms,
                 watermark_ms=max((r.watermark_ms for r in rows), default=0),
                 watermarks=_by_topic(self.runner.app, [row.partitions for row in rows]),
                 run_ms=round((collected_s - started_s) * 1000),

@@ -19,6 +19,7 @@ from dataclasses import replace
 from pyspark.sql import DataFrame, SparkSession
 
 from streamcore.app import App
+from streamcore.cut_clock import CutClock
 from streamcore.engine.planner import TaskAssignment
 from streamcore.errors import StreamError
 from streamcore.kafka.settings import KafkaSettings
@@ -49,7 +50,7 @@ def warm_up(
 
     def cut(frame: DataFrame, batch: int) -> None:
         session.sparkContext.setLocalProperty(
-            ASSIGNMENTS_PROPERTY, encode_assignments([TaskAssignment((), _CLOCK_MS * (batch + 1))])
+            ASSIGNMENTS_PROPERTY, encode_assignments([TaskAssignment((), CutClock.at(_CLOCK_MS * (batch + 1)))])
         )
         collect_shards(frame)
         if batch + 1 == _CUTS:

@@ -47,7 +47,7 @@ def run_stage1(packed: PackedApp, kafka: KafkaSettings, assignment: TaskAssignme
         ingest = _ingests[packed.identity] = Ingest(_unpack_and_evict(packed))
     timestamps = any(source.time is EventTime.INGESTION for source in ingest.app.sources)
     batches = _read(kafka, assignment, timestamps=timestamps)
-    for block in ingest.process(batches, assignment.clock_ms, dict(assignment.partitions)):
+    for block in ingest.process(batches, assignment.clock, dict(assignment.partitions)):
         columns = [
             pa.array([block.shard], pa.int32()),
             pa.array([int(block.kind)], pa.int32()),

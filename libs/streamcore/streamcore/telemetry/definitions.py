@@ -170,9 +170,18 @@ METRICS = (
         _GAUGE,
         "headgate.cut.clock",
         "s",
-        "Clock of the last cut, as seconds since 1970.",
+        "The machine's clock when the last cut was planned, as seconds since 1970.",
         (),
         _value(lambda t: t.cut_at_ms / 1000),
+    ),
+    MetricDefinition(
+        _GAUGE,
+        "headgate.clock.ahead",
+        "s",
+        "Time by which the clock of the last cut is ahead of the machine's clock; above 0 after the machine's clock "
+        "was set back, and processing time stands still until the machine's clock is there.",
+        (),
+        _value(lambda t: t.clock_ahead_ms / 1000),
     ),
     MetricDefinition(
         _GAUGE,

@@ -48,6 +48,7 @@ class MetricTotals:
     delay_ms: int = 0
     partition_delay_ms: dict[tuple[str, str], int] = field(default_factory=dict)
     cut_at_ms: int = 0
+    clock_ahead_ms: int = 0
     savepoint_at_ms: int | None = None
 
     def add(self, report: CutReport) -> None:
@@ -63,12 +64,13 @@ class MetricTotals:
         add_all(self.sink_rows, {name: sink.rows for name, sink in report.sinks.items()})
         add_all(self.sink_rejected, {name: sink.rejected for name, sink in report.sinks.items()})
         self.epoch, self.batch = report.epoch, report.batch
-        self.cut_at_ms = report.clock_ms
+        self.cut_at_ms = report.wall_ms
+        self.clock_ahead_ms = report.clock_ahead_ms
         # Kafka's own marker is in the transaction of every cut.
         self.markers |= dict.fromkeys(("kafka", *report.sinks), report.batch)
         self.partition_delay_ms = _furthest_behind(report)
         # Before the first event there is no watermark, so there is no delay.
-        self.delay_ms = max(0, report.clock_ms - report.watermark_ms) if report.watermark_ms > 0 else 0
+        self.delay_ms = max(0, report.wall_ms - report.watermark_ms) if report.watermark_ms > 0 else 0
 
     def _add_counters(self, counters: Mapping[str, int]) -> None:
         """Add the counters of operators and rules.
@@ -92,7 +94,7 @@ class MetricTotals:
 def _furthest_behind(report: CutReport) -> dict[tuple[str, str], int]:
     """Return the delay of a partition's watermark, in milliseconds, by topic and partition; 0 if it is not behind."""
     delays = {
-        (topic, partition): max(0, report.clock_ms - watermark_ms)
+        (topic, partition): max(0, report.wall_ms - watermark_ms)
         for topic, partitions in report.watermarks.items()
         for partition, watermark_ms in partitions.items()
     }

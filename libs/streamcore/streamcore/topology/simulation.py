@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from streamcore.app import App
+from streamcore.cut_clock import CutClock
 from streamcore.engine.in_process import InProcessApp
 from streamcore.engine.ingest import Ingest, measure_progress
 from streamcore.engine.shuffle import ShuffleBlock
@@ -119,7 +120,7 @@ class Simulation:
         if unknown:
             raise ConfigError(f"topology {self.topology.name} has no source {unknown[0]!r}")
         result = SimulationResult()
-        self.ingest.reset(clock_ms)
+        self.ingest.reset(CutClock.at(clock_ms))
         self.ingest.control += [
             ControlRecord(0, n, key.encode(), value) for n, (key, value) in enumerate(control.items())
         ]

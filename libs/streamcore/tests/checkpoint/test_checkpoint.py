@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from streamcore.checkpoint.checkpoint import AppIdentity, CheckpointRoot
 from streamcore.checkpoint.epoch import create_epoch, raise_epoch, read_epoch
 from streamcore.checkpoint.offset_log import CutBounds
+from streamcore.cut_clock import CutClock
 from streamcore.cut_id import CutId
 from streamcore.errors import ConfigError, CorruptState, Retryable
 from streamcore.offsets import StreamOffsets
@@ -41,9 +42,9 @@ def run_batches(root: CheckpointRoot, planned: int, committed: int, first: int =
         for batch in range(first, last + 1):
             write_text(root.spark / log / str(batch), text)
             write_text(root.spark / log / f".{batch}.crc", "checksum")
-    start, previous = StreamOffsets(0, {}), ""
+    start, previous = StreamOffsets(CutClock(), {}), ""
     for batch in range(first, committed + 1):
-        bounds = CutBounds(start, StreamOffsets(batch, {("shop", 0): 17}), previous)
+        bounds = CutBounds(start, StreamOffsets(CutClock.at(batch), {("shop", 0): 17}), previous)
         root.offsets.write(batch, bounds)
         start, previous = bounds.end, bounds.id(batch).digest
     write_text(root.spark / "metadata", '{"id":"f81d4fae-7dec-11d0-a765-00a0c91e6bf6"}')
@@ -194,7 +195,7 @@ def test_a_format_of_the_future_is_rejected(root: CheckpointRoot) -> None:
     entries = read_json(root.app_path)
     assert entries is not None
     write_json(root.app_path, {**entries, "format_version": 99})
-    with pytest.raises(ConfigError, match="format 99, this program reads 4"):
+    with pytest.raises(ConfigError, match="format 99, this program reads 5"):
         root.initialise(SHOP)
 
 

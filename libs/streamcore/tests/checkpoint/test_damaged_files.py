@@ -17,6 +17,7 @@ from streamcore.app import App, Source
 from streamcore.checkpoint.checkpoint import AppIdentity, CheckpointRoot
 from streamcore.checkpoint.offset_log import CutBounds
 from streamcore.checkpoint.origin import RestoreOrigin
+from streamcore.cut_clock import CutClock, CutTimer
 from streamcore.cut_id import CutId
 from streamcore.engine.planner import Planner
 from streamcore.errors import StreamError
@@ -53,7 +54,7 @@ def start(root: CheckpointRoot, written: CutId | None) -> object:
     if written is not None:
         root.check_history(written, epoch)
     last = root.last_committed()
-    planner = Planner(_APP, root.offsets, _Ends(), now_ms=lambda: 99_000)
+    planner = Planner(_APP, root.offsets, _Ends(), timer=CutTimer(lambda: 99_000))
     batch = 0 if last is None else last + 1
     index = InitialStateIndex.read(open_object_store(root.initial)) if last is None else None
     begin = root.offsets.read(batch) or planner._start(batch)
@@ -81,10 +82,10 @@ def running(folder: Path) -> tuple[CheckpointRoot, CutId | None]:
     """Make a checkpoint with six committed batches and one that is planned, and the cut of its marker."""
     root = CheckpointRoot(folder)
     root.initialise(SHOP, epoch=3)
-    previous, begin = "", StreamOffsets(0, dict.fromkeys(_PARTITIONS, 0))
+    previous, begin = "", StreamOffsets(CutClock(), dict.fromkeys(_PARTITIONS, 0))
     written = None
     for batch in range(LAST + 2):
-        end = StreamOffsets(1_000 * batch, dict.fromkeys(_PARTITIONS, 100 * batch + 17))
+        end = StreamOffsets(CutClock.at(1_000 * batch), dict.fromkeys(_PARTITIONS, 100 * batch + 17))
         bounds = CutBounds(begin, end, previous)
         root.offsets.write(batch, bounds)
         previous, begin, written = bounds.id(batch).digest, end, bounds.id(batch)
@@ -99,7 +100,7 @@ def restored(folder: Path) -> tuple[CheckpointRoot, CutId | None]:
     files = (StateFile("0/0.parquet", 0, 0, 120, "ab" * 32),)
     index = InitialStateIndex(files, (TableAssignment(0, "totals", 0),), {"watermark_ms": 81_700}, 8)
     index.write(open_object_store(root.initial))
-    root.offsets.write_start(StreamOffsets(81_700, dict.fromkeys(_PARTITIONS, 8_910)))
+    root.offsets.write_start(StreamOffsets(CutClock.at(81_700), dict.fromkeys(_PARTITIONS, 8_910)))
     RestoreOrigin("friday", "cd" * 32, 2, 41).write(root.restored_from_path)
     root.create(SHOP, 3)
     return root, None
@@ -160,7 +161,7 @@ def test_without_the_digest_a_changed_bit_is_believed(tmp_path: Path, monkeypatc
 
 def test_a_file_of_another_checkpoint_between_two_of_this_one_is_found(tmp_path: Path) -> None:
     root, _ = running(tmp_path / "checkpoint")
-    other = CutBounds(StreamOffsets(0, {}), StreamOffsets(9, dict.fromkeys(_PARTITIONS, 1)))
+    other = CutBounds(StreamOffsets(CutClock(), {}), StreamOffsets(CutClock.at(9), dict.fromkeys(_PARTITIONS, 1)))
     (tmp_path / "checkpoint" / "offsets" / str(LAST + 1)).unlink()
     root.offsets.write(LAST + 1, other)
     with pytest.raises(StreamError, match=f"batch {LAST + 1} does not continue batch {LAST}: one of the two files is"):
@@ -170,7 +171,7 @@ def test_a_file_of_another_checkpoint_between_two_of_this_one_is_found(tmp_path:
 def manifest() -> SavepointManifest:
     """Return the manifest of a small savepoint."""
     app = AppDescription("shop", 16, 1, ("orders",), "control", (("orders",),), ())
-    position = StreamOffsets(5, dict.fromkeys(_PARTITIONS, 8_810)).to_json()
+    position = StreamOffsets(CutClock.at(5), dict.fromkeys(_PARTITIONS, 8_810)).to_json()
     files = (StateFile("0/0.parquet", 0, 0, 120, "ab" * 32),)
     return SavepointManifest("friday", 1, 5, 7, "1.0", True, app, position, (), (), files)
 

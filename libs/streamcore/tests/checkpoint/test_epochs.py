@@ -10,6 +10,7 @@ from streamcore.checkpoint import epochs as module
 from streamcore.checkpoint.checkpoint import AppIdentity, CheckpointRoot
 from streamcore.checkpoint.epochs import EpochClaim, EpochProgress, EpochStore, NewerEpochExists
 from streamcore.checkpoint.offset_log import CutBounds
+from streamcore.cut_clock import CutClock
 from streamcore.errors import ConfigError, Fenced
 from streamcore.leases.acquire import lease_for
 from streamcore.offsets import StreamOffsets
@@ -27,7 +28,7 @@ def commit(root: CheckpointRoot, last: int, begun: int | None = None) -> None:
         for batch in range(last + 1):
             write_text(root.spark / log / str(batch), "v1\n{}\n")
     for batch in range(max(last, -1 if begun is None else begun) + 1):
-        root.offsets.write(batch, CutBounds(StreamOffsets(0, {}), StreamOffsets(batch, {})))
+        root.offsets.write(batch, CutBounds(StreamOffsets(CutClock(), {}), StreamOffsets(CutClock.at(batch), {})))
 
 
 def make(epochs: EpochStore, epoch: int, last: int = -1, begun: int | None = None) -> CheckpointRoot:
@@ -155,7 +156,7 @@ def test_what_a_crash_left_is_no_checkpoint_and_is_cleared_for_the_next_one(epoc
     with lease_for(root.path):
         make_folder(root.path / "initial")
         write_text(root.path / "initial" / "stage-0.parquet", "half")
-        root.offsets.write_start(StreamOffsets(1, {}))
+        root.offsets.write_start(StreamOffsets(CutClock.at(1), {}))
         assert epochs.existing() == ()
         epochs.check_claim(EpochClaim(1, allow_empty=True))
         epochs.clear_partial(2)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from streamcore.checkpoint.offset_log import CutBounds, OffsetLog
+from streamcore.cut_clock import CutClock
 from streamcore.errors import Fenced
 from streamcore.offsets import StreamOffsets
 from streamcore.storage import ObjectStore
@@ -23,7 +24,7 @@ def log(any_place: ObjectStore) -> OffsetLog:
 
 
 def bounds(end: int) -> CutBounds:
-    return CutBounds(StreamOffsets(0, {}), StreamOffsets(1, {("orders", 0): end}))
+    return CutBounds(StreamOffsets(CutClock(), {}), StreamOffsets(CutClock.at(1), {("orders", 0): end}))
 
 
 def test_a_former_owner_that_decides_late_is_fenced_and_changes_nothing(log: OffsetLog) -> None:

@@ -14,6 +14,7 @@ from streamcore.app import App, Source
 from streamcore.checkpoint.checkpoint import AppIdentity
 from streamcore.checkpoint.epochs import EpochStore
 from streamcore.checkpoint.offset_log import CutBounds
+from streamcore.cut_clock import CutClock, CutTimer
 from streamcore.engine.planner import Planner
 from streamcore.errors import Fenced
 from streamcore.offsets import StreamOffsets, TopicPartition
@@ -62,8 +63,9 @@ class Idle:
     looks: list[float] = field(default_factory=list)
 
     def plan(self, batch: int, topics: Quiet, now_ms: Callable[[], int] = now_ms) -> CutBounds:
-        root = self.runner.root
-        return self.runner.plan_cut(Planner(self.runner.app, root.offsets, topics, now_ms=now_ms), batch)
+        """Plan a cut by a clock that is the wall clock and the monotonic one."""
+        timer = CutTimer(now_ms, now_ms)
+        return self.runner.plan_cut(Planner(self.runner.app, self.runner.root.offsets, topics, timer=timer), batch)
 
     def steal(self) -> None:
         """Somebody who took the owner for dead."""
@@ -89,7 +91,7 @@ def idle(place: Location) -> Iterator[Idle]:
     start.acquire(root.path, 1, looked)
     try:
         root.initialise(AppIdentity("shop", 2))
-        root.offsets.write(0, CutBounds(StreamOffsets(0, IDLE), StreamOffsets(now_ms(), IDLE)))
+        root.offsets.write(0, CutBounds(StreamOffsets(CutClock(), IDLE), StreamOffsets(CutClock.at(now_ms()), IDLE)))
         yield made
     finally:
         start.release()

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streamcore.cut_clock import CutClock
 from streamcore.engine.lag import LADDER_S, Lag, LagTracker
 from streamcore.offsets import StreamOffsets, TopicPartition
 
@@ -50,13 +51,13 @@ def test_rows_are_what_is_not_committed_and_seconds_go_on_while_nothing_is() -> 
     topics = Topics(1_000)
     lag = meter(topics)
     lag.latest()
-    lag.record_commit(StreamOffsets(0, {A: 0, CONTROL: 0}))
+    lag.record_commit(StreamOffsets(CutClock(), {A: 0, CONTROL: 0}))
     topics.came_ms = [1_500, 1_600]
     topics.now_ms = 2_000
     lag.latest()
     topics.now_ms = 9_000
     assert lag.current() == Lag(2, 7_000)
-    lag.record_commit(StreamOffsets(0, {A: 2}))
+    lag.record_commit(StreamOffsets(CutClock(), {A: 2}))
     assert lag.current() == Lag()
 
 
@@ -64,7 +65,7 @@ def test_control_records_count_apart_from_events() -> None:
     topics = Topics(0, [0], control=12)
     lag = meter(topics)
     lag.latest()
-    lag.record_commit(StreamOffsets(0, {A: 1, CONTROL: 5}))
+    lag.record_commit(StreamOffsets(CutClock(), {A: 1, CONTROL: 5}))
     assert lag.current() == Lag(0, 0, 7)
 
 
@@ -72,7 +73,7 @@ def test_a_backlog_that_is_there_at_the_start_has_its_age() -> None:
     topics = Topics(10_000_000, [10_000_000 - 1_000_000] * 5)
     lag = meter(topics)
     lag.latest()
-    lag.record_commit(StreamOffsets(0, {A: 2}))
+    lag.record_commit(StreamOffsets(CutClock(), {A: 2}))
     found = lag.current()
     assert found.rows == 3
     assert 900_000 <= found.ms <= 1_000_000, "older than the step before, no older than it is"
@@ -83,17 +84,17 @@ def test_a_look_soon_after_another_is_remembered_when_the_next_comes_late() -> N
     topics = Topics(0, [0, 1])
     lag = meter(topics)
     lag.latest()
-    lag.record_commit(StreamOffsets(0, {A: 0}))
+    lag.record_commit(StreamOffsets(CutClock(), {A: 0}))
     for topics.now_ms in (1, 2, 3, 4, 202):
         lag.latest()
-    lag.record_commit(StreamOffsets(0, {A: 1}))
+    lag.record_commit(StreamOffsets(CutClock(), {A: 1}))
     assert lag.current() == Lag(1, 198), "seen at 4 at the latest, and there since 1"
 
 
 def test_a_cut_that_a_process_before_had_planned_is_followed_by_a_look() -> None:
     topics = Topics(10_000_000, [10_000_000 - 1_000_000] * 5)
     lag = meter(topics)
-    lag.record_commit(StreamOffsets(0, {A: 2}))
+    lag.record_commit(StreamOffsets(CutClock(), {A: 2}))
     assert lag.current().rows == 3
     assert lag.current().ms >= 900_000
 
@@ -108,7 +109,7 @@ def test_the_age_is_right_to_within_the_time_between_two_looks(
     topics = Topics(0, sorted(came))
     lag = meter(topics)
     lag.latest()
-    lag.record_commit(StreamOffsets(0, {A: 0}))
+    lag.record_commit(StreamOffsets(CutClock(), {A: 0}))
     read, before_ms = 0, 0
     looked = [0]
     for step in steps:
@@ -116,7 +117,7 @@ def test_the_age_is_right_to_within_the_time_between_two_looks(
         there = lag.latest()[A]
         looked.append(topics.now_ms)
         read = data.draw(st.integers(read, there))
-        lag.record_commit(StreamOffsets(0, {A: read}))
+        lag.record_commit(StreamOffsets(CutClock(), {A: read}))
         found = lag.current()
         assert found.rows == there - read
         if there > read:

@@ -9,6 +9,7 @@ import pytest
 
 from streamcore.app import CONTROL, App, Source
 from streamcore.checkpoint.offset_log import CutBounds, OffsetLog
+from streamcore.cut_clock import CutClock, CutTimer
 from streamcore.engine.planner import Planner, TaskAssignment
 from streamcore.errors import CorruptState, Drained, Permanent
 from streamcore.limits import Limits
@@ -64,29 +65,31 @@ def log(tmp_path: Path) -> OffsetLog:
 
 def planner(log: OffsetLog, topics: Topics, *times: int, from_the_end: bool = False) -> Planner:
     clock = iter(times)
-    return Planner(APP, log, topics, from_the_end=from_the_end, now_ms=lambda: next(clock))
+    return Planner(APP, log, topics, from_the_end=from_the_end, timer=CutTimer(lambda: next(clock), lambda: 0))
 
 
 def test_a_batch_that_was_decided_reads_the_same_whatever_has_come_since(log: OffsetLog) -> None:
     topics = Topics({("tx", 0): 4, ("ty", 0): 0, ("control", 0): 1})
     first = planner(log, topics, 100).plan_cut(0, go_on, go_on)
-    assert first == CutBounds(StreamOffsets(0, topics.earliest()), StreamOffsets(100, topics.latest()))
+    assert first == CutBounds(
+        StreamOffsets(CutClock(), topics.earliest()), StreamOffsets(CutClock(100), topics.latest())
+    )
     topics.reach[("tx", 0)] = 9
     assert planner(log, topics).plan_cut(0, go_on, go_on) == first, "no clock was asked"
     assert planner(log, topics, 200).plan_cut(1, go_on, go_on) == CutBounds(
-        first.end, StreamOffsets(200, topics.latest()), first.id(0).digest
+        first.end, StreamOffsets(CutClock(200), topics.latest()), first.id(0).digest
     )
 
 
 def test_without_input_a_cut_waits_for_a_second_to_pass(log: OffsetLog) -> None:
     topics = Topics({("tx", 0): 0, ("control", 0): 0})
-    log.write(0, CutBounds(StreamOffsets(0, topics.reach), StreamOffsets(5_000, topics.reach)))
-    assert planner(log, topics, 5_001, 5_999, 6_000).plan_cut(1, go_on, go_on).end.clock_ms == 6_000
+    log.write(0, CutBounds(StreamOffsets(CutClock(), topics.reach), StreamOffsets(CutClock.at(5_000), topics.reach)))
+    assert planner(log, topics, 5_001, 5_999, 6_000).plan_cut(1, go_on, go_on).end.clock.clock_ms == 6_000
 
 
 def test_a_stop_while_it_waits_decides_nothing(log: OffsetLog) -> None:
     topics = Topics({("tx", 0): 0, ("control", 0): 0})
-    log.write(0, CutBounds(StreamOffsets(0, topics.reach), StreamOffsets(5_000, topics.reach)))
+    log.write(0, CutBounds(StreamOffsets(CutClock(), topics.reach), StreamOffsets(CutClock.at(5_000), topics.reach)))
     asked = iter([None, None, Drained("stop")])
 
     def check() -> None:
@@ -101,7 +104,7 @@ def test_a_stop_while_it_waits_decides_nothing(log: OffsetLog) -> None:
 def test_an_app_may_begin_at_the_end_but_with_all_its_control_records(log: OffsetLog) -> None:
     topics = Topics({("tx", 0): 7, ("control", 0): 3}, {("tx", 0): 2})
     cut = planner(log, topics, 1_000, from_the_end=True).plan_cut(0, go_on, go_on)
-    assert cut.start == StreamOffsets(0, {("tx", 0): 7, ("control", 0): 0})
+    assert cut.start == StreamOffsets(CutClock(), {("tx", 0): 7, ("control", 0): 0})
     assert cut.end.offsets == topics.reach
 
 
@@ -121,7 +124,7 @@ def test_the_first_events_meet_every_rule_that_was_there_before_the_start(log: O
 
 
 def test_records_that_are_gone_stop_the_app(log: OffsetLog) -> None:
-    log.write(0, CutBounds(StreamOffsets(0, {}), StreamOffsets(1, {("tx", 0): 8, ("ty", 1): 2})))
+    log.write(0, CutBounds(StreamOffsets(CutClock(), {}), StreamOffsets(CutClock.at(1), {("tx", 0): 8, ("ty", 1): 2})))
     with pytest.raises(Permanent, match=r"topic tx, partition 0: was read up to offset 8, and now it ends at 5"):
         planner(log, Topics({("tx", 0): 5, ("ty", 1): 2}), 2).plan_cut(1, go_on, go_on)
     with pytest.raises(Permanent, match=r"topic ty, partition 1: .* now it does not exist"):
@@ -134,10 +137,10 @@ def test_a_position_that_is_lost_is_not_made_up(log: OffsetLog) -> None:
 
 
 def test_shares_hold_all_spans_and_one_of_them_names_the_partitions(log: OffsetLog) -> None:
-    start = StreamOffsets(1, {("tx", 0): 0, ("tx", 1): 5, ("ty", 0): 3, ("control", 0): 0})
-    end = StreamOffsets(9, {("tx", 0): 6, ("tx", 1): 5, ("ty", 0): 4, ("control", 0): 2})
+    start = StreamOffsets(CutClock.at(1), {("tx", 0): 0, ("tx", 1): 5, ("ty", 0): 3, ("control", 0): 0})
+    end = StreamOffsets(CutClock.at(9), {("tx", 0): 6, ("tx", 1): 5, ("ty", 0): 4, ("control", 0): 2})
     shares = planner(log, Topics({})).assign(CutBounds(start, end), 2)
-    assert [share.clock_ms for share in shares] == [9, 9]
+    assert [share.clock for share in shares] == [end.clock, end.clock]
     assert [share.partitions for share in shares] == [((0, 0), (1, 5), (PARTITIONS_PER_TOPIC, 3)), ()]
     spans = {span for share in shares for span in share.ranges}
     assert spans == {
@@ -148,9 +151,9 @@ def test_shares_hold_all_spans_and_one_of_them_names_the_partitions(log: OffsetL
 
 
 def test_a_cut_of_nothing_has_one_task_that_says_what_time_it_is(log: OffsetLog) -> None:
-    at = StreamOffsets(1, {("tx", 0): 4, ("control", 0): 0})
-    assert planner(log, Topics({})).assign(CutBounds(at, StreamOffsets(7, at.offsets)), 3) == [
-        TaskAssignment((), 7, ((0, at.offsets["tx", 0]),))
+    at = StreamOffsets(CutClock.at(1), {("tx", 0): 4, ("control", 0): 0})
+    assert planner(log, Topics({})).assign(CutBounds(at, StreamOffsets(CutClock.at(7), at.offsets)), 3) == [
+        TaskAssignment((), CutClock.at(7), ((0, at.offsets["tx", 0]),))
     ]
 
 
@@ -159,7 +162,10 @@ BAD = ["", "{}", "[]", '{"start": 1, "end": 2}', '{"start": {"clock_ms": 1, "top
 
 def test_old_positions_go_and_bad_ones_are_rejected(log: OffsetLog) -> None:
     for batch in range(9):
-        log.write(batch, CutBounds(StreamOffsets(batch, {}), StreamOffsets(batch + 1, {("tx", 0): batch})))
+        log.write(
+            batch,
+            CutBounds(StreamOffsets(CutClock.at(batch), {}), StreamOffsets(CutClock.at(batch + 1), {("tx", 0): batch})),
+        )
     assert log.batches() == (4, 5, 6, 7, 8)
     for text in BAD:
         write_text(log.folder / "8", text)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from streamcore.checkpoint.checkpoint import AppIdentity, CheckpointRoot
 from streamcore.checkpoint.offset_log import CutBounds
+from streamcore.cut_clock import CutClock
 from streamcore.errors import StreamError
 from streamcore.kafka.delivery import CommitStep, DeliverySettings, OutRecord, WriterHooks
 from streamcore.kafka.exactly_once import MARKER_EVERY, ExactlyOnceWriter
@@ -30,8 +31,8 @@ _INPUT = ("numbers", 0)
 def plan(root: CheckpointRoot, batch: int) -> CutBounds:
     """Plan the batch: up to five numbers after those of the batch before it."""
     before = root.offsets.read(batch - 1)
-    start = StreamOffsets(0, {_INPUT: 0}) if before is None else before.end
-    end = StreamOffsets(time.time_ns(), {_INPUT: start.offsets[_INPUT] + random.randrange(6)})
+    start = StreamOffsets(CutClock(), {_INPUT: 0}) if before is None else before.end
+    end = StreamOffsets(CutClock.at(time.time_ns()), {_INPUT: start.offsets[_INPUT] + random.randrange(6)})
     bounds = CutBounds(start, end, "" if before is None else before.id(batch - 1).digest)
     write_text(root.spark / "offsets" / str(batch), "v1\n{}")
     root.offsets.write(batch, bounds)

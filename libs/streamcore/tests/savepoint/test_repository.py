@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from streamcore.cut_clock import CutClock
 from streamcore.errors import ConfigError, CorruptState
 from streamcore.offsets import StreamOffsets
 from streamcore.savepoint import Savepoint, SavepointManifest, SavepointRepository, apps, check_name, default_name
@@ -75,7 +76,9 @@ def take(simulation: Simulation, savepoints: SavepointRepository, name: str, bat
         write_shard(folder, stage, shard, live_rows(app, stage, blobs), read_cells(blobs))
         for (stage, shard), blobs in simulation.blobs.items()
     ]
-    moment = SavepointPosition(1, batch, StreamOffsets(17, {("orders", 0): 90, ("shop.control", 0): 1}), 1_000 * batch)
+    moment = SavepointPosition(
+        1, batch, StreamOffsets(CutClock.at(17), {("orders", 0): 90, ("shop.control", 0): 1}), 1_000 * batch
+    )
     return Savepoint(folder, write_manifest(folder, name, app, moment, receipts))
 
 
@@ -86,7 +89,7 @@ def test_what_is_written_is_read_back_whole(simulation: Simulation, any_place: O
     assert found.manifest == made.manifest
     assert found.manifest.digest == made.manifest.digest
     assert found.verify() == []
-    assert found.manifest.next_position == StreamOffsets(17, {("orders", 0): 90, ("shop.control", 0): 1})
+    assert found.manifest.next_position == StreamOffsets(CutClock.at(17), {("orders", 0): 90, ("shop.control", 0): 1})
     assert {table.owner for table in found.manifest.app.tables} == {"sums", "running", "digits", "join"}
     every = [part for file in found.manifest.files for part in read_parts(found.content(file), file.path)]
     assert sum(part.rows for part in every) == found.manifest.total_rows > 0
@@ -170,7 +173,7 @@ def test_a_savepoint_without_a_name_gets_one_of_app_batch_and_epoch() -> None:
 @pytest.mark.parametrize(
     ("harm", "error", "text"),
     [
-        (lambda d: {**d, "format": 9}, ConfigError, "format 9, this program reads 2"),
+        (lambda d: {**d, "format": 9}, ConfigError, "format 9, this program reads 3"),
         (lambda d: {k: v for k, v in d.items() if k != "files"}, CorruptState, "does not have the digest"),
         (lambda d: [d], CorruptState, "not a JSON object"),
     ],

@@ -17,6 +17,7 @@ from streamcore.checkpoint.epochs import EpochStore, NewerEpochExists
 from streamcore.checkpoint.offset_log import CutBounds
 from streamcore.checkpoint.origin import RestoreOrigin
 from streamcore.control.commands import Promote
+from streamcore.cut_clock import CutClock
 from streamcore.errors import ConfigError, CorruptState, Fenced, Retryable
 from streamcore.leases.acquire import LeaseHeld, lease_for
 from streamcore.offsets import StreamOffsets
@@ -323,7 +324,9 @@ def test_what_was_begun_counts_as_written_where_a_sink_may_have_its_rows(shop: S
     """Kafka, which is nowhere here, has no marker of a batch whose rows a sink took before the process died."""
     first, second = shop.standby(), shop.standby()
     first.go(2, "one")
-    shop.epochs.checkpoint(2).offsets.write(0, CutBounds(StreamOffsets(0, {}), StreamOffsets(1, {})))
+    shop.epochs.checkpoint(2).offsets.write(
+        0, CutBounds(StreamOffsets(CutClock(), {}), StreamOffsets(CutClock.at(1), {}))
+    )
     first.start.release()
     second.app = replace(second.app, tables=frozenset({"windows"}))
     second.savepoints = ServiceSavepoints(second.settings, second.app, second.start)

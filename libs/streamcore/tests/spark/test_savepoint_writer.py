@@ -9,6 +9,7 @@ import pytest
 
 from streamcore.checkpoint.checkpoint import CheckpointRoot
 from streamcore.checkpoint.offset_log import CutBounds
+from streamcore.cut_clock import CutClock
 from streamcore.errors import ConfigError
 from streamcore.offsets import StreamOffsets
 from streamcore.savepoint import SavepointRepository
@@ -20,7 +21,7 @@ from tests.harness.servers.checkpoint_files import on_disk
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-BOUNDS = CutBounds(StreamOffsets(0, {}), StreamOffsets(1, {}))
+BOUNDS = CutBounds(StreamOffsets(CutClock(), {}), StreamOffsets(CutClock.at(1), {}))
 
 
 def stopped(folder: Path, committed: int, begun: int) -> CheckpointRoot:

@@ -41,7 +41,8 @@ def cut(batch: int) -> CutReport:
         lanes={"alerts": 2, "deadletters": 1},
         reasons={"not_json": 1},
         offsets={},
-        clock_ms=50_000,
+        clock_ms=57_000,
+        clock_ahead_ms=7_000,
         watermark_ms=40_000,
         watermarks={"shop": {"0": 40_000, "1": 48_000, "2": END_OF_TIME_MS}},
         run_ms=200,
@@ -82,6 +83,8 @@ def test_what_cuts_report_can_be_scraped() -> None:
     assert value(samples, "headgate_lag_rows") == 42
     assert value(samples, "headgate_control_lag_rows") == 7
     assert value(samples, "headgate_lag_time_seconds") == 1.5
+    assert value(samples, "headgate_clock_ahead_seconds") == 7
+    assert value(samples, "headgate_cut_clock_seconds") == 50
     assert value(samples, "headgate_watermark_delay_seconds") == 10
     for partition, seconds in ((0, 10), (1, 2), (2, 0)):
         labels = ('topic="shop"', f'partition="{partition}"')
@@ -101,7 +104,9 @@ def test_what_cuts_report_can_be_scraped() -> None:
 
 def test_of_many_partitions_those_are_shown_that_are_furthest_behind() -> None:
     figures = MetricTotals()
-    figures.add(replace(cut(1), clock_ms=10_000, watermarks={"shop": {str(n): n for n in range(10 * NAMES)}}))
+    figures.add(
+        replace(cut(1), clock_ms=10_000, clock_ahead_ms=0, watermarks={"shop": {str(n): n for n in range(10 * NAMES)}})
+    )
     assert figures.partition_delay_ms == {("shop", str(n)): 10_000 - n for n in range(NAMES)}
 
 

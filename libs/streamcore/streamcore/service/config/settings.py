@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
+from streamcore.cut_clock import MAX_CLOCK_AHEAD_MS
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.limits import Limits
 from streamcore.service.config.documents import Document, NotNegative, Positive
@@ -94,6 +95,13 @@ class ServiceSettings(Document):
         Positive,
         Field(description="Milliseconds by which an event's time may be ahead of the clock; others are rejected."),
     ] = 300_000
+    max_clock_ahead_ms: Annotated[
+        Positive,
+        Field(
+            description="Milliseconds by which the clock of the last cut may be ahead of the machine's clock at the "
+            "start; with more the start is rejected, because one of both clocks is wrong."
+        ),
+    ] = MAX_CLOCK_AHEAD_MS
     max_record_bytes: Annotated[
         Positive,
         Field(description="Largest size of a record in bytes; larger ones are rejected."),

@@ -14,6 +14,7 @@ import pytest
 from pydantic import ValidationError
 
 from streamcore.app import App, Source
+from streamcore.cut_clock import CutClock
 from streamcore.decode.formats import AccessLog, Avro, Bare, Confluent, Container, Csv, InputFormat, Json, SingleObject
 from streamcore.decode.text.access_log import LogLayout
 from streamcore.engine.ingest import Ingest
@@ -115,7 +116,7 @@ def test_a_topologys_format_travels_and_decodes_the_topics_records(
     topology = Topology("app", source(SCHEMA, format=written).sink("out"))
     app: App = pickle.loads(pickle.dumps(topology.app()))
     ingest = Ingest(app)
-    ingest.reset(1_800_000_000_000)
+    ingest.reset(CutClock.at(1_800_000_000_000))
     taken: list[pa.Table] = []
     monkeypatch.setattr(ingest, "_hold", lambda source, events: taken.append(events))
     zeros = np.zeros(2, dtype=np.int32)
