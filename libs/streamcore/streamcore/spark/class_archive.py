@@ -15,13 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from streamcore.app import App
 
-_QUIET = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
 _LIMIT_S = 300.0
-
-
-def archive_options(archive: str) -> tuple[str, ...]:
-    """Return the options of a JVM that uses the archive; none without one."""
-    return (f"-XX:SharedArchiveFile={archive}", *_QUIET) if archive else ()
 
 
 def write_archive(file: Path, jars: Path | None) -> None:
@@ -29,11 +23,11 @@ def write_archive(file: Path, jars: Path | None) -> None:
     from pyspark import SparkContext
 
     import streamcore as sc
-    from streamcore.spark.session import SparkSettings, open_session
+    from streamcore.spark.session import QUIET_ARCHIVES, SparkSettings, open_session
     from streamcore.spark.warmup import warm_up
 
     with tempfile.TemporaryDirectory() as folder:
-        options = (f"-XX:ArchiveClassesAtExit={file}", *_QUIET)
+        options = (f"-XX:ArchiveClassesAtExit={file}", *QUIET_ARCHIVES)
         session = open_session("classes", SparkSettings(jars, local_dir=Path(folder), java_options=options))
         warm_up(session, _small_app(), sc.KafkaSettings("127.0.0.1:1"), 2, Path(folder) / "warm-up", lambda: False)
         gateway = SparkContext._gateway

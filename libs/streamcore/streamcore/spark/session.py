@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from streamcore.environment import EnvironmentVariable, Reader
 from streamcore.spark import s3a as objects
-from streamcore.spark.class_archive import archive_options
 from streamcore.spark.executors import Executors
 from streamcore.spark.jvm_process import start_jvm
 
@@ -57,6 +56,8 @@ _JAVA_OPTIONS = (
     "-XX:+ExitOnOutOfMemoryError",
     f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}",
 )
+#: Options of a JVM that says nothing of its archive of classes, also if that does not fit.
+QUIET_ARCHIVES = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
 #: What every worker needs, whatever the app computes.
 _PRELOAD = ("pyspark.worker", "streamcore.spark.worker")
 _FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -104,9 +105,10 @@ class SparkSettings:
 def _options(settings: SparkSettings) -> dict[str, str]:
     further = [] if settings.jars is None else [f"{settings.jars}/*"]
     jars = os.pathsep.join([*_often_used(), *further])
-    archive = archive_options(os.environ.get(_CLASS_ARCHIVE, ""))
+    archive = os.environ.get(_CLASS_ARCHIVE)
+    archives = [f"-XX:SharedArchiveFile={archive}", *QUIET_ARCHIVES] if archive else []
     logs = ["-Dstreamcore.logs=json"] if settings.json_logs else []
-    java_options = " ".join([*_JAVA_OPTIONS, *archive, *logs, *settings.java_options])
+    java_options = " ".join([*_JAVA_OPTIONS, *archives, *logs, *settings.java_options])
     options = {
         "spark.master": settings.master,
         "spark.driver.memory": settings.driver_memory,
