@@ -63,7 +63,7 @@ def wall_clock_ms() -> int:
 
 
 def monotonic_ms() -> int:
-    """Return a clock of this process that nobody sets, in milliseconds."""
+    """Return a clock of this process that cannot be set, in milliseconds."""
     return time.monotonic_ns() // 1_000_000
 
 

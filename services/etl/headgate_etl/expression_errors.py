@@ -1,7 +1,7 @@
 """Detects that an expression failed on a row: its result is NULL although none of its inputs is NULL.
 
 In the rule language overflow, division by zero and text that is not a number result in NULL, because a rule must not
-stop. In the clean model such a NULL would be a loss that nobody notices. So an error condition is derived from each
+stop. In the clean model such a NULL would be a silent loss. So an error condition is derived from each
 expression: it is true for a row on which a part of the expression failed and the failure has an effect. A failure has
 no effect in a value that ``coalesce`` replaces, in a branch of ``case`` that is not taken, in an operand that ``and``
 or ``or`` does not need for its result, and in the operand of a null check.

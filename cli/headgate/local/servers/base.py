@@ -29,7 +29,7 @@ _WATCH = 'cat >/dev/null; kill -CONT "$1"; kill -"$2" "$1"'
 
 
 class Lifetime(enum.StrEnum):
-    """How long a server runs if nobody stops it."""
+    """How long a server runs unless it is stopped."""
 
     DETACHED = "detached"  # until the machine stops
     WITH_PARENT = "with_parent"  # as long as the process that started it

@@ -1,4 +1,4 @@
-"""Says when a cut takes long, and in which phase: once, then every minute, and once when it has ended.
+"""Reports a cut that takes long, with its phase: once, then every minute, and once when it has ended.
 
 A cut that waits for input is not slow: its first phase begins when its input is planned. No kernel uses this module: it
 reads a clock.

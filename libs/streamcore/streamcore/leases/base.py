@@ -127,12 +127,12 @@ class Lease(ABC):
                     return
 
     def _report_wait(self, holder: Owner) -> None:
-        """Say that an owner of another machine may live, before its heartbeat is watched."""
+        """Log that an owner of another machine may live, before its heartbeat is watched."""
         text = "%s: %s holds it; this process waits %.0f s for a sign of that one, and takes over if there is none"
         _LOG.warning(text, self._what, holder, self._stale_ms / 1000)
 
     def _report_takeover(self, holder: Owner) -> None:
-        """Say that the owner gave no sign of life."""
+        """Log that the owner gave no sign of life."""
         text = "%s: taken over from %s, which gave no sign for %.0f s; if it lives, it stops with an error: Fenced"
         _LOG.warning(text, self._what, holder, self._stale_ms / 1000)
 

@@ -104,7 +104,7 @@ class CollectorView:
 class Observed:
     """The observed state of an app.
 
-    ``pods``: every driver pod with the app's label, whoever created it. ``references``: names of savepoints that other
+    ``pods``: every driver pod with the app's label, also one that another program created. ``references``: names of savepoints that other
     apps restore.
     """
 
