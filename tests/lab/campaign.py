@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import shutil
 import tempfile
 import time
@@ -25,7 +26,7 @@ from tests.lab.rules_round import RulesRound, Size
 from tests.lab.service_round import ServiceRound
 
 #: What the rounds are about, by their number.
-_SUBJECTS = ("rules", "rules", "rules", "sessions", "rules", "search")
+_SUBJECTS = ("etl", "rules", "rules", "sessions", "rules", "rules", "search", "rules")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +72,8 @@ class Campaign:
         """Run a round on a broker of its own. Its folder stays if it fails."""
         result = RoundResult(self.seed, number, _SUBJECTS[number % len(_SUBJECTS)], events=self.size.events)
         began = time.monotonic()
-        folder = Path(tempfile.mkdtemp(prefix=f"lab-{self.seed}-{number}-"))
-        folder.chmod(0o755)
+        folder = Path(tempfile.gettempdir()) / f"lab-{self.seed}-{number}-{secrets.token_hex(3)}"  # the app's name too
+        folder.mkdir(mode=0o755)
         try:
             with ExitStack() as stack:
                 _take(result, self._prepare(folder, result, stack).run())

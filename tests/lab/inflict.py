@@ -22,8 +22,10 @@ from tests.lab.start_times import StartTimes
 
 _POLL_S = 0.02
 #: Longer than any recovery, also on a busy machine: an app without a cut for so long is silent.
-SILENT_S = 240.0
+SILENT_S = 300.0
 _ORPHAN_S = 30.0
+#: The exit code with which another start would end as well.
+_SETTINGS = 2
 
 
 class Victim(Protocol):
@@ -84,11 +86,11 @@ class Patient:
             if until():
                 break
             at_s = time.monotonic() - self._began
-            cuts = self._inflict(step)
-            ended = time.monotonic()
+            start = self._inflict(step)
+            ended, cuts = time.monotonic(), len(self.app.lines)
             recovery = None
             if step.patient:
-                self.await_cut(step.fault, cuts)
+                self.await_cut(step.fault, cuts, start)
                 recovery = time.monotonic() - ended
             self.injuries.append(Injury(step.fault, round(at_s, 1), step.for_s, recovery))
         self.await_cut("the last fault", len(self.app.lines))
@@ -103,14 +105,15 @@ class Patient:
         code = self.app.exit_code
         if code is not None:
             words = self.app.log.read_text(errors="replace").strip().rsplit("\n", 1)[-1]
+            assert code != _SETTINGS, f"the settings are rejected: {words}"
             self.ends.append(f"after {after}: {code}: {words[:300]}")
             self._killed.append(self.app.pid)
             self.begin()
 
-    def await_cut(self, after: str, cuts: int) -> None:
-        """Wait for a cut beyond these; a supervisor starts the process again whenever it ends."""
+    def await_cut(self, after: str, cuts: int, start: int = 0) -> None:
+        """Wait for a cut beyond these, of this start or a later one; start the process again whenever it ends."""
         limit = time.monotonic() + SILENT_S
-        while len(self.app.lines) <= cuts:
+        while not any(cut.start >= start for cut in self.app.lines[cuts:]):
             self.keep_running(after)
             assert time.monotonic() < limit, f"silent for {SILENT_S:.0f} s after {after}"
             time.sleep(_POLL_S)
@@ -134,17 +137,17 @@ class Patient:
             time.sleep(_POLL_S)
 
     def _inflict(self, step: Step) -> int:
-        """Return the number of cuts when the fault was over."""
+        """Return the number of the start whose cut shows that the app has recovered."""
+        start = self.app.starts
         match step.fault:
             case Fault.KILL_DRIVER | Fault.KILL_SESSION:
-                self._killed.append(self.app.pid)
-                (self.app.kill if step.fault is Fault.KILL_SESSION else self.app.kill_driver)()
-                cuts = len(self.app.lines)
-                self.begin()
-                return cuts
+                self._kill_app(step.fault)
+                return start + 1
             case Fault.KILL_JVM | Fault.KILL_WORKER | Fault.KILL_WORKERS:
-                for process in self._targets(step):
+                targets = self._targets(step)
+                for process in targets:
                     processes.kill(process.pid)
+                return start + (step.fault is Fault.KILL_JVM and bool(targets))
             case Fault.KILL_BROKER | Fault.KILL_STORE:
                 server = self.servers[step.fault.value.rpartition(" ")[2]]
                 server.kill()
@@ -160,7 +163,10 @@ class Patient:
             case Fault.FULL_DISK:
                 assert self.disk is not None
                 filler = self.disk.fill()
-                self._wait(3 * step.for_s)
+                self._wait(2 * step.for_s)
+                if step.choice % 2:  # its next start finds the disk full
+                    self._kill_app(Fault.KILL_SESSION)
+                    self._wait(2 * step.for_s)
                 filler.unlink(missing_ok=True)
             case Fault.CLOCK_JUMP:
                 assert self.clock is not None
@@ -168,7 +174,13 @@ class Patient:
             case _:
                 with suspended(self._targets(step)):
                     time.sleep(step.for_s)
-        return len(self.app.lines)
+        return start
+
+    def _kill_app(self, fault: Fault) -> None:
+        """Kill it whole, or its driver alone, and start it again at once."""
+        self._killed.append(self.app.pid)
+        (self.app.kill if fault is Fault.KILL_SESSION else self.app.kill_driver)()
+        self.begin()
 
     def _targets(self, step: Step) -> Sequence[Process]:
         """Return the processes that the fault is for; none while the app starts and has none."""

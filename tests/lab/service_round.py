@@ -1,4 +1,4 @@
-"""A round of a service that writes to a store: sessions to PostgreSQL, search to OpenSearch, judged by SQL.
+"""A round of a service that writes to a store: sessions and etl to PostgreSQL, search to OpenSearch, judged by SQL.
 
 Input, settings and oracle are those of ``tests/faults/test_services_harmed.py``; the faults are the laboratory's, with
 those of the store among them. The clock is left alone: these services look at it.
@@ -17,9 +17,10 @@ from headgate.local.servers.opensearch import EmbeddedOpenSearch, OpenSearchNode
 from headgate.local.servers.postgres import EmbeddedPostgres, PostgresServerSettings
 from streamcore.kafka.settings import KafkaSettings
 from tests.harness.faults.services.disk import small_disk
+from tests.harness.faults.services.etl import etl
 from tests.harness.faults.services.search import search
 from tests.harness.faults.services.sessions import sessions
-from tests.harness.faults.services.trial import ServiceScene, new_service_scene
+from tests.harness.faults.services.trial import Plan, ServiceScene, new_service_scene
 from tests.lab.inflict import Patient
 from tests.lab.judge import Verdict
 from tests.lab.result import RoundResult
@@ -43,9 +44,9 @@ class ServiceRound:
         store = self._new_store()
         try:
             name = self.folder.name
-            plan = sessions(name, store) if isinstance(store, EmbeddedPostgres) else search(name, store)
-            scene = new_service_scene(self.folder, KafkaSettings(self.broker.bootstrap), self.jars, name, plan)
-            self.result.events = len(plan.records)
+            kafka = KafkaSettings(self.broker.bootstrap)
+            scene = new_service_scene(self.folder, kafka, self.jars, name, self._plan(name, kafka, store))
+            self.result.events = len(scene.plan.records)
             with small_disk(scene.app.checkpoint, _DISK_MB) as disk, scene.app:
                 servers = {"broker": self.broker, "store": store}
                 self._live(scene, Patient(scene.app, scene.start, servers, disk))
@@ -58,10 +59,15 @@ class ServiceRound:
 
     def _new_store(self) -> EmbeddedPostgres | EmbeddedOpenSearch:
         folder = self.folder / "store"
-        if self.result.subject == "sessions":
+        if self.result.subject != "search":
             return EmbeddedPostgres(PostgresServerSettings(folder, lifetime=Lifetime.WITH_PARENT), print_message=silent)
         settings = OpenSearchNodeSettings(folder, lifetime=Lifetime.WITH_PARENT)
         return EmbeddedOpenSearch(settings, print_message=silent)
+
+    def _plan(self, name: str, kafka: KafkaSettings, store: EmbeddedPostgres | EmbeddedOpenSearch) -> Plan:
+        if isinstance(store, EmbeddedOpenSearch):
+            return search(name, store)
+        return sessions(name, store) if self.result.subject == "sessions" else etl(self.folder, kafka, name, store)[0]
 
     def _live(self, scene: ServiceScene, patient: Patient) -> None:
         patient.begin()
