@@ -104,8 +104,8 @@ class CollectorView:
 class Observed:
     """The observed state of an app.
 
-    ``pods``: every driver pod with the app's label, also one that another program created. ``references``: names of savepoints that other
-    apps restore.
+    ``pods``: every driver pod with the app's label, also one that another program created. ``references``: names of
+    savepoints that other apps restore.
     """
 
     pods: tuple[PodView, ...] = ()
