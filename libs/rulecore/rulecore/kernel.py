@@ -2,8 +2,8 @@
 
 The kernel applies the control records of a cut first, so the same rule set is evaluated on every event of the cut; each
 alert carries the set's epoch. A rule goes into quarantine if its evaluation raises, or if it has more than
-``max_matches`` matches in a cut; the other rules of the cut are still evaluated. The module knows neither Spark nor
-Kafka: production, tests and back-tests run the same code.
+``max_matches`` matches in a cut, or if its state exceeds a budget at the end of a cut; the other rules are still
+evaluated. The module knows neither Spark nor Kafka: production, tests and back-tests run the same code.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import polars as pl
 from rulecore import language as lang
 from rulecore.alerts.alerts import AlertContext, event_alert, stateful_alert
 from rulecore.alerts.budgets import firings_within_budget, matches_within_budget
-from rulecore.alerts.dispatch import AlertDispatcher, FiredRule
+from rulecore.alerts.dispatch import SUPPRESSED, AlertDispatcher, FiredRule
 from rulecore.backfill import apply_backfill
 from rulecore.compile.rule import CompiledRule, RuleLimits
 from rulecore.documents.rule import RuleKind, RuleMode
@@ -39,7 +39,8 @@ from rulecore.matching.index import Ints
 from rulecore.matching.matcher import EventMatcher
 from rulecore.ruleset.ruleset import RuleSet
 from rulecore.settings import RulesConfig
-from streamcore.kernel import ControlRecord, Cut, KernelOutput, StreamKey
+from rulecore.state_budgets import over_budget
+from streamcore.kernel import BUDGET_REACHED, STATE_BYTES, STATE_ENTRIES, ControlRecord, Cut, KernelOutput, StreamKey
 from streamcore.offsets import PARTITIONS_PER_TOPIC
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
 from streamcore.state import KeyValueTable, StateTable
@@ -162,6 +163,7 @@ class RulesKernel:
         scores = [r for group, rules in wanted.items() if group.kind == RuleKind.SCORE for r in rules]
         live = {rule.rule.id: rule for rule in self.rules.evaluated_rules() if rule.rule.status is RuleMode.LIVE}
         self.signals = SignalCollector(scores, live)
+        self.dispatcher.suppression.set_rules(self.rules.with_state())
         self.dispatcher.comparison.keep({rule.rule.id for rule in self.rules.on_trial()})
 
     # --- a cut --------------------------------------------------------------------------------------------------
@@ -184,11 +186,15 @@ class RulesKernel:
             if group.kind == RuleKind.SCORE:
                 records += self._score_records(cut, group)
         records += [status_record(status) for status in self.dispatcher.close(cut, self.rules)]
+        records += self._enforce_budgets(cut.next_watermark_ms)
         return KernelOutput(records, counters=self._counters())
 
     def _counters(self) -> Mapping[str, int]:
         """Return the counters of this cut and the sizes of the state."""
         counted = Counter(self.dispatcher.take_counters())
+        sizes = [(group_id.kind, group.state_size()) for group_id, group in self.groups.items()]
+        for kind, size in [*sizes, (SUPPRESSED, self.dispatcher.suppression.state_size())]:
+            counted.update({f"{STATE_ENTRIES}.{kind}": size.entries, f"{STATE_BYTES}.{kind}": size.bytes})
         for group_id, group in self.groups.items():
             counted.update({f"{group_id.kind}.{name}": number for name, number in group.metrics().items()})
         return counted
@@ -400,9 +406,20 @@ class RulesKernel:
             if group not in self.groups.values():
                 return [], records
 
+    def _enforce_budgets(self, watermark_ms: int) -> list[Record]:
+        """Put rules into quarantine until all state is within its budgets; return the statuses."""
+        records: list[Record] = []
+        while over := over_budget(self.groups, self.dispatcher.suppression, self.config.budgets, watermark_ms):
+            versions = {version_key(c.rule): c for c in self.rules.with_state()}
+            for version, budget, reason in over:
+                self.dispatcher.count(f"{BUDGET_REACHED}.{budget}")
+                records.append(self._quarantine(versions[version], reason))
+        return records
+
     def _quarantine(self, rule: CompiledRule, reason: str) -> Record:
-        """Put the rule into quarantine, and return the status record that says so."""
+        """Put the rule into quarantine, drop its state, and return the status record that says so."""
         self.rules = self.rules.quarantine(rule, reason)
+        self.dispatcher.suppression.release(rule.rule)
         self._store_rules()
         self._assign_groups({}, 0)
         kind, mode = StatusKind.QUARANTINED, rule.rule.mode_text

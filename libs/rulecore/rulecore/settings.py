@@ -39,11 +39,21 @@ class GroupSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class StateBudgets:
+    """Most bytes of the state of rules in one shard, as ``state_size`` counts them."""
+
+    #: Of one rule.
+    rule_bytes: int = 256 << 20
+    #: Of the rules of one group together.
+    group_bytes: int = 384 << 20
+    #: Of all rules together.
+    shard_bytes: int = 512 << 20
+
+
+@dataclass(frozen=True, slots=True)
 class DispatchSettings:
     """Limits of the state between a firing and its alert, for each shard."""
 
-    #: Most pairs of a rule and a value that are suppressed.
-    suppressed: int = 200_000
     #: Event time in milliseconds behind the watermark at which a late event is still suppressed.
     late_ms: int = 3_600_000
     #: Most firings of versions on trial that are kept for the comparison with the live version.
@@ -82,6 +92,8 @@ class RulesConfig:
     groups: GroupSettings = field(default_factory=GroupSettings)
     #: Limits of the state between firings and alerts.
     dispatch: DispatchSettings = field(default_factory=DispatchSettings)
+    #: Budgets of the state of rules.
+    budgets: StateBudgets = field(default_factory=StateBudgets)
     #: Most matches of one rule in one cut and shard.
     max_matches: int = 100_000
     #: Number of shards of the app.

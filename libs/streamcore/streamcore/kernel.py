@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from streamcore.wire.lane_rows import LaneRows
     from streamcore.wire.lanes import Record
 
+#: Counters of a kernel that are metrics of their own, by the part of their name before the first dot: sizes of state
+#: by its kind, and rules that exceed a budget of state by the kind of budget.
+STATE_ENTRIES, STATE_BYTES, BUDGET_REACHED = "state_entries", "state_bytes", "budget_reached"
+
 
 @dataclass(frozen=True, slots=True)
 class ControlRecord:

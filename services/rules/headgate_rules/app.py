@@ -12,7 +12,7 @@ from __future__ import annotations
 from headgate_rules.settings import RulesSettings
 from headgate_rules.topics import LANES
 from rulecore.factory import RulesFactory
-from rulecore.settings import DispatchSettings, GroupSettings, RuleStream
+from rulecore.settings import DispatchSettings, GroupSettings, RuleStream, StateBudgets
 from streamcore.app import App, Source
 from streamcore.engine.report import Listeners
 from streamcore.service.build_runner import build_runner
@@ -38,6 +38,11 @@ def build_app(settings: RulesSettings) -> App:
                 groups=GroupSettings(distinct=settings.max_distinct),
                 dispatch=DispatchSettings(compare_every_ms=settings.compare_every_ms),
                 max_matches=settings.max_matches,
+                budgets=StateBudgets(
+                    rule_bytes=settings.max_rule_state_bytes,
+                    group_bytes=settings.max_group_state_bytes,
+                    shard_bytes=settings.max_shard_state_bytes,
+                ),
                 shards=settings.shards,
             ),
         ),

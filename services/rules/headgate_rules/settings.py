@@ -32,6 +32,20 @@ class RulesSettings(ServiceSettings):
     max_matches: Positive = Field(
         default=100_000, description="Most matches of rules that one shard handles in one cut."
     )
+    max_rule_state_bytes: Positive = Field(
+        default=256 << 20,
+        description="Most bytes of state that one rule keeps in one shard; a rule above it goes into quarantine.",
+    )
+    max_group_state_bytes: Positive = Field(
+        default=384 << 20,
+        description="Most bytes of state that the rules of one group (same stream, key and kind) keep in one shard; "
+        "above it, the rule that keeps most goes into quarantine.",
+    )
+    max_shard_state_bytes: Positive = Field(
+        default=512 << 20,
+        description="Most bytes of state that all rules keep in one shard; above it, the rule that keeps most goes "
+        "into quarantine. A worker holds the state of `shards` / `parallelism` shards.",
+    )
     compare_every_ms: NotNegative = Field(
         default=60_000,
         description="Interval in milliseconds between reports that compare a trial version with the live one; 0 "

@@ -61,7 +61,7 @@ class AlertDispatcher:
     """Decides about the alerts of one shard, and holds the state for that."""
 
     def __init__(self, settings: DispatchSettings) -> None:
-        self.suppression = Suppression(settings.suppressed, settings.late_ms)
+        self.suppression = Suppression(settings.late_ms)
         self.comparison = TrialComparison(settings.compared, settings.compare_every_ms)
         self.counters: dict[str, int] = {}
 

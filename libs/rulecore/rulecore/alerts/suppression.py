@@ -1,40 +1,51 @@
 """The ``suppress`` of a rule: after an alert, no alert of the rule with equal values for a duration of event time.
 
 Suppression depends only on event times and earlier alerts, so a replay suppresses the same firings. The next alert
-shows the number of suppressed ones. An entry is dropped after the watermark has passed its end by the grace period. The
-number of entries is limited: above the limit, the entries that end first are dropped and counted.
+shows the number of suppressed ones. An entry is dropped after the watermark has passed its end by the grace period.
+Entries count for the budgets of their rule (``state_budgets``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 import orjson
 
 from rulecore.compile.rule import CompiledRule
+from rulecore.documents.rule import Rule
+from rulecore.documents.slots import version_key
 from rulecore.language.types import Value
+from rulecore.state_size import StateSize, StateUse
 from streamcore.columnar.timer_queue import TimerQueue
 from streamcore.state import KeyValueTable
 
+#: An entry without its text: the rule, its mode and the values of ``suppress.by``.
+ENTRY_BYTES: Final = 350
+_EMPTY: Final = StateSize()
+
 
 class Suppression:
-    """The suppression of one shard; ``table`` is its state. ``forgotten``: entries dropped because of the limit.
+    """The suppression of one shard; ``table`` is its state.
 
     An entry is a rule, its mode and the values of ``suppress.by``, with the end of the suppression.
     """
 
-    def __init__(self, limit: int, grace_ms: int) -> None:
+    def __init__(self, grace_ms: int) -> None:
         self.table = KeyValueTable()
         self.grace_ms = grace_ms
-        self.limit = limit
-        self.forgotten = 0
+        self._sizes: dict[str, StateSize] = {}  # by rule and mode, as ``_suppressor`` names them
+        self._total = StateSize()
+        self._versions: dict[str, str] = {}  # by rule and mode, too
         self._expiries: TimerQueue[tuple[int, str]] = TimerQueue()
-        self._count = 0
 
     def on_state_loaded(self) -> None:
-        """Rebuild the queue of expiries after the table's rows have been loaded."""
-        self._expiries = TimerQueue((_read(value)[0], key) for key, value in self.table)
-        self._count = len(self._expiries)
+        """Rebuild the queue of expiries and the sizes after the table's rows have been loaded."""
+        entries = [*self.table]
+        self._expiries = TimerQueue((_read(value)[0], key) for key, value in entries)
+        self._sizes, self._total = {}, StateSize()
+        for key, _ in entries:
+            self._count(key, 1)
 
     def passes(self, rule: CompiledRule, by: Sequence[Value], time_ms: int) -> int | None:
         """Return None if the firing is suppressed, else the number of firings suppressed since the last alert."""
@@ -46,21 +57,59 @@ class Suppression:
             self.table.put(key, _write(end, count + 1))
             return None
         end = time_ms + rule.rule.suppress.duration
-        self._count += stored is None
+        if stored is None:
+            self._count(key, 1)
         self.table.put(key, _write(end, 0))
         self._expiries.put((end, key))
         return count
 
     def expire(self, watermark_ms: int) -> None:
-        """Drop the entries that ended ``grace_ms`` before the watermark, and those above the limit."""
-        expired_ms = watermark_ms - self.grace_ms
-        while (expiry := self._expiries.pop_due(None if self._count > self.limit else expired_ms)) is not None:
+        """Drop the entries that ended ``grace_ms`` before the watermark."""
+        while (expiry := self._expiries.pop_due(watermark_ms - self.grace_ms)) is not None:
             end, key = expiry
             stored = self.table.get(key)
             if stored is not None and _read(stored)[0] == end:
-                self.forgotten += end > expired_ms
-                self.table.put(key, None)
-                self._count -= 1
+                self._drop(key)
+
+    def set_rules(self, rules: Iterable[CompiledRule]) -> None:
+        """Count the entries for these versions."""
+        self._versions = {_suppressor(c.rule): version_key(c.rule) for c in rules if c.rule.suppress is not None}
+
+    def state_size(self) -> StateSize:
+        """Return the size of all entries (see ``StateHolder``)."""
+        return self._total
+
+    def state_use(self, _watermark_ms: int) -> StateUse:
+        """Return the size of the entries of each rule."""
+        sizes = self._sizes
+        return StateUse(self._total, {v: sizes[name] for name, v in self._versions.items() if name in sizes})
+
+    def release(self, rule: Rule) -> None:
+        """Drop the entries of a rule in its mode."""
+        if (name := _suppressor(rule)) in self._sizes:
+            for key in [key for key, _ in self.table if _suppressor_of(key) == name]:
+                self._drop(key)
+
+    def _drop(self, key: str) -> None:
+        self.table.put(key, None)
+        self._count(key, -1)
+
+    def _count(self, key: str, by: int) -> None:
+        name = _suppressor_of(key)
+        change = StateSize(by, by * (ENTRY_BYTES + len(key)))
+        self._total += change
+        self._sizes[name] = self._sizes.get(name, _EMPTY) + change
+        if not self._sizes[name].entries:
+            del self._sizes[name]
+
+
+def _suppressor(rule: Rule) -> str:
+    """Return the name under which the entries of a rule in its mode count: the beginning of their keys."""
+    return orjson.dumps([rule.id, rule.status.value])[:-1].decode()
+
+
+def _suppressor_of(key: str) -> str:
+    return key[: key.index(",[")]
 
 
 def _read(value: bytes) -> tuple[int, int]:

@@ -29,7 +29,7 @@ from rulecore.lists.list_columns import distinct
 from rulecore.lists.snapshots import control_records
 from rulecore.lists.store import ListStore
 from rulecore.matching.matcher import EventMatcher
-from rulecore.settings import RuleStream
+from rulecore.settings import RuleStream, StateBudgets
 from streamcore.hashing import UInt64Array, hash_columns, mix
 from streamcore.kernel import ControlRecord, Cut, StreamKey
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
@@ -37,6 +37,8 @@ from streamcore.wire.lanes import ALERTS, SHADOW, STATUS, Record
 
 #: Called with each alert, as the JSON bytes that the app writes to the lane ``alerts``.
 AlertSink = Callable[[bytes], None]
+#: A back-test has one shard with all keys.
+_BUDGETS = StateBudgets(rule_bytes=2 << 30, group_bytes=2 << 30, shard_bytes=3 << 30)
 
 
 class RuleRun:
@@ -78,7 +80,7 @@ class RuleRun:
         self._list_columns = distinct(column for rule in matcher_rules for column in rule.list_columns)
         kernel_rules = [rule.rule for rule in [*self.rules, *support] if rule.rule.id not in matcher_rule_ids]
         self._unpublished = [as_live(rule) for rule in kernel_rules]  # empty once the kernel has the rules
-        factory = RulesFactory((RuleStream(schema, topic),), max_rules=max(1, len(self._unpublished)))
+        factory = RulesFactory((RuleStream(schema, topic),), max_rules=max(1, len(self._unpublished)), budgets=_BUDGETS)
         self._kernel = RulesKernel(factory) if self._unpublished else None
         self._latest_ms: int | None = None
 

@@ -18,6 +18,7 @@ from rulecore.documents.base import DocumentModel
 from rulecore.documents.rule_kinds import EventExpectation, Score, SequenceItem, Skip, check_sequence
 from rulecore.documents.scalars import MAX_TEXT, ColumnName, Duration, Expected, Expression, Scalar, Time, abbreviate
 from rulecore.documents.windows import SequenceSpan, Within
+from streamcore.compact import compact
 
 MAX_MESSAGE: Final = 500
 MAX_GROUP_COLUMNS: Final = 16
@@ -404,4 +405,4 @@ _CHECKS: Final = {
 def canonical_json(rule: Rule) -> bytes:
     """Return the value of the rule's control record: keys sorted, defaults written out, UTF-8, no blanks."""
     document = rule.model_dump(mode="json", by_alias=True)
-    return orjson.dumps(document, option=orjson.OPT_SORT_KEYS)
+    return compact(orjson.dumps(document, option=orjson.OPT_SORT_KEYS))

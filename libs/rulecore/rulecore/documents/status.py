@@ -33,7 +33,8 @@ class StatusKind(Code):
     DELETED = ("deleted", "A rule, list or part of a release is removed, or there was none to remove.", "Nothing.")
     QUARANTINED = (
         "quarantined",
-        "The evaluation of a version fails, or it exceeds its budget of matches, so the shard evaluates it no more.",
+        "The evaluation of a version fails, or it exceeds a budget of matches or state, so the shard evaluates it no "
+        "more and drops its state.",
         "Read `reason`, and publish a changed version.",
     )
     EFFECTIVE = ("effective", "The clock has reached the start of the version's time.", "Nothing.")

@@ -12,6 +12,7 @@ from rulecore.compile.rule import CompiledRule
 from rulecore.documents.rule import RuleKind
 from rulecore.firing import RuleFailure, RuleFiring
 from rulecore.language.types import Value
+from rulecore.state_size import StateHolder
 from streamcore.state import KeyValueTable, StateTable
 
 
@@ -74,7 +75,7 @@ class CutContext:
     lists: Mapping[str, ListValues] = field(default_factory=dict)
 
 
-class RuleGroup(Protocol):
+class RuleGroup(StateHolder, Protocol):
     """Rules that share state, and this state in one shard. ``tables`` holds all of the state."""
 
     def set_rules(self, rules: Sequence[CompiledRule], memory: KeyValueTable, now_ms: int, watermark_ms: int) -> None:
@@ -103,7 +104,7 @@ class RuleGroup(Protocol):
         ...
 
     def metrics(self) -> Mapping[str, int]:
-        """Return the current sizes of the state and the numbers of entries dropped since the last call, by name."""
+        """Return the numbers of entries that limits dropped since the last call, by name."""
         ...
 
     def tables(self) -> Mapping[str, StateTable]:

@@ -15,8 +15,9 @@ from rulecore.compile.rule import CompiledRule
 from rulecore.firing import RuleFailure, RuleFiring
 from rulecore.groups.base import CutContext, GroupId
 from rulecore.groups.subgroups import MatchedEvents, SubgroupSpec, match_events, subgroup_specs
-from rulecore.groups.windows.members import DTYPES, GroupMetadata, rows_column, window_panes
+from rulecore.groups.windows.members import DTYPES, GroupMetadata, rows_column, version_name, window_panes
 from rulecore.settings import GroupSettings
+from rulecore.state_size import StateSize, StateUse
 from streamcore.schema import StreamSchema
 from streamcore.state import KeyValueTable, StateTable
 
@@ -51,6 +52,14 @@ class Subgroup(Protocol):
 
     def close(self, context: CutContext) -> PreparedUpdate:
         """Compute the change that advancing the watermark to ``context.next_watermark_ms`` makes."""
+        ...
+
+    def state_size(self) -> StateSize:
+        """Return the size of the subgroup's state, or more, in constant time."""
+        ...
+
+    def state_parts(self) -> tuple[StateSize, Mapping[str, StateSize]]:
+        """Return the exact size of the windows, and that of the values of each ``count_distinct``."""
         ...
 
     def tables(self) -> Mapping[str, StateTable]:
@@ -126,6 +135,21 @@ class SubgroupedWindows:
         return _commit_all([subgroup.close(context) for subgroup in self.subgroups.values()], [])
 
     # --- state --------------------------------------------------------------------------------------------------
+
+    def state_size(self) -> StateSize:
+        """Return the size of the windows of all subgroups (see ``StateHolder``)."""
+        return sum((subgroup.state_size() for subgroup in self.subgroups.values()), StateSize())
+
+    def state_use(self, _watermark_ms: int) -> StateUse:
+        """Return the size of the windows that each rule reads, and of its distinct values."""
+        total, by_rule = StateSize(), {}
+        for name, spec in self.specs.items():
+            windows, distinct = self.subgroups[name].state_parts()
+            total = sum(distinct.values(), total + windows)
+            for rule in spec.rules:
+                own = (distinct[s.column] for s in rule.aggregates if s.column in distinct)
+                by_rule[version_name(rule)] = sum(own, windows)
+        return StateUse(total, by_rule)
 
     def metrics(self) -> Mapping[str, int]:
         """Return no metrics: no limit drops entries."""

@@ -65,6 +65,11 @@ class KeySlots:
         """Return the exclusive upper bound of the key slots."""
         return self._size
 
+    @property
+    def frame_bytes(self) -> int:
+        """Return the bytes of the columns of all keys, in constant time; forgotten keys may count."""
+        return int(self._large.estimated_size() + self._small.estimated_size())
+
     def used(self) -> Ints:
         """Return the key slots that have a key, in ascending order."""
         return np.flatnonzero(self._row[: self._size] >= 0)

@@ -1,4 +1,4 @@
-"""A state table of text keys and byte values, for small numbers of values (rules, positions, settings)."""
+"""A state table of text keys and byte values: rules, positions, settings, suppressed alerts."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
+from streamcore.compact import compact
 from streamcore.hashing import bucket_for, hash_columns
 from streamcore.state.table import HASH
 
@@ -17,7 +18,9 @@ class KeyValueTable:
     def __init__(self) -> None:
         self._values: dict[str, bytes | None] = {}
         self._dirty: set[str] = set()
-        self._buckets: dict[int, list[str]] | None = None  # keys by bucket; None after a key was added or deleted
+        self._count = 0  # of buckets
+        self._buckets: dict[int, set[str]] = {}  # the keys of each bucket, except for the new ones
+        self._new: list[str] = []
 
     def __iter__(self) -> Iterator[tuple[str, bytes]]:
         """Yield the pairs in the order of their keys."""
@@ -34,8 +37,8 @@ class KeyValueTable:
         """Set a value; None deletes the key. Setting an equal value changes nothing."""
         if self._values.get(key) != value:
             if key not in self._values:
-                self._buckets = None
-            self._values[key] = value
+                self._new.append(key)
+            self._values[key] = None if value is None else compact(value)
             self._dirty.add(key)
 
     def changes(self) -> pl.DataFrame:
@@ -47,22 +50,23 @@ class KeyValueTable:
         deleted = [k for k in keys if self._values[k] is None]
         for key in deleted:
             del self._values[key]
-        if deleted:
-            self._buckets = None
+            self._buckets[bucket].discard(key)
         return self._frame([k for k in keys if k in self._values])
 
     def load(self, rows: pl.DataFrame) -> None:
-        self._values.update(zip(rows["key"].to_list(), rows["value"].to_list(), strict=True))
-        self._buckets = None
+        values = dict(zip(rows["key"].to_list(), rows["value"].to_list(), strict=True))
+        self._new += [key for key in values if key not in self._values]
+        self._values |= values
 
     def _keys_in_bucket(self, bucket: int, buckets: int) -> list[str]:
-        if self._buckets is None:
-            keys = sorted(self._values)
-            hashes = hash_columns([pl.Series(keys, dtype=pl.String)], len(keys))
-            self._buckets = {}
-            for key, number in zip(keys, bucket_for(hashes, buckets).tolist(), strict=True):
-                self._buckets.setdefault(number, []).append(key)
-        return self._buckets.get(bucket, [])
+        if buckets != self._count:
+            self._count, self._buckets, self._new = buckets, {}, [*self._values]
+        if self._new:
+            hashes = hash_columns([pl.Series(self._new, dtype=pl.String)], len(self._new))
+            for key, number in zip(self._new, bucket_for(hashes, buckets).tolist(), strict=True):
+                self._buckets.setdefault(number, set()).add(key)
+            self._new = []
+        return sorted(self._buckets.get(bucket, ()))
 
     def _frame(self, keys: list[str]) -> pl.DataFrame:
         if not keys:

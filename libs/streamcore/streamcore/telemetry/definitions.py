@@ -132,6 +132,31 @@ METRICS = (
         _by_name(lambda t: t.matches),
     ),
     MetricDefinition(
+        _GAUGE,
+        "headgate.rules.state.entries",
+        "",
+        "Entries of the state that rules keep in all shards, by the kind of rule; `suppressed` are the values that "
+        "`suppress` keeps silent. Expired entries may count for a while.",
+        ("kind",),
+        _by_name(lambda t: t.rule_state_entries),
+    ),
+    MetricDefinition(
+        _GAUGE,
+        "headgate.rules.state",
+        "By",
+        "Size of the state that rules keep in all shards, as their budgets count it.",
+        ("kind",),
+        _by_name(lambda t: t.rule_state_bytes),
+    ),
+    MetricDefinition(
+        _COUNTER,
+        "headgate.rules.budget.reached",
+        "",
+        "Rules that go into quarantine because of a budget of state: that of the `rule`, its `group` or the `shard`.",
+        ("budget",),
+        _by_name(lambda t: t.budgets_reached),
+    ),
+    MetricDefinition(
         _COUNTER, "headgate.sink.rows", "", "Rows that a sink takes.", ("sink",), _by_name(lambda t: t.sink_rows)
     ),
     MetricDefinition(

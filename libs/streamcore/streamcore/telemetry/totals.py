@@ -13,6 +13,8 @@ from heapq import nlargest
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
+from streamcore.kernel import BUDGET_REACHED, STATE_BYTES, STATE_ENTRIES
+
 if TYPE_CHECKING:
     from streamcore.engine.report import CutReport
 
@@ -45,6 +47,9 @@ class MetricTotals:
     state_bytes: int = 0
     candidates: dict[str, int] = field(default_factory=dict)
     matches: dict[str, int] = field(default_factory=dict)
+    rule_state_entries: dict[str, int] = field(default_factory=dict)
+    rule_state_bytes: dict[str, int] = field(default_factory=dict)
+    budgets_reached: dict[str, int] = field(default_factory=dict)
     delay_ms: int = 0
     partition_delay_ms: dict[tuple[str, str], int] = field(default_factory=dict)
     cut_at_ms: int = 0
@@ -75,10 +80,11 @@ class MetricTotals:
     def _add_counters(self, counters: Mapping[str, int]) -> None:
         """Add the counters of operators and rules.
 
-        ``candidates.<rule>@<version>`` and ``matches.<rule>@<version>`` are metrics with the rule as their label; all
-        other names are labels of one metric.
+        ``candidates.<rule>@<version>`` and ``matches.<rule>@<version>`` are metrics with the rule as their label, and
+        the sizes of state are gauges with the kind of state as their label; all other names are labels of one metric.
         """
-        by_kind: dict[str, dict[str, int]] = {"candidates": {}, "matches": {}, OTHER: {}}
+        kinds = ("candidates", "matches", STATE_ENTRIES, STATE_BYTES, BUDGET_REACHED, OTHER)
+        by_kind: dict[str, dict[str, int]] = {kind: {} for kind in kinds}
         for name, count in counters.items():
             kind, _, rule = name.partition(".")
             by_rule = by_kind.get(kind) if rule else None
@@ -88,7 +94,10 @@ class MetricTotals:
                 by_rule[rule] = count
         add_all(self.candidates, by_kind["candidates"])
         add_all(self.matches, by_kind["matches"])
+        add_all(self.budgets_reached, by_kind[BUDGET_REACHED])
         add_all(self.counted, by_kind[OTHER])
+        self.rule_state_entries = by_kind[STATE_ENTRIES] or self.rule_state_entries  # a cut that ran before has none
+        self.rule_state_bytes = by_kind[STATE_BYTES] or self.rule_state_bytes
 
 
 def _furthest_behind(report: CutReport) -> dict[tuple[str, str], int]:

@@ -26,6 +26,8 @@ from streamcore.telemetry.totals import NAMES, OTHER, MetricTotals, add_all
 from streamcore.watermark import END_OF_TIME_MS
 from tests.harness.servers.otlp_collector import Collector, collecting
 
+STATE_COUNTERS = {"state_entries.window": 10, "state_bytes.window": 900, "budget_reached.rule": 1}
+
 
 def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -49,7 +51,7 @@ def cut(batch: int) -> CutReport:
         commit_ms=30,
         state_bytes=4_096,
         shards_loaded=1,
-        counters={"window late": 5, "candidates.large@1": 9, "matches.large@1": 2},
+        counters={"window late": 5, "candidates.large@1": 9, "matches.large@1": 2, **STATE_COUNTERS},
         oversized=0,
         sinks={"postgres": SinkReport(WriteOutcome.COMMITTED, "exactly-once", 7, 1, 12)},
     )
@@ -92,6 +94,9 @@ def test_what_cuts_report_can_be_scraped() -> None:
     assert value(samples, "headgate_state_written_bytes_total") == 3 * 4_096
     assert value(samples, "headgate_rule_candidates_total", 'rule="large@1"') == 27
     assert value(samples, "headgate_rule_matches_total", 'rule="large@1"') == 6
+    assert value(samples, "headgate_rules_state_entries", 'kind="window"') == 10
+    assert value(samples, "headgate_rules_state_bytes", 'kind="window"') == 900
+    assert value(samples, "headgate_rules_budget_reached_total", 'budget="rule"') == 3
     assert value(samples, "headgate_marker", 'sink="postgres"') == 2
     assert value(samples, "headgate_sink_rejected_total", 'sink="postgres"') == 3
     assert value(samples, "headgate_restarts_total") == 1

@@ -40,6 +40,7 @@ import polars as pl
 from rulecore.compile.absence import CompiledAbsence
 from rulecore.compile.rule import CompiledRule
 from rulecore.documents.rule import RuleMode
+from rulecore.documents.slots import version_key
 from rulecore.firing import FiringTime, RuleFailure, RuleFiring
 from rulecore.groups.absence.deadlines import DeadlineScan, MissedDeadline
 from rulecore.groups.absence.ids import IdRegistry
@@ -51,6 +52,7 @@ from rulecore.groups.base import CutContext, GroupId
 from rulecore.groups.windows.members import DTYPES
 from rulecore.matching.matcher import EventMatcher
 from rulecore.settings import GroupSettings
+from rulecore.state_size import StateSize, StateUse
 from streamcore.schema import EVENT_MS, StreamSchema
 from streamcore.state import KeyValueTable, StateTable
 from streamcore.watermark import NO_WATERMARK
@@ -70,7 +72,7 @@ class AbsenceGroup:
         self.counts: Counter[str] = Counter()
         self.deadlines = DeadlineScan(self.entries, settings.repeats, self.counts)
         self._rules: dict[int, CompiledRule] = {}
-        self._populations: dict[int, list[CompiledRule]] = {}
+        self._populations: dict[int, list[CompiledRule]] = {}  # by number
         self._matcher: EventMatcher[CompiledRule] = EventMatcher(())
         self._numbers = np.empty(0, np.int64)  # the population number of each rule of the matcher
 
@@ -250,6 +252,20 @@ class AbsenceGroup:
             self.entries.drop(gone[~self.entries.ahead.mark(self.entries.size)[gone]])
 
     # --- state --------------------------------------------------------------------------------------------------
+
+    def state_size(self) -> StateSize:
+        """Return the size of all entries (see ``StateHolder``)."""
+        return self.entries.state_size
+
+    def state_use(self, _watermark_ms: int) -> StateUse:
+        """Return the size of the population of each rule, which rules share."""
+        total, sizes = self.entries.state_use()
+        by_rule = {
+            version_key(rule.rule): sizes.get(population, StateSize())
+            for population, rules in self._populations.items()
+            for rule in rules
+        }
+        return StateUse(total, by_rule)
 
     def metrics(self) -> Mapping[str, int]:
         """Return the numbers of entries that limits dropped since the last call."""

@@ -26,6 +26,7 @@ import pyarrow as pa
 
 from rulecore.groups.absence.out_of_order import Intervals, OutOfOrderEvents
 from rulecore.groups.absence.rule_matrix import NO_EVENT, NO_RULES, NOT_DUE, RuleMatrix
+from rulecore.state_size import NUMBER_BYTES, StateSize, key_bytes_at_most, size_by_group
 from streamcore.columnar.hash_table import HashTable
 from streamcore.columnar.key_slots import KeySlots
 from streamcore.state import StateTable
@@ -40,6 +41,10 @@ SEEN: Final = "__seen"
 AHEAD: Final = "__ahead"
 GIVEN: Final = "__given"
 GONE: Final = "__gone"
+
+#: An entry without its key and lanes; an interval ahead of the watermark.
+ENTRY_BYTES: Final = 80
+INTERVAL_BYTES: Final = 3 * NUMBER_BYTES
 
 _SHIFT: Final = 24  # bits of a population number
 _FREE: Final = -1
@@ -149,6 +154,26 @@ class ExpectedKeys(StateTable):
     def _count(self, population: Ints, by: int) -> None:
         for number, count in zip(*(a.tolist() for a in np.unique(population, return_counts=True)), strict=True):
             self.population_sizes[number] = self.population_sizes.get(number, 0) + by * count
+
+    # --- size ---------------------------------------------------------------------------------------------------
+
+    @property
+    def state_size(self) -> StateSize:
+        """The size of all entries, or more; keys without an entry may count."""
+        entries, intervals = sum(self.population_sizes.values()), len(self.ahead.held.entry)
+        entry_bytes = entries * self._entry_bytes + intervals * INTERVAL_BYTES
+        return StateSize(entries, entry_bytes + key_bytes_at_most(self.keys))
+
+    @property
+    def _entry_bytes(self) -> int:
+        return ENTRY_BYTES + 2 * NUMBER_BYTES * self.matrix.width
+
+    def state_use(self) -> tuple[StateSize, Mapping[int, StateSize]]:
+        """Return the size of all entries and that of the entries of each population; populations share keys."""
+        live = self.live()
+        intervals = np.bincount(self.ahead.held.entry, minlength=self.size)[live]
+        entry_bytes = intervals * INTERVAL_BYTES + self._entry_bytes
+        return size_by_group(self.population[live], entry_bytes, self.keys, self.key_slot[live])
 
     # --- rules --------------------------------------------------------------------------------------------------
 

@@ -34,6 +34,7 @@ from rulecore.groups.windows.aggregation import Array
 from rulecore.groups.windows.having import Having, RuleHits
 from rulecore.groups.windows.pane_table import SHIFT
 from rulecore.settings import GroupSettings
+from rulecore.state_size import StateSize
 from streamcore.schema import OFFSET, PARTITION, StreamSchema
 from streamcore.state import StateTable
 
@@ -132,6 +133,18 @@ class CountSubgroup:
     def _sets(self, column: str) -> DistinctTable:
         """Return the table of a ``count_distinct``, created if needed."""
         return self.sets.setdefault(column, DistinctTable(self.panes.keys, pl.Null(), self.settings.distinct))
+
+    def state_size(self) -> StateSize:
+        """Return the size of all panes and distinct values, or more."""
+        return sum((sets.state_size for sets in self.sets.values()), self.panes.state_size)
+
+    def state_parts(self) -> tuple[StateSize, Mapping[str, StateSize]]:
+        """Return the exact size of the panes that a window may still read, and of their distinct values."""
+        codes = self.panes.runs.codes()
+        living = self.panes.living(codes)
+        kept = codes[living]
+        distinct = {c: sets.state_size_of(lambda own: np.isin(own, kept)) for c, sets in self.sets.items()}
+        return self.panes.state_sizes({"": living})[""], distinct
 
     def tables(self) -> Mapping[str, StateTable]:
         """Return the table of panes, and one of distinct values for each ``count_distinct``."""

@@ -184,7 +184,7 @@ class CountTable(PaneTable):
         if len(self.runs) <= 2 * self._kept + _SMALL:
             return None
         codes = self.runs.codes()
-        self.runs.retain(self._living(codes))
+        self.runs.retain(self.living(codes))
         self._kept = len(self.runs)
         return self.runs.codes()
 
@@ -192,7 +192,7 @@ class CountTable(PaneTable):
         """Free the key slots of the keys without panes."""
         self.keys.keep(np.unique(self.runs.codes() >> SHIFT))
 
-    def _living(self, codes: Ints) -> Mask:
+    def living(self, codes: Ints) -> Mask:
         """Return which panes a window may still read. ``codes``: the codes of all panes."""
         if not len(codes):
             return np.zeros(0, bool)
@@ -207,7 +207,7 @@ class CountTable(PaneTable):
 
     def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
         codes = self.runs.codes()
-        codes = codes[self._living(codes)]
+        codes = codes[self.living(codes)]
         return self._frame(codes[self.keys.in_bucket(codes >> SHIFT, bucket, buckets)])
 
 

@@ -34,12 +34,14 @@ import polars as pl
 from rulecore.compile.rule import CompiledRule
 from rulecore.compile.score import CompiledScore
 from rulecore.documents.rule import RuleMode
+from rulecore.documents.slots import version_key
 from rulecore.firing import FiringTime, Origin, RuleFailure, RuleFiring
 from rulecore.groups.base import CutContext, GroupId
 from rulecore.groups.scores.running_sum import ActiveSignal, RunningScore
 from rulecore.groups.scores.signal_table import Key, SignalTable
 from rulecore.groups.windows.members import DTYPES
 from rulecore.settings import GroupSettings
+from rulecore.state_size import StateSize, StateUse
 from streamcore.schema import StreamSchema
 from streamcore.state import KeyValueTable, StateTable
 from streamcore.watermark import NO_WATERMARK
@@ -84,6 +86,7 @@ class ScoreGroup:
         self.counts: Counter[str] = Counter()
         self.wanted: frozenset[str] = frozenset()
         self._rules: tuple[CompiledRule, ...] = ()
+        self._weights: dict[str, frozenset[str]] = {}  # by version of a rule, paused ones too: whose signals it adds up
         self._since: dict[str, int] = {}
         self._keep_ms = 0
         self._scores: dict[Key, dict[str, RunningScore]] = {}
@@ -102,6 +105,7 @@ class ScoreGroup:
         document = {"since_ms": self._since, "keep_ms": self._keep_ms}
         memory.put(str(self.group), orjson.dumps(document, option=orjson.OPT_SORT_KEYS))
         self._rules = tuple(sorted((r for r in rules if r.rule.status is not RuleMode.PAUSED), key=lambda r: r.rule.id))
+        self._weights = {version_key(rule.rule): frozenset(_scoring(rule).weights) for rule in rules}
         self._scores.clear()
         if set(kept["since_ms"]) - self.wanted:
             self._forget_unwanted()
@@ -183,6 +187,15 @@ class ScoreGroup:
         return [], []
 
     # --- state --------------------------------------------------------------------------------------------------
+
+    def state_size(self) -> StateSize:
+        """Return the size of all signals (see ``StateHolder``)."""
+        return self.signal_table.state_size
+
+    def state_use(self, _watermark_ms: int) -> StateUse:
+        """Return the size of the signals that each rule adds up, which rules share."""
+        sizes = self.signal_table.state_sizes({"": self.wanted, **self._weights})
+        return StateUse(sizes[""], {name: sizes[name] for name in self._weights})
 
     def metrics(self) -> Mapping[str, int]:
         """Return the numbers of entries that limits dropped since the last call."""

@@ -6,7 +6,8 @@ The module knows neither rules nor sums.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -14,6 +15,7 @@ import polars as pl
 
 from rulecore.groups.scores.running_sum import ActiveSignal
 from rulecore.language.types import Value
+from rulecore.state_size import KEY_BYTES, StateSize, characters
 from streamcore.columnar.timer_queue import TimerQueue
 from streamcore.hashing import bucket_for, hash_columns
 from streamcore.state import StateTable
@@ -22,6 +24,8 @@ from streamcore.state.table import HASH
 Key = tuple[Value, ...]
 
 GONE: Final = "__gone"
+#: A signal, with its place in the running sums.
+SIGNAL_BYTES: Final = 700
 _HELD: Final[Mapping[str, pl.DataType]] = {
     "__time_ms": pl.Int64(),
     "__rule": pl.String(),
@@ -44,10 +48,28 @@ class SignalTable(StateTable):
         self._buckets: dict[int, dict[Key, None]] = {}
         self._count = 0  # of buckets
         self._changed: dict[tuple[Key, ActiveSignal], bool] = {}
+        self._key_characters = 0
 
     def __len__(self) -> int:
         """Return the number of keys."""
         return len(self.held)
+
+    @property
+    def state_size(self) -> StateSize:
+        """The size of all signals, or more; removed ones count until their time has passed."""
+        signals = len(self._oldest)
+        return StateSize(signals, signals * SIGNAL_BYTES + len(self.held) * KEY_BYTES + self._key_characters)
+
+    def state_sizes(self, rules: Mapping[str, Collection[str]]) -> Mapping[str, StateSize]:
+        """Return by name the size of the signals of these rules, and of their keys."""
+        sizes = dict.fromkeys(rules, StateSize())
+        for key, signals in self.held.items():
+            own = Counter(signal.rule for signal in signals)
+            for name, wanted in rules.items():
+                if number := sum(own[rule] for rule in wanted):
+                    key_size = KEY_BYTES + characters(key)
+                    sizes[name] += StateSize(number, number * SIGNAL_BYTES + key_size)
+        return sizes
 
     def admit(self, keys: Sequence[Key], limit: int) -> int:
         """Add new keys in order, up to ``limit`` keys in all; return how many were not added."""
@@ -55,6 +77,7 @@ class SignalTable(StateTable):
         fits = new[: max(0, limit - len(self.held))]
         for key, number in zip(fits, self._hash(fits), strict=True):
             self.held[key], self._hashes[key] = [], number
+            self._key_characters += characters(key)
             if self._count:
                 self._buckets.setdefault(_bucket(number, self._count), {})[key] = None
         return len(new) - len(fits)
@@ -99,6 +122,7 @@ class SignalTable(StateTable):
         for key in keys:
             if key in self.held and not self.held[key]:
                 del self.held[key]
+                self._key_characters -= characters(key)
                 if self._count:
                     del self._buckets[_bucket(self._hashes[key], self._count)][key]
 

@@ -18,6 +18,7 @@ import orjson
 from rulecore.compile.sequence_program import BEGINS, UNCHANGED, SequenceProgram
 from rulecore.documents.rule_kinds import Skip
 from rulecore.language.types import Value
+from streamcore.compact import compact
 
 #: Event time, partition, offset, roles for the sequence, captured values by column.
 Event = tuple[int, int, int, int, dict[str, Value]]
@@ -57,7 +58,7 @@ class MatchSet:
         if not self.partials:
             return None
         self._drop_unused_events()
-        return orjson.dumps((self.events, self.partials))
+        return compact(orjson.dumps((self.events, self.partials)))
 
     @property
     def wake_ms(self) -> int:

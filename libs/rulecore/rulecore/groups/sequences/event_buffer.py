@@ -11,13 +11,17 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final
 
+import numpy as np
 import polars as pl
 
+from rulecore.state_size import StateSize, text_bytes
 from streamcore.hashing import bucket_for
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION
 from streamcore.state import HASH
 
 CONDITIONS: Final = "__conditions"
+#: A buffered event, without its text.
+EVENT_BYTES: Final = 120
 _ORDER: Final = (EVENT_MS, PARTITION, OFFSET)
 _BEFORE: Final = "__before"
 
@@ -46,6 +50,24 @@ class EventBuffer:
 
     def __len__(self) -> int:
         return self._kept.height + self._fresh.height
+
+    @property
+    def state_size(self) -> StateSize:
+        """The size of all events, or more."""
+        text = self._kept.estimated_size() + self._fresh.estimated_size()
+        return StateSize(len(self), len(self) * EVENT_BYTES + int(text))
+
+    def state_sizes(self, conditions: Mapping[str, Collection[int]]) -> Mapping[str, StateSize]:
+        """Return by name the size of the events that satisfied one of these conditions."""
+        events = pl.concat([self._kept, self._fresh])
+        event_bytes = text_bytes(events, events.height) + EVENT_BYTES
+        satisfied = events.select(CONDITIONS).with_row_index("event").explode(CONDITIONS)
+        event, number = satisfied["event"].to_numpy(), satisfied[CONDITIONS].to_numpy()
+        sizes = {}
+        for name, wanted in conditions.items():
+            own = np.unique(event[np.isin(number, list(wanted))])
+            sizes[name] = StateSize(len(own), int(event_bytes[own].sum()))
+        return sizes
 
     def keep(self, conditions: Collection[int], values: Mapping[str, pl.DataType]) -> None:
         """Keep from now on events of these conditions only, with the values of these columns of the stream.

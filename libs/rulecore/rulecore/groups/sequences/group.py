@@ -20,6 +20,7 @@ from rulecore.compile.rule import CompiledRule
 from rulecore.compile.sequence import SequenceCondition
 from rulecore.compile.sequence_program import BEGINS, SequenceProgram
 from rulecore.documents.rule import RuleMode
+from rulecore.documents.slots import version_key
 from rulecore.firing import RuleFailure, RuleFiring
 from rulecore.groups.base import CutContext, GroupId
 from rulecore.groups.sequences.automaton import Event, Match, MatchSet
@@ -32,6 +33,7 @@ from rulecore.groups.windows.members import DTYPES
 from rulecore.language.types import Value
 from rulecore.matching.matcher import EventMatcher, EventMatches
 from rulecore.settings import GroupSettings
+from rulecore.state_size import StateSize, StateUse
 from streamcore.hashing import hash_columns
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
 from streamcore.state import HASH, KeyValueTable, StateTable
@@ -64,6 +66,7 @@ class SequenceGroup:
         self.partials = PartialMatchTable(keys)
         self._rules: tuple[CompiledRule, ...] = ()
         self._sequences: dict[int, _SequenceRules] = {}
+        self._sequence_numbers: dict[str, int] = {}  # by version of a rule
         self._conditions: tuple[str, ...] = ()  # fingerprints, in the order of the matcher
         self._condition_numbers = np.empty(0, np.int32)  # of ``_conditions``, from ``SequenceIds``
         self._matcher: EventMatcher[SequenceCondition] = EventMatcher(())
@@ -81,6 +84,9 @@ class SequenceGroup:
         ids.write(memory, str(self.group))
         self._rules = tuple(rules)
         self._sequences = _rules_by_sequence(rules, ids)
+        self._sequence_numbers = {
+            version_key(rule.rule): ids.sequences[required_sequence(rule).fingerprint] for rule in rules
+        }
         self.partials.keep(self._sequences.keys())
         self._captured = tuple(sorted({c for sequence in self._sequences.values() for c in sequence.captured}))
         self.buffer.keep(ids.conditions.values(), {name: self._dtypes[name] for name in self._captured})
@@ -213,10 +219,29 @@ class SequenceGroup:
 
     # --- state --------------------------------------------------------------------------------------------------
 
+    def state_size(self) -> StateSize:
+        """Return the size of all partials and buffered events (see ``StateHolder``)."""
+        return self.partials.state_size + self.buffer.state_size
+
+    def state_use(self, _watermark_ms: int) -> StateUse:
+        """Return the size of the partials of each rule's sequence, and of the events that satisfied its conditions."""
+        numbers = dict(zip(self._conditions, self._condition_numbers.tolist(), strict=True))
+        conditions = {
+            version_key(rule.rule): {numbers[c.fingerprint] for c in required_sequence(rule).conditions}
+            for rule in self._rules
+        }
+        events = self.buffer.state_sizes({"": set(numbers.values()), **conditions})
+        total, partials = self.partials.state_use()
+        by_rule = {
+            name: events[name] + partials.get(sequence, StateSize())
+            for name, sequence in self._sequence_numbers.items()
+        }
+        return StateUse(total + events[""], by_rule)
+
     def metrics(self) -> Mapping[str, int]:
-        """Return the events and partials that limits dropped since the last call, and the current number of each."""
+        """Return the events and partials that limits dropped since the last call."""
         counts, self._dropped = self._dropped, dict.fromkeys(self._dropped, 0)
-        return counts | {"events": len(self.buffer), "partials": len(self.partials)}
+        return counts
 
     def tables(self) -> dict[str, StateTable]:
         """Return the group's tables by name."""

@@ -10,7 +10,7 @@ expired is dropped without being stored: after a load, the next ``due`` returns 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from itertools import repeat
 from typing import Final
 
@@ -19,6 +19,7 @@ import numpy.typing as npt
 import polars as pl
 
 from rulecore.groups.sequences.automaton import MatchSet
+from rulecore.state_size import StateSize, key_bytes_at_most, size_by_group
 from streamcore.columnar.key_slots import KeySlots
 from streamcore.state import HASH
 
@@ -28,6 +29,9 @@ SEQUENCE: Final = "__sequence"
 WAKE_MS: Final = "__wake_ms"
 COUNT: Final = "__count"
 PARTIALS: Final = "__partials"
+
+#: A row, without its key and the bytes of its partials.
+ROW_BYTES: Final = 300
 
 _KEY_SLOT_BITS: Final = 32
 _KEY_SLOT: Final = (1 << _KEY_SLOT_BITS) - 1
@@ -50,11 +54,24 @@ class PartialMatchTable:
         self._wake = np.empty(0, np.int64)  # in ms; _NEVER for a free row
         self._counts = np.empty(0, np.int64)
         self._stored: list[bytes | None] = []
+        self._stored_bytes = 0
         self._dirty: dict[int, bool] = {}  # code -> whether an earlier cut may have written it
 
     def __len__(self) -> int:
         """Return the number of partials."""
         return int(self._counts.sum())
+
+    @property
+    def state_size(self) -> StateSize:
+        """The size of all rows, each of which is an entry, or more; keys without partials may count."""
+        rows = len(self._rows)
+        return StateSize(rows, rows * ROW_BYTES + self._stored_bytes + key_bytes_at_most(self.keys))
+
+    def state_use(self) -> tuple[StateSize, Mapping[int, StateSize]]:
+        """Return the size of all rows and that of the rows of each sequence; sequences share keys."""
+        codes = np.fromiter(self._rows, np.int64, len(self._rows))
+        stored = np.fromiter((len(self._stored[row] or b"") for row in self._rows.values()), np.int64, len(codes))
+        return size_by_group(codes >> _KEY_SLOT_BITS, stored + ROW_BYTES, self.keys, codes & _KEY_SLOT)
 
     def find(self, codes: Ints) -> Ints:
         """Return the row of each code, -1 for a code without a row."""
@@ -116,10 +133,12 @@ class PartialMatchTable:
         if row is None:
             row = self._rows[code] = self._free.pop() if self._free else self._grow()
             self._codes[row] = code
+        self._stored_bytes += len(stored) - len(self._stored[row] or b"")
         self._stored[row], self._wake[row], self._counts[row] = stored, wake_ms, count
 
     def _delete(self, code: int) -> None:
         row = self._rows.pop(code)
+        self._stored_bytes -= len(self._stored[row] or b"")
         self._stored[row], self._wake[row], self._counts[row] = None, _NEVER, 0
         self._free.append(row)
 

@@ -30,6 +30,7 @@ from rulecore.groups.subgrouped import SubgroupedWindows
 from rulecore.groups.subgroups import FiringDetails, MatchedEvents, SubgroupSpec, WindowSnapshots, firings
 from rulecore.groups.windows.having import Having, RuleHits
 from rulecore.settings import GroupSettings
+from rulecore.state_size import StateSize
 from streamcore.schema import StreamSchema
 from streamcore.state import StateTable
 
@@ -127,6 +128,15 @@ class SessionSubgroup:
     def _sets(self, column: str) -> SessionSets:
         """Return the table of a ``count_distinct``, created if needed."""
         return self.sets.setdefault(column, SessionSets(self.sessions, column, pl.Null()))
+
+    def state_size(self) -> StateSize:
+        """Return the size of all sessions and distinct values, or more."""
+        return sum((count.size for count in self.sessions.counts.values()), self.sessions.state_size())
+
+    def state_parts(self) -> tuple[StateSize, Mapping[str, StateSize]]:
+        """Return the exact size of the sessions, and of their distinct values."""
+        self._apply_loaded()
+        return self.sessions.exact_state_size(), {c: count.size for c, count in self.sessions.counts.items()}
 
     def tables(self) -> Mapping[str, StateTable]:
         """Return the table of sessions, and one of distinct values for each ``count_distinct``."""

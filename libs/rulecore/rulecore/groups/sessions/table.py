@@ -20,6 +20,7 @@ import polars as pl
 
 from rulecore.groups.windows import Aggregation, Combine, Partial
 from rulecore.groups.windows.aggregation import Array
+from rulecore.state_size import NUMBER_BYTES, StateSize, ValueCount, key_bytes, key_bytes_at_most
 from streamcore.columnar.key_slots import KeySlots
 from streamcore.state.table import HASH
 
@@ -31,6 +32,8 @@ LAST = "__last"
 FIRED = "__fired"
 AT = "__at"
 VALUE = "__value"
+#: A session without its key and aggregates.
+SESSION_BYTES = 250
 _FREE = -(2**63)
 _FIXED = (HASH, ANCHOR, START, LAST, FIRED)
 
@@ -52,6 +55,7 @@ class SessionTable:
         self.entries_by_key_slot: dict[int, list[int]] = {}
         self.fired: dict[int, int] = {}  # fired bits of rules by entry; 0 is left out
         self.sets: dict[str, dict[int, dict[object, int]]] = {}  # by column and entry: distinct values, event times
+        self.counts: dict[str, ValueCount] = {}  # by column: the size of ``sets``
         self.loaded = False
         self._size = 0
         self._free: list[int] = []
@@ -75,12 +79,30 @@ class SessionTable:
                 self.columns[aggregation.column(partial)][empty] = partial.identity
         self.partials = wanted
         self.sets = {name: self.sets.get(name, {}) for name in distinct}
+        self.counts = {name: self.counts.get(name, ValueCount()) for name in distinct}
 
     def clear_fired(self, bit: int) -> None:
         """Clear this fired bit in all sessions, before another rule gets the bit."""
         for entry in [e for e, bits in self.fired.items() if bits >> bit & 1]:
             self.fired[entry] &= ~(1 << bit)
             self._dirty.append(entry)
+
+    # --- size ---------------------------------------------------------------------------------------------------
+
+    def state_size(self) -> StateSize:
+        """Return the size of all sessions, or more, without distinct values; keys without a session may count."""
+        sessions = self._size - len(self._free)
+        return StateSize(sessions, sessions * self._session_bytes + key_bytes_at_most(self.keys))
+
+    def exact_state_size(self) -> StateSize:
+        """Return the size of the sessions without distinct values."""
+        sessions = self._size - len(self._free)
+        key_slots = np.fromiter(self.entries_by_key_slot, np.int64, len(self.entries_by_key_slot))
+        return StateSize(sessions, sessions * self._session_bytes + int(key_bytes(self.keys, key_slots).sum()))
+
+    @property
+    def _session_bytes(self) -> int:
+        return SESSION_BYTES + NUMBER_BYTES * len(self.columns)
 
     # --- writing ------------------------------------------------------------------------------------------------
 
@@ -97,6 +119,15 @@ class SessionTable:
         for name, values in partials.items():
             self.columns[name][entries] = values
         self._dirty += entries.tolist()
+
+    def put_values(self, column: str, entry: int, event_times: Mapping[object, int]) -> None:
+        """Add distinct values to a session, or set their event times in ms."""
+        count, values = self.counts[column], self.sets[column].get(entry)
+        if values is None:
+            values = self.sets[column][entry] = {}
+            count.sets += 1
+        count.add_values(event_times.keys() - values.keys())
+        values.update(event_times)
 
     def absorb(self, entries: Sequence[int]) -> None:
         """Remove sessions that were joined to earlier ones."""
@@ -130,8 +161,9 @@ class SessionTable:
             self.columns[name][at] = partial.identity
         for entry in entries:
             self.fired.pop(entry, None)
-            for sets in self.sets.values():
-                sets.pop(entry, None)
+            for name, sets in self.sets.items():
+                if (values := sets.pop(entry, None)) is not None:
+                    self.counts[name].remove_set(values)
         self._free += entries
 
     def _grow(self) -> int:
@@ -224,7 +256,7 @@ class SessionSets:
     def put(self, entry: int, fresh: Mapping[object, int]) -> None:
         """Add new values to a session, with their event times in ms."""
         if fresh:
-            self.sessions.sets[self.column].setdefault(entry, {}).update(fresh)
+            self.sessions.put_values(self.column, entry, fresh)
             key_slot = int(self.sessions.key_slot[entry])
             self._dirty += [(key_slot, at, value) for value, at in fresh.items()]
 
@@ -245,7 +277,9 @@ class SessionSets:
                     )
                 index = bisect_right(by_start[key_slot], at, key=sessions.start.__getitem__) - 1
                 if index >= 0 and at <= sessions.last[by_start[key_slot][index]]:
-                    held.setdefault(by_start[key_slot][index], {}).setdefault(value, at)
+                    entry = by_start[key_slot][index]
+                    if value not in held.get(entry, ()):
+                        sessions.put_values(self.column, entry, {value: at})
 
     def changes(self) -> pl.DataFrame:
         dirty, self._dirty = self._dirty, []

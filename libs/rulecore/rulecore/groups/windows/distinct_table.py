@@ -6,12 +6,14 @@ no further ones, so that its count is then a lower bound.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from rulecore.groups.windows.pane_table import PANE, PANE_MASK, SHIFT, Ints, WindowLayout
+from rulecore.state_size import StateSize, ValueCount
 from streamcore.columnar.key_slots import KeySlots
 from streamcore.state.table import HASH
 
@@ -27,6 +29,21 @@ class DistinctTable:
         self.max_values = max_values
         self._sets: dict[int, set[object]] = {}
         self._dirty: list[tuple[int, object]] = []
+        self._count = ValueCount()
+
+    @property
+    def state_size(self) -> StateSize:
+        """The size of all sets; those of expired panes count until they are dropped."""
+        return self._count.size
+
+    def state_size_of(self, living: Callable[[Ints], npt.NDArray[np.bool_]]) -> StateSize:
+        """Return the size of the sets of living panes. ``living``: which of these codes are living panes."""
+        codes = np.fromiter(self._sets, np.int64, len(self._sets))
+        count = ValueCount()
+        for code in codes[living(codes)].tolist():
+            count.sets += 1
+            count.add_values(self._sets[code])
+        return count.size
 
     def trail(self, layout: WindowLayout, panes: int, values: Sequence[object]) -> Ints:
         """Return the number of distinct values for each row of the layout, also those that are not ``there``.
@@ -56,8 +73,7 @@ class DistinctTable:
         own = np.fromiter(self._sets, np.int64, len(self._sets))
         index = np.minimum(np.searchsorted(codes, own), max(len(codes) - 1, 0))
         dropped = own[codes[index] != own] if len(codes) else own
-        for code in dropped.tolist():
-            del self._sets[code]
+        self._drop(dropped.tolist())
 
     def add(self, codes: Ints, values: Sequence[object]) -> None:
         """Add the events' values to their panes."""
@@ -67,8 +83,7 @@ class DistinctTable:
 
     def expire(self, first_pane: int) -> None:
         """Drop the panes before this one. Call before the pane table reuses key slots."""
-        for code in [c for c in self._sets if (c & PANE_MASK) < first_pane]:
-            del self._sets[code]
+        self._drop([c for c in self._sets if (c & PANE_MASK) < first_pane])
 
     def changes(self) -> pl.DataFrame:
         dirty, self._dirty = self._dirty, []
@@ -86,11 +101,20 @@ class DistinctTable:
 
     def _put(self, code: int, value: object) -> bool:
         """Add a value to a pane; return whether it is new and within the limit."""
-        values = self._sets.setdefault(code, set())
+        values = self._sets.get(code)
+        if values is None:
+            values = self._sets[code] = set()
+            self._count.sets += 1
         if value in values or len(values) >= self.max_values:
             return False
         values.add(value)
+        self._count.add(value)
         return True
+
+    def _drop(self, codes: Iterable[int]) -> None:
+        """Drop the panes with these codes."""
+        for code in codes:
+            self._count.remove_set(self._sets.pop(code))
 
     def _window(self, code: int, panes: int) -> set[object]:
         """Return the values of the window of ``panes`` panes that ends at this code."""

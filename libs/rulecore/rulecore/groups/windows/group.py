@@ -37,10 +37,11 @@ from rulecore.groups.windows.members import (
     version_name,
     window_panes,
 )
-from rulecore.groups.windows.pane_table import PANE
+from rulecore.groups.windows.pane_table import PANE, PANE_MASK
 from rulecore.language import Expr
 from rulecore.language.columnar.compiler import to_polars
 from rulecore.settings import GroupSettings
+from rulecore.state_size import StateSize, StateUse
 from streamcore.schema import EVENT_MS, StreamSchema
 from streamcore.state import KeyValueTable, StateTable
 from streamcore.watermark import NO_WATERMARK
@@ -79,6 +80,7 @@ class WindowGroup:
         fields = [schema.get(name) for name in group.group_by]
         self.panes = PaneTable({f.name: DTYPES[f.type.kind] for f in fields if f is not None}, group.unit)
         self.distinct: dict[str, DistinctTable] = {}
+        self.rules: tuple[CompiledRule, ...] = ()  # paused ones too
         self.members: tuple[GroupMember, ...] = ()
         self._having: dict[tuple[Emit, int], Having] = {}  # the number: panes in a window
         self.aggregations: dict[str, Aggregation] = {}
@@ -100,6 +102,7 @@ class WindowGroup:
         metadata.panes = panes
         memory.put(str(self.group), metadata.to_json())
         self.metadata = metadata
+        self.rules = tuple(rules)
         words = (max(metadata.bits.values(), default=0) >> 6) + 1
         self.panes.keep_columns([*self.aggregations.values()], words)
         self.members = tuple(
@@ -222,10 +225,14 @@ class WindowGroup:
 
     def _expire(self, watermark_ms: int) -> None:
         """Drop the panes and distinct values of windows that the watermark has passed."""
-        first = self._first_pane(watermark_ms, max((m.panes for m in self.members), default=self.metadata.panes))
+        first = self._first_kept_pane(watermark_ms)
         for table in self.distinct.values():
             table.expire(first)
         self.panes.expire(first)
+
+    def _first_kept_pane(self, watermark_ms: int) -> int:
+        """Return the first pane that a window of an evaluated rule may still read."""
+        return self._first_pane(watermark_ms, max((m.panes for m in self.members), default=self.metadata.panes))
 
     def _first_pane(self, watermark_ms: int, panes: int) -> int:
         """Return the first pane that is part of a window which the watermark has not passed."""
@@ -374,9 +381,30 @@ class WindowGroup:
 
     # --- state --------------------------------------------------------------------------------------------------
 
+    def state_size(self) -> StateSize:
+        """Return the size of all panes, keys and distinct values (see ``StateHolder``)."""
+        return sum((table.state_size for table in self.distinct.values()), self.panes.state_size)
+
+    def state_use(self, watermark_ms: int) -> StateUse:
+        """Return the size of the panes that hold events of each rule, and of its distinct values."""
+        first = self._first_kept_pane(watermark_ms)
+        kept = (self.panes.runs.codes() & PANE_MASK) >= first
+        counters = {rows_column(rule) for rule in self.rules}
+        masks = {name: kept & (self.panes.runs.column(f"{name}.n") > 0) for name in sorted(counters)}
+        every = np.logical_or.reduce([kept & False, *masks.values()])
+        panes = self.panes.state_sizes({"": every, **masks})
+        distinct = {c: t.state_size_of(lambda codes: (codes & PANE_MASK) >= first) for c, t in self.distinct.items()}
+        by_rule = {
+            version_name(rule): sum(
+                (distinct[s.column] for s in rule.aggregates if s.column in distinct), panes[rows_column(rule)]
+            )
+            for rule in self.rules
+        }
+        return StateUse(sum(distinct.values(), panes[""]), by_rule)
+
     def metrics(self) -> Mapping[str, int]:
-        """Return the number of keys with panes."""
-        return {"keys": len(self.panes.keys)}
+        """Return no metrics: no limit drops entries."""
+        return {}
 
     def tables(self) -> dict[str, StateTable]:
         """Return the group's tables by name."""

@@ -118,6 +118,11 @@ class Runs:
         self._merge()
         return self.large.codes
 
+    def column(self, name: str) -> Array:
+        """Return the values of a column, one for each of ``codes()``."""
+        self.codes()
+        return self.large.columns[name]
+
     def contains(self, codes: Ints) -> Mask:
         """Return which of the codes are present."""
         result = np.zeros(len(codes), dtype=bool)

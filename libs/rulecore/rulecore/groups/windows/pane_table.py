@@ -22,6 +22,7 @@ import polars as pl
 from rulecore.groups.windows.aggregation import Aggregation, Array, Combine, Partial
 from rulecore.groups.windows.pane_runs import Runs
 from rulecore.groups.windows.running import running
+from rulecore.state_size import NUMBER_BYTES, StateSize, key_bytes, key_bytes_at_most
 from streamcore.columnar.grouping import expand_counts
 from streamcore.columnar.key_slots import KeySlots
 from streamcore.state.table import HASH
@@ -126,12 +127,46 @@ class PaneTable:
         """
         wanted = {a.column(p): p for a in aggregations for p in a.partials} | dict(others)
         wanted |= {f"{FIRED}.{n}": Partial("fired", Combine.SUM, whole=True) for n in range(fired_words)}
+        removed = self.partials.keys() - wanted.keys()
         self.runs.set_columns({n: (p.dtype, p.identity) for n, p in wanted.items()})
         for aggregation in aggregations:  # a pane that was stored without the column was loaded with 0 in it
             counter, *numbers = aggregation.partials
             for partial in numbers:
                 self.runs.reset(aggregation.column(partial), aggregation.column(counter), partial.identity)
         self.partials = wanted
+        if removed:
+            self._drop_empty()
+
+    def _drop_empty(self) -> None:
+        """Drop the panes that only removed aggregates had counted, and the keys without panes."""
+        self.runs.codes()
+        counters = [n for n in self.partials if n.endswith(".n")]
+        self.retain(np.logical_or.reduce([self.runs.column(n) > 0 for n in counters]))
+
+    # --- size ---------------------------------------------------------------------------------------------------
+
+    @property
+    def state_size(self) -> StateSize:
+        """The size of all panes and keys, or more; expired panes count until they are dropped."""
+        return StateSize(len(self.runs), len(self.runs) * self._pane_bytes + key_bytes_at_most(self.keys))
+
+    @property
+    def _pane_bytes(self) -> int:
+        return NUMBER_BYTES * (1 + len(self.partials))
+
+    def state_sizes(self, masks: Mapping[str, Mask]) -> Mapping[str, StateSize]:
+        """Return the size of sets of panes and their keys. ``masks``: by name, a bit for each of ``runs.codes()``."""
+        codes = self.runs.codes()
+        key_slots = codes >> SHIFT
+        first = np.diff(key_slots, prepend=-1) != 0
+        key_of = np.cumsum(first) - 1  # codes are sorted by key slot
+        by_key = key_bytes(self.keys, key_slots[first])
+        sizes = {}
+        for name, mask in masks.items():
+            keys = by_key[np.bincount(key_of[mask], minlength=len(by_key)) > 0]
+            panes = int(np.count_nonzero(mask))
+            sizes[name] = StateSize(panes, panes * self._pane_bytes + int(keys.sum()))
+        return sizes
 
     def pane_numbers(self, event_ms: Ints) -> Ints:
         """Return the pane number of each event time."""
@@ -255,7 +290,10 @@ class PaneTable:
     def expire(self, first_pane: int) -> None:
         """Drop the panes before this one, and the keys without panes."""
         codes = self.runs.codes()
-        live = (codes & PANE_MASK) >= first_pane
+        self.retain((codes & PANE_MASK) >= first_pane)
+
+    def retain(self, live: Mask) -> None:
+        """Drop the panes where the mask is false, one bit per entry of ``runs.codes()``, and the keys without panes."""
         if live.all():
             return
         self.runs.retain(live)

@@ -1,0 +1,101 @@
+"""The budgets of the state of rules in one shard: for a rule, for a group of rules, and for all rules.
+
+A rule above its budget goes into quarantine. Of a group above its budget, or of all rules, it is the rule that keeps
+most. Quarantine drops the state, so other rules go on as if the rule had never been there. The decision depends only on
+the state at the end of a cut. While the state is small, it is made from sizes that are known in constant time.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from rulecore.groups.base import GroupId
+from rulecore.settings import StateBudgets
+from rulecore.state_size import StateHolder, StateSize
+
+
+class Budget(enum.StrEnum):
+    """What a budget is for."""
+
+    RULE = "rule"
+    GROUP = "group"
+    SHARD = "shard"
+
+
+class OverBudget(NamedTuple):
+    """A rule version (``id@version``) whose state must go, the budget that is reached, and the reason with figures."""
+
+    version: str
+    budget: Budget
+    reason: str
+
+
+def over_budget(
+    groups: Mapping[GroupId, StateHolder], suppression: StateHolder, budgets: StateBudgets, watermark_ms: int
+) -> list[OverBudget]:
+    """Return the rules to put into quarantine; after that, ask again.
+
+    ``watermark_ms``: the watermark at the end of the cut.
+    """
+    if _surely_within(groups, suppression, budgets):
+        return []
+    uses = {group: groups[group].state_use(watermark_ms) for group in sorted(groups)}
+    suppressed = suppression.state_use(watermark_ms)
+    rules = dict(suppressed.by_rule)
+    for use in uses.values():
+        for version, size in use.by_rule.items():
+            rules[version] = rules.get(version, StateSize()) + size
+    over = [version for version, size in sorted(rules.items()) if size.bytes > budgets.rule_bytes]
+    if over:
+        return [OverBudget(v, Budget.RULE, _rule_reason(rules[v], budgets.rule_bytes)) for v in over]
+    large = [(group, use) for group, use in uses.items() if use.total.bytes > budgets.group_bytes and use.by_rule]
+    if large:
+        return [
+            OverBudget(
+                version := _largest(use.by_rule),
+                Budget.GROUP,
+                _shared_reason(f"the group {group}", use.total, use.by_rule[version], budgets.group_bytes),
+            )
+            for group, use in large
+        ]
+    total = sum((use.total for use in uses.values()), suppressed.total)
+    if total.bytes <= budgets.shard_bytes or not rules:
+        return []
+    version = _largest(rules)
+    return [OverBudget(version, Budget.SHARD, _shared_reason("the shard", total, rules[version], budgets.shard_bytes))]
+
+
+def _surely_within(groups: Mapping[GroupId, StateHolder], suppression: StateHolder, budgets: StateBudgets) -> bool:
+    """Return whether no budget can be reached, from upper bounds of the sizes."""
+    sizes = [holder.state_size().bytes for holder in groups.values()]
+    suppressed, largest = suppression.state_size().bytes, max(sizes, default=0)
+    return (
+        largest + suppressed <= budgets.rule_bytes  # a rule has state in one group only
+        and largest <= budgets.group_bytes
+        and sum(sizes) + suppressed <= budgets.shard_bytes
+    )
+
+
+def _largest(sizes: Mapping[str, StateSize]) -> str:
+    """Return the version with most bytes; of equal ones, the last by name."""
+    return max(sizes, key=lambda version: (sizes[version].bytes, version))
+
+
+_ADVICE = "group by a key with fewer values, shorten the time, or narrow `where`; its state is dropped"
+
+
+def _rule_reason(size: StateSize, limit: int) -> str:
+    return (
+        f"the rule keeps {size.entries} entries of state in one shard, {size.bytes} bytes, at most {limit} "
+        f"(`max_rule_state_bytes`): {_ADVICE}"
+    )
+
+
+def _shared_reason(where: str, total: StateSize, own: StateSize, limit: int) -> str:
+    setting = "max_shard_state_bytes" if where == "the shard" else "max_group_state_bytes"
+    return (
+        f"{where} has {total.entries} entries of state, {total.bytes} bytes in one shard, at most {limit} "
+        f"(`{setting}`), and this rule keeps most: {own.entries} entries, {own.bytes} bytes: {_ADVICE}"
+    )
