@@ -32,6 +32,7 @@ from streamcore.errors import ConfigError
 from streamcore.operators.base import LATE, MAIN, CutTime
 from streamcore.schema import EVENT_MS, StreamSchema
 from streamcore.topology.control_rows import SCHEMA as CONTROL
+from streamcore.topology.expression_check import check_expression
 from streamcore.topology.labels import format_duration
 from streamcore.topology.nodes import (
     DeadLetterNode,
@@ -98,24 +99,33 @@ class Stream:
         return self.port.schema
 
     def map(self, **columns: pl.Expr) -> Stream:
-        """Add columns, or replace those of the same name. Each is a Polars expression over one row."""
+        """Add columns, or replace those of the same name. Each is a Polars expression over one row.
+
+        ``ConfigError`` for an expression over several rows, such as ``cum_sum``: its result would depend on the cut.
+        """
+        for name, expression in columns.items():
+            check_expression(f"map: column {name}", expression)
         return self._add_stateless_step("map", MapColumns(columns), changes=frozenset(columns))
 
     def select(self, *columns: str | pl.Expr) -> Stream:
         """Keep these columns and no others."""
         exprs = tuple(pl.col(c) if isinstance(c, str) else c for c in columns)
+        for number, expression in enumerate(exprs, 1):
+            check_expression(f"select: expression {number}", expression)
         unchanged = {c for c in columns if isinstance(c, str)}
         return self._add_stateless_step("select", SelectColumns(exprs), changes=frozenset(set(self.schema) - unchanged))
 
     def filter(self, condition: pl.Expr) -> Stream:
-        """Keep the rows for which the condition is true."""
+        """Keep the rows for which the condition, a Polars expression over one row, is true."""
+        check_expression("filter", condition)
         return self._add_stateless_step("filter", FilterRows(condition), changes=frozenset())
 
     def flat_map(self, function: Transform) -> Stream:
         """Replace each row with the rows that the function returns for it: none, one or several.
 
         The function takes a frame and returns a frame. What it returns for a row must not depend on other rows, and it
-        must keep the columns that begin with two underscores. It is called with an empty frame immediately.
+        must keep the columns that begin with two underscores. It is called immediately, with an empty frame
+        and with a few made-up rows; an error for the latter has no effect.
         """
         return self._add_stateless_step("flat_map", function, changes=None)
 

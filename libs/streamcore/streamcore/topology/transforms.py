@@ -14,6 +14,7 @@ import polars as pl
 from streamcore.errors import ConfigError
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION
 from streamcore.topology.nodes import Schema, Transform, empty_rows
+from streamcore.topology.step_check import check_step
 
 _ENGINE_COLUMNS = "^__.*$"
 
@@ -49,7 +50,10 @@ class FilterRows:
 
 
 def schema_after(step_kind: str, function: Transform, schema: Schema) -> Schema:
-    """Return the columns of a function's output for this schema; ``ConfigError`` if it fails on an empty frame."""
+    """Return the columns of a function's output for this schema; ``ConfigError`` if it fails on an empty frame.
+
+    Also if its result for a row depends on other rows (``streamcore.topology.step_check``).
+    """
     empty_input = empty_rows(schema).with_columns(
         pl.lit(0, pl.Int32).alias(PARTITION), pl.lit(0, pl.Int64).alias(OFFSET)
     )
@@ -63,6 +67,7 @@ def schema_after(step_kind: str, function: Transform, schema: Schema) -> Schema:
         raise ConfigError(
             f"{step_kind}: column {min(missing)} must be kept: it tells the engine which event a row is from"
         )
+    check_step(step_kind, function, schema)
     return {name: dtype for name, dtype in output.schema.items() if not name.startswith("__")}
 
 
