@@ -27,7 +27,7 @@ from tests.harness.faults.services.trial import PER_CUT, ServiceScene, new_servi
 from tests.harness.servers.checkpoint_files import forget_last_commit
 
 KILLS = int(os.environ.get("HEADGATE_SINK_KILLS", "1"))
-AWAY_S = float(os.environ.get("HEADGATE_SINK_AWAY_S", "3"))
+AWAY_S = float(os.environ.get("HEADGATE_SINK_AWAY_S", "1"))
 _START_S = 25.0
 _DISK_MB = 192
 
@@ -96,12 +96,15 @@ def kill_the_app(scene: ServiceScene, chance: random.Random) -> None:
 
 
 def kill_the_server(scene: ServiceScene) -> None:
-    """While cuts go through it; it is away for a while, and the app goes on by itself."""
+    """While cuts go through it; it is away for a while, which the app says, and the app goes on by itself."""
     scene.work(3 * portion(scene))
     scene.plan.server.kill()
+    scene.feeder.burst(portion(scene))
+    scene.app.wait_for_log(r": (PostgreSQL|OpenSearch) \S+ is unavailable since \S+ UTC: ")
     time.sleep(AWAY_S)
     scene.plan.server.start()
     scene.work(portion(scene))
+    scene.app.wait_for_log(r": (PostgreSQL|OpenSearch) \S+ is back after \d+ s\n")
 
 
 def fill_the_disk(scene: ServiceScene, disk: Disk | None) -> None:

@@ -44,9 +44,11 @@ class Dependency:
 
 @dataclass(slots=True)
 class _Outage:
-    """``began_s``: of the first failure. ``said_s``: of the last message, or None before the first."""
+    """``began_s``: of the first failure. ``failed_s``: of the last one. ``said_s``: of the last message, or None before
+    the first."""
 
     began_s: float
+    failed_s: float
     reason: str
     said_s: float | None = None
 
@@ -64,7 +66,7 @@ def _utc_now() -> datetime.datetime:
     return datetime.datetime.now(datetime.UTC)
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, slots=True)
 class Outages:
     """The outages of the systems that one process needs. Any thread may call any method.
 
@@ -81,15 +83,20 @@ class Outages:
     _calls: set[_Call] = field(default_factory=set, init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
-    def failed(self, dependency: Dependency, reason: str) -> None:
-        """Record that a call failed because the system is away. ``reason``: one line."""
+    def failed(self, dependency: Dependency, reason: str, asked_s: float | None = None) -> None:
+        """Record that a call failed because the system is away. ``reason``: one line. ``asked_s``: when the call began
+        (by ``now_s``), if it has waited for an answer; the outage began then."""
         with self._lock:
             self._start_thread()
-            self._begin(dependency, self.now_s(), reason)
+            self._begin(dependency, self.now_s() if asked_s is None else asked_s, reason)
             self._say_what_is_due()
 
+    def answered(self, dependency: Dependency) -> None:
+        """Record an answer to a part of a call, which may yet fail: the call does not wait in vain."""
+        self._answered_s[dependency] = self.now_s()
+
     def succeeded(self, dependency: Dependency) -> None:
-        """Record that the system has answered. This ends its outage."""
+        """Record that a call succeeded. This ends the outage of the system."""
         with self._lock:
             self._answered_s[dependency] = self.now_s()
             outage = self._outages.pop(dependency, None)
@@ -107,7 +114,7 @@ class Outages:
         try:
             yield
         except Retryable as error:
-            self.failed(dependency, str(error))
+            self.failed(dependency, str(error), call.began_s)
             raise
         else:
             self.succeeded(dependency)
@@ -121,16 +128,20 @@ class Outages:
             for call in self._calls:
                 answered_s = self._answered_s.get(call.dependency, call.began_s)
                 if self.now_s() - max(answered_s, call.began_s) >= SILENCE_S:
-                    self._begin(call.dependency, call.began_s, f"{call.action}: no answer")
+                    self._begin(call.dependency, call.began_s, f"no answer to {call.action}")
             self._say_what_is_due()
 
     def _begin(self, dependency: Dependency, began_s: float, reason: str) -> None:
-        outage = self._outages.setdefault(dependency, _Outage(began_s, reason))
-        outage.reason = reason
+        began_s = max(began_s, self._answered_s.get(dependency, began_s))
+        outage = self._outages.setdefault(dependency, _Outage(began_s, began_s, reason))
+        outage.failed_s, outage.reason = self.now_s(), reason
 
     def _say_what_is_due(self) -> None:
         now_s = self.now_s()
-        for dependency, outage in self._outages.items():
+        for dependency, outage in [*self._outages.items()]:
+            if now_s - outage.failed_s > REPEAT_S:  # nobody calls the system any more
+                del self._outages[dependency]
+                continue
             lasted_s = now_s - outage.began_s
             if outage.said_s is None and lasted_s >= GRACE_S:
                 since = self.utc_now() - datetime.timedelta(seconds=lasted_s)

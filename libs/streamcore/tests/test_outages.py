@@ -75,7 +75,7 @@ def test_a_call_without_an_answer_is_an_outage_while_it_waits(
         outages.check()
         outages.check()
         assert [text.partition(". ")[0] for text in caplog.messages] == [
-            "PostgreSQL db:5432 is unavailable since 12:00:00 UTC: batch 7: no answer"
+            "PostgreSQL db:5432 is unavailable since 12:00:00 UTC: no answer to batch 7"
         ]
         clock.now_s += 20
     assert caplog.messages[1:] == ["PostgreSQL db:5432 is back after 30 s"]
@@ -90,6 +90,39 @@ def test_a_slow_call_is_no_outage_while_the_system_answers_others(
             with outages.attempt(DB, "a small request"):
                 outages.check()
     assert caplog.messages == []
+
+
+def test_a_long_call_whose_parts_are_answered_is_no_outage_and_a_part_does_not_end_one(
+    outages: Outages, clock: _Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    with outages.attempt(DB, "batch 7"):
+        for _ in range(10):
+            clock.now_s += SILENCE_S / 2
+            outages.answered(DB)
+            outages.check()
+        assert caplog.messages == []
+        clock.now_s += SILENCE_S
+        outages.check()
+        outages.answered(DB)
+        clock.now_s += SILENCE_S / 2
+    assert [text.partition(": ")[0] for text in caplog.messages] == [
+        "PostgreSQL db:5432 is unavailable since 12:00:50 UTC",
+        "PostgreSQL db:5432 is back after 15 s",
+    ]
+
+
+def test_a_system_that_nobody_calls_any_more_is_not_reported_again(
+    outages: Outages, clock: _Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    outages.failed(DB, "connection refused", clock.now_s - GRACE_S)
+    for _ in range(300):
+        clock.now_s += 1
+        outages.check()
+    outages.succeeded(DB)
+    assert [text.partition(": ")[0] for text in caplog.messages] == [
+        "PostgreSQL db:5432 is unavailable since 11:59:58 UTC",
+        "PostgreSQL db:5432 is still unavailable, after 62 s",
+    ]
 
 
 def test_only_retryable_errors_are_failures_of_the_system(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -250,6 +251,14 @@ class AppUnderTest:
             assert time.monotonic() < end, f"{self.name}: waited {limit_s} s in vain for {what}{self._last_output()}"
             with self._news:
                 self._news.wait(0.2)
+
+    def wait_for_log(self, pattern: str, count: int = 1, limit_s: float = 60) -> None:
+        """Wait until standard error has so many matches of the regular expression."""
+
+        def logged() -> bool:
+            return len(re.findall(pattern, self.log.read_text(errors="replace"))) >= count
+
+        self.wait_for(logged, f"{pattern!r} on standard error, {count} times", limit_s)
 
     def wait_for_cuts(self, count: int) -> None:
         """So many cuts of the latest start."""

@@ -6,6 +6,7 @@ quarter of a second, so each function imports it when it is called.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -16,6 +17,9 @@ from streamcore.kafka.settings import KafkaSettings
 
 if TYPE_CHECKING:
     import kafka
+
+
+logging.getLogger("kafka").setLevel(logging.CRITICAL)  # each failure is raised with its message
 
 
 def _known_errors() -> tuple[tuple[tuple[type[Exception], ...], type[StreamError], str], ...]:

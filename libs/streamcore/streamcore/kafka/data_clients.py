@@ -25,8 +25,29 @@ class Isolation(enum.StrEnum):
     UNCOMMITTED = "read_uncommitted"
 
 
+class _ClientMessages(logging.Handler):
+    """Keeps the last message of librdkafka, such as why it cannot connect. It has several a second while a broker is
+    down; what people must know is in the errors of calls, and in the reports of ``broker_watch``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._last = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep the message, without the names of the client and its thread."""
+        self._last = record.getMessage().rpartition("]: ")[2]
+
+    def take(self) -> str:
+        """Return the last message since the call before, or an empty text."""
+        last, self._last = self._last, ""
+        return last
+
+
+MESSAGES = _ClientMessages()
 #: The logger of librdkafka's messages, which go to stderr without one.
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger(f"{__name__}.librdkafka")
+_LOG.addHandler(MESSAGES)
+_LOG.propagate = False
 _E = ck.KafkaError
 _FENCED = {_E._FENCED, _E.PRODUCER_FENCED, _E.INVALID_PRODUCER_EPOCH}
 _LOGIN = {_E._AUTHENTICATION, _E.SASL_AUTHENTICATION_FAILED, _E._SSL, _E.UNSUPPORTED_SASL_MECHANISM}

@@ -97,6 +97,7 @@ class KafkaPartitionOffsets:
                     return self._list_offsets_once(spec, max(1.0, deadline - time.monotonic()))
             except Retryable:
                 self._looked_s = 0.0
+                self._client.poll(0)  # the client hands its messages over only here
                 if time.monotonic() > deadline:
                     raise
             time.sleep(_RETRY_PAUSE_S)

@@ -10,8 +10,10 @@ from collections.abc import Sequence
 
 from streamcore.app import App
 from streamcore.engine.report import Listeners
+from streamcore.kafka.broker_watch import broker_dependency
 from streamcore.kafka.control_topic import disable_compaction
 from streamcore.kafka.topics import check_transaction_timeout, ensure_topics, wait_for_broker
+from streamcore.outages import OUTAGES
 from streamcore.service.config.settings import ServiceSettings
 from streamcore.service.topics import topics_of_service
 from streamcore.sinks.sink import SinkFactory
@@ -40,7 +42,8 @@ def build_runner(
         sinks=tuple(sinks),
         savepoints=settings.savepoints_root,
     )
-    wait_for_broker(run.kafka, _BROKER_WAIT_MS)
+    with OUTAGES.attempt(broker_dependency(run.kafka), "the first request"):
+        wait_for_broker(run.kafka, _BROKER_WAIT_MS)
     check_transaction_timeout(run.kafka, run.delivery.transaction_timeout_ms)
     if disable_compaction(run.kafka, settings.control_topic):
         _LOG.warning(

@@ -23,6 +23,7 @@ from pydantic.dataclasses import dataclass as settings_dataclass
 
 from streamcore.cut_id import CutId
 from streamcore.errors import Fenced
+from streamcore.outages import OUTAGES, Dependency, Outages
 from streamcore.settings import STRICT
 from streamcore.writer_id import WriterId
 
@@ -95,11 +96,22 @@ class SinkHooks:
     """Callbacks of the app.
 
     ``still_owner`` raises ``Fenced`` if another process owns the app; a sink calls it before each retry. ``on_step`` is
-    called with the name of each step of the sink's protocol; tests crash the process there.
+    called with the name of each step of the sink's protocol; tests crash the process there. ``outages``: a sink reports
+    to it each call that fails because its system is away, and each answer.
     """
 
     still_owner: Callable[[], None] = _always_owner
     on_step: Callable[[str], None] = _ignore
+    outages: Outages = OUTAGES
+
+
+def sink_dependency(name: str) -> Dependency:
+    """Return the system behind a sink; ``name``: its kind and address."""
+    return Dependency(
+        name,
+        "Until it is back the app commits no cut that has rows for it, and loses nothing",
+        "Start the server, or mend the network; the app goes on by itself",
+    )
 
 
 @settings_dataclass(frozen=True, slots=True, config=STRICT)

@@ -7,6 +7,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from streamcore.app import App
+from streamcore.outages import OUTAGES
 from streamcore.spark.runtime import Runtime
 
 if TYPE_CHECKING:
@@ -23,10 +24,12 @@ def run_app(app: App, settings: RunSettings, listeners: Listeners | None = None)
     Missing topics that the app writes are created; event topics belong to their producers.
     """
     with Runtime(app.name, settings.checkpoint, settings.spark) as runtime:
+        from streamcore.kafka.broker_watch import broker_dependency
         from streamcore.kafka.topics import check_transaction_timeout, ensure_topics, wait_for_broker
         from streamcore.spark.runner import Runner
 
-        wait_for_broker(settings.kafka, _BROKER_WAIT_MS)
+        with OUTAGES.attempt(broker_dependency(settings.kafka), "the first request"):
+            wait_for_broker(settings.kafka, _BROKER_WAIT_MS)
         check_transaction_timeout(settings.kafka, settings.delivery.transaction_timeout_ms)
         ensure_topics(settings.kafka, own_topics(app, settings.markers_topic))
         runner = Runner(app, settings, runtime, listeners)

@@ -45,6 +45,7 @@ from streamcore.engine.output import OutputCommitter
 from streamcore.engine.planner import Planner
 from streamcore.engine.report import CutReport, Listeners
 from streamcore.errors import ConfigError, Drained, Fenced, Permanent, Retryable, StreamError
+from streamcore.kafka.broker_watch import BrokerWatch
 from streamcore.kafka.delivery import DeliverySettings, OutRecord, WriterHooks, record_bytes
 from streamcore.kafka.exactly_once import MARKER_EVERY, ExactlyOnceWriter
 from streamcore.kafka.markers import read_marker
@@ -176,7 +177,8 @@ class Runner:
         # collections were a third of the driver's cost of output.
         gc.freeze()
         try:
-            self._run_with_restarts(session, epoch)
+            with BrokerWatch(self.settings.kafka, [self.app.control_topic, *self.app.topics]):
+                self._run_with_restarts(session, epoch)
         except (Py4JError, ConnectionError) as error:
             if (jvm_end := explain_jvm_end(session)) is not None:
                 raise jvm_end from error

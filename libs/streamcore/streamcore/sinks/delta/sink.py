@@ -59,7 +59,7 @@ from streamcore.sinks.delta.rows import partitions, shape_rows
 from streamcore.sinks.delta.schema import check_partitions, in_delta, missing_columns
 from streamcore.sinks.delta.settings import DeltaSettings, DeltaTableSpec
 from streamcore.sinks.delta.table import OpenTable
-from streamcore.sinks.sink import Guarantee, SinkHooks, WriteOutcome, WriteResult, check_same_cut
+from streamcore.sinks.sink import Guarantee, SinkHooks, WriteOutcome, WriteResult, check_same_cut, sink_dependency
 from streamcore.storage.checked_json import DIGEST_DIGITS
 from streamcore.writer_id import WriterId
 
@@ -100,6 +100,7 @@ class DeltaSink:
             raise ConfigError(f"delta sink {settings.name}: lane {min(unlike)!r} needs both a table and columns")
         self._settings = settings
         self._hooks = hooks or SinkHooks()
+        self._store = sink_dependency(f"The storage of sink {settings.name}")
         self._columns = {lane: in_delta(lane, schema) for lane, schema in columns.items()}
         for lane, spec in settings.tables.items():
             check_partitions(lane, self._columns[lane], spec.partition_by)
@@ -253,9 +254,10 @@ class DeltaSink:
         attempts, pause_ms, deadline = 1, patience.pause_ms, 0.0
         while True:
             try:
-                if attempts > 1:
-                    before_retry()
-                return action()
+                with self._hooks.outages.attempt(self._store, action_name):
+                    if attempts > 1:
+                        before_retry()
+                    return action()
             except Retryable as error:
                 deadline = deadline or time.monotonic() + patience.recovery_ms / 1000
                 if time.monotonic() + pause_ms / 1000 > deadline:

@@ -103,18 +103,20 @@ class BulkSender:
         """
         waiting = deque([lines] if len(lines) else [])
         in_flight: dict[Future[list[BulkItem] | None], BulkLines] = {}
-        retries, rejected = RequestRetries(self._retry_policy, self._hooks), RejectedDocuments()
-        while waiting or in_flight:
-            while waiting and len(in_flight) < self._limits.in_flight:
-                part, rest = waiting.popleft().split(self.pace.documents, self.pace.size_bytes)
-                if len(rest):
-                    waiting.appendleft(rest)
-                in_flight[self._executor.submit(self._client.bulk, index, part.body())] = part
-            error = self._take_responses(in_flight, waiting, rejected, retries)
-            if error is not None:
-                while in_flight:  # send an overloaded server nothing until the pause is over
-                    self._take_responses(in_flight, waiting, rejected, retries)
-                retries.wait(error)
+        retries = RequestRetries(self._retry_policy, self._hooks, self._client.server)
+        rejected = RejectedDocuments()
+        with self._hooks.outages.attempt(self._client.server, "a bulk request"):
+            while waiting or in_flight:
+                while waiting and len(in_flight) < self._limits.in_flight:
+                    part, rest = waiting.popleft().split(self.pace.documents, self.pace.size_bytes)
+                    if len(rest):
+                        waiting.appendleft(rest)
+                    in_flight[self._executor.submit(self._client.bulk, index, part.body())] = part
+                error = self._take_responses(in_flight, waiting, rejected, retries)
+                if error is not None:
+                    while in_flight:  # send an overloaded server nothing until the pause is over
+                        self._take_responses(in_flight, waiting, rejected, retries)
+                    retries.wait(error)
         return rejected.by_row
 
     def _take_responses(

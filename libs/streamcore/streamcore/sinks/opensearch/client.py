@@ -17,6 +17,7 @@ import orjson
 
 from streamcore.errors import ConfigError, Permanent, Retryable
 from streamcore.sinks.opensearch.settings import ClientSettings, Json
+from streamcore.sinks.sink import sink_dependency
 
 if TYPE_CHECKING:
     from opensearchpy import Transport
@@ -66,11 +67,15 @@ class BulkItem:
 
 
 class SearchClient:
-    """A client of one cluster. As many threads as ``ClientSettings.connections`` may use it."""
+    """A client of one cluster. As many threads as ``ClientSettings.connections`` may use it.
+
+    ``server``: the cluster, for reports of outages.
+    """
 
     def __init__(self, login: ClientSettings) -> None:
         self._login = login
         self._transport = _transport(login)
+        self.server = sink_dependency(f"OpenSearch {', '.join(login.hosts)}")
 
     def close(self) -> None:
         """Close all connections."""

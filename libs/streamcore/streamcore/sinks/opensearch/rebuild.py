@@ -190,7 +190,7 @@ class Rebuild:
         self._hooks.on_step(step)
 
     def _retry(self, action: Callable[[], T]) -> T:
-        return RequestRetries(self._patience, self._hooks).run(action)
+        return RequestRetries(self._patience, self._hooks, self._client.server).run(action)
 
     def _create(self, before: str) -> str:
         match = _NUMBER.match(before)

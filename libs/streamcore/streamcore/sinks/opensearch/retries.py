@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from streamcore.errors import Retryable
+from streamcore.outages import Dependency
 from streamcore.sinks.opensearch.client import Overloaded
 from streamcore.sinks.sink import RetryPolicy, SinkHooks
 
@@ -16,9 +17,10 @@ T = TypeVar("T")
 class RequestRetries:
     """The retries of one operation. A success in between (``reset``) restarts pauses and time limit."""
 
-    def __init__(self, policy: RetryPolicy, hooks: SinkHooks) -> None:
+    def __init__(self, policy: RetryPolicy, hooks: SinkHooks, server: Dependency) -> None:
         self._policy = policy
         self._hooks = hooks
+        self._server = server
         self._pause_ms = policy.pause_ms
         self._deadline: float | None = None
 
@@ -26,12 +28,14 @@ class RequestRetries:
         """Restart pauses and time limit, because a request succeeded."""
         self._pause_ms = self._policy.pause_ms
         self._deadline = None
+        self._hooks.outages.succeeded(self._server)
 
     def wait(self, error: Retryable) -> None:
         """Pause before the next attempt.
 
         Raises ``Retryable`` after the time limit, and ``Fenced`` if another process owns the app.
         """
+        self._hooks.outages.failed(self._server, str(error))
         now = time.monotonic()
         self._deadline = self._deadline or now + self._policy.recovery_ms / 1000
         if now + self._pause_ms / 1000 > self._deadline:
@@ -44,6 +48,7 @@ class RequestRetries:
         """Run ``action`` until it does not raise ``Overloaded``; return its result."""
         while True:
             try:
-                return action()
+                with self._hooks.outages.attempt(self._server, "a request"):
+                    return action()
             except Overloaded as error:
                 self.wait(error)

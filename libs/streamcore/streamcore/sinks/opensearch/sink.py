@@ -148,7 +148,7 @@ class OpenSearchSink:
         return self._session
 
     def _attempts(self) -> RequestRetries:
-        return RequestRetries(self._settings.patience, self._hooks)
+        return RequestRetries(self._settings.patience, self._hooks, self._require_session().client.server)
 
     def _open(self) -> CutId | None:
         session = self._require_session()
@@ -203,7 +203,7 @@ class OpenSearchSink:
     def _follow_quietly(self, session: _Session, cut: CutId) -> None:
         """In a cut without rows, write changed live indexes to the ledger, for a rebuild that waits for it. An
         unreachable server is ignored, because the cut has nothing to write."""
-        with contextlib.suppress(Retryable):
+        with contextlib.suppress(Retryable), self._hooks.outages.attempt(session.quick.server, str(cut)):
             live = self._live(session, session.quick, cut)
             if _names(live) != session.noted:
                 self._note(session, session.quick, cut, live)

@@ -3,6 +3,7 @@ defaults."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
@@ -16,20 +17,27 @@ _WAKE_UP_S = 0.1
 T = TypeVar("T")
 
 
+def _ignore() -> None:
+    return None
+
+
 class Connection(psycopg.Connection[tuple[object, ...]]):
     """A connection whose calls fail after ``answer_ms`` milliseconds without a response.
 
     The server's own statement time-out is not enough: a frozen server process enforces none, while its operating system
-    still answers keep-alives.
+    still answers keep-alives. ``on_answer`` is called after each response.
     """
 
     answer_ms: int | None = None
+    on_answer: Callable[[], None] = staticmethod(_ignore)
 
     def wait(self, gen: PQGen[T], interval: float = _WAKE_UP_S, timeout: float | None = None) -> T:
         """Wait for the server, at most ``answer_ms`` if no ``timeout`` is given. psycopg waits for every response
         here."""
         limit_s = self.answer_ms / 1000 if timeout is None and self.answer_ms is not None else timeout
-        return super().wait(gen, interval, limit_s)
+        answer = super().wait(gen, interval, limit_s)
+        self.on_answer()
+        return answer
 
 
 _SESSION = """

@@ -37,6 +37,7 @@ from __future__ import annotations
 import enum
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TypeVar
 
 import psycopg
@@ -53,7 +54,7 @@ from streamcore.sinks.postgres.ledger import PostgresLedger, PostgresLedgerEntry
 from streamcore.sinks.postgres.row_checks import CheckedRows
 from streamcore.sinks.postgres.settings import PostgresSettings
 from streamcore.sinks.postgres.staging import Staging
-from streamcore.sinks.sink import Guarantee, SinkHooks, WriteOutcome, WriteResult, check_same_cut
+from streamcore.sinks.sink import Guarantee, SinkHooks, WriteOutcome, WriteResult, check_same_cut, sink_dependency
 from streamcore.writer_id import WriterId
 
 T = TypeVar("T")
@@ -80,6 +81,7 @@ class PostgresSink:
         self._settings = settings
         self._tables = lane_tables(settings, columns)
         self._hooks = hooks or SinkHooks()
+        self._server = sink_dependency(f"PostgreSQL {settings}")
         self._connection: Connection | None = None
         self._ledger: PostgresLedger | None = None
         self._staging: Mapping[str, Staging] = {}
@@ -157,12 +159,13 @@ class PostgresSink:
             self._hooks.still_owner()
 
     def _translating(self, action: Callable[[], T], action_name: str) -> T:
-        """Run ``action``; turn psycopg's errors into errors of ``streamcore.errors``."""
-        try:
-            return action()
-        except psycopg.Error as error:
-            # `from None`: the settings of a connection must not appear in a traceback.
-            raise translate_error(error, f"{self._settings}, {action_name}") from None
+        """Run ``action``; turn psycopg's errors into errors of ``streamcore.errors``, and report outages."""
+        with self._hooks.outages.attempt(self._server, action_name):
+            try:
+                return action()
+            except psycopg.Error as error:
+                # `from None`: the settings of a connection must not appear in a traceback.
+                raise translate_error(error, f"{self._settings}, {action_name}") from None
 
     def _open_ledger(self) -> PostgresLedgerEntry:
         connection, ledger = self._ensure_connection(), self._own_ledger
@@ -177,6 +180,7 @@ class PostgresSink:
         """Return the open connection. If there is none, connect, check all tables and create the staging tables."""
         if self._connection is None:
             self._connection = connect(self._settings, f"headgate {self._own_ledger.owner.app} {self._name}")
+            self._connection.on_answer = partial(self._hooks.outages.answered, self._server)
             check_database(self._connection)
             columns = {lane: check_table(self._connection, table) for lane, table in self._tables.items()}
             self._staging = {

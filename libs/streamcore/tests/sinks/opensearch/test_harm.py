@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
+import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
@@ -131,7 +133,19 @@ def test_a_server_killed_in_the_middle_of_a_cut_gets_the_rest_when_it_is_back(
     sink.close()
 
 
-def test_a_server_that_is_away_for_five_seconds_is_waited_for(small: SearchIndex, node: EmbeddedOpenSearch) -> None:
+def check_reported(small: SearchIndex, messages: Sequence[str], reason: str) -> None:
+    away, back = messages
+    where = re.escape(f"OpenSearch {small.settings().hosts[0]}")
+    assert re.match(
+        rf"{where} is unavailable since \d\d:\d\d:\d\d UTC: .*{reason}.*\. Until it is back .*\. Start", away
+    )
+    assert re.fullmatch(rf"{where} is back after \d+ s", back)
+
+
+def test_a_server_that_is_away_for_five_seconds_is_waited_for_and_reported(
+    small: SearchIndex, node: EmbeddedOpenSearch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "streamcore.outages")
     sink = small.sink(request_timeout_ms=1_000)
     sink.open(small.owner())
     sink.write(cut_id(0), {"products": table(_rows(10))})
@@ -145,15 +159,19 @@ def test_a_server_that_is_away_for_five_seconds_is_waited_for(small: SearchIndex
     timer.join()
     assert small.contents() == _wanted(rows)
     sink.close()
+    check_reported(small, caplog.messages, "timed out")
 
 
-def test_an_index_that_the_server_closes_for_want_of_disk_is_waited_for(small: SearchIndex) -> None:
+def test_an_index_that_the_server_closes_for_want_of_disk_is_waited_for_and_reported(
+    small: SearchIndex, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "streamcore.outages")
     sink = small.sink()
     sink.open(small.owner())
     sink.write(cut_id(0), {"products": table(_rows(10))})
     full = {"index.blocks.read_only_allow_delete": True}  # as the server does when its disk is full
     small.ask("PUT", f"/{small.alias}/_settings", full)
-    free = threading.Timer(3, small.ask, ["PUT", f"/{small.alias}/_settings", dict.fromkeys(full)])
+    free = threading.Timer(4, small.ask, ["PUT", f"/{small.alias}/_settings", dict.fromkeys(full)])
     free.start()
     started = time.monotonic()
     rows = _rows(300, "later")
@@ -163,6 +181,7 @@ def test_an_index_that_the_server_closes_for_want_of_disk_is_waited_for(small: S
     assert time.monotonic() - started > 2
     assert small.contents() == _wanted(rows)
     sink.close()
+    check_reported(small, caplog.messages, "read-only")
 
 
 def test_the_pace_halves_and_grows_within_its_limits() -> None:

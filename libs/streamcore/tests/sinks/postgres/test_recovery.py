@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import re
 import subprocess
 import threading
 import time
@@ -90,9 +92,10 @@ def test_a_commit_whose_answer_is_lost_is_settled_by_the_ledger(appending: SinkD
     assert appending.rows() == [("a", ONE, 1), ("b", ONE, 1)]
 
 
-def test_a_frozen_server_is_given_up_and_gone_on_with_when_it_wakes(
-    new_postgres: NewPostgres, new_sink_database: NewSinkDatabase
+def test_a_frozen_server_is_given_up_reported_and_gone_on_with_when_it_wakes(
+    new_postgres: NewPostgres, new_sink_database: NewSinkDatabase, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO, "streamcore.outages")
     server = new_postgres()
     server.start()
     sink_database = new_sink_database(database_of(server))
@@ -105,7 +108,7 @@ def test_a_frozen_server_is_given_up_and_gone_on_with_when_it_wakes(
             server.pause()
 
     def asked() -> None:
-        if len(frozen) == 1:
+        if len(frozen) == 1 and caplog.messages:
             frozen.append(time.monotonic())
             server.resume()
 
@@ -114,6 +117,12 @@ def test_a_frozen_server_is_given_up_and_gone_on_with_when_it_wakes(
     assert sink_database.write(sink, 0, ("a", ONE, 1)).outcome is WriteOutcome.COMMITTED
     assert 1 < frozen[1] - frozen[0] < 10
     assert sink_database.rows() == [("a", ONE, 1)]
+    where = re.escape(f"PostgreSQL {sink_database.settings(KEYED)}")
+    away, back = caplog.messages
+    assert re.match(
+        rf"{where} is unavailable since \d\d:\d\d:\d\d UTC: postgres .*\. Until it is back .*\. Start the", away
+    )
+    assert re.fullmatch(rf"{where} is back after \d+ s", back)
 
 
 def test_a_session_ended_by_an_operator_is_made_anew(appending: SinkDatabase) -> None:
