@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +34,9 @@ Mask = npt.NDArray[np.bool_]
 
 class Aggregate(ABC):
     """The base class of aggregates."""
+
+    #: Whether methods call code of the user, which can fail.
+    calls_user_code: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -96,6 +99,18 @@ class Aggregate(ABC):
     def find_truncated(self, partials: Partials) -> Mask:
         """Return a mask of the partials that omit values because of a limit of the aggregate; metrics count them."""
         return np.zeros(len(next(iter(partials.values()))), dtype=bool)
+
+    def failing_rows(self, rows: pl.DataFrame) -> Mapping[int, str]:  # noqa: ARG002 - only user code fails
+        """Return the rows that the aggregate cannot add, by number, and why. Such rows must not be aggregated."""
+        return {}
+
+    def find_failed(self, partials: Partials) -> Mask:
+        """Return a mask of the partials that lack rows because the user's code failed."""
+        return np.zeros(len(next(iter(partials.values()))), dtype=bool)
+
+    def try_result(self, partials: Partials, schema: Schema) -> tuple[pl.Series, Mapping[int, str]]:
+        """Return what ``result`` does, but null where the user's code fails; and why it fails, by number of partial."""
+        return self.result(partials, schema), {}
 
     @abstractmethod
     def result(self, partials: Partials, schema: Schema) -> pl.Series:

@@ -7,10 +7,8 @@ the pane's key, window and first elements go to port ``FAILED_PANE``. By default
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import polars as pl
@@ -23,8 +21,6 @@ FAILED = DeadLetterCode.FAILED.value
 FAILED_PANE = DeadLetterCode.FAILED_PANE.value
 #: The column with the function, its method and the error, as text.
 FAILED_REASON = "failed_reason"
-#: What a call can raise. Polars reports an internal error by ``PanicException``, which is no ``Exception``.
-CALL_ERRORS = (Exception, pl.exceptions.PanicException)
 
 #: The most elements of a failed pane that its row holds; no more follow once they have ``MAX_ELEMENT_BYTES`` as JSON.
 MAX_ELEMENTS = 100
@@ -33,30 +29,8 @@ ELEMENTS = "elements"
 ELEMENT_COUNT = "element_count"
 
 _HIDDEN = "__failed."
-_OBJECT_ADDRESS = re.compile("0x[0-9a-f]{6,}")
 
 Schema = Mapping[str, pl.DataType]
-
-
-def name_of(function: Callable[..., object]) -> str:
-    """Return the name of a function, of that of a ``functools.partial``, or of the class of another callable."""
-    inner = function.func if isinstance(function, partial) else function
-    return str(getattr(inner, "__name__", type(inner).__name__))
-
-
-def failure_reason(call: str, error: BaseException) -> str:
-    """Return why a call failed, without addresses of objects, so that a replayed cut gives an equal text.
-
-    A ``MemoryError`` is raised again: it is a fault of the machine, not of the data, so the cut must run again.
-    """
-    if isinstance(error, MemoryError):
-        raise error
-    try:
-        text = str(error)
-    except Exception:  # __str__ is the user's code
-        text = "(its message cannot be read)"
-    reason = f"{call}: {type(error).__name__}: {_OBJECT_ADDRESS.sub('0x...', text)}"
-    return reason.encode(errors="replace").decode()
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,6 +50,7 @@ from collections.abc import Callable, Mapping, Sequence
 import polars as pl
 
 from streamcore.arguments import check_type
+from streamcore.calls import CALL_ERRORS, failure_reason
 from streamcore.errors import ConfigError
 from streamcore.keyed.call_records import InputRows, PortBuffer, Schema, check_schema, row_class
 from streamcore.keyed.call_scope import NO_KEY, CallScope, TimeDomain
@@ -61,7 +62,7 @@ from streamcore.keyed.states import declared_states
 from streamcore.keyed.timers import ChainedTimerLimit
 from streamcore.keyed.value_codec import describe
 from streamcore.operators.base import MAIN, CutTime, Ports
-from streamcore.operators.failures import CALL_ERRORS, FAILED, FAILED_REASON, failure_reason
+from streamcore.operators.failures import FAILED, FAILED_REASON
 from streamcore.schema import EVENT_MS
 from streamcore.state.row_versions import Versions
 from streamcore.state.table import StateTable

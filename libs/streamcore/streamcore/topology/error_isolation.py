@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
+from streamcore.calls import CALL_ERRORS, failure_reason
 from streamcore.enrich.spec import REASON
 from streamcore.operators.base import LATE_REASON
-from streamcore.operators.failures import CALL_ERRORS, FAILED_REASON, failure_reason
+from streamcore.operators.failures import FAILED_REASON
 from streamcore.topology.dead_letters import DeadLetterWriter
 from streamcore.topology.nodes import Transform
 from streamcore.wire.lanes import DeadLetterCode, Record

@@ -214,8 +214,10 @@ class KeyedStream:
         """Emit a key's totals over each of the last ``spans`` whenever they change (``streamcore.operators.rolling``).
 
         An output row has the key and one column ``<aggregate>_<span>`` per aggregate and span. ``name``: of the step.
-        ``late_to``: the lane of rows that are too old for every span.
+        ``late_to``: the lane of rows that are too old for every span. A row, or the total of a key, on which an
+        accumulator of the user fails is a dead letter.
         """
+        from streamcore.operators.failures import FAILED, FAILED_PANE
         from streamcore.operators.rolling.operator import Rolling, RollingSpec
         from streamcore.operators.rolling.totals import RollingSpan
 
@@ -224,7 +226,10 @@ class KeyedStream:
         spec = RollingSpec(self.key, spans, aggregates, max_entries)
         create_operator = partial(Rolling, spec, dict(self.schema))
         about = ", ".join(f"{span.name} in {format_duration(span.step_ms)}" for span in spans)
-        return operate([self], "rolling", create_operator, name=name, about=about, side_lanes={LATE: late_to})
+        lanes = {LATE: late_to}
+        if any(aggregate.calls_user_code for aggregate in aggregates.values()):
+            lanes |= {FAILED: DEAD_LETTERS, FAILED_PANE: DEAD_LETTERS}
+        return operate([self], "rolling", create_operator, name=name, about=about, side_lanes=lanes)
 
     def connect(self, broadcast: BroadcastStream) -> ConnectedStream:
         """Connect a broadcast stream, for a keyed function that processes both."""

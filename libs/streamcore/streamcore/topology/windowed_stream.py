@@ -11,7 +11,7 @@ from streamcore.aggregates.base import Aggregate
 from streamcore.arguments import check_function, check_type
 from streamcore.errors import ConfigError
 from streamcore.operators.base import LATE, Operator
-from streamcore.operators.failures import FAILED_PANE
+from streamcore.operators.failures import FAILED, FAILED_PANE
 from streamcore.topology.labels import describe_windows
 from streamcore.topology.nodes import KeyedInput, Schema
 from streamcore.topology.stream import KeyedStream, Stream, operate
@@ -88,9 +88,10 @@ class WindowedStream:
         return replace(self, late_lane=lane)
 
     def failed_to(self, lane: str) -> WindowedStream:
-        """Set the lane of panes on which the user's code fails (``streamcore.operators.failures``), with the reason.
+        """Set the lane of what the user's code fails on (``streamcore.operators.failures``), with the reason.
 
-        Without this call they are dead letters. They are also the side output ``failed_pane``.
+        Without this call they are dead letters. They are also side outputs: ``failed_pane`` has panes on which a
+        function fails, or ``merge`` or ``result`` of an accumulator; ``failed`` has elements on which ``add`` fails.
         """
         return replace(self, failed_lane=lane)
 
@@ -108,7 +109,7 @@ class WindowedStream:
         """
         if not aggregates:
             raise ConfigError("aggregate: give at least one aggregate, such as orders=Count()")
-        return self._add_window_operator(name, _inputs("aggregate", aggregates), aggregates=aggregates)
+        return self._add_window_operator(name, self._inputs("aggregate", aggregates), aggregates=aggregates)
 
     def revise(self, policy: RevisionPolicy, name: str = "", /, **aggregates: Aggregate) -> Stream:
         """Emit one row per revision of a window, which replaces the row of the previous revision.
@@ -123,10 +124,10 @@ class WindowedStream:
         if self.when or self.evictor or self.accumulation is not Accumulation.ACCUMULATING:
             raise ConfigError("revise: each row replaces the one before; leave out trigger, evictor and accumulation")
         check_type("revise", policy, RevisionPolicy, "write such as RevisionPolicy(at_end=True)")
-        columns, schema = self._columns(_inputs("revise", aggregates))
+        columns, schema = self._columns(self._inputs("revise", aggregates))
         late = self.late_lane is not None
         create_operator = partial(RevisedWindows, self.spec, policy, self.keyed.key, schema, aggregates, late_lane=late)
-        return self._add_operator(name, "revise", create_operator, columns)
+        return self._add_operator(name, "revise", create_operator, columns, aggregates)
 
     def apply(self, compute: Callable[[WindowView], PaneRows], schema: Schema, *, name: str = "") -> Stream:
         """Emit the rows that a function returns for all elements of a pane. ``schema``: the columns of these rows.
@@ -158,7 +159,17 @@ class WindowedStream:
             function=function,
             late_lane=self.late_lane is not None,
         )
-        return self._add_operator(name, "window", create_operator, columns, fails=function is not None)
+        return self._add_operator(name, "window", create_operator, columns, aggregates)
+
+    def _inputs(self, method: str, aggregates: Mapping[str, Aggregate]) -> set[str]:
+        """Return the columns that the aggregates read: all, where a row that fails must be whole."""
+        from streamcore.operators.windows.aggregate_set import check_aggregate
+
+        for name, aggregate in aggregates.items():
+            check_aggregate(f"{method} {name}", aggregate)
+        if _call_user_code(aggregates):
+            return set(self.keyed.port.schema)
+        return {column for aggregate in aggregates.values() for column in aggregate.inputs}
 
     def _columns(self, needed: set[str]) -> tuple[tuple[str, ...] | None, Schema]:
         """Return the columns that are sent to the operator (None: all), and their types."""
@@ -175,11 +186,14 @@ class WindowedStream:
         kind: str,
         create_operator: Callable[[], Operator],
         columns: tuple[str, ...] | None,
-        *,
-        fails: bool = False,
+        aggregates: Mapping[str, Aggregate] | None,
     ) -> Stream:
+        """Add the operator. ``columns``: those that are sent to it. ``aggregates``: None if a function takes panes."""
         lanes = {LATE: self.late_lane} if self.late_lane else {}
-        lanes |= {FAILED_PANE: self.failed_lane} if fails else {}
+        if aggregates is None:
+            lanes |= {FAILED_PANE: self.failed_lane}
+        elif _call_user_code(aggregates):
+            lanes |= {FAILED: self.failed_lane, FAILED_PANE: self.failed_lane}
         return operate(
             [KeyedStream(replace(self.keyed, columns=columns))],
             kind,
@@ -196,10 +210,5 @@ class WindowedStream:
         return flags | {name for name in fields if name is not None}
 
 
-def _inputs(method: str, aggregates: Mapping[str, Aggregate]) -> set[str]:
-    """Return the columns that the aggregates read."""
-    from streamcore.operators.windows.aggregate_set import check_aggregate
-
-    for name, aggregate in aggregates.items():
-        check_aggregate(f"{method} {name}", aggregate)
-    return {column for aggregate in aggregates.values() for column in aggregate.inputs}
+def _call_user_code(aggregates: Mapping[str, Aggregate]) -> bool:
+    return any(aggregate.calls_user_code for aggregate in aggregates.values())

@@ -33,8 +33,8 @@ class DeadLetterCode(Code):
     )
     FAILED_PANE = (
         "failed_pane",
-        "A function of a window or of a co-group fails on a pane. The value has the key, the window, the number of "
-        "elements, and the first elements.",
+        "A function of a window or of a co-group fails on a pane, or `merge` or `result` of an accumulator does. The "
+        "value has the key and the window; of a function, the number of elements and the first elements too.",
         "Read `reason`, and correct the function or the data.",
     )
     LATE = (

@@ -102,7 +102,7 @@ def test_columns_of_another_type_are_rejected() -> None:
         Custom(Words()).check({"text": pl.Int64()})
 
 
-def test_what_does_not_fit_the_declared_state_is_an_error_and_not_another_value() -> None:
+def test_what_does_not_fit_the_declared_state_is_a_failure_and_not_another_value() -> None:
     class Wrong(Weighted):
         def merge(self, left: Any, right: Any) -> Any:
             return f"{left}{right}"
@@ -110,8 +110,11 @@ def test_what_does_not_fit_the_declared_state_is_an_error_and_not_another_value(
     part = group_partials(
         Custom(Weighted()), pl.DataFrame(schema={"group": pl.Int64(), "__event_ms": pl.Int64(), **SCHEMA})
     )
-    with pytest.raises(TypeError):
-        Custom(Wrong()).merge(part, part)
+    merged = Custom(Wrong()).merge(part, part)
+    values, reasons = Custom(Wrong()).try_result(merged, SCHEMA)
+    assert values.null_count() == len(values)
+    assert all(reason.startswith("Wrong.merge: TypeError: ") for reason in reasons.values())
+    assert len(reasons) == len(values)
 
 
 def test_it_can_be_sent_to_workers() -> None:

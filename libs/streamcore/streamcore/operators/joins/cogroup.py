@@ -11,9 +11,10 @@ from typing import Protocol
 import numpy as np
 import polars as pl
 
+from streamcore.calls import CALL_ERRORS, failure_reason, name_of
 from streamcore.errors import ConfigError
 from streamcore.operators.base import MAIN, CutTime, Ports
-from streamcore.operators.failures import CALL_ERRORS, FAILED_PANE, FailedCall, PaneFailures, failure_reason, name_of
+from streamcore.operators.failures import FAILED_PANE, FailedCall, PaneFailures
 from streamcore.operators.joins.output_columns import Schema
 from streamcore.operators.joins.window_join import in_windows
 from streamcore.operators.joins.window_matching import WindowedInputs, WindowedSpec, WindowMatches, check_names

@@ -33,6 +33,7 @@ from streamcore.columnar.hash_table import Ints
 from streamcore.columnar.key_slots import KeySlots
 from streamcore.errors import ConfigError
 from streamcore.operators.base import LATE, LATE_REASON, LATENESS_MS, MAIN, CutTime, Ports
+from streamcore.operators.failures import FAILED, FAILED_PANE
 from streamcore.operators.rolling.totals import RollingSpan, RollingTotals
 from streamcore.operators.windows.aggregate_set import AggregateSet, Columns, check_aggregate, take_rows
 from streamcore.schema import EVENT_MS
@@ -73,7 +74,8 @@ class RollingSpec:
 class Rolling:
     """The operator of rolling totals. It has one input.
 
-    A row of ``MAIN`` has the key and a column ``<aggregate>_<span>`` for each aggregate and span.
+    A row of ``MAIN`` has the key and a column ``<aggregate>_<span>`` for each aggregate and span. ``FAILED``,
+    ``FAILED_PANE``, where an aggregate calls code of the user: the rows, and the keys' totals, for which a call fails.
     """
 
     output_delay_ms = 0
@@ -83,7 +85,8 @@ class Rolling:
         self.spec = spec
         self._schema = dict(schema)
         self._bundle = AggregateSet(spec.aggregates, self._schema)
-        self._counts = dict.fromkeys(("late", "rejected"), 0)
+        self._value_names = [f"{name}_{span.name}" for span in spec.spans for name in spec.aggregates]
+        self._counts = dict.fromkeys(("late", "rejected", "failed"), 0)
         self._reset()
 
     def _reset(self) -> None:
@@ -92,6 +95,16 @@ class Rolling:
 
     def step(self, inputs: Sequence[pl.DataFrame], time: CutTime) -> Ports:
         (rows,) = inputs
+        failures = self._bundle.failures
+        if failures is None:
+            return self._step(rows, time)
+        rows, failed = self._bundle.split_failing(rows)
+        ports = self._step(rows, time)
+        main, failed_totals = failures.split(ports[MAIN], self._value_names)
+        self._counts["failed"] += failed.height + failed_totals.height
+        return {**ports, MAIN: main, FAILED: failed, FAILED_PANE: failed_totals}
+
+    def _step(self, rows: pl.DataFrame, time: CutTime) -> Ports:
         self._apply_loaded()
         for totals in self.totals:
             totals.slices.record_changes()
@@ -171,11 +184,14 @@ class Rolling:
                 changed |= values != old[name]
         changed_rows = np.flatnonzero(changed)
         changed_rows = changed_rows[np.argsort(self.keys.hashes[touched[changed_rows]], kind="stable")]
-        columns = [
-            series.alias(f"{series.name}_{totals.span.name}")
-            for totals, values in zip(self.totals, after, strict=True)
-            for series in self._bundle.values(take_rows(values, changed_rows))
-        ]
+        columns: list[pl.Series] = []
+        failures: list[pl.Series] = []
+        for totals, partials in zip(self.totals, after, strict=True):
+            series = self._bundle.values(take_rows(partials, changed_rows))
+            columns += [s.alias(f"{s.name}_{totals.span.name}") for s in series[: len(self.spec.aggregates)]]
+            failures += series[len(self.spec.aggregates) :]
+        if failures:
+            columns.append(pl.select(pl.coalesce(failures)).to_series())
         frame = self.keys.frame(touched[changed_rows]).hstack([*columns, pl.Series(EVENT_MS, times[changed_rows])])
         return frame.sort(self.spec.keys) if self.keys.share_hashes else frame
 

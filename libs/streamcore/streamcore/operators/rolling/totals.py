@@ -122,7 +122,27 @@ class RollingTotals:
             key_slots.append(time_slice.key_slots.copy())
             times.append(np.full(len(time_slice), self.span.end_ms(number)))
         self.slices.remove(end)
+        self._rebuild_failed(sorted_distinct(np.concatenate(key_slots)))
         return np.concatenate(key_slots), np.concatenate(times)
+
+    def _rebuild_failed(self, key_slots: Ints) -> None:
+        """Compute the failed totals of these key slots from their steps, as after a restart."""
+        failed = key_slots[self.aggregate_set.find_failed(self.totals_for(key_slots))]
+        if not failed.size:
+            return
+        self._write(failed, {name: np.repeat(column, len(failed)) for name, column in self._empty.items()})
+        self._merge_steps(failed)
+
+    def _merge_steps(self, key_slots: Ints) -> None:
+        """Merge the steps of these key slots into their totals."""
+        for number in self.slices.before(END_OF_TIME_MS):
+            time_slice = self.slices[number]
+            entries = np.flatnonzero(np.isin(time_slice.key_slots, key_slots))
+            owners = time_slice.key_slots[entries]
+            self._write(
+                owners,
+                self.aggregate_set.merge(take_rows(self._totals, owners), take_rows(time_slice.partials, entries)),
+            )
 
     def restore(self, rows: pl.DataFrame) -> None:
         """Load all stored rows; some of them may have expired."""

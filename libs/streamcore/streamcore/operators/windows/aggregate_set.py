@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import polars as pl
 
 from streamcore.aggregates.base import Aggregate, Ints, Partials
 from streamcore.arguments import check_type
+from streamcore.operators.failures import FAILED_REASON, FailedCall, PaneFailures
 from streamcore.schema import EVENT_MS
 
 Columns = dict[str, npt.NDArray[Any]]
@@ -37,6 +39,24 @@ class AggregateSet:
             for name, aggregate in self.aggregates.items()
             for column, dtype in aggregate.partial_types(self.schema).items()
         }
+
+    @cached_property
+    def failures(self) -> PaneFailures | None:
+        """Return the columns that ``values`` adds for failed partials; None if no aggregate calls the user's code."""
+        return PaneFailures({}) if any(a.calls_user_code for a in self.aggregates.values()) else None
+
+    def split_failing(self, rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Return the rows that every aggregate can add, and the others with ``FAILED_REASON``."""
+        reasons: dict[int, str] = {}
+        for name, aggregate in self.aggregates.items():
+            reasons = {n: f"{name}: {reason}" for n, reason in aggregate.failing_rows(rows).items()} | reasons
+        failing = sorted(reasons)
+        failed = rows[failing].with_columns(pl.Series(FAILED_REASON, [reasons[n] for n in failing], dtype=pl.String))
+        if not failing:
+            return rows, failed
+        can_add = np.ones(rows.height, dtype=bool)
+        can_add[failing] = False
+        return rows.filter(pl.Series(can_add)), failed
 
     def empty_partial(self) -> Columns:
         """Return one partial, of no rows."""
@@ -69,12 +89,26 @@ class AggregateSet:
         )
 
     def values(self, partials: Columns) -> list[pl.Series]:
-        """Return the results, a column an aggregate."""
-        return [a.result(self._partials(n, partials), self.schema).alias(n) for n, a in self.aggregates.items()]
+        """Return the results, a column an aggregate; then the columns of ``failures``, if there are any."""
+        columns: list[pl.Series] = []
+        failed: dict[int, FailedCall] = {}
+        for name, aggregate in self.aggregates.items():
+            values, reasons = aggregate.try_result(self._partials(name, partials), self.schema)
+            columns.append(values.alias(name))
+            failed = {n: FailedCall(f"{name}: {reason}") for n, reason in reasons.items()} | failed
+        return columns if self.failures is None else [*columns, *self.failures.series(len(columns[0]), failed)]
 
     def count_truncated(self, partials: Columns) -> int:
         """Return the number of partials, over all aggregates, that omit values because of a limit."""
         return sum(int(a.find_truncated(self._partials(n, partials)).sum()) for n, a in self.aggregates.items())
+
+    def find_failed(self, partials: Columns) -> npt.NDArray[np.bool_]:
+        """Return a mask of the partials for which a call of the user's code failed."""
+        failed = np.zeros(len(next(iter(partials.values()))), dtype=bool)
+        for name, aggregate in self.aggregates.items():
+            if aggregate.calls_user_code:
+                failed |= aggregate.find_failed(self._partials(name, partials))
+        return failed
 
     def store(self, partials: Columns) -> list[pl.Series]:
         """Return the partials as columns for keeping."""

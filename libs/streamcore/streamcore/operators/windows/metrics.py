@@ -11,7 +11,7 @@ class WindowMetrics:
 
     Those of ``windowing.WindowCounts``, and ``rejected``: assignments to windows beyond the limit, and
     ``truncated``: values of panes from which an aggregate has left something out because of its own limit. ``failed``:
-    panes for which a call of the user's code failed.
+    elements and panes for which a call of the user's code failed.
 
     The law: ``assignments == on_time + late_accepted + dropped_expired + dropped_closed + rejected``.
     """

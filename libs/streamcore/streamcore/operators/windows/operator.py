@@ -14,7 +14,7 @@ import polars as pl
 from streamcore.aggregates.base import Aggregate
 from streamcore.errors import ConfigError
 from streamcore.operators.base import LATE, LATE_REASON, LATENESS_MS, MAIN, CutTime, Ports
-from streamcore.operators.failures import ELEMENT_COUNT, ELEMENTS, FAILED_PANE, FAILED_REASON
+from streamcore.operators.failures import ELEMENT_COUNT, ELEMENTS, FAILED, FAILED_PANE, FAILED_REASON
 from streamcore.operators.windows.aggregate_set import AggregateSet
 from streamcore.operators.windows.element_fields import fields_for
 from streamcore.operators.windows.general.pane_values import PaneFunction
@@ -51,7 +51,8 @@ class WindowOperator:
     ``window_first`` and ``window_stop``, numbers of elements), ``pane``, ``timing``, ``is_final``, ``is_retraction``,
     the values, and EVENT_MS: the last millisecond of the window, or, of global and count windows, the latest event
     time of the window's elements. ``(key, window, pane)`` identifies a row if ``aggregates`` are given.
-    FAILED_PANE, with a ``function``: the panes on which it fails (``streamcore.operators.failures``), without values.
+    FAILED, FAILED_PANE, where code of the user computes the values: the rows and the panes for which a call fails
+    (``streamcore.operators.failures``); a pane without its values.
     LATE, unless ``late_lane`` is off: the input's columns, LATE_REASON, LATENESS_MS and the window's columns, one row
     per window that dropped the element. ``max_windows``: the maximum of live windows (or slices of overlapping ones);
     elements of further windows are counted as ``rejected``.
@@ -74,6 +75,7 @@ class WindowOperator:
         plan = WindowPlan(spec, {key: schema[key] for key in keys}, dict(schema), aggregate_set, function, max_windows)
         self.schema = plan.output.main
         self.late_lane = late_lane
+        self._aggregate_set = aggregate_set
         self._failures = plan.failures
         self._values = list(plan.output.values)
         self._metrics = WindowMetrics()
@@ -86,8 +88,14 @@ class WindowOperator:
 
     def step(self, inputs: Sequence[pl.DataFrame], time: CutTime) -> Ports:
         """Process a cut."""
-        main, late = self._path.step(inputs[0], time)
-        ports = {LATE: late} if self.late_lane else {}
+        (rows,) = inputs
+        ports = {}
+        if self._aggregate_set.failures is not None:
+            rows, ports[FAILED] = self._aggregate_set.split_failing(rows)
+            self._metrics.failed += ports[FAILED].height
+        main, late = self._path.step(rows, time)
+        if self.late_lane:
+            ports[LATE] = late
         if self._failures is None:
             return {MAIN: main, **ports}
         main, failed = self._failures.split(main, self._values)

@@ -23,6 +23,7 @@ from streamcore.columnar.hash_table import Ints
 from streamcore.columnar.key_slots import KeySlots
 from streamcore.errors import ConfigError
 from streamcore.operators.base import LATE, LATE_REASON, LATENESS_MS, MAIN, CutTime, Ports
+from streamcore.operators.failures import FAILED, FAILED_PANE
 from streamcore.operators.windows.aggregate_set import AggregateSet, take_rows
 from streamcore.operators.windows.element_fields import fields_for
 from streamcore.operators.windows.general.element_table import ProgressTable
@@ -102,6 +103,11 @@ class RevisedWindows:
     def step(self, inputs: Sequence[pl.DataFrame], time: CutTime) -> Ports:
         """Process a cut."""
         (rows,) = inputs
+        ports: dict[str, pl.DataFrame] = {}
+        failures = self.plan.failures
+        if failures is not None:
+            rows, ports[FAILED] = self.plan.aggregate_set.split_failing(rows)
+            self._metrics.failed += ports[FAILED].height
         self.apply_loaded()
         self._sessions.record_changes()
         self._sessions.clock_ms = time.clock_ms
@@ -109,7 +115,12 @@ class RevisedWindows:
         late = self._take(rows, self._expired_end(time.watermark_ms))
         self._progress.watermark_ms = time.next_watermark_ms
         main = self._emit_changes(time)
-        return {MAIN: main, LATE: self._late(rows, late, time)} if self.late_lane else {MAIN: main}
+        if self.late_lane:
+            ports[LATE] = self._late(rows, late, time)
+        if failures is not None:
+            main, ports[FAILED_PANE] = failures.split(main, [*self._values])
+            self._metrics.failed += ports[FAILED_PANE].height
+        return {MAIN: main, **ports}
 
     def _expired_end(self, watermark_ms: int) -> int:
         """Return the latest end of expired windows, in milliseconds. When the stream ends, all windows expire."""
@@ -177,7 +188,10 @@ class RevisedWindows:
     def _deleted_rows(self, records: RevisionRows) -> pl.DataFrame:
         order = by_time_and_hash(records.end, self._keys.hashes[records.key_slots])
         no_rows = take_rows(self.plan.aggregate_set.empty_partial(), np.zeros(len(order), dtype=np.int64))
-        return self._frame(records.at(order), self.plan.aggregate_set.values(no_rows), final=True)
+        values = self.plan.aggregate_set.values(no_rows)
+        if self.plan.failures is not None:  # a deleted row has no values of its own that could fail
+            values = [*values[: len(self._values)], *self.plan.failures.series(len(order), {})]
+        return self._frame(records.at(order), values, final=True)
 
     def _frame(self, records: RevisionRows, values: Sequence[pl.Series], *, final: bool) -> pl.DataFrame:
         count = len(records.key_slots)

@@ -9,9 +9,10 @@ from typing import Protocol
 import numpy as np
 import polars as pl
 
+from streamcore.calls import CALL_ERRORS, failure_reason, name_of
 from streamcore.columnar.hash_table import Ints
 from streamcore.errors import ConfigError
-from streamcore.operators.failures import CALL_ERRORS, FailedCall, PaneFailures, failure_reason, name_of
+from streamcore.operators.failures import FailedCall, PaneFailures
 from streamcore.operators.windows.aggregate_set import AggregateSet
 from streamcore.operators.windows.general.contents import View
 from streamcore.operators.windows.general.live_window import PaneFiring

@@ -38,7 +38,7 @@ class WindowPlan:
     @property
     def failures(self) -> PaneFailures | None:
         """Return the columns of failed panes; None if no code of the user computes values."""
-        return PaneFailures({"": self.schema}) if self.function else None
+        return PaneFailures({"": self.schema}) if self.function else self.aggregate_set.failures
 
     @property
     def output(self) -> OutputSchema:
