@@ -17,10 +17,11 @@ from tests.end_to_end.test_topology_on_spark import send, two_steps
 from tests.harness.apps.damaged_checkpoints import Campaign, Outcome
 from tests.harness.apps.scripted_cuts import Script
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
-
 COUNT = int(os.environ.get("HEADGATE_DAMAGED_FILES", "8"))
 SEED = int(os.environ.get("HEADGATE_DAMAGED_SEED", "1"))
+LIMIT_S = 300 + 40 * COUNT
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(LIMIT_S)]
 
 
 def test_a_damaged_file_changes_no_output_or_is_named(
@@ -30,8 +31,8 @@ def test_a_damaged_file_changes_no_output_or_is_named(
     app = two_steps("damaged").app(topics={"sales": topic}, shards=2)
     # A worker that is used again has the state in memory and reads no file.
     spark = SparkSettings(spark_jars, extra={"spark.python.worker.reuse": "false"})
-    script = Script(app, kafka, tmp_path / "checkpoint", spark, send(kafka, topic), saved="after-cut", restarts=1)
-    whole, *damaged = Campaign(script, COUNT, SEED, "both").run(tmp_path, limit_s=60 + 20 * COUNT)
+    script = Script(app, kafka, tmp_path / "checkpoint", spark, send(kafka, topic), saved="after-cut", restarts=3)
+    whole, *damaged = Campaign(script, COUNT, SEED, "both").run(tmp_path, limit_s=LIMIT_S)
     assert not whole.error
     assert whole.records
     assert len(damaged) == COUNT

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
 
@@ -88,16 +88,20 @@ class OutputCommitter:
         for sink in self.sinks:
             sink.close()
 
-    def commit(self, cut: CutId, blobs: Iterable[bytes | pa.Buffer]) -> CommitResult:
+    def commit(
+        self, cut: CutId, blobs: Iterable[bytes | pa.Buffer], enter: Callable[[str], None] = lambda _: None
+    ) -> CommitResult:
         """Write the output of a cut to sinks and topics. On return, all of it is written exactly once, as far as the
         guarantee of each sink goes.
 
-        ``blobs``: the output of each shard, in order of the shards (``lane_codec.encode_records``). Raises the errors
-        of ``Sink.write`` and ``ExactlyOnceWriter.commit``.
+        ``blobs``: the output of each shard, in order of the shards (``lane_codec.encode_records``). ``enter`` is called
+        with the name of each phase when it begins. Raises the errors of ``Sink.write`` and
+        ``ExactlyOnceWriter.commit``.
         """
         output = self._collect_output(blobs)
         reports: dict[str, SinkReport] = {}
         for sink in self.sinks:
+            enter(f"output to {sink.name}")
             started = time.perf_counter()
             tables = {lane: pa.concat_tables(output.tables[lane]) for lane in sink.lanes & output.tables.keys()}
             written = sink.write(cut, tables)
@@ -105,6 +109,7 @@ class OutputCommitter:
             output.lanes[DEAD_LETTERS] += len(written.rejected)
             output.reasons.update(rejected.code for rejected in written.rejected)
             reports[sink.name] = _report(sink, written, time.perf_counter() - started)
+        enter("output to Kafka")
         receipt = self.writer.commit(cut, output.records)
         return CommitResult(receipt, dict(+output.lanes), dict(output.reasons), reports)
 

@@ -56,8 +56,10 @@ def explain_failure(text: str, root: CheckpointRoot, find_savepoint: Callable[[]
         damage = find_state_damage(root.spark)
     if damage or any(sign in text for sign in _DAMAGED):
         return CorruptState(_describe_damage(root, damage, cause, find_savepoint()))
-    if "Python worker exited unexpectedly" in text or "Python worker failed to connect back" in text:
+    if "Python worker exited unexpectedly" in text:
         return Retryable("a Python worker of Spark ended: it was killed, or its memory was not enough")
+    if "Python worker failed to connect back" in text:
+        return Retryable("a Python worker of Spark did not start in time; the machine has too little processor time")
     return Retryable(cause)
 
 

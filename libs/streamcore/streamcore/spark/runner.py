@@ -405,8 +405,8 @@ class _Cuts:
         rows = collect_shards(frame)
         collected_s = time.perf_counter()
         # 3. All lanes of all shards, in the order of the shards.
-        self.runner.watch.enter("output to sinks and Kafka")
-        committed = self.outputs.commit(cut.id(batch), [row.records for row in rows if row.produced])
+        blobs = [row.records for row in rows if row.produced]
+        committed = self.outputs.commit(cut.id(batch), blobs, self.runner.watch.enter)
         # 4. Spark writes commits/<batch> when this returns.
         committed_s = time.perf_counter()
         self.runner.on_cut_committed(

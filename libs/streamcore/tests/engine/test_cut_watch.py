@@ -27,14 +27,14 @@ def test_a_slow_cut_is_reported_once_then_every_minute_and_at_its_end(caplog: py
         for _ in range(5):
             clock.s += 5
             watch.check()
-        watch.enter("output to Kafka and the sinks")
+        watch.enter("output to opensearch")
         clock.s += 55
         watch.check()
         clock.s += 10
     assert caplog.messages == [
         "batch 7 takes long: it runs for 20 s, the last 20 s of them in: tasks of Spark",
-        "batch 7 takes long: it runs for 80 s, the last 55 s of them in: output to Kafka and the sinks",
-        "batch 7 has ended after 90 s: output to Kafka and the sinks 65 s, tasks of Spark 25 s",
+        "batch 7 takes long: it runs for 80 s, the last 55 s of them in: output to opensearch",
+        "batch 7 has ended after 90 s: output to opensearch 65 s, tasks of Spark 25 s",
     ]
 
 
