@@ -97,6 +97,8 @@ RELEASE ?= 1000
 CHANGE_KILLS ?= 5
 OWNER_SCHEDULES ?= 5000
 OWNER_RUNS ?= 20
+LAB_MINUTES ?= 60
+LAB_SEED ?= $(shell date +%Y%m%d)
 DAMAGED_FILES ?= 300
 nightly: setup ## the long forms: index against naive, language against DuckDB, hostile texts, fuzzers, changes under load, schedules
 	@HYPOTHESIS_PROFILE=nightly HEADGATE_PAIRS=$(PAIRS) HEADGATE_EXPRESSIONS=$(EXPRESSIONS) HEADGATE_INPUTS=$(INPUTS) $(VENV)/python -m pytest -s \
@@ -110,6 +112,7 @@ nightly: setup ## the long forms: index against naive, language against DuckDB, 
 		libs/streamcore/tests/kafka/test_suspended_owners.py libs/streamcore/tests/kafka/test_suspended_processes.py --timeout 7200 $(ARGS)
 	@HEADGATE_DAMAGED_FILES=$(DAMAGED_FILES) $(VENV)/python -m pytest -s tests/faults/test_damaged_spark_files.py --timeout 7200 $(ARGS)
 	@HEADGATE_SCHEDULES=$(SCHEDULES) $(VENV)/python -m pytest -s services/operator/tests/test_simulation.py $(ARGS)
+	@$(VENV)/python -m tests.lab --seed $(LAB_SEED) --minutes $(LAB_MINUTES)
 
 .PHONY: operator-test
 OPERATOR_KILLS ?= 40
