@@ -18,6 +18,8 @@ from streamcore.windowing.model import END_OF_TIME_MS, AnyWindow, CountWindow, E
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
+#: The longest gap of a session: a thousand years, so that the end of a session is a date.
+MAX_GAP_MS = 1_000 * 366 * 86_400_000
 
 
 class Assigner(ABC):
@@ -78,7 +80,8 @@ class Sliding(Assigner):
 class Session(Assigner):
     """Sessions of events less than ``gap_ms`` apart. An event ``gap_ms`` or more after the last starts a new session.
 
-    ``gap_field``: a field with the gap of the event in milliseconds; ``gap_ms`` is used if it is no positive integer.
+    ``gap_field``: a field with the gap of the event in milliseconds; ``gap_ms`` is used if it is no positive integer up
+    to ``MAX_GAP_MS``.
     """
 
     gap_ms: int
@@ -86,7 +89,7 @@ class Session(Assigner):
     merges: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        _require(self.gap_ms > 0, f"gap_ms must be positive, not {self.gap_ms}")
+        _require(0 < self.gap_ms <= MAX_GAP_MS, f"gap_ms must be positive and at most {MAX_GAP_MS}, not {self.gap_ms}")
 
     def windows(self, element: Element) -> tuple[Window]:
         """Return the session of this element alone. The caller merges it with overlapping sessions."""
@@ -94,7 +97,7 @@ class Session(Assigner):
 
     def _gap_ms(self, element: Element) -> int:
         gap = None if self.gap_field is None else element.value.get(self.gap_field)
-        usable = isinstance(gap, int) and not isinstance(gap, bool) and gap > 0
+        usable = isinstance(gap, int) and not isinstance(gap, bool) and 0 < gap <= MAX_GAP_MS
         return gap if usable and isinstance(gap, int) else self.gap_ms
 
 

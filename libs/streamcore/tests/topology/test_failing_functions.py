@@ -11,6 +11,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from streamcore.aggregates import Count
 from streamcore.operators import failures
 from streamcore.operators.windows.general.pane_values import WindowView
 from streamcore.schema import StreamSchema
@@ -19,7 +20,9 @@ from streamcore.topology.stream import Stream, source
 from streamcore.topology.topology import Topology
 from streamcore.watermark import bounded_out_of_orderness
 from streamcore.windowing import AfterCount, AfterWatermark, Repeatedly, Session, Sliding, Tumbling
+from streamcore.windowing.assigners import MAX_GAP_MS
 from streamcore.windowing.model import Window
+from streamcore.windowing.revisions import RevisionPolicy
 
 FIELDS = {"ts": "timestamp not null", "user": "string not null", "n": "long not null"}
 POISONED = ("b", "d")
@@ -239,6 +242,19 @@ def test_a_lane_can_take_failed_panes_instead_of_the_dead_letters() -> None:
     result = simulate(topology, {"a": rows((1, "x", 7))})
     assert (result["broken"]["element_count"].to_list(), result["users"]["user"].to_list()) == ([1], ["x"])
     assert not result.dead
+
+
+@pytest.mark.parametrize("gap_ms", [MAX_GAP_MS + 1, 2**62, 2**63 - 1])
+@pytest.mark.parametrize("kind", ["plain", "early", "revised"])
+def test_a_gap_that_no_session_can_have_is_as_no_gap(kind: str, gap_ms: int) -> None:
+    windows = stream().key_by("user").window(Session(5, "n"))
+    if kind == "early":
+        windows = windows.trigger(AfterWatermark(early=Repeatedly(AfterCount(9))))
+    count = {"count": Count()}
+    panes = windows.revise(RevisionPolicy(at_end=True), **count) if kind == "revised" else windows.aggregate(**count)
+    result = simulate(Topology("t", panes.sink("out")), {"a": rows((1, "x", gap_ms), (2, "y", 5), (3, "x", 5))})
+    ends = result["out"].sort("user").select("user", pl.col("window_end").dt.epoch("ms"), "count")
+    assert ends.rows() == [("x", 8, 2), ("y", 7, 1)]
 
 
 def test_a_fault_of_the_machine_is_no_fault_of_the_data() -> None:

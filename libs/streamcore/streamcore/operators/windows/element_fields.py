@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
+import numpy as np
 import polars as pl
 
 from streamcore.columnar.hash_table import Ints
 from streamcore.errors import ConfigError
 from streamcore.schema import EVENT_MS
-from streamcore.windowing.assigners import Session
+from streamcore.windowing.assigners import MAX_GAP_MS, Session
 from streamcore.windowing.evictors import KeepNear
 from streamcore.windowing.model import Element
 from streamcore.windowing.spec import WindowSpec
@@ -36,6 +37,15 @@ def fields_for(spec: WindowSpec, schema: Mapping[str, pl.DataType]) -> list[str]
     if isinstance(spec.evictor, KeepNear):
         _check_column(schema, spec.evictor.field, "KeepNear", "numbers", lambda dtype: dtype.is_numeric())
     return list(dict.fromkeys(columns))
+
+
+def session_gaps(rows: pl.DataFrame, assigner: Session) -> Ints:
+    """Return the gap after each row, in milliseconds: its ``gap_field`` if the assigner accepts it, or ``gap_ms``."""
+    if assigner.gap_field is None:
+        return np.full(rows.height, assigner.gap_ms)
+    gap_ms = pl.col(assigner.gap_field).cast(pl.Int64, strict=False)
+    accepted = gap_ms.is_between(1, MAX_GAP_MS)
+    return rows.select(pl.when(accepted).then(gap_ms).otherwise(assigner.gap_ms)).to_series().to_numpy()
 
 
 def _check_column(

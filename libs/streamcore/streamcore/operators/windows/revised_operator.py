@@ -25,7 +25,7 @@ from streamcore.errors import ConfigError
 from streamcore.operators.base import LATE, LATE_REASON, LATENESS_MS, MAIN, CutTime, Ports
 from streamcore.operators.failures import FAILED, FAILED_PANE
 from streamcore.operators.windows.aggregate_set import AggregateSet, take_rows
-from streamcore.operators.windows.element_fields import fields_for
+from streamcore.operators.windows.element_fields import fields_for, session_gaps
 from streamcore.operators.windows.general.element_table import ProgressTable
 from streamcore.operators.windows.general.plan import WindowPlan
 from streamcore.operators.windows.general.window_table import END
@@ -150,17 +150,10 @@ class RevisedWindows:
         """Return start and end of the window that each row would have as the only row."""
         event_ms = rows[EVENT_MS].to_numpy()
         if isinstance(self._assigner, Session):
-            return event_ms, event_ms + self._gaps(rows, self._assigner)
+            return event_ms, event_ms + session_gaps(rows, self._assigner)
         size_ms, offset_ms = self._assigner.size_ms, self._assigner.offset_ms
         start = (event_ms - offset_ms) // size_ms * size_ms + offset_ms
         return start, start + size_ms
-
-    @staticmethod
-    def _gaps(rows: pl.DataFrame, assigner: Session) -> Ints:
-        if assigner.gap_field is None:
-            return np.full(rows.height, assigner.gap_ms)
-        field_ms = pl.col(assigner.gap_field).cast(pl.Int64, strict=False)
-        return rows.select(pl.when(field_ms > 0).then(field_ms).otherwise(assigner.gap_ms)).to_series().to_numpy()
 
     # --- output ------------------------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from streamcore.columnar.intervals import IntervalSet
 from streamcore.columnar.key_slots import KeySlots
 from streamcore.operators.base import CutTime
 from streamcore.operators.windows.aggregate_set import take_rows
+from streamcore.operators.windows.element_fields import session_gaps
 from streamcore.operators.windows.general.element_table import ProgressTable
 from streamcore.operators.windows.general.plan import WindowPlan
 from streamcore.operators.windows.general.window_table import END
@@ -58,7 +59,7 @@ class SessionWindows:
         self.keys.sweep()
         first_number = self.progress.take(rows.height)
         start = rows[EVENT_MS].to_numpy()
-        end = start + self._gaps(rows)
+        end = start + session_gaps(rows, self.assigner)
         key_slots = self.keys.assign(rows)
         accepted = self._find_accepted(key_slots, start, end, time.watermark_ms)
         if accepted.all():
@@ -79,13 +80,6 @@ class SessionWindows:
         self.metrics.dropped_expired += len(dropped)
         self.progress.watermark_ms = time.next_watermark_ms
         return self._emit_ended(time.next_watermark_ms), self._output.late(rows, drops, time.watermark_ms)
-
-    def _gaps(self, rows: pl.DataFrame) -> Ints:
-        """Return the gap after each event, in milliseconds: its ``gap_field`` if positive, or else ``gap_ms``."""
-        if self.assigner.gap_field is None:
-            return np.full(rows.height, self.assigner.gap_ms)
-        field_ms = pl.col(self.assigner.gap_field).cast(pl.Int64, strict=False)
-        return rows.select(pl.when(field_ms > 0).then(field_ms).otherwise(self.assigner.gap_ms)).to_series().to_numpy()
 
     # --- late rows ----------------------------------------------------------------------------------------------
 
