@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import click
 
 from headgate.rules.options import DEFAULT_APP
-from headgate.savepoints.service_app import SERVICES
+from headgate.savepoints.service_app import SERVICES, load_app
 from streamcore.environment import EnvironmentVariable, Reader
 from streamcore.savepoint import ACCEPTABLE, RestoreDecisions, SavepointRepository
 from streamcore.storage import open_object_store
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
+_Result = TypeVar("_Result")
 DEFAULT_SAVEPOINTS = "savepoints"
 _SAVEPOINTS = EnvironmentVariable(
     "HEADGATE_SAVEPOINTS",
@@ -24,28 +26,41 @@ _SAVEPOINTS = EnvironmentVariable(
 )
 
 
-def place_option(command: _Command) -> _Command:
-    """Add ``--savepoints`` and ``--app`` to a command, as its parameters ``place`` and ``app``."""
-    place = click.option(
-        "--savepoints",
-        "place",
-        default=DEFAULT_SAVEPOINTS,
-        show_default=True,
-        envvar=_SAVEPOINTS,
-        help="Folder or s3://bucket/prefix with the savepoints of all apps.",
-    )
-    return place(click.option("--app", default=DEFAULT_APP, show_default=True, help="The app.")(command))
+def place_option(command: Callable[..., _Result]) -> Callable[..., _Result]:
+    """Add options that name an app and the place of its savepoints, as the command's parameters ``app`` and ``place``.
+
+    They are ``--savepoints`` and ``--app``, or ``--service`` and ``--settings``, from which both follow.
+    """
+
+    @functools.wraps(command)
+    def with_place(service: str | None, file: Path | None, place: str | None, app: str | None, **more: Any) -> _Result:
+        if service is not None and file is not None:
+            loaded = load_app(service, file)
+            place, app = place or loaded.settings.savepoints_root, app or loaded.app.name
+        elif service is not None or file is not None:
+            raise click.UsageError("--service and --settings belong together: give both, or --app and --savepoints")
+        return command(place=place or DEFAULT_SAVEPOINTS, app=app or DEFAULT_APP, **more)
+
+    defaults = f"that of the settings, or {DEFAULT_SAVEPOINTS}"
+    app_option = click.option("--app", help=f"The app (default: that of the settings, or {DEFAULT_APP}).")
+    return _service_options(app_option(with_place), defaults, required=False)
 
 
-def service_option(command: _Command) -> _Command:
+def service_option(command: Callable[..., _Result]) -> Callable[..., _Result]:
     """Add ``--service``, ``--settings`` (parameter ``file``) and ``--savepoints`` (``place``) to a command."""
+    return _service_options(command, "that of the settings", required=True)
+
+
+def _service_options(command: Callable[..., _Result], default_place: str, *, required: bool) -> Callable[..., _Result]:
     decorators = [
-        click.option("--service", type=click.Choice(SERVICES), required=True, help="The service that runs the app."),
+        click.option(
+            "--service", type=click.Choice(SERVICES), required=required, help="The service that runs the app."
+        ),
         click.option(
             "--settings",
             "file",
             type=click.Path(exists=True, dir_okay=False, path_type=Path),
-            required=True,
+            required=required,
             help="The settings file of the service, YAML or JSON.",
         ),
         click.option(
@@ -53,7 +68,7 @@ def service_option(command: _Command) -> _Command:
             "place",
             default=None,
             envvar=_SAVEPOINTS,
-            help="Folder or s3://bucket/prefix with the savepoints of all apps (default: that of the settings).",
+            help=f"Folder or s3://bucket/prefix with the savepoints of all apps (default: {default_place}).",
         ),
     ]
     for decorator in reversed(decorators):

@@ -139,6 +139,19 @@ def test_savepoints_are_listed_and_shown(shop: Place, capsys: pytest.CaptureFixt
     assert {"rules"} <= {table["table"] for table in manifest_text["tables"]}
 
 
+def test_service_and_settings_name_the_app_and_the_place_for_every_command(
+    shop: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    service, settings = ["--service", "rules"], ["--settings", str(shop.file)]
+    for words in (["savepoint", "list"], ["savepoint", "show", "one"], ["savepoint", "verify", "one"]):
+        assert shop.look(*words) == 0
+        named = capsys.readouterr().out
+        assert run([*words, *service, *settings]) == 0
+        assert capsys.readouterr().out == named
+    assert run(["savepoint", "verify", "one", *service]) == 2
+    assert "--service and --settings belong together" in capsys.readouterr().err
+
+
 def test_rows_of_state_are_shown_and_found(shop: Place, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_state(shop, "one", "rules", "-o", "json") == 0
     rows = json.loads(capsys.readouterr().out)

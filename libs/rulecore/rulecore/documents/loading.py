@@ -142,7 +142,9 @@ def _simplify_message(kind: str, message: str) -> str:
 def decode_record(value: bytes, max_bytes: int) -> Rule:
     """Return the rule of a control record; raise a one-line ``DocumentError`` if it holds none."""
     if len(value) > max_bytes:
-        raise DocumentError(f"the record has {len(value)} bytes, at most {max_bytes} are read")
+        raise DocumentError(
+            f"the record has {len(value)} bytes, at most {max_bytes} are read; move many values into a list"
+        )
     try:
         parsed = orjson.loads(value)
         if not isinstance(parsed, dict):

@@ -10,7 +10,7 @@ from typing import Annotated, Final
 from pydantic import BeforeValidator, Discriminator, Field, PlainSerializer, Tag, model_validator
 
 from rulecore.documents.base import DocumentModel
-from rulecore.documents.scalars import ColumnName, Duration, Expression, abbreviate, render_duration
+from rulecore.documents.scalars import ColumnName, Duration, Expression, abbreviate, parse_duration_ms, render_duration
 
 MAX_TIMES: Final = 1_000
 MAX_SIGNALS: Final = 200
@@ -113,7 +113,14 @@ def _check_population(value: object) -> object:
 
 
 def _read_again(value: object) -> object:
-    return Again.ONCE if value == "once" else value
+    """Return the value, with the word as a constant. Raise one error, not one per member of the union."""
+    if value == Again.ONCE:
+        return Again.ONCE
+    try:
+        parse_duration_ms(value)
+    except ValueError:
+        raise ValueError(f"{abbreviate(value)} is neither once nor a duration; write once, or 30s, 5m, 1h") from None
+    return value
 
 
 class EventExpectation(DocumentModel):

@@ -13,7 +13,6 @@ from typing import Annotated, Final
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
 MAX_TEXT: Final = 2_000
-MAX_EXPRESSION: Final = 16_384
 
 _UNITS_MS: Final = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
 _DURATION = re.compile(r"([1-9][0-9]{0,11})(ms|s|m|h|d)\Z")
@@ -83,7 +82,8 @@ Time = Annotated[
     WithJsonSchema({"type": "string", "format": "date-time", "examples": ["2026-12-01T08:00:00Z"]}),
 ]
 ColumnName = Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_]{0,62}$")]
-Expression = Annotated[str, Field(min_length=1, max_length=MAX_EXPRESSION)]
+#: Its length has one limit, that of the language (``ExpressionLimits``), which names its unit and its place.
+Expression = Annotated[str, Field(min_length=1)]
 
 
 def _check_scalar(value: object) -> object:

@@ -248,7 +248,7 @@ def test_a_control_record_reads_back_as_the_same_rule(text: str) -> None:
         (b'{"a": NaN}', "not JSON"),
         (b"[" * 60_000, "not JSON"),
         (b'{"sequence": []}', "sequence: Tuple should have at least 1 item"),
-        (b" " * 70_000, "the record has 70000 bytes, at most 65536 are read"),
+        (b" " * 70_000, "the record has 70000 bytes, at most 65536 are read; move many values into a list"),
     ],
 )
 def test_a_record_that_is_no_rule_is_rejected_in_one_line(value: bytes, message: str) -> None:
@@ -272,6 +272,10 @@ def record(**more: object) -> bytes:
         (record(then={"severity": "low", "message": "\x00"}), r"then.message: character U\+0000 is not accepted"),
         (record(**{"a\nb\x1b": 1}), "a b\ufffd: unknown entry"),
         (record(effective={"from": "0001-01-01T00:00:00+23:59"}), "is no time"),
+        (
+            record(expect={"where": "a = 1", "every": "1h", "again": "soon"}),
+            "^expect.again: 'soon' is neither once nor a duration; write once, or 30s, 5m, 1h$",
+        ),
         (record(effective={"to": "9999-12-31T23:59:59-00:01"}), "is no time"),
     ],
 )
