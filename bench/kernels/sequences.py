@@ -197,9 +197,8 @@ def _count_output(spent: Spent, kernel: RulesKernel, output: KernelOutput) -> No
     spent.found |= {tuple(e["offset"] for e in a["events"]) for a in alerts if a["rule"] == "r0"}
     for group in kernel.groups.values():
         assert isinstance(group, SequenceGroup)
-        kept = group.metrics()
-        spent.most_events = max(spent.most_events, kept["events"])
-        spent.most_partials = max(spent.most_partials, kept["partials"])
+        spent.most_events = max(spent.most_events, len(group.buffer))
+        spent.most_partials = max(spent.most_partials, len(group.partials))
 
 
 def main() -> None:

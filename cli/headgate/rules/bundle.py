@@ -6,8 +6,10 @@ file, line and column of each necessary change. Does not know Kafka.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,18 +28,23 @@ if TYPE_CHECKING:
     from rulecore.lists.store import ListStore
 
 _LISTS = Path("lists")
+_SAMPLE_EVENTS = 100_000
 _SHIPPED = Path(__file__).resolve().parents[3] / "rules"
 
 
 @dataclass(frozen=True, slots=True)
 class RuleBundle:
-    """Rules that compile, their costs in the same order, the lists that they may use, and the problems of others."""
+    """Rules that compile, their costs in the same order, the lists that they may use, and the problems of others.
+
+    ``warnings``: what an author should read of rules that compile.
+    """
 
     streams: Mapping[str, StreamSchema]
     rules: tuple[CompiledRule, ...]
     costs: tuple[RuleCost, ...]
     problems: tuple[Problem, ...]
     lists: tuple[ListFile, ...] = ()
+    warnings: tuple[Problem, ...] = ()
 
     def list_store(self, known: ListStore | None = None) -> ListStore:
         """Return a store with the lists of the bundle, and those of ``known`` that have other names."""
@@ -86,12 +93,14 @@ def read_bundle(
     lists: Path | None = None,
     known: Mapping[str, ListType] | None = None,
     about: str | None = None,
+    samples: Mapping[str, Path] | None = None,
 ) -> RuleBundle:
     """Read the rules of these files and folders against the streams of ``folder`` and the lists of ``lists``; lists
     missing there are taken from ``known``.
 
     ``about``: only the rule of that name, and those whose scores it adds, if that rule exists; problems of
-    other rules are ignored. Raises ``InputError`` if there is no rule.
+    other rules are ignored. ``samples``: by stream, a file with a JSON event on each line, in which keys are counted.
+    Raises ``InputError`` if there is no rule.
     """
     schemas = load_streams(folder)
     listed, list_problems = read_lists(lists)
@@ -104,10 +113,33 @@ def read_bundle(
     if not documents and not problems:
         raise InputError(f"rules: no *.yaml in {', '.join(map(str, paths))}; name files or folders with rules")
     report = check_rules(
-        documents, schemas, lists={**(known or {}), **{one.head.list: one.head.type for one in listed}}
+        documents,
+        schemas,
+        lists={**(known or {}), **{one.head.list: one.head.type for one in listed}},
+        samples={stream: _read_sample(stream, path, schemas) for stream, path in (samples or {}).items()},
     )
     found = tuple(sorted([*problems, *list_problems, *report.problems]))
-    return RuleBundle(schemas, report.rules, report.costs, found, tuple(listed))
+    return RuleBundle(schemas, report.rules, report.costs, found, tuple(listed), report.warnings)
+
+
+def _read_sample(stream: str, path: Path, schemas: Mapping[str, StreamSchema]) -> list[Mapping[str, object]]:
+    """Return the first ``_SAMPLE_EVENTS`` events of a sample."""
+    if stream not in schemas:
+        raise InputError(f"sample: there is no stream {stream}; there are {', '.join(schemas)}")
+    events: list[Mapping[str, object]] = []
+    number = 0
+    try:
+        with path.open(encoding="utf-8") as lines:
+            for number, line in enumerate(islice(lines, _SAMPLE_EVENTS), 1):
+                event = json.loads(line) if line.strip() else {}
+                if not isinstance(event, dict):
+                    raise InputError(f"sample: {path}:{number}: not a JSON object; write one event on each line")
+                events += [event] if event else []
+    except json.JSONDecodeError as error:
+        raise InputError(f"sample: {path}:{number}: {error}; write one event on each line") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"sample: {path}: {error}") from None
+    return events
 
 
 def _read(paths: Iterable[Path], naming: Collection[str] | None = None) -> tuple[list[LoadedRule], list[Problem]]:

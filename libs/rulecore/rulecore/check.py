@@ -20,6 +20,7 @@ from rulecore.errors import ExpressionError, RuleError
 from rulecore.language import ListType
 from rulecore.matching.access_plan import AccessPath
 from rulecore.testing.rule_tests import ALERT_FIELDS
+from rulecore.unique_keys import Event, unique_keys
 from streamcore.schema import StreamSchema
 
 _BYTES_PER_PANE: Final = 32  # one aggregate of one key in one pane
@@ -46,11 +47,15 @@ class RuleCost:
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """Problems by file and position; the compiled rules without problems; and the cost of each of these rules."""
+    """Problems by file and position; the compiled rules without problems; and the cost of each of these rules.
+
+    ``warnings``: what an author should read of rules that the app accepts.
+    """
 
     problems: tuple[Problem, ...]
     rules: tuple[CompiledRule, ...]
     costs: tuple[RuleCost, ...]
+    warnings: tuple[Problem, ...]
 
 
 def check_rules(
@@ -58,24 +63,40 @@ def check_rules(
     streams: Mapping[str, StreamSchema],
     limits: RuleLimits | None = None,
     lists: Mapping[str, ListType] | None = None,
+    samples: Mapping[str, Sequence[Event]] | None = None,
 ) -> CheckReport:
-    """Check rule documents against the streams, the lists and each other."""
+    """Check rule documents against the streams, the lists and each other. ``samples``: events by stream."""
     limits = limits or RuleLimits()
     problems = [problem for loaded in documents for problem in loaded.problems]
     problems += _duplicate_ids(documents)
-    rules = []
+    rules, warnings = [], list[Problem]()
     for loaded in documents:
         if loaded.rule is not None:
             compiled, faults = _compile(loaded.rule, loaded.document, streams, limits, lists or {})
             problems += faults
-            rules += [compiled] if compiled is not None and not faults else []
+            if compiled is not None and not faults:
+                rules.append(compiled)
+                warnings += _unique_keys(compiled, loaded.document, streams, samples or {})
     problems += _useless_signals(
         [loaded for loaded in documents if loaded.rule is not None], {c.rule.id: c for c in rules}
     )
     if len(documents) > limits.rules:
         file = documents[-1].document.file
         problems.append(Problem(file, SourceLocation(1, 1), "", f"{len(documents)} rules, at most {limits.rules}"))
-    return CheckReport(tuple(sorted(problems)), tuple(rules), tuple(cost(rule) for rule in rules))
+    costs = tuple(cost(rule) for rule in rules)
+    return CheckReport(tuple(sorted(problems)), tuple(rules), costs, tuple(sorted(warnings)))
+
+
+def _unique_keys(
+    rule: CompiledRule,
+    document: YamlDocument,
+    streams: Mapping[str, StreamSchema],
+    samples: Mapping[str, Sequence[Event]],
+) -> Iterable[Problem]:
+    """Find keys of state that are new with almost every event."""
+    for field, message in unique_keys(rule, streams[rule.rule.on], samples.get(rule.rule.on, ())):
+        place = document.place(tuple(field.split(".")))
+        yield Problem(document.file, place, field, message, rule.rule.id)
 
 
 def _useless_signals(documents: Iterable[LoadedRule], rules: Mapping[str, CompiledRule]) -> Iterable[Problem]:

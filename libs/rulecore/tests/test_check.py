@@ -216,3 +216,42 @@ def test_each_expected_alert_needs_an_alert_of_its_own_in_any_order() -> None:
     assert compare([{"rule": "r"}, {"severity": "low"}], [ALERT, other]) == ()
     assert compare([{"rule": "r"}, {"rule": "r"}], [ALERT]) == ('- missing  {"rule":"r"}',)
     assert len(compare([{"rule": "r"}], [ALERT, other])) == 1
+
+
+UNIQUE = """\
+id: flood
+version: 1
+owner: risk
+on: shop
+where: type = 'payment'
+group_by: [user_id{more}]
+within: {{tumbling: 400d}}
+having: count(*) > 3
+then: {{severity: high, message: m}}
+"""
+
+
+@pytest.mark.parametrize(("column", "why"), [("event_id", "every event has another"), ("ts", "almost every event has")])
+def test_a_key_that_is_new_with_every_event_is_a_warning_with_its_place_and_what_to_do(column: str, why: str) -> None:
+    report = checked(UNIQUE.format(more=f", {column}"))
+    assert report.problems == ()
+    (warning,) = report.warnings
+    assert (warning.place.line, warning.path, warning.rule) == (6, "group_by", "flood")
+    assert warning.message.startswith(f"{column}, user_id: {why}")
+    assert "`max_rule_state_bytes`" in warning.message
+    assert "take columns whose values come again" in warning.message
+
+
+def test_a_sample_shows_which_keys_are_new_with_almost_every_event() -> None:
+    documents, _ = load_text(UNIQUE.format(more=""), "f.yaml")
+    every = [{"user_id": f"u{n}"} for n in range(100)]
+    (warning,) = check_rules(documents, STREAMS, samples={"shop": every}).warnings
+    assert "100 events of the sample have 100 different values" in warning.message
+    for known in ([{"user_id": f"u{n % 80}"} for n in range(100)], every[:99], []):
+        assert check_rules(documents, STREAMS, samples={"shop": known}).warnings == ()
+
+
+def test_a_suppression_by_the_id_of_the_event_is_a_warning() -> None:
+    text = RULE.replace("then:", "suppress: {by: [user_id, event_id], for: 30d}\nthen:")
+    assert [w.path for w in checked(text).warnings] == ["suppress.by"]
+    assert checked(RULE).warnings == ()

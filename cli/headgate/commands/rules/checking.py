@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,15 +20,33 @@ if TYPE_CHECKING:
     from rulecore.testing.rule_tests import TestResult
 
 
+def _samples(_context: click.Context, _parameter: click.Parameter, values: Sequence[str]) -> dict[str, Path]:
+    """Return the file of each stream."""
+    if wrong := [value for value in values if not all(value.partition("="))]:
+        raise click.BadParameter(f"{wrong[0]}: write STREAM=FILE")
+    return {stream: Path(file) for stream, _, file in (value.partition("=") for value in values)}
+
+
 @click.command()
 @files_option
+@click.option(
+    "--sample",
+    "samples",
+    metavar="STREAM=FILE",
+    multiple=True,
+    callback=_samples,
+    help="Events of a stream, one JSON object on each line: keys that are new with almost every event are named.",
+)
 @output_option
-def check(paths: Sequence[Path], streams: Path | None, lists: Path | None, output: Output) -> int:
-    """Check rules for errors and estimate their cost. Needs no cluster."""
-    bundle = read(paths, streams, lists)
+def check(
+    paths: Sequence[Path], streams: Path | None, lists: Path | None, samples: Mapping[str, Path], output: Output
+) -> int:
+    """Check rules for errors, estimate their cost and warn of keys whose state only grows. Needs no cluster."""
+    bundle = read(paths, streams, lists, samples)
     data: Json = {
         "rules": len(bundle.rules),
         "problems": [problem_json(p) for p in bundle.problems],
+        "warnings": [problem_json(w) for w in bundle.warnings],
         "costs": [_cost_json(c) for c in bundle.costs],
     }
     emit(output, data, "\n".join([*_check_lines(bundle), _check_summary(bundle)]))
@@ -71,12 +89,17 @@ def test(paths: Sequence[Path], streams: Path | None, lists: Path | None, output
 def _check_lines(bundle: RuleBundle) -> list[str]:
     width = max((len(c.rule) for c in bundle.costs), default=0)
     lines = [f"{'ok  ' if c.cheap else 'cost'} {c.rule:{width}}  {c.note}" for c in bundle.costs]
+    lines += [f"warning: {warning.render()}" for warning in bundle.warnings]
     return lines + [p.render() for p in bundle.problems]
 
 
 def _check_summary(bundle: RuleBundle) -> str:
-    count = len(bundle.problems)
-    return f"{len(bundle.rules)} rules are sound, {count} {'problem' if count == 1 else 'problems'}"
+    summary = f"{len(bundle.rules)} rules are sound, {_counted(len(bundle.problems), 'problem')}"
+    return f"{summary}, {_counted(len(bundle.warnings), 'warning')}" if bundle.warnings else summary
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def _render_failure(result: TestResult) -> str:

@@ -58,6 +58,23 @@ def test_the_shipped_rules_are_sound_and_pass_their_tests(capsys: pytest.Capture
     assert tested["failed"] == tested["untested"] == []
 
 
+def test_a_sample_of_events_names_keys_whose_state_only_grows(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "id: r\nversion: 1\nowner: o\non: shop\nwhere: amount > 1\nsuppress: {by: [user_id], for: 1d}\n"
+    path = write(tmp_path, text + "then: {severity: low, message: m}\n")
+    sample = write(tmp_path, "".join(json.dumps({"user_id": n}) + "\n" for n in range(100)), "events.jsonl")
+    assert run(["rules", "check", path, "--sample", f"shop={sample}"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].startswith(
+        f"warning: {path}:6:16: suppress.by: user_id: 100 events of the sample have 100 different"
+    )
+    assert lines[-1] == "1 rules are sound, 0 problems, 1 warning"
+    assert run(["rules", "check", path, "--sample", "shop"]) == 2
+    assert run(["rules", "check", path, "--sample", f"shops={sample}"]) != 0
+    assert "there is no stream shops" in capsys.readouterr().err
+
+
 def test_an_unknown_field_is_shown_with_file_line_underline_and_hint(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
