@@ -8,6 +8,7 @@ rejected, and so are control characters and characters that reverse the directio
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -115,28 +116,51 @@ def _list_faults(error: ValidationError) -> list[tuple[PathKey, str]]:
     A message ``name: text`` about the whole rule, where ``name`` is an entry, becomes ``text`` at that entry.
     """
     faults: list[tuple[PathKey, str]] = []
-    for details in error.errors(include_url=False, include_input=False):
-        path, message = tuple(details["loc"]), _simplify_message(details["type"], details["msg"])
-        path = _without_tags(path)
+    reported = error.errors(include_url=False, include_input=False)
+    for details in reported:
+        path = tuple(details["loc"])
+        # pydantic leaves out the items that are at fault, and then reports that there are too few.
+        repeated = details["type"] == "too_short" and any(
+            d["loc"][: len(path)] == path for d in reported if d is not details
+        )
+        if repeated or path[:3] == _KEYWORD:
+            continue
+        path, message = _without_tags(path), _simplify_message(details["type"], details["msg"])
         name, colon, rest = message.partition(": ")
         about_entry = bool(colon) and not path and name in Rule.model_fields
         faults.append(((name,), rest) if about_entry else (path, message))
     return faults
 
 
+#: The branch of a union that a mapping cannot be: `of: seen` is its only other form.
+_KEYWORD = ("expect", "of", "str")
+
+
 def _without_tags(path: PathKey) -> PathKey:
-    """Remove the parts that pydantic adds to a path for the kind of a window or of a sequence step."""
+    """Remove the parts that pydantic adds to a path for the kind of a window, of a sequence step or of keys."""
     if path[:1] == ("within",):
         return ("within", *path[2:])
-    return (*path[:2], *path[3:]) if path[:1] == ("sequence",) else path
+    tagged = path[:1] == ("sequence",) or path[:2] == ("expect", "of")
+    return (*path[:2], *path[3:]) if tagged else path
 
 
 def _simplify_message(kind: str, message: str) -> str:
-    if kind == "missing":
-        return "is missing"
-    if kind == "extra_forbidden":
-        return "unknown entry"
-    return message.removeprefix("Value error, ").removeprefix("Input ")
+    """Return the message in terms of YAML, without the names of Python's types."""
+    text = message.removeprefix("Value error, ").removeprefix("Input ").removesuffix(" after validation")
+    return _MESSAGES.get(kind, _CONTAINER.sub("should have", text))
+
+
+_MESSAGES = {
+    "missing": "is missing",
+    "extra_forbidden": "unknown entry",
+    "string_type": "should be text",
+    "int_type": "should be a whole number",
+    "int_parsing": "should be a whole number",
+    "tuple_type": "should be a list",
+    "dict_type": "should be a mapping",
+    "model_type": "should be a mapping",
+}
+_CONTAINER = re.compile("^(String|Tuple|List|Dictionary) should have")
 
 
 def decode_record(value: bytes, max_bytes: int) -> Rule:

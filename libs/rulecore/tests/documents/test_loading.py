@@ -247,7 +247,7 @@ def test_a_control_record_reads_back_as_the_same_rule(text: str) -> None:
         (b"{}", "id: is missing"),
         (b'{"a": NaN}', "not JSON"),
         (b"[" * 60_000, "not JSON"),
-        (b'{"sequence": []}', "sequence: Tuple should have at least 1 item"),
+        (b'{"sequence": []}', "sequence: should have at least 1 item"),
         (b" " * 70_000, "the record has 70000 bytes, at most 65536 are read; move many values into a list"),
     ],
 )
@@ -276,6 +276,10 @@ def record(**more: object) -> bytes:
             record(expect={"where": "a = 1", "every": "1h", "again": "soon"}),
             "^expect.again: 'soon' is neither once nor a duration; write once, or 30s, 5m, 1h$",
         ),
+        (record(expect={"where": "a = 1", "every": "1h", "of": {"list": 5}}), "^expect.of.list: should be text$"),
+        (record(sequence=[5], within="1h"), r"^sequence\[0\]: should be a mapping$"),
+        (record(suppress={"by": 5, "for": "1h"}), "^suppress.by: should be a list$"),
+        (record(score={"of": {"b": "x"}, "within": "1h", "limit": 1}), "^score.of.b: should be a whole number$"),
         (record(effective={"to": "9999-12-31T23:59:59-00:01"}), "is no time"),
     ],
 )
