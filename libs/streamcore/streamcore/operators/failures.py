@@ -35,7 +35,7 @@ Schema = Mapping[str, pl.DataType]
 
 @dataclass(frozen=True, slots=True)
 class FailedCall:
-    """A failed call: its reason, and the elements it received, by input."""
+    """A failed call: its reason, and the elements of each input, if they are known."""
 
     reason: str
     inputs: tuple[pl.DataFrame, ...] = ()
@@ -59,8 +59,9 @@ class PaneFailures:
         """Return the columns for ``height`` rows of output. ``failed``: by the number of the row."""
         values: list[list[object]] = [[None] * height for _ in self.columns]
         for row, call in failed.items():
+            values[-1][row] = call.reason
             elements = [value for rows in call.inputs for value in (rows.height, _first_elements(rows))]
-            for column, value in zip(values, (*elements, call.reason), strict=True):
+            for column, value in zip(values, elements, strict=False):  # without inputs the columns stay null
                 column[row] = value
         pairs = zip(self.columns.items(), values, strict=True)
         return [pl.Series(f"{_HIDDEN}{name}", column, dtype=dtype) for (name, dtype), column in pairs]

@@ -190,10 +190,10 @@ class WindowedStream:
     ) -> Stream:
         """Add the operator. ``columns``: those that are sent to it. ``aggregates``: None if a function takes panes."""
         lanes = {LATE: self.late_lane} if self.late_lane else {}
-        if aggregates is None:
-            lanes |= {FAILED_PANE: self.failed_lane}
-        elif _call_user_code(aggregates):
+        if self.spec.calls_user_code or (aggregates is not None and _call_user_code(aggregates)):
             lanes |= {FAILED: self.failed_lane, FAILED_PANE: self.failed_lane}
+        elif aggregates is None:
+            lanes |= {FAILED_PANE: self.failed_lane}
         return operate(
             [KeyedStream(replace(self.keyed, columns=columns))],
             kind,
@@ -205,6 +205,8 @@ class WindowedStream:
 
     def _window_columns(self) -> set[str]:
         """Return the columns that assigner, trigger and evictor read. The operator rejects missing ones."""
+        if self.spec.calls_user_code:
+            return set(self.keyed.port.schema)
         flags = {part.flag for part in walk(self.spec.trigger) if isinstance(part, OnPunctuation)}
         fields = {getattr(self.assigner, "gap_field", None), getattr(self.evictor, "field", None)}
         return flags | {name for name in fields if name is not None}

@@ -34,6 +34,11 @@ class WindowSpec:
         self._check_accumulation()
         self._check_session()
 
+    @property
+    def calls_user_code(self) -> bool:
+        """Return whether the assigner, the evictor or a part of the trigger is of the user."""
+        return not all(part is None or is_built_in(part) for part in (self.assigner, self.evictor, *walk(self.trigger)))
+
     def _check_lateness(self) -> None:
         _reject(self.allowed_lateness_ms < 0, f"allowed_lateness_ms must not be negative: {self.allowed_lateness_ms}")
         is_never_late = not (self.assigner.in_event_time and self.assigner.ends)
@@ -72,6 +77,11 @@ class WindowSpec:
             self.assigner.merges and too_early,
             "a session cannot accept elements after its trigger has finished: wrap the trigger in Repeatedly",
         )
+
+
+def is_built_in(part: Assigner | Evictor | Trigger) -> bool:
+    """Return whether an assigner, an evictor or a trigger is of this package, so that its calls do not fail."""
+    return type(part).__module__.rpartition(".")[0] == __package__
 
 
 def _reject(condition: object, message: str) -> None:

@@ -88,15 +88,24 @@ class AggregateSet:
             {n: a.reduce(self._partials(n, partials), starts) for n, a in self.aggregates.items()}
         )
 
-    def values(self, partials: Columns) -> list[pl.Series]:
-        """Return the results, a column an aggregate; then the columns of ``failures``, if there are any."""
+    def values(
+        self,
+        partials: Columns,
+        failures: PaneFailures | None = None,
+        failed_before: Mapping[int, FailedCall] | None = None,
+    ) -> list[pl.Series]:
+        """Return the results, a column an aggregate; then the columns of ``failures``, if there are any.
+
+        ``failures``: by default those of the aggregates. ``failed_before``: earlier failures by number of partial.
+        """
+        failures = failures or self.failures
         columns: list[pl.Series] = []
-        failed: dict[int, FailedCall] = {}
+        failed = dict(failed_before or {})
         for name, aggregate in self.aggregates.items():
             values, reasons = aggregate.try_result(self._partials(name, partials), self.schema)
             columns.append(values.alias(name))
             failed = {n: FailedCall(f"{name}: {reason}") for n, reason in reasons.items()} | failed
-        return columns if self.failures is None else [*columns, *self.failures.series(len(columns[0]), failed)]
+        return columns if failures is None else [*columns, *failures.series(len(columns[0]), failed)]
 
     def count_truncated(self, partials: Columns) -> int:
         """Return the number of partials, over all aggregates, that omit values because of a limit."""

@@ -18,7 +18,7 @@ from streamcore.windowing.triggers import OnPunctuation, walk
 
 
 def fields_for(spec: WindowSpec, schema: Mapping[str, pl.DataType]) -> list[str]:
-    """Return the columns that the assigner and the trigger read.
+    """Return the columns that the assigner and the trigger read: all, if one of them is of the user.
 
     ``ConfigError`` if one of them, or the evictor's column, does not exist or has the wrong type.
     """
@@ -36,7 +36,7 @@ def fields_for(spec: WindowSpec, schema: Mapping[str, pl.DataType]) -> list[str]
             )
     if isinstance(spec.evictor, KeepNear):
         _check_column(schema, spec.evictor.field, "KeepNear", "numbers", lambda dtype: dtype.is_numeric())
-    return list(dict.fromkeys(columns))
+    return list(schema) if spec.calls_user_code else list(dict.fromkeys(columns))
 
 
 def session_gaps(rows: pl.DataFrame, assigner: Session) -> Ints:

@@ -77,6 +77,7 @@ class WindowOperator:
         self.late_lane = late_lane
         self._aggregate_set = aggregate_set
         self._failures = plan.failures
+        self._calls_user_code = spec.calls_user_code
         self._values = list(plan.output.values)
         self._metrics = WindowMetrics()
         self._path = _path(plan, self._metrics)
@@ -94,6 +95,10 @@ class WindowOperator:
             rows, ports[FAILED] = self._aggregate_set.split_failing(rows)
             self._metrics.failed += ports[FAILED].height
         main, late = self._path.step(rows, time)
+        if self._calls_user_code and isinstance(self._path, TriggeredWindows):
+            failed = self._path.failed_rows(rows)
+            self._metrics.failed += failed.height
+            ports[FAILED] = pl.concat([ports[FAILED], failed]) if FAILED in ports else failed
         if self.late_lane:
             ports[LATE] = late
         if self._failures is None:
@@ -120,7 +125,7 @@ class WindowOperator:
 def _path(plan: WindowPlan, metrics: WindowMetrics) -> SlicedWindows | SessionWindows | TriggeredWindows:
     """Return columns where they can do it."""
     spec, assigner = plan.spec, plan.spec.assigner
-    if fires_at_end(spec.trigger) and not plan.keeps_elements:
+    if fires_at_end(spec.trigger) and not plan.keeps_elements and not spec.calls_user_code:
         slicing = slicing_for(assigner)
         if slicing is not None:
             return SlicedWindows(plan, metrics, slicing)

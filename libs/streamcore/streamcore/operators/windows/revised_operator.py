@@ -38,7 +38,7 @@ from streamcore.state.table import StateTable
 from streamcore.watermark import END_OF_TIME_MS, NO_WATERMARK
 from streamcore.windowing.assigners import Session, Tumbling
 from streamcore.windowing.revisions import RevisionPolicy
-from streamcore.windowing.spec import WindowSpec
+from streamcore.windowing.spec import WindowSpec, is_built_in
 
 #: The start of a window when it was first emitted: together with the key it identifies the window.
 ANCHOR = "window_anchor"
@@ -70,7 +70,7 @@ class RevisedWindows:
         late_lane: bool = True,
         max_windows: int = 10_000_000,
     ) -> None:
-        if not isinstance(spec.assigner, Session | Tumbling):
+        if not isinstance(spec.assigner, Session | Tumbling) or not is_built_in(spec.assigner):
             raise ConfigError(f"{spec.assigner}: only sessions and tumbling windows can be revised")
         fields_for(spec, schema)
         aggregate_set = AggregateSet(dict(aggregates), dict(schema))

@@ -10,11 +10,22 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from streamcore.operators.windows.general.partial_store import NOTHING, PartialStore
+from streamcore.operators.windows.general.user_parts import FailedCallError, kept_elements
 from streamcore.windowing.evictors import Evictor
 from streamcore.windowing.model import Element
+from streamcore.windowing.spec import is_built_in
+
+
+@dataclass(frozen=True, slots=True)
+class FailedView:
+    """A pane for which a trigger or an evictor of the user failed. ``elements``: none if windows store partials."""
+
+    reason: str
+    elements: tuple[Element, ...]
+
 
 #: The contents of an emitted pane: a node of partials, or the elements that its function received.
-View = int | tuple[Element, ...]
+View = int | tuple[Element, ...] | FailedView
 
 
 @dataclass(slots=True)
@@ -111,13 +122,20 @@ class BufferedContent:
 
     def view(self, content: WindowContent) -> tuple[View, int]:
         visible = self.visible_elements(content.elements)
-        return visible, len(content.elements) - len(visible)
+        return visible, 0 if isinstance(visible, FailedView) else len(content.elements) - len(visible)
 
     def clear(self, content: WindowContent) -> None:
         for element in content.elements:
             self._buffer.release(element)
         content.elements, content.since = [], content.upto
 
-    def visible_elements(self, elements: Sequence[Element]) -> tuple[Element, ...]:
+    def visible_elements(self, elements: Sequence[Element]) -> tuple[Element, ...] | FailedView:
         """Return the elements that the evictor keeps."""
-        return self.evictor.keep(elements) if self.evictor else tuple(elements)
+        if self.evictor is None:
+            return tuple(elements)
+        if is_built_in(self.evictor):
+            return self.evictor.keep(elements)
+        try:
+            return kept_elements(self.evictor, elements)
+        except FailedCallError as error:
+            return FailedView(str(error), tuple(elements))

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from streamcore.operators.windows.general.contents import ContentPolicy, View, WindowContent
+from streamcore.operators.windows.general.contents import ContentPolicy, FailedView, View, WindowContent
+from streamcore.operators.windows.general.user_parts import CheckedTrigger
 from streamcore.windowing.model import Accumulation, AnyWindow, Element, Timing
 from streamcore.windowing.reference_pane import WindowProgress
 from streamcore.windowing.spec import WindowSpec
@@ -80,6 +81,7 @@ class TriggerRules:
     def __init__(self, spec: WindowSpec, contents: ContentPolicy) -> None:
         self.spec = spec
         self.contents = contents
+        self._trigger = CheckedTrigger(spec.trigger) if spec.calls_user_code else spec.trigger
         self._retracting = spec.accumulation is Accumulation.RETRACTING
         self._discarding = spec.accumulation is Accumulation.DISCARDING
 
@@ -88,7 +90,7 @@ class TriggerRules:
     ) -> LiveWindow:
         """Return a new window, or the one into which sessions are merged."""
         states = [session.trigger for session in absorbed]
-        trigger = self.spec.trigger.merge(states, context) if states else self.spec.trigger.start()
+        trigger = self._trigger.merge(states, context) if states else self._trigger.start()
         live = LiveWindow(
             key_slot, window, trigger, not context.past_end or any(session.awaits for session in absorbed)
         )
@@ -102,27 +104,33 @@ class TriggerRules:
 
     def add(self, live: LiveWindow, element: Element, row: int, context: TriggerContext) -> None:
         """Add an element to the window. ``row``: the index of its row in the cut."""
+        live.trigger = self._trigger.observe(live.trigger, element, context)
         self.contents.add(live.content, element, row)
         live.unfired += 1
         live.latest_ms = max(live.latest_ms, element.event_ms)
-        live.trigger = self.spec.trigger.observe(live.trigger, element, context)
 
     def due(self, live: LiveWindow, context: TriggerContext, progress: WindowProgress) -> list[PaneFiring]:
         """Fire the pane that is due. Return it after its retractions; an empty list if none is due."""
         on_time = live.awaits and progress.end_passed
         may_fire = (on_time or live.unfired > 0) and not live.trigger.done
-        ready = may_fire and self.spec.trigger.ready(live.trigger, context)
+        ready = may_fire and self._trigger.ready(live.trigger, context)
         if not ready and not (progress.expired and live.unfired):
             return []
-        clears = self._discarding or (ready and self.spec.trigger.purges(live.trigger, context))
+        clears = self._discarding or (ready and self._trigger.purges(live.trigger, context))
         if ready:
-            live.trigger = self.spec.trigger.fire(live.trigger, context)
+            live.trigger = self._trigger.fire(live.trigger, context)
         final = progress.expired or live.trigger.done
-        timing = Timing.EARLY if not progress.end_passed else Timing.ON_TIME if on_time else Timing.LATE
-        fired = self._emit(live, timing, final=final)
+        fired = self._emit(live, _timing(live, progress), final=final)
         if clears or final:
             self.contents.clear(live.content)
         return fired
+
+    def fail(self, live: LiveWindow, progress: WindowProgress, reason: str) -> PaneFiring:
+        """Return the last pane of a window whose trigger failed."""
+        view = FailedView(reason, tuple(live.content.elements))
+        return PaneFiring(
+            live.key_slot, live.window, live.fired, _timing(live, progress), True, False, live.latest_ms, view
+        )
 
     def _emit(self, live: LiveWindow, timing: Timing, *, final: bool) -> list[PaneFiring]:
         retractions = self._retract(live, timing) if self._retracting else []
@@ -144,6 +152,12 @@ class TriggerRules:
             return old
         live.fired += 1
         return [*old, _retraction_of_pane(live, live.last, timing, final=False)]
+
+
+def _timing(live: LiveWindow, progress: WindowProgress) -> Timing:
+    if not progress.end_passed:
+        return Timing.EARLY
+    return Timing.ON_TIME if live.awaits else Timing.LATE
 
 
 def _retraction_of_pane(live: LiveWindow, emitted_pane: EmittedPane, timing: Timing, *, final: bool) -> PaneFiring:

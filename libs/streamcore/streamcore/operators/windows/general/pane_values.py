@@ -14,7 +14,7 @@ from streamcore.columnar.hash_table import Ints
 from streamcore.errors import ConfigError
 from streamcore.operators.failures import FailedCall, PaneFailures
 from streamcore.operators.windows.aggregate_set import AggregateSet
-from streamcore.operators.windows.general.contents import View
+from streamcore.operators.windows.general.contents import FailedView, View
 from streamcore.operators.windows.general.live_window import PaneFiring
 from streamcore.operators.windows.general.partial_store import NOTHING, PartialStore
 from streamcore.operators.windows.general.window_table import bounds
@@ -90,26 +90,34 @@ class PaneValues(Protocol):
 class AggregateValues:
     """Computes aggregates from partials."""
 
-    def __init__(self, partial_store: PartialStore, metrics: WindowMetrics) -> None:
+    def __init__(self, partial_store: PartialStore, metrics: WindowMetrics, failures: PaneFailures | None) -> None:
         self.partial_store = partial_store
         self.metrics = metrics
+        self.failures = failures
 
     def compute(self, fired: Sequence[PaneFiring], keys: pl.DataFrame) -> tuple[Ints, list[pl.Series]]:  # noqa: ARG002
         nodes = [firing.view if isinstance(firing.view, int) else NOTHING for firing in fired]
         partials = self.partial_store.partials(np.asarray(nodes, dtype=np.int64))
         self.metrics.truncated += self.partial_store.aggregate_set.count_truncated(partials)
-        return np.arange(len(fired)), self.partial_store.aggregate_set.values(partials)
+        failed = {n: FailedCall(f.view.reason) for n, f in enumerate(fired) if isinstance(f.view, FailedView)}
+        return np.arange(len(fired)), self.partial_store.aggregate_set.values(partials, self.failures, failed)
 
 
 class RecomputedValues:
     """Computes aggregates from the elements that the evictor keeps."""
 
-    def __init__(self, aggregate_set: AggregateSet, metrics: WindowMetrics) -> None:
+    def __init__(self, aggregate_set: AggregateSet, metrics: WindowMetrics, failures: PaneFailures | None) -> None:
         self.aggregate_set = aggregate_set
         self.metrics = metrics
+        self.failures = failures
 
     def compute(self, fired: Sequence[PaneFiring], keys: pl.DataFrame) -> tuple[Ints, list[pl.Series]]:  # noqa: ARG002
-        views = [_elements(firing.view) for firing in fired]
+        views = [() if isinstance(firing.view, FailedView) else _elements(firing.view) for firing in fired]
+        failed = {
+            n: FailedCall(firing.view.reason, (to_frame(firing.view.elements, self.aggregate_set.schema),))
+            for n, firing in enumerate(fired)
+            if isinstance(firing.view, FailedView)
+        }
         elements = [element for view in views for element in view]
         numbers = np.array([element.number for element in elements], dtype=np.int64)
         group = np.repeat(np.arange(len(views)), [len(view) for view in views])
@@ -117,7 +125,7 @@ class RecomputedValues:
             to_frame(elements, self.aggregate_set.schema), numbers, group, len(views)
         )
         self.metrics.truncated += self.aggregate_set.count_truncated(partials)
-        return np.arange(len(fired)), self.aggregate_set.values(partials)
+        return np.arange(len(fired)), self.aggregate_set.values(partials, self.failures, failed)
 
 
 class FunctionValues:
@@ -146,6 +154,8 @@ class FunctionValues:
 
     def _rows(self, firing: PaneFiring, key: tuple[object, ...]) -> pl.DataFrame | FailedCall:
         elements = to_frame(_elements(firing.view), self.schema)
+        if isinstance(firing.view, FailedView):
+            return FailedCall(firing.view.reason, (elements,))
         view = WindowView(key, *bounds(firing.window), firing.pane, firing.timing, elements.clone())
         try:
             return self.function.rows(view)
@@ -160,4 +170,6 @@ def to_frame(elements: Sequence[Element], schema: Mapping[str, pl.DataType]) -> 
 
 
 def _elements(view: View) -> tuple[Element, ...]:
+    if isinstance(view, FailedView):
+        return view.elements
     return () if isinstance(view, int) else view

@@ -10,6 +10,7 @@ import polars as pl
 from streamcore.columnar.hash_table import Ints
 from streamcore.columnar.key_slots import KeySlots
 from streamcore.operators.base import CutTime
+from streamcore.operators.failures import FAILED_REASON
 from streamcore.operators.windows.element_fields import elements
 from streamcore.operators.windows.general.element_table import ArrivalTable, ProgressTable
 from streamcore.operators.windows.general.plan import WindowPlan
@@ -49,6 +50,11 @@ class TriggeredWindows:
         panes, values = self.windows.finish(rows, numbers)
         late = self._output.late(rows, to_dropped_rows(engine.dropped), time.watermark_ms)
         return self._output.panes(self.keys, panes, values), late
+
+    def failed_rows(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Return the rows of this cut for which an assigner or a trigger of the user failed, with the reason."""
+        failed = dict(sorted(self.windows.engine.failed.items()))
+        return rows[[*failed]].with_columns(pl.Series(FAILED_REASON, [*failed.values()], dtype=pl.String))
 
     def _numbers(self, key_slots: Ints) -> Ints:
         """Return the arrival numbers of the rows, counted per key for count windows, and per operator otherwise."""

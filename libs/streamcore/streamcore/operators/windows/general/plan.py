@@ -38,7 +38,9 @@ class WindowPlan:
     @property
     def failures(self) -> PaneFailures | None:
         """Return the columns of failed panes; None if no code of the user computes values."""
-        return PaneFailures({"": self.schema}) if self.function else self.aggregate_set.failures
+        if self.function or self.spec.calls_user_code:
+            return PaneFailures({"": self.schema})
+        return self.aggregate_set.failures
 
     @property
     def output(self) -> OutputSchema:

@@ -14,12 +14,13 @@ from streamcore.columnar.key_slots import KeySlots
 from streamcore.columnar.timer_index import TimerIndex
 from streamcore.operators.windows.general.contents import BufferedContent, FoldedContent
 from streamcore.operators.windows.general.live_window import EmittedPane, LiveWindow, PaneFiring, TriggerRules
+from streamcore.operators.windows.general.user_parts import FailedCallError, assigned_windows
 from streamcore.operators.windows.general.window_table import Name, WindowTable, bounds
 from streamcore.operators.windows.metrics import WindowMetrics
 from streamcore.watermark import NO_WATERMARK
 from streamcore.windowing.model import END_OF_TIME_MS, AnyWindow, CountWindow, DropReason, Element, Window
 from streamcore.windowing.reference_pane import WindowProgress
-from streamcore.windowing.spec import WindowSpec
+from streamcore.windowing.spec import WindowSpec, is_built_in
 from streamcore.windowing.triggers import AfterProcessingTime, Trigger, TriggerContext, TriggerState, walk
 
 #: A dropped element: the index of its row in the cut, the window that did not accept it, and the reason.
@@ -38,7 +39,9 @@ class TriggerEngine:
     """The live windows of a shard, and their evaluation.
 
     ``fired``, ``dropped`` and ``before`` are the panes, the dropped elements and the earlier states of the changed
-    windows of the current cut.
+    windows of the current cut. ``failed``: why code of the user failed on an element, by the index of its row; the
+    windows for which it failed do not have the element. A window whose trigger fails when it is asked for a pane ends
+    with a failed pane; a later element begins it anew.
     """
 
     def __init__(
@@ -58,6 +61,7 @@ class TriggerEngine:
         self.fired: list[PaneFiring] = []
         self.dropped: list[Drop] = []
         self.before: dict[Name, WindowBeforeCut] = {}
+        self.failed: dict[int, str] = {}
         self._keys = keys
         self._clock_ms = NO_WATERMARK
         self._watermark_ms = NO_WATERMARK
@@ -69,7 +73,7 @@ class TriggerEngine:
 
     def begin(self, clock_ms: int, watermark_ms: int) -> None:
         """Begin a cut: set its clock and the watermark before it, and evaluate the windows that wait for the clock."""
-        self.fired, self.dropped, self.before = [], [], {}
+        self.fired, self.dropped, self.before, self.failed = [], [], {}, {}
         self._clock_ms, self._watermark_ms = clock_ms, watermark_ms
         self._evaluate_all(self._by_clock.take(clock_ms))
 
@@ -78,10 +82,18 @@ class TriggerEngine:
 
         ``row``: the index of the element's row in the cut.
         """
-        windows = self.spec.assigner.windows(element)
         self.metrics.elements += 1
+        try:
+            windows = self._windows(element)
+        except FailedCallError as error:
+            self.failed[row] = str(error)
+            return
         self.metrics.assignments += len(windows)
         self.put(element, row, windows)
+
+    def _windows(self, element: Element) -> tuple[AnyWindow, ...]:
+        assigner = self.spec.assigner
+        return assigner.windows(element) if is_built_in(assigner) else assigned_windows(assigner, element)
 
     def put(self, element: Element, row: int, windows: Iterable[AnyWindow]) -> None:
         """Add an element to these of its windows, and evaluate each."""
@@ -129,11 +141,19 @@ class TriggerEngine:
         if live is None and not absorbed and self.windows.count >= self.max_windows:
             self.metrics.rejected += 1
             return None
-        if live is None:
-            live = self._start(key_slot, window, absorbed, self._trigger_context(progress))
-            live.content.since = 0 if absorbed else element.number
-        self._mark_dirty(live)
-        self.rules.add(live, element, row, self._trigger_context(progress))
+        is_new = live is None and not absorbed
+        try:
+            if live is None:
+                live = self._start(key_slot, window, absorbed, self._trigger_context(progress))
+                live.content.since = 0 if absorbed else element.number
+            self._mark_dirty(live)
+            self.rules.add(live, element, row, self._trigger_context(progress))
+        except FailedCallError as error:
+            self.failed.setdefault(row, str(error))
+            self.metrics.assignments -= 1
+            if is_new and live is not None:
+                self.windows.pop(key_slot, window)
+            return None
         self.metrics.on_time += not progress.end_passed
         self.metrics.late_accepted += progress.end_passed
         return window
@@ -150,10 +170,12 @@ class TriggerEngine:
     def _start(
         self, key_slot: int, window: AnyWindow, absorbed: Iterable[Window], context: TriggerContext
     ) -> LiveWindow:
-        merged = [self.windows.pop(key_slot, session) for session in absorbed]
+        merged = [self.windows.live[key_slot][session] for session in absorbed]
         for session in merged:
             self._mark_dirty(session)
         live = self.rules.start(key_slot, window, merged, context)
+        for session in merged:
+            self.windows.pop(key_slot, session.window)
         self.windows.put(live)
         self.plan(live)
         return live
@@ -188,14 +210,18 @@ class TriggerEngine:
             return
         progress = self._progress(window, arrived)
         before = WindowBeforeCut(live.content.node, live.emitted_panes)
-        fired = self.rules.due(live, self._trigger_context(progress), progress)
-        if fired or progress.expired:
+        ends = progress.expired
+        try:
+            fired = self.rules.due(live, self._trigger_context(progress), progress)
+        except FailedCallError as error:
+            fired, ends = [self.rules.fail(live, progress, str(error))], True
+        if fired or ends:
             self.before.setdefault((key_slot, window), before)
             self.windows.dirty[key_slot, window] = None
         self.fired += fired
         self.metrics.evicted += live.evicted
         live.evicted = 0
-        if progress.expired:
+        if ends:
             self.contents.clear(live.content)
             self.windows.pop(key_slot, window)
         else:

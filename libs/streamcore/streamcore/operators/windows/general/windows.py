@@ -47,12 +47,12 @@ class TriggeredWindowStore:
             self._values = (
                 FunctionValues(plan.function, plan.schema, plan.failures)
                 if plan.function and plan.failures
-                else RecomputedValues(plan.aggregate_set, metrics)
+                else RecomputedValues(plan.aggregate_set, metrics, plan.failures)
             )
         else:
             self.partial_store = PartialStore(plan.aggregate_set)
             self._contents = FoldedContent(self.partial_store)
-            self._values = AggregateValues(self.partial_store, metrics)
+            self._values = AggregateValues(self.partial_store, metrics, plan.failures)
         self.engine = TriggerEngine(plan.spec, keys, self._contents, metrics, plan.max_windows)
         self.table = self.engine.windows
         self.emitted = (
