@@ -40,3 +40,8 @@ class CorruptState(Permanent):
 
 class Drained(StreamError):
     """Raised in the query's callback to reject the next batch, before any of it has run."""
+
+
+def other_shards(stored: int, asked: int) -> str:
+    """Return why an app of ``asked`` shards cannot continue from the state of ``stored`` shards."""
+    return f"it has {stored} shards, the app is set to {asked}; set it to {stored}. (Shuffle partitions may change.)"

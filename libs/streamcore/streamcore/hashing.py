@@ -59,11 +59,6 @@ def shard_for(hashes: UInt64Array, shards: int) -> npt.NDArray[np.int32]:
     return ((hashes >> np.uint64(32)) % np.uint64(shards)).astype(np.int32)
 
 
-def other_shards(stored: int, asked: int) -> str:
-    """Return why an app of ``asked`` shards cannot continue from the state of ``stored`` shards."""
-    return f"it has {stored} shards, the app is set to {asked}; set it to {stored}. (Shuffle partitions may change.)"
-
-
 def bucket_for(hashes: UInt64Array, buckets: int) -> npt.NDArray[np.int32]:
     """Return the bucket of a shard's state that holds each hash: its lower half modulo the number of buckets."""
     if buckets & (buckets - 1) == 0:  # the same, at a tenth of the time

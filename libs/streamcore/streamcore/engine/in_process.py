@@ -17,8 +17,7 @@ from streamcore.cut_clock import CutClock
 from streamcore.engine.ingest import Ingest
 from streamcore.engine.shard import Shard, ShardOutput
 from streamcore.engine.shuffle import ShuffleBlock
-from streamcore.errors import ConfigError
-from streamcore.hashing import other_shards
+from streamcore.errors import ConfigError, other_shards
 from streamcore.offsets import source_partitions
 from streamcore.state.blob_store import MemoryBlobs
 from streamcore.wire.lanes import Record

@@ -10,7 +10,7 @@ import enum
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from streamcore.hashing import other_shards
+from streamcore.errors import other_shards
 from streamcore.savepoint.manifest import AppDescription, SavepointManifest, StateTableDescription, StoredTable
 
 
