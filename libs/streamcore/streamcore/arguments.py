@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from streamcore.errors import ConfigError
 
 
@@ -20,6 +22,16 @@ def check_function(method: str, value: object, remedy: str) -> None:
     if isinstance(value, type) or not callable(value):
         what = f"the class {value.__name__}" if isinstance(value, type) else _with_article(type(value))
         raise ConfigError(f"{method}: takes a function, not {what}; {remedy}")
+
+
+def check_whole(**values: object) -> None:
+    """Raise ``ConfigError`` unless all values, by the names of their arguments, are whole numbers."""
+    for name, value in values.items():
+        if isinstance(value, timedelta):
+            ms = value // timedelta(milliseconds=1)
+            raise ConfigError(f"{name}: takes whole milliseconds, not a timedelta; write {ms:_}")
+        if isinstance(value, bool) or not hasattr(value, "__index__"):
+            raise ConfigError(f"{name}: takes a whole number, not {value!r}; write such as 60_000")
 
 
 def _with_article(cls: type) -> str:

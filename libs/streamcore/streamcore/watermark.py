@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from streamcore.arguments import check_whole
 from streamcore.errors import ConfigError
 
 #: The watermark before the first event. Durations can be subtracted from it without overflow.
@@ -38,6 +39,7 @@ class WatermarkStrategy:
     end: str | None = None
 
     def __post_init__(self) -> None:
+        check_whole(max_out_of_orderness_ms=self.max_out_of_orderness_ms, idle_timeout_ms=self.idle_timeout_ms)
         if self.max_out_of_orderness_ms < 0 or self.idle_timeout_ms < 1:
             raise ConfigError(f"{self}: max_out_of_orderness_ms is at least 0, idle_timeout_ms at least 1")
 

@@ -25,6 +25,10 @@ class ProcessFunction:
     ``outputs``: the columns of each output port; the operator adds ``EVENT_MS``. ``version``: raise it when the stored
     values change their meaning. ``migrations[1]`` turns the values that version 1 stored for a key into those of
     version 2 (``streamcore.keyed.migration``).
+
+    Only declared states are stored. An attribute that a call sets on ``self`` is lost without an error at the next
+    restart, differs between shards, and is not undone when a call fails. So attributes must not change after
+    ``__init__``.
     """
 
     outputs: Mapping[str, Schema] = {}

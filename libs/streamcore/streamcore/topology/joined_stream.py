@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from streamcore.arguments import check_function, check_type
+from streamcore.arguments import check_function, check_type, check_whole
 from streamcore.operators.base import LATE
 from streamcore.operators.failures import FAILED_PANE
 from streamcore.operators.joins.join_input import DEFAULT_MAX_ROWS, REJECTED
@@ -120,6 +120,7 @@ class JoinedStream:
         """
         from streamcore.operators.joins import TableTableJoin, TableTableSpec
 
+        check_whole(refresh_ms=refresh_ms)
         spec = TableTableSpec(self.keys, deleted, right_deleted, order, refresh_ms, self.suffix, self.max_rows)
         return self.operate(name, "latest of both", partial(TableTableJoin, spec, *self._schemas))
 
@@ -164,6 +165,7 @@ class WindowedJoin:
 
     def __post_init__(self) -> None:
         check_type("window", self.assigner, Assigner, "write such as Tumbling(60_000)")
+        check_whole(allowed_lateness_ms=self.allowed_lateness_ms)
 
     def pairs(self, *, name: str = "") -> Stream:
         """Emit all pairs per key and window and, in an outer join, rows without a partner."""

@@ -23,7 +23,7 @@ from streamcore.schema import EVENT_MS, OFFSET, PARTITION
 from streamcore.state.blob_store import MemoryBlobs
 from streamcore.topology import text_tables as tables
 from streamcore.topology.kernel import StatelessStageRunner
-from streamcore.topology.nodes import SourceNode
+from streamcore.topology.nodes import Schema, SourceNode
 from streamcore.topology.topology import Topology
 from streamcore.watermark import END_OF_TIME_MS, Progress
 from streamcore.wire.arrow_ipc import to_table
@@ -37,15 +37,24 @@ FROM_PARTITION = "partition"
 
 @dataclass
 class SimulationResult:
-    """The output of a run. ``lanes``: rows by lane. ``dead``: dead letters. ``counters``: ``<operator>.<metric>``."""
+    """The output of a run. ``lanes``: rows by lane. ``dead``: dead letters. ``counters``: ``<operator>.<metric>``.
+
+    ``columns``: the columns of each lane of the topology, also of lanes without rows.
+    """
 
     lanes: dict[str, pl.DataFrame] = field(default_factory=dict)
     dead: list[Record] = field(default_factory=list)
     counters: dict[str, int] = field(default_factory=dict)
+    columns: dict[str, Schema] = field(default_factory=dict)
 
     def __getitem__(self, lane: str) -> pl.DataFrame:
-        """Return the rows of a lane; an empty frame without columns if it has none."""
-        return self.lanes.get(lane, pl.DataFrame())
+        """Return the rows of a lane; ``ConfigError`` if the topology has no such lane."""
+        if lane in self.lanes:
+            return self.lanes[lane]
+        if lane in self.columns:
+            return pl.DataFrame(schema=self.columns[lane])
+        known = sorted({*self.lanes, *self.columns})
+        raise ConfigError(f"the result has no lane {lane!r}; it has {known or 'none'}, and dead letters in .dead")
 
     def text(self, *lanes: str) -> str:
         """Return these lanes (all if none is given) as text tables, then the dead letters."""
@@ -55,6 +64,7 @@ class SimulationResult:
         """Append the output of a later cut."""
         for lane, rows in other.lanes.items():
             self.lanes[lane] = _append(self.lanes[lane], rows) if lane in self.lanes else rows
+        self.columns |= other.columns
         self.dead += other.dead
         for name, count in other.counters.items():
             self.counters[name] = self.counters.get(name, 0) + count
@@ -68,6 +78,8 @@ def _append(earlier: pl.DataFrame, later: pl.DataFrame) -> pl.DataFrame:
 class Simulation:
     """Runs a topology cut by cut. ``blobs``: the stored state of an earlier simulation, to continue from.
 
+    Processing time is the ``clock_ms`` of each cut, and stands at 0 unless it is given. What is due by the clock, such
+    as ``AfterProcessingTime`` and timers of the clock, happens in a cut whose clock has reached it.
     ``seen``: the partitions that had rows. ``offsets``: the next offset of each source.
     """
 
@@ -119,7 +131,7 @@ class Simulation:
         unknown = sorted(set(inputs) - {node.name for node in self.topology.sources})
         if unknown:
             raise ConfigError(f"topology {self.topology.name} has no source {unknown[0]!r}")
-        result = SimulationResult()
+        result = SimulationResult(columns=self.topology.lane_columns)
         self.ingest.reset(CutClock.at(clock_ms))
         self.ingest.control += [
             ControlRecord(0, n, key.encode(), value) for n, (key, value) in enumerate(control.items())

@@ -102,6 +102,8 @@ class Stream:
         """Add columns, or replace those of the same name. Each is a Polars expression over one row.
 
         ``ConfigError`` for an expression over several rows, such as ``cum_sum``: its result would depend on the cut.
+        The event time of a row is that of its source. A new value in the column of the time changes the column only,
+        not the windows of the row; the stream names the field with the event time.
         """
         for name, expression in columns.items():
             check_expression(f"map: column {name}", expression)

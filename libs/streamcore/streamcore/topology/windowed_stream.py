@@ -81,9 +81,11 @@ class WindowedStream:
         return replace(self, evictor=evictor)
 
     def late_to(self, lane: str) -> WindowedStream:
-        """Set the lane of elements too late for every window, with the reason and their lateness.
+        """Set the lane of elements that a window does not take any more, with the reason and their lateness.
 
-        They are then also the side output ``late``. Without a lane they are only counted.
+        An element is on the lane once for each of its windows that does not take it; other sliding windows may still
+        take it. (Flink: only elements that no window takes, once.) Elements on the lane are also the side output
+        ``late``. Without a lane they are only counted.
         """
         return replace(self, late_lane=lane)
 

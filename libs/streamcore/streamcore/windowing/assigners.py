@@ -13,6 +13,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import ClassVar
 from zoneinfo import ZoneInfo
 
+from streamcore.arguments import check_whole
 from streamcore.errors import ConfigError
 from streamcore.windowing.model import END_OF_TIME_MS, AnyWindow, CountWindow, Element, Window
 
@@ -45,6 +46,7 @@ class Tumbling(Assigner):
     offset_ms: int = 0
 
     def __post_init__(self) -> None:
+        check_whole(size_ms=self.size_ms, offset_ms=self.offset_ms)
         _require(self.size_ms > 0, f"size_ms must be positive, not {self.size_ms}")
         _require(abs(self.offset_ms) < self.size_ms, f"offset_ms must be within one size_ms, not {self.offset_ms}")
 
@@ -62,6 +64,7 @@ class Sliding(Assigner):
     offset_ms: int = 0
 
     def __post_init__(self) -> None:
+        check_whole(size_ms=self.size_ms, slide_ms=self.slide_ms, offset_ms=self.offset_ms)
         _require(self.slide_ms > 0, f"slide_ms must be positive, not {self.slide_ms}")
         _require(
             self.slide_ms <= self.size_ms,
@@ -89,6 +92,7 @@ class Session(Assigner):
     merges: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        check_whole(gap_ms=self.gap_ms)
         _require(0 < self.gap_ms <= MAX_GAP_MS, f"gap_ms must be positive and at most {MAX_GAP_MS}, not {self.gap_ms}")
 
     def windows(self, element: Element) -> tuple[Window]:
@@ -148,6 +152,7 @@ class CountTumbling(Assigner):
     in_event_time: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
+        check_whole(count=self.count)
         _require(self.count > 0, f"count must be positive, not {self.count}")
 
     def windows(self, element: Element) -> tuple[CountWindow]:
@@ -157,13 +162,18 @@ class CountTumbling(Assigner):
 
 @dataclass(frozen=True)
 class CountSliding(Assigner):
-    """Windows of ``count`` elements of a key, in order of arrival; each ``every``-th element starts a window."""
+    """Windows of ``count`` elements of a key, in order of arrival; each ``every``-th element starts a window.
+
+    Flink's ``countWindow(10, 3)``, which fires at every third element with the last ten, is ``GlobalWindow()`` with
+    ``Repeatedly(AfterCount(3))`` and ``KeepCount(10)``.
+    """
 
     count: int
     every: int
     in_event_time: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
+        check_whole(count=self.count, every=self.every)
         _require(self.every > 0, f"every must be positive, not {self.every}")
         _require(
             self.every <= self.count,

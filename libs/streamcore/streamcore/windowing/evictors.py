@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
+from streamcore.arguments import check_whole
 from streamcore.errors import ConfigError
 from streamcore.windowing.model import Element, Scalar
 
@@ -30,6 +31,7 @@ class KeepCount(Evictor):
     count: int
 
     def __post_init__(self) -> None:
+        check_whole(count=self.count)
         if self.count < 1:
             raise ConfigError(f"KeepCount needs a positive count, not {self.count}")
 
@@ -44,6 +46,7 @@ class KeepRecent(Evictor):
     span_ms: int
 
     def __post_init__(self) -> None:
+        check_whole(span_ms=self.span_ms)
         if self.span_ms < 1:
             raise ConfigError(f"span_ms must be positive, not {self.span_ms}")
 

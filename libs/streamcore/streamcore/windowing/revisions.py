@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from streamcore.arguments import check_whole
 from streamcore.errors import ConfigError
 
 
@@ -24,6 +25,7 @@ class RevisionPolicy:
     at_end: bool = False
 
     def __post_init__(self) -> None:
+        check_whole(early_ms=self.early_ms)
         if self.early_ms < 0:
             raise ConfigError(f"early_ms must not be negative: {self.early_ms}")
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
-from streamcore.arguments import check_type
+from streamcore.arguments import check_type, check_whole
 from streamcore.errors import ConfigError
 from streamcore.windowing.model import Element
 
@@ -169,6 +169,7 @@ class AfterCount(Trigger):
     count: int
 
     def __post_init__(self) -> None:
+        check_whole(count=self.count)
         if self.count < 1:
             raise ConfigError(f"AfterCount needs a positive count, not {self.count}")
 
@@ -193,6 +194,7 @@ class AfterProcessingTime(Trigger):
     delay_ms: int
 
     def __post_init__(self) -> None:
+        check_whole(delay_ms=self.delay_ms)
         if self.delay_ms < 0:
             raise ConfigError(f"delay_ms must not be negative: {self.delay_ms}")
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -13,11 +15,27 @@ from streamcore.enrich import Enrichment
 from streamcore.errors import ConfigError
 from streamcore.keyed import ProcessContext, ProcessFunction
 from streamcore.operators.base import MAIN
+from streamcore.operators.rolling.totals import RollingSpan
 from streamcore.schema import StreamSchema
 from streamcore.topology.stream import operate, source
 from streamcore.topology.topology import Topology
 from streamcore.watermark import bounded_out_of_orderness
-from streamcore.windowing import AfterCount, AfterWatermark, AnyOf, KeepCount, OrFinally, Repeatedly, Tumbling
+from streamcore.windowing import (
+    AfterCount,
+    AfterProcessingTime,
+    AfterWatermark,
+    AnyOf,
+    CountSliding,
+    CountTumbling,
+    KeepCount,
+    KeepRecent,
+    OrFinally,
+    Repeatedly,
+    RevisionPolicy,
+    Session,
+    Sliding,
+    Tumbling,
+)
 from tests.harness.apps.running_sums import MakeRunningSums
 
 
@@ -96,3 +114,38 @@ def test_an_argument_of_a_wrong_kind_is_rejected_where_it_is_written(write: Any,
     with pytest.raises(ConfigError) as caught:
         write()
     assert message in str(caught.value)
+
+
+MINUTE = timedelta(minutes=1)
+NOT_WHOLE: list[tuple[Callable[[], object], str]] = [
+    (lambda: Tumbling(MINUTE), "size_ms: takes whole milliseconds, not a timedelta; write 60_000"),  # type: ignore[arg-type]
+    (lambda: Tumbling(60.0), "size_ms: takes a whole number, not 60.0; write such as 60_000"),  # type: ignore[arg-type]
+    (lambda: Tumbling("1m"), "size_ms: takes a whole number, not '1m'"),  # type: ignore[arg-type]
+    (lambda: Sliding(60_000, MINUTE), "slide_ms: takes whole milliseconds"),  # type: ignore[arg-type]
+    (lambda: Session(MINUTE), "gap_ms: takes whole milliseconds"),  # type: ignore[arg-type]
+    (lambda: CountTumbling(True), "count: takes a whole number, not True"),
+    (lambda: CountSliding(10, 2.5), "every: takes a whole number, not 2.5"),  # type: ignore[arg-type]
+    (lambda: AfterCount(1.5), "count: takes a whole number"),  # type: ignore[arg-type]
+    (lambda: AfterProcessingTime(MINUTE), "delay_ms: takes whole milliseconds"),  # type: ignore[arg-type]
+    (lambda: KeepCount(2.0), "count: takes a whole number"),  # type: ignore[arg-type]
+    (lambda: KeepRecent(MINUTE), "span_ms: takes whole milliseconds"),  # type: ignore[arg-type]
+    (lambda: RevisionPolicy(early_ms=MINUTE), "early_ms: takes whole milliseconds"),  # type: ignore[arg-type]
+    (lambda: WINDOWED.allowed_lateness(MINUTE).aggregate(n=Count()), "allowed_lateness_ms: takes whole milliseconds"),
+    (lambda: bounded_out_of_orderness(MINUTE), "max_out_of_orderness_ms: takes whole milliseconds"),  # type: ignore[arg-type]
+    (lambda: KEYED.join(OTHER).within(0, MINUTE), "upper_ms: takes whole milliseconds"),
+    (lambda: KEYED.join(OTHER).window(Tumbling(9), allowed_lateness_ms=MINUTE), "allowed_lateness_ms: takes whole"),
+    (lambda: KEYED.join(OTHER).latest(refresh_ms=MINUTE), "refresh_ms: takes whole milliseconds"),
+    (lambda: KEYED.deduplicate(MINUTE), "horizon_ms: takes whole milliseconds"),
+    (lambda: RollingSpan("1h", MINUTE, 60_000), "span_ms: takes whole milliseconds"),  # type: ignore[arg-type]
+]
+
+
+@pytest.mark.parametrize(("write", "message"), NOT_WHOLE, ids=[message[:40] for _, message in NOT_WHOLE])
+def test_a_duration_or_count_that_is_no_whole_number_is_rejected(write: Any, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        write()
+    assert message in str(caught.value)
+
+
+def test_whole_numbers_of_other_libraries_are_accepted() -> None:
+    assert Tumbling(np.int64(60_000)).size_ms == 60_000  # type: ignore[arg-type]

@@ -20,7 +20,7 @@ from streamcore.topology.simulation import Simulation, simulate
 from streamcore.topology.stream import control_stream, operate, source
 from streamcore.topology.topology import Topology
 from streamcore.watermark import END_OF_TIME_MS, bounded_out_of_orderness
-from streamcore.windowing import Tumbling
+from streamcore.windowing import Sliding, Tumbling
 from tests.harness.apps.running_sums import MakeRunningSums, RunningSums
 
 SCHEMA = StreamSchema.parse(
@@ -45,7 +45,7 @@ events = st.lists(st.tuples(st.integers(0, 100), st.sampled_from("abc"), st.inte
 
 
 def totals(frame: pl.DataFrame) -> list[tuple[object, ...]]:
-    return sorted(frame.select("user", "total").rows()) if frame.width else []
+    return sorted(frame.select("user", "total").rows())
 
 
 @settings(deadline=None, max_examples=30)
@@ -269,3 +269,29 @@ def test_state_of_other_sources_is_rejected() -> None:
     second = Simulation(Topology("t", SUMS.sink("out"), b.sink("b")), blobs=first.blobs)
     with pytest.raises(CorruptState, match="the state has 1 groups of sources with one watermark, the app 2"):
         second.cut({})
+
+
+def test_a_lane_without_rows_has_its_columns_and_a_lane_that_does_not_exist_is_rejected() -> None:
+    result = Simulation(Topology("t", SUMS.sink("out"), SUMS.side("late").sink("late"))).cut({})
+    for lane, port in (("out", SUMS), ("late", SUMS.side("late"))):
+        assert (result[lane].height, dict(result[lane].schema)) == (0, dict(port.schema))
+    with pytest.raises(ConfigError, match=r"has no lane 'lost'; it has \['late', 'out'\], and dead letters in .dead"):
+        _ = result["lost"]
+    simulation = Simulation(Topology("t", source(SCHEMA, raw=True).sink("out")))
+    columns = simulation.cut({})["out"].columns
+    assert simulation.cut({"a": rows((1, "x", 5))})["out"].columns == columns == ["ts", "user", "n"]
+
+
+def test_a_new_value_in_the_column_of_the_time_does_not_move_a_row_to_another_window() -> None:
+    moved = A.map(ts=pl.col("ts").dt.offset_by("1h")).key_by("user").window(Tumbling(1_000)).aggregate(n=Sum("n"))
+    result = simulate(Topology("t", moved.sink("out")), {"a": rows((1, "x", 5))})
+    assert result["out"]["window_start"].dt.epoch("ms").to_list() == [0]
+
+
+def test_an_element_is_late_once_for_each_sliding_window_that_does_not_take_it() -> None:
+    windows = A.key_by("user").window(Sliding(40, 10)).late_to("late").aggregate(n=Sum("n"))
+    simulation = Simulation(Topology("t", windows.sink("out")))
+    simulation.cut({"a": rows((100, "y", 1))})
+    late = simulation.cut({"a": rows((75, "x", 5))})["late"]
+    taken = simulation.end()["out"].filter(user="x")
+    assert (late["n"].to_list(), taken["n"].to_list()) == ([5, 5], [5, 5])

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from streamcore.arguments import check_whole
 from streamcore.columnar.grouping import dense_codes, distinct, resized, sorted_distinct
 from streamcore.columnar.hash_table import Ints
 from streamcore.columnar.key_slots import KeySlots
@@ -36,6 +37,7 @@ class RollingSpan:
     step_ms: int
 
     def __post_init__(self) -> None:
+        check_whole(span_ms=self.span_ms, step_ms=self.step_ms)
         if not 0 < self.step_ms <= self.span_ms or self.span_ms % self.step_ms:
             raise ConfigError(f"span {self.name}: {self.span_ms} ms must be a whole number of steps of {self.step_ms}")
 
