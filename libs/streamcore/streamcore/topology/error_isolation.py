@@ -15,7 +15,7 @@ from streamcore.enrich.spec import REASON
 from streamcore.operators.base import LATE_REASON
 from streamcore.operators.failures import FAILED_REASON
 from streamcore.topology.dead_letters import DeadLetterWriter
-from streamcore.topology.nodes import Transform
+from streamcore.topology.nodes import Schema, Transform
 from streamcore.wire.lanes import DeadLetterCode, Record
 
 _WITHOUT_TOPICS = DeadLetterWriter()
@@ -32,12 +32,31 @@ class IsolatedResult:
 
 
 def run_isolated(
-    step: str, function: Transform, rows: pl.DataFrame, writer: DeadLetterWriter = _WITHOUT_TOPICS
+    step: str, function: Transform, schema: Schema, rows: pl.DataFrame, writer: DeadLetterWriter = _WITHOUT_TOPICS
 ) -> IsolatedResult:
-    """Run the function. Each row on which it fails becomes a dead letter, with ``step`` in its reason."""
+    """Run the function. Each row on which it fails becomes a dead letter, with ``step`` in its reason.
+
+    ``schema``: the columns that it returned for no rows; it fails if it returns other ones.
+    """
     result = IsolatedResult()
-    _run_halves(step, function, rows, result, writer)
+    expected = {**schema, **{name: dtype for name, dtype in rows.schema.items() if name.startswith("__")}}
+
+    def call(some_rows: pl.DataFrame) -> pl.DataFrame:
+        return _with_columns(function(some_rows), expected)
+
+    _run_halves(step, call, rows, result, writer)
     return result
+
+
+def _with_columns(output: object, expected: Schema) -> pl.DataFrame:
+    """Return the output with the expected columns, whose values are converted if they are of another type."""
+    if not isinstance(output, pl.DataFrame):
+        raise TypeError(f"it returns {type(output).__name__}; return a data frame")
+    if dict(output.schema) == expected:
+        return output
+    if missing := expected.keys() - set(output.columns):
+        raise ValueError(f"it returns no column {min(missing)!r}")
+    return output.select(pl.col(n) if t == pl.Null else pl.col(n).cast(t) for n, t in expected.items())
 
 
 def _run_halves(

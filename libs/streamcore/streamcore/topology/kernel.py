@@ -179,7 +179,7 @@ class _CutPass:
         rows = self.read_port(node.input_port)
         if rows is None:
             return
-        result = run_isolated(self.topology.node_name(node), node.function, rows, self.dead_letter_writer)
+        result = run_isolated(self.topology.node_name(node), node.function, node.schema, rows, self.dead_letter_writer)
         self.records += result.dead
         if result.succeeded:
             self.set_rows(node, MAIN, pl.concat(result.succeeded) if len(result.succeeded) > 1 else result.succeeded[0])

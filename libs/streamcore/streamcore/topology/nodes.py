@@ -265,6 +265,11 @@ class SinkNode(TopologyNode):
             raise ConfigError(
                 f"sink {self.lane}: the stream has no columns {missing}; it has {[*self.input_port.schema]}"
             )
+        binary = [n for n, t in self.input_port.schema.items() if _has_binary(t) and n not in ORIGIN]
+        if binary and not self.whole:
+            raise ConfigError(
+                f"sink {self.lane}: columns {binary} are bytes, which JSON cannot hold; encode them as text"
+            )
 
     @property
     def inputs(self) -> tuple[OutputPort, ...]:
@@ -319,6 +324,14 @@ def polars_dtype(logical: Type) -> pl.DataType:
             return pl.Boolean()
         case Kind.STRING:
             return pl.String()
+
+
+def _has_binary(dtype: pl.DataType) -> bool:
+    if isinstance(dtype, pl.List | pl.Array):
+        return _has_binary(dtype.inner)  # type: ignore[arg-type]  # the inner type of a column is an instance
+    if isinstance(dtype, pl.Struct):
+        return any(_has_binary(field.dtype) for field in dtype.fields)  # type: ignore[arg-type]  # as above
+    return dtype == pl.Binary
 
 
 def empty_rows(schema: Schema) -> pl.DataFrame:
