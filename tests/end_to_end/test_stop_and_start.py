@@ -53,6 +53,9 @@ def test_a_stop_under_load_loses_nothing_and_a_lost_commit_is_repeated_only_if_t
     repeated = {key for key, count in alerts.items() if count == 2}
     assert len(repeated) == again.lanes["alerts"] > 0
     assert {int(text(r, "batch")) for r in scene.outputs.read("alerts") if r.key in repeated} == {lost}
+    session = scene.app.pid
+    scene.app.kill_driver()
+    processes.wait_until(lambda: not processes.members(session), "the end of all that a killed driver leaves", 60)
 
 
 def stop_under_load(scene: Scene) -> int:

@@ -81,7 +81,7 @@ class PostgresSink:
         self._settings = settings
         self._tables = lane_tables(settings, columns)
         self._hooks = hooks or SinkHooks()
-        self._server = sink_dependency(f"PostgreSQL {settings}")
+        self._server = sink_dependency(f"PostgreSQL {settings.host}:{settings.port}/{settings.database}")
         self._connection: Connection | None = None
         self._ledger: PostgresLedger | None = None
         self._staging: Mapping[str, Staging] = {}

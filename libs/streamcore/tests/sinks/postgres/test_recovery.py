@@ -117,7 +117,8 @@ def test_a_frozen_server_is_given_up_reported_and_gone_on_with_when_it_wakes(
     assert sink_database.write(sink, 0, ("a", ONE, 1)).outcome is WriteOutcome.COMMITTED
     assert 1 < frozen[1] - frozen[0] < 10
     assert sink_database.rows() == [("a", ONE, 1)]
-    where = re.escape(f"PostgreSQL {sink_database.settings(KEYED)}")
+    settings = sink_database.settings(KEYED)
+    where = re.escape(f"PostgreSQL {settings.host}:{settings.port}/{settings.database}")
     away, back = caplog.messages
     assert re.match(
         rf"{where} is unavailable since \d\d:\d\d:\d\d UTC: postgres .*\. Until it is back .*\. Start the", away
