@@ -34,6 +34,8 @@ from streamcore.control.commands import Command, Configure, Drain, InvalidComman
 from streamcore.control.reporter import StatusReporter
 from streamcore.control.status import CommandResult, DriverPhase, SavepointInfo
 from streamcore.errors import ConfigError, StreamError
+from streamcore.memory import MemoryReader
+from streamcore.memory_warning import MemoryWarning
 from streamcore.service.clock_warning import ClockWarning
 from streamcore.service.config.settings import ServiceSettings
 from streamcore.service.observers import CutListener, StartMessage, StdoutListener, combine_listeners
@@ -200,8 +202,10 @@ class ServiceProcess(Generic[S]):
 
     def _run_app(self, make_runner: RunnerFactory[S], runtime: Runtime) -> None:
         """Run steps 4 and 5 of the module's docstring."""
-        with telemetry_for(self._settings) as telemetry:
+        memory = MemoryWarning(self._log, MemoryReader(self._settings.memory_limit_bytes).read)
+        with telemetry_for(self._settings) as telemetry, memory:
             self._telemetry = telemetry
+            telemetry.watch_memory(lambda: memory.latest)
 
             def build(settings: S) -> ActiveRunner[S]:
                 epoch_settings = settings if self._epoch is None else settings_for_epoch(settings, self._epoch)

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from streamcore.engine.lag import Lag
+from streamcore.memory import MemoryUse
 from streamcore.service.config.settings import ServiceSettings
 from streamcore.service.observers import CutListener
 
@@ -20,6 +21,10 @@ class TelemetryHook(Protocol):
 
     def watch(self, lag: Callable[[], Lag]) -> None:
         """Set the function that returns the lag; it is called at each scrape."""
+        ...
+
+    def watch_memory(self, memory: Callable[[], MemoryUse | None]) -> None:
+        """Set the function that returns the memory in use, None without a limit."""
         ...
 
     def savepoint_done(self, at_ms: int) -> None:
@@ -38,6 +43,9 @@ class NoTelemetry:
         return ()
 
     def watch(self, lag: Callable[[], Lag]) -> None:
+        """See ``TelemetryHook``."""
+
+    def watch_memory(self, memory: Callable[[], MemoryUse | None]) -> None:
         """See ``TelemetryHook``."""
 
     def savepoint_done(self, at_ms: int) -> None:

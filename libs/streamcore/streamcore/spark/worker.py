@@ -7,6 +7,9 @@ the stored head, and a client compares its read position with the start of the r
 
 from __future__ import annotations
 
+import functools
+import logging
+import os
 from collections.abc import Iterable, Iterator
 
 import orjson
@@ -18,8 +21,11 @@ from streamcore.engine.ingest import Ingest
 from streamcore.engine.planner import TaskAssignment
 from streamcore.engine.shard import Shard, ShardOutput
 from streamcore.engine.shuffle import ShuffleBlock
+from streamcore.environment import EnvironmentVariable, Reader
 from streamcore.kafka.range_reader import RangeReader
 from streamcore.kafka.settings import KafkaSettings
+from streamcore.memory import MemoryReader
+from streamcore.memory_warning import MemoryWarning
 from streamcore.savepoint.initial_state import InitialBlobStore
 from streamcore.spark.wire import PackedApp
 from streamcore.state.blob_store import BlobStore
@@ -33,6 +39,10 @@ _BLOCK_SCHEMA_ARROW = pa.schema(
         pa.field("clock_ms", pa.int64()),
         pa.field("blob", pa.binary()),
     ]
+)
+
+EXECUTOR = EnvironmentVariable(
+    "SPARK_EXECUTOR_ID", "Number of the executor; Spark sets it in executor pods.", Reader.WORKER
 )
 
 _ingests: dict[str, Ingest] = {}
@@ -91,12 +101,21 @@ def run_shard(
 
 def _unpack_and_evict(packed: PackedApp) -> App:
     """Unpack the app, and drop the cached objects of earlier versions of it: other pickles of an app of this name."""
+    _watch_memory()
     app = packed.unpack()
     for identity in [i for i, ingest in _ingests.items() if i != packed.identity and ingest.app.name == app.name]:
         del _ingests[identity]
     for key in [k for k, shard in _shards.items() if k[0] != packed.identity and shard.app.name == app.name]:
         del _shards[key]
     return app
+
+
+@functools.cache
+def _watch_memory() -> None:
+    """Watch the memory of the executor's container, once in a process. Without executors the driver does it."""
+    if executor := os.environ.get(EXECUTOR):
+        container = MemoryReader(pid=1)  # all processes of the container
+        MemoryWarning(logging.getLogger(f"executor {executor}"), container.read).start()
 
 
 def _to_row(output: ShardOutput) -> Row:

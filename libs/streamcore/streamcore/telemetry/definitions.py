@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from streamcore.engine.lag import Lag
+from streamcore.memory import MemoryUse
 from streamcore.telemetry.totals import NAMES, MetricTotals
 
 #: A value of a metric, and the values of its labels in the order of ``MetricDefinition.labels``.
@@ -63,6 +64,14 @@ def _partition_delays(totals: MetricTotals, _lag: object) -> Iterable[Sample]:
 def _savepoint_age(totals: MetricTotals, _lag: object) -> Iterable[Sample]:
     at_ms = totals.savepoint_at_ms
     return [] if at_ms is None else [(time.time() - at_ms / 1000, ())]
+
+
+def _memory(read: Callable[[MemoryUse], int]) -> Reader:
+    def samples(totals: MetricTotals, _lag: object) -> Iterable[Sample]:
+        use = totals.memory()
+        return [] if use is None else [(read(use), ())]
+
+    return samples
 
 
 _COUNTER, _GAUGE = MetricKind.COUNTER, MetricKind.GAUGE
@@ -248,6 +257,22 @@ METRICS = (
         "Control records that are not committed yet; above 0 after a cut that reached `control_records_per_cut`.",
         (),
         lambda _totals, lag: [(lag().control_records, ())],
+    ),
+    MetricDefinition(
+        _GAUGE,
+        "headgate.memory.used",
+        "By",
+        "Memory that the container of the driver has in use, without cache that can be dropped; none without a limit.",
+        (),
+        _memory(lambda use: use.used),
+    ),
+    MetricDefinition(
+        _GAUGE,
+        "headgate.memory.limit",
+        "By",
+        "Limit of that memory, beyond which the system ends a process: `memory_limit_bytes` or the container's.",
+        (),
+        _memory(lambda use: use.limit),
     ),
     MetricDefinition(
         _GAUGE, "headgate.savepoint.age", "s", "Time since the newest savepoint was complete.", (), _savepoint_age

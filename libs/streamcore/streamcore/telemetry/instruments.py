@@ -16,6 +16,7 @@ from opentelemetry.util.types import Attributes
 
 from streamcore.engine.lag import Lag
 from streamcore.errors import Retryable
+from streamcore.memory import MemoryUse
 from streamcore.telemetry.definitions import CUT_DURATION, METRICS, MetricDefinition, MetricKind
 from streamcore.telemetry.exporters import TelemetrySettings, export
 from streamcore.telemetry.totals import MetricTotals
@@ -62,6 +63,10 @@ class Telemetry:
     def watch(self, lag: Callable[[], Lag]) -> None:
         """Set the function that returns the lag; it is called at each scrape."""
         self._lag = lag
+
+    def watch_memory(self, memory: Callable[[], MemoryUse | None]) -> None:
+        """Set the function that returns the memory in use, None without a limit; it is called at each scrape."""
+        self.totals.memory = memory
 
     def savepoint_done(self, at_ms: int) -> None:
         """Record a complete savepoint. ``at_ms``: its time in epoch milliseconds."""

@@ -7,13 +7,14 @@ partitions, the ``NAMES`` that are furthest behind are kept.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from heapq import nlargest
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from streamcore.kernel import BUDGET_REACHED, STATE_BYTES, STATE_ENTRIES
+from streamcore.memory import MemoryUse
 
 if TYPE_CHECKING:
     from streamcore.engine.report import CutReport
@@ -23,12 +24,17 @@ NAMES = 200
 OTHER = "other"
 
 
+def _no_memory() -> MemoryUse | None:
+    return None
+
+
 @dataclass(slots=True)
 class MetricTotals:
     """The numbers behind the metrics of one app.
 
     ``*_ms``: milliseconds; ``cut_at_ms`` and ``savepoint_at_ms`` since 1970. ``loaded``: shards whose state was read
-    from storage. ``counted``: counters of operators and rules. ``batch``: -1 before the first cut.
+    from storage. ``counted``: counters of operators and rules. ``batch``: -1 before the first cut. ``memory``: reads
+    the memory in use, None without a limit.
     """
 
     events: int = 0
@@ -55,6 +61,7 @@ class MetricTotals:
     cut_at_ms: int = 0
     clock_ahead_ms: int = 0
     savepoint_at_ms: int | None = None
+    memory: Callable[[], MemoryUse | None] = _no_memory
 
     def add(self, report: CutReport) -> None:
         """Add the counters of a cut, and set the gauges to its values."""

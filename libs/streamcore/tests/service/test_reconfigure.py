@@ -199,6 +199,7 @@ OTHER: dict[str, object] = {
     "savepoints": "/elsewhere",
     "restore": {"drop": ["x"]},
     "starting_offsets": "latest",
+    "memory_limit_bytes": 4_000_000_000,
 }
 
 
@@ -216,5 +217,5 @@ def test_what_the_session_is_made_with_is_decided_once(name: str) -> None:
 
 DECIDED = {
     *("app", "checkpoint", "shards", "jars", "parallelism", "driver_memory", "local_dir", "java_options"),
-    *("executors", "telemetry", "spark"),
+    *("executors", "telemetry", "spark", "memory_limit_bytes"),
 }

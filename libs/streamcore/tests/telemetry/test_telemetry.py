@@ -19,6 +19,7 @@ from streamcore.engine.output import SinkReport
 from streamcore.engine.report import CutReport
 from streamcore.errors import ConfigError, Retryable
 from streamcore.kafka.delivery import CommitOutcome
+from streamcore.memory import MemoryUse
 from streamcore.sinks.sink import WriteOutcome
 from streamcore.telemetry import Telemetry, TelemetrySettings
 from streamcore.telemetry.definitions import METRICS
@@ -72,6 +73,7 @@ def test_what_cuts_report_can_be_scraped() -> None:
     port = free_port()
     with Telemetry(TelemetrySettings("shop", port)) as telemetry:
         telemetry.watch(lambda: Lag(42, 1_500, 7))
+        telemetry.watch_memory(lambda: MemoryUse(700, 1_000, ()))
         for batch in range(3):
             telemetry.cut(cut(batch))
         telemetry.progress({"batchId": 2, "durationMs": {"triggerExecution": 250}})
@@ -97,6 +99,8 @@ def test_what_cuts_report_can_be_scraped() -> None:
     assert value(samples, "headgate_rules_state_entries", 'kind="window"') == 10
     assert value(samples, "headgate_rules_state_bytes", 'kind="window"') == 900
     assert value(samples, "headgate_rules_budget_reached_total", 'budget="rule"') == 3
+    assert value(samples, "headgate_memory_used_bytes") == 700
+    assert value(samples, "headgate_memory_limit_bytes") == 1_000
     assert value(samples, "headgate_marker", 'sink="postgres"') == 2
     assert value(samples, "headgate_sink_rejected_total", 'sink="postgres"') == 3
     assert value(samples, "headgate_restarts_total") == 1

@@ -21,7 +21,7 @@ from streamcore.watermark import WatermarkStrategy
 #: Settings that a running process cannot change.
 _FIXED = (
     *("app", "checkpoint", "shards", "jars", "parallelism", "driver_memory", "local_dir", "java_options"),
-    *("executors", "telemetry", "spark"),
+    *("executors", "telemetry", "spark", "memory_limit_bytes"),
 )
 
 
@@ -72,6 +72,13 @@ class ServiceSettings(Document):
         Field(description="Number of Spark partitions; best the number of cores of all executors."),
     ] = 2
     driver_memory: Annotated[str, Field(description="Memory of the driver's JVM, such as 1g.")] = "1g"
+    memory_limit_bytes: Annotated[
+        Positive | None,
+        Field(
+            description="Memory that the driver, its JVM and their Python workers may take together: the service warns "
+            "at 80 % of it. Without it, the limit of the container counts."
+        ),
+    ] = None
     trigger_ms: Annotated[
         NotNegative,
         Field(description="Shortest time between the starts of two batches, in milliseconds; 0 starts at once."),

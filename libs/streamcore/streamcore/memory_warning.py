@@ -1,0 +1,84 @@
+"""Warns that memory is nearly used up, before the system ends a process: at once, every minute, and when it is over."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Final
+
+from streamcore.memory import MemoryUse
+from streamcore.outages import REPEAT_S
+
+#: The share of the limit at which memory is nearly used up, and the share below which it is not any more.
+WARN_SHARE: Final = 0.8
+OVER_SHARE: Final = 0.75
+_CHECK_S: Final = 2.0
+_SHOWN: Final = 4  # processes in a message
+_MB: Final = 1_000_000
+
+
+class MemoryWarning:
+    """Reads memory every two seconds in a thread of its own, from ``start`` to the end of the context.
+
+    ``latest``: the last use that was read, None without a limit. ``now_s``: a monotonic clock, in seconds.
+    """
+
+    def __init__(
+        self,
+        log: logging.Logger,
+        read: Callable[[], MemoryUse | None],
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._log = log
+        self._read = read
+        self._now_s = now_s
+        self._began_s: float | None = None
+        self._logged_s = 0.0
+        self._ended = threading.Event()
+        self.latest: MemoryUse | None = None
+
+    def start(self) -> None:
+        """Start the thread, if there is a limit."""
+        self.check()
+        if self.latest is not None:
+            threading.Thread(target=self._check_until_end, name="memory", daemon=True).start()
+
+    def __enter__(self) -> MemoryWarning:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._ended.set()
+
+    def check(self) -> None:
+        """Read the memory, and log what is due."""
+        self.latest = use = self._read()
+        if use is None:
+            return
+        if self._began_s is None:
+            if use.used >= WARN_SHARE * use.limit:
+                self._began_s = self._logged_s = self._now_s()
+                self._log.warning(
+                    "memory: %s; at the limit the system ends one of these processes and cuts run again. Give the app "
+                    "more memory, or let it keep less state",
+                    _figures(use),
+                )
+        elif use.used < OVER_SHARE * use.limit:
+            self._log.warning("memory: enough again after %.0f s: %s", self._now_s() - self._began_s, _figures(use))
+            self._began_s = None
+        elif self._now_s() - self._logged_s >= REPEAT_S:
+            self._logged_s = self._now_s()
+            self._log.warning("memory: still nearly used up: %s", _figures(use))
+
+    def _check_until_end(self) -> None:
+        while not self._ended.wait(_CHECK_S):
+            self.check()
+
+
+def _figures(use: MemoryUse) -> str:
+    share = f"{use.used // _MB} of {use.limit // _MB} MB are in use ({100 * use.used // use.limit} %)"
+    shown = [f"{process.name} {process.pid} has {process.bytes // _MB} MB" for process in use.processes[:_SHOWN]]
+    return ", ".join([share, *shown])
