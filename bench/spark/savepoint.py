@@ -21,7 +21,7 @@ from bench.harness.yardstick import Yardstick
 from headgate.console.messages import to_stderr
 from streamcore.app import App
 from streamcore.checkpoint.checkpoint import CheckpointRoot
-from streamcore.cut_clock import CutClock
+from streamcore.cuts.cut_clock import CutClock
 from streamcore.engine.report import CutReport, Listeners
 from streamcore.kafka.topics import TopicSpec, ensure_topics
 from streamcore.offsets import StreamOffsets

@@ -31,7 +31,10 @@ _UPGRADE = Upgrade(
     0,
     phases=(PhaseTime(Phase.PREFLIGHT, 0), PhaseTime(Phase.STOPPING, 1)),
 )
-_BY_NAME = ("cuts", "lanes", "reasons", "counted", "sink_rows", "sink_rejected", "markers", "candidates", "matches")
+_BY_NAME = (
+    *("cuts", "lanes", "reasons", "counted", "sink_rows", "sink_rejected", "markers", "candidates", "matches"),
+    *("rule_state_entries", "rule_state_bytes", "budgets_reached"),
+)
 _DASHBOARD = CHART / "files/dashboard.json"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streamcore.cut_id import CutId
+from streamcore.cuts.cut_id import CutId
 from streamcore.storage.checked_json import DIGEST_DIGITS
 
 

@@ -21,7 +21,7 @@ from headgate.errors import InputError
 from headgate.records.decoder import EventDecoder
 from headgate.records.file_rows import count_rows, json_values, open_parquet, stream_columns
 from rulecore.backtest.backtest import EventBatch
-from streamcore.cut_clock import CutClock
+from streamcore.cuts.cut_clock import CutClock
 from streamcore.kafka.range_reader import RangeReader
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.offsets import PARTITIONS_PER_TOPIC, StreamOffsets, TopicPartition, next_offsets, ranges_between

@@ -15,7 +15,7 @@ from headgate_rules.settings import RulesSettings
 from streamcore.app import App
 from streamcore.checkpoint.checkpoint import AppIdentity, CheckpointRoot
 from streamcore.checkpoint.epochs import EpochStore
-from streamcore.cut_clock import CutClock
+from streamcore.cuts.cut_clock import CutClock
 from streamcore.engine.in_process import InProcessApp, RawRecord, control_record
 from streamcore.leases.acquire import lease_for
 from streamcore.offsets import StreamOffsets

@@ -16,7 +16,7 @@ from rulecore.settings import StateBudgets
 from rulecore.state_size import StateHolder, StateSize
 
 
-class Budget(enum.StrEnum):
+class BudgetScope(enum.StrEnum):
     """What a budget is for."""
 
     RULE = "rule"
@@ -28,7 +28,7 @@ class OverBudget(NamedTuple):
     """A rule version (``id@version``) whose state must go, the budget that is reached, and the reason with figures."""
 
     version: str
-    budget: Budget
+    budget: BudgetScope
     reason: str
 
 
@@ -49,13 +49,13 @@ def over_budget(
             rules[version] = rules.get(version, StateSize()) + size
     over = [version for version, size in sorted(rules.items()) if size.bytes > budgets.rule_bytes]
     if over:
-        return [OverBudget(v, Budget.RULE, _rule_reason(rules[v], budgets.rule_bytes)) for v in over]
+        return [OverBudget(v, BudgetScope.RULE, _rule_reason(rules[v], budgets.rule_bytes)) for v in over]
     large = [(group, use) for group, use in uses.items() if use.total.bytes > budgets.group_bytes and use.by_rule]
     if large:
         return [
             OverBudget(
                 version := _largest(use.by_rule),
-                Budget.GROUP,
+                BudgetScope.GROUP,
                 _shared_reason(f"the group {group}", use.total, use.by_rule[version], budgets.group_bytes),
             )
             for group, use in large
@@ -64,7 +64,9 @@ def over_budget(
     if total.bytes <= budgets.shard_bytes or not rules:
         return []
     version = _largest(rules)
-    return [OverBudget(version, Budget.SHARD, _shared_reason("the shard", total, rules[version], budgets.shard_bytes))]
+    return [
+        OverBudget(version, BudgetScope.SHARD, _shared_reason("the shard", total, rules[version], budgets.shard_bytes))
+    ]
 
 
 def _surely_within(groups: Mapping[GroupId, StateHolder], suppression: StateHolder, budgets: StateBudgets) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Protocol
 
-from streamcore.cut_clock import CutClock
+from streamcore.cuts.cut_clock import CutClock
 from streamcore.errors import CorruptState
 
 #: A source partition is one number: its topic's index in ``App.topics``, times this, and the partition in the topic.

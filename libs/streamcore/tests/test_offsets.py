@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamcore.cut_clock import CutClock
+from streamcore.cuts.cut_clock import CutClock
 from streamcore.errors import CorruptState
 from streamcore.offsets import OffsetRange, StreamOffsets, TopicPartition, assign_ranges, next_offsets, ranges_between
 

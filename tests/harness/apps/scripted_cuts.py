@@ -23,7 +23,7 @@ from streamcore.app import App
 from streamcore.checkpoint.checkpoint import CheckpointRoot
 from streamcore.checkpoint.epoch import FIRST_EPOCH
 from streamcore.checkpoint.offset_log import CutBounds
-from streamcore.cut_clock import CutClock
+from streamcore.cuts.cut_clock import CutClock
 from streamcore.errors import ConfigError
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.leases.acquire import Lease, lease_for

@@ -13,7 +13,7 @@ import polars as pl
 from streamcore.aggregates import Count, Sum
 from streamcore.app import App
 from streamcore.checkpoint.checkpoint import CheckpointRoot
-from streamcore.cut_clock import CutClock
+from streamcore.cuts.cut_clock import CutClock
 from streamcore.keyed import MapState, ProcessContext, ProcessFunction, Row, ValueState
 from streamcore.offsets import StreamOffsets
 from streamcore.operators.base import MAIN

@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from headgate_rules.service import SERVICE
-from streamcore.cut_id import CutId
+from streamcore.cuts.cut_id import CutId
 from streamcore.kafka.delivery import CommitReceipt, CommitStep, DeliverySettings, OutRecord, OutRecords, WriterHooks
 from streamcore.kafka.exactly_once import ExactlyOnceWriter
 from streamcore.kafka.settings import KafkaSettings

@@ -21,7 +21,7 @@ from typing import Any
 
 from streamcore.checkpoint.checkpoint import AppIdentity, CheckpointRoot
 from streamcore.checkpoint.offset_log import CutBounds
-from streamcore.cut_clock import CutClock
+from streamcore.cuts.cut_clock import CutClock
 from streamcore.errors import Fenced, Retryable, StreamError
 from streamcore.kafka import exactly_once
 from streamcore.kafka.delivery import CommitStep, DeliverySettings, OutRecord, OutRecords, WriterHooks

@@ -9,7 +9,7 @@ import runpy
 import sys
 from collections.abc import Mapping
 
-from streamcore.cut_id import CutId
+from streamcore.cuts.cut_id import CutId
 from streamcore.kafka.exactly_once import ExactlyOnceWriter
 from streamcore.sinks.delta import sink as delta
 from streamcore.sinks.postgres import sink as postgres

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 from streamcore.checkpoint.epoch import FIRST_EPOCH, create_epoch, read_epoch
 from streamcore.checkpoint.offset_log import OffsetLog
-from streamcore.cut_id import CutId
+from streamcore.cuts.cut_id import CutId
 from streamcore.errors import ConfigError, other_shards
 from streamcore.storage.atomic_files import (
     Entry,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streamcore.cut_id import CutId
+from streamcore.cuts.cut_id import CutId
 from streamcore.errors import CorruptState, Fenced
 from streamcore.offsets import StreamOffsets
 from streamcore.storage.atomic_files import (

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from streamcore.app import CONTROL, App
-from streamcore.cut_clock import CutClock
+from streamcore.cuts.cut_clock import CutClock
 from streamcore.engine.ingest import Ingest
 from streamcore.engine.shard import Shard, ShardOutput
 from streamcore.engine.shuffle import ShuffleBlock

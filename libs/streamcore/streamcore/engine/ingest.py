@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamcore.app import CONTROL, App, EventTime
-from streamcore.cut_clock import CutClock
+from streamcore.cuts.cut_clock import CutClock
 from streamcore.decode.types import Decoded, RawBatch
 from streamcore.engine.shuffle import (
     BlockKind,

@@ -17,7 +17,7 @@ import orjson
 import pyarrow as pa
 
 from streamcore.app import App
-from streamcore.cut_id import CutId
+from streamcore.cuts.cut_id import CutId
 from streamcore.errors import ConfigError
 from streamcore.kafka.delivery import CommitReceipt, OutRecord, OutRecords
 from streamcore.kafka.exactly_once import ExactlyOnceWriter

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from streamcore.app import CONTROL, App
 from streamcore.checkpoint.offset_log import CutBounds, OffsetLog
-from streamcore.cut_clock import CutClock, CutTimer
+from streamcore.cuts.cut_clock import CutClock, CutTimer
 from streamcore.errors import CorruptState, Permanent
 from streamcore.offsets import (
     OffsetRange,

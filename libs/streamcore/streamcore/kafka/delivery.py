@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 
-from streamcore.cut_id import CutId
+from streamcore.cuts.cut_id import CutId
 from streamcore.errors import ConfigError, Permanent
 from streamcore.kafka.settings import Option
 

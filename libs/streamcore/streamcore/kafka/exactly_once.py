@@ -50,7 +50,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from streamcore.cut_id import CutId
+from streamcore.cuts.cut_id import CutId
 from streamcore.errors import ConfigError, Fenced, Permanent, Retryable
 from streamcore.kafka.delivery import (
     CommitOutcome,

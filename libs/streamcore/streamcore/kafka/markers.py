@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import confluent_kafka as ck
 
-from streamcore.cut_id import CutId
+from streamcore.cuts.cut_id import CutId
 from streamcore.errors import CorruptState, Retryable
 from streamcore.kafka import data_clients as clients
 from streamcore.kafka.data_clients import ClientLog, Isolation

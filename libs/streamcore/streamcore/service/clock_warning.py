@@ -1,4 +1,4 @@
-"""Warns that the clock of the cuts stands still, because it is ahead of the machine's (``streamcore.cut_clock``)."""
+"""Warns that the clock of the cuts (``streamcore.cuts.cut_clock``) stands still, ahead of the machine's."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from streamcore.cut_clock import span_text
+from streamcore.cuts.cut_clock import span_text
 from streamcore.errors import Retryable
 from streamcore.outages import REPEAT_S
 

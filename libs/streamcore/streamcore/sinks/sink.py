@@ -21,7 +21,7 @@ import pyarrow as pa
 from pydantic import Field, PositiveInt
 from pydantic.dataclasses import dataclass as settings_dataclass
 
-from streamcore.cut_id import CutId
+from streamcore.cuts.cut_id import CutId
 from streamcore.errors import Fenced
 from streamcore.outages import OUTAGES, Dependency, Outages
 from streamcore.settings import STRICT

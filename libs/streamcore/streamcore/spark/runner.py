@@ -37,8 +37,8 @@ from streamcore.checkpoint.checkpoint import AppIdentity, CheckpointRoot
 from streamcore.checkpoint.epoch import read_epoch
 from streamcore.checkpoint.offset_log import CutBounds
 from streamcore.checkpoint.origin import RestoreOrigin
-from streamcore.cut_clock import MAX_CLOCK_AHEAD_MS, reject_clock_ahead, wall_clock_ms
-from streamcore.cut_id import CutId
+from streamcore.cuts.cut_clock import MAX_CLOCK_AHEAD_MS, reject_clock_ahead, wall_clock_ms
+from streamcore.cuts.cut_id import CutId
 from streamcore.engine.cut_watch import CutWatch
 from streamcore.engine.lag import Lag, LagTracker
 from streamcore.engine.output import OutputCommitter

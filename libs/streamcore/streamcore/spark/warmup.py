@@ -19,7 +19,7 @@ from dataclasses import replace
 from pyspark.sql import DataFrame, SparkSession
 
 from streamcore.app import App
-from streamcore.cut_clock import CutClock
+from streamcore.cuts.cut_clock import CutClock
 from streamcore.engine.planner import TaskAssignment
 from streamcore.errors import StreamError
 from streamcore.kafka.settings import KafkaSettings

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from streamcore.app import App
-from streamcore.cut_clock import CutClock
+from streamcore.cuts.cut_clock import CutClock
 from streamcore.engine.in_process import InProcessApp
 from streamcore.engine.ingest import Ingest, measure_progress
 from streamcore.engine.shuffle import ShuffleBlock

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from streamcore.checkpoint.checkpoint import AppIdentity, CheckpointRoot
 from streamcore.checkpoint.epoch import create_epoch, raise_epoch, read_epoch
 from streamcore.checkpoint.offset_log import CutBounds
-from streamcore.cut_clock import CutClock
-from streamcore.cut_id import CutId
+from streamcore.cuts.cut_clock import CutClock
+from streamcore.cuts.cut_id import CutId
 from streamcore.errors import ConfigError, CorruptState, Retryable
 from streamcore.offsets import StreamOffsets
 from streamcore.storage import ObjectStore

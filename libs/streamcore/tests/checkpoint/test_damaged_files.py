@@ -17,8 +17,8 @@ from streamcore.app import App, Source
 from streamcore.checkpoint.checkpoint import AppIdentity, CheckpointRoot
 from streamcore.checkpoint.offset_log import CutBounds
 from streamcore.checkpoint.origin import RestoreOrigin
-from streamcore.cut_clock import CutClock, CutTimer
-from streamcore.cut_id import CutId
+from streamcore.cuts.cut_clock import CutClock, CutTimer
+from streamcore.cuts.cut_id import CutId
 from streamcore.engine.planner import Planner
 from streamcore.errors import StreamError
 from streamcore.offsets import StreamOffsets

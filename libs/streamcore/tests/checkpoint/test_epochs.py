@@ -10,7 +10,7 @@ from streamcore.checkpoint import epochs as module
 from streamcore.checkpoint.checkpoint import AppIdentity, CheckpointRoot
 from streamcore.checkpoint.epochs import EpochClaim, EpochProgress, EpochStore, NewerEpochExists
 from streamcore.checkpoint.offset_log import CutBounds
-from streamcore.cut_clock import CutClock
+from streamcore.cuts.cut_clock import CutClock
 from streamcore.errors import ConfigError, Fenced
 from streamcore.leases.acquire import lease_for
 from streamcore.offsets import StreamOffsets

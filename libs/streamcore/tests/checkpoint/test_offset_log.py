@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from streamcore.checkpoint.offset_log import CutBounds, OffsetLog
-from streamcore.cut_clock import CutClock
+from streamcore.cuts.cut_clock import CutClock
 from streamcore.errors import Fenced
 from streamcore.offsets import StreamOffsets
 from streamcore.storage import ObjectStore

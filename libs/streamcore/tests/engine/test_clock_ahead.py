@@ -14,7 +14,7 @@ from streamcore.app import App, Source
 from streamcore.checkpoint.checkpoint import AppIdentity
 from streamcore.checkpoint.epochs import EpochStore
 from streamcore.checkpoint.offset_log import CutBounds, OffsetLog
-from streamcore.cut_clock import CutClock, CutTimer, wall_clock_ms
+from streamcore.cuts.cut_clock import CutClock, CutTimer, wall_clock_ms
 from streamcore.engine.in_process import InProcessApp, RawRecord
 from streamcore.engine.planner import Planner
 from streamcore.errors import ConfigError

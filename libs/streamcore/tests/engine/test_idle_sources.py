@@ -14,7 +14,7 @@ from streamcore.app import App, Source
 from streamcore.checkpoint.checkpoint import AppIdentity
 from streamcore.checkpoint.epochs import EpochStore
 from streamcore.checkpoint.offset_log import CutBounds
-from streamcore.cut_clock import CutClock, CutTimer
+from streamcore.cuts.cut_clock import CutClock, CutTimer
 from streamcore.engine.planner import Planner
 from streamcore.errors import Fenced
 from streamcore.offsets import StreamOffsets, TopicPartition

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamcore.cut_clock import CutClock
+from streamcore.cuts.cut_clock import CutClock
 from streamcore.engine.lag import LADDER_S, Lag, LagTracker
 from streamcore.offsets import StreamOffsets, TopicPartition
 

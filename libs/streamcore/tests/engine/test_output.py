@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from streamcore.app import App
-from streamcore.cut_id import CutId
+from streamcore.cuts.cut_id import CutId
 from streamcore.engine.output import OutputCommitter
 from streamcore.errors import ConfigError, Retryable
 from streamcore.kafka.exactly_once import ExactlyOnceWriter

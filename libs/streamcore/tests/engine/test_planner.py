@@ -9,7 +9,7 @@ import pytest
 
 from streamcore.app import CONTROL, App, Source
 from streamcore.checkpoint.offset_log import CutBounds, OffsetLog
-from streamcore.cut_clock import CutClock, CutTimer
+from streamcore.cuts.cut_clock import CutClock, CutTimer
 from streamcore.engine.planner import Planner, TaskAssignment
 from streamcore.errors import CorruptState, Drained, Permanent
 from streamcore.limits import Limits

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from streamcore.checkpoint.checkpoint import AppIdentity, CheckpointRoot
 from streamcore.checkpoint.offset_log import CutBounds
-from streamcore.cut_clock import CutClock
+from streamcore.cuts.cut_clock import CutClock
 from streamcore.errors import StreamError
 from streamcore.kafka.delivery import CommitStep, DeliverySettings, OutRecord, WriterHooks
 from streamcore.kafka.exactly_once import MARKER_EVERY, ExactlyOnceWriter

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streamcore.cut_id import CutId
+from streamcore.cuts.cut_id import CutId
 from streamcore.errors import ConfigError, CorruptState, Fenced, Permanent, Retryable
 from streamcore.kafka.control_topic import ControlLog
 from streamcore.kafka.data_clients import Isolation

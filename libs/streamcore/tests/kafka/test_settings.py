@@ -64,6 +64,7 @@ from streamcore.kafka import data_clients as clients
 from streamcore.kafka.data_clients import Isolation
 from streamcore.kafka.settings import KafkaSettings, SecurityProtocol
 logging.basicConfig(level=logging.DEBUG, stream=sys.stdout)
+logging.getLogger("kafka").setLevel(logging.DEBUG)
 settings = KafkaSettings(
     "127.0.0.1:1", SecurityProtocol.SASL_PLAINTEXT, username="ann", password_env="HG_TEST_SECRET",
     request_timeout_ms=300,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from streamcore.cut_id import CutId
+from streamcore.cuts.cut_id import CutId
 from streamcore.kafka.exactly_once import ExactlyOnceWriter
 from tests.harness.faults.simulated_owners import MakeWriter, Schedule, simulated_broker
 

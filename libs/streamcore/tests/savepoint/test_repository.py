@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from streamcore.cut_clock import CutClock
+from streamcore.cuts.cut_clock import CutClock
 from streamcore.errors import ConfigError, CorruptState
 from streamcore.offsets import StreamOffsets
 from streamcore.savepoint import Savepoint, SavepointManifest, SavepointRepository, apps, check_name, default_name

@@ -17,7 +17,7 @@ from streamcore.checkpoint.epochs import EpochStore, NewerEpochExists
 from streamcore.checkpoint.offset_log import CutBounds
 from streamcore.checkpoint.origin import RestoreOrigin
 from streamcore.control.commands import Promote
-from streamcore.cut_clock import CutClock
+from streamcore.cuts.cut_clock import CutClock
 from streamcore.errors import ConfigError, CorruptState, Fenced, Retryable
 from streamcore.leases.acquire import LeaseHeld, lease_for
 from streamcore.offsets import StreamOffsets

@@ -9,7 +9,7 @@ import pytest
 
 from streamcore.checkpoint.checkpoint import CheckpointRoot
 from streamcore.checkpoint.offset_log import CutBounds
-from streamcore.cut_clock import CutClock
+from streamcore.cuts.cut_clock import CutClock
 from streamcore.errors import ConfigError
 from streamcore.offsets import StreamOffsets
 from streamcore.savepoint import SavepointRepository

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from streamcore.cut_clock import MAX_CLOCK_AHEAD_MS
+from streamcore.cuts.cut_clock import MAX_CLOCK_AHEAD_MS
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.limits import Limits
 from streamcore.service.config.documents import Document, NotNegative, Positive

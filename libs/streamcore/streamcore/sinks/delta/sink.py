@@ -52,7 +52,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from streamcore.cut_id import CutId
+from streamcore.cuts.cut_id import CutId
 from streamcore.errors import ConfigError, Fenced, Retryable
 from streamcore.sinks.delta.maintenance import TableMaintenance
 from streamcore.sinks.delta.rows import partitions, shape_rows

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streamcore.cut_id import CutId
+from streamcore.cuts.cut_id import CutId
 from streamcore.errors import Fenced
 from streamcore.sinks.opensearch.bulk_lines import document_version
 from streamcore.sinks.opensearch.client import RequestRejected, SearchClient

@@ -35,7 +35,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from streamcore.cut_id import CutId
+from streamcore.cuts.cut_id import CutId
 from streamcore.errors import ConfigError, Retryable
 from streamcore.sinks.opensearch import indexes
 from streamcore.sinks.opensearch.bulk import BulkCounters, BulkSender

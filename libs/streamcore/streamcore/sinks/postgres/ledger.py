@@ -13,7 +13,7 @@ import orjson
 import psycopg
 from psycopg import sql
 
-from streamcore.cut_id import CutId
+from streamcore.cuts.cut_id import CutId
 from streamcore.errors import ConfigError, Fenced, Permanent
 from streamcore.sinks.postgres.catalog import exists
 from streamcore.sinks.postgres.connection import Connection

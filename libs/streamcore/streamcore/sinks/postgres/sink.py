@@ -43,7 +43,7 @@ from typing import TypeVar
 import psycopg
 import pyarrow as pa
 
-from streamcore.cut_id import CutId
+from streamcore.cuts.cut_id import CutId
 from streamcore.errors import ConfigError, Permanent, Retryable
 from streamcore.sinks.postgres.apply_rows import RowApplier
 from streamcore.sinks.postgres.catalog import check_database, check_table

@@ -14,7 +14,7 @@ import pytest
 from pydantic import ValidationError
 
 from streamcore.app import App, Source
-from streamcore.cut_clock import CutClock
+from streamcore.cuts.cut_clock import CutClock
 from streamcore.decode.formats import AccessLog, Avro, Bare, Confluent, Container, Csv, InputFormat, Json, SingleObject
 from streamcore.decode.text.access_log import LogLayout
 from streamcore.engine.ingest import Ingest

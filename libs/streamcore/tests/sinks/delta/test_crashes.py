@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from streamcore.cut_id import CutId
+from streamcore.cuts.cut_id import CutId
 from streamcore.errors import Fenced
 from streamcore.sinks.delta.sink import DeltaSink
 from streamcore.sinks.sink import SinkHooks, WriteOutcome

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from pydantic import TypeAdapter
 
-from streamcore.cut_id import CutId
+from streamcore.cuts.cut_id import CutId
 from streamcore.errors import Fenced, StreamError
 from streamcore.sinks.delta.settings import DeltaSettings
 from streamcore.sinks.delta.sink import DeltaSink

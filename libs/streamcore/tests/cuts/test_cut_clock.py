@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamcore.cut_clock import CutClock, CutTimer, reject_clock_ahead, span_text
+from streamcore.cuts.cut_clock import CutClock, CutTimer, reject_clock_ahead, span_text
 from streamcore.errors import ConfigError
 
 DAY_MS = 86_400_000
