@@ -34,8 +34,8 @@ from streamcore.control.commands import Command, Configure, Drain, InvalidComman
 from streamcore.control.reporter import StatusReporter
 from streamcore.control.status import CommandResult, DriverPhase, SavepointInfo
 from streamcore.errors import ConfigError, StreamError
-from streamcore.memory import MemoryReader
-from streamcore.memory_warning import MemoryWarning
+from streamcore.memory.memory_use import MemoryReader
+from streamcore.memory.memory_warning import MemoryWarning
 from streamcore.service.clock_warning import ClockWarning
 from streamcore.service.config.settings import ServiceSettings
 from streamcore.service.observers import CutListener, StartMessage, StdoutListener, combine_listeners

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from streamcore.engine.lag import Lag
-from streamcore.memory import MemoryUse
+from streamcore.memory.memory_use import MemoryUse
 from streamcore.service.config.settings import ServiceSettings
 from streamcore.service.observers import CutListener
 

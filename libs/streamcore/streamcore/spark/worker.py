@@ -24,8 +24,8 @@ from streamcore.engine.shuffle import ShuffleBlock
 from streamcore.environment import EnvironmentVariable, Reader
 from streamcore.kafka.range_reader import RangeReader
 from streamcore.kafka.settings import KafkaSettings
-from streamcore.memory import MemoryReader
-from streamcore.memory_warning import MemoryWarning
+from streamcore.memory.memory_use import MemoryReader
+from streamcore.memory.memory_warning import MemoryWarning
 from streamcore.savepoint.initial_state import InitialBlobStore
 from streamcore.spark.wire import PackedApp
 from streamcore.state.blob_store import BlobStore

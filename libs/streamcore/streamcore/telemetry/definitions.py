@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from streamcore.engine.lag import Lag
-from streamcore.memory import MemoryUse
+from streamcore.memory.memory_use import MemoryUse
 from streamcore.telemetry.totals import NAMES, MetricTotals
 
 #: A value of a metric, and the values of its labels in the order of ``MetricDefinition.labels``.

@@ -16,7 +16,7 @@ from opentelemetry.util.types import Attributes
 
 from streamcore.engine.lag import Lag
 from streamcore.errors import Retryable
-from streamcore.memory import MemoryUse
+from streamcore.memory.memory_use import MemoryUse
 from streamcore.telemetry.definitions import CUT_DURATION, METRICS, MetricDefinition, MetricKind
 from streamcore.telemetry.exporters import TelemetrySettings, export
 from streamcore.telemetry.totals import MetricTotals

@@ -14,7 +14,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from streamcore.kernel import BUDGET_REACHED, STATE_BYTES, STATE_ENTRIES
-from streamcore.memory import MemoryUse
+from streamcore.memory.memory_use import MemoryUse
 
 if TYPE_CHECKING:
     from streamcore.engine.report import CutReport

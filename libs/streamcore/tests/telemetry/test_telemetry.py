@@ -19,7 +19,7 @@ from streamcore.engine.output import SinkReport
 from streamcore.engine.report import CutReport
 from streamcore.errors import ConfigError, Retryable
 from streamcore.kafka.delivery import CommitOutcome
-from streamcore.memory import MemoryUse
+from streamcore.memory.memory_use import MemoryUse
 from streamcore.sinks.sink import WriteOutcome
 from streamcore.telemetry import Telemetry, TelemetrySettings
 from streamcore.telemetry.definitions import METRICS

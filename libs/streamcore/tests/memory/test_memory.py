@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from streamcore.memory import MemoryReader, MemoryUse, ProcessMemory
-from streamcore.memory_warning import MemoryWarning
+from streamcore.memory.memory_use import MemoryReader, MemoryUse, ProcessMemory
+from streamcore.memory.memory_warning import MemoryWarning
 
 MB = 1_000_000
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Final
 
-from streamcore.memory import MemoryUse
+from streamcore.memory.memory_use import MemoryUse
 from streamcore.outages import REPEAT_S
 
 #: The share of the limit at which memory is nearly used up, and the share below which it is not any more.
