@@ -13,6 +13,9 @@ CALL_ERRORS = (Exception, pl.exceptions.PanicException)
 #: The most characters of a reason.
 MAX_REASON_CHARS = 500
 
+_FIRST_MS = -62_135_596_800_000  # 0001-01-01T00:00:00Z
+_LAST_MS = 253_402_300_799_999  # 9999-12-31T23:59:59.999Z
+_DAY_MS = 86_400_000
 _OBJECT_ADDRESS = re.compile("0x[0-9a-f]{6,}")
 
 
@@ -35,3 +38,17 @@ def failure_reason(call: str, error: BaseException) -> str:
         text = "(its message cannot be read)"
     reason = f"{call}: {type(error).__name__}: {_OBJECT_ADDRESS.sub('0x...', text)}"
     return reason.encode(errors="replace").decode()[:MAX_REASON_CHARS]
+
+
+def check_times(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows; ``ValueError`` if a time is not within the years 1 to 9999, which are all that Python has."""
+    for name, dtype in rows.schema.items():
+        if isinstance(dtype, pl.Datetime):
+            times_ms = rows[name].dt.epoch("ms")
+        elif dtype == pl.Date:
+            times_ms = rows[name].cast(pl.Int64) * _DAY_MS
+        else:
+            continue
+        if not times_ms.is_between(_FIRST_MS, _LAST_MS).all():
+            raise ValueError(f"column {name!r} has a time that is not within the years 1 to 9999")
+    return rows

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from streamcore.calls import CALL_ERRORS, failure_reason
+from streamcore.calls import CALL_ERRORS, check_times, failure_reason
 from streamcore.enrich.spec import REASON
 from streamcore.operators.base import LATE_REASON
 from streamcore.operators.failures import FAILED_REASON
@@ -53,10 +53,10 @@ def _with_columns(output: object, expected: Schema) -> pl.DataFrame:
     if not isinstance(output, pl.DataFrame):
         raise TypeError(f"it returns {type(output).__name__}; return a data frame")
     if dict(output.schema) == expected:
-        return output
+        return check_times(output)
     if missing := expected.keys() - set(output.columns):
         raise ValueError(f"it returns no column {min(missing)!r}")
-    return output.select(pl.col(n) if t == pl.Null else pl.col(n).cast(t) for n, t in expected.items())
+    return check_times(output.select(pl.col(n) if t == pl.Null else pl.col(n).cast(t) for n, t in expected.items()))
 
 
 def _run_halves(

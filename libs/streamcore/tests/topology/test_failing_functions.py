@@ -13,7 +13,9 @@ import pytest
 
 from streamcore.aggregates import Count
 from streamcore.errors import ConfigError
+from streamcore.keyed import ProcessContext, ProcessFunction
 from streamcore.operators import failures
+from streamcore.operators.base import MAIN
 from streamcore.operators.windows.general.pane_values import WindowView
 from streamcore.schema import StreamSchema
 from streamcore.topology.simulation import Simulation, SimulationResult, simulate
@@ -286,6 +288,33 @@ def test_a_step_that_returns_the_columns_in_another_form_keeps_the_row(
     )
     result = simulate(Topology("t", counted.sink("out")), {"a": rows((1, "x", 6), (2, "x", 7))}, cut_rows=1)
     assert result["out"]["count"].to_list() == [2]
+
+
+class PassesOn(ProcessFunction):
+    """Reads each event, as Python values."""
+
+    outputs = {MAIN: {"n": pl.Int64}}
+
+    def process(self, event: Any, context: ProcessContext) -> list[dict[str, object]]:
+        return [{"n": event.n}]
+
+
+@pytest.mark.parametrize("days", [-720_000, 3_000_000])
+@pytest.mark.parametrize("dtype", [pl.Datetime("ms", "UTC"), pl.Datetime("us"), pl.Date()])
+def test_a_time_that_python_cannot_represent_loses_the_row(dtype: pl.DataType, days: int) -> None:
+    day = pl.when(pl.col("n") == 7).then(pl.lit(days, pl.Int64)).otherwise(0)
+    time = day.cast(pl.Int32).cast(pl.Date) if dtype == pl.Date else pl.from_epoch(day * 86_400, "s").cast(dtype)
+    result = simulate(Topology("t", stream().map(time=time).sink("out")), {"a": rows((1, "x", 6), (2, "x", 7))})
+    assert result["out"]["n"].to_list() == [6]
+    assert "within the years 1 to 9999" in dict(result.dead[0].headers)["reason"].decode()
+
+
+def test_a_time_that_python_cannot_represent_does_not_reach_a_keyed_function() -> None:
+    time = (pl.col("n") * 10**14).cast(pl.Datetime("ms", "UTC"))
+    passed = stream().map(time=time).key_by("user").process(PassesOn())
+    result = simulate(Topology("t", passed.sink("out")), {"a": rows((1, "x", 1), (2, "x", 7))})
+    assert result["out"]["n"].to_list() == [1]
+    assert len(result.dead) == 1
 
 
 def test_a_step_may_return_nothing_but_nulls() -> None:

@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 import polars as pl
 
-from streamcore.calls import CALL_ERRORS, failure_reason, name_of
+from streamcore.calls import CALL_ERRORS, check_times, failure_reason, name_of
 from streamcore.errors import ConfigError
 from streamcore.operators.base import MAIN, CutTime, Ports
 from streamcore.operators.failures import FAILED_PANE, FailedCall, PaneFailures
@@ -101,7 +101,7 @@ class CoGroup:
         rows = self._function(key, window, left, right)
         if not isinstance(rows, pl.DataFrame):
             raise ConfigError(f"it returns {type(rows).__name__}; return a frame with the columns {[*self._output]}")
-        return rows.select(self._output.names()).cast(self._output)
+        return check_times(rows.select(self._output.names()).cast(self._output))
 
     def _failed_groups(self, matches: WindowMatches, failed: Mapping[int, FailedCall]) -> pl.DataFrame:
         """Return the failed groups. ``failed``: by the number of the match."""

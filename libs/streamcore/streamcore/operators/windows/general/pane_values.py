@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 import polars as pl
 
-from streamcore.calls import CALL_ERRORS, failure_reason, name_of
+from streamcore.calls import CALL_ERRORS, check_times, failure_reason, name_of
 from streamcore.columnar.hash_table import Ints
 from streamcore.errors import ConfigError
 from streamcore.operators.failures import FailedCall, PaneFailures
@@ -64,7 +64,7 @@ class PaneFunction:
         """Call the function, and return its rows with the columns of ``schema``."""
         rows: object = self.compute(view)
         if isinstance(rows, pl.DataFrame):
-            return rows.select(pl.col(name).cast(dtype) for name, dtype in self.schema.items())
+            return check_times(rows.select(pl.col(name).cast(dtype) for name, dtype in self.schema.items()))
         if not isinstance(rows, Iterable) or isinstance(rows, str | bytes | Mapping):
             raise ConfigError(f"it returns {type(rows).__name__}; return a frame, or a mapping for each row")
         return pl.DataFrame(self._columns(list(rows)))
