@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -172,7 +169,7 @@ class Patient:
                 assert self.clock is not None
                 write_offset(self.clock, CLOCKS_MS[step.choice % len(CLOCKS_MS)])
             case _:
-                with suspended(self._targets(step)):
+                with processes.suspended(self._targets(step)):
                     time.sleep(step.for_s)
         return start
 
@@ -197,17 +194,3 @@ class Patient:
                 return [p for p in found if p.pid == self.app.pid]
             case _:
                 return found
-
-
-@contextmanager
-def suspended(targets: Sequence[Process]) -> Iterator[None]:
-    """SIGSTOP, and SIGCONT at the end."""
-    for process in targets:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(process.pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        for process in targets:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(process.pid, signal.SIGCONT)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,6 +75,20 @@ def kill_session(session: int, mark: str = "", limit_s: float = 60) -> None:
         return not left
 
     wait_until(none_left, f"the end of session {session}", limit_s)
+
+
+@contextmanager
+def suspended(targets: Sequence[Process]) -> Iterator[None]:
+    """SIGSTOP, and SIGCONT at the end; one that is gone is no error."""
+    for process in targets:
+        with suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for process in targets:
+            with suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGCONT)
 
 
 def wait_until(condition: Callable[[], bool], what: str, limit_s: float) -> None:

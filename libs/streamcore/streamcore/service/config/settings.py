@@ -188,7 +188,8 @@ class ServiceSettings(Document):
         executors = None if self.executors is None else self.executors.value(os.environ)
         return SparkSettings(
             jars=self.jars,
-            master=f"local[{self.parallelism}]",
+            # A task that fails runs once more: a worker that was killed costs its task, not the query.
+            master=f"local[{self.parallelism},2]",
             parallelism=self.parallelism,
             driver_memory=self.driver_memory,
             local_dir=self.local_dir,
