@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 
 import polars as pl
 
+from streamcore.calls import CALL_ERRORS
 from streamcore.errors import ConfigError
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION
 from streamcore.topology.expression_check import REMEDY
@@ -29,7 +30,7 @@ def check_step(
         parts = [function(rows[index : index + 1]) for index in range(rows.height)]
         one_by_one = pl.concat(parts, how="vertical_relaxed").sort(EVENT_MS, maintain_order=True)
         one_by_one = one_by_one.cast(together.schema)
-    except (Exception, pl.exceptions.PanicException):
+    except CALL_ERRORS:
         return
     if not together.equals(one_by_one):
         same_rows = together[EVENT_MS].equals(one_by_one[EVENT_MS])

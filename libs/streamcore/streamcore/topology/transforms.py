@@ -6,7 +6,7 @@ or type is reported there. Columns that begin with two underscores belong to the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -17,6 +17,7 @@ from streamcore.topology.nodes import Schema, Transform, empty_rows
 from streamcore.topology.step_check import check_step
 
 _ENGINE_COLUMNS = "^__.*$"
+_INDEX = "__index"
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,8 @@ class MapColumns:
     columns: Mapping[str, pl.Expr]
 
     def __call__(self, rows: pl.DataFrame) -> pl.DataFrame:
-        return rows.with_columns(**self.columns)
+        values = _evaluate(rows, [expression.alias(name) for name, expression in self.columns.items()])
+        return rows.with_columns(values.get_columns())
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ class SelectColumns:
     columns: tuple[pl.Expr, ...]
 
     def __call__(self, rows: pl.DataFrame) -> pl.DataFrame:
-        return rows.select(*self.columns, pl.col(_ENGINE_COLUMNS))
+        return _evaluate(rows, self.columns).hstack(rows.select(pl.col(_ENGINE_COLUMNS)))
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,13 @@ class FilterRows:
     condition: pl.Expr
 
     def __call__(self, rows: pl.DataFrame) -> pl.DataFrame:
-        return rows.filter(self.condition)
+        return rows.filter(_evaluate(rows, [self.condition]).to_series())
+
+
+def _evaluate(rows: pl.DataFrame, expressions: Sequence[pl.Expr]) -> pl.DataFrame:
+    """Return a row of values for each row. Selectors such as ``pl.all()`` do not select columns of the engine."""
+    index = pl.int_range(rows.height).alias(_INDEX)  # constants are repeated to its length
+    return rows.select(pl.exclude(_ENGINE_COLUMNS)).select(index, *expressions).drop(_INDEX)
 
 
 def schema_after(step_kind: str, function: Transform, schema: Schema) -> Schema:

@@ -15,7 +15,9 @@ from polars import selectors as cs
 
 from streamcore.errors import ConfigError
 from streamcore.schema import StreamSchema
+from streamcore.topology.simulation import simulate
 from streamcore.topology.stream import source
+from streamcore.topology.topology import Topology
 
 FIELDS = {"ts": "timestamp not null", "k": "string", "v": "long", "w": "long", "x": "double", "b": "boolean"}
 SCHEMA = StreamSchema.parse(
@@ -218,8 +220,17 @@ def test_an_expression_over_several_rows_is_rejected(expression: pl.Expr, functi
     assert "aggregate in a window, or keep state in a process function" in str(caught.value)
 
 
-def test_an_expression_over_several_columns_is_accepted() -> None:
-    assert A.select(cs.by_name("v", "w") * 2, col("^(k|b)$")).schema.keys() == {"v", "w", "k", "b"}
+def test_selectors_do_not_select_columns_of_the_engine() -> None:
+    numbers = source(SCHEMA).select(cs.integer())
+    total = numbers.map(total=pl.sum_horizontal(pl.all()), one=lit(1))
+    positive = total.filter(~pl.any_horizontal(cs.integer() == 0))
+    rows = pl.DataFrame({name: [None, None, None] for name in SCHEMA.names} | {"v": [1, 0, 3], "w": [4, 5, 6]})
+    times = pl.Series("ts", [7, 8, 9]).cast(pl.Datetime("ms", "UTC"))
+    result = simulate(Topology("t", positive.sink("out")), {"a": rows.with_columns(times)})
+    assert result["out"].rows(named=True) == [
+        {"v": 1, "w": 4, "total": 5, "one": 1},
+        {"v": 3, "w": 6, "total": 9, "one": 1},
+    ]
 
 
 every_row: Callable[[pl.DataFrame], pl.DataFrame] = lambda rows: rows.with_columns(n=pl.len())  # noqa: E731
