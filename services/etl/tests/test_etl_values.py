@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from decimal import Decimal
 from pathlib import Path
 
@@ -10,7 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.harness.apps.small_etl import MAP, events, letters, load, rates, rows, run
+from headgate_etl.app import build_app
+from streamcore.engine.in_process import InProcessApp
+from tests.harness.apps.small_etl import MAP, NOW_MS, events, letters, load, rates, rows, run
 
 FROM_EUR = {"of": "string", "value": "decimal(12,6)", "missing": "dead_letter"}
 
@@ -92,6 +95,17 @@ def test_a_list_of_other_types_is_rejected(tmp_path: Path) -> None:
     (said,) = rows(output, "status")
     assert said["status"] == "rejected"
     assert "declare list rates of string with values of long" in str(said["reason"])
+
+
+def test_a_rejected_list_is_counted_once_whatever_the_shards(tmp_path: Path) -> None:
+    derive = {"email": "to_text(lookup('rates', currency))"}
+    lists = {"rates": {"of": "string", "value": "long"}}
+    mapped = {name: text for name, text in MAP.items() if name != "email"}
+    app = InProcessApp(build_app(load(tmp_path, mapped, derive=derive, lists=lists)))
+    assert app.app.shards > 1
+    app.cut(rates(1, {"USD": "1"}), NOW_MS)
+    counts = sum((Counter(output.metrics.counters) for output in app.outputs), Counter())
+    assert [n for name, n in counts.items() if name.endswith("lists_rejected")] == [1]
 
 
 def test_a_row_that_no_route_takes_is_a_dead_letter_or_goes_where_it_is_said(tmp_path: Path) -> None:

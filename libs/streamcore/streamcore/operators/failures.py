@@ -51,7 +51,7 @@ class PaneFailures:
     def __init__(self, inputs: Mapping[str, Schema]) -> None:
         self.columns: dict[str, pl.DataType] = {}
         for prefix, schema in inputs.items():
-            element = pl.Struct({name: _json_type(dtype) for name, dtype in schema.items()})
+            element = pl.Struct(_element_columns(schema))
             self.columns |= {f"{prefix}{ELEMENT_COUNT}": pl.Int64(), f"{prefix}{ELEMENTS}": pl.List(element)}
         self.columns[FAILED_REASON] = pl.String()
 
@@ -76,13 +76,16 @@ class PaneFailures:
 
 def _first_elements(rows: pl.DataFrame) -> list[dict[str, object]]:
     """Return the first rows, without the columns of the engine."""
-    first = rows.head(MAX_ELEMENTS).select(pl.exclude("^__.*$"))
-    first = first.with_columns(pl.col(pl.Binary).cast(pl.String, strict=False))
+    columns = _element_columns(rows.schema)
+    first = rows.head(MAX_ELEMENTS).select(pl.col(name).cast(dtype, strict=False) for name, dtype in columns.items())
     if not first.width:
         return [{}] * first.height
     sizes = first.select(pl.struct(pl.all()).struct.json_encode().str.len_bytes()).to_series().cum_sum()
     return first.head(1 + int(np.searchsorted(sizes.to_numpy(), MAX_ELEMENT_BYTES))).to_dicts()
 
 
-def _json_type(dtype: pl.DataType) -> pl.DataType:
-    return pl.String() if dtype == pl.Binary else dtype
+def _element_columns(schema: Schema) -> dict[str, pl.DataType]:
+    """Return the columns of an element that JSON can hold, not those of the engine. Bytes are text; null if no UTF-8."""
+    columns = {name: dtype for name, dtype in schema.items() if not name.startswith("__")}
+    flat = {name: pl.String() if dtype == pl.Binary else dtype for name, dtype in columns.items()}
+    return {name: dtype for name, dtype in flat.items() if "Binary" not in str(dtype)}

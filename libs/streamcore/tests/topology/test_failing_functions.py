@@ -149,6 +149,24 @@ def test_a_letter_of_a_co_group_has_the_rows_of_both_sides() -> None:
     assert first["window_start"] != second["window_start"]
 
 
+def test_a_letter_has_elements_of_every_type_that_json_can_hold() -> None:
+    columns = {
+        "exact": pl.col("n").cast(pl.Decimal(12, 2)),
+        "listed": pl.concat_list("n"),
+        "nested": pl.struct("user", "ts"),
+        "day": pl.col("ts").dt.date(),
+        "raw": pl.col("user").cast(pl.Binary),
+        "hidden": pl.concat_list(pl.col("user").cast(pl.Binary)),
+    }
+    windows = stream().map(**columns).key_by("user").window(Tumbling(10))
+    topology = Topology("t", windows.apply(partial(count_rows, poisoned=("x",)), COUNT).sink("out"))
+    ((_, value),) = letters(simulate(topology, {"a": rows((1, "x", 7))}))
+    (element,) = value["elements"]
+    assert (element["exact"], element["listed"], element["day"], element["raw"]) == ("7.00", [7], "1970-01-01", "x")
+    assert element["nested"]["user"] == "x"
+    assert "hidden" not in element
+
+
 def test_a_letter_of_a_large_pane_is_bounded_and_has_the_true_count() -> None:
     events = [(1, "x", n) for n in range(failures.MAX_ELEMENTS + 50)]
     ((_, value),) = letters(simulate(apply(partial(count_rows, poisoned=("x",))), {"a": rows(*events)}))
