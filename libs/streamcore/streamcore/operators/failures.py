@@ -85,7 +85,7 @@ def _first_elements(rows: pl.DataFrame) -> list[dict[str, object]]:
 
 
 def _element_columns(schema: Schema) -> dict[str, pl.DataType]:
-    """Return the columns of an element that JSON can hold, not those of the engine. Bytes are text; null if no UTF-8."""
+    """Return the columns of an element that JSON can hold, not those of the engine. Bytes are text, or null."""
     columns = {name: dtype for name, dtype in schema.items() if not name.startswith("__")}
     flat = {name: pl.String() if dtype == pl.Binary else dtype for name, dtype in columns.items()}
     return {name: dtype for name, dtype in flat.items() if "Binary" not in str(dtype)}
