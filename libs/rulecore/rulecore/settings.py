@@ -43,7 +43,7 @@ class StateBudgets:
     """Most bytes of the state of rules in one shard, as ``state_size`` counts them."""
 
     #: Of one rule.
-    rule_bytes: int = 256 << 20
+    rule_bytes: int = 384 << 20
     #: Of the rules of one group together.
     group_bytes: int = 384 << 20
     #: Of all rules together.

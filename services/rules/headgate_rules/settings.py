@@ -33,7 +33,7 @@ class RulesSettings(ServiceSettings):
         default=100_000, description="Most matches of rules that one shard handles in one cut."
     )
     max_rule_state_bytes: Positive = Field(
-        default=256 << 20,
+        default=384 << 20,
         description="Most bytes of state that one rule keeps in one shard; a rule above it goes into quarantine.",
     )
     max_group_state_bytes: Positive = Field(
