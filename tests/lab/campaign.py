@@ -31,7 +31,7 @@ _SUBJECTS = ("etl", "rules", "rules", "sessions", "rules", "rules", "search", "r
 
 @dataclass(frozen=True, slots=True)
 class Campaign:
-    """The rounds of a seed. ``folder`` keeps a file for each, and the logs of those that failed."""
+    """The rounds of a seed. ``folder`` keeps a file for each, and a folder with settings and messages of the app."""
 
     folder: Path
     seed: int
@@ -69,7 +69,7 @@ class Campaign:
         file.write_text(json.dumps(result.to_json(), indent=1) + "\n")
 
     def _round(self, number: int) -> RoundResult:
-        """Run a round on a broker of its own. Its folder stays if it fails."""
+        """Run a round on a broker of its own."""
         result = RoundResult(self.seed, number, _SUBJECTS[number % len(_SUBJECTS)], events=self.size.events)
         began = time.monotonic()
         folder = Path(tempfile.gettempdir()) / f"lab-{self.seed}-{number}-{secrets.token_hex(3)}"  # the app's name too
@@ -81,8 +81,7 @@ class Campaign:
             result.differences.append(f"{type(error).__name__}: {error}")
         result.seconds = round(time.monotonic() - began, 1)
         result.load = round(os.getloadavg()[1], 1)
-        if result.differences:
-            shutil.copytree(folder, self.folder / f"{self.seed}-{number}", dirs_exist_ok=True, ignore=_large)
+        shutil.copytree(folder, self.folder / f"{self.seed}-{number}", dirs_exist_ok=True, ignore=_large)
         shutil.rmtree(folder, ignore_errors=True)
         return result
 

@@ -83,12 +83,15 @@ class Patient:
             if until():
                 break
             at_s = time.monotonic() - self._began
+            self._log(f"{step.fault} for {step.for_s:.1f} s")
             start = self._inflict(step)
+            self._log(f"{step.fault} is over")
             ended, cuts = time.monotonic(), len(self.app.lines)
             recovery = None
             if step.patient:
                 self.await_cut(step.fault, cuts, start)
                 recovery = time.monotonic() - ended
+                self._log(f"a cut after {recovery:.1f} s")
             self.injuries.append(Injury(step.fault, round(at_s, 1), step.for_s, recovery))
         self.await_cut("the last fault", len(self.app.lines))
 
@@ -126,6 +129,11 @@ class Patient:
     @staticmethod
     def _lives(process: Process) -> bool:
         return Path(f"/proc/{process.pid}").exists()
+
+    def _log(self, text: str) -> None:
+        """Write a line between the messages of the app."""
+        with self.app.log.open("a") as log:
+            log.write(f"lab: {time.monotonic() - self._began:.1f} s: {text}\n")
 
     def _wait(self, seconds: float) -> None:
         end = time.monotonic() + seconds

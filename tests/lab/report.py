@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 from tests.lab.result import RoundResult
 from tests.lab.start_times import PARTS
+
+_NUMBERS = re.compile(r"\d{2,}|/\S+/")
 
 
 def render(rounds: Sequence[RoundResult]) -> str:
@@ -37,7 +40,8 @@ def render(rounds: Sequence[RoundResult]) -> str:
         lines.append(f"{fault:32} {len(every):5} {_figures(known)}")
     lines += ["", "seconds from a start to its", *_parts(rounds)]
     lines += sorted({f"skipped: {text}" for r in rounds for text in r.skipped})
-    lines += [f"ended by itself {text}" for r in rounds for text in r.ends]
+    ends = Counter(_NUMBERS.sub("#", text) for r in rounds for text in r.ends)
+    lines += [f"ended by itself {count} times {text}" for text, count in sorted(ends.items())]
     lines += [f"failed: {r.command}: {difference[:300]}" for r in failed for difference in r.differences]
     return "\n".join(lines)
 

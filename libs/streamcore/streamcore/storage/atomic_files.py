@@ -232,7 +232,9 @@ def naming_file_errors(path: Path) -> Iterator[None]:
 def file_error(path: Path, error: OSError) -> StreamError:
     """Return ``ConfigError`` for missing rights or folders, else ``Retryable``, also for a full disk."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return Retryable(f"{path}: disk full ({_free_bytes(path)} bytes free); make room: the app tries again")
+        return Retryable(
+            f"{path}: disk full ({_free_bytes(path)} bytes free); make room: a running app tries again, start one that has ended"
+        )
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return ConfigError(f"{path}: {error.strerror}; give this user the right to write there, or use another folder")
     if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST):

@@ -228,7 +228,10 @@ def test_an_interrupted_write_leaves_the_old_file(tmp_path: Path, monkeypatch: p
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(Retryable, match=r"epoch.json: disk full \(\d+ bytes free\); make room: the app tries again"):
+    with pytest.raises(
+        Retryable,
+        match=r"epoch.json: disk full \(\d+ bytes free\); make room: a running app tries again, start one that has ended",
+    ):
         create_epoch(path, 8)
     monkeypatch.undo()
     assert read_epoch(path) == 7
