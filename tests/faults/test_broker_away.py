@@ -1,4 +1,4 @@
-"""While a broker is killed or hangs, the app waits, and says so; then it continues by itself."""
+"""While a broker is stopped or hangs, the app waits, and says so; then it continues by itself."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ AWAY_S = 10
 PART = 4_000
 
 
-def test_a_broker_that_is_killed_or_hangs_costs_no_alert_and_each_outage_is_reported_once(
+def test_a_broker_that_is_stopped_or_hangs_costs_no_alert_and_each_outage_is_reported_once(
     new_app: NewApp, new_broker: NewBroker
 ) -> None:
     broker = new_broker()
@@ -35,7 +35,7 @@ def test_a_broker_that_is_killed_or_hangs_costs_no_alert_and_each_outage_is_repo
     pid = scene.app.pid
 
     wait_for_more(scene)
-    broker.kill()
+    broker.stop()
     scene.app.wait_for_log("unavailable since")
     time.sleep(AWAY_S)
     assert scene.app.input_records < PART, "it was away under load"

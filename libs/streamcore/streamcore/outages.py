@@ -1,8 +1,8 @@
 """Says which system outside the process is away: once, then every minute, and once when it is back.
 
 Clients report each failure and each success; ``attempt`` does both for a call, and notices a call that gets no answer.
-A failure that a retry mends within ``GRACE_S`` is not worth a message. ``OUTAGES`` is the reporter of this process:
-however many clients of a system fail, people read one message.
+A failure that a retry mends within ``Dependency.grace_s`` is not worth a message. ``OUTAGES`` is the reporter of this
+process: however many clients of a system fail, people read one message.
 
 No kernel uses this module: it reads clocks.
 """
@@ -34,12 +34,15 @@ class Dependency:
     """A system outside the process that the app needs.
 
     ``name``: kind and address, such as ``PostgreSQL db:5432/shop``. ``meanwhile``: what the app does without it, a
-    sentence. ``remedy``: what a person does, a sentence.
+    sentence. ``remedy``: what a person does, a sentence. ``grace_s``: how long it must be away before it is reported.
+    ``part_of``: a system without which this one cannot work; while that one is away, this one is not reported too.
     """
 
     name: str
     meanwhile: str
     remedy: str
+    grace_s: float = GRACE_S
+    part_of: Dependency | None = None
 
 
 @dataclass(slots=True)
@@ -142,8 +145,10 @@ class Outages:
             if now_s - outage.failed_s > REPEAT_S:  # nobody calls the system any more
                 del self._outages[dependency]
                 continue
+            if dependency.part_of in self._outages:
+                outage.began_s = now_s
             lasted_s = now_s - outage.began_s
-            if outage.said_s is None and lasted_s >= GRACE_S:
+            if outage.said_s is None and lasted_s >= dependency.grace_s:
                 since = self.utc_now() - datetime.timedelta(seconds=lasted_s)
                 text = "%s is unavailable since %s UTC: %s. %s. %s"
                 details = (outage.reason.rstrip("."), dependency.meanwhile, dependency.remedy)

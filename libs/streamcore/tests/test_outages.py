@@ -148,6 +148,25 @@ def test_each_system_has_its_own_outage(outages: Outages, clock: _Clock, caplog:
     assert [text.partition(" ")[0] for text in caplog.messages] == ["Kafka"]
 
 
+def test_a_part_of_a_system_is_reported_only_while_the_system_itself_works(
+    outages: Outages, clock: _Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    part = Dependency("Transactions on b:9092", "Cuts wait", "Restart the broker", grace_s=15, part_of=KAFKA)
+    for second in range(80):
+        if second < 40:
+            outages.failed(KAFKA, "timed out")
+        elif second == 40:
+            outages.succeeded(KAFKA)
+        outages.failed(part, "no coordinator")
+        outages.check()
+        clock.now_s += 1
+    assert [text.partition(": ")[0] for text in caplog.messages] == [
+        "Kafka b:9092 is unavailable since 12:00:00 UTC",
+        "Kafka b:9092 is back after 40 s",
+        "Transactions on b:9092 is unavailable since 12:00:39 UTC",
+    ]
+
+
 def test_a_thread_reports_while_the_caller_waits(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     clock = _Clock()

@@ -15,20 +15,12 @@ from streamcore.errors import Retryable, StreamError
 from streamcore.kafka.data_clients import MESSAGES
 from streamcore.kafka.partition_offsets import KafkaPartitionOffsets
 from streamcore.kafka.settings import KafkaSettings
-from streamcore.outages import OUTAGES, Dependency, Outages
+from streamcore.kafka.systems import broker_dependency
+from streamcore.outages import OUTAGES, Outages
 
 _LIMIT_MS = 5_000
 _PAUSE_S = 5.0
 _PAUSE_AWAY_S = 0.5
-
-
-def broker_dependency(settings: KafkaSettings) -> Dependency:
-    """Return the brokers of these settings as a system that an app needs."""
-    return Dependency(
-        f"Kafka {settings.bootstrap}",
-        "Until it is back the app commits no cut, and loses nothing",
-        "Start the broker, or mend the network; the app goes on by itself",
-    )
 
 
 class BrokerWatch:

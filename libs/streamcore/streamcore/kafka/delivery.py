@@ -13,6 +13,7 @@ from itertools import repeat
 from streamcore.cuts.cut_id import CutId
 from streamcore.errors import ConfigError, Permanent
 from streamcore.kafka.settings import Option
+from streamcore.outages import OUTAGES, Outages
 
 #: Bytes of a record beside its key, value and headers: batch and record framing, the writer's headers, and a reserve.
 RECORD_OVERHEAD_BYTES = 512
@@ -164,13 +165,14 @@ class WriterHooks:
     ``check_history`` raises ``StreamError`` unless this app planned the cut that the marker shows. The writer calls it
     before and after each fencing.
     ``replace_oversized(record, limit_bytes)`` returns a smaller record, or None to drop the record; it must be a pure
-    function. ``on_step`` is called after each step of the protocol.
+    function. ``on_step`` is called after each step of the protocol. ``outages`` gets the outcome of each attempt.
     """
 
     still_owner: Callable[[], None] = _always_owner
     check_history: Callable[[CutId], None] = _any_history
     replace_oversized: Callable[[OutRecord, int], OutRecord | None] = reject_oversized
     on_step: Callable[[CommitStep], None] = _ignore
+    outages: Outages = OUTAGES
 
 
 def record_bytes(record: OutRecord) -> int:

@@ -65,6 +65,7 @@ from streamcore.kafka.delivery import (
 )
 from streamcore.kafka.markers import Marker, read_marker, read_stable_marker
 from streamcore.kafka.settings import KafkaSettings
+from streamcore.kafka.systems import transactions_dependency
 from streamcore.kafka.transactional_producer import TransactionalProducer
 from streamcore.writer_id import WriterId
 
@@ -116,6 +117,7 @@ class ExactlyOnceWriter:
         self._producer: TransactionalProducer | None = None
         self._done: Marker | None = None
         self._marker_partition = 0
+        self._transactions = transactions_dependency(settings, writer)
         self._common = [("app", writer.app.encode()), ("epoch", str(writer.epoch).encode())]
 
     def open(self) -> CutId | None:
@@ -216,7 +218,8 @@ class ExactlyOnceWriter:
         attempts, pause_ms, deadline = 1, self._delivery.backoff_ms, 0.0
         while True:
             try:
-                action()
+                with self._hooks.outages.attempt(self._transactions, name):
+                    action()
                 return attempts
             except Retryable as error:
                 self._end_producer()

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from streamcore.app import App
 from streamcore.engine.report import Listeners
-from streamcore.kafka.broker_watch import broker_dependency
 from streamcore.kafka.control_topic import disable_compaction
+from streamcore.kafka.systems import broker_dependency
 from streamcore.kafka.topics import check_transaction_timeout, ensure_topics, wait_for_broker
 from streamcore.outages import OUTAGES
 from streamcore.service.config.settings import ServiceSettings

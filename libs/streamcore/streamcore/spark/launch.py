@@ -24,7 +24,7 @@ def run_app(app: App, settings: RunSettings, listeners: Listeners | None = None)
     Missing topics that the app writes are created; event topics belong to their producers.
     """
     with Runtime(app.name, settings.checkpoint, settings.spark) as runtime:
-        from streamcore.kafka.broker_watch import broker_dependency
+        from streamcore.kafka.systems import broker_dependency
         from streamcore.kafka.topics import check_transaction_timeout, ensure_topics, wait_for_broker
         from streamcore.spark.runner import Runner
 
