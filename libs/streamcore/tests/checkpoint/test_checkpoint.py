@@ -230,7 +230,7 @@ def test_an_interrupted_write_leaves_the_old_file(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(
         Retryable,
-        match=r"epoch.json: disk full \(\d+ bytes free\); make room; an app that has ended",
+        match=r"epoch.json: disk full \(\d+ bytes free\); make room; start an app",
     ):
         create_epoch(path, 8)
     monkeypatch.undo()
