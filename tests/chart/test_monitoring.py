@@ -19,6 +19,7 @@ from headgate_operator.resources.status import PhaseTime, Upgrade, UpgradeKind
 from headgate_operator.runtime.health_server import COUNTED, OperatorCollector
 from headgate_operator.runtime.metrics import Counters
 from streamcore.engine.lag import Lag
+from streamcore.memory.memory_use import MemoryUse
 from streamcore.telemetry import Telemetry, TelemetrySettings
 from tests.harness.operator.api_server import free_port
 from tests.harness.servers.chart import CHART, EVERYTHING, of_kind, program, render_manifests
@@ -48,6 +49,7 @@ def _metrics() -> frozenset[str]:
             getattr(totals, name)["one"] = 1
         totals.partition_delay_ms["shop", "0"] = 1
         telemetry.watch(lambda: Lag(1, 1))
+        telemetry.watch_memory(lambda: MemoryUse(700, 1_000, ()))
         telemetry.savepoint_done(1)
         telemetry.progress({"durationMs": {"commit": 1}})
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as said:

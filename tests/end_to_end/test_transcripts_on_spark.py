@@ -187,10 +187,17 @@ class Group:
             elements = elements.map(transcript=pl.lit(number))
             keyed = elements.select("transcript", "key", *FIELDS, "at").key_by("key").keyed
             windows = WindowedStream(
-                keyed, spec.assigner, spec.trigger, spec.accumulation, spec.allowed_lateness_ms, spec.evictor, "late"
+                keyed,
+                spec.assigner,
+                spec.trigger,
+                spec.accumulation,
+                spec.allowed_lateness_ms,
+                spec.evictor,
+                f"late-{number}",
             )
             panes = windows.aggregate(f"w{number}", value=function, seen=Collect("at"))
-            sinks.append(panes.map(transcript=pl.lit(number)).sink("panes"))
+            # Lanes of its own: values have different types, and windows by count other columns.
+            sinks.append(panes.map(transcript=pl.lit(number)).sink(f"panes-{number}"))
         return Topology(self.name, *sinks)
 
     def script(self, folder: Path, kafka: KafkaSettings, jars: Path, recorders: Mapping[int, Recorder]) -> Script:
@@ -250,10 +257,11 @@ def played(tmp_path_factory: pytest.TempPathFactory, kafka: KafkaSettings, spark
     run(folder, scripts, limit_s=900)
     found: dict[int, Played] = {}
     for group, script in zip(groups, scripts, strict=True):
-        panes, late = _read(kafka, script.app.lanes["panes"]), _read(kafka, script.app.lanes["late"])
-        assert not _read(kafka, script.app.lanes["deadletters"])
+        lanes = script.app.lanes
+        assert not _read(kafka, lanes["deadletters"])
         counted = script.total_counters()
         for number in group.numbers:
+            panes, late = (_read(kafka, lanes[f"{lane}-{number}"]) for lane in ("panes", "late"))
             found[number] = Played(
                 recorders[number], _counts(counted, number), _by_step(panes, number), _by_step(late, number)
             )
