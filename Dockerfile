@@ -24,8 +24,8 @@ RUN /opt/build/bin/pip install --quiet --require-hashes -r requirements/bootstra
 FROM dependencies AS jars
 # Of a network with an authority of its own: the file with certificates, in the build (`--volume`, `--build-arg`).
 ARG SSL_CERT_FILE
-COPY libs/streamcore/streamcore/__init__.py libs/streamcore/streamcore/errors.py \
-     libs/streamcore/streamcore/lazy_names.py cli/streamcore/
+COPY libs/streamcore/streamcore/__init__.py libs/streamcore/streamcore/environment.py \
+     libs/streamcore/streamcore/errors.py libs/streamcore/streamcore/lazy_names.py cli/streamcore/
 COPY cli/headgate/__init__.py cli/headgate/errors.py cli/headgate/
 COPY cli/headgate/console/__init__.py cli/headgate/console/messages.py cli/headgate/console/
 COPY cli/headgate/local/ cli/headgate/local/
