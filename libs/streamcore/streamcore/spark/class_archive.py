@@ -8,6 +8,7 @@ writes at its end what it has loaded. A JVM ignores an archive of another versio
 from __future__ import annotations
 
 import argparse
+import os
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,6 +27,8 @@ def write_archive(file: Path, jars: Path | None) -> None:
     from streamcore.spark.session import QUIET_ARCHIVES, SparkSettings, open_session
     from streamcore.spark.warmup import warm_up
 
+    # The name of a machine that builds an image may have no address.
+    os.environ.update(SPARK_LOCAL_IP="127.0.0.1", SPARK_LOCAL_HOSTNAME="localhost")
     with tempfile.TemporaryDirectory() as folder:
         options = (f"-XX:ArchiveClassesAtExit={file}", *QUIET_ARCHIVES)
         session = open_session("classes", SparkSettings(jars, local_dir=Path(folder), java_options=options))
