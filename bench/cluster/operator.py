@@ -41,7 +41,8 @@ def _app(name: str, namespace: str) -> Json:
     return {"apiVersion": "headgate.dev/v1alpha1", "kind": "StreamApp", "metadata": metadata, "spec": spec}
 
 
-def _answered_ms(rest: Rest, app_path: str, number: int) -> float:
+def _time_edit(rest: Rest, app_path: str, number: int) -> float:
+    """Edit an app, and return the milliseconds until its status has the new generation."""
     generation = rest.merge(app_path, {"spec": {"savepoints": {"keep": number % 9 + 1}}})["metadata"]["generation"]
     began = time.monotonic()
     while (rest.get(app_path).get("status") or {}).get("observedGeneration") != generation:
@@ -62,7 +63,7 @@ def _serve_crds(rest: Rest) -> None:
 
 
 def main(apps: int) -> Json:
-    """Measure the operator with ``apps`` suspended apps, so that no other process works."""
+    """Measure the operator with ``apps`` apps. The apps are suspended, so no other process uses the CPU."""
     kubeconfig, namespace = os.environ["HEADGATE_KUBECONFIG"], f"bench-{uuid.uuid4().hex[:6]}"
     client, counters = Rest(kubeconfig, Counters()), Counters()
     _serve_crds(client)
@@ -75,14 +76,12 @@ def main(apps: int) -> Json:
     for name in names:
         while not client.get(path("streamapps", namespace, name)).get("status"):
             time.sleep(0.05)
-    answered = [
-        _answered_ms(client, path("streamapps", namespace, names[n * apps // _EDITS]), n) for n in range(_EDITS)
-    ]
+    answered = [_time_edit(client, path("streamapps", namespace, names[n * apps // _EDITS]), n) for n in range(_EDITS)]
     before = sum(count for (name, _), count in counters.read().items() if name == "api_calls")
     cpu_before = time.process_time()
     time.sleep(_QUIET_S)
     calls = sum(count for (name, _), count in counters.read().items() if name == "api_calls") - before
-    said = {
+    result = {
         "apps": apps,
         "answered_ms_median": round(statistics.median(answered), 1),
         "answered_ms_p90": round(statistics.quantiles(answered, n=10)[-1], 1),
@@ -94,7 +93,7 @@ def main(apps: int) -> Json:
     for name in names:
         client.merge(path("streamapps", namespace, name), {"metadata": {"finalizers": None}})
     client.delete(path("namespaces", name=namespace), "")
-    return said
+    return result
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Measures the wall and CPU time of `headgate rules explain`: the whole command, from the start of the interpreter.
 
-One user sends an event every 35 s: in turn two failed logins, a small payment and a large one. So the expected answer
-for each kind of rule is computed from the events, without the product. The command runs over a file of 500 events and
-over Kafka: there for an event, by partition and offset, and for an alert, by its id; it must reproduce the alert.
+One user sends an event every 35 s: in turn two failed logins, a small payment and a large one. The expected answer for
+each kind of rule is computed from the events, without the product. The command explains events of a file of 500 events.
+With Kafka, it explains an event, by partition and offset, and an alert, by its id; it must reproduce the alert.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import orjson
 import yaml
 
 from bench.harness.command import CommandResult, headgate
-from bench.harness.environment import Load, Place, create_topic
+from bench.harness.environment import Environment, Load, create_topic
 from bench.harness.events import SCHEMA, STREAM
 from bench.harness.result import Result
 from bench.harness.yardstick import Yardstick
@@ -112,7 +112,7 @@ def events() -> list[Event]:
     return all_events
 
 
-def expected(all_events: Sequence[Event]) -> dict[str, Check]:
+def expected_answers(all_events: Sequence[Event]) -> dict[str, Check]:
     """Return a check of the command's answer by rule, computed from the events alone."""
     user_events = [event for event in all_events if event.user == _USER]
     large = [event for event in user_events if event.amount is not None and event.amount >= 100]
@@ -130,10 +130,10 @@ def expected(all_events: Sequence[Event]) -> dict[str, Check]:
     }
 
 
-def explain(place: Place) -> list[Result]:
+def explain(environment: Environment) -> list[Result]:
     """Measure every form of the command: the best and the median of ``_RUNS`` runs."""
     all_events = events()
-    folder = place.run_folder(place.new_name("explain"))
+    folder = environment.run_folder(environment.new_name("explain"))
     streams, lists, rules = folder / "streams", folder / "lists", folder / "rules"
     for path, documents in ((streams, {"bench": SCHEMA}), (lists, {"denied": _DENIED}), (rules, RULES)):
         path.mkdir()
@@ -143,57 +143,59 @@ def explain(place: Place) -> list[Result]:
     file.write_bytes(b"\n".join(event.value for event in all_events))
 
     over_a_file = ["--rules", str(rules), "--lists", str(lists), "--event-json", str(file)]
-    checks = expected(all_events)
+    checks = expected_answers(all_events)
     questions = {name: ([name, *over_a_file], check) for name, check in checks.items()}
-    questions |= _in_kafka(place, all_events, checks)
+    questions |= _prepare_kafka(environment, all_events, checks)
     with Yardstick() as yardstick:
         forms = {
-            name: _measured([*arguments, "--streams", str(streams)], check)
+            name: _measure([*arguments, "--streams", str(streams)], check)
             for name, (arguments, check) in questions.items()
         }
     return [{"workload": "explain", "forms": forms, "runs": _RUNS, "checked": True, **yardstick.figures()}]
 
 
-def _in_kafka(
-    place: Place, all_events: Sequence[Event], checks: Mapping[str, Check]
+def _prepare_kafka(
+    environment: Environment, all_events: Sequence[Event], checks: Mapping[str, Check]
 ) -> dict[str, tuple[list[str], Check]]:
     """Fill a topic with the events, publish the rules, and write the alerts that an app emits for them.
 
     Return arguments and check of each form of the command, by its name.
     """
-    name = place.new_name("explain")
+    name = environment.new_name("explain")
     topic, lanes = f"{name}.events", {lane: f"{name}.{lane}" for lane in (ALERTS, SHADOW, STATUS, LATE, DEAD_LETTERS)}
     control = AppTopics(name).control
     for spec in (control_topic(control), TopicSpec(topic, 3), *(TopicSpec(one, 2) for one in lanes.values())):
-        create_topic(place.kafka, spec)
+        create_topic(environment.kafka, spec)
     published = []
-    with ControlLog(place.kafka, control) as log:
+    with ControlLog(environment.kafka, control) as log:
         for key, document in RULES.items():
             if key != "list":  # the list of this rule is not published
                 value = canonical_json(decode_record(orjson.dumps(document), 1_000_000))
                 published.append(RawRecord(CONTROL, 0, log.publish(key, value).offset, value, key.encode()))
-    with closing(Load(place.kafka, topic)) as load:
+    with closing(Load(environment.kafka, topic)) as load:
         spread = [zlib.crc32(one.user.encode()) % 3 for one in all_events]
         load.send(spread, [one.user for one in all_events], [one.value.decode() for one in all_events])
 
     schema = StreamSchema.parse(SCHEMA)
     factory = RulesFactory((RuleStream(schema, topic),))
     app = InProcessApp(App(name, (Source(schema, topic),), control, {}, (factory,), shards=2))
-    records = [RawRecord(0, one.partition, one.offset, one.value, one.key) for one in read_topic(place.kafka, topic)]
+    records = [
+        RawRecord(0, one.partition, one.offset, one.value, one.key) for one in read_topic(environment.kafka, topic)
+    ]
     now_ms = int(time.time() * 1_000)
     output = app.cut(published, now_ms) + app.cut(records, now_ms)
     alerts = [one for one in output if one.lane == ALERTS]
-    with closing(Load(place.kafka, lanes[ALERTS])) as load:
-        load.send([0] * len(alerts), [_text(one.key) for one in alerts], [_text(one.value) for one in alerts])
+    with closing(Load(environment.kafka, lanes[ALERTS])) as load:
+        load.send([0] * len(alerts), [_to_text(one.key) for one in alerts], [_to_text(one.value) for one in alerts])
 
     last = max((one for one in records if orjson.loads(one.value or b"")["user_id"] == _USER), key=lambda r: r.offset)
     documents = [orjson.loads(one.value or b"") for one in alerts]
     ids = {
         one["rule"]: one["alert_id"] for one in documents if one["key"] == {"user_id": _USER}
     }  # the last of each rule
-    kafka_options = ["--app", name, "--topic", topic, "--bootstrap", place.kafka.bootstrap]
+    kafka_options = ["--app", name, "--topic", topic, "--bootstrap", environment.kafka.bootstrap]
     by_id = {
-        f"alert-{rule}": ([ids[rule], *kafka_options], _reproduces(ids[rule]))
+        f"alert-{rule}": ([ids[rule], *kafka_options], _check_reproduction(ids[rule]))
         for rule in ("event", "window", "sequence")
     }
     event_option = ["--event", f"{topic}:{last.partition}:{last.offset}"]
@@ -202,17 +204,17 @@ def _in_kafka(
     }
 
 
-def _text(value: bytes | None) -> str:
+def _to_text(value: bytes | None) -> str:
     return (value or b"").decode()
 
 
-def _reproduces(alert_id: str) -> Check:
+def _check_reproduction(alert_id: str) -> Check:
     return lambda answer: answer["same"] is True and answer["alert"]["alert_id"] == alert_id
 
 
-def _measured(arguments: Sequence[str], check: Check) -> Result:
-    _once(arguments, check)  # writes the bytecode of all imported modules
-    runs = [_once(arguments, check) for _ in range(_RUNS)]
+def _measure(arguments: Sequence[str], check: Check) -> Result:
+    _run_once(arguments, check)  # writes the bytecode of all imported modules
+    runs = [_run_once(arguments, check) for _ in range(_RUNS)]
     wall, cpu = [run.wall_s for run in runs], [run.cpu_s for run in runs]
     return {
         "wall_s": round(statistics.median(wall), 2),
@@ -222,11 +224,9 @@ def _measured(arguments: Sequence[str], check: Check) -> Result:
     }
 
 
-def _once(arguments: Sequence[str], check: Check) -> CommandResult:
+def _run_once(arguments: Sequence[str], check: Check) -> CommandResult:
     """Run the command once. Raise ``RuntimeError`` if its answer is wrong."""
     result = headgate("rules", "explain", *arguments)
     if result.code or not check(orjson.loads(result.output)):
-        raise RuntimeError(
-            f"rules explain {arguments[0]} said something else than the events do: {result.output[:300]!r}"
-        )
+        raise RuntimeError(f"rules explain {arguments[0]}: the answer is not the expected one: {result.output[:300]!r}")
     return result

@@ -24,7 +24,7 @@ class CommandResult:
 
 
 def headgate(*arguments: str) -> CommandResult:
-    """Run the command with ``-o json``. Python may write bytecode, as on a user's machine: measure after a first
+    """Run the command with ``-o json``. Python may write bytecode, as on a user's machine, so do not measure the first
     run."""
     command: Sequence[str] = [sys.executable, "-c", _COMMAND, *arguments, "-o", "json"]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}

@@ -1,7 +1,7 @@
-"""CPU time of the processes of a session, from /proc, including processes that have ended.
+"""Reads the CPU time of the processes of a session from /proc, including processes that have ended.
 
-A child leads its own session, so all processes that it starts are found by the id of the session, whatever process
-groups they make. The CPU time of a process that has ended is in the figures of the parent that waited for it.
+A child process leads its own session. All processes that it starts have this session id, also in process groups of
+their own. Linux adds the CPU time of an ended process to the figures of the parent that waited for it.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _read(pid: int) -> _Process | None:
     return _Process(pid, int(rest[1]), int(rest[3]), name, own / _TICKS, reaped / _TICKS)
 
 
-def _members(session: int) -> list[_Process]:
+def _session_processes(session: int) -> list[_Process]:
     all_processes = [_read(int(p.name)) for p in _PROC.iterdir() if p.name.isdigit()]
     return [p for p in all_processes if p is not None and p.session == session]
 
@@ -66,7 +66,7 @@ class SessionMeter:
     """Reads the CPU time of one session of processes, repeatedly.
 
     Spark's Python daemon does not wait for its workers, so the CPU time of an ended worker is in no other process. The
-    meter keeps what each worker had used when it was last read.
+    meter stores the CPU time of each worker from the last reading.
     """
 
     def __init__(self, session: int) -> None:
@@ -76,7 +76,7 @@ class SessionMeter:
     def read(self) -> Cpu:
         """Return CPU-seconds by component: the leader is the driver, ``java`` its JVM, any other Python a worker."""
         driver = jvm = 0.0
-        for process in _members(self.session):
+        for process in _session_processes(self.session):
             if process.pid == self.session:
                 driver += process.own
                 jvm += process.reaped
@@ -87,15 +87,15 @@ class SessionMeter:
         return Cpu(driver, jvm, sum(self._workers.values()))
 
 
-def of_process(pid: int) -> float:
-    """Return the CPU-seconds of one process."""
+def process_cpu_s(pid: int) -> float:
+    """Return the CPU-seconds of one process, without its children; 0 if it does not exist."""
     found = _read(pid)
     return 0.0 if found is None else found.own
 
 
 def kill_session(session: int) -> None:
     """Kill every process of the session with SIGKILL."""
-    for process in _members(session):
+    for process in _session_processes(session):
         try:
             os.kill(process.pid, signal.SIGKILL)
         except ProcessLookupError:

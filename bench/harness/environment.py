@@ -1,4 +1,4 @@
-"""The environment of a measurement: the benchmark's own broker and folder, and topics that are filled once and
+"""Provides a measurement with the benchmark's own broker and folder, and with topics that are filled once and
 reused."""
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ APPEND_TIME = (("message.timestamp.type", "LogAppendTime"),)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """The environment of a measurement. ``folder``: of settings and checkpoints; ``jars``: the folder of Spark's jars;
-    ``say``: prints a message."""
+class Environment:
+    """The environment of a measurement. ``folder``: for settings and checkpoints; ``jars``: the folder of
+    Spark's jars."""
 
     broker: EmbeddedBroker
     kafka: KafkaSettings
     folder: Path
     jars: Path
     java: java_runtime.Java
-    say: Print
+    print_message: Print
 
     @property
     def broker_pid(self) -> int:
@@ -47,7 +47,7 @@ class Place:
         return 0 if broker is None else broker.pid
 
     def new_name(self, workload: str) -> str:
-        """Return a new app name, which no checkpoint or topic has."""
+        """Return an app name that no checkpoint or topic has yet."""
         return f"bench-{workload}-{secrets.token_hex(3)}"
 
     def run_folder(self, name: str) -> Path:
@@ -64,21 +64,21 @@ class Place:
         path.write_bytes(orjson.dumps(SCHEMA))
         return path
 
-    def fill(self, wanted: EventSet) -> str:
+    def fill_topic(self, wanted: EventSet) -> str:
         """Return the topic of these events; write the events unless an earlier run has done so."""
-        if self._count(wanted.topic) == wanted.events:
+        if self._count_events(wanted.topic) == wanted.events:
             return wanted.topic
-        self.say(f"bench: writing {wanted.events:,} events to {wanted.topic}")
+        self.print_message(f"bench: writing {wanted.events:,} events to {wanted.topic}")
         delete_topics(self.kafka, [wanted.topic])
         create_topic(self.kafka, TopicSpec(wanted.topic, wanted.partitions, config=_KEEP))
         with closing(Load(self.kafka, wanted.topic)) as load:
             for partitions, keys, values in batches(wanted.columns()):
                 load.send(partitions, keys, values)
-        if self._count(wanted.topic) != wanted.events:
-            raise RuntimeError(f"topic {wanted.topic} does not hold what was written to it")
+        if self._count_events(wanted.topic) != wanted.events:
+            raise RuntimeError(f"topic {wanted.topic} does not have the number of events that were written to it")
         return wanted.topic
 
-    def _count(self, topic: str) -> int:
+    def _count_events(self, topic: str) -> int:
         if topic not in describe(self.kafka, [topic]):
             return -1
         return sum(end_offsets(self.kafka, [topic]).values())
@@ -92,17 +92,17 @@ class Load:
         self.failures: list[ck.KafkaError] = []
         self._producer = clients.producer(kafka, linger_ms=linger_ms)
 
-    def _failed(self, error: ck.KafkaError | None, _: ck.Message) -> None:
+    def _on_delivery(self, error: ck.KafkaError | None, _: ck.Message) -> None:
         if error is not None:
             self.failures.append(error)
 
     def send(self, partitions: Iterable[int], keys: Iterable[str], values: Iterable[str]) -> None:
         """Hand events to the Kafka client; block while its queue is full."""
-        produce, topic, failed = self._producer.produce, self.topic, self._failed
+        produce, topic, on_delivery = self._producer.produce, self.topic, self._on_delivery
         for number, (partition, key, value) in enumerate(zip(partitions, keys, values, strict=True)):
             while True:
                 try:
-                    produce(topic, value, key, partition, on_delivery=failed)
+                    produce(topic, value, key, partition, on_delivery=on_delivery)
                     break
                 except BufferError:
                     self._producer.poll(0.05)
@@ -139,16 +139,16 @@ def create_topic(kafka: KafkaSettings, spec: TopicSpec) -> None:
     ensure_topics(kafka, [spec])
 
 
-def open_place(say: Print, *, fresh: bool) -> Place:
-    """Start the benchmark's broker, or use the one that runs. ``fresh``: begin with an empty folder."""
-    java = java_runtime.ensure(say)
+def open_environment(print_message: Print, *, fresh: bool) -> Environment:
+    """Start the benchmark's broker, or use it if it runs. ``fresh``: begin with an empty folder."""
+    java = java_runtime.ensure(print_message)
     java_runtime.activate(java)
     folder = cache.root() / "bench"
-    broker = EmbeddedBroker(BrokerSettings(folder / "broker"), java, say)
+    broker = EmbeddedBroker(BrokerSettings(folder / "broker"), java, print_message)
     if fresh:
         broker.stop()
         shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True, exist_ok=True)
     bootstrap = broker.start()
-    library = jars.ensure(jars.JarSet.SPARK, java, say)
-    return Place(broker, KafkaSettings(bootstrap, client_id="bench"), folder, library, java, say)
+    library = jars.ensure(jars.JarSet.SPARK, java, print_message)
+    return Environment(broker, KafkaSettings(bootstrap, client_id="bench"), folder, library, java, print_message)

@@ -1,4 +1,4 @@
-"""Synthetic events: columns of numbers first, JSON text of about 200 bytes each only on the way to the broker.
+"""Generates events as columns of numbers, and encodes them as JSON of about 200 bytes each for the broker.
 
 Equal ``EventSet`` values give the same events, in the same partitions at the same offsets. The oracles read the
 columns, so they do not depend on a JSON parser.
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-FORMAT = 2  # part of the topics' names: raise it when the events change
+FORMAT = 2  # part of the topics' names: increase it when the events change
 BASE_MS = 1_767_571_200_000  # 2026-01-05T00:00:00Z
 STREAM = "bench"
 TYPES = ("view", "search", "cart_add", "cart_drop", "checkout", "payment", "refund", "login", "signup", "review")
@@ -104,35 +104,35 @@ def merchant_id(number: pl.Expr) -> pl.Expr:
     return pl.format("m{}", number.cast(pl.String).str.zfill(5))
 
 
-def _named(name: str, values: tuple[str, ...]) -> pl.Expr:
+def _name_values(name: str, values: tuple[str, ...]) -> pl.Expr:
     return pl.col(name).replace_strict(list(range(len(values))), list(values), return_dtype=pl.String)
 
 
-def texts(frame: pl.DataFrame) -> pl.DataFrame:
+def to_texts(frame: pl.DataFrame) -> pl.DataFrame:
     """Return the fields of the events, with texts for the indexes, and ``amount`` and ``risk`` as decimal text."""
     return frame.select(
         event_id=pl.format("e{}", pl.col("number").cast(pl.String).str.zfill(12)),
         ts="ts",
-        type=_named("type", TYPES),
+        type=_name_values("type", TYPES),
         user_id=user_id(pl.col("user")),
-        country=_named("country", COUNTRIES),
-        currency=_named("currency", CURRENCIES),
+        country=_name_values("country", COUNTRIES),
+        currency=_name_values("currency", CURRENCIES),
         merchant=merchant_id(pl.col("merchant")),
-        status=_named("status", STATUSES),
-        amount=decimal(pl.col("amount"), 2),
-        risk=decimal(pl.col("risk"), 6),
+        status=_name_values("status", STATUSES),
+        amount=format_decimal(pl.col("amount"), 2),
+        risk=format_decimal(pl.col("risk"), 6),
         quantity="quantity",
     )
 
 
-def decimal(units: pl.Expr, scale: int) -> pl.Expr:
+def format_decimal(units: pl.Expr, scale: int) -> pl.Expr:
     """Format a whole number of 10**-scale as decimal text."""
     fraction = (units % 10**scale).cast(pl.String).str.zfill(scale)
     return pl.format("{}.{}", units // 10**scale, fraction)
 
 
 def to_json(frame: pl.DataFrame) -> pl.Series:
-    """Encode the events as JSON, without blanks, in the schema's order, as a usual producer does."""
+    """Encode the events as JSON without spaces, with the fields in the schema's order, as most producers do."""
     merchant = pl.when(pl.col("merchant").is_null()).then(pl.lit("null")).otherwise(pl.format('"{}"', "merchant"))
     line = pl.format(
         '{}"event_id":"{}","ts":{},"type":"{}","user_id":"{}","country":"{}","currency":"{}","merchant":{},'
@@ -151,7 +151,7 @@ def to_json(frame: pl.DataFrame) -> pl.Series:
         "quantity",
         pl.lit("}"),
     )
-    return texts(frame).select(line=line)["line"]
+    return to_texts(frame).select(line=line)["line"]
 
 
 def batches(frame: pl.DataFrame) -> Iterator[tuple[list[int], list[str], list[str]]]:

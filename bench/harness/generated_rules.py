@@ -1,7 +1,7 @@
 """Generates rules as rows of numbers, from which both the published rules and the oracle's tables are derived.
 
-However many rules there are, together they match the same share of the events (``HITS``), or the alerts, and not the
-rules, would be what is measured.
+All rules together match the same share of the events (``HITS``), however many rules there are. Otherwise a benchmark
+with more rules would measure the cost of more alerts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PANE_MS, PANES = 300_000, 12
 
 
 class Family(NamedTuple):
-    """A form of rule: its share of the rules, and the fewest percent of events that its equalities leave."""
+    """A form of rule, and its share of all rules."""
 
     name: str
     share: float
@@ -39,15 +39,15 @@ FAMILIES = (
 
 @dataclass(frozen=True, slots=True)
 class EventRules:
-    """``table``: one row a rule with ``rule``, ``family`` and the numbers of every family (null where unused)."""
+    """Generated event rules. ``table``: a row per rule, with ``rule``, ``family`` and the numbers of its condition."""
 
     table: pl.DataFrame
 
-    def published(self) -> Iterable[tuple[str, bytes]]:
+    def control_records(self) -> Iterable[tuple[str, bytes]]:
         """Return rule ids and control records."""
         for row in self.table.iter_rows(named=True):
             rule_id = event_rule_id(row["rule"])
-            yield rule_id, record(rule_id, where=_where(row))
+            yield rule_id, record(rule_id, where=_condition(row))
 
 
 def event_rule_id(number: int) -> str:
@@ -81,7 +81,7 @@ def event_rules(count: int, users: int, seed: int = 7) -> EventRules:
     return EventRules(bound)
 
 
-def _where(row: Mapping[str, int]) -> str:
+def _condition(row: Mapping[str, int]) -> str:
     low, high, risk = f"{row['low'] / 100:.2f}", f"{row['high'] / 100:.2f}", f"{row['risk'] / MAX_RISK:.6f}"
     country, kind = COUNTRIES[row["country"]], TYPES[row["type"]]
     match FAMILIES[row["family"]].name:
@@ -97,11 +97,12 @@ def _where(row: Mapping[str, int]) -> str:
     return f"country = '{country}' and status <> '{STATUSES[0]}' and risk >= {risk}"
 
 
-class Totalled(NamedTuple):
-    """An aggregate, and what the oracle makes of it: ``pane`` over a pane's events, ``over`` the panes of a window.
+class WindowAggregate(NamedTuple):
+    """An aggregate of a rule, and the SQL of the oracle that computes it. Its value never falls within a window.
 
-    ``column``: the oracle's. ``where`` as a rule writes it, ``filter`` the same over the numbers; both None for all.
-    All grow with every event.
+    ``column``: the name of the oracle's column. ``pane``: the SQL aggregate over the events of a pane. ``over``: the
+    SQL aggregate that merges the panes of a window. ``where``: the condition of the rule; ``filter``: the same
+    condition in SQL over the columns of numbers; both are None for all events.
     """
 
     aggregate: str
@@ -132,23 +133,23 @@ _FILTERS = (
 )
 #: Four functions over five filters.
 TWENTY = tuple(
-    Totalled(aggregate, f"{name}{column}", pane, over, where, own)
+    WindowAggregate(aggregate, f"{name}{column}", pane, over, where, own)
     for name, where, own in _FILTERS
     for aggregate, column, pane, over in _FUNCTIONS
 )
-#: All functions over all events, and one over some.
+#: All functions over all events, and one function over the events of one filter.
 FIVE = TWENTY[:5]
 
 
 class WindowRule(NamedTuple):
-    """``having`` is ``aggregate >= bound``; the bound is in whole units of the column (cents for amounts)."""
+    """A rule with ``having`` ``aggregate >= bound``. The bound is in whole units of the column (cents for amounts)."""
 
     rule: str
-    of: Totalled
+    aggregate: WindowAggregate
     bound: int
 
 
-def window_rules(bounds: Mapping[Totalled, list[int]]) -> list[WindowRule]:
+def window_rules(bounds: Mapping[WindowAggregate, list[int]]) -> list[WindowRule]:
     """Return one rule per bound."""
     return [
         WindowRule(f"window-{one.column}-{number:03d}", one, bound)
@@ -157,14 +158,17 @@ def window_rules(bounds: Mapping[Totalled, list[int]]) -> list[WindowRule]:
     ]
 
 
-def published_windows(rules: Iterable[WindowRule]) -> Iterable[tuple[str, bytes]]:
+def window_control_records(rules: Iterable[WindowRule]) -> Iterable[tuple[str, bytes]]:
     """Return rule ids and control records."""
     for rule in rules:
-        money = rule.of.aggregate.endswith("(amount)")
+        money = rule.aggregate.aggregate.endswith("(amount)")
         bound = f"{rule.bound / 100:.2f}" if money else str(rule.bound)
         within = {"sliding": WINDOW, "every": SLIDE}
-        having = f"{rule.of.aggregate} >= {bound}"
-        yield rule.rule, record(rule.rule, where=rule.of.where, group_by=["user_id"], within=within, having=having)
+        having = f"{rule.aggregate.aggregate} >= {bound}"
+        yield (
+            rule.rule,
+            record(rule.rule, where=rule.aggregate.where, group_by=["user_id"], within=within, having=having),
+        )
 
 
 def record(rule_id: str, *, version: int = 1, **conditions: object) -> bytes:

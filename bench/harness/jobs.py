@@ -1,6 +1,7 @@
 """The computations of the paired benchmarks: Headgate, plain Spark and the oracle read the same ``Job``.
 
-Imports neither Spark nor the product, so that a child of either kind starts with its own imports only.
+This module imports neither Spark nor the product, so that the child process of each side starts with its own imports
+only.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import orjson
 from bench.harness.events import EventSet
 
 HOUR_MS = 3_600_000
-#: The event time after the last full window, with which the watermark passes the end of that window.
+#: Event time that follows the last full hour, so that the watermark passes the end of the last window.
 _TAIL_MS = 300_000
 _MILLION = 1_000_000
 
@@ -34,7 +35,7 @@ class Kind(enum.StrEnum):
 @dataclass(frozen=True, slots=True)
 class Job:
     """The settings of a job. ``value``: the field that is summed. ``delay_ms``: the delay of the watermark. ``every``:
-    ``PROCESS`` returns a row for every n-th event of a user. ``per_cut``: the events of a cut.
+    ``PROCESS`` returns a row for every n-th event of a user. ``per_cut``: the highest number of events in a cut.
 
     ``hours_per_million``: the hours of event time per million events; with 4, half-hour gaps end sessions of about
     three events.
@@ -51,7 +52,7 @@ class Job:
     hours_per_million: int = 1
 
     def events(self, count: int) -> EventSet:
-        """Return the set of ``count`` events for the job."""
+        """Return the settings of ``count`` events for the job."""
         hours = max(1, round(count * self.hours_per_million / _MILLION))
         return EventSet(count, span_ms=hours * HOUR_MS + _TAIL_MS)
 
@@ -60,8 +61,8 @@ class Job:
         return orjson.dumps(asdict(self)).decode()
 
 
-def changed(job: Job, options: Mapping[str, object]) -> Job:
-    """Return the job with the options that are fields of a job."""
+def apply_options(job: Job, options: Mapping[str, object]) -> Job:
+    """Return the job with the options that are fields of ``Job``; ignore the others."""
     names = {field.name for field in fields(Job)}
     return replace(job, **{name: value for name, value in options.items() if name in names})  # type: ignore[arg-type]
 

@@ -1,4 +1,4 @@
-"""What the jobs must give, worked out by DuckDB over the generated numbers, and what a side gave, read from its topic.
+"""Computes the expected rows of a job with DuckDB over the generated numbers, and reads the rows that a side wrote.
 
 Shares no code with the product. Amounts are in cents, times in epoch milliseconds.
 """
@@ -71,10 +71,10 @@ _SQL = {
 _ENDING = (Kind.WINDOWS, Kind.SESSIONS, Kind.ANALYTICS)
 
 
-def expected(job: Job, events: pl.DataFrame, *, watermark_ms: int, touching_merge: bool) -> pl.DataFrame:
+def expected_rows(job: Job, events: pl.DataFrame, *, watermark_ms: int, touching_merge: bool) -> pl.DataFrame:
     """Return the expected rows when the last watermark is ``watermark_ms``.
 
-    ``touching_merge``: whether two events that are a whole gap apart are in one session.
+    ``touching_merge``: whether two events that are exactly a gap apart are in one session.
     """
     sql = _SQL[job.kind].format(
         size=job.size_ms,
@@ -87,13 +87,13 @@ def expected(job: Job, events: pl.DataFrame, *, watermark_ms: int, touching_merg
     ended = f' where "end" <= {watermark_ms}' if job.kind in _ENDING else ""
     with duckdb.connect() as db:
         db.register("events", events.to_arrow())
-        found = pl.from_arrow(db.sql(f"select * from ({sql}){ended}").to_arrow_table())
-    assert isinstance(found, pl.DataFrame), "a table was asked for"
-    return found.select(pl.col(columns(job)).cast(pl.Int64))
+        rows = pl.from_arrow(db.sql(f"select * from ({sql}){ended}").to_arrow_table())
+    assert isinstance(rows, pl.DataFrame), "a table is a frame"
+    return rows.select(pl.col(columns(job)).cast(pl.Int64))
 
 
 def columns(job: Job) -> list[str]:
-    """Of both frames."""
+    """Return the names of the columns of the expected and of the written rows."""
     if job.kind is Kind.READ:
         return ["user"]
     window = [] if job.kind is Kind.PROCESS else ["start", "end"]
@@ -101,8 +101,8 @@ def columns(job: Job) -> list[str]:
     return ["user", *window, "orders", "revenue", *more]
 
 
-def found(job: Job, values: Iterable[bytes | None]) -> pl.DataFrame:
-    """Read the rows of a topic."""
+def read_rows(job: Job, values: Iterable[bytes | None]) -> pl.DataFrame:
+    """Decode the JSON rows that a side wrote, as integers: amounts in cents, times in epoch milliseconds."""
     bodies = [orjson.loads(value or b"{}") for value in values]
     scale = 100 if job.value == "amount" else 1
     readers: dict[str, Callable[[Any], int]] = {
@@ -122,7 +122,7 @@ def found(job: Job, values: Iterable[bytes | None]) -> pl.DataFrame:
 
 
 def _page(body: Mapping[str, Any], name: str) -> int:
-    """Return the number of a merchant; -1 for none. Spark leaves nulls out."""
+    """Return the number of a merchant, and -1 for null. Spark omits null fields."""
     return int(body[name][1:]) if body.get(name) else -1
 
 

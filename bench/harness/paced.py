@@ -1,4 +1,4 @@
-"""Sends events at a steady rate from a thread, with the time of sending as their event time."""
+"""Sends events at a steady rate in a thread. Their event time is the time of sending."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _AHEAD_S = 0.5
 class PacedLoad:
     """Sends a set of events over and over, ``rate`` per second, until the end of the context.
 
-    ``sent``: the events so far; ``behind_s``: the longest delay behind the rate, in seconds.
+    ``sent``: the events so far; ``behind_s``: the longest delay against the rate, in seconds.
     """
 
     def __init__(self, kafka: KafkaSettings, topic: str, events: EventSet, rate: int) -> None:
@@ -50,7 +50,7 @@ class PacedLoad:
             self.sent = due
 
     def columns(self) -> pl.DataFrame:
-        """Return the sent events as ``EventSet.columns``; event times are those of the set, not the ones sent."""
+        """Return the sent events as ``EventSet.columns``; ``ts`` is that of the set, not the time of sending."""
         times = self.sent // self._columns.height + 1
         frame = pl.concat([self._columns] * times)[: self.sent].drop("offset")
         return frame.with_columns(offset=pl.int_range(pl.len(), dtype=pl.Int64).over("partition"))

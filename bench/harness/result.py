@@ -25,9 +25,9 @@ def show(result: Result) -> None:
     sys.stdout.buffer.flush()
 
 
-def steady(cuts: Sequence[CutSample]) -> tuple[Cpu, int, float, int]:
-    """Return CPU time, events, seconds and number of cuts of the steady part: without the first quarter of the
-    events."""
+def steady_part(cuts: Sequence[CutSample]) -> tuple[Cpu, int, float, int]:
+    """Return CPU time, events, seconds and number of cuts of the steady part. It begins after the first quarter of
+    the events."""
     filled = [c for c in cuts if c.events]
     done = list(itertools.accumulate(c.events for c in filled))
     warm = [c for c, events in zip(filled, done, strict=True) if events >= done[-1] * _COLD_SHARE]
@@ -38,10 +38,10 @@ def steady(cuts: Sequence[CutSample]) -> tuple[Cpu, int, float, int]:
 
 
 def throughput(child: Child, events: int) -> Result:
-    """Return the figures of a run over a backlog: of the whole run from the start of the process, and of its steady
-    part."""
+    """Return the figures of a run over a backlog: those of the whole run, from the start of the process, and those of
+    its steady part."""
     cuts = [c for c in child.cuts if c.events]
-    cpu, steady_events, seconds, count = steady(cuts)
+    cpu, steady_events, seconds, count = steady_part(cuts)
     last = cuts[-1]
     return {
         "seconds": round(last.at_s - child.started_s, 1),
@@ -79,7 +79,7 @@ def phases(child: Child, cuts: Sequence[CutSample]) -> Result:
         progress = spark.get(cut.batch)
         if progress is None or not isinstance(durations := progress["durationMs"], dict):
             continue
-        row = {name: float(durations.get(theirs, 0)) for name, theirs in _PHASES.items()}
+        row = {name: float(durations.get(spark_name, 0)) for name, spark_name in _PHASES.items()}
         row["run"], row["transaction"] = number(cut.report, "run_ms"), number(cut.report, "commit_ms")
         row["whole"] = float(durations.get("triggerExecution", 0))
         row["other"] = row["whole"] - sum(v for n, v in row.items() if n != "whole")

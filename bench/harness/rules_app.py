@@ -1,4 +1,4 @@
-"""The rules app as the measurements run it: its settings file, its topics, its process."""
+"""Runs the rules app for a measurement: writes its settings, creates its topics, starts its process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import orjson
 
 from bench.harness.child import Child
-from bench.harness.environment import APPEND_TIME, Place, publish_rules
+from bench.harness.environment import APPEND_TIME, Environment, publish_rules
 from headgate_rules.service import SERVICE
 from headgate_rules.settings import RulesSettings
 from streamcore.kafka.readers import Record, read_topic
@@ -19,9 +19,9 @@ from streamcore.wire.lanes import ALERTS, STATUS
 
 @dataclass(frozen=True, slots=True)
 class AppUnderTest:
-    """One app with a history of its own. ``options`` are further entries of its settings."""
+    """A rules app with topics and a checkpoint of its own."""
 
-    place: Place
+    environment: Environment
     name: str
     folder: Path
     settings: RulesSettings
@@ -29,26 +29,29 @@ class AppUnderTest:
     @classmethod
     def prepare(
         cls,
-        place: Place,
+        environment: Environment,
         workload: str,
         topic: str,
         rules: Iterable[tuple[str, bytes]],
         options: Mapping[str, object],
     ) -> AppUnderTest:
-        """Topics, settings and rules; alerts carry the broker's append time."""
-        name = place.new_name(workload)
-        folder = place.run_folder(name)
+        """Create the topics, write the settings and publish the rules. The broker sets the timestamps of the alerts.
+
+        ``topic``: the events; ``rules``: ids and control records; ``options``: further entries of the settings.
+        """
+        name = environment.new_name(workload)
+        folder = environment.run_folder(name)
         document = {
             "app": name,
-            "kafka": {"bootstrap": place.kafka.bootstrap},
-            "streams": [{"schema_file": str(place.schema_file()), "topic": topic}],
+            "kafka": {"bootstrap": environment.kafka.bootstrap},
+            "streams": [{"schema_file": str(environment.schema_file()), "topic": topic}],
             "checkpoint": str(folder / "checkpoint"),
-            "jars": str(place.jars),
+            "jars": str(environment.jars),
             **options,
         }
         path = folder / "settings.json"
         path.write_bytes(orjson.dumps(document, option=orjson.OPT_INDENT_2))
-        app = cls(place, name, folder, SERVICE.load_settings(path))
+        app = cls(environment, name, folder, SERVICE.load_settings(path))
         alerts = app.settings.lane_topic(ALERTS)
         specs = [
             TopicSpec(
@@ -56,26 +59,26 @@ class AppUnderTest:
             )
             for s in SERVICE.topics(app.settings)
         ]
-        ensure_topics(place.kafka, specs)
-        publish_rules(place.kafka, app.settings.control_topic, rules)
+        ensure_topics(environment.kafka, specs)
+        publish_rules(environment.kafka, app.settings.control_topic, rules)
         return app
 
     def start(self) -> Child:
-        """Its process."""
+        """Start the process of the app."""
         return Child("headgate_rules", ["--settings", str(self.folder / "settings.json")], self.folder / "stderr.log")
 
     def alerts(self) -> list[Record]:
-        """All committed alerts, read by a client that shares no code with the one that wrote them."""
-        return read_topic(self.place.kafka, self.settings.lane_topic(ALERTS), limit_ms=600_000)
+        """Return all committed alerts. The client that reads shares no code with the client that wrote them."""
+        return read_topic(self.environment.kafka, self.settings.lane_topic(ALERTS), limit_ms=600_000)
 
     def raise_if_rejected(self) -> None:
-        """``RuntimeError`` with the reasons, should the app not have taken each of the rules."""
+        """Raise ``RuntimeError`` with the first reason if the app did not accept every rule."""
         answers = [
-            orjson.loads(r.value or b"{}") for r in read_topic(self.place.kafka, self.settings.lane_topic(STATUS))
+            orjson.loads(r.value or b"{}") for r in read_topic(self.environment.kafka, self.settings.lane_topic(STATUS))
         ]
         if bad := [a for a in answers if a["status"] != "accepted"]:
             raise RuntimeError(f"{len(bad)} of {len(answers)} rules were not accepted, the first: {bad[0]}")
 
     def remove(self) -> None:
-        """Delete its topics."""
-        delete_topics(self.place.kafka, [s.name for s in SERVICE.topics(self.settings)])
+        """Delete the topics of the app."""
+        delete_topics(self.environment.kafka, [s.name for s in SERVICE.topics(self.settings)])

@@ -1,7 +1,7 @@
-"""Measures the present speed of the machine: the CPU time of a fixed piece of work, repeated during a run.
+"""Measures the current speed of the machine: the CPU time of a fixed piece of work, repeated during a run.
 
-The speed of a shared machine changes by half from one minute to the next, in CPU-seconds too (other programs on the
-core, its clock rate). Two runs can be compared if each is divided by its own yardstick.
+The speed of a shared machine changes by half from one minute to the next, in CPU-seconds too (other programs
+use the core, its clock rate changes). To compare two runs, divide the figures of each by its own yardstick.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Each key has an event, and one key in a hundred never has another. Then come idle cuts, in which the watermark advances
 and no deadline passes, full cuts with events of the other keys, and a cut in which the silent keys alert, each at its
-deadline. The oracle is the generator of the stream: it knows which keys are silent since when, without tables or rules.
+deadline. The oracle is the generator of the stream, which knows each silent key and the time of its last event.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from streamcore.watermark import NO_WATERMARK
 
 EVERY_MS = 3_600_000
 CUT_MS = 120_000
-SILENT = 100  # one key in so many is silent
+SILENT = 100  # one key in this many is silent
 
 SCHEMA = StreamSchema.parse(
     {
@@ -47,7 +47,7 @@ SCHEMA = StreamSchema.parse(
 
 
 def frame(devices: npt.NDArray[np.int64], event_ms: npt.NDArray[np.int64]) -> pl.DataFrame:
-    """Return the input of the group; one event in four is not the expected one."""
+    """Return the input of the group. One event in four is not of the expected kind."""
     rows = np.arange(len(devices))
     kind = pl.Series("kind", np.where(rows % 4 == 3, "noise", "beat"))
     return pl.DataFrame(
@@ -98,10 +98,10 @@ class Run:
 
 
 def measure(keys: int, cuts: int, rows: int) -> Result:
-    """Measure the cuts. ``AssertionError`` unless exactly the expected keys alert, at their deadlines."""
+    """Measure the cuts. Raise ``AssertionError`` unless exactly the silent keys alert, each at its deadline."""
     run, generator = Run(keys), np.random.default_rng(7)
     first_ms = generator.integers(0, CUT_MS, keys)
-    for start in range(0, keys, rows):  # each key twice in a row, so that at least one is the expected event
+    for start in range(0, keys, rows):  # each key has two events, of which at least one is of the expected kind
         devices = np.repeat(np.arange(start, min(keys, start + rows)), 2)
         run.cut(frame(devices, first_ms[devices]), 0)
     run.cut(None, CUT_MS)  # sets the deadlines
@@ -134,8 +134,8 @@ def measure(keys: int, cuts: int, rows: int) -> Result:
 
 
 def check(firings: list[RuleFiring], wanted: dict[int, int]) -> None:
-    """Raise ``AssertionError`` unless the alerts are those of ``wanted``: the deadline of each silent key."""
-    assert len(firings) == len(wanted), "a key alerts twice, wrongly or not at all"
+    """Raise ``AssertionError`` unless the alerts are the expected ones. ``wanted``: the deadline of each silent key."""
+    assert len(firings) == len(wanted), "a key has too many alerts or none"
     assert {int(str(f.key["device"])[1:]): f.time_ms for f in firings} == wanted, (
         "the keys or times of the alerts are wrong"
     )

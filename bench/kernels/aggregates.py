@@ -3,7 +3,7 @@
     POLARS_MAX_THREADS=1 taskset -c 0 python -m bench.kernels.aggregates [NAME ...]
 
 A million rows in random order are aggregated to 100,000 groups (``group_ms``), the partials of two halves of the rows
-are merged (``merge_ms``), and the results of the partials of all rows are computed (``result_ms``).
+are merged (``merge_ms``), and results are computed from the partials of all rows (``result_ms``).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ ALL: list[Aggregate] = [
 
 
 def rows() -> pl.DataFrame:
-    """Return columns of integers (small, huge, with nulls), decimals (of 18 and 38 digits), floats and text."""
+    """Return columns of integers (small, large, with nulls), decimals (of 18 and 38 digits), floats and text."""
     random = np.random.default_rng(0)
     whole = random.integers(-1_000_000, 1_000_000, ROWS)
     return pl.DataFrame(
@@ -74,7 +74,7 @@ def rows() -> pl.DataFrame:
 
 
 def best_ms(step: Callable[[], object]) -> float:
-    """Return the lowest CPU time of a few rounds, in milliseconds."""
+    """Return the lowest CPU time of ``ROUNDS`` calls, in milliseconds."""
     times: list[float] = []
     for _ in range(ROUNDS):
         start = time.process_time()
@@ -84,6 +84,7 @@ def best_ms(step: Callable[[], object]) -> float:
 
 
 def measure(aggregate: Aggregate, frame: pl.DataFrame, group: np.ndarray[tuple[int], np.dtype[np.int64]]) -> None:
+    """Measure one aggregate, and print its figures. ``group``: the number of each row's group."""
     numbers = np.arange(ROWS)
     half = ROWS // 2
     partials = aggregate.aggregate_groups(frame, numbers, group, GROUPS)

@@ -1,8 +1,8 @@
 """Measures a back-test on one core: the code of `headgate rules backtest` over the events of a Parquet file.
 
-Either event rules over two million events, as in the other benchmarks: one event in a hundred matches a rule; or
-windowed rules over an hour every five minutes. The hits of every rule are compared with DuckDB's over the generated
-numbers. ``profile`` prints a CPU profile instead.
+The rules are event rules over two million events, of which one in a hundred matches a rule, or (``windows``) rules over
+windows of an hour every five minutes. The hits of every rule are compared with DuckDB's over the generated numbers.
+``profile`` prints a CPU profile instead.
 
     POLARS_MAX_THREADS=1 taskset -c 0 python -m bench.kernels.backtest [100|1000|windows] [profile]
 """
@@ -20,8 +20,8 @@ from pathlib import Path
 import polars as pl
 
 from bench.harness import rules_oracle as oracle
-from bench.harness.events import SCHEMA, EventSet, texts
-from bench.harness.generated_rules import FIVE, event_rule_id, event_rules, published_windows, window_rules
+from bench.harness.events import SCHEMA, EventSet, to_texts
+from bench.harness.generated_rules import FIVE, event_rule_id, event_rules, window_control_records, window_rules
 from bench.harness.result import Result, show
 from headgate.backtest.sources import file_batches
 from rulecore.backtest.backtest import Backtest, BacktestReport, BacktestSide
@@ -34,10 +34,10 @@ WINDOW_EVENTS = 300_000
 USERS = 100_000
 
 
-def write(columns: pl.DataFrame, folder: Path) -> Path:
+def write_events(columns: pl.DataFrame, folder: Path) -> Path:
     """Write the events to a Parquet file, with money as decimals and times as timestamps, and return its path."""
     path = folder / "events.parquet"
-    frame = texts(columns).with_columns(
+    frame = to_texts(columns).with_columns(
         pl.col("amount").cast(pl.Decimal(12, 2)), pl.col("risk").cast(pl.Float64), pl.from_epoch("ts", time_unit="ms")
     )
     frame.write_parquet(path)
@@ -56,22 +56,22 @@ def run(path: Path, records: Sequence[tuple[str, bytes]]) -> tuple[BacktestRepor
     return report, time.process_time() - begin, time.perf_counter() - began
 
 
-def per_event(count: int, folder: Path) -> tuple[Path, Sequence[tuple[str, bytes]], dict[str, int], int]:
+def prepare_event_rules(count: int, folder: Path) -> tuple[Path, Sequence[tuple[str, bytes]], dict[str, int], int]:
     """Return the file, the event rules, the expected number of hits of each rule, and the number of events."""
     columns, rules = EventSet(EVENTS, USERS).columns(), event_rules(count, USERS)
     counted = dict(oracle.event_pairs(columns, rules).group_by("rule").len().iter_rows())
     expected = {event_rule_id(n): counted.get(n, 0) for n in range(count)}
-    return write(columns, folder), [*rules.published()], expected, EVENTS
+    return write_events(columns, folder), [*rules.control_records()], expected, EVENTS
 
 
-def windowed(folder: Path) -> tuple[Path, Sequence[tuple[str, bytes]], dict[str, int], int]:
+def prepare_window_rules(folder: Path) -> tuple[Path, Sequence[tuple[str, bytes]], dict[str, int], int]:
     """Return the file, the windowed rules, the expected number of hits of each rule, and the number of events."""
     columns = EventSet(WINDOW_EVENTS, USERS // 10).columns()
     totals = oracle.window_totals(columns, FIVE)
     rules = window_rules({aggregate: oracle.bounds(totals, aggregate.column, 20, 0.01) for aggregate in FIVE})
     counted = dict(oracle.window_firings(totals, rules).group_by("rule").len().iter_rows())
     expected = {rule.rule: counted.get(rule.rule, 0) for rule in rules}
-    return write(columns, folder), [*published_windows(rules)], expected, WINDOW_EVENTS
+    return write_events(columns, folder), [*window_control_records(rules)], expected, WINDOW_EVENTS
 
 
 def main(arguments: list[str]) -> None:
@@ -79,7 +79,9 @@ def main(arguments: list[str]) -> None:
     rule_count = next((a for a in arguments if a != "profile"), "100")
     with tempfile.TemporaryDirectory() as folder:
         path, records, expected, events = (
-            windowed(Path(folder)) if rule_count == "windows" else per_event(int(rule_count), Path(folder))
+            prepare_window_rules(Path(folder))
+            if rule_count == "windows"
+            else prepare_event_rules(int(rule_count), Path(folder))
         )
         if "profile" in arguments:
             with cProfile.Profile() as profile:

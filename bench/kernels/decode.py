@@ -1,9 +1,9 @@
 """Measures decoders on one core: the CPU-seconds to decode a million records of each format.
 
-An event of a shop with eight fields as JSON, CSV (texts in quotes in one variant), Avro (bare datums, and container
-files with the schema inside), and eight of the columns of a combined access log. Decoded columns are compared with
-those that the records were written from. A first round, in which patterns are compiled and shapes are learned, is not
-measured. ``bytes``: the average size of a record.
+The records are an event of a shop with eight fields as JSON, CSV (also with texts in quotes) and Avro (bare datums, and
+container files with the schema inside), and eight of the columns of a combined access log. Decoded columns are compared
+with the columns from which the records were written. A first round, in which the decoders compile patterns and learn
+the shape of records, is not measured. ``bytes``: the average size of a record.
 
     POLARS_MAX_THREADS=1 taskset -c 0 python -m bench.kernels.decode [--records N] [--rounds N]
 """
@@ -195,7 +195,7 @@ def _check(case: Case, tables: list[pa.Table]) -> None:
     found = pl.DataFrame(pa.concat_tables(tables).select(list(case.schema.names)))
     for name in case.schema.names:
         if not found[name].equals(case.expected[name].rename(name)):
-            raise SystemExit(f"{type(case.format).__name__}: column {name} is not what was written")
+            raise SystemExit(f"{type(case.format).__name__}: column {name} differs from the written values")
 
 
 def _round(decoder: Decoder, batches: list[RawBatch]) -> tuple[float, list[pa.Table]]:

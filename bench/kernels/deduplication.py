@@ -1,8 +1,8 @@
 """Measures deduplication on one core, in rows per second: ``python -m bench.kernels.deduplication``.
 
 It prints a JSON line for each kind of id. A million ids are in state. In the measured cuts, half of the rows are new,
-and half repeat a row within the horizon. Ids expire as fast as new ones come. The operator and the commit of its state
-are measured separately. The oracle is the generator of the stream: it draws numbers and knows which rows repeat.
+and half repeat a row within the horizon. As many ids expire as are added. The operator and the commit of its state are
+measured separately. The oracle is the generator of the stream, which knows the rows that it repeats.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ ROW = "row"
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
-    """One cut. By row: the number of its event, its event time, and whether it is the first row of the event."""
+class DrawnCut:
+    """One cut. For each row: the number of its event, its event time, and whether it is the first row of the event."""
 
     events: npt.NDArray[np.int64]
     event_ms: npt.NDArray[np.int64]
     first: npt.NDArray[np.bool_]
 
 
-def draw(cuts: int, rows: int) -> Iterator[Drawn]:
+def draw(cuts: int, rows: int) -> Iterator[DrawnCut]:
     """Yield the cuts. Events are numbered by time.
 
     A horizon has ``STATE`` events, and a repeated event is one of the last three quarters of a horizon.
@@ -56,14 +56,14 @@ def draw(cuts: int, rows: int) -> Iterator[Drawn]:
         old = generator.integers(first_number - span, first_number, count) if first_number else new[:count]
         events = np.concatenate([new, old])
         order = generator.permutation(rows)
-        if not first_number:  # the first cut has each event twice, and the first of the two is new
+        if not first_number:  # the first cut has each event twice, the new row before its repetition
             order = np.arange(rows)
         first = (np.arange(rows) < len(new))[order]
         first_number += len(new)
-        yield Drawn(events[order], events[order] * HORIZON_MS // STATE, first)
+        yield DrawnCut(events[order], events[order] * HORIZON_MS // STATE, first)
 
 
-def frame(drawn: Drawn, ids: str) -> pl.DataFrame:
+def frame(drawn: DrawnCut, ids: str) -> pl.DataFrame:
     """Return the operator's input: id, two columns of payload, event time."""
     number = pl.Series("id", drawn.events)
     scattered = pl.Series("id", (drawn.events.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)).view(np.int64))
@@ -79,7 +79,7 @@ def frame(drawn: Drawn, ids: str) -> pl.DataFrame:
 
 
 def measure(ids: str, cuts: int, rows: int) -> Result:
-    """Measure one kind of id. Raise ``AssertionError`` if a row left by the wrong port."""
+    """Measure one kind of id. Raise ``AssertionError`` if the operator emits a row on the wrong port."""
     operator = Deduplicate(Deduplication(("id",), HORIZON_MS), frame(next(draw(1, 2)), ids).schema)
     log, blobs, watermark = StateLog(StateSettings()), MemoryBlobs(), -(2**62)
     step_s, commit_s, written = [], [], []
@@ -114,7 +114,7 @@ def measure(ids: str, cuts: int, rows: int) -> Result:
 
 
 def check(rows: npt.NDArray[np.int64], wanted: npt.NDArray[np.bool_]) -> None:
-    assert np.array_equal(rows, np.flatnonzero(wanted)), "a row left by the wrong port"
+    assert np.array_equal(rows, np.flatnonzero(wanted)), "a row is on the wrong port"
 
 
 def _ms(seconds: float) -> float:

@@ -1,8 +1,8 @@
 """Measures the interval join on one core, without Spark and Kafka: two streams of orders and payments.
 
 Each side has half a million rows over a hundred thousand keys, and a row has about one partner. State is committed to
-memory after every cut. The output is compared with DuckDB's over the whole input. Times are those of the clock and of
-the CPU; the latter vary less on a machine with other load.
+memory after every cut. The output is compared with DuckDB's over the whole input. The figures are wall-clock and
+CPU times. CPU times vary less when other programs use the machine.
 
     POLARS_MAX_THREADS=1 taskset -c 0 python -m bench.kernels.joins
 """
@@ -48,7 +48,7 @@ def stream(name: str, seed: int) -> pl.DataFrame:
 
 
 def cuts(left: pl.DataFrame, right: pl.DataFrame) -> list[tuple[pl.DataFrame, pl.DataFrame, CutTime]]:
-    """Return the input in cuts, as a shard gets it: the watermark is that of the slower side."""
+    """Return the input in cuts with their times. The watermark follows the input that is further behind."""
     half, result, before = CUT_ROWS // 2, [], NO_WATERMARK
     for start in range(0, ROWS, half):
         pair = left[start : start + half], right[start : start + half]
@@ -59,7 +59,7 @@ def cuts(left: pl.DataFrame, right: pl.DataFrame) -> list[tuple[pl.DataFrame, pl
     return result
 
 
-def expected(left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
+def expected_pairs(left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
     """Return the pairs of ids that DuckDB joins."""
     low, high = SPEC.interval.lower_ms, SPEC.interval.upper_ms
     query = (
@@ -96,7 +96,7 @@ def main() -> None:
             "events": 2 * ROWS,
             "cuts": len(work),
             "pairs": found.height,
-            "equals_duckdb": found.equals(expected(left, right)),
+            "equals_duckdb": found.equals(expected_pairs(left, right)),
             "events_per_second": round(2 * ROWS / wall_s),
             "events_per_cpu_second": round(2 * ROWS / (step_s + commit_s)),
             "wall_s": round(wall_s, 2),

@@ -2,8 +2,8 @@
 
     taskset -c 0 python -m bench.kernels.keyed_function
 
-The function emits the running total of a key for every event, or every tenth, over cuts of 100,000 events. The figure
-includes the commit of the state of each cut to memory. The rows are compared with a cumulative sum by Polars.
+The function emits the running total of a key, for every event or every tenth, in cuts of 100,000 events. The figure
+includes the commit of each cut's state to memory. The rows are compared with a cumulative sum by Polars.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def events(count: int, keys: int) -> pl.DataFrame:
     return pl.DataFrame([("user-" + users).alias("user"), amounts, pl.Series(EVENT_MS, np.arange(count))])
 
 
-def expected(rows: pl.DataFrame, every: int) -> pl.DataFrame:
+def expected_rows(rows: pl.DataFrame, every: int) -> pl.DataFrame:
     """Compute the expected output with window functions of Polars."""
     number = pl.int_range(1, pl.len() + 1).over("user")
     totals = rows.with_columns(total=pl.col("amount").cum_sum().over("user"), number=number)
@@ -71,7 +71,7 @@ def expected(rows: pl.DataFrame, every: int) -> pl.DataFrame:
 
 
 def run(operator: ProcessOperator, rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
-    """Return the output of each cut, with its state committed."""
+    """Run the cuts, commit their state, and yield the output of each."""
     log, blobs = StateLog(StateSettings()), MemoryBlobs()
     for start in range(0, rows.height, _PER_CUT):
         ports = operator.step([rows[start : start + _PER_CUT]], CutTime(start, start + _PER_CUT, start))
@@ -100,7 +100,7 @@ def main() -> None:
         "a_row_every": arguments.every,
         "events_per_second": round(arguments.events / seconds),
         "events_per_cpu_second": round(arguments.events / cpu_seconds),
-        "output_equals_oracle": pl.concat(found).equals(expected(rows, arguments.every)),
+        "output_equals_oracle": pl.concat(found).equals(expected_rows(rows, arguments.every)),
         "output_rows": sum(frame.height for frame in found),
         "yardstick_ms": [round(yardstick_ms, 1), round(fixed_work_ms(), 1)],
         "load_average": load_average(),

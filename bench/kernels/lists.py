@@ -3,9 +3,9 @@
 A thousand rules over a million events, in four cases: without lists; every tenth rule with ``user_id not in
 list('trusted')``, with one entry in the list, and with half a million; and every tenth rule with ``amount >
 lookup('limits', user_id)`` as well. The cases take turns, cut by cut. Alerts are compared with the oracle's pairs of
-rule and event, filtered by a Python set and dictionary. The figures are the CPU time of the cuts, and in it of filling
-the columns of lists; and that of storing a list, of changing one entry, of loading the list after a restart, and of
-a cut without events. The first cut, which loads code, is left out.
+rule and event, filtered by a Python set and dictionary. The figures are CPU times: of the cuts, and of filling the
+columns of lists in them; of storing a list, of adding one entry, of loading the list after a restart, and of a cut
+without events. The first cut, which loads code, is not measured.
 
     POLARS_MAX_THREADS=1 taskset -c 0 python -m bench.kernels.lists
 """
@@ -22,7 +22,7 @@ import orjson
 import polars as pl
 
 from bench.harness import rules_oracle as oracle
-from bench.harness.events import SCHEMA, STREAM, EventSet, texts
+from bench.harness.events import SCHEMA, STREAM, EventSet, to_texts
 from bench.harness.generated_rules import EventRules, event_rule_id, event_rules, record
 from bench.harness.result import show
 from rulecore.documents.yaml_reader import Json
@@ -41,14 +41,14 @@ EVENTS = 1_000_000
 CUT_ROWS = 20_000
 RULES = 1_000
 ENTRIES = 500_000
-EVERY = 10  # one rule in so many has the condition with lists
-KNOWN = 5_000  # users of events that are in the lists; the other entries are users without events
+EVERY = 10  # one rule in this many has the condition with lists
+KNOWN = 5_000  # users in the lists that have events; the other entries are users without events
 _STREAM = StreamSchema.parse(SCHEMA)
 _CLOCK_MS = 1_800_000_000_000
 _IDLE_CUTS = 64
 _FIRST = "u0000000"
 
-Published = list[tuple[str, bytes]]
+KeyedRecords = list[tuple[str, bytes]]
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Lists:
     trusted: frozenset[str]
     limits: Mapping[str, int]
 
-    def records(self, version: int, more: Sequence[str] = ()) -> tuple[Published, Published]:
+    def records(self, version: int, more: Sequence[str] = ()) -> tuple[KeyedRecords, KeyedRecords]:
         """Return the control records of both lists."""
         string, money = Type.parse("string"), Type.parse("decimal(12,2)")
         trusted = ListHead(list="trusted", version=version, owner="bench", of=string)
@@ -68,14 +68,14 @@ class Lists:
 
 
 def lists() -> Lists:
-    """Return lists with the first ``KNOWN`` users, and otherwise users that are in no event."""
+    """Return lists of the first ``KNOWN`` users, and of further users that have no event."""
     users = [f"u{n:07d}" for n in [*range(KNOWN), *range(1_000_000, 1_000_000 + ENTRIES - KNOWN)]]
     return Lists(frozenset(users), {user: n * 37 % 1_000_000 for n, user in enumerate(users)})
 
 
-def published(rules: EventRules, condition: str) -> Iterator[tuple[str, bytes]]:
+def rule_records(rules: EventRules, condition: str) -> Iterator[tuple[str, bytes]]:
     """Return the rules, every tenth of them with the added condition."""
-    for number, (rule_id, value) in enumerate(rules.published()):
+    for number, (rule_id, value) in enumerate(rules.control_records()):
         if number % EVERY or not condition:
             yield rule_id, value
         else:
@@ -83,8 +83,8 @@ def published(rules: EventRules, condition: str) -> Iterator[tuple[str, bytes]]:
 
 
 def frames(events: pl.DataFrame) -> list[pl.DataFrame]:
-    """Return the events in physical columns, cut by cut."""
-    named = texts(events).drop("amount", "risk", "ts", "quantity")
+    """Return the events as a frame of physical columns for each cut."""
+    named = to_texts(events).drop("amount", "risk", "ts", "quantity")
     numbers = events.select(
         pl.col("ts"),
         pl.col("amount").cast(pl.Int64),
@@ -98,7 +98,7 @@ def frames(events: pl.DataFrame) -> list[pl.DataFrame]:
 
 
 class Runner:
-    """A kernel, its state log, and the CPU that it took."""
+    """A kernel, its state log, and the CPU time that it has used."""
 
     def __init__(self) -> None:
         self.kernel = RulesKernel(RulesFactory((RuleStream(_STREAM, STREAM),)))
@@ -128,11 +128,11 @@ class Runner:
         with_list_columns(events, columns, contents)
         self.filling_cpu_s += time.process_time() - began
 
-    def publish(self, records: Iterator[tuple[str, bytes]] | Published) -> float:
+    def publish(self, records: Iterator[tuple[str, bytes]] | KeyedRecords) -> float:
         """Run a cut with these control records. Return its CPU-seconds."""
         return self.cut(None, [control_record(key, value, n) for n, (key, value) in enumerate(records)])
 
-    def restarted(self) -> tuple[Runner, float]:
+    def restart(self) -> tuple[Runner, float]:
         """Return a new runner that has loaded this runner's state, and the CPU-seconds of loading."""
         other = Runner()
         began = time.process_time()
@@ -142,7 +142,7 @@ class Runner:
         return other, time.process_time() - began
 
 
-def expected(pairs: pl.DataFrame, holds: Callable[[str, int], bool]) -> set[tuple[str, int, int]]:
+def expected_alerts(pairs: pl.DataFrame, holds: Callable[[str, int], bool]) -> set[tuple[str, int, int]]:
     """Return the oracle's pairs; those of every tenth rule only if ``holds`` for user and amount (in cents)."""
     return {
         (event_rule_id(rule), partition, offset)
@@ -161,7 +161,7 @@ def main() -> None:
     not_in, limit = "user_id not in list('trusted')", "amount > lookup('limits', user_id)"
     trusted, limits = known.records(1)
     small = Lists(frozenset([_FIRST]), {}).records(1)[0]
-    cases: list[tuple[str, str, Published, Callable[[str, int], bool]]] = [
+    cases: list[tuple[str, str, KeyedRecords, Callable[[str, int], bool]]] = [
         ("none", "", [], _always),
         ("small", not_in, small, lambda user, _: user != _FIRST),
         ("one", not_in, trusted, lambda user, _: user not in known.trusted),
@@ -178,7 +178,7 @@ def main() -> None:
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         cpu_s = runners[name].publish(records)
         memory[name] = (cpu_s, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
-        runners[name].publish(published(rules, condition))
+        runners[name].publish(rule_records(rules, condition))
     turns = [*runners.values()]
     for frame in work:
         for runner in turns:
@@ -187,7 +187,7 @@ def main() -> None:
         turns.append(turns.pop(0))
     for name, _, _, holds in cases:
         found = runners[name].pairs
-        if len(found) != len(set(found)) or set(found) != expected(pairs, holds):
+        if len(found) != len(set(found)) or set(found) != expected_alerts(pairs, holds):
             raise SystemExit(f"{name}: the alerts are not those of the oracle")
     for name, _, records, _ in cases:
         runner = runners[name]
@@ -208,7 +208,7 @@ def main() -> None:
                 "records": len(records),
             }
         )
-    show({"bench": "lists in state", **_state(known, runners["one"], trusted)})
+    show({"bench": "lists in state", **_measure_state(known, runners["one"], trusted)})
 
 
 def _always(_user: str, _cents: int) -> bool:
@@ -220,7 +220,7 @@ def _not_trusted_or_over_limit(known: Lists, user: str, cents: int) -> bool:
     return user not in known.trusted or (limit is not None and cents > limit)
 
 
-def _state(known: Lists, runner: Runner, before: Published) -> dict[str, float | int]:
+def _measure_state(known: Lists, runner: Runner, before: KeyedRecords) -> dict[str, float | int]:
     """Measure the publication of one more entry, a restart, and empty cuts."""
     empty = Runner()
     empty.publish([])
@@ -228,9 +228,9 @@ def _state(known: Lists, runner: Runner, before: Published) -> dict[str, float |
         measured.written = 0
     idle = [sum(measured.cut(None) for _ in range(_IDLE_CUTS)) / _IDLE_CUTS for measured in (empty, runner)]
     written = runner.written // _IDLE_CUTS
-    changed = [r for r in known.records(2, ["somebody"])[0] if r not in before]
+    changed = [r for r in known.records(2, ["u-added"])[0] if r not in before]
     edit = runner.publish(changed)
-    other, restart = runner.restarted()
+    other, restart = runner.restart()
     return {
         "entries": ENTRIES,
         "idle_cut_ms_without": round(idle[0] * 1000, 3),

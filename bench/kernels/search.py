@@ -1,8 +1,9 @@
 """Measures the search app in this process, without Spark and Kafka: ``taskset -c 0 python -m bench.kernels.search``.
 
-The input is views and sales of 10,000 products (popular ones more often), and a change of a product every hundred
-events, in cuts of 20,000 events. The figure covers the work from decoded rows to rows for the index, with the commit of
-the state to memory. The clock advances with the event time. The documents are compared with DuckDB's at the end.
+The input is views and sales of 10,000 products, of which few have most of the events, and a product change every
+hundred events, in cuts of 20,000 events. The figure covers the work from decoded rows to rows for the index, with the
+commit of the state to memory. The clock advances with the event time. The documents are compared with DuckDB's at the
+end.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ CHANGE_EVERY = 100
 
 
 def events(count: int, products: int, per_second: int) -> pl.DataFrame:
-    """Return events, nine views to one payment, a few seconds out of order."""
+    """Return events: nine views for each payment, up to five seconds out of order."""
     draw = np.random.default_rng(7)
     ids = np.minimum(draw.zipf(1.3, count) - 1, draw.integers(0, products, count))
     paid = draw.random(count) < 0.1
@@ -65,14 +66,14 @@ def changes(count: int, products: int, per_second: int) -> pl.DataFrame:
             "updated_at": pl.Series(times).cast(pl.Datetime("ms", "UTC")),
         }
     ).with_columns(
-        description=pl.lit("A product that somebody describes in some words, as shops do."),
+        description=pl.lit("A product with a description of some words, as in most shops."),
         category=pl.lit("things"),
         currency=pl.lit("EUR"),
         in_stock=pl.lit(value=True),
     )
 
 
-def expected(happened: pl.DataFrame, changed: pl.DataFrame, app: SearchSettings) -> pl.DataFrame:
+def expected_documents(happened: pl.DataFrame, changed: pl.DataFrame, app: SearchSettings) -> pl.DataFrame:
     """Return the documents that DuckDB computes, ordered by id: id, price and figures."""
     watermark = int(happened["ts"].dt.epoch("ms").max()) - app.max_out_of_orderness_ms  # type: ignore[arg-type]
     conditions = {s.name: f"{watermark} < epoch_ms(ts) // {s.step_ms} * {s.step_ms} + {s.span_ms}" for s in app.spans}
@@ -100,8 +101,8 @@ def expected(happened: pl.DataFrame, changed: pl.DataFrame, app: SearchSettings)
         )
 
 
-def found(app: App) -> pl.DataFrame:
-    """Read the index, with the columns of ``expected``."""
+def read_index(app: App) -> pl.DataFrame:
+    """Return the documents of the index, with the columns of ``expected_documents``."""
     names = [f"{m}_{s.name}" for s in app.settings.spans for m in ("views", "units", "revenue")]
     rows = [(name, row["price"], *(row[n] for n in names)) for name, row in sorted(app.index.documents.items())]
     return pl.DataFrame(rows, schema=["id", "price", *names], orient="row")
@@ -139,7 +140,8 @@ def main() -> None:
             "changes": changed.height,
             "products": arguments.products,
             "documents_sent": app.index.sent,
-            "output_equals_duckdb": found(app).rows() == expected(happened, changed, app.settings).rows(),
+            "output_equals_duckdb": read_index(app).rows()
+            == expected_documents(happened, changed, app.settings).rows(),
             "cpu_s_per_million_events": round(cpu / arguments.events * 1e6, 2),
             "events_per_second": round(arguments.events / seconds),
             "yardstick_ms": [round(yardstick_ms, 1), round(fixed_work_ms(), 1)],

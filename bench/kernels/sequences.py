@@ -1,8 +1,8 @@
 """Measures a sequence rule in the rules kernel, without Spark, Kafka and JSON: failed logins, then a large purchase.
 
-A million events of 100,000 users in an hour, 5 % of them out of order by up to five seconds; one user in twenty keeps
-failing to log in. Cuts of 100,000 events go through the kernel, and its state to a log in memory after each. The
-alerts are compared with a plain loop over each user's events.
+A million events of 100,000 users cover an hour, 5 % of them out of order by up to five seconds; one user in twenty has
+many failed logins. The kernel processes cuts of 100,000 events and commits its state to memory after each. The alerts
+are compared with the matches that a plain loop over each user's events finds.
 
     POLARS_MAX_THREADS=1 taskset -c 0 python -m bench.kernels.sequences [--rules N]
 
@@ -97,7 +97,7 @@ def events(seed: int = 1, count: int = EVENTS) -> Events:
 
 
 def rules(count: int) -> list[ControlRecord]:
-    """Return the rules. The oracle computes rule 0; each further rule allows one second more for the purchase."""
+    """Return the rules. The oracle computes rule 0. Rule n allows n seconds more for the purchase."""
     return [
         ControlRecord(0, n, f"r{n}".encode(), rule(f"r{n}", NEXT_MS // 1_000 + n, SCHEMA.name)) for n in range(count)
     ]
@@ -121,7 +121,7 @@ def rule(rule_id: str, next_s: int, stream: str) -> bytes:
     )
 
 
-def expected(all_events: Events) -> set[tuple[int, ...]]:
+def expected_matches(all_events: Events) -> set[tuple[int, ...]]:
     """Return the offsets of each match of rule 0, from a plain loop over each user's events in order of time."""
     order = np.lexsort((np.arange(len(all_events.user)), all_events.event_ms, all_events.user))
     kinds = np.where((all_events.kind == PAYMENT) & (all_events.cents <= LARGE_CENTS), OTHER, all_events.kind)
@@ -134,13 +134,13 @@ def expected(all_events: Events) -> set[tuple[int, ...]]:
     return matches
 
 
-def _user_matches(own: Sequence[tuple[int, int, int]]) -> Iterable[tuple[int, ...]]:
+def _user_matches(user_events: Sequence[tuple[int, int, int]]) -> Iterable[tuple[int, ...]]:
     """Yield the offsets of each match of one user.
 
     ``own``: kind, time and offset of the user's failed logins, other logins and large payments.
     """
     failed: list[int] = []  # indexes of failed logins that may still be part of a match
-    for index, (kind, time_ms, _) in enumerate(own):
+    for index, (kind, time_ms, _) in enumerate(user_events):
         if kind == FAILED:
             failed.append(index)
         elif kind == OK:
@@ -148,15 +148,15 @@ def _user_matches(own: Sequence[tuple[int, int, int]]) -> Iterable[tuple[int, ..
         else:
             starts = (failed[first : first + TIMES] for first in range(len(failed) - TIMES + 1))
             for logins in starts:
-                last_ms = own[logins[-1]][1]
-                if last_ms - own[logins[0]][1] <= FIRST_MS and time_ms - last_ms <= NEXT_MS:
-                    yield tuple(own[i][2] for i in (*logins, index))
+                last_ms = user_events[logins[-1]][1]
+                if last_ms - user_events[logins[0]][1] <= FIRST_MS and time_ms - last_ms <= NEXT_MS:
+                    yield tuple(user_events[i][2] for i in (*logins, index))
                     failed = []
                     break
 
 
 @dataclass
-class Spent:
+class RunCosts:
     """The costs and the output of a run. ``found``: the offsets of the events of each alert of rule 0."""
 
     step_s: float = 0.0
@@ -169,11 +169,11 @@ class Spent:
     found: set[tuple[int, ...]] = field(default_factory=set)
 
 
-def run(frame: pl.DataFrame, rule_count: int) -> Spent:
+def run(frame: pl.DataFrame, rule_count: int) -> RunCosts:
     """Run the kernel over all events in cuts, then over the end of the stream."""
     kernel = RulesFactory((RuleStream(SCHEMA, "shop"),))()
     assert isinstance(kernel, RulesKernel)
-    log, spent = StateLog(StateSettings()), Spent()
+    log, spent = StateLog(StateSettings()), RunCosts()
     control, before, latest = rules(rule_count), NO_WATERMARK, NO_WATERMARK
     for start in range(0, frame.height + CUT, CUT):
         cut = frame[start : start + CUT]
@@ -191,7 +191,7 @@ def run(frame: pl.DataFrame, rule_count: int) -> Spent:
     return spent
 
 
-def _count_output(spent: Spent, kernel: RulesKernel, output: KernelOutput) -> None:
+def _count_output(spent: RunCosts, kernel: RulesKernel, output: KernelOutput) -> None:
     alerts = [orjson.loads(r.value or b"") for r in output.records if r.lane == ALERTS]
     spent.alerts += len(alerts)
     spent.found |= {tuple(e["offset"] for e in a["events"]) for a in alerts if a["rule"] == "r0"}
@@ -209,7 +209,7 @@ def main() -> None:
     all_events = events()
     frame = all_events.frame()
     run(frame[:CUT:10], count)
-    spent, right = run(frame, count), expected(all_events)
+    spent, right = run(frame, count), expected_matches(all_events)
     if spent.found != right:
         raise SystemExit(f"wrong: {len(spent.found - right)} too many, {len(right - spent.found)} missing")
     show(

@@ -1,10 +1,12 @@
-"""The sessions app's kernel in process: CPU-seconds per million events, its sessions compared with DuckDB's.
+"""Measures the sessions app's kernel in process, in CPU-seconds per million events.
 
     POLARS_MAX_THREADS=1 taskset -c 0 python -m bench.kernels.sessions [--events N] [--early]
 
-It measures the operator alone with the aggregates of the app (``headgate_sessions.session_records``), with the state
-of each cut committed to memory; the additional cost of each aggregate; and the whole topology in a simulation.
-``--early``: sessions that have changed are also emitted every second of the clock; a cut is a second.
+It measures the operator alone with the aggregates of the app (``headgate_sessions.session_records``), with the state of
+each cut committed to memory; the additional cost of each aggregate; and the whole topology in a simulation. Sessions
+are compared with DuckDB's.
+
+``--early``: the operator also emits changed sessions every second of the clock, and a cut is a second.
 """
 
 from __future__ import annotations
@@ -17,11 +19,11 @@ from dataclasses import replace
 import polars as pl
 
 from bench.harness import operator_oracle
-from bench.harness.in_process import cuts_of
+from bench.harness.in_process import split_into_cuts
 from bench.harness.jobs import ANALYTICS, Job
 from bench.harness.result import Figure, show
 from bench.harness.yardstick import Yardstick
-from bench.spark.throughput import compared
+from bench.spark.throughput import compare
 from bench.spark.topologies import sessions_settings, topology
 from headgate_sessions.session_records import session_aggregates
 from streamcore.aggregates import Aggregate, Count
@@ -45,15 +47,17 @@ def main() -> None:
     parser.add_argument("--early", action="store_true")
     arguments = parser.parse_args()
     job = replace(ANALYTICS, per_cut=_PER_CUT)
-    cuts = cuts_of(job, job.events(arguments.events))
+    cuts = split_into_cuts(job, job.events(arguments.events))
     million = arguments.events / 1e6
     policy = RevisionPolicy(1_000, at_end=True) if arguments.early else RevisionPolicy()
     aggregates = session_aggregates(sessions_settings(job))
     with Yardstick() as yardstick:
-        seconds, records = _operator(job, cuts, policy, aggregates)
-        single = {name: _operator(job, cuts, policy, {name: aggregate})[0] for name, aggregate in aggregates.items()}
-        count_only = _operator(job, cuts, policy, {"events": Count()})[0]
-        simulated, checked = _simulation(job, cuts, arguments.events)
+        seconds, records = _run_operator(job, cuts, policy, aggregates)
+        single = {
+            name: _run_operator(job, cuts, policy, {name: aggregate})[0] for name, aggregate in aggregates.items()
+        }
+        count_only = _run_operator(job, cuts, policy, {"events": Count()})[0]
+        simulated, checked = _run_simulation(job, cuts, arguments.events)
         show(
             {
                 "bench": "sessions_in_process",
@@ -71,7 +75,7 @@ def main() -> None:
         )
 
 
-def _operator(
+def _run_operator(
     job: Job, cuts: list[pl.DataFrame], policy: RevisionPolicy, aggregates: Mapping[str, Aggregate]
 ) -> tuple[float, int]:
     """Return the CPU-seconds of all steps and commits, and the number of emitted rows."""
@@ -95,7 +99,7 @@ def _operator(
     return seconds, records
 
 
-def _simulation(job: Job, cuts: list[pl.DataFrame], events: int) -> tuple[float, Figure]:
+def _run_simulation(job: Job, cuts: list[pl.DataFrame], events: int) -> tuple[float, Figure]:
     """Return the CPU-seconds of the whole topology, after a comparison of its rows with the oracle's."""
     simulation = Simulation(topology("bench", job))
     (source,) = simulation.topology.sources
@@ -105,9 +109,9 @@ def _simulation(job: Job, cuts: list[pl.DataFrame], events: int) -> tuple[float,
     seconds = time.process_time() - begin
     columns = job.events(events).columns()
     watermark_ms = int(columns["ts"].to_numpy().max()) - job.delay_ms
-    wanted = operator_oracle.expected(job, columns, watermark_ms=watermark_ms, touching_merge=False)
+    wanted = operator_oracle.expected_rows(job, columns, watermark_ms=watermark_ms, touching_merge=False)
     rows = pl.concat([frame for frame in found if frame.width])
-    checked = compared(operator_oracle.found(job, rows.write_ndjson().encode().splitlines()), wanted)
+    checked = compare(operator_oracle.read_rows(job, rows.write_ndjson().encode().splitlines()), wanted)
     return seconds, checked["alerts"]
 
 

@@ -1,8 +1,9 @@
 """Measures bytes per key and window, and the cost of cuts that touch few keys: ``python -m bench.kernels.state``.
 
-One operator on one shard computes an hourly sum for each key, and each key has an open window. Then each cut has events
-of one key in a hundred, drawn at random. A cut is the operator's step and the commit of its tables. The sums at the end
-are compared with numpy's. The ratio is the CPU time of a cut with 1,000,000 keys divided by that with 100,000.
+One operator on one shard computes an hourly sum for each key, and each key has an open window. Each measured cut has
+events of one key in a hundred, drawn at random. The time of a cut covers the operator's step and the commit of its
+tables. The sums at the end are compared with numpy's. The ratio is the CPU time of a cut with 1,000,000 keys divided by
+that with 100,000.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ SHARE = 100
 
 
 @dataclass(frozen=True)
-class _Touched:
+class _TouchedKeys:
     """The keys that each cut touches, and the amounts that it adds to them."""
 
     keys: list[np.ndarray[tuple[int], np.dtype[np.int64]]]
@@ -66,12 +67,12 @@ def measure(keys: int) -> Result:
     }
 
 
-def _draw(keys: int) -> _Touched:
+def _draw(keys: int) -> _TouchedKeys:
     random = np.random.default_rng(5)
     first = [np.arange(start, min(keys, start + 100_000)) for start in range(0, keys, 100_000)]
     later = [random.integers(0, keys, keys // SHARE) for _ in range(2 * CUTS)]
     touched = [*first, *later]
-    return _Touched(touched, [random.integers(1, 1000, len(cut_keys)) for cut_keys in touched])
+    return _TouchedKeys(touched, [random.integers(1, 1000, len(cut_keys)) for cut_keys in touched])
 
 
 def _no_rows() -> tuple[np.ndarray[tuple[int], np.dtype[np.int64]], np.ndarray[tuple[int], np.dtype[np.int64]]]:
@@ -84,7 +85,7 @@ def _rows(
     return pl.DataFrame({"key": keys, "amount": amounts, EVENT_MS: np.full(len(keys), 1_000, np.int64)})
 
 
-def _check(panes: pl.DataFrame, touched: _Touched, keys: int) -> None:
+def _check(panes: pl.DataFrame, touched: _TouchedKeys, keys: int) -> None:
     touched_keys, amounts = np.concatenate(touched.keys), np.concatenate(touched.amounts)
     wanted = np.bincount(touched_keys, weights=amounts, minlength=keys).astype(np.int64)
     found = np.zeros(keys, np.int64)

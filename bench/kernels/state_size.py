@@ -1,9 +1,9 @@
-"""Measures how near the counted size of rules' state is to the memory that it takes (``rulecore.state_size``).
+"""Compares the size of rules' state that ``rulecore.state_size`` counts with the memory that the state takes.
 
     POLARS_MAX_THREADS=1 python -m bench.kernels.state_size [--keys 400000] [--kinds window,absence]
 
-One JSON line for each kind of rule: the bytes that budgets count, and the growth of the resident memory of a process of
-its own, while every event has a new key. ``--budget BYTES``: the budget of a rule; without it there is none.
+It prints one JSON line for each kind of rule: the bytes that budgets count, and the growth of the resident memory of a
+separate process, while every event has a new key. ``--budget BYTES``: the budget of a rule; without it, none.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ def frame(number: int) -> pl.DataFrame:
     return text.with_columns(times.alias("ts"), (n % 100).alias("amount"), times, *places)
 
 
-def resident() -> int:
-    """Return the resident memory of this process, after everything that is free was given back."""
+def resident_bytes() -> int:
+    """Return the resident memory of this process in bytes, after it has returned all free memory to the system."""
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     pages = int(Path("/proc/self/statm").read_text().split()[1])
@@ -86,7 +86,7 @@ def resident() -> int:
 
 
 def measure(kind: str, keys: int, budget: int | None) -> dict[str, object]:
-    """Feed a kernel with so many keys, and return its figures. To be called in a process of its own."""
+    """Run a kernel over events of ``keys`` keys, and return its figures. Call it in a separate process."""
     most = 2**60
     budgets = StateBudgets(budget or most, most, most)
     kernel = RulesKernel(RulesFactory((RuleStream(SCHEMA, "pay"),), budgets=budgets))
@@ -104,11 +104,11 @@ def measure(kind: str, keys: int, budget: int | None) -> dict[str, object]:
             table.changes()
             table.rows(number % 64, 64)
         if number == 0:
-            at_start = resident()
-        highest = max(highest, resident() - at_start) if number % 5 == 0 else highest
+            at_start = resident_bytes()
+        highest = max(highest, resident_bytes() - at_start) if number % 5 == 0 else highest
     holders: list[StateHolder] = [*kernel.groups.values(), kernel.dispatcher.suppression]
     counted = sum(holder.state_use(watermark).total.bytes for holder in holders)
-    grown = resident() - at_start
+    grown = resident_bytes() - at_start
     return {
         "bench": "state_size",
         "kind": kind,

@@ -2,7 +2,7 @@
 
     POLARS_MAX_THREADS=1 taskset -c 0 python -m bench.kernels.windowed_rules [--rules 100,1000] [--state]
 
-One JSON line for each number of rules, then one with the ratio of the last to the first. The rules share
+It prints one JSON line for each number of rules, then one with the ratio of the last to the first. The rules share
 twenty aggregates (five functions over four filters); each compares one or two of them with its own thresholds, and few
 fire. ``--state``: each cut is also committed to a state log in memory.
 """
@@ -81,7 +81,7 @@ class Spec:
     clauses: tuple[Clause, ...]
 
 
-def specs_of(count: int, share: float) -> list[Spec]:
+def generate_specs(count: int, share: float) -> list[Spec]:
     """Return ``count`` rules over all filters and functions, which together fire in about ``share`` of the windows."""
     random = np.random.default_rng(count)
     highest = _highest()
@@ -97,7 +97,7 @@ def specs_of(count: int, share: float) -> list[Spec]:
     return found
 
 
-def compiled(specs: Sequence[Spec]) -> list[CompiledRule]:
+def compile_specs(specs: Sequence[Spec]) -> list[CompiledRule]:
     documents = (
         {
             "id": spec.name,
@@ -140,7 +140,7 @@ def events() -> Events:
 
 
 @dataclass(frozen=True)
-class Running:
+class RunningAggregates:
     """The aggregates after each event of one type, ordered by key, window and arrival.
 
     ``row``: the index of the event. ``window``: the number of its window.
@@ -151,7 +151,7 @@ class Running:
     values: tuple[Doubles, ...]
 
     @classmethod
-    def of(cls, data: Events, kind: int) -> Running:
+    def compute(cls, data: Events, kind: int) -> RunningAggregates:
         rows = np.flatnonzero(data.type == kind)
         window = data.key[rows] * 1_000 + (data.event_ms[rows] // HOUR_MS - START_MS // HOUR_MS)
         rows = rows[np.argsort(window, kind="stable")]
@@ -173,20 +173,20 @@ class Running:
 
 def _highest() -> list[Doubles]:
     """Return, for each function, the sorted highest values of the windows of one type."""
-    running = Running.of(events(), 0)
+    running = RunningAggregates.compute(events(), 0)
     first = np.flatnonzero(np.diff(running.window, prepend=-1))
     return [np.sort(np.maximum.reduceat(values, first)) for values in running.values]
 
 
-def expected(specs: Sequence[Spec], data: Events) -> set[tuple[str, int]]:
-    running = [Running.of(data, kind) for kind in range(TYPES)]
+def expected_firings(specs: Sequence[Spec], data: Events) -> set[tuple[str, int]]:
+    running = [RunningAggregates.compute(data, kind) for kind in range(TYPES)]
     return set().union(*(running[spec.type].first(spec) for spec in specs))
 
 
 def run(count: int, share: float, turns: int, *, state: bool) -> dict[str, object]:
     """Measure the lowest CPU time of the group's steps over several runs, and check the firings."""
-    specs, data = specs_of(count, share), events()
-    rules, rows = compiled(specs), data.frame()
+    specs, data = generate_specs(count, share), events()
+    rules, rows = compile_specs(specs), data.frame()
     feed(rules, rows[:CUT], state=state)
     seconds, firings, size = min((feed(rules, rows, state=state) for _ in range(turns)), key=lambda turn: turn[0])
     found = {(f.rule.rule.id, row) for row, f in firings}
@@ -200,7 +200,7 @@ def run(count: int, share: float, turns: int, *, state: bool) -> dict[str, objec
         "state_bytes_a_pane": round(size),
         "cpu_seconds_per_million": round(seconds * 1e6 / EVENTS, 2),
         "events_per_s": round(EVENTS / seconds),
-        "right": found == expected(specs, data) and len(found) == len(firings),
+        "right": found == expected_firings(specs, data) and len(found) == len(firings),
     }
 
 
@@ -235,8 +235,10 @@ def feed(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rules", default="100,1000")
-    parser.add_argument("--share", type=float, default=0.05, help="of windows that fire, of all rules together")
-    parser.add_argument("--turns", type=int, default=3, help="of which the one that took the least CPU time is said")
+    parser.add_argument("--share", type=float, default=0.05, help="share of the windows in which any rule fires")
+    parser.add_argument(
+        "--turns", type=int, default=3, help="number of runs; the figures are of the one with the least CPU time"
+    )
     parser.add_argument("--state", action="store_true")
     options = parser.parse_args()
     results = [run(int(n), options.share, options.turns, state=options.state) for n in options.rules.split(",")]

@@ -2,9 +2,9 @@
 
     POLARS_MAX_THREADS=1 taskset -c 0 python -m bench.kernels.windows [tumbling|sliding|sessions] [--state|--unused]
 
-One JSON line for each kind of windows. ``--state``: each cut is also committed to a state log in memory. ``--unused``:
-instead,
-measure the cost of a late lane and of allowed lateness when no event is late, in alternating runs.
+It prints one JSON line for each kind of windows. ``--state``: each cut is also committed to a state log in memory.
+``--unused``: measure instead the cost of a late lane and of allowed lateness when no event is late, in alternating
+runs.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ KINDS: Mapping[str, tuple[Assigner, int, Callable[[Events], Rows]]] = {
 
 
 def run(kind: str, *, state: bool) -> dict[str, object]:
-    """Measure the CPU time of the operator's steps, with the commits of the log if asked for; check the output.
+    """Measure the CPU time of the operator's steps, with ``state`` also of the commits of the log; check the output.
 
     Another operator runs two cuts first, so that imports are not measured.
     """
@@ -118,11 +118,11 @@ def run(kind: str, *, state: bool) -> dict[str, object]:
         "keys": KEYS,
         "panes": found.height,
         "events_per_s": round(EVENTS / seconds),
-        "right": equal(found, oracle(events)),
+        "right": are_equal(found, oracle(events)),
     }
 
 
-def unused(kind: str, turns: int = 7) -> dict[str, object]:
+def measure_unused(kind: str, turns: int = 7) -> dict[str, object]:
     """Return the lowest CPU time of several runs: without a late lane, with one, and with allowed lateness as well."""
     assigner, span_ms, _ = KINDS[kind]
     rows = events_over(span_ms, seed=1).frame(pl.Series("key", range(KEYS)))
@@ -173,22 +173,22 @@ def feed(
     return seconds, pl.concat(found)
 
 
-def equal(panes: pl.DataFrame, rows: Rows) -> bool:
+def are_equal(panes: pl.DataFrame, rows: Rows) -> bool:
     """Return whether the panes are exactly these rows."""
     key = panes["key"].str.slice(9).cast(pl.Int64).to_numpy()
     bounds = [panes[name].dt.timestamp("ms").to_numpy() for name in ("window_start", "window_end")]
     seen, wanted = (np.stack(columns) for columns in ((key, *bounds, panes["sum"].to_numpy()), rows))
-    return all(np.array_equal(*pair) for pair in zip(_sorted(seen), _sorted(wanted), strict=True))
+    return all(np.array_equal(*pair) for pair in zip(_sort_columns(seen), _sort_columns(wanted), strict=True))
 
 
-def _sorted(columns: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def _sort_columns(columns: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     return columns[:, np.lexsort(columns[::-1])]
 
 
 def main(arguments: list[str]) -> None:
     kinds = [argument for argument in arguments if argument in KINDS] or list(KINDS)
     for kind in kinds:
-        print(json.dumps(unused(kind) if "--unused" in arguments else run(kind, state="--state" in arguments)))
+        print(json.dumps(measure_unused(kind) if "--unused" in arguments else run(kind, state="--state" in arguments)))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
-"""``python -m bench.sinks.delta``: a million rows in cuts of 50,000 into a Delta table, by our sink and by Spark's own.
+"""Compares Headgate's Delta sink with Spark's: ``python -m bench.sinks.delta``.
 
-Both get the same Parquet files, one a cut, and both say each cut's number in its commit (Spark: ``txnAppId`` and
-``txnVersion``). Each runs as a child of its own; figures are of the second half of the cuts, for a JVM warms up, and of
-all of them with the start. The tables are compared by count and sums with what was given, by DuckDB.
+Each side writes a million rows in cuts of 50,000 to a Delta table. Both read the same Parquet files, one per cut, and
+put the cut's number into each commit (Spark: ``txnAppId`` and ``txnVersion``). Each side runs in a child process. There
+are figures for all cuts with the start, and for the second half of the cuts, in which a JVM is warm. DuckDB compares
+count and sums of the table's rows with those of the files.
 """
 
 from __future__ import annotations
@@ -44,11 +45,11 @@ _START_MS = 1_700_000_000_000
 
 
 def main() -> int:
-    """Measure both sides, or run as the child process of one."""
+    """Measure the sides, or write the rows as the child process of one side."""
     parser = argparse.ArgumentParser(prog="bench.sinks.delta", description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--per-cut", type=int, default=50_000)
-    parser.add_argument("--partitioned", action="store_true", help="by a column of four values")
+    parser.add_argument("--partitioned", action="store_true", help="partition the table by a column with four values")
     parser.add_argument("--sides", nargs="*", choices=sorted(_SIDES), default=sorted(_SIDES))
     parser.add_argument("--child", nargs=4, metavar=("SIDE", "CUTS", "TABLE", "JARS"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -62,7 +63,7 @@ def main() -> int:
         cuts = Path(folder, "cuts")
         _generate(cuts, arguments.rows, arguments.per_cut)
         for side in arguments.sides:
-            show(_measured(side, cuts, Path(folder, side), arguments.rows, partitioned=arguments.partitioned))
+            show(_measure(side, cuts, Path(folder, side), arguments.rows, partitioned=arguments.partitioned))
     return 0
 
 
@@ -86,7 +87,7 @@ def _generate(cuts: Path, rows: int, per_cut: int) -> None:
         pq.write_table(pa.table(typed, schema=_SCHEMA), cuts / f"{number:05}.parquet")
 
 
-def _measured(side: str, cuts: Path, table: Path, rows: int, *, partitioned: bool) -> Result:
+def _measure(side: str, cuts: Path, table: Path, rows: int, *, partitioned: bool) -> Result:
     library = jars.ensure(jars.JarSet.DELTA, java.ensure()) if side == "spark" else Path()
     command = [sys.executable, "-m", "bench.sinks.delta", "--child", side, str(cuts), str(table), str(library)]
     command += ["--partitioned"] if partitioned else []
@@ -101,7 +102,7 @@ def _measured(side: str, cuts: Path, table: Path, rows: int, *, partitioned: boo
         for line in child.stdout:
             samples.append((time.perf_counter(), meter.read(), orjson.loads(line)["rows"]))
     if child.returncode:
-        raise RuntimeError(f"the child of {side} ended with {child.returncode}")
+        raise RuntimeError(f"the child process of side {side} ended with {child.returncode}")
     half = len(samples) // 2
     (begin_s, begin, _), (end_s, end, _) = samples[half - 1], samples[-1]
     warm = sum(count for _, _, count in samples[half:])
@@ -117,12 +118,12 @@ def _measured(side: str, cuts: Path, table: Path, rows: int, *, partitioned: boo
         "cpu_seconds_per_million": round(end.total * 1e6 / rows, 2),
         "load_average": load_average(),
         **yardstick.figures(),
-        **_checked(cuts, table),
+        **_check(cuts, table),
     }
 
 
-def _checked(cuts: Path, table: Path) -> Result:
-    """Check that the files that the log lists hold the given rows."""
+def _check(cuts: Path, table: Path) -> Result:
+    """Raise ``RuntimeError`` unless the files in the log of the table hold the rows of all cuts."""
     adds = [orjson.loads(x) for f in (table / "_delta_log").glob("*.json") for x in f.read_bytes().splitlines()]
     removed = {a["remove"]["path"] for a in adds if "remove" in a}
     listed = [str(table / a["add"]["path"]) for a in adds if "add" in a and a["add"]["path"] not in removed]
@@ -131,11 +132,11 @@ def _checked(cuts: Path, table: Path) -> Result:
         found = connection.execute(query, [listed]).fetchone()
         given = connection.execute(query, [[str(cut) for cut in cuts.glob("*.parquet")]]).fetchone()
     if found != given:
-        raise RuntimeError(f"table {table}: {found} instead of {given}")
+        raise RuntimeError(f"table {table}: count and sums are {found}, expected {given}")
     return {"checked": True, "files": len(listed)}
 
 
-def _ours(cuts: list[Path], table: Path, _: Path, *, partitioned: bool) -> None:
+def _write_with_headgate(cuts: list[Path], table: Path, _: Path, *, partitioned: bool) -> None:
     from streamcore.sinks.delta.settings import DeltaSettings, DeltaTableSpec
     from streamcore.sinks.delta.sink import DeltaSink
     from streamcore.writer_id import WriterId
@@ -146,17 +147,17 @@ def _ours(cuts: list[Path], table: Path, _: Path, *, partitioned: bool) -> None:
     for batch, cut in enumerate(cuts):
         rows = pq.read_table(cut, schema=_SCHEMA)
         sink.write(cut_id(batch), {"rows": rows})
-        _say(rows.num_rows)
+        _report_rows(rows.num_rows)
     sink.close()
 
 
-def _sparks(cuts: list[Path], table: Path, library: Path, *, partitioned: bool) -> None:
+def _write_with_spark(cuts: list[Path], table: Path, library: Path, *, partitioned: bool) -> None:
     from streamcore.spark.session import SparkSettings, open_session
 
     delta = {
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-        "spark.databricks.delta.snapshotPartitions": "2",  # fifty tasks a snapshot are for clusters
+        "spark.databricks.delta.snapshotPartitions": "2",  # the default of 50 tasks per snapshot is for clusters
     }
     both_compilers = ("-XX:TieredStopAtLevel=4",)
     spark = open_session("bench-delta", SparkSettings(jars=library, java_options=both_compilers, extra=delta))
@@ -164,16 +165,16 @@ def _sparks(cuts: list[Path], table: Path, library: Path, *, partitioned: bool) 
         frame = spark.read.parquet(str(cut))
         writer = frame.write.format("delta").mode("append").option("txnAppId", "bench").option("txnVersion", batch)
         (writer.partitionBy("day") if partitioned else writer).save(str(table))
-        _say(pq.read_metadata(cut).num_rows)
+        _report_rows(pq.read_metadata(cut).num_rows)
     spark.stop()
 
 
-def _say(rows: int) -> None:
+def _report_rows(rows: int) -> None:
     sys.stdout.buffer.write(orjson.dumps({"rows": rows}) + b"\n")
     sys.stdout.buffer.flush()
 
 
-_SIDES: dict[str, Callable[..., None]] = {"headgate": _ours, "spark": _sparks}
+_SIDES: dict[str, Callable[..., None]] = {"headgate": _write_with_headgate, "spark": _write_with_spark}
 
 if __name__ == "__main__":
     sys.exit(main())

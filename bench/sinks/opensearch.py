@@ -1,11 +1,11 @@
-"""The OpenSearch sink beside a bare bulk loader, on the same server: documents a second, one after the other.
+"""Compares the OpenSearch sink with a bulk loader on the same server, in documents per second.
 
 ``python -m bench.sinks.opensearch [--rows N] [--rounds N] [--cut N] [--url URL]``
 
-The bare loader is opensearch-py's ``helpers.bulk`` and ``helpers.parallel_bulk`` over plain dictionaries that were made
-before the clock started: no versions, no ledger. Each run fills a new index with the same mapping, and its documents
-are counted. A round has one run of each, in turn; the ratio is of pairs in the same round, and what is said is the
-median.
+The loader is opensearch-py's ``helpers.bulk`` or ``helpers.parallel_bulk`` over dictionaries that are built before the
+measurement. It writes no versions and no ledger. Each run fills a new index with the same mapping, and its documents
+are counted. A round has one run of each side, one after the other. The figures are medians; ratios are of runs of the
+same round.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _SCHEMA = pa.schema(
 )
 
 
-def products(count: int) -> pa.Table:
+def make_products(count: int) -> pa.Table:
     """Return documents of about 350 bytes each."""
     import decimal
 
@@ -75,8 +75,8 @@ def products(count: int) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=_SCHEMA)
 
 
-def plain(table: pa.Table) -> list[dict[str, object]]:
-    """Convert to the values that a loader would have read from a JSON file."""
+def to_plain_rows(table: pa.Table) -> list[dict[str, object]]:
+    """Convert to dictionaries with the values that a loader reads from a JSON file."""
     return [row | {"price": str(row["price"]), "changed": row["changed"].isoformat()} for row in table.to_pylist()]
 
 
@@ -86,7 +86,7 @@ def _spec(alias: str) -> IndexSpec:
     return IndexSpec(alias, ("id",), properties=properties, settings={"number_of_replicas": 0})
 
 
-def _opened(url: str, limits: BulkLimits) -> tuple[OpenSearchSink, str]:
+def _open_sink(url: str, limits: BulkLimits) -> tuple[OpenSearchSink, str]:
     number = next(_NUMBERS)
     alias = f"bench{number}"
     settings = OpenSearchSettings((url,), {"products": _spec(alias)}, limits=limits)
@@ -95,8 +95,11 @@ def _opened(url: str, limits: BulkLimits) -> tuple[OpenSearchSink, str]:
     return sink, f"{alias}-000001"
 
 
-def _clocked(url: str, index: str, count: int, run: Callable[[], object]) -> tuple[float, float]:
-    """Return documents per second, and CPU microseconds of this process per document."""
+def _time_run(url: str, index: str, count: int, run: Callable[[], object]) -> tuple[float, float]:
+    """Call ``run``, and return documents per second and the CPU microseconds of this process per document.
+
+    Raise ``AssertionError`` unless the index then has ``count`` documents. Delete the index.
+    """
     started, cpu = time.perf_counter(), time.process_time()
     run()
     seconds, used = time.perf_counter() - started, time.process_time() - cpu
@@ -109,23 +112,26 @@ def _clocked(url: str, index: str, count: int, run: Callable[[], object]) -> tup
     return count / seconds, used / count * 1e6
 
 
-def ours(url: str, table: pa.Table, cut: int, limits: BulkLimits) -> tuple[float, float]:
-    """Run the sink, cut by cut."""
-    sink, index = _opened(url, limits)
+def run_sink(url: str, table: pa.Table, cut: int, limits: BulkLimits) -> tuple[float, float]:
+    """Write the rows with the sink, in cuts. Return documents per second and CPU microseconds per document."""
+    sink, index = _open_sink(url, limits)
     cuts = [table.slice(begin, cut) for begin in range(0, table.num_rows, cut)]
 
     def run() -> None:
         for batch, rows in enumerate(cuts):
             sink.write(cut_id(batch), {"products": rows})
 
-    found = _clocked(url, index, table.num_rows, run)
+    found = _time_run(url, index, table.num_rows, run)
     sink.close()
     return found
 
 
-def bare(url: str, rows: list[dict[str, object]], *, threads: int, chunk: int) -> tuple[float, float]:
-    """Run the loader: one request after the other, or several at a time."""
-    sink, index = _opened(url, BulkLimits())
+def run_loader(url: str, rows: list[dict[str, object]], *, threads: int, chunk: int) -> tuple[float, float]:
+    """Write the rows with the loader. Return documents per second and CPU microseconds per document.
+
+    ``threads``: requests at the same time; with 0, one request after the other. ``chunk``: documents per request.
+    """
+    sink, index = _open_sink(url, BulkLimits())
     sink.close()
     client = OpenSearch([url], timeout=60, pool_maxsize=max(1, threads))
 
@@ -140,20 +146,22 @@ def bare(url: str, rows: list[dict[str, object]], *, threads: int, chunk: int) -
         for done, _ in helpers.parallel_bulk(client, actions(), thread_count=threads, chunk_size=chunk):
             assert done
 
-    found = _clocked(url, index, len(rows), run)
+    found = _time_run(url, index, len(rows), run)
     client.close()
     return found
 
 
 def main() -> None:
-    """Print one JSON object a side, the last one with the ratio."""
-    parser = argparse.ArgumentParser(description="The OpenSearch sink beside a bare bulk loader.")
+    """Print one JSON object for each side."""
+    parser = argparse.ArgumentParser(description="Compares the OpenSearch sink with a bulk loader.")
     parser.add_argument("--rows", type=int, default=60_000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--cut", type=int, default=20_000)
     parser.add_argument("--in-flight", type=int, default=2)
-    parser.add_argument("--documents", type=int, default=BulkLimits().documents, help="of a request, at most")
-    parser.add_argument("--url", default=None, help="a server that runs already (default: one of our own)")
+    parser.add_argument(
+        "--documents", type=int, default=BulkLimits().documents, help="highest number of documents in a request"
+    )
+    parser.add_argument("--url", default=None, help="a running server (default: start one)")
     arguments = parser.parse_args()
     with TemporaryDirectory(prefix="headgate-bench-") as folder:
         node = EmbeddedOpenSearch(OpenSearchNodeSettings(Path(folder), heap_mb=1024, lifetime=Lifetime.WITH_PARENT))
@@ -166,17 +174,17 @@ def main() -> None:
 
 
 def _measure(url: str, arguments: argparse.Namespace) -> None:
-    table = products(arguments.rows)
-    rows = plain(table)
+    table = make_products(arguments.rows)
+    rows = to_plain_rows(table)
     limits = BulkLimits(documents=arguments.documents, in_flight=arguments.in_flight)
     sides: dict[str, Callable[[], tuple[float, float]]] = {
-        "headgate": lambda: ours(url, table, arguments.cut, limits),
-        "helpers.bulk, 500 a request": lambda: bare(url, rows, threads=0, chunk=500),
-        "helpers.bulk, 5000 a request": lambda: bare(url, rows, threads=0, chunk=5_000),
-        "helpers.parallel_bulk, 2 threads, 500": lambda: bare(url, rows, threads=2, chunk=500),
+        "headgate": lambda: run_sink(url, table, arguments.cut, limits),
+        "helpers.bulk, 500 a request": lambda: run_loader(url, rows, threads=0, chunk=500),
+        "helpers.bulk, 5000 a request": lambda: run_loader(url, rows, threads=0, chunk=5_000),
+        "helpers.parallel_bulk, 2 threads, 500": lambda: run_loader(url, rows, threads=2, chunk=500),
     }
     for side in sides.values():
-        side()  # the server's compiler
+        side()  # warms up the server's JVM
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in sides}
     for number in range(arguments.rounds):
         order = list(sides) if number % 2 == 0 else list(reversed(sides))
@@ -184,7 +192,7 @@ def _measure(url: str, arguments: argparse.Namespace) -> None:
             found[name].append(sides[name]())
     for name, runs in found.items():
         ratios = [own[0] / other[0] for own, other in zip(found["headgate"], runs, strict=True)]
-        said = {
+        result = {
             "workload": "opensearch-sink",
             "side": name,
             "documents_per_second": round(statistics.median(rate for rate, _ in runs)),
@@ -192,8 +200,8 @@ def _measure(url: str, arguments: argparse.Namespace) -> None:
             "client_cpu_us_per_document": round(statistics.median(cpu for _, cpu in runs), 1),
         }
         if name != "headgate":
-            said["headgate_ratio"] = round(statistics.median(ratios), 2)
-        print(json.dumps(said), flush=True)
+            result["headgate_ratio"] = round(statistics.median(ratios), 2)
+        print(json.dumps(result), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,13 @@
-"""The PostgreSQL sink beside a client that promises nothing: one server, the same rows, runs that take turns.
+"""Compares the PostgreSQL sink with a client without guarantees: one server, the same rows, alternating runs.
 
     POLARS_MAX_THREADS=1 python -m bench.sinks.postgres [--rows 200000] [--turns 5]
 
-Eight columns (text, decimal, timestamp among them), cuts of 20,000 rows, half of all rows replacing one of an earlier
-cut. The bare client is psycopg as a person would write it: a temporary table, COPY, ``INSERT ... ON CONFLICT``,
-one transaction a cut; no ledger, no check of keys within a cut. It comes in three kinds: ``text`` copies text that was
-made before the clock starts, which no client can beat; ``rows`` gives psycopg one Python row after the other, made
-before the clock starts too; ``binary`` does so in the binary form. After each run the table is compared, row for row,
-with what a dictionary holds.
+Rows have eight columns, among them text, decimal and timestamp. Cuts have 20,000 rows. Half of all rows replace a row
+of an earlier cut. The bare client uses psycopg as most programs do: a temporary table, COPY and ``INSERT ... ON
+CONFLICT``, in one transaction per cut, without a ledger and without a check of keys in a cut. It has three variants,
+all of which start with data that is built before the measurement. ``text`` copies encoded text, the fastest way for any
+client; ``rows`` passes Python rows to psycopg one by one; ``binary`` does so in COPY's binary format. After each run,
+all rows of the table are compared with those of a dictionary.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ import numpy as np
 import psycopg
 import pyarrow as pa
 
-from bench.harness.cpu import load_average, of_process
+from bench.harness.cpu import load_average, process_cpu_s
 from bench.harness.result import Result, show
 from bench.harness.yardstick import fixed_work_ms
 from headgate.console.messages import Print, to_stderr
@@ -63,8 +63,8 @@ _EPOCH = datetime(2025, 10, 9, tzinfo=UTC)
 Row = tuple[Any, ...]
 
 
-def rows_of(cut: int, count: int) -> list[Row]:
-    """Return the rows of a cut. Ids are unique in a cut; every other cut repeats the ids of the cut before it."""
+def make_rows(cut: int, count: int) -> list[Row]:
+    """Return the rows of a cut. Ids are unique in a cut; every second cut repeats the ids of the cut before it."""
     random = np.random.default_rng(cut)
     names = [f"order-{(cut // 2) * CUT + n:09d}" for n in range(count)]
     cents, customers = random.integers(0, 10**9, count).tolist(), random.integers(0, 10**6, count).tolist()
@@ -85,36 +85,38 @@ def rows_of(cut: int, count: int) -> list[Row]:
 
 @dataclass(frozen=True)
 class Cuts:
-    """The rows of one cut in the form that each side needs."""
+    """The rows of all cuts, in the form that each side needs. ``final``: the expected rows of the table, by id."""
 
     rows: list[list[Row]]
     tables: list[pa.Table]
-    texts: list[bytes]
+    copy_texts: list[bytes]
     final: list[Row]
 
     @classmethod
     def make(cls, total: int) -> Cuts:
-        rows = [rows_of(cut, CUT) for cut in range(total // CUT)]
+        rows = [make_rows(cut, CUT) for cut in range(total // CUT)]
         final = {row[0]: row for cut in rows for row in cut}
-        return cls(rows, list(map(_table, rows)), list(map(_text, rows)), [final[key] for key in sorted(final)])
+        return cls(
+            rows, list(map(_to_table, rows)), list(map(_to_copy_text, rows)), [final[key] for key in sorted(final)]
+        )
 
     @property
     def count(self) -> int:
         return sum(map(len, self.rows))
 
 
-def _table(rows: Sequence[Row]) -> pa.Table:
+def _to_table(rows: Sequence[Row]) -> pa.Table:
     columns = zip(*rows, strict=True)
     return pa.table([pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)], schema=SCHEMA)
 
 
-def _text(rows: Sequence[Row]) -> bytes:
-    """Encode as COPY's own text format; no value here needs an escape."""
+def _to_copy_text(rows: Sequence[Row]) -> bytes:
+    """Encode the rows in COPY's text format. No value needs an escape."""
     lines = ("\t".join("\\N" if value is None else str(value) for value in row) for row in rows)
     return "\n".join(lines).encode() + b"\n"
 
 
-def _fill(copy: psycopg.Copy, rows: Sequence[Row], text: bytes, kind: str) -> None:
+def _copy_rows(copy: psycopg.Copy, rows: Sequence[Row], text: bytes, kind: str) -> None:
     if kind == "text":
         copy.write(text)
         return
@@ -126,7 +128,7 @@ def _fill(copy: psycopg.Copy, rows: Sequence[Row], text: bytes, kind: str) -> No
 
 @dataclass(frozen=True)
 class Run:
-    """Seconds of a run, and CPU-seconds of the client and of all of the server's processes."""
+    """The wall-clock seconds of a run, and the CPU-seconds of the client and of all processes of the server."""
 
     seconds: float
     client: float
@@ -137,21 +139,22 @@ class Run:
 Connect = Callable[[], "psycopg.Connection[Row]"]
 
 
-def bare(connect: Connect, cuts: Cuts, kind: str) -> None:
-    """Run the baseline, which shares no code with the sink."""
+def run_bare_client(connect: Connect, cuts: Cuts, kind: str) -> None:
+    """Write the cuts with the bare client, which shares no code with the sink. ``kind``: text, rows or binary."""
     with connect() as connection:
         connection.execute("SET TIME ZONE 'UTC'")
         connection.execute(_CREATE.format("pg_temp.stage", "") + " ON COMMIT DELETE ROWS")
         connection.commit()
         how = "COPY stage FROM STDIN" + (" (FORMAT binary)" if kind == "binary" else "")
-        for rows, text in zip(cuts.rows, cuts.texts, strict=True):
+        for rows, text in zip(cuts.rows, cuts.copy_texts, strict=True):
             with connection.cursor() as cursor, cursor.copy(how) as copy:
-                _fill(copy, rows, text, kind)
+                _copy_rows(copy, rows, text, kind)
             connection.execute(_UPSERT)
             connection.commit()
 
 
-def measured(server: EmbeddedPostgres, connect: Connect, table: str, cuts: Cuts, run: Callable[[], None]) -> Run:
+def measure(server: EmbeddedPostgres, connect: Connect, table: str, cuts: Cuts, run: Callable[[], None]) -> Run:
+    """Create an empty table, measure a run that fills it, and compare its rows with the expected rows."""
     with connect() as connection:
         connection.execute(f"DROP TABLE IF EXISTS {table}")
         connection.execute("DROP TABLE IF EXISTS headgate_ledger")
@@ -169,13 +172,13 @@ def measured(server: EmbeddedPostgres, connect: Connect, table: str, cuts: Cuts,
 
 
 def _server_cpu(server: EmbeddedPostgres) -> float:
-    """Return the server's CPU-seconds, of ended processes too: the first process inherits those of a reaped backend."""
+    """Return the CPU-seconds of the server, with those of ended backends, which Linux adds to the first process."""
     running = server.running
     assert running is not None
-    time.sleep(0.3)  # a backend that was let go ends
-    own = sum(of_process(pid) for pid in (running.pid, *processes.children(running.pid)))
+    time.sleep(0.3)  # a closed connection's backend ends
+    running_s = sum(process_cpu_s(pid) for pid in (running.pid, *processes.children(running.pid)))
     ticks = Path(f"/proc/{running.pid}/stat").read_text().rsplit(")", 1)[1].split()[13:15]
-    return own + sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
+    return running_s + sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
 
 
 def _verify(connect: Connect, table: str, cuts: Cuts) -> None:
@@ -183,13 +186,16 @@ def _verify(connect: Connect, table: str, cuts: Cuts) -> None:
         connection.execute("SET TIME ZONE 'UTC'")
         found = connection.execute(f'SELECT {_COLUMNS} FROM {table} ORDER BY id COLLATE "C"').fetchall()
     if found != cuts.final:
-        raise RuntimeError(f"{table}: {len(found)} rows, expected {len(cuts.final)}, or they differ")
+        raise RuntimeError(f"{table}: {len(found)} rows, expected {len(cuts.final)}; the rows differ")
 
 
-def postgres_sink(folder: Path, total: int, turns: int, say: Print) -> Result:
-    """Rows a second and CPU of each, and the sink's share of the bare clients' rows a second."""
+def postgres_sink(folder: Path, total: int, turns: int, print_message: Print) -> Result:
+    """Measure all sides in turns. Return the medians, and the sink's share of each bare client's rows per second.
+
+    ``folder``: for the server; ``total``: rows per run; ``turns``: runs per side.
+    """
     settings = PostgresServerSettings(folder, lifetime=Lifetime.WITH_PARENT, extra=(("max_wal_size", "4GB"),))
-    server, cuts = EmbeddedPostgres(settings, print_message=say), Cuts.make(total)
+    server, cuts = EmbeddedPostgres(settings, print_message=print_message), Cuts.make(total)
     server.start()
 
     def connect() -> psycopg.Connection[Row]:
@@ -201,26 +207,26 @@ def postgres_sink(folder: Path, total: int, turns: int, say: Print) -> Result:
     runs: dict[str, list[Run]] = {}
     try:
         for turn in range(turns):
-            for kind, run in _contenders(server, connect, cuts).items():
+            for kind, run in _sides(server, connect, cuts).items():
                 table = "ours" if kind == "sink" else "bare"
-                runs.setdefault(kind, []).append(measured(server, connect, table, cuts, run))
-                say(f"bench: turn {turn}, {kind}: {runs[kind][-1].seconds:.2f} s")
+                runs.setdefault(kind, []).append(measure(server, connect, table, cuts, run))
+                print_message(f"bench: turn {turn}, {kind}: {runs[kind][-1].seconds:.2f} s")
     finally:
         server.kill()
         server.delete()
     return _result(runs, cuts)
 
 
-def _contenders(server: EmbeddedPostgres, connect: Connect, cuts: Cuts) -> dict[str, Callable[[], None]]:
+def _sides(server: EmbeddedPostgres, connect: Connect, cuts: Cuts) -> dict[str, Callable[[], None]]:
     return {
-        "bare-text": lambda: bare(connect, cuts, "text"),
-        "sink": lambda: _ours(server, cuts),
-        "bare-rows": lambda: bare(connect, cuts, "rows"),
-        "bare-binary": lambda: bare(connect, cuts, "binary"),
+        "bare-text": lambda: run_bare_client(connect, cuts, "text"),
+        "sink": lambda: _run_sink(server, cuts),
+        "bare-rows": lambda: run_bare_client(connect, cuts, "rows"),
+        "bare-binary": lambda: run_bare_client(connect, cuts, "binary"),
     }
 
 
-def _ours(server: EmbeddedPostgres, cuts: Cuts) -> None:
+def _run_sink(server: EmbeddedPostgres, cuts: Cuts) -> None:
     settings = PostgresSettings(
         server.host,
         server.database,
@@ -246,15 +252,20 @@ def _result(runs: dict[str, list[Run]], cuts: Cuts) -> Result:
             "yardstick_ms": round(statistics.median(r.yardstick_ms for r in found), 1),
         }
     result["share_of_rows_per_second"] = {
-        kind: round(statistics.median(b.seconds / s.seconds for b, s in zip(bares, runs["sink"], strict=True)), 2)
-        for kind, bares in runs.items()
+        kind: round(
+            statistics.median(
+                bare_run.seconds / sink_run.seconds for bare_run, sink_run in zip(bare_runs, runs["sink"], strict=True)
+            ),
+            2,
+        )
+        for kind, bare_runs in runs.items()
         if kind != "sink"
     }
     return result | {"load_average": load_average(), "checked": True}
 
 
 def main() -> int:
-    """Measure without Kafka and Spark."""
+    """Measure the PostgreSQL sink without Kafka and Spark, and print one JSON object."""
     parser = argparse.ArgumentParser(prog="bench.sinks.postgres")
     parser.add_argument("--rows", type=int, default=200_000)
     parser.add_argument("--turns", type=int, default=5)

@@ -1,11 +1,12 @@
-"""``python -m bench.sinks.search_latency``: how long until a search finds what was sent, with the app at half its load.
+"""Measures the time until a search finds a change, with the app at half its load.
 
-Runs what ``headgate up search`` runs. First the shop sends so fast that some events always wait, until app and server
-have been running for a while: in the first minute their compilers cost more than what they compile. The later half of
-the cuts says what load the app can take. When all is processed, half of that load, and after some seconds products of
-our own beside it, each looked for with searches until it is found, and then viewed once until a search finds it viewed.
-By this process's clock, from before a record is handed to the producer until the answer that has it; so the time of a
-search, and up to a pause between two, is in it.
+Run it with ``python -m bench.sinks.search_latency``. It starts the app and servers of ``headgate up search``. First,
+the shop sends events so fast that some always wait, for a minute or more, because the JVM compilers take most of the
+CPU time at the start. The rate of the later half of these cuts is the app's load limit. After the app has processed all
+events, the shop sends at half this rate, and the benchmark sends products of its own. It searches for each product
+until a search finds it, sends one view of it, and searches until its view count is above zero. Times are by the clock
+of this process, from before a record is passed to the producer to the search response with the change. They include the
+time of a search and up to one pause between two searches.
 """
 
 from __future__ import annotations
@@ -36,14 +37,15 @@ from streamcore.kafka import data_clients as clients
 if TYPE_CHECKING:
     import confluent_kafka as ck
 
-#: Ten searches a second: they share the machine with what is measured.
+#: Seconds between two searches, which run on the same machine as the app.
 _BETWEEN_SEARCHES_S = 0.1
+#: Seconds between two products that the benchmark sends.
 _EVERY_S = 0.25
 _WAIT_S = 300.0
 _SETTLE_S = 30.0
-#: At half the load, before anything is measured.
+#: Seconds at half the load before the measurement.
 _EASE_S = 15.0
-#: That the load is found with.
+#: The fewest cuts from which the load limit is computed.
 _LEAST_CUTS = 8
 
 
@@ -51,8 +53,8 @@ _LEAST_CUTS = 8
 class Probes:
     """Sends products and views, and measures when a search finds them.
 
-    ``sent`` and ``viewed``: products that the search does not find yet, or not with views, with the monotonic clock at
-    sending, in seconds.
+    ``sent``: products that no search has found yet. ``viewed``: products whose view no search has found yet. Values are
+    the times of sending, in seconds of the monotonic clock.
     """
 
     stack: DemoStack
@@ -70,7 +72,7 @@ class Probes:
         self.sent[name] = time.monotonic()
         self._produce(self.stack.workspace.names.input("products"), name, change)
 
-    def look(self) -> None:
+    def search(self) -> None:
         """Search once for the sent products, and for the viewed products whose views have been counted."""
         viewed = {"bool": {"filter": [{"terms": {"id": [*self.viewed]}}, {"range": {"views_1d": {"gt": 0}}}]}}
         query = {"bool": {"should": [{"terms": {"id": [*self.sent]}}, viewed]}}
@@ -91,7 +93,7 @@ class Probes:
 
     def _now_ms(self) -> int:
         newest_ms = self.stack.generator.newest_event_ms
-        assert newest_ms is not None, "the shop has sent something"
+        assert newest_ms is not None, "the shop has sent events"
         return newest_ms
 
     def _produce(self, topic: str, key: str, document: object) -> None:
@@ -103,11 +105,11 @@ def main() -> int:
     """Measure, and print one JSON object."""
     parser = argparse.ArgumentParser(prog="python -m bench.sinks.search_latency", description=__doc__)
     parser.add_argument(
-        "--load", type=int, default=60_000, help="events that wait, at the least, while the load is found"
+        "--load", type=int, default=60_000, help="lowest number of waiting events while the load limit is measured"
     )
-    parser.add_argument("--warm-up", type=float, default=60.0, help="seconds of that")
-    parser.add_argument("--seconds", type=float, default=60.0, help="of measuring")
-    parser.add_argument("--port", type=int, default=local_broker.DEFAULT_PORT, help="of the broker")
+    parser.add_argument("--warm-up", type=float, default=60.0, help="seconds of the measurement of the load limit")
+    parser.add_argument("--seconds", type=float, default=60.0, help="seconds of the measurement")
+    parser.add_argument("--port", type=int, default=local_broker.DEFAULT_PORT, help="port of the broker")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="headgate-search-latency-") as folder:
         settings = StackSettings(Path(folder) / "shop", Path(folder) / "broker", arguments.port, seed=1, fresh=True)
@@ -115,13 +117,13 @@ def main() -> int:
         stack = DemoStack(SearchService(), settings, to_stderr, Timeline(to_stderr))
         try:
             stack.start()
-            show(_measured(stack, arguments))
+            show(_measure(stack, arguments))
         finally:
             stack.stop(threading.Event())
     return 0
 
 
-def _measured(stack: DemoStack, arguments: argparse.Namespace) -> Result:
+def _measure(stack: DemoStack, arguments: argparse.Namespace) -> Result:
     capacity = _max_rate(stack, arguments.load, arguments.warm_up)
     stack.generate(GeneratorSettings(None, capacity / 2))
     service = stack.service
@@ -135,14 +137,14 @@ def _measured(stack: DemoStack, arguments: argparse.Namespace) -> Result:
             if time.monotonic() - began > number * _EVERY_S:
                 probes.send(number)
                 number += 1
-            probes.look()
-            cuts.note()
+            probes.search()
+            cuts.add_new()
             stack.check()
             time.sleep(_BETWEEN_SEARCHES_S)
         rate = (stack.app.metrics.processed - before) / (time.monotonic() - began)
     settled = time.monotonic() + _SETTLE_S
     while (probes.sent or probes.viewed) and time.monotonic() < settled:
-        probes.look()
+        probes.search()
         time.sleep(_BETWEEN_SEARCHES_S)
     return {
         "workload": "search-latency",
@@ -158,14 +160,14 @@ def _measured(stack: DemoStack, arguments: argparse.Namespace) -> Result:
 
 
 class _Cuts:
-    """Collects the durations of the cuts that end, in milliseconds. Call ``note`` at least once per hundred cuts."""
+    """Collects the durations of the cuts that end, in milliseconds. Call ``add_new`` at least once per hundred cuts."""
 
     def __init__(self, stack: DemoStack) -> None:
         self._stack = stack
         self._seen = stack.app.metrics.cuts
         self.ms: list[float] = []
 
-    def note(self) -> None:
+    def add_new(self) -> None:
         """Add the cuts since the last call."""
         figures = self._stack.app.metrics
         new = figures.cuts - self._seen
@@ -199,7 +201,7 @@ def _wait(until: Callable[[], bool], stack: DemoStack) -> None:
     while not until():
         stack.check()
         if time.monotonic() > deadline:
-            raise TimeoutError("the app does not get on")
+            raise TimeoutError(f"the app did not process all events within {_WAIT_S:.0f} s")
         time.sleep(0.05)
 
 

@@ -15,8 +15,8 @@ from collections.abc import Mapping
 import orjson
 
 from bench.harness.child import Child
-from bench.harness.cpu import of_process
-from bench.harness.environment import Place
+from bench.harness.cpu import process_cpu_s
+from bench.harness.environment import Environment
 from bench.harness.events import SCHEMA, EventSet, batches
 from bench.harness.result import Result, throughput
 from bench.harness.yardstick import Yardstick
@@ -33,10 +33,10 @@ _ROUTE = "clean"
 _RATIOS = ("cpu_seconds_per_million", "cpu_seconds_per_million_steady")
 
 
-def paired(place: Place, events: int, options: Mapping[str, object]) -> list[Result]:
+def compare_with_spark(environment: Environment, events: int, options: Mapping[str, object]) -> list[Result]:
     """Measure Spark's job, then the etl app, and add the ratios. ``options``: further settings of the app."""
-    spark = copies.copy(place, events, json=True) | {"side": "spark"}
-    ours = _etl(place, events, options)
+    spark = copies.copy(environment, events, json=True) | {"side": "spark"}
+    ours = _etl(environment, events, options)
     return [spark, ours | {"ratio_to_spark": _ratios(ours, spark)}]
 
 
@@ -57,21 +57,21 @@ def _ratios(headgate: Result, spark: Result) -> Result:
     return ratios
 
 
-def _etl(place: Place, events: int, options: Mapping[str, object]) -> Result:
+def _etl(environment: Environment, events: int, options: Mapping[str, object]) -> Result:
     events_sent = EventSet(events)
-    source, name = place.fill(events_sent), place.new_name("etl")
-    folder = place.run_folder(name)
+    source, name = environment.fill_topic(events_sent), environment.new_name("etl")
+    folder = environment.run_folder(name)
     path = folder / "settings.json"
-    path.write_bytes(orjson.dumps(_settings(place, name, source, str(folder / "checkpoint"), options)))
+    path.write_bytes(orjson.dumps(_settings(environment, name, source, str(folder / "checkpoint"), options)))
     settings = SERVICE.load_settings(path)
-    broker = of_process(place.broker_pid)
+    broker = process_cpu_s(environment.broker_pid)
     with Yardstick() as yardstick, Child("headgate_etl", ["--settings", str(path)], folder / "stderr.log") as child:
         child.wait_for_events(events, _LIMIT_S)
         figures = throughput(child, events)
-        broker = of_process(place.broker_pid) - broker
+        broker = process_cpu_s(environment.broker_pid) - broker
     reject_odd_lanes(child.cuts)
-    checked = _checked(place, settings.lane_topic(_ROUTE), events_sent)
-    delete_topics(place.kafka, [spec.name for spec in topics_of_service(settings, (_ROUTE, "deadletters"))])
+    checked = _check_output(environment, settings.lane_topic(_ROUTE), events_sent)
+    delete_topics(environment.kafka, [spec.name for spec in topics_of_service(settings, (_ROUTE, "deadletters"))])
     shutil.rmtree(folder, ignore_errors=True)
     head: Result = {"workload": "etl", "side": "headgate", "events": events, "keys": events_sent.users, **figures}
     cost = round(broker * 1e6 / events, 2)
@@ -79,17 +79,17 @@ def _etl(place: Place, events: int, options: Mapping[str, object]) -> Result:
 
 
 def _settings(
-    place: Place, name: str, source: str, checkpoint: str, options: Mapping[str, object]
+    environment: Environment, name: str, source: str, checkpoint: str, options: Mapping[str, object]
 ) -> dict[str, object]:
     """Return the app's settings, which map every field to a field of its name."""
     fields = SCHEMA["fields"]
     assert isinstance(fields, dict)
-    stream = {"schema_file": str(place.schema_file()), "topic": source, "map": {field: field for field in fields}}
+    stream = {"schema_file": str(environment.schema_file()), "topic": source, "map": {field: field for field in fields}}
     return {
         "app": name,
-        "kafka": {"bootstrap": place.kafka.bootstrap},
+        "kafka": {"bootstrap": environment.kafka.bootstrap},
         "checkpoint": checkpoint,
-        "jars": str(place.jars),
+        "jars": str(environment.jars),
         "inputs": [stream],
         "model": fields,
         "id": ["event_id"],
@@ -100,13 +100,13 @@ def _settings(
     }
 
 
-def _checked(place: Place, topic: str, events_sent: EventSet) -> Result:
-    """Check that the lane holds each event once, by a sum of checksums, because it is in another order."""
+def _check_output(environment: Environment, topic: str, events_sent: EventSet) -> Result:
+    """Raise ``RuntimeError`` unless the lane has each event once. Sums of checksums are compared: its order differs."""
     sent = sum(_digest(v.encode()) for _, _, values in batches(events_sent.columns()) for v in values)
-    digests = [_digest(r.value or b"") for r in scan_topic(place.kafka, topic)]
+    digests = [_digest(r.value or b"") for r in scan_topic(environment.kafka, topic)]
     if len(digests) != events_sent.events or sum(digests) != sent:
         raise RuntimeError(
-            f"topic {topic}: {len(digests)} records that are not the {events_sent.events} that were sent"
+            f"topic {topic}: the {len(digests)} records differ from the {events_sent.events} events that were sent"
         )
     return {"checked": True}
 

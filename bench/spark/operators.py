@@ -1,8 +1,9 @@
 """Compares Headgate's topologies with Spark's operators: both run one job over one set of events.
 
 Both read JSON from the broker, keep their state in RocksDB and write JSON to the broker; each side's output is compared
-with the oracle. They differ: Spark delivers at least once, its watermark is the latest event of
-all partitions and drops late events without a trace, and its windows close one batch after the one that passed them.
+with the oracle. They differ: Spark delivers at least once, its watermark follows the latest event of all partitions, it
+drops late events without a record of them, and it closes a window one batch after the batch whose watermark passed the
+window's end.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ import polars as pl
 
 from bench.harness import operator_oracle
 from bench.harness.child import Child, CutSample
-from bench.harness.environment import Place
+from bench.harness.environment import Environment
 from bench.harness.events import EventSet
-from bench.harness.jobs import Job, Kind, changed
+from bench.harness.jobs import Job, Kind, apply_options
 from bench.harness.result import Figure, Result
 from bench.harness.yardstick import Yardstick
-from bench.spark.throughput import compared, reject_odd_lanes
+from bench.spark.throughput import compare, reject_odd_lanes
 from headgate.local import jars
 from streamcore.kafka.readers import scan_topic
 from streamcore.kafka.topics import TopicSpec, delete_topics, ensure_topics
@@ -29,17 +30,17 @@ from streamcore.kafka.topics import TopicSpec, delete_topics, ensure_topics
 _LIMIT_S = 1_800
 #: The share of the events before the steady state: the first quarter, rounded to whole cuts.
 _COLD_SHARE = 0.24
-#: How long the last windows may take after the last event was read.
+#: Seconds that the last windows may take after the last event was read.
 _CLOSING_S = 120
 _LANE = "results"
 
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """How the two sides run.
+    """The settings of the two sides.
 
-    ``parallelism`` and ``shards`` are Headgate's. ``variant``: Spark's Python interface, ``rows`` or ``pandas``.
-    ``spark`` and ``headgate``: whether the side runs.
+    ``parallelism`` and ``shards``: settings of Headgate's side. ``variant``: Spark's Python interface, ``rows`` or
+    ``pandas``. ``spark`` and ``headgate``: whether the side runs.
     """
 
     parallelism: int = 2
@@ -49,14 +50,16 @@ class Sides:
     headgate: bool = True
 
 
-def paired(place: Place, workload: str, job: Job, count: int, options: Mapping[str, object]) -> list[Result]:
+def compare_with_spark(
+    environment: Environment, workload: str, job: Job, count: int, options: Mapping[str, object]
+) -> list[Result]:
     """Measure Spark's side, then Headgate's, and add the ratios. ``options``: fields of the job or of ``Sides``."""
-    job = changed(job, options)
+    job = apply_options(job, options)
     sides = Sides(**{f.name: options.get(f.name, f.default) for f in fields(Sides)})  # type: ignore[arg-type]
     events = job.events(count)
-    place.fill(events)
+    environment.fill_topic(events)
     makers = [_spark] * sides.spark + [_headgate] * sides.headgate
-    results = [_measured(place, workload, job, events, sides, make) for make in makers]
+    results = [_measure(environment, workload, job, events, sides, make) for make in makers]
     if job.kind is Kind.PROCESS and sides.spark:
         results[0]["variant"] = sides.variant
     if len(results) == 2:
@@ -88,7 +91,7 @@ class _Side:
 
     ``module`` and ``command``: the program, and its arguments beside those of both sides. ``output``: the topic of the
     results; ``other_topics``: further topics of the side. ``latest_ms``: the event time that its watermark follows when
-    all events are read. ``touching_merge``: whether sessions that only touch become one.
+    all events are read. ``touching_merge``: whether two events that are exactly a gap apart are in one session.
     """
 
     name: str
@@ -100,19 +103,19 @@ class _Side:
     touching_merge: bool
 
 
-def _spark(place: Place, name: str, sides: Sides, latest_ms: pl.Series) -> _Side:
+def _spark(environment: Environment, name: str, sides: Sides, latest_ms: pl.Series) -> _Side:
     """Prepare Spark's side, whose watermark follows the partition with the latest event."""
-    library = jars.ensure(jars.JarSet.COPY, place.java, place.say)
-    ensure_topics(place.kafka, [TopicSpec(name, 1)])
+    library = jars.ensure(jars.JarSet.COPY, environment.java, environment.print_message)
+    ensure_topics(environment.kafka, [TopicSpec(name, 1)])
     command = ["--target", name, "--jars", str(library), "--variant", sides.variant]
     return _Side(
         "spark", "bench.spark.spark_operators", command, name, (), _number(latest_ms.max()), touching_merge=True
     )
 
 
-def _headgate(place: Place, name: str, sides: Sides, latest_ms: pl.Series) -> _Side:
+def _headgate(environment: Environment, name: str, sides: Sides, latest_ms: pl.Series) -> _Side:
     """Prepare Headgate's side, whose watermark follows the partition that is furthest behind."""
-    command = ["--name", name, "--jars", str(place.jars)]
+    command = ["--name", name, "--jars", str(environment.jars)]
     command += ["--parallelism", str(sides.parallelism), "--shards", str(sides.shards)]
     other_topics = tuple(f"{name}.{end}" for end in ("deadletters", "control", "markers"))
     latest = _number(latest_ms.min())
@@ -126,18 +129,18 @@ def _number(value: object) -> int:
     return value
 
 
-def _measured(
-    place: Place, workload: str, job: Job, events: EventSet, sides: Sides, make: Callable[..., _Side]
+def _measure(
+    environment: Environment, workload: str, job: Job, events: EventSet, sides: Sides, make: Callable[..., _Side]
 ) -> Result:
     """Run a side until it has read all events and written all rows, and compare the rows with the oracle."""
     columns = events.columns()
-    name = place.new_name(f"{make.__name__.strip('_')}-{job.kind}")
-    side = make(place, name, sides, columns.group_by("partition").agg(pl.col("ts").max())["ts"])
-    expected = operator_oracle.expected(
+    name = environment.new_name(f"{make.__name__.strip('_')}-{job.kind}")
+    side = make(environment, name, sides, columns.group_by("partition").agg(pl.col("ts").max())["ts"])
+    expected = operator_oracle.expected_rows(
         job, columns, watermark_ms=side.latest_ms - job.delay_ms, touching_merge=side.touching_merge
     )
-    folder = place.run_folder(name)
-    command = ["--bootstrap", place.kafka.bootstrap, "--source", events.topic, "--job", job.to_json()]
+    folder = environment.run_folder(name)
+    command = ["--bootstrap", environment.kafka.bootstrap, "--source", events.topic, "--job", job.to_json()]
     command += ["--checkpoint", str(folder / "checkpoint"), *side.command]
     with Yardstick() as yardstick, Child(side.module, command, folder / "stderr.log") as child:
         child.wait_for_events(events.events, _LIMIT_S)
@@ -145,9 +148,9 @@ def _measured(
         cuts = child.cuts
         figures = yardstick.figures()
     reject_odd_lanes(cuts)
-    rows_found = operator_oracle.found(job, (record.value for record in scan_topic(place.kafka, side.output)))
-    rows = compared(rows_found, expected)["alerts"]
-    delete_topics(place.kafka, [side.output, *side.other_topics])
+    rows_found = operator_oracle.read_rows(job, (record.value for record in scan_topic(environment.kafka, side.output)))
+    rows = compare(rows_found, expected)["alerts"]
+    delete_topics(environment.kafka, [side.output, *side.other_topics])
     shutil.rmtree(folder, ignore_errors=True)
     head: Result = {"workload": workload, "side": side.name, "job": asdict(job)}
     size: Result = {"events": events.events, "keys": events.users, "rows": rows, "checked": True}

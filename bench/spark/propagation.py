@@ -1,7 +1,7 @@
 """Measures the time from a rule's publication to its first alert, in ms and in cuts, at a low load and at overload.
 
-A rule that is published while cut n runs can be in cut n + 1 at the earliest, and its first alert is there when that
-cut is committed: 2 cuts. The next version is published at a time that has nothing to do with the cuts.
+A rule that is published while cut n runs is in cut n + 1 at the earliest, and its first alert is visible after the
+commit of that cut, so 2 cuts are the least. Versions are published at random times.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import orjson
 
 from bench.harness.child import Child
 from bench.harness.cpu import load_average
-from bench.harness.environment import Place, create_topic
+from bench.harness.environment import Environment, create_topic
 from bench.harness.events import EventSet
 from bench.harness.generated_rules import record
 from bench.harness.paced import PacedLoad
@@ -30,25 +30,25 @@ _RULE = "probe"
 _LIMIT_S = 120.0
 
 
-def idle(place: Place, samples: int, warm_up_s: int, options: Mapping[str, object]) -> Result:
-    """Measure a hundred events a second, each of which matches."""
-    topic = place.new_name("paced")
-    create_topic(place.kafka, TopicSpec(topic, 2))
-    app = AppUnderTest.prepare(place, "propagation", topic, [_version(1, 0)], options)
-    with app.start() as child, PacedLoad(place.kafka, topic, EventSet(20_000, partitions=2), 100):
+def measure_idle(environment: Environment, samples: int, warm_up_s: int, options: Mapping[str, object]) -> Result:
+    """Measure at 100 events per second, all of which match."""
+    topic = environment.new_name("paced")
+    create_topic(environment.kafka, TopicSpec(topic, 2))
+    app = AppUnderTest.prepare(environment, "propagation", topic, [_version(1, 0)], options)
+    with app.start() as child, PacedLoad(environment.kafka, topic, EventSet(20_000, partitions=2), 100):
         child.wait(lambda: bool(child.cuts), 300)
         time.sleep(warm_up_s)
         result = _measure(app, child, samples, 0, lambda: True)
     app.remove()
-    delete_topics(place.kafka, [topic])
+    delete_topics(environment.kafka, [topic])
     return {"workload": "rule-latency", "load": "idle", **result}
 
 
-def saturated(place: Place, samples: int, events: int, options: Mapping[str, object]) -> Result:
-    """Measure a backlog that lasts for the whole measurement; one event in a thousand matches."""
+def measure_saturated(environment: Environment, samples: int, events: int, options: Mapping[str, object]) -> Result:
+    """Measure while the app reads a backlog; one event in a thousand matches."""
     wanted = EventSet(events)
-    topic = place.fill(wanted)
-    app = AppUnderTest.prepare(place, "propagation", topic, [_version(1, 999_000)], options)
+    topic = environment.fill_topic(wanted)
+    app = AppUnderTest.prepare(environment, "propagation", topic, [_version(1, 999_000)], options)
     with app.start() as child:
         child.wait(lambda: sum(1 for c in child.cuts if c.events) >= 2, 300)
         result = _measure(app, child, samples, 999_000, lambda: sum(c.events for c in child.cuts) < events - 400_000)
@@ -67,8 +67,8 @@ def _measure(app: AppUnderTest, child: Child, samples: int, risk: int, more: Cal
     took_ms: list[float] = []
     took_cuts: list[float] = []
     with (
-        ControlLog(app.place.kafka, app.settings.control_topic) as control,
-        Follower(app.place.kafka, [app.settings.lane_topic(ALERTS)]) as reader,
+        ControlLog(app.environment.kafka, app.settings.control_topic) as control,
+        Follower(app.environment.kafka, [app.settings.lane_topic(ALERTS)]) as reader,
     ):
         for version in range(2, samples + 2):
             time.sleep(draw.uniform(0.2, 1.2))
@@ -88,7 +88,7 @@ def _measure(app: AppUnderTest, child: Child, samples: int, risk: int, more: Cal
         "published_to_alert_cuts": spread(took_cuts),
         "cut_ms": spread(cut_ms),
         "load_average": [before, load_average()],
-        # The oracle is the version number: the alert is of the version that was published last, and none came sooner.
+        # The oracle is the version number: no alert of a version comes before its publication.
         "checked": bool(took_ms) and min(took_cuts) >= 1,
     }
 

@@ -1,8 +1,8 @@
-"""Releases of a thousand rules into an app under load, part by part, as ``headgate rules release`` publishes them.
+"""Measures releases of 1,000 rules to an app under load, published in parts as ``headgate rules release`` does.
 
-An app with 100 rules and steady events takes releases one after the other: the first brings a thousand rules, the
-others a new version of each. For each: how many cuts after the release record is on the topic its answer is there, how
-long the cut that took it ran beside its neighbours, and how long those ran that took its parts.
+The app has 100 rules and reads events at a steady rate. The first release adds 1,000 rules; each further release has a
+new version of each. The figures of a release are the cuts from its record on the topic to its status record, the
+duration of the cut that took it beside those of the cuts around it, and the durations of the cuts that took its parts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import polars as pl
 
 from bench.harness import rules_oracle as oracle
 from bench.harness.child import Child, number
-from bench.harness.environment import Place, create_topic
+from bench.harness.environment import Environment, create_topic
 from bench.harness.events import EventSet
 from bench.harness.generated_rules import EventRules, event_rule_id, event_rules
 from bench.harness.paced import PacedLoad
@@ -26,7 +26,7 @@ from bench.harness.result import Result, phases, spread
 from bench.harness.rules_app import AppUnderTest
 from bench.harness.yardstick import Yardstick
 from bench.spark.latency import SMALL_CUTS
-from bench.spark.throughput import compared, event_pairs_found, reject_odd_lanes
+from bench.spark.throughput import compare, event_pairs_found, reject_odd_lanes
 from headgate.rules.publish import (
     AppTopics,
     ChangeNote,
@@ -47,8 +47,8 @@ _SETTLE_S, _LIMIT_S, _WAIT_MS = 8, 300, 60_000
 
 
 @dataclass(frozen=True, slots=True)
-class _Sent:
-    """A release, and when its record was on the topic (epoch milliseconds)."""
+class _SentRelease:
+    """A published release. ``at_ms``: the timestamp of its record; ``seconds``: the duration of its publication."""
 
     name: str
     version: int
@@ -58,48 +58,50 @@ class _Sent:
 
 
 def release(
-    place: Place, rule_count: int, releases: int, warm_up_s: int, options: Mapping[str, object]
+    environment: Environment, rule_count: int, releases: int, warm_up_s: int, options: Mapping[str, object]
 ) -> list[Result]:
     """Measure the releases, and return one result per release."""
     events = EventSet(100_000, partitions=2)
-    these = event_rules(_BEFORE + rule_count, events.users)
-    published = list(these.published())
-    topic = place.new_name("paced")
-    create_topic(place.kafka, TopicSpec(topic, 2))
-    app = AppUnderTest.prepare(place, "release", topic, published[:_BEFORE], {**SMALL_CUTS, **options})
+    all_rules = event_rules(_BEFORE + rule_count, events.users)
+    published = list(all_rules.control_records())
+    topic = environment.new_name("paced")
+    create_topic(environment.kafka, TopicSpec(topic, 2))
+    app = AppUnderTest.prepare(environment, "release", topic, published[:_BEFORE], {**SMALL_CUTS, **options})
     rules = [decode_record(value, len(value)) for _, value in published[_BEFORE:]]
     with Yardstick() as yardstick, app.start() as child:
         child.wait(lambda: bool(child.cuts), _LIMIT_S)
-        with PacedLoad(place.kafka, topic, events, _RATE) as load:
+        with PacedLoad(environment.kafka, topic, events, _RATE) as load:
             time.sleep(warm_up_s)
             sent = []
             for version in range(1, releases + 1):
-                sent.append(_release(app, version, rules))
+                sent.append(_publish_release(app, version, rules))
                 time.sleep(_SETTLE_S)
         child.wait_for_events(load.sent, _LIMIT_S)
         figures = yardstick.figures()
     reject_odd_lanes(child.cuts)
-    answers = read_topic(place.kafka, app.settings.lane_topic(STATUS))
+    answers = read_topic(environment.kafka, app.settings.lane_topic(STATUS))
     alerts = app.alerts()
-    measured = [_measured(one, child, answers, rule_count) for one in sent]
+    measured = [_release_figures(one, child, answers, rule_count) for one in sent]
     taken = {one.version: number(m, "taken_by_batch") for one, m in zip(sent, measured, strict=True)}
-    checked = _checked(alerts, load.columns(), these, taken)
+    checked = _check_alerts(alerts, load.columns(), all_rules, taken)
     app.remove()
-    delete_topics(place.kafka, [topic])
+    delete_topics(environment.kafka, [topic])
     head: Result = {"workload": "release", "rules_before": _BEFORE, "rules": rule_count, "events_per_second": _RATE}
     return [{**head, **one, **figures, **checked} for one in measured]
 
 
-def _release(app: AppUnderTest, version: int, rules: Sequence[Rule]) -> _Sent:
-    """Publish the parts one by one, each when the app has staged the one before, and then the release."""
+def _publish_release(app: AppUnderTest, version: int, rules: Sequence[Rule]) -> _SentRelease:
+    """Publish the parts, each after the app has staged the one before, and then the release."""
     name, topics, note = f"release-{version}", AppTopics(app.name), ChangeNote("bench")
     *parts, last = release_changes(name, [rule.model_copy(update={"version": version}) for rule in rules], ())
     began = time.monotonic()
-    _reject_unanswered(publish_in_steps(app.place.kafka, topics, parts, note, _WAIT_MS), len(parts))
-    _reject_unanswered(publish(app.place.kafka, topics, [last], note, _WAIT_MS), 1)
+    _reject_unanswered(publish_in_steps(app.environment.kafka, topics, parts, note, _WAIT_MS), len(parts))
+    _reject_unanswered(publish(app.environment.kafka, topics, [last], note, _WAIT_MS), 1)
     seconds = time.monotonic() - began
-    at_ms = next(r.timestamp_ms for r in read_topic(app.place.kafka, app.settings.control_topic) if _key(r) == last.key)
-    return _Sent(name, version, at_ms, tuple(part.name for part in parts), seconds)
+    at_ms = next(
+        r.timestamp_ms for r in read_topic(app.environment.kafka, app.settings.control_topic) if _key(r) == last.key
+    )
+    return _SentRelease(name, version, at_ms, tuple(part.name for part in parts), seconds)
 
 
 def _key(record: Record) -> str:
@@ -109,10 +111,12 @@ def _key(record: Record) -> str:
 def _reject_unanswered(published: Sequence[PublishedChange], wanted: int) -> None:
     bad = [change for change in published if change.response is None or not change.response.accepted]
     if bad or len(published) != wanted:
-        raise RuntimeError(f"{len(published)} of {wanted} records were published; rejected or not answered: {bad[:1]}")
+        raise RuntimeError(
+            f"{len(published)} of {wanted} records were published; rejected or without a response: {bad[:1]}"
+        )
 
 
-def _measured(sent: _Sent, child: Child, answers: Sequence[Record], rule_count: int) -> Result:
+def _release_figures(sent: _SentRelease, child: Child, answers: Sequence[Record], rule_count: int) -> Result:
     """Return figures from the app's status records and cut reports.
 
     Raise ``RuntimeError`` unless one cut accepted all rules of the release.
@@ -122,7 +126,7 @@ def _measured(sent: _Sent, child: Child, answers: Sequence[Record], rule_count: 
     of_rules = [(b, a) for b, a in bodies if a["release"] == sent.name]
     right = {(batch, "accepted", sent.version, own["rules_epoch"])}
     if len(of_rules) != rule_count or {(b, a["status"], a["version"], a["rules_epoch"]) for b, a in of_rules} != right:
-        raise RuntimeError(f"{sent.name}: {len(of_rules)} answers about rules, not all of one cut and accepted")
+        raise RuntimeError(f"{sent.name}: {len(of_rules)} status records of rules, not all accepted in one cut")
     staged = {b for b, a in bodies if a["subject"] == "part" and a["rule"] in sent.parts}
     took = _whole_ms(child)
     busy = {b for b, _ in bodies}
@@ -161,23 +165,25 @@ def _whole_ms(child: Child) -> Mapping[int, float]:
     return {b: float(d["triggerExecution"]) for b, d in progress.items() if isinstance(d, dict) and "addBatch" in d}
 
 
-def _checked(alerts: Sequence[Record], events: pl.DataFrame, these: EventRules, taken: Mapping[int, int]) -> Result:
-    """Check for the oracle's pairs: all of the 100 rules, and of the released ones all from some event of each
-    partition on.
+def _check_alerts(
+    alerts: Sequence[Record], events: pl.DataFrame, all_rules: EventRules, taken: Mapping[int, int]
+) -> Result:
+    """Raise ``RuntimeError`` unless the alerts are the oracle's pairs and each has the rule version of its cut.
 
-    Each alert is of the version that its cut should have, so a release counts for all events of a cut or none.
+    The 100 rules must have all pairs. Released rules must have all pairs from their first alert in each partition on.
+    ``taken``: the cut that took each version of the release.
     """
-    expected, found = oracle.event_pairs(events, these), event_pairs_found(alerts)
+    expected, found = oracle.event_pairs(events, all_rules), event_pairs_found(alerts)
     first = found.filter(pl.col("rule") >= _BEFORE).group_by("partition").agg(first=pl.col("offset").min())
     own, reached = pl.col("rule") < _BEFORE, pl.col("offset") >= pl.col("first")
     due = expected.join(first, on="partition").filter(own | reached)
-    result = compared(found, due.select(found.columns))
+    result = compare(found, due.select(found.columns))
     before = {event_rule_id(n) for n in range(_BEFORE)}
     for record in alerts:
         body, batch = orjson.loads(record.value or b"{}"), int(record.header("batch") or b"-1")
         version = 1 if body["rule"] in before else max((v for v, b in taken.items() if b <= batch), default=0)
         if body["version"] != version:
-            raise RuntimeError(f"{body['rule']} version {body['version']} gave an alert in cut {batch}, not {version}")
+            raise RuntimeError(f"{body['rule']}: the alert in cut {batch} has version {body['version']}, not {version}")
     released = found.filter(pl.col("rule") >= _BEFORE).height
     if not released:
         raise RuntimeError("no event matched a released rule")

@@ -1,8 +1,9 @@
-"""Measures time and size of savepoint and restore of large state: ``python -m bench.spark.savepoint``.
+"""Measures savepoint and restore of large state, in seconds and bytes: ``python -m bench.spark.savepoint``.
 
-State is made in this process (rows that a join keeps, with text that does not compress further) and written as a
-savepoint. A new app is restored from it on Spark, runs, and takes one of its own, which must hold the same rows. With
-``--standby`` its session has rehearsed before, as the one of an upgrade has; else the first cut is the session's first.
+This process generates state (rows that a join stores, with text that does not compress further) and writes it as a
+savepoint. A new app on Spark restores it, runs, and takes a savepoint, which must hold the same rows. With
+``--standby``, its session runs warm-up cuts before the restore, as in an upgrade. Without it, the first cut is the
+first of the session.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import time
 import numpy as np
 import polars as pl
 
-from bench.harness.environment import Place, create_topic, open_place
+from bench.harness.environment import Environment, create_topic, open_environment
 from bench.harness.result import Result, show
 from bench.harness.yardstick import Yardstick
 from headgate.console.messages import to_stderr
@@ -68,7 +69,7 @@ def _rows(count: int, cut: int) -> pl.DataFrame:
     return pl.DataFrame([at, users, pl.Series("orders_text", hexed)])
 
 
-def made(app: App, name: str, megabytes: int, to: SavepointRepository) -> Savepoint:
+def make_savepoint(app: App, name: str, megabytes: int, to: SavepointRepository) -> Savepoint:
     """Create a savepoint with about this many megabytes of state."""
     simulation = Simulation(topology(name), shards=_SHARDS, app=app)
     for cut in range(max(1, megabytes * 1_000_000 // _ROW_BYTES // _CUT)):
@@ -84,7 +85,7 @@ def made(app: App, name: str, megabytes: int, to: SavepointRepository) -> Savepo
     )
 
 
-class _Watched:
+class _WatchedApp:
     """Runs an app in a thread, and records when its cuts were committed."""
 
     def __init__(self, app: App, settings: RunSettings, start: Runtime) -> None:
@@ -113,23 +114,23 @@ class _Watched:
         self._thread.join(_LIMIT_S)
 
 
-def savepoint(place: Place, megabytes: int, *, standby: bool = False) -> Result:
-    """Restore the state, run cuts, and save. ``standby``: run warm-up cuts first."""
-    name = place.new_name("savepoint")
-    folder = place.run_folder(name)
+def savepoint(environment: Environment, megabytes: int, *, standby: bool = False) -> Result:
+    """Restore generated state, run cuts, and take a savepoint. ``standby``: run warm-up cuts first."""
+    name = environment.new_name("savepoint")
+    folder = environment.run_folder(name)
     topics = {"orders": f"{name}.orders", "views": f"{name}.views"}
     app = topology(name).app(topics=topics, shards=_SHARDS)
     for topic in topics.values():
-        create_topic(place.kafka, TopicSpec(topic, 2))
-    ensure_topics(place.kafka, own_topics(app, f"{name}.markers"))
+        create_topic(environment.kafka, TopicSpec(topic, 2))
+    ensure_topics(environment.kafka, own_topics(app, f"{name}.markers"))
     savepoints = SavepointRepository(LocalObjectStore(folder / "savepoints"), name)
-    first, spark = made(app, name, megabytes, savepoints), SparkSettings(place.jars)
-    place.say(f"savepoint: state of {first.manifest.total_bytes / 1e6:.0f} MB is made")
+    first, spark = make_savepoint(app, name, megabytes, savepoints), SparkSettings(environment.jars)
+    environment.print_message(f"savepoint: state of {first.manifest.total_bytes / 1e6:.0f} MB is written")
     checkpoint = folder / "e2"
-    settings = RunSettings(place.kafka, checkpoint, spark, f"{name}.markers", savepoints=savepoints.place.url)
+    settings = RunSettings(environment.kafka, checkpoint, spark, f"{name}.markers", savepoints=savepoints.place.url)
     with Runtime(name, checkpoint, spark) as start, Yardstick() as yardstick:
         start.session()
-        watched = _Watched(app, settings, start)
+        watched = _WatchedApp(app, settings, start)
         if standby:
             watched.runner.warm_up(folder / "rehearsal", lambda: False)
         begun = time.monotonic()
@@ -140,7 +141,7 @@ def savepoint(place: Place, megabytes: int, *, standby: bool = False) -> Result:
         watched.wait(1)
         restored = watched.cuts[0]
         watched.wait(3)
-        asked = time.monotonic()
+        requested = time.monotonic()
         second = watched.runner.savepoint("second").result(_LIMIT_S)
         saved = time.monotonic()
         watched.wait(len(watched.cuts) + 1)
@@ -154,7 +155,7 @@ def savepoint(place: Place, megabytes: int, *, standby: bool = False) -> Result:
         "rows": second.manifest.total_rows,
         "restore_prepared_s": round(prepared - begun, 1),
         "restore_first_cut_s": round(restored - begun, 1),
-        "savepoint_s": round(saved - asked, 1),
+        "savepoint_s": round(saved - requested, 1),
         "size_ratio": round(second.manifest.total_bytes / state_bytes, 2),
         "checked": same and second.verify() == [],
         **yardstick.figures(),
@@ -167,7 +168,7 @@ def main() -> int:
     parser.add_argument("--mb", type=int, default=100)
     parser.add_argument("--standby", action="store_true")
     wanted = parser.parse_args()
-    show(savepoint(open_place(to_stderr, fresh=False), wanted.mb, standby=wanted.standby))
+    show(savepoint(open_environment(to_stderr, fresh=False), wanted.mb, standby=wanted.standby))
     return 0
 
 

@@ -1,8 +1,8 @@
 """Measures a sequence rule in the whole app: three failed logins and then a large purchase, in unordered events.
 
-Users, events and rule are those of ``bench.kernels.sequences``, as JSON of the usual eleven fields in four partitions.
-The last event of each partition is a minute after all others, so that all sequences end. The events of each alert are
-compared with those that a plain loop over each user's events finds.
+Users, events and rule are those of ``bench.kernels.sequences``, as JSON of the benchmark's eleven fields in four
+partitions. The last event of each partition is a minute later than all others, so that all sequences end. The events of
+each alert are compared with those that a plain loop over each user's events finds.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import orjson
 import polars as pl
 
 from bench.harness.child import CutSample, number
-from bench.harness.cpu import of_process
-from bench.harness.environment import Load, Place, create_topic
+from bench.harness.cpu import process_cpu_s
+from bench.harness.environment import Environment, Load, create_topic
 from bench.harness.events import STATUSES, STREAM, TYPES, EventSet, batches
 from bench.harness.result import Result, throughput
 from bench.harness.rules_app import AppUnderTest
@@ -32,24 +32,24 @@ _TYPES = [TYPES.index(name) for name in ("login", "login", "payment", "view")]
 _STATUS = [STATUSES.index(name) for name in ("failed", "ok", "ok", "ok")]
 
 
-def sequences(place: Place, count: int, options: Mapping[str, object]) -> Result:
+def sequences(environment: Environment, count: int, options: Mapping[str, object]) -> Result:
     """Measure a backlog of ``count`` events. ``options``: further settings of the app."""
     events = model.events(count=count)
     columns = _columns(events)
-    topic = place.new_name("sequences")
-    _fill(place, topic, columns)
+    topic = environment.new_name("sequences")
+    _fill(environment, topic, columns)
     control = model.rule(_RULE, model.NEXT_MS // 1_000, STREAM)
-    app = AppUnderTest.prepare(place, "sequences", topic, [(_RULE, control)], options)
-    broker = of_process(place.broker_pid)
+    app = AppUnderTest.prepare(environment, "sequences", topic, [(_RULE, control)], options)
+    broker = process_cpu_s(environment.broker_pid)
     with Yardstick() as yardstick, app.start() as child:
         child.wait_for_events(columns.height, _LIMIT_S)
         figures = throughput(child, columns.height)
-        broker = of_process(place.broker_pid) - broker
+        broker = process_cpu_s(environment.broker_pid) - broker
     reject_odd_lanes(child.cuts)
     app.raise_if_rejected()
-    checked = _checked(app.alerts(), events, columns)
+    checked = _check_alerts(app.alerts(), events, columns)
     app.remove()
-    delete_topics(place.kafka, [topic])
+    delete_topics(environment.kafka, [topic])
     return {
         "workload": "sequences",
         "events": columns.height,
@@ -84,31 +84,31 @@ def _columns(events: model.Events) -> pl.DataFrame:
     return placed.with_columns(offset=pl.int_range(pl.len(), dtype=pl.Int64).over("partition"))
 
 
-def _fill(place: Place, topic: str, columns: pl.DataFrame) -> None:
-    create_topic(place.kafka, TopicSpec(topic, _PARTITIONS))
-    load = Load(place.kafka, topic)
+def _fill(environment: Environment, topic: str, columns: pl.DataFrame) -> None:
+    create_topic(environment.kafka, TopicSpec(topic, _PARTITIONS))
+    load = Load(environment.kafka, topic)
     for partitions, keys, values in batches(columns):
         load.send(partitions, keys, values)
     load.close()
 
 
 def _state(cuts: Sequence[CutSample]) -> Result:
-    """Return the state bytes that a cut writes, and the maximum of stored events and of begun sequences."""
+    """Return the state bytes that a cut writes, and the most stored events and begun sequences."""
     counted = [c.report["counted"] for c in cuts]
     max_stored = {
-        name: max(number(c, f"sequence.{name}") for c in counted if isinstance(c, dict) and c) for name in _KEPT
+        name: max(number(c, f"sequence.{name}") for c in counted if isinstance(c, dict) and c) for name in _STORED
     }
     written = [number(c.report, "state_bytes") for c in cuts]
     return {"bytes_written_most": max(written), "bytes_written_last": written[-1], "most_kept": max_stored}
 
 
-_KEPT = ("events", "partials")
+_STORED = ("events", "partials")
 
 
-def _checked(alerts: Sequence[Record], events: model.Events, columns: pl.DataFrame) -> Result:
-    """Check that each alert names the events of one match of the oracle, and that each match has one alert."""
+def _check_alerts(alerts: Sequence[Record], events: model.Events, columns: pl.DataFrame) -> Result:
+    """Raise ``RuntimeError`` unless each alert has the events of one match of the oracle, and each match one alert."""
     partition, offset = columns["partition"].to_list(), columns["offset"].to_list()
-    expected = {tuple((partition[n], offset[n]) for n in match) for match in model.expected(events)}
+    expected = {tuple((partition[n], offset[n]) for n in match) for match in model.expected_matches(events)}
     alert_events = [orjson.loads(alert.value or b"{}")["events"] for alert in alerts]
     found = [tuple((event["partition"], event["offset"]) for event in members) for members in alert_events]
     missing, unexpected = expected - set(found), set(found) - expected

@@ -1,8 +1,8 @@
-"""The program that runs a job with Spark's own stateful operators, for the comparison with Headgate.
+"""Runs a job with Spark's own stateful operators, for the comparison with Headgate.
 
 It uses Spark's Kafka source and sink (at least once) and the engine's session settings with both of the JVM's
-compilers, and prints one line of JSON per batch. ``--variant``: which of Spark's two Python interfaces
-runs the keyed function.
+compilers, and prints one line of JSON per batch. ``--variant``: the one of Spark's two Python interfaces that runs the
+keyed function.
 """
 
 from __future__ import annotations

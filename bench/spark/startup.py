@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 
 from bench.harness.child import Child
-from bench.harness.environment import Place, create_topic
+from bench.harness.environment import Environment, create_topic
 from bench.harness.events import EventSet
 from bench.harness.generated_rules import event_rules
 from bench.harness.paced import PacedLoad
@@ -24,21 +24,21 @@ _SETTLE_S = 10
 _LIMIT_S = 300.0
 
 
-def startup(place: Place, options: Mapping[str, object]) -> list[Result]:
+def startup(environment: Environment, options: Mapping[str, object]) -> list[Result]:
     """Measure the three starts while events arrive at a steady rate, also while the app does not run."""
-    topic = place.new_name("paced")
-    create_topic(place.kafka, TopicSpec(topic, 2))
+    topic = environment.new_name("paced")
+    create_topic(environment.kafka, TopicSpec(topic, 2))
     events = EventSet(50_000, partitions=2)
     rules = event_rules(1_000, events.users)
-    app = AppUnderTest.prepare(place, "startup", topic, rules.published(), {**SMALL_CUTS, **options})
+    app = AppUnderTest.prepare(environment, "startup", topic, rules.control_records(), {**SMALL_CUTS, **options})
     results: list[Result] = []
     with (
-        PacedLoad(place.kafka, topic, events, _RATE),
-        Follower(place.kafka, [app.settings.lane_topic(ALERTS)]) as reader,
+        PacedLoad(environment.kafka, topic, events, _RATE),
+        Follower(environment.kafka, [app.settings.lane_topic(ALERTS)]) as reader,
     ):
         for start_kind in ("first start", "second start", "start after kill -9"):
             with Yardstick() as yardstick, app.start() as child:
-                seconds, first = _first(reader, child)
+                seconds, first = _wait_for_alert(reader, child)
                 time.sleep(_SETTLE_S)
                 cuts, cpu = child.cuts, child.cpu
                 if start_kind == "second start":
@@ -60,13 +60,13 @@ def startup(place: Place, options: Mapping[str, object]) -> list[Result]:
     alert_pairs = event_pairs_found(app.alerts())
     no_duplicates = alert_pairs.unique().height == alert_pairs.height
     if not no_duplicates:
-        raise RuntimeError("an alert came twice")
+        raise RuntimeError("an alert is on the topic twice")
     app.remove()
-    delete_topics(place.kafka, [topic])
+    delete_topics(environment.kafka, [topic])
     return [r | {"checked": no_duplicates} for r in results]
 
 
-def _first(reader: Follower, child: Child) -> tuple[float, Record]:
+def _wait_for_alert(reader: Follower, child: Child) -> tuple[float, Record]:
     """Return the first alert that a reader of committed records gets, and the seconds to it from the process start."""
     end = child.started_s + _LIMIT_S
     while time.monotonic() < end:

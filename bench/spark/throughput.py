@@ -1,4 +1,4 @@
-"""Measures the cost of a million events of a backlog, with event rules and with windowed rules."""
+"""Measures the cost per million events of a backlog, with event rules and with windowed rules."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import polars as pl
 from bench.harness import generated_rules as rules
 from bench.harness import rules_oracle as oracle
 from bench.harness.child import CutSample
-from bench.harness.cpu import of_process
-from bench.harness.environment import Place
+from bench.harness.cpu import process_cpu_s
+from bench.harness.environment import Environment
 from bench.harness.events import EventSet
 from bench.harness.result import Result, phases, throughput
 from bench.harness.rules_app import AppUnderTest
@@ -22,50 +22,52 @@ from streamcore.wire.lanes import DEAD_LETTERS, LATE
 _LIMIT_S = 3_600
 
 
-def per_event(place: Place, events: int, rule_count: int, options: Mapping[str, object]) -> Result:
+def measure_event_rules(
+    environment: Environment, events: int, rule_count: int, options: Mapping[str, object]
+) -> Result:
     """Measure event rules. ``options``: further settings of the app."""
     events_sent = EventSet(events)
-    topic = place.fill(events_sent)
+    topic = environment.fill_topic(events_sent)
     rule_set = rules.event_rules(rule_count, events_sent.users)
-    app = AppUnderTest.prepare(place, f"event{rule_count}", topic, rule_set.published(), options)
+    app = AppUnderTest.prepare(environment, f"event{rule_count}", topic, rule_set.control_records(), options)
     result = _run(app, events_sent)
     app.raise_if_rejected()
     expected = oracle.event_pairs(events_sent.columns(), rule_set)
-    checked = compared(event_pairs_found(app.alerts()), expected)
+    checked = compare(event_pairs_found(app.alerts()), expected)
     app.remove()
     return {"workload": "per-event", "rules": rule_count, **result, **checked}
 
 
-def windowed(
-    place: Place,
+def measure_window_rules(
+    environment: Environment,
     events: int,
     rule_count: int,
     options: Mapping[str, object],
-    aggregates: Sequence[rules.Totalled] = rules.FIVE,
+    aggregates: Sequence[rules.WindowAggregate] = rules.FIVE,
 ) -> Result:
     """Measure rules over sliding windows of an hour. A million events are an hour of 100,000 users."""
     events_sent = EventSet(events, span_ms=max(1, events * 3_600_000 // 1_000_000))
-    topic = place.fill(events_sent)
+    topic = environment.fill_topic(events_sent)
     totals = oracle.window_totals(events_sent.columns(), aggregates)
     rules_per_aggregate, hits = rule_count // len(aggregates), rules.HITS / len(aggregates)
     rule_list = rules.window_rules(
         {aggregate: oracle.bounds(totals, aggregate.column, rules_per_aggregate, hits) for aggregate in aggregates}
     )
-    app = AppUnderTest.prepare(place, "windowed", topic, rules.published_windows(rule_list), options)
+    app = AppUnderTest.prepare(environment, "windowed", topic, rules.window_control_records(rule_list), options)
     result = _run(app, events_sent)
     app.raise_if_rejected()
     expected = oracle.window_firings(totals, rule_list)
-    checked = compared(window_firings_found(app.alerts()), expected)
+    checked = compare(window_firings_found(app.alerts()), expected)
     app.remove()
     return {"workload": "windowed", "rules": len(rule_list), "aggregates": len(aggregates), **result, **checked}
 
 
 def _run(app: AppUnderTest, events_sent: EventSet) -> Result:
-    broker = of_process(app.place.broker_pid)
+    broker = process_cpu_s(app.environment.broker_pid)
     with Yardstick() as yardstick, app.start() as child:
         child.wait_for_events(events_sent.events, _LIMIT_S)
         figures = throughput(child, events_sent.events)
-        broker = of_process(app.place.broker_pid) - broker
+        broker = process_cpu_s(app.environment.broker_pid) - broker
     cuts = child.cuts
     reject_odd_lanes(cuts)
     return {
@@ -112,7 +114,7 @@ def window_firings_found(alerts: Sequence[Record]) -> pl.DataFrame:
     )
 
 
-def compared(found: pl.DataFrame, expected: pl.DataFrame) -> Result:
+def compare(found: pl.DataFrame, expected: pl.DataFrame) -> Result:
     """Raise ``RuntimeError``, with the differences, unless both frames contain equal rows, each once."""
     missing, unexpected = (
         expected.join(found, on=expected.columns, how="anti"),

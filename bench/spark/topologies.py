@@ -1,4 +1,4 @@
-"""The program that runs a job as a Headgate topology, and prints one line of JSON per cut."""
+"""Runs a job as a Headgate topology, and prints one line of JSON per cut."""
 
 from __future__ import annotations
 
@@ -126,12 +126,12 @@ class _Totals(ProcessFunction):
 
 
 class _Amounts(_Totals):
-    outputs = {MAIN: {"user_id": pl.String, "orders": pl.Int64, "revenue": pl.Decimal(18, 2)}}  # noqa: RUF012 - nobody changes it
+    outputs = {MAIN: {"user_id": pl.String, "orders": pl.Int64, "revenue": pl.Decimal(18, 2)}}  # noqa: RUF012 - no code changes it
     total = ValueState(pl.Decimal(18, 2), default=Decimal(0))
 
 
 class _Quantities(_Totals):
-    outputs = {MAIN: {"user_id": pl.String, "orders": pl.Int64, "revenue": pl.Int64}}  # noqa: RUF012 - nobody changes it
+    outputs = {MAIN: {"user_id": pl.String, "orders": pl.Int64, "revenue": pl.Int64}}  # noqa: RUF012 - no code changes it
     total = ValueState(int, default=0)
 
 
@@ -139,7 +139,7 @@ _FUNCTIONS = {"amount": _Amounts, "quantity": _Quantities}
 
 
 def main() -> None:
-    """Run until asked to stop."""
+    """Run the topology until the process is stopped."""
     parser = argparse.ArgumentParser()
     for name in ("bootstrap", "source", "name", "checkpoint", "jars", "job"):
         parser.add_argument(f"--{name}", required=True)
