@@ -11,8 +11,8 @@ RUN mkdir -p /usr/share/man/man1 \
  && useradd --uid 10001 --create-home --shell /usr/sbin/nologin headgate
 ENV JAVA_HOME=/opt/java
 
-# The dependencies, which change less often than the code: from the lock, by hash, and compiled, for nobody can write
-# there later.
+# The dependencies, which change less often than the code: from the lock, by hash, and compiled, because no process
+# can write there later.
 FROM base AS dependencies
 RUN python -m venv /opt/build && python -m venv --without-pip /opt/headgate
 WORKDIR /src

@@ -14,7 +14,7 @@ import polars as pl
 
 import streamcore as sc
 
-# A partner sends prices as text. The schema says what an event holds; "not null" is checked before the first step.
+# A partner sends prices as text. The schema lists the fields of an event; "not null" is checked before the first step.
 LINES = sc.StreamSchema.parse(
     {
         "name": "lines",

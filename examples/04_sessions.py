@@ -1,9 +1,9 @@
 """Sessions with early results, late events and retractions.
 
-A session ends after 30 minutes without a click. Nobody wants to wait for that, so a pane fires early after every second
-click, once at the end, and again for a click that comes late but within the allowed lateness. What a pane says of the
-panes before it is the accumulation mode: all clicks again, only the new ones, or all of them after taking back what was
-said. With retractions sums over panes stay right downstream, also when a late click makes one session of two.
+A session ends after 30 minutes without a click. Results should come earlier, so a pane fires early after every
+second click, once at the end, and again for a click that comes late but within the allowed lateness. The accumulation
+mode decides what a pane contains: all clicks, only the new ones, or all clicks together with a retraction of the pane
+before. With retractions, sums over panes stay right downstream, also when a late click merges two sessions.
 
 ::
 

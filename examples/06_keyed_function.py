@@ -1,9 +1,9 @@
 """A function over one key at a time: state, timers, time to live.
 
-For logic that no window says. State is declared on the class and read like attributes, always that of the event's card.
-State with a time to live forgets by itself, each payment of a list on its own, so the list below *is* the last ten
-minutes. A timer of event time fires when the watermark comes to it, in order of time, and so gives the same rows in a
-back-test as live.
+For logic that no window can express. State is declared on the class and read like attributes, always that of the
+event's card. State with a time to live forgets by itself, each payment of a list on its own, so the list below *is* the
+last ten minutes. A timer of event time fires when the watermark comes to it, in order of time, and so gives the same
+rows in a back-test as live.
 
 ::
 

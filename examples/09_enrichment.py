@@ -74,7 +74,7 @@ topology = sc.Topology(
 
 ROWS = [
     ("2026-03-02 10:00:00", "e1", "ann", "20.00"),
-    ("2026-03-02 10:00:04", "e2", "zoe", "5.00"),  # nobody knows her: the segment is null
+    ("2026-03-02 10:00:04", "e2", "zoe", "5.00"),  # an unknown customer: the segment is null
     ("2026-03-02 10:00:05", "e1", "ann", "20.00"),  # sent again
     ("2026-03-02 10:00:09", "e3", "eve", "7.50"),  # no answer
     ("2026-03-02 10:00:12", "e4", "bob", "9.99"),

@@ -3,7 +3,7 @@
 ``topology.app`` binds streams and lanes to topics; ``launch`` runs the app on Spark until it is asked to stop, and each
 event counts exactly once in what it writes, through restarts too. Nothing of the topology changes between a test in
 this process and that: the same operators, shards and state. So a restart can be tried here: the state after cut 1 is a
-few blobs, another simulation goes on from them, and what both say together is what one alone would have said.
+few blobs, another simulation continues from them, and both together write what one simulation alone would write.
 
 ::
 

@@ -132,7 +132,7 @@ def install(profile: str) -> None:
     make_venv()
     say("installing the installer (uv, setuptools)")
     if subprocess.run(pip("install", "-q", "--require-hashes", "-r", TOOLS), check=False).returncode != 0:
-        sys.exit("setup: the package index was not reached, or gave something else than the lock says; see above")
+        sys.exit("setup: the package index was not reached, or its packages differ from the lock; see above")
     say(f"installing {LOCKS[profile].name} (Spark alone is 430 MB; once)")
     if not install_with_uv(profile):
         say("uv did not manage; trying with pip, which takes longer")

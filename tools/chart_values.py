@@ -34,7 +34,7 @@ SERVICES: Mapping[str, type[ServiceSettings]] = {
     "search": SearchSettings,
     "sessions": SessionsSettings,
 }
-#: Where things are, and how many: the operator's to say, whatever a config says.
+#: Addresses and counts, which the operator sets, whatever a config has.
 _OPERATORS = ("checkpoint", "parallelism", "executors", "local_dir", "jars", "savepoints")
 _DROPPED = {"title", "default"}
 
@@ -220,7 +220,7 @@ def values_schema() -> Schema:
     for name, settings in SERVICES.items():
         _take_out(_config(settings), f"{name}-config", parts)
     _take_out(_app(), "app", parts)
-    parts["KafkaSettings"].pop("required")  # the chart says where it is
+    parts["KafkaSettings"].pop("required")  # the chart sets the address
     apps, described = {"appDefaults": _defaults(parts["app"]), "apps": _apps()}, schema["properties"]
     schema["properties"] |= {
         name: entry | {"description": described[name]["description"]} for name, entry in apps.items()

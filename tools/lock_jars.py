@@ -1,7 +1,7 @@
 """Writes the digests of the jar locks anew, after a version in them was changed by hand.
 
 Trust on first use: what the default repository delivers now is what every later fetch must deliver. A dependency
-that a new version brings along has to be added as a line of its own (the broker's log says which class is missing).
+that a new version brings along has to be added as a line of its own (the broker's log names the missing class).
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ def without_foreign(jar: Path, machine: str) -> int:
 
 
 def main(packages: Path) -> None:
-    """Do it, and say what it was worth."""
+    """Slim the image, and print the bytes that this saves."""
     jars = packages / "pyspark" / "jars"
     freed = {
         "jars": remove(jars, JARS),

@@ -15,8 +15,8 @@ from tools.reference.markdown import code, head, section, table
 from tools.reference.packages import modules
 
 _INTRODUCTION = (
-    "No setting of a service is read from the environment. The variables say where a process runs, hold the logins of "
-    "client libraries, and replace defaults of options of the command."
+    "No setting of a service is read from the environment. The variables describe where a process runs, hold the "
+    "logins of client libraries, and replace defaults of options of the command."
 )
 _READERS = (
     "*Services* are the drivers and executors of rules, etl, sessions and search. *Python workers* are the processes "

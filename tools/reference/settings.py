@@ -155,7 +155,7 @@ def page() -> str:
 def title(document: str) -> str:
     """Return the heading of a document: its name in words."""
     words = re.sub("(Document|Settings|Spec)$", "", document)
-    return "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in words).strip().capitalize()
+    return "".join(f" {char.lower()}" if char.isupper() else char for char in words).strip().capitalize()
 
 
 def _name(reference: str) -> str:

@@ -13,7 +13,7 @@ from headgate.kafka_login import KafkaLogin
 from headgate.rules.options import target_option
 
 R = TypeVar("R")
-_HEAD = ("CODE", "LETTERS", "LATEST", "EXAMPLE", "REASON")
+_HEAD = ("CODE", "RECORDS", "LATEST", "EXAMPLE", "REASON")
 
 
 @click.group(name="deadletters")
@@ -77,7 +77,7 @@ def list_(
         for code in order
         for one in [latest[code]]
     ]
-    emit(output, data, "\n".join(table(_HEAD, rows, right=("LETTERS",))))
+    emit(output, data, "\n".join(table(_HEAD, rows, right=("RECORDS",))))
 
 
 @command.command()

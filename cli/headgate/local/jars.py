@@ -117,7 +117,7 @@ def verify(jars: Iterable[Jar], directory: Path) -> None:
             raise SetupError(f"jars: {jar.file_name} was not downloaded; try again") from None
         if digest != jar.digest:
             raise SetupError(
-                f"jars: {jar.file_name} has SHA-256 {digest}, the lock says {jar.digest}; "
+                f"jars: {jar.file_name} has SHA-256 {digest}, the lock has {jar.digest}; "
                 "nothing was kept; find out who alters downloads here before you try again"
             )
 

@@ -65,9 +65,7 @@ def probe(kafka: KafkaSettings, app: str, schema: StreamSchema, topic: str, at_m
 def _rule(schema: StreamSchema, event: str) -> Rule:
     field = None if schema.event_id is None else schema.get(schema.event_id)
     if field is None or field.type.kind is not Kind.STRING:
-        raise InputError(
-            f"stream {schema.name}: has no event_id of type string, by which a probe tells its event apart"
-        )
+        raise InputError(f"stream {schema.name}: has no event_id of type string, by which a probe identifies its event")
     return Rule(
         id=RULE,
         version=time.time_ns() // 1_000_000_000,

@@ -90,7 +90,7 @@ def test_an_altered_or_missing_jar_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "a-1.jar").write_bytes(b"content")
     jars.verify([jar], tmp_path)
     (tmp_path / "a-1.jar").write_bytes(b"content, altered")
-    with pytest.raises(SetupError, match="the lock says"):
+    with pytest.raises(SetupError, match="the lock has"):
         jars.verify([jar], tmp_path)
 
 

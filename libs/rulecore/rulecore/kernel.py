@@ -417,7 +417,7 @@ class RulesKernel:
         return records
 
     def _quarantine(self, rule: CompiledRule, reason: str) -> Record:
-        """Put the rule into quarantine, drop its state, and return the status record that says so."""
+        """Put the rule into quarantine, drop its state, and return the status record that reports it."""
         self.rules = self.rules.quarantine(rule, reason)
         self.dispatcher.suppression.release(rule.rule)
         self._store_rules()

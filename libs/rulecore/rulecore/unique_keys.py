@@ -15,7 +15,7 @@ from streamcore.schema import StreamSchema
 
 Event = Mapping[str, object]
 
-_FEWEST_EVENTS: Final = 100  # a smaller sample says nothing
+_FEWEST_EVENTS: Final = 100  # a smaller sample shows nothing
 _UNIQUE_SHARE: Final = 0.9  # different keys per event of the sample
 _ADVICE: Final = (
     "state grows with every event until the rule reaches `max_rule_state_bytes` and goes into quarantine; "

@@ -1,6 +1,6 @@
 """An app as a value: its sources, its shards, its stages and its lanes.
 
-An ``App`` does not say where it runs: Spark (``streamcore.spark``) and the in-process engine
+An ``App`` does not depend on where it runs: Spark (``streamcore.spark``) and the in-process engine
 (``streamcore.engine.in_process``) run every ``App``.
 """
 
@@ -36,8 +36,8 @@ class EventTime(enum.StrEnum):
     With ``PROCESSING`` the watermark of each partition is the clock of the cut, with or without events: windows,
     sessions and timers fire by the clock, no event is late, and no partition holds the others back. An app without
     input has a cut a second, so that what is due at a time is done within about a second. With ``FIELD`` and
-    ``INGESTION`` the watermark comes from the events: the clock says nothing about the times of records that are still
-    to be read, so the last window of a stream fires only when a later event comes.
+    ``INGESTION`` the watermark comes from the events: the clock implies nothing about the times of records that are
+    still to be read, so the last window of a stream fires only when a later event comes.
     """
 
     FIELD = "field"
@@ -114,7 +114,7 @@ class App:
 
     def __post_init__(self) -> None:
         if not _NAME.match(self.name):
-            raise ConfigError(f"app name {self.name!r}: small letters, digits and -, at most 40")
+            raise ConfigError(f"app name {self.name!r}: use a-z, 0-9 and -, at most 40, a-z first")
         if not 1 <= len(self.sources) <= MAX_STREAMS:
             raise ConfigError(f"app {self.name}: between 1 and {MAX_STREAMS} streams")
         if not 1 <= self.shards <= MAX_SHARDS:

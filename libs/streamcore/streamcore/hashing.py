@@ -45,7 +45,7 @@ def hash_columns(columns: Sequence[pl.Series], height: int) -> UInt64Array:
 
 
 def fingerprint_columns(columns: Sequence[pl.Series], height: int) -> tuple[UInt64Array, UInt64Array]:
-    """Return ``hash_columns`` and a second hash with another seed: 128 bits, to tell keys apart without storing them.
+    """Return ``hash_columns`` and a second hash with another seed: 128 bits, to distinguish keys without storing them.
 
     A single column of integers or times has no collisions, because the mixer is a bijection, except that null has the
     hash of one certain number.

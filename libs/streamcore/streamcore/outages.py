@@ -1,4 +1,4 @@
-"""Says which system outside the process is away: once, then every minute, and once when it is back.
+"""Reports a system outside the process that is away: once, then every minute, and once when it is back.
 
 Clients report each failure and each success; ``attempt`` does both for a call, and notices a call that gets no answer.
 A failure that a retry mends within ``Dependency.grace_s`` is not worth a message. ``OUTAGES`` is the reporter of this
@@ -47,13 +47,13 @@ class Dependency:
 
 @dataclass(slots=True)
 class _Outage:
-    """``began_s``: of the first failure. ``failed_s``: of the last one. ``said_s``: of the last message, or None before
-    the first."""
+    """``began_s``: of the first failure. ``failed_s``: of the last one. ``reported_s``: of the last message, or None
+    before the first."""
 
     began_s: float
     failed_s: float
     reason: str
-    said_s: float | None = None
+    reported_s: float | None = None
 
 
 @dataclass(eq=False, slots=True)
@@ -92,7 +92,7 @@ class Outages:
         with self._lock:
             self._start_thread()
             self._begin(dependency, self.now_s() if asked_s is None else asked_s, reason)
-            self._say_what_is_due()
+            self._report_due()
 
     def answered(self, dependency: Dependency) -> None:
         """Record an answer to a part of a call, which may yet fail: the call does not wait in vain."""
@@ -103,13 +103,13 @@ class Outages:
         with self._lock:
             self._answered_s[dependency] = self.now_s()
             outage = self._outages.pop(dependency, None)
-            if outage is not None and outage.said_s is not None:
+            if outage is not None and outage.reported_s is not None:
                 self.log.info("%s is back after %.0f s", dependency.name, self.now_s() - outage.began_s)
 
     @contextmanager
     def attempt(self, dependency: Dependency, action: str) -> Iterator[None]:
         """Record the outcome of the block, which calls the system once: ``Retryable`` is a failure, and so is the time
-        without an answer. Other errors say nothing about the system."""
+        without an answer. Other errors do not count."""
         call = _Call(dependency, action, self.now_s())
         with self._lock:
             self._start_thread()
@@ -132,33 +132,33 @@ class Outages:
                 answered_s = self._answered_s.get(call.dependency, call.began_s)
                 if self.now_s() - max(answered_s, call.began_s) >= SILENCE_S:
                     self._begin(call.dependency, call.began_s, f"no answer to {call.action}")
-            self._say_what_is_due()
+            self._report_due()
 
     def _begin(self, dependency: Dependency, began_s: float, reason: str) -> None:
         began_s = max(began_s, self._answered_s.get(dependency, began_s))
         outage = self._outages.setdefault(dependency, _Outage(began_s, began_s, reason))
         outage.failed_s, outage.reason = self.now_s(), reason
 
-    def _say_what_is_due(self) -> None:
+    def _report_due(self) -> None:
         now_s = self.now_s()
         for dependency, outage in [*self._outages.items()]:
-            if now_s - outage.failed_s > REPEAT_S:  # nobody calls the system any more
+            if now_s - outage.failed_s > REPEAT_S:  # no client calls the system any more
                 del self._outages[dependency]
                 continue
             if dependency.part_of in self._outages:
                 outage.began_s = now_s
             lasted_s = now_s - outage.began_s
-            if outage.said_s is None and lasted_s >= dependency.grace_s:
+            if outage.reported_s is None and lasted_s >= dependency.grace_s:
                 since = self.utc_now() - datetime.timedelta(seconds=lasted_s)
                 text = "%s is unavailable since %s UTC: %s. %s. %s"
                 details = (outage.reason.rstrip("."), dependency.meanwhile, dependency.remedy)
                 self.log.warning(text, dependency.name, f"{since:%H:%M:%S}", *details)
-            elif outage.said_s is not None and now_s - outage.said_s >= REPEAT_S:
+            elif outage.reported_s is not None and now_s - outage.reported_s >= REPEAT_S:
                 text = "%s is still unavailable, after %.0f s: %s. %s"
                 self.log.warning(text, dependency.name, lasted_s, outage.reason.rstrip("."), dependency.remedy)
             else:
                 continue
-            outage.said_s = now_s
+            outage.reported_s = now_s
 
     def _start_thread(self) -> None:
         if self.thread:

@@ -141,14 +141,14 @@ class StreamSchema:
 
     def __post_init__(self) -> None:
         if not _NAME.match(self.name):
-            raise ConfigError(f"stream name {self.name!r}: small letters, digits and _, at most 63")
+            raise ConfigError(f"stream name {self.name!r}: use a-z, 0-9 and _, at most 63")
         if not self.fields or len(self.fields) > MAX_FIELDS:
             raise ConfigError(f"stream {self.name}: between 1 and {MAX_FIELDS} fields")
         names = [f.name for f in self.fields]
         for name in names:
             if not _NAME.match(name) or name.startswith("__"):
                 raise ConfigError(
-                    f"stream {self.name}: field name {name!r}: small letters, digits and _, no leading __"
+                    f"stream {self.name}: field name {name!r}: use a-z, 0-9 and _, at most 63, no leading __"
                 )
         if len(set(names)) != len(names):
             raise ConfigError(f"stream {self.name}: a field is declared twice")

@@ -22,7 +22,7 @@ class WriterId:
     def __post_init__(self) -> None:
         for part in (self.app, self.writer):
             if not _PART.match(part):
-                raise ConfigError(f"writer name {part!r}: letters, digits, _ and -, at most 100")
+                raise ConfigError(f"writer name {part!r}: use A-Z, a-z, 0-9, _ and -, at most 100")
         if self.epoch < 1:
             raise ConfigError(f"epoch {self.epoch}: the first epoch is 1")
 

@@ -25,7 +25,7 @@ _DROPPED = {"title", "additionalProperties", "$defs", "exclusiveMinimum"}
 APP_NAME = r"^[a-z]([-a-z0-9]{0,38}[a-z0-9])?$"
 _NAME_RULE = {
     "rule": f"self.metadata.name.matches('{APP_NAME}') && self.metadata.name != 'savepoints'",
-    "message": "an app's name is at most 40 of a-z, 0-9 and -, begins with a letter, and is not savepoints",
+    "message": "an app's name is at most 40 of a-z, 0-9 and -, begins with a-z, and is not savepoints",
 }
 _KEEP = {"helm.sh/resource-policy": "keep"}  # deleting a CRD deletes every app
 

@@ -45,7 +45,7 @@ class FailedDocument(Document):
     """Which events have failed. A failed event is counted, but is no step of the funnel and does not change the
     revenue."""
 
-    field: str = Field(default="status", description="Field that tells whether the event failed.")
+    field: str = Field(default="status", description="Field that shows whether the event failed.")
     values: NonEmptyNames = Field(default=("declined", "failed"), description="Values of that field that mean failure.")
 
 

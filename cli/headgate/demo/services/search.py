@@ -134,7 +134,7 @@ class SearchService:
         if indexes := [*http.find(f"/_alias/{alias}")]:
             raise InputError(
                 f"opensearch {http.url}: alias {alias} belongs to another workspace than {context.workspace.folder}; "
-                f"if nobody needs it, delete its index: DELETE /{indexes[0]}"
+                f"if it is no longer needed, delete its index: DELETE /{indexes[0]}"
             )
 
     def prepare(self, context: ServiceContext, print_message: Print) -> None:

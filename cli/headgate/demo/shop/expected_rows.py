@@ -49,13 +49,13 @@ RecordPosition = tuple[str, int, int]
 
 @dataclass(frozen=True, slots=True)
 class ExpectedRows:
-    """The expected output of the first ``records`` records. ``rows``: by id. ``letters``: the code of each rejected
-    record, by its position; None: any code of the decoder. ``duplicates``: the number of events dropped as
+    """The expected output of the first ``records`` records. ``rows``: by id. ``dead_letters``: the code of each
+    rejected record, by its position; None: any code of the decoder. ``duplicates``: the number of events dropped as
     duplicates."""
 
     records: int
     rows: Mapping[str, Row]
-    letters: Mapping[RecordPosition, str | None]
+    dead_letters: Mapping[RecordPosition, str | None]
     duplicates: int
 
 

@@ -48,18 +48,18 @@ class EtlCounts:
 
 @dataclass(frozen=True, slots=True)
 class EtlOutput:
-    """The content of the topics and the table. ``letters``: source position and code of each dead letter."""
+    """The content of the topics and the table. ``dead_letters``: source position and code of each dead letter."""
 
     events: int
     rows: tuple[Row, ...]
     table: tuple[Row, ...]
-    letters: tuple[tuple[RecordPosition, str], ...]
+    dead_letters: tuple[tuple[RecordPosition, str], ...]
 
     @property
     def counts(self) -> EtlCounts:
         """The counts of this output."""
-        duplicates = self.events - len(self.rows) - len(self.letters)
-        return EtlCounts(self.events, len(self.rows), len(self.table), duplicates, len(self.letters))
+        duplicates = self.events - len(self.rows) - len(self.dead_letters)
+        return EtlCounts(self.events, len(self.rows), len(self.table), duplicates, len(self.dead_letters))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,18 +83,18 @@ class EtlVerifyResult:
     expected: EtlCounts
     topic: RowDifferences
     table: RowDifferences
-    letters: RowDifferences
+    dead_letters: RowDifferences
     reasons: Mapping[str, int]
 
     @property
     def passed(self) -> bool:
         """Whether each input record became exactly one correct row, duplicate or rejected record."""
-        parts = (self.topic, self.table, self.letters)
+        parts = (self.topic, self.table, self.dead_letters)
         return self.total == self.expected and not any(any(asdict(part).values()) for part in parts)
 
     def summary(self) -> VerifySummary:
         """Return the result in the schema of all services."""
-        parts = {"topic": self.topic, "table": self.table, "dead_letters": self.letters}
+        parts = {"topic": self.topic, "table": self.table, "dead_letters": self.dead_letters}
         sums = Counter[str]()
         for differences in parts.values():
             sums.update(asdict(differences))
@@ -151,7 +151,7 @@ def read(kafka: KafkaSettings, names: TopicNames, table: ReadTable) -> EtlOutput
         events=sum(end_offsets(kafka, names.read).values()),
         rows=tuple(to_row(json.loads(record.value or b"")) for record in _read_topic(kafka, names.lane("clean"))),
         table=table(),
-        letters=tuple(to_rejection(record) for record in _read_topic(kafka, names.lane(DEAD_LETTERS))),
+        dead_letters=tuple(to_rejection(record) for record in _read_topic(kafka, names.lane(DEAD_LETTERS))),
     )
 
 
@@ -184,11 +184,11 @@ def judge(before: EtlOutput, after: EtlOutput, expected: ExpectedRows) -> EtlVer
     return EtlVerifyResult(
         run=EtlCounts(**{name: counts[name] - counts_before[name] for name in counts}),
         total=after.counts,
-        expected=EtlCounts(expected.records, row_count, row_count, expected.duplicates, len(expected.letters)),
+        expected=EtlCounts(expected.records, row_count, row_count, expected.duplicates, len(expected.dead_letters)),
         topic=_row_differences(expected.rows, after.rows),
         table=_row_differences(expected.rows, after.table),
-        letters=_letter_differences(expected.letters, after.letters),
-        reasons=Counter(code for _, code in after.letters),
+        dead_letters=_dead_letter_differences(expected.dead_letters, after.dead_letters),
+        reasons=Counter(code for _, code in after.dead_letters),
     )
 
 
@@ -198,11 +198,13 @@ def _row_differences(expected: Mapping[str, Row], rows: Sequence[Row]) -> RowDif
     return _differences(expected.keys(), actual, correct)
 
 
-def _letter_differences(
-    expected: Mapping[RecordPosition, str | None], letters: Sequence[tuple[RecordPosition, str]]
+def _dead_letter_differences(
+    expected: Mapping[RecordPosition, str | None], dead_letters: Sequence[tuple[RecordPosition, str]]
 ) -> RowDifferences:
-    actual = Counter(position for position, _ in letters)
-    correct = {position for position, code in letters if position in expected and expected[position] in (None, code)}
+    actual = Counter(position for position, _ in dead_letters)
+    correct = {
+        position for position, code in dead_letters if position in expected and expected[position] in (None, code)
+    }
     return _differences(expected.keys(), actual, correct)
 
 

@@ -1,8 +1,9 @@
 """A real server as a child process with its data in a folder: the common part of all local servers.
 
 Promises: a running server of the same folder is used, whichever process started it; the server survives the terminal's
-Ctrl-C (it has its own session), and the death of its parent process if ``Lifetime`` says so; a port that another
-program uses raises an error. Each kind of server defines how it is launched, when it is ready and how it is stopped.
+Ctrl-C (it has its own session), and the death of its parent process unless ``Lifetime`` binds it to the parent; a port
+that another program uses raises an error. Each kind of server defines how it is launched, when it is ready and how it
+is stopped.
 """
 
 from __future__ import annotations

@@ -91,17 +91,17 @@ def table_rows(output: list[Record]) -> tuple[Row, ...]:
 
 def found_in(output: list[Record]) -> EtlOutput:
     """As it would be read from Kafka."""
-    letters = []
+    dead_letters = []
     for one in output:
         if one.lane == "deadletters":
             said = {name: value.decode() for name, value in one.headers}
             place = (said["source_topic"], int(said["source_partition"]), int(said["source_offset"]))
-            letters.append((place, said["reason_code"]))
+            dead_letters.append((place, said["reason_code"]))
     return EtlOutput(
         events=COUNT,
         rows=tuple(to_row(json.loads(one.value or b"")) for one in output if one.lane == "clean"),
         table=table_rows(output),
-        letters=tuple(letters),
+        dead_letters=tuple(dead_letters),
     )
 
 
@@ -123,7 +123,7 @@ def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 def test_the_apps_rows_and_dead_letters_are_those_that_were_worked_out(both: tuple[EtlOutput, ExpectedRows]) -> None:
     verdict = judge(EMPTY, *both)
-    assert (verdict.topic, verdict.table, verdict.letters) == (NONE, NONE, NONE)
+    assert (verdict.topic, verdict.table, verdict.dead_letters) == (NONE, NONE, NONE)
     assert verdict.total == verdict.expected
     assert verdict.passed
     assert verdict.expected.duplicates > 0
@@ -134,7 +134,9 @@ def test_the_apps_rows_and_dead_letters_are_those_that_were_worked_out(both: tup
 def test_every_format_brings_rows_and_dead_letters(both: tuple[EtlOutput, ExpectedRows]) -> None:
     found, _ = both
     assert {row[COLUMNS.index("source")] for row in found.rows} == {"payments", "access-log", "carts", "logins"}
-    assert {place[0] for place, code in found.letters if code not in ("late", "rule:amount-plausible")} == {*NAMES.read}
+    assert {place[0] for place, code in found.dead_letters if code not in ("late", "rule:amount-plausible")} == {
+        *NAMES.read
+    }
 
 
 def test_what_is_lost_wrong_repeated_or_too_much_is_found(both: tuple[EtlOutput, ExpectedRows]) -> None:
@@ -150,12 +152,17 @@ def test_what_is_lost_wrong_repeated_or_too_much_is_found(both: tuple[EtlOutput,
         assert judge(EMPTY, replace(found, rows=rows), wanted).topic == differences
         assert judge(EMPTY, replace(found, table=rows), wanted).table == differences
         assert not judge(EMPTY, replace(found, rows=rows), wanted).passed
-    (place, _), *others = found.letters
-    assert judge(EMPTY, replace(found, letters=tuple(others)), wanted).letters.missing == 1
-    assert judge(EMPTY, replace(found, letters=(*found.letters, (place, "late"))), wanted).letters.duplicated == 1
-    late = next(place for place, code in wanted.letters.items() if code == "late")
-    renamed = tuple((place, "bad_value" if place == late else code) for place, code in found.letters)
-    assert judge(EMPTY, replace(found, letters=renamed), wanted).letters.wrong == 1
+    (place, _), *others = found.dead_letters
+    assert judge(EMPTY, replace(found, dead_letters=tuple(others)), wanted).dead_letters.missing == 1
+    assert (
+        judge(
+            EMPTY, replace(found, dead_letters=(*found.dead_letters, (place, "late"))), wanted
+        ).dead_letters.duplicated
+        == 1
+    )
+    late = next(place for place, code in wanted.dead_letters.items() if code == "late")
+    renamed = tuple((place, "bad_value" if place == late else code) for place, code in found.dead_letters)
+    assert judge(EMPTY, replace(found, dead_letters=renamed), wanted).dead_letters.wrong == 1
     assert not judge(EMPTY, replace(found, events=COUNT + 1), wanted).passed
 
 

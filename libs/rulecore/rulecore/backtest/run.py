@@ -137,7 +137,7 @@ class RuleRun:
     ) -> Sequence[Record]:
         """Process the cut in the kernel, publishing lists and rules in the first one, and return its output records."""
         if self._latest_ms is None and events.is_empty():
-            return ()  # the rules wait for the first event, whose time says which windows are complete
+            return ()  # the rules wait for the first event, whose time determines which windows are complete
         stream = self.schema.name
         published = [(rule.id, canonical_json(rule)) for rule in self._unpublished]
         if published:

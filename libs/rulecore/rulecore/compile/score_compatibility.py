@@ -23,7 +23,7 @@ def incompatibility(score: CompiledRule, other: CompiledRule) -> str | None:
         return None
     if not set(score.group_by) <= set(other.group_by):
         needed, given = ", ".join(score.group_by), ", ".join(other.group_by)
-        return f"{name} is grouped by [{given}], which does not say whose score it is; it needs [{needed}] in group_by"
+        return f"{name} is grouped by [{given}], so its score belongs to no single key; it needs [{needed}] in group_by"
     if other.route != score.route:
         return f"{name} is routed by another key of {score.rule.on} than this rule; group both by the same key"
     return None

@@ -62,8 +62,8 @@ class ListValues(Protocol):
 class CutContext:
     """The facts of a cut that a group needs besides the events. Times are in epoch milliseconds.
 
-    ``topic``: the topic of the group's stream. ``shard`` is one of ``shards``; ``streamcore.hashing.shard_for`` tells
-    which keys it owns. ``lists``: the contents of the lists, by name.
+    ``topic``: the topic of the group's stream. ``shard`` is one of ``shards``; ``streamcore.hashing.shard_for`` returns
+    the shard of a key. ``lists``: the contents of the lists, by name.
     """
 
     shard: int

@@ -170,7 +170,7 @@ class SubgroupSpec:
 
 @dataclass(frozen=True, slots=True)
 class FiringDetails:
-    """What a firing says besides its window: see ``RuleFiring``."""
+    """The contents of a firing besides its window: see ``RuleFiring``."""
 
     mark: tuple[object, ...]
     time_ms: int

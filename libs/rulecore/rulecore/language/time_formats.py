@@ -1,7 +1,8 @@
 """The formats of ``to_timestamp``, which are checked when an expression is parsed.
 
 The symbols are ``yyyy`` (four digits), ``MM``, ``dd``, ``HH``, ``mm`` and ``ss`` (two), ``M``, ``d`` and ``H`` (one or
-two) and ``SSS`` (three: milliseconds). Other letters are rejected; all other characters stand for themselves.
+two) and ``SSS`` (three: milliseconds). Any other symbol from A to Z or a to z is rejected; all other characters stand
+for themselves.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ class VersionTable:
         )
 
     def delete(self, name: str | None) -> RuleStatus:
-        """Remove a rule with all its versions. Deleting an unknown rule is accepted, and says so in the status."""
+        """Remove a rule with all its versions. Deleting an unknown rule is accepted, with a note in the status."""
         assert name is not None, "a change without a version has an id"
         slots = sorted(self.slots.get(name, ()))
         if not slots:

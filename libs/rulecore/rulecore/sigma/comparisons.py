@@ -1,6 +1,6 @@
 """Translates single values of a selection to comparisons with a field: text patterns, and constants of other types.
 
-Text is compared in lower case, unless the pattern has no letters or the rule has the modifier ``cased``.
+Text is compared in lower case, unless no character of the pattern has case or the rule has the modifier ``cased``.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ def to_pattern(value: Json) -> Pattern:
 
 
 def fold(target: FieldTarget, pattern: Pattern, *, cased: bool) -> tuple[str, Pattern]:
-    """Return the expression and pattern to compare: in lower case unless ``cased``, or without letters."""
+    """Return the expression and pattern to compare: in lower case, unless ``cased`` or a pattern without case."""
     if cased:
         return target.text, pattern
     folded = tuple(c for t in pattern for c in (t.lower() if isinstance(t, str) else (t,)))
-    letters = any(isinstance(t, str) and (t.lower() != t or t.upper() != t) for t in pattern)
-    return (f"lower({target.text})" if letters and not target.lower else target.text), folded
+    has_case = any(isinstance(t, str) and (t.lower() != t or t.upper() != t) for t in pattern)
+    return (f"lower({target.text})" if has_case and not target.lower else target.text), folded
 
 
 def like(target: FieldTarget, subject: str, pattern: Pattern) -> ConditionText:

@@ -1,8 +1,8 @@
 """Translates an entry of a selection, ``Field|modifier|modifier: values``, to a condition on the stream.
 
-Text is compared without regard to case, as Sigma requires: with ``lower()``, unless the value has no letters, the map
-says that the field has no capitals, or the modifier ``cased`` is there. A missing field satisfies only ``null`` and
-``exists: false``.
+Text is compared without regard to case, as Sigma requires: with ``lower()``, unless no character of the value has case,
+the map declares the field as lower case, or the rule has the modifier ``cased``. A missing field satisfies only
+``null`` and ``exists: false``.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ def decode_utf8(series: pl.Series) -> pl.Series:
     """Decode binary values as UTF-8; invalid ones become null."""
     try:
         return series.cast(pl.String)
-    except pl.exceptions.ComputeError:  # one of them is not UTF-8; the error does not say which
+    except pl.exceptions.ComputeError:  # one of them is not UTF-8; the error does not name it
         return pl.Series([_decode_or_none(value) for value in series.to_list()], dtype=pl.String)
 
 

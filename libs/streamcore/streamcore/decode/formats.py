@@ -90,7 +90,7 @@ class Csv:
             or _is_in_numbers(self.delimiter)
         ):
             raise ConfigError(
-                f"{where}: delimiter {self.delimiter!r}: one ASCII character is needed that is no letter, digit, quote,"
+                f"{where}: delimiter {self.delimiter!r}: needs one ASCII character other than a-z, A-Z, 0-9, quote,"
                 " '+', '-', '.', line end or NUL"
             )
         if missing := [f.name for f in schema.fields if not f.nullable and f.name not in names]:

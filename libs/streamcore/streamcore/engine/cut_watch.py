@@ -28,7 +28,7 @@ class _Cut:
     began_s: float
     phase_began_s: float
     phases: dict[str, float] = field(default_factory=dict)
-    said_s: float | None = None
+    reported_s: float | None = None
 
     def seconds(self, now_s: float) -> Mapping[str, float]:
         """Return the seconds of each phase until now, the longest first."""
@@ -56,7 +56,7 @@ class CutWatch:
             yield
         finally:
             self._current = None
-            if current.said_s is not None:
+            if current.reported_s is not None:
                 now_s = self.now_s()
                 took = ", ".join(f"{phase} {seconds:.0f} s" for phase, seconds in current.seconds(now_s).items())
                 self.log.info("batch %d has ended after %.0f s: %s", batch, now_s - current.began_s, took)
@@ -73,8 +73,8 @@ class CutWatch:
         current, now_s = self._current, self.now_s()
         if current is None:
             return
-        since_s = current.began_s + SLOW_S if current.said_s is None else current.said_s + REPEAT_S
+        since_s = current.began_s + SLOW_S if current.reported_s is None else current.reported_s + REPEAT_S
         if now_s >= since_s:
-            current.said_s = now_s
+            current.reported_s = now_s
             text = "batch %d takes long: it runs for %.0f s, the last %.0f s of them in: %s"
             self.log.warning(text, current.batch, now_s - current.began_s, now_s - current.phase_began_s, current.phase)

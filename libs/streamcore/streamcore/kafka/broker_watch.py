@@ -1,6 +1,6 @@
-"""Asks the broker for the ends of topics all the time, and reports when it does not answer (``streamcore.outages``).
+"""Requests the ends of topics all the time, and reports a broker that does not answer (``streamcore.outages``).
 
-The clients that read and write do not say this: while a broker is down or frozen, the driver repeats a commit, or a
+The clients that read and write do not report this: while a broker is down or frozen, the driver repeats a commit, or a
 worker waits for records, for half a minute or more. This thread knows within seconds, whatever the app does just then.
 """
 
@@ -53,7 +53,7 @@ class BrokerWatch:
                 self._outages.failed(self._broker, reason, asked_s)
                 pause_s = _PAUSE_AWAY_S
             except StreamError:
-                pause_s = _PAUSE_S  # the app meets it too, and says it
+                pause_s = _PAUSE_S  # the app meets it too, and reports it
             else:
                 self._outages.succeeded(self._broker)
                 pause_s = _PAUSE_S

@@ -116,7 +116,7 @@ def naming_errors(settings: KafkaSettings, action: str, log: ClientLog | None = 
 
 
 def _connecting(settings: KafkaSettings) -> dict[str, Option]:
-    """Return the connection options. The client reconnects within a second, unless the settings say otherwise."""
+    """Return the connection options. The client reconnects within a second, unless the settings override it."""
     return {"reconnect.backoff.max.ms": 1_000, **settings.librdkafka()}
 
 

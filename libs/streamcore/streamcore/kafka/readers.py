@@ -2,7 +2,7 @@
 
 ``read_topic`` (kafka-python) shares no code with the client that writes, so verifiers can rely on it. ``scan_topic``
 (confluent-kafka) reads large topics to their end. ``Follower`` polls for new records. All of them return committed
-records only, unless ``isolation`` says otherwise.
+records only, unless ``isolation`` selects all.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from streamcore.keyed.value_types import ColumnType, ValueType, value_type_for_s
 T = TypeVar("T")
 K = TypeVar("K")
 
-#: The items that a list or map holds per key, unless its declaration says otherwise.
+#: The items that a list or map holds per key, unless its declaration sets another limit.
 DEFAULT_MAX_ITEMS = 10_000
 
 

@@ -63,7 +63,7 @@ class Operator(Protocol):
         ...
 
     def tables(self) -> Mapping[str, StateTable]:
-        """Return the tables with all state, by name. A name has lower-case letters, digits, _ and -."""
+        """Return the tables with all state, by name. A name has a-z, 0-9, _ and -."""
         ...
 
     def on_state_loaded(self) -> None:

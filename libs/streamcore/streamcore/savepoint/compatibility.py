@@ -1,6 +1,6 @@
 """Checks whether a savepoint can be restored as a given version of its app: a pure function of two descriptions.
 
-Promises: a restore succeeds if its report says ``possible``. A change that would lose state is reported before the app
+Promises: a restore succeeds if its report is ``possible``. A change that would lose state is reported before the app
 starts, and needs the decision of a person. This module reads no files and no kernels.
 """
 

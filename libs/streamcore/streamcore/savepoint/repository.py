@@ -25,7 +25,7 @@ def default_name(app: str, batch: int, epoch: int) -> str:
 def check_name(name: str) -> str:
     """Return the name if it is valid. Raise ``ConfigError`` if not."""
     if not _NAME.match(name):
-        raise ConfigError(f"savepoint {name!r}: a name is small letters, digits and -, at most 63, as of a DNS label")
+        raise ConfigError(f"savepoint {name!r}: a name has a-z, 0-9 and -, at most 63, as a DNS label")
     return name
 
 

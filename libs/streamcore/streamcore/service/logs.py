@@ -53,5 +53,5 @@ def configure(service: str, style: LogStyle = "auto") -> None:
         logging.getLogger(name).setLevel(logging.INFO)
     # kafka-python reports each task that held up its loop for 100 ms, which a busy machine does.
     logging.getLogger("kafka.net.selector").setLevel(logging.ERROR)
-    # What a query raises on purpose crosses the JVM; the runner says what of it is an error.
+    # What a query raises on purpose crosses the JVM; the runner decides what of it is an error.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)

@@ -64,7 +64,7 @@ class StartMessage:
             self._log.info(text, self._app, report.epoch, report.batch, self._pages)
 
     def progress(self, progress: Mapping[str, object]) -> None:
-        """See ``CutListener``: the first cut says all."""
+        """See ``CutListener``. Do nothing: ``cut`` reports the first cut."""
 
     def failure(self, error: Retryable) -> None:
         """See ``CutListener``: messages are the log's."""

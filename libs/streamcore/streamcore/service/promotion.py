@@ -4,7 +4,7 @@
 2. Acquire the lease of its folder. A crash leaves a lease that goes stale, in a folder that is no checkpoint yet.
 3. Check again, because another process may have been faster. Then create the checkpoint unless it exists; its identity
    is written last. A crash leaves files that the next owner replaces, or a complete checkpoint without an owner. If
-   the response to the last write was lost, the identity file tells whether the checkpoint exists.
+   the response to the last write was lost, the identity file shows whether the checkpoint exists.
 
 If step 3 fails, it removes the folder, unless that is a complete checkpoint, and releases the lease.
 """
@@ -36,7 +36,7 @@ def take_over(command: Promote, settings: ServiceSettings, savepoints: Savepoint
     # 2. After this, no other process can own the checkpoint.
     checkpoint = epochs.checkpoint(command.epoch).path
     runtime.acquire(checkpoint, command.epoch, partial(epochs.check_not_superseded, command.epoch))
-    # 3. Now nobody else can create it meanwhile.
+    # 3. From here on, no other process can create it.
     try:
         savepoints.admit(command)
         _create_checkpoint(command, savepoints, epochs)
@@ -68,7 +68,7 @@ def standalone_checkpoint(settings: ServiceSettings) -> Location:
     if known:
         raise ConfigError(
             f"checkpoint {settings.checkpoint}: it holds those of epochs {', '.join(map(str, known))}, of an app that "
-            f"is started with --standby and told to go; to run it by hand, name e{known[-1]} in it as the checkpoint"
+            f"is started with --standby and then promoted; to run it by hand, name e{known[-1]} in it as the checkpoint"
         )
     return settings.checkpoint
 

@@ -1,7 +1,7 @@
 """Turns what ended a query into one error of streamcore, whose message is one sentence.
 
 Spark reports a lost worker, an unreachable broker, a full disk, a damaged file and a bug with one exception, whose text
-is a stack trace of Java. Its last cause says what happened, and the error of a Python worker is text in it.
+is a stack trace of Java. Its last cause describes the failure, and the error of a Python worker is text in it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _JAVA_CLASS = re.compile(r"(?:[a-z][\w$]*\.)+[\w$]*?(\w+): ")
 _TASK = re.compile(
     r"(?:\S+: )?Job aborted due to stage failure: .*? most recent failure: Lost task .*? \(TID.*?\) \(.*?\): "
 )
-#: Texts of Spark, Hadoop and RocksDB that say that a file is damaged.
+#: Texts in errors of Spark, Hadoop and RocksDB about a damaged file.
 _DAMAGED = ("ChecksumException", "Checksum error", "Stream is corrupted", "ZipException", "Corruption: ")
 #: Texts of failures of which a damaged or missing file may be the cause.
 _UNREADABLE = ("CANNOT_LOAD_STATE_STORE", "RocksDBException", "NoSuchFile", "FileNotFound", "JsonParseException")
@@ -101,7 +101,7 @@ def _worker_error(text: str) -> StreamError | None:
 
 
 def explain_jvm_end(session: SparkSession, wait_s: float = 5) -> Permanent | None:
-    """Return the error that says how the JVM ended, or None if it still lives after ``wait_s``."""
+    """Return an error that describes how the JVM ended, or None if it still lives after ``wait_s``."""
     process = getattr(session.sparkContext._gateway, "proc", None)
     if process is None:
         return None

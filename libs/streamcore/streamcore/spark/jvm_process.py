@@ -1,7 +1,7 @@
 """Starts Spark's JVM, so that a signal to all processes of a service leaves it alone, and forwards its messages.
 
-What Spark's Python workers write to standard error comes through the JVM as well. Lines that say nothing to a person
-are left out.
+What Spark's Python workers write to standard error comes through the JVM as well. It drops lines
+that are of no use to a person.
 """
 
 from __future__ import annotations

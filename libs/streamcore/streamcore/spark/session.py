@@ -56,7 +56,7 @@ _JAVA_OPTIONS = (
     "-XX:+ExitOnOutOfMemoryError",
     f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}",
 )
-#: Options of a JVM that says nothing of its archive of classes, also if that does not fit.
+#: Options of a JVM that logs nothing about its archive of classes, also if that does not fit.
 QUIET_ARCHIVES = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
 #: What every worker needs, whatever the app computes.
 _PRELOAD = ("pyspark.worker", "streamcore.spark.worker")

@@ -152,6 +152,6 @@ def _names(topology: str, nodes_in_order: Sequence[TopologyNode]) -> dict[Topolo
             raise ConfigError(f"topology {topology}: {uses} nodes are named {name!r}; state is stored by name")
         if not _NAME.match(name):
             raise ConfigError(
-                f"topology {topology}: node name {name!r} must have at most 63 small letters, digits, _, . and -"
+                f"topology {topology}: node name {name!r} must have at most 63 of a-z, 0-9, _, . and -, a-z first"
             )
     return names

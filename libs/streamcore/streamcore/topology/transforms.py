@@ -73,7 +73,7 @@ def schema_after(step_kind: str, function: Transform, schema: Schema) -> Schema:
         raise ConfigError(f"{step_kind}: the function must return a data frame, not {type(output).__name__}")
     if missing := {EVENT_MS, PARTITION} - set(output.columns):
         raise ConfigError(
-            f"{step_kind}: column {min(missing)} must be kept: it tells the engine which event a row is from"
+            f"{step_kind}: column {min(missing)} must be kept: by it, the engine finds the event of a row"
         )
     check_step(step_kind, function, schema)
     return {name: dtype for name, dtype in output.schema.items() if not name.startswith("__")}

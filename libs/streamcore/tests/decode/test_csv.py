@@ -136,7 +136,7 @@ def test_columns_have_an_order_of_their_own_and_some_are_not_read(make_format: M
         (Csv(delimiter=",,"), "one ASCII character"),
         (Csv(delimiter='"'), "one ASCII character"),
         (Csv(delimiter="\n"), "one ASCII character"),
-        (Csv(delimiter="."), "is no letter"),
+        (Csv(delimiter="."), "other than a-z"),
     ],
 )
 def test_what_cannot_be_is_rejected_at_the_start(make_format: MakeFormat, written: Csv, says: str) -> None:

@@ -162,7 +162,7 @@ def test_a_name_is_given_once_and_is_free_again_after_deletion(simulation: Simul
 
 @pytest.mark.parametrize("name", ["", "-a", "a-", "A", "a/b", "..", "a" * 64, "a b"])
 def test_a_name_that_is_no_label_is_rejected(name: str) -> None:
-    with pytest.raises(ConfigError, match="a name is small letters, digits and -"):
+    with pytest.raises(ConfigError, match="a name has a-z, 0-9 and -"):
         check_name(name)
 
 

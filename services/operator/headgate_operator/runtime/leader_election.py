@@ -98,7 +98,7 @@ class LeaderElector:
             raise
 
     def _may_acquire(self, lease: Json) -> bool:
-        """Return true if this process holds the lease, nobody does, or its holder has not renewed it for
+        """Return true if this process holds the lease, no process does, or its holder has not renewed it for
         ``stale_s``."""
         holder, version = lease["spec"].get("holderIdentity"), lease["metadata"]["resourceVersion"]
         if not holder or holder == self._identity:

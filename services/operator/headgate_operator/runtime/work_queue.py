@@ -1,7 +1,7 @@
 """A queue of keys of apps to reconcile.
 
 A key is in the queue at most once, and at most one worker has it. A failed key comes back with growing delays. The
-queue is level-triggered: an entry says that an app must be reconciled, not which event caused it.
+queue is level-triggered: an entry means that an app must be reconciled, and does not name the event.
 """
 
 from __future__ import annotations

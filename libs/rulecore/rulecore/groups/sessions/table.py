@@ -3,7 +3,7 @@
 A stored row is identified by its key and the session's *anchor*, the event time of the session's event that arrived
 first. The bounds of a session change and its anchor does not; two sessions of a key never have an anchor in common,
 since the time between a session's bounds stays in that session. A session that was joined to an earlier one is written
-once without bounds, and ``load`` then deletes it. Ended sessions are not written: the watermark says that they ended.
+once without bounds, and ``load`` then deletes it. Ended sessions are not written: the watermark shows that they ended.
 
 Each distinct value is a row of its own, with the event time of the first event that had it. It belongs to the session
 whose bounds include that time, also after the session was joined to another.

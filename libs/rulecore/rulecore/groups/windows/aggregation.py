@@ -18,7 +18,7 @@ import polars as pl
 
 from streamcore.schema import Kind, Type
 
-#: A column of partials: int64 or float64, as ``Partial.dtype`` says.
+#: A column of partials: int64 or float64, according to ``Partial.dtype``.
 Array = npt.NDArray[Any]
 
 

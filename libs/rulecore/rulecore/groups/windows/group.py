@@ -1,8 +1,8 @@
 """The group of window rules of one stream with equal ``group_by`` and pane length: they share aggregates.
 
 Each aggregate is stored once under its fingerprint, however many rules use it. A new version of a rule with another
-threshold therefore finds its state. A rule fires once per key and window. A bit in the last pane of the window says
-that the rule has fired, so this fact is stored, expires and is restored with the pane.
+threshold therefore finds its state. A rule fires once per key and window. A bit in the last pane of the window
+records that the rule has fired, so this fact is stored, expires and is restored with the pane.
 
 An early rule is evaluated after each of its events, in order of arrival, on every window that contains the event and
 ends at a pane that holds data by then. A final rule is evaluated once, when the watermark passes the window's end.

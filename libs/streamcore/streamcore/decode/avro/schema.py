@@ -1,8 +1,8 @@
 """Parses Avro schemas, with limits, because a schema may come from an untrusted record.
 
 In a parsed schema all names are resolved, nesting is bounded, and no record contains itself unless through a union,
-array or map. Empty types have values without bytes (``is_empty``); a reader skips any number of them at once. Follows
-the Avro specification 1.12, which says that unknown or invalid logical types are ignored.
+array or map. Empty types have values without bytes (``is_empty``); a reader skips any number of them at once. As in the
+Avro specification 1.12, unknown or invalid logical types are ignored.
 """
 
 from __future__ import annotations

@@ -108,7 +108,7 @@ def partitions(rows: pa.Table, partition_by: Sequence[str]) -> pa.Table:
 
 def _directory_bytes(rows: pa.Table, partition_by: Sequence[str]) -> pa.ChunkedArray:
     """Return the bytes of each row's partition path, ``name=value/`` per column, where the library escapes every byte
-    but letters, digits and ``_.~-`` with three characters."""
+    but A-Z, a-z, 0-9 and ``_.~-`` with three characters."""
     total = pa.scalar(sum(3 * len(name.encode()) + 2 for name in partition_by))
     for name in partition_by:
         text = pc.fill_null(rows.column(name).cast(pa.large_string()), _NULL)

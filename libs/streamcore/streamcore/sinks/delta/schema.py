@@ -34,7 +34,7 @@ def in_delta(lane: str, columns: pa.Schema) -> pa.Schema:
     """Return the schema of a new table for this lane. Raise ``ConfigError`` naming a column that Delta cannot hold."""
     twice = [name for name, count in Counter(name.lower() for name in columns.names).items() if count > 1]
     if twice:
-        raise ConfigError(f"lane {lane}: Delta does not tell capitals in names apart, and {twice[0]!r} is there twice")
+        raise ConfigError(f"lane {lane}: Delta ignores case in names, and {twice[0]!r} is there twice")
     return pa.schema([_field(lane, column) for column in columns])
 
 

@@ -128,7 +128,7 @@ class DeltaSettings:
             raise ConfigError(f"delta sink {self.name}: no tables")
         for part in (self.name, *self.tables):
             if not _NAME.match(part):
-                raise ConfigError(f"delta sink: name {part!r}: letters, digits, _ and -, at most 100")
+                raise ConfigError(f"delta sink: name {part!r}: use A-Z, a-z, 0-9, _ and -, at most 100")
         uris = [spec.uri.rstrip("/") for spec in self.tables.values()]
         if twice := {uri for uri in uris if uris.count(uri) > 1}:
             raise ConfigError(f"delta sink {self.name}: two lanes have the table {min(twice)}; give each its own")

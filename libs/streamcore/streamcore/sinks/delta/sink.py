@@ -13,7 +13,7 @@ The protocol, for each lane:
 1. Read the table. Create it if it does not exist, and reject it if the lane's columns do not fit.
 2. If its fence shows a later epoch, raise ``Fenced``. If it shows an earlier one or none, commit this epoch's fence.
    From then on, every commit that an earlier epoch based on an older version is rejected.
-3. Add the missing columns, if the table's settings say so.
+3. Add the missing columns, if the table's settings allow it.
 4. Read the last written cut from the ledger. This comes after the fence, because an earlier process could otherwise
    commit after the read.
 5. Skip the cut that the ledger shows: it is written. Raise ``Fenced`` for an earlier cut, or for the same batch with
@@ -175,7 +175,7 @@ class DeltaSink:
         spec = self._settings.tables[lane]
         if table.partition_by != spec.partition_by:
             raise ConfigError(
-                f"lane {lane}: table {spec.uri} is partitioned by {list(table.partition_by)}, the settings say "
+                f"lane {lane}: table {spec.uri} is partitioned by {list(table.partition_by)}, the settings have "
                 f"{list(spec.partition_by)}; change the settings, or write to another table"
             )
         if table.constraints:
@@ -224,7 +224,7 @@ class DeltaSink:
         return WriteResult(WriteOutcome.COMMITTED, count, shaped.rejected)
 
     def _note_maintenance(self, lane: str, spec: DeltaTableSpec, table: OpenTable, rows: pa.Table) -> None:
-        """Tell the maintenance which partitions the committed rows are in."""
+        """Report the partitions of the committed rows to the maintenance."""
         assert self._maintenance is not None, "open creates it"
         written = partitions(rows, spec.partition_by).to_pylist() if spec.partition_by else []
         self._maintenance.note(lane, spec, table.version, [tuple(partition.values()) for partition in written])

@@ -1,7 +1,7 @@
 """Rebuilds an index: fills a new index from the current template while the app writes, then switches readers to it.
 
-The aliases and the numbers of the indexes alone tell how far a rebuild is (``RebuildStage``), so a run continues an
-unfinished one. The steps:
+The stage of a rebuild (``RebuildStage``) follows from the aliases and the numbers of the indexes alone, so a run
+continues an unfinished one. The steps:
 
 1. ``created``: create ``<alias>-<n+1>`` with the template's mappings and settings. Until step 7 it keeps the versions
    of deleted documents for a week, because a copy may take hours and must not restore one.
@@ -299,8 +299,8 @@ class Rebuild:
             if time.monotonic() > deadline:
                 what = f"{len(different)} sampled ones differ: {different[:3]}" if different else f"counts {counts}"
                 raise Permanent(
-                    f"opensearch: {new} is not equal to {before} after {self._limits.verify_ms} ms: {what}. Nobody "
-                    f"searches it. DELETE /{new} and do this again, or wait for a time with fewer updates"
+                    f"opensearch: {new} is not equal to {before} after {self._limits.verify_ms} ms: {what}. No "
+                    f"search uses it yet. DELETE /{new} and repeat the rebuild, or wait for a time with fewer updates"
                 )
             time.sleep(self._limits.poll_ms / 1000)
 

@@ -61,7 +61,7 @@ class IndexSpec:
 
     def __post_init__(self) -> None:
         if not _ALIAS.match(self.alias):
-            raise ConfigError(f"alias {self.alias!r}: small letters, digits, '.', '_' and '-', at most 100")
+            raise ConfigError(f"alias {self.alias!r}: use a-z, 0-9, '.', '_' and '-', at most 100")
         if not self.id:
             raise ConfigError(f"index {self.alias}: at least one id column is needed")
 
@@ -105,7 +105,7 @@ class OpenSearchSettings:
 
     def __post_init__(self) -> None:
         if not _NAME.match(self.name):
-            raise ConfigError(f"sink name {self.name!r}: letters, digits, _ and -, at most 100")
+            raise ConfigError(f"sink name {self.name!r}: use A-Z, a-z, 0-9, _ and -, at most 100")
         if not self.indexes:
             raise ConfigError(f"sink {self.name}: no lane has an index")
         aliases = [spec.alias for spec in self.indexes.values()]

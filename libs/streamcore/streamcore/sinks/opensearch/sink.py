@@ -219,7 +219,7 @@ def _check_server(client: SearchClient) -> None:
     number = str(version.get("number", "0"))
     if version.get("distribution") != "opensearch" or int(number.split(".", maxsplit=1)[0]) < _MIN_VERSION:
         raise ConfigError(
-            f"opensearch: the server says it is {version.get('distribution', 'something else')} {number}; "
+            f"opensearch: the server reports {version.get('distribution', 'no distribution')} {number}; "
             f"this sink needs OpenSearch {_MIN_VERSION} or later"
         )
 

@@ -1,7 +1,7 @@
 """The ledger of the PostgreSQL sink: one row per app and sink, with the epoch that owns it and its last batch.
 
 The writer locks the row. It also holds the rejected rows of the last batch, so that a repeated write of that batch
-returns an equal result. Every function works in the caller's transaction, unless it says otherwise.
+returns an equal result. Every function works in the caller's transaction, unless its docstring names another.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class TableName:
         """Parse ``schema.table``. Raise ``ConfigError`` for any other text."""
         if not (match := _TABLE.match(text)):
             raise ConfigError(
-                f"postgres table {text!r}: write schema.table (letters, digits, _), such as public.orders"
+                f"postgres table {text!r}: write schema.table (A-Z, a-z, 0-9, _ and $), such as public.orders"
             )
         return cls(match[1], match[2])
 

@@ -82,7 +82,7 @@ _rows = st.lists(
 
 
 def _comparable(row: Row, partition: str = "p") -> str:
-    """NaN and minus zero told apart; empty text as a partition is null."""
+    """NaN and minus zero are distinguished; empty text as a partition is null."""
     plain = {**row, "at": str(row["at"] and row["at"].astimezone(UTC))}  # type: ignore[attr-defined]  # a time
     return repr([(k, None if k == partition and v == "" else v) for k, v in sorted(plain.items())])
 
@@ -304,5 +304,5 @@ def test_settings_that_cannot_be_are_rejected() -> None:
         DeltaTableSpec("s3://key:secret@bucket/t")
     with pytest.raises(ConfigError, match="give each its own"):
         DeltaSettings({"a": DeltaTableSpec("t/"), "b": DeltaTableSpec("t")})
-    with pytest.raises(ConfigError, match="letters, digits"):
+    with pytest.raises(ConfigError, match="use A-Z, a-z, 0-9"):
         DeltaSettings({"a.b": DeltaTableSpec("t")})
