@@ -206,7 +206,7 @@ def kafka(broker: EmbeddedBroker) -> KafkaSettings:
 
 @pytest.fixture(scope="session")
 def new_topic(kafka: KafkaSettings) -> NewTopic:
-    """Creates a topic on the shared broker under a name that nobody else has, and returns the name."""
+    """Creates a topic with a unique name on the shared broker, and returns the name."""
     numbers = itertools.count(1)
 
     def create(stem: str = "topic", partitions: int = 1, *, compacted: bool = False) -> str:
@@ -227,7 +227,7 @@ def postgres(servers: ServerSource) -> EmbeddedPostgres:
 
 @pytest.fixture(scope="session")
 def new_database(postgres: EmbeddedPostgres) -> NewDatabase:
-    """Creates a database on the shared server under a name that nobody else has."""
+    """Creates a database with a unique name on the shared server."""
     numbers = itertools.count(1)
 
     def create() -> Database:

@@ -1,4 +1,4 @@
-"""Where Kafka is and how to log in, as commands are told: on a broker that asks for a password."""
+"""Commands take the address and the login of a broker that requires a password."""
 
 from __future__ import annotations
 

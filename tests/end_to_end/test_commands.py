@@ -176,7 +176,7 @@ def test_a_promote_is_rejected_while_another_owns_the_lease_or_newer_state_exist
         send_command(theirs, id="3", command="verify", savepoint="first")
         verified = await_result(theirs, "3")
         assert verified.ok, verified.message
-        # In place: the epoch that is there, gone on with, whatever else is said.
+        # In place: the existing epoch continues, whatever else the command has.
         send_command(theirs, id="4", command="promote", epoch=1, restore="nothing")
         assert await_result(theirs, "4").ok
         other.wait_for_cuts(2)

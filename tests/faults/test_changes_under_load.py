@@ -1,9 +1,9 @@
 """Many rule changes under load and kills: each alert's version was live in its cut, and no state is lost.
 
-``HEADGATE_CHANGES`` changes (40; `make nightly`: 300, one a second or one a cut), some of which go back to what the
-first version said; among them one release of ``HEADGATE_RELEASE`` rules (200; 1,000), which changes the two rules that
-are evaluated, too, and later is rolled back as a whole; and kill -9 of all processes ``HEADGATE_CHANGE_KILLS`` times
-(2; 5).
+``HEADGATE_CHANGES`` changes (40; `make nightly`: 300, one a second or one a cut), some of which go back to the
+conditions of the first version; among them one release of ``HEADGATE_RELEASE`` rules (200; 1,000), which changes the
+two rules that are evaluated, too, and later is rolled back as a whole; and kill -9 of all processes
+``HEADGATE_CHANGE_KILLS`` times (2; 5).
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def _await_a_cut(scene: Scene) -> None:
 
 
 def _change(changes: Changes, number: int) -> RuleUnderTest:
-    """Thresholds up and down; every seventh change goes back to what the first version said."""
+    """Thresholds up and down; every seventh change goes back to the first version."""
     name = f"{PREFIX}large-order" if number % 2 else f"{PREFIX}many-payments"
     version = changes.version(name)
     if number % 2:

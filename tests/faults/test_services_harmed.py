@@ -108,7 +108,7 @@ def kill_the_server(scene: ServiceScene) -> None:
 
 
 def fill_the_disk(scene: ServiceScene, disk: Disk | None) -> None:
-    """There is room again after the app has said that there is none."""
+    """Fill the disk, and make room again after the app has reported it."""
     if disk is not None:
         retries = scene.app.retries
         filler = disk.fill()

@@ -106,7 +106,7 @@ def test_a_new_shop_forgets_what_the_last_one_of_its_folder_wrote_and_takes_nobo
 
 @pytest.fixture
 def locked() -> Iterator[tuple[str, list[str | None]]]:
-    """A server that lets nobody in, and what it was shown."""
+    """A server that rejects every login, and the logins that it got."""
     shown: list[str | None] = []
 
     class Handler(http.server.BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""Which rules `headgate up` publishes, and which it finds published_rules: told from the control topic alone."""
+"""`headgate up` publishes the rules that the control topic does not have yet."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Shop(DemoStack):
 
 @dataclass(slots=True)
 class Prepared:
-    """A shop and what it said."""
+    """A shop, and its messages."""
 
     shop: Shop
     said: list[str]

@@ -21,7 +21,7 @@ EVENTS = 3_000
 
 
 def verdict(service: str, folder: Path, kafka: KafkaSettings, *options: str) -> tuple[dict[str, Any], str]:
-    """The verdict of a counted run, and what was said."""
+    """Return the verdict of a counted run, and its messages."""
     ended = counted_run(folder, kafka, EVENTS, service, *options)
     assert ended.code == 0, ended.out + ended.err
     return ended.document, ended.err

@@ -173,7 +173,7 @@ def test_an_explanation_loads_one_client_of_kafka_and_no_decoder_of_columns(past
 
 
 def test_an_explanation_takes_about_a_second(past: ExplainedApp, capsys: pytest.CaptureFixture[str]) -> None:
-    """Generous, for machines are shared; what it takes is said by the run."""
+    """The limit is generous, because machines are shared; the benchmark measures the time."""
     began = time.monotonic()
     assert past("explain", str(past.alerts["burst"][0]["alert_id"]), "--topic", past.topic) == 0
     assert time.monotonic() - began < 5

@@ -101,7 +101,7 @@ def test_the_stream_has_ended_when_every_partition_has() -> None:
     state = WatermarkState().expect([0, 1], 0).advance([ended_in(0)], 0, idle)
     assert state.watermark_ms == NO_WATERMARK
     state = state.advance([seen_in(1, 90)], 1, idle)
-    assert state.watermark_ms == 80, "one that has ended holds nobody back"
+    assert state.watermark_ms == 80, "one that has ended holds no other back"
     assert state.advance([], 5_000, idle).watermark_ms == 80, "one that is only idle may go on"
     assert state.advance([ended_in(1)], 2, idle).watermark_ms == END_OF_TIME_MS
 

@@ -157,7 +157,7 @@ def test_a_pod_whose_node_is_silent_is_waited_for_and_a_person_is_asked(
     rest.post(path("streamapps", namespace), app_manifest(namespace))
     until(lambda: status().get("phase") == "Stable", _WITHIN_S)
     old = status()["owner"]["name"]
-    kubelet.deaf = True  # it is told to end its pods, and does not
+    kubelet.deaf = True  # it should end its pods, and does not
     rest.delete(path("pods", namespace, old), "")
     until(lambda: status()["phase"] == "NeedsHuman", _WITHIN_S)
     degraded = next(one for one in status()["conditions"] if one["type"] == "Degraded")

@@ -72,7 +72,7 @@ def _act_before_writing(operator: Operator, seen: CachedApp, clock_ms: Callable[
 
 
 def _notices(faults: Faults, word: str = "") -> str:
-    """The first law that is broken, of those with this word; empty when nobody notices."""
+    """The first law that is broken, of those with this word; empty when no law is broken."""
     for seed in range(_TRIES):
         said = [law for law in _broken(seed, faults) if word in law]
         if said:
@@ -96,11 +96,11 @@ def test_an_operator_that_acts_before_it_writes_does_what_nobody_knows_of(monkey
 def test_a_driver_that_took_what_nobody_wants_any_more_runs_with_other_settings_than_the_status_says(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What was pending_config is forgotten when nobody waits for the answer, and people cannot make up their minds."""
+    """A pending configuration is forgotten when no operator waits for its answer, and people change the spec often."""
     monkeypatch.setattr(people, "DOINGS", (*people.DOINGS, (people.new_settings, 30)))
     module = sys.modules["headgate_operator.reconcile.steady_state"]
     monkeypatch.setattr(module, "absorb_config_result", lambda status, _: replace(status, pending_config=None))
-    assert _notices(Faults(), "and the status says")
+    assert _notices(Faults(), "and the status has")
 
 
 @pytest.mark.slow
@@ -153,10 +153,10 @@ def test_an_upgrade_that_begins_in_the_step_in_which_another_ends_hides_how_that
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("headgate_operator.reconcile.ended_upgrade", lambda *_: None)
-    assert _notices(Faults(), "nobody can know how upgrade")
+    assert _notices(Faults(), "unknown how upgrade")
 
 
 def test_savepoints_are_believed_only_when_they_can_be_right(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Going on without the old version's savepoint: sealed is said of what is not there."""
+    """Going on without the old version's savepoint: a savepoint that does not exist counts as sealed."""
     monkeypatch.setattr(upgrading, "advance_command", lambda *_: (CommandState.DONE, (), ""))
     assert _notices(Faults(), "without savepoint")

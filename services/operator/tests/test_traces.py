@@ -1,4 +1,4 @@
-"""An upgrade is one trace: what its spans are, and that they arrive, or are dropped, and nobody waits."""
+"""An upgrade is one trace: its spans arrive, or are dropped, and no app waits for them."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ SETTINGS: SearchSettings = search.settings(
         {"name": "long", "span_ms": LONG[0], "step_ms": LONG[1]},
     ],
 )
-#: One event of a product that nobody else looks at, in each partition: so that the watermark knows of both.
+#: One event of another product in each partition, so that the watermark covers both partitions.
 PRIMER: list[Event] = [("view", "nobody", None, None, None, 0, partition) for partition in (0, 1)]
 
 ids = st.sampled_from(["a", "b", "c", "d"])

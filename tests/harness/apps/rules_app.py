@@ -1,7 +1,7 @@
-"""The rules app as its users run it: a process of its own, told by a settings file, seen through what it prints.
+"""The rules app as its users run it: a separate process with a settings file, observed through its output.
 
 Keeps every cut that any start of the app reported, so a test can count over crashes. Every wait has a limit and fails
-with what the app said last.
+with the last messages of the app.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ class Script:
 
 
 def run(folder: Path, scripts: Sequence[Script], *, limit_s: float = 280) -> None:
-    """Run them all; what the process said is in the error if it failed."""
+    """Run all scripts; an error has the messages of the process."""
     from pyspark import cloudpickle
 
     file = folder / "scripts"

@@ -39,7 +39,7 @@ def settings_of(stream: str = "shop", /, **changes: object) -> SessionsSettings:
 
 
 def with_tables() -> dict[str, object]:
-    """Settings of a database that gets all lanes; nobody connects to it."""
+    """Return settings of a database that gets all lanes, to which no test connects."""
     tables = {
         "sessions_table": {"table": "sessions.session", "key": ["session_id"], "version": "revision"},
         "activity_table": {"table": "sessions.activity", "key": ["minute"], "version": "revision"},

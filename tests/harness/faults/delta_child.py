@@ -1,4 +1,4 @@
-"""A process that writes cuts to a Delta table and dies where it is told: ``delta_child.py FOLDER CUTS DEATH [N]``.
+"""A process that writes cuts to a Delta table and dies at a given step: ``delta_child.py FOLDER CUTS DEATH [N]``.
 
 ``FOLDER`` may be a URI; how to log in there is then in the environment, by the names that S3's clients know.
 

@@ -2,7 +2,7 @@
 
 The entrances: rule files (``load_text``, then ``check``), control records (``decode_record``, ``RuleSet.apply``),
 ``compile_rule``, the message of an alert, and a rule's own tests. A case's word is ``rejected``, or ``harmless`` when
-the text was taken for data: then it must come out letter by letter as it went in.
+the text was taken for data: then it must come out unchanged, character by character.
 """
 
 from __future__ import annotations

@@ -125,11 +125,11 @@ TEXTS = [
         "Trojan Source (CVE-2021-42574): text that shows otherwise than it reads",
         "amount > 1\u202e and\u2066 false\u2069",
     ),
-    Hostile("zero width", "words with invisible letters", "am\u200bount > 1 a\u200dnd tr\ufeffue"),
-    Hostile("homoglyph", "names in letters of another script", "\u0430m\u043eunt > 1 \u0430nd 1 = 1"),
+    Hostile("zero width", "words with invisible characters", "am\u200bount > 1 a\u200dnd tr\ufeffue"),
+    Hostile("homoglyph", "names in another script", "\u0430m\u043eunt > 1 \u0430nd 1 = 1"),
     Hostile("full width", "keywords that normalise to others", "\uff41mount \uff1e 1 \uff2f\uff32 1=1 \uff07"),
     Hostile("null byte", "texts cut off by C at a NUL", "user_id = 'a\x00' or true"),
-    Hostile("terminal", "escape sequences for whoever reads the list of rules", "\x1b]0;owned\x07\x1b[2J\x1b[31m"),
+    Hostile("terminal", "escape sequences for readers of the list of rules", "\x1b]0;owned\x07\x1b[2J\x1b[31m"),
     Hostile("line feed", "a second record in a log of lines", "ok\n2026-01-01 ERROR the rule set was emptied"),
     Hostile("overlong", "UTF-8 in too many bytes, as Latin-1", "\u00c0\u00af..\u00c0\u00af\u00e0\u0080\u00af"),
     Hostile("traversal", "a path as an id", "../../../../etc/passwd"),
@@ -259,7 +259,7 @@ JSON = [
     Hostile("comments in JSON", "what is not JSON", "{/* */" + _RULE + ",}"),
     Hostile(
         "controls in JSON",
-        "escape sequences for whoever reads the list of rules",
+        "escape sequences for readers of the list of rules",
         "{" + _RULE.replace('"message": "m"', '"message": "\\u001b[2J\\u0000"') + "}",
     ),
     Hostile(

@@ -58,7 +58,7 @@ class ControlChange:
 
 @dataclass
 class Driver:
-    """A process. ``said`` is its report, which reaches the API server when it is published. ``level``: the setting that
+    """A process. ``said``: its report, which reaches the API server when it is published. ``level``: the setting that
     it runs with; ``change``: the one that it is about to. ``away``: how often a ``promote`` meets a store that does not
     answer; ``was_away``: this one's did.
     """
@@ -201,7 +201,7 @@ class Driver:
         return {"ok": False, "message": "another change is under way"}
 
     def _change(self) -> None:
-        """It is taken whatever is asked by now, and whoever has gone on without an answer."""
+        """Apply the change, also if the operator wants another one by now, or no longer waits for the answer."""
         change = self.change
         if change is None or self.ended or self.phase != "running":
             return

@@ -1,4 +1,4 @@
-"""The pod of a Job on an API server without nodes: what it does is a function; its end is said as a kubelet does."""
+"""The pod of a Job on an API server without nodes: its work is a function, and its end is reported as by a kubelet."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A kubelet of one node that runs no container: it binds pods, says of them what a kubelet says, and plays their
-drivers.
+"""A kubelet of one node that runs no container: it binds pods, writes their status as a kubelet does, and plays
+their drivers.
 
 For an API server without nodes. Drivers are those of the simulation; a pod's image names what is wrong with it.
 """
@@ -35,7 +35,7 @@ class Played:
 
 @dataclass
 class Kubelet:
-    """One thread. ``store``: the root that the drivers share. ``beside``: pods that were told to go beside another
+    """One thread. ``store``: the root that the drivers share. ``beside``: pods that were promoted beside another
     one.
     """
 

@@ -23,9 +23,9 @@ def nobody_else_owns(cluster: Cluster, pod: Pod) -> None:
 
 
 def line_is_true(cluster: Cluster, action: act.UpdateSavepointStatus) -> None:
-    """A savepoint is not said to be complete before it is."""
+    """No savepoint has the status complete before it is."""
     if action.status.phase is SavepointPhase.COMPLETE and action.name not in cluster.store.savepoints:
-        cluster.spoilt.append(f"savepoint {action.name} is said to be complete and is not there")
+        cluster.spoilt.append(f"savepoint {action.name} has the status complete and is not there")
 
 
 def status_is_true(cluster: Cluster, old: Status, new: Status) -> None:
@@ -38,16 +38,16 @@ def _lies(cluster: Cluster, old: Status, new: Status) -> Iterator[str]:
     if checkpoint is not None and checkpoint.established:
         made = store.checkpoints.get(checkpoint.epoch)
         if made is None or not made.commits:
-            yield f"epoch {checkpoint.epoch} is said to be established and has no commit"
+            yield f"epoch {checkpoint.epoch} has the status established and no commit"
         elif new.progress is not None and new.owner is not None and checkpoint.batch > made.batch:
-            yield f"batch {checkpoint.batch} is said and {made.batch} is the truth"
+            yield f"the status has batch {checkpoint.batch}, the checkpoint {made.batch}"
     sealed = (Phase.VERIFYING, Phase.AWAITING_EXIT, Phase.PROMOTING)
     if upgrade is not None and new.phase in sealed and upgrade.savepoint and upgrade.savepoint not in store.savepoints:
         yield f"{new.phase} without savepoint {upgrade.savepoint}"
     if _is_successful(new) and not (_is_successful(old) and new.upgrade == old.upgrade) and not _proof(cluster, new):
         yield "stable without its proof"
     if _number(new) != _number(old) and old.upgrade is not None and old.upgrade.outcome is UpgradeOutcome.OPEN:
-        yield f"nobody can know how upgrade {old.upgrade.number} ended"
+        yield f"unknown how upgrade {old.upgrade.number} ended"
     if new.phase is Phase.SUSPENDED and old.phase is not Phase.SUSPENDED and _unfinished_pods(cluster):
         yield "suspended while a pod runs"
     if _way_back(new) > _way_back(old) > 0 and _was_away(cluster, old):
@@ -126,13 +126,13 @@ def _check_phase_ends(cluster: Cluster, status: Status) -> Iterator[str]:
 
 
 def _other_settings(cluster: Cluster, status: Status) -> Iterator[str]:
-    """What runs has the settings that the status says run."""
+    """The driver runs with the settings of the status."""
     pod = cluster.pods.get(status.owner.name) if status.owner else None
     if status.phase not in RUNNING or status.stable is None or pod is None or pod.driver is None or pod.driver.ended:
         return
     said, runs = status.stable.spec.config["level"], pod.driver.level
     if said != runs:
-        yield f"it runs with level {runs} and the status says {said}"
+        yield f"it runs with level {runs} and the status has {said}"
 
 
 def _savepoints_in_use(status: Status, cluster: Cluster) -> set[str]:

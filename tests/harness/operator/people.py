@@ -146,7 +146,7 @@ def crash_pod(cluster: Cluster, rng: random.Random) -> None:
 
 
 def node_fails(cluster: Cluster, rng: random.Random) -> None:
-    """Unreachable, or dead; its pods are told to end and do not."""
+    """Make a node unreachable or dead: its pods should end, and do not."""
     node = rng.choice(cluster.nodes)
     node.reachable = False
     if rng.random() < 0.6:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-#: Outputs are not taken back when somebody accepts to leave them behind: to see that nobody does so lightly.
+#: Outputs are not taken back when a person accepts to leave them behind: tests see that this is never done lightly.
 FORGIVING = False
 
 

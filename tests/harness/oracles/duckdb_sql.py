@@ -59,7 +59,7 @@ DIFFERENCES: Mapping[str, Difference] = {
         "DuckDB's concat passes over NULL, its || does not", "concat('a', s)", None, "concat('a', s)", "a"
     ),
     "substr from 0": Difference(
-        "DuckDB counts a place before the first letter; here, as in Spark, 0 is the first letter",
+        "DuckDB counts a place before the first character; here, as in Spark, 0 is the first character",
         "substr('ab', 0, 2)",
         "ab",
         "substr('ab', 0, 2)",
@@ -73,7 +73,7 @@ DIFFERENCES: Mapping[str, Difference] = {
         "a",
     ),
     "letters": Difference(
-        "DuckDB maps one letter to one letter; here as Spark and Unicode's full mapping",
+        "DuckDB maps one character to one character; here as Spark and Unicode's full mapping",
         "upper('stra\u00dfe')",
         "STRASSE",
         "upper('stra\u00dfe')",
@@ -111,7 +111,7 @@ DIFFERENCES: Mapping[str, Difference] = {
         1_319_938_200_000,
     ),
     "digits in regular expressions": Difference(
-        "DuckDB and Spark know ten digits unless told otherwise; here any Unicode digit is one",
+        "DuckDB and Spark know ten digits by default; here any Unicode digit is one",
         "regexp_like('\u0663', r'\\d')",
         True,
         "regexp_matches('\u0663', '\\d')",

@@ -1,6 +1,6 @@
 """Generated expressions and rows for tests: every node and function of the language, over columns of every type.
 
-Hypothesis strategies for whoever runs expressions, in whatever way. Values favour the edges: NULL, NaN, infinities, the
+Hypothesis strategies for every test that runs expressions. Values favour the edges: NULL, NaN, infinities, the
 ends of 64 bits, decimals of 18 digits, empty and odd texts.
 """
 

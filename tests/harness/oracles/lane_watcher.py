@@ -57,7 +57,7 @@ class Watcher:
         self._seen.append(record)
 
     def count_while_dead(self) -> None:
-        """Call when nobody writes: wait until nothing more comes, and remember how much of each cut is there."""
+        """Call while no app writes: wait until nothing more comes, and remember how much of each cut is there."""
         before = -1
         while before != len(self._seen):
             before = len(self._seen)

@@ -19,7 +19,7 @@ import duckdb
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
-#: How far the watermark stays behind the latest line, when nothing else is said.
+#: How far the watermark stays behind the latest line, by default.
 DISORDER_MS = 10_000
 
 Scalar = str | int | None

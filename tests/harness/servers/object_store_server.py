@@ -23,7 +23,7 @@ from streamcore.errors import Retryable
 
 
 class Rejected(Exception):
-    """The store said no, and will again."""
+    """The store rejects the request, and every repetition of it."""
 
 
 class StoreServer:

@@ -43,7 +43,7 @@ class S3Location:
 
 
 def new_location(copies: Path) -> S3Location:
-    """Where nobody has been."""
+    """Return an unused location."""
     return S3Location(f"{BUCKET}/headgate-test-{uuid.uuid4().hex}", copies)
 
 
@@ -53,5 +53,5 @@ def options() -> dict[str, str]:
 
 
 def environment() -> Mapping[str, str]:
-    """Return the same for a process that is told nothing."""
+    """Return the same as environment variables, for a process without options."""
     return {name.upper(): value for name, value in options().items()}

@@ -18,7 +18,7 @@ NO_SERVER = "no S3 server: name one (tests/harness/servers/s3_server.py)"
 
 
 def s3_place(monkeypatch: pytest.MonkeyPatch) -> S3ObjectStore:
-    """Return a prefix where nobody has been; its objects stay there."""
+    """Return an unused prefix; its objects stay there."""
     if not ENDPOINT:
         pytest.skip(NO_SERVER)
     for name, value in environment().items():

@@ -180,7 +180,9 @@ def test_more_rules_than_the_limit_are_rejected_and_replacing_one_is_not() -> No
     same, status = one(rules, record("b"))
     assert "which is the limit" in (status.reason or "")
     assert same is rules
-    assert one(rules, ControlRecord(0, 0, b"b", b"{"))[1].reason == status.reason, "said before the record is decoded"
+    assert one(rules, ControlRecord(0, 0, b"b", b"{"))[1].reason == status.reason, (
+        "the limit is checked before the record is decoded"
+    )
     assert one(rules, record("a", 2))[1].status is StatusKind.ACCEPTED
 
 

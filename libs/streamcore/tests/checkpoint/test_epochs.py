@@ -136,11 +136,11 @@ def test_a_batch_that_was_begun_counts_when_it_was_written(epochs: EpochStore) -
     epochs.check_claim(EpochClaim(3, EpochProgress(1, 7)))
     with pytest.raises(NewerEpochExists, match="batch 0 of epoch 2 is committed"):
         epochs.check_claim(EpochClaim(3, EpochProgress(1, 7)), written)
-    assert asked == [(2, 0)], "nobody is asked about epochs that ended between two batches"
+    assert asked == [(2, 0)], "an epoch that ended between two batches needs no look-up"
 
 
 def test_a_checkpoint_in_the_folder_itself_counts(epochs: EpochStore) -> None:
-    """Of a process that was started without being told to go."""
+    """A process without `--standby` writes its checkpoint there."""
     root = CheckpointRoot(epochs.root)
     root.initialise(SHOP)
     commit(root, 3)
@@ -191,7 +191,7 @@ def test_all_of_it_is_removed_and_what_is_not_ours_stays(epochs: EpochStore) -> 
 
 
 def test_the_lease_of_what_is_removed_goes_last(epochs: EpochStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody else begins in half of it."""
+    """So no other process begins in a part of it."""
     root, removed = make(epochs, 1, last=2), list[str]()
     make(epochs, 2)
     real = remove_entry

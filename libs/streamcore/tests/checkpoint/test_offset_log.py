@@ -1,4 +1,4 @@
-"""What a batch reads is decided once, whoever else would decide it: in folders and buckets."""
+"""The input of a batch is decided once, also when several processes decide: in folders and buckets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a service is asked, and what it says: any text is read or answered, and what is said fits and reads back."""
+"""Commands and status of a service: any text is read or answered, and a status fits its limit and reads back."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class Hand:
 
 
 class Away(FileChannel):
-    """A channel that nobody reaches for a while; counts what is published."""
+    """A channel that is unreachable for a while; counts what is published."""
 
     away = False
     published = 0

@@ -40,7 +40,7 @@ def now_ms() -> int:
 
 @dataclass
 class Quiet:
-    """A cluster that nobody writes to. ``asked``: what else happens when somebody looks."""
+    """A cluster without new records. ``asked``: called with each request for the latest offsets."""
 
     asked: Callable[[], None] = lambda: None
 

@@ -1,4 +1,4 @@
-"""Stage 1 and the parcels: every record ends in one place, and how tasks share the input does not matter."""
+"""Stage 1 and the shuffle blocks: every record ends in one place, and how tasks share the input does not matter."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ _PATIENCE_S = 30.0
 
 @dataclass
 class ListSink:
-    """Keeps what it is given; rejects negative ids, fails as often as it is told."""
+    """Stores its rows; rejects negative ids, and fails ``failures`` times."""
 
     name: str = "list"
     lanes: frozenset[str] = frozenset({"rows"})

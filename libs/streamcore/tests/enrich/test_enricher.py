@@ -48,7 +48,7 @@ def _no_other_enrichers() -> None:
 
 @pytest.fixture
 def server() -> Iterator[StoreServer]:
-    """A store; at the end nobody may be connected to it, and no event loop may run."""
+    """A store; at the end no client may be connected to it, and no event loop may run."""
     with StoreServer() as one:
         yield one
         assert one.wait_until_idle(), "a connection was left open"

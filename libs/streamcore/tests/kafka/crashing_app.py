@@ -1,4 +1,4 @@
-"""A small app that dies where it is told: run by ``test_crashes`` as a process of its own.
+"""A small app that dies at a given step: run by ``test_crashes`` as a process of its own.
 
 It commits batches ``0 .. BATCHES-1`` of a few records each and keeps, like Spark, a log of the batches that it knows to
 be done, written *after* the commit. Started again, it goes on after the last batch in that log, so a crash between
@@ -33,7 +33,7 @@ class ForgetfulWriter(ExactlyOnceWriter):
 
 
 def records_of(batch: int, out: str) -> list[OutRecord]:
-    """A pure function of the batch, as the protocol demands; the process that wrote a record is told in a header."""
+    """A pure function of the batch, as the protocol demands; a header has the process that wrote the record."""
     attempt = (("process", str(os.getpid()).encode()),)
     return [OutRecord(out, b"%d" % n, b"%d:%d" % (batch, n), attempt) for n in range(RECORDS)]
 

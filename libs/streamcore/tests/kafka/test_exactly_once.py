@@ -136,7 +136,7 @@ def test_a_zombie_with_thousands_of_records_on_their_way_is_fenced_and_does_not_
         successor.commit(cut_id(0), rows(topics, 0))
         with pytest.raises(Fenced, match="another process"):
             zombie.commit(cut_id(1), many)
-        assert successor.commit(cut_id(1), rows(topics, 1)).attempts == 1, "nobody fenced it"
+        assert successor.commit(cut_id(1), rows(topics, 1)).attempts == 1, "no process fenced it"
     assert written(kafka, topics) == expected(0, 1)
 
 
@@ -164,7 +164,7 @@ def test_whoever_did_not_plan_the_last_batch_does_not_fence_its_writer(kafka: Ka
             pytest.raises(ConfigError, match="batch 0 was written by another copy"),
         ):
             copy.open()
-        assert owner.commit(cut_id(1), rows(topics, 1)).attempts == 1, "nobody fenced it"
+        assert owner.commit(cut_id(1), rows(topics, 1)).attempts == 1, "no process fenced it"
     assert written(kafka, topics) == expected(0, 1)
 
 

@@ -1,4 +1,4 @@
-"""A record with a name is sent once, whoever sends it and wherever it is killed."""
+"""A record with a name is sent once, whichever process sends it and wherever it is killed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class DiesBeforeCommit(IdempotentSender):
 
 
 class DiesAfterCommit(IdempotentSender):
-    """The commit is done, and nobody hears of it."""
+    """Dies after the commit, before it returns."""
 
     def _transaction(self, parcels: Sequence[KeyedRecord]) -> None:
         super()._transaction(parcels)

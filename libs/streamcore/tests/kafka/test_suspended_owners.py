@@ -54,8 +54,8 @@ def test_suspended_and_copied_owners_neither_lose_nor_repeat_an_event(
 
 
 class _NumbersOnly(ExactlyOnceWriter):
-    """The protection off: a batch whose number is not above the marker counts as written, and nobody is asked whose
-    batch it is."""
+    """The protection off: a batch whose number is not above the marker counts as written, whichever
+    process wrote the marker."""
 
     def _is_done(self, cut: CutId) -> bool:
         return self._done is not None and cut.batch <= self._done.cut.batch

@@ -162,7 +162,7 @@ def test_an_endless_chain_over_both_domains_ends_too_and_keeps_no_other_timer_wa
 
 
 class Inactive(ProcessFunction):
-    """Moves its timer with every event, as whoever waits for silence does."""
+    """Moves its timer with every event, as a function does that waits for silence."""
 
     outputs = OUT
 

@@ -1,4 +1,4 @@
-"""An app that goes on from a savepoint says what it would have said without a stop: properties, in this process."""
+"""An app that continues from a savepoint writes the same as without a stop: properties, in this process."""
 
 from __future__ import annotations
 

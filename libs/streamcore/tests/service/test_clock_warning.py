@@ -59,7 +59,7 @@ def test_a_clock_that_stands_still_is_logged_at_once_then_each_minute_and_when_i
     process = Process()
     process.cuts(5, 0)
     process.cuts(5, 900)
-    assert not caplog.messages, "nobody is told of milliseconds"
+    assert not caplog.messages, "milliseconds are not reported"
     process.cuts(60, 90 * MINUTE_MS)
     assert [text[:70] for text in caplog.messages] == [
         "the clock of the cuts is 1 h 30 min ahead of this machine's clock and "
@@ -72,4 +72,4 @@ def test_a_clock_that_stands_still_is_logged_at_once_then_each_minute_and_when_i
         "the clock of the cuts goes on; it stood still for 2 min 1 s",
     ]
     process.cuts(1, 2_000)
-    assert len(caplog.messages) == 5, "the next time is told anew"
+    assert len(caplog.messages) == 5, "the next time is reported again"

@@ -100,7 +100,7 @@ def said(folder: Path) -> DriverStatus:
 
 
 def test_a_go_is_not_denied_once_its_checkpoint_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever asked would take the epoch for one that there is not."""
+    """A denial would mean that the epoch does not exist."""
     one, epochs = standby(tmp_path, Making, monkeypatch)
     with pytest.raises(Retryable, match="no broker answered"):
         one.run()

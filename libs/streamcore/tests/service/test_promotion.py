@@ -1,4 +1,4 @@
-"""A standby that is told to go makes the checkpoint of its epoch once, whatever dies meanwhile, or leaves no trace."""
+"""A standby that is promoted creates the checkpoint of its epoch once, whatever dies meanwhile, or leaves no trace."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_a_rejection_leaves_everything_as_it_was(shop: Shop) -> None:
         (standby, 1, None),
         (standby, 2, "nothing"),
         (standby, 1, "one"),  # its own epoch
-        (another, 2, "one"),  # state that nobody takes
+        (another, 2, "one"),  # state that no operator takes
     ):
         with pytest.raises(ConfigError):
             who.go(epoch, restore)
@@ -266,7 +266,7 @@ def test_a_lost_answer_is_no_leave_to_go_on_with_another_apps_checkpoint(
 
 
 def unheard(monkeypatch: pytest.MonkeyPatch, *, made: bool) -> None:
-    """Nobody answers to the write of an identity, which was made or not."""
+    """Lose the answer to the write of an identity, which was made or not."""
     real = files.write_whole
 
     def write(path: Path, content: bytes) -> None:

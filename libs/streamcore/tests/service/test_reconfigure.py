@@ -205,7 +205,7 @@ OTHER: dict[str, object] = {
 
 @pytest.mark.parametrize("name", ServiceSettings.model_fields)
 def test_what_the_session_is_made_with_is_decided_once(name: str) -> None:
-    """Whoever adds a setting finds it here."""
+    """A new setting fails here until it is classified."""
     value = getattr(SETTINGS, name)
     other = OTHER[name] if name in OTHER else value + 1 if isinstance(value, int) else f"{value}2"
     changed = ServiceSettings.model_validate({**BEFORE, name: other})

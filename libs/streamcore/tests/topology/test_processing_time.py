@@ -26,7 +26,7 @@ BEGIN_MS = 1_700_000_000_000
 #: Time without events, with a cut a second, until every window has ended.
 SILENCE = [(1_000, "")] * 11
 
-#: Milliseconds since the cut before, and the users of its events, a letter each.
+#: Milliseconds since the cut before, and the users of its events, one character each.
 Cuts = list[tuple[int, str]]
 cuts = st.lists(st.tuples(st.integers(0, 7_000), st.text("abc", max_size=4)), min_size=1, max_size=12)
 

@@ -212,7 +212,7 @@ def test_an_epoch_that_the_root_has_seen_is_not_handed_out_again() -> None:
 
 
 def _rolling_back() -> Status:
-    """The old version was told to go from the savepoint of before the upgrade, the best of two ways back."""
+    """The old version is promoted from the savepoint of before the upgrade, the better of two ways back."""
     claim = Checkpoint(3, restore="before")
     to = _desired(2, image="headgate:2").release
     upgrade = Upgrade(1, UpgradeKind.UPGRADE, to, _NOW, base=Checkpoint(1), promoted=True, savepoint="before")

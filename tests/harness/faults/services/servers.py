@@ -1,5 +1,5 @@
-"""The servers that services write to, as tests that harm them see them: what an app is told of them, and what is in
-them, read by a client that shares nothing with the sink."""
+"""The servers that services write to, for tests that harm them: an app's settings for a server, and the server's
+content, read by a client that shares nothing with the sink."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ class Feeder:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A service: how it is started, what it is told (without where it runs), its input, its server, its comparison."""
+    """A service: its entry point, its settings (without addresses), its input, its server, its comparison."""
 
     entry: Sequence[str]
     settings: dict[str, object]
@@ -169,9 +169,8 @@ class ServiceScene:
         return read_topic(self.kafka, f"{self.app.name}.{lane}", limit_ms=_READ_MS)
 
     def check(self) -> None:
-        """Check that the output is the expected output. (What the app said of its cuts is no measure: a kill may
-        come between a
-        commit and the word about it.)"""
+        """Check that the output is the expected output. (The reports of the app are no measure: a kill may come between
+        a commit and its report.)"""
         taken = sum(self.app.this_start[-1].offsets[topic]["0"] for topic in self.topics)
         assert taken == len(self.plan.records) == self.feeder.sent
         self.plan.check(self)

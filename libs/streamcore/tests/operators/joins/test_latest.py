@@ -56,7 +56,7 @@ class Plain:
     waits: set[object] = field(default_factory=set)
 
     def cut(self, cut: CutPlan) -> dict[object, Row]:
-        """What must be said, by key: the columns but the event time."""
+        """Return the expected rows by key: all columns but the event time."""
         before = dict(self.things)
         asked = set(self.waits)
         for one in cut.arrivals:

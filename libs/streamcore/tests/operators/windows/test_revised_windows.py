@@ -189,8 +189,8 @@ def test_the_table_is_what_the_rows_that_were_taken_make(
 
 
 def check_names(records: pl.DataFrame) -> None:
-    """Revisions count from 1, the last record of a name is its final one, and what was taken in went into something
-    that was said in the same cut or before."""
+    """Revisions count from 1, the last record of a name is its final one, and a session was merged into one that was
+    emitted in the same cut or before."""
     seen: dict[tuple[object, object], tuple[int, bool]] = {}
     for row in records.iter_rows(named=True):
         name = row["key"], row["window_anchor"]

@@ -1,4 +1,4 @@
-"""Executor pods in a service's settings: what is missing is said, and what Spark is told holds no secret."""
+"""Executor pods in a service's settings: a missing setting is reported, and Spark's options hold no secret."""
 
 from __future__ import annotations
 

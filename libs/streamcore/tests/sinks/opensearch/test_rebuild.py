@@ -28,7 +28,7 @@ class _Crashed(Exception):
 
 
 class _App:
-    """Writes cuts of random changes until it is told to stop, and remembers them."""
+    """Writes cuts of random changes until it is stopped, and remembers them."""
 
     def __init__(self, search_index: SearchIndex, seed: int, documents: int) -> None:
         self._search_index = search_index

@@ -91,7 +91,7 @@ def test_without_the_ledger_the_kill_after_the_commit_repeats_the_cut(run: Run, 
 
 
 def write_all(sink_database: SinkDatabase, at_step: Callable[[int, str], None]) -> list[WriteOutcome]:
-    """Return the app in this process; ``at_step`` is told the cut and the step."""
+    """Run the app in this process; call ``at_step`` with the cut and each step."""
     cut = 0
     sink = sink_database.sink(TABLES, COLUMNS, hooks=SinkHooks(on_step=lambda step: at_step(cut, step)))
     results = []
