@@ -172,6 +172,12 @@ class Rules(_Values):
     restarts_per_hour: Annotated[int, Field(ge=0)] = Field(
         description="Restarts in an hour above which an alert fires."
     )
+    memory_share: Annotated[float, Field(gt=0, le=1)] = Field(
+        description="Share of the driver's memory limit, from 0 to 1, above which an alert fires."
+    )
+    clock_ahead_seconds: Seconds = Field(
+        description="Seconds by which the last batch may be ahead of the node's clock before an alert fires."
+    )
     savepoint_age_seconds: Seconds = Field(
         description="Age of the newest savepoint, in seconds, from which on an alert fires."
     )

@@ -149,6 +149,21 @@ _CASES: dict[str, tuple[dict[str, str], str, set[str]]] = {
         "30m",
         {"HeadgateSavepointOld"},
     ),
+    "memory": (
+        {
+            'headgate_memory_used_bytes{namespace="n",app="a"}': "950x60",
+            'headgate_memory_limit_bytes{namespace="n",app="a"}': "1000x60",
+        },
+        "30m",
+        {"HeadgateMemoryHigh"},
+    ),
+    "memory-without-limit": ({'headgate_memory_used_bytes{namespace="n",app="a"}': "950x60"}, "30m", set()),
+    "clock": ({'headgate_clock_ahead_seconds{namespace="n",app="a"}': "3600x30"}, "10m", {"HeadgateClockAhead"}),
+    "quarantine": (
+        {'headgate_rules_budget_reached_total{namespace="n",app="a",budget="rule"}': "0 0 1x30"},
+        "10m",
+        {"HeadgateRuleQuarantined"},
+    ),
     "person": ({'headgate_app_phase{namespace="n",app="a",phase="NeedsHuman"}': "1x30"}, "5m", {"HeadgateNeedsHuman"}),
     "rolled-back": (
         {'headgate_app_phase{namespace="n",app="a",phase="RolledBack"}': "1x30"},

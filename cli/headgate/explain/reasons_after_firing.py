@@ -63,9 +63,9 @@ def _key(context: ReasonContext) -> list[Value] | None:
 
 def _suppression(context: ReasonContext) -> RuleReason | None:
     rule = context.rule.rule
-    if rule.suppress is None or not context.explanation.asked:
+    if rule.suppress is None or not context.explanation.in_question:
         return None
-    alert_in_question = context.explanation.asked[-1]
+    alert_in_question = context.explanation.in_question[-1]
     if any(_alert_exists(context, lane, str(alert_in_question["alert_id"])) for lane in _LANES):
         return None
     duration = rule.suppress.duration

@@ -7,10 +7,10 @@ An ``App`` does not depend on where it runs: Spark (``streamcore.spark``) and th
 from __future__ import annotations
 
 import enum
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from streamcore.arguments import check_app_name
 from streamcore.decode.formats import JSON, InputFormat
 from streamcore.decode.reject_codes import DecodeLimits, ExtraFields
 from streamcore.decode.types import Decoder
@@ -27,7 +27,6 @@ CONTROL = -1
 MAX_STREAMS = 256
 MAX_SHARDS = 4096
 MAX_STAGES = 16
-_NAME = re.compile(r"[a-z][a-z0-9-]{0,39}\Z")
 
 
 class EventTime(enum.StrEnum):
@@ -113,8 +112,7 @@ class App:
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
-        if not _NAME.match(self.name):
-            raise ConfigError(f"app name {self.name!r}: use a-z, 0-9 and -, at most 40, a-z first")
+        check_app_name(self.name)
         if not 1 <= len(self.sources) <= MAX_STREAMS:
             raise ConfigError(f"app {self.name}: between 1 and {MAX_STREAMS} streams")
         if not 1 <= self.shards <= MAX_SHARDS:

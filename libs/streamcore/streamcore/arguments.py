@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 
 from streamcore.errors import ConfigError
+
+_APP_NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
+
+
+def check_app_name(name: str) -> None:
+    """Raise ``ConfigError`` unless the name of an app also fits in names of topics and of Kubernetes."""
+    if not _APP_NAME.fullmatch(name):
+        raise ConfigError(f"app name {name!r}: use a-z, 0-9 and -, at most 40, a-z first")
 
 
 def check_type(method: str, value: object, expected: type, remedy: str) -> None:

@@ -80,7 +80,7 @@ class WindowTrace:
 class Explanation:
     """The explanation of a rule. ``verdict``: one sentence.
 
-    ``alerts``: all alerts that the events raise, as JSON objects, in order. ``asked``: those that the question is
+    ``alerts``: all alerts that the events raise, as JSON objects, in order. ``in_question``: those that the question is
     about; ``fired``: whether there are any. ``event``: the event in question. ``events``: the latest events of the key
     that satisfy a condition. ``windows``: the windows that the question is about. ``looked_at``: the number of events;
     ``satisfied``: the number of those that satisfy ``where`` (or any condition). ``rejected``: if none does, the
@@ -91,7 +91,7 @@ class Explanation:
     fired: bool
     verdict: str
     alerts: tuple[Mapping[str, Json], ...]
-    asked: tuple[Mapping[str, Json], ...] = ()
+    in_question: tuple[Mapping[str, Json], ...] = ()
     event: EventTrace | None = None
     events: tuple[EventTrace, ...] = ()
     windows: tuple[WindowTrace, ...] = ()
@@ -135,13 +135,13 @@ def build_explanation(
     """
     event = None if question.row is None else evaluation.event(question.row)
     rows = evaluation.satisfied_rows()
-    asked = [alert for alert in alerts if _is_asked_about(alert, question, event)]
+    in_question = [alert for alert in alerts if _is_in_question(alert, question, event)]
     return Explanation(
         rule=rule,
-        fired=bool(asked),
-        verdict=_find_verdict(rule, event, alerts, asked, windows),
+        fired=bool(in_question),
+        verdict=_find_verdict(rule, event, alerts, in_question, windows),
         alerts=tuple(alerts),
-        asked=tuple(asked),
+        in_question=tuple(in_question),
         event=event,
         events=tuple(evaluation.event(row) for row in _latest_rows(rows, question.row)),
         windows=tuple(windows),
@@ -157,7 +157,7 @@ def _latest_rows(rows: Sequence[int], row: int | None) -> Sequence[int]:
     return before[-MAX_EVENTS:]
 
 
-def _is_asked_about(alert: Mapping[str, Json], question: ExplainQuestion, event: EventTrace | None) -> bool:
+def _is_in_question(alert: Mapping[str, Json], question: ExplainQuestion, event: EventTrace | None) -> bool:
     """Return whether the question is about this alert."""
     if event is not None:
         if alert["source"] is not None:
@@ -188,12 +188,14 @@ def _find_verdict(
     rule: CompiledRule,
     event: EventTrace | None,
     alerts: Sequence[Mapping[str, Json]],
-    asked: Sequence[Mapping[str, Json]],
+    in_question: Sequence[Mapping[str, Json]],
     windows: Sequence[WindowTrace],
 ) -> str:
-    """Return the verdict. ``asked``: the alerts that the question is about."""
-    if asked:
-        return "fires for this event" if rule.kind is RuleKind.EVENT else f"fires: {_format_count(len(asked), 'alert')}"
+    """Return the verdict. ``in_question``: the alerts that the question is about."""
+    if in_question:
+        if rule.kind is RuleKind.EVENT:
+            return "fires for this event"
+        return f"fires: {_format_count(len(in_question), 'alert')}"
     if event is not None and (own := event.conditions.get("where")) is not None and own.truth is not Truth.TRUE:
         return f"does not fire: the event does not satisfy where, which is {own.truth}"
     if windows and all(window.having.truth is Truth.TRUE for window in windows):
@@ -203,8 +205,8 @@ def _find_verdict(
     if windows:
         return f"does not fire: having is {windows[-1].having.truth}"
     if alerts:
-        asked_about = "at this event" if event else "at this time"
-        return f"does not fire {asked_about}: see its alerts over the key's events below"
+        moment = "at this event" if event else "at this time"
+        return f"does not fire {moment}: see its alerts over the key's events below"
     return "does not fire for these events"
 
 

@@ -101,8 +101,8 @@ def _rows_for_question(rule: CompiledRule, question: ExplainQuestion, own: pl.Da
     pane, before = own[EVENT_MS] // group.unit, window_panes(rule) - 1
     last = pane.unique()
     if question.at_ms is not None:
-        asked = question.at_ms // group.unit
-        last = last.filter(last.is_between(asked, asked + before))
+        pane_in_question = question.at_ms // group.unit
+        last = last.filter(last.is_between(pane_in_question, pane_in_question + before))
     windows = [pane.is_between(end - before, end) for end in last.top_k(MAX_WINDOWS).to_list()]
     return sorted({int(inside.arg_true()[-1]) for inside in windows})
 

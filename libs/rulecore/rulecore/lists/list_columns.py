@@ -67,9 +67,9 @@ def _extract(expr: Expr, found: dict[str, ListColumn]) -> Expr:
     return inner
 
 
-def _column(kind: ListColumnKind, asked: ListType, operand: Expr, found: dict[str, ListColumn]) -> ColumnRef:
-    name = f"{kind}:{asked.name}:{lang.fingerprint(operand)}"
-    return found.setdefault(name, ListColumn(name, kind, asked, lang.normalize(operand))).expr
+def _column(kind: ListColumnKind, list_type: ListType, operand: Expr, found: dict[str, ListColumn]) -> ColumnRef:
+    name = f"{kind}:{list_type.name}:{lang.fingerprint(operand)}"
+    return found.setdefault(name, ListColumn(name, kind, list_type, lang.normalize(operand))).expr
 
 
 def distinct(columns: Iterable[ListColumn]) -> tuple[ListColumn, ...]:

@@ -6,9 +6,11 @@ import os
 from pathlib import Path
 from typing import Annotated, ClassVar
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
+from streamcore.arguments import check_app_name
 from streamcore.cuts.cut_clock import MAX_CLOCK_AHEAD_MS
+from streamcore.errors import ConfigError
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.limits import Limits
 from streamcore.service.config.documents import Document, NotNegative, Positive
@@ -41,6 +43,14 @@ class RestoreDocument(Document):
     ] = ()
 
 
+def _check_app_name(name: str) -> str:
+    try:
+        check_app_name(name)
+    except ConfigError as error:
+        raise ValueError(str(error)) from error
+    return name
+
+
 class ServiceSettings(Document):
     """Settings that every service has. The server and keys of a bucket come from the environment (``storage.s3``)."""
 
@@ -49,6 +59,7 @@ class ServiceSettings(Document):
 
     app: Annotated[
         str,
+        AfterValidator(_check_app_name),
         Field(description="Name of the app; its topics and folders begin with it."),
     ]
     kafka: Annotated[KafkaSettings, Field(description="How to reach Kafka.")]
