@@ -261,9 +261,10 @@ def new_broker(tmp_path: Path, java: Java) -> Iterator[NewBroker]:
     """Creates brokers (not started yet) for tests that harm them; they are ended with the test."""
     made: list[EmbeddedBroker] = []
 
-    def create(folder: Path | None = None, port: int = 0) -> EmbeddedBroker:
-        wanted = BrokerSettings(folder or tmp_path / f"broker-{len(made)}", port, lifetime=Lifetime.WITH_PARENT)
-        made.append(EmbeddedBroker(wanted, java))
+    def create(folder: Path | None = None, port: int = 0, *, extra: Mapping[str, str] | None = None) -> EmbeddedBroker:
+        folder = folder or tmp_path / f"broker-{len(made)}"
+        settings = BrokerSettings(folder, port, lifetime=Lifetime.WITH_PARENT, extra=tuple((extra or {}).items()))
+        made.append(EmbeddedBroker(settings, java))
         return made[-1]
 
     yield create

@@ -78,6 +78,9 @@ class _Producer:
     def marker_partition(self, *_: object) -> int:
         return 0
 
+    def was_cut_off(self) -> bool:
+        return False
+
     def begin_transaction(self) -> None:
         self._records, self._marker = [], None
 
@@ -293,6 +296,7 @@ def simulated_broker(schedule: Callable[[], Schedule], patch: Any) -> Iterator[N
 
     patch.setattr(exactly_once, "time", Time)
     patch.setattr(exactly_once, "TransactionalProducer", Producers)
+    patch.setattr(exactly_once, "end_hanging_transaction", lambda *_: False)
     patch.setattr(exactly_once, "read_marker", marker)
     patch.setattr(exactly_once, "read_stable_marker", marker)
     with suppress(_KilledError):

@@ -80,13 +80,16 @@ class ClientLog:
     """An error callback that keeps the last error of a confluent client.
 
     With a wrong password, for example, a call only times out; the client reports the reason to this callback.
+    ``was_cut_off``: whether all brokers were away at some time.
     """
 
     def __init__(self) -> None:
         self.last: ck.KafkaError | None = None
+        self.was_cut_off = False
 
     def __call__(self, error: ck.KafkaError) -> None:
         self.last = error
+        self.was_cut_off |= error.code() == ck.KafkaError._ALL_BROKERS_DOWN
 
 
 def confluent_error(

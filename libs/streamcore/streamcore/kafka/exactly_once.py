@@ -29,6 +29,10 @@ every failure that is neither ``Fenced`` nor known to be final, for at most ``De
 have fenced this writer, and this writer's own step 1 would then have come after it. A process that begins after the
 second check fences this writer again.
 
+**A commit that the brokers forget.** Brokers that were all killed may leave a confirmed transaction without its end
+(``hanging_transactions``). So step 1 ends such a transaction first, as the coordinator has recorded its outcome, and
+the writer begins at step 1 after all brokers were away.
+
 **A batch without records** opens no transaction and writes no marker. The marker then stays at an earlier batch, which
 is harmless: a replay of the empty batch has no records either (output is a pure function of the batch), and the marker
 is still at or above every batch that *has* records. Every ``MARKER_EVERY`` batches a marker is written all the same, so
@@ -63,6 +67,7 @@ from streamcore.kafka.delivery import (
     record_bytes,
     reject_oversized,
 )
+from streamcore.kafka.hanging_transactions import end_hanging_transaction
 from streamcore.kafka.markers import Marker, read_marker, read_stable_marker
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.systems import transactions_dependency
@@ -94,7 +99,8 @@ class _TransactionBatch:
 
 
 class ExactlyOnceWriter:
-    """One writer of an app. Call ``open`` once, then ``commit`` for each batch; one thread at a time.
+    """One writer of an app. Call ``open`` once, then ``commit`` for each batch; one thread at a time. ``topics``: those
+    that it writes, beside the markers topic.
 
     Once ``open`` or ``commit`` has raised, the writer is closed for good. Build a new writer, and after ``Fenced`` in a
     new process.
@@ -108,12 +114,14 @@ class ExactlyOnceWriter:
         *,
         delivery: DeliverySettings | None = None,
         hooks: WriterHooks | None = None,
+        topics: Sequence[str] = (),
     ) -> None:
         self._settings = settings
         self._writer = writer
         self._markers_topic = markers_topic
         self._delivery = delivery or DeliverySettings()
         self._hooks = hooks or WriterHooks()
+        self._topics = topics
         self._producer: TransactionalProducer | None = None
         self._done: Marker | None = None
         self._marker_partition = 0
@@ -239,6 +247,7 @@ class ExactlyOnceWriter:
         # transactional id; the broker ends its open transaction.
         if (seen := self.read_stable_marker()) is not None:
             self._hooks.check_history(seen.cut)
+        end_hanging_transaction(self._settings, self._writer, self._markers_topic, self._topics, self._delivery)
         self._producer = TransactionalProducer.fence(self._settings, self._writer, self._delivery)
         self._marker_partition = self._producer.marker_partition(self._markers_topic, self._writer)
         self._hooks.on_step(CommitStep.FENCED)
@@ -261,7 +270,10 @@ class ExactlyOnceWriter:
             )
 
     def _write(self, cut: CutId, rows: Sequence[OutRecord | OutRecords]) -> None:
-        """Run step 3, after steps 1 and 2 if an earlier attempt failed: that attempt may have been committed."""
+        """Run step 3, after steps 1 and 2 if an earlier attempt failed: that attempt may have been committed. Also
+        after all brokers were away, because they may have lost the end of the last transaction."""
+        if self._producer is not None and self._producer.was_cut_off():
+            self._end_producer()
         if self._producer is None:
             self._steps_1_and_2()
             self._hooks.still_owner()

@@ -61,6 +61,11 @@ class TransactionalProducer:
             producer.init_transactions(settings.request_timeout_ms / 1000)
         return session
 
+    def was_cut_off(self) -> bool:
+        """Return whether all brokers were away since the fencing, as far as the client has noticed."""
+        self.producer.poll(0)  # runs the callbacks
+        return self.log.was_cut_off
+
     def produce(self, rows: Sequence[OutRecord | OutRecords], common: list[tuple[str, bytes]]) -> None:
         """Put the records into the client's queue, with the headers ``common`` added to each.
 

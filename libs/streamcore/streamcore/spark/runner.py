@@ -229,7 +229,10 @@ class Runner:
         writer_id = WriterId(self.app.name, epoch, "driver")
         delivery = self.settings.delivery
         with ExactlyOnceWriter(
-            self.settings.kafka, writer_id, self.settings.markers_topic, delivery=delivery, hooks=hooks
+            *(self.settings.kafka, writer_id, self.settings.markers_topic),
+            delivery=delivery,
+            hooks=hooks,
+            topics=sorted(set(self.app.lanes.values())),
         ) as writer:
             sink_hooks = SinkHooks(still_owner=lease.check)
             outputs = OutputCommitter(self.app, writer, [make(sink_hooks) for make in self.settings.sinks])

@@ -32,6 +32,12 @@ _SPARK_HOME = EnvironmentVariable(
 _WORKER_PYTHON = EnvironmentVariable(
     "PYSPARK_PYTHON", "Python of the workers.", Reader.SERVICE, default="the Python of the driver"
 )
+_PYTHON = EnvironmentVariable(
+    "STREAMCORE_PYTHON", "Python that workers on the driver's machine run. The driver sets it.", Reader.WORKER
+)
+_PYTHON_PATH = EnvironmentVariable(
+    "STREAMCORE_PYTHONPATH", "The driver's PYTHONPATH, for those workers. The driver sets it.", Reader.WORKER
+)
 _POLARS_THREADS = EnvironmentVariable(
     "POLARS_MAX_THREADS",
     "Threads of Polars in a process; executors have 1, because Spark runs tasks in parallel.",
@@ -58,6 +64,7 @@ _JAVA_OPTIONS = (
 )
 #: Options of a JVM that logs nothing about its archive of classes, also if that does not fit.
 QUIET_ARCHIVES = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
+_WORKER_PROGRAM = Path(__file__).with_name("worker_python.sh")
 #: What every worker needs, whatever the app computes.
 _PRELOAD = ("pyspark.worker", "streamcore.spark.worker")
 _FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -160,13 +167,20 @@ def _often_used() -> list[str]:
     return [str(jar) for name in _OFTEN_USED for jar in sorted((home / "jars").glob(f"{name}-[0-9]*.jar"))]
 
 
+def _worker_python(settings: SparkSettings) -> str:
+    """Return the program that starts Python for workers. An image, which executors have, contains no archives."""
+    is_local = settings.executors is None and os.access(_WORKER_PROGRAM, os.X_OK)
+    return str(_WORKER_PROGRAM) if is_local else sys.executable
+
+
 def open_session(app_name: str, settings: SparkSettings) -> SparkSession:
-    """Start (or find) the session. Sets ``PYSPARK_PYTHON``, so that workers are this very Python."""
+    """Start (or find) the session. Sets ``PYSPARK_PYTHON``, so that workers run the driver's Python."""
     from pyspark import java_gateway
     from pyspark.sql import SparkSession
 
     vars(java_gateway)["Popen"] = start_jvm
-    os.environ.setdefault(_WORKER_PYTHON, sys.executable)
+    os.environ |= {_PYTHON: sys.executable, _PYTHON_PATH: os.environ.get("PYTHONPATH", "")}
+    os.environ.setdefault(_WORKER_PYTHON, _worker_python(settings))
     os.environ.setdefault(_POLARS_THREADS, "1")
     builder = SparkSession.builder.appName(app_name)
     for name, value in _options(settings).items():

@@ -17,25 +17,9 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from importlib.machinery import PathFinder
-from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 from streamcore.spark.session import PRELOAD
-
-
-def without_archives(path: Sequence[str]) -> list[str]:
-    """Return the path without the archives of an installed pyspark, which Spark puts before the installed modules.
-
-    They are the same modules, but nothing in an archive is compiled beforehand: to import from there takes a second
-    more, at every start.
-    """
-    kept = [entry for entry in path if not entry.endswith(".zip")]
-    installed = PathFinder.find_spec("pyspark", kept)
-    if installed is None or installed.origin is None:
-        return [*path]
-    home = Path(installed.origin).parent
-    return [entry for entry in path if not (entry.endswith(".zip") and Path(entry).is_relative_to(home))]
 
 
 class _WithoutPandas:
@@ -48,7 +32,6 @@ class _WithoutPandas:
 
 def main() -> None:
     """Load, then serve forks until Spark ends."""
-    sys.path[:] = without_archives(sys.path)
     from pyspark import daemon
 
     sys.meta_path.insert(0, _WithoutPandas())
