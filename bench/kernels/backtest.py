@@ -89,7 +89,7 @@ def main(arguments: list[str]) -> None:
             pstats.Stats(profile).sort_stats("tottime").print_stats(25)
             return
         report, cpu_s, wall_s = run(path, records)
-    hits = {name: rule_report.alerts for name, rule_report in report.new.items()}
+    hits = {name: rule_report.hits for name, rule_report in report.new.items()}
     result: Result = {
         "bench": "backtest in process",
         "rules": len(records),

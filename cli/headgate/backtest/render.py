@@ -58,15 +58,15 @@ def _compared_table(report: BacktestReport) -> list[str]:
 
 
 def _side(one: RuleCounts, events: int) -> tuple[str, ...]:
-    share = f"{100 * one.alerts / events:.3g} %" if one.alerts else "-"
-    keys = f"{one.keys:,}" if one.exact else f">{one.keys:,}"
+    share = f"{100 * one.hits / events:.3g} %" if one.hits else "-"
+    keys = f"{one.keys:,}" if one.keys_exact else f">{one.keys:,}"
     incomplete = f"{one.incomplete:,}" if one.incomplete else "-"
     times = show_minute(one.first_ms), show_minute(one.last_ms)
-    return str(one.version), one.kind, f"{one.alerts:,}", keys, share, incomplete, *times
+    return str(one.version), one.kind, f"{one.hits:,}", keys, share, incomplete, *times
 
 
 def _other(one: RuleCounts | None) -> tuple[str, str]:
-    return ("-", "-") if one is None else (f"v{one.version}", f"{one.alerts:,}")
+    return ("-", "-") if one is None else (f"v{one.version}", f"{one.hits:,}")
 
 
 def _differences(new: RuleCounts | None, live: RuleCounts | None, both: VersionDiffResult) -> tuple[str, str, str]:
@@ -77,8 +77,14 @@ def _differences(new: RuleCounts | None, live: RuleCounts | None, both: VersionD
 
 def _notes(result: BacktestResult) -> list[str]:
     report = result.report
-    notes = [f"{name}: not evaluated to the end: {one.failed}" for name, one in report.new.items() if one.failed]
-    notes += [f"{name}: live version failed: {one.failed}" for name, one in report.live.items() if one.failed]
+    notes = [
+        f"{name}: not evaluated to the end: {one.failure_reason}"
+        for name, one in report.new.items()
+        if one.failure_reason
+    ]
+    notes += [
+        f"{name}: live version failed: {one.failure_reason}" for name, one in report.live.items() if one.failure_reason
+    ]
     if report.late:
         notes.append(f"{report.late:,} events were late: only event rules evaluated them (see --disorder)")
     if any(one.incomplete for one in report.new.values()):
@@ -130,12 +136,12 @@ def _counts_json(one: RuleCounts | None, events: int) -> Json:
     return {
         "version": one.version,
         "kind": one.kind,
-        "alerts": one.alerts,
+        "alerts": one.hits,
         "keys": one.keys,
-        "keys_exact": one.exact,
-        "share": one.alerts / events if events else 0.0,
+        "keys_exact": one.keys_exact,
+        "share": one.hits / events if events else 0.0,
         "incomplete": one.incomplete,
         "first_ms": one.first_ms,
         "last_ms": one.last_ms,
-        "failed": one.failed,
+        "failed": one.failure_reason,
     }

@@ -16,7 +16,7 @@ from headgate.rules.bundle import RuleBundle, read_bundle, shipped_rules
 from headgate.rules.history import read_history
 from headgate.rules.publish import AppTopics
 from headgate.time_arguments import parse_offset, parse_time
-from rulecore.backtest.backtest import AlertSink, Backtest, BacktestReport, BacktestSide, EventBatch
+from rulecore.backtest.backtest import AlertCallback, Backtest, BacktestReport, BacktestSide, EventBatch
 from rulecore.compile.rule import CompiledRule
 from rulecore.lists.store import ListStore
 from rulecore.ruleset.history import RuleHistory
@@ -79,7 +79,7 @@ class BacktestResult:
     notes: tuple[str, ...]
 
 
-def run(request: BacktestRequest, progress: Progress, alerts: AlertSink | None = None) -> BacktestResult:
+def run(request: BacktestRequest, progress: Progress, alerts: AlertCallback | None = None) -> BacktestResult:
     """Read the rules, read the events, count. ``InputError`` and ``RuleError`` name the input that does not fit."""
     published = _PublishedRules(request)
     bundle = _read_rules(request, list(request.paths) or [shipped_rules(request.app)], published)

@@ -16,7 +16,7 @@ from headgate.kafka_login import KafkaLogin
 from headgate.rules.options import files_option, target_option
 
 if TYPE_CHECKING:
-    from rulecore.backtest.backtest import AlertSink
+    from rulecore.backtest.backtest import AlertCallback
 
 
 @click.command(short_help="Run rules over past events and count the alerts.")
@@ -104,7 +104,7 @@ def backtest(
 
 
 @contextmanager
-def _alert_writer(path: Path | None) -> Iterator[AlertSink | None]:
+def _alert_writer(path: Path | None) -> Iterator[AlertCallback | None]:
     """Yield a function that writes alerts to the file, one per line; None without a file."""
     if path is None:
         yield None

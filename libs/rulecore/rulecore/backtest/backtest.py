@@ -1,4 +1,4 @@
-"""A back-test: evaluates rules on past events, counts their alerts by rule, and compares them with the live versions.
+"""A back-test: evaluates rules on past events, counts their hits by rule, and compares them with the live versions.
 
 The caller passes the events of one stream in order of arrival, cut by cut. Each cut has the watermark that it would
 have had in production. ``rulecore.backtest.run`` divides the rules between matcher and kernel.
@@ -17,7 +17,7 @@ import polars as pl
 
 from rulecore.backtest.compare import VersionDiff, VersionDiffResult, reindex_rules
 from rulecore.backtest.counts import RuleCounts
-from rulecore.backtest.run import AlertSink, RuleRun
+from rulecore.backtest.run import AlertCallback, BacktestRun
 from rulecore.compile.overrides import as_live
 from rulecore.compile.rule import CompiledRule
 from rulecore.lists.store import ListStore
@@ -40,10 +40,11 @@ class EventBatch:
 
 @dataclass(frozen=True, slots=True)
 class BacktestSide:
-    """The rules of one side of a back-test. ``support``: rules whose scores ``rules`` add up; they are not reported."""
+    """The rules of one side of a back-test. ``signal_rules``: further rules, whose alerts the score rules of
+    ``rules`` add up. They are not reported."""
 
     rules: tuple[CompiledRule, ...]
-    support: tuple[CompiledRule, ...] = ()
+    signal_rules: tuple[CompiledRule, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,18 +78,22 @@ class Backtest:
         lists: ListStore | None = None,
         max_out_of_orderness_ms: int = 10_000,
         partitions: Collection[int] = (),
-        on_alert: AlertSink | None = None,
+        on_alert: AlertCallback | None = None,
     ) -> None:
         """Create the runs of both sides.
 
         ``topic``: the topic of the stream. ``live``: the rules to compare with, None for no comparison. ``lists``: the
         lists that the rules use. ``partitions``: source partitions with events in the range; the watermark waits for
-        each. ``on_alert``: called with each alert of ``new``.
+        each. ``on_alert``: called with each alert of those rules of ``new`` that have ``then.alert``.
         """
         compare = live is not None
-        self._new = RuleRun(schema, topic, new.rules, new.support, lists=lists, identities=compare, on_alert=on_alert)
+        self._new = BacktestRun(
+            schema, topic, new.rules, new.signal_rules, lists=lists, match_identities=compare, on_alert=on_alert
+        )
         self._live = (
-            None if live is None else RuleRun(schema, topic, live.rules, live.support, lists=lists, identities=compare)
+            None
+            if live is None
+            else BacktestRun(schema, topic, live.rules, live.signal_rules, lists=lists, match_identities=compare)
         )
         self._comparison = VersionDiff(_all_ids(new, live)) if live is not None else None
         self._max_out_of_orderness_ms = max_out_of_orderness_ms
@@ -123,7 +128,7 @@ class Backtest:
             live_hits = self._live.step(events, *times)
             self._comparison.add(self._reindex_hits(self._new, new_hits), self._reindex_hits(self._live, live_hits))
 
-    def _reindex_hits(self, run: RuleRun, hits: pl.DataFrame) -> pl.DataFrame:
+    def _reindex_hits(self, run: BacktestRun, hits: pl.DataFrame) -> pl.DataFrame:
         """Return the hits of a run, with ``rule`` as an index of the comparison's rules."""
         assert self._comparison is not None
         target_indexes = {rule: n for n, rule in enumerate(self._comparison.rules)}
@@ -170,7 +175,7 @@ def _all_ids(*sides: BacktestSide) -> tuple[str, ...]:
 
 
 __all__: Sequence[str] = (
-    "AlertSink",
+    "AlertCallback",
     "Backtest",
     "BacktestReport",
     "BacktestSide",

@@ -42,20 +42,20 @@ class VersionDiff:
         self._both, self._forgotten = np.zeros(len(rules), np.int64), np.zeros(len(rules), np.int64)
         # Of the new side and of the live side.
         self._only_one = [np.zeros(len(rules), np.int64), np.zeros(len(rules), np.int64)]
-        empty = pl.DataFrame(schema={"rule": pl.UInt32, "identity": pl.UInt64, "settled": pl.Boolean})
+        empty = pl.DataFrame(schema={"rule": pl.UInt32, "identity": pl.UInt64, "same_cut": pl.Boolean})
         self._waiting = [empty, empty]
 
     def add(self, new: pl.DataFrame, live: pl.DataFrame) -> None:
         """Add the hits of one cut (``HITS`` of ``counts``) of each side; their ``rule`` is an index of ``rules``."""
-        columns = [*_SAME_ALERT, "settled"]
+        columns = [*_SAME_ALERT, "same_cut"]
         sides = [
             pl.concat([waiting, hits.select(columns)]) for waiting, hits in zip(self._waiting, (new, live), strict=True)
         ]
         _add_counts(self._both, sides[0].join(sides[1], on=_SAME_ALERT, how="semi"))
         for side, (own, other) in enumerate((sides, sides[::-1])):
             unmatched = own.join(other, on=_SAME_ALERT, how="anti")
-            _add_counts(self._only_one[side], unmatched.filter(pl.col("settled")))
-            self._waiting[side] = self._limit_waiting(side, unmatched.filter(~pl.col("settled")))
+            _add_counts(self._only_one[side], unmatched.filter(pl.col("same_cut")))
+            self._waiting[side] = self._limit_waiting(side, unmatched.filter(~pl.col("same_cut")))
 
     def _limit_waiting(self, side: int, waiting: pl.DataFrame) -> pl.DataFrame:
         """Return the latest ``MAX_WAITING`` hits, and count the others as hits of this side only."""

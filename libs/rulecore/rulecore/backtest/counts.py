@@ -17,15 +17,15 @@ _NEVER = 2**62
 
 #: The columns of a frame of hits, one row per hit: the rule (an index), a hash of the key, the event time in epoch
 #: milliseconds, and whether the alert is incomplete. ``identity`` is a hash that the hits of two versions share if they
-#: are the same alert; it may be null without a comparison. ``settled``: the other version has its hit of this identity,
-#: if it has one, in the same cut, so there is no need to wait for it.
+#: are the same alert; it may be null without a comparison. ``same_cut``: the other version has its hit of this identity
+#: in the same cut or never, so the comparison need not wait for it.
 HITS = {
     "rule": pl.UInt32,
     "key": pl.UInt64,
     "event_ms": pl.Int64,
     "incomplete": pl.Boolean,
     "identity": pl.UInt64,
-    "settled": pl.Boolean,
+    "same_cut": pl.Boolean,
 }
 
 
@@ -36,28 +36,28 @@ def empty_hits() -> pl.DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class RuleCounts:
-    """The counts of one rule. ``alerts`` are its hits; times are event times in epoch milliseconds.
+    """The counts of one rule. Times are event times in epoch milliseconds.
 
-    ``keys``: its distinct keys, a lower bound if ``exact`` is false. ``incomplete``: hits of windows that began before
-    the first event. ``failed``: why its evaluation was given up, None if it was not.
+    ``keys``: its distinct keys, a lower bound if ``keys_exact`` is false. ``incomplete``: hits of windows that began
+    before the first event. ``failure_reason``: why its evaluation was given up, None if it was not.
     """
 
     version: int
     kind: str
-    alerts: int
+    hits: int
     keys: int
-    exact: bool
+    keys_exact: bool
     first_ms: int | None
     last_ms: int | None
     incomplete: int
-    failed: str | None = None
+    failure_reason: str | None = None
 
 
 class RuleCounter:
     """Adds up the hits of a fixed number of rules. The array fields hold one number per rule."""
 
     def __init__(self, rules: int) -> None:
-        self.alerts = np.zeros(rules, np.int64)
+        self.hits = np.zeros(rules, np.int64)
         self.incomplete = np.zeros(rules, np.int64)
         self.first_ms = np.full(rules, _NEVER, np.int64)
         self.last_ms = np.full(rules, -_NEVER, np.int64)
@@ -72,13 +72,13 @@ class RuleCounter:
             return
         ms = pl.col("event_ms")
         sums = hits.group_by("rule").agg(
-            pl.len().alias("alerts"),
+            pl.len().alias("hits"),
             ms.min().alias("first_ms"),
             ms.max().alias("last_ms"),
             pl.col("incomplete").sum(),
         )
         rule = sums["rule"].to_numpy()
-        self.alerts[rule] += sums["alerts"].to_numpy()
+        self.hits[rule] += sums["hits"].to_numpy()
         self.incomplete[rule] += sums["incomplete"].to_numpy()
         self.first_ms[rule] = np.minimum(self.first_ms[rule], sums["first_ms"].to_numpy())
         self.last_ms[rule] = np.maximum(self.last_ms[rule], sums["last_ms"].to_numpy())
@@ -104,7 +104,7 @@ class RuleCounter:
     def keys(self) -> Sequence[int]:
         """Return the number of distinct keys of each rule, and update ``keys_overflowed``."""
         self._compact()
-        key_counts = np.zeros(len(self.alerts), np.int64)
+        key_counts = np.zeros(len(self.hits), np.int64)
         counts = self._key_frames[0].group_by("rule").len()
         key_counts[counts["rule"].to_numpy()] = counts["len"].to_numpy()
         return [int(n) for n in key_counts]

@@ -1,8 +1,8 @@
 """One side of a back-test: evaluates a set of rules on the events of one stream, and counts and returns the hits.
 
-A hit is one match of an event rule in the matcher, or one alert of the kernel. The matcher evaluates event rules
-without suppression of which only hit counts are wanted, on the whole frame of a cut. The kernel evaluates all other
-rules.
+The matcher evaluates the event rules of which only the hits are needed: rules without suppression whose alerts nobody
+asked for and no score rule adds up. It evaluates each on all events of a cut at once, and each match is a hit. The
+kernel evaluates all other rules, and each alert is a hit.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from streamcore.kernel import ControlRecord, Cut, StreamKey
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
 from streamcore.wire.lanes import ALERTS, SHADOW, STATUS, Record
 
-#: Called with each alert, as the JSON bytes that the app writes to the lane ``alerts``.
-AlertSink = Callable[[bytes], None]
+#: Called with each alert of a rule with ``then.alert``, as the JSON bytes that the app writes to a lane.
+AlertCallback = Callable[[bytes], None]
 #: A back-test has one shard with all keys.
 _BUDGETS = StateBudgets(rule_bytes=2 << 30, group_bytes=2 << 30, shard_bytes=3 << 30)
 
 
-class RuleRun:
+class BacktestRun:
     """Evaluates a set of rules on one stream, cut by cut, and counts the hits of each rule."""
 
     def __init__(
@@ -49,40 +49,41 @@ class RuleRun:
         schema: StreamSchema,
         topic: str,
         rules: Sequence[CompiledRule],
-        support: Sequence[CompiledRule] = (),
+        signal_rules: Sequence[CompiledRule] = (),
         *,
         lists: ListStore | None = None,
-        identities: bool = False,
-        on_alert: AlertSink | None = None,
+        match_identities: bool = False,
+        on_alert: AlertCallback | None = None,
     ) -> None:
         """Create the matcher and the kernel.
 
-        ``topic``: the topic of the stream, as it stands in alerts. ``support``: rules whose alerts the score rules of
-        ``rules`` add up; their hits are neither counted nor returned. ``lists``: the lists that the rules use.
-        ``identities``: whether the hits of matches have identities, which only a comparison needs. ``on_alert``:
-        called with each alert of ``rules``; it makes the kernel evaluate all rules.
+        ``topic``: the topic of the stream, as it stands in alerts. ``signal_rules``: further rules whose alerts the
+        score rules of ``rules`` add up; their hits are neither counted nor returned. ``lists``: the lists that the
+        rules use. ``match_identities``: whether the hits of the matcher have identities, which only a comparison
+        needs. ``on_alert``: called with each alert of those of ``rules`` with ``then.alert``; it makes the kernel
+        evaluate all rules.
         """
         self.schema = schema
         self.rules = tuple(rules)
         self._rule_indexes = {rule.rule.id: n for n, rule in enumerate(self.rules)}
-        self._identities = identities
+        self._match_identities = match_identities
         self._on_alert = on_alert
         self._counter = RuleCounter(len(self.rules))
-        self._failed: dict[str, str] = {}
-        summed_rule_ids = _summed_rule_ids([*rules, *support])
+        self._failure_reasons: dict[str, str] = {}
+        signal_rule_ids = _signal_rule_ids([*rules, *signal_rules])
         plain_event_rules = [r for r in self.rules if r.kind is RuleKind.EVENT and r.rule.suppress is None]
-        matcher_rules = [r for r in plain_event_rules if on_alert is None and r.rule.id not in summed_rule_ids]
+        matcher_rules = [r for r in plain_event_rules if on_alert is None and r.rule.id not in signal_rule_ids]
         matcher_rule_ids = {r.rule.id for r in matcher_rules}
         self._matcher = EventMatcher(matcher_rules)
         # By the matcher's rule number: the index in ``rules``.
         self._matcher_rule_indexes = np.array([self._rule_indexes[r.rule.id] for r in matcher_rules], np.uint32)
         self._lists = lists or ListStore.empty()
         self._list_columns = distinct(column for rule in matcher_rules for column in rule.list_columns)
-        kernel_rules = [rule.rule for rule in [*self.rules, *support] if rule.rule.id not in matcher_rule_ids]
+        kernel_rules = [rule.rule for rule in [*self.rules, *signal_rules] if rule.rule.id not in matcher_rule_ids]
         self._unpublished = [as_live(rule) for rule in kernel_rules]  # empty once the kernel has the rules
         factory = RulesFactory((RuleStream(schema, topic),), max_rules=max(1, len(self._unpublished)), budgets=_BUDGETS)
         self._kernel = RulesKernel(factory) if self._unpublished else None
-        self._latest_ms: int | None = None
+        self._latest_event_ms: int | None = None
 
     def step(self, events: pl.DataFrame, clock_ms: int, watermark_ms: int, next_watermark_ms: int) -> pl.DataFrame:
         """Process one cut, count its hits, and return them as ``HITS``, ``rule`` being an index of ``rules``.
@@ -103,7 +104,7 @@ class RuleRun:
         """Return the hits of the rules that the matcher evaluates, and note which of them failed."""
         matches = self._matcher.match(events)
         for number, reason in matches.failed:
-            self._failed[self._matcher.rules[number].rule.id] = reason
+            self._failure_reasons[self._matcher.rules[number].rule.id] = reason
         if not len(matches.row):
             return empty_hits()
         # Hash each event once, however many rules it matches.
@@ -115,17 +116,17 @@ class RuleRun:
             "key": pl.Series(keys[inverse]),
             "event_ms": pl.Series(matched_events[EVENT_MS].to_numpy()[inverse]),
             "incomplete": pl.repeat(False, len(inverse), dtype=pl.Boolean, eager=True),
-            "identity": self._match_identities(matched_events, inverse),
-            "settled": pl.repeat(True, len(inverse), dtype=pl.Boolean, eager=True),
+            "identity": self._identify_matches(matched_events, inverse),
+            "same_cut": pl.repeat(True, len(inverse), dtype=pl.Boolean, eager=True),
         }
         return pl.DataFrame(columns, schema=HITS)
 
-    def _match_identities(self, matched_events: pl.DataFrame, inverse: npt.NDArray[np.intp]) -> pl.Series:
+    def _identify_matches(self, matched_events: pl.DataFrame, inverse: npt.NDArray[np.intp]) -> pl.Series:
         """Return one identity per match, the hash of partition and offset; nulls if identities are off.
 
         ``inverse``: for each match, the row of its event in ``matched_events``.
         """
-        if not self._identities:
+        if not self._match_identities:
             return pl.repeat(None, len(inverse), dtype=pl.UInt64, eager=True)
         partitions, offsets = matched_events[PARTITION].to_numpy(), matched_events[OFFSET].to_numpy()
         return pl.Series(_record_hash(partitions, offsets)[inverse])
@@ -135,32 +136,33 @@ class RuleRun:
     def _run_kernel(
         self, kernel: RulesKernel, events: pl.DataFrame, clock_ms: int, watermark_ms: int, next_watermark_ms: int
     ) -> Sequence[Record]:
-        """Process the cut in the kernel, publishing lists and rules in the first one, and return its output records."""
-        if self._latest_ms is None and events.is_empty():
-            return ()  # the rules wait for the first event, whose time determines which windows are complete
+        """Process the cut in the kernel and return the output records. The first cut with events also brings the lists
+        and rules."""
+        if self._latest_event_ms is None and events.is_empty():
+            return ()  # the rules wait for the first event, because its time decides which windows are complete
         stream = self.schema.name
         published = [(rule.id, canonical_json(rule)) for rule in self._unpublished]
         if published:
             published = [*control_records(self._lists), *published]
         control = [ControlRecord(0, n, key.encode(), value) for n, (key, value) in enumerate(published)]
         self._unpublished = []
-        # Aggregates are complete only in windows that begin after the first event.
-        latest_ms = int(events[EVENT_MS].min()) if self._latest_ms is None else self._latest_ms  # type: ignore[arg-type]
-        routed = {StreamKey(stream, route): events for route in range(len(self.schema.keys))}
+        # In the first cut the time of the first event: windows that began before it are incomplete.
+        latest_event_ms = int(events[EVENT_MS].min()) if self._latest_event_ms is None else self._latest_event_ms  # type: ignore[arg-type]
+        events_by_key = {StreamKey(stream, key_index): events for key_index in range(len(self.schema.keys))}
         output = kernel.step(
             Cut(
                 shard=0,
-                events=routed,
+                events=events_by_key,
                 control=control,
                 clock_ms=clock_ms,
                 watermark_ms=watermark_ms,
                 next_watermark_ms=next_watermark_ms,
-                latest_event_ms={stream: latest_ms},
+                latest_event_ms={stream: latest_event_ms},
             )
         )
         if not events.is_empty():
-            latest_ms = max(latest_ms, int(events[EVENT_MS].max()))  # type: ignore[arg-type]
-        self._latest_ms = latest_ms
+            latest_event_ms = max(latest_event_ms, int(events[EVENT_MS].max()))  # type: ignore[arg-type]
+        self._latest_event_ms = latest_event_ms
         for table in kernel.tables().values():
             table.changes()  # a back-test stores no state, and a table keeps its changes until they are taken
         return output.records
@@ -170,7 +172,7 @@ class RuleRun:
         alerts: list[dict[str, Any]] = []
         for record in records:
             if record.lane == STATUS:
-                self._read_status(orjson.loads(record.value or b"{}"))
+                self._handle_status(orjson.loads(record.value or b"{}"))
             elif record.lane in (ALERTS, SHADOW) and record.value is not None:
                 alert = orjson.loads(record.value)
                 if alert["rule"] in self._rule_indexes:
@@ -182,39 +184,39 @@ class RuleRun:
         partitions, offsets = (
             np.array([alert["source"][name] for alert in event_alerts], np.int64) for name in ("partition", "offset")
         )
-        windows = [_hash([alert["key"], self._window_identity(alert)]) for alert in stateful_alerts]
+        window_hashes = [_hash([alert["key"], self._window_identity(alert)]) for alert in stateful_alerts]
         return pl.concat(
             [
-                self._alert_hits(event_alerts, _record_hash(partitions, offsets), settled=True),
-                self._alert_hits(stateful_alerts, windows),
+                self._alert_hits(event_alerts, _record_hash(partitions, offsets), same_cut=True),
+                self._alert_hits(stateful_alerts, window_hashes),
             ]
         )
 
     def _window_identity(self, alert: Mapping[str, Any]) -> object:
-        """Return the window of an alert, or only its start if the window ends when it fires (session, sequence)."""
+        """Return the window of an alert, or only its start if it ends when the rule fires (session, sequence)."""
         fixed = self.rules[self._rule_indexes[alert["rule"]]].window is not None
         return alert["window"] if fixed else alert["window"]["start_ms"]
 
     def _alert_hits(
-        self, alerts: Sequence[Mapping[str, Any]], identities: Sequence[int] | UInt64Array, *, settled: bool = False
+        self, alerts: Sequence[Mapping[str, Any]], identities: Sequence[int] | UInt64Array, *, same_cut: bool = False
     ) -> pl.DataFrame:
-        """Return the alerts as ``HITS``."""
+        """Return one row of ``HITS`` per alert. ``identities``: one per alert."""
         columns = {
             "rule": [self._rule_indexes[alert["rule"]] for alert in alerts],
             "key": [_hash(alert["key"]) for alert in alerts],
             "event_ms": [alert["event_time_ms"] for alert in alerts],
             "incomplete": [alert["incomplete"] for alert in alerts],
             "identity": identities,
-            "settled": [settled] * len(alerts),
+            "same_cut": [same_cut] * len(alerts),
         }
         return pl.DataFrame(columns, schema=HITS)
 
-    def _read_status(self, status: Mapping[str, object]) -> None:
+    def _handle_status(self, status: Mapping[str, object]) -> None:
         """Note the rule as failed if it is in quarantine; raise ``RuleSetError`` if the kernel rejected it."""
         if status["status"] == "rejected" and status["subject"] == Subject.RULE:
             raise RuleSetError(f"rule {status['rule']} was rejected: {status['reason']}")
         if status["status"] == "quarantined":
-            self._failed[str(status["rule"])] = str(status["reason"])
+            self._failure_reasons[str(status["rule"])] = str(status["reason"])
 
     # --- results ------------------------------------------------------------------------------------------------
 
@@ -223,28 +225,28 @@ class RuleRun:
         counter, keys = self._counter, self._counter.keys()
         counts = {}
         for n, rule in enumerate(self.rules):
-            has_hits = bool(counter.alerts[n])
+            has_hits = bool(counter.hits[n])
             counts[rule.rule.id] = RuleCounts(
                 version=rule.rule.version,
                 kind=rule.kind.value,
-                alerts=int(counter.alerts[n]),
+                hits=int(counter.hits[n]),
                 keys=keys[n],
-                exact=not counter.keys_overflowed[n],
+                keys_exact=not counter.keys_overflowed[n],
                 first_ms=int(counter.first_ms[n]) if has_hits else None,
                 last_ms=int(counter.last_ms[n]) if has_hits else None,
                 incomplete=int(counter.incomplete[n]),
-                failed=self._failed.get(rule.rule.id),
+                failure_reason=self._failure_reasons.get(rule.rule.id),
             )
         return counts
 
 
-def _summed_rule_ids(rules: Collection[CompiledRule]) -> set[str]:
-    """Return the ids of the rules whose scores the score rules among ``rules`` add up."""
+def _signal_rule_ids(rules: Collection[CompiledRule]) -> set[str]:
+    """Return the ids of the rules whose alerts are signals: those that a score rule among ``rules`` adds up."""
     return {name for rule in rules if rule.rule.score is not None for name in rule.rule.score.of}
 
 
 def _record_hash(partition: npt.NDArray[np.integer[Any]], offset: npt.NDArray[np.int64]) -> UInt64Array:
-    """Return a 64-bit hash of the place of each record in its topic."""
+    """Return a 64-bit hash of the partition and offset of each record."""
     return mix(mix(partition.astype(np.uint64)) ^ offset.astype(np.uint64))
 
 

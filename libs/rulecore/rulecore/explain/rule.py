@@ -77,9 +77,9 @@ def recompute_alerts(
     """Return the alerts of the rule over these events, as if it were live without ``suppress``."""
     alerts: list[bytes] = []
     if events.height:
-        from rulecore.backtest.run import RuleRun  # imports the kernel, which takes time
+        from rulecore.backtest.run import BacktestRun  # imports the kernel, which takes time
 
-        run = RuleRun(schema, topic, [without_suppression(rule)], support, lists=lists, on_alert=alerts.append)
+        run = BacktestRun(schema, topic, [without_suppression(rule)], support, lists=lists, on_alert=alerts.append)
         run.step(events, latest_event_ms(events), NO_WATERMARK, closing_ms)
     return [orjson.loads(alert) for alert in alerts]
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rulecore.backtest.backtest import Backtest, BacktestReport, BacktestSide, EventBatch, as_live
-from rulecore.backtest.run import RuleRun
+from rulecore.backtest.run import BacktestRun
 from rulecore.compile.rule import CompiledRule, RuleLimits, compile_rule
 from rulecore.documents.rule import Rule
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
@@ -147,7 +147,7 @@ def test_counts_and_differences_are_those_of_a_plain_loop(events: list[Event], c
     wanted_sets: dict[str, tuple[set[Any], set[Any]]] = {"large": new, "burst": live}
     for name, (one, other) in wanted_sets.items():
         compared, mine = report.compared[name], report.new[name]
-        assert (mine.alerts, report.live[name].alerts) == (len(one), len(other))
+        assert (mine.hits, report.live[name].hits) == (len(one), len(other))
         assert (compared.both, compared.only_new, compared.only_live) == (
             len(one & other),
             len(one - other),
@@ -169,26 +169,26 @@ def test_counts_and_differences_are_those_of_a_plain_loop(events: list[Event], c
 def test_a_rule_is_evaluated_whatever_its_mode_and_dates() -> None:
     events = [Event(0, 0, "a", 500)]
     for entries in ({"mode": "paused"}, {"mode": "draft"}, {"effective": {"from": "2090-01-01T00:00:00Z"}}):
-        assert run(events, [large(1, **entries)]).new["large"].alerts == 1
+        assert run(events, [large(1, **entries)]).new["large"].hits == 1
 
 
 def test_a_window_that_is_open_at_the_end_has_not_fired() -> None:
     early = [Event(0, second, "a", 100) for second in range(3)]
-    assert run(early, [burst(2, emit="final")]).new["burst"].alerts == 0
-    assert run([*early, Event(0, 64, "a", 100)], [burst(2, emit="final")]).new["burst"].alerts == 0
-    assert run([*early, Event(0, 65, "a", 100)], [burst(2, emit="final")]).new["burst"].alerts == 1
+    assert run(early, [burst(2, emit="final")]).new["burst"].hits == 0
+    assert run([*early, Event(0, 64, "a", 100)], [burst(2, emit="final")]).new["burst"].hits == 0
+    assert run([*early, Event(0, 65, "a", 100)], [burst(2, emit="final")]).new["burst"].hits == 1
 
 
 def test_a_window_that_began_before_the_first_event_is_warming() -> None:
     events = [Event(0, second, "a", 100) for second in (30, 31, 70, 71)]
     report = run(events, [burst(2)])
-    assert (report.new["burst"].alerts, report.new["burst"].incomplete) == (2, 1)
+    assert (report.new["burst"].hits, report.new["burst"].incomplete) == (2, 1)
 
 
 def test_late_events_are_counted_and_seen_by_event_rules_only() -> None:
     events = [Event(0, 0, "a", 100), Event(0, 130, "a", 100), Event(0, 1, "a", 300), Event(0, 2, "a", 100)]
     report = run(events, [large(2), burst(2)], cuts=[2])
-    assert (report.late, report.new["large"].alerts, report.new["burst"].alerts) == (2, 1, 0)
+    assert (report.late, report.new["large"].hits, report.new["burst"].hits) == (2, 1, 0)
 
 
 def test_a_partition_that_has_ended_holds_nobody_back() -> None:
@@ -199,7 +199,7 @@ def test_a_partition_that_has_ended_holds_nobody_back() -> None:
     )
     job.step(EventBatch(first, ended=frozenset({1})))
     job.step(EventBatch(frame([Event(0, 200, "a", 100)]), ended=frozenset({0, 1})))
-    assert job.report().new["burst"].alerts == 1
+    assert job.report().new["burst"].hits == 1
 
 
 def test_without_the_others_events_the_watermark_waits_for_them() -> None:
@@ -210,11 +210,11 @@ def test_without_the_others_events_the_watermark_waits_for_them() -> None:
     job.step(EventBatch(frame([Event(0, 0, "a", 100), Event(0, 500, "a", 100)])))
     job.step(EventBatch(frame([Event(1, 1, "b", 100), Event(1, 2, "b", 100), Event(1, 100, "b", 100)])))
     report = job.report()
-    assert (report.late, report.new["burst"].alerts) == (0, 1)
+    assert (report.late, report.new["burst"].hits) == (0, 1)
 
 
 def test_a_run_takes_an_empty_frame_before_and_between_events() -> None:
-    single = RuleRun(SCHEMA, "pay", [burst(2, emit="final")])
+    single = BacktestRun(SCHEMA, "pay", [burst(2, emit="final")])
     events = frame([Event(0, 0, "a", 100), Event(0, 1, "a", 100)])
     hits = [
         single.step(frame([]), 0, NO_WATERMARK, NO_WATERMARK),
@@ -229,4 +229,4 @@ def test_what_is_no_event_is_counted_by_reason() -> None:
     job.step(EventBatch(frame([]), {"not_json: text": 2}))
     job.step(EventBatch(frame([Event(0, 0, "a", 500)]), {"not_json: text": 1}))
     report = job.report()
-    assert (report.dead, report.events, report.new["large"].alerts) == ({"not_json: text": 3}, 1, 1)
+    assert (report.dead, report.events, report.new["large"].hits) == ({"not_json: text": 3}, 1, 1)
