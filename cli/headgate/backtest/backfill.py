@@ -150,7 +150,7 @@ def _range_before_start(kafka: KafkaSettings, topic: str, start_ms: int, missing
     Raises ``InputError`` if the topic no longer holds its beginning.
     """
     ends = KafkaPartitionOffsets(kafka, [topic])
-    first, start, latest = ends.earliest(), ends.for_time(start_ms), ends.latest()
+    first, start, latest = ends.earliest(), ends.for_timestamp(start_ms), ends.latest()
     stop = {partition: min(missing.counts_from.get(partition[1], 0), latest[partition]) for partition in latest}
     begin = {partition: min(max(start[partition], first[partition]), stop[partition]) for partition in latest}
     if lost := [

@@ -223,7 +223,7 @@ def _range(request: BacktestRequest, topic: str) -> TopicRange:
         offset = parse_offset(text)
         if offset is not None:
             return dict.fromkeys(last, offset)
-        return last if text == "now" else ends.for_time(parse_time(text, request.now_ms, option))
+        return last if text == "now" else ends.for_timestamp(parse_time(text, request.now_ms, option))
 
     assert request.start is not None
     start, end = bound(request.start, "--from"), bound(request.end, "--to")

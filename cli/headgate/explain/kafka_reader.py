@@ -64,7 +64,7 @@ class KafkaReader:
         self._bounds |= {topic: ({}, {}) for topic in topics}
         if partitions:
             ends = KafkaPartitionOffsets(
-                self.kafka, list(partitions), places=[place for places in partitions.values() for place in places]
+                self.kafka, list(partitions), partitions=[one for by_topic in partitions.values() for one in by_topic]
             )
             first, last = ends.earliest(), ends.latest()
             for topic in partitions:
@@ -79,7 +79,7 @@ class KafkaReader:
 
     def offsets_at(self, topic: str, time_ms: int) -> Mapping[TopicPartition, int]:
         """Return the first offset of each partition whose Kafka timestamp is at or after ``time_ms``."""
-        return KafkaPartitionOffsets(self.kafka, [topic], places=list(self.bounds(topic)[1])).for_time(time_ms)
+        return KafkaPartitionOffsets(self.kafka, [topic], partitions=list(self.bounds(topic)[1])).for_timestamp(time_ms)
 
     def record(self, topic: str, partition: int, offset: int) -> KafkaRecord:
         """Read the record at this offset. Raises ``InputError`` if there is none."""

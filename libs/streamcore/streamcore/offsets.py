@@ -75,7 +75,7 @@ class PartitionOffsets(Protocol):
         """Return the offset after the last record that may be read, for every partition."""
         ...
 
-    def for_time(self, time_ms: int) -> Mapping[TopicPartition, int]:
+    def for_timestamp(self, time_ms: int) -> Mapping[TopicPartition, int]:
         """Return the offset of the first record of this time or later, for every partition."""
         ...
 

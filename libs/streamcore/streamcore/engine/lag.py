@@ -68,9 +68,9 @@ class LagTracker:
         """See ``PartitionOffsets``."""
         return self._ends.earliest()
 
-    def for_time(self, time_ms: int) -> Mapping[TopicPartition, int]:
+    def for_timestamp(self, time_ms: int) -> Mapping[TopicPartition, int]:
         """See ``PartitionOffsets``."""
-        return self._ends.for_time(time_ms)
+        return self._ends.for_timestamp(time_ms)
 
     def latest(self) -> Mapping[TopicPartition, int]:
         """Return what ``PartitionOffsets.latest`` returns, and keep it as a sample."""
@@ -116,7 +116,7 @@ class LagTracker:
         now_ms = self._samples[0].at_ms
         for age_s in LADDER_S:
             try:
-                sample = self._sample(now_ms - age_s * 1000, self._ends.for_time(now_ms - age_s * 1000))
+                sample = self._sample(now_ms - age_s * 1000, self._ends.for_timestamp(now_ms - age_s * 1000))
             except Retryable:
                 break  # the cut is committed; it must not fail for a metric
             if not _has_backlog(sample, position):

@@ -1,4 +1,4 @@
-"""Looks up the partitions of topics, their earliest and latest offsets, and their offsets for a time."""
+"""Looks up the partitions of topics, their earliest and latest offsets, and their offsets for a timestamp."""
 
 from __future__ import annotations
 
@@ -31,89 +31,94 @@ def list_partitions(settings: KafkaSettings, topics: Sequence[str]) -> dict[str,
     }
 
 
-def _partition_numbers(answer: Future[admin.TopicDescription]) -> list[int]:
+def _partition_numbers(future: Future[admin.TopicDescription]) -> list[int]:
     """Return the partition numbers of a topic; an empty list if the topic does not exist."""
     try:
-        return [partition.id for partition in answer.result().partitions]
+        return [partition.id for partition in future.result().partitions]
     except ck.KafkaException as error:
         if error.args[0].code() == ck.KafkaError.UNKNOWN_TOPIC_OR_PART:
             return []
         raise
 
 
-def _known_offset(place: ck.TopicPartition, answer: Future[admin.ListOffsetsResultInfo]) -> int:
-    """Return the offset of a partition, or -1 if no record is as late as the requested time.
+def _valid_offset(partition: ck.TopicPartition, future: Future[admin.ListOffsetsResultInfo]) -> int:
+    """Return the offset of a partition, or -1 if no record has the requested timestamp or a later one.
 
     Raises ``Retryable`` for ``OFFSET_INVALID``, which librdkafka returns without an error for a partition whose broker
-    has just restarted. As an offset, it would look as if the topic had lost its records.
+    has just restarted. Taken as an offset, it would mean that the topic has lost its records.
     """
-    offset: int = answer.result().offset
+    offset: int = future.result().offset
     if offset < _NO_SUCH_RECORD:
-        raise Retryable(f"topic {place.topic}, partition {place.partition}: the broker does not know its end yet")
+        raise Retryable(f"topic {partition.topic}, partition {partition.partition}: the broker has no valid offset yet")
     return offset
 
 
 class KafkaPartitionOffsets:
-    """Implements ``PartitionOffsets`` for topics of one cluster. Looks for new partitions every ``look_again_ms``.
+    """Implements ``PartitionOffsets`` for topics of one cluster. Looks for new partitions again
+    once ``partition_discovery_interval_ms`` have passed.
 
-    ``places``: all partitions of the topics, if the caller knows them already.
+    ``partitions``: all partitions of the topics, if the caller knows them already.
     """
 
     def __init__(
         self,
         settings: KafkaSettings,
         topics: Sequence[str],
-        look_again_ms: int = 30_000,
-        places: Sequence[TopicPartition] = (),
+        partition_discovery_interval_ms: int = 30_000,
+        partitions: Sequence[TopicPartition] = (),
     ) -> None:
         self._settings = settings
         self._topics = topics
-        self._look_again_s = look_again_ms / 1000
+        self._discovery_interval_s = partition_discovery_interval_ms / 1000
         self._client = clients.volume_admin(settings)
-        self._places = list(places)
-        self._looked_s = time.monotonic() if places else 0.0
+        self._partitions = list(partitions)
+        self._last_discovery_s = time.monotonic() if partitions else None
 
     def earliest(self) -> Mapping[TopicPartition, int]:
-        """Return the offset of the first record that is still there, for every partition."""
+        """Return, for every partition, the offset of the first record that the topic still has."""
         return self._list_offsets(admin.OffsetSpec.earliest())
 
     def latest(self) -> Mapping[TopicPartition, int]:
-        """Return the offset after the last committed record, for every partition."""
+        """Return, for every partition, the offset after the last record that is not of an open transaction."""
         return self._list_offsets(admin.OffsetSpec.latest())
 
-    def for_time(self, time_ms: int) -> Mapping[TopicPartition, int]:
-        """Return, for every partition, the offset of the first record whose broker timestamp is ``time_ms`` or later;
-        the end if there is none."""
+    def for_timestamp(self, time_ms: int) -> Mapping[TopicPartition, int]:
+        """Return, for every partition, the offset of the first record whose timestamp in Kafka is ``time_ms`` or later;
+        the latest offset if there is none."""
         offsets, ends = self._list_offsets(admin.OffsetSpec.for_timestamp(time_ms)), self.latest()
-        return {place: ends[place] if offset < 0 else min(offset, ends[place]) for place, offset in offsets.items()}
+        return {p: ends[p] if offset < 0 else min(offset, ends[p]) for p, offset in offsets.items()}
 
     def _list_offsets(self, spec: admin.OffsetSpec) -> dict[TopicPartition, int]:
-        """List the offsets of all partitions. Retry for ``request_timeout_ms`` after each ``Retryable``, then raise
-        it."""
+        """List the offsets of all partitions. After a ``Retryable``, try again until ``request_timeout_ms`` have
+        passed since the call, then raise it."""
         deadline = time.monotonic() + self._settings.request_timeout_ms / 1000
         while True:
             try:
-                with clients.naming_errors(self._settings, f"ends of topics {list(self._topics)}"):
+                with clients.naming_errors(self._settings, f"offsets of topics {list(self._topics)}"):
                     return self._list_offsets_once(spec, max(1.0, deadline - time.monotonic()))
             except Retryable:
-                self._looked_s = 0.0
-                self._client.poll(0)  # the client hands its messages over only here
+                self._last_discovery_s = None
+                self._client.poll(0)  # the client reports its errors and log lines only here
                 if time.monotonic() > deadline:
                     raise
             time.sleep(_RETRY_PAUSE_S)
 
-    def _list_offsets_once(self, spec: admin.OffsetSpec, limit_s: float) -> dict[TopicPartition, int]:
-        if not self._looked_s or time.monotonic() - self._looked_s > self._look_again_s:
-            self._places = [place for topic in self._topics for place in self._partitions(topic, limit_s)]
-            self._looked_s = time.monotonic()
-        request = {ck.TopicPartition(topic, partition): spec for topic, partition in self._places}
-        committed = ck.IsolationLevel.READ_COMMITTED
-        futures = self._client.list_offsets(request, isolation_level=committed, request_timeout=limit_s)
-        return {(place.topic, place.partition): _known_offset(place, future) for place, future in futures.items()}
+    def _list_offsets_once(self, spec: admin.OffsetSpec, timeout_s: float) -> dict[TopicPartition, int]:
+        if self._is_discovery_due():
+            self._partitions = [p for topic in self._topics for p in self._discover_partitions(topic, timeout_s)]
+            self._last_discovery_s = time.monotonic()
+        request = {ck.TopicPartition(topic, partition): spec for topic, partition in self._partitions}
+        isolation = ck.IsolationLevel.READ_COMMITTED
+        futures = self._client.list_offsets(request, isolation_level=isolation, request_timeout=timeout_s)
+        return {(p.topic, p.partition): _valid_offset(p, future) for p, future in futures.items()}
 
-    def _partitions(self, topic: str, limit_s: float) -> list[TopicPartition]:
+    def _is_discovery_due(self) -> bool:
+        last_s = self._last_discovery_s
+        return last_s is None or time.monotonic() - last_s > self._discovery_interval_s
+
+    def _discover_partitions(self, topic: str, timeout_s: float) -> list[TopicPartition]:
         """Return the partitions of a topic. Raise ``ConfigError`` if the topic does not exist."""
-        metadata = self._client.list_topics(topic, timeout=limit_s).topics[topic]
+        metadata = self._client.list_topics(topic, timeout=timeout_s).topics[topic]
         if metadata.error is not None:
             raise clients.confluent_error(metadata.error, f"partitions of topic {topic}", self._settings)
         if not metadata.partitions:

@@ -44,7 +44,7 @@ class _Ends:
     def latest(self) -> Mapping[tuple[str, int], int]:
         return dict.fromkeys(_PARTITIONS, 9_000)
 
-    def for_time(self, time_ms: int) -> Mapping[tuple[str, int], int]:
+    def for_timestamp(self, time_ms: int) -> Mapping[tuple[str, int], int]:
         raise NotImplementedError
 
 

@@ -80,7 +80,7 @@ class Driver:
     def latest(self) -> dict[TopicPartition, int]:
         return self.earliest() | {("t", p): len(self.of(p)) for p in (0, 1)}
 
-    def for_time(self, time_ms: int) -> dict[TopicPartition, int]:
+    def for_timestamp(self, time_ms: int) -> dict[TopicPartition, int]:
         raise AssertionError(f"no offset for time {time_ms} is needed to plan a cut")
 
     def of(self, partition: int) -> list[RawRecord]:

@@ -51,7 +51,7 @@ class Quiet:
         self.asked()
         return IDLE
 
-    def for_time(self, time_ms: int) -> Mapping[TopicPartition, int]:
+    def for_timestamp(self, time_ms: int) -> Mapping[TopicPartition, int]:
         raise AssertionError(f"no offset for time {time_ms} is needed to plan a cut")
 
 

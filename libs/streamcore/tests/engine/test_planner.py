@@ -50,7 +50,7 @@ class Topics:
     def latest(self) -> dict[TopicPartition, int]:
         return dict(self.reach)
 
-    def for_time(self, time_ms: int) -> dict[TopicPartition, int]:
+    def for_timestamp(self, time_ms: int) -> dict[TopicPartition, int]:
         raise AssertionError(f"no offset for time {time_ms} is needed to plan a cut")
 
 

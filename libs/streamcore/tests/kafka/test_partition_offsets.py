@@ -9,9 +9,9 @@ import pytest
 from confluent_kafka import admin
 
 from streamcore.errors import Retryable
-from streamcore.kafka.partition_offsets import _known_offset
+from streamcore.kafka.partition_offsets import _valid_offset
 
-PLACE = ck.TopicPartition("orders", 1)
+PARTITION = ck.TopicPartition("orders", 1)
 
 
 def answer(offset: int) -> Future[admin.ListOffsetsResultInfo]:
@@ -22,10 +22,10 @@ def answer(offset: int) -> Future[admin.ListOffsetsResultInfo]:
 
 @pytest.mark.parametrize("offset", [-1, 0, 7])
 def test_an_offset_is_taken_as_it_is(offset: int) -> None:
-    assert _known_offset(PLACE, answer(offset)) == offset
+    assert _valid_offset(PARTITION, answer(offset)) == offset
 
 
 def test_an_answer_without_an_offset_is_asked_for_again() -> None:
     """A broker that had just come back gave such an answer: the app ended, for it took it for a lost topic."""
     with pytest.raises(Retryable, match="topic orders, partition 1"):
-        _known_offset(PLACE, answer(ck.OFFSET_INVALID))
+        _valid_offset(PARTITION, answer(ck.OFFSET_INVALID))

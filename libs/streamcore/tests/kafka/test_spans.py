@@ -194,7 +194,7 @@ def test_ends_are_those_of_committed_records_and_new_partitions_are_found(
 ) -> None:
     topics = [new_topic(partitions=2), new_topic()]
     write(kafka, topics[0], 4, 2)
-    ends = KafkaPartitionOffsets(kafka, topics, look_again_ms=0)
+    ends = KafkaPartitionOffsets(kafka, topics, partition_discovery_interval_ms=0)
     wanted = {(topics[0], 0): 4, (topics[0], 1): 4, (topics[1], 0): 0}
     assert ends.latest() == wanted
     assert ends.earliest() == dict.fromkeys(wanted, 0)
