@@ -26,7 +26,7 @@ from streamcore.wire.lane_codec import LaneRecords, group_by_lane
 from streamcore.wire.lanes import DEAD_LETTERS, DeadLetterCode
 from streamcore.writer_id import WriterId
 
-_UNKNOWN = DeadLetterCode.UNKNOWN.encode()
+_NO_CODE = DeadLetterCode.NO_CODE.encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,8 +157,8 @@ class OutputCommitter:
 def _codes(dead: LaneRecords) -> Iterable[str]:
     """Yield the reason code of each dead letter."""
     if not dead.headers:
-        return repeat(_UNKNOWN.decode(), len(dead.values))
-    return (dict(headers).get("reason_code", _UNKNOWN).decode("utf-8", "replace") for headers in dead.headers)
+        return repeat(_NO_CODE.decode(), len(dead.values))
+    return (dict(headers).get("reason_code", _NO_CODE).decode("utf-8", "replace") for headers in dead.headers)
 
 
 def _report(sink: Sink, written: WriteResult, seconds: float) -> SinkReport:

@@ -28,23 +28,23 @@ class DeadLetterCode(Code):
     )
     FAILED_CONTROL = (
         "failed_control",
-        "A keyed function fails on a control record, or the record's key is missing or no UTF-8 text.",
+        "A keyed function fails on a control record, or the key of the record is missing or is not UTF-8 text.",
         "Read `reason`, correct the control record, and publish it again.",
     )
     FAILED_PANE = (
         "failed_pane",
-        "A function of a window or of a co-group fails on a pane, or `merge` or `result` of an accumulator does. The "
-        "value has the key and the window; of a function, the number of elements and the first elements too.",
+        "A function of a window or of a co-group, or `merge` or `result` of an accumulator, fails on a pane. The value "
+        "has the key and the window; if a function failed, also the number of elements and the first of them.",
         "Read `reason`, and correct the function or the data.",
     )
     LATE = (
         "late",
-        "The row is too far behind the watermark for the step, such as deduplication.",
+        "The row is too far behind the watermark for a step, such as deduplication.",
         "Raise `max_out_of_orderness_ms`, or the lateness or horizon of the step.",
     )
-    UNKNOWN = (
+    NO_CODE = (
         "unknown",
-        "The dead letter has no header `reason_code`; only the metric shows this code.",
+        "The dead letter has no header `reason_code`; only the metric has this code.",
         "Give the program's dead letters a code.",
     )
 

@@ -1,4 +1,4 @@
-"""The resource ``Savepoint``, which represents the savepoint of this name in the storage."""
+"""The resource ``Savepoint``: a request to write a savepoint with this name to the storage, and its result."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class SavepointReason(StrEnum):
 class SavepointPhase(Code):
     """The progress of a savepoint."""
 
-    PENDING = ("Pending", "The savepoint waits until the driver takes the command.", "Nothing.")
-    WRITING = ("Writing", "The driver writes the files of the savepoint.", "Nothing.")
-    COMPLETE = ("Complete", "All files are written, and the savepoint can be restored.", "Nothing.")
+    PENDING = ("Pending", "The driver has not begun to write the savepoint yet.", "Nothing.")
+    WRITING = ("Writing", "The driver is writing the files of the savepoint.", "Nothing.")
+    COMPLETE = ("Complete", "All files are written; the savepoint can be restored.", "Nothing.")
     FAILED = (
         "Failed",
-        "The savepoint could not be written; `message` has the reason.",
-        "Correct the reason, delete the savepoint and create another one.",
+        "The savepoint could not be written; `message` says why.",
+        "Correct the cause, delete the savepoint and create another one.",
     )
 
 
@@ -44,7 +44,9 @@ class SavepointSpec(ResourceModel):
 
     model_config = ConfigDict(
         json_schema_extra={
-            "x-kubernetes-validations": [{"rule": "self == oldSelf", "message": "a savepoint is written once"}]
+            "x-kubernetes-validations": [
+                {"rule": "self == oldSelf", "message": "the spec of a savepoint cannot be changed"}
+            ]
         }
     )
 
@@ -54,7 +56,7 @@ class SavepointSpec(ResourceModel):
     ]
     reason: Annotated[
         SavepointReason,
-        Field(description="Who requested it; savepoints of people (manual) are never removed by the operator."),
+        Field(description="Who or what requested it; the operator never removes a savepoint of a person (manual)."),
     ] = SavepointReason.MANUAL
 
 
@@ -68,7 +70,7 @@ class SavepointStatus:
         SavepointPhase,
         Field(description="Progress of the savepoint; only a Complete one can be restored."),
     ] = SavepointPhase.PENDING
-    epoch: Annotated[int, Field(description="Epoch of the checkpoint that it was taken of.")] = 0
+    epoch: Annotated[int, Field(description="Epoch of the checkpoint from which it was written.")] = 0
     batch: Annotated[int, Field(description="Last batch that it contains.")] = 0
     size_bytes: Annotated[int, Field(description="Size of its files in bytes.")] = 0
     digest: Annotated[str, Field(description="Digest of its manifest.")] = ""
