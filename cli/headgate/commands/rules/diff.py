@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 _PATH = click.Path(path_type=Path)
 _FOLDER = click.Path(file_okay=False, path_type=Path)
 _WIDTH = 100
-#: Exit codes, as of diff(1).
+#: Exit codes, as in diff(1).
 SAME, DIFFERENT, TROUBLE = 0, 1, 2
 
 
-@click.command(name="diff", short_help="Compare rule files with the published rules.")
+@click.command(name="diff", short_help="Compare rule files with the live rules.")
 @click.argument("paths", nargs=-1, type=_PATH)
 @click.option("--against", multiple=True, type=_PATH, help="Files or folders instead of the app. Repeatable.")
 @click.option("--prune", is_flag=True, help="Show live rules that are in no file as deleted.")
@@ -45,7 +45,9 @@ def command(
     *,
     prune: bool,
 ) -> int:
-    """Compare rule files with the published rules: entries, normalized conditions, and the effect on state.
+    """Compare rule files with the live rules of an app: entries, normalized conditions, and the effect on state.
+
+    Without PATHS, the rules of the demo shop, which are shipped with Headgate, are compared.
 
     Exit codes are those of diff(1): 0 no difference, 1 differences, 2 the rules or the app cannot be read.
 
@@ -60,27 +62,29 @@ def command(
     from streamcore.errors import StreamError
 
     try:
-        diffs = _diff_rules(paths, against, streams, AppAt(login, app), prune=prune)
+        diffs = _diff_rules(paths, against, streams, AppConnection(login, app), prune=prune)
     except RuleProblemsError as error:
         emit(output, {"problems": [problem_json(p) for p in error.problems]}, _render_problems(error.problems))
         return TROUBLE
     except StreamError as error:
         to_stderr(f"headgate: {error}")
         return TROUBLE
-    emit(output, [_json(rule_diff) for rule_diff in diffs], "\n".join([*_render_lines(diffs), _summary_line(diffs)]))
+    emit(
+        output, [_diff_json(rule_diff) for rule_diff in diffs], "\n".join([*_render_lines(diffs), _summary_line(diffs)])
+    )
     return DIFFERENT if changes(diffs) else SAME
 
 
 @dataclass(frozen=True, slots=True)
-class AppAt:
-    """A rules app: its name, and the login of its Kafka."""
+class AppConnection:
+    """The name of a rules app, and the login of its Kafka."""
 
     login: KafkaLogin
     name: str
 
 
 class RuleProblemsError(Exception):
-    """Rules of the files cannot be compared, because they have problems."""
+    """The rule files have problems, so their rules cannot be compared."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__(f"{len(problems)} problems in the rule files")
@@ -88,7 +92,7 @@ class RuleProblemsError(Exception):
 
 
 def _diff_rules(
-    paths: Sequence[Path], against: Sequence[Path], streams: Path | None, app: AppAt, *, prune: bool
+    paths: Sequence[Path], against: Sequence[Path], streams: Path | None, app: AppConnection, *, prune: bool
 ) -> tuple[RuleDiff, ...]:
     from headgate.rules.bundle import read_bundle, shipped_rules
     from rulecore.ruleset.diff import diff
@@ -97,11 +101,11 @@ def _diff_rules(
     other = read_bundle(against, streams) if against else None
     if problems := [*bundle.problems, *(other.problems if other is not None else ())]:
         raise RuleProblemsError(problems)
-    live = _read_live_rules(app, streams) if other is None else [loaded.rule for loaded in other.rules]
-    return diff(live, [loaded.rule for loaded in bundle.rules], bundle.streams, whole=prune)
+    old_rules = _read_live_rules(app, streams) if other is None else [loaded.rule for loaded in other.rules]
+    return diff(old_rules, [loaded.rule for loaded in bundle.rules], bundle.streams, whole=prune)
 
 
-def _read_live_rules(app: AppAt, streams: Path | None) -> list[Rule]:
+def _read_live_rules(app: AppConnection, streams: Path | None) -> list[Rule]:
     """Read the live versions of the app's rules from the control topic."""
     from headgate.rules.history import read_history
     from headgate.rules.publish import AppTopics, require_app
@@ -120,13 +124,13 @@ _MARKS = {"added": "+", "removed": "-", "changed": "~"}
 
 def _render_lines(diffs: Sequence[RuleDiff]) -> Iterable[str]:
     for rule_diff in diffs:
-        if rule_diff.verdict == "same":
+        if rule_diff.change == "same":
             continue
-        yield f"{_MARKS[rule_diff.verdict]} {rule_diff.rule}  {_render_versions(rule_diff)}"
-        if rule_diff.rejected is not None:
-            yield f"    ! would be rejected: {rule_diff.rejected}; set its version to {rule_diff.required_version}"
-        for change in rule_diff.fields:
-            yield from _render_field(change)
+        yield f"{_MARKS[rule_diff.change]} {rule_diff.rule}  {_render_versions(rule_diff)}"
+        if (reason := rule_diff.rejection_reason) is not None:
+            yield f"    ! would be rejected: {reason}; set its version to {rule_diff.required_version}"
+        for field_change in rule_diff.fields:
+            yield from _render_field(field_change)
         for state in rule_diff.state:
             yield f"    state: {_render_state(state)}"
 
@@ -140,13 +144,17 @@ def _render_versions(rule_diff: RuleDiff) -> str:
 
 
 def _render_field(change: FieldChange) -> Iterable[str]:
-    normal = change.normal
-    word = "" if normal is None else " (equivalent)" if normal.equivalent else " (different)"
+    normal_forms = change.normal_forms
+    word = "" if normal_forms is None else " (equivalent)" if normal_forms.equivalent else " (different)"
     yield f"    {change.path}{word}"
     yield from _render_sides(change.path, change.old, change.new)
-    if normal is not None and not normal.equivalent and (normal.old, normal.new) != (change.old, change.new):
+    if (
+        normal_forms is not None
+        and not normal_forms.equivalent
+        and (normal_forms.old, normal_forms.new) != (change.old, change.new)
+    ):
         yield "      normalized:"
-        yield from _render_sides("", normal.old, normal.new)
+        yield from _render_sides("", normal_forms.old, normal_forms.new)
 
 
 def _render_sides(path: str, old: Json, new: Json) -> Iterable[str]:
@@ -177,9 +185,9 @@ def _render_state(state: StateChange) -> str:
 
 
 def _summary_line(diffs: Sequence[RuleDiff]) -> str:
-    count = {verdict: sum(rule_diff.verdict == verdict for rule_diff in diffs) for verdict in (*_MARKS, "same")}
-    rejected = sum(rule_diff.rejected is not None for rule_diff in diffs)
-    text = ", ".join(f"{number} {verdict}" for verdict, number in count.items())
+    count = {change: sum(rule_diff.change == change for rule_diff in diffs) for change in (*_MARKS, "same")}
+    rejected = sum(rule_diff.rejection_reason is not None for rule_diff in diffs)
+    text = ", ".join(f"{number} {change}" for change, number in count.items())
     return f"{text}; {rejected} would be rejected" if rejected else text
 
 
@@ -187,15 +195,15 @@ def _render_problems(problems: Sequence[Problem]) -> str:
     return "\n".join([*(p.render() for p in problems), "nothing was compared"])
 
 
-def _json(rule_diff: RuleDiff) -> Json:
+def _diff_json(rule_diff: RuleDiff) -> Json:
     return {
         "rule": rule_diff.rule,
-        "verdict": rule_diff.verdict.value,
+        "verdict": rule_diff.change.value,
         "old_version": rule_diff.old_version,
         "new_version": rule_diff.new_version,
-        "rejected": rule_diff.rejected,
+        "rejected": rule_diff.rejection_reason,
         "required_version": rule_diff.required_version,
-        "fields": [_field_json(change) for change in rule_diff.fields],
+        "fields": [_field_json(field_change) for field_change in rule_diff.fields],
         "state": [
             {"state": s.state_name, "outcome": s.outcome.value, "incomplete_ms": s.incomplete_ms}
             for s in rule_diff.state
@@ -204,12 +212,12 @@ def _json(rule_diff: RuleDiff) -> Json:
 
 
 def _field_json(change: FieldChange) -> Json:
-    normal = change.normal
+    normal_forms = change.normal_forms
     return {
         "path": change.path,
         "old": change.old,
         "new": change.new,
-        "equivalent": None if normal is None else normal.equivalent,
-        "normal_old": None if normal is None else normal.old,
-        "normal_new": None if normal is None else normal.new,
+        "equivalent": None if normal_forms is None else normal_forms.equivalent,
+        "normal_old": None if normal_forms is None else normal_forms.old,
+        "normal_new": None if normal_forms is None else normal_forms.new,
     }

@@ -41,10 +41,10 @@ def command(
 ) -> int:
     """Convert Sigma rules and correlations to Headgate rules.
 
-    PATHS are files and folders. A Sigma document without an exact equivalent is rejected with its file, line and
+    PATH is a file or a folder. A Sigma document without an exact equivalent is rejected with its file, line and
     reason, or imported with a note about the approximation. Exit code 1 when a document is rejected. In files of an
-    earlier import, the version of a changed rule is raised, and entries that Sigma does not have (tests, mode,
-    outcome and others) are kept.
+    earlier import, the version of a changed rule is raised, and entries that Sigma does not have are kept: tests,
+    mode, effective, budget, suppress, and all of then except severity and message.
 
     \b
     The map translates Sigma's names to those of the stream:
@@ -66,24 +66,31 @@ def command(
     from rulecore.sigma import ImportOptions, import_rules
 
     schema = load_stream(stream, streams)
-    fields, faults = _read_field_map(map_file, schema)
-    if fields is None:
-        emit(output, {"problems": [_problem_json(p) for p in faults]}, "\n".join(p.render() for p in faults))
+    field_map, map_problems = _read_field_map(map_file, schema)
+    if field_map is None:
+        emit(
+            output, {"problems": [_problem_json(p) for p in map_problems]}, "\n".join(p.render() for p in map_problems)
+        )
         return 1
-    documents, problems = _read(path)
-    report = import_rules(documents, fields, ImportOptions(tuple(group_by)))
-    written = [_write(one, out) if out is not None else _Written(one, None, "") for one in report.imported]
-    emit(output, _json(report, written, problems), _text(report, written, problems))
+    documents, problems = _read_sigma_documents(path)
+    report = import_rules(documents, field_map, ImportOptions(tuple(group_by)))
+    results = [
+        _write(imported, out) if out is not None else _ImportResult(imported, None, "") for imported in report.imported
+    ]
+    emit(output, _report_json(report, results, problems), _render_report(report, results, problems))
     return 1 if report.rejected or problems else 0
 
 
 @dataclass(frozen=True, slots=True)
-class _Written:
-    """An imported rule and its file. ``file`` is None without ``--out``. ``outcome``: whether the file is new, its
-    version was raised, or it is unchanged."""
+class _ImportResult:
+    """An imported rule and the file it was written to.
+
+    ``output_file``: None without ``--out``. ``outcome``: ``new``, ``raised`` (the rule changed and has a
+    new version) or ``same``, with the version; empty without ``--out``.
+    """
 
     imported: ImportedRule
-    file: Path | None
+    output_file: Path | None
     outcome: str
 
 
@@ -93,16 +100,16 @@ def _read_field_map(file: Path | None, schema: StreamSchema) -> tuple[FieldMap |
     return (FieldMap(schema), []) if file is None else read_map(_read_text(file), str(file), schema)
 
 
-def _read(path: Path) -> tuple[list[YamlDocument], list[Problem]]:
+def _read_sigma_documents(path: Path) -> tuple[list[YamlDocument], list[Problem]]:
     from rulecore.documents.yaml_reader import read_yaml
 
     files = sorted(p for p in path.rglob("*") if p.suffix in (".yaml", ".yml")) if path.is_dir() else [path]
     documents: list[YamlDocument] = []
     problems: list[Problem] = []
     for file in files:
-        parsed, faults = read_yaml(_read_text(file), str(file))
+        parsed, file_problems = read_yaml(_read_text(file), str(file))
         documents += [document for document in parsed if document.value is not None]
-        problems += faults
+        problems += file_problems
     if not documents and not problems:
         raise InputError(f"sigma: no document in {path}; name a file, or a folder with *.yml")
     return documents, problems
@@ -119,84 +126,90 @@ def _read_text(file: Path) -> str:
         raise InputError(f"{file}: cannot be read: {' '.join(str(error).split())}; correct the file") from None
 
 
-def _write(one: ImportedRule, out: Path) -> _Written:
-    """Write the rule's file. If an older import exists, keep its version if the rule is unchanged, else raise it by
-    one."""
+def _write(imported: ImportedRule, out: Path) -> _ImportResult:
+    """Write the rule to its file in ``out``. If an earlier import wrote this file, an unchanged rule keeps its version,
+    and a changed one gets the next version."""
     from rulecore.sigma import write_rule
 
-    file = out / f"{one.rule.id}.yaml"
-    before = _before(file, one.rule.id)
-    rule, outcome = one.rule, "new"
-    if before is not None:
-        rule = _with_additions(rule, before)
-        same = before.model_copy(update={"version": rule.version}) == rule
-        rule = rule.model_copy(update={"version": before.version + (not same)})
+    file = out / f"{imported.rule.id}.yaml"
+    existing = _existing_rule(file, imported.rule.id)
+    rule, outcome = imported.rule, "new"
+    if existing is not None:
+        rule = _keep_local_fields(rule, existing)
+        same = existing.model_copy(update={"version": rule.version}) == rule
+        rule = rule.model_copy(update={"version": existing.version + (not same)})
         outcome = "same" if same else "raised"
-    comments = [f"Imported from the Sigma rule {one.title!r} in {Path(one.file).name}.", *one.notes]
+    comments = [f"Imported from the Sigma rule {imported.title!r} in {Path(imported.file).name}.", *imported.notes]
     out.mkdir(parents=True, exist_ok=True)
     file.write_text(write_rule(rule, comments), encoding="utf-8")
-    return _Written(one, file, f"{outcome}, version {rule.version}")
+    return _ImportResult(imported, file, f"{outcome}, version {rule.version}")
 
 
-def _with_additions(rule: Rule, before: Rule) -> Rule:
-    """Return the new rule with the entries of the old file that Sigma does not have: tests, mode, outcome and
-    others."""
-    kept = {name: getattr(before, name) for name in ("suppress", "mode", "effective", "budget", "tests")}
-    then = before.then.model_copy(update={"severity": rule.then.severity, "message": rule.then.message})
+def _keep_local_fields(rule: Rule, existing: Rule) -> Rule:
+    """Return the new rule with the entries of the existing one that Sigma does not have: those listed here, and all of
+    ``then`` except severity and message."""
+    kept = {name: getattr(existing, name) for name in ("suppress", "mode", "effective", "budget", "tests")}
+    then = existing.then.model_copy(update={"severity": rule.then.severity, "message": rule.then.message})
     return rule.model_copy(update={**kept, "then": then})
 
 
-def _before(file: Path, rule_id: str) -> Rule | None:
+def _existing_rule(file: Path, rule_id: str) -> Rule | None:
+    """Return the rule that an earlier import wrote to the file; None if there is none."""
     from rulecore.documents.loading import load_path
 
     if not file.exists():
         return None
     loaded, _ = load_path(file)
-    return next((one.rule for one in loaded if one.rule is not None and one.rule.id == rule_id), None)
+    return next((entry.rule for entry in loaded if entry.rule is not None and entry.rule.id == rule_id), None)
 
 
 # --- the form of the results ------------------------------------------------------------------------------------------
 
 
-def _text(report: ImportReport, written: Sequence[_Written], problems: Sequence[Problem]) -> str:
-    width = max((len(one.imported.rule.id) for one in written), default=0)
+def _render_report(report: ImportReport, results: Sequence[_ImportResult], problems: Sequence[Problem]) -> str:
+    width = max((len(result.imported.rule.id) for result in results), default=0)
     lines = []
-    for one in written:
-        imported = one.imported
-        outcome = "" if one.file is None else f"  ({one.outcome})"
+    for result in results:
+        imported = result.imported
+        outcome = "" if result.output_file is None else f"  ({result.outcome})"
         lines.append(
             f"{'noted   ' if imported.notes else 'imported'}  {imported.rule.id:{width}}  {imported.title}{outcome}"
         )
         lines += [f"          - {note}" for note in imported.notes]
-    lines += [f"part      {one.title}: only counts in {', '.join(one.of)}" for one in report.parts]
-    lines += [f"rejected  {one.title}\n          {one.problem.render()}" for one in report.rejected]
+    lines += [
+        f"part      {part.title}: only counts in {', '.join(part.correlations)}" for part in report.correlation_parts
+    ]
+    lines += [f"rejected  {rejected.title}\n          {rejected.problem.render()}" for rejected in report.rejected]
     lines += [f"unread    {problem.render()}" for problem in problems]
-    return "\n".join([*lines, _summary_line(report, written, problems)])
+    return "\n".join([*lines, _summary_line(report, results, problems)])
 
 
-def _summary_line(report: ImportReport, written: Sequence[_Written], problems: Sequence[Problem]) -> str:
-    noted = sum(bool(one.notes) for one in report.imported)
+def _summary_line(report: ImportReport, results: Sequence[_ImportResult], problems: Sequence[Problem]) -> str:
+    noted = sum(bool(imported.notes) for imported in report.imported)
     count = f"{len(report.imported)} {'rule' if len(report.imported) == 1 else 'rules'} imported, {noted} with notes"
-    others = f"{len(report.parts)} parts of others, {len(report.rejected) + len(problems)} rejected"
-    folders = {one.file.parent for one in written if one.file is not None}
+    others = f"{len(report.correlation_parts)} parts of others, {len(report.rejected) + len(problems)} rejected"
+    folders = {result.output_file.parent for result in results if result.output_file is not None}
     where = f"written to {folders.pop()}" if folders else "nothing was written; name a folder with --out"
-    return f"{count}; {others}" + (f"; {where}" if written else "")
+    return f"{count}; {others}" + (f"; {where}" if results else "")
 
 
-def _json(report: ImportReport, written: Sequence[_Written], problems: Sequence[Problem]) -> Json:
+def _report_json(report: ImportReport, results: Sequence[_ImportResult], problems: Sequence[Problem]) -> Json:
     return {
         "imported": [
             {
-                "rule": one.imported.rule.id,
-                "title": one.imported.title,
-                "source": one.imported.file,
-                "notes": list(one.imported.notes),
-                "file": None if one.file is None else str(one.file),
+                "rule": result.imported.rule.id,
+                "title": result.imported.title,
+                "source": result.imported.file,
+                "notes": list(result.imported.notes),
+                "file": None if result.output_file is None else str(result.output_file),
             }
-            for one in written
+            for result in results
         ],
-        "parts": [{"title": one.title, "source": one.file, "of": list(one.of)} for one in report.parts],
-        "rejected": [{"title": one.title, **_problem_json(one.problem)} for one in report.rejected],
+        "parts": [
+            {"title": part.title, "source": part.file, "of": list(part.correlations)}
+            for part in report.correlation_parts
+        ],
+        "rejected": [{"title": rejected.title, **_problem_json(rejected.problem)} for rejected in report.rejected],
         "problems": [_problem_json(problem) for problem in problems],
     }
 

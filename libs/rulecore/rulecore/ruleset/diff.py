@@ -66,13 +66,13 @@ class NormalForms:
 class FieldChange:
     """An entry of the document that changed; ``old`` or ``new`` is None where the entry is missing or null.
 
-    ``normal``: set for a condition that parses before and after the change.
+    ``normal_forms``: set for a condition that parses before and after the change.
     """
 
     path: str
     old: Json
     new: Json
-    normal: NormalForms | None = None
+    normal_forms: NormalForms | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,17 +92,17 @@ class StateChange:
 class RuleDiff:
     """The change of one rule.
 
-    ``rejected``: the reason why the app would reject the new rule; None if it would accept it. ``required_version``:
+    ``rejection_reason``: why the app would reject the new rule; None if it would accept it. ``required_version``:
     the version that a rejected rule must have to be accepted.
     """
 
     rule: str
-    verdict: RuleChangeKind
+    change: RuleChangeKind
     old_version: int | None
     new_version: int | None
     fields: tuple[FieldChange, ...] = ()
     state: tuple[StateChange, ...] = ()
-    rejected: str | None = None
+    rejection_reason: str | None = None
     required_version: int | None = None
 
 
@@ -330,4 +330,4 @@ def _normalize_entry(value: Json, rule: Rule, streams: Mapping[str, StreamSchema
 
 def changes(diffs: Sequence[RuleDiff]) -> bool:
     """Return whether publishing would change anything."""
-    return any(rule_diff.verdict is not RuleChangeKind.SAME for rule_diff in diffs)
+    return any(rule_diff.change is not RuleChangeKind.SAME for rule_diff in diffs)

@@ -113,7 +113,7 @@ def _find_column(
         own = name if alias is None else next((alias[n] for n in member.names if n in alias), None)
         if own is None:
             raise SigmaImportError(f"the alias {name!r} names no field of {member.name}", (*_AT, "aliases"))
-        target = fields.target(own, member.translated.source, path)
+        target = fields.target(own, member.translated.logsource_mapping, path)
         if target.column is None:
             raise SigmaImportError(f"{own!r} is an expression; only a column can be grouped by: {target.text}", path)
         found[target.column] = target
@@ -134,7 +134,7 @@ def _value_count(correlation: SigmaCorrelation, members: Sequence[CorrelationMem
     if correlation.field is None:
         raise SigmaImportError("value_count needs the `field` whose values are counted", (*_AT, "condition"))
     path = (*_AT, "condition", "field")
-    counted = {fields.target(correlation.field, member.translated.source, path).text for member in members}
+    counted = {fields.target(correlation.field, member.translated.logsource_mapping, path).text for member in members}
     if len(counted) > 1:
         raise SigmaImportError(f"{correlation.field!r} is {' and '.join(sorted(counted))}, depending on the rule", path)
     return _comparison(f"count_distinct({counted.pop()})", _required_bounds(correlation))

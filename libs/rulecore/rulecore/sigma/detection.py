@@ -11,36 +11,37 @@ from rulecore.sigma.condition import read_condition
 from rulecore.sigma.document import SigmaDetection
 from rulecore.sigma.errors import SigmaImportError
 from rulecore.sigma.expression_text import ConditionText, conjunction, disjunction
-from rulecore.sigma.field_map import FieldMap, FieldTarget, LogSource
+from rulecore.sigma.field_map import FieldMap, FieldTarget, LogSourceMapping
 from rulecore.sigma.selections import SelectionItem, SelectionTranslator
 
-_MAX_NAMED: Final = 20  # fields in one problem
+_MAX_FIELDS_IN_ERROR: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
 class TranslatedDetection:
-    """The condition of a detection. ``notes``: approximations. ``source``: the entry of the map for its logsource."""
+    """The condition of a detection. ``notes``: approximations. ``logsource_mapping``: the entry of the map for its
+    logsource."""
 
     where: ConditionText
     notes: tuple[str, ...]
-    source: LogSource | None
+    logsource_mapping: LogSourceMapping | None
 
 
-def translate(detection: SigmaDetection, fields: FieldMap) -> TranslatedDetection:
+def translate(detection: SigmaDetection, field_map: FieldMap) -> TranslatedDetection:
     """Return the condition of a detection; raise ``SigmaImportError`` if a part cannot be expressed."""
-    source = fields.logsource(detection.logsource)
+    logsource_mapping = field_map.logsource(detection.logsource)
 
     def resolve(name: str, path: PathKey) -> FieldTarget:
-        return fields.target(name, source, path)
+        return field_map.target(name, logsource_mapping, path)
 
-    _reject_unmapped(detection, fields, source)
-    translator = SelectionTranslator(resolve, fields.keywords)
-    made: dict[str, ConditionText] = {}
+    _reject_unmapped(detection, field_map, logsource_mapping)
+    translator = SelectionTranslator(resolve, field_map.keywords)
+    translated: dict[str, ConditionText] = {}
 
     def condition_of(name: str) -> ConditionText:
-        if name not in made:
-            made[name] = _selection(translator, detection.selections[name], ("detection", name))
-        return made[name]
+        if name not in translated:
+            translated[name] = _translate_selection(translator, detection.selections[name], ("detection", name))
+        return translated[name]
 
     alternatives, used = [], set[str]()
     for text in detection.conditions:
@@ -51,66 +52,70 @@ def translate(detection: SigmaDetection, fields: FieldMap) -> TranslatedDetectio
         alternatives.append(condition)
         used |= names
     where = disjunction(alternatives)
-    if source is not None and source.where is not None:
-        where = conjunction([source.where, where])
-    notes = [*translator.notes, *_logsource_notes(detection.logsource, source)]
+    if logsource_mapping is not None and logsource_mapping.where is not None:
+        where = conjunction([logsource_mapping.where, where])
+    notes = [*translator.notes, *_logsource_notes(detection.logsource, logsource_mapping)]
     if unused := [name for name in detection.selections if name not in used]:
         notes.append(f"the condition does not use {', '.join(unused)[:200]}")
-    return TranslatedDetection(where, tuple(notes), source)
+    return TranslatedDetection(where, tuple(notes), logsource_mapping)
 
 
-def _reject_unmapped(detection: SigmaDetection, fields: FieldMap, source: LogSource | None) -> None:
+def _reject_unmapped(
+    detection: SigmaDetection, field_map: FieldMap, logsource_mapping: LogSourceMapping | None
+) -> None:
     """Raise one ``SigmaImportError`` that names all unmapped fields, at the position of the first."""
     missing: dict[str, PathKey] = {}
     for name, path in _field_paths(detection.selections):
         try:
-            fields.target(name, source, path)
+            field_map.target(name, logsource_mapping, path)
         except SigmaImportError:
             missing.setdefault(name, path)
     if missing:
-        raise SigmaImportError(fields.missing([*missing][:_MAX_NAMED]), next(iter(missing.values())))
+        raise SigmaImportError(field_map.missing([*missing][:_MAX_FIELDS_IN_ERROR]), next(iter(missing.values())))
 
 
 def _field_paths(selections: Mapping[str, Json]) -> Iterator[tuple[str, PathKey]]:
-    """Yield the name and path of each field in the selections; keywords have none."""
+    """Yield the name and path of each field in the selections. A keyword is not a field."""
     for selection, value in selections.items():
-        parts = enumerate(value) if isinstance(value, list) else [("", value)]
-        for index, one in parts:
+        items = enumerate(value) if isinstance(value, list) else [("", value)]
+        for index, item in items:
             path = ("detection", selection, index) if index != "" else ("detection", selection)
-            for name in one if isinstance(one, dict) else ():
+            for name in item if isinstance(item, dict) else ():
                 if field := name.split("|")[0]:
                     yield field, (*path, name)
 
 
-def _logsource_notes(logsource: Mapping[str, str], source: LogSource | None) -> list[str]:
-    """Return a note if the map has no ``logsources``. An entry without ``where`` means all events."""
-    if source is not None:
+def _logsource_notes(logsource: Mapping[str, str], logsource_mapping: LogSourceMapping | None) -> list[str]:
+    """Return a note if the map has no ``logsources``; then the rule applies to all events."""
+    if logsource_mapping is not None:
         return []
     shown = ", ".join(f"{k} {v}" for k, v in logsource.items()) or "nothing"
     return [f"logsource ({shown}): the map has no logsources, so the rule reads every event of the stream"]
 
 
-def _selection(translator: SelectionTranslator, value: Json, path: PathKey) -> ConditionText:
+def _translate_selection(translator: SelectionTranslator, value: Json, path: PathKey) -> ConditionText:
     """Return the condition of a selection.
 
-    It is true if all entries of a mapping are, or any item of a list, each of which is a mapping or a keyword.
+    A mapping is true if all its entries are. A list, whose items are mappings or keywords, is true if any item is.
     """
     if isinstance(value, dict):
-        return _mapping(translator, value, path)
+        return _translate_mapping(translator, value, path)
     if not isinstance(value, list):
         return translator.translate(SelectionItem.of("", value, path))
     if not value:
         raise SigmaImportError("is empty", path)
-    parts = [
-        _mapping(translator, one, (*path, i))
-        if isinstance(one, dict)
-        else translator.translate(SelectionItem.of("", one, (*path, i)))
-        for i, one in enumerate(value)
+    conditions = [
+        _translate_mapping(translator, item, (*path, i))
+        if isinstance(item, dict)
+        else translator.translate(SelectionItem.of("", item, (*path, i)))
+        for i, item in enumerate(value)
     ]
-    return disjunction(parts)
+    return disjunction(conditions)
 
 
-def _mapping(translator: SelectionTranslator, value: Mapping[str, Json], path: PathKey) -> ConditionText:
+def _translate_mapping(translator: SelectionTranslator, value: Mapping[str, Json], path: PathKey) -> ConditionText:
     if not value:
         raise SigmaImportError("is empty", path)
-    return conjunction(translator.translate(SelectionItem.of(name, one, (*path, name))) for name, one in value.items())
+    return conjunction(
+        translator.translate(SelectionItem.of(name, entry, (*path, name))) for name, entry in value.items()
+    )

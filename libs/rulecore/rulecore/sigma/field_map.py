@@ -44,8 +44,9 @@ class FieldTarget:
 
 
 @dataclass(frozen=True, slots=True)
-class LogSource:
-    """The entry of a logsource. It matches rules that have all of its ``names``. ``where``: None for all events."""
+class LogSourceMapping:
+    """An entry of ``logsources`` in the map. It matches rules whose logsource has all of its ``names``. ``where``: None
+    for all events."""
 
     names: Mapping[str, str]
     where: ConditionText | None
@@ -59,10 +60,10 @@ class FieldMap:
     schema: StreamSchema
     fields: Mapping[str, FieldTarget] = field(default_factory=dict)
     keywords: tuple[FieldTarget, ...] = ()
-    logsources: tuple[LogSource, ...] | None = None
+    logsources: tuple[LogSourceMapping, ...] | None = None
     owner: str | None = None
 
-    def logsource(self, names: Mapping[str, str]) -> LogSource | None:
+    def logsource(self, names: Mapping[str, str]) -> LogSourceMapping | None:
         """Return the entry for a rule's logsource: of those that match, the one with most names.
 
         None if the map has no ``logsources``; raise ``SigmaImportError`` if it has some and none matches.
@@ -77,9 +78,9 @@ class FieldMap:
             )
         return max(fitting, key=lambda one: len(one.names))
 
-    def target(self, name: str, source: LogSource | None, path: PathKey) -> FieldTarget:
+    def target(self, name: str, logsource_mapping: LogSourceMapping | None, path: PathKey) -> FieldTarget:
         """Return the target of a Sigma field; raise ``SigmaImportError`` if it is neither mapped nor a column."""
-        known = self.fields if source is None else {**self.fields, **source.fields}
+        known = self.fields if logsource_mapping is None else {**self.fields, **logsource_mapping.fields}
         if name in known:
             return known[name]
         if self.schema.get(name) is not None:
@@ -193,7 +194,7 @@ class _Reader:
                 self.add_problem(("keywords", i), f"is {target.type}; keywords are looked for in text")
         return tuple(target for target in found if target is not None)
 
-    def read_logsources(self, value: Json) -> tuple[LogSource, ...]:
+    def read_logsources(self, value: Json) -> tuple[LogSourceMapping, ...]:
         if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
             self.add_problem(
                 ("logsources",), "must be a list of mappings, such as {product: windows, where: type = 'x'}"
@@ -203,14 +204,14 @@ class _Reader:
             self.read_logsource(one, ("logsources", i)) for i, one in enumerate(value) if isinstance(one, dict)
         )
 
-    def read_logsource(self, value: Mapping[str, Json], path: PathKey) -> LogSource:
+    def read_logsource(self, value: Mapping[str, Json], path: PathKey) -> LogSourceMapping:
         if unknown := set(value) - {*_LOGSOURCE, "where", "fields"}:
             shown = ", ".join(sorted(unknown))
             self.add_problem((*path, min(unknown)), f"{shown}: there are {', '.join(_LOGSOURCE)}, where and fields")
         names = {name: str(value[name]).lower() for name in _LOGSOURCE if name in value}
         where = value.get("where")
         condition = None if where is None else self.read_where(where, (*path, "where"))
-        return LogSource(names, condition, self.read_fields(value.get("fields"), (*path, "fields")))
+        return LogSourceMapping(names, condition, self.read_fields(value.get("fields"), (*path, "fields")))
 
     def read_where(self, value: Json, path: PathKey) -> ConditionText | None:
         if not isinstance(value, str):

@@ -48,11 +48,11 @@ class ImportedRule:
 
 @dataclass(frozen=True, slots=True)
 class CorrelationPart:
-    """A rule that is imported only as part of correlations. ``of``: their titles."""
+    """A rule that is imported only as part of correlations. ``correlations``: their titles."""
 
     file: str
     title: str
-    of: tuple[str, ...]
+    correlations: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class ImportReport:
     """The results in the order of the documents; in ``rejected``, the invalid Sigma documents come first."""
 
     imported: tuple[ImportedRule, ...]
-    parts: tuple[CorrelationPart, ...]
+    correlation_parts: tuple[CorrelationPart, ...]
     rejected: tuple[RejectedDocument, ...]
 
 
@@ -82,10 +82,10 @@ def import_rules(
         run.read(document)
     for one in run.sources:
         run.mark_members(one)
-    run.find_parts()
+    run.mark_correlation_parts()
     for one in run.sources:
         run.convert(one)
-    return ImportReport(tuple(run.imported), tuple(run.parts), tuple(run.rejected))
+    return ImportReport(tuple(run.imported), tuple(run.correlation_parts), tuple(run.rejected))
 
 
 @dataclass(slots=True)
@@ -119,7 +119,7 @@ class _Import:
     ids: set[str] = field(default_factory=set)
     numbers: dict[str, int] = field(default_factory=dict)
     imported: list[ImportedRule] = field(default_factory=list)
-    parts: list[CorrelationPart] = field(default_factory=list)
+    correlation_parts: list[CorrelationPart] = field(default_factory=list)
     rejected: list[RejectedDocument] = field(default_factory=list)
 
     def read(self, document: YamlDocument) -> None:
@@ -147,7 +147,7 @@ class _Import:
                     one.used_by[source.header.title] = None
                     one.generate |= source.rule.generate
 
-    def find_parts(self) -> None:
+    def mark_correlation_parts(self) -> None:
         """Mark as parts the rules that a correlation uses which no other uses, directly or through others.
 
         Rules that only use each other in a circle stay unmarked, so that converting them reports the fault.
@@ -163,7 +163,7 @@ class _Import:
     def convert(self, source: _Source) -> None:
         header = source.header
         if source.part and not source.generate:
-            self.parts.append(CorrelationPart(header.document.file, header.title, tuple(source.used_by)))
+            self.correlation_parts.append(CorrelationPart(header.document.file, header.title, tuple(source.used_by)))
             return
         try:
             rule, notes = self.build_rule(source)

@@ -52,21 +52,21 @@ def one(live: list[Rule], wanted: list[Rule], **options: Any) -> RuleDiff:
 
 def test_the_same_rules_change_nothing() -> None:
     found = diff([event(), window()], [window(), event()], STREAMS, whole=True)
-    assert [d.verdict for d in found] == [RuleChangeKind.SAME, RuleChangeKind.SAME]
+    assert [d.change for d in found] == [RuleChangeKind.SAME, RuleChangeKind.SAME]
     assert not changes(found)
 
 
 def test_a_rule_that_is_not_live_is_added_and_its_windows_warm_up() -> None:
     found = one([], [window()])
-    assert (found.verdict, found.old_version, found.new_version) == (RuleChangeKind.ADDED, None, 1)
+    assert (found.change, found.old_version, found.new_version) == (RuleChangeKind.ADDED, None, 1)
     assert found.state == (StateChange("count(*) by card in panes of 1m", StateOutcome.NEW, 10 * MINUTE),)
 
 
 def test_a_rule_that_the_files_do_not_have_is_removed_only_when_they_are_the_whole_truth() -> None:
-    assert diff([event(), window()], [event()], STREAMS)[0].verdict is RuleChangeKind.SAME
+    assert diff([event(), window()], [event()], STREAMS)[0].change is RuleChangeKind.SAME
     assert len(diff([event(), window()], [event()], STREAMS)) == 1
     found = diff([event(), window()], [event()], STREAMS, whole=True)[1]
-    assert (found.rule, found.verdict) == ("burst", RuleChangeKind.REMOVED)
+    assert (found.rule, found.change) == ("burst", RuleChangeKind.REMOVED)
     assert found.state == (StateChange("count(*) by card in panes of 1m", StateOutcome.DROPPED),)
 
 
@@ -82,15 +82,20 @@ def test_conditions_with_one_normal_form_are_equivalent() -> None:
     found = one([event()], [event(version=2, where="5.0 < amount and 1 = 1")])
     (change,) = found.fields
     assert change.path == "where"
-    assert change.normal is not None
-    assert change.normal.equivalent
-    assert change.normal.old == change.normal.new == "amount > 5.00"
+    assert change.normal_forms is not None
+    assert change.normal_forms.equivalent
+    assert change.normal_forms.old == change.normal_forms.new == "amount > 5.00"
 
 
 def test_conditions_that_differ_are_shown_in_normal_form() -> None:
     (change,) = one([window()], [window(version=2, having="6 <= count(*)")]).fields
-    assert change.normal is not None
-    assert (change.normal.old, change.normal.new, change.normal.equivalent) == ("count(*) >= 5", "count(*) >= 6", False)
+    assert change.normal_forms is not None
+    forms = change.normal_forms
+    assert (forms.old, forms.new, forms.equivalent) == (
+        "count(*) >= 5",
+        "count(*) >= 6",
+        False,
+    )
 
 
 def test_steps_of_a_sequence_are_compared_one_by_one() -> None:
@@ -100,20 +105,20 @@ def test_steps_of_a_sequence_are_compared_one_by_one() -> None:
 
     (change,) = one([sequence(1, "amount > 1")], [sequence(2, "1 < amount")]).fields
     assert change.path == "sequence[1].where"
-    assert change.normal is not None
-    assert change.normal.equivalent
+    assert change.normal_forms is not None
+    assert change.normal_forms.equivalent
 
 
 def test_a_version_that_was_not_raised_would_be_rejected_and_the_next_one_is_named() -> None:
     found = one([event(version=7)], [event(version=7, where="amount > 6")])
-    assert found.rejected == "version 7 is not above version 7, the newest"
+    assert found.rejection_reason == "version 7 is not above version 7, the newest"
     assert found.required_version == 8
-    assert one([event(version=7)], [event(version=8, where="amount > 6")]).rejected is None
+    assert one([event(version=7)], [event(version=8, where="amount > 6")]).rejection_reason is None
 
 
 def test_only_a_raised_version_is_a_change_without_entries() -> None:
     found = one([event()], [event(version=2)])
-    assert (found.verdict, found.fields, found.rejected) == (RuleChangeKind.CHANGED, (), None)
+    assert (found.change, found.fields, found.rejection_reason) == (RuleChangeKind.CHANGED, (), None)
 
 
 def test_another_threshold_keeps_what_was_counted() -> None:
@@ -174,7 +179,7 @@ def test_the_rule_set_rejects_exactly_what_the_diff_says() -> None:
     for version in (2, 3, 4):
         for wanted in (event(version=version), event(version=version, where="amount > 6"), window(version=version)):
             _, (status,) = rules.apply([_record(wanted)], 0)
-            rejected = one(live, [wanted]).rejected is not None
+            rejected = one(live, [wanted]).rejection_reason is not None
             assert rejected is (status.status is StatusKind.REJECTED), (version, status.reason)
 
 
@@ -191,7 +196,7 @@ def test_conditions_that_are_called_equivalent_agree_on_every_event(left: Expr, 
     rules = [event(on="any", version=n + 1, where=text) for n, text in enumerate(texts)]
     for other, expr in ((rules[1], right), (rules[2], normalize(left))):
         for change in diff([rules[0]], [other], streams)[0].fields:
-            if change.normal is not None and change.normal.equivalent:
+            if change.normal_forms is not None and change.normal_forms.equivalent:
                 assert all(
                     evaluate(left, row) == evaluate(expr, row) or evaluate(left, row) is not True for row in rows
                 )

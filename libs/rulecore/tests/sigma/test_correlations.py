@@ -132,10 +132,11 @@ def test_temporal_with_a_condition_needs_that_number_of_rules() -> None:
 def test_rules_of_a_correlation_alert_by_themselves_only_with_generate() -> None:
     text = PARTS + HEAD + EVENT_COUNT.replace("\n", "\n  ")
     report = importing(text)
-    assert [(one.title, one.of) for one in report.parts] == [("Failed login", ("The correlation",))]
+    parts = [(part.title, part.correlations) for part in report.correlation_parts]
+    assert parts == [("Failed login", ("The correlation",))]
     assert [one.title for one in report.imported] == ["Good login", "Shell", "The correlation"]
     report = importing(text + "\n  generate: true")
-    assert report.parts == ()
+    assert report.correlation_parts == ()
     assert [one.title for one in report.imported] == ["Failed login", "Good login", "Shell", "The correlation"]
 
 
@@ -189,7 +190,7 @@ def test_correlations_that_name_each_other_are_rejected() -> None:
     one = "title: {0}\nname: {0}\ncorrelation: {{type: event_count, rules: [{1}], group-by: [User], timespan: 1m, "
     text = (one.format("a", "b") + "condition: {gte: 1}}\n---\n") + (one.format("b", "a") + "condition: {gte: 1}}")
     report = importing(text)
-    assert (report.imported, report.parts) == ((), ())
+    assert (report.imported, report.correlation_parts) == ((), ())
     assert [one.title for one in report.rejected] == ["a", "b"]
 
 

@@ -295,7 +295,7 @@ CORRELATIONS = st.fixed_dictionaries({**BEGUN, "correlation": CORRELATION})
 def test_any_document_is_imported_and_reads_back_or_is_rejected(value: dict[str, object]) -> None:
     documents, _ = read_yaml(json.dumps(value), "sigma.yml")
     report = import_rules(documents, field_map())
-    assert len(report.imported) + len(report.rejected) + len(report.parts) == len(documents)
+    assert len(report.imported) + len(report.rejected) + len(report.correlation_parts) == len(documents)
     for one in report.imported:
         loaded, faults = load_text(write_rule(one.rule, one.notes))
         assert not faults
