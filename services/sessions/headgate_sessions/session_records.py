@@ -12,7 +12,8 @@ from streamcore.topology.stream import Stream
 
 
 def session_aggregates(settings: SessionsSettings) -> Mapping[str, Aggregate]:
-    """Return the aggregates over the events of a session. No result depends on the order of arrival."""
+    """Return the aggregates over the events of a session. No result depends on the order of arrival: of events with the
+    same time, ``Ties.VALUE`` takes the smallest value as the first and the largest as the last."""
     return {
         "events": Count(),
         "pages": CountDistinct("page", settings.max_pages),
@@ -27,11 +28,11 @@ def session_aggregates(settings: SessionsSettings) -> Mapping[str, Aggregate]:
 
 
 def session_rows(sessions: Stream, settings: SessionsSettings) -> Stream:
-    """Convert revisions of sessions to records. ``session_id`` consists of the user and the start that was emitted
-    first."""
+    """Convert the revisions of sessions to records. ``session_id`` is the user and the start of the session's first
+    revision."""
     bounce = (pl.col(settings.bounce.of) <= settings.bounce.at_most) & (pl.col("conversions") == 0)
     return sessions.select(
-        _id("window_anchor").alias("session_id"),
+        _session_id("window_anchor").alias("session_id"),
         "user_id",
         pl.col("window_start").alias("started_at"),
         "ended_at",
@@ -47,11 +48,11 @@ def session_rows(sessions: Stream, settings: SessionsSettings) -> Stream:
         (bounce & ~pl.col("is_deleted")).alias("bounce"),
         "is_final",
         "is_deleted",
-        _id("merged_into").alias("merged_into"),
+        _session_id("merged_into").alias("merged_into"),
         "revision",
     )
 
 
-def _id(anchor: str) -> pl.Expr:
+def _session_id(anchor: str) -> pl.Expr:
     """Return the id of the session with this anchor: ``<user>.<milliseconds since 1970>``; null without an anchor."""
     return pl.format("{}.{}", "user_id", pl.col(anchor).dt.epoch("ms"))
