@@ -137,9 +137,9 @@ def _measure(stack: DemoStack, arguments: argparse.Namespace) -> Result:
             if time.monotonic() - began > number * _EVERY_S:
                 probes.send(number)
                 number += 1
-            probes.search()
-            cuts.add_new()
-            stack.check()
+            probes.look()
+            cuts.note()
+            stack.raise_if_ended()
             time.sleep(_BETWEEN_SEARCHES_S)
         rate = (stack.app.metrics.processed - before) / (time.monotonic() - began)
     settled = time.monotonic() + _SETTLE_S
@@ -189,7 +189,7 @@ def _max_rate(stack: DemoStack, load: int, seconds: float) -> float:
             ends.append((time.monotonic() - begun, processed))
         if stack.generator.done and stack.generator.sent - processed < load:
             stack.generate(GeneratorSettings(load, None))
-        stack.check()
+        stack.raise_if_ended()
         time.sleep(0.05)
     _wait(lambda: stack.generator.done and stack.app.metrics.processed >= stack.generator.sent, stack)
     warm = ends[len(ends) // 2 :]
@@ -199,7 +199,7 @@ def _max_rate(stack: DemoStack, load: int, seconds: float) -> float:
 def _wait(until: Callable[[], bool], stack: DemoStack) -> None:
     deadline = time.monotonic() + _WAIT_S
     while not until():
-        stack.check()
+        stack.raise_if_ended()
         if time.monotonic() > deadline:
             raise TimeoutError(f"the app did not process all events within {_WAIT_S:.0f} s")
         time.sleep(0.05)

@@ -116,7 +116,7 @@ def command(
     )
     chosen = SERVICES[service](ServiceOptions(rules, streams, to, postgres_server, opensearch_server))
     settings = StackSettings(
-        folder=(data or workspace.default_folder(chosen.topic_names.app)).absolute(),
+        folder=(data or workspace.default_folder(chosen.app_names.app)).absolute(),
         broker_folder=broker_folder or local_broker.default_folder(),
         port=port or local_broker.DEFAULT_PORT,
         streams=streams,

@@ -116,7 +116,7 @@ class AppProcess:
         )
         self._reader.start()
 
-    def check(self) -> None:
+    def raise_if_ended(self) -> None:
         """Raise ``AppEndedError`` if the app has ended."""
         if self._process is not None and (code := self._process.poll()) is not None:
             raise AppEndedError(f"the app ended with exit code {code}\n{self.tail()}\nits log: {self.log}")

@@ -90,7 +90,7 @@ class Generator:
         self.sent = self._sent_before = sum(end_offsets(self._kafka, self._feed.topics).values())
         self._thread.start()
 
-    def check(self) -> None:
+    def raise_if_ended(self) -> None:
         """Raise the error that ended the generator, if any."""
         if self._failure is not None:
             raise self._failure

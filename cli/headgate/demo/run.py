@@ -130,7 +130,7 @@ class DemoRun:
         """Raise an error if a part of the stack has ended, and mark new milestones on the timeline."""
         if time.monotonic() - self._checked_s > _CHECK_EVERY_S:
             self._checked_s = time.monotonic()
-            self.stack.check()
+            self.stack.raise_if_ended()
         for milestone, is_reached in self.stack.service.milestones(self.stack.app.metrics).items():
             if is_reached:
                 self._timeline.mark(milestone)

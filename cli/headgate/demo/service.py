@@ -16,7 +16,7 @@ from headgate.console.messages import Print
 from headgate.demo.shop.feed import Feed
 from headgate.demo.shop.settings import ShopSettings
 from headgate.demo.verify.summary import VerifySummary
-from headgate.demo.workspace import TopicNames, Workspace
+from headgate.demo.workspace import AppNames, Workspace
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.topics import TopicSpec
 
@@ -41,7 +41,7 @@ class ServiceContext:
     streams: Path
 
 
-class RunView(Protocol):
+class ServiceRun(Protocol):
     """The part of a run that its live view and its verifier use."""
 
     @property
@@ -54,9 +54,9 @@ class RunView(Protocol):
     def context(self) -> ServiceContext: ...
 
     @property
-    def streams(self) -> Path | None:
-        """The folder of stream files that the user named; None if the user named none. ``context.streams`` is the
-        folder that is used then."""
+    def user_streams(self) -> Path | None:
+        """The folder of stream files that the user named; None if the user named none, and the service reads
+        the shipped one, ``context.streams``."""
         ...
 
     @property
@@ -65,7 +65,7 @@ class RunView(Protocol):
     @property
     def generator(self) -> Generator: ...
 
-    def check(self) -> None:
+    def raise_if_ended(self) -> None:
         """Raise an error if a process of the run has ended."""
         ...
 
@@ -77,7 +77,7 @@ class Server(Protocol):
         """Start a local server that does not run yet; raise an error if an external server does not answer."""
         ...
 
-    def check(self) -> None:
+    def raise_if_ended(self) -> None:
         """Raise an error if a local server has ended."""
         ...
 
@@ -99,7 +99,7 @@ class LiveView(Protocol):
         ...
 
     def status_line(self) -> str:
-        """Return the most important figures as one line, for output that is no terminal."""
+        """Return the most important figures as one line, for output that does not go to a terminal."""
         ...
 
     def close(self) -> None:
@@ -142,8 +142,9 @@ class Service(Protocol):
     def module(self) -> str: ...
 
     @property
-    def topic_names(self) -> TopicNames:
-        """The names of the app and its topics in the first workspace; further workspaces add a number to them."""
+    def app_names(self) -> AppNames:
+        """The names of the app and its topics in the first workspace. In a further workspace, a number follows
+        the name of the app."""
         ...
 
     def preload(self) -> None:
@@ -160,20 +161,20 @@ class Service(Protocol):
         """Return the app's settings."""
         ...
 
-    def topics(self, settings: ServiceSettings) -> list[TopicSpec]:
+    def app_topics(self, settings: ServiceSettings) -> list[TopicSpec]:
         """Return the topics that the app writes, and its control topic."""
         ...
 
     def delete_leftovers(self, context: ServiceContext, print_message: Print) -> None:
-        """Delete the data that an earlier workspace of the folder left outside Kafka. Called before ``prepare``, for a
-        new workspace."""
+        """Delete the data outside Kafka of an earlier workspace in the same folder. Called for a new workspace, before
+        ``prepare``."""
         ...
 
     def prepare(self, context: ServiceContext, print_message: Print) -> None:
         """Create the rules and tables that must exist before the first event."""
         ...
 
-    def event_feed(self, names: TopicNames, shop: ShopSettings) -> Feed:
+    def event_feed(self, names: AppNames, shop: ShopSettings) -> Feed:
         """Return the records that the generator sends."""
         ...
 
@@ -181,10 +182,10 @@ class Service(Protocol):
         """Return, by name, whether each milestone of a first run has been reached."""
         ...
 
-    def live_view(self, run: RunView, timeline: Timeline) -> LiveView:
-        """Return a new live view of the run; it reads until it is closed."""
+    def live_view(self, run: ServiceRun, timeline: Timeline) -> LiveView:
+        """Return a new live view of the run. The caller closes it."""
         ...
 
-    def verifier(self, run: RunView) -> Verifier:
-        """Return a verifier that has read the output from before this run."""
+    def verifier(self, run: ServiceRun) -> Verifier:
+        """Return a verifier. It has already read the output of earlier runs, which it does not count as this run's."""
         ...

@@ -95,8 +95,8 @@ class DemoStack:
         return self._workspace
 
     @property
-    def streams(self) -> Path | None:
-        """The folder of stream files that the user names; None: the shipped one."""
+    def user_streams(self) -> Path | None:
+        """The folder of stream files that the user named; None if the user named none."""
         return self.settings.streams
 
     @property
@@ -165,13 +165,13 @@ class DemoStack:
         """Start the app of an existing workspace while the broker starts; the app itself waits for the broker."""
         if self.settings.fresh or self.broker is None or self._server is not None:
             return
-        known = workspaces.load(self.settings.folder, self._broker_identity(), self.service.topic_names)
+        known = workspaces.load(self.settings.folder, self._broker_identity(), self.service.app_names)
         if known is not None:
             self._start_app(known)
 
     def _open_workspace(self) -> None:
         folder, seed = self.settings.folder, self.settings.seed
-        like = self.service.topic_names
+        like = self.service.app_names
         known = None if self.settings.fresh else workspaces.load(folder, self._broker_identity(), like)
         if known is not None and not workspaces.has_topics(known, self.kafka):
             self._print_message(f"the topics of {known.names.app} no longer exist: creating a new workspace")
@@ -194,7 +194,7 @@ class DemoStack:
             self._print_message(
                 f"{control} was compacted and now keeps everything: history before this start is not complete"
             )
-        ensure_topics(self.kafka, self.service.topics(self.service.settings(context)))
+        ensure_topics(self.kafka, self.service.app_topics(self.service.settings(context)))
         self._timeline.mark("the topics exist")
         self.service.prepare(context, self._print_message)
         self._timeline.mark("the service is prepared")
@@ -220,16 +220,16 @@ class DemoStack:
         generator.start()
         self._generator = generator
 
-    def check(self) -> None:
+    def raise_if_ended(self) -> None:
         """Raise the first error of any part of the stack."""
-        self.app.check()
+        self.app.raise_if_ended()
         if self._generator is not None:
-            self._generator.check()
+            self._generator.raise_if_ended()
         if self.broker is not None and self.broker.running is None:
             files = self.broker.files
             raise HeadgateError(f"the local broker ended; last in its log {files.log}: {files.last_error()}")
         if self._server is not None:
-            self._server.check()
+            self._server.raise_if_ended()
 
     # --- stop ---------------------------------------------------------------------------------------------------
 

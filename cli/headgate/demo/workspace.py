@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from headgate.console.messages import Print
-from headgate.demo.shop.settings import ShopSettings, start_before
+from headgate.demo.shop.settings import ShopSettings, shop_start_ms
 from headgate.errors import InputError
 from headgate.local import cache
 from streamcore.kafka.settings import KafkaSettings
@@ -30,7 +30,7 @@ _MAX_NAMES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class TopicNames:
+class AppNames:
     """The names of an app and its topics. ``inputs``: the inputs beside ``events``; ``lanes``: the outputs. The topic
     of an input or lane is ``<app>.<name>``."""
 
@@ -72,7 +72,7 @@ class Workspace:
     """The workspace of ``folder``. ``broker`` identifies the Kafka that has its topics."""
 
     folder: Path
-    names: TopicNames
+    names: AppNames
     shop: ShopSettings
     broker: str
 
@@ -121,7 +121,7 @@ def lock_folder(folder: Path) -> Iterator[None]:
         yield
 
 
-def load(folder: Path, broker: str, like: TopicNames) -> Workspace | None:
+def load(folder: Path, broker: str, like: AppNames) -> Workspace | None:
     """Load the workspace of the folder; None if there is none, or if it belongs to another Kafka than ``broker``.
 
     ``like``: the names of the service; the file has only the app's name.
@@ -130,7 +130,7 @@ def load(folder: Path, broker: str, like: TopicNames) -> Workspace | None:
     return workspace if workspace is not None and workspace.broker == broker else None
 
 
-def load_any(folder: Path, like: TopicNames) -> Workspace | None:
+def load_any(folder: Path, like: AppNames) -> Workspace | None:
     """Load the workspace of the folder, on whichever Kafka; None if there is none, or if its file cannot be read."""
     try:
         return _read(folder, like)
@@ -138,7 +138,7 @@ def load_any(folder: Path, like: TopicNames) -> Workspace | None:
         return None
 
 
-def _read(folder: Path, like: TopicNames) -> Workspace | None:
+def _read(folder: Path, like: AppNames) -> Workspace | None:
     path = _file(folder)
     if not path.exists():
         return None
@@ -157,7 +157,7 @@ def has_topics(workspace: Workspace, kafka: KafkaSettings) -> bool:
 
 
 def create(
-    folder: Path, broker: str, kafka: KafkaSettings, seed: int | None, print_message: Print, like: TopicNames
+    folder: Path, broker: str, kafka: KafkaSettings, seed: int | None, print_message: Print, like: AppNames
 ) -> Workspace:
     """Create a workspace in the folder, after deleting the topics and files of an old one.
 
@@ -167,7 +167,7 @@ def create(
     with cache.exclusive("shop-names", print_message):
         names = _free_names(kafka, like)
         ensure_topics(kafka, [TopicSpec(topic, PARTITIONS) for topic in names.read])
-    start_ms = start_before(time.time_ns() // 1_000_000)
+    start_ms = shop_start_ms(time.time_ns() // 1_000_000)
     shop = ShopSettings(secrets.randbelow(2**31) if seed is None else seed, start_ms)
     workspace = Workspace(folder, names, shop, broker)
     part = folder / "workspace.part"
@@ -176,7 +176,7 @@ def create(
     return workspace
 
 
-def discard(folder: Path, broker: str, kafka: KafkaSettings, print_message: Print, like: TopicNames) -> None:
+def discard(folder: Path, broker: str, kafka: KafkaSettings, print_message: Print, like: AppNames) -> None:
     """Delete the workspace's files, and its topics if they are on this Kafka. Other files of the folder stay."""
     old = load_any(folder, like)
     if old is not None and old.broker == broker:
@@ -191,7 +191,7 @@ def _file(folder: Path) -> Path:
     return folder / "workspace.json"
 
 
-def _free_names(kafka: KafkaSettings, like: TopicNames) -> TopicNames:
+def _free_names(kafka: KafkaSettings, like: AppNames) -> AppNames:
     """Return names of which no topic exists: ``like`` itself, or else with the app's name ``shop-2``, ``shop-3``,
     ..."""
     for number in range(1, _MAX_NAMES):

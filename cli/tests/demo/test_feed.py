@@ -6,7 +6,7 @@ import uuid
 
 import pytest
 
-from headgate.demo.datagen import FIRST_BLOCK_PER_SECOND, send_feed, send_phases, shop_settings
+from headgate.demo.datagen import FIRST_BLOCK_MAX_RATE, rate_phases, send_feed, shop_settings
 from headgate.demo.shop.feed import shop_feed
 from headgate.demo.shop.settings import EVENTS_PER_BLOCK
 from headgate.demo.shop.stream import records
@@ -39,8 +39,8 @@ def test_a_seed_determines_the_events() -> None:
 @pytest.mark.parametrize(
     ("begin", "end", "rate", "phases"),
     [
-        (0, None, 5_000.0, [(EVENTS_PER_BLOCK, FIRST_BLOCK_PER_SECOND), (None, 5_000.0)]),
-        (0, EVENTS_PER_BLOCK, None, [(EVENTS_PER_BLOCK, FIRST_BLOCK_PER_SECOND)]),
+        (0, None, 5_000.0, [(EVENTS_PER_BLOCK, FIRST_BLOCK_MAX_RATE), (None, 5_000.0)]),
+        (0, EVENTS_PER_BLOCK, None, [(EVENTS_PER_BLOCK, FIRST_BLOCK_MAX_RATE)]),
         (10, 20, 5.0, [(20, 5.0)]),
         (EVENTS_PER_BLOCK, EVENTS_PER_BLOCK + 1, 5_000.0, [(EVENTS_PER_BLOCK + 1, 5_000.0)]),
     ],
@@ -48,7 +48,7 @@ def test_a_seed_determines_the_events() -> None:
 def test_the_first_block_is_slow_at_any_rate(
     begin: int, end: int | None, rate: float | None, phases: list[tuple[int | None, float | None]]
 ) -> None:
-    assert [*send_phases(begin, end, rate)] == phases
+    assert [*rate_phases(begin, end, rate)] == phases
 
 
 def test_the_command_says_what_it_sent(kafka: KafkaSettings, capsys: pytest.CaptureFixture[str]) -> None:

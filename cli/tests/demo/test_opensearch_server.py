@@ -16,7 +16,7 @@ from headgate.demo.service import ServiceContext
 from headgate.demo.services.opensearch_server import ExternalServer, IndexWriter
 from headgate.demo.services.search import SearchService
 from headgate.demo.shop.settings import ShopSettings
-from headgate.demo.workspace import TopicNames, Workspace
+from headgate.demo.workspace import AppNames, Workspace
 from headgate.errors import InputError, OpenSearchError
 from headgate.local.java import Java
 from headgate.local.servers import opensearch_http
@@ -74,7 +74,7 @@ def test_of_somebody_elses_server_only_what_the_shop_wrote_is_deleted(opensearch
 
 def _told(folder: Path, search_index: SearchIndex) -> ServiceContext:
     """A new shop in a folder whose last app wrote to this alias, as its settings say."""
-    names = TopicNames(search_index.alias.removesuffix("-products"))
+    names = AppNames(search_index.alias.removesuffix("-products"))
     shop = Workspace(folder, names, ShopSettings(1, 1_700_000_000_000), "b")
     indexes = {"documents": {"alias": search_index.alias}}
     told = {"app": search_index.app, "opensearch": {"hosts": [search_index.url], "indexes": indexes}}

@@ -78,11 +78,11 @@ def test_our_own_goes_on_with_its_data_and_says_when_it_is_gone(tmp_path: Path) 
     own.start(silent)
     try:
         schema.apply(FILES)
-        own.check()
+        own.raise_if_ended()
         own.stop(silent)
         own.start(silent)
         schema.drop(silent)  # which it would reject, had it not made it
     finally:
         own.stop(silent)
     with pytest.raises(Exception, match="the local PostgreSQL ended"):
-        own.check()
+        own.raise_if_ended()

@@ -19,14 +19,14 @@ from headgate.demo.run import Signals
 from headgate.demo.shop.feed import shop_feed
 from headgate.demo.shop.settings import EVENTS_PER_BLOCK, RecordFate, ShopSettings
 from headgate.demo.shop.stream import records
-from headgate.demo.workspace import TopicNames
+from headgate.demo.workspace import AppNames
 from headgate.errors import InputError
 from streamcore.kafka.control_topic import control_topic
 from streamcore.kafka.readers import end_offsets
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.topics import TopicSpec, delete_topics, describe, ensure_topics
 
-LIKE = TopicNames("shop", lanes=("alerts", "late"))
+LIKE = AppNames("shop", lanes=("alerts", "late"))
 SHOP = ShopSettings(seed=11, start_ms=1_700_000_000_000)
 
 
@@ -107,7 +107,7 @@ def test_exactly_the_ordered_events_are_sent_and_the_next_run_goes_on(kafka: Kaf
         generator = Generator(kafka, shop_feed(topic, SHOP), GeneratorSettings(1_234), lambda: 10**9)
         generator.start()
         while not generator.done:
-            generator.check()
+            generator.raise_if_ended()
             threading.Event().wait(0.05)
         assert generator.next_index == total
         assert sum(end_offsets(kafka, [topic]).values()) == total
@@ -120,7 +120,7 @@ def test_it_waits_for_the_app_after_a_primer_and_can_be_stopped_there(kafka: Kaf
     generator = Generator(kafka, shop_feed(topic, SHOP), GeneratorSettings(5_000), lambda: 0)
     generator.start()
     while generator.next_index == 0:
-        generator.check()
+        generator.raise_if_ended()
         threading.Event().wait(0.05)
     assert generator.stop(30)
     assert sum(end_offsets(kafka, [topic]).values()) == PRIMER
@@ -129,7 +129,7 @@ def test_it_waits_for_the_app_after_a_primer_and_can_be_stopped_there(kafka: Kaf
     again = Generator(kafka, shop_feed(topic, SHOP), GeneratorSettings(700), lambda: 0)
     again.start()
     while not again.done:
-        again.check()
+        again.raise_if_ended()
         threading.Event().wait(0.05)
     assert sum(end_offsets(kafka, [topic]).values()) == PRIMER + 700, "only a new stream waits"
 
@@ -155,7 +155,7 @@ def test_an_app_that_ends_by_itself_is_reported_with_its_reason_and_log(tmp_path
 
 def _watch(app: AppProcess) -> None:
     for _ in range(600):
-        app.check()
+        app.raise_if_ended()
         threading.Event().wait(0.1)
 
 
@@ -172,7 +172,7 @@ def test_an_app_that_does_not_drain_is_ended_by_force(tmp_path: Path) -> None:
     app.kill()
     app.close()
     with pytest.raises(AppEndedError, match="exit code -9"):
-        app.check()
+        app.raise_if_ended()
 
 
 # --- signals and times --------------------------------------------------------------------------------------------

@@ -10,12 +10,12 @@ import pytest
 from headgate.demo.shop.expected_alerts import AlertId, ExpectedAlerts
 from headgate.demo.shop.settings import ShopSettings
 from headgate.demo.verify.alerts import AlertOutput, comparable, compare, expectations
-from headgate.demo.workspace import TopicNames, Workspace
+from headgate.demo.workspace import AppNames, Workspace
 from headgate.rules.bundle import read_bundle, shipped_rules
 from rulecore.documents.rule import RuleMode
 
 EVENTS = 5_000
-SHOP = Workspace(Path("/unused"), TopicNames("shop"), ShopSettings(seed=3, start_ms=1_700_000_000_000), "none")
+SHOP = Workspace(Path("/unused"), AppNames("shop"), ShopSettings(seed=3, start_ms=1_700_000_000_000), "none")
 SHIPPED = [rule.rule for rule in read_bundle([shipped_rules("shop")]).rules]
 RULES, OTHERS = comparable(SHIPPED, {rule.id: rule for rule in SHIPPED})
 NOTHING = AlertOutput(0, (), 0, 0)

@@ -43,14 +43,15 @@ def command(
     from headgate.demo.run import Signals
 
     chosen = SERVICES[service](ServiceOptions(None, None, None, None, None))
-    names = chosen.topic_names if topic is None else replace(chosen.topic_names, app=topic)
+    names = chosen.app_names if topic is None else replace(chosen.app_names, app=topic)
     kafka = login.settings("headgate-demo")
     source, signals = chosen.event_feed(names, shop_settings(seed)), Signals(to_stderr, setting_up=False)
     with signals.handling(), progress(f"the shop's events to {names.events}", events) as on_progress:
         sent = send_feed(kafka, source, events, rate, signals.stop.is_set, on_progress)
     emit(
         output,
-        {"topic": names.events, "records": sent.records, "next": sent.next_index},
-        f"{sent.records} records to {', '.join(source.topics)}; the shop has produced {sent.next_index} events so far",
+        {"topic": names.events, "records": sent.record_count, "next": sent.next_index},
+        f"{sent.record_count} records to {', '.join(source.topics)}; "
+        f"the shop has produced {sent.next_index} events so far",
     )
     return 0

@@ -55,7 +55,7 @@ class Database(Protocol):
         """Start a local server; raise an error if an external one does not answer."""
         ...
 
-    def check(self) -> None:
+    def raise_if_ended(self) -> None:
         """Raise an error if a local server has ended."""
         ...
 
@@ -82,7 +82,7 @@ class LocalDatabase:
         self._server = EmbeddedPostgres(PostgresServerSettings(self._folder), print_message=print_message)
         self._server.start()
 
-    def check(self) -> None:
+    def raise_if_ended(self) -> None:
         """Raise ``DatabaseError`` with the last error of its log if the server has ended."""
         if self._server is not None and self._server.running is None:
             files = self._server.files
@@ -121,7 +121,7 @@ class ExternalDatabase:
         with open_transaction(self._settings):
             print_message(f"postgres: {self._settings} answers")
 
-    def check(self) -> None:
+    def raise_if_ended(self) -> None:
         """Do nothing: the app waits for the server, and ends if that takes too long."""
 
     def stop(self, print_message: Print) -> None:

@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from headgate.console.messages import Print
-from headgate.demo.service import LiveView, RunView, Server, ServiceContext, Verifier
+from headgate.demo.service import LiveView, Server, ServiceContext, ServiceRun, Verifier
 from headgate.demo.services import etl_documents
 from headgate.demo.services.etl_tables import LANE, DeltaTable, EtlTable
 from headgate.demo.shop.expected_rows import RATES
 from headgate.demo.shop.feed import Feed, formats_feed
 from headgate.demo.shop.formats import ENCODINGS
 from headgate.demo.shop.settings import ShopSettings
-from headgate.demo.workspace import TopicNames
+from headgate.demo.workspace import AppNames
 from headgate.errors import InputError
 from headgate_etl.settings import EtlSettings
 from streamcore.kafka.control_topic import ControlLog
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 _KEY_BYTES: Final = 32
 _LANES: Final = (etl_documents.CLEAN, DEAD_LETTERS, STATUS)
-_NAMES: Final = TopicNames("etl", inputs=tuple(ENCODINGS), lanes=_LANES)
+_NAMES: Final = AppNames("etl", inputs=tuple(ENCODINGS), lanes=_LANES)
 
 
 class EtlService:
@@ -44,7 +44,7 @@ class EtlService:
 
     name = "etl"
     module = "headgate_etl"
-    topic_names = _NAMES
+    app_names = _NAMES
 
     def __init__(self, table: EtlTable | None = None) -> None:
         self._table = table or DeltaTable()
@@ -78,7 +78,7 @@ class EtlService:
                 " name another folder with --data, or create a new workspace with --fresh"
             )
 
-    def topics(self, settings: ServiceSettings) -> list[TopicSpec]:
+    def app_topics(self, settings: ServiceSettings) -> list[TopicSpec]:
         """Return the topics that the app writes, and its control topic."""
         from streamcore.service.topics import topics_of_service
 
@@ -109,7 +109,7 @@ class EtlService:
             f"{self._table.inspect_command(context.workspace.folder)}"
         )
 
-    def event_feed(self, names: TopicNames, shop: ShopSettings) -> Feed:
+    def event_feed(self, names: AppNames, shop: ShopSettings) -> Feed:
         """Return the shop's events, each in the format of the system that it comes from."""
         return formats_feed(names.events, names.input, shop)
 
@@ -122,7 +122,7 @@ class EtlService:
             f"first rows in {self._table.display_name}": any(sink.rows for sink in metrics.sinks.values()),
         }
 
-    def live_view(self, run: RunView, timeline: Timeline) -> LiveView:
+    def live_view(self, run: ServiceRun, timeline: Timeline) -> LiveView:
         """Return a view of the lanes, the sink, and the latest records."""
         from headgate.demo.views.service_watch import ServiceLiveView
 
@@ -130,7 +130,7 @@ class EtlService:
         hint = f"headgate deadletters list --app {app} --bootstrap {bootstrap}"
         return ServiceLiveView(run, timeline, hint)
 
-    def verifier(self, run: RunView) -> Verifier:
+    def verifier(self, run: ServiceRun) -> Verifier:
         """Return the verifier of the clean rows in topic and table, and of the rejected records."""
         from headgate.demo.verify.etl import EtlVerifier
 

@@ -48,7 +48,7 @@ class OpenSearchServer(Protocol):
 
     def start(self, print_message: Print) -> None: ...
 
-    def check(self) -> None: ...
+    def raise_if_ended(self) -> None: ...
 
     def stop(self, print_message: Print) -> None: ...
 
@@ -85,7 +85,7 @@ class LocalNode:
         node.start()
         self._node = node
 
-    def check(self) -> None:
+    def raise_if_ended(self) -> None:
         """Raise ``OpenSearchError`` if the node has ended."""
         if self._node is not None and self._node.running is None:
             files = self._node.files
@@ -120,7 +120,7 @@ class ExternalServer:
         """Wait until the server answers."""
         OpenSearchHttp(self.login).await_ready(_EXTERNAL_WAIT_S)
 
-    def check(self) -> None:
+    def raise_if_ended(self) -> None:
         """Do nothing: the app waits for the server."""
 
     def stop(self, print_message: Print) -> None:

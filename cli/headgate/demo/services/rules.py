@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from headgate.console.messages import Print
-from headgate.demo.service import LiveView, RunView, Server, ServiceContext, Verifier
+from headgate.demo.service import LiveView, Server, ServiceContext, ServiceRun, Verifier
 from headgate.demo.shop.feed import Feed, shop_feed
 from headgate.demo.shop.settings import ShopSettings
-from headgate.demo.workspace import TopicNames
+from headgate.demo.workspace import AppNames
 from headgate_rules.settings import RulesSettings
 from streamcore.kafka.control_topic import ControlLog
 from streamcore.kafka.settings import KafkaSettings
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from streamcore.service.config.settings import ServiceSettings
 
 _STREAM: Final = "shop"
-_NAMES: Final = TopicNames("shop", lanes=(ALERTS, SHADOW, STATUS, LATE, DEAD_LETTERS))
+_NAMES: Final = AppNames("shop", lanes=(ALERTS, SHADOW, STATUS, LATE, DEAD_LETTERS))
 
 
 @dataclass
@@ -39,7 +39,7 @@ class RulesService:
     read_bundle: Callable[[], RuleBundle]
     name: str = "rules"
     module: str = "headgate_rules"
-    topic_names: TopicNames = _NAMES
+    app_names: AppNames = _NAMES
     _bundle: RuleBundle | None = field(default=None, init=False)
 
     @property
@@ -73,7 +73,7 @@ class RulesService:
             output_retention_ms=RETENTION_MS,
         )
 
-    def topics(self, settings: ServiceSettings) -> list[TopicSpec]:
+    def app_topics(self, settings: ServiceSettings) -> list[TopicSpec]:
         """Return the topics that the app writes, and its control topic."""
         from headgate_rules.service import SERVICE
 
@@ -97,7 +97,7 @@ class RulesService:
                 log.publish(rule.id, canonical_json(rule))
         print_message(f"rules: {len(rules) - len(missing)} were there, {len(missing)} published")
 
-    def event_feed(self, names: TopicNames, shop: ShopSettings) -> Feed:
+    def event_feed(self, names: AppNames, shop: ShopSettings) -> Feed:
         """Return the shop's events unchanged."""
         return shop_feed(names.events, shop)
 
@@ -109,20 +109,20 @@ class RulesService:
             "first alert": bool(metrics.lanes[ALERTS]),
         }
 
-    def live_view(self, run: RunView, timeline: Timeline) -> LiveView:
+    def live_view(self, run: ServiceRun, timeline: Timeline) -> LiveView:
         """Return a view of the rules with their matches, and the latest alerts."""
         from headgate.demo.views.rules_watch import RulesLiveView
 
         return RulesLiveView(run, self.bundle, timeline)
 
-    def verifier(self, run: RunView) -> Verifier:
+    def verifier(self, run: ServiceRun) -> Verifier:
         """Return the verifier of the alerts."""
         from headgate.demo.verify.alerts import AlertVerifier
 
-        return AlertVerifier(run.kafka, run.workspace, self.bundle, run.streams)
+        return AlertVerifier(run.kafka, run.workspace, self.bundle, run.user_streams)
 
 
-def _history(kafka: KafkaSettings, names: TopicNames, streams: Path | None) -> RuleHistory:
+def _history(kafka: KafkaSettings, names: AppNames, streams: Path | None) -> RuleHistory:
     from headgate.rules.history import read_history
     from headgate.rules.publish import AppTopics
 

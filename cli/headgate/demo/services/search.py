@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Final
 from pydantic import JsonValue
 
 from headgate.console.messages import Print
-from headgate.demo.service import LiveView, RunView, Server, ServiceContext, Verifier
+from headgate.demo.service import LiveView, Server, ServiceContext, ServiceRun, Verifier
 from headgate.demo.services.opensearch_server import ExternalServer, IndexWriter, LocalNode, OpenSearchServer
 from headgate.demo.shop.feed import Feed, search_feed
 from headgate.demo.shop.settings import ShopSettings
-from headgate.demo.workspace import TopicNames
+from headgate.demo.workspace import AppNames
 from headgate.errors import InputError
 from headgate.local.servers.opensearch_http import OpenSearchHttp
 from headgate_search.settings import DOCUMENTS, SearchSettings
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from streamcore.service.config.settings import ServiceSettings
 
 _PRODUCTS: Final = "products"
-_NAMES: Final = TopicNames("search", inputs=(_PRODUCTS,), lanes=(CHANGES, DEAD_LETTERS, LATE))
+_NAMES: Final = AppNames("search", inputs=(_PRODUCTS,), lanes=(CHANGES, DEAD_LETTERS, LATE))
 _SINK: Final = "opensearch"
 _READ_MS: Final = 600_000
 #: The interval at which the app updates a document whose popularity alone has changed: short, for users to see it.
@@ -54,7 +54,7 @@ class SearchService:
     login: ClientSettings | None = None
     name: str = "search"
     module: str = "headgate_search"
-    topic_names: TopicNames = _NAMES
+    app_names: AppNames = _NAMES
     _server: OpenSearchServer | None = field(default=None, init=False)
 
     @property
@@ -95,7 +95,7 @@ class SearchService:
             output_retention_ms=RETENTION_MS,
         )
 
-    def _sink_settings(self, names: TopicNames) -> OpenSearchSettings:
+    def _sink_settings(self, names: AppNames) -> OpenSearchSettings:
         login, replicas = self.opensearch.login, self.opensearch.replicas
         index = IndexSpec(
             alias=alias_for(names),
@@ -114,7 +114,7 @@ class SearchService:
             ca_file=login.ca_file,
         )
 
-    def topics(self, settings: ServiceSettings) -> list[TopicSpec]:
+    def app_topics(self, settings: ServiceSettings) -> list[TopicSpec]:
         """Return the topics that the app writes, and its control topic."""
         from headgate_search.service import SERVICE
 
@@ -144,12 +144,12 @@ class SearchService:
             f"look with: {self._curl_command(context.workspace.names)}&pretty'"
         )
 
-    def _curl_command(self, names: TopicNames) -> str:
+    def _curl_command(self, names: AppNames) -> str:
         login = self.opensearch.login
         user = "" if login.user is None else f"-u {login.user} "
         return f"curl -s {user}'{login.hosts[0].rstrip('/')}/{alias_for(names)}/{_EXAMPLE_QUERY}"
 
-    def event_feed(self, names: TopicNames, shop: ShopSettings) -> Feed:
+    def event_feed(self, names: AppNames, shop: ShopSettings) -> Feed:
         """Return the feed of events and product changes."""
         return search_feed(names.events, names.input(_PRODUCTS), shop)
 
@@ -161,14 +161,14 @@ class SearchService:
             "first document": bool(_sink_rows(metrics)),
         }
 
-    def live_view(self, run: RunView, timeline: Timeline) -> LiveView:
+    def live_view(self, run: ServiceRun, timeline: Timeline) -> LiveView:
         """Return a view of the lanes, the sink, and the latest documents."""
         from headgate.demo.views.service_watch import ServiceLiveView
 
         url = f"{self.opensearch.login.hosts[0].rstrip('/')}/{alias_for(run.workspace.names)}/_search?q=lantern"
         return ServiceLiveView(run, timeline, f"look: curl '{url.removeprefix('http://')}'")
 
-    def verifier(self, run: RunView) -> Verifier:
+    def verifier(self, run: ServiceRun) -> Verifier:
         """Return the verifier of the documents."""
         return _DocumentVerifier(self, run)
 
@@ -176,7 +176,7 @@ class SearchService:
 class _DocumentVerifier:
     """Verifies the search service: reads the topics before the run, and topics and index at its end."""
 
-    def __init__(self, service: SearchService, run: RunView) -> None:
+    def __init__(self, service: SearchService, run: ServiceRun) -> None:
         self._service = service
         self._run = run
         self._before = self._count_records()
@@ -187,7 +187,7 @@ class _DocumentVerifier:
 
         app = self._run.app
         idle_s = 2 * _REFRESH_MS / 1_000
-        await_idle_sink(lambda: _sink_rows(app.metrics), lambda: app.metrics.cuts, idle_s, self._run.check)
+        await_idle_sink(lambda: _sink_rows(app.metrics), lambda: app.metrics.cuts, idle_s, self._run.raise_if_ended)
 
     def compare(self) -> DocumentsVerifyResult:
         """Read the index, count the records of the topics, and compare."""
@@ -207,7 +207,7 @@ class _DocumentVerifier:
         return DocumentCounts(events, changes, dead, late)
 
 
-def alias_for(names: TopicNames) -> str:
+def alias_for(names: AppNames) -> str:
     """Return the alias that readers search."""
     return f"{names.app}-products"
 

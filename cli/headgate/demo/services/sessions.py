@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Final
 
 import headgate_sessions
 from headgate.console.messages import Print
-from headgate.demo.service import LiveView, RunView, Server, ServiceContext, Verifier
+from headgate.demo.service import LiveView, Server, ServiceContext, ServiceRun, Verifier
 from headgate.demo.services.database import Database, PostgresAddress, Schema, choose_database
 from headgate.demo.shop.feed import Feed, shop_feed
 from headgate.demo.shop.settings import ShopSettings
-from headgate.demo.workspace import TopicNames
+from headgate.demo.workspace import AppNames
 from headgate_sessions.settings import SessionsSettings
 from headgate_sessions.topics import ACTIVE, ACTIVITY, REVENUE, SESSIONS, TOP, table_lane
 from streamcore.kafka.settings import KafkaSettings
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _STREAM: Final = "shop"
 _SCHEMA: Final = "sessions"
-_NAMES: Final = TopicNames("sessions", lanes=(SESSIONS, ACTIVITY, LATE, DEAD_LETTERS, REVENUE, ACTIVE, TOP))
+_NAMES: Final = AppNames("sessions", lanes=(SESSIONS, ACTIVITY, LATE, DEAD_LETTERS, REVENUE, ACTIVE, TOP))
 #: In the schema of the tables, so that they are deleted together.
 _LEDGER: Final = TableName(_SCHEMA, "headgate_ledger")
 #: The interval of early results, in milliseconds: short, for users to see sessions before they end.
@@ -49,7 +49,7 @@ class SessionsService:
 
     name = "sessions"
     module = "headgate_sessions"
-    topic_names = _NAMES
+    app_names = _NAMES
 
     def __init__(self, address: PostgresAddress | None = None) -> None:
         self._address = address
@@ -92,7 +92,7 @@ class SessionsService:
             postgres=self.database.settings(),
         )
 
-    def topics(self, settings: ServiceSettings) -> list[TopicSpec]:
+    def app_topics(self, settings: ServiceSettings) -> list[TopicSpec]:
         """Return the topics that the app writes, and its control topic."""
         from headgate_sessions.service import SERVICE
 
@@ -111,7 +111,7 @@ class SessionsService:
         print_message(f"to look at its tables: {schema.inspect_command()}")
         print_message(f"views in schema {_SCHEMA}: {_VIEWS}, top_now")
 
-    def event_feed(self, names: TopicNames, shop: ShopSettings) -> Feed:
+    def event_feed(self, names: AppNames, shop: ShopSettings) -> Feed:
         """Return the shop's events unchanged."""
         return shop_feed(names.events, shop)
 
@@ -124,7 +124,7 @@ class SessionsService:
             "first rows in PostgreSQL": any(sink.rows for sink in metrics.sinks.values()),
         }
 
-    def live_view(self, run: RunView, timeline: Timeline) -> LiveView:
+    def live_view(self, run: ServiceRun, timeline: Timeline) -> LiveView:
         """Return a view of the lanes, the sink, and the latest records."""
         from headgate.demo.views.service_watch import ServiceLiveView
 
@@ -132,7 +132,7 @@ class SessionsService:
         hint = f"views in schema {_SCHEMA} of postgresql://{server.user}@{server.host}:{server.port}/{server.database}"
         return ServiceLiveView(run, timeline, hint)
 
-    def verifier(self, run: RunView) -> Verifier:
+    def verifier(self, run: ServiceRun) -> Verifier:
         """Return the verifier of the rows of sessions.session."""
         from headgate.demo.verify.sessions import SessionsVerifier
 

@@ -44,7 +44,7 @@ class ShopSettings:
         return self.start_ms + index // EVENTS_PER_BLOCK * self.block_ms + index % EVENTS_PER_BLOCK * self.step_ms
 
 
-def start_before(now_ms: int, *, days: int = 1_000) -> int:
+def shop_start_ms(now_ms: int, *, days: int = 1_000) -> int:
     """Return 20:41:30 UTC on the day before the day that is ``days`` before ``now_ms``, in epoch milliseconds.
 
     From there the first day ends after ten blocks, in the gap between two blocks.

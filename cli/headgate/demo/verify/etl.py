@@ -18,7 +18,7 @@ from headgate.demo.shop.expected_rows import COLUMNS, ExpectedRows, RecordPositi
 from headgate.demo.shop.formats import ENCODINGS
 from headgate.demo.shop.stream import records
 from headgate.demo.verify.summary import VerifySummary
-from headgate.demo.workspace import PARTITIONS, TopicNames, Workspace
+from headgate.demo.workspace import PARTITIONS, AppNames, Workspace
 from streamcore.kafka.readers import Record, end_offsets, read_topic
 from streamcore.wire.lanes import DEAD_LETTERS
 
@@ -139,13 +139,13 @@ class EtlVerifier:
         return judge(self._before, after, expectation.result())
 
 
-def rows_expectation(names: TopicNames, key: bytes) -> RowsExpectation:
+def rows_expectation(names: AppNames, key: bytes) -> RowsExpectation:
     """Return a new expectation for an app with these topics. ``key``: the key of the pseudonyms."""
     topics = {None: names.events} | {way: names.input(way) for way in ENCODINGS}
     return RowsExpectation(PARTITIONS, topics, key)
 
 
-def read(kafka: KafkaSettings, names: TopicNames, table: ReadTable) -> EtlOutput:
+def read(kafka: KafkaSettings, names: AppNames, table: ReadTable) -> EtlOutput:
     """Read the committed content of topics and table."""
     return EtlOutput(
         events=sum(end_offsets(kafka, names.read).values()),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import orjson
 
 from headgate.console.timeline import Timeline
-from headgate.demo.service import RunView
+from headgate.demo.service import ServiceRun
 from headgate.demo.views.panels import RunMetrics
 from headgate.demo.views.rules import AlertRow, RuleRow, ViewState, render
 from headgate.demo.views.service_watch import run_metrics
@@ -36,7 +36,7 @@ _POLLS: Final = 5  # of 10,000 records each, so that a long history does not fre
 class RulesLiveView:
     """Reads the app's topics until it is closed. For one thread."""
 
-    def __init__(self, run: RunView, bundle: RuleBundle, timeline: Timeline) -> None:
+    def __init__(self, run: ServiceRun, bundle: RuleBundle, timeline: Timeline) -> None:
         self._run = run
         self._timeline = timeline
         names = run.workspace.names

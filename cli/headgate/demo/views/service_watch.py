@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from headgate.console.timeline import Timeline
-from headgate.demo.service import RunView
+from headgate.demo.service import ServiceRun
 from headgate.demo.views.panels import RunMetrics
 from headgate.demo.views.service import LatestRecord, ServiceState, SinkRow, render
 from streamcore.kafka.readers import Follower, Record
@@ -26,7 +26,7 @@ _TEXT_CHARACTERS: Final = 500
 _POLLS: Final = 5  # of 10,000 records each, so that a long history does not freeze the view
 
 
-def run_metrics(run: RunView, timeline: Timeline, phase: str) -> RunMetrics:
+def run_metrics(run: ServiceRun, timeline: Timeline, phase: str) -> RunMetrics:
     """Return the figures that the views of all services show."""
     metrics, generator = run.app.metrics, run.generator
     return RunMetrics(
@@ -49,7 +49,7 @@ def run_metrics(run: RunView, timeline: Timeline, phase: str) -> RunMetrics:
 class ServiceLiveView:
     """Reads the app's lanes until it is closed. For one thread. ``hint``: the next command for the user."""
 
-    def __init__(self, run: RunView, timeline: Timeline, hint: str) -> None:
+    def __init__(self, run: ServiceRun, timeline: Timeline, hint: str) -> None:
         self._run = run
         self._timeline = timeline
         self._hint = hint

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from headgate.demo.shop.expected_alerts import PER_EVENT, WINDOWED, AlertId, expect
-from headgate.demo.shop.settings import EVENTS_PER_BLOCK, ShopSettings, start_before
+from headgate.demo.shop.settings import EVENTS_PER_BLOCK, ShopSettings, shop_start_ms
 from headgate.demo.shop.stream import ROUND, records
 from rulecore.documents.loading import load_path
 from rulecore.documents.rule import Emit, Rule, canonical_json
@@ -57,7 +57,7 @@ def run(settings: ShopSettings, n: int, cut_records: int) -> list[Record]:
     [(1, 13 * EVENTS_PER_BLOCK, 5_000), (2, 13 * EVENTS_PER_BLOCK, 700), (3, 12_345, 20_000)],
 )
 def test_the_product_finds_exactly_what_is_expected(seed: int, n: int, cut_records: int) -> None:
-    settings = ShopSettings(seed, start_before(NOW_MS))
+    settings = ShopSettings(seed, shop_start_ms(NOW_MS))
     output = run(settings, n, cut_records)
     expected = expect(settings, n, PARTITIONS)
     found = Counter(AlertId.of(r.value) for r in output if r.lane == ALERTS and r.value is not None)
@@ -80,19 +80,19 @@ def test_every_shipped_rule_is_known_here_as_it_is_written_there() -> None:
 
 
 def test_every_shipped_rule_is_expected_to_fire_soon() -> None:
-    expected = expect(ShopSettings(7, start_before(NOW_MS)), (10 + ROUND) * EVENTS_PER_BLOCK, PARTITIONS)
+    expected = expect(ShopSettings(7, shop_start_ms(NOW_MS)), (10 + ROUND) * EVENTS_PER_BLOCK, PARTITIONS)
     assert {alert.rule for alert in expected.alerts} == set(PER_EVENT) | set(WINDOWED)
 
 
 def test_a_day_that_ends_between_the_partitions_is_said_to_be_uncertain() -> None:
-    settings = ShopSettings(7, start_before(NOW_MS))
+    settings = ShopSettings(7, shop_start_ms(NOW_MS))
     sizes = [len(expect(settings, 10 * EVENTS_PER_BLOCK + n, 4).uncertain) for n in (0, 2, EVENTS_PER_BLOCK)]
     assert sizes[0] == sizes[2] == 0
     assert sizes[1] > 0
 
 
 def test_the_number_of_partitions_changes_only_the_source_of_an_alert() -> None:
-    settings = ShopSettings(7, start_before(NOW_MS))
+    settings = ShopSettings(7, shop_start_ms(NOW_MS))
     one, four = (expect(settings, 12 * EVENTS_PER_BLOCK, p) for p in (1, 4))
     assert {a for a in one.alerts if a.window} == {a for a in four.alerts if a.window}
     assert Counter(a.rule for a in one.alerts) == Counter(a.rule for a in four.alerts)

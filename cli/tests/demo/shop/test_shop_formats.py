@@ -38,7 +38,7 @@ pytestmark = pytest.mark.slow
 
 COUNT = 3_000
 SHOP = ShopSettings(seed=7, start_ms=1_700_000_000_000)
-NAMES = EtlService.topic_names
+NAMES = EtlService.app_names
 FEED = formats_feed(NAMES.events, NAMES.input, SHOP)
 NONE = RowDifferences(0, 0, 0, 0)
 

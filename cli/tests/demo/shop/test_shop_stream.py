@@ -19,7 +19,7 @@ from headgate.demo.shop.settings import (
     RecordFate,
     ShopRecord,
     ShopSettings,
-    start_before,
+    shop_start_ms,
 )
 from headgate.demo.shop.stream import records
 from streamcore.decode.json.decoder import JsonDecoder
@@ -29,7 +29,7 @@ from streamcore.schema import StreamSchema
 
 ROOT = Path(__file__).parents[4]
 NOW_MS = 1_790_000_000_000
-SHOP = ShopSettings(seed=7, start_ms=start_before(NOW_MS))
+SHOP = ShopSettings(seed=7, start_ms=shop_start_ms(NOW_MS))
 N = 20 * EVENTS_PER_BLOCK
 
 
