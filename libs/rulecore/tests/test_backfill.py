@@ -99,7 +99,7 @@ def end(offset: int) -> RawRecord:
 @pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(EVENTS, st.integers(1, 20), st.integers(0, 5), st.booleans())
-def test_a_filled_aggregate_is_what_it_would_be_had_it_always_counted(
+def test_a_backfilled_aggregate_equals_one_that_counted_from_the_start(
     found: list[tuple[int, str | None, int | None, str | None]], cut: int, gap: int, again: bool
 ) -> None:
     events = [pay(i, minute, user, amount, card) for i, (minute, user, amount, card) in enumerate(found)]
@@ -131,7 +131,7 @@ def test_a_filled_aggregate_is_what_it_would_be_had_it_always_counted(
     assert not [a for a in lane(out, ALERTS) if a["incomplete"]]
 
 
-def test_without_the_fill_the_same_windows_are_incomplete_and_smaller() -> None:
+def test_without_the_backfill_the_windows_are_incomplete_and_smaller() -> None:
     running = app()
     running.cut([pay(0, 1, "a", 5, "x")], CLOCK)
     out = running.cut([published(), pay(1, 2, "a", 5, "y")], CLOCK) + running.cut([end(2)], CLOCK)
@@ -140,7 +140,7 @@ def test_without_the_fill_the_same_windows_are_incomplete_and_smaller() -> None:
     assert first["values"]["count(*)"] == 1  # type: ignore[index]
 
 
-def test_a_new_threshold_counts_nothing_new_and_says_so() -> None:
+def test_a_new_threshold_needs_no_backfill_and_its_status_omits_incomplete() -> None:
     running = app()
     running.cut([pay(0, 1, "a", 5, "x")], CLOCK)
     running.cut([published()], CLOCK)
@@ -148,7 +148,7 @@ def test_a_new_threshold_counts_nothing_new_and_says_so() -> None:
     assert "incomplete" not in said
 
 
-def test_an_early_rule_fires_at_the_next_event_of_a_window_that_history_has_filled() -> None:
+def test_an_early_rule_fires_at_the_next_event_of_a_backfilled_window() -> None:
     running = app()
     history = [pay(i, i, "a", 5, "x") for i in range(4)]
     running.cut(history, CLOCK)
@@ -177,7 +177,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("what", BROKEN)
-def test_a_fill_that_does_not_fit_is_rejected_and_changes_nothing(what: str) -> None:
+def test_a_backfill_that_does_not_fit_is_rejected_and_changes_nothing(what: str) -> None:
     running = app()
     running.cut([pay(0, 1, "a", 5, "x")], CLOCK)
     running.cut([published()], CLOCK)
@@ -198,7 +198,7 @@ def test_a_fill_that_does_not_fit_is_rejected_and_changes_nothing(what: str) -> 
     )
     | st.binary(max_size=60)
 )
-def test_no_part_of_a_fill_makes_the_kernel_raise(part: dict[str, object] | bytes) -> None:
+def test_no_part_of_a_backfill_makes_the_kernel_raise(part: dict[str, object] | bytes) -> None:
     running = app()
     running.cut([pay(0, 1, "a", 5, "x")], CLOCK)
     (said,) = lane(running.cut([published()], CLOCK), STATUS)
@@ -215,7 +215,7 @@ def test_no_part_of_a_fill_makes_the_kernel_raise(part: dict[str, object] | byte
     assert answers[-1]["status"] == "rejected"
 
 
-def test_a_part_that_opens_to_more_than_it_may_is_rejected() -> None:
+def test_a_part_that_decompresses_beyond_the_limit_is_rejected() -> None:
     bomb = zlib.compress(b" " * (80 << 20), 9)
     running = app()
     (said,) = lane(running.cut([control_record(5, STAGED_KEY + digest_part(bomb), bomb)], CLOCK), STATUS)

@@ -60,7 +60,7 @@ def rule_of(text: str) -> Rule:
     return one.rule
 
 
-def test_a_sound_rule_has_no_problems_and_a_price() -> None:
+def test_a_valid_rule_has_a_cost_and_no_problems() -> None:
     report = checked(RULE)
     assert report.problems == ()
     (cost,) = report.costs
@@ -84,7 +84,7 @@ def test_a_sound_rule_has_no_problems_and_a_price() -> None:
         ("{user_id: u1, severity", "{usr_id: u1, severity", SourceLocation(10, 23), "there is no usr_id"),
     ],
 )
-def test_a_problem_is_found_at_its_place(old: str, new: str, place: SourceLocation, words: str) -> None:
+def test_a_problem_has_its_location(old: str, new: str, place: SourceLocation, words: str) -> None:
     assert old in RULE
     report = checked(RULE.replace(old, new))
     (problem,) = report.problems
@@ -94,12 +94,12 @@ def test_a_problem_is_found_at_its_place(old: str, new: str, place: SourceLocati
     assert report.rules == ()
 
 
-def test_an_expression_is_shown_with_its_place_underlined() -> None:
+def test_a_problem_shows_the_expression_with_the_fault_underlined() -> None:
     (problem,) = checked(RULE.replace("amount > 100\n", "amont > 100\n")).problems
     assert "^^^^^" in problem.render()
 
 
-def test_an_id_may_be_used_once() -> None:
+def test_an_id_that_is_used_twice_is_a_problem() -> None:
     (problem,) = checked(RULE + "---\n" + RULE).problems
     assert problem.message == "the id 'big' is taken by f.yaml:1"
     assert problem.place == SourceLocation(15, 5)
@@ -123,12 +123,12 @@ def test_a_rule_too_large_for_a_record_is_a_problem() -> None:
         ("type like '%a%b' or amount > 1", AccessPath.ALL, False),
     ],
 )
-def test_the_price_follows_the_access(where: str, access: AccessPath, cheap: bool) -> None:
+def test_the_cost_of_a_rule_follows_its_access_path(where: str, access: AccessPath, cheap: bool) -> None:
     (cost,) = checked(RULE.replace("type = 'payment' and amount > 100\n", where + "\n")).costs
     assert (cost.access, cost.cheap) == (access, cheap)
 
 
-def test_the_price_of_a_window_is_its_panes() -> None:
+def test_the_cost_of_a_window_is_its_number_of_panes() -> None:
     text = RULE.partition("tests:")[0].replace("{amount}", "{count_distinct}")
     text += "group_by: [user_id]\nwithin: {sliding: 1d, every: 1h}\nhaving: count_distinct(type) > 2\nemit: final\n"
     (cost,) = checked(text).costs
@@ -168,7 +168,7 @@ def test_a_runner_that_raises_fails_the_test_only() -> None:
     ] * 2
 
 
-def test_identity_and_time_of_an_event_are_filled_in() -> None:
+def test_an_event_of_a_test_gets_a_default_id_and_time() -> None:
     rows = complete([{}, {"ts": "+90s", "event_id": "x"}, {"ts": 5}], SCHEMA)
     assert rows == [
         {"event_id": "e1", "ts": "2026-01-05T00:00:00.000Z"},
@@ -197,7 +197,7 @@ ALERT: Alert = {
         {"values": {"sum(a)": "1.50", "count(*)": 2}},
     ],
 )
-def test_an_expected_alert_names_only_what_matters(
+def test_an_expected_alert_may_name_some_entries_only(
     expected: dict[str, str | dict[str, int | str | float | bool | None]],
 ) -> None:
     assert compare([expected], [ALERT]) == ()
@@ -207,7 +207,9 @@ def test_an_expected_alert_names_only_what_matters(
     "expected",
     [{"severity": "high"}, {"user": "x"}, {"other": 1}, {"values": {"sum(a)": 1.51}}, {"values": {"count(*)": True}}],
 )
-def test_a_difference_is_found(expected: dict[str, str | int | dict[str, int | str | float | bool | None]]) -> None:
+def test_a_test_reports_each_difference(
+    expected: dict[str, str | int | dict[str, int | str | float | bool | None]],
+) -> None:
     assert len(compare([expected], [ALERT])) > 1
 
 
@@ -232,7 +234,7 @@ then: {{severity: high, message: m}}
 
 
 @pytest.mark.parametrize(("column", "why"), [("event_id", "every event has another"), ("ts", "almost every event has")])
-def test_a_key_that_is_new_with_every_event_is_a_warning_with_its_place_and_what_to_do(column: str, why: str) -> None:
+def test_a_key_that_is_new_with_every_event_gives_a_warning_with_a_location_and_advice(column: str, why: str) -> None:
     report = checked(UNIQUE.format(more=f", {column}"))
     assert report.problems == ()
     (warning,) = report.warnings
@@ -242,7 +244,7 @@ def test_a_key_that_is_new_with_every_event_is_a_warning_with_its_place_and_what
     assert "take columns whose values come again" in warning.message
 
 
-def test_a_sample_shows_which_keys_are_new_with_almost_every_event() -> None:
+def test_a_sample_reveals_keys_that_are_new_with_almost_every_event() -> None:
     documents, _ = load_text(UNIQUE.format(more=""), "f.yaml")
     every = [{"user_id": f"u{n}"} for n in range(100)]
     (warning,) = check_rules(documents, STREAMS, samples={"shop": every}).warnings
@@ -251,7 +253,7 @@ def test_a_sample_shows_which_keys_are_new_with_almost_every_event() -> None:
         assert check_rules(documents, STREAMS, samples={"shop": known}).warnings == ()
 
 
-def test_a_suppression_by_the_id_of_the_event_is_a_warning() -> None:
+def test_a_suppression_by_the_event_id_gives_a_warning() -> None:
     text = RULE.replace("then:", "suppress: {by: [user_id, event_id], for: 30d}\nthen:")
     assert [w.path for w in checked(text).warnings] == ["suppress.by"]
     assert checked(RULE).warnings == ()

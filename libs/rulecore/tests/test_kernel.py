@@ -76,7 +76,7 @@ def identity(alert: dict[str, object]) -> object:
     return {k: v for k, v in alert.items() if k not in ("rules_epoch",)}
 
 
-def test_a_rule_per_event_fires_for_each_event_that_matches() -> None:
+def test_an_event_rule_fires_for_each_event_that_matches() -> None:
     app = InProcessApp(new_app())
     out = app.cut([rule("big", where="amount > 100"), pay(0, 1, amount=100.01), pay(1, 1, amount=100)], CLOCK)
     (alert,) = lane(out, ALERTS)
@@ -85,7 +85,7 @@ def test_a_rule_per_event_fires_for_each_event_that_matches() -> None:
     assert alert["key"] == {"user": "a"}
 
 
-def test_an_early_rule_fires_at_the_event_that_crosses_and_once_per_window() -> None:
+def test_an_early_rule_fires_once_per_window_at_the_event_that_crosses_the_threshold() -> None:
     app = InProcessApp(new_app())
     out = app.cut([windowed(), *(pay(i, i) for i in range(6))], CLOCK)
     (alert,) = lane(out, ALERTS)
@@ -112,7 +112,7 @@ def test_a_final_rule_fires_when_the_watermark_passes_the_end_with_the_final_val
     assert alert["window"] == {"start_ms": T0, "end_ms": T0 + 60 * MINUTE}
 
 
-def test_a_threshold_change_keeps_what_was_counted() -> None:
+def test_a_threshold_change_keeps_the_counts() -> None:
     app = InProcessApp(new_app())
     app.cut([windowed(having="count(*) >= 100"), *(pay(i, i) for i in range(5))], CLOCK)
     (alert,) = lane(app.cut([windowed(version=2, having="count(*) >= 6"), pay(5, 6)], CLOCK), ALERTS)
@@ -120,7 +120,7 @@ def test_a_threshold_change_keeps_what_was_counted() -> None:
     assert (alert["version"], alert["incomplete"]) == (2, False)
 
 
-def test_a_minimum_that_is_new_does_not_see_zeros_in_panes_that_were_loaded() -> None:
+def test_a_new_minimum_does_not_take_the_missing_values_of_loaded_panes_for_zeros() -> None:
     app = InProcessApp(new_app(shards=1))
     within = {"sliding": "1h", "every": "10m"}
     app.cut([windowed(within=within, having="count(*) >= 100"), pay(0, 1)], CLOCK)
@@ -130,7 +130,7 @@ def test_a_minimum_that_is_new_does_not_see_zeros_in_panes_that_were_loaded() ->
     assert (alert["values"], alert["incomplete"]) == ({"min(amount)": "5.00"}, True)
 
 
-def test_a_new_aggregate_is_incomplete_until_its_window_began_after_it() -> None:
+def test_a_new_aggregate_is_incomplete_until_a_window_starts_after_it() -> None:
     app = InProcessApp(new_app())
     app.cut([pay(0, 10)], CLOCK)
     out = app.cut([windowed(having="count(*) >= 1"), pay(1, 11)], CLOCK)
@@ -148,7 +148,7 @@ def test_distinct_values_are_counted_across_panes_and_cuts() -> None:
     assert alert["values"] == {"count_distinct(card)": 3}
 
 
-def test_windows_of_several_lengths_see_the_events_of_a_cut_one_after_the_other() -> None:
+def test_windows_of_several_lengths_process_the_events_of_a_cut_one_by_one() -> None:
     rules = [
         windowed("short", within={"tumbling": "10m"}, having="count(*) >= 100"),
         windowed("long", within={"sliding": "1h", "every": "10m"}, having="count(*) >= 2"),
@@ -160,7 +160,7 @@ def test_windows_of_several_lengths_see_the_events_of_a_cut_one_after_the_other(
     ]
 
 
-def test_which_windows_of_a_rule_are_looked_at_does_not_depend_on_other_rules() -> None:
+def test_the_windows_that_a_rule_evaluates_do_not_depend_on_other_rules() -> None:
     small = windowed("small", where="amount < 5", within={"sliding": "1h", "every": "10m"}, having="count(*) >= 2")
     other = windowed("other", where="amount >= 5", within={"sliding": "1h", "every": "10m"}, having="count(*) >= 9")
     events = [pay(0, 1), pay(1, 31, amount=9), pay(2, 2)]
@@ -172,7 +172,7 @@ def test_which_windows_of_a_rule_are_looked_at_does_not_depend_on_other_rules() 
             assert [a["window"] for a in alerts] == [{"start_ms": T0 - 50 * MINUTE, "end_ms": T0 + 10 * MINUTE}]
 
 
-def test_null_is_a_group_of_its_own() -> None:
+def test_a_null_key_is_a_group_of_its_own() -> None:
     app = InProcessApp(new_app())
     out = app.cut([windowed(), *(pay(i, i, user=None) for i in range(3))], CLOCK)
     (alert,) = lane(out, ALERTS)
@@ -189,7 +189,7 @@ def test_a_late_event_goes_to_the_late_lane_and_into_no_window() -> None:
     assert [a["rule"] for a in lane(out, ALERTS)] == ["every"]
 
 
-def test_a_bad_rule_is_rejected_with_its_reason_and_the_previous_version_stays_live() -> None:
+def test_a_bad_rule_is_rejected_with_a_reason_and_the_previous_version_stays_live() -> None:
     app = InProcessApp(new_app())
     app.cut([rule("r", where="amount > 1")], CLOCK)
     out = app.cut([rule("r", 2, where="amuont > 1"), pay(0, 1, amount=2)], CLOCK)
@@ -199,7 +199,7 @@ def test_a_bad_rule_is_rejected_with_its_reason_and_the_previous_version_stays_l
     assert [a["version"] for a in lane(out, ALERTS)] == [1]
 
 
-def test_shadow_rules_alert_on_their_own_lane_and_paused_ones_not_at_all() -> None:
+def test_shadow_rules_alert_on_their_own_lane_and_paused_rules_do_not_alert() -> None:
     app = InProcessApp(new_app())
     rules = [rule("s", where="amount > 0", mode="shadow"), rule("p", where="amount > 0", mode="paused")]
     out = app.cut([*rules, pay(0, 1)], CLOCK)
@@ -207,7 +207,7 @@ def test_shadow_rules_alert_on_their_own_lane_and_paused_ones_not_at_all() -> No
     assert lane(out, ALERTS) == []
 
 
-def test_a_paused_rule_goes_on_counting() -> None:
+def test_a_paused_rule_keeps_counting() -> None:
     app = InProcessApp(new_app())
     app.cut([windowed(mode="paused"), pay(0, 1), pay(1, 2)], CLOCK)
     assert len(lane(app.cut([windowed(version=2), pay(2, 3)], CLOCK), ALERTS)) == 1
@@ -221,7 +221,7 @@ def test_a_deleted_rule_stops() -> None:
     assert [s["status"] for s in lane(out, STATUS)] == ["deleted"]
 
 
-def test_a_windowed_rule_that_raises_goes_into_quarantine_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_window_rule_that_raises_goes_into_quarantine_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(expr: lang.Expr) -> pl.Expr:
         return pl.col("no such column") if "99" in lang.render(expr) else to_polars(expr)
 
@@ -237,7 +237,7 @@ def test_a_windowed_rule_that_raises_goes_into_quarantine_and_the_others_go_on(m
     assert [s["rule"] for s in lane(again.cut([pay(3, 4)], CLOCK), STATUS)] == []
 
 
-def test_every_input_is_an_event_or_a_dead_letter() -> None:
+def test_every_record_becomes_an_event_or_a_dead_letter() -> None:
     app = InProcessApp(new_app())
     bad = RawRecord(0, 0, 1, b"{no json")
     out = app.cut([pay(0, 1), bad], CLOCK)
@@ -305,7 +305,7 @@ def to_events(rows: Sequence[tuple[int, str | None, str, int]]) -> list[RawRecor
 @pytest.mark.slow
 @settings(max_examples=settings().max_examples // 4)
 @given(payments, st.lists(st.integers(1, 7), min_size=1, max_size=6))
-def test_however_the_input_is_cut_and_restarted_the_alerts_are_the_same(
+def test_the_alerts_do_not_depend_on_cuts_and_restarts(
     rows: list[tuple[int, str | None, str, int]], sizes: list[int]
 ) -> None:
     events = to_events(rows)
@@ -315,7 +315,7 @@ def test_however_the_input_is_cut_and_restarted_the_alerts_are_the_same(
     assert run_in_turns(events, sizes) == whole
 
 
-def test_a_process_that_falls_behind_takes_over_rules_and_counts() -> None:
+def test_a_process_that_falls_behind_catches_up_on_rules_and_counts() -> None:
     first = InProcessApp(new_app())
     second = InProcessApp(new_app(), first.blobs)
     first.cut([windowed(having="count(*) >= 100")], CLOCK)
@@ -327,7 +327,7 @@ def test_a_process_that_falls_behind_takes_over_rules_and_counts() -> None:
 
 
 @pytest.mark.parametrize("cuts_between", [0, 1, 3])
-def test_what_was_counted_for_a_deleted_rule_does_not_come_back_to_a_new_one(cuts_between: int) -> None:
+def test_a_new_rule_does_not_inherit_the_counts_of_a_deleted_one(cuts_between: int) -> None:
     """The state log holds deleted rows for a while; a restart must not find them under the new rule."""
     app = InProcessApp(new_app(shards=1))
     app.cut([windowed(having="count(*) >= 9"), *(pay(n, n, "b") for n in range(5))], CLOCK)

@@ -6,11 +6,11 @@ import rulecore
 from tests.harness.public_names import check_names_agree, check_names_resolve, loaded_libraries
 
 
-def test_the_public_names_are_those_that_are_loaded_and_those_that_type_checkers_see() -> None:
+def test_the_public_names_equal_the_loaded_names_and_those_for_type_checkers() -> None:
     check_names_agree(rulecore)
 
 
-def test_each_public_name_resolves_and_none_is_a_module_too() -> None:
+def test_each_public_name_resolves_and_is_not_a_module_as_well() -> None:
     check_names_resolve(rulecore)
 
 

@@ -148,7 +148,7 @@ TIGHT = StateBudgets(rule_bytes=50_000)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("cut", [37, 200, EVENTS])
-def test_floods_go_into_quarantine_with_their_figures_and_the_other_rules_go_on_as_without_them(cut: int) -> None:
+def test_floods_go_into_quarantine_with_their_sizes_and_do_not_affect_other_rules(cut: int) -> None:
     without, _ = run(GOOD_RULES, UNLIMITED, cut)
     records, _ = run([*FLOOD_RULES, *GOOD_RULES], TIGHT, cut)
     assert len({a["rule"] for a in lane(without, ALERTS)}) == len(GOOD)
@@ -172,7 +172,7 @@ def test_restarts_change_neither_the_output_nor_the_cut_of_the_quarantine(restar
     assert quarantined(again.cut([rule(name, **fields) for name, fields in FLOODS.items()], CLOCK)) == []
 
 
-def test_a_new_version_ends_the_quarantine_and_begins_without_state() -> None:
+def test_a_new_version_ends_the_quarantine_and_starts_without_state() -> None:
     _, app = run(FLOOD_RULES, TIGHT, 200)
     assert entries(app) == 0
     narrow = {**FLOODS["window"], "where": "amount = 8", "having": "count(*) >= 1"}
@@ -201,7 +201,7 @@ def uses(rules: Sequence[RawRecord], *, restart: bool) -> Iterator[list[StateUse
         yield found
 
 
-def test_of_a_group_above_its_budget_the_rule_that_keeps_most_goes() -> None:
+def test_a_group_above_its_budget_quarantines_the_rule_with_the_most_state() -> None:
     budgets = StateBudgets(group_bytes=50_000)
     records, _ = run([*FLOOD_RULES, *GOOD_RULES], budgets, 200)
     assert good_alerts(records) == good_alerts(run(GOOD_RULES, UNLIMITED, 200)[0])
@@ -211,7 +211,7 @@ def test_of_a_group_above_its_budget_the_rule_that_keeps_most_goes() -> None:
     assert "bytes in one shard, at most 50000 (`max_group_state_bytes`), and this rule keeps most" in reasons["window"]
 
 
-def test_of_a_shard_above_its_budget_the_rule_that_keeps_most_goes() -> None:
+def test_a_shard_above_its_budget_quarantines_the_rule_with_the_most_state() -> None:
     budgets = StateBudgets(shard_bytes=300_000)
     records, _ = run([*FLOOD_RULES, *GOOD_RULES], budgets, 100)
     assert good_alerts(records) == good_alerts(run(GOOD_RULES, UNLIMITED, 100)[0])
@@ -222,7 +222,7 @@ def test_of_a_shard_above_its_budget_the_rule_that_keeps_most_goes() -> None:
     )
 
 
-def test_the_size_of_state_and_the_budgets_that_are_reached_are_in_the_metrics() -> None:
+def test_the_metrics_report_the_size_of_state_and_the_exceeded_budgets() -> None:
     rules = [rule("flood", **FLOODS["absence"]), rule("good", **GOOD["good-absence"])]
     stream, app = [*events()], new_app(TIGHT, shards=1)
     app.cut([*rules, *stream[:50]], CLOCK)
@@ -236,7 +236,7 @@ def test_the_size_of_state_and_the_budgets_that_are_reached_are_in_the_metrics()
 
 
 @pytest.mark.slow
-def test_state_is_counted_equally_in_every_process() -> None:
+def test_every_process_measures_the_same_size_of_state() -> None:
     short: dict[str, dict[str, object]] = {
         "tumbling": {"group_by": ["id"], "within": {"tumbling": "2m"}, "having": "count_distinct(user) > 1000"},
         "gone": {"group_by": ["id"], "within": {"session": "2m"}, "having": "count_distinct(user) > 1000"},

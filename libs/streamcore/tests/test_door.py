@@ -14,11 +14,11 @@ ROOT = Path(__file__).parents[3]
 _PYTHON_BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
-def test_the_public_names_are_those_that_are_loaded_and_those_that_type_checkers_see() -> None:
+def test_the_public_names_equal_the_loaded_names_and_those_for_type_checkers() -> None:
     check_names_agree(streamcore)
 
 
-def test_each_public_name_resolves_and_none_is_a_module_too() -> None:
+def test_each_public_name_resolves_and_is_not_a_module_as_well() -> None:
     check_names_resolve(streamcore)
 
 

@@ -55,7 +55,7 @@ def offsets(records: Sequence[Record], name: str, version: int | None = None) ->
     return sorted(orjson.loads(orjson.dumps(a))["source"]["offset"] for a in found)
 
 
-def test_a_trial_speaks_on_the_shadow_lane_beside_the_live_version() -> None:
+def test_a_shadow_version_alerts_on_the_shadow_lane_beside_the_live_version() -> None:
     records = [rule("r", 1, where="amount > 5"), rule("r", 2, where="amount > 8", mode="shadow")]
     out = app().cut([*records, pay(0, 1, amount=6), pay(1, 1, amount=9)], CLOCK)
     assert offsets(out, ALERTS) == [0, 1]
@@ -74,13 +74,13 @@ def test_a_canary_decides_for_its_share_of_the_keys_and_the_live_version_for_the
     assert by_canary == {i for i, user in enumerate(users) if canary_fraction("r", [user]) < 0.3}
 
 
-def test_a_rule_that_only_gives_a_score_does_not_alert() -> None:
+def test_a_rule_without_an_alert_only_adds_its_score() -> None:
     then = {"severity": "low", "message": "m", "score": 5, "alert": False}
     out = app().cut([rule("r", then=then), pay(0, 1)], CLOCK)
     assert [r.lane for r in out] == [STATUS]
 
 
-def test_suppression_is_by_event_time_and_the_next_alert_says_how_many_there_were() -> None:
+def test_suppression_goes_by_event_time_and_the_next_alert_counts_the_suppressed_ones() -> None:
     records = [rule("r", suppress={"for": "10m", "by": ["card"]})]
     events = [pay(0, 0), pay(1, 5), pay(2, 9.99), pay(3, 10), pay(4, 1, card="other"), pay(5, 30)]
     out = app().cut([*records, *events], CLOCK)
@@ -88,7 +88,7 @@ def test_suppression_is_by_event_time_and_the_next_alert_says_how_many_there_wer
     assert sorted(told) == [([0], 0), ([3], 2), ([4], 0), ([5], 0)]
 
 
-def test_a_rule_per_event_that_suppresses_by_another_key_sees_its_events_under_that_key() -> None:
+def test_an_event_rule_that_suppresses_by_another_key_receives_its_events_by_that_key() -> None:
     users = [f"u{i}" for i in range(40)]
     records = [rule("r", suppress={"for": "1d", "by": ["card"]})]
     out = app(shards=4).cut([*records, *(pay(i, 1, user) for i, user in enumerate(users))], CLOCK)
@@ -96,14 +96,14 @@ def test_a_rule_per_event_that_suppresses_by_another_key_sees_its_events_under_t
     assert alert["key"] == {"card": "c"}
 
 
-def test_an_edit_does_not_end_the_silence() -> None:
+def test_a_new_version_does_not_end_the_suppression() -> None:
     running = app()
     suppress = {"for": "1h", "by": ["user"]}
     assert len(lane(running.cut([rule("r", 1, suppress=suppress), pay(0, 0)], CLOCK), ALERTS)) == 1
     assert lane(running.cut([rule("r", 2, where="amount > 2", suppress=suppress), pay(1, 30)], CLOCK), ALERTS) == []
 
 
-def test_windowed_alerts_are_suppressed_by_their_group() -> None:
+def test_a_window_rule_suppresses_alerts_by_its_group_key() -> None:
     window = {"group_by": ["user"], "within": {"tumbling": "1m"}, "having": "count(*) >= 1"}
     records = [rule("r", suppress={"for": "5m"}, **window)]
     out = app().cut([*records, *(pay(i, i) for i in range(7)), pay(7, 2, user="b")], CLOCK)
@@ -120,7 +120,7 @@ EVENTS = st.lists(
 
 
 @given(EVENTS, st.integers(0, 30), st.integers(0, 30))
-def test_what_is_suppressed_does_not_depend_on_how_the_input_is_cut(
+def test_suppression_does_not_depend_on_how_the_input_is_cut(
     found: list[tuple[int, str, int]], one: int, other: int
 ) -> None:
     events = [pay(i, minute, user, amount=amount) for i, (minute, user, amount) in enumerate(found)]
@@ -141,7 +141,7 @@ def test_what_is_suppressed_does_not_depend_on_how_the_input_is_cut(
     assert offsets(whole, ALERTS, 1) == wanted
 
 
-def test_a_rule_that_matches_more_than_it_may_gives_its_first_matches_and_rests() -> None:
+def test_a_rule_above_its_match_budget_alerts_up_to_it_and_goes_into_quarantine() -> None:
     running = app(1, max_matches=3)
     out = running.cut([rule("r"), rule("s", where="amount > 100"), *(pay(i, 1) for i in range(10))], CLOCK)
     assert offsets(out, ALERTS) == [0, 1, 2]
@@ -158,7 +158,7 @@ def test_a_rule_may_have_a_smaller_budget_of_its_own() -> None:
     assert [s["rule"] for s in lane(out, STATUS) if s["status"] == "quarantined"] == ["r"]
 
 
-def test_a_trial_is_compared_with_the_live_version() -> None:
+def test_the_status_compares_a_trial_with_the_live_version() -> None:
     running = app(1)
     changes = [rule("r", 1, where="amount > 5 and amount < 20"), rule("r", 2, where="amount > 8", mode="shadow")]
     amounts = [6, 7, 9, 10, 30]
@@ -168,7 +168,7 @@ def test_a_trial_is_compared_with_the_live_version() -> None:
     assert [s for s in lane(running.cut([pay(9, 2, amount=1)], CLOCK), STATUS) if s["status"] == "compared"] == []
 
 
-def test_versions_that_fire_in_one_window_at_different_times_agree() -> None:
+def test_versions_that_fire_at_different_times_in_one_window_count_as_equal() -> None:
     running = app(1)
     window = {"group_by": ["user"], "within": {"tumbling": "1h"}}
     changes = [
@@ -187,7 +187,7 @@ def test_versions_that_fire_in_one_window_at_different_times_agree() -> None:
     ]
 
 
-def test_counts_of_a_trial_end_with_it() -> None:
+def test_a_comparison_ends_with_its_trial() -> None:
     running = app(1)
     running.cut([rule("r", 1), rule("r", 2, mode="shadow"), pay(0, 1)], CLOCK)
     out = running.cut([rule("r", 3), pay(1, 1)], CLOCK)
@@ -219,20 +219,20 @@ def test_counts_of_a_trial_end_with_it() -> None:
         ),
     ],
 )
-def test_a_suppression_that_cannot_be_kept_is_rejected(fields: dict[str, object], words: str) -> None:
+def test_a_suppression_that_cannot_work_is_rejected(fields: dict[str, object], words: str) -> None:
     (said,) = lane(app().cut([rule("r", **fields)], CLOCK), STATUS)
     assert said["status"] == "rejected"
     assert words in str(said["reason"])
 
 
-def test_a_share_is_the_same_for_every_version_and_near_to_what_was_asked() -> None:
+def test_a_canary_selects_close_to_its_share_of_keys_and_rules_select_different_ones() -> None:
     shares = [canary_fraction("r", [f"u{i}"]) for i in range(10_000)]
     assert abs(sum(s < 0.1 for s in shares) / len(shares) - 0.1) < 0.01
     assert canary_fraction("r", ["u1"]) != canary_fraction("s", ["u1"])
     assert Rule.model_validate(document(mode={"canary": "0.5%"})).mode_text == "canary 0.5%"
 
 
-def test_a_worker_that_was_away_knows_the_parts_of_a_release_that_came_meanwhile() -> None:
+def test_a_worker_that_missed_cuts_catches_up_on_the_parts_of_a_release() -> None:
     running = app(2)
     workers: list[dict[tuple[int, int], Shard]] = [{}, {}]
     rules = [Rule.model_validate(document(f"r{n}", description="x" * 1_000)) for n in range(100)]
@@ -248,7 +248,7 @@ def test_a_worker_that_was_away_knows_the_parts_of_a_release_that_came_meanwhile
         assert {len(kernel.rules.evaluated_rules()) for kernel in shards if isinstance(kernel, RulesKernel)} == {101}
 
 
-def test_what_each_rule_cost_is_in_the_metrics_of_the_cut() -> None:
+def test_the_metrics_of_a_cut_report_the_cost_of_each_rule() -> None:
     """By candidates, so a rule without anything to look it up by is seen for what it is."""
     running = app(2)
     rules = [rule("narrow", where="card = 'c1' and amount > 1"), rule("wide", where="amount + 0 > 1 or card is null")]

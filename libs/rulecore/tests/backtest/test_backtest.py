@@ -139,7 +139,9 @@ def bursts(events: Sequence[Event], least: int) -> set[tuple[str | None, int]]:
 
 @settings(max_examples=100, deadline=None)
 @given(STREAMS, st.lists(st.integers(0, 30), max_size=3), st.booleans())
-def test_counts_and_differences_are_those_of_a_plain_loop(events: list[Event], cuts: list[int], wanted: bool) -> None:
+def test_a_back_test_finds_the_counts_and_differences_of_a_plain_loop(
+    events: list[Event], cuts: list[int], wanted: bool
+) -> None:
     alerts: list[bytes] | None = [] if wanted else None
     cuts = [cut for cut in cuts if cut <= len(events)]
     report = run(events, [large(1, 2), burst(2, 5)], [large(2), burst(3)], cuts, alerts)
@@ -166,32 +168,32 @@ def test_counts_and_differences_are_those_of_a_plain_loop(events: list[Event], c
         assert (found.count("large"), found.count("burst")) == (len(new[0]), len(live[0]))
 
 
-def test_a_rule_is_evaluated_whatever_its_mode_and_dates() -> None:
+def test_a_back_test_evaluates_a_rule_whatever_its_mode_and_dates() -> None:
     events = [Event(0, 0, "a", 500)]
     for entries in ({"mode": "paused"}, {"mode": "draft"}, {"effective": {"from": "2090-01-01T00:00:00Z"}}):
         assert run(events, [large(1, **entries)]).new["large"].hits == 1
 
 
-def test_a_window_that_is_open_at_the_end_has_not_fired() -> None:
+def test_a_window_that_is_open_at_the_end_does_not_fire() -> None:
     early = [Event(0, second, "a", 100) for second in range(3)]
     assert run(early, [burst(2, emit="final")]).new["burst"].hits == 0
     assert run([*early, Event(0, 64, "a", 100)], [burst(2, emit="final")]).new["burst"].hits == 0
     assert run([*early, Event(0, 65, "a", 100)], [burst(2, emit="final")]).new["burst"].hits == 1
 
 
-def test_a_window_that_began_before_the_first_event_is_warming() -> None:
+def test_a_window_that_began_before_the_first_event_counts_as_warming() -> None:
     events = [Event(0, second, "a", 100) for second in (30, 31, 70, 71)]
     report = run(events, [burst(2)])
     assert (report.new["burst"].hits, report.new["burst"].incomplete) == (2, 1)
 
 
-def test_late_events_are_counted_and_seen_by_event_rules_only() -> None:
+def test_only_event_rules_evaluate_late_events() -> None:
     events = [Event(0, 0, "a", 100), Event(0, 130, "a", 100), Event(0, 1, "a", 300), Event(0, 2, "a", 100)]
     report = run(events, [large(2), burst(2)], cuts=[2])
     assert (report.late, report.new["large"].hits, report.new["burst"].hits) == (2, 1, 0)
 
 
-def test_a_partition_that_has_ended_holds_nobody_back() -> None:
+def test_an_ended_partition_does_not_hold_the_watermark_back() -> None:
     """Partition 1 has one early event and no more; the windows of partition 0 close all the same."""
     first = frame([Event(0, 0, "a", 100), Event(1, 0, "b", 100), Event(0, 1, "a", 100)]).sort(PARTITION, OFFSET)
     job = Backtest(
@@ -202,7 +204,7 @@ def test_a_partition_that_has_ended_holds_nobody_back() -> None:
     assert job.report().new["burst"].hits == 1
 
 
-def test_without_the_others_events_the_watermark_waits_for_them() -> None:
+def test_the_watermark_waits_for_a_partition_without_events_so_far() -> None:
     """Partition 1 is to come: nothing of partition 0 closes a window, and what partition 1 brings is not late."""
     job = Backtest(
         SCHEMA, "pay", BacktestSide((burst(2, emit="final"),)), max_out_of_orderness_ms=5_000, partitions=[0, 1]
@@ -213,8 +215,8 @@ def test_without_the_others_events_the_watermark_waits_for_them() -> None:
     assert (report.late, report.new["burst"].hits) == (0, 1)
 
 
-def test_a_run_takes_an_empty_frame_before_and_between_events() -> None:
-    single = BacktestRun(SCHEMA, "pay", [burst(2, emit="final")])
+def test_a_back_test_accepts_empty_frames_before_and_between_events() -> None:
+    single = RuleRun(SCHEMA, "pay", [burst(2, emit="final")])
     events = frame([Event(0, 0, "a", 100), Event(0, 1, "a", 100)])
     hits = [
         single.step(frame([]), 0, NO_WATERMARK, NO_WATERMARK),
@@ -224,7 +226,7 @@ def test_a_run_takes_an_empty_frame_before_and_between_events() -> None:
     assert [cut.height for cut in hits] == [0, 0, 1]
 
 
-def test_what_is_no_event_is_counted_by_reason() -> None:
+def test_a_back_test_counts_invalid_records_by_reason() -> None:
     job = Backtest(SCHEMA, "pay", BacktestSide((large(1),)))
     job.step(EventBatch(frame([]), {"not_json: text": 2}))
     job.step(EventBatch(frame([Event(0, 0, "a", 500)]), {"not_json: text": 1}))

@@ -97,7 +97,9 @@ def test_a_back_test_counts_what_a_loop_over_the_entries_counts(
 
 @settings(max_examples=100, deadline=None)
 @given(EVENTS, st.sets(st.sampled_from("abc")))
-def test_a_window_over_listed_events_is_explained_as_a_loop_counts_it(events: list[Event], denied: set[str]) -> None:
+def test_an_explanation_of_a_window_over_listed_events_counts_what_a_loop_counts(
+    events: list[Event], denied: set[str]
+) -> None:
     store = lists(*sorted(denied))
     one = rule(
         store,
@@ -115,7 +117,7 @@ def test_a_window_over_listed_events_is_explained_as_a_loop_counts_it(events: li
     assert len(found.alerts) == (len(mine) >= 2)
 
 
-def test_a_clause_on_a_list_shows_what_it_looked_up() -> None:
+def test_an_explained_clause_shows_the_value_that_it_looked_up() -> None:
     store = lists("a")
     one = rule(store, where="card in list('denied') and amount > lookup('limits', card)")
     found = explained(store, one, [(0, 150, "a")])
@@ -130,7 +132,7 @@ def test_a_clause_on_a_list_shows_what_it_looked_up() -> None:
 
 
 @pytest.mark.parametrize(("second", "fires"), [(9, True), (11, False)])
-def test_an_entry_counts_until_its_time_is_over(second: int, fires: bool) -> None:
+def test_a_list_entry_counts_until_it_expires(second: int, fires: bool) -> None:
     head = ListHead.model_validate({"list": "denied", "version": 1, "owner": "me", "of": "string"})
     store = store_from_records(list_records(head, [["a", None, time_text(START + 10_000)]]))
     one = rule(store, where="card in list('denied')")
@@ -142,7 +144,7 @@ def time_text(time_ms: int) -> str:
     return datetime.datetime.fromtimestamp(time_ms / 1000, datetime.UTC).isoformat()
 
 
-def test_control_records_of_a_store_make_the_same_store() -> None:
+def test_the_control_records_of_a_store_restore_it() -> None:
     store = lists("a", "b")
     again = store_from_records(control_records(store))
     assert {name: [*content.values] for name, content in again.contents(0).items()} == {
@@ -151,7 +153,7 @@ def test_control_records_of_a_store_make_the_same_store() -> None:
     assert [*store_from_records(control_records(store, ["denied"])).types()] == ["limits"]
 
 
-def test_suppression_is_left_to_circumstances_and_counted_in_a_back_test() -> None:
+def test_a_back_test_counts_suppressed_alerts_and_an_explanation_does_not() -> None:
     store = lists()
     one = rule(store, where="amount > 1", suppress={"for": "10s", "by": ["user"]}, then=SILENT)
     events = [(0, 150, "a"), (1, 150, "a"), (11, 150, "a")]

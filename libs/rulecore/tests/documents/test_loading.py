@@ -111,14 +111,14 @@ def test_a_tumbling_window_slides_by_its_size() -> None:
         ("tests: [{name: a, events: [{a: 99999999999999999999}], expect: []}]", "7:32", "more than 64 bits"),
     ],
 )
-def test_entries_that_do_not_go_together_are_rejected_at_their_place(more: str, place: str, message: str) -> None:
+def test_entries_that_contradict_each_other_are_rejected_at_their_location(more: str, place: str, message: str) -> None:
     lines = problem_lines(EVENT_RULE + more + "\n")
     assert any(message in line for line in lines), lines
     assert any(line.startswith(f"f.yaml:{place}") for line in lines), lines
 
 
 @pytest.mark.parametrize("name", ["id", "version", "owner", "on", "then"])
-def test_a_missing_entry_is_named(name: str) -> None:
+def test_the_error_names_a_missing_entry(name: str) -> None:
     text = "\n".join(line for line in EVENT_RULE.splitlines() if not line.startswith(name + ":"))
     assert any(f"{name} is missing" in line for line in problem_lines(text))
 
@@ -167,14 +167,16 @@ def test_a_rule_without_any_condition_is_rejected() -> None:
         ("a: \x00", SourceLocation(1, 1), "not YAML"),
     ],
 )
-def test_dangerous_and_broken_yaml_is_rejected_with_its_place(text: str, place: SourceLocation, message: str) -> None:
+def test_dangerous_and_broken_yaml_is_rejected_with_its_location(
+    text: str, place: SourceLocation, message: str
+) -> None:
     limits = LoadLimits(file_bytes=2_000, depth=3, entries=100)
     _, (problem,) = read_yaml(text, "f.yaml", limits)
     assert message in problem.message
     assert problem.place == place
 
 
-def test_scalars_are_those_of_yaml_1_2() -> None:
+def test_scalars_follow_yaml_1_2() -> None:
     text = "{on: no, a: 2011-01-01 10:00:00, b: 010, c: 1e3, d: 'true', e: true, f: 1:30, g: ~, h: .5, i: 0x10, j: }"
     (document,), problems = read_yaml(text, "f.yaml")
     assert problems == []
@@ -209,7 +211,7 @@ def test_no_value_of_a_field_makes_reading_raise(value: object) -> None:
     assert problems or rules
 
 
-def test_several_documents_and_a_directory_are_read_in_order(tmp_path: Path) -> None:
+def test_the_loader_reads_several_documents_and_a_directory_in_order(tmp_path: Path) -> None:
     (tmp_path / "b.yaml").write_text(EVENT_RULE + "---\n" + WINDOW_RULE)
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "c.yml").write_text(EVENT_RULE.replace("big", "first"))
@@ -220,7 +222,7 @@ def test_several_documents_and_a_directory_are_read_in_order(tmp_path: Path) -> 
     assert rules[2].document.place(("having",)) == SourceLocation(16, 9)
 
 
-def test_files_that_cannot_be_read_are_problems(tmp_path: Path) -> None:
+def test_the_loader_reports_files_that_it_cannot_read(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_bytes(b"\xff\xfe")
     _, (missing,) = load_path(tmp_path / "none.yaml")
     _, (broken,) = load_path(tmp_path)
@@ -251,7 +253,7 @@ def test_a_control_record_reads_back_as_the_same_rule(text: str) -> None:
         (b" " * 70_000, "the record has 70000 bytes, at most 65536 are read; move many values into a list"),
     ],
 )
-def test_a_record_that_is_no_rule_is_rejected_in_one_line(value: bytes, message: str) -> None:
+def test_a_record_without_a_rule_is_rejected_in_one_line(value: bytes, message: str) -> None:
     with pytest.raises(DocumentError, match=message) as caught:
         decode_record(value, 65_536)
     assert "\n" not in str(caught.value)
@@ -289,7 +291,7 @@ def test_an_ambiguous_or_unreadable_record_is_rejected_in_one_line(value: bytes,
     assert "\n" not in str(caught.value)
 
 
-def test_an_unreadable_character_in_a_file_is_rejected_at_its_place() -> None:
+def test_an_unreadable_character_in_a_file_is_rejected_at_its_location() -> None:
     (line,) = problem_lines(EVENT_RULE.replace("risk", '"ri\\u202esk"'))
     assert line == "f.yaml:3:9: owner: character U+202E is not accepted; remove it"
 
@@ -300,16 +302,16 @@ def test_a_problem_is_one_line_without_control_characters() -> None:
 
 
 @given(st.integers(-62_135_596_800_000, 253_402_300_799_999))
-def test_a_time_reads_back(time_ms: int) -> None:
+def test_a_formatted_time_parses_to_the_same_time(time_ms: int) -> None:
     assert parse_time_ms(render_time(time_ms)) == time_ms
 
 
 @given(st.integers(1, 10**12))
-def test_a_duration_reads_back(duration_ms: int) -> None:
+def test_a_formatted_duration_parses_to_the_same_duration(duration_ms: int) -> None:
     assert parse_duration_ms(render_duration(duration_ms)) == duration_ms
 
 
-def test_the_json_schema_has_the_entries_of_a_rule() -> None:
+def test_the_json_schema_declares_every_entry_of_a_rule() -> None:
     schema = orjson.loads(orjson.dumps(rule_json_schema()))
     assert schema["additionalProperties"] is False
     assert set(schema["required"]) == {"id", "version", "owner", "on", "then"}

@@ -26,7 +26,7 @@ VALUES: dict[str, Value] = {"a": "x", "n": 3, "m": Decimal("1E+3"), "none": None
         ("", ""),
     ],
 )
-def test_names_are_replaced_by_their_values(template: str, text: str) -> None:
+def test_a_template_replaces_names_with_their_values(template: str, text: str) -> None:
     assert parse_template(template, VALUES).format(VALUES.__getitem__) == text
 
 
@@ -43,7 +43,7 @@ def test_names_are_replaced_by_their_values(template: str, text: str) -> None:
         ("x } y", 2, "a stray }"),
     ],
 )
-def test_a_brace_without_a_known_name_is_rejected_at_its_place(template: str, start: int, words: str) -> None:
+def test_a_brace_without_a_known_name_is_rejected_at_its_location(template: str, start: int, words: str) -> None:
     with pytest.raises(ExpressionError, match=r".") as caught:
         parse_template(template, VALUES)
     assert words in caught.value.message
@@ -60,5 +60,5 @@ def test_any_template_is_rejected_or_formats(template: str) -> None:
     assert message.format(lambda name: name) == "".join(message.parts)
 
 
-def test_long_values_are_cut() -> None:
+def test_a_template_truncates_long_values() -> None:
     assert len(format_value("x" * 1_000)) == 200

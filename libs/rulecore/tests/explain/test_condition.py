@@ -31,7 +31,7 @@ def every(clause: Clause) -> list[Clause]:
 
 @settings(max_examples=200, deadline=None, suppress_health_check=SLOW)
 @given(CONDITIONS, frames(2))
-def test_the_truth_of_each_clause_is_that_of_the_evaluator(expr: Expr, rows: list[dict[str, Value]]) -> None:
+def test_each_clause_has_the_truth_value_that_the_evaluator_gives(expr: Expr, rows: list[dict[str, Value]]) -> None:
     for row in rows:
         clause = explain_condition(expr, row)
         assert clause.truth is WORDS[lang.evaluate(expr, row)]  # type: ignore[index]
@@ -42,7 +42,7 @@ def test_the_truth_of_each_clause_is_that_of_the_evaluator(expr: Expr, rows: lis
 
 @settings(max_examples=200, deadline=None, suppress_health_check=SLOW)
 @given(CONDITIONS, frames(1))
-def test_every_value_of_a_leaf_is_that_of_the_row(expr: Expr, rows: list[dict[str, Value]]) -> None:
+def test_every_leaf_shows_the_value_of_the_row(expr: Expr, rows: list[dict[str, Value]]) -> None:
     row = rows[0]
     clause = explain_condition(expr, row)
     shown = [seen for leaf in clause.leaves() for seen in leaf.seen if seen.text.strip("`") in SCOPE.columns]
@@ -54,7 +54,9 @@ def test_every_value_of_a_leaf_is_that_of_the_row(expr: Expr, rows: list[dict[st
 
 @settings(max_examples=200, deadline=None, suppress_health_check=SLOW)
 @given(CONDITIONS, frames(1), st.randoms(use_true_random=False))
-def test_clauses_that_did_not_decide_may_be_anything(expr: Expr, rows: list[dict[str, Value]], random: Random) -> None:
+def test_changing_the_undecisive_clauses_does_not_change_the_result(
+    expr: Expr, rows: list[dict[str, Value]], random: Random
+) -> None:
     """Every other leaf replaced by some truth: the whole comes out the same."""
     clause = explain_condition(expr, rows[0])
 
@@ -84,7 +86,7 @@ def test_clauses_that_did_not_decide_may_be_anything(expr: Expr, rows: list[dict
         ("not (amount > 100 or status = 'ok')", {"amount": 1, "status": "ok"}, ["status = 'ok'"]),
     ],
 )
-def test_the_clauses_that_decided_are_marked(text: str, row: Mapping[str, object], deciding: list[str]) -> None:
+def test_the_explanation_marks_the_decisive_clauses(text: str, row: Mapping[str, object], deciding: list[str]) -> None:
     scope = lang.Scope({"amount": SCOPE_LONG, "status": SCOPE_TEXT})
     clause = explain_condition(lang.parse(text, scope, field="where"), row)
     assert [leaf.text for leaf in clause.deciding()] == deciding
@@ -102,7 +104,7 @@ def test_the_note_of_a_null_names_its_operand() -> None:
     assert [str(seen) for seen in zero.seen] == ["a % b = NULL", "a = 1", "b = 0"]
 
 
-def test_aggregates_are_shown_by_their_text() -> None:
+def test_the_explanation_shows_an_aggregate_as_its_text() -> None:
     scope = lang.Scope({}, aggregates=True, arguments={"a": SCOPE_LONG})
     having = lang.parse("count(*) >= 5 and sum(a) > 10", scope, field="having")
     names = {a: a.function for a in lang.aggregates(having)}

@@ -63,7 +63,7 @@ EVENTS = st.lists(
 
 @settings(max_examples=100, deadline=None)
 @given(EVENTS)
-def test_the_traced_values_equal_those_of_a_plain_loop(events: list[Event]) -> None:
+def test_a_trace_holds_the_values_of_a_plain_loop(events: list[Event]) -> None:
     one = windowed("count(*) >= 2 and sum(amount) > 4 or count_distinct(card) >= 2")
     expected = []
     for n, (second, cents, _) in enumerate(events):
@@ -133,7 +133,7 @@ def test_a_final_rule_is_traced_at_the_ends_of_its_windows() -> None:
     assert str(over.windows[0].seen[0]) == "count(*) = 2"
 
 
-def test_when_no_event_counts_the_clauses_that_rejected_are_ranked() -> None:
+def test_without_matching_events_the_explanation_ranks_the_clauses_that_rejected_them() -> None:
     events: list[Event] = [(0, 100, "a"), (1, None, "b"), (2, -1, "b")]
     found = explain(windowed("count(*) >= 2", where="card = 'b' and amount > 5"), events, ExplainQuestion())
     assert found.rejected == (RejectedClause("amount > 5", 3), RejectedClause("card = 'b'", 1))
@@ -147,7 +147,7 @@ def test_a_time_selects_the_windows_that_contain_it() -> None:
     assert not explain(windowed("count(*) >= 2"), events, ExplainQuestion(at_ms=START + 1)).fired
 
 
-def test_the_recomputed_alert_has_the_identity_of_production_whatever_the_mode() -> None:
+def test_the_recomputed_alert_has_the_id_of_the_production_alert_in_every_mode() -> None:
     events: list[Event] = [(0, 100, None), (1, 100, None)]
     ids = {
         mode: explain(windowed("count(*) >= 2", mode=mode), events).alerts[0]["alert_id"]

@@ -60,7 +60,7 @@ QUIET = rule("quiet", group_by=["user"], expect={"where": "amount > 0", "every":
 ADDS = {"of": ["big", "often", "quiet"], "within": "1h", "limit": 20}
 
 
-def test_an_absence_alert_says_when_the_key_was_last_seen() -> None:
+def test_an_absence_alert_has_the_time_at_which_the_key_was_last_seen() -> None:
     app = InProcessApp(new_app())
     app.cut([QUIET, pay(0, 0), pay(1, 1, "b")], CLOCK)
     again = InProcessApp(new_app(), app.blobs)
@@ -98,14 +98,14 @@ def test_scores_of_rules_of_all_kinds_are_added_over_cuts_and_restarts() -> None
     assert alert["event_time_ms"] == T0 + 7 * MINUTE
 
 
-def test_rules_in_the_shadow_give_no_scores() -> None:
+def test_shadow_rules_add_no_scores() -> None:
     app = InProcessApp(new_app())
     score = rule("sum", group_by=["user"], adds=ADDS | {"limit": 10})
     out = app.cut([rule("big", where="amount >= 100", mode="shadow"), score, pay(0, 0, amount=100)], CLOCK)
     assert alerts(out, "sum") == []
 
 
-def test_a_score_rule_that_names_a_rule_in_vain_is_rejected_when_it_is_published() -> None:
+def test_publishing_a_score_rule_that_names_an_unusable_rule_is_rejected() -> None:
     app = InProcessApp(new_app())
     per_ip = rule("often", group_by=["ip"], within={"tumbling": "1h"}, having="count(*) >= 3")
     out = app.cut([per_ip, rule("sum", group_by=["user"], adds=ADDS)], CLOCK)
@@ -114,7 +114,7 @@ def test_a_score_rule_that_names_a_rule_in_vain_is_rejected_when_it_is_published
     assert "it needs [user] in group_by" in str(statuses["sum"]["reason"])
 
 
-def test_a_new_version_of_a_score_rule_goes_on_with_the_signals_that_were_there() -> None:
+def test_a_new_version_of_a_score_rule_keeps_the_signals() -> None:
     app = InProcessApp(new_app())
     big = rule("big", where="amount >= 100")
     every = {"of": ["big"], "within": "1h", "count": "every"}

@@ -355,7 +355,7 @@ count_specs = st.lists(st.builds(Spec, conditions, wheres, emits, count_withins)
 
 
 @given(session_specs, pays, sizes, st.sampled_from([0, 3, 12, 100]), hows)
-def test_session_rules_fire_as_plain_python_says(
+def test_session_rules_fire_as_plain_python_predicts(
     specs: dict[str, Spec], events: list[Pay], sizes: list[int], disorder: int, how: str
 ) -> None:
     cuts = cut_up(events, sizes)
@@ -364,7 +364,7 @@ def test_session_rules_fire_as_plain_python_says(
 
 
 @given(count_specs, pays, sizes, st.sampled_from([0, 12, 100]), hows)
-def test_count_rules_fire_as_plain_python_says(
+def test_count_rules_fire_as_plain_python_predicts(
     specs: dict[str, Spec], events: list[Pay], sizes: list[int], disorder: int, how: str
 ) -> None:
     cuts = cut_up(events, sizes)
@@ -374,7 +374,7 @@ def test_count_rules_fire_as_plain_python_says(
 
 @settings(max_examples=settings().max_examples // 2)
 @given(count_specs, pays, sizes, hows, st.integers(1, 12))
-def test_a_key_without_events_for_long_begins_anew(
+def test_a_key_without_events_for_long_starts_without_state(
     specs: dict[str, Spec], events: list[Pay], sizes: list[int], how: str, idle: int
 ) -> None:
     cuts = cut_up(events, sizes)
@@ -385,7 +385,7 @@ def test_a_key_without_events_for_long_begins_anew(
 
 @settings(max_examples=settings().max_examples // 3)
 @given(session_specs, count_specs, pays, sizes, hows)
-def test_however_the_input_is_cut_the_alerts_are_the_same(
+def test_the_alerts_do_not_depend_on_how_the_input_is_cut(
     some: dict[str, Spec], more: dict[str, Spec], events: list[Pay], sizes: list[int], how: str
 ) -> None:
     specs = some | {f"c{n}": s for n, s in more.items()}
@@ -418,7 +418,7 @@ def test_a_session_that_is_joined_before_it_fired_fires_once_with_all_its_events
     assert alert["window"] == {"start_ms": T0, "end_ms": T0 + (8 + GAP) * MINUTE}
 
 
-def test_events_a_whole_gap_apart_are_two_sessions() -> None:
+def test_events_a_whole_gap_apart_are_in_two_sessions() -> None:
     spec = sessions("final", condition=1)
     events = numbered([Pay(0, amount=2), Pay(GAP, amount=2), Pay(2 * GAP - 1, amount=2)])
     alerts = run({"r": spec}, cut_up(events, [3]), 0)
@@ -428,7 +428,7 @@ def test_events_a_whole_gap_apart_are_two_sessions() -> None:
 
 
 @pytest.mark.parametrize("within", [{"session": "5m"}, {"count": 6}, {"count": 12, "every": 6}])
-def test_another_threshold_finds_what_was_counted(within: dict[str, object]) -> None:
+def test_another_threshold_keeps_the_counts(within: dict[str, object]) -> None:
     app = InProcessApp(new_app(100))
     first = {**Spec(0, "amount > 0", "early", tuple(within.items())).document("r"), "having": "count(*) >= 100"}
     second = {**first, "version": 2, "having": "count(*) >= 5"}
@@ -467,7 +467,7 @@ def test_a_final_rule_on_a_session_that_ended_while_a_process_was_away_fires_onc
         assert lane(app.cut([Pay(61, "z", offset=4).record()], CLOCK), ALERTS) == []
 
 
-def test_a_session_that_another_one_absorbed_is_not_there_after_a_restart() -> None:
+def test_a_restart_does_not_restore_a_session_that_was_merged_into_another() -> None:
     spec = new_app(100)
     app = InProcessApp(spec)
     rules = [sessions("final", condition=0).record("r")]
@@ -484,13 +484,13 @@ def test_a_session_that_another_one_absorbed_is_not_there_after_a_restart() -> N
     assert lane(again.cut([Pay(END, "end", None, None, 4).record()], CLOCK), ALERTS) == []
 
 
-def test_a_count_window_needs_pieces_that_divide_it() -> None:
+def test_a_count_window_whose_slide_does_not_divide_it_is_rejected() -> None:
     document = Spec(0, "amount > 0", "final", (("count", 10), ("every", 3))).document("r")
     with pytest.raises(RuleSetError, match="every: 3 must divide count: 10"):
         compile_rule(Rule.model_validate(document), {"pay": SCHEMA}, RuleLimits())
 
 
-def test_a_rule_that_raises_goes_into_quarantine_and_its_lane_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rule_that_raises_goes_into_quarantine_and_its_group_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(expr: lang.Expr) -> pl.Expr:
         return pl.col("no such column") if "99" in lang.render(expr) else to_polars(expr)
 

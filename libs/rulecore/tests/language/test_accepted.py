@@ -117,7 +117,7 @@ def test_a_having_parses_to_its_canonical_text(text: str, canonical: str) -> Non
         ("date_trunc('day', ts)", "timestamp"),
     ],
 )
-def test_a_value_has_the_type_that_the_rules_give(text: str, type_text: str) -> None:
+def test_a_value_has_the_type_that_the_typing_rules_give(text: str, type_text: str) -> None:
     assert parse(text, SCOPE, expect=None).type == Type.parse(type_text)
 
 
@@ -136,7 +136,7 @@ def test_a_value_has_the_type_that_the_rules_give(text: str, type_text: str) -> 
         ("max(ts)", "timestamp"),
     ],
 )
-def test_an_aggregate_has_the_type_that_the_rules_give(text: str, type_text: str) -> None:
+def test_an_aggregate_has_the_type_that_the_typing_rules_give(text: str, type_text: str) -> None:
     assert parse(text, HAVING, expect=None).type == Type.parse(type_text)
 
 
@@ -224,7 +224,7 @@ def test_an_aggregate_has_no_value_for_one_row_and_no_column() -> None:
         to_polars(expr)
 
 
-def test_a_decimal_is_physically_a_whole_number() -> None:
+def test_a_decimal_is_stored_as_a_whole_number() -> None:
     kind = Type.parse("decimal(12,2)")
     literal = parse("1.5", SCOPE, expect=None)
     assert isinstance(literal, Literal)
@@ -245,7 +245,7 @@ def test_an_ill_typed_tree_cannot_be_made() -> None:
         Compare(op="<", left=yes, right=yes)
 
 
-def test_the_scopes_of_where_and_having() -> None:
+def test_where_and_having_accept_the_names_of_their_scopes() -> None:
     schema = StreamSchema.parse(
         {
             "name": "shop",

@@ -114,7 +114,7 @@ def conditions(draw: st.DrawFn) -> str:
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=conditions())
-def test_duckdb_gives_the_same_truth_for_every_row(text: str, database: duckdb.DuckDBPyConnection) -> None:
+def test_duckdb_gives_the_same_truth_value_for_every_row(text: str, database: duckdb.DuckDBPyConnection) -> None:
     expr = parse(text, SCOPE)
     expected = [row[0] for row in database.execute(f"select {text} from events order by i").fetchall()]
     assert [evaluate(expr, row) for row in ROWS] == expected

@@ -140,16 +140,16 @@ _AT_FIRST_OCCURRENCE = {
 
 
 @pytest.mark.parametrize(("text", "underlined", "message", "hint"), REJECTED_IN_WHERE)
-def test_an_error_in_where_has_its_place_and_a_hint(text: str, underlined: str, message: str, hint: str) -> None:
+def test_an_error_in_where_has_a_location_and_a_hint(text: str, underlined: str, message: str, hint: str) -> None:
     _check(_rejected(text, SCOPE, "where"), text, underlined, message, hint)
 
 
 @pytest.mark.parametrize(("text", "underlined", "message", "hint"), REJECTED_IN_HAVING)
-def test_an_error_in_having_has_its_place_and_a_hint(text: str, underlined: str, message: str, hint: str) -> None:
+def test_an_error_in_having_has_a_location_and_a_hint(text: str, underlined: str, message: str, hint: str) -> None:
     _check(_rejected(text, HAVING, "having"), text, underlined, message, hint)
 
 
-def test_an_error_renders_as_place_source_underline_and_hint() -> None:
+def test_an_error_renders_as_location_source_underline_and_hint() -> None:
     error = _rejected("a > 1\n  and amuont > 100", SCOPE, "where")
     assert error.render().splitlines()[:3] == [
         "where:2:7: unknown column amuont",
@@ -160,7 +160,7 @@ def test_an_error_renders_as_place_source_underline_and_hint() -> None:
     assert str(error).startswith("where:2:7: unknown column amuont; did you mean amount?")
 
 
-def test_a_long_line_is_shown_around_the_place() -> None:
+def test_a_long_line_is_shown_around_the_location() -> None:
     text = " and ".join(["a > 1"] * 60) + " and amuont > 1"
     shown = _rejected(text, SCOPE, "where").render().splitlines()
     assert len(shown[1]) < 130
@@ -187,7 +187,7 @@ def test_a_long_line_is_shown_around_the_place() -> None:
         ),
     ],
 )
-def test_every_limit_is_kept(text: str, limits: ExpressionLimits, message: str) -> None:
+def test_every_limit_is_enforced(text: str, limits: ExpressionLimits, message: str) -> None:
     with pytest.raises(ExpressionError, match=message):
         parse(text, SCOPE, limits=limits)
     assert parse(text, SCOPE).type.kind.value == "boolean"

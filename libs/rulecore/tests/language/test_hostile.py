@@ -85,7 +85,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
 @pytest.mark.parametrize("scope", [SCOPE, HAVING], ids=["where", "having"])
-def test_a_hostile_text_is_rejected_with_a_place(text: str, scope: Scope) -> None:
+def test_a_hostile_text_is_rejected_with_a_location(text: str, scope: Scope) -> None:
     with pytest.raises(ExpressionError) as caught:
         parse(text, scope)
     assert caught.value.line >= 1

@@ -93,7 +93,7 @@ REJECTED = [
 
 
 @pytest.mark.parametrize(("text", "underlined", "message", "hint"), REJECTED)
-def test_an_error_has_its_place_and_a_hint(text: str, underlined: str, message: str, hint: str) -> None:
+def test_an_error_has_a_location_and_a_hint(text: str, underlined: str, message: str, hint: str) -> None:
     with pytest.raises(ExpressionError) as caught:
         lang.parse(text, SCOPE)
     error = caught.value

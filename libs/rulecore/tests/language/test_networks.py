@@ -111,7 +111,7 @@ def test_an_address_of_one_family_is_in_no_network_of_the_other() -> None:
         ("x" * 200, "is no network"),
     ],
 )
-def test_an_invalid_network_is_rejected_at_its_place(network: str, message: str) -> None:
+def test_an_invalid_network_is_rejected_at_its_location(network: str, message: str) -> None:
     with pytest.raises(ExpressionError) as error:
         parse(f"cidr_match(ip, '{network}')", SCOPE)
     assert message in str(error.value)

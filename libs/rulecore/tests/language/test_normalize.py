@@ -60,7 +60,7 @@ DIFFERENT = [
 
 
 @pytest.mark.parametrize(("text", "normal"), NORMAL)
-def test_an_expression_has_this_normal_form(text: str, normal: str) -> None:
+def test_an_expression_has_the_expected_normal_form(text: str, normal: str) -> None:
     found = normalize(parse(text, SCOPE))
     assert render(found) == normal
     assert parse(normal, SCOPE) == found

@@ -34,7 +34,7 @@ SCOPE = Scope({"a": LONG, "b": LONG, "c": LONG, "s": STRING, "p": BOOLEAN, "q": 
         ("case when p or q then a + 1 else b end = c", "(case when (p or q) then (a + 1) else b end) = c"),
     ],
 )
-def test_operators_of_higher_precedence_need_no_brackets(text: str, bracketed: str) -> None:
+def test_operators_of_higher_precedence_bind_without_brackets(text: str, bracketed: str) -> None:
     assert parse(text, SCOPE) == parse(bracketed, SCOPE)
 
 
@@ -62,7 +62,7 @@ def test_a_grammar_error_has_the_index_of_the_faulty_item(items: list[str], inde
     assert caught.value.index == index
 
 
-def test_each_operator_of_a_chain_is_a_level() -> None:
+def test_each_operator_of_a_chain_adds_a_level() -> None:
     chain = ["operand", *["+", "operand"] * 20]
     assert parse_grammar(chain, 20).kind == "+"
     with pytest.raises(GrammarError, match="nested more than 19 deep"):
@@ -80,12 +80,12 @@ def test_each_operator_of_a_chain_is_a_level() -> None:
         ("'a''b'", ["string", "string"]),
     ],
 )
-def test_tokens_are_those_of_spark(text: str, kinds: list[str]) -> None:
+def test_the_tokenizer_produces_the_tokens_of_spark(text: str, kinds: list[str]) -> None:
     assert [token.kind.value for token in tokenize(text)] == kinds
 
 
 @given(st.text(alphabet="ab1.eE_+-*/<=>!|:'\"`\\r( \n\té²", max_size=20))
-def test_between_two_tokens_is_white_space_or_a_comment(text: str) -> None:
+def test_white_space_and_comments_separate_tokens(text: str) -> None:
     try:
         tokens = tokenize(text)
     except ValueError:

@@ -166,7 +166,7 @@ def content_of(kind: ListType, entries: list[tuple[Value, Value, int | None]]) -
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(_rows, min_size=1, max_size=12), _lists)
-def test_the_matcher_answers_as_plain_evaluation_with_dictionaries_does(
+def test_the_matcher_equals_plain_evaluation_with_dictionaries(
     rows: list[dict[str, Value]], lists: dict[str, list[tuple[Value, Value, int | None]]]
 ) -> None:
     contents = {name: content_of(TYPES[name], entries) for name, entries in lists.items()}
@@ -192,7 +192,7 @@ def _matches(rows: list[dict[str, Value]], lists: Lists) -> set[tuple[int, int]]
     }
 
 
-def test_equal_questions_of_different_rules_are_one_column() -> None:
+def test_equal_lookups_of_different_rules_share_a_column() -> None:
     one, other = rule_of("lower(s) in list('texts')", 1), rule_of("n = 1 and lower(s) not in list('texts')", 2)
     assert one.list_columns == other.list_columns
     assert one.lists == {"texts"}
@@ -203,13 +203,13 @@ def test_a_list_is_found_through_the_index_like_any_boolean_column() -> None:
     assert rule_of("s not in list('texts') and cents > 5", 1).plan.access == "equality and bound"  # type: ignore[union-attr]
 
 
-def test_an_inner_lookup_comes_before_the_column_that_needs_it() -> None:
+def test_an_inner_lookup_precedes_the_column_that_needs_it() -> None:
     _, columns = extract_list_columns(lang.parse("lookup('names', lookup('names', s)) in list('texts')", SCOPE))
     assert [c.kind for c in columns] == ["lookup", "lookup", "in"]
     assert columns[0].name in lang.columns(columns[1].operand)
 
 
-def test_a_list_of_other_types_than_the_rule_was_compiled_for_answers_null() -> None:
+def test_a_list_of_other_types_than_the_rule_was_compiled_for_gives_null() -> None:
     rule = rule_of("n in list('numbers')", 1)
     other = content_of(ListType("numbers", Type.parse("string")), [("1", None, None)])
     rows: list[dict[str, Value]] = [{"s": "a", "t": "a", "n": 1, "cents": None, "fine": None, "at": 0}]
@@ -217,7 +217,7 @@ def test_a_list_of_other_types_than_the_rule_was_compiled_for_answers_null() -> 
     assert frame[rule.list_columns[0].name].to_list() == [None]
 
 
-def test_a_column_that_is_left_out_fails_its_rules_and_no_others() -> None:
+def test_a_missing_column_fails_only_the_rules_that_need_it() -> None:
     rules = [
         rule_of("n = 1", 0),
         rule_of("s in list('texts')", 1),
@@ -229,14 +229,14 @@ def test_a_column_that_is_left_out_fails_its_rules_and_no_others() -> None:
     assert set(matches.rule.tolist()) == {0}
 
 
-def test_an_empty_frame_and_an_empty_list_do_no_harm() -> None:
+def test_the_matcher_accepts_an_empty_frame_and_an_empty_list() -> None:
     contents = {name: content_of(kind, []) for name, kind in TYPES.items()}
     assert with_list_columns(frame_of([]), COLUMNS, contents).height == 0
     rows: list[dict[str, Value]] = [{"s": None, "t": None, "n": None, "cents": None, "fine": None, "at": 0}]
     assert with_list_columns(frame_of(rows), COLUMNS, contents).height == 1
 
 
-def test_a_large_list_answers_as_a_python_set_does() -> None:
+def test_a_large_list_equals_a_python_set() -> None:
     draw = random.Random(5)
     texts = [f"{draw.randrange(10**6)}{'é' * (n % 3)}" for n in range(60_000)]
     asked: list[str | None] = [*draw.sample(texts, 5_000), *(f"x{n}" for n in range(5_000)), None, ""]

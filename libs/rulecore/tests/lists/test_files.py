@@ -81,7 +81,9 @@ PROBLEMS = [
 
 
 @pytest.mark.parametrize(("text", "csv", "place", "message"), PROBLEMS)
-def test_a_fault_has_its_file_and_line(tmp_path: Path, text: str, csv: str | None, place: str, message: str) -> None:
+def test_a_fault_in_a_list_file_has_its_file_and_line(
+    tmp_path: Path, text: str, csv: str | None, place: str, message: str
+) -> None:
     lists, problems = load_lists(write(tmp_path, text, csv))
     assert not lists
     (problem,) = problems
@@ -89,7 +91,7 @@ def test_a_fault_has_its_file_and_line(tmp_path: Path, text: str, csv: str | Non
     assert message in problem.render()
 
 
-def test_a_link_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:
+def test_a_symbolic_link_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:
     folder = tmp_path / "lists"
     folder.mkdir()
     (tmp_path / "secret.csv").write_text("value,lookup\n1,2\n")

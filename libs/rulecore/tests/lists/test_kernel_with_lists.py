@@ -72,7 +72,7 @@ def answers(records: Sequence[Record]) -> dict[str, str]:
     return {n: s["status"] + (f": {s['reason']}" if s["reason"] else "") for n, s in zip(names, said, strict=True)}
 
 
-def test_a_rule_may_come_in_the_same_cut_as_its_list_and_before_it() -> None:
+def test_a_rule_may_arrive_in_the_same_cut_as_its_list_and_before_it() -> None:
     app = InProcessApp(new_app())
     records = [
         rule("tor", where="ip in list('tor')"),
@@ -100,7 +100,7 @@ def test_a_list_that_a_rule_uses_can_be_deleted_only_with_the_rule() -> None:
     assert answers(out) == {"tor": "deleted", "list/tor": "deleted"}
 
 
-def test_a_list_that_is_deleted_and_comes_again_in_one_cut_is_there() -> None:
+def test_a_list_that_is_deleted_and_published_again_in_one_cut_exists() -> None:
     app = InProcessApp(new_app())
     app.cut(listed("tor", 5, ["1"]), CLOCK)
     out = app.cut(
@@ -110,7 +110,7 @@ def test_a_list_that_is_deleted_and_comes_again_in_one_cut_is_there() -> None:
     assert answers(out)["tor"] == "accepted"
 
 
-def test_a_limit_per_user_is_looked_up_for_events_and_windows() -> None:
+def test_event_and_window_rules_look_up_a_limit_per_user() -> None:
     app = InProcessApp(new_app())
     limits = listed("limits", 1, [["a", "10"], ["b", 3]], value="decimal(12,2)")
     window = {"group_by": ["user"], "within": {"tumbling": "1h"}, "having": "sum(amount) > max(lookup('limits', user))"}
@@ -134,7 +134,7 @@ def test_a_windowed_rule_counts_only_events_of_the_list_and_keeps_its_state_when
     assert fired(app.cut([pay(4, ip="2")], CLOCK)) == {("w", 4)}
 
 
-def test_the_tests_of_a_rule_run_with_lists() -> None:
+def test_the_tests_of_a_rule_can_use_lists() -> None:
     head = ListHead.model_validate({"list": "tor", "version": 1, "owner": "o", "of": "string"})
     records = list_records(head, ["1", ["2", None, "2026-01-05T00:00:00Z"], ["3", None, "2026-12-05T00:00:00Z"]])
     own = Rule.model_validate(document("r", where="ip in list('tor')"))
@@ -184,7 +184,7 @@ def _time(seconds: int) -> str:
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(_steps, min_size=1, max_size=6))
-def test_changes_expiry_and_restarts_in_mid_stream_are_those_of_plain_dictionaries(steps: list[Step]) -> None:
+def test_lists_equal_plain_dictionaries_across_changes_expiry_and_restarts(steps: list[Step]) -> None:
     app = InProcessApp(new_app())
     first = [*listed("bad", 1, []), *listed("limits", 1, [], value="decimal(12,2)")]
     app.cut([*first, *(rule(name, where=where) for name, where in RULES.items())], CLOCK)

@@ -88,7 +88,7 @@ def test_a_part_whose_bytes_do_not_have_its_digest_is_rejected() -> None:
     assert not store.parts
 
 
-def test_a_version_must_rise_and_the_same_record_again_changes_nothing() -> None:
+def test_a_version_must_increase_and_a_repeated_record_changes_nothing() -> None:
     store = apply_accepted(ListStore.empty(), version=3, entries=["a"])
     assert "not above the live version 3" in rejection_reason(store, version=3, entries=["b"])
     assert "not above the live version 3" in rejection_reason(store, version=2)
@@ -112,7 +112,7 @@ def test_a_list_that_rules_use_cannot_be_deleted() -> None:
     assert not after.types()
 
 
-def test_a_rule_finds_a_list_that_came_back_as_it_was() -> None:
+def test_a_rule_finds_a_list_that_is_deleted_and_published_again_unchanged() -> None:
     store, digest = with_part(ListStore.empty(), ["b"])
     store = apply_accepted(store, parts=[digest])
     store, _ = store.apply("list/ips", None)
@@ -120,7 +120,7 @@ def test_a_rule_finds_a_list_that_came_back_as_it_was() -> None:
     assert values(apply_accepted(store, parts=[digest])) == {"b"}
 
 
-def test_unused_parts_are_kept_up_to_the_limits_and_the_oldest_go_first() -> None:
+def test_unused_parts_are_kept_up_to_the_limits_and_the_oldest_are_dropped_first() -> None:
     store = ListStore.empty(ListLimits(unused_parts=2))
     digests = []
     for text in ("a", "b", "c"):
@@ -142,7 +142,7 @@ def test_a_part_in_use_cannot_be_deleted_and_an_unused_one_can() -> None:
     assert (answer.status, dict(after.parts)) == (StatusKind.DELETED, {})
 
 
-def test_limits_are_kept() -> None:
+def test_the_store_enforces_its_limits() -> None:
     small = ListStore.empty(ListLimits(lists=1, entries=2, record_bytes=200, total_bytes=200))
     assert "at most 200" in rejection_reason(small, description="x" * 200)
     assert "at most 2" in rejection_reason(small, entries=["a", "b", "c"])
@@ -171,7 +171,7 @@ def test_entries_and_lists_expire_by_the_clock() -> None:
     assert "ips" in store.types()
 
 
-def test_values_are_looked_up_in_physical_form() -> None:
+def test_lookups_return_values_in_physical_form() -> None:
     entries = [["1.5", "0.250"], [2, 1], [3.25, "7.125", "2100-01-01T00:00:00Z"]]
     store = apply_accepted(ListStore.empty(), "limits", of="decimal(6,2)", value="decimal(9,3)", entries=entries)
     content = store.contents(CLOCK_MS)["limits"]
@@ -223,7 +223,7 @@ def test_an_invalid_entry_is_rejected_with_its_number(
 
 
 @given(st.integers(-(10**18) + 1, 10**18 - 1), st.integers(0, 18), st.sampled_from(["", "0", "+", "e"]))
-def test_a_decimal_is_the_same_however_it_is_written(digits: int, scale: int, form: str) -> None:
+def test_a_decimal_has_one_value_in_every_spelling(digits: int, scale: int, form: str) -> None:
     number = Decimal(digits).scaleb(-scale)
     text = {"": f"{number:f}", "0": f"{number:f}", "+": f"{number:+f}", "e": f"{number:e}"}[form]
     text = text.rstrip("0") if form == "0" and "." in text else text
@@ -291,7 +291,7 @@ def _with_bytes(store: ListStore, data: bytes) -> tuple[ListStore, str | None]:
     st.sampled_from(["string", "long", "decimal(5,2)", "timestamp"]),
     st.sampled_from([None, "string", "long", "double", "decimal(5,2)", "boolean", "timestamp"]),
 )
-def test_any_entries_are_answered_with_a_status(entries: Json, of: str, value: str | None) -> None:
+def test_the_store_answers_any_entries_with_a_status(entries: Json, of: str, value: str | None) -> None:
     try:
         record = head(of=of, value=value, entries=entries)
     except TypeError:  # numbers that JSON cannot hold
@@ -305,7 +305,7 @@ def test_any_entries_are_answered_with_a_status(entries: Json, of: str, value: s
 # --- parts ------------------------------------------------------------------------------------------------------------
 
 
-def test_to_add_one_entry_replaces_one_part() -> None:
+def test_adding_one_entry_replaces_one_part() -> None:
     entries: list[Json] = [f"10.0.{n // 256}.{n % 256}" for n in range(40_000)]
     before, after = set(to_parts(entries)), set(to_parts([*entries, "192.168.0.1"]))
     assert len(before) > 3
@@ -313,7 +313,7 @@ def test_to_add_one_entry_replaces_one_part() -> None:
     assert max(map(len, before)) < 200_000
 
 
-def test_a_published_list_is_read_back_whole_whatever_its_size() -> None:
+def test_a_published_list_of_any_size_reads_back_complete() -> None:
     for count in (0, 1, 200, 201, 30_000):
         entries: list[Json] = [[n, f"v{n}"] for n in range(count)]
         document = ListHead(list="big", version=1, owner="o", of=LONG, value=STRING)
@@ -329,7 +329,7 @@ def test_a_published_list_is_read_back_whole_whatever_its_size() -> None:
 # --- restart ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_restored_store_behaves_as_the_one_that_was_kept() -> None:
+def test_a_restored_store_behaves_like_the_original() -> None:
     random_entries: list[Json] = [str(n) for n in random.Random(3).sample(range(10**6), 5_000)]
     store = ListStore.empty(ListLimits(unused_parts=2))
     for key, value in list_records(ListHead(list="big", version=1, owner="o", of=STRING), random_entries):
@@ -355,7 +355,7 @@ def test_a_restored_store_behaves_as_the_one_that_was_kept() -> None:
         assert with_part(after, ["z"])[0].unused[0] == gone
 
 
-def test_a_restored_store_shares_what_was_read_with_the_other_shards_of_the_process() -> None:
+def test_restored_stores_of_one_process_share_the_parsed_parts() -> None:
     store, digest = with_part(ListStore.empty(), ["b", "c"])
     store = apply_accepted(store, parts=[digest])
     again = ListStore.restore([(key, bytes(bytearray(value))) for key, value in store.records()])
@@ -363,13 +363,13 @@ def test_a_restored_store_shares_what_was_read_with_the_other_shards_of_the_proc
     assert again.lists["ips"].entries() is store.lists["ips"].entries()
 
 
-def test_rows_that_cannot_be_read_any_more_are_left_out() -> None:
+def test_a_restore_skips_rows_that_it_cannot_read() -> None:
     store = apply_accepted(ListStore.empty(), entries=["a"])
     rows = [*store.records(), ("list/broken", b"{"), ("list/torn", head("torn", parts=["0" * 32]))]
     assert list(ListStore.restore(rows).types()) == ["ips"]
 
 
-def test_nothing_is_written_again_when_nothing_changed() -> None:
+def test_an_unchanged_store_writes_nothing() -> None:
     store, _ = with_part(apply_accepted(ListStore.empty(), entries=["a"]), ["x"])
     table = KeyValueTable()
     save(store, table)

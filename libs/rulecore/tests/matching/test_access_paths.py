@@ -121,7 +121,7 @@ def differences(one: Case, have: Sequence[tuple[int, int]], want: Sequence[tuple
 
 
 @pytest.mark.slow
-def test_the_index_finds_what_one_function_says_of_one_event() -> None:
+def test_the_index_finds_the_matches_of_a_plain_function() -> None:
     pairs, matched, by_shape = 0, Counter[str](), Counter[str]()
     for one in cases():
         want, have = expected(one), found(one)
@@ -141,7 +141,7 @@ def test_the_index_finds_what_one_function_says_of_one_event() -> None:
 
 
 @pytest.mark.slow
-def test_the_naive_evaluator_says_what_the_function_says() -> None:
+def test_the_naive_evaluator_equals_the_plain_function() -> None:
     one = case(3, 1, 40)
     scope = Scope(TYPES)
     for predicate, shape in zip(one.predicates, one.shapes, strict=True):
@@ -150,7 +150,7 @@ def test_the_naive_evaluator_says_what_the_function_says() -> None:
             assert evaluate(expr, event) is predicate.truth(event), (shape, predicate.text[:300], event)
 
 
-def test_the_rules_take_every_path_and_share_what_they_have_in_common() -> None:
+def test_the_rules_use_every_access_path_and_share_common_conditions() -> None:
     one = case(2, 2, 1)
     matcher = EventMatcher(one.compiled)
     assert all(matcher.access_paths()[access] for access in AccessPath)
@@ -174,7 +174,7 @@ def test_the_rules_take_every_path_and_share_what_they_have_in_common() -> None:
 
 
 @pytest.mark.parametrize("events", [100, 600])
-def test_every_constant_is_found_in_small_and_large_batches(events: int) -> None:
+def test_the_index_finds_every_constant_in_small_and_large_batches(events: int) -> None:
     """They are translated in two ways, and 0.0 and -0.0, which are equal, have two patterns of bits."""
     maker = Shapes(1)
     names = [name for name in KEYED if name != "b"]
@@ -189,7 +189,9 @@ def test_every_constant_is_found_in_small_and_large_batches(events: int) -> None
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.sampled_from([*SHAPES]), min_size=1, max_size=6), st.integers(0, 2**32), st.integers(1, 8))
-def test_any_few_rules_on_any_few_events(shapes: list[str], seed: int, events: int) -> None:
+def test_the_index_finds_the_matches_of_any_few_rules_on_any_few_events(
+    shapes: list[str], seed: int, events: int
+) -> None:
     maker = Shapes(seed)
     predicates = [maker.rule(shape) for shape in shapes]
     made = [compiled(predicate, i) for i, predicate in enumerate(predicates)]

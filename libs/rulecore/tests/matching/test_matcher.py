@@ -171,7 +171,7 @@ def test_the_matcher_equals_the_naive_evaluator_on_generated_rules(rng: random.R
     assert pairs(EventMatcher(compiled).match(frame)) == naive(compiled, frame)
 
 
-def test_the_seeded_rules_take_every_path_and_every_leaf() -> None:
+def test_the_seeded_rules_use_every_access_path_and_every_leaf() -> None:
     rules = random_rules(random.Random(1), 150)
     assert all(EventMatcher(rules).access_paths()[access] for access in AccessPath)
     entries = [entry for one in rules if one.plan for entry in one.plan.entries]
@@ -182,7 +182,7 @@ def test_the_seeded_rules_take_every_path_and_every_leaf() -> None:
     assert any(len(one.plan.entries) > 1 for one in rules if one.plan)
 
 
-def test_candidates_in_pieces_give_the_same_matches(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_candidates_in_chunks_give_the_same_matches(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(5)
     rules, events = random_rules(rng, 80), random_events(rng, 50)
     whole = pairs(EventMatcher(rules).match(events))
@@ -210,7 +210,7 @@ def test_intervals_filed_by_cells_give_the_same_matches(monkeypatch: pytest.Monk
     assert pairs(EventMatcher(rules).match(events)) == pairs(crowded.match(events))
 
 
-def test_an_interval_among_many_is_looked_up_without_its_neighbours() -> None:
+def test_the_lookup_of_an_interval_ignores_its_neighbours() -> None:
     """Each event is a candidate for the few intervals around it, not for all below or above it."""
     rules = [rule(f"n between {10 * i} and {10 * i + 9}", i) for i in range(500)]
     events = pl.DataFrame({"n": [0, 9, 10, 2_345, 4_999, 5_000, -1, None]}, schema={"n": pl.Int64})
@@ -241,7 +241,7 @@ def test_matches_do_not_depend_on_the_other_rules() -> None:
     assert together == sorted(alone)
 
 
-def test_many_keys_of_many_columns_are_folded_without_losing_one() -> None:
+def test_folding_many_keys_of_many_columns_loses_no_key() -> None:
     """More combinations than fit the direct table, so that the sorted one is used as well."""
     rng = random.Random(8)
     texts = [f"x{i}" for i in range(400)]
@@ -266,7 +266,7 @@ def test_no_rules_and_no_events_give_no_matches() -> None:
     assert pairs(EventMatcher([rule("1 = 1")]).match(random_events(random.Random(1), 0))) == []
 
 
-def test_a_rule_that_raises_is_reported_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rule_that_raises_is_reported_and_the_others_are_evaluated(monkeypatch: pytest.MonkeyPatch) -> None:
     broken = "s2 like 'a%b_'"  # opaque, and made to raise below
     rules = [rule("s = 'a'", 0), rule(f"s = 'a' and {broken}", 1), rule(f"{broken} or b", 2), rule("n > 1", 3)]
     events = random_events(random.Random(9), 40)
@@ -283,7 +283,7 @@ def test_a_rule_that_raises_is_reported_and_the_others_go_on(monkeypatch: pytest
 
 
 @pytest.mark.parametrize("where", ["lower(s) = 'a'", "n * n2 > 3", "s = 'a' and n * n2 > 3", "n * n2 is null"])
-def test_a_term_that_raises_breaks_only_the_rules_that_use_it(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_term_that_raises_fails_only_the_rules_that_use_it(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rules = [rule("s in ('a', 'b')", 0), rule(where, 1)]
     events = random_events(random.Random(9), 40)
     healthy = [pair for pair in pairs(EventMatcher(rules).match(events)) if pair[1] == 0]
@@ -312,7 +312,7 @@ def test_a_column_is_translated_once_however_many_rules_name_it(monkeypatch: pyt
     assert sorted(asked) == ["n", "n2", "s"]
 
 
-def test_ids_of_a_large_batch_equal_those_of_a_small_one() -> None:
+def test_a_large_batch_and_a_small_one_give_the_same_ids() -> None:
     """Arrow translates large batches and Python small ones."""
     rules = [rule("s in ('a', 'b', 'ü')", 0), rule("n in (1, 2, 5)", 1), rule("b", 2), rule("m in (0.5, 10.00)", 3)]
     matcher, events = EventMatcher(rules), random_events(random.Random(10), 600)
@@ -322,7 +322,7 @@ def test_ids_of_a_large_batch_equal_those_of_a_small_one() -> None:
     assert matcher.match(events).row.dtype == np.uint32
 
 
-def test_a_text_is_not_a_number_in_the_index() -> None:
+def test_the_index_distinguishes_texts_from_numbers() -> None:
     """``s`` and ``n`` hold constants that Python takes for equal to others: True, 1 and 1.0."""
     rules = [rule("n = 1", 0), rule("b = true", 1), rule("d = 1", 2), rule("s = '1'", 3)]
     events = pl.DataFrame({"n": [1], "b": [True], "d": [1.0], "s": ["1"]}).with_columns(pl.lit("x").alias("s2"))

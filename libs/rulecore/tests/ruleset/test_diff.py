@@ -50,27 +50,27 @@ def one(live: list[Rule], wanted: list[Rule], **options: Any) -> RuleDiff:
     return found
 
 
-def test_the_same_rules_change_nothing() -> None:
+def test_equal_rule_sets_have_no_differences() -> None:
     found = diff([event(), window()], [window(), event()], STREAMS, whole=True)
     assert [d.change for d in found] == [RuleChangeKind.SAME, RuleChangeKind.SAME]
     assert not changes(found)
 
 
-def test_a_rule_that_is_not_live_is_added_and_its_windows_warm_up() -> None:
+def test_a_new_rule_is_added_and_its_windows_warm_up() -> None:
     found = one([], [window()])
     assert (found.change, found.old_version, found.new_version) == (RuleChangeKind.ADDED, None, 1)
     assert found.state == (StateChange("count(*) by card in panes of 1m", StateOutcome.NEW, 10 * MINUTE),)
 
 
-def test_a_rule_that_the_files_do_not_have_is_removed_only_when_they_are_the_whole_truth() -> None:
-    assert diff([event(), window()], [event()], STREAMS)[0].change is RuleChangeKind.SAME
+def test_a_rule_that_is_missing_from_the_files_is_removed_only_when_the_files_are_complete() -> None:
+    assert diff([event(), window()], [event()], STREAMS)[0].verdict is RuleChangeKind.SAME
     assert len(diff([event(), window()], [event()], STREAMS)) == 1
     found = diff([event(), window()], [event()], STREAMS, whole=True)[1]
     assert (found.rule, found.change) == ("burst", RuleChangeKind.REMOVED)
     assert found.state == (StateChange("count(*) by card in panes of 1m", StateOutcome.DROPPED),)
 
 
-def test_each_entry_that_differs_is_named_with_both_values() -> None:
+def test_the_diff_shows_both_values_of_each_changed_entry() -> None:
     found = one([event()], [event(version=2, tags=["a"], then={"severity": "low", "message": "m"})])
     assert found.fields == (
         FieldChange("tags", [], ["a"]),
@@ -109,28 +109,28 @@ def test_steps_of_a_sequence_are_compared_one_by_one() -> None:
     assert change.normal_forms.equivalent
 
 
-def test_a_version_that_was_not_raised_would_be_rejected_and_the_next_one_is_named() -> None:
+def test_the_diff_rejects_a_version_that_is_not_higher_and_names_the_next_one() -> None:
     found = one([event(version=7)], [event(version=7, where="amount > 6")])
     assert found.rejection_reason == "version 7 is not above version 7, the newest"
     assert found.required_version == 8
     assert one([event(version=7)], [event(version=8, where="amount > 6")]).rejection_reason is None
 
 
-def test_only_a_raised_version_is_a_change_without_entries() -> None:
+def test_a_higher_version_alone_is_a_change_without_entries() -> None:
     found = one([event()], [event(version=2)])
     assert (found.change, found.fields, found.rejection_reason) == (RuleChangeKind.CHANGED, (), None)
 
 
-def test_another_threshold_keeps_what_was_counted() -> None:
+def test_a_new_threshold_keeps_the_counted_aggregates() -> None:
     found = one([window()], [window(version=2, having="count(*) >= 9")])
     assert found.state == (StateChange("count(*) by card in panes of 1m", StateOutcome.KEPT, 0),)
 
 
-def test_an_equivalent_condition_keeps_what_was_counted() -> None:
+def test_an_equivalent_condition_keeps_the_counted_aggregates() -> None:
     assert one([window()], [window(version=2, where="'x' = type")]).state[0].outcome is StateOutcome.KEPT
 
 
-def test_another_condition_begins_to_count_anew_and_drops_what_nobody_counts() -> None:
+def test_another_condition_counts_from_zero_and_drops_aggregates_that_no_rule_uses() -> None:
     found = one([window()], [window(version=2, where="type = 'y'")])
     assert [(s.outcome, s.incomplete_ms) for s in found.state] == [
         (StateOutcome.NEW, 10 * MINUTE),
@@ -138,29 +138,29 @@ def test_another_condition_begins_to_count_anew_and_drops_what_nobody_counts() -
     ]
 
 
-def test_what_another_rule_still_counts_is_not_dropped() -> None:
+def test_an_aggregate_that_another_rule_uses_is_not_dropped() -> None:
     found = diff([window(), window(id="twin")], [window(version=2, where="type = 'y'")], STREAMS)
     assert [s.outcome for s in found[0].state] == [StateOutcome.NEW]
 
 
-def test_what_another_rule_counts_already_is_there_for_a_new_rule() -> None:
+def test_a_new_rule_uses_the_aggregates_that_another_rule_counts_already() -> None:
     assert one([window()], [window(id="twin", having="count(*) > 1")]).state[0].outcome is StateOutcome.KEPT
 
 
-def test_a_longer_window_warms_up_for_what_the_shorter_one_did_not_keep() -> None:
+def test_a_longer_window_warms_up_for_the_time_that_the_shorter_one_did_not_keep() -> None:
     longer = window(version=2, within={"sliding": "30m", "every": "1m"})
     assert one([window()], [longer]).state == (
         StateChange("count(*) by card in panes of 1m", StateOutcome.KEPT, 20 * MINUTE),
     )
 
 
-def test_panes_of_another_length_are_other_panes() -> None:
+def test_panes_of_another_length_are_counted_from_zero() -> None:
     found = one([window()], [window(version=2, within={"sliding": "10m", "every": "5m"})])
     assert [s.outcome for s in found.state] == [StateOutcome.NEW, StateOutcome.DROPPED]
 
 
 @pytest.mark.parametrize("mode", ["draft", "retired"])
-def test_a_rule_that_is_not_evaluated_any_more_drops_its_state(mode: str) -> None:
+def test_a_rule_that_is_no_longer_evaluated_drops_its_state(mode: str) -> None:
     assert [s.outcome for s in one([window()], [window(version=2, mode=mode)]).state] == [StateOutcome.DROPPED]
 
 
@@ -168,12 +168,12 @@ def test_a_paused_rule_keeps_its_state() -> None:
     assert [s.outcome for s in one([window()], [window(version=2, mode="paused")]).state] == [StateOutcome.KEPT]
 
 
-def test_a_rule_that_the_streams_do_not_fit_any_more_is_compared_by_its_text() -> None:
+def test_a_rule_that_no_longer_compiles_is_compared_by_its_text() -> None:
     found = one([event(where="gone > 1")], [event(version=2)])
     assert found.fields == (FieldChange("where", "gone > 1", "amount > 5"),)
 
 
-def test_the_rule_set_rejects_exactly_what_the_diff_says() -> None:
+def test_the_diff_predicts_exactly_what_the_rule_set_rejects() -> None:
     live = [event(version=3), window(version=3)]
     rules, _ = RuleSet.empty(STREAMS, RuleLimits()).apply([_record(rule) for rule in live], 0)
     for version in (2, 3, 4):
@@ -189,7 +189,7 @@ def _record(rule: Rule) -> ControlRecord:
 
 @settings(max_examples=100, deadline=None)
 @given(expressions(depth=2), expressions(depth=2), frames(8))
-def test_conditions_that_are_called_equivalent_agree_on_every_event(left: Expr, right: Expr, rows: Any) -> None:
+def test_conditions_that_the_diff_calls_equivalent_agree_on_every_event(left: Expr, right: Expr, rows: Any) -> None:
     fields = {name: str(kind) for name, kind in COLUMNS.items()} | {"at": "timestamp not null"}
     streams = {"any": StreamSchema.parse({"name": "any", "event_time": "at", "keys": [["s"]], "fields": fields})}
     texts = [render(left), render(right), render(normalize(left))]

@@ -16,7 +16,7 @@ def read(*records: ControlRecord) -> RuleHistory:
     return replay_log(RuleSet.empty(STREAMS), log)
 
 
-def test_the_log_tells_every_change_with_its_author_and_what_became_of_it() -> None:
+def test_the_history_lists_every_change_with_author_reason_and_status() -> None:
     history = read(put("r", 1), put("r", 2, where="colour = 1"), put("r", 3), ControlRecord(0, 3, b"r", None))
     told = [(e.written.by, e.written.why, e.status.version, str(e.status.status)) for e in history.entries]
     assert told == [
@@ -27,13 +27,13 @@ def test_the_log_tells_every_change_with_its_author_and_what_became_of_it() -> N
     ]
 
 
-def test_a_roll_back_is_the_version_before_under_a_new_number() -> None:
+def test_a_rollback_publishes_the_previous_version_under_a_new_number() -> None:
     history = read(put("r", 1, where="amount > 10"), put("r", 2), put("r", 3, mode="draft"))
     back = roll_back(history, "r")
     assert (back.version, back.where) == (4, "amount > 10")
 
 
-def test_any_accepted_version_can_be_gone_back_to_even_of_a_deleted_rule() -> None:
+def test_a_rollback_can_restore_any_accepted_version_even_of_a_deleted_rule() -> None:
     history = read(put("r", 1, where="amount > 10"), put("r", 2), put("r", 3), ControlRecord(0, 3, b"r", None))
     assert roll_back(history, "r", 1).where == "amount > 10"
     assert roll_back(history, "r").version == 4
@@ -45,7 +45,7 @@ def test_any_accepted_version_can_be_gone_back_to_even_of_a_deleted_rule() -> No
         roll_back(read(put("r", 1)), "r")
 
 
-def test_a_release_is_taken_back_as_a_whole() -> None:
+def test_a_rollback_reverts_a_whole_release() -> None:
     changes = release("q3", [document("a", 2, where="amount > 9"), document("b", 1)], deleted=["c"])
     history = read(put("a", 1, where="amount > 5"), put("c", 7, where="amount > 7"), *changes)
     back, deleted = revert_release(history, "q3")
@@ -55,7 +55,7 @@ def test_a_release_is_taken_back_as_a_whole() -> None:
         revert_release(history, "q4")
 
 
-def test_versions_of_releases_in_parts_are_known() -> None:
+def test_the_history_includes_the_versions_of_releases_in_parts() -> None:
     large = [document(f"r{i}", 1, description="x" * 1_000, where=f"amount > {i}") for i in range(100)]
     history = read(*release("large", large), put("r7", 2))
     assert roll_back(history, "r7").where == "amount > 7"

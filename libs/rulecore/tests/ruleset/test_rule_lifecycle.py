@@ -41,13 +41,13 @@ def at(**times: int) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("mode", ["shadow", CANARY])
-def test_a_trial_stands_beside_the_live_version(mode: object) -> None:
+def test_a_trial_is_evaluated_beside_the_live_version(mode: object) -> None:
     rules = after(fresh(), put("r", 1), put("r", 2, mode=mode))
     assert evaluated_versions(rules) == [("r", 2), ("r", 1)]
     assert (rules.live("r"), rules.candidate("r")) == (rules.evaluated_rules()[1], rules.evaluated_rules()[0])
 
 
-def test_a_trial_without_a_live_version_stands_alone() -> None:
+def test_a_trial_is_evaluated_without_a_live_version() -> None:
     rules = after(fresh(), put("r", 1, mode="shadow"))
     assert set(rules.stored) == {VersionSlot("r", Slot.LIVE)}
     assert evaluated_versions(rules) == [("r", 1)]
@@ -59,7 +59,7 @@ def test_a_newer_live_version_ends_the_trial() -> None:
     assert set(rules.stored) == {VersionSlot("r", Slot.LIVE)}
 
 
-def test_a_newer_trial_replaces_the_one_before() -> None:
+def test_a_newer_trial_replaces_the_previous_one() -> None:
     rules = after(fresh(), put("r", 1), put("r", 2, mode="shadow"), put("r", 3, mode=CANARY))
     assert evaluated_versions(rules) == [("r", 3), ("r", 1)]
 
@@ -82,7 +82,7 @@ def test_a_paused_rule_keeps_its_state_and_a_retired_one_does_not() -> None:
     assert evaluated_versions(after(retired, put("r", 4))) == [("r", 4)]
 
 
-def test_a_version_takes_effect_when_its_time_comes_and_the_one_before_counts_until_then() -> None:
+def test_a_scheduled_version_takes_effect_at_its_time_and_the_previous_one_is_live_until_then() -> None:
     rules = after(fresh(), put("r", 1), put("r", 2, effective=at(from_=1)))
     assert evaluated_versions(rules) == [("r", 1)]
     assert rules.boundary_ms() == NOW + HOUR
@@ -94,7 +94,7 @@ def test_a_version_takes_effect_when_its_time_comes_and_the_one_before_counts_un
     assert later.at_time(NOW + 2 * HOUR)[1] == ()
 
 
-def test_a_version_whose_time_is_over_is_not_evaluated_and_that_is_said_once() -> None:
+def test_an_expired_version_is_not_evaluated_and_its_end_is_reported_once() -> None:
     rules = after(fresh(), put("r", 1, effective=at(to=1)))
     over, (said,) = rules.at_time(NOW + HOUR)
     assert evaluated_versions(over) == []
@@ -105,7 +105,7 @@ def test_a_version_whose_time_is_over_is_not_evaluated_and_that_is_said_once() -
     assert evaluated_versions(after(over, put("r", 2, mode="shadow"), clock_ms=NOW + HOUR)) == [("r", 2)]
 
 
-def test_a_scheduled_trial_takes_its_place_beside_the_live_version() -> None:
+def test_a_scheduled_trial_starts_beside_the_live_version() -> None:
     rules = after(fresh(), put("r", 1), put("r", 2, mode="shadow", effective=at(from_=1, to=2)))
     on_trial, _ = rules.at_time(NOW + HOUR)
     assert evaluated_versions(on_trial) == [("r", 2), ("r", 1)]
@@ -113,7 +113,7 @@ def test_a_scheduled_trial_takes_its_place_beside_the_live_version() -> None:
     assert evaluated_versions(over) == [("r", 1)]
 
 
-def test_time_that_was_away_does_all_at_once() -> None:
+def test_a_jump_of_the_clock_applies_all_scheduled_changes_at_once() -> None:
     rules = after(fresh(), put("r", 1, effective=at(to=1)), put("r", 2, effective=at(from_=2, to=3)))
     over, said = rules.at_time(NOW + 10 * HOUR)
     assert evaluated_versions(over) == []
@@ -126,7 +126,7 @@ def test_deleting_removes_every_version() -> None:
     assert gone.stored == {}
 
 
-def test_versions_count_over_all_slots() -> None:
+def test_a_new_version_must_be_above_the_versions_in_all_slots() -> None:
     rules = after(fresh(), put("r", 1), put("r", 5, mode="draft"))
     assert "not above version 5" in (answer(rules, put("r", 4)).reason or "")
 
@@ -134,7 +134,7 @@ def test_versions_count_over_all_slots() -> None:
 # --- releases ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_release_takes_effect_whole() -> None:
+def test_a_release_takes_effect_atomically() -> None:
     before = after(fresh(), put("a", 1), put("gone", 1))
     changes = release("q3", [document("a", 2), document("b", 1)], deleted=["gone"])
     rules, answers = before.apply(changes, NOW)
@@ -150,7 +150,7 @@ def test_a_release_takes_effect_whole() -> None:
     assert {a.offset for a in answers} == {0}
 
 
-def test_one_bad_change_rejects_the_whole_release_and_names_each_that_is_wrong() -> None:
+def test_one_bad_change_rejects_the_whole_release_and_the_reason_names_each_bad_change() -> None:
     before = after(fresh(), put("a", 2))
     changes = release("q3", [document("b", 1), document("a", 1), document("c", 1, where="colour = 1")])
     same, (said,) = before.apply(changes, NOW)
@@ -161,7 +161,7 @@ def test_one_bad_change_rejects_the_whole_release_and_names_each_that_is_wrong()
     assert "c: where:1:1" in (said.reason or "")
 
 
-def test_a_release_may_not_leave_more_rules_than_the_limit() -> None:
+def test_a_release_that_would_exceed_the_limit_of_rules_is_rejected() -> None:
     rules = after(fresh(RuleLimits(rules=2)), put("a", 1))
     assert "the limit" in (answer(rules, release("x", [document("b"), document("c")])[0]).reason or "")
     assert answer(rules, release("x", [document("b")])[0]).status is StatusKind.ACCEPTED
@@ -169,7 +169,7 @@ def test_a_release_may_not_leave_more_rules_than_the_limit() -> None:
     assert answer(rules, swapped[0]).status is StatusKind.REJECTED, "deletions come after what is put"
 
 
-def test_a_large_release_comes_in_parts_that_take_effect_with_the_last_record() -> None:
+def test_a_large_release_has_parts_that_take_effect_with_its_last_record() -> None:
     large = [document(f"r{i}", 1, description="x" * 1_000) for i in range(200)]
     records = release("large", large)
     assert len(records) > 5
@@ -185,7 +185,7 @@ def test_a_large_release_comes_in_parts_that_take_effect_with_the_last_record() 
     assert (done.staged, done.epoch) == ({}, 1)
 
 
-def test_a_release_in_parts_is_prepared_when_its_parts_come(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_part_of_a_release_is_compiled_when_it_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
 
     def counted(name: str, function: Callable[..., object]) -> Callable[..., object]:
@@ -213,7 +213,7 @@ def test_a_release_in_parts_is_prepared_when_its_parts_come(monkeypatch: pytest.
     assert (elsewhere, done) == (released, [])
 
 
-def test_a_release_whose_parts_are_no_longer_prepared_is_the_same() -> None:
+def test_a_release_gives_the_same_result_when_the_caches_were_cleared() -> None:
     records = release("cold", [document(f"cold{i}", 1, description="z" * 1_000) for i in range(100)])
     rules, _ = fresh().apply(records[:-1], NOW)
     warm = rules.apply(records[-1:], NOW)
@@ -223,7 +223,7 @@ def test_a_release_whose_parts_are_no_longer_prepared_is_the_same() -> None:
     assert rules.apply(records[-1:], NOW) == warm
 
 
-def test_shards_of_a_worker_share_what_a_change_gives() -> None:
+def test_shards_of_a_worker_share_the_result_of_a_change() -> None:
     records = [put("shared", 1), put("shared-too", 1)]
     one, said = fresh().apply(records, NOW)
     other, said_too = fresh().apply(records, NOW)
@@ -240,20 +240,20 @@ def test_a_release_without_its_parts_is_rejected() -> None:
     assert "publish the parts of a release before the release" in (said.reason or "")
 
 
-def test_a_part_that_was_changed_on_the_way_is_rejected() -> None:
+def test_a_part_with_changed_bytes_is_rejected() -> None:
     part = release("large", [document(f"r{i}", 1, description="x" * 1_000) for i in range(100)])[0]
     said = answer(fresh(), ControlRecord(0, 0, part.key, (part.value or b"") + b" "))
     assert (said.status, said.subject) == (StatusKind.REJECTED, Subject.PART)
 
 
-def test_a_part_says_early_what_is_wrong_with_it() -> None:
+def test_the_status_of_a_part_reports_its_errors_before_the_release() -> None:
     wrong = [document(f"r{i}", 1, where="colour = 1", description="x" * 1_000) for i in range(100)]
     said = answer(fresh(), release("large", wrong)[0])
     assert (said.status, said.subject) == (StatusKind.STAGED, Subject.PART)
     assert "will be rejected:\nr0: where:1:1" in (said.reason or "")
 
 
-def test_parts_that_nobody_wants_are_bounded() -> None:
+def test_parts_without_a_release_are_bounded_in_bytes() -> None:
     rules = fresh(RuleLimits(staged_bytes=100_000))
     records = release("large", [document(f"r{i}", 1, description="x" * 1_000) for i in range(150)])
     _, answers = rules.apply(records, NOW)
@@ -283,7 +283,9 @@ STEPS = st.lists(
 
 
 @given(STEPS, st.integers(0, 12))
-def test_however_a_history_is_cut_the_set_and_its_restored_self_are_the_same(steps: list[Step], cut: int) -> None:
+def test_the_rule_set_and_its_restored_copy_do_not_depend_on_how_the_history_is_cut(
+    steps: list[Step], cut: int
+) -> None:
     records = []
     for offset, (name, version, mode, hours) in enumerate(steps):
         times = {} if hours is None else {"effective": at(from_=hours[0], to=hours[1])}

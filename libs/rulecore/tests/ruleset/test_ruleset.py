@@ -88,7 +88,7 @@ def compiled(change: ControlRecord) -> CompiledRule:
     return rule
 
 
-def test_an_accepted_rule_is_live_from_the_next_epoch_on() -> None:
+def test_an_accepted_rule_is_live_from_the_next_epoch() -> None:
     rules, status = one(fresh(), record("r", 1, 7))
     assert status == RuleStatus("r", 1, StatusKind.ACCEPTED, None, 1, 0, 7, mode="live")
     assert rules.epoch == 1
@@ -96,7 +96,7 @@ def test_an_accepted_rule_is_live_from_the_next_epoch_on() -> None:
     assert fresh().epoch == 0
 
 
-def test_the_epoch_is_raised_once_for_all_records_of_a_call() -> None:
+def test_the_epoch_increases_once_for_all_records_of_a_call() -> None:
     rules, statuses = fresh().apply(
         [record("a"), record("b"), ControlRecord(0, 2, b"c", b"junk"), record("a", 2)], CLOCK
     )
@@ -135,7 +135,7 @@ def test_the_epoch_is_raised_once_for_all_records_of_a_call() -> None:
         (ControlRecord(0, 0, b"r", b" " * 70_000), "at most 65536"),
     ],
 )
-def test_a_rejected_record_says_why_and_leaves_the_previous_version_live(change: ControlRecord, words: str) -> None:
+def test_a_rejected_record_has_a_reason_and_leaves_the_previous_version_live(change: ControlRecord, words: str) -> None:
     before, _ = one(fresh(), record())
     after, status = one(before, change)
     assert status.status is StatusKind.REJECTED
@@ -144,12 +144,12 @@ def test_a_rejected_record_says_why_and_leaves_the_previous_version_live(change:
     assert status.rules_epoch == 1
 
 
-def test_a_rejected_record_tells_the_version_it_meant() -> None:
+def test_the_status_of_a_rejected_record_has_its_version() -> None:
     _, status = one(fresh(), record("r", 5, where="amount >"))
     assert status.version == 5
 
 
-def test_the_same_version_again_is_no_change() -> None:
+def test_publishing_the_same_version_again_changes_nothing() -> None:
     before, _ = one(fresh(), record())
     spaced = orjson.dumps(orjson.loads(record().value or b""), option=orjson.OPT_INDENT_2)
     after, status = one(before, ControlRecord(0, 3, b"r", spaced))
@@ -157,7 +157,7 @@ def test_the_same_version_again_is_no_change() -> None:
     assert after is before
 
 
-def test_a_deleted_rule_is_gone_and_may_come_back() -> None:
+def test_a_deleted_rule_can_be_published_again() -> None:
     rules, status = one(one(fresh(), record("r", 3))[0], tombstone("r"))
     assert (status.status, status.version, status.rules_epoch) == (StatusKind.DELETED, 3, 2)
     assert rules.rules == {}
@@ -167,7 +167,7 @@ def test_a_deleted_rule_is_gone_and_may_come_back() -> None:
     assert again.epoch == 3
 
 
-def test_deleting_what_is_not_there_changes_nothing() -> None:
+def test_deleting_a_missing_rule_changes_nothing() -> None:
     before = fresh()
     after, status = one(before, tombstone("r"))
     assert after is before
@@ -212,7 +212,7 @@ def test_a_rule_in_quarantine_is_not_evaluated_until_its_next_version() -> None:
     assert len(back.matcher("pay", 0).rules) == 2
 
 
-def test_a_restored_set_equals_the_one_it_came_from() -> None:
+def test_a_restored_rule_set_equals_the_original() -> None:
     rules, _ = fresh().apply([record("b"), window("w"), record("a", mode="shadow")], CLOCK)
     rules = one(rules, record("a", 2))[0]
     rules = rules.quarantine(live(rules, "b"), "it raised")
@@ -225,7 +225,7 @@ def test_a_restored_set_equals_the_one_it_came_from() -> None:
     assert fresh() != rules
 
 
-def test_a_stored_rule_that_no_longer_compiles_waits_in_quarantine() -> None:
+def test_a_stored_rule_that_no_longer_compiles_is_in_quarantine() -> None:
     rules, _ = fresh().apply([record("a"), record("b", where="quantity > 1")], CLOCK)
     narrower = StreamSchema("pay", SCHEMA.fields[:5], "ts", (("user_id",),))
     restored = RuleSet.restore({"pay": narrower}, rules.limits, rules.records())
@@ -289,7 +289,7 @@ def test_only_the_changed_rule_is_compiled(monkeypatch: pytest.MonkeyPatch) -> N
     assert all(after.rules[i] is rules.rules[i] for i in rules.rules if i.rule != "r3")
 
 
-def test_the_matcher_of_another_stream_is_kept() -> None:
+def test_a_change_keeps_the_matchers_of_other_streams() -> None:
     other = StreamSchema("other", SCHEMA.fields, "ts", (("user_id",),))
     rules, _ = RuleSet.empty({"pay": SCHEMA, "other": other}).apply([record("a"), record("b", on="other")], CLOCK)
     kept, rebuilt = rules.matcher("other", 0), rules.matcher("pay", 0)
@@ -298,7 +298,7 @@ def test_the_matcher_of_another_stream_is_kept() -> None:
     assert after.matcher("pay", 0) is not rebuilt
 
 
-def test_a_threshold_keeps_the_fingerprints_of_the_aggregates() -> None:
+def test_a_new_threshold_keeps_the_fingerprints_of_the_aggregates() -> None:
     before = compiled(window(having="count(*) >= 3 and sum(amount) > 10"))
     after = compiled(window("w", 2, having="sum(amount) > 99 or count(*) >= 7", description="new", mode="shadow"))
     assert {a.fingerprint for a in before.aggregates} == {a.fingerprint for a in after.aggregates}
@@ -315,13 +315,13 @@ def test_a_threshold_keeps_the_fingerprints_of_the_aggregates() -> None:
         {"having": "avg(amount) > 10"},
     ],
 )
-def test_what_is_counted_is_in_the_fingerprint(fields: dict[str, object]) -> None:
+def test_the_fingerprint_covers_everything_that_is_counted(fields: dict[str, object]) -> None:
     base: dict[str, object] = {"having": "sum(amount) > 10", "where": "amount > 1"}
     before, after = compiled(window(**base)), compiled(window(**(base | fields)))
     assert before.aggregates[0].fingerprint != after.aggregates[0].fingerprint
 
 
-def test_rules_that_count_the_same_share_its_fingerprint() -> None:
+def test_rules_that_count_the_same_share_a_fingerprint() -> None:
     """Whatever the rule, its text, the order of its groups and the length of its window."""
     before = compiled(window("a", group_by=["country", "user_id"], having="sum(quantity * amount) > 1"))
     after = compiled(
@@ -336,7 +336,7 @@ def test_rules_that_count_the_same_share_its_fingerprint() -> None:
     assert before.group_by == after.group_by == ("user_id", "country")
 
 
-def test_having_is_rewritten_over_columns_and_the_message_knows_them() -> None:
+def test_having_is_rewritten_to_columns_that_the_message_can_use() -> None:
     rule = compiled(
         window(
             having="sum(amount) > 10 and sum(quantity) > 2 and user_id <> 'x'",

@@ -23,7 +23,7 @@ LEAST_SHARE = 0.02  # of a target's inputs that are values
 pytestmark = pytest.mark.timeout(300 + INPUTS // 50)
 
 
-def test_every_input_is_a_value_or_the_documented_error() -> None:
+def test_every_input_gives_a_value_or_the_documented_error() -> None:
     report = run_caged("tests.harness.faults.fuzz_cases", [SEED, 0, INPUTS], Limits(cpu_s=5, memory_bytes=256 << 20))
     words = Counter(outcome.word for outcome in report.outcomes)
     print(f"{len(report.outcomes)} inputs, {report.grown_bytes >> 20} MiB, longest {report.longest_cpu_s} CPU-seconds")

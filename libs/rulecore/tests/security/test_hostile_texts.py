@@ -31,21 +31,21 @@ def words(report: Report) -> dict[str, Outcome]:
     return {outcome.case: outcome for outcome in report.outcomes}
 
 
-def test_there_are_many_texts_and_each_says_where_it_comes_from() -> None:
+def test_there_are_many_texts_and_each_names_its_origin() -> None:
     everything = [*TEXTS, *YAML, *JSON]
     assert len(TEXTS) >= 60
     assert len({one.name for one in everything}) == len(everything)
     assert all(one.provenance and one.text for one in everything)
 
 
-def test_every_text_is_rejected_or_harmless_and_the_process_comes_to_its_end(report: Report) -> None:
+def test_every_text_is_rejected_or_harmless_and_the_process_ends_normally(report: Report) -> None:
     assert report.ended == ""
     assert len(report.outcomes) == len(TEXTS) * len(PLACES) + len(YAML) + len(JSON)
     assert failures([o for o in report.outcomes if o.raised]) == []
     assert {outcome.word for outcome in report.outcomes} == {"rejected", "harmless"}
 
 
-def test_nothing_is_opened_imported_executed_or_connected(report: Report) -> None:
+def test_no_text_opens_imports_executes_or_connects_to_anything(report: Report) -> None:
     assert failures([o for o in report.outcomes if o.audit]) == []
 
 
@@ -55,7 +55,7 @@ def test_memory_and_time_stay_bounded(report: Report) -> None:
     assert report.longest_cpu_s < 5
 
 
-def test_where_a_text_can_only_be_code_or_a_name_it_is_rejected(report: Report) -> None:
+def test_texts_are_rejected_wherever_only_code_or_names_are_allowed(report: Report) -> None:
     found = words(report)
     places = [place for place in PLACES if place not in FREE]
     taken = {f"{one.name} in {place}" for one in TEXTS for place in places} & {
@@ -64,7 +64,7 @@ def test_where_a_text_can_only_be_code_or_a_name_it_is_rejected(report: Report) 
     assert taken == SOUND
 
 
-def test_as_a_constant_most_texts_are_data(report: Report) -> None:
+def test_most_texts_are_plain_data_as_a_constant(report: Report) -> None:
     found = words(report)
     rejected = {one.name for one in TEXTS if found[f"{one.name} in constant"].word == "rejected"}
     assert rejected == {"deep brackets", "deep not", "digits", "long name", "null byte", "terminal"}
@@ -76,7 +76,7 @@ def test_hostile_documents_are_rejected(report: Report) -> None:
     assert {name for name in names if found[name].word == "harmless"} == SOUND_DOCUMENTS
 
 
-def test_the_cage_sees_what_it_is_there_for() -> None:
+def test_the_cage_records_every_kind_of_misdeed() -> None:
     report = run_caged("tests.harness.faults.caged_misdeeds", None, Limits(cpu_s=2, memory_bytes=64 << 20))
     found = words(report)
     for name, event in [

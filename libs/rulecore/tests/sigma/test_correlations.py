@@ -55,7 +55,7 @@ def shell(at: int, account: str = "bob") -> dict[str, ScalarValue]:
 EVENT_COUNT = "type: event_count\nrules: [failed]\ngroup-by: [User]\ncondition: {gte: 3}"
 
 
-def test_an_event_count_fires_at_the_event_that_makes_it_enough() -> None:
+def test_an_event_count_fires_at_the_event_that_reaches_it() -> None:
     rule = correlation(EVENT_COUNT).rule
     assert (rule.kind, rule.group_by, rule.then.severity) == (RuleKind.WINDOW, ("account",), Severity.HIGH)
     (alert,) = run(rule, failed(1), failed(2, "ann"), failed(60), good(61), failed(400))
@@ -68,7 +68,7 @@ def test_events_further_apart_than_the_timespan_do_not_count_together() -> None:
     assert run(rule, failed(1), failed(2), failed(602)) == []
 
 
-def test_events_closer_than_the_timespan_but_for_a_pane_always_count_together() -> None:
+def test_events_closer_than_the_timespan_less_a_pane_always_count_together() -> None:
     imported = correlation(EVENT_COUNT)
     assert "windows of 10m begin every 10s: events within 590s count together, beyond 10m never" in imported.notes
     for start in range(1, 12):
@@ -93,7 +93,7 @@ def test_an_upper_bound_is_evaluated_at_the_end_of_the_window() -> None:
     assert run(imported.rule, failed(1), failed(2), failed(3), failed(4)) == []
 
 
-def test_a_rule_is_found_by_its_id_too() -> None:
+def test_a_correlation_can_name_a_rule_by_its_id() -> None:
     by_id = EVENT_COUNT.replace("[failed]", "[0e95725d-7320-415d-80f7-004da920fc11]")
     assert correlation(by_id).rule.where == correlation(EVENT_COUNT).rule.where
 
@@ -179,7 +179,7 @@ def test_a_correlation_that_cannot_be_expressed_is_rejected_with_a_reason(text: 
     assert message in rejected.problem.message
 
 
-def test_a_correlation_of_a_rule_that_cannot_be_imported_says_why() -> None:
+def test_the_error_of_a_correlation_explains_why_its_rule_cannot_be_imported() -> None:
     broken = PARTS.replace("Image|endswith", "Picture|endswith")
     text = TEMPORAL.replace("\n", "\n  ")
     (rejected,) = importing(broken + HEAD + text).rejected

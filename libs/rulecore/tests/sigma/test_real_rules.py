@@ -31,13 +31,13 @@ def events(file: Path) -> dict[str, list[dict[str, ScalarValue]]]:
     return value  # type: ignore[return-value]
 
 
-def test_there_are_rules_of_every_sort() -> None:
+def test_the_data_has_rules_of_every_kind() -> None:
     assert len(RULES) >= 25
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("file", RULES, ids=lambda file: file.stem)
-def test_a_rule_fires_on_what_it_describes_and_on_nothing_else(file: Path) -> None:
+def test_an_imported_rule_fires_only_on_the_events_that_it_describes(file: Path) -> None:
     rule = imported(file).imported[0].rule
     rows = events(file)
     assert rows["match"]
@@ -46,7 +46,7 @@ def test_a_rule_fires_on_what_it_describes_and_on_nothing_else(file: Path) -> No
         assert len(run(rule, row)) == wanted, (row, rule.where)
 
 
-def test_what_is_written_reads_back_as_the_same_rules() -> None:
+def test_a_written_file_reads_back_as_the_same_rules() -> None:
     report = imported(*RULES)
     assert len(report.imported) == len(RULES)
     assert len({one.rule.id for one in report.imported}) == len(RULES)

@@ -160,7 +160,7 @@ def test_keywords_without_columns_for_them_are_rejected() -> None:
         ("tags: [a, " + "x" * 200 + "]\n" + HEAD + "  s: {Image: x}\n  condition: s", "tags: 1 of 2 were kept"),
     ],
 )
-def test_what_was_approximated_or_left_out_is_noted(text: str, note: str) -> None:
+def test_the_import_notes_what_it_approximated_or_left_out(text: str, note: str) -> None:
     assert any(note in one for one in imported(text).notes)
 
 

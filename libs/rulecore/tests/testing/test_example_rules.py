@@ -23,7 +23,7 @@ LOADED, PROBLEMS = load_path(ROOT / "rules" / "examples")
 RULES = [loaded.rule for loaded in LOADED if loaded.rule is not None]
 
 
-def test_all_example_rules_pass_the_check_and_their_cost_is_said() -> None:
+def test_all_example_rules_pass_the_check_and_have_a_cost() -> None:
     report = check_rules(LOADED, STREAMS)
     assert [problem.render() for problem in (*PROBLEMS, *report.problems)] == []
     assert len(report.rules) == len(LOADED)
@@ -36,7 +36,7 @@ def test_the_tests_of_an_example_rule_pass(rule: Rule) -> None:
     assert failed == []
 
 
-def test_the_check_says_where_a_score_rule_names_another_in_vain() -> None:
+def test_the_check_locates_a_score_rule_that_names_an_unusable_rule() -> None:
     text = (ROOT / "rules" / "examples" / "user-risk-score.yaml").read_text().partition("tests:")[0]
     documents, _ = load_text(text.replace("user_id]", "card]").replace("{user_id}", "{card}"), "score.yaml")
     others = [loaded for loaded in LOADED if loaded.rule is not None and loaded.rule.id != "user-risk-score"]

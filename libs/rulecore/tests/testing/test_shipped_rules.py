@@ -50,7 +50,7 @@ def test_every_file_holds_the_rule_of_its_name_in_the_folder_of_its_stream() -> 
         assert loaded.rule.description
 
 
-def test_aggregates_over_retail_are_exact() -> None:
+def test_aggregates_over_retail_use_exact_types() -> None:
     """A double would make an oracle depend on the order of additions."""
     report = check_rules(LOADED, STREAMS)
     kinds = {a.type.kind for rule in report.rules if rule.rule.on == "retail" for a in rule.aggregates}

@@ -84,7 +84,7 @@ def test_an_event_exactly_at_the_deadline_is_in_time() -> None:
     assert brief(process.cut([Event(20.001)], (20, 20.001))) == [("a", 20)]
 
 
-def test_other_events_of_the_key_are_not_the_one_that_is_expected() -> None:
+def test_other_events_of_the_key_do_not_count_as_the_expected_one() -> None:
     process = started(expecting())
     process.cut([Event(10), Event(12, kind="noise")], (NONE, 12))
     assert brief(process.cut([Event(14, kind="noise")], (12, 16))) == [("a", 15)]
@@ -94,7 +94,7 @@ def test_a_key_that_was_never_seen_is_not_expected() -> None:
     assert started(expecting()).cut([Event(10, kind="noise")], (NONE, 100)) == []
 
 
-def test_while_the_watermark_stands_nothing_fires() -> None:
+def test_nothing_fires_while_the_watermark_stands_still() -> None:
     process = started(expecting())
     process.cut([Event(10), Event(30)], (NONE, 9))
     assert process.cut([Event(31)], (9, 9)) == []
@@ -109,7 +109,7 @@ def test_an_event_out_of_order_fills_the_gap_or_changes_nothing() -> None:
     assert brief(process.cut([], (18, 24))) == [("a", 23)]
 
 
-def test_again_repeats_the_alert_and_counts_until_the_event_comes() -> None:
+def test_again_repeats_the_alert_with_a_count_until_the_event_arrives() -> None:
     process = started(expecting(again="10m"))
     process.cut([Event(0)], (NONE, 0))
     assert [alert(f)[::5] for f in process.cut([], (0, 6))] == [(5, 1)]
@@ -118,7 +118,7 @@ def test_again_repeats_the_alert_and_counts_until_the_event_comes() -> None:
     assert [alert(f)[::5] for f in process.cut([], (42, 44))] == [(43, 1)]
 
 
-def test_repeats_beyond_the_limit_of_a_cut_are_counted_and_over() -> None:
+def test_repeats_beyond_the_limit_of_a_cut_are_dropped_and_counted() -> None:
     process = started(expecting(again="1m"), repeats=3)
     process.cut([Event(0)], (NONE, 0))
     assert brief(process.cut([], (0, 100))) == [("a", 5), ("a", 6), ("a", 7)]
@@ -127,7 +127,7 @@ def test_repeats_beyond_the_limit_of_a_cut_are_counted_and_over() -> None:
     assert [alert(f).times for f in process.cut([], (100, 101))] == [96]
 
 
-def test_a_key_is_forgotten_after_so_long_and_armed_anew_by_the_next_event() -> None:
+def test_forget_removes_a_silent_key_and_its_next_event_arms_it_again() -> None:
     process = started(expecting(again="10m", forget="20m"))
     process.cut([Event(0)], (NONE, 0))
     assert brief(process.cut([], (0, 300))) == [("a", 5), ("a", 15)]
@@ -137,13 +137,13 @@ def test_a_key_is_forgotten_after_so_long_and_armed_anew_by_the_next_event() -> 
     assert brief(process.cut([], (300, 306))) == [("a", 305)]
 
 
-def test_null_is_a_key() -> None:
+def test_a_null_key_is_expected_like_any_other() -> None:
     process = started(expecting())
     process.cut([Event(0, device=None)], (NONE, 0))
     assert brief(process.cut([], (0, 6))) == [(None, 5)]
 
 
-def test_keys_beyond_the_limit_are_not_armed_but_counted() -> None:
+def test_keys_beyond_the_limit_are_counted_and_not_armed() -> None:
     process = started(expecting(), population=2)
     process.cut([Event(0, "c"), Event(1, "a"), Event(2, "b")], (NONE, 2))
     assert brief(process.cut([Event(2.5, "b")], (2, 60))) == [("c", 5), ("a", 6)]
@@ -154,7 +154,7 @@ def test_keys_beyond_the_limit_are_not_armed_but_counted() -> None:
 # --- edits ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_longer_every_keeps_who_was_seen_and_says_nothing_twice() -> None:
+def test_a_longer_every_keeps_the_armed_keys_and_repeats_no_alert() -> None:
     process = started(expecting())
     process.cut([Event(0), Event(4, "b")], (NONE, 4))
     assert brief(process.cut([], (4, 6))) == [("a", 5)]
@@ -162,7 +162,7 @@ def test_a_longer_every_keeps_who_was_seen_and_says_nothing_twice() -> None:
     assert brief(process.cut([], (6, 60))) == [("b", 12)]
 
 
-def test_a_shorter_every_says_at_once_what_is_missed_already() -> None:
+def test_a_shorter_every_alerts_at_once_for_overdue_keys() -> None:
     process = started(expecting(every="1h"))
     process.cut([Event(0), Event(27, "b")], (NONE, 30))
     process.set_rules([expecting(version=2)])
@@ -170,7 +170,7 @@ def test_a_shorter_every_says_at_once_what_is_missed_already() -> None:
     assert brief(process.cut([], (31, 33))) == [("b", 32)]
 
 
-def test_a_paused_rule_remembers_and_says_later_what_is_missed_by_then() -> None:
+def test_a_resumed_rule_alerts_for_keys_that_became_overdue_while_it_was_paused() -> None:
     process = started(expecting())
     process.cut([Event(0)], (NONE, 0))
     process.set_rules([expecting(version=2, mode="paused")])
@@ -179,7 +179,7 @@ def test_a_paused_rule_remembers_and_says_later_what_is_missed_by_then() -> None
     assert brief(process.cut([], (30, 31))) == [("a", 5), ("b", 6)]
 
 
-def test_a_rule_that_expects_the_same_finds_who_was_seen_and_another_condition_begins_anew() -> None:
+def test_rules_with_one_condition_share_the_armed_keys_and_another_condition_starts_empty() -> None:
     process = started(expecting())
     process.cut([Event(0)], (NONE, 0))
     process.set_rules([expecting(), expecting("same", every="10m"), expecting("other", where="load > 1")])
@@ -187,7 +187,7 @@ def test_a_rule_that_expects_the_same_finds_who_was_seen_and_another_condition_b
     assert [(f.rule.rule.id, f.time_ms / MINUTE) for f in firings] == [("r", 5), ("same", 10)]
 
 
-def test_a_rule_that_goes_takes_its_population_with_it() -> None:
+def test_a_deleted_rule_drops_its_population() -> None:
     process = started(expecting(), expecting("other", where="load > 1"))
     process.cut([Event(0, load=2), Event(0, "b")], (NONE, 0))
     process.set_rules([expecting("other", where="load > 1")])
@@ -294,7 +294,7 @@ def run(rules: Sequence[CompiledRule], cuts: Sequence[Sequence[Event]], end: flo
 
 @settings(max_examples=100)
 @given(some_rules(), arrivals(), st.lists(st.integers(1, 6), min_size=1, max_size=5), st.integers(1, 150))
-def test_alerts_are_those_of_all_events_in_order_however_they_are_cut_and_restarted(
+def test_alerts_equal_the_oracle_over_all_events_in_order_in_any_cuts_with_any_restarts(
     rules: list[tuple[CompiledRule, str]], events: list[Event], sizes: list[int], end: int
 ) -> None:
     end = max([end, *(int(e.minute) for e in events)])
@@ -316,14 +316,14 @@ def fleet(*devices: str) -> dict[str, Content]:
     return {"fleet": Content(set(devices))}
 
 
-def test_a_listed_key_is_armed_when_the_rule_comes_and_says_that_it_was_never_seen() -> None:
+def test_a_new_rule_arms_listed_keys_and_its_alert_reports_that_they_were_never_seen() -> None:
     process = started(expecting(**LISTED), now_ms=10 * MINUTE)
     (firing,) = process.cut([Event(11, "b"), Event(12, "stranger")], (9, 15.5), fleet("a", "b"))
     assert alert(firing) == Alert(15, "a", "r", 10, None, 1)
     assert brief(process.cut([], (15.5, 60), fleet("a", "b"))) == [("b", 16)]
 
 
-def test_without_any_event_before_it_a_listed_key_is_armed_by_the_first_watermark() -> None:
+def test_the_first_watermark_arms_listed_keys_when_no_event_came_before() -> None:
     process = started(expecting(**LISTED))
     assert process.cut([Event(14, "b")], (NONE, NONE), fleet("a", "b")) == []
     assert process.cut([], (NONE, 10), fleet("a", "b")) == []
@@ -331,7 +331,7 @@ def test_without_any_event_before_it_a_listed_key_is_armed_by_the_first_watermar
     assert [alert(f)[:5] for f in firings] == [(15, "a", "r", 10, None), (19, "b", "r", 14, 14)]
 
 
-def test_a_key_is_armed_when_it_comes_to_the_list_and_disarmed_when_it_goes() -> None:
+def test_a_key_is_armed_when_it_is_listed_and_disarmed_when_it_is_removed() -> None:
     process = started(expecting(**LISTED), now_ms=0)
     process.cut([], (0, 2), fleet("a", "b"))
     both = fleet("b", "c")
@@ -339,13 +339,13 @@ def test_a_key_is_armed_when_it_comes_to_the_list_and_disarmed_when_it_goes() ->
     assert brief(process.cut([], (4, 60), both)) == [("b", 5), ("c", 7)]
 
 
-def test_a_list_that_is_not_there_arms_nobody() -> None:
+def test_a_missing_list_arms_no_key() -> None:
     process = started(expecting(**LISTED), now_ms=0)
     process.cut([], (0, 2), fleet("a"))
     assert process.cut([Event(3)], (2, 60), {}) == []
 
 
-def test_shards_arm_the_keys_that_they_own_and_none_else() -> None:
+def test_each_shard_arms_only_the_listed_keys_that_it_owns() -> None:
     devices = [f"d{n}" for n in range(20)]
     owner = shard_for(hash_columns([pl.Series(devices)], 20), 3).tolist()
     for shard in range(3):
@@ -357,7 +357,7 @@ def test_shards_arm_the_keys_that_they_own_and_none_else() -> None:
         )
 
 
-def test_a_list_of_values_that_no_key_can_have_arms_those_that_can() -> None:
+def test_listed_values_of_another_type_than_the_key_are_skipped() -> None:
     process = Process()
     process.set_rules(
         [compile_fields("r", group_by=["site"], expect={"where": "load > 1", "every": "5m"} | LISTED)], now_ms=0
@@ -396,7 +396,7 @@ def expected_of_listed(
     st.lists(st.integers(1, 6), min_size=1, max_size=5),
     st.sampled_from([{}, {"again": "4m"}]),
 )
-def test_who_is_on_the_list_is_expected_while_on_it(
+def test_a_listed_key_is_expected_for_as_long_as_it_is_listed(
     events: list[Event], listed: list[set[str]], sizes: list[int], again: Mapping[str, str]
 ) -> None:
     rule = expecting(**LISTED, **again)
@@ -426,18 +426,18 @@ def test_a_list_is_rejected_where_the_key_is_not_one_column() -> None:
         compile_fields("r", group_by=["device", "site"], expect={"where": "load > 1", "every": "5m"} | LISTED)
 
 
-def test_an_error_in_the_condition_says_where() -> None:
+def test_the_error_locates_a_fault_in_the_condition() -> None:
     with pytest.raises(ExpressionError) as caught:
         compile_fields("r", group_by=["device"], expect={"where": "lod > 1", "every": "5m"})
     assert str(caught.value).startswith("expect.where:1:1")
 
 
-def test_a_time_too_short_to_be_kept_is_rejected() -> None:
+def test_a_duration_that_is_too_short_is_rejected() -> None:
     with pytest.raises(RuleSetError, match=r"expect\.every: 500ms; at least 1s"):
         expecting(every="500ms")
 
 
-def test_many_rules_over_many_populations_say_each_its_own() -> None:
+def test_many_rules_over_many_populations_each_fire_for_their_own_keys() -> None:
     rules = [expecting(f"r{n:03}", where=f"load = {n}", every=f"{n + 1}m") for n in range(200)]
     process = started(*rules)
     process.cut([Event(0, load=n) for n in range(0, 200, 2)], (NONE, 0))

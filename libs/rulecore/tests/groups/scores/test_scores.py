@@ -84,7 +84,7 @@ def brief(firings: Iterable[RuleFiring]) -> list[tuple[float, int]]:
 # --- what an alert is ----------------------------------------------------------------------------------------------
 
 
-def test_it_fires_at_the_signal_that_takes_the_sum_to_the_limit_and_says_what_was_added() -> None:
+def test_a_score_rule_fires_at_the_signal_that_reaches_the_limit_and_lists_the_added_signals() -> None:
     (firing,) = cut(started(scoring()), [signal(1), signal(2, "y", number=1), signal(3, "z", number=2)])
     assert alert(firing) == Alert("s", "a", 2, 50, "x, y", 2)
     assert firing.mark == (2 * MINUTE, "y", "0:1")
@@ -94,7 +94,7 @@ def test_it_fires_at_the_signal_that_takes_the_sum_to_the_limit_and_says_what_wa
     ]
 
 
-def test_it_fires_again_only_after_the_sum_fell_below_the_limit() -> None:
+def test_a_score_rule_fires_again_only_after_the_sum_fell_below_the_limit() -> None:
     process = started(scoring())
     assert brief(cut(process, [signal(m, "y", number=m) for m in (0, 1, 20, 25)])) == [(1, 60)]
     assert cut(process, [signal(31, "y", number=31)]) == []  # those of 20 and 25 are still 60
@@ -106,7 +106,7 @@ def test_a_signal_exactly_as_old_as_the_window_does_not_count() -> None:
     assert len(cut(started(scoring()), [signal(0.001, "y"), signal(30, "y", number=1)])) == 1
 
 
-def test_counted_once_a_rule_gives_its_largest_weight_however_often_it_matched() -> None:
+def test_with_counting_once_a_rule_adds_only_its_largest_weight() -> None:
     process = started(scoring(count="once"))
     assert cut(process, [signal(n, "y", number=n) for n in range(9)]) == []
     assert [alert(f)[3:] for f in cut(process, [signal(9, "x", number=9)])] == [(50, "x, y", 10)]
@@ -115,16 +115,16 @@ def test_counted_once_a_rule_gives_its_largest_weight_however_often_it_matched()
     assert brief(cut(other, [*weights, signal(5, "x", number=9), signal(6, "y", number=10)])) == [(6, 65)]
 
 
-def test_a_rule_without_a_weight_here_gives_its_own_score() -> None:
+def test_a_rule_without_a_weight_adds_its_own_score() -> None:
     assert brief(cut(started(scoring()), [signal(0, "z", weight=49), signal(1, "z", number=1, weight=1)])) == [(1, 50)]
 
 
-def test_keys_are_apart_and_null_is_one() -> None:
+def test_each_key_has_its_own_sum_and_null_is_a_key() -> None:
     signals = [signal(n, "y", device, number=n) for n, device in enumerate(["a", None, "b", None])]
     assert [alert(f)[1:3] for f in cut(started(scoring()), signals)] == [(None, 3)]
 
 
-def test_a_rule_that_no_score_rule_names_gives_nothing() -> None:
+def test_a_rule_that_no_score_rule_names_adds_nothing() -> None:
     assert cut(started(scoring()), [signal(0, "w", weight=1_000)]) == []
 
 
@@ -134,7 +134,7 @@ def test_the_same_signal_counts_once() -> None:
     assert cut(process, [signal(0, "y")]) == []
 
 
-def test_an_older_signal_counts_where_the_sum_stands() -> None:
+def test_an_older_signal_is_added_to_the_current_sum() -> None:
     process = started(scoring())
     cut(process, [signal(20, "y")])
     assert brief(cut(process, [signal(10, "x", number=1)])) == [(10, 50)]
@@ -143,14 +143,14 @@ def test_an_older_signal_counts_where_the_sum_stands() -> None:
     assert cut(late, [signal(30, "y", number=1)]) == []
 
 
-def test_a_signal_older_than_the_watermark_less_the_window_counts_nowhere() -> None:
+def test_a_signal_older_than_the_watermark_minus_the_window_is_ignored() -> None:
     process = started(scoring())
     cut(process, [signal(40, "y")], (50, 50))
     assert cut(process, [signal(20, "y", number=1)], (50, 50)) == []
     assert brief(cut(process, [signal(21, "y", number=2)], (50, 50))) == [(21, 60)]
 
 
-def test_beyond_the_limit_of_a_key_the_oldest_signals_go() -> None:
+def test_a_key_beyond_its_limit_drops_the_oldest_signals() -> None:
     process = started(scoring(limit=100), events=3)
     assert cut(process, [signal(n, "y", number=n) for n in range(3)]) == []
     assert brief(cut(process, [signal(3, "y", number=3)])) == [(3, 120)]  # before the oldest goes
@@ -158,7 +158,7 @@ def test_beyond_the_limit_of_a_key_the_oldest_signals_go() -> None:
     assert group_of(process).counts["signals_dropped"] == 2
 
 
-def test_what_the_limit_took_away_is_not_there_again_after_a_restart() -> None:
+def test_dropped_signals_do_not_come_back_after_a_restart() -> None:
     blobs, process = MemoryBlobs(), started(scoring(), events=2)
     for numbers in ((0, 1), (2,)):
         cut(process, [signal(n, number=n) for n in numbers])
@@ -167,7 +167,7 @@ def test_what_the_limit_took_away_is_not_there_again_after_a_restart() -> None:
     assert [s.offset for s in group_of(again).signal_table.held["a",]] == [1, 2]
 
 
-def test_keys_beyond_the_limit_have_no_score() -> None:
+def test_keys_beyond_the_limit_get_no_score() -> None:
     process = started(scoring(limit=20), population=1)
     assert [alert(f)[1] for f in cut(process, [signal(1, device="b"), signal(0, device="a")])] == ["a"]
     assert group_of(process).counts["keys_dropped"] == 1
@@ -176,34 +176,34 @@ def test_keys_beyond_the_limit_have_no_score() -> None:
 # --- edits ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_new_limit_goes_on_with_what_was_added() -> None:
+def test_a_new_limit_keeps_the_sum_so_far() -> None:
     process = started(scoring(limit=100))
     cut(process, [signal(0, "y")])
     process.set_rules([scoring(version=2)])
     assert brief(cut(process, [signal(1, "x", number=1)])) == [(1, 50)]
 
 
-def test_until_a_window_began_after_the_rule_came_alerts_are_warming() -> None:
+def test_alerts_are_warming_until_a_window_starts_after_the_rule() -> None:
     process = started(scoring(limit=20), now_ms=10 * MINUTE)
     assert [f.incomplete for f in cut(process, [signal(12)])] == [True]
     assert [f.incomplete for f in cut(process, [signal(60, number=1)])] == [False]
 
 
-def test_a_paused_rule_goes_on_adding() -> None:
+def test_a_paused_rule_keeps_adding_scores() -> None:
     process = started(scoring(mode="paused"))
     assert cut(process, [signal(0, "y"), signal(1, "x", number=1)]) == []
     process.set_rules([scoring(version=2, limit=60)])
     assert brief(cut(process, [signal(2, "z", number=2)])) == [(2, 60)]
 
 
-def test_signals_that_nobody_asks_for_any_more_are_forgotten() -> None:
+def test_signals_that_no_rule_needs_any_more_are_dropped() -> None:
     process = started(scoring(), scoring("t", of={"w": 5}))
     cut(process, [signal(0, "w"), signal(0, "y", number=1)])
     process.set_rules([scoring()])
     assert [s.rule for s in group_of(process).signal_table.held["a",]] == ["y"]
 
 
-def test_what_no_window_can_hold_is_forgotten() -> None:
+def test_signals_that_have_left_every_window_are_dropped() -> None:
     process = started(scoring())
     cut(process, [signal(0), signal(10, number=1, device="b")], (0, 30))
     assert [*group_of(process).signal_table.held] == [("b",)]
@@ -281,7 +281,7 @@ def run(rules: Sequence[CompiledRule], cuts: Sequence[tuple[Sequence[Signal], fl
     st.sampled_from([0, 8, 40]),
     st.lists(st.tuples(st.sampled_from([20, 50, 80]), st.sampled_from(["once", "every"])), min_size=1, max_size=2),
 )
-def test_alerts_are_those_of_adding_up_all_signals_anew_however_processes_come_and_go(
+def test_alerts_equal_the_oracle_that_adds_all_signals_anew_across_any_restarts(
     signals: list[Signal], sizes: list[int], disorder: int, kinds: list[tuple[int, str]]
 ) -> None:
     rules = [scoring(f"s{n}", limit=limit, count=count) for n, (limit, count) in enumerate(kinds)]
@@ -298,7 +298,7 @@ def test_alerts_are_those_of_adding_up_all_signals_anew_however_processes_come_a
 
 @settings(max_examples=100)
 @given(some_signals(), st.lists(st.integers(1, 6), min_size=1, max_size=5))
-def test_where_signals_come_in_order_alerts_do_not_depend_on_the_cuts(signals: list[Signal], sizes: list[int]) -> None:
+def test_with_signals_in_order_the_alerts_do_not_depend_on_the_cuts(signals: list[Signal], sizes: list[int]) -> None:
     rules = [scoring("e"), scoring("o", count="once")]
     signals = sorted(signals, key=lambda s: (s.time_ms, s.rule, s.identity))
     cuts, start, number = list[tuple[Sequence[Signal], float]](), 0, 0
@@ -313,7 +313,7 @@ def test_where_signals_come_in_order_alerts_do_not_depend_on_the_cuts(signals: l
 # --- which rules can be signals ------------------------------------------------------------------------------------
 
 
-def test_a_score_rule_does_not_name_itself() -> None:
+def test_a_score_rule_that_names_itself_is_rejected() -> None:
     with pytest.raises(RuleSetError, match=r"score\.of: names the rule itself"):
         scoring("x")
 
@@ -327,7 +327,7 @@ def test_a_score_rule_does_not_name_itself() -> None:
         ({"score": {"of": ["w"], "within": "1h", "limit": 5}, "group_by": ["device"]}, "is a score rule itself"),
     ],
 )
-def test_a_rule_with_state_is_a_signal_only_where_its_key_says_whose(
+def test_a_stateful_rule_is_a_signal_only_if_its_key_contains_the_key_of_the_score_rule(
     other: dict[str, object], reason: str | None
 ) -> None:
     found = incompatibility(scoring(), compile_fields("x", **other))

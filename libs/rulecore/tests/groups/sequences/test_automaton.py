@@ -113,7 +113,7 @@ def test_state_grows_with_the_events_and_not_with_events_times_partials(times: i
     assert len(stored) < 40 * times
 
 
-def test_events_that_only_ended_partials_held_are_forgotten() -> None:
+def test_events_that_only_ended_partials_held_are_dropped() -> None:
     which = program_of([(1, None), (0, None), (1, None), (5, None)], 10_000, Skip.NONE)
     partials = MatchSet(which, 1_000)
     partials.take((0, 0, 0, 0b0001, {}))

@@ -82,7 +82,7 @@ def found(text: str, *items: Item, **more: object) -> list[str]:
     return [" ".join(words[o.offset] for o in f.events) for f in firings(text, *items, **more)]
 
 
-def test_steps_follow_one_another_and_other_events_may_come_between() -> None:
+def test_other_events_may_come_between_two_steps() -> None:
     assert found("1a 2x 3a 4a 5b", FAILED, BOUGHT) == ["1a 3a 5b"]
     assert found("1b 2a 3a", FAILED, BOUGHT) == []
 
@@ -98,19 +98,19 @@ def test_events_of_one_time_are_in_order_of_partition_and_offset() -> None:
     assert len(run.cut([(T0 + MINUTE, 0, 6, a), (T0 + MINUTE, 1, 1, b)], END)) == 1
 
 
-def test_an_event_is_looked_at_when_the_watermark_has_passed_it() -> None:
+def test_an_event_is_processed_when_the_watermark_has_passed_it() -> None:
     run = GroupRun(SCHEMA, [rule(BEGUN, BOUGHT)])
     assert run.cut(events("1a 2b"), T0 + 2 * MINUTE) == []
     assert len(run.cut([], T0 + 2 * MINUTE + 1)) == 1
 
 
 @pytest.mark.parametrize(("last", "expected"), [("61b", ["1a 2a 61b"]), ("61.001b", [])])
-def test_the_whole_lasts_at_most_so_long_inclusive(last: str, expected: list[str]) -> None:
+def test_a_match_lasts_at_most_within_inclusive(last: str, expected: list[str]) -> None:
     assert found(f"1a 2a {last}", FAILED, BOUGHT) == expected
 
 
 @pytest.mark.parametrize(("last", "expected"), [("7b", ["1a 2a 7b"]), ("7.001b", [])])
-def test_a_step_ends_at_most_so_long_after_the_step_before_it(last: str, expected: list[str]) -> None:
+def test_a_step_ends_at_most_its_within_after_the_step_before_it(last: str, expected: list[str]) -> None:
     assert found(f"1a 2a {last}", FAILED, {**BOUGHT, "within": "5m"}) == expected
 
 
@@ -120,7 +120,7 @@ def test_a_step_of_several_events_ends_with_its_last(last: str, expected: list[s
 
 
 @pytest.mark.parametrize(("second", "expected"), [("6a", ["1a 6a 30b"]), ("6.001a", [])])
-def test_the_first_step_lasts_at_most_so_long_from_its_own_first_event(second: str, expected: list[str]) -> None:
+def test_the_first_step_lasts_at_most_its_within_from_its_first_event(second: str, expected: list[str]) -> None:
     assert found(f"1a {second} 30b", {**FAILED, "within": "5m"}, BOUGHT) == expected
 
 
@@ -128,17 +128,17 @@ def test_each_event_that_satisfies_the_first_step_begins_a_partial() -> None:
     assert found("1a 8a 9a 10b", {**FAILED, "within": "5m"}, BOUGHT) == ["8a 9a 10b"]
 
 
-def test_a_without_between_two_steps_ends_those_that_wait_there() -> None:
+def test_a_without_between_two_steps_ends_the_partials_between_them() -> None:
     assert found("1a 2a 3c 4b", FAILED, NOT_C, BOUGHT) == []
     assert found("1a 2a 3c 4a 5b", FAILED, NOT_C, BOUGHT) == ["2a 4a 5b"]
 
 
-def test_a_without_says_nothing_before_the_step_before_it_is_whole_and_once_the_next_has_begun() -> None:
+def test_a_without_applies_only_between_the_end_of_one_step_and_the_start_of_the_next() -> None:
     assert found("1a 2c 3a 4b", FAILED, NOT_C, BOUGHT) == ["1a 3a 4b"]
     assert found("1a 2b 3c 4b", BEGUN, NOT_C, {**BOUGHT, "times": 2}) == ["1a 2b 4b"]
 
 
-def test_where_an_event_is_both_awaited_and_unwanted_the_without_wins() -> None:
+def test_the_without_wins_when_an_event_also_satisfies_the_next_step() -> None:
     assert found("1a 2b", BEGUN, {"without": "kind in ('b', 'c')"}, BOUGHT) == []
 
 
@@ -155,35 +155,33 @@ def test_a_final_without_fires_when_the_watermark_passes_its_end() -> None:
 
 
 @pytest.mark.parametrize(("then", "expected"), [("1c", []), ("6c", []), ("6.001c", ["1a"])])
-def test_a_final_without_is_about_what_comes_behind_the_last_event_up_to_its_end(
-    then: str, expected: list[str]
-) -> None:
+def test_a_final_without_applies_after_the_last_event_until_its_within_is_over(then: str, expected: list[str]) -> None:
     assert found(f"1a {then}", BEGUN, {**NOT_C, "within": "5m"}) == expected
     assert found("1c 1a", BEGUN, {**NOT_C, "within": "5m"}) == ["1a"]
 
 
-def test_past_last_looks_on_behind_the_last_event_of_a_match() -> None:
+def test_past_last_searches_on_after_the_last_event_of_a_match() -> None:
     text = "1a 2a 3a 4b 5a 6a 7b"
     assert found(text, FAILED, BOUGHT) == ["1a 2a 4b", "5a 6a 7b"]
 
 
-def test_past_last_does_not_begin_with_the_last_event_of_a_match() -> None:
+def test_past_last_does_not_start_with_the_last_event_of_a_match() -> None:
     assert found("1a 2a 3a 4a", {**FAILED, "times": 2}) == ["1a 2a", "3a 4a"]
 
 
 @pytest.mark.parametrize("skip", ["to_next", "none"])
-def test_the_other_ways_to_skip_keep_every_other_partial(skip: str) -> None:
+def test_the_other_skip_strategies_keep_every_other_partial(skip: str) -> None:
     assert found("1a 2a 3a 4b", FAILED, BOUGHT, skip=skip) == ["1a 2a 4b", "2a 3a 4b"]
     assert found("1a 2a 3a", FAILED, skip=skip) == ["1a 2a", "2a 3a"]
 
 
-def test_a_pending_match_discards_those_that_began_up_to_its_last_event_and_none_that_began_after() -> None:
+def test_a_pending_match_discards_partials_that_began_up_to_its_last_event_and_no_later_ones() -> None:
     quiet = {**NOT_C, "within": "10m"}
     assert found("1a 2a 3b 4b", BEGUN, BOUGHT, quiet) == ["1a 3b"]
     assert found("1a 3b 4a 5b", BEGUN, BOUGHT, quiet) == ["1a 3b", "4a 5b"]
 
 
-def test_a_pending_match_that_is_ended_has_discarded_nothing() -> None:
+def test_a_pending_match_that_ends_discards_nothing() -> None:
     quiet = {**NOT_C, "within": "5m"}
     assert found("1a 2b 3a 4c 5b", BEGUN, BOUGHT, quiet) == ["3a 5b"]
 
@@ -207,7 +205,7 @@ def test_null_is_a_key_of_its_own() -> None:
     assert [f.key for f in run.cut(rows, END)] == [{"user": None}]
 
 
-def test_the_common_where_holds_for_every_step_and_without() -> None:
+def test_the_common_where_applies_to_every_step_and_without() -> None:
     text = "0x 1a 2c 3b"  # amounts 0, 1, 2, 3
     assert found(text, BEGUN, NOT_C, BOUGHT, where="amount <> 2") == ["1a 3b"]
     assert found(text, BEGUN, BOUGHT, where="amount <> 1") == []
@@ -216,7 +214,7 @@ def test_the_common_where_holds_for_every_step_and_without() -> None:
 # --- what a firing says -------------------------------------------------------------------------------------------
 
 
-def test_a_firing_names_its_events_in_order_and_when_it_was() -> None:
+def test_a_firing_has_its_events_in_order_and_its_time() -> None:
     (firing,) = firings("5b 3a 1a", FAILED, BOUGHT)
     assert [(o.topic, o.partition, o.offset, o.event_ms) for o in firing.events] == [
         ("events", 0, 2, T0 + MINUTE),
@@ -263,7 +261,7 @@ def test_an_alert_shows_count_and_duration_and_the_values_that_its_message_names
 # --- rules that change --------------------------------------------------------------------------------------------
 
 
-def test_another_message_or_severity_keeps_what_has_begun() -> None:
+def test_another_message_or_severity_keeps_the_partials() -> None:
     one = app()
     alerts(one, [control_record(1, "r", document([FAILED, BOUGHT])), *raw("1a 2a")])
     then = {"severity": "low", "message": "paid {bought.amount} after {failed.amount}"}
@@ -274,14 +272,14 @@ def test_another_message_or_severity_keeps_what_has_begun() -> None:
     assert alert["message"] in ("paid 0.00 after 1.00", "paid 0.00 after null")
 
 
-def test_another_structure_begins_anew() -> None:
+def test_another_structure_starts_without_partials() -> None:
     one = app()
     alerts(one, [control_record(1, "r", document([FAILED, BOUGHT])), *raw("1a 2a")])
     changed = control_record(2, "r", document([FAILED, {**BOUGHT, "within": "30m"}], version=2))
     assert alerts(one, [changed, *raw("3b 4x", 10)]) == []
 
 
-def test_a_rule_that_is_deleted_and_published_again_begins_anew() -> None:
+def test_a_rule_that_is_deleted_and_published_again_starts_without_partials() -> None:
     one = app()
     alerts(one, [control_record(1, "r", document([FAILED, BOUGHT])), *raw("1a 2a 2x")])
     alerts(one, [control_record(2, "r", None)])
@@ -289,7 +287,7 @@ def test_a_rule_that_is_deleted_and_published_again_begins_anew() -> None:
     assert alerts(one, [again, *raw("3b 4x", 10)]) == []
 
 
-def test_what_a_deleted_rule_left_in_the_state_log_is_not_found_again_after_a_restart() -> None:
+def test_a_restart_does_not_restore_the_state_of_a_deleted_rule() -> None:
     one = app()
     alerts(one, [control_record(1, "r", document([FAILED, BOUGHT])), *raw("1a 2a 2x")])
     alerts(one, [control_record(2, "r", None)])
@@ -298,7 +296,7 @@ def test_what_a_deleted_rule_left_in_the_state_log_is_not_found_again_after_a_re
     assert alerts(again, raw("3b 4x", 10)) == []
 
 
-def test_events_that_waited_for_rules_which_are_gone_are_forgotten() -> None:
+def test_buffered_events_that_no_rule_needs_any_more_are_dropped() -> None:
     run, group = limited(GroupSettings(), FAILED, BOUGHT)
     run.cut(events("1a 2a 3b"), T0)
     run.change([rule(FAILED, {**BOUGHT, "where": "kind = 'c'"})])
@@ -317,7 +315,7 @@ def test_rules_of_one_structure_share_their_state() -> None:
     assert sorted(f.rule.rule.id for f in fired) == ["one", "three", "two"]
 
 
-def test_a_paused_rule_goes_on_looking_and_says_nothing() -> None:
+def test_a_paused_rule_keeps_matching_without_alerts() -> None:
     run = GroupRun(SCHEMA, [rule(FAILED, BOUGHT, mode="paused")])
     run.cut(events("1a 2a"), T0 + 3 * MINUTE)
     run.change([rule(FAILED, BOUGHT)])
@@ -325,7 +323,7 @@ def test_a_paused_rule_goes_on_looking_and_says_nothing() -> None:
 
 
 @pytest.mark.parametrize(("last", "incomplete"), [("70b", True), ("70.001b", False)])
-def test_a_new_sequence_is_incomplete_until_the_longest_match_would_have_begun_after_it(
+def test_a_new_sequence_is_incomplete_until_the_longest_match_must_have_started_after_it(
     last: str, incomplete: bool
 ) -> None:
     run = GroupRun(SCHEMA, [rule(BEGUN, BOUGHT)])
@@ -334,7 +332,7 @@ def test_a_new_sequence_is_incomplete_until_the_longest_match_would_have_begun_a
     assert firing.incomplete is incomplete
 
 
-def test_a_rule_that_raises_is_blamed_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_rule_that_raises_goes_into_quarantine(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(expr: lang.Expr) -> pl.Expr:
         return pl.col("no such column") if "99" in lang.render(expr) else to_polars(expr)
 
@@ -358,7 +356,7 @@ def limited(settings: GroupSettings, *items: Item, processes: int = 1) -> tuple[
     return run, run.last.group
 
 
-def test_of_too_many_partials_the_one_that_began_first_is_dropped_and_counted() -> None:
+def test_beyond_the_limit_the_oldest_partial_is_dropped_and_counted() -> None:
     run, group = limited(GroupSettings(partials=2), {**BEGUN, "times": 3}, BOUGHT)
     fired = run.cut(events("1a 2a 3a 4a 5b"), T0 + 6 * MINUTE)
     assert [[o.offset for o in f.events] for f in fired] == []
@@ -367,7 +365,7 @@ def test_of_too_many_partials_the_one_that_began_first_is_dropped_and_counted() 
     assert group.metrics()["partials_dropped"] == 0
 
 
-def test_of_too_many_waiting_events_the_latest_new_ones_are_rejected_and_counted() -> None:
+def test_beyond_the_limit_the_latest_new_events_are_rejected_and_counted() -> None:
     run, group = limited(GroupSettings(events=3), BEGUN, BOUGHT)
     run.cut(events("9b 1a"), T0)
     run.cut([(ms, 0, 10 + o, row) for ms, _, o, row in events("4b 2a")], T0)
@@ -377,13 +375,13 @@ def test_of_too_many_waiting_events_the_latest_new_ones_are_rejected_and_counted
     assert [[o.offset for o in f.events] for f in fired] == [[1, 0]]  # 4b is missing, 9b was there before
 
 
-def test_events_that_are_looked_at_in_their_own_cut_are_not_rejected() -> None:
+def test_events_that_are_processed_in_their_own_cut_are_not_rejected() -> None:
     run, group = limited(GroupSettings(events=1), BEGUN, BOUGHT)
     assert len(run.cut(events("1a 2b 3a 4b"), END)) == 2
     assert group.metrics()["events_dropped"] == 0
 
 
-def test_what_was_rejected_stays_rejected_after_a_restart() -> None:
+def test_rejected_events_stay_rejected_after_a_restart() -> None:
     for processes in (0, 1):
         run, _ = limited(GroupSettings(events=2), BEGUN, BOUGHT, processes=processes)
         run.cut(events("1a 9b 8b 7b"), T0)
@@ -392,7 +390,7 @@ def test_what_was_rejected_stays_rejected_after_a_restart() -> None:
         assert [o.offset for o in firing.events] == [0, 3]
 
 
-def test_nothing_is_kept_of_events_that_satisfy_no_condition_and_of_partials_that_are_over() -> None:
+def test_no_state_is_kept_of_unmatched_events_and_ended_partials() -> None:
     run, group = limited(GroupSettings(), FAILED, BOUGHT)
     run.cut(events("1x 2x 3a"), T0)
     assert len(group.buffer) == 1
@@ -415,7 +413,7 @@ def test_nothing_is_kept_of_events_that_satisfy_no_condition_and_of_partials_tha
         ([BEGUN, {**BOUGHT, "where": "count(*) > 1"}], "sequence.1.where"),
     ],
 )
-def test_an_error_in_a_condition_says_in_which(items: list[Item], field: str) -> None:
+def test_the_error_names_the_condition_with_the_fault(items: list[Item], field: str) -> None:
     with pytest.raises(ExpressionError) as caught:
         rule(*items)
     assert caught.value.field == field
@@ -429,7 +427,7 @@ def test_an_error_in_a_condition_of_a_file_has_its_line() -> None:
     assert (problem.place.line, problem.path) == (wanted, "sequence.1.where")
 
 
-def test_a_message_may_name_columns_of_steps_and_nothing_else() -> None:
+def test_a_message_names_only_columns_of_steps() -> None:
     for message, says in (
         ("{failed.amuont}", "have no 'amuont'"),
         ("{nobody.amount}", "unknown name"),
@@ -441,7 +439,7 @@ def test_a_message_may_name_columns_of_steps_and_nothing_else() -> None:
         assert says in caught.value.message
 
 
-def test_the_group_must_be_one_that_the_stream_is_routed_by() -> None:
+def test_a_group_by_that_the_stream_is_not_routed_by_is_rejected() -> None:
     with pytest.raises(RuleSetError, match="group_by"):
         rule(FAILED, BOUGHT, group_by=["kind"])
 
@@ -451,7 +449,7 @@ def test_a_sequence_that_is_too_long_is_rejected() -> None:
         rule(FAILED, BOUGHT, within="500d")
 
 
-def test_the_fingerprint_is_that_of_the_structure() -> None:
+def test_the_fingerprint_depends_on_the_structure_only() -> None:
     def fingerprint(*items: Item, **more: object) -> str:
         one = rule(*items, **more).sequence
         assert one is not None
@@ -471,7 +469,7 @@ def test_the_fingerprint_is_that_of_the_structure() -> None:
     assert len({same, *others}) == len(others) + 1
 
 
-def test_the_cost_of_a_sequence_is_that_of_its_dearest_condition() -> None:
+def test_a_sequence_costs_what_its_most_expensive_condition_costs() -> None:
     cheap, dear = cost(rule(FAILED, BOUGHT)), cost(rule(FAILED, {**BOUGHT, "where": "kind <> 'a'"}))
     assert (cheap.cheap, cheap.access) == (True, AccessPath.EQUALITY)
     assert (dear.cheap, dear.access) == (False, AccessPath.SCAN)

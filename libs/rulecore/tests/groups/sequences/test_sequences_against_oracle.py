@@ -173,7 +173,7 @@ def expected(drawn: Sequence[Drawn], events: Sequence[Event]) -> list[object]:
 
 
 @given(rule_lists, arrivals(), sizes_of_cuts)
-def test_what_is_found_is_what_the_oracle_finds_however_the_input_is_cut(
+def test_sequences_find_what_the_oracle_finds_however_the_input_is_cut(
     drawn: list[Drawn], events: list[Event], sizes: list[int]
 ) -> None:
     assert sorted(run(drawn, events, sizes), key=str) == expected(drawn, events)
@@ -181,7 +181,7 @@ def test_what_is_found_is_what_the_oracle_finds_however_the_input_is_cut(
 
 @settings(max_examples=settings().max_examples // 2)
 @given(rule_lists, arrivals(), sizes_of_cuts, st.sampled_from([0, 2, 3]))
-def test_restarts_and_processes_that_were_away_change_nothing(
+def test_restarts_and_processes_that_take_turns_do_not_change_the_matches(
     drawn: list[Drawn], events: list[Event], sizes: list[int], processes: int
 ) -> None:
     assert sorted(run(drawn, events, sizes, processes), key=str) == expected(drawn, events)
@@ -198,7 +198,7 @@ def test_with_a_limit_on_partials_the_result_and_its_order_still_depend_on_the_e
 
 @settings(max_examples=settings().max_examples // 10)
 @given(rule_lists, arrivals(), sizes_of_cuts, st.booleans())
-def test_the_whole_kernel_says_the_same(
+def test_the_kernel_gives_the_alerts_of_the_oracle(
     drawn: list[Drawn], events: list[Event], sizes: list[int], restart: bool
 ) -> None:
     kernel = RulesFactory((RuleStream(SCHEMA, "acts"),))

@@ -144,7 +144,7 @@ def holds(rule: CompiledRule, row: Mapping[str, object]) -> bool:
     return evaluate(rule.having_on_columns, row) is True
 
 
-def test_a_rule_that_raises_is_named_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_rule_that_raises_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(expr: lang.Expr) -> pl.Expr:
         return pl.col("no such column") if "77" in lang.render(expr) else to_polars(expr)
 

@@ -57,7 +57,7 @@ def obvious_trail(history: list[Event], panes: int) -> dict[tuple[str | None, in
 
 
 @given(events, cuts, st.sampled_from([1, 2, 4]))
-def test_every_window_stands_as_recomputed_from_all_events_after_each_event(
+def test_after_each_event_every_window_equals_its_recomputation_from_all_events(
     sequence: list[Event], sizes: list[int], panes: int
 ) -> None:
     table, done = new_table(), 0
@@ -118,7 +118,7 @@ def test_a_table_loaded_from_its_changes_equals_the_table(sequence: list[Event],
     assert everything[0].equals(everything[1].select(everything[0].columns))
 
 
-def test_an_expired_pane_is_gone_and_its_key_is_given_out_again() -> None:
+def test_an_expired_pane_is_dropped_and_its_key_slot_is_reused() -> None:
     table = new_table()
     rows = rows_of(table, [("a", 5, 1), ("b", 95, 1)])
     table.add(rows, table.arrive(rows))
