@@ -73,7 +73,7 @@ def equal(seen: object, wanted: object) -> bool:
 @pytest.mark.parametrize("name", SQL)
 @settings(max_examples=60)
 @given(data=st.data())
-def test_the_answer_is_the_database_s(name: str, data: st.DataObject) -> None:
+def test_an_aggregate_gives_the_value_that_duckdb_gives(name: str, data: st.DataObject) -> None:
     columns, kind, sql = SQL[name]
     column = data.draw(st.sampled_from(columns))
     rows = data.draw(frames([column]))
@@ -85,7 +85,7 @@ def test_the_answer_is_the_database_s(name: str, data: st.DataObject) -> None:
 
 @settings(max_examples=60)
 @given(frames(["text", "small"]))
-def test_the_top_rows_are_the_database_s(rows: pl.DataFrame) -> None:
+def test_top_n_gives_the_rows_that_duckdb_gives(rows: pl.DataFrame) -> None:
     aggregate = TopN("text", by="small", n=3)
     top = "list({'text': text, 'small': small} order by small desc, number)"
     wanted = answers(rows, f"coalesce(({top} filter (text is not null and small is not null))[:3], [])")
@@ -93,5 +93,5 @@ def test_the_top_rows_are_the_database_s(rows: pl.DataFrame) -> None:
 
 
 @given(frames([]))
-def test_a_count_of_rows_is_the_database_s(rows: pl.DataFrame) -> None:
+def test_a_count_of_rows_equals_that_of_duckdb(rows: pl.DataFrame) -> None:
     assert Count().result(group_partials(Count(), rows), SCHEMA).to_list() == answers(rows, "count(number)")

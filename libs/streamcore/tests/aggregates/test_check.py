@@ -50,7 +50,7 @@ REJECTED: list[tuple[Aggregate, str]] = [
 
 
 @pytest.mark.parametrize(("aggregate", "message"), REJECTED, ids=lambda one: str(one)[:40])
-def test_a_column_that_does_not_fit_is_rejected_with_what_would(aggregate: Aggregate, message: str) -> None:
+def test_a_column_that_does_not_fit_is_rejected_with_what_would_fit(aggregate: Aggregate, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         aggregate.check(WITH_ODD)
 
@@ -68,7 +68,7 @@ def test_a_column_that_does_not_fit_is_rejected_with_what_would(aggregate: Aggre
         (lambda: Quantiles("real", (0.5,), 5), "compression must be from 10"),
     ],
 )
-def test_a_setting_that_makes_no_sense_is_rejected(make: Callable[[], Aggregate], message: str) -> None:
+def test_an_invalid_setting_is_rejected(make: Callable[[], Aggregate], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         make()
 

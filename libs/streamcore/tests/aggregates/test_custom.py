@@ -70,7 +70,9 @@ class Weighted(Accumulator):
 @pytest.mark.parametrize("aggregate", [Custom(Words()), Custom(Weighted())], ids=str)
 @settings(max_examples=100)
 @given(data=st.data())
-def test_pieces_of_an_app_s_aggregate_give_the_value_of_the_whole(aggregate: Custom, data: st.DataObject) -> None:
+def test_merged_partials_of_a_custom_aggregate_give_the_value_of_the_whole(
+    aggregate: Custom, data: st.DataObject
+) -> None:
     rows = data.draw(frames(aggregate.inputs))
     cuts = sorted(data.draw(st.lists(st.integers(0, rows.height), max_size=3)))
     edges = [0, *cuts, rows.height]
@@ -88,7 +90,7 @@ def test_pieces_of_an_app_s_aggregate_give_the_value_of_the_whole(aggregate: Cus
 
 
 @given(frames(["small", "price"]), frames(["small", "price"]))
-def test_an_app_s_aggregate_may_know_a_way_back(part: pl.DataFrame, rest: pl.DataFrame) -> None:
+def test_a_custom_aggregate_may_subtract(part: pl.DataFrame, rest: pl.DataFrame) -> None:
     aggregate = Custom(Weighted())
     total = aggregate.merge(group_partials(aggregate, part), group_partials(aggregate, rest))
     seen = aggregate.subtract(total, group_partials(aggregate, part))
@@ -102,7 +104,7 @@ def test_columns_of_another_type_are_rejected() -> None:
         Custom(Words()).check({"text": pl.Int64()})
 
 
-def test_what_does_not_fit_the_declared_state_is_a_failure_and_not_another_value() -> None:
+def test_a_state_that_does_not_fit_its_declaration_fails_and_is_not_converted() -> None:
     class Wrong(Weighted):
         def merge(self, left: Any, right: Any) -> Any:
             return f"{left}{right}"
@@ -117,5 +119,5 @@ def test_what_does_not_fit_the_declared_state_is_a_failure_and_not_another_value
     assert len(reasons) == len(values)
 
 
-def test_it_can_be_sent_to_workers() -> None:
+def test_a_custom_aggregate_can_be_sent_to_workers() -> None:
     assert pickle.dumps(Custom(Weighted()))

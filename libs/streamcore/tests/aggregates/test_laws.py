@@ -106,7 +106,7 @@ def by_group(parts: Sequence[Partials]) -> Partials:
 @every_kind
 @settings(max_examples=100)
 @given(data=st.data())
-def test_pieces_put_together_in_any_order_give_the_value_of_the_whole(
+def test_partials_merged_in_any_order_give_the_value_of_the_whole(
     kind: Sequence[Aggregate], data: st.DataObject
 ) -> None:
     aggregate = data.draw(st.sampled_from(kind))
@@ -121,7 +121,7 @@ def test_pieces_put_together_in_any_order_give_the_value_of_the_whole(
 
 @settings(max_examples=100)
 @given(data=st.data())
-def test_a_total_without_a_part_is_the_rest(data: st.DataObject) -> None:
+def test_subtracting_a_part_from_the_total_gives_the_rest(data: st.DataObject) -> None:
     aggregate = data.draw(st.sampled_from(INVERTIBLE))
     part, rest = data.draw(frames(aggregate.inputs)), data.draw(frames(aggregate.inputs))
     total = aggregate.merge(group_partials(aggregate, part), group_partials(aggregate, rest))
@@ -131,7 +131,7 @@ def test_a_total_without_a_part_is_the_rest(data: st.DataObject) -> None:
 
 
 @every_kind
-def test_what_cannot_be_undone_says_so(kind: Sequence[Aggregate]) -> None:
+def test_an_aggregate_that_cannot_subtract_raises(kind: Sequence[Aggregate]) -> None:
     for aggregate in kind:
         if not aggregate.can_subtract(SCHEMA):
             nothing = group_partials(aggregate, EMPTY.with_columns(group=pl.Series([], dtype=pl.Int64)))
@@ -142,7 +142,9 @@ def test_what_cannot_be_undone_says_so(kind: Sequence[Aggregate]) -> None:
 @every_kind
 @settings(max_examples=30)
 @given(data=st.data())
-def test_partials_that_are_given_stay_as_they_are(kind: Sequence[Aggregate], data: st.DataObject) -> None:
+def test_operations_do_not_change_the_partials_that_they_are_given(
+    kind: Sequence[Aggregate], data: st.DataObject
+) -> None:
     aggregate = data.draw(st.sampled_from(kind))
     parts = pieces(data, aggregate, data.draw(frames(aggregate.inputs)))
     before = [pickle.dumps([column.tolist() for column in part.values()]) for part in parts]
@@ -153,7 +155,7 @@ def test_partials_that_are_given_stay_as_they_are(kind: Sequence[Aggregate], dat
 
 
 @every_kind
-def test_nothing_can_be_reduced_stored_and_read(kind: Sequence[Aggregate]) -> None:
+def test_empty_partials_can_be_reduced_stored_and_read(kind: Sequence[Aggregate]) -> None:
     none = np.empty(0, dtype=np.int64)
     for aggregate in kind:
         partials = store_and_load(aggregate, aggregate.aggregate_groups(EMPTY, none, none, 0))
@@ -161,13 +163,13 @@ def test_nothing_can_be_reduced_stored_and_read(kind: Sequence[Aggregate]) -> No
 
 
 @every_kind
-def test_an_aggregate_is_a_value(kind: Sequence[Aggregate]) -> None:
+def test_equal_aggregates_compare_equal(kind: Sequence[Aggregate]) -> None:
     for aggregate in kind:
         assert pickle.loads(pickle.dumps(aggregate)) == aggregate
         assert hash(aggregate) == hash(pickle.loads(pickle.dumps(aggregate)))
 
 
-def test_a_limit_that_left_something_out_is_known() -> None:
+def test_an_aggregate_reports_the_groups_that_its_limit_truncated() -> None:
     rows = pl.DataFrame({"group": [0, 0, 1, 1, 1], EVENT_MS: [0] * 5, "small": [1, 1, 1, 2, 3]})
     for aggregate in (Collect("small", 2), CountDistinct("small", 2)):
         assert aggregate.find_truncated(group_partials(aggregate, rows)).tolist() == [False, True, False]

@@ -47,7 +47,7 @@ def in_pieces(aggregate: Aggregate, values: pl.Series, pieces: int) -> Partials:
 
 @settings(max_examples=100)
 @given(data=st.data())
-def test_few_distinct_values_are_counted_right_whatever_their_type(data: st.DataObject) -> None:
+def test_few_distinct_values_of_any_type_are_counted_exactly(data: st.DataObject) -> None:
     aggregate = ApproxDistinct(data.draw(st.sampled_from(list(COLUMNS))))
     rows = data.draw(frames(aggregate.inputs))
     cut = data.draw(st.integers(0, rows.height))
@@ -88,7 +88,7 @@ DISTRIBUTIONS: dict[str, Callable[[np.random.Generator], npt.NDArray[np.float64]
 
 @pytest.mark.parametrize("pieces", [1, 10, 100])
 @pytest.mark.parametrize("name", DISTRIBUTIONS)
-def test_quantiles_are_near_the_exact_ones_by_rank(name: str, pieces: int) -> None:
+def test_quantiles_are_close_to_the_exact_ones_by_rank(name: str, pieces: int) -> None:
     values = DISTRIBUTIONS[name](np.random.default_rng(7))
     (seen,) = QUANTILES.result(in_pieces(QUANTILES, pl.Series("real", values), pieces), SCHEMA).to_list()
     in_order = np.sort(values)
@@ -111,7 +111,7 @@ def exact_quantiles(values: pl.DataFrame, pairs: list[tuple[float, float]]) -> l
 
 @settings(max_examples=100)
 @given(frames(["real"], max_size=30))
-def test_a_few_quantiles_lie_between_the_database_s_neighbours(rows: pl.DataFrame) -> None:
+def test_quantiles_of_few_values_lie_between_neighbouring_quantiles_of_duckdb(rows: pl.DataFrame) -> None:
     seen = QUANTILES.result(group_partials(QUANTILES, rows), SCHEMA)
     assert seen.dtype == QUANTILES.check(SCHEMA)
     for group, quantiles in enumerate(seen.to_list()):
@@ -127,7 +127,7 @@ def test_a_few_quantiles_lie_between_the_database_s_neighbours(rows: pl.DataFram
         assert all(low - slack <= q <= high + slack for q, (low, high) in zip(quantiles, bounds, strict=True))
 
 
-def test_a_quantile_leaves_out_nan_and_keeps_infinity() -> None:
+def test_a_quantile_ignores_nan_and_keeps_infinity() -> None:
     aggregate = Quantiles("any_real", (0.0, 0.5, 1.0))
     some = of_one_group(aggregate, pl.Series("any_real", [nan, None, -inf, 1.0, inf]))
     assert aggregate.result(some, SCHEMA).to_list() == [[-inf, 1.0, inf]]
@@ -154,7 +154,7 @@ def digest() -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", ["1", "2"])
-def test_another_process_makes_the_same_sketches(seed: str) -> None:
+def test_another_process_builds_the_same_sketches(seed: str) -> None:
     program = (
         "import importlib.util as u, sys; s = u.spec_from_file_location('t', sys.argv[1]);"
         "m = u.module_from_spec(s); s.loader.exec_module(m); print(m.digest())"

@@ -39,7 +39,7 @@ def elements(*values: Scalar) -> list[Element]:
     ],
     ids=str,
 )
-def test_a_reference_leaves_out_missing_values(aggregate: Aggregate, of_some: Result, of_none: Result) -> None:
+def test_a_reference_ignores_missing_values(aggregate: Aggregate, of_some: Result, of_none: Result) -> None:
     assert aggregate(elements(4, None, 5, 0.5)) == of_some
     assert aggregate(elements(None)) == of_none
     assert aggregate([]) == of_none
@@ -56,7 +56,7 @@ def test_a_sum_has_the_type_of_its_terms() -> None:
 
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1) | st.floats(-1e300, 1e300)))
-def test_a_reference_s_sum_does_not_depend_on_the_order_of_its_terms(values: list[int | float]) -> None:
+def test_the_reference_sum_does_not_depend_on_the_order_of_its_terms(values: list[int | float]) -> None:
     total = Sum("v")
     assert total(elements(*values)) == total(elements(*reversed(values)))
     assert not total(elements(*values, *(-value for value in values)))
@@ -70,7 +70,7 @@ def result(aggregate: Aggregate, column: pl.Series) -> object:
     return aggregate.result(partials, rows.schema)[0]
 
 
-def test_a_sum_that_does_not_fit_is_null_and_comes_back_when_it_fits() -> None:
+def test_a_sum_that_overflows_is_null_until_it_fits_again() -> None:
     most = 2**63 - 1
     assert result(Sum("v"), pl.Series([most, 1])) is None
     assert result(Sum("v"), pl.Series([most, 1, -1])) == most
@@ -111,7 +111,7 @@ def test_nan_is_the_greatest_number() -> None:
     assert isnan(result(Variance("v"), values))  # type: ignore[arg-type]
 
 
-def test_the_top_rows_of_equal_value_are_those_that_came_first() -> None:
+def test_the_earliest_of_rows_with_equal_values_are_the_top_rows() -> None:
     rows = pl.DataFrame({"v": ["a", "b", "c", "d", None], "w": [1, 2, 1, None, 9], EVENT_MS: [0] * 5})
     partials = TopN("v", by="w", n=2).aggregate_groups(rows, np.arange(5), np.zeros(5, dtype=np.int64), 1)
     top = TopN("v", by="w", n=2).result(partials, rows.schema).to_list()

@@ -81,7 +81,9 @@ def test_another_app_or_other_settings_are_rejected(asked: AppIdentity, message:
 
 
 @pytest.mark.parametrize(("planned", "committed"), [(0, -1), (0, 0), (5, 4), (5, 5), (130, 129)])
-def test_what_spark_leaves_after_a_crash_or_a_stop_is_fine(planned: int, committed: int, root: CheckpointRoot) -> None:
+def test_the_logs_that_spark_leaves_after_a_crash_or_a_stop_are_accepted(
+    planned: int, committed: int, root: CheckpointRoot
+) -> None:
     run_batches(root, planned, committed, first=max(0, planned - 100))
     assert root.initialise(SHOP) == 1
     assert root.last_planned() == planned
@@ -128,7 +130,7 @@ def write(name: str, text: str) -> Damage:
         (write("offsets/7", "{}"), "offsets has batch 7, the last planned is 6"),
     ],
 )
-def test_a_damaged_log_is_rejected_with_the_file_and_the_cure(
+def test_a_damaged_log_is_rejected_with_the_file_and_the_remedy(
     damage: Damage, message: str, root: CheckpointRoot
 ) -> None:
     run_batches(root, 6, 5)
@@ -137,7 +139,7 @@ def test_a_damaged_log_is_rejected_with_the_file_and_the_cure(
         root.initialise(SHOP)
 
 
-def test_a_folder_that_is_behind_what_was_written_is_rejected(tmp_path: Path, root: CheckpointRoot) -> None:
+def test_a_checkpoint_behind_the_written_output_is_rejected(tmp_path: Path, root: CheckpointRoot) -> None:
     run_batches(root, 6, 5)
     for written in (4, 5):
         root.check_history(planned(root, written), 1)
@@ -157,7 +159,7 @@ def test_a_batch_that_another_copy_of_the_checkpoint_wrote_is_rejected(root: Che
         root.check_history(cut_id(5), 1)
 
 
-def test_a_marker_that_is_older_than_it_can_be_is_rejected(root: CheckpointRoot) -> None:
+def test_a_marker_that_is_too_old_is_rejected(root: CheckpointRoot) -> None:
     run_batches(root, 6, 5)
     root.check_marker(None, 1, every=6)
     root.check_marker(cut_id(2), 1, every=3)
@@ -166,14 +168,14 @@ def test_a_marker_that_is_older_than_it_can_be_is_rejected(root: CheckpointRoot)
             root.check_marker(marker, 1, every=3)
 
 
-def test_temporary_files_of_a_crash_are_not_batches(root: CheckpointRoot) -> None:
+def test_temporary_files_of_a_crash_do_not_count_as_batches(root: CheckpointRoot) -> None:
     run_batches(root, 2, 1)
     write_text(root.spark / "offsets" / ".3.7c9e6679-7425-40de-944b-e07fc1f90ae7.tmp", "v1")
     root.initialise(SHOP)
     assert root.planned_batches() == (0, 1, 2)
 
 
-def test_files_of_ours_that_are_lost_while_batches_exist_are_not_made_up(root: CheckpointRoot) -> None:
+def test_lost_files_are_not_recreated_while_batches_exist(root: CheckpointRoot) -> None:
     run_batches(root, 2, 2)
     discard(root.epoch_path)
     with pytest.raises(CorruptState, match="epoch is missing"):
@@ -185,13 +187,13 @@ def test_files_of_ours_that_are_lost_while_batches_exist_are_not_made_up(root: C
     assert read_epoch(root.epoch_path) == 3
 
 
-def test_a_creation_that_was_cut_off_is_done_again(root: CheckpointRoot) -> None:
+def test_an_interrupted_creation_is_repeated(root: CheckpointRoot) -> None:
     discard(root.app_path)
     assert root.initialise(SHOP) == 1
     assert root.identity() == SHOP
 
 
-def test_a_format_of_the_future_is_rejected(root: CheckpointRoot) -> None:
+def test_a_newer_format_is_rejected(root: CheckpointRoot) -> None:
     entries = read_json(root.app_path)
     assert entries is not None
     write_json(root.app_path, {**entries, "format_version": 99})
@@ -199,7 +201,7 @@ def test_a_format_of_the_future_is_rejected(root: CheckpointRoot) -> None:
         root.initialise(SHOP)
 
 
-def test_the_epoch_only_goes_up(root: CheckpointRoot) -> None:
+def test_the_epoch_never_decreases(root: CheckpointRoot) -> None:
     assert [raise_epoch(root.epoch_path) for _ in range(3)] == [2, 3, 4]
     assert root.initialise(SHOP) == 4
     with pytest.raises(CorruptState, match="first epoch is 1"):
@@ -207,7 +209,7 @@ def test_the_epoch_only_goes_up(root: CheckpointRoot) -> None:
 
 
 @given(text=st.binary(max_size=60))
-def test_any_bytes_in_the_epoch_file_are_an_epoch_or_an_error(
+def test_any_bytes_in_the_epoch_file_give_an_epoch_or_an_error(
     text: bytes, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path = tmp_path_factory.mktemp("epoch") / "epoch.json"
@@ -220,7 +222,7 @@ def test_any_bytes_in_the_epoch_file_are_an_epoch_or_an_error(
     assert rejected or epoch >= 1
 
 
-def test_an_interrupted_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_write_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "epoch.json"
     create_epoch(path, 7)
 
@@ -238,13 +240,13 @@ def test_an_interrupted_write_leaves_the_old_file(tmp_path: Path, monkeypatch: p
     assert [p.name for p in tmp_path.iterdir()] == ["epoch.json"]
 
 
-def test_a_folder_without_rights_says_so() -> None:
+def test_the_error_for_a_folder_without_permission_names_the_remedy() -> None:
     error = file_error(Path("/x/epoch.json"), PermissionError(errno.EACCES, "Permission denied"))
     assert isinstance(error, ConfigError)
     assert "/x/epoch.json: Permission denied; give this user the right" in str(error)
 
 
-def test_two_that_write_one_file_at_once_do_not_meet_in_a_temporary_one(tmp_path: Path) -> None:
+def test_two_concurrent_writers_of_a_file_use_separate_temporary_files(tmp_path: Path) -> None:
     """Nor do two processes of one number, in two pods."""
     path = tmp_path / "state"
     with writing(path) as one:

@@ -120,7 +120,7 @@ def decides(name: str) -> bool:
 
 
 @pytest.mark.parametrize("make", [running, restored])
-def test_a_damaged_file_of_a_checkpoint_is_named_or_changes_nothing(
+def test_a_damaged_checkpoint_file_is_named_or_changes_no_decision(
     make: Callable[[Path], tuple[CheckpointRoot, CutId | None]], tmp_path: Path
 ) -> None:
     root, written = make(tmp_path / "checkpoint")
@@ -149,7 +149,7 @@ def test_a_damaged_file_of_a_checkpoint_is_named_or_changes_nothing(
     assert named > 1_000
 
 
-def test_without_the_digest_a_changed_bit_is_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_digest_a_changed_bit_is_not_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root, _ = running(tmp_path / "checkpoint")
     file = tmp_path / "checkpoint" / "offsets" / str(LAST + 1)
     monkeypatch.setattr("streamcore.storage.checked_json.digest_of", lambda _: "")
@@ -159,7 +159,7 @@ def test_without_the_digest_a_changed_bit_is_believed(tmp_path: Path, monkeypatc
     assert bounds.end.offsets[_PARTITIONS[0]] == 417
 
 
-def test_a_file_of_another_checkpoint_between_two_of_this_one_is_found(tmp_path: Path) -> None:
+def test_a_file_of_another_checkpoint_is_detected_between_two_of_this_one(tmp_path: Path) -> None:
     root, _ = running(tmp_path / "checkpoint")
     other = CutBounds(StreamOffsets(CutClock(), {}), StreamOffsets(CutClock.at(9), dict.fromkeys(_PARTITIONS, 1)))
     (tmp_path / "checkpoint" / "offsets" / str(LAST + 1)).unlink()
@@ -176,7 +176,7 @@ def manifest() -> SavepointManifest:
     return SavepointManifest("friday", 1, 5, 7, "1.0", True, app, position, (), (), files)
 
 
-def test_a_changed_manifest_of_a_savepoint_is_never_read() -> None:
+def test_a_changed_savepoint_manifest_is_always_rejected() -> None:
     sound = manifest()
     content, draw = sound.to_json(), random.Random(18)
     for damaged in damages(content, draw):

@@ -57,14 +57,14 @@ def contents(folder: Location) -> dict[str, bytes | None]:
     return {name: place.read(name) for name in place.files() if not name.endswith("lease.json")}
 
 
-def test_an_empty_place_is_begun_in_only_by_who_may(epochs: EpochStore) -> None:
+def test_only_a_claim_that_allows_it_starts_without_a_checkpoint(epochs: EpochStore) -> None:
     epochs.check_claim(EpochClaim(1, allow_empty=True))
     with pytest.raises(ConfigError, match="there is no checkpoint of epoch 1 to go on from, and it may not begin"):
         epochs.check_claim(EpochClaim(1))
     assert list_names(epochs.root) == []
 
 
-def test_what_is_there_is_gone_on_with_whatever_else_is_said(epochs: EpochStore) -> None:
+def test_a_claim_of_an_existing_epoch_continues_it_whatever_its_other_fields(epochs: EpochStore) -> None:
     make(epochs, 2, last=4)
     for claim in (
         EpochClaim(2),
@@ -75,7 +75,7 @@ def test_what_is_there_is_gone_on_with_whatever_else_is_said(epochs: EpochStore)
         epochs.check_claim(claim)
 
 
-def test_nothing_begins_beside_what_was_committed_unless_that_is_accepted(epochs: EpochStore) -> None:
+def test_a_claim_that_ignores_committed_batches_needs_permission(epochs: EpochStore) -> None:
     make(epochs, 1, last=7)
     assert rejected(epochs, EpochClaim(2, allow_empty=True)) == EpochProgress(1, 7)
     assert rejected(epochs, EpochClaim(2)) == EpochProgress(1, 7)
@@ -83,21 +83,21 @@ def test_nothing_begins_beside_what_was_committed_unless_that_is_accepted(epochs
     epochs.check_claim(EpochClaim(2, allow_empty=True, discard_newer=True))
 
 
-def test_the_batch_of_the_savepoint_is_not_newer_than_it_and_the_next_one_is(epochs: EpochStore) -> None:
+def test_only_batches_after_the_savepoint_count_as_newer(epochs: EpochStore) -> None:
     make(epochs, 1, last=7)
     epochs.check_claim(EpochClaim(2, EpochProgress(1, 7)))
     assert rejected(epochs, EpochClaim(2, EpochProgress(1, 6))) == EpochProgress(1, 7)
     epochs.check_claim(EpochClaim(2, EpochProgress(1, 6), discard_newer=True))
 
 
-def test_an_epoch_in_which_nothing_was_committed_is_left_behind(epochs: EpochStore) -> None:
+def test_an_epoch_without_committed_batches_is_skipped(epochs: EpochStore) -> None:
     make(epochs, 1, last=7)
     make(epochs, 2)
     epochs.check_claim(EpochClaim(3, EpochProgress(1, 7)))
     assert rejected(epochs, EpochClaim(3, EpochProgress(1, 6))) == EpochProgress(2, -1)
 
 
-def test_an_epoch_is_over_when_a_later_one_is_there(epochs: EpochStore) -> None:
+def test_a_later_epoch_supersedes_an_earlier_one(epochs: EpochStore) -> None:
     make(epochs, 1, last=7)
     epochs.check_not_superseded(1)
     make(epochs, 3)
@@ -108,7 +108,7 @@ def test_an_epoch_is_over_when_a_later_one_is_there(epochs: EpochStore) -> None:
     epochs.check_not_superseded(3)
 
 
-def test_the_owner_of_an_earlier_epoch_finds_out_before_its_next_batch(epochs: EpochStore) -> None:
+def test_the_owner_of_an_earlier_epoch_is_fenced_before_its_next_batch(epochs: EpochStore) -> None:
     """Without ``besides`` (the protection) its lease alone says nothing."""
     make(epochs, 1)
     with (
@@ -124,7 +124,7 @@ def test_the_owner_of_an_earlier_epoch_finds_out_before_its_next_batch(epochs: E
         unprotected.check()
 
 
-def test_a_batch_that_was_begun_counts_when_it_was_written(epochs: EpochStore) -> None:
+def test_a_planned_batch_counts_if_its_output_was_written(epochs: EpochStore) -> None:
     make(epochs, 1, last=7)
     make(epochs, 2, begun=0)
     asked: list[tuple[int, int]] = []
@@ -139,8 +139,8 @@ def test_a_batch_that_was_begun_counts_when_it_was_written(epochs: EpochStore) -
     assert asked == [(2, 0)], "an epoch that ended between two batches needs no look-up"
 
 
-def test_a_checkpoint_in_the_folder_itself_counts(epochs: EpochStore) -> None:
-    """A process without `--standby` writes its checkpoint there."""
+def test_a_checkpoint_directly_in_the_root_counts(epochs: EpochStore) -> None:
+    """Of a process that was started without being told to go."""
     root = CheckpointRoot(epochs.root)
     root.initialise(SHOP)
     commit(root, 3)
@@ -151,7 +151,7 @@ def test_a_checkpoint_in_the_folder_itself_counts(epochs: EpochStore) -> None:
     assert epochs.newest() == epochs.checkpoint(2)
 
 
-def test_what_a_crash_left_is_no_checkpoint_and_is_cleared_for_the_next_one(epochs: EpochStore) -> None:
+def test_the_rest_of_a_crashed_start_is_no_checkpoint_and_is_cleared_for_the_next_start(epochs: EpochStore) -> None:
     root = epochs.checkpoint(2)
     with lease_for(root.path):
         make_folder(root.path / "initial")
@@ -168,7 +168,7 @@ def test_what_a_crash_left_is_no_checkpoint_and_is_cleared_for_the_next_one(epoc
     assert epochs.existing() == (2,)
 
 
-def test_one_whose_identity_was_lost_is_neither_made_anew_nor_left_behind(epochs: EpochStore) -> None:
+def test_a_checkpoint_without_its_identity_is_neither_recreated_nor_skipped(epochs: EpochStore) -> None:
     discard(make(epochs, 2, last=5).app_path)
     assert rejected(epochs, EpochClaim(2, EpochProgress(1, 9))) == EpochProgress(2, 5)
     with pytest.raises(ConfigError, match=r"app\.json is missing"):
@@ -177,7 +177,7 @@ def test_one_whose_identity_was_lost_is_neither_made_anew_nor_left_behind(epochs
     assert epochs.checkpoint(2).last_committed() == 5
 
 
-def test_all_of_it_is_removed_and_what_is_not_ours_stays(epochs: EpochStore) -> None:
+def test_removing_all_checkpoints_keeps_other_files(epochs: EpochStore) -> None:
     make(epochs, 1, last=2)
     make(epochs, 10)
     CheckpointRoot(epochs.root).initialise(SHOP)
@@ -190,8 +190,8 @@ def test_all_of_it_is_removed_and_what_is_not_ours_stays(epochs: EpochStore) -> 
     assert epochs.remaining_names() == ()
 
 
-def test_the_lease_of_what_is_removed_goes_last(epochs: EpochStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So no other process begins in a part of it."""
+def test_the_lease_of_a_removed_checkpoint_is_deleted_last(epochs: EpochStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody else begins in half of it."""
     root, removed = make(epochs, 1, last=2), list[str]()
     make(epochs, 2)
     real = remove_entry
@@ -215,7 +215,7 @@ def test_the_lease_of_what_is_removed_goes_last(epochs: EpochStore, monkeypatch:
     begin=st.booleans(),
     accept=st.booleans(),
 )
-def test_no_commit_is_ever_left_behind_by_accident(
+def test_no_claim_skips_a_committed_batch_without_permission(
     tmp_path_factory: pytest.TempPathFactory,
     there: dict[int, int],
     saved: tuple[int, int] | None,

@@ -27,7 +27,7 @@ def bounds(end: int) -> CutBounds:
     return CutBounds(StreamOffsets(CutClock(), {}), StreamOffsets(CutClock.at(1), {("orders", 0): end}))
 
 
-def test_a_former_owner_that_decides_late_is_fenced_and_changes_nothing(log: OffsetLog) -> None:
+def test_a_former_owner_that_plans_a_batch_late_is_fenced_and_changes_nothing(log: OffsetLog) -> None:
     log.write(7, bounds(10))
     with pytest.raises(Fenced, match="another process has planned this batch"):
         log.write(7, bounds(11))
@@ -35,14 +35,14 @@ def test_a_former_owner_that_decides_late_is_fenced_and_changes_nothing(log: Off
     assert len(list_names(log.folder)) == 1, "nothing else is left"
 
 
-def test_the_same_decision_may_be_written_again(log: OffsetLog) -> None:
+def test_the_same_plan_can_be_written_again(log: OffsetLog) -> None:
     """As after an answer that was lost."""
     for _ in range(2):
         log.write(7, bounds(10))
     assert log.read(7) == bounds(10)
 
 
-def test_of_many_that_decide_at_once_one_does(log: OffsetLog) -> None:
+def test_exactly_one_of_many_concurrent_planners_wins(log: OffsetLog) -> None:
     decided, ready = list[int](), threading.Barrier(8)
 
     def decide(end: int) -> None:
@@ -62,7 +62,7 @@ def test_of_many_that_decide_at_once_one_does(log: OffsetLog) -> None:
     assert log.read(7) == bounds(decided[0])
 
 
-def test_a_file_system_without_links_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_offset_log_works_without_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def rejected(*_: object) -> None:
         raise OSError(errno.EPERM, "Operation not permitted")
 

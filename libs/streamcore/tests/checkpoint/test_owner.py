@@ -35,7 +35,7 @@ def of(process: subprocess.Popen[str]) -> Owner:
     return Owner.parse(json.loads(process.stdout.readline()))
 
 
-def test_one_that_lives_is_there_and_one_that_has_ended_is_gone(process: subprocess.Popen[str]) -> None:
+def test_an_owner_counts_as_gone_exactly_when_its_process_has_ended(process: subprocess.Popen[str]) -> None:
     there = of(process)
     assert not there.is_gone()
     assert replace(there, process=there.process + "0").is_gone(), "its number is another's"
@@ -47,7 +47,7 @@ def test_one_that_lives_is_there_and_one_that_has_ended_is_gone(process: subproc
     assert there.is_gone()
 
 
-def test_one_that_the_system_hides_is_there_until_it_has_ended(
+def test_an_owner_that_the_system_hides_counts_as_alive_until_it_ends(
     process: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As with ``hidepid`` for a process of another user."""

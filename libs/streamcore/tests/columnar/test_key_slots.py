@@ -19,7 +19,7 @@ numbers = st.lists(st.integers(0, 40) | st.integers(0, 2**64 - 1), max_size=60)
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.booleans(), numbers), max_size=8))
-def test_the_table_answers_as_a_dictionary_does(steps: list[tuple[bool, list[int]]]) -> None:
+def test_the_hash_table_equals_a_dictionary(steps: list[tuple[bool, list[int]]]) -> None:
     table, known, value = HashTable(), dict[int, int](), 0
     for adds, given_numbers in steps:
         some = [n for n in dict.fromkeys(given_numbers) if (n in known) is not adds]
@@ -48,7 +48,7 @@ def three_hashes(columns: Sequence[pl.Series], height: int) -> Hashes:
 @pytest.mark.parametrize("few_hashes", [False, True])
 @settings(deadline=None)
 @given(st.lists(frames, max_size=8), st.data())
-def test_equal_keys_have_one_key_slot_and_others_another(
+def test_equal_keys_share_a_key_slot_and_different_keys_do_not(
     few_hashes: bool, cuts: list[list[tuple[str | None, int | None]]], data: st.DataObject
 ) -> None:
     """Also where many keys share a hash; what is held keeps its key slot, and what is not comes and goes."""
@@ -73,7 +73,7 @@ def test_equal_keys_have_one_key_slot_and_others_another(
             }
 
 
-def test_keys_that_nothing_holds_do_not_add_up() -> None:
+def test_unused_keys_do_not_accumulate() -> None:
     key_slots = KeySlots({"k": pl.Int64()})
     for cut in range(200):
         key_slots.sweep()
@@ -83,7 +83,7 @@ def test_keys_that_nothing_holds_do_not_add_up() -> None:
     assert len(key_slots) < 10_000
 
 
-def test_grouping_by_nothing_is_one_key() -> None:
+def test_grouping_without_columns_gives_one_key() -> None:
     key_slots = KeySlots({})
     assert key_slots.assign(pl.DataFrame({"v": [1, 2, 3]})).tolist() == [0, 0, 0]
     key_slots.hold(np.array([0]))
@@ -92,7 +92,7 @@ def test_grouping_by_nothing_is_one_key() -> None:
 
 @settings(deadline=None)
 @given(st.lists(st.lists(st.none() | st.integers(0, 30), max_size=30), max_size=8), st.data())
-def test_keys_that_are_kept_keep_their_key_slots_and_all_others_go(
+def test_retained_keys_keep_their_key_slots_and_all_others_are_dropped(
     cuts: list[list[int | None]], data: st.DataObject
 ) -> None:
     key_slots, used = KeySlots({"k": pl.Int64()}), dict[int | None, int]()
@@ -107,7 +107,7 @@ def test_keys_that_are_kept_keep_their_key_slots_and_all_others_go(
         assert key_slots.frame(kept).equals(pl.DataFrame({"k": list(used)}, schema={"k": pl.Int64}))
 
 
-def test_one_nan_is_the_other_and_negative_zero_is_zero() -> None:
+def test_all_nans_are_one_key_and_negative_zero_equals_zero() -> None:
     key_slots = KeySlots({"f": pl.Float64()})
     frame = pl.DataFrame({"f": [float("nan"), 0.0, None, float("nan"), -0.0]})
     first = key_slots.assign(frame)
@@ -115,7 +115,7 @@ def test_one_nan_is_the_other_and_negative_zero_is_zero() -> None:
     assert first.tolist() == key_slots.assign(frame).tolist()
 
 
-def test_added_key_slots_are_named_once() -> None:
+def test_take_added_returns_each_new_key_slot_once() -> None:
     key_slots = KeySlots({"k": pl.Int64()})
     found = key_slots.assign(pl.DataFrame({"k": [1, 2, 1]}))
     assert sorted(key_slots.take_added().tolist()) == sorted(set(found.tolist()))

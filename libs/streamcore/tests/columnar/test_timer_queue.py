@@ -12,7 +12,7 @@ timers = st.lists(st.tuples(st.integers(-5, 5), st.integers(0, 9)), max_size=20)
 
 
 @given(timers, timers, st.integers(-6, 6))
-def test_due_timers_come_in_order_and_the_others_stay(
+def test_due_timers_fire_in_order_and_the_others_remain(
     first: list[tuple[int, int]], more: list[tuple[int, int]], until_ms: int
 ) -> None:
     queue = TimerQueue(first)
@@ -26,7 +26,7 @@ def test_due_timers_come_in_order_and_the_others_stay(
 
 
 @given(timers, st.integers(-6, 6))
-def test_names_are_taken_once_in_order_of_their_first_time(entries: list[tuple[int, int]], until_ms: int) -> None:
+def test_take_returns_each_name_once_in_order_of_its_first_time(entries: list[tuple[int, int]], until_ms: int) -> None:
     index: TimerIndex[int] = TimerIndex()
     for time_ms, name in entries:
         index.put(time_ms, name)

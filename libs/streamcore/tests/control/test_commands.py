@@ -38,7 +38,7 @@ REPORTS = st.builds(
 )
 
 
-def test_each_kind_of_request_is_read() -> None:
+def test_each_kind_of_request_parses() -> None:
     assert parse_command('{"id":"1","command":"savepoint","name":"a"}') == TakeSavepoint("1", "a")
     assert parse_command('{"id":"2","command":"drain","savepoint":null}') == Drain("2")
     assert parse_command('{"id":"2","command":"drain","savepoint":"b"}') == Drain("2", "b")
@@ -50,7 +50,7 @@ def test_each_kind_of_request_is_read() -> None:
     assert parse_command('{"id":"5","command":"configure","settings":{"a":1}}') == Configure("5", {"a": 1})
 
 
-def test_a_request_may_say_what_span_it_belongs_to_and_what_is_no_text_costs_nothing() -> None:
+def test_a_request_may_carry_a_traceparent_and_an_invalid_one_is_ignored() -> None:
     parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     for entries, meaning in (
         ('"command":"savepoint","name":"a"', TakeSavepoint("1", "a")),
@@ -63,7 +63,7 @@ def test_a_request_may_say_what_span_it_belongs_to_and_what_is_no_text_costs_not
             assert parse_command(f'{{"id":"1",{entries},"traceparent":{nonsense}}}') == meaning
 
 
-def test_a_request_that_means_nothing_keeps_its_id_so_that_it_can_be_answered() -> None:
+def test_an_invalid_request_keeps_its_id_for_the_answer() -> None:
     for text in (
         '{"id":"1","command":"dance"}',
         '{"id":"1","command":"savepoint"}',
@@ -81,12 +81,12 @@ def test_a_request_that_means_nothing_keeps_its_id_so_that_it_can_be_answered() 
 
 
 @given(TEXTS | st.recursive(st.none() | st.integers() | TEXTS, lambda x: st.dictionaries(TEXTS, x)).map(repr))
-def test_any_text_is_a_request_or_unreadable(text: str) -> None:
+def test_any_text_parses_to_a_request_or_is_unreadable(text: str) -> None:
     assert parse_command(text) is not None
 
 
 @given(REPORTS)
-def test_a_report_fits_and_reads_back(report: DriverStatus) -> None:
+def test_a_status_fits_the_size_limit_and_reads_back(report: DriverStatus) -> None:
     text = report.to_json()
     if report.results:
         newest = [*report.results][-1]
@@ -97,7 +97,7 @@ def test_a_report_fits_and_reads_back(report: DriverStatus) -> None:
 
 
 @given(st.lists(st.integers(0, 20), max_size=40))
-def test_the_newest_answers_stay(ids: list[int]) -> None:
+def test_the_status_keeps_the_newest_results(ids: list[int]) -> None:
     report = DriverStatus(DriverPhase.RUNNING)
     for number in ids:
         report = report.with_result(str(number), CommandResult(True, "x" * 5_000))
@@ -109,11 +109,11 @@ def test_the_newest_answers_stay(ids: list[int]) -> None:
 
 
 @given(st.text())
-def test_what_is_no_report_says_nothing(text: str) -> None:
+def test_an_invalid_status_parses_to_none(text: str) -> None:
     assert DriverStatus.from_json(text) is None
 
 
-def test_figures_are_no_news_and_everything_else_is() -> None:
+def test_every_change_of_the_status_but_metrics_is_urgent() -> None:
     before = DriverStatus(DriverPhase.RUNNING, committed=3)
     assert not DriverStatus(DriverPhase.RUNNING, committed=9, lag_rows=7).is_urgent(before)
     assert DriverStatus(DriverPhase.DRAINING, committed=3).is_urgent(before)

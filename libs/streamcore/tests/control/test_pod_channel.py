@@ -164,7 +164,7 @@ def channel(place: Place, watch_s: int = 60) -> Iterator[PodAnnotationChannel]:
         box.close()
 
 
-def test_a_request_is_heard_and_a_report_is_read(place: Place) -> None:
+def test_the_channel_delivers_requests_and_publishes_the_status(place: Place) -> None:
     place.allow(*ALL, "patch")
     place.ask("first")
     with channel(place) as box:
@@ -176,7 +176,7 @@ def test_a_request_is_heard_and_a_report_is_read(place: Place) -> None:
         eventually(lambda: box.latest_command() == "second", 5)
 
 
-def test_a_server_that_was_away_is_heard_when_it_is_back(place: Place) -> None:
+def test_the_channel_delivers_requests_again_after_an_outage_of_the_server(place: Place) -> None:
     place.allow(*ALL, "patch")
     with channel(place) as box:
         place.ask("before")
@@ -195,7 +195,7 @@ def test_a_server_that_was_away_is_heard_when_it_is_back(place: Place) -> None:
         assert place.said() == "found"
 
 
-def test_a_watch_that_ends_begins_again(place: Place) -> None:
+def test_a_watch_that_ends_is_restarted(place: Place) -> None:
     place.allow(*ALL, "patch")
     with channel(place, watch_s=1) as box:
         for number in range(4):
@@ -204,7 +204,7 @@ def test_a_watch_that_ends_begins_again(place: Place) -> None:
             eventually(lambda number=number: box.latest_command() == str(number), 5)  # type: ignore[misc]
 
 
-def test_what_is_forbidden_is_said(place: Place) -> None:
+def test_publishing_without_permission_raises(place: Place) -> None:
     place.allow(*ALL)
     with channel(place) as box, pytest.raises(ConfigError, match="forbidden"):
         box.publish("report")

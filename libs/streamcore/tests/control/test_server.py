@@ -70,7 +70,7 @@ def test_a_request_is_carried_out_once_and_answered(tmp_path: Path) -> None:
     assert said(tmp_path).results["1"] == CommandResult(True, "done")
 
 
-def test_what_an_earlier_process_answered_is_not_carried_out_again(tmp_path: Path) -> None:
+def test_a_request_that_an_earlier_process_answered_is_not_repeated(tmp_path: Path) -> None:
     box = FileChannel(tmp_path)
     box.send('{"id":"1","command":"drain"}')
     with ControlServer(box, DriverStatus(DriverPhase.RUNNING), Hand(CommandResult(True)), QUICK):
@@ -109,7 +109,7 @@ def test_a_request_that_fails_is_answered_with_the_reason(tmp_path: Path) -> Non
     assert "not today" in said(tmp_path).results["1"].message
 
 
-def test_a_rejection_says_whether_it_is_for_good(tmp_path: Path) -> None:
+def test_a_rejection_reports_whether_a_retry_can_succeed(tmp_path: Path) -> None:
     reporter = StatusReporter(FileChannel(tmp_path), lambda _: None)
     for name, why in (("away", Retryable("no broker")), ("never", ConfigError("no such savepoint"))):
         reporter.reject(name, why)
@@ -127,7 +127,7 @@ def test_an_answer_may_come_later_and_from_another_thread(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_what_takes_long_keeps_neither_other_requests_nor_the_report_waiting(tmp_path: Path) -> None:
+def test_a_long_request_delays_neither_other_requests_nor_the_status(tmp_path: Path) -> None:
     done = threading.Event()
 
     def carry_out(request: Command) -> CommandResult | None:
@@ -148,7 +148,7 @@ def test_what_takes_long_keeps_neither_other_requests_nor_the_report_waiting(tmp
     assert said(tmp_path).results["1"] == CommandResult(True, "whole")
 
 
-def test_a_mailbox_that_was_away_gets_the_report_when_it_is_back(tmp_path: Path) -> None:
+def test_the_server_publishes_the_status_when_the_channel_is_available_again(tmp_path: Path) -> None:
     box = Away(tmp_path)
     box.away = True
     with ControlServer(box, DriverStatus(DriverPhase.STARTING), Hand(), QUICK) as clerk:
@@ -159,7 +159,7 @@ def test_a_mailbox_that_was_away_gets_the_report_when_it_is_back(tmp_path: Path)
         eventually(lambda: said(tmp_path).phase is DriverPhase.RUNNING)
 
 
-def test_the_last_report_is_out_when_the_clerk_leaves(tmp_path: Path) -> None:
+def test_the_server_publishes_the_last_status_before_it_stops(tmp_path: Path) -> None:
     for _ in range(20):
         with ControlServer(FileChannel(tmp_path), DriverStatus(DriverPhase.RUNNING), Hand(), QUICK) as clerk:
             clerk.update(lambda report: replace(report, phase=DriverPhase.DRAINED))
@@ -167,7 +167,7 @@ def test_the_last_report_is_out_when_the_clerk_leaves(tmp_path: Path) -> None:
         (tmp_path / "status.json").unlink()
 
 
-def test_figures_are_published_no_more_often_than_the_pace(tmp_path: Path) -> None:
+def test_metrics_are_published_no_more_often_than_the_interval(tmp_path: Path) -> None:
     box = Away(tmp_path)
     pace = PublishPolicy(min_interval_ms=10, metrics_interval_ms=400)
     with ControlServer(box, DriverStatus(DriverPhase.RUNNING, committed=1), Hand(), pace) as clerk:
@@ -180,7 +180,7 @@ def test_figures_are_published_no_more_often_than_the_pace(tmp_path: Path) -> No
     assert orjson.loads((tmp_path / "status.json").read_bytes())["batch"] == 49
 
 
-def test_figures_go_on_while_nobody_says_anything(tmp_path: Path) -> None:
+def test_the_server_keeps_publishing_metrics_without_updates(tmp_path: Path) -> None:
     lag = iter(range(1, 10_000))
     box = FileChannel(tmp_path)
     pace = PublishPolicy(min_interval_ms=10, metrics_interval_ms=20)

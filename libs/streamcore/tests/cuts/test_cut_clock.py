@@ -25,7 +25,7 @@ class Clocks:
         return CutTimer(lambda: self.wall_ms, lambda: self.running_ms)
 
 
-def test_a_wall_clock_that_is_set_back_stops_the_clock_and_not_the_elapsed_time() -> None:
+def test_setting_the_wall_clock_back_stops_the_clock_but_not_the_elapsed_time() -> None:
     clocks = Clocks(NOW_MS + DAY_MS, 500)
     timer = clocks.timer()
     first = timer.read(CutClock(NOW_MS, 0, 70))
@@ -34,7 +34,7 @@ def test_a_wall_clock_that_is_set_back_stops_the_clock_and_not_the_elapsed_time(
     assert timer.read(first) == CutClock(NOW_MS + DAY_MS, DAY_MS, 2_070)
 
 
-def test_another_process_goes_on_from_the_elapsed_time_and_the_time_between_does_not_count() -> None:
+def test_a_new_process_continues_the_elapsed_time_without_the_time_in_between() -> None:
     clocks = Clocks(NOW_MS, 40)
     timer = clocks.timer()
     clocks.running_ms = 90
@@ -42,7 +42,7 @@ def test_another_process_goes_on_from_the_elapsed_time_and_the_time_between_does
 
 
 @given(st.lists(st.tuples(st.integers(-(10**9), 10**9), st.integers(0, 10**6), st.booleans()), max_size=30))
-def test_neither_clock_goes_back_whatever_the_wall_clock_does(steps: list[tuple[int, int, bool]]) -> None:
+def test_neither_time_goes_back_whatever_the_wall_clock_does(steps: list[tuple[int, int, bool]]) -> None:
     clocks = Clocks(NOW_MS)
     timer, before, ran_ms = clocks.timer(), CutClock(NOW_MS, 0, 0), 0
     for jump_ms, passed_ms, restarts in steps:
@@ -59,7 +59,7 @@ def test_neither_clock_goes_back_whatever_the_wall_clock_does(steps: list[tuple[
         before = now
 
 
-def test_a_cut_keeps_its_times_on_disk() -> None:
+def test_the_times_of_a_cut_read_back_from_json() -> None:
     clock = CutClock(NOW_MS, 7, 90)
     assert CutClock.from_json(json.loads(json.dumps(clock.to_json()))) == clock
     assert CutClock.from_json({"clock_ms": NOW_MS}) is None
@@ -79,5 +79,5 @@ def test_a_clock_that_is_too_far_ahead_is_rejected_with_advice() -> None:
 @pytest.mark.parametrize(
     ("ms", "text"), [(999, "0 s"), (61_000, "1 min 1 s"), (3_600_000, "1 h 0 min"), (DAY_MS * 2 + 7_260_000, "2 d 2 h")]
 )
-def test_a_span_is_told_in_its_two_largest_units(ms: int, text: str) -> None:
+def test_a_duration_is_formatted_in_its_two_largest_units(ms: int, text: str) -> None:
     assert span_text(ms) == text

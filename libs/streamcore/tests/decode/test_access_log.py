@@ -69,7 +69,7 @@ DEAD: list[tuple[bytes | None, RejectCode]] = [
 
 
 @pytest.mark.parametrize(("raw", "code"), DEAD, ids=lambda value: str(value)[:60])
-def test_a_bad_line_is_a_dead_letter_and_costs_no_other(
+def test_a_bad_line_is_a_dead_letter_and_affects_no_other_line(
     make_format: MakeFormat, raw: bytes | None, code: RejectCode
 ) -> None:
     decoded = make_format(SCHEMA, COMBINED).agree([APACHE, raw, APACHE])
@@ -80,7 +80,7 @@ def test_a_bad_line_is_a_dead_letter_and_costs_no_other(
     assert reason.isprintable()
 
 
-def test_the_examples_of_the_manual_are_read(make_format: MakeFormat) -> None:
+def test_the_examples_of_the_apache_manual_parse(make_format: MakeFormat) -> None:
     common = {
         "ts": 971211336000,
         "status": 200,
@@ -118,7 +118,9 @@ def test_the_examples_of_the_manual_are_read(make_format: MakeFormat) -> None:
         (rb"GET /\xc3\xa9\"\\ HTTP/1.1", ("GET", '/\u00e9"\\', None, "HTTP/1.1")),
     ],
 )
-def test_a_request_falls_into_its_parts(make_format: MakeFormat, asked: bytes, found: tuple[str | None, ...]) -> None:
+def test_a_request_line_is_split_into_method_path_query_and_protocol(
+    make_format: MakeFormat, asked: bytes, found: tuple[str | None, ...]
+) -> None:
     events = make_format(SCHEMA, COMBINED).agree([line(asked)]).events
     assert tuple(events.column(name)[0].as_py() for name in ("method", "path", "query", "protocol")) == found
 
@@ -138,11 +140,11 @@ def test_a_request_falls_into_its_parts(make_format: MakeFormat, asked: bytes, f
         (b"-", None),
     ],
 )
-def test_escapes_are_undone(make_format: MakeFormat, agent: bytes, found: str | None) -> None:
+def test_quoted_escapes_are_decoded(make_format: MakeFormat, agent: bytes, found: str | None) -> None:
     assert make_format(SCHEMA, COMBINED).agree([line(agent=agent)]).events.column("agent").to_pylist() == [found]
 
 
-def test_escapes_are_undone_outside_of_quotes_too(make_format: MakeFormat) -> None:
+def test_unquoted_escapes_are_decoded(make_format: MakeFormat) -> None:
     escaped = line().replace(b"frank", rb"fr\x41nk")
     assert make_format(SCHEMA, COMBINED).agree([line(), escaped]).events.column("user").to_pylist() == [
         "frank",
@@ -157,7 +159,7 @@ def test_a_dash_is_null_and_a_request_time_is_read_as_its_field_says(make_format
     assert decoded.dead.column("code").to_pylist() == ["not_a_log_line"]
 
 
-def test_times_have_the_zone_that_the_line_says(make_format: MakeFormat) -> None:
+def test_times_have_the_time_zone_of_the_line(make_format: MakeFormat) -> None:
     both = make_format(SCHEMA, COMBINED)
     decoded = both.agree([line(), line().replace(b"-0700", b"+0530"), line().replace(b"-0700", b"+0000") + b"\r\n"])
     assert decoded.events.column("ts").to_pylist() == [971211336000, 971166336000, 971186136000]
@@ -173,14 +175,14 @@ def test_times_have_the_zone_that_the_line_says(make_format: MakeFormat) -> None
         (schema(status="timestamp"), COMBINED, "only timestamp of a log"),
     ],
 )
-def test_what_cannot_be_is_rejected_at_the_start(
+def test_an_invalid_format_is_rejected_when_it_is_built(
     make_format: MakeFormat, stream: StreamSchema, written: AccessLog, says: str
 ) -> None:
     with pytest.raises(ConfigError, match=says):
         make_format(stream, written)
 
 
-def test_usual_lines_are_read_in_columns(make_format: MakeFormat, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ordinary_lines_take_the_columnar_path(make_format: MakeFormat, monkeypatch: pytest.MonkeyPatch) -> None:
     both = make_format(SCHEMA, COMBINED)
     monkeypatch.setattr(both.fast, "_decode_one", None)
     lines = [APACHE, APACHE + b"\n", line(b"GET /a?b=c HTTP/2.0", b"404 -"), line(agent="\u00e9".encode())]
@@ -221,12 +223,12 @@ def batches(draw: st.DrawFn) -> list[bytes | None]:
 
 @settings(max_examples=200, deadline=None)
 @given(records=batches())
-def test_the_columns_say_what_the_definition_says(make_format: MakeFormat, records: list[bytes | None]) -> None:
+def test_the_columnar_decoder_equals_the_reference(make_format: MakeFormat, records: list[bytes | None]) -> None:
     make_format(SCHEMA, COMBINED).agree(records)
     make_format(TIMED, WITH_TIME).agree(records)
 
 
 @settings(max_examples=200, deadline=None)
 @given(records=st.lists(st.one_of(st.none(), st.binary(max_size=60), st.text().map(str.encode)), max_size=20))
-def test_no_bytes_raise(make_format: MakeFormat, records: list[bytes | None]) -> None:
+def test_no_bytes_make_the_decoder_raise(make_format: MakeFormat, records: list[bytes | None]) -> None:
     make_format(COMMON_SCHEMA, COMMON).agree(records)

@@ -132,7 +132,7 @@ def whole(number: int) -> bytes:
 
 @pytest.mark.parametrize("copies", [1, 40], ids=["one", "many"])
 @pytest.mark.parametrize("framing", ["bare", "container", "single-object", "confluent"])
-def test_a_record_is_read_in_every_framing(make_format: MakeFormat, framing: str, copies: int) -> None:
+def test_a_record_decodes_in_every_framing(make_format: MakeFormat, framing: str, copies: int) -> None:
     text = json.dumps(AVRO)
     fingerprint = fastavro.schema.fingerprint(fastavro.schema.to_parsing_canonical_form(AVRO), "CRC-64-AVRO")
     written, record = {
@@ -201,7 +201,7 @@ CASES: list[tuple[str, Any, object, object]] = [
 
 
 @pytest.mark.parametrize(("kind", "avro", "value", "found"), CASES, ids=lambda value: str(value)[:40])
-def test_an_avro_type_becomes_a_field_by_the_rules_of_json(
+def test_an_avro_type_converts_to_a_field_by_the_rules_of_json(
     make_format: MakeFormat, kind: str, avro: Any, value: object, found: object
 ) -> None:
     both = make_format(stream(kind, zone="Europe/London"), Avro(Bare(json.dumps(of(avro)))))
@@ -212,7 +212,7 @@ def test_an_avro_type_becomes_a_field_by_the_rules_of_json(
         assert (dead or decoded.events.column("x").to_pylist()) == [found] * len(records)
 
 
-def test_a_uuid_in_sixteen_bytes_is_its_text(make_format: MakeFormat) -> None:
+def test_a_uuid_of_sixteen_bytes_decodes_to_its_text(make_format: MakeFormat) -> None:
     schema = of({"type": "fixed", "name": "U", "size": 16, "logicalType": "uuid"})
     record = whole(1) + uuid.UUID(int=7).bytes
     decoded = make_format(stream("string"), Avro(Bare(json.dumps(schema)))).agree([record] * 20)
@@ -220,7 +220,7 @@ def test_a_uuid_in_sixteen_bytes_is_its_text(make_format: MakeFormat) -> None:
 
 
 @pytest.mark.parametrize("framing", ["bare", "container"])
-def test_a_record_that_is_cut_off_anywhere_is_a_dead_letter(make_format: MakeFormat, framing: str) -> None:
+def test_a_truncated_record_is_a_dead_letter(make_format: MakeFormat, framing: str) -> None:
     record, written = (datum(), BARE) if framing == "bare" else (container(GOOD), IN_FILES)
     both = make_format(SCHEMA, written)
     cuts = [record[:n] for n in range(len(record))]
@@ -230,7 +230,7 @@ def test_a_record_that_is_cut_off_anywhere_is_a_dead_letter(make_format: MakeFor
 
 
 @pytest.mark.parametrize("codec", ["null", "deflate", "snappy", "zstandard"])
-def test_a_packed_container_is_read(make_format: MakeFormat, codec: str) -> None:
+def test_a_compressed_container_decodes(make_format: MakeFormat, codec: str) -> None:
     plain = container(GOOD)
     block = datum()
     packed = {
@@ -245,7 +245,7 @@ def test_a_packed_container_is_read(make_format: MakeFormat, codec: str) -> None
 
 
 @pytest.mark.slow
-def test_a_bomb_in_a_block_is_too_large_and_takes_no_memory(make_format: MakeFormat) -> None:
+def test_a_decompression_bomb_is_rejected_without_using_memory(make_format: MakeFormat) -> None:
     zeros = bytes(200_000_000)
     text = json.dumps(AVRO).encode()
     bombs = {
@@ -346,7 +346,7 @@ HOSTILE: dict[str, tuple[Any, bytes]] = {
 
 
 @pytest.mark.parametrize("what", HOSTILE)
-def test_hostile_bytes_cost_no_more_than_themselves(make_format: MakeFormat, what: str) -> None:
+def test_hostile_bytes_are_rejected_in_bounded_time(make_format: MakeFormat, what: str) -> None:
     avro, record = HOSTILE[what]
     time_only = StreamSchema.parse(
         {"name": "t", "event_time": "ts", "keys": [[]], "fields": {"ts": "timestamp not null"}}
@@ -375,7 +375,7 @@ SCHEMAS = {
 
 
 @pytest.mark.parametrize("what", SCHEMAS)
-def test_a_schema_that_is_none_is_a_dead_letter(make_format: MakeFormat, what: str) -> None:
+def test_an_invalid_schema_is_a_dead_letter(make_format: MakeFormat, what: str) -> None:
     record = small_file({b"avro.schema": SCHEMAS[what]}, b"\x00" * 10)
     assert make_format(SCHEMA, IN_FILES).codes(record, *[record] * 20)[0] in ("not_avro", "not_utf8")
 
@@ -388,7 +388,7 @@ def test_a_schema_that_is_none_is_a_dead_letter(make_format: MakeFormat, what: s
         ({"type": "record", "name": "R", "fields": [{"name": "x", "type": "long"}]}, "missing_field"),
     ],
 )
-def test_a_schema_inside_that_does_not_fit_is_a_dead_letter_and_one_of_a_file_an_error(
+def test_an_embedded_schema_that_does_not_fit_is_a_dead_letter_and_one_of_a_file_an_error(
     make_format: MakeFormat, avro: Any, code: str
 ) -> None:
     record = small_file({b"avro.schema": json.dumps(avro).encode()}, b"\x00")
@@ -404,7 +404,7 @@ def test_fields_that_the_stream_does_not_declare_can_be_rejected(make_format: Ma
         make_format(SCHEMA, BARE, extra_fields=ExtraFields.REJECT)
 
 
-def test_an_unknown_schema_and_a_strange_prefix_are_said(make_format: MakeFormat) -> None:
+def test_a_dead_letter_names_an_unknown_schema_or_prefix(make_format: MakeFormat) -> None:
     both = make_format(SCHEMA, Avro(Confluent({7: json.dumps(AVRO)}), PATHS))
     unknown = b"\x00" + (8).to_bytes(4, "big") + datum()
     assert both.codes(unknown, b"\x01" + unknown[1:], b"", b"\x00\x00") == ["unknown_schema"] + ["not_avro"] * 3
@@ -423,13 +423,13 @@ def test_an_unknown_schema_and_a_strange_prefix_are_said(make_format: MakeFormat
         (Avro(Container(), {"city": "s.city"}), "path of another field"),
     ],
 )
-def test_what_cannot_be_is_rejected_at_the_start(make_format: MakeFormat, written: Avro, says: str) -> None:
+def test_an_invalid_format_is_rejected_when_it_is_built(make_format: MakeFormat, written: Avro, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         make_format(SCHEMA, written)
 
 
 @pytest.mark.parametrize("framing", ["bare", "container"])
-def test_usual_records_are_read_in_columns(
+def test_ordinary_records_take_the_columnar_path(
     make_format: MakeFormat, monkeypatch: pytest.MonkeyPatch, framing: str
 ) -> None:
     both = make_format(SCHEMA, BARE if framing == "bare" else IN_FILES)
@@ -459,7 +459,7 @@ values = st.fixed_dictionaries(
 
 @settings(max_examples=150, deadline=None)
 @given(data=st.data(), events=st.lists(values, min_size=1, max_size=25), copies=st.sampled_from([0, 20]))
-def test_the_columns_say_what_the_definition_says(
+def test_the_columnar_decoder_equals_the_reference(
     make_format: MakeFormat, data: st.DataObject, events: list[Value], copies: int
 ) -> None:
     in_files = data.draw(st.booleans())
@@ -478,14 +478,14 @@ def test_the_columns_say_what_the_definition_says(
     records=st.lists(st.one_of(st.none(), st.binary(max_size=60)), max_size=40),
     magic=st.sampled_from([b"", b"Obj\x01"]),
 )
-def test_no_bytes_raise(make_format: MakeFormat, records: list[bytes | None], magic: bytes) -> None:
+def test_no_bytes_make_the_decoder_raise(make_format: MakeFormat, records: list[bytes | None], magic: bytes) -> None:
     written = IN_FILES if magic else BARE
     make_format(SCHEMA, written).agree([None if record is None else magic + record for record in records])
 
 
 @settings(max_examples=100, deadline=None)
 @given(moment=st.datetimes(datetime(1970, 1, 2), datetime(2026, 12, 31)))
-def test_local_times_are_those_of_the_zone(make_format: MakeFormat, moment: datetime) -> None:
+def test_local_times_are_read_in_the_time_zone_of_the_schema(make_format: MakeFormat, moment: datetime) -> None:
     avro = of({"type": "long", "logicalType": "local-timestamp-micros"})
     records = [datum({"ts": 1, "x": moment + timedelta(minutes=n)}, avro) for n in range(20)]
     make_format(stream("timestamp", zone="Europe/London"), Avro(Bare(json.dumps(avro)))).agree(records)

@@ -91,7 +91,7 @@ ALIVE: list[tuple[bytes, str, object]] = [
 
 
 @pytest.mark.parametrize(("raw", "code"), DEAD, ids=lambda value: str(value)[:50])
-def test_a_bad_line_is_a_dead_letter_and_costs_no_other(
+def test_a_bad_line_is_a_dead_letter_and_affects_no_other_line(
     make_format: MakeFormat, raw: bytes | None, code: RejectCode
 ) -> None:
     decoded = make_format(SCHEMA, Csv()).agree([GOOD, raw, GOOD])
@@ -104,23 +104,23 @@ def test_a_bad_line_is_a_dead_letter_and_costs_no_other(
 
 
 @pytest.mark.parametrize(("raw", "field", "value"), ALIVE, ids=lambda value: str(value)[:50])
-def test_an_unusual_line_is_read_exactly(make_format: MakeFormat, raw: bytes, field: str, value: object) -> None:
+def test_an_unusual_line_decodes_exactly(make_format: MakeFormat, raw: bytes, field: str, value: object) -> None:
     assert make_format(SCHEMA, Csv()).agree([raw]).events.column(field).to_pylist() == [value]
 
 
-def test_a_wrong_number_of_columns_says_how_many_were_found_and_are_needed(make_format: MakeFormat) -> None:
+def test_the_reason_for_a_wrong_number_of_columns_has_both_numbers(make_format: MakeFormat) -> None:
     dead = make_format(SCHEMA, Csv()).agree([b"1,2"]).dead.to_pylist()
     assert dead[0]["reason"] == "the record has 2 columns; 6 are needed (ts, s, n, d, m, b)"
 
 
-def test_null_words_are_null_without_quotes_and_text_with_them(make_format: MakeFormat) -> None:
+def test_null_words_are_null_without_quotes_and_text_inside_quotes(make_format: MakeFormat) -> None:
     both = make_format(SCHEMA, Csv(null_values=("NULL", "n/a")))
     decoded = both.agree([b"1,NULL,n/a,,,", b'1,"NULL",1,,,', b'1,"null",1,,,'])
     assert decoded.events.column("s").to_pylist() == [None, "NULL", "null"]
     assert decoded.events.column("n").to_pylist() == [None, 1, 1]
 
 
-def test_columns_have_an_order_of_their_own_and_some_are_not_read(make_format: MakeFormat) -> None:
+def test_columns_may_be_reordered_and_skipped(make_format: MakeFormat) -> None:
     both = make_format(SCHEMA, Csv(("s", "junk", "ts"), delimiter="\t"))
     decoded = both.agree([b'x\tnot "read" at all\t5', b"x\t\xc3\xa9\t5"])
     assert decoded.dead.column("code").to_pylist() == ["not_csv"]
@@ -139,7 +139,7 @@ def test_columns_have_an_order_of_their_own_and_some_are_not_read(make_format: M
         (Csv(delimiter="."), "other than a-z"),
     ],
 )
-def test_what_cannot_be_is_rejected_at_the_start(make_format: MakeFormat, written: Csv, says: str) -> None:
+def test_an_invalid_format_is_rejected_when_it_is_built(make_format: MakeFormat, written: Csv, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         make_format(SCHEMA, written)
 
@@ -186,7 +186,7 @@ def batches(draw: st.DrawFn) -> list[bytes | None]:
     return records
 
 
-def test_usual_lines_are_read_in_columns(make_format: MakeFormat, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ordinary_lines_take_the_columnar_path(make_format: MakeFormat, monkeypatch: pytest.MonkeyPatch) -> None:
     both = make_format(SCHEMA, Csv(null_values=("NULL",)))
     monkeypatch.setattr(both.fast, "_decode_one", None)
     lines = [GOOD, GOOD + b"\r\n", b'1,"a,b",-5,1e3,"12.5",false', b"2026-01-31T12:00:00.5Z,NULL,,,,", b'5,"",,,,']
@@ -195,7 +195,7 @@ def test_usual_lines_are_read_in_columns(make_format: MakeFormat, monkeypatch: p
 
 @settings(max_examples=200, deadline=None)
 @given(records=batches(), written=st.sampled_from(FORMATS))
-def test_the_columns_say_what_the_definition_says(
+def test_the_columnar_decoder_equals_the_reference(
     make_format: MakeFormat, records: list[bytes | None], written: Csv
 ) -> None:
     make_format(SCHEMA, written).agree(records)
@@ -203,7 +203,7 @@ def test_the_columns_say_what_the_definition_says(
 
 @settings(max_examples=200, deadline=None)
 @given(records=st.lists(st.one_of(st.none(), st.binary(max_size=60), st.text().map(str.encode)), max_size=20))
-def test_no_bytes_raise(make_format: MakeFormat, records: list[bytes | None]) -> None:
+def test_no_bytes_make_the_decoder_raise(make_format: MakeFormat, records: list[bytes | None]) -> None:
     make_format(SCHEMA, FORMATS[0]).agree(records)
 
 
@@ -211,7 +211,7 @@ def test_no_bytes_raise(make_format: MakeFormat, records: list[bytes | None]) ->
 @given(
     rows=st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])), min_size=1, max_size=20)
 )
-def test_what_the_standard_library_writes_is_read_back(make_format: MakeFormat, rows: list[str]) -> None:
+def test_lines_of_the_csv_module_read_back(make_format: MakeFormat, rows: list[str]) -> None:
     records = []
     for text in rows:
         line = io.StringIO()
@@ -221,7 +221,7 @@ def test_what_the_standard_library_writes_is_read_back(make_format: MakeFormat, 
     assert decoded.events.column("s").to_pylist() == rows
 
 
-def test_one_column_is_enough(make_format: MakeFormat) -> None:
+def test_a_single_column_decodes(make_format: MakeFormat) -> None:
     both = make_format(SCHEMA, Csv(("ts",)))
     assert both.agree([b"1", b"", b'"2"', b"\n", b" "]).events.column("ts").to_pylist() == [1, 2]
 

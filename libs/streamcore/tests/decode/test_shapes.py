@@ -83,21 +83,21 @@ def test_a_shape_does_not_match_records_that_a_lenient_parser_may_misread(record
     assert not matches(initial_shape(SCHEMA), record)
 
 
-def test_an_order_is_learned_from_records_that_each_have_some_of_the_fields() -> None:
+def test_the_decoder_learns_an_order_from_records_that_each_have_some_of_the_fields() -> None:
     shape = learn_shape(SCHEMA, parsed('{"z":1,"ts":1}', '{"z":1,"d":1,"a":"x","ts":1}', '{"d":1,"m":1,"a":"x"}'))
     assert shape is not None
     assert matches(shape, '{"z":1,"d":2.5,"m":1,"a":"x","ts":1}')
     assert matches(shape, '{"z":1,"ts":1}')
 
 
-def test_a_sample_that_contradicts_the_first_one_is_left_for_another_shape() -> None:
+def test_a_sample_that_contradicts_the_first_one_gets_another_shape() -> None:
     shape = learn_shape(SCHEMA, parsed('{"z":1,"ts":1}', '{"ts":1,"z":1}'))
     assert shape is not None
     assert matches(shape, '{"z":1,"ts":1}')
     assert not matches(shape, '{"ts":1,"z":1}')
 
 
-def test_the_form_of_times_and_decimals_is_learned() -> None:
+def test_the_decoder_learns_the_form_of_times_and_decimals() -> None:
     shape = learn_shape(SCHEMA, parsed('{"ts":"2026-01-31 12:00:00+01:00","m":"1.5","z":1}'))
     assert shape is not None
     assert matches(shape, '{"ts":"2027-01-31 12:00:00.25-08:00","m":"-10.25","z":1}')
@@ -106,7 +106,7 @@ def test_the_form_of_times_and_decimals_is_learned() -> None:
     assert not matches(shape, '{"ts":"2027-01-31 12:00:00+08:00","m":1.5,"z":1}')
 
 
-def test_the_name_of_an_ignored_field_cannot_break_out_of_the_pattern() -> None:
+def test_the_name_of_an_ignored_field_is_escaped_in_the_pattern() -> None:
     name = "x.*(?i)[a-z]|$ %s"
     shape = learn_shape(SCHEMA, parsed(json.dumps({"ts": 1, name: 5, "z": 1})))
     assert shape is not None
@@ -115,7 +115,7 @@ def test_the_name_of_an_ignored_field_cannot_break_out_of_the_pattern() -> None:
     assert not matches(shape, '{"ts":1,"xyz(?i)b":5,"z":1}')
 
 
-def test_arrays_and_objects_in_ignored_fields_are_learned_up_to_three_levels() -> None:
+def test_the_decoder_learns_arrays_and_objects_in_ignored_fields_up_to_three_levels() -> None:
     shape = learn_shape(SCHEMA, parsed('{"ts":1,"z":1,"x":[1]}', '{"ts":1,"z":1,"x":{"a":[1,{"b":[[2]]}]}}'))
     assert shape is not None
     assert shape.depths == {"x": 3}
@@ -125,7 +125,7 @@ def test_arrays_and_objects_in_ignored_fields_are_learned_up_to_three_levels() -
         assert not matches(shape, f'{{"ts":1,"z":1,"x":{value}}}'), value
 
 
-def test_nothing_is_learned_from_nothing() -> None:
+def test_the_decoder_learns_no_shape_from_an_empty_sample() -> None:
     assert learn_shape(SCHEMA, []) is None
 
 
@@ -149,13 +149,13 @@ def test_a_failed_attempt_to_learn_is_followed_by_a_pause() -> None:
     assert tried == 6  # batches 1, 3, 6, 11, 20 and 37
 
 
-def test_a_few_unknown_records_are_no_reason_to_learn() -> None:
+def test_a_few_unknown_records_do_not_trigger_learning() -> None:
     known = ShapeCache(SCHEMA)
     assert not known.should_learn(unknown=10, batch_records=10)
     assert not known.should_learn(unknown=100, batch_records=10_000)
 
 
-def test_a_schema_of_a_thousand_fields_is_decoded_too() -> None:
+def test_a_schema_of_a_thousand_fields_decodes() -> None:
     wide = StreamSchema.parse(
         {
             "name": "wide",

@@ -25,11 +25,11 @@ def utc(text: str) -> int:
     return ms
 
 
-def test_a_time_that_exists_twice_is_the_earlier_one() -> None:
+def test_a_local_time_that_exists_twice_is_the_earlier_one() -> None:
     assert from_iso("2026-10-25T01:30:00", LONDON) == utc("2026-10-25T00:30:00")
 
 
-def test_a_time_that_does_not_exist_moves_forward_by_the_gap() -> None:
+def test_a_local_time_that_does_not_exist_moves_forward_by_the_gap() -> None:
     assert from_iso("2026-03-29T01:30:00", LONDON) == utc("2026-03-29T01:30:00")  # shown there as 02:30
     assert from_iso("2026-03-29T02:30:00", LONDON) == utc("2026-03-29T01:30:00")
 
@@ -70,7 +70,7 @@ def test_text_times_in_columns_are_read_like_each_of_them(make_both: Callable[..
     assert both.agree(records).dead.num_rows == 0
 
 
-def test_a_zone_of_the_schema_is_used_by_both_ways(make_both: Callable[..., Any]) -> None:
+def test_both_decoders_use_the_time_zone_of_the_schema(make_both: Callable[..., Any]) -> None:
     schema = StreamSchema.parse(
         {"name": "t", "event_time": "ts", "keys": [[]], "zone": "Asia/Tokyo", "fields": {"ts": "timestamp not null"}}
     )

@@ -125,7 +125,7 @@ def driver(tmp_path: Path) -> Driver:
     return driver
 
 
-def test_there_is_a_cut_each_second_without_input(driver: Driver) -> None:
+def test_without_input_there_is_a_cut_each_second(driver: Driver) -> None:
     before_ms = driver.true_ms
     for _ in range(5):
         driver.cut()
@@ -134,7 +134,7 @@ def test_there_is_a_cut_each_second_without_input(driver: Driver) -> None:
     assert driver.cuts[-1].end.clock.ahead_ms == driver.cuts[0].end.clock.clock_ms - driver.true_ms > DAY_MS - HOUR_MS
 
 
-def test_a_silent_partition_becomes_idle_as_ever_also_over_a_restart(driver: Driver) -> None:
+def test_a_silent_partition_becomes_idle_in_time_even_across_a_restart(driver: Driver) -> None:
     idle = []
     for second in range(20):
         if second == 5:
@@ -149,7 +149,7 @@ def test_a_silent_partition_becomes_idle_as_ever_also_over_a_restart(driver: Dri
     assert idle.index(True) in {14, 15, 16}
 
 
-def test_an_event_of_tomorrow_is_a_dead_letter_and_one_of_now_is_not(driver: Driver) -> None:
+def test_an_event_of_tomorrow_is_a_dead_letter_and_a_current_one_is_not(driver: Driver) -> None:
     driver.send(0, driver.true_ms + 23 * HOUR_MS)
     driver.send(0, driver.true_ms + 60_000)
     dead = [dict(record.headers) for record in driver.cut() if record.lane == DEAD_LETTERS]
@@ -174,7 +174,7 @@ def test_a_start_with_a_clock_far_behind_that_of_the_last_cut_is_rejected_before
         runtime.release()
 
 
-def test_a_restored_app_begins_with_the_clock_of_its_savepoint(tmp_path: Path) -> None:
+def test_a_restored_app_starts_with_the_clock_of_its_savepoint(tmp_path: Path) -> None:
     log = OffsetLog(tmp_path)
     assert log.last() is None
     log.write_start(StreamOffsets(CutClock(7, 1, 3), {}))
@@ -183,7 +183,7 @@ def test_a_restored_app_begins_with_the_clock_of_its_savepoint(tmp_path: Path) -
     assert log.last() == StreamOffsets(CutClock(9, 0, 5), {})
 
 
-def test_a_replay_judges_by_the_times_of_the_first_run(driver: Driver) -> None:
+def test_a_replay_uses_the_times_of_the_first_run(driver: Driver) -> None:
     driver.send(0, driver.true_ms + 60_000)
     driver.send(0, driver.true_ms + 23 * HOUR_MS)
     blobs = {key: MemoryBlobs({**stored.blobs}) for key, stored in driver.app.blobs.items()}

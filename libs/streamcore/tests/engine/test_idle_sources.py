@@ -97,7 +97,7 @@ def idle(place: Location) -> Iterator[Idle]:
         start.release()
 
 
-def test_an_idle_app_looks_at_its_lease_and_at_the_root_before_a_plan_and_once_a_second(any_place: ObjectStore) -> None:
+def test_an_idle_app_checks_its_lease_and_the_root_before_each_plan_and_once_a_second(any_place: ObjectStore) -> None:
     with idle(location(any_place.url)) as app:
         app.plan(1, Quiet())
         assert 2 <= len(app.looks) <= 4, "before the cut, perhaps after a second, before it is decided"
@@ -126,7 +126,7 @@ def counting(name: str, real: Callable[..., object], requests: list[str]) -> Cal
     return request
 
 
-def test_a_lease_that_is_lost_while_it_waits_ends_the_wait_within_a_second_or_so(any_place: ObjectStore) -> None:
+def test_losing_the_lease_ends_the_wait_for_input_within_seconds(any_place: ObjectStore) -> None:
     with idle(location(any_place.url)) as app:
         stolen: list[float] = []
 
@@ -140,7 +140,7 @@ def test_a_lease_that_is_lost_while_it_waits_ends_the_wait_within_a_second_or_so
         assert time.monotonic() - stolen[0] < 10
 
 
-def test_nothing_is_decided_by_who_lost_the_lease_at_the_last_moment(any_place: ObjectStore) -> None:
+def test_a_process_that_loses_the_lease_at_the_last_moment_plans_nothing(any_place: ObjectStore) -> None:
     """After the last look while it waited, and before it is written down."""
     with idle(location(any_place.url)) as app:
         with pytest.raises(Fenced, match="process 7 on far"):
@@ -148,7 +148,7 @@ def test_nothing_is_decided_by_who_lost_the_lease_at_the_last_moment(any_place: 
         assert app.runner.root.offsets.batches() == (0,)
 
 
-def test_nothing_is_decided_once_a_later_epoch_has_begun(any_place: ObjectStore) -> None:
+def test_a_process_of_an_earlier_epoch_plans_nothing_once_a_later_one_has_started(any_place: ObjectStore) -> None:
     with idle(location(any_place.url)) as app:
         epochs = EpochStore(location(any_place.url))
 

@@ -73,7 +73,7 @@ def output(records: list[RawRecord], tasks: int, shards: int = 3, **limits: int)
     return InProcessApp(new_app(shards, **limits)).cut(records, CLOCK, tasks)
 
 
-def test_every_valid_event_is_seen_once_under_each_key_and_every_bad_one_is_a_dead_letter() -> None:
+def test_every_valid_event_reaches_each_key_once_and_every_bad_one_is_a_dead_letter() -> None:
     out = output(some_records(), tasks=2)
     seen = Counter(tuple(orjson.loads(r.value or b"")[:4]) for r in out if r.lane == "seen")
     assert set(seen.values()) == {1}
@@ -82,11 +82,11 @@ def test_every_valid_event_is_seen_once_under_each_key_and_every_bad_one_is_a_de
 
 
 @pytest.mark.parametrize("tasks", [2, 3, 5])
-def test_how_tasks_share_the_input_does_not_matter(tasks: int) -> None:
+def test_the_result_does_not_depend_on_how_tasks_share_the_input(tasks: int) -> None:
     assert output(some_records(), tasks) == output(some_records(), 1)
 
 
-def test_packing_in_small_pieces_changes_nothing() -> None:
+def test_the_result_does_not_depend_on_how_many_rows_are_packed_at_a_time() -> None:
     assert output(some_records(), 2, flush_rows=7) == output(some_records(), 1)
 
 
@@ -110,7 +110,7 @@ def test_control_records_and_time_reach_every_shard() -> None:
     assert len(times) == 1
 
 
-def test_a_dead_letter_says_where_it_came_from_and_why() -> None:
+def test_a_dead_letter_has_its_source_and_reason() -> None:
     (letter,) = [r for r in output([RawRecord(0, 2, 5, b"nonsense", b"key")], 1) if r.lane == DEAD_LETTERS]
     headers = dict(letter.headers)
     assert (letter.key, letter.value) == (b"key", b"nonsense")
@@ -125,7 +125,7 @@ def test_an_event_from_the_future_is_a_dead_letter_and_does_not_move_the_waterma
     assert app.outputs[0].watermark_ms == CLOCK - 10_000
 
 
-def test_every_shard_knows_the_watermark_of_each_partition_that_had_events() -> None:
+def test_every_shard_receives_the_watermark_of_each_partition_with_events() -> None:
     app = InProcessApp(new_app(shards=2))
     app.cut([event(0, "a", 0), event(0, "b", 3, ts=CLOCK - 60_000)], CLOCK)
     assert [one.partitions for one in app.outputs] == [{0: CLOCK - 10_000, 3: CLOCK - 70_000}] * 2
@@ -133,13 +133,13 @@ def test_every_shard_knows_the_watermark_of_each_partition_that_had_events() -> 
     assert [one.partitions for one in app.outputs] == [{0: CLOCK - 10_000, 3: CLOCK - 30_000}] * 2
 
 
-def test_every_shard_takes_part_in_a_cut_of_nothing() -> None:
+def test_every_shard_takes_part_in_an_empty_cut() -> None:
     app = InProcessApp(new_app())
     out = app.cut([], CLOCK)
     assert sum(r.lane == "time" for r in out) == 3
 
 
-def test_records_of_lanes_read_back_as_they_were_written() -> None:
+def test_records_of_lanes_read_back_unchanged() -> None:
     records = [
         Record("alerts", b"k", b"v", (("a", b"1"), ("a", b"2"))),
         Record("late", None, None),
@@ -150,7 +150,7 @@ def test_records_of_lanes_read_back_as_they_were_written() -> None:
     assert list(decode_records(encode_records([]))) == []
 
 
-def test_records_are_found_by_lane_those_of_a_lane_in_their_order_and_with_their_headers() -> None:
+def test_output_records_are_grouped_by_lane_with_order_and_headers_preserved() -> None:
     plain = [Record(f"lane{n % 3}", b"%d" % n if n % 4 else None, b"v%d" % n if n % 5 else None) for n in range(40)]
     headed = [Record("lane1", b"h", None, (("a", b"1"), ("a", b"2"))), Record("lane9", None, b""), *plain[:2]]
     rows = LaneRows("lane2", ("k",), pl.DataFrame({"k": ["x", None], "n": [1, 2]}))
@@ -166,7 +166,7 @@ def test_records_are_found_by_lane_those_of_a_lane_in_their_order_and_with_their
         assert list(decode_records(blob)) == every
 
 
-def test_an_app_that_cannot_work_is_not_built() -> None:
+def test_an_invalid_app_is_rejected_when_it_is_built() -> None:
     with pytest.raises(ConfigError, match="stream appears twice"):
         App("a", (Source(SCHEMA, "t"), Source(SCHEMA, "u")), "c", {}, (Recorder,))
     with pytest.raises(ConfigError, match="shards"):

@@ -40,14 +40,14 @@ def meter(topics: Topics) -> LagTracker:
     return LagTracker(topics, ["a"], lambda: topics.now_ms)
 
 
-def test_nothing_is_known_before_the_first_commit() -> None:
+def test_the_lag_is_unknown_before_the_first_commit() -> None:
     topics = Topics(10, [1, 2])
     lag = meter(topics)
     lag.latest()
     assert lag.current() == Lag()
 
 
-def test_rows_are_what_is_not_committed_and_seconds_go_on_while_nothing_is() -> None:
+def test_the_lag_counts_uncommitted_rows_and_their_age_grows_until_a_commit() -> None:
     topics = Topics(1_000)
     lag = meter(topics)
     lag.latest()
@@ -61,7 +61,7 @@ def test_rows_are_what_is_not_committed_and_seconds_go_on_while_nothing_is() -> 
     assert lag.current() == Lag()
 
 
-def test_control_records_count_apart_from_events() -> None:
+def test_control_records_are_counted_separately_from_events() -> None:
     topics = Topics(0, [0], control=12)
     lag = meter(topics)
     lag.latest()
@@ -69,7 +69,7 @@ def test_control_records_count_apart_from_events() -> None:
     assert lag.current() == Lag(0, 0, 7)
 
 
-def test_a_backlog_that_is_there_at_the_start_has_its_age() -> None:
+def test_a_backlog_at_the_start_has_its_true_age() -> None:
     topics = Topics(10_000_000, [10_000_000 - 1_000_000] * 5)
     lag = meter(topics)
     lag.latest()
@@ -80,7 +80,7 @@ def test_a_backlog_that_is_there_at_the_start_has_its_age() -> None:
     assert topics.asked <= len(LADDER_S)
 
 
-def test_a_look_soon_after_another_is_remembered_when_the_next_comes_late() -> None:
+def test_two_lookups_in_quick_succession_are_both_kept_when_the_next_is_late() -> None:
     topics = Topics(0, [0, 1])
     lag = meter(topics)
     lag.latest()
@@ -91,7 +91,7 @@ def test_a_look_soon_after_another_is_remembered_when_the_next_comes_late() -> N
     assert lag.current() == Lag(1, 198), "seen at 4 at the latest, and there since 1"
 
 
-def test_a_cut_that_a_process_before_had_planned_is_followed_by_a_look() -> None:
+def test_the_meter_reads_the_offsets_after_a_cut_that_an_earlier_process_planned() -> None:
     topics = Topics(10_000_000, [10_000_000 - 1_000_000] * 5)
     lag = meter(topics)
     lag.record_commit(StreamOffsets(CutClock(), {A: 2}))
@@ -102,7 +102,7 @@ def test_a_cut_that_a_process_before_had_planned_is_followed_by_a_look() -> None
 @given(
     st.lists(st.integers(0, 60_000), max_size=40), st.lists(st.integers(1, 4_000), min_size=2, max_size=30), st.data()
 )
-def test_the_age_is_right_to_within_the_time_between_two_looks(
+def test_the_age_is_exact_to_within_the_time_between_two_lookups(
     came: list[int], steps: list[int], data: st.DataObject
 ) -> None:
     """The oracle looks at each record's time."""

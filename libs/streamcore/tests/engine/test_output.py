@@ -140,7 +140,9 @@ def test_rows_go_to_their_sink_in_the_order_of_the_shards_and_records_to_their_t
 
 
 @pytest.mark.kafka
-def test_what_a_sink_rejects_is_a_dead_letter_with_the_row_and_the_reason(kafka: KafkaSettings, make: Make) -> None:
+def test_a_row_that_a_sink_rejects_is_a_dead_letter_with_the_row_and_the_reason(
+    kafka: KafkaSettings, make: Make
+) -> None:
     outputs = make(ListSink())
     committed = outputs.commit(cut_id(0), [_blob(1), _blob(-2)])
     assert (committed.sinks["list"].rows, committed.sinks["list"].rejected) == (1, 1)
@@ -157,7 +159,7 @@ def test_what_a_sink_rejects_is_a_dead_letter_with_the_row_and_the_reason(kafka:
 
 
 @pytest.mark.kafka
-def test_a_cut_that_a_sink_had_and_kafka_had_not_is_written_once_to_both(kafka: KafkaSettings, make: Make) -> None:
+def test_a_cut_that_only_the_sink_had_written_is_written_once_to_both(kafka: KafkaSettings, make: Make) -> None:
     first, second = ListSink(), ListSink("late", frozenset(), failures=1)
     with pytest.raises(ConfigError, match="a sink wants lane 'nowhere'"):
         make(first, ListSink("other", frozenset({"nowhere"})))
@@ -182,7 +184,7 @@ def test_a_lane_with_rows_needs_exactly_one_sink(make: Make) -> None:
 
 
 @pytest.mark.kafka
-def test_when_one_sink_does_not_open_none_stays_open(make: Make) -> None:
+def test_when_one_sink_fails_to_open_the_others_are_closed(make: Make) -> None:
     class Closed(ListSink):
         def open(self, owner: WriterId) -> CutId | None:
             raise ConfigError("no table")
@@ -195,7 +197,7 @@ def test_when_one_sink_does_not_open_none_stays_open(make: Make) -> None:
 
 
 @pytest.mark.kafka
-def test_the_last_cut_of_each_sink_is_known_from_the_start(make: Make) -> None:
+def test_the_output_knows_the_last_cut_of_each_sink_from_the_start(make: Make) -> None:
     first, second = ListSink(), ListSink("other", frozenset())
     outputs = make(first, second)
     assert outputs.open(WriterId("x", 1)) == []

@@ -68,7 +68,7 @@ def planner(log: OffsetLog, topics: Topics, *times: int, from_the_end: bool = Fa
     return Planner(APP, log, topics, from_the_end=from_the_end, timer=CutTimer(lambda: next(clock), lambda: 0))
 
 
-def test_a_batch_that_was_decided_reads_the_same_whatever_has_come_since(log: OffsetLog) -> None:
+def test_a_planned_batch_reads_the_same_offsets_whatever_arrives_later(log: OffsetLog) -> None:
     topics = Topics({("tx", 0): 4, ("ty", 0): 0, ("control", 0): 1})
     first = planner(log, topics, 100).plan_cut(0, go_on, go_on)
     assert first == CutBounds(
@@ -81,13 +81,13 @@ def test_a_batch_that_was_decided_reads_the_same_whatever_has_come_since(log: Of
     )
 
 
-def test_without_input_a_cut_waits_for_a_second_to_pass(log: OffsetLog) -> None:
+def test_without_input_a_cut_waits_for_a_second(log: OffsetLog) -> None:
     topics = Topics({("tx", 0): 0, ("control", 0): 0})
     log.write(0, CutBounds(StreamOffsets(CutClock(), topics.reach), StreamOffsets(CutClock.at(5_000), topics.reach)))
     assert planner(log, topics, 5_001, 5_999, 6_000).plan_cut(1, go_on, go_on).end.clock.clock_ms == 6_000
 
 
-def test_a_stop_while_it_waits_decides_nothing(log: OffsetLog) -> None:
+def test_a_stop_during_the_wait_plans_nothing(log: OffsetLog) -> None:
     topics = Topics({("tx", 0): 0, ("control", 0): 0})
     log.write(0, CutBounds(StreamOffsets(CutClock(), topics.reach), StreamOffsets(CutClock.at(5_000), topics.reach)))
     asked = iter([None, None, Drained("stop")])
@@ -101,14 +101,14 @@ def test_a_stop_while_it_waits_decides_nothing(log: OffsetLog) -> None:
     assert log.read(1) is None
 
 
-def test_an_app_may_begin_at_the_end_but_with_all_its_control_records(log: OffsetLog) -> None:
+def test_an_app_that_starts_at_the_latest_offsets_reads_all_control_records(log: OffsetLog) -> None:
     topics = Topics({("tx", 0): 7, ("control", 0): 3}, {("tx", 0): 2})
     cut = planner(log, topics, 1_000, from_the_end=True).plan_cut(0, go_on, go_on)
     assert cut.start == StreamOffsets(CutClock(), {("tx", 0): 7, ("control", 0): 0})
     assert cut.end.offsets == topics.reach
 
 
-def test_many_control_records_are_many_cuts_and_events_go_on_in_each(log: OffsetLog) -> None:
+def test_many_control_records_are_spread_over_cuts_that_also_read_events(log: OffsetLog) -> None:
     topics = Topics({("tx", 0): 0, ("control", 0): 0})
     planner(log, topics, 1_000).plan_cut(0, go_on, go_on)
     topics.reach = {("tx", 0): 6, ("control", 0): 12}
@@ -117,13 +117,13 @@ def test_many_control_records_are_many_cuts_and_events_go_on_in_each(log: Offset
     assert cuts[0].end.offsets["tx", 0] == 6
 
 
-def test_the_first_events_meet_every_rule_that_was_there_before_the_start(log: OffsetLog) -> None:
+def test_the_first_events_meet_every_rule_published_before_the_start(log: OffsetLog) -> None:
     topics = Topics({("tx", 0): 20, ("control", 0): 12})
     cut = planner(log, topics, 1_000).plan_cut(0, go_on, go_on)
     assert cut.end.offsets == {("tx", 0): 10, ("control", 0): 12}
 
 
-def test_records_that_are_gone_stop_the_app(log: OffsetLog) -> None:
+def test_deleted_records_stop_the_app(log: OffsetLog) -> None:
     log.write(0, CutBounds(StreamOffsets(CutClock(), {}), StreamOffsets(CutClock.at(1), {("tx", 0): 8, ("ty", 1): 2})))
     with pytest.raises(Permanent, match=r"topic tx, partition 0: was read up to offset 8, and now it ends at 5"):
         planner(log, Topics({("tx", 0): 5, ("ty", 1): 2}), 2).plan_cut(1, go_on, go_on)
@@ -131,12 +131,12 @@ def test_records_that_are_gone_stop_the_app(log: OffsetLog) -> None:
         planner(log, Topics({("tx", 0): 8}), 2).plan_cut(1, go_on, go_on)
 
 
-def test_a_position_that_is_lost_is_not_made_up(log: OffsetLog) -> None:
+def test_a_lost_offset_is_not_replaced_by_a_guess(log: OffsetLog) -> None:
     with pytest.raises(CorruptState, match="position of batch 3 is missing"):
         planner(log, Topics({("tx", 0): 5}), 2).plan_cut(4, go_on, go_on)
 
 
-def test_shares_hold_all_spans_and_one_of_them_names_the_partitions(log: OffsetLog) -> None:
+def test_the_task_assignments_hold_all_spans_and_one_of_them_lists_the_partitions(log: OffsetLog) -> None:
     start = StreamOffsets(CutClock.at(1), {("tx", 0): 0, ("tx", 1): 5, ("ty", 0): 3, ("control", 0): 0})
     end = StreamOffsets(CutClock.at(9), {("tx", 0): 6, ("tx", 1): 5, ("ty", 0): 4, ("control", 0): 2})
     shares = planner(log, Topics({})).assign(CutBounds(start, end), 2)
@@ -150,7 +150,7 @@ def test_shares_hold_all_spans_and_one_of_them_names_the_partitions(log: OffsetL
     }
 
 
-def test_a_cut_of_nothing_has_one_task_that_says_what_time_it_is(log: OffsetLog) -> None:
+def test_an_empty_cut_has_one_task_that_carries_the_time(log: OffsetLog) -> None:
     at = StreamOffsets(CutClock.at(1), {("tx", 0): 4, ("control", 0): 0})
     assert planner(log, Topics({})).assign(CutBounds(at, StreamOffsets(CutClock.at(7), at.offsets)), 3) == [
         TaskAssignment((), CutClock.at(7), ((0, at.offsets["tx", 0]),))
@@ -160,7 +160,7 @@ def test_a_cut_of_nothing_has_one_task_that_says_what_time_it_is(log: OffsetLog)
 BAD = ["", "{}", "[]", '{"start": 1, "end": 2}', '{"start": {"clock_ms": 1, "topics": {"t": 1}}, "end": {}}']
 
 
-def test_old_positions_go_and_bad_ones_are_rejected(log: OffsetLog) -> None:
+def test_old_offset_files_are_deleted_and_damaged_ones_are_rejected(log: OffsetLog) -> None:
     for batch in range(9):
         log.write(
             batch,

@@ -72,7 +72,7 @@ def test_event_time_is_the_field_that_the_schema_names() -> None:
     assert said(app(Source(schema(), "t")), [event(0, 70), event(1, 90)])[0] == [70, 90]
 
 
-def test_ingestion_time_is_the_brokers() -> None:
+def test_ingestion_time_is_the_timestamp_of_the_broker() -> None:
     local = app(Source(schema(), "t", time=EventTime.INGESTION))
     bad = RawRecord(0, 0, 1, b"{", timestamp_ms=501)
     out = local.cut([event(0, 70), bad, event(2, 90)], CLOCK)
@@ -80,11 +80,11 @@ def test_ingestion_time_is_the_brokers() -> None:
     assert times == [500, 502], "each its own, also beside a dead letter"
 
 
-def test_processing_time_is_the_cuts() -> None:
+def test_processing_time_is_the_clock_of_the_cut() -> None:
     assert said(app(Source(schema(), "t", time=EventTime.PROCESSING)), [event(0, 70)])[0] == [CLOCK]
 
 
-def test_by_processing_time_the_watermark_is_the_clock_also_of_a_silent_partition() -> None:
+def test_by_processing_time_the_watermark_is_the_clock_even_of_a_silent_partition() -> None:
     local = app(Source(schema(), "t", time=EventTime.PROCESSING))
     local.partitions = (0, 1)
     assert said(local, [event(0, 70)], CLOCK) == ([CLOCK], [[NO_WATERMARK, CLOCK]])
@@ -99,7 +99,7 @@ def test_a_stream_by_processing_time_ends_with_the_last_event_of_every_partition
     assert said(local, [], CLOCK + 1)[1][0][1] == END_OF_TIME_MS
 
 
-def test_beside_a_stream_by_processing_time_one_by_event_time_holds_the_watermark_back_until_it_is_idle() -> None:
+def test_a_stream_by_event_time_holds_the_watermark_back_until_it_is_idle_beside_one_by_processing_time() -> None:
     local = app(
         Source(schema("a"), "a", time=EventTime.PROCESSING),
         Source(schema("b"), "b", watermark=ascending_timestamps(idle_timeout_ms=1_000)),
@@ -115,7 +115,7 @@ def test_the_clock_does_not_move_the_watermark_of_ingestion_time() -> None:
     assert said(local, [], CLOCK + 3_600_000)[1] == [[500, 500]]
 
 
-def test_each_source_has_its_own_disorder() -> None:
+def test_each_source_has_its_own_out_of_orderness() -> None:
     local = app(
         Source(schema("a"), "a", watermark=bounded_out_of_orderness(10)),
         Source(schema("b"), "b", watermark=ascending_timestamps()),
@@ -123,14 +123,14 @@ def test_each_source_has_its_own_disorder() -> None:
     assert watermark(local, event(0, 200), event(0, 195, source=1)) == 190
 
 
-def test_a_true_boolean_moves_the_watermark_to_its_event() -> None:
+def test_a_punctuation_of_true_moves_the_watermark_to_its_event() -> None:
     local = app(Source(schema(), "t", watermark=from_punctuation("mark")))
     assert watermark(local, event(0, 200), event(1, 300, mark=False)) == NO_WATERMARK
     assert watermark(local, event(2, 250, mark=True), event(3, 400)) == 250
     assert watermark(local, event(4, 240, mark=True)) == 250
 
 
-def test_a_timestamp_moves_the_watermark_to_itself() -> None:
+def test_a_punctuation_timestamp_moves_the_watermark_to_itself() -> None:
     local = app(Source(schema(), "t", watermark=from_punctuation("until")))
     assert watermark(local, event(0, 200, until=150), event(1, 300)) == 150
 
@@ -180,7 +180,7 @@ def test_every_stage_sees_the_same_time() -> None:
         (WatermarkStrategy(end="until"), "'until' is not a boolean field"),
     ],
 )
-def test_a_strategy_must_name_a_field_that_fits(strategy: WatermarkStrategy, message: str) -> None:
+def test_a_watermark_strategy_must_name_a_suitable_field(strategy: WatermarkStrategy, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Source(schema(), "t", watermark=strategy)
 
@@ -190,6 +190,6 @@ def test_by_processing_time_no_event_sets_the_watermark() -> None:
         Source(schema(), "t", watermark=from_punctuation("mark"), time=EventTime.PROCESSING)
 
 
-def test_disorder_is_not_negative() -> None:
+def test_a_negative_out_of_orderness_is_rejected() -> None:
     with pytest.raises(ConfigError, match="max_out_of_orderness_ms is at least 0"):
         bounded_out_of_orderness(-1)
