@@ -11,7 +11,7 @@ from streamcore.codes import Code, ExitCode
 from streamcore.decode.reject_codes import RejectCode
 
 
-def test_a_code_is_its_value() -> None:
+def test_a_code_equals_its_value() -> None:
     code = RejectCode("not_json")
     assert code is RejectCode.NOT_JSON
     assert (str(code), code.value) == ("not_json", "not_json")
@@ -20,7 +20,7 @@ def test_a_code_is_its_value() -> None:
 
 
 @pytest.mark.parametrize("sentences", [(), ("It occurs.",), ("", "Do this."), ("It occurs.", "")])
-def test_a_code_without_both_sentences_cannot_be_declared(sentences: tuple[str, ...]) -> None:
+def test_a_code_without_meaning_and_remedy_cannot_be_declared(sentences: tuple[str, ...]) -> None:
     with pytest.raises(TypeError, match="two sentences"):
 
         class _Codes(Code):

@@ -22,7 +22,7 @@ def test_each_public_name_resolves_and_is_not_a_module_as_well() -> None:
     check_names_resolve(streamcore)
 
 
-def test_a_name_that_is_not_public_is_no_attribute() -> None:
+def test_a_private_name_is_not_an_attribute() -> None:
     with pytest.raises(AttributeError, match="no_such_name"):
         _ = streamcore.no_such_name  # type: ignore[attr-defined]
 
@@ -36,11 +36,11 @@ def test_the_engine_documents_that_its_modules_are_private() -> None:
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.stem)
-def test_an_example_imports_from_the_doors_only(path: Path) -> None:
+def test_an_example_imports_only_public_names(path: Path) -> None:
     assert deep_imports(path.read_text()) == []
 
 
-def test_code_blocks_of_the_documents_import_from_the_doors_only() -> None:
+def test_code_blocks_of_the_documents_import_only_public_names() -> None:
     pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*.md"), *ROOT.glob("services/*/*.md")]
     pages.remove(
         ROOT / "docs" / "contributing.md"
@@ -49,5 +49,5 @@ def test_code_blocks_of_the_documents_import_from_the_doors_only() -> None:
     assert [(page, module) for page, block in blocks for module in deep_imports(block)] == []
 
 
-def test_an_import_behind_a_door_is_noticed() -> None:
+def test_an_import_of_a_private_module_is_detected() -> None:
     assert deep_imports("import streamcore as sc\nfrom rulecore.check import check_rules\n") == ["rulecore.check"]

@@ -17,7 +17,7 @@ def hashes(*columns: pl.Series) -> list[str]:
     return [f"{int(h):016x}" for h in hash_columns(columns, len(columns[0]))]
 
 
-def test_the_hash_of_known_keys_is_what_it_always_was() -> None:
+def test_the_hash_of_known_keys_never_changes() -> None:
     assert hashes(pl.Series(["", "a", "user-17", "Zürich", None])) == STRINGS
     assert hashes(pl.Series([0, 1, -1, 17850, None], dtype=pl.Int64)) == LONGS
     assert hashes(pl.Series(["a", "b"]), pl.Series([1, 2], dtype=pl.Int64)) == PAIRS
@@ -50,18 +50,18 @@ LENGTHS = (0, 1, 7, 8, 9, 15, 16, 17, 63, 64, 65, 66, 300)
 
 
 @given(st.lists(st.text(max_size=80) | st.sampled_from([n * "x" for n in LENGTHS]), min_size=1))
-def test_a_column_of_strings_is_hashed_as_each_of_them_is(texts: list[str]) -> None:
+def test_a_column_of_strings_is_hashed_like_each_string(texts: list[str]) -> None:
     assert hashes(pl.Series(texts)) == [plain_hash(t) for t in texts]
 
 
 @given(st.sampled_from(LENGTHS), st.integers(1, 20), st.integers(0, 3))
-def test_strings_of_one_length_are_hashed_as_each_of_them_is(length: int, count: int, skipped: int) -> None:
+def test_strings_of_one_length_are_hashed_like_each_string(length: int, count: int, skipped: int) -> None:
     texts = [f"{n:x}" * length for n in range(count)]
     texts = [text[:length] for text in texts]
     assert hashes(pl.Series(["other", *texts])[1:][skipped:]) == [plain_hash(t) for t in texts[skipped:]]
 
 
-def test_a_part_of_a_column_is_hashed_as_the_whole_is() -> None:
+def test_a_slice_of_a_column_is_hashed_like_the_whole() -> None:
     texts = pl.Series([n * "é" for n in LENGTHS])
     assert hashes(texts[3:9]) == hashes(texts)[3:9]
 
@@ -71,7 +71,7 @@ def test_the_empty_key_sends_every_row_to_one_shard() -> None:
 
 
 @given(st.lists(st.one_of(st.none(), st.text(max_size=8)), min_size=1, max_size=50), st.integers(1, 64))
-def test_equal_keys_share_a_shard_and_a_bucket_wherever_they_stand(keys: list[str | None], parts: int) -> None:
+def test_equal_keys_share_a_shard_and_a_bucket_in_any_column(keys: list[str | None], parts: int) -> None:
     column = pl.Series("k", keys, dtype=pl.String)
     together = hash_columns([column], len(keys))
     apart = np.concatenate([hash_columns([column[i : i + 1]], 1) for i in range(len(keys))])
@@ -91,7 +91,7 @@ def test_minus_zero_and_zero_are_one_key() -> None:
     assert len(set(hashes(pl.Series([0.0, -0.0])))) == 1
 
 
-def test_the_first_hash_of_a_fingerprint_is_the_hash_and_the_second_is_what_it_always_was() -> None:
+def test_the_first_hash_of_a_fingerprint_is_the_key_hash_and_the_second_never_changes() -> None:
     columns = [pl.Series(["", "a", "user-17", "x" * 65, None]), pl.Series([0, 1, -1, 2, None], dtype=pl.Int64)]
     one, other = fingerprint_columns(columns, 5)
     assert one.tolist() == hash_columns(columns, 5).tolist()
@@ -99,7 +99,7 @@ def test_the_first_hash_of_a_fingerprint_is_the_hash_and_the_second_is_what_it_a
 
 
 @given(st.lists(st.text(max_size=80), unique=True, min_size=2))
-def test_neither_hash_of_a_fingerprint_says_anything_of_the_other(texts: list[str]) -> None:
+def test_the_two_hashes_of_a_fingerprint_are_independent(texts: list[str]) -> None:
     one, other = fingerprint_columns([pl.Series(texts)], len(texts))
     assert len({*one.tolist(), *other.tolist()}) == 2 * len(texts)
 

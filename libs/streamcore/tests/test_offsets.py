@@ -20,7 +20,7 @@ offsets = st.dictionaries(places, st.integers(0, 1_000), max_size=8)
 
 
 @given(offsets, st.integers(0, 2**50))
-def test_a_position_is_the_same_after_a_stay_in_the_log(known: dict[TopicPartition, int], clock_ms: int) -> None:
+def test_stream_offsets_read_back_from_json(known: dict[TopicPartition, int], clock_ms: int) -> None:
     position = StreamOffsets(CutClock.at(clock_ms), known)
     assert StreamOffsets.from_json(json.loads(json.dumps(position.to_json()))) == position
 
@@ -35,13 +35,13 @@ def test_a_position_is_the_same_after_a_stay_in_the_log(known: dict[TopicPartiti
         {"topics": {}},
     ],
 )
-def test_what_is_no_position_is_rejected(document: dict[str, object]) -> None:
+def test_invalid_stream_offsets_are_rejected(document: dict[str, object]) -> None:
     with pytest.raises(CorruptState, match="no position of ours"):
         StreamOffsets.from_json(document)
 
 
 @given(offsets, offsets, st.integers(1, 500), st.integers(1, 500), st.lists(st.integers(0, 100), max_size=3))
-def test_cuts_hold_every_record_once_and_no_more_than_the_limits(
+def test_cuts_hold_every_record_once_and_respect_the_limits(
     start: dict[TopicPartition, int], more: dict[TopicPartition, int], limit: int, control: int, clocks: list[int]
 ) -> None:
     ends = {place: start.get(place, 0) + more.get(place, 0) for place in start.keys() | more.keys()}
@@ -65,13 +65,13 @@ def test_cuts_hold_every_record_once_and_no_more_than_the_limits(
     assert position.offsets == ends
 
 
-def test_a_topic_with_a_limit_of_its_own_neither_takes_from_the_others_nor_waits_for_them() -> None:
+def test_a_topic_with_its_own_limit_neither_reduces_the_others_nor_waits_for_them() -> None:
     start, ends = StreamOffsets(CutClock(), {("a", 0): 0, (CONTROL, 0): 0}), {("a", 0): 90, (CONTROL, 0): 50}
     assert next_offsets(start, ends, 9, start.clock, {CONTROL: 60}).offsets == {("a", 0): 9, (CONTROL, 0): 50}
     assert next_offsets(start, ends, 9, start.clock, {CONTROL: 7}).offsets == {("a", 0): 9, (CONTROL, 0): 7}
 
 
-def test_a_partition_that_is_new_begins_at_its_beginning() -> None:
+def test_a_new_partition_is_read_from_its_start() -> None:
     before, after = StreamOffsets(CutClock(), {("a", 0): 4}), StreamOffsets(CutClock.at(1), {("a", 0): 4, ("a", 1): 3})
     assert ranges_between(before, after, SOURCES) == [OffsetRange(0, "a", 1, 0, 3)]
 

@@ -32,7 +32,7 @@ def outages(clock: _Clock, caplog: pytest.LogCaptureFixture) -> Outages:
     return Outages(logging.getLogger("app"), clock, clock.utc)
 
 
-def test_an_outage_is_said_once_then_every_minute_then_that_it_is_over(
+def test_an_outage_is_logged_once_then_every_minute_and_at_its_end(
     outages: Outages, clock: _Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     for _ in range(130 * 4):  # a client that tries four times a second
@@ -52,7 +52,7 @@ def test_an_outage_is_said_once_then_every_minute_then_that_it_is_over(
     assert [record.levelname for record in caplog.records] == ["WARNING"] * 3 + ["INFO"]
 
 
-def test_a_failure_that_a_retry_mends_at_once_is_not_said(
+def test_a_failure_that_a_retry_fixes_immediately_is_not_logged(
     outages: Outages, clock: _Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     outages.failed(DB, "connection reset")
@@ -92,7 +92,7 @@ def test_a_slow_call_is_no_outage_while_the_system_answers_others(
     assert caplog.messages == []
 
 
-def test_a_long_call_whose_parts_are_answered_is_no_outage_and_a_part_does_not_end_one(
+def test_a_long_call_with_answered_parts_is_no_outage_and_a_part_ends_none(
     outages: Outages, clock: _Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     with outages.attempt(DB, "batch 7"):
@@ -111,7 +111,7 @@ def test_a_long_call_whose_parts_are_answered_is_no_outage_and_a_part_does_not_e
     ]
 
 
-def test_a_system_that_nobody_calls_any_more_is_not_reported_again(
+def test_a_system_without_further_calls_is_not_reported_again(
     outages: Outages, clock: _Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     outages.failed(DB, "connection refused", clock.now_s - GRACE_S)

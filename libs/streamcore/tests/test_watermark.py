@@ -29,14 +29,14 @@ def ended_in(partition: int) -> Progress:
     return Progress(partition, 500, 1, END_OF_TIME_MS)
 
 
-def test_a_partition_that_is_expected_holds_the_watermark_until_it_gives_an_event() -> None:
+def test_an_expected_partition_holds_the_watermark_until_its_first_event() -> None:
     state = WatermarkState().expect([0, 1], 0).advance([seen_in(0, 200)], 0, idle)
     assert state.watermark_ms == NO_WATERMARK
     state = state.expect([0, 1], 10).advance([seen_in(0, 300), seen_in(1, 120)], 10, idle)
     assert state.watermark_ms == 120 - STRATEGY.max_out_of_orderness_ms
 
 
-def test_a_partition_that_is_expected_and_gives_nothing_is_idle_in_the_end() -> None:
+def test_an_expected_partition_without_events_becomes_idle() -> None:
     state = WatermarkState().expect([0, 1], 0)
     state = state.expect([0, 1], 999).advance([seen_in(0, 200)], 999, idle)
     assert state.watermark_ms == NO_WATERMARK
@@ -44,12 +44,12 @@ def test_a_partition_that_is_expected_and_gives_nothing_is_idle_in_the_end() -> 
     assert state.watermark_ms == 200 - STRATEGY.max_out_of_orderness_ms
 
 
-def test_the_slowest_partition_decides() -> None:
+def test_the_slowest_partition_determines_the_watermark() -> None:
     state = WatermarkState().advance([seen_in(0, 200), seen_in(1, 90)], 0, idle)
     assert state.watermark_ms == 80
 
 
-def test_an_idle_partition_no_longer_holds_back_and_does_again_when_it_speaks() -> None:
+def test_an_idle_partition_does_not_hold_the_watermark_back_until_its_next_event() -> None:
     state = WatermarkState().advance([seen_in(0, 200), seen_in(1, 90)], 0, idle)
     state = state.advance([seen_in(0, 200)], 999, idle)
     assert state.watermark_ms == 80
@@ -63,12 +63,12 @@ def test_before_the_first_event_there_is_no_watermark() -> None:
     assert WatermarkState().advance([], 5, idle).watermark_ms == NO_WATERMARK
 
 
-def test_when_all_are_idle_the_watermark_stays() -> None:
+def test_the_watermark_stands_still_when_all_partitions_are_idle() -> None:
     state = WatermarkState().advance([seen_in(0, 200)], 0, idle).advance([], 5_000, idle)
     assert state.watermark_ms == 190
 
 
-def test_after_a_silence_of_all_partitions_each_is_waited_for_again() -> None:
+def test_after_a_silence_of_all_partitions_the_watermark_waits_for_each_again() -> None:
     state = WatermarkState().advance([seen_in(0, 200), seen_in(1, 190)], 0, idle)
     state = state.advance([seen_in(0, 900)], 5_000, idle)
     assert state.watermark_ms == 180, "the app was away; partition 1 may have as much to say"
@@ -78,7 +78,7 @@ def test_after_a_silence_of_all_partitions_each_is_waited_for_again() -> None:
     assert state.watermark_ms == 892, "it has not, and is idle"
 
 
-def test_the_latest_event_time_is_that_of_the_partitions_asked_for() -> None:
+def test_the_latest_event_time_covers_the_requested_partitions() -> None:
     state = WatermarkState().advance([seen_in(0, 200), seen_in(1, 90), seen_in(2, 300)], 0, idle)
     assert state.latest_event_ms(range(2)) == 200
     assert state.latest_event_ms(range(3, 5)) == NO_WATERMARK
@@ -97,7 +97,7 @@ def test_an_event_without_punctuation_holds_the_watermark_and_does_not_move_it()
     assert state.advance([Progress(0, 400, 1, NO_WATERMARK)], 2, idle).watermark_ms == 70
 
 
-def test_the_stream_has_ended_when_every_partition_has() -> None:
+def test_the_stream_has_ended_when_every_partition_has_ended() -> None:
     state = WatermarkState().expect([0, 1], 0).advance([ended_in(0)], 0, idle)
     assert state.watermark_ms == NO_WATERMARK
     state = state.advance([seen_in(1, 90)], 1, idle)
@@ -113,7 +113,7 @@ cuts = st.lists(
 
 
 @given(cuts)
-def test_it_never_goes_back_and_stays_behind_some_event(sequence: list[tuple[int, dict[int, int]]]) -> None:
+def test_the_watermark_never_goes_back_and_stays_behind_an_event(sequence: list[tuple[int, dict[int, int]]]) -> None:
     state, clock = WatermarkState(), 0
     for step, seen in sequence:
         clock += step

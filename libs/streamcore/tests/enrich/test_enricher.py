@@ -107,7 +107,7 @@ class Enrich:
 # --- rows and columns ---------------------------------------------------------------------------------------------
 
 
-def test_rows_get_what_the_store_has_and_nulls_where_it_has_nothing(enrich: Enrich) -> None:
+def test_rows_get_the_values_of_the_store_or_nulls(enrich: Enrich) -> None:
     out = enrich.using()("a", "none-1", None, "bcd")
     assert out.rows.to_dicts() == [
         {"id": "a", "row": 0, "text": "a", "size": 1},
@@ -122,7 +122,7 @@ def test_rows_get_what_the_store_has_and_nulls_where_it_has_nothing(enrich: Enri
     }  # fmt: skip
 
 
-def test_a_frame_without_rows_gives_frames_without_rows_and_asks_nobody(enrich: Enrich) -> None:
+def test_an_empty_frame_gives_empty_frames_without_a_request(enrich: Enrich) -> None:
     out = enrich.using()()
     assert (out.rows.height, out.failed.height) == (0, 0)
     assert out.rows.columns == ["id", "row", "text", "size"]
@@ -140,7 +140,7 @@ def test_ordered_keeps_the_order_of_the_rows_whichever_look_up_ends_first(enrich
     assert enrich.using()(*ids).rows["id"].to_list() == ids
 
 
-def test_unordered_gives_rows_as_their_look_ups_end_and_rows_of_a_key_as_they_came(enrich: Enrich) -> None:
+def test_unordered_gives_rows_as_their_look_ups_end_and_keeps_the_order_of_a_key(enrich: Enrich) -> None:
     enrich.using(order=ResultOrder.UNORDERED, cache=Caching())("cached")
     out = enrich("flaky-2-x", "b", "none-1", "flaky-2-x", "cached", "odd-1", None)
     rows, failed = out.rows["row"].to_list(), out.failed["row"].to_list()
@@ -170,7 +170,7 @@ def test_a_key_of_several_columns_reaches_the_client_as_a_tuple() -> None:
         ("odd-1", 1, "size: str where a whole number was declared"),
     ],
 )
-def test_a_failure_leaves_by_its_lane_with_reason_and_attempts(
+def test_a_failure_goes_to_the_failed_frame_with_reason_and_attempts(
     enrich: Enrich, key: str, attempts: int, says: str
 ) -> None:
     out = enrich.using()("a", key, "b", key)
@@ -183,20 +183,20 @@ def test_a_failure_leaves_by_its_lane_with_reason_and_attempts(
     assert (metrics["failures"], metrics["rows_failed"], metrics["retries"]) == (1, 2, attempts - 1)
 
 
-def test_a_failure_may_go_on_with_nulls_instead(enrich: Enrich) -> None:
+def test_a_failure_can_give_nulls_instead(enrich: Enrich) -> None:
     out = enrich.using(on_failure=OnFailure.NULL_COLUMNS)("a", "gone-1")
     assert out.rows.select("id", "text").rows() == [("a", "a"), ("gone-1", None)]
     assert out.failed.height == 0
     assert enrich.metrics()["rows_failed"] == 1
 
 
-def test_what_fails_for_a_while_is_tried_until_it_answers(enrich: Enrich) -> None:
+def test_a_look_up_that_fails_for_a_while_is_retried_until_it_succeeds(enrich: Enrich) -> None:
     out = enrich.using()("flaky-2-a", "flaky-1-b")
     assert out.rows["text"].to_list() == ["flaky-2-a", "flaky-1-b"]
     assert enrich.metrics()["retries"] == 3
 
 
-def test_a_store_that_hangs_is_given_up_and_does_not_hold_the_others(enrich: Enrich) -> None:
+def test_a_look_up_that_hangs_times_out_without_delaying_the_others(enrich: Enrich) -> None:
     retries = LookupRetries(attempts=2, pause_ms=1)
     out = enrich.using(timeout_ms=SHORT_MS, retries=retries)("hang-1", "a", "hang-2")
     assert out.rows["id"].to_list() == ["a"]
@@ -204,14 +204,14 @@ def test_a_store_that_hangs_is_given_up_and_does_not_hold_the_others(enrich: Enr
     assert enrich.metrics()["timeouts"] == 4
 
 
-def test_a_connection_that_the_store_closed_meanwhile_costs_a_retry_and_no_row(enrich: Enrich) -> None:
+def test_a_connection_that_the_store_closed_causes_a_retry_and_no_failed_row(enrich: Enrich) -> None:
     enrich.using(concurrency=1)
     for ids in (["a"], ["b"], ["drop-1"]):
         enrich(*ids)
     assert enrich("c").rows["text"].to_list() == ["c"]
 
 
-def test_a_store_that_is_down_fails_the_rows_and_is_tried_again_with_the_next_frame(server: StoreServer) -> None:
+def test_a_store_that_is_down_fails_the_rows_and_is_called_again_for_the_next_frame(server: StoreServer) -> None:
     with StoreServer() as gone:
         port = gone.port
     one = Enricher(enrichment(server, create_client=Client(port)))
@@ -225,7 +225,7 @@ def test_a_store_that_is_down_fails_the_rows_and_is_tried_again_with_the_next_fr
     stubborn.close()
 
 
-def test_whatever_a_client_raises_is_a_failure_and_nothing_more() -> None:
+def test_any_exception_of_a_client_fails_only_its_rows() -> None:
     one = Enricher(Enrichment("wild", Wild, ("id",), {"text": pl.String()}))
     out = one.run(pl.DataFrame({"id": [*WILD, "fine"]}))
     assert one.run(pl.DataFrame({"id": ["fine"]})).rows["text"].to_list() == ["fine"]
@@ -244,7 +244,7 @@ def test_no_more_calls_are_in_flight_than_allowed(enrich: Enrich) -> None:
     assert enrich.metrics()["in_flight_peak"] == 3
 
 
-def test_no_more_rows_wait_at_once_than_allowed_but_for_a_key_with_more(enrich: Enrich) -> None:
+def test_no_more_rows_wait_than_allowed_except_for_a_key_with_more(enrich: Enrich) -> None:
     enrich.using(concurrency=50, rows_in_flight=5)(*[f"slow-{n}" for n in range(30)])
     assert enrich.server.peak <= 5
     assert enrich.metrics()["rows_in_flight_peak"] == 5
@@ -252,14 +252,14 @@ def test_no_more_rows_wait_at_once_than_allowed_but_for_a_key_with_more(enrich: 
     assert enrich.metrics()["rows_in_flight_peak"] == 20
 
 
-def test_a_pause_before_a_retry_does_not_hold_a_place_among_the_calls(enrich: Enrich) -> None:
+def test_a_pause_before_a_retry_does_not_count_against_the_concurrency(enrich: Enrich) -> None:
     enrich.using(concurrency=1, order=ResultOrder.UNORDERED)
     out = enrich("flaky-1-a", "b", "c")
     assert out.rows["row"].to_list() == [1, 2, 0]
 
 
 @pytest.mark.parametrize(("attempts", "pause_s"), [(1, 0.1), (2, 0.3), (3, 0.9), (4, 2.0), (5_000, 2.0)])
-def test_pauses_grow_up_to_the_longest(attempts: int, pause_s: float) -> None:
+def test_retry_pauses_grow_up_to_the_maximum(attempts: int, pause_s: float) -> None:
     retries = LookupRetries(attempts=9_999, pause_ms=100, growth=3, longest_pause_ms=2_000)
     assert retries.pause_s(attempts) == pytest.approx(pause_s)
 
@@ -267,7 +267,7 @@ def test_pauses_grow_up_to_the_longest(attempts: int, pause_s: float) -> None:
 # --- many keys a call ---------------------------------------------------------------------------------------------
 
 
-def test_a_store_that_answers_for_many_keys_is_asked_for_many_at_once(enrich: Enrich, server: StoreServer) -> None:
+def test_a_batch_client_looks_up_many_keys_in_one_call(enrich: Enrich, server: StoreServer) -> None:
     enrich.using(create_client=ManyClient(server.port), batch_keys=10, concurrency=2)
     out = enrich(*[f"k{n}" for n in range(25)], "none-1", "k3")
     assert out.rows["text"].to_list() == [*[f"k{n}" for n in range(25)], None, "k3"]
@@ -275,7 +275,7 @@ def test_a_store_that_answers_for_many_keys_is_asked_for_many_at_once(enrich: En
     assert enrich.metrics()["lookups"] == 26
 
 
-def test_a_call_for_many_keys_fails_or_is_tried_again_as_one(enrich: Enrich, server: StoreServer) -> None:
+def test_a_batch_call_fails_or_is_retried_as_a_whole(enrich: Enrich, server: StoreServer) -> None:
     out = enrich.using(create_client=ManyClient(server.port), batch_keys=2)(
         "a", "gone-1", "b", "flaky-1-c", "odd-1", "d"
     )
@@ -286,7 +286,7 @@ def test_a_call_for_many_keys_fails_or_is_tried_again_as_one(enrich: Enrich, ser
 # --- the cache ----------------------------------------------------------------------------------------------------
 
 
-def test_what_was_found_or_not_is_kept_as_long_as_was_said_and_failures_are_not(enrich: Enrich) -> None:
+def test_the_cache_keeps_hits_and_misses_for_their_ttl_and_no_failures(enrich: Enrich) -> None:
     requests = enrich.server.asked
     enrich.using(cache=Caching(found_ttl_ms=100, missing_ttl_ms=10))
     for enrich.now_ms, found, missing, failed in (
@@ -301,7 +301,7 @@ def test_what_was_found_or_not_is_kept_as_long_as_was_said_and_failures_are_not(
         assert out.rows["text"].to_list() == ["a", None]
 
 
-def test_the_cache_is_bounded_and_the_longest_unused_goes_first(enrich: Enrich) -> None:
+def test_the_cache_is_bounded_and_evicts_the_least_recently_used_key(enrich: Enrich) -> None:
     enrich.using(cache=Caching(max_entries=2), concurrency=1)
     for ids in (["a"], ["b"], ["a"], ["c"], ["a"], ["b"]):
         enrich(*ids)
@@ -313,7 +313,7 @@ def test_the_cache_is_bounded_and_the_longest_unused_goes_first(enrich: Enrich) 
 
 @settings(max_examples=30)
 @given(data=st.data())
-def test_any_frames_give_what_a_dictionary_gives(data: st.DataObject, shared_server: StoreServer) -> None:
+def test_enrichment_equals_a_dictionary_for_any_frames(data: st.DataObject, shared_server: StoreServer) -> None:
     """The habits of the store, the cache and the order, against the definition row by row."""
     keys = st.none() | st.sampled_from(["a", "bb", "none-1", "gone-1", "fail-1", "odd-1", "slow-1"])
     frames = data.draw(st.lists(st.lists(keys, max_size=12), min_size=1, max_size=3))
@@ -353,7 +353,7 @@ def shared_server() -> Iterator[StoreServer]:
 # --- one loop a process -------------------------------------------------------------------------------------------
 
 
-def test_connections_and_the_loop_stay_between_frames_and_end_with_the_last_enricher(server: StoreServer) -> None:
+def test_connections_and_the_event_loop_last_until_the_last_enricher_is_closed(server: StoreServer) -> None:
     first, second = Enricher(enrichment(server)), Enricher(enrichment(server))
     for _ in range(5):
         for one in (first, second):
@@ -367,7 +367,7 @@ def test_connections_and_the_loop_stay_between_frames_and_end_with_the_last_enri
 
 
 @pytest.mark.parametrize(("client", "requests"), [("Client", 10), ("HangingOpen", 1)])
-def test_closing_cancels_what_is_under_way(server: StoreServer, client: str, requests: int) -> None:
+def test_closing_cancels_running_look_ups(server: StoreServer, client: str, requests: int) -> None:
     one, other, raised = (
         Enricher(enrichment(server, create_client=_CLIENTS[client](server.port))),
         Enricher(enrichment(server)),
@@ -405,13 +405,13 @@ def test_a_client_that_fails_to_open_is_closed(server: StoreServer) -> None:
     other.close()
 
 
-def test_a_client_that_hangs_when_closed_is_given_up(server: StoreServer) -> None:
+def test_a_client_that_hangs_in_close_is_abandoned(server: StoreServer) -> None:
     one = Enricher(enrichment(server, create_client=HangingClose(server.port), timeout_ms=SHORT_MS))
     assert one.run(pl.DataFrame({"id": ["a"]})).rows.height == 1
     one.close()
 
 
-def test_closing_what_never_ran_needs_no_loop(server: StoreServer) -> None:
+def test_an_enricher_that_never_ran_can_be_closed(server: StoreServer) -> None:
     Enricher(enrichment(server)).close()
 
 
@@ -439,7 +439,7 @@ def test_tasks_that_a_client_left_behind_end_with_the_loop() -> None:
     assert Careless.cancelled == 2
 
 
-def test_a_process_keeps_one_enricher_for_a_name_until_its_value_changes(server: StoreServer) -> None:
+def test_a_process_keeps_one_enricher_for_a_name_until_its_settings_change(server: StoreServer) -> None:
     one = shared_enricher(enrichment(server))
     assert shared_enricher(enrichment(server)) is one
     one.run(pl.DataFrame({"id": ["a"]}))
@@ -469,19 +469,19 @@ def test_a_process_keeps_one_enricher_for_a_name_until_its_value_changes(server:
         ({"batch_keys": 0}, "batch_keys must be at least 1"),
     ],
 )
-def test_values_that_cannot_work_are_rejected(options: dict[str, object], says: str) -> None:
+def test_invalid_enrichments_are_rejected(options: dict[str, object], says: str) -> None:
     usual: dict[str, object] = {"name": "x", "create_client": Pairs, "key": ("a",), "columns": {"x": pl.String()}}
     with pytest.raises(ConfigError, match=says):
         Enrichment(**(usual | options))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("options", [{"attempts": 0}, {"pause_ms": -1}, {"growth": 0.5}, {"longest_pause_ms": 1}])
-def test_retries_that_cannot_work_are_rejected(options: dict[str, float]) -> None:
+def test_invalid_retries_are_rejected(options: dict[str, float]) -> None:
     with pytest.raises(ConfigError):
         LookupRetries(**options)  # type: ignore[arg-type]
 
 
-def test_a_cache_of_less_than_nothing_is_rejected() -> None:
+def test_a_cache_of_negative_size_is_rejected() -> None:
     with pytest.raises(ConfigError):
         Caching(found_ttl_ms=-1)
 

@@ -46,7 +46,7 @@ class Level(IntEnum):
         (pl.Decimal(5, 2), Decimal("0E+9"), Decimal("0.00")),
     ],
 )
-def test_what_fits_is_stored_as_it_is(dtype: pl.DataType, value: object, stored: object) -> None:
+def test_a_value_that_fits_is_stored_unchanged(dtype: pl.DataType, value: object, stored: object) -> None:
     column = to_series("x", [coercion_for(dtype)(value), coercion_for(dtype)(None)], dtype)
     assert column.dtype == dtype
     assert column.to_list() == [stored, None]
@@ -73,7 +73,7 @@ def test_what_fits_is_stored_as_it_is(dtype: pl.DataType, value: object, stored:
         (pl.Decimal(5, 2), Decimal("NaN"), "not finite"),
     ],
 )
-def test_what_does_not_fit_is_rejected_with_the_reason(dtype: pl.DataType, value: object, says: str) -> None:
+def test_a_value_that_does_not_fit_is_rejected_with_a_reason(dtype: pl.DataType, value: object, says: str) -> None:
     with pytest.raises(AnswerTypeMismatch, match=says):
         coercion_for(dtype)(value)
 
@@ -88,5 +88,5 @@ def test_a_decimal_is_stored_exactly_or_rejected(value: Decimal | int) -> None:
     assert to_series("x", [fitted], dtype).to_list() == [value]
 
 
-def test_other_types_are_not_for_enrichment() -> None:
+def test_other_types_are_rejected_for_enrichment() -> None:
     assert not [t for t in (pl.Int32(), pl.List(pl.String()), pl.Date(), pl.Datetime("us", "UTC")) if is_supported(t)]

@@ -80,7 +80,7 @@ def test_a_crash_before_the_commit_leaves_records_that_only_uncommitted_readers_
     assert len(everything) == 3 * RECORDS
 
 
-def test_kills_at_random_moments_and_a_reader_that_watches_them(
+def test_a_reader_never_sees_a_lost_or_repeated_record_while_writers_are_killed(
     start: Start, kafka: KafkaSettings, topics: Topics
 ) -> None:
     watched: list[Record] = []

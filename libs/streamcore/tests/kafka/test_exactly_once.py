@@ -60,7 +60,7 @@ def make(kafka: KafkaSettings, topics: Topics, *, epoch: int = 1, **more: object
     return ExactlyOnceWriter(kafka, WriterId(topics.app, epoch), topics.markers, **more)  # type: ignore[arg-type]
 
 
-def test_a_batch_carries_its_headers_and_its_receipt_counts_it(kafka: KafkaSettings, topics: Topics) -> None:
+def test_a_batch_has_its_headers_and_the_receipt_counts_its_records(kafka: KafkaSettings, topics: Topics) -> None:
     with make(kafka, topics) as writer:
         assert writer.open() is None
         receipt = writer.commit(cut_id(7), rows(topics, 7))
@@ -70,7 +70,7 @@ def test_a_batch_carries_its_headers_and_its_receipt_counts_it(kafka: KafkaSetti
     assert receipt.bytes == sum(record_bytes(r) for r in rows(topics, 7))
 
 
-def test_a_writer_that_opens_again_knows_what_it_committed_and_skips_it(kafka: KafkaSettings, topics: Topics) -> None:
+def test_a_reopened_writer_skips_the_batches_that_it_committed(kafka: KafkaSettings, topics: Topics) -> None:
     with make(kafka, topics) as first:
         first.open()
         first.commit(cut_id(0), rows(topics, 0))
@@ -97,7 +97,7 @@ def test_an_empty_batch_writes_nothing_and_its_replay_is_harmless(kafka: KafkaSe
     ]
 
 
-def test_a_zombie_is_fenced_at_once_and_for_good(kafka: KafkaSettings, topics: Topics) -> None:
+def test_a_zombie_is_fenced_immediately_and_permanently(kafka: KafkaSettings, topics: Topics) -> None:
     with make(kafka, topics) as zombie, make(kafka, topics) as successor:
         zombie.open()
         zombie.commit(cut_id(0), rows(topics, 0))
@@ -125,7 +125,7 @@ def test_a_zombie_in_the_middle_of_its_transaction_is_fenced_too(kafka: KafkaSet
     assert written(kafka, topics) == expected(0)
 
 
-def test_a_zombie_with_thousands_of_records_on_their_way_is_fenced_and_does_not_fence_back(
+def test_a_zombie_with_thousands_of_records_in_flight_is_fenced_and_does_not_fence_back(
     kafka: KafkaSettings, topics: Topics
 ) -> None:
     """The client then reports a fatal error, whose cause is the fencing."""
@@ -140,7 +140,7 @@ def test_a_zombie_with_thousands_of_records_on_their_way_is_fenced_and_does_not_
     assert written(kafka, topics) == expected(0, 1)
 
 
-def test_a_batch_of_this_number_with_other_input_is_not_this_batch(kafka: KafkaSettings, topics: Topics) -> None:
+def test_a_batch_with_the_same_number_and_other_input_fences_the_writer(kafka: KafkaSettings, topics: Topics) -> None:
     with make(kafka, topics) as theirs, make(kafka, topics) as ours:
         theirs.open()
         theirs.commit(cut_id(3, history=1), rows(topics, 3))
@@ -151,7 +151,7 @@ def test_a_batch_of_this_number_with_other_input_is_not_this_batch(kafka: KafkaS
     assert written(kafka, topics) == expected(3)
 
 
-def test_whoever_did_not_plan_the_last_batch_does_not_fence_its_writer(kafka: KafkaSettings, topics: Topics) -> None:
+def test_a_copy_that_did_not_plan_the_last_batch_does_not_fence_its_writer(kafka: KafkaSettings, topics: Topics) -> None:
     def of_another(cut: CutId) -> None:
         raise ConfigError(f"{cut} was written by another copy")
 
@@ -173,7 +173,7 @@ def wait_until_stable(kafka: KafkaSettings, topics: Topics) -> None:
     assert read_committed(kafka, topics.markers, 1)
 
 
-def test_a_suspended_writer_whose_transaction_is_over_does_not_take_the_app_back(
+def test_a_resumed_writer_whose_transaction_was_aborted_does_not_take_the_app_back(
     kafka: KafkaSettings, topics: Topics
 ) -> None:
     """Its client says that it was fenced, which may also be the broker's time-out; the marker shows a batch that this
@@ -206,7 +206,7 @@ def test_after_fifty_empty_batches_a_marker_is_written_without_records(kafka: Ka
     assert written(kafka, topics) == Counter()
 
 
-def test_a_broker_that_lost_a_confirmed_batch_is_not_written_to(
+def test_the_writer_stops_when_the_broker_lost_a_committed_batch(
     kafka: KafkaSettings, topics: Topics, wire: Wire
 ) -> None:
     hooks = WriterHooks(still_owner=lambda: wire.lose_requests(END_TXN, 0))
@@ -270,7 +270,7 @@ def test_a_marker_far_from_the_end_is_found(kafka: KafkaSettings, topics: Topics
         assert writer.open() == cut_id(11)
 
 
-def test_a_marker_that_nobody_of_ours_wrote_is_rejected(kafka: KafkaSettings, topics: Topics) -> None:
+def test_a_marker_in_an_unknown_format_is_rejected(kafka: KafkaSettings, topics: Topics) -> None:
     with ControlLog(kafka, topics.markers) as other:
         other.publish(WriterId(topics.app, 1).key.decode(), b"minus one")
     with make(kafka, topics) as writer, pytest.raises(CorruptState, match="not a batch number and a digest"):
@@ -295,7 +295,7 @@ def test_a_marker_survives_compaction(kafka: KafkaSettings, topics: Topics) -> N
         assert writer.commit(cut_id(4), rows(topics, 4)).outcome is CommitOutcome.SKIPPED
 
 
-def test_a_commit_whose_answer_is_lost_is_not_repeated(kafka: KafkaSettings, topics: Topics, wire: Wire) -> None:
+def test_a_commit_whose_response_is_lost_is_not_repeated(kafka: KafkaSettings, topics: Topics, wire: Wire) -> None:
     with make(replace(kafka, bootstrap=wire.bootstrap), topics, delivery=IMPATIENT) as writer:
         writer.open()
         wire.lose_answers(END_TXN, 3)  # more often than the client asks again by itself in a second
@@ -329,7 +329,7 @@ def losing_the_first_answer(wire: Wire) -> WriterHooks:
 
 
 @pytest.mark.parametrize("protected", [True, False])
-def test_only_the_marker_tells_that_a_commit_without_an_answer_was_made(
+def test_only_the_marker_shows_that_a_commit_without_a_response_succeeded(
     protected: bool, kafka: KafkaSettings, topics: Topics, wire: Wire
 ) -> None:
     class Forgetful(ExactlyOnceWriter):
@@ -346,7 +346,7 @@ def test_only_the_marker_tells_that_a_commit_without_an_answer_was_made(
     assert written(kafka, topics) == (expected(0) if protected else expected(0, 0))
 
 
-def test_a_broker_that_is_away_for_a_while_neither_loses_nor_repeats_nor_stops(
+def test_an_unavailable_broker_neither_loses_nor_repeats_records_nor_stops_the_writer(
     kafka: KafkaSettings, topics: Topics, wire: Wire
 ) -> None:
     through = replace(kafka, bootstrap=wire.bootstrap, request_timeout_ms=2_000)
@@ -361,7 +361,7 @@ def test_a_broker_that_is_away_for_a_while_neither_loses_nor_repeats_nor_stops(
 
 
 @pytest.mark.parametrize("harm", ["killed", "frozen"])
-def test_a_broker_that_is_harmed_in_the_middle_of_a_commit_neither_loses_nor_repeats(
+def test_a_broker_fault_in_the_middle_of_a_commit_neither_loses_nor_repeats_records(
     harm: str, new_broker: NewBroker, new_topics: NewTopics
 ) -> None:
     broker = new_broker()
@@ -389,7 +389,7 @@ def test_a_broker_that_is_harmed_in_the_middle_of_a_commit_neither_loses_nor_rep
     assert written(kafka, topics) == expected(0, 1, 2)
 
 
-def test_a_broker_that_stays_away_ends_in_an_error_that_names_it(
+def test_a_broker_that_stays_unavailable_gives_an_error_that_names_it(
     kafka: KafkaSettings, topics: Topics, wire: Wire
 ) -> None:
     through = replace(kafka, bootstrap=wire.bootstrap, request_timeout_ms=2_000)
@@ -404,7 +404,7 @@ def test_a_broker_that_stays_away_ends_in_an_error_that_names_it(
     assert written(kafka, topics) == expected(0)
 
 
-def test_before_it_fences_again_the_writer_asks_whether_it_still_owns_the_app(
+def test_the_writer_checks_its_ownership_before_it_fences_again(
     kafka: KafkaSettings, topics: Topics, wire: Wire
 ) -> None:
     def no_longer() -> None:
@@ -418,7 +418,7 @@ def test_before_it_fences_again_the_writer_asks_whether_it_still_owns_the_app(
             writer.commit(cut_id(0), rows(topics, 0))
 
 
-def test_who_lost_the_app_while_it_fenced_again_writes_nothing(
+def test_a_writer_that_lost_the_app_while_it_fenced_again_writes_nothing(
     kafka: KafkaSettings, topics: Topics, wire: Wire
 ) -> None:
     """A later epoch began meanwhile, fenced us and read our marker; then our fencing went through."""
@@ -442,7 +442,7 @@ def test_who_lost_the_app_while_it_fenced_again_writes_nothing(
     assert written(kafka, topics) == expected()
 
 
-def test_a_transaction_that_outlived_its_time_out_is_written_again(kafka: KafkaSettings, topics: Topics) -> None:
+def test_a_transaction_that_timed_out_is_written_again(kafka: KafkaSettings, topics: Topics) -> None:
     slept: list[CommitStep] = []
 
     def sleepy(step: CommitStep) -> None:
@@ -472,7 +472,7 @@ def test_a_record_above_the_limit_is_replaced_in_the_same_transaction(kafka: Kaf
     assert written(kafka, topics) == expected(0, count=3) + Counter([b"xxxx"])
 
 
-def test_many_records_at_a_time_are_those_records_one_by_one(kafka: KafkaSettings, topics: Topics) -> None:
+def test_a_batch_of_records_is_written_like_single_records(kafka: KafkaSettings, topics: Topics) -> None:
     def cut_short(record: OutRecord, limit_bytes: int) -> OutRecord | None:
         return replace(record, value=(record.value or b"")[:4])
 
@@ -493,7 +493,7 @@ def test_many_records_at_a_time_are_those_records_one_by_one(kafka: KafkaSetting
     assert [r.value for r in found if r.key == b"a"] == [b"1", b"1", b"xxxx", b"3"], "a key's records stay in order"
 
 
-def test_many_records_find_a_full_queue_and_wait(kafka: KafkaSettings, topics: Topics) -> None:
+def test_a_batch_of_records_waits_for_a_full_queue(kafka: KafkaSettings, topics: Topics) -> None:
     with make(kafka, topics, delivery=DeliverySettings(queue_records=50)) as writer:
         writer.open()
         values = [b"0:%d" % n for n in range(1_000)]
@@ -501,7 +501,7 @@ def test_many_records_find_a_full_queue_and_wait(kafka: KafkaSettings, topics: T
     assert written(kafka, topics) == expected(0, count=1_000)
 
 
-def test_of_many_records_one_that_is_not_taken_fails_them_all(kafka: KafkaSettings, topics: Topics) -> None:
+def test_one_rejected_record_fails_the_whole_batch_of_records(kafka: KafkaSettings, topics: Topics) -> None:
     delete_topics(kafka, [topics.out])
     ensure_topics(kafka, [TopicSpec(topics.out, 2, config=(("max.message.bytes", "2000"),))])
     noise = random.Random(1).randbytes(5_000)  # nothing to compress
@@ -522,7 +522,7 @@ def test_without_a_replacement_a_record_above_the_limit_stops_the_writer(kafka: 
 
 
 @pytest.mark.parametrize("at_most", [999, 1_000])
-def test_a_record_of_exactly_the_limit_goes_through(at_most: int, kafka: KafkaSettings, topics: Topics) -> None:
+def test_a_record_of_exactly_the_limit_is_written(at_most: int, kafka: KafkaSettings, topics: Topics) -> None:
     delivery = DeliverySettings(max_record_bytes=1_000)
     headers = tuple((f"h{n}", b"12345678") for n in range(10))  # 100 bytes
     with make(kafka, topics, delivery=delivery) as writer:
@@ -531,7 +531,7 @@ def test_a_record_of_exactly_the_limit_goes_through(at_most: int, kafka: KafkaSe
     assert (receipt.bytes, receipt.oversized) == (at_most, 0)
 
 
-def test_a_topic_that_takes_less_than_the_limit_is_named_in_the_error(kafka: KafkaSettings, topics: Topics) -> None:
+def test_the_error_names_a_topic_with_a_smaller_record_limit(kafka: KafkaSettings, topics: Topics) -> None:
     delete_topics(kafka, [topics.out])
     ensure_topics(kafka, [TopicSpec(topics.out, 2, config=(("max.message.bytes", "2000"),))])
     assert describe(kafka, [topics.out])[topics.out].max_message_bytes == 2_000
@@ -542,7 +542,7 @@ def test_a_topic_that_takes_less_than_the_limit_is_named_in_the_error(kafka: Kaf
             writer.commit(cut_id(0), [OutRecord(topics.out, b"k", noise)])
 
 
-def test_a_full_queue_is_waited_for(kafka: KafkaSettings, topics: Topics) -> None:
+def test_the_writer_waits_for_a_full_queue(kafka: KafkaSettings, topics: Topics) -> None:
     with make(kafka, topics, delivery=DeliverySettings(queue_records=50)) as writer:
         writer.open()
         assert writer.commit(cut_id(0), rows(topics, 0, 1_000)).records == 1_000
@@ -563,13 +563,13 @@ def test_an_aborted_transaction_is_never_seen_and_leaves_no_marker(kafka: KafkaS
     assert len(read_topic(kafka, topics.out, isolation=Isolation.UNCOMMITTED)) == 10
 
 
-def test_topics_that_do_not_exist_are_named(kafka: KafkaSettings, topics: Topics) -> None:
+def test_the_error_names_missing_topics(kafka: KafkaSettings, topics: Topics) -> None:
     absent = ExactlyOnceWriter(kafka, WriterId(topics.app, 1), f"{topics.app}.absent")
     with absent, pytest.raises(ConfigError, match=rf"{topics.app}.absent.*create the topic"):
         absent.open()
 
 
-def test_a_transaction_time_out_above_the_brokers_is_told_with_the_cure(kafka: KafkaSettings, topics: Topics) -> None:
+def test_a_transaction_time_out_above_that_of_the_broker_is_rejected_with_the_remedy(kafka: KafkaSettings, topics: Topics) -> None:
     check_transaction_timeout(kafka, 60_000)
     with pytest.raises(ConfigError, match=r"set transaction.max.timeout.ms=90000000 .* or lower"):
         check_transaction_timeout(kafka, 90_000_000)
@@ -579,6 +579,6 @@ def test_a_transaction_time_out_above_the_brokers_is_told_with_the_cure(kafka: K
 
 
 @pytest.mark.parametrize(("app", "writer", "epoch"), [("a.b", "driver", 1), ("a", "x|y", 1), ("a", "w", 0)])
-def test_names_that_could_be_taken_for_another_writers_are_rejected(app: str, writer: str, epoch: int) -> None:
+def test_names_that_could_collide_with_another_writer_are_rejected(app: str, writer: str, epoch: int) -> None:
     with pytest.raises(ConfigError):
         WriterId(app, epoch, writer)

@@ -35,7 +35,7 @@ def asking(tmp_path_factory: pytest.TempPathFactory, java: Java) -> Iterator[Kaf
         yield login
 
 
-def test_both_clients_log_in(asking: KafkaSettings, new_topics: NewTopics, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_kafka_clients_log_in(asking: KafkaSettings, new_topics: NewTopics, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HG_TEST_LOGIN", SECRET)
     wait_for_broker(asking, 60_000)
     topics = new_topics(asking)
@@ -45,7 +45,7 @@ def test_both_clients_log_in(asking: KafkaSettings, new_topics: NewTopics, monke
     assert [r.value for r in read_committed(asking, topics.out, 1)] == [b"v"]
 
 
-def test_a_wrong_password_is_told_at_once_and_not_repeated(
+def test_a_wrong_password_is_reported_immediately_and_not_shown(
     asking: KafkaSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HG_TEST_LOGIN", WRONG)
@@ -56,7 +56,7 @@ def test_a_wrong_password_is_told_at_once_and_not_repeated(
     assert WRONG not in str(error.value)
 
 
-def test_a_writer_with_a_wrong_password_does_not_try_again(
+def test_a_writer_with_a_wrong_password_does_not_retry(
     asking: KafkaSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HG_TEST_LOGIN", WRONG)

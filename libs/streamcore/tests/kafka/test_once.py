@@ -42,7 +42,7 @@ class DiesAfterCommit(IdempotentSender):
 
 
 @pytest.mark.parametrize("dying", [DiesBeforeCommit, DiesAfterCommit])
-def test_a_sender_that_is_killed_leaves_all_or_nothing_to_the_next(
+def test_a_killed_sender_leaves_all_records_or_none_to_its_successor(
     dying: type[IdempotentSender], kafka: KafkaSettings, new_topic: NewTopic
 ) -> None:
     topic, memory = new_topic("target"), new_topic("memory", compacted=True)
@@ -58,7 +58,7 @@ def test_a_sender_that_is_killed_leaves_all_or_nothing_to_the_next(
     assert [record.value for record in read_committed(kafka, topic, 5)] == [b"%d" % n for n in range(5)]
 
 
-def test_a_name_that_comes_twice_in_one_batch_is_sent_once(kafka: KafkaSettings, new_topic: NewTopic) -> None:
+def test_a_name_that_occurs_twice_in_one_batch_is_sent_once(kafka: KafkaSettings, new_topic: NewTopic) -> None:
     topic, memory = new_topic("target"), new_topic("memory", compacted=True)
     with IdempotentSender(kafka, WriterId(topic, 1, "replay"), memory) as sender:
         assert (

@@ -21,11 +21,11 @@ def answer(offset: int) -> Future[admin.ListOffsetsResultInfo]:
 
 
 @pytest.mark.parametrize("offset", [-1, 0, 7])
-def test_an_offset_is_taken_as_it_is(offset: int) -> None:
-    assert _valid_offset(PARTITION, answer(offset)) == offset
+def test_a_valid_offset_is_returned_unchanged(offset: int) -> None:
+    assert _known_offset(PLACE, answer(offset)) == offset
 
 
-def test_an_answer_without_an_offset_is_asked_for_again() -> None:
+def test_a_response_without_an_offset_is_retryable() -> None:
     """A broker that had just come back gave such an answer: the app ended, for it took it for a lost topic."""
     with pytest.raises(Retryable, match="topic orders, partition 1"):
         _valid_offset(PARTITION, answer(ck.OFFSET_INVALID))

@@ -21,7 +21,7 @@ from streamcore.kafka.rewind_guard import check_not_behind_output
         (40, {1: 7, 39: 0}, True),
     ],
 )
-def test_what_an_earlier_epoch_wrote_after_the_savepoint_stops_the_first_start(
+def test_output_of_an_earlier_epoch_after_the_savepoint_stops_the_first_start(
     epoch: int, written: dict[int, int], rejected: bool
 ) -> None:
     origin = RestoreOrigin("one", "", epoch=1, batch=7)

@@ -50,7 +50,7 @@ def test_the_final_line_end_of_a_password_file_is_not_part_of_it(by_file: KafkaS
     assert by_file.password() == SECRET
 
 
-def test_the_password_is_in_no_text_of_the_settings(login: KafkaSettings, by_file: KafkaSettings) -> None:
+def test_the_text_of_the_settings_does_not_contain_the_password(login: KafkaSettings, by_file: KafkaSettings) -> None:
     for settings in (login, by_file):
         texts = [repr(settings), str(settings), repr(settings.librdkafka()), str(settings.kafka_python())]
         texts.append(pickle.dumps(settings).decode("latin-1"))
@@ -74,7 +74,7 @@ control_plane.admin(settings)
 """
 
 
-def test_the_password_is_in_no_log_no_error_and_no_traceback() -> None:
+def test_logs_errors_and_tracebacks_do_not_contain_the_password() -> None:
     environment = {**os.environ, "HG_TEST_SECRET": SECRET}
     run = subprocess.run([sys.executable, "-c", VERBOSE], capture_output=True, text=True, check=False, env=environment)
     assert "bootstrap_servers" in run.stdout, "the client does log its options"
@@ -82,7 +82,7 @@ def test_the_password_is_in_no_log_no_error_and_no_traceback() -> None:
     assert SECRET not in run.stdout + run.stderr
 
 
-def test_a_missing_password_is_named_by_its_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_error_for_a_missing_password_names_where_it_was_expected(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("HG_TEST_SECRET", raising=False)
     with pytest.raises(ConfigError, match="variable HG_TEST_SECRET is empty"):
         LOGIN.password()
@@ -90,14 +90,14 @@ def test_a_missing_password_is_named_by_its_place(monkeypatch: pytest.MonkeyPatc
         replace(LOGIN, password_env=None, password_file=tmp_path / "absent").password()
 
 
-def test_tls_files_reach_every_dialect(tmp_path: Path) -> None:
+def test_tls_files_reach_every_client(tmp_path: Path) -> None:
     ca, cert, key = (tmp_path / n for n in ("ca.pem", "tls.crt", "tls.key"))
     tls = KafkaSettings("b:9093", SecurityProtocol.SSL, ca_file=ca, cert_file=cert, key_file=key)
     assert tls.librdkafka()["ssl.key.location"] == str(key)
     assert tls.kafka_python()["ssl_cafile"] == str(ca)
 
 
-def test_only_options_of_the_list_are_taken() -> None:
+def test_only_listed_options_are_accepted() -> None:
     allowed = KafkaSettings("b:9092", options={"metadata.max.age.ms": "5000", "client.rack": "r1"})
     assert allowed.librdkafka()["metadata.max.age.ms"] == "5000"
     assert allowed.kafka_python()["metadata_max_age_ms"] == 5_000
@@ -121,19 +121,19 @@ def test_only_options_of_the_list_are_taken() -> None:
         {"bootstrap": "b:9092", "request_timeout_ms": 0},
     ],
 )
-def test_settings_that_cannot_work_together_are_rejected(wrong: dict[str, object]) -> None:
+def test_contradictory_settings_are_rejected(wrong: dict[str, object]) -> None:
     with pytest.raises(ConfigError):
         KafkaSettings(**wrong)  # type: ignore[arg-type]
 
 
 @given(st.text(min_size=12).filter(lambda text: not text.isidentifier()))
-def test_a_password_put_in_place_of_a_variable_name_is_not_repeated(text: str) -> None:
+def test_a_password_in_place_of_a_variable_name_is_not_shown(text: str) -> None:
     with pytest.raises(ConfigError) as error:
         replace(LOGIN, password_env=text)
     assert text not in str(error.value)
 
 
-def test_every_error_of_a_client_becomes_one_of_ours() -> None:
+def test_every_client_error_becomes_an_error_of_the_engine() -> None:
     import confluent_kafka as ck
     from kafka import errors as kp
 
@@ -146,7 +146,7 @@ def test_every_error_of_a_client_becomes_one_of_ours() -> None:
         assert isinstance(control_plane.python_error(cls("why"), "trying", settings), StreamError)
 
 
-def test_a_rejected_login_is_told_although_the_call_only_timed_out() -> None:
+def test_a_time_out_after_a_rejected_login_is_reported_as_the_rejection() -> None:
     import confluent_kafka as ck
 
     log = ClientLog()
@@ -157,7 +157,7 @@ def test_a_rejected_login_is_told_although_the_call_only_timed_out() -> None:
     assert "wrong password" in str(error)
 
 
-def test_settings_with_further_options_are_a_key() -> None:
+def test_settings_with_options_are_hashable() -> None:
     """A worker keeps one reader for each."""
     settings = KafkaSettings("a:1", options={"client.rack": "a"})
     assert {settings: 1}[KafkaSettings("a:1", options={"client.rack": "a"})] == 1

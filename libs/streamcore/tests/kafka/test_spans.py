@@ -57,7 +57,7 @@ def reader(kafka: KafkaSettings) -> Iterator[RangeReader]:
         yield one
 
 
-def test_the_brokers_timestamps_come_where_they_are_asked_for(
+def test_the_reader_returns_the_timestamps_of_the_broker_on_request(
     kafka: KafkaSettings, new_topic: NewTopic, reader: RangeReader
 ) -> None:
     topic = new_topic()
@@ -72,7 +72,7 @@ def test_the_brokers_timestamps_come_where_they_are_asked_for(
     assert silent.column("timestamp_ms").null_count == 2
 
 
-def test_spans_hold_their_records_with_keys_values_and_source(
+def test_ranges_are_read_with_keys_values_and_source(
     kafka: KafkaSettings, new_topic: NewTopic, reader: RangeReader
 ) -> None:
     topic = new_topic(partitions=2)
@@ -82,7 +82,7 @@ def test_spans_hold_their_records_with_keys_values_and_source(
     assert sorted(rows([batch])) == expected(0, 100, 250) + expected(1, 0, 3)
 
 
-def test_readers_that_take_turns_in_any_way_read_what_each_was_asked_for(
+def test_readers_that_take_turns_in_any_order_read_exactly_their_ranges(
     kafka: KafkaSettings, new_topic: NewTopic
 ) -> None:
     """Cuts of random lengths, shared out at random: a partition changes its reader, pauses, and is read again."""
@@ -122,7 +122,7 @@ def only(batch: pa.RecordBatch, source: int) -> pa.RecordBatch:
     return batch.filter(pc.equal(batch.column("source"), source))
 
 
-def test_what_is_left_early_can_be_read_again(kafka: KafkaSettings, new_topic: NewTopic, reader: RangeReader) -> None:
+def test_a_range_whose_reading_was_abandoned_can_be_read_again(kafka: KafkaSettings, new_topic: NewTopic, reader: RangeReader) -> None:
     topic = new_topic()
     write(kafka, topic, 50_000)
     span = OffsetRange(0, topic, 0, 10, 45_000)
@@ -133,7 +133,7 @@ def test_what_is_left_early_can_be_read_again(kafka: KafkaSettings, new_topic: N
     assert rows(reader.read([OffsetRange(0, topic, 0, 45_000, 50_000)])) == expected(0, 45_000, 50_000)
 
 
-def test_offsets_without_records_are_passed_over(
+def test_offsets_without_records_are_skipped(
     kafka: KafkaSettings, new_topic: NewTopic, reader: RangeReader
 ) -> None:
     """Transactions, some of them aborted, each with a marker behind it; the last offsets of a span hold none."""
@@ -160,7 +160,7 @@ def test_offsets_without_records_are_passed_over(
     assert values == kept
 
 
-def test_records_that_are_gone_are_an_error_and_not_a_gap(
+def test_deleted_records_are_an_error_and_not_a_gap(
     kafka: KafkaSettings, new_topic: NewTopic, reader: RangeReader
 ) -> None:
     topic = new_topic()
@@ -173,7 +173,7 @@ def test_records_that_are_gone_are_an_error_and_not_a_gap(
     assert rows(reader.read([OffsetRange(0, topic, 0, 60, 100)])) == expected(0, 60, 100)
 
 
-def test_a_broker_that_is_away_is_waited_for_and_then_named(
+def test_the_reader_waits_for_an_unavailable_broker_and_then_names_it(
     kafka: KafkaSettings, wire: Wire, new_topic: NewTopic
 ) -> None:
     topic = new_topic()
@@ -189,7 +189,7 @@ def test_a_broker_that_is_away_is_waited_for_and_then_named(
         assert rows(reader.read([OffsetRange(0, topic, 0, 5, 20)])) == expected(0, 5, 20)
 
 
-def test_ends_are_those_of_committed_records_and_new_partitions_are_found(
+def test_the_latest_offsets_are_those_of_committed_records_and_include_new_partitions(
     kafka: KafkaSettings, new_topic: NewTopic
 ) -> None:
     topics = [new_topic(partitions=2), new_topic()]
@@ -221,6 +221,6 @@ def grow(kafka: KafkaSettings, topic: str, partitions: int) -> None:
         future.result(30)
 
 
-def test_a_topic_that_is_not_there_is_named(kafka: KafkaSettings) -> None:
+def test_the_error_names_a_missing_topic(kafka: KafkaSettings) -> None:
     with pytest.raises(ConfigError, match="nowhere"):
         KafkaPartitionOffsets(replace(kafka, request_timeout_ms=2_000), ["nowhere"]).latest()

@@ -77,7 +77,7 @@ def last_written(kafka: KafkaSettings, topics: Topics) -> int:
 
 
 @pytest.mark.timeout(900)
-def test_whichever_of_two_copies_is_suspended_no_number_is_lost_or_written_twice(
+def test_suspending_either_of_two_copies_neither_loses_nor_repeats_a_number(
     kafka: KafkaSettings, new_topics: NewTopics, tmp_path: Path
 ) -> None:
     messages = []

@@ -38,7 +38,7 @@ def fill(kafka: KafkaSettings, topic: str, values: list[bytes], *, partition: in
     assert producer.flush(30) == 0
 
 
-def test_topics_are_created_once_and_found_again(kafka: KafkaSettings, topics: Topics) -> None:
+def test_ensure_topics_creates_topics_once_and_accepts_existing_ones(kafka: KafkaSettings, topics: Topics) -> None:
     name = f"{topics.app}.more"
     spec = TopicSpec(name, 3, retention_ms=3_600_000, config=(("max.message.bytes", "5000"),))
     try:
@@ -50,7 +50,7 @@ def test_topics_are_created_once_and_found_again(kafka: KafkaSettings, topics: T
     assert describe(kafka, [name]) == {}
 
 
-def test_a_topic_that_does_not_fit_is_rejected_and_left_alone(kafka: KafkaSettings, topics: Topics) -> None:
+def test_a_topic_with_other_settings_is_rejected_and_not_changed(kafka: KafkaSettings, topics: Topics) -> None:
     with pytest.raises(ConfigError, match=rf"{topics.out}: has 2 partitions, the app is set to 5"):
         ensure_topics(kafka, [TopicSpec(topics.out, 5)])
     with pytest.raises(ConfigError, match=rf"{topics.out}: cleanup.policy is delete, the app needs compact"):
@@ -58,14 +58,14 @@ def test_a_topic_that_does_not_fit_is_rejected_and_left_alone(kafka: KafkaSettin
     assert describe(kafka, [topics.out])[topics.out].partitions == 2
 
 
-def test_a_topic_that_cannot_be_created_says_why(kafka: KafkaSettings, topics: Topics) -> None:
+def test_the_error_explains_why_a_topic_cannot_be_created(kafka: KafkaSettings, topics: Topics) -> None:
     with pytest.raises(ConfigError, match=r"create topic .*correct the setting"):
         ensure_topics(kafka, [TopicSpec(f"{topics.app}.wide", replication=9)])
     with pytest.raises((ConfigError, Permanent, Retryable), match="create topic"):
         ensure_topics(kafka, [TopicSpec(f"{topics.app}.odd", config=(("no.such.setting", "1"),))])
 
 
-def test_no_broker_within_the_limit_is_an_error_and_one_that_comes_up_is_found(
+def test_waiting_for_a_broker_fails_after_the_limit_and_succeeds_when_it_comes_up(
     kafka: KafkaSettings, wire: Wire
 ) -> None:
     through = replace(kafka, bootstrap=wire.bootstrap)
@@ -81,7 +81,7 @@ def test_no_broker_within_the_limit_is_an_error_and_one_that_comes_up_is_found(
     assert wire.seen, "it answered"
 
 
-def test_both_readers_give_the_same_records(kafka: KafkaSettings, topics: Topics) -> None:
+def test_both_readers_return_the_same_records(kafka: KafkaSettings, topics: Topics) -> None:
     fill(kafka, topics.out, [b"%d" % n for n in range(500)], partition=0)
     fill(kafka, topics.out, [b"%d" % n for n in range(300)], partition=1)
     with ExactlyOnceWriter(kafka, WriterId(topics.app, 1), topics.markers) as writer:
@@ -100,7 +100,7 @@ def test_an_empty_topic_reads_as_empty(kafka: KafkaSettings, topics: Topics) -> 
     assert read_topic(kafka, topics.out) == list(scan_topic(kafka, topics.out)) == []
 
 
-def test_readers_keep_their_limits_and_name_missing_topics(kafka: KafkaSettings, topics: Topics) -> None:
+def test_readers_respect_their_limits_and_name_missing_topics(kafka: KafkaSettings, topics: Topics) -> None:
     fill(kafka, topics.out, [b"x"] * 20)
     with pytest.raises(Permanent, match="more than 10 records"):
         read_topic(kafka, topics.out, limit_records=10)
@@ -111,13 +111,13 @@ def test_readers_keep_their_limits_and_name_missing_topics(kafka: KafkaSettings,
         list(scan_topic(kafka, absent))
 
 
-def test_ends_count_committed_records_or_all(kafka: KafkaSettings, topics: Topics) -> None:
+def test_end_offsets_count_committed_or_all_records(kafka: KafkaSettings, topics: Topics) -> None:
     fill(kafka, topics.out, [b"x"] * 7, partition=1)
     assert end_offsets(kafka, [topics.out]) == {(topics.out, 0): 0, (topics.out, 1): 7}
     assert end_offsets(kafka, [topics.out], isolation=Isolation.UNCOMMITTED)[topics.out, 1] == 7
 
 
-def test_a_follower_starts_where_it_is_told_and_goes_on(kafka: KafkaSettings, topics: Topics) -> None:
+def test_a_follower_starts_at_the_given_offsets_and_continues(kafka: KafkaSettings, topics: Topics) -> None:
     fill(kafka, topics.out, [b"old"] * 5)
     with Follower(kafka, [topics.out], since=end_offsets(kafka, [topics.out])) as follower:
         assert follower.poll(200) == []
@@ -128,7 +128,7 @@ def test_a_follower_starts_where_it_is_told_and_goes_on(kafka: KafkaSettings, to
     assert seen == [b"new-1", b"new-2"]
 
 
-def test_the_control_log_gives_everything_back_in_order_and_goes_on(kafka: KafkaSettings, topics: Topics) -> None:
+def test_the_control_log_returns_all_records_in_order_and_follows_new_ones(kafka: KafkaSettings, topics: Topics) -> None:
     name = f"{topics.app}.control"
     ensure_topics(kafka, [control_topic(name)])
     try:
@@ -148,7 +148,7 @@ def test_the_control_log_gives_everything_back_in_order_and_goes_on(kafka: Kafka
         delete_topics(kafka, [name])
 
 
-def test_a_compacted_control_topic_is_made_to_keep_everything_and_loses_no_record(
+def test_a_compacted_control_topic_is_changed_to_keep_every_record(
     kafka: KafkaSettings, topics: Topics
 ) -> None:
     name = f"{topics.app}.control"

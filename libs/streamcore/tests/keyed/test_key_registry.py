@@ -34,7 +34,7 @@ def test_keys_are_admitted_in_order_of_arrival_up_to_the_limit(
         registry.forget(gone)
 
 
-def test_a_key_of_several_columns_is_a_tuple_and_of_none_the_empty_one() -> None:
+def test_a_key_of_several_columns_is_a_tuple_and_one_of_no_columns_is_empty() -> None:
     several = KeyRegistry({"k": pl.String(), "n": pl.Int64()})
     (key_slot,) = several.admit(pl.DataFrame({"k": ["a"], "n": [1]}), 9)
     assert several.keys[key_slot] == ("a", 1)

@@ -83,7 +83,7 @@ class EveryState(ProcessFunction):
         }
 
 
-def test_every_kind_of_state_is_kept_a_key_and_outlives_a_restart_after_any_cut() -> None:
+def test_every_kind_of_state_is_kept_by_key_and_survives_a_restart_after_any_cut() -> None:
     run = runner(EveryState())
     events = [("a", 1, 0), ("b", 10, 0), ("a", 4, 1), ("a", 3, 2), ("b", 7, 3), ("a", 2, 4)]
     found = []
@@ -135,7 +135,7 @@ class Clearing(ProcessFunction):
         yield {"state": f"{self.value} {list(self.items)} {dict(self.entries)} {self.best.value}"}
 
 
-def test_what_was_deleted_stays_deleted_after_a_restart_and_a_key_without_state_is_forgotten() -> None:
+def test_deleted_state_stays_deleted_after_a_restart_and_a_key_without_state_is_dropped() -> None:
     run = runner(Clearing())
     assert run.cut([("a", 1, 0), ("b", 1, 0)])[MAIN][0][0] == "5 [1, 2, 3] {'a': 1, 'b': 2} 3"
     run.cut([("a", 2, 1), ("b", 0, 1)])
@@ -184,7 +184,7 @@ class Fragile(ProcessFunction):
 
 
 @pytest.mark.parametrize("bad", [-1, -2])
-def test_a_call_that_raises_never_was_and_its_row_goes_to_the_failed_port(bad: int) -> None:
+def test_a_call_that_raises_has_no_effect_and_its_row_goes_to_the_failed_port(bad: int) -> None:
     events = [("k", 1, 1), ("k", 2, 2), ("k", bad, 3), ("k", 3, 4)]
     whole, cut = runner(Fragile()), runner(Fragile())
     ports = whole.cut(events, watermark_ms=2_000)
@@ -225,7 +225,7 @@ class Misfits(ProcessFunction):
         (7, "port main: a row is a mapping from columns to values or an event, not 7 (int)"),
     ],
 )
-def test_a_row_that_does_not_fit_fails_its_call_and_names_function_column_and_value(row: object, reason: str) -> None:
+def test_a_row_that_does_not_fit_fails_its_call_with_function_column_and_value_in_the_reason(row: object, reason: str) -> None:
     class Function(Misfits):
         rows = [row, {"small": 1, "money": Decimal("2.5")}]
 
@@ -242,7 +242,7 @@ class Passing(ProcessFunction):
         return [event]
 
 
-def test_an_event_can_be_given_on_as_it_is_and_the_key_may_be_null_or_have_several_columns_or_none() -> None:
+def test_an_event_can_be_passed_on_for_a_key_that_is_null_or_has_several_columns_or_none() -> None:
     assert runner(Passing()).cut([(None, 1, 5), ("a", None, 6)])[MAIN] == [(None, 1, 5), ("a", None, 6)]
     for key in (["key", "n"], []):
         operator = ProcessOperator(EveryState(), key=key, events=EVENTS)
@@ -263,7 +263,7 @@ class Odd(ProcessFunction):
         raise Silent if event.n else ValueError(f"about {object()}")
 
 
-def test_a_reason_is_the_same_whenever_the_cut_runs_again() -> None:
+def test_a_reason_is_the_same_in_every_run_of_the_cut() -> None:
     reasons = [row[2] for row in runner(Odd()).cut([("a", 0, 0), ("a", 1, 0)])[FAILED]]
     assert reasons == [
         "Odd.process: ValueError: about <object object at 0x...>",
@@ -282,7 +282,7 @@ class Values(ProcessFunction):
 
 
 @pytest.mark.parametrize("value", [[1], {"a": 1}, {1}, object(), (1, [2]), "\ud800"])
-def test_a_value_that_could_change_in_place_or_not_be_stored_is_rejected_when_it_is_written(value: object) -> None:
+def test_a_mutable_or_unstorable_value_is_rejected_when_it_is_written(value: object) -> None:
     class Function(Values):
         given = [value]
 
@@ -334,7 +334,7 @@ class Full(ProcessFunction):
         yield {"state": f"{list(self.oldest)} {list(self.rejected)} {list(self.elements)}"}
 
 
-def test_what_is_over_a_limit_is_dropped_or_rejected_as_declared_and_counted() -> None:
+def test_elements_over_a_limit_are_dropped_or_rejected_as_declared_and_counted() -> None:
     run = runner(Full())
     rows = run.cut([("k", n, n) for n in (1, 2, 1, 3)])[MAIN]
     assert rows[-1][0] == "[1, 3] [2, 1] [1]"
@@ -343,7 +343,7 @@ def test_what_is_over_a_limit_is_dropped_or_rejected_as_declared_and_counted() -
     assert run.cut([("k", 4, 0)])[MAIN][0][0] == "[3, 4] [2, 1] [1]"
 
 
-def test_an_event_of_one_key_too_many_fails_until_a_key_is_forgotten() -> None:
+def test_events_of_new_keys_fail_at_the_limit_of_keys_until_a_key_is_dropped() -> None:
     run = runner(Clearing(), limits=KeyedLimits(keys=2))
     ports = run.cut([("a", 1, 0), ("b", 1, 0), ("c", 1, 0), ("a", 3, 0)])
     assert len(ports[MAIN]) == 3
@@ -376,7 +376,7 @@ def lasting(domain: TimeDomain, refresh: Refresh) -> ProcessFunction:
 @pytest.mark.parametrize("restart", [False, True])
 @pytest.mark.parametrize("domain", list(TimeDomain))
 @pytest.mark.parametrize("refresh", list(Refresh))
-def test_a_value_is_gone_at_its_time_and_not_before_whatever_refreshes_it(
+def test_a_value_expires_exactly_at_its_time_whatever_refreshes_it(
     domain: TimeDomain, refresh: Refresh, restart: bool
 ) -> None:
     run = runner(lasting(domain, refresh))
@@ -400,12 +400,12 @@ def test_a_value_is_gone_at_its_time_and_not_before_whatever_refreshes_it(
         assert at(28, 0) == "None [] {}"
 
 
-def test_expired_state_is_never_read_though_it_has_not_been_cleaned_up() -> None:
+def test_expired_state_is_never_read_even_before_its_cleanup() -> None:
     run = runner(lasting(TimeDomain.EVENT, Refresh.ON_WRITE))
     assert run.cut([("k", 1, 0), ("k", 0, 9), ("k", 0, 10)])[MAIN][2][0] == "None [] {}"
 
 
-def test_an_event_out_of_order_neither_shortens_a_life_nor_reads_what_the_watermark_has_ended() -> None:
+def test_an_event_out_of_order_neither_shortens_a_time_to_live_nor_reads_expired_state() -> None:
     run = runner(lasting(TimeDomain.EVENT, Refresh.ON_WRITE))
     assert run.cut([("k", 1, 5), ("k", 2, 0), ("k", 0, 14)])[MAIN][2][0] == "2 [1, 2] {'1': 1, '2': 2}"
     assert run.cut([("k", 0, 15)], watermark_ms=15)[MAIN][0][0] == "None [] {}"
@@ -425,7 +425,7 @@ class Cleared(ProcessFunction):
 
 
 @pytest.mark.parametrize("restart", [False, True])
-def test_a_value_that_was_cleared_leaves_no_time_behind_for_the_next(restart: bool) -> None:
+def test_a_cleared_value_leaves_no_expiry_time_for_the_next_one(restart: bool) -> None:
     run = runner(Cleared())
     run.cut([("k", 1, 0), ("k", -1, 20)])
     if restart:
@@ -445,13 +445,13 @@ class Queue(ProcessFunction):
         yield {"state": str(list(self.items))}
 
 
-def test_an_element_lives_as_long_as_those_before_it_though_its_event_was_earlier() -> None:
+def test_an_element_of_an_earlier_event_lives_as_long_as_the_elements_before_it() -> None:
     rows = runner(Queue()).cut([("k", 1, 5), ("k", 2, 0), ("k", -1, 6), ("k", 0, 14), ("k", 0, 15)])[MAIN]
     assert [row[0] for row in rows[2:]] == ["[2]", "[2]", "[]"]
 
 
 @pytest.mark.parametrize("domain", list(TimeDomain))
-def test_what_has_expired_is_forgotten_one_bucket_a_cut_without_being_touched(domain: TimeDomain) -> None:
+def test_each_cut_cleans_up_the_expired_state_of_one_bucket(domain: TimeDomain) -> None:
     run = runner(lasting(domain, Refresh.ON_WRITE))
     run.cut([(str(n), 1, 0) for n in range(100)], watermark_ms=0)
     left = []
@@ -493,7 +493,7 @@ def controlled() -> Runner:
     return Runner(lambda: ProcessOperator(Thresholds(), key=["key"], events=EVENTS, control=CONTROL))
 
 
-def test_control_records_come_before_the_events_of_their_cut_and_outlive_a_restart() -> None:
+def test_control_records_precede_the_events_of_their_cut_and_survive_a_restart() -> None:
     run = controlled()
     assert run.cut([("a", 8, 1)], control=[("limit", 7, 0), ("other", 1, 0)])[MAIN] == [(8, 1)]
     run.restart()
@@ -546,12 +546,12 @@ class Unordered(Passing):
         (Unordered(), {}, "do not lead to version 1"),
     ],
 )
-def test_what_cannot_work_is_rejected_when_it_is_built(function: Any, options: Any, message: str) -> None:
+def test_an_invalid_function_is_rejected_when_the_operator_is_built(function: Any, options: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         ProcessOperator(function, **{"key": ["key"], "events": EVENTS, **options})
 
 
-def test_states_and_limits_that_make_no_sense_are_rejected_when_they_are_declared() -> None:
+def test_invalid_states_and_limits_are_rejected_when_they_are_declared() -> None:
     for declare in (
         lambda: ValueState(dict),
         lambda: ValueState(pl.Float32),
@@ -565,7 +565,7 @@ def test_states_and_limits_that_make_no_sense_are_rejected_when_they_are_declare
             declare()
 
 
-def test_a_frame_without_a_declared_column_is_a_broken_topology_and_says_which() -> None:
+def test_a_frame_without_a_declared_column_raises_and_names_the_column() -> None:
     operator = ProcessOperator(Passing(), key=["key"], events=EVENTS)
     with pytest.raises(ConfigError, match="the frame lacks n"):
         operator.step([frame([]).drop("n")], CutTime(0, 0, 0))

@@ -95,7 +95,7 @@ def upgrade(run: Runner, function: ProcessFunction) -> Runner:
     )
 
 
-def test_a_key_is_migrated_with_all_its_states_and_its_timers_stay() -> None:
+def test_a_key_is_migrated_with_all_its_states_and_keeps_its_timers() -> None:
     run = runner(One())
     run.cut([("a", 150, 0), ("a", 7, 0), ("b", 1, 0)])
     run = upgrade(run, Two())
@@ -112,7 +112,7 @@ events = st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 4), st.just(
 @pytest.mark.slow
 @settings(max_examples=60)
 @given(st.lists(events, max_size=6), st.lists(events, max_size=6), st.lists(events, max_size=6))
-def test_versions_beside_each_other_in_a_rotating_log_read_as_if_all_had_been_written_by_the_last(
+def test_rows_of_several_versions_in_one_state_log_read_as_rows_of_the_last_version(
     one: list[Any], two: list[Any], three: list[Any]
 ) -> None:
     """Restarted after every cut against never restarted, over two upgrades."""
@@ -152,7 +152,7 @@ class KeptTwo(Kept):
         yield {"text": f"{self.total} {list(self.items)} {self.fresh}"}
 
 
-def test_a_life_goes_on_through_a_migration_and_a_new_one_begins_with_the_first_cut() -> None:
+def test_a_migration_keeps_the_time_to_live_and_a_new_one_starts_with_the_first_cut() -> None:
     run = runner(Kept())
     run.cut([("a", 1, 0)], clock_ms=0)
     run.cut([("a", 2, 0)], clock_ms=6)
@@ -175,7 +175,7 @@ class Added(One):
         yield {"text": f"{self.cents} {self.more}"}
 
 
-def test_a_state_more_begins_empty_without_a_new_version() -> None:
+def test_an_added_state_starts_empty_without_a_new_version() -> None:
     run = runner(One())
     run.cut([("a", 150, 0)])
     assert upgrade(run, Added()).cut([("a", 1, 0)])[MAIN][0][0] == "151 3"
@@ -225,7 +225,7 @@ def failing(answer: Callable[[Row], Any]) -> type[ProcessFunction]:
         (failing(lambda row: {"euros": [1]}), "there is stored state for 'euros', a list"),
     ],
 )
-def test_what_cannot_be_read_is_rejected_before_anything_runs(function: type[ProcessFunction], message: str) -> None:
+def test_unreadable_state_is_rejected_before_anything_runs(function: type[ProcessFunction], message: str) -> None:
     run = runner(One())
     run.cut([("a", 150, 0)])
     with pytest.raises(ConfigError, match=message):

@@ -233,7 +233,7 @@ cuts = st.lists(st.tuples(events, st.integers(0, 8), st.integers(0, 8), st.boole
 
 @settings(max_examples=200)
 @given(cuts)
-def test_whatever_a_function_does_and_wherever_it_is_restarted_it_does_what_a_dictionary_would_do(script: Any) -> None:
+def test_any_function_equals_the_oracle_wherever_it_is_restarted(script: Any) -> None:
     run, oracle = runner(Scripted()), Oracle()
     watermark_ms = clock_ms = 0
     for given_events, watermark_by, clock_by, restart in script:
@@ -298,7 +298,7 @@ in_order = st.lists(
 
 
 @given(in_order, st.lists(st.integers(0, 30), max_size=8), st.lists(st.integers(0, 30), max_size=8))
-def test_any_cutting_gives_the_same_rows_to_a_function_of_the_order_within_its_keys(
+def test_any_cuts_give_the_same_rows_for_a_function_that_depends_only_on_the_order_within_keys(
     steps: list[Event], one: list[int], other: list[int]
 ) -> None:
     """The same: the same rows in the same order, by cut or in one. No event is late; the watermark follows each cut."""

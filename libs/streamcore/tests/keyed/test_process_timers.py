@@ -119,7 +119,7 @@ def test_a_timer_set_by_a_timer_for_a_time_already_reached_fires_in_the_same_cut
     ]
 
 
-def test_a_chain_gives_the_same_however_the_watermark_moves() -> None:
+def test_a_chain_of_timers_does_not_depend_on_how_the_watermark_moves() -> None:
     def run(steps: list[int]) -> list[object]:
         one = runner(Heartbeat())
         found = texts(one.cut([("a", 0, 0), ("b", 5, 0)]))
@@ -131,7 +131,7 @@ def test_a_chain_gives_the_same_however_the_watermark_moves() -> None:
     assert run([100]) == run([*range(0, 101, 7), 100]) == run([3, 50, 100])
 
 
-def test_an_endless_chain_ends_at_its_limit_and_goes_on_in_the_next_cut() -> None:
+def test_an_endless_chain_of_timers_stops_at_its_limit_and_continues_in_the_next_cut() -> None:
     run = runner(Heartbeat(), limits=KeyedLimits(chained_timers=4))
     assert texts(run.cut([("a", 0, 0)], watermark_ms=END_OF_TIME_MS))[-1] == "a 40 5"
     assert run.operator.metrics() == {"timers_fired": 5, "timers_deferred": 1}
@@ -153,7 +153,7 @@ class PingPong(ProcessFunction):
         yield {"text": f"{context.key} {at_ms}"}
 
 
-def test_an_endless_chain_over_both_domains_ends_too_and_keeps_no_other_timer_waiting() -> None:
+def test_an_endless_chain_over_both_time_domains_stops_and_delays_no_other_timer() -> None:
     run = runner(PingPong(), limits=KeyedLimits(chained_timers=3))
     found = texts(run.cut([("a", 0, 0), ("b", 90, 0)], watermark_ms=100))
     assert found == ["a 0", "b 90", "a 0", "a 0", "a 0"]
@@ -174,7 +174,7 @@ class Inactive(ProcessFunction):
         yield {"text": f"{context.key} {at_ms}"}
 
 
-def test_moving_a_timer_with_every_event_leaves_no_heap_of_old_timers() -> None:
+def test_moving_a_timer_with_every_event_accumulates_no_old_timers() -> None:
     run = runner(Inactive())
     for start in range(0, 10_000, 2_000):
         run.cut([("a", 0, ms) for ms in range(start, start + 2_000)])
@@ -189,7 +189,7 @@ class Failing(Heartbeat):
             raise ValueError("ten")
 
 
-def test_a_timer_that_fails_has_fired_changes_nothing_and_goes_to_the_failed_port_with_its_key() -> None:
+def test_a_failed_timer_is_consumed_changes_nothing_and_goes_to_the_failed_port_with_its_key() -> None:
     ports = runner(Failing()).cut([("a", 0, 0)], watermark_ms=100)
     assert texts(ports) == ["a 0 1"]
     assert ports[FAILED] == [("a", None, "Failing.on_timer: ValueError: ten", 10)]
@@ -206,7 +206,7 @@ class Wrong(ProcessFunction):
         return None
 
 
-def test_a_time_that_is_none_and_a_timer_too_many_fail_the_call() -> None:
+def test_an_invalid_time_or_too_many_timers_fail_the_call() -> None:
     run = runner(Wrong(), limits=KeyedLimits(timers_per_key=2))
     assert len(run.cut([("a", n, 0) for n in range(5)])[FAILED]) == 5
     assert "has reached the limit" in str(run.cut([("a", n, 0) for n in (5, 6, 7, 6)])[FAILED][0])
@@ -219,7 +219,7 @@ class Late(ProcessFunction):
         yield {"text": f"{event.n} {context.is_late}"}
 
 
-def test_late_events_are_delivered_and_say_so() -> None:
+def test_late_events_are_delivered_and_marked_as_late() -> None:
     run = runner(Late())
     run.cut(watermark_ms=10)
     assert texts(run.cut([("a", 1, 9), ("a", 2, 10)], watermark_ms=20)) == ["1 True", "2 False"]

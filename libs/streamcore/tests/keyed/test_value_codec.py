@@ -38,12 +38,12 @@ def test_a_plain_value_reads_back_with_its_type_and_digits(value: object) -> Non
 
 
 @given(values)
-def test_to_be_plain_changes_no_value_but_the_zone_of_a_time(value: object) -> None:
+def test_check_value_changes_nothing_but_the_zone_of_a_time(value: object) -> None:
     if not isinstance(value, datetime | tuple):
         assert told(check_value(value)) == told(value)
 
 
-def test_an_instant_is_kept_in_utc() -> None:
+def test_an_instant_is_stored_in_utc() -> None:
     summer = datetime(2024, 7, 1, 12, 0, 0, 5, tzinfo=ZoneInfo("Europe/Paris"))
     assert decode(encode(check_value(summer))) == summer
     assert repr(check_value(summer.astimezone(timezone(timedelta(hours=5))))) == repr(
@@ -56,13 +56,13 @@ class Text(str):
 
 
 @pytest.mark.parametrize("value", [[1], {}, set(), object(), Text("a"), (1, [2]), datetime(2024, 1, 1), "\udc00"])
-def test_what_would_not_read_back_is_rejected(value: object) -> None:
+def test_a_value_that_would_not_read_back_is_rejected(value: object) -> None:
     with pytest.raises(ValueTypeMismatch):
         check_value(value)
 
 
 @given(values, st.integers(0, 400), st.integers(1, 255))
-def test_bytes_that_were_cut_off_or_never_written_are_corrupt_state_or_some_other_value(
+def test_truncated_or_foreign_bytes_decode_to_corrupt_state_or_another_value(
     value: object, at: int, by: int
 ) -> None:
     blob = encode(check_value(value))

@@ -31,7 +31,7 @@ def test_a_released_lease_leaves_no_record(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("thief", [encode({"token": "theirs", "pid": 7, "host": "far"}), b"{", b"", None])
-def test_a_stolen_damaged_or_deleted_record_is_noticed_before_the_next_batch(
+def test_a_stolen_damaged_or_deleted_record_fences_the_owner_before_the_next_batch(
     thief: bytes | None, tmp_path: Path
 ) -> None:
     lease = FileLease(tmp_path)
@@ -47,7 +47,7 @@ def test_a_stolen_damaged_or_deleted_record_is_noticed_before_the_next_batch(
     assert (tmp_path / "lease.json").exists() == (thief is not None), "another owner's record is left alone"
 
 
-def test_an_owner_on_another_machine_that_still_moves_is_respected(tmp_path: Path) -> None:
+def test_an_owner_on_another_machine_with_heartbeats_keeps_its_lease(tmp_path: Path) -> None:
     with FileLease(tmp_path):
         pass
     (tmp_path / "lease.json").write_bytes(encode({}))
@@ -69,7 +69,7 @@ def test_an_owner_on_another_machine_that_still_moves_is_respected(tmp_path: Pat
     assert record(tmp_path)["token"] == "theirs"
 
 
-def test_an_owner_on_another_machine_that_stands_still_is_replaced_and_notices(
+def test_an_owner_on_another_machine_without_heartbeats_is_replaced_and_fenced(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     theirs = FileLease(tmp_path, beat_ms=50, stale_ms=300)
@@ -90,7 +90,7 @@ def test_an_owner_on_another_machine_that_stands_still_is_replaced_and_notices(
             theirs.check()
 
 
-def test_an_owner_on_another_machine_that_releases_meanwhile_is_followed(tmp_path: Path) -> None:
+def test_a_lease_that_another_machine_releases_meanwhile_is_acquired(tmp_path: Path) -> None:
     (tmp_path / "lease.json").write_bytes(encode({}))
     elsewhere(tmp_path)
     timer = threading.Timer(0.3, (tmp_path / "lease.json").unlink)
@@ -100,7 +100,7 @@ def test_an_owner_on_another_machine_that_releases_meanwhile_is_followed(tmp_pat
     timer.join()
 
 
-def test_the_time_of_watching_another_machine_can_be_used_and_there_is_none_on_one_machine(tmp_path: Path) -> None:
+def test_the_wait_for_another_machine_runs_the_callback_and_there_is_no_wait_on_one_machine(tmp_path: Path) -> None:
     used: list[str] = []
     (tmp_path / "lease.json").write_bytes(encode({}))
     elsewhere(tmp_path)
@@ -111,7 +111,7 @@ def test_the_time_of_watching_another_machine_can_be_used_and_there_is_none_on_o
     assert used == ["far"]
 
 
-def test_the_owner_keeps_its_record_moving(tmp_path: Path) -> None:
+def test_the_owner_renews_its_record_with_heartbeats(tmp_path: Path) -> None:
     with FileLease(tmp_path, beat_ms=20, stale_ms=1_000) as lease:
         first = (tmp_path / "lease.json").stat().st_mtime_ns
         deadline = time.monotonic() + 10
@@ -121,7 +121,7 @@ def test_the_owner_keeps_its_record_moving(tmp_path: Path) -> None:
         lease.check()
 
 
-def test_a_root_that_is_no_folder_is_an_error_with_its_path(tmp_path: Path) -> None:
+def test_a_root_that_is_not_a_folder_is_an_error_with_its_path(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match=r"file.*the checkpoint must be a folder"):
         FileLease(tmp_path / "file").acquire()

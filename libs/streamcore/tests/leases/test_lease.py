@@ -41,7 +41,7 @@ def root(any_place: ObjectStore) -> Location:
     return location(any_place.url) / "root"
 
 
-def test_a_second_owner_is_rejected_and_told_who_is_first(root: Location) -> None:
+def test_the_error_for_a_second_owner_names_the_first(root: Location) -> None:
     with another_process(root) as holder:
         pattern = rf"in use by process {holder.pid} on .* since \d{{4}}-.*stop that process first"
         for _ in range(2):
@@ -50,7 +50,7 @@ def test_a_second_owner_is_rejected_and_told_who_is_first(root: Location) -> Non
             assert record(root)["pid"] == holder.pid, "the first owner is unharmed"
 
 
-def test_a_killed_owner_leaves_the_lease_free_at_once_on_its_machine(root: Location) -> None:
+def test_the_lease_of_a_killed_owner_is_free_immediately_on_its_machine(root: Location) -> None:
     with another_process(root) as holder:
         holder.kill()
         holder.wait()
@@ -70,7 +70,7 @@ def test_two_leases_of_one_process_exclude_each_other(root: Location) -> None:
         lease.check()
 
 
-def test_a_released_lease_can_be_taken_again_and_is_no_longer_ours(root: Location) -> None:
+def test_a_released_lease_can_be_acquired_again_and_its_former_owner_is_fenced(root: Location) -> None:
     lease, next_one = lease_for(root), lease_for(root)
     for _ in range(2):
         lease.acquire()
@@ -107,7 +107,7 @@ def winners(leases: Sequence[Lease]) -> list[Lease]:
     return won
 
 
-def test_of_rivals_in_many_threads_one_becomes_the_owner(root: Location) -> None:
+def test_exactly_one_of_many_threads_acquires_the_lease(root: Location) -> None:
     for _ in range(3):
         won = winners([lease_for(root, beat_ms=50, stale_ms=2_000) for _ in range(8)])
         assert len(won) == 1
@@ -115,7 +115,7 @@ def test_of_rivals_in_many_threads_one_becomes_the_owner(root: Location) -> None
         won[0].release()
 
 
-def test_of_rivals_in_processes_one_becomes_the_owner_of_what_a_killed_one_left(root: Location) -> None:
+def test_exactly_one_of_many_processes_acquires_the_lease_of_a_killed_one(root: Location) -> None:
     with another_process(root) as holder:
         holder.kill()
         holder.wait()

@@ -131,7 +131,7 @@ def rivals(bucket: Conditional, kind: type[ObjectLease], count: int = 8) -> int:
     return len(won)
 
 
-def test_of_rivals_for_what_nobody_has_or_a_dead_one_left_one_gets_it(bucket: S3ObjectStore) -> None:
+def test_exactly_one_rival_acquires_a_free_or_abandoned_lease(bucket: S3ObjectStore) -> None:
     for _ in range(3):
         assert rivals(bucket, ObjectLease) == 1, "released"
         elsewhere(bucket)
@@ -140,19 +140,19 @@ def test_of_rivals_for_what_nobody_has_or_a_dead_one_left_one_gets_it(bucket: S3
         assert rivals(bucket, ObjectLease) == 1, "new"
 
 
-def test_without_the_conditions_several_believe_that_they_own_it(bucket: S3ObjectStore) -> None:
+def test_without_conditional_writes_several_rivals_acquire_the_lease(bucket: S3ObjectStore) -> None:
     """The test above can fail."""
     assert max(rivals(Careless(bucket.under(str(n))), Believing) for n in range(5)) > 1
 
 
-def test_a_server_that_does_not_check_conditions_is_found_out(bucket: S3ObjectStore) -> None:
+def test_a_server_that_ignores_conditions_is_detected(bucket: S3ObjectStore) -> None:
     with pytest.raises(ConfigError, match="does not check the conditions of a PUT"):
         lease(Careless(bucket)).acquire()
     with lease(bucket) as after:
         after.check()
 
 
-def test_an_owner_that_still_moves_is_respected(bucket: S3ObjectStore) -> None:
+def test_an_owner_with_heartbeats_keeps_its_lease(bucket: S3ObjectStore) -> None:
     elsewhere(bucket)
     stop = threading.Event()
 
@@ -173,7 +173,7 @@ def test_an_owner_that_still_moves_is_respected(bucket: S3ObjectStore) -> None:
     assert record(bucket.url)["token"] == "theirs"
 
 
-def test_an_owner_that_stands_still_is_replaced_and_finds_out_when_it_moves_again(bucket: S3ObjectStore) -> None:
+def test_an_owner_without_heartbeats_is_replaced_and_fenced_when_it_resumes(bucket: S3ObjectStore) -> None:
     machine = Frozen(bucket)
     machine.moving.set()
     theirs = lease(machine)
@@ -195,7 +195,7 @@ def test_an_owner_that_stands_still_is_replaced_and_finds_out_when_it_moves_agai
 
 
 @pytest.mark.parametrize("thief", [encode({"token": "theirs", "pid": 7, "host": "far"}), b"{", b"", None])
-def test_a_stolen_damaged_or_deleted_record_is_noticed_before_the_next_batch(
+def test_a_stolen_damaged_or_deleted_record_fences_the_owner_before_the_next_batch(
     thief: bytes | None, bucket: S3ObjectStore
 ) -> None:
     mine = lease(bucket)
@@ -211,7 +211,7 @@ def test_a_stolen_damaged_or_deleted_record_is_noticed_before_the_next_batch(
     assert bucket.read("lease.json") == thief, "another owner's record is left alone"
 
 
-def test_an_owner_that_releases_meanwhile_is_followed(bucket: S3ObjectStore) -> None:
+def test_a_lease_that_is_released_meanwhile_is_acquired(bucket: S3ObjectStore) -> None:
     elsewhere(bucket)
     released = encode({**record(bucket.url), "released": 1})
     timer = threading.Timer(0.3, bucket.write, ("lease.json", released))
@@ -221,7 +221,7 @@ def test_an_owner_that_releases_meanwhile_is_followed(bucket: S3ObjectStore) -> 
     timer.join()
 
 
-def test_the_time_of_watching_can_be_used_and_there_is_none_without_another_owner(bucket: S3ObjectStore) -> None:
+def test_the_wait_for_another_owner_runs_the_callback_and_there_is_no_wait_without_one(bucket: S3ObjectStore) -> None:
     used: list[str] = []
     elsewhere(bucket)
     for where in ("far", "near"):
@@ -231,7 +231,7 @@ def test_the_time_of_watching_can_be_used_and_there_is_none_without_another_owne
     assert used == ["far"]
 
 
-def test_the_owner_keeps_its_record_moving_and_no_two_versions_are_alike(bucket: S3ObjectStore) -> None:
+def test_the_owner_renews_its_record_and_no_two_versions_are_equal(bucket: S3ObjectStore) -> None:
     seen = set()
     for _ in range(2):
         with lease(bucket) as mine:
@@ -245,7 +245,7 @@ def test_the_owner_keeps_its_record_moving_and_no_two_versions_are_alike(bucket:
     assert len({tag for _, tag in seen}) == len(seen)
 
 
-def test_an_answer_that_is_lost_loses_no_lease(bucket: S3ObjectStore) -> None:
+def test_a_lost_response_does_not_lose_the_lease(bucket: S3ObjectStore) -> None:
     server = Unheard(bucket, lost={5, 6, 9})
     mine = lease(server)
     mine.acquire()
@@ -260,7 +260,7 @@ def test_an_answer_that_is_lost_loses_no_lease(bucket: S3ObjectStore) -> None:
     assert record(bucket.url)["released"] == 1
 
 
-def test_an_owner_beats_on_until_it_has_read_that_another_one_is(bucket: S3ObjectStore) -> None:
+def test_an_owner_sends_heartbeats_until_it_reads_that_another_owner_exists(bucket: S3ObjectStore) -> None:
     server = Rejecting(bucket, rejected={5, 6, 7, 8})
     mine = lease(server)
     mine.acquire()

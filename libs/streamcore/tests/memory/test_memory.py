@@ -26,7 +26,7 @@ def reader(folder: Path, cgroup: str) -> MemoryReader:
     return MemoryReader(pid=7, proc=folder / "proc", cgroups=folder / "cgroup")
 
 
-def test_the_limit_of_a_container_is_read_and_cache_that_can_be_dropped_is_not_in_use(tmp_path: Path) -> None:
+def test_the_limit_of_a_container_is_read_and_reclaimable_cache_does_not_count_as_used(tmp_path: Path) -> None:
     memory = reader(tmp_path, "0::/\n")
     assert memory.read() is None
     write(tmp_path / "cgroup/memory.max", "max\n")
@@ -37,7 +37,7 @@ def test_the_limit_of_a_container_is_read_and_cache_that_can_be_dropped_is_not_i
     assert memory.read() == MemoryUse(65 * MB, 100 * MB, ())
 
 
-def test_the_lowest_limit_of_the_groups_above_counts(tmp_path: Path) -> None:
+def test_the_lowest_limit_of_the_parent_cgroups_counts(tmp_path: Path) -> None:
     memory = reader(tmp_path, "0::/user/app\n")
     for group, limit, used in (("user/app", "max", 10), ("user", 80 * MB, 20), ("", 90 * MB, 30)):
         write(tmp_path / "cgroup" / group / "memory.max", str(limit))
@@ -45,7 +45,7 @@ def test_the_lowest_limit_of_the_groups_above_counts(tmp_path: Path) -> None:
     assert memory.read() == MemoryUse(20 * MB, 80 * MB, ())
 
 
-def test_the_limit_of_cgroups_of_version_1_is_read(tmp_path: Path) -> None:
+def test_the_limit_of_cgroups_version_1_is_read(tmp_path: Path) -> None:
     memory = reader(tmp_path, "9:cpu:/\n4:memory:/docker/a\n")
     group = tmp_path / "cgroup/memory"  # in a container the folder is the container's own
     write(group / "memory.limit_in_bytes", "9223372036854771712")
@@ -56,7 +56,7 @@ def test_the_limit_of_cgroups_of_version_1_is_read(tmp_path: Path) -> None:
     assert memory.read() == MemoryUse(25 * MB, 50 * MB, ())
 
 
-def test_a_limit_of_the_settings_is_for_the_process_and_its_children() -> None:
+def test_a_limit_in_the_settings_applies_to_the_process_and_its_children() -> None:
     code = "import sys; held = b'x' * 50_000_000; print('ready', flush=True); sys.stdin.read()"
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
@@ -72,7 +72,7 @@ def test_a_limit_of_the_settings_is_for_the_process_and_its_children() -> None:
         child.communicate()
 
 
-def test_memory_that_is_nearly_used_up_is_named_at_once_then_every_minute_then_when_it_is_over(
+def test_low_memory_is_logged_immediately_then_every_minute_then_when_it_is_over(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     now_s, used = 0.0, 0
@@ -92,6 +92,6 @@ def test_memory_that_is_nearly_used_up_is_named_at_once_then_every_minute_then_w
     assert said[151].startswith("memory: enough again after 150 s: 74 of 100 MB")
 
 
-def test_without_a_limit_nothing_is_watched() -> None:
+def test_without_a_limit_memory_is_not_watched() -> None:
     with MemoryWarning(logging.getLogger("shop"), lambda: None) as warning:
         assert warning.latest is None

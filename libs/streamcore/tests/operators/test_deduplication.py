@@ -150,7 +150,7 @@ horizons = st.sampled_from([1, 7, HORIZON, 1000])
 
 
 @given(rows_of, sizes_of, disorders, horizons)
-def test_every_row_goes_where_the_definition_says(
+def test_every_row_goes_to_the_port_of_the_definition(
     rows: list[Row], sizes: list[int], disorder: int, horizon: int
 ) -> None:
     cuts, plain = cuts_of(rows, sizes, disorder), Plain(horizon)
@@ -158,7 +158,7 @@ def test_every_row_goes_where_the_definition_says(
 
 
 @given(rows_of, sizes_of, sizes_of, horizons)
-def test_any_cutting_decides_alike_while_no_row_is_behind_the_watermark(
+def test_any_cuts_give_the_same_result_while_no_row_is_behind_the_watermark(
     rows: list[Row], sizes: list[int], others: list[int], horizon: int
 ) -> None:
     disorder = 800  # more than the rows are apart
@@ -167,7 +167,7 @@ def test_any_cutting_decides_alike_while_no_row_is_behind_the_watermark(
 
 
 @given(rows_of, sizes_of, disorders, horizons)
-def test_of_copies_with_one_event_time_at_most_one_passes_whatever_the_watermark_does(
+def test_at_most_one_of_several_copies_with_one_event_time_passes(
     rows: list[Row], sizes: list[int], disorder: int, horizon: int
 ) -> None:
     ports = run(Deduplication(("id",), horizon), cuts_of(rows, sizes, disorder))
@@ -185,7 +185,7 @@ def test_a_restart_before_any_cut_changes_nothing(
 
 
 @given(rows_of, sizes_of, disorders, st.sampled_from(WhenFull), st.integers(1, 8))
-def test_at_the_limit_of_ids_every_row_goes_where_the_policy_says(
+def test_at_the_limit_of_ids_every_row_goes_to_the_port_of_the_policy(
     rows: list[Row], sizes: list[int], disorder: int, when_full: WhenFull, limit: int
 ) -> None:
     spec = Deduplication(("id",), HORIZON, max_ids=limit, when_full=when_full)
@@ -206,7 +206,7 @@ def steady(cuts: int, ids_per_cut: int, cut_ms: int) -> list[Cut]:
     return result
 
 
-def test_what_the_watermark_has_passed_is_given_back_and_restarts_do_not_bring_it_back() -> None:
+def test_expired_ids_are_freed_and_restarts_do_not_restore_them() -> None:
     one, blob_bytes = Run(Deduplication(("id",), HORIZON)), []
     for number, cut in enumerate(steady(cuts=200, ids_per_cut=50, cut_ms=20)):
         if number % 17 == 0:
@@ -217,7 +217,7 @@ def test_what_the_watermark_has_passed_is_given_back_and_restarts_do_not_bring_i
     assert blob_bytes[-1] < 2 * blob_bytes[20]
 
 
-def test_the_columns_of_expired_ids_are_cleared_and_nothing_is_forgotten_with_them() -> None:
+def test_clearing_the_columns_of_expired_ids_drops_no_live_id() -> None:
     one = Run(Deduplication(("id",), HORIZON))
     for number, cut in enumerate(steady(cuts=60, ids_per_cut=500, cut_ms=50)):
         if number % 19 == 18:
@@ -227,7 +227,7 @@ def test_the_columns_of_expired_ids_are_cleared_and_nothing_is_forgotten_with_th
     assert len(one.operator._seen) <= 5 * 500
 
 
-def test_memory_ends_to_the_millisecond_though_it_is_given_back_slice_by_slice() -> None:
+def test_ids_expire_to_the_millisecond_although_memory_is_freed_by_slice() -> None:
     spec = Deduplication(("id",), horizon_ms=1_000)  # slices of 16 ms
     for watermark, port in ((1_000, DUPLICATES), (1_001, MAIN)):
         one = Run(spec)
@@ -236,7 +236,7 @@ def test_memory_ends_to_the_millisecond_though_it_is_given_back_slice_by_slice()
         assert one.step(Cut([Row("a", 5)], watermark, watermark)) == [port]
 
 
-def test_a_cut_writes_the_ids_of_the_cut_and_no_others() -> None:
+def test_a_cut_writes_only_its_own_ids() -> None:
     one = Run(Deduplication(("id",), HORIZON))
     cuts = steady(cuts=4, ids_per_cut=50, cut_ms=1)
     for cut in cuts[:3]:
@@ -246,7 +246,7 @@ def test_a_cut_writes_the_ids_of_the_cut_and_no_others() -> None:
     assert one.operator.tables()["seen"].changes().height == 0
 
 
-def test_the_buckets_together_hold_every_live_id_once() -> None:
+def test_the_buckets_hold_every_live_id_exactly_once() -> None:
     one = Run(Deduplication(("id",), HORIZON))
     for cut in steady(cuts=30, ids_per_cut=100, cut_ms=30):
         one.step(cut)
@@ -255,7 +255,7 @@ def test_the_buckets_together_hold_every_live_id_once() -> None:
     assert rows.height == rows.unique().height == len(one.operator._seen)
 
 
-def test_a_late_row_says_why_and_how_late_it_is() -> None:
+def test_a_late_row_has_a_reason_and_its_lateness() -> None:
     operator = Deduplicate(Deduplication(("id",), HORIZON), SCHEMA)
     out = operator.step([frame([Row("a", 899), Row("a", 900)], range(2))], CutTime(1000, 1000, 0))
     assert out[MAIN]["row"].to_list() == [1]
@@ -264,7 +264,7 @@ def test_a_late_row_says_why_and_how_late_it_is() -> None:
     assert "older than the watermark less the horizon" in out[LATE][LATE_REASON][0]
 
 
-def test_what_the_limit_made_it_forget_is_late_for_another_reason() -> None:
+def test_a_row_of_an_evicted_id_is_late_with_a_reason_of_its_own() -> None:
     operator = Deduplicate(Deduplication(("id",), HORIZON, max_ids=2, when_full=WhenFull.FORGET_OLDEST), SCHEMA)
     first = [Row("a", 0), Row("b", 40), Row("c", 80)]
     operator.step([frame(first, range(3))], CutTime(NO_WATERMARK, NO_WATERMARK, 0))
@@ -278,7 +278,7 @@ def test_what_the_limit_made_it_forget_is_late_for_another_reason() -> None:
     }  # fmt: skip
 
 
-def test_duplicates_that_nobody_wants_are_counted_and_no_more() -> None:
+def test_duplicates_without_a_port_are_only_counted() -> None:
     operator = Deduplicate(Deduplication(("id",), HORIZON, duplicates=Duplicates.COUNT), SCHEMA)
     out = operator.step([frame([Row("a", 0), Row("a", 1), Row(None, 2)], range(3))], CutTime(0, 0, 0))
     assert DUPLICATES not in out
@@ -288,14 +288,14 @@ def test_duplicates_that_nobody_wants_are_counted_and_no_more() -> None:
     assert operator.metrics()["duplicates"] == 0
 
 
-def test_the_end_of_the_stream_forgets_everything() -> None:
+def test_the_end_of_the_stream_drops_all_ids() -> None:
     operator = Deduplicate(Deduplication(("id",), HORIZON), SCHEMA)
     operator.step([frame([Row("a", 0)], range(1))], CutTime(0, END_OF_TIME_MS, 0))
     assert operator.metrics()["ids"] == 0
 
 
 @given(st.lists(st.tuples(st.sampled_from(["s", "t"]), st.none() | st.integers(-2, 2), st.booleans()), max_size=40))
-def test_an_id_of_several_columns_is_all_of_them_and_a_null_equals_nothing(
+def test_an_id_compares_all_its_columns_and_null_equals_nothing(
     keys: list[tuple[str, int | None, bool]],
 ) -> None:
     schema = {"source": pl.String(), "number": pl.Int64(), "test": pl.Boolean()}
@@ -306,7 +306,7 @@ def test_an_id_of_several_columns_is_all_of_them_and_a_null_equals_nothing(
     assert out[MAIN].height == len(set(named)) + len(keys) - len(named)
 
 
-def test_an_id_that_comes_again_and_again_far_apart_costs_no_more_than_its_rows() -> None:
+def test_an_id_that_is_repeated_many_times_takes_linear_time() -> None:
     """20,000 firsts of one id: had each row to look at all of them, this would take minutes."""
     rows = [Row("a", n * (HORIZON + 1)) for n in range(20_000)]
     one = Run(Deduplication(("id",), HORIZON))
@@ -314,7 +314,7 @@ def test_an_id_that_comes_again_and_again_far_apart_costs_no_more_than_its_rows(
     assert set(one.step(Cut(rows, NO_WATERMARK, NO_WATERMARK))) == {DUPLICATES}
 
 
-def test_two_ids_of_one_hash_are_told_apart_by_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ids_that_share_one_hash_are_distinguished_by_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
     def colliding(columns: Sequence[pl.Series], height: int) -> tuple[np.ndarray, np.ndarray]:
         checks = columns[0].str.len_bytes().to_numpy().astype(np.uint64)
         return np.full(height, 7, dtype=np.uint64), checks
@@ -335,7 +335,7 @@ def test_two_ids_of_one_hash_are_told_apart_by_the_other(monkeypatch: pytest.Mon
         ({"max_ids": 0}, "from 1 to"),
     ],
 )
-def test_what_cannot_be_is_rejected(arguments: Mapping[str, object], says: str) -> None:
+def test_invalid_settings_are_rejected(arguments: Mapping[str, object], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         Deduplication(**({"id_columns": ("id",), "horizon_ms": HORIZON} | dict(arguments)))  # type: ignore[arg-type]
 
@@ -349,6 +349,6 @@ def test_what_cannot_be_is_rejected(arguments: Mapping[str, object], says: str) 
         ({"id": pl.String()}, "event time"),
     ],
 )
-def test_rows_that_do_not_fit_are_rejected_at_construction(schema: dict[str, pl.DataType], says: str) -> None:
+def test_a_schema_that_does_not_fit_is_rejected_at_construction(schema: dict[str, pl.DataType], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         Deduplicate(Deduplication(("id",), HORIZON), schema)

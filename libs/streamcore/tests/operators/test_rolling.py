@@ -55,7 +55,7 @@ NOTHING = (0, None, 0, None)
 
 @settings(max_examples=40, deadline=None)
 @given(plans(rows, late=True))
-def test_every_cut_says_the_totals_that_changed_and_no_others(plan: Plan) -> None:
+def test_every_cut_emits_exactly_the_totals_that_changed(plan: Plan) -> None:
     at_work, arrived, before, watermark_ms = driver(), list[Arrival](), Totals(), NO_WATERMARK
     for cut in plan:
         at_work.ports = {}
@@ -70,7 +70,7 @@ def test_every_cut_says_the_totals_that_changed_and_no_others(plan: Plan) -> Non
 
 @settings(max_examples=50, deadline=None)
 @given(plans(rows, late=True))
-def test_nothing_is_said_behind_the_watermark_and_what_is_too_old_for_all_spans_is_late(plan: Plan) -> None:
+def test_no_total_is_emitted_behind_the_watermark_and_rows_too_old_for_all_spans_are_late(plan: Plan) -> None:
     at_work, watermark_ms, late = driver(), NO_WATERMARK, 0
     for cut in plan:
         at_work.ports = {}
@@ -81,7 +81,7 @@ def test_nothing_is_said_behind_the_watermark_and_what_is_too_old_for_all_spans_
     assert at_work.counts["late"] == late
 
 
-def test_a_key_that_becomes_quiet_falls_to_nothing_step_by_step_and_is_forgotten() -> None:
+def test_the_total_of_a_silent_key_falls_to_zero_step_by_step_and_the_key_is_dropped() -> None:
     at_work = driver()
     at_work.cut(CutPlan((Arrival(0, 1, ("a", Decimal("1.00"))),), 0, restart=False))
     for watermark_ms in (5, 6, 24, 25):
@@ -92,7 +92,7 @@ def test_a_key_that_becomes_quiet_falls_to_nothing_step_by_step_and_is_forgotten
     assert at_work.operator.metrics()["entries"] == 0
 
 
-def test_beyond_the_limit_rows_of_new_steps_are_rejected_and_counted() -> None:
+def test_rows_of_new_steps_beyond_the_limit_are_rejected_and_counted() -> None:
     at_work = driver(RollingSpec(("key",), SPANS, {"rows": Count()}, max_entries=3))
     arrivals = tuple(Arrival(0, 1, (key, None)) for key in "abc")
     at_work.cut(CutPlan(arrivals, 0, restart=False))
@@ -109,7 +109,7 @@ def test_beyond_the_limit_rows_of_new_steps_are_rejected_and_counted() -> None:
         (lambda: Rolling(RollingSpec(("key",), SPANS, {"n": Max("amount")}), SCHEMA), "cannot be undone"),
     ],
 )
-def test_what_cannot_roll_is_rejected(make: object, said: str) -> None:
+def test_an_invalid_rolling_aggregate_is_rejected(make: object, said: str) -> None:
     assert callable(make)
     with pytest.raises(ConfigError, match=said):
         make()

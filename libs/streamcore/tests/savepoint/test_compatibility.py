@@ -68,7 +68,7 @@ def texts(
     return found.compatibility, "; ".join(reason.text for reason in found.reasons)
 
 
-def test_the_same_app_is_compatible_and_each_table_goes_to_its_stage() -> None:
+def test_an_unchanged_app_is_compatible_and_each_table_goes_to_its_stage() -> None:
     found = check_compatibility(SAVED, APP)
     assert (found.compatibility, found.reasons, found.possible) == (Compatibility.COMPATIBLE, (), True)
     assert found.stages == {(0, "sums/panes"): 0, (0, "running/values"): 0, (1, "join/left"): 1}
@@ -79,7 +79,7 @@ def test_state_follows_its_operator_to_another_stage() -> None:
     assert check_compatibility(SAVED, moved).stages[1, "join/left"] == 0
 
 
-def test_two_stages_cannot_give_state_of_one_name_to_one() -> None:
+def test_tables_of_one_name_in_two_stages_cannot_be_restored_into_one() -> None:
     both = of(stored("sums/panes", user="String", total="Int64"), stored("sums/panes", 1, user="String", total="Int64"))
     assert texts(both, APP)[0] is Compatibility.INCOMPATIBLE
 
@@ -99,13 +99,13 @@ def test_two_stages_cannot_give_state_of_one_name_to_one() -> None:
         ),
     ],
 )
-def test_what_changes_is_said(change: dict[str, object], verdict: Compatibility, text: str) -> None:
+def test_the_compatibility_report_names_each_change(change: dict[str, object], verdict: Compatibility, text: str) -> None:
     found, said = texts(SAVED, replace(APP, **change))  # type: ignore[arg-type]
     assert found is verdict
     assert re.search(text, said), said
 
 
-def test_a_decision_makes_way() -> None:
+def test_a_decision_permits_the_restore() -> None:
     assert (
         texts(SAVED, replace(APP, tables=APP.tables[:2]), RestoreDecisions(drop=frozenset({"join"})))[0]
         is Compatibility.COMPATIBLE
@@ -127,7 +127,7 @@ def test_a_decision_makes_way() -> None:
         (OperatorDescription("visits", ("views",), 900), Compatibility.COMPATIBLE),
     ],
 )
-def test_an_operator_that_would_see_another_time_needs_a_decision(
+def test_an_operator_whose_watermark_changes_needs_a_decision(
     now: OperatorDescription, verdict: Compatibility
 ) -> None:
     before = replace(APP, operators=(OperatorDescription("join", ("orders", "views"), 500),))
@@ -136,7 +136,7 @@ def test_an_operator_that_would_see_another_time_needs_a_decision(
     assert check_compatibility(saved, app, RestoreDecisions(accept=frozenset({"time-moved"}))).possible
 
 
-def test_what_is_dropped_is_given_to_nobody() -> None:
+def test_dropped_state_is_not_assigned_to_a_stage() -> None:
     assert (1, "join/left") not in check_compatibility(SAVED, APP, RestoreDecisions(drop=frozenset({"join"}))).stages
 
 
@@ -155,7 +155,7 @@ def test_a_new_operator_starts_empty() -> None:
         ((0,), Compatibility.INCOMPATIBLE),
     ],
 )
-def test_versions_of_rows_need_a_way_to_the_program_s(versions: tuple[int, ...], verdict: Compatibility) -> None:
+def test_stored_row_versions_need_a_migration_to_the_version_of_the_program(versions: tuple[int, ...], verdict: Compatibility) -> None:
     assert texts(of(stored("running/values", versions=versions)), APP)[0] is verdict
 
 
@@ -168,7 +168,7 @@ def test_versions_of_rows_need_a_way_to_the_program_s(versions: tuple[int, ...],
         ({"user": "String"}, Compatibility.INCOMPATIBLE),
     ],
 )
-def test_rows_of_one_version_have_the_columns_that_are_wanted(columns: dict[str, str], verdict: Compatibility) -> None:
+def test_stored_rows_must_have_the_columns_of_their_version(columns: dict[str, str], verdict: Compatibility) -> None:
     assert texts(of(stored("sums/panes", 0, (1,), **columns)), APP)[0] is verdict
 
 
@@ -180,7 +180,7 @@ def test_rows_of_one_version_have_the_columns_that_are_wanted(columns: dict[str,
         ((stored("rules"),), Compatibility.INCOMPATIBLE),
     ],
 )
-def test_a_topic_may_change_its_place_where_no_state_rests_on_it(
+def test_topics_may_be_reordered_unless_state_depends_on_their_order(
     tables: tuple[StoredTable, ...], verdict: Compatibility
 ) -> None:
     swapped = replace(APP, topics=("views", "orders"), tables=(*APP.tables, StateTableDescription("rules", 0)))
@@ -199,7 +199,7 @@ _CHANGES = st.fixed_dictionaries(
 
 
 @given(change=_CHANGES, drop=st.frozensets(st.sampled_from(["join", "sums/panes", "running"])))
-def test_a_plan_that_is_possible_gives_every_table_to_somebody_or_drops_it(
+def test_a_valid_plan_assigns_or_drops_every_table(
     change: dict[str, object], drop: frozenset[str]
 ) -> None:
     app, decided = replace(APP, **change), RestoreDecisions(drop)  # type: ignore[arg-type]

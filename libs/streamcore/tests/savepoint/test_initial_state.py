@@ -70,7 +70,7 @@ def lines(frame: pl.DataFrame) -> list[str]:
     return [repr(row) for row in frame.select(sorted(frame.columns)).rows()]
 
 
-def test_each_shard_of_each_stage_begins_with_its_own_rows_and_no_others(restored: Restored) -> None:
+def test_each_shard_of_each_stage_starts_with_exactly_its_own_rows(restored: Restored) -> None:
     seen = 0
     for (stage, shard), before in restored.simulation.blobs.items():
         kept = MemoryBlobs()
@@ -81,7 +81,7 @@ def test_each_shard_of_each_stage_begins_with_its_own_rows_and_no_others(restore
     assert seen == restored.savepoint.manifest.total_rows > 0
 
 
-def test_an_attempt_that_was_not_committed_is_repeated_to_the_byte(restored: Restored) -> None:
+def test_an_uncommitted_attempt_is_repeated_byte_for_byte(restored: Restored) -> None:
     for stage, shard in restored.simulation.blobs:
         first, again = MemoryBlobs(), MemoryBlobs()
         restored.first(stage, shard, first).get(HEAD)
@@ -89,7 +89,7 @@ def test_an_attempt_that_was_not_committed_is_repeated_to_the_byte(restored: Res
         assert first.blobs == again.blobs == dict(initial_blobs(restored.folder, stage, shard))
 
 
-def test_a_shard_that_has_a_head_does_not_ask_what_it_began_with(restored: Restored) -> None:
+def test_a_shard_with_a_committed_head_does_not_read_its_initial_state(restored: Restored) -> None:
     kept = MemoryBlobs()
     restored.first(0, 1, kept).get(HEAD)
     restored.folder.remove()
@@ -99,7 +99,7 @@ def test_a_shard_that_has_a_head_does_not_ask_what_it_began_with(restored: Resto
     assert kept.blobs == before
 
 
-def test_what_the_first_cut_writes_counts_and_not_what_it_began_with(restored: Restored) -> None:
+def test_writes_of_the_first_cut_override_the_initial_state(restored: Restored) -> None:
     kept = MemoryBlobs()
     blobs = restored.first(0, 0, kept)
     blobs.get(HEAD)
@@ -112,7 +112,7 @@ def test_what_the_first_cut_writes_counts_and_not_what_it_began_with(restored: R
     assert (kept.blobs[HEAD], kept.blobs["bucket/0"], "log/1" in kept.blobs) == (b"mine", b"full", False)
 
 
-def test_a_copy_that_is_damaged_cut_short_or_missing_is_rejected_and_nothing_is_written(restored: Restored) -> None:
+def test_a_damaged_truncated_or_missing_copy_is_rejected_and_nothing_is_written(restored: Restored) -> None:
     path = next(file.path for file in restored.savepoint.manifest.files if (file.stage, file.shard) == (0, 2))
     content = restored.folder.read(path)
     assert content is not None
@@ -126,7 +126,7 @@ def test_a_copy_that_is_damaged_cut_short_or_missing_is_rejected_and_nothing_is_
 
 @pytest.mark.slow
 @pytest.mark.parametrize("content", [None, b"", b"{}", b'{"files": 3}'])
-def test_a_folder_that_does_not_say_what_is_in_it_is_rejected(restored: Restored, content: bytes | None) -> None:
+def test_a_folder_without_a_valid_index_is_rejected(restored: Restored, content: bytes | None) -> None:
     restored.folder.remove()
     if content is not None:
         restored.folder.write("index.json", content)
@@ -134,7 +134,7 @@ def test_a_folder_that_does_not_say_what_is_in_it_is_rejected(restored: Restored
         restored.first(0, 0, MemoryBlobs()).get(HEAD)
 
 
-def test_a_savepoint_that_is_damaged_fills_nothing(restored: Restored) -> None:
+def test_a_damaged_savepoint_fills_no_initial_state(restored: Restored) -> None:
     file = restored.savepoint.manifest.files[-1]
     restored.savepoint.folder.write(file.path, restored.savepoint.content(file)[:-1] + b"?")
     restored.folder.remove()

@@ -82,7 +82,7 @@ def take(simulation: Simulation, savepoints: SavepointRepository, name: str, bat
     return Savepoint(folder, write_manifest(folder, name, app, moment, receipts))
 
 
-def test_what_is_written_is_read_back_whole(simulation: Simulation, any_place: ObjectStore) -> None:
+def test_a_savepoint_reads_back_complete(simulation: Simulation, any_place: ObjectStore) -> None:
     savepoints = SavepointRepository(any_place, "shop")
     made = take(simulation, savepoints, "one")
     found = savepoints.get("one")
@@ -96,14 +96,14 @@ def test_what_is_written_is_read_back_whole(simulation: Simulation, any_place: O
     assert all(part.frame.height == part.rows for part in every)
 
 
-def test_nothing_in_a_manifest_says_where_it_was_made(simulation: Simulation, any_place: ObjectStore) -> None:
+def test_a_manifest_does_not_contain_where_it_was_created(simulation: Simulation, any_place: ObjectStore) -> None:
     made = take(simulation, SavepointRepository(any_place, "shop"), "one")
     text = made.manifest.to_json().decode()
     assert any_place.url not in text
     assert "spark" not in text.lower()
 
 
-def test_a_crash_while_it_is_written_leaves_no_savepoint_and_its_name_free(
+def test_a_crash_during_a_savepoint_leaves_no_savepoint_and_its_name_free(
     simulation: Simulation, any_place: ObjectStore
 ) -> None:
     whole = len(take(simulation, SavepointRepository(any_place.under("whole"), "shop"), "one").manifest.files) + 1
@@ -121,7 +121,7 @@ def test_a_crash_while_it_is_written_leaves_no_savepoint_and_its_name_free(
 
 @given(data=st.data())
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-def test_a_byte_that_is_not_what_was_written_is_found_and_its_file_named(
+def test_verification_names_the_file_with_a_changed_byte(
     data: st.DataObject, simulation: Simulation, any_place: ObjectStore
 ) -> None:
     place = any_place.under(uuid.uuid4().hex)
@@ -135,7 +135,7 @@ def test_a_byte_that_is_not_what_was_written_is_found_and_its_file_named(
         made.content(file)
 
 
-def test_a_file_that_is_missing_or_cut_short_is_named(simulation: Simulation, any_place: ObjectStore) -> None:
+def test_verification_names_missing_and_truncated_files(simulation: Simulation, any_place: ObjectStore) -> None:
     made = take(simulation, SavepointRepository(any_place, "shop"), "one")
     first, second, *_ = made.manifest.files
     made.folder.discard(first.path)
@@ -146,7 +146,7 @@ def test_a_file_that_is_missing_or_cut_short_is_named(simulation: Simulation, an
     ]
 
 
-def test_a_name_is_given_once_and_is_free_again_after_deletion(simulation: Simulation, any_place: ObjectStore) -> None:
+def test_a_savepoint_name_is_unique_and_is_free_again_after_deletion(simulation: Simulation, any_place: ObjectStore) -> None:
     savepoints = SavepointRepository(any_place, "shop")
     take(simulation, savepoints, "one")
     take(simulation, savepoints, "two", batch=1)
@@ -161,12 +161,12 @@ def test_a_name_is_given_once_and_is_free_again_after_deletion(simulation: Simul
 
 
 @pytest.mark.parametrize("name", ["", "-a", "a-", "A", "a/b", "..", "a" * 64, "a b"])
-def test_a_name_that_is_no_label_is_rejected(name: str) -> None:
-    with pytest.raises(ConfigError, match="a name has a-z, 0-9 and -"):
+def test_a_savepoint_name_that_is_not_a_label_is_rejected(name: str) -> None:
+    with pytest.raises(ConfigError, match="a name is small letters, digits and -"):
         check_name(name)
 
 
-def test_a_savepoint_without_a_name_gets_one_of_app_batch_and_epoch() -> None:
+def test_a_savepoint_without_a_name_is_named_after_app_batch_and_epoch() -> None:
     assert check_name(default_name("shop", 12, 3)) == "shop-b12-e3"
 
 
@@ -178,7 +178,7 @@ def test_a_savepoint_without_a_name_gets_one_of_app_batch_and_epoch() -> None:
         (lambda d: [d], CorruptState, "not a JSON object"),
     ],
 )
-def test_a_manifest_that_is_none_of_ours_is_rejected(
+def test_an_invalid_manifest_is_rejected(
     harm: object, error: type[Exception], text: str, simulation: Simulation, any_place: ObjectStore
 ) -> None:
     made = take(simulation, SavepointRepository(any_place, "shop"), "one")

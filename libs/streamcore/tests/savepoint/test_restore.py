@@ -70,7 +70,7 @@ CHANGES = {
 @pytest.mark.parametrize("change", CHANGES)
 @settings(max_examples=5)
 @given(at=st.integers(1, CUTS - 1), shards=st.integers(1, 2))
-def test_what_all_versions_say_is_what_an_uninterrupted_run_says(change: str, at: int, shards: int) -> None:
+def test_the_output_of_all_versions_equals_that_of_an_uninterrupted_run(change: str, at: int, shards: int) -> None:
     second, drop = CHANGES[change]
     names = sorted({*Version().lanes} & {*second.lanes})
     wanted = lanes(uninterrupted(shards), names)
@@ -88,7 +88,7 @@ def test_a_version_without_a_migration_is_rejected_before_anything_is_written(tm
     assert not (tmp_path / "new").exists()
 
 
-def test_state_that_nobody_claims_stops_the_restore_until_somebody_drops_it(tmp_path: Path) -> None:
+def test_state_that_no_operator_takes_stops_the_restore_until_it_is_dropped(tmp_path: Path) -> None:
     before = Simulation(Version().topology("shop"))
     run(before, range(3))
     savepoint = save(before.local.app, before.blobs, tmp_path, moment())

@@ -53,7 +53,7 @@ def report(ahead_ms: int) -> CutReport:
     )
 
 
-def test_a_clock_that_stands_still_is_logged_at_once_then_each_minute_and_when_it_goes_on(
+def test_a_clock_that_stands_still_is_logged_immediately_then_every_minute_and_at_its_end(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     process = Process()

@@ -99,8 +99,8 @@ def said(folder: Path) -> DriverStatus:
     return report
 
 
-def test_a_go_is_not_denied_once_its_checkpoint_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A denial would mean that the epoch does not exist."""
+def test_a_promote_is_not_rejected_once_its_checkpoint_exists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asked would take the epoch for one that there is not."""
     one, epochs = standby(tmp_path, Making, monkeypatch)
     with pytest.raises(Retryable, match="no broker answered"):
         one.run()
@@ -110,7 +110,7 @@ def test_a_go_is_not_denied_once_its_checkpoint_is_made(tmp_path: Path, monkeypa
     assert "no broker answered" in report.message
 
 
-def test_a_go_that_made_nothing_is_denied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_promote_that_created_nothing_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one, epochs = standby(tmp_path, Rejecting, monkeypatch)
     one._reporter.reject = stopping(one, one._reporter.reject)  # type: ignore[method-assign]
     one.run()
@@ -118,7 +118,7 @@ def test_a_go_that_made_nothing_is_denied(tmp_path: Path, monkeypatch: pytest.Mo
     assert "the place is away" in said(tmp_path).results["1"].message
 
 
-def test_a_go_to_what_another_process_still_holds_may_be_asked_again(
+def test_a_promote_to_a_checkpoint_that_another_process_owns_can_be_retried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, epochs = standby(tmp_path, Making, monkeypatch)
@@ -173,7 +173,7 @@ def collector() -> Iterator[str]:
 
 
 @pytest.mark.slow
-def test_what_an_upgrade_asks_of_a_driver_is_in_the_trace_of_the_upgrade(
+def test_the_spans_of_a_driver_are_in_the_trace_of_the_upgrade(
     collector: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The go before there is telemetry, and the drain's savepoint after the last cut."""

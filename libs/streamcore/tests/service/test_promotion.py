@@ -102,7 +102,7 @@ def shop(tmp_path: Path) -> Shop:
     return made
 
 
-def test_it_begins_where_it_may_and_goes_on_the_next_time(shop: Shop) -> None:
+def test_a_promoted_standby_starts_without_state_if_allowed_and_continues_the_next_time(shop: Shop) -> None:
     first = shop.standby()
     first.go(1, allow_empty=True)
     root = shop.epochs.checkpoint(1)
@@ -117,7 +117,7 @@ def test_it_begins_where_it_may_and_goes_on_the_next_time(shop: Shop) -> None:
     assert shop.contents() == before
 
 
-def test_it_is_made_from_the_savepoint_once(shop: Shop) -> None:
+def test_a_promoted_standby_restores_the_savepoint_once(shop: Shop) -> None:
     first = shop.standby()
     first.go(2, "one")
     root = shop.epochs.checkpoint(2)
@@ -130,14 +130,14 @@ def test_it_is_made_from_the_savepoint_once(shop: Shop) -> None:
     shop.standby().go(2, "one")
 
 
-def test_what_is_accepted_is_told_to_who_looks_again_before_the_first_batch(shop: Shop) -> None:
+def test_the_restore_origin_records_that_newer_batches_were_discarded(shop: Shop) -> None:
     shop.standby().go(2, "one", discard_newer=True)
     origin = RestoreOrigin.read(shop.epochs.checkpoint(2).restored_from_path)
     assert origin is not None
     assert origin.rewinds
 
 
-def test_a_rejection_leaves_everything_as_it_was(shop: Shop) -> None:
+def test_a_rejected_promote_changes_nothing(shop: Shop) -> None:
     standby, another = shop.standby(), shop.standby(Version(joined=False))
     for who, epoch, restore in (
         (standby, 1, None),
@@ -155,7 +155,7 @@ def test_a_rejection_leaves_everything_as_it_was(shop: Shop) -> None:
     assert shop.everything() == before
 
 
-def test_what_cannot_be_read_back_leaves_nothing_and_may_be_told_again(
+def test_a_promote_from_an_unreadable_savepoint_leaves_nothing_and_can_be_repeated(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     standby = shop.standby()
@@ -178,7 +178,7 @@ def test_what_cannot_be_read_back_leaves_nothing_and_may_be_told_again(
     standby.go(2, "one")
 
 
-def test_a_place_that_goes_away_while_it_is_made_keeps_no_lease(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_promote_whose_storage_becomes_unavailable_keeps_no_lease(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     standby = shop.standby()
 
     def away(*_: object) -> bytes | None:
@@ -196,7 +196,7 @@ def test_a_place_that_goes_away_while_it_is_made_keeps_no_lease(shop: Shop, monk
     shop.standby().go(2, "one")
 
 
-def test_whatever_becomes_of_the_folder_the_lease_is_given_back(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_promote_that_crashes_releases_the_lease(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     standby = shop.standby()
 
     def crash(*_: object) -> None:
@@ -212,7 +212,7 @@ def test_whatever_becomes_of_the_folder_the_lease_is_given_back(shop: Shop, monk
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("restore", "allow_empty"), [("one", False), (None, True)])
-def test_whatever_write_it_dies_after_the_next_one_makes_the_same_checkpoint(
+def test_a_promote_that_dies_after_any_write_is_repeated_to_the_same_checkpoint(
     shop: Shop, monkeypatch: pytest.MonkeyPatch, restore: str | None, *, allow_empty: bool
 ) -> None:
     shop.standby().go(2, restore, allow_empty=allow_empty)
@@ -230,7 +230,7 @@ def test_whatever_write_it_dies_after_the_next_one_makes_the_same_checkpoint(
 
 
 @pytest.mark.parametrize(("restore", "allow_empty"), [("one", False), (None, True)])
-def test_a_lost_answer_to_the_last_write_denies_nothing(
+def test_a_lost_response_to_the_last_write_does_not_reject_the_promote(
     shop: Shop, monkeypatch: pytest.MonkeyPatch, restore: str | None, *, allow_empty: bool
 ) -> None:
     shop.standby().go(2, restore, allow_empty=allow_empty)
@@ -243,7 +243,7 @@ def test_a_lost_answer_to_the_last_write_denies_nothing(
     assert shop.contents() == wanted
 
 
-def test_a_last_write_that_was_not_made_is_denied_and_leaves_nothing(
+def test_a_promote_whose_last_write_failed_is_rejected_and_leaves_nothing(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     unheard(monkeypatch, made=False)
@@ -252,7 +252,7 @@ def test_a_last_write_that_was_not_made_is_denied_and_leaves_nothing(
     assert shop.everything() == set()
 
 
-def test_a_lost_answer_is_no_leave_to_go_on_with_another_apps_checkpoint(
+def test_a_promote_never_continues_the_checkpoint_of_another_app(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def another_was_made(*_: object) -> None:
@@ -279,7 +279,7 @@ def unheard(monkeypatch: pytest.MonkeyPatch, *, made: bool) -> None:
     monkeypatch.setattr(files, "write_whole", write)
 
 
-def test_what_a_dead_restore_left_is_not_begun_with(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_promote_ignores_the_files_of_an_interrupted_restore(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     shop.standby().go(2, allow_empty=True)
     wanted = shop.contents()
     shutil.rmtree(on_disk(shop.epochs.root))
@@ -320,7 +320,7 @@ def test_the_lease_of_an_epoch_ends_with_the_next_one(shop: Shop) -> None:
         first.start.lease.check()
 
 
-def test_what_was_begun_counts_as_written_where_a_sink_may_have_its_rows(shop: Shop) -> None:
+def test_a_planned_batch_counts_as_written_if_a_sink_may_have_its_rows(shop: Shop) -> None:
     """Kafka, which is nowhere here, has no marker of a batch whose rows a sink took before the process died."""
     first, second = shop.standby(), shop.standby()
     first.go(2, "one")
@@ -335,14 +335,14 @@ def test_what_was_begun_counts_as_written_where_a_sink_may_have_its_rows(shop: S
     assert shop.epochs.existing() == (2,)
 
 
-def test_a_process_that_is_not_told_to_go_leaves_epochs_alone(shop: Shop) -> None:
+def test_a_process_that_is_not_promoted_leaves_epochs_alone(shop: Shop) -> None:
     assert standalone_checkpoint(shop.settings) == shop.epochs.root
     shop.standby().go(1, allow_empty=True)
     with pytest.raises(ConfigError, match="name e1 in it as the checkpoint"):
         standalone_checkpoint(shop.settings)
 
 
-def test_a_lease_that_was_removed_while_it_was_taken_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lease_whose_folder_is_removed_meanwhile_is_not_acquired(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody lets go of a folder and removes it, between our opening the lock and our locking it."""
     root, lock = tmp_path / "e1", fcntl.flock
 

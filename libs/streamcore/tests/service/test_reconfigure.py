@@ -71,7 +71,7 @@ def cut(batch: int) -> Any:
     return SimpleNamespace(batch=batch)
 
 
-def test_they_are_taken_with_the_first_cut_and_not_before() -> None:
+def test_new_settings_are_accepted_with_the_first_cut_and_not_before() -> None:
     scene = Scene()
     assert scene.request(trigger_ms=5) is None
     assert scene.drained
@@ -86,7 +86,7 @@ def test_they_are_taken_with_the_first_cut_and_not_before() -> None:
 
 
 @pytest.mark.parametrize("error", [Retryable("a worker died"), Permanent("it cannot be")])
-def test_when_the_first_cut_fails_the_settings_of_before_go_on(error: Exception) -> None:
+def test_the_previous_settings_continue_when_the_first_cut_fails(error: Exception) -> None:
     scene = Scene()
     scene.request(trigger_ms=5)
     tried = scene.changes.next_runner(stopping=False)
@@ -104,7 +104,7 @@ def test_when_the_first_cut_fails_the_settings_of_before_go_on(error: Exception)
     assert not scene.changes.roll_back(error), "the settings of before have nothing to go back to"
 
 
-def test_who_is_fenced_goes_back_to_nothing() -> None:
+def test_a_fenced_process_does_not_roll_back() -> None:
     scene = Scene()
     scene.request(trigger_ms=5)
     scene.changes.next_runner(stopping=False)
@@ -113,7 +113,7 @@ def test_who_is_fenced_goes_back_to_nothing() -> None:
     assert scene.told.results["1"] == CommandResult(False, "another owner")
 
 
-def test_what_cannot_be_read_needs_a_process_or_has_other_state_leaves_the_app_alone() -> None:
+def test_a_rejected_change_of_settings_leaves_the_app_running() -> None:
     def make(settings: ServiceSettings) -> ScriptedRunner:
         if settings.trigger_ms == 1:
             raise ConfigError("no such topic")
@@ -133,7 +133,7 @@ def test_what_cannot_be_read_needs_a_process_or_has_other_state_leaves_the_app_a
     assert scene.request() == CommandResult(True, "it runs with these already")
 
 
-def test_one_change_at_a_time_and_none_while_it_stops() -> None:
+def test_a_change_is_rejected_during_another_one_and_during_a_stop() -> None:
     scene = Scene()
     scene.request("1", trigger_ms=5)
     with pytest.raises(ConfigError, match="another change is under way"):
@@ -144,7 +144,7 @@ def test_one_change_at_a_time_and_none_while_it_stops() -> None:
         scene.request("3", trigger_ms=6)
 
 
-def test_who_asks_for_what_runs_while_another_change_waits_or_is_tried_is_not_told_that_it_has_it() -> None:
+def test_a_request_for_the_current_settings_is_rejected_while_another_change_is_under_way() -> None:
     scene = Scene()
     scene.request("1", trigger_ms=5)
     for _ in range(2):
@@ -154,7 +154,7 @@ def test_who_asks_for_what_runs_while_another_change_waits_or_is_tried_is_not_to
     assert scene.request("2") == CommandResult(True, "it runs with these already"), "the first failed"
 
 
-def test_a_change_of_what_no_longer_runs_is_rejected_and_stands_in_nobodys_way() -> None:
+def test_a_change_of_outdated_settings_is_rejected_and_does_not_block_others() -> None:
     """While the second is being built, the first is asked for and taken."""
 
     def make(settings: ServiceSettings) -> ScriptedRunner:
@@ -171,7 +171,7 @@ def test_a_change_of_what_no_longer_runs_is_rejected_and_stands_in_nobodys_way()
     assert scene.request("third", trigger_ms=7) is None
 
 
-def test_what_is_asked_while_the_settings_of_before_are_built_again_is_rejected() -> None:
+def test_a_change_during_a_rollback_is_rejected() -> None:
     def make(settings: ServiceSettings) -> ScriptedRunner:
         if settings == SETTINGS:
             with pytest.raises(ConfigError, match="another change is under way; ask again"):
@@ -204,8 +204,8 @@ OTHER: dict[str, object] = {
 
 
 @pytest.mark.parametrize("name", ServiceSettings.model_fields)
-def test_what_the_session_is_made_with_is_decided_once(name: str) -> None:
-    """A new setting fails here until it is classified."""
+def test_exactly_the_settings_of_the_session_need_another_process(name: str) -> None:
+    """Whoever adds a setting finds it here."""
     value = getattr(SETTINGS, name)
     other = OTHER[name] if name in OTHER else value + 1 if isinstance(value, int) else f"{value}2"
     changed = ServiceSettings.model_validate({**BEFORE, name: other})

@@ -44,7 +44,7 @@ DOCUMENTS: list[tuple[type[object], dict[str, object]]] = [
 
 
 @pytest.mark.parametrize(("sink", "document"), DOCUMENTS)
-def test_a_document_becomes_settings_that_are_written_as_it(sink: type[object], document: dict[str, object]) -> None:
+def test_settings_from_a_document_serialise_to_the_same_document(sink: type[object], document: dict[str, object]) -> None:
     adapter: TypeAdapter[object] = TypeAdapter(sink)
     settings = adapter.validate_python(document)
     assert json.loads(adapter.dump_json(settings, exclude_defaults=True)) == document
@@ -52,7 +52,7 @@ def test_a_document_becomes_settings_that_are_written_as_it(sink: type[object], 
 
 
 @pytest.mark.parametrize(("sink", "document"), DOCUMENTS)
-def test_an_unknown_setting_is_rejected_and_its_value_is_not_repeated(
+def test_an_unknown_setting_is_rejected_without_showing_its_value(
     sink: type[object], document: dict[str, object]
 ) -> None:
     with pytest.raises(ValidationError, match="pasword") as rejected:
@@ -60,7 +60,7 @@ def test_an_unknown_setting_is_rejected_and_its_value_is_not_repeated(
     assert "hush" not in str(rejected.value)
 
 
-def test_numbers_out_of_bounds_are_rejected_in_code_too() -> None:
+def test_numbers_out_of_bounds_are_rejected_in_code_as_well() -> None:
     tables = {"orders": TableSpec(TableName("public", "orders"))}
     with pytest.raises(ValidationError, match="port"):
         PostgresSettings("db", "shop", "etl", tables, port=0)

@@ -26,7 +26,7 @@ def failing(batch: int) -> Savepoint:
     raise ConfigError(f"no room for {batch}")
 
 
-def test_a_savepoint_is_of_the_batch_before_and_the_app_goes_on() -> None:
+def test_a_savepoint_holds_the_previous_batch_and_the_app_continues() -> None:
     boundary = BatchBoundary("app")
     asked = boundary.savepoint(taken)
     assert not asked.done()
@@ -35,7 +35,7 @@ def test_a_savepoint_is_of_the_batch_before_and_the_app_goes_on() -> None:
     boundary.on_boundary(9, begun=False)
 
 
-def test_a_savepoint_that_fails_harms_its_asker_only() -> None:
+def test_a_failed_savepoint_fails_only_its_request() -> None:
     boundary = BatchBoundary("app")
     one, other = boundary.savepoint(failing), boundary.savepoint(taken)
     boundary.on_boundary(8, begun=False)
@@ -44,7 +44,7 @@ def test_a_savepoint_that_fails_harms_its_asker_only() -> None:
         one.result(0)
 
 
-def test_before_a_batch_that_was_begun_nothing_is_taken() -> None:
+def test_no_savepoint_is_taken_before_a_planned_batch_is_committed() -> None:
     boundary = BatchBoundary("app")
     asked = boundary.savepoint(taken)
     boundary.on_boundary(8, begun=True)
@@ -53,7 +53,7 @@ def test_before_a_batch_that_was_begun_nothing_is_taken() -> None:
     assert batch_of(asked) == 8
 
 
-def test_a_drain_stops_before_the_next_batch_and_what_was_asked_before_it_is_done() -> None:
+def test_a_drain_stops_before_the_next_batch_and_completes_earlier_requests() -> None:
     boundary = BatchBoundary("app")
     asked = boundary.savepoint(taken)
     boundary.drain()
@@ -62,7 +62,7 @@ def test_a_drain_stops_before_the_next_batch_and_what_was_asked_before_it_is_don
     assert batch_of(asked) == 7
 
 
-def test_a_plain_drain_leaves_what_was_begun_and_one_that_settles_runs_it() -> None:
+def test_a_drain_runs_a_planned_batch_only_if_it_settles() -> None:
     plain, settling = BatchBoundary("app"), BatchBoundary("app")
     plain.drain()
     with pytest.raises(Drained):
@@ -74,7 +74,7 @@ def test_a_plain_drain_leaves_what_was_begun_and_one_that_settles_runs_it() -> N
         settling.on_boundary(9, begun=False)
 
 
-def test_who_asks_while_the_app_ends_is_answered_once() -> None:
+def test_a_request_while_the_app_ends_gets_one_answer() -> None:
     class Raced(deque[Any]):
         """What one thread sees is gone when it takes it: the other one, in which the app ends, was there first."""
 
@@ -94,7 +94,7 @@ def test_who_asks_while_the_app_ends_is_answered_once() -> None:
         asked.result(0)
 
 
-def test_whoever_asks_of_an_app_that_ends_or_has_ended_is_answered() -> None:
+def test_requests_to_an_ending_or_ended_app_get_an_answer() -> None:
     boundary = BatchBoundary("app")
     before = boundary.savepoint(taken)
     boundary.close()

@@ -78,7 +78,7 @@ def state_file(folder: Path, content: bytes, checked: bytes) -> Path:
         ),
     ],
 )
-def test_the_error_of_a_python_worker_keeps_its_kind_and_words(
+def test_the_error_of_a_python_worker_keeps_its_type_and_message(
     line: str, kind: type[StreamError], message: str, tmp_path: Path
 ) -> None:
     found = explain(WORKER.format(line), tmp_path)
@@ -86,7 +86,7 @@ def test_the_error_of_a_python_worker_keeps_its_kind_and_words(
     assert str(found) == message
 
 
-def test_a_file_that_does_not_match_its_checksum_is_named_with_the_savepoint(tmp_path: Path) -> None:
+def test_the_error_names_a_file_with_a_wrong_checksum_and_the_savepoint(tmp_path: Path) -> None:
     state_file(tmp_path, b"changed", b"written")
     found = explain(STATE.format("java.lang.NullPointerException"), tmp_path)
     assert type(found) is CorruptState
@@ -96,19 +96,19 @@ def test_a_file_that_does_not_match_its_checksum_is_named_with_the_savepoint(tmp
     )
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
+def test_the_error_names_a_missing_file(tmp_path: Path) -> None:
     state_file(tmp_path, b"", b"").unlink()
     found = explain(STATE.format("java.nio.file.NoSuchFileException: /tmp/x"), tmp_path, savepoint=None)
     assert "state/0/0/1_id.changelog is missing; restore the app from a savepoint; there is none" in str(found)
 
 
-def test_a_missing_snapshot_is_named_by_its_checksum(tmp_path: Path) -> None:
+def test_the_error_names_a_missing_snapshot_by_its_checksum_file(tmp_path: Path) -> None:
     snapshot = state_file(tmp_path, b"", b"").with_name("1_id.zip")
     snapshot.with_name("1_id.zip.crc").write_bytes(b"{}")
     assert "state/0/0/1_id.zip is missing" in str(explain(STATE.format("java.lang.NullPointerException"), tmp_path))
 
 
-def test_damage_that_only_spark_sees_is_corrupt_state_too(tmp_path: Path) -> None:
+def test_damage_that_only_spark_detects_is_corrupt_state(tmp_path: Path) -> None:
     state_file(tmp_path, b"written", b"written")
     cause = "org.rocksdb.RocksDBException: Corruption: block checksum mismatch in /tmp/spark-1/000008.sst"
     found = explain(STATE.format(cause), tmp_path)
@@ -116,21 +116,21 @@ def test_damage_that_only_spark_sees_is_corrupt_state_too(tmp_path: Path) -> Non
     assert "RocksDBException: Corruption: block checksum mismatch" in str(found)
 
 
-def test_state_that_is_whole_and_could_not_be_loaded_is_tried_again(tmp_path: Path) -> None:
+def test_intact_state_that_could_not_be_loaded_is_retryable(tmp_path: Path) -> None:
     state_file(tmp_path, b"written", b"written")
     found = explain(STATE.format("java.io.IOException: Connection reset"), tmp_path)
     assert type(found) is Retryable
     assert str(found) == "IOException: Connection reset"
 
 
-def test_a_full_disk_is_named(tmp_path: Path) -> None:
+def test_the_error_names_a_full_disk(tmp_path: Path) -> None:
     found = explain(STATE.format("java.io.FileNotFoundException: /var/x/y (No space left on device)"), tmp_path)
     assert type(found) is Retryable
     assert "disk that Spark writes to is full" in str(found)
     assert "/var/x/y" in str(found)
 
 
-def test_a_task_without_a_further_cause_keeps_its_words(tmp_path: Path) -> None:
+def test_a_task_error_without_a_cause_keeps_its_message(tmp_path: Path) -> None:
     found = explain(JOB + "java.io.EOFException: reached the end", tmp_path)
     assert str(found) == "EOFException: reached the end"
 
@@ -144,7 +144,7 @@ def test_a_task_without_a_further_cause_keeps_its_words(tmp_path: Path) -> None:
         ("raise SystemExit(1)", "exit code 1"),
     ],
 )
-def test_the_end_of_the_jvm_is_told_with_its_reason(code: str, words: str) -> None:
+def test_the_error_gives_the_reason_why_the_jvm_ended(code: str, words: str) -> None:
     with subprocess.Popen([sys.executable, "-c", code]) as process:
         found = explain_jvm_end(session_of(process))
     assert type(found) is Permanent
@@ -152,7 +152,7 @@ def test_the_end_of_the_jvm_is_told_with_its_reason(code: str, words: str) -> No
     assert words in str(found)
 
 
-def test_a_jvm_that_lives_has_not_ended() -> None:
+def test_a_running_jvm_raises_no_error() -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         assert explain_jvm_end(session_of(process), wait_s=0.1) is None
         process.send_signal(signal.SIGKILL)

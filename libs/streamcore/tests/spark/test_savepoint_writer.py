@@ -44,17 +44,17 @@ def take(root: CheckpointRoot, *, accept_unsettled: bool = False) -> None:
     )
 
 
-def test_a_batch_that_was_begun_and_not_finished_is_settled_first(tmp_path: Path) -> None:
+def test_a_planned_and_uncommitted_batch_must_be_settled_before_a_savepoint(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="batch 3 was begun and not finished; settle it first"):
         take(stopped(tmp_path, committed=2, begun=3))
     assert not (tmp_path / "savepoints").exists()
 
 
-def test_that_nobody_knows_its_epoch_is_no_reason_to_guess(tmp_path: Path) -> None:
+def test_a_savepoint_without_a_known_epoch_fails(tmp_path: Path) -> None:
     with pytest.raises(Exception, match="the epoch is missing"):
         take(stopped(tmp_path, committed=2, begun=3), accept_unsettled=True)
 
 
-def test_without_a_batch_there_is_nothing_to_save(tmp_path: Path) -> None:
+def test_a_savepoint_without_a_batch_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no batch is committed yet"):
         take(CheckpointRoot(tmp_path))

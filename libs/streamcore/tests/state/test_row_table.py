@@ -73,7 +73,7 @@ def expected(model: Model) -> list[tuple[str, int, int, bool]]:
 
 @settings(max_examples=150, deadline=None)
 @given(steps)
-def test_a_table_keeps_what_a_list_would_and_so_does_one_loaded_from_its_changes(
+def test_a_table_and_its_copy_loaded_from_changes_equal_a_list(
     sequence: list[tuple[str, object]],
 ) -> None:
     table, copy, model, next_id = new(), new(), Model(), 0
@@ -94,7 +94,7 @@ def test_a_table_keeps_what_a_list_would_and_so_does_one_loaded_from_its_changes
 
 @settings(max_examples=100, deadline=None)
 @given(steps, st.integers(-5, 5), st.integers(0, 8))
-def test_what_is_found_is_what_a_list_holds(sequence: list[tuple[str, object]], low: int, length: int) -> None:
+def test_a_look_up_finds_what_a_list_holds(sequence: list[tuple[str, object]], low: int, length: int) -> None:
     table, model, next_id = new(), Model(), 0
     for n, (what, value) in enumerate(sequence):
         next_id = apply(table, model, what, value, next_id)
@@ -112,7 +112,7 @@ def test_what_is_found_is_what_a_list_holds(sequence: list[tuple[str, object]], 
     )
 
 
-def test_changes_hold_only_what_a_cut_wrote_and_a_deleted_row_without_its_columns() -> None:
+def test_changes_hold_only_the_rows_of_a_cut_and_deleted_rows_without_columns() -> None:
     table = new()
     many = pl.DataFrame([("a", i, i) for i in range(1000)], schema=SCHEMA, orient="row")
     table.add(table.to_run(many))
@@ -126,7 +126,7 @@ def test_changes_hold_only_what_a_cut_wrote_and_a_deleted_row_without_its_column
     assert changes["k"].to_list() == ["a", "a", None]
 
 
-def test_a_row_that_came_and_went_between_two_commits_is_never_written() -> None:
+def test_a_row_that_was_added_and_deleted_between_two_commits_is_never_written() -> None:
     table = new()
     table.add(table.to_run(pl.DataFrame([("a", 1, 1), ("a", 2, 9)], schema=SCHEMA, orient="row")))
     table.delete(table.between(1, 2))

@@ -94,13 +94,13 @@ def test_rows_without_a_version_are_of_version_1() -> None:
     assert target.values == {"a": 500}
 
 
-def test_every_row_says_its_version() -> None:
+def test_every_row_has_its_version() -> None:
     numbers = Numbers("cents")
     numbers.put("a", 5)
     assert VersionedTable(numbers, versions(2)).changes()[VERSION].to_list() == [2]
 
 
-def test_rows_of_a_newer_version_or_without_a_way_here_are_rejected_before_the_table_sees_them() -> None:
+def test_rows_of_a_newer_version_or_without_a_migration_are_rejected_before_the_table_loads_them() -> None:
     numbers = Numbers("mills")
     numbers.put("a", 5)
     rows = VersionedTable(numbers, versions(3)).changes()
@@ -115,7 +115,7 @@ def test_rows_of_a_newer_version_or_without_a_way_here_are_rejected_before_the_t
     assert target.values == {}
 
 
-def test_versions_that_make_no_sense_are_rejected() -> None:
+def test_invalid_versions_are_rejected() -> None:
     with pytest.raises(ConfigError, match="versions are 1, 2, 3"):
         Versions("numbers", 0, {})
     with pytest.raises(ConfigError, match="migrations from \\[2\\], which do not lead to version 2"):

@@ -48,7 +48,7 @@ def test_after_every_commit_a_reload_holds_exactly_what_was_written(sequence: li
 
 
 @given(changes)
-def test_going_on_from_a_reload_is_like_never_having_stopped(sequence: list[dict[str, bytes | None]]) -> None:
+def test_continuing_from_a_reload_equals_never_having_stopped(sequence: list[dict[str, bytes | None]]) -> None:
     straight, broken = MemoryBlobs(), MemoryBlobs()
     log, table = StateLog(SETTINGS), KeyValueTable()
     for n, change in enumerate(sequence):
@@ -59,7 +59,7 @@ def test_going_on_from_a_reload_is_like_never_having_stopped(sequence: list[dict
 
 
 @given(changes, st.integers(0, 6))
-def test_tables_that_are_a_few_cuts_behind_catch_up_by_the_log_alone(
+def test_tables_that_are_a_few_cuts_behind_catch_up_from_the_log(
     sequence: list[dict[str, bytes | None]], behind: int
 ) -> None:
     blobs, log, table = MemoryBlobs(), StateLog(SETTINGS), KeyValueTable()
@@ -102,7 +102,7 @@ def test_a_cut_that_changes_nothing_writes_nothing() -> None:
     assert blobs.blobs == before
 
 
-def test_memory_of_an_attempt_that_was_not_committed_is_not_trusted() -> None:
+def test_tables_of_an_uncommitted_attempt_are_reloaded() -> None:
     blobs, log, table = MemoryBlobs(), StateLog(SETTINGS), KeyValueTable()
     write(log, table, blobs, {"a": b"1"}, 1)
     committed = MemoryBlobs(dict(blobs.blobs))

@@ -16,7 +16,7 @@ from streamcore.storage.location import Location, LocationField, ObjectPath, for
 
 
 @pytest.mark.parametrize("root", ["/x", "s3://bucket"])
-def test_names_are_put_together_alike(root: str) -> None:
+def test_paths_and_object_paths_join_names_alike(root: str) -> None:
     place = location(f"{root}/a/b")
     assert str(place / "c") == f"{root}/a/b/c"
     assert str(place.parent) == f"{root}/a"
@@ -25,26 +25,26 @@ def test_names_are_put_together_alike(root: str) -> None:
     assert location(place) == place == location(str(place))
 
 
-def test_slashes_too_many_make_no_other_place() -> None:
+def test_superfluous_slashes_do_not_change_an_address() -> None:
     assert location("s3://bucket//a/") == location("s3://bucket/a") == ObjectPath("s3://bucket/a")
 
 
-def test_spark_is_told_the_name_that_its_client_goes_by() -> None:
+def test_spark_addresses_have_the_scheme_of_its_client() -> None:
     assert for_spark(Path("/x/spark")) == "/x/spark"
     assert for_spark(ObjectPath("s3://bucket/x/spark")) == "s3a://bucket/x/spark"
 
 
-def test_an_address_in_a_bucket_is_nothing_to_the_operating_system() -> None:
+def test_the_operating_system_rejects_an_object_path() -> None:
     with pytest.raises(TypeError):
         os.listdir(ObjectPath("s3://bucket/x"))  # type: ignore[call-overload]
 
 
-def test_above_a_bucket_there_is_nothing() -> None:
+def test_a_bucket_has_no_parent() -> None:
     with pytest.raises(ConfigError, match="write s3://bucket/prefix"):
         _ = ObjectPath("s3://bucket").parent
 
 
-def test_documents_take_both_and_give_them_back_as_written() -> None:
+def test_documents_accept_paths_and_object_paths_and_serialise_them_unchanged() -> None:
     adapter: TypeAdapter[Location] = TypeAdapter(LocationField)
     for text, kind in (("state/e1", Path), ("s3://bucket/shop/e1", ObjectPath)):
         found = adapter.validate_python(text)
@@ -55,7 +55,7 @@ def test_documents_take_both_and_give_them_back_as_written() -> None:
             adapter.validate_python(wrong)
 
 
-def test_savepoints_are_beside_a_checkpoint_wherever_that_is() -> None:
+def test_savepoints_are_beside_the_checkpoint_in_folders_and_buckets() -> None:
     said = {"app": "shop", "kafka": {"bootstrap": "nowhere:1"}}
     settings = ServiceSettings.model_validate(said | {"checkpoint": "s3://bucket/shop/e1"})
     assert settings.savepoints_root == "s3://bucket/shop/savepoints"
@@ -63,7 +63,7 @@ def test_savepoints_are_beside_a_checkpoint_wherever_that_is() -> None:
     assert not ServiceSettings.model_validate(said | {"checkpoint": "/x/e1"}).spark_session.objects
 
 
-def test_spark_is_told_of_a_bucket_only_where_there_is_one_and_of_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spark_options_describe_a_bucket_only_if_it_is_used_and_contain_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
     keys = {"AWS_ACCESS_KEY_ID": "an-id", "AWS_SECRET_ACCESS_KEY": "a-secret", "AWS_SESSION_TOKEN": "a-token"}
     for name, value in {**keys, "AWS_ENDPOINT_URL": "http://there:7", "AWS_REGION": "eu-1"}.items():
         monkeypatch.setenv(name, value)
@@ -75,5 +75,5 @@ def test_spark_is_told_of_a_bucket_only_where_there_is_one_and_of_no_key(monkeyp
     assert not [name for name in _options(SparkSettings(None)) if "s3a" in name]
 
 
-def test_amazons_own_addresses_are_left_to_the_client() -> None:
+def test_the_client_chooses_the_endpoints_of_amazon() -> None:
     assert not {"spark.hadoop.fs.s3a.endpoint", "spark.hadoop.fs.s3a.path.style.access"} & objects.options({}).keys()

@@ -19,7 +19,7 @@ from streamcore.storage.s3 import PIECE_BYTES, S3ObjectStore
 from tests.harness.servers.storage_locations import s3_place
 
 
-def test_a_place_has_what_was_written_and_nothing_else(any_place: ObjectStore) -> None:
+def test_a_store_holds_exactly_what_was_written(any_place: ObjectStore) -> None:
     assert (any_place.files(), any_place.folders(), any_place.read("a")) == ([], [], None)
     any_place.write("a", b"1")
     any_place.write("b/c", b"2")
@@ -33,7 +33,7 @@ def test_a_place_has_what_was_written_and_nothing_else(any_place: ObjectStore) -
     assert any_place.read("a") == b"3"
 
 
-def test_what_is_removed_is_gone_and_its_neighbours_stay(any_place: ObjectStore) -> None:
+def test_removing_a_prefix_keeps_its_neighbours(any_place: ObjectStore) -> None:
     for name in ("a/x", "a/y/z", "ab/x", "b"):
         any_place.write(name, b"1")
     any_place.under("a").remove()
@@ -46,21 +46,21 @@ def test_what_is_removed_is_gone_and_its_neighbours_stay(any_place: ObjectStore)
     assert (any_place.files(), any_place.folders()) == ([], [])
 
 
-def test_an_address_leads_back_to_the_place_and_so_does_a_copy_in_another_process(any_place: ObjectStore) -> None:
+def test_a_store_can_be_reopened_by_its_address_and_in_another_process(any_place: ObjectStore) -> None:
     any_place.under("x").write("a", b"1")
     assert open_object_store(any_place.under("x").url).read("a") == b"1"
     assert open_object_store(any_place.url + "/x/").read("a") == b"1"
     assert pickle.loads(pickle.dumps(any_place)).read("x/a") == b"1"
 
 
-def test_a_file_that_is_sent_in_parts_is_read_whole(any_place: ObjectStore) -> None:
+def test_a_multipart_upload_reads_back_complete(any_place: ObjectStore) -> None:
     content = os.urandom(2 * PIECE_BYTES + 17)
     for size in (PIECE_BYTES, PIECE_BYTES + 1, len(content)):
         any_place.write("large", content[:size])
         assert any_place.read("large") == content[:size]
 
 
-def test_a_reader_finds_one_whole_file_or_the_other_while_it_is_replaced(any_place: ObjectStore) -> None:
+def test_a_reader_sees_the_old_or_the_new_file_while_it_is_replaced(any_place: ObjectStore) -> None:
     contents = [bytes([n]) * 300_000 for n in range(2)]
     any_place.write("file", contents[0])
     stop = threading.Event()
@@ -79,7 +79,7 @@ def test_a_reader_finds_one_whole_file_or_the_other_while_it_is_replaced(any_pla
         writing.join()
 
 
-def test_a_file_whose_writer_is_killed_is_there_whole_or_not_at_all(any_place: ObjectStore) -> None:
+def test_a_file_whose_writer_is_killed_is_complete_or_absent(any_place: ObjectStore) -> None:
     code = (
         "import sys; from streamcore.storage import open_object_store\n"
         "place, content = open_object_store(sys.argv[1]), bytes(80_000_000)\n"
@@ -100,7 +100,7 @@ def test_a_file_whose_writer_is_killed_is_there_whole_or_not_at_all(any_place: O
     assert {None if one is None else len(one) for one in found} <= {None, 80_000_000}
 
 
-def test_a_change_on_a_condition_is_made_once_whoever_else_wants_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_conditional_write_succeeds_once_for_each_tag(monkeypatch: pytest.MonkeyPatch) -> None:
     folder = s3_place(monkeypatch)
     assert folder.read_tagged("a") is None
     assert folder.exchange("a", b"1", '"some tag"') is None
@@ -114,7 +114,7 @@ def test_a_change_on_a_condition_is_made_once_whoever_else_wants_it(monkeypatch:
     assert folder.read_tagged("a") == (b"2", second)
 
 
-def test_a_tag_belongs_to_the_content_that_comes_with_it_while_it_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tag_belongs_to_its_content_while_the_file_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     folder, known, stop = s3_place(monkeypatch), {}, threading.Event()
 
     def replace() -> None:
@@ -138,23 +138,23 @@ def test_a_tag_belongs_to_the_content_that_comes_with_it_while_it_is_replaced(mo
 @pytest.mark.parametrize(
     "url", ["s3://", "s3://UPPER/x", "s3://a/x", "s3://bucket/a/../b", "s3://bucket:80/x", "s3://bucket/x?region=eu"]
 )
-def test_an_address_that_names_no_prefix_of_a_bucket_is_rejected(url: str) -> None:
+def test_an_address_without_a_prefix_in_a_bucket_is_rejected(url: str) -> None:
     with pytest.raises(ConfigError, match="write s3://bucket/prefix"):
         open_object_store(url)
 
 
-def test_keys_in_an_address_are_rejected_and_not_repeated() -> None:
+def test_keys_in_an_address_are_rejected_without_showing_them() -> None:
     with pytest.raises(ConfigError) as rejected:
         open_object_store("s3://key:hidden@bucket/x")
     assert "hidden" not in str(rejected.value)
 
 
-def test_other_kinds_of_places_are_rejected() -> None:
+def test_addresses_of_other_kinds_are_rejected() -> None:
     with pytest.raises(ConfigError, match="is not known; give a path"):
         open_object_store("ftp://host/place")
 
 
-def test_an_address_is_the_same_however_its_slashes_are_written() -> None:
+def test_extra_slashes_do_not_change_an_address() -> None:
     assert (
         open_object_store("s3://bucket//a/b/") == S3ObjectStore("bucket", "a/b") == S3ObjectStore("bucket").under("a/b")
     )
@@ -172,7 +172,7 @@ def test_an_address_is_the_same_however_its_slashes_are_written() -> None:
         ({"AWS_ALLOW_HTTP": "false"}, "", ConfigError, "has no TLS; set AWS_ALLOW_HTTP=true"),
     ],
 )
-def test_a_server_that_rejects_or_is_away_is_said_with_the_place_and_never_with_a_key(
+def test_the_error_for_a_failing_server_names_the_address_and_no_key(
     changed: dict[str, str], bucket: str, error: type[Exception], text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = s3_place(monkeypatch)
@@ -189,7 +189,7 @@ def test_a_server_that_rejects_or_is_away_is_said_with_the_place_and_never_with_
         assert rejected.value.__cause__ is None, "the client's own words would be in a traceback"
 
 
-def test_who_uses_no_bucket_does_not_load_its_client() -> None:
+def test_a_process_without_a_bucket_does_not_load_the_s3_client() -> None:
     code = (
         "import sys\n"
         "import headgate.main, streamcore.service.spark_savepoints, headgate_rules.settings\n"

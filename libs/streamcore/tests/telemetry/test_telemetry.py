@@ -69,7 +69,7 @@ def value(samples: dict[str, float], name: str, *labels: str) -> float:
     return found
 
 
-def test_what_cuts_report_can_be_scraped() -> None:
+def test_prometheus_can_scrape_the_metrics_of_cuts() -> None:
     port = free_port()
     with Telemetry(TelemetrySettings("shop", port)) as telemetry:
         telemetry.watch(lambda: Lag(42, 1_500, 7))
@@ -111,7 +111,7 @@ def test_what_cuts_report_can_be_scraped() -> None:
         assert any(re.match(rf"{metric.prometheus_name}(_bucket)?({{|$)", name) for name in samples), metric.name
 
 
-def test_of_many_partitions_those_are_shown_that_are_furthest_behind() -> None:
+def test_of_many_partitions_the_metrics_show_those_furthest_behind() -> None:
     figures = MetricTotals()
     figures.add(
         replace(cut(1), clock_ms=10_000, clock_ahead_ms=0, watermarks={"shop": {str(n): n for n in range(10 * NAMES)}})
@@ -119,7 +119,7 @@ def test_of_many_partitions_those_are_shown_that_are_furthest_behind() -> None:
     assert figures.partition_delay_ms == {("shop", str(n)): 10_000 - n for n in range(NAMES)}
 
 
-def test_a_port_that_is_taken_is_said_and_nothing_stays_open() -> None:
+def test_a_port_in_use_is_an_error_that_leaves_nothing_open() -> None:
     with socket.create_server(("0.0.0.0", 0)) as server:
         port = server.getsockname()[1]
         with pytest.raises(ConfigError, match=str(port)):
@@ -153,7 +153,7 @@ def test_a_cut_is_a_trace_with_its_phases_and_sinks(collector: str) -> None:
 PARENT = ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331")
 
 
-def test_what_was_asked_is_a_span_of_whoever_asked(collector: str) -> None:
+def test_a_request_is_a_span_in_the_trace_of_its_sender(collector: str) -> None:
     began_ns = time.time_ns()
     with Telemetry(TelemetrySettings("shop", otlp_endpoint=collector)) as telemetry:
         telemetry.command_done("drain", f"00-{PARENT[0]}-{PARENT[1]}-01", began_ns)
@@ -167,7 +167,7 @@ def test_what_was_asked_is_a_span_of_whoever_asked(collector: str) -> None:
     "nonsense",
     [None, "", "7", "\x00", "00-xyz", f"ff-{PARENT[0]}-{PARENT[1]}-01", f"00-{'0' * 32}-{PARENT[1]}-01", "00" * 9_999],
 )
-def test_a_parent_that_makes_no_sense_is_none(nonsense: str | None, collector: str) -> None:
+def test_an_invalid_traceparent_is_ignored(nonsense: str | None, collector: str) -> None:
     with Telemetry(TelemetrySettings("shop", otlp_endpoint=collector)) as telemetry:
         telemetry.command_done("go", nonsense, time.time_ns())
     (span,) = Collector.spans()
@@ -175,7 +175,7 @@ def test_a_parent_that_makes_no_sense_is_none(nonsense: str | None, collector: s
     assert span.trace_id.hex() != PARENT[0]
 
 
-def test_names_that_are_too_many_are_counted_together() -> None:
+def test_too_many_names_are_counted_under_one_label() -> None:
     totals: dict[str, int] = {}
     add_all(totals, {str(n): 1 for n in range(10 * NAMES)})
     assert len(totals) <= NAMES + 1
@@ -183,7 +183,7 @@ def test_names_that_are_too_many_are_counted_together() -> None:
     assert totals[OTHER] == 9 * NAMES
 
 
-def test_a_service_without_telemetry_and_without_a_pod_loads_none_of_it() -> None:
+def test_a_service_without_telemetry_and_without_a_pod_loads_no_client_for_them() -> None:
     code = (
         "import sys; import streamcore.service.main; "
         "print([m for m in sys.modules if m.split('.')[0] in ('opentelemetry', 'prometheus_client', 'kubernetes')])"

@@ -110,7 +110,7 @@ WRONG: list[tuple[Callable[[], object], str]] = [
 
 
 @pytest.mark.parametrize(("write", "message"), WRONG, ids=[message[:60] for _, message in WRONG])
-def test_an_argument_of_a_wrong_kind_is_rejected_where_it_is_written(write: Any, message: str) -> None:
+def test_an_argument_of_a_wrong_type_is_rejected_where_it_is_written(write: Any, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         write()
     assert message in str(caught.value)
@@ -141,7 +141,7 @@ NOT_WHOLE: list[tuple[Callable[[], object], str]] = [
 
 
 @pytest.mark.parametrize(("write", "message"), NOT_WHOLE, ids=[message[:40] for _, message in NOT_WHOLE])
-def test_a_duration_or_count_that_is_no_whole_number_is_rejected(write: Any, message: str) -> None:
+def test_a_duration_or_count_that_is_not_a_whole_number_is_rejected(write: Any, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         write()
     assert message in str(caught.value)

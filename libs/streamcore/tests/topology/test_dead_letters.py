@@ -49,7 +49,7 @@ def fails(frame: pl.DataFrame) -> pl.DataFrame:
     return frame
 
 
-def test_of_a_function_that_failed() -> None:
+def test_the_dead_letter_of_a_failed_function_has_its_record() -> None:
     sent = [record(n, n=n) for n in range(5, 10)]
     (letter,) = letters(source(SCHEMA, raw=True).flat_map(fails), sent)
     assert (letter.key, letter.value) == (sent[2].key, sent[2].value)
@@ -72,7 +72,7 @@ class FailsOnSeven(ProcessFunction):
         raise ValueError(context.key)
 
 
-def test_of_an_event_and_a_timer_of_a_keyed_function() -> None:
+def test_the_dead_letter_of_a_keyed_function_has_the_record_of_the_event_or_the_key_of_the_timer() -> None:
     sent = [record(n, n=n) for n in range(5, 10)]
     stream = source(SCHEMA, WatermarkStrategy(0), raw=True).key_by("id").process(FailsOnSeven())
     event, timer = letters(stream, sent, shards=1)
@@ -81,7 +81,7 @@ def test_of_an_event_and_a_timer_of_a_keyed_function() -> None:
     assert "source_offset" not in said(timer)
 
 
-def test_of_a_row_that_an_operator_rejected_one_stage_later() -> None:
+def test_the_dead_letter_of_a_row_rejected_in_a_later_stage_has_its_record() -> None:
     stream = source(SCHEMA, WatermarkStrategy(0), raw=True).key_by("id").deduplicate(1_000)
     late = record(9, NOW_MS - 60_000)
     (letter,) = letters(stream, [record(1)], [late])
@@ -89,7 +89,7 @@ def test_of_a_row_that_an_operator_rejected_one_stage_later() -> None:
     assert said(letter)["source_offset"] == "9"
 
 
-def test_of_a_row_that_a_topology_sends_there_with_its_own_reason() -> None:
+def test_a_topology_can_send_rows_to_the_dead_letters_with_its_own_reason() -> None:
     rows = source(SCHEMA, raw=True).map(code=pl.lit("odd"), why=pl.format("n is {}", "n"))
     topology = Topology("t", rows.dead_letters("code", "why"))
     app = InProcessApp(topology.app(shards=1))
@@ -99,14 +99,14 @@ def test_of_a_row_that_a_topology_sends_there_with_its_own_reason() -> None:
     assert sorted(said(r)["reason"] for r in found if said(r)["reason_code"] == "odd") == ["n is 3", "n is 4"]
 
 
-def test_without_its_record_a_letter_holds_the_row() -> None:
+def test_a_dead_letter_without_its_record_holds_the_row() -> None:
     (letter,) = letters(source(SCHEMA).flat_map(fails), [record(7, n=7)])
     assert json.loads(letter.value or b"")["n"] == 7
     assert "source_topic" not in said(letter)
 
 
 @pytest.mark.parametrize("tasks", [1, 3])
-def test_what_is_no_dead_letter_shows_nothing_of_its_record(tasks: int) -> None:
+def test_output_rows_do_not_contain_their_records(tasks: int) -> None:
     rows = source(SCHEMA, raw=True).select("id", "n")
     app = InProcessApp(Topology("t", rows.sink("out")).app(shards=2))
     found = app.cut([record(n) for n in range(6)], NOW_MS, tasks=tasks)

@@ -151,7 +151,7 @@ def panes(result: SimulationResult, *, without: tuple[str, ...] = ()) -> list[tu
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", PROGRAMS)
 @pytest.mark.parametrize(("cut_rows", "shards"), [(3, 3), (25, 2)])
-def test_an_element_on_which_add_fails_is_a_letter_and_the_rest_is_as_without_it(
+def test_an_element_on_which_add_fails_is_a_dead_letter_and_does_not_change_the_rest(
     kind: str, cut_rows: int, shards: int
 ) -> None:
     chance = random.Random(1)
@@ -172,7 +172,7 @@ def test_an_element_on_which_add_fails_is_a_letter_and_the_rest_is_as_without_it
 @pytest.mark.slow
 @pytest.mark.parametrize("accumulator", [HasNoResult(), FailsToMerge()], ids=lambda one: type(one).__name__)
 @pytest.mark.parametrize("kind", PROGRAMS)
-def test_other_keys_have_the_output_that_they_have_without_the_failing_ones(
+def test_failing_keys_do_not_change_the_output_of_other_keys(
     accumulator: Accumulator, kind: str
 ) -> None:
     chance = random.Random(2)
@@ -189,7 +189,7 @@ def test_other_keys_have_the_output_that_they_have_without_the_failing_ones(
     assert {value["user"] for _, _, value in found} <= {*POISONED}
 
 
-def test_a_failed_pane_is_named_by_key_and_window() -> None:
+def test_the_dead_letter_of_a_failed_pane_has_its_key_and_window() -> None:
     result = simulate(program("tumbling", HasNoResult()), {"a": rows((1, "x", POISON), (2, "y", 5))})
     ((code, reason, value),) = letters(result)
     assert (code, reason) == ("failed_pane", "window-1: total: HasNoResult.result: ValueError: poison")
@@ -211,7 +211,7 @@ def test_a_pane_that_failed_stays_failed_across_a_restart() -> None:
     assert last["out"]["user"].to_list() == ["y"]
 
 
-def test_a_rolling_total_that_failed_is_right_again_when_its_rows_expire_also_after_a_restart() -> None:
+def test_a_failed_rolling_total_recovers_when_its_rows_expire_even_after_a_restart() -> None:
     topology = program("rolling", FailsToMerge())
     events = [rows((1, "x", POISON)), rows((2, "x", 1)), rows((15, "x", 2)), rows((45, "y", 1)), rows((46, "x", 3))]
     simulation, totals = Simulation(topology), []
@@ -226,13 +226,13 @@ def test_a_rolling_total_that_failed_is_right_again_when_its_rows_expire_also_af
     assert totals[-1]["out"].filter(user="x")["total_s"].to_list() == [5]
 
 
-def test_an_accumulator_that_changes_its_state_before_it_fails_loses_the_element_only() -> None:
+def test_an_accumulator_that_changes_its_state_before_it_fails_loses_only_the_element() -> None:
     result = simulate(program("tumbling", Spoils()), {"a": rows((1, "x", 1), (2, "x", POISON), (3, "x", 2))})
     assert result["out"].select("total", "count").rows() == [(3, 2)]
     assert [code for code, _, _ in letters(result)] == ["failed"]
 
 
-def test_a_row_accumulator_loses_the_row() -> None:
+def test_a_failing_row_accumulator_loses_only_the_row() -> None:
     result = simulate(program("tumbling", FailsToAddARow()), {"a": rows((1, "x", 1), (2, "x", POISON), (3, "x", 2))})
     assert result["out"].select("total", "count").rows() == [(3, 2)]
     assert [value["n"] for _, _, value in letters(result)] == [POISON]
@@ -263,7 +263,7 @@ def test_a_value_of_a_wrong_type_is_a_failure(
     assert not panes(result)
 
 
-def test_an_accumulator_that_cannot_begin_is_rejected_where_it_is_written() -> None:
+def test_an_accumulator_whose_create_fails_is_rejected_where_it_is_written() -> None:
     class CannotBegin(Total):
         def create(self) -> Any:
             return "nothing"
@@ -272,7 +272,7 @@ def test_an_accumulator_that_cannot_begin_is_rejected_where_it_is_written() -> N
         program("tumbling", CannotBegin())
 
 
-def test_a_letter_has_the_whole_element_and_its_record() -> None:
+def test_a_dead_letter_has_the_whole_element_and_its_record() -> None:
     raw = source(SCHEMA, bounded_out_of_orderness(20), raw=True)
     event = rows((1, "x", POISON)).with_columns(pl.lit(b"the record").alias("@value"))
     (letter,) = simulate(program("tumbling", FailsToAdd(), raw), {"a": event}).dead

@@ -76,7 +76,7 @@ def letters(*records: tuple[bytes | None, bytes | None], shards: int) -> list[Re
         (None, b"1", "control: the key is missing"),
     ],
 )
-def test_the_letter_is_the_record(key: bytes | None, value: bytes | None, reason: str, shards: int) -> None:
+def test_the_dead_letter_of_a_control_record_is_the_record(key: bytes | None, value: bytes | None, reason: str, shards: int) -> None:
     (letter,) = letters((b"good", b"5"), (key, value), shards=shards)
     assert (letter.key, letter.value) == (key, value)
     where = {"source_topic": "limits", "source_partition": "3", "source_offset": "41", "reason_code": "failed_control"}
@@ -84,14 +84,14 @@ def test_the_letter_is_the_record(key: bytes | None, value: bytes | None, reason
     assert reason in said(letter)["reason"]
 
 
-def test_counts_do_not_depend_on_the_shards() -> None:
+def test_failures_are_counted_once_for_any_number_of_shards() -> None:
     for shards in (1, 3):
         simulation = Simulation(topology(control_stream(), Limits(), KeyedLimits(broadcast_entries=1)), shards=shards)
         result = simulation.cut({}, control={"x": b"1", "y": b"2", "z": b"lots"})
         assert {"process-1.failed": 1, "process-1.broadcast_rejected": 1}.items() <= result.counters.items()
 
 
-def test_a_bad_row_of_a_broadcast_stream_is_one_letter_with_its_record() -> None:
+def test_a_bad_row_of_a_broadcast_stream_is_one_dead_letter_with_its_record() -> None:
     simulation = Simulation(topology(RULES.broadcast(), RowLimits()), shards=3)
     rows = pl.DataFrame({"ts": [1, 2], "user": ["x", "y"], "n": [6, 7]}).with_columns(
         pl.col("ts").cast(pl.Datetime("ms", "UTC")), pl.lit(b"the record").alias("@value")
@@ -101,7 +101,7 @@ def test_a_bad_row_of_a_broadcast_stream_is_one_letter_with_its_record() -> None
     assert {"source_topic": "b", "source_offset": "1", "reason_code": "failed_control"}.items() <= said(letter).items()
 
 
-def test_after_a_bad_record_every_shard_goes_on_with_the_same_values() -> None:
+def test_every_shard_continues_with_the_same_values_after_a_bad_record() -> None:
     simulation = Simulation(topology(control_stream(), Limits()), shards=3)
     users = [f"u{n}" for n in range(9)]
     events = pl.DataFrame({"ts": range(9), "user": users, "n": range(9)}).with_columns(

@@ -96,7 +96,7 @@ def panes(result: SimulationResult, *, without: tuple[str, ...] = ()) -> list[tu
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["tumbling", "sliding", "session", "retracting", "co-group"])
 @pytest.mark.parametrize(("cut_rows", "shards"), [(3, 3), (25, 2)])
-def test_other_keys_have_the_output_that_they_have_without_the_failing_ones(
+def test_failing_keys_do_not_change_the_output_of_other_keys(
     kind: str, cut_rows: int, shards: int
 ) -> None:
     inputs = {"a": random_rows(1)} | ({"b": random_rows(2, 40)} if kind == "co-group" else {})
@@ -112,7 +112,7 @@ def test_other_keys_have_the_output_that_they_have_without_the_failing_ones(
 
 
 @pytest.mark.slow
-def test_cuts_shards_and_a_replay_give_the_same_letters() -> None:
+def test_dead_letters_do_not_depend_on_cuts_shards_and_replays() -> None:
     topology, inputs = windowed(POISONED, "sliding"), {"a": random_rows(3)}
     expected = letters(simulate(topology, inputs))
     assert expected
@@ -120,7 +120,7 @@ def test_cuts_shards_and_a_replay_give_the_same_letters() -> None:
         assert letters(simulate(topology, inputs, cut_rows=cut_rows, shards=shards)) == expected
 
 
-def test_a_letter_names_step_key_and_window_and_has_the_elements() -> None:
+def test_a_dead_letter_names_step_key_and_window_and_has_the_elements() -> None:
     result = simulate(apply(partial(count_rows, poisoned=("x",))), {"a": rows((1, "x", 1), (2, "y", 5), (3, "x", 2))})
     ((code, value),) = letters(result)
     (record,) = result.dead
@@ -137,7 +137,7 @@ def test_a_letter_names_step_key_and_window_and_has_the_elements() -> None:
     assert result["out"]["user"].to_list() == ["y"]
 
 
-def test_a_letter_of_a_co_group_has_the_rows_of_both_sides() -> None:
+def test_a_dead_letter_of_a_co_group_has_the_rows_of_both_sides() -> None:
     topology = co_group(partial(count_group, poisoned=("x",)))
     result = simulate(topology, {"a": rows((15, "x", 1)), "b": rows((15, "x", 2), (16, "x", 3))})
     first, second = (value for _, value in letters(result))
@@ -146,7 +146,7 @@ def test_a_letter_of_a_co_group_has_the_rows_of_both_sides() -> None:
     assert first["window_start"] != second["window_start"]
 
 
-def test_a_letter_has_elements_of_every_type_that_json_can_hold() -> None:
+def test_a_dead_letter_has_elements_of_every_type_that_json_can_hold() -> None:
     columns = {
         "exact": pl.col("n").cast(pl.Decimal(12, 2)),
         "listed": pl.concat_list("n"),
@@ -164,21 +164,21 @@ def test_a_letter_has_elements_of_every_type_that_json_can_hold() -> None:
     assert "hidden" not in element
 
 
-def test_a_letter_of_a_large_pane_is_bounded_and_has_the_true_count() -> None:
+def test_a_dead_letter_of_a_large_pane_is_bounded_and_has_the_true_count() -> None:
     events = [(1, "x", n) for n in range(failures.MAX_ELEMENTS + 50)]
     ((_, value),) = letters(simulate(apply(partial(count_rows, poisoned=("x",))), {"a": rows(*events)}))
     assert value["element_count"] == len(events)
     assert [element["n"] for element in value["elements"]] == list(range(failures.MAX_ELEMENTS))
 
 
-def test_a_letter_of_large_elements_is_bounded_in_bytes() -> None:
+def test_a_dead_letter_of_large_elements_is_bounded_in_bytes() -> None:
     user = "x" * (failures.MAX_ELEMENT_BYTES // 3)
     topology = apply(partial(count_rows, poisoned=(user,)))
     ((_, value),) = letters(simulate(topology, {"a": rows(*((1, user, n) for n in range(9)))}))
     assert (value["element_count"], len(value["elements"])) == (9, 3)
 
 
-def test_a_letter_has_the_records_of_the_elements_where_the_source_is_raw() -> None:
+def test_a_dead_letter_has_the_records_of_the_elements_if_the_source_is_raw() -> None:
     windows = stream(raw=True).key_by("user").window(Tumbling(10))
     topology = Topology("t", windows.apply(partial(count_rows, poisoned=("x",)), COUNT).sink("out"))
     event = rows((1, "x", 1)).with_columns(pl.lit(b"the record").alias("@value"))
@@ -204,7 +204,7 @@ def test_a_letter_has_the_records_of_the_elements_where_the_source_is_raw() -> N
         (pl.LazyFrame({"count": [1]}), "LazyFrame"),
     ],
 )
-def test_what_does_not_fit_the_declared_columns_is_a_failure(returned: object, reason: str) -> None:
+def test_rows_that_do_not_fit_the_declared_columns_are_a_failure(returned: object, reason: str) -> None:
     def compute(view: WindowView) -> object:
         return returned if view.key == ("x",) else [{"count": 1}]
 
@@ -221,7 +221,7 @@ def test_a_co_group_that_returns_no_frame_fails(returned: object) -> None:
     assert not result["out"].height
 
 
-def test_a_function_that_changes_its_elements_does_not_change_the_letter_or_later_panes() -> None:
+def test_a_function_that_changes_its_elements_does_not_change_the_dead_letter_or_later_panes() -> None:
     def spoil(view: WindowView) -> pl.DataFrame:
         view.elements.drop_in_place("n")
         raise ValueError
@@ -230,7 +230,7 @@ def test_a_function_that_changes_its_elements_does_not_change_the_letter_or_late
     assert value["elements"][0]["n"] == 7
 
 
-def test_a_window_goes_on_as_if_its_failed_pane_had_been_emitted() -> None:
+def test_a_window_continues_as_if_its_failed_pane_had_been_emitted() -> None:
     def fail_on_three(view: WindowView) -> pl.DataFrame:
         return pl.DataFrame({"count": [100 // (view.elements.height - 3)]})
 
@@ -264,7 +264,7 @@ def test_a_lane_can_take_failed_panes_instead_of_the_dead_letters() -> None:
 
 @pytest.mark.parametrize("gap_ms", [MAX_GAP_MS + 1, 2**62, 2**63 - 1])
 @pytest.mark.parametrize("kind", ["plain", "early", "revised"])
-def test_a_gap_that_no_session_can_have_is_as_no_gap(kind: str, gap_ms: int) -> None:
+def test_an_invalid_session_gap_counts_as_no_gap(kind: str, gap_ms: int) -> None:
     windows = stream().key_by("user").window(Session(5, "n"))
     if kind == "early":
         windows = windows.trigger(AfterWatermark(early=Repeatedly(AfterCount(9))))
@@ -275,7 +275,7 @@ def test_a_gap_that_no_session_can_have_is_as_no_gap(kind: str, gap_ms: int) -> 
     assert ends.rows() == [("x", 8, 2), ("y", 7, 1)]
 
 
-def test_a_fault_of_the_machine_is_no_fault_of_the_data() -> None:
+def test_a_fault_of_the_machine_is_not_a_dead_letter() -> None:
     def exhaust(view: WindowView) -> Mapping[str, object]:
         raise MemoryError(view.key)
 

@@ -108,7 +108,7 @@ def test_a_time_that_python_cannot_represent_does_not_reach_a_keyed_function() -
     assert len(result.dead) == 1
 
 
-def test_a_step_may_return_nothing_but_nulls() -> None:
+def test_a_step_may_return_only_nulls() -> None:
     nulls = stream().flat_map(partial(keeping, spoil=lambda frame: frame.with_columns(n=None)))
     result = simulate(Topology("t", nulls.sink("out")), {"a": rows((1, "x", 6), (2, "x", 7))}, cut_rows=1)
     assert result["out"]["n"].to_list() == [6, None]

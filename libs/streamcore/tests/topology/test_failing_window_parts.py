@@ -146,7 +146,7 @@ PARTS = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("part", "assigner", "code"), PARTS, ids=str)
-def test_other_keys_have_the_output_that_they_have_without_the_failing_one(
+def test_a_failing_key_does_not_change_the_output_of_other_keys(
     part: Assigner | Trigger | Evictor, assigner: Assigner | None, code: str
 ) -> None:
     chance = random.Random(3)
@@ -179,7 +179,7 @@ def test_a_window_whose_only_element_failed_emits_nothing() -> None:
     assert len(result.dead) == 1
 
 
-def test_a_window_whose_trigger_fails_ends_and_a_later_element_begins_it_anew() -> None:
+def test_a_window_whose_trigger_fails_ends_and_a_later_element_opens_it_again() -> None:
     simulation = Simulation(program(AtEach("ready")))
     first = simulation.cut({"a": rows((1, "x", POISON))})
     again = Simulation(program(AtEach("ready")), blobs=simulation.blobs)
@@ -188,7 +188,7 @@ def test_a_window_whose_trigger_fails_ends_and_a_later_element_begins_it_anew() 
     assert again.end()["out"].select("count", "sum").rows() == [(1, 5)]
 
 
-def test_a_pane_whose_evictor_fails_is_a_letter_with_its_elements() -> None:
+def test_a_pane_whose_evictor_fails_is_a_dead_letter_with_its_elements() -> None:
     result = simulate(program(KeepSmall()), {"a": rows((1, "x", POISON), (2, "x", 5), (3, "y", 5))})
     ((code, reason, value),) = letters(result)
     assert (code, reason) == ("failed_pane", "window-1: KeepSmall.keep: ValueError: poison")
@@ -209,7 +209,7 @@ def test_a_pane_whose_evictor_fails_is_a_letter_with_its_elements() -> None:
     ],
     ids=str,
 )
-def test_what_a_part_returns_is_checked(part: Assigner | Trigger | Evictor, reason: str) -> None:
+def test_results_of_window_parts_are_checked(part: Assigner | Trigger | Evictor, reason: str) -> None:
     result = simulate(program(part), {"a": rows((1, "x", POISON), (3, "y", 5))})
     ((_, found, _),) = letters(result)
     assert reason in found

@@ -28,7 +28,7 @@ from streamcore.windowing import (
         (1_001, "1001 ms"),
     ],
 )
-def test_a_span_is_said_in_the_largest_unit_that_leaves_nothing_over(ms: int, text: str) -> None:
+def test_a_duration_is_formatted_in_the_largest_unit_without_a_remainder(ms: int, text: str) -> None:
     assert format_duration(ms) == text
 
 
@@ -44,5 +44,5 @@ def test_a_span_is_said_in_the_largest_unit_that_leaves_nothing_over(ms: int, te
         (GlobalWindow(), "global"),
     ],
 )
-def test_every_assigner_has_its_words(assigner: Assigner, text: str) -> None:
+def test_every_assigner_has_a_label(assigner: Assigner, text: str) -> None:
     assert describe_windows(assigner) == text

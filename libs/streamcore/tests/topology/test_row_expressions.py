@@ -220,7 +220,7 @@ def test_an_expression_over_several_rows_is_rejected(expression: pl.Expr, functi
     assert "aggregate in a window, or keep state in a process function" in str(caught.value)
 
 
-def test_selectors_do_not_select_columns_of_the_engine() -> None:
+def test_selectors_do_not_select_internal_columns() -> None:
     numbers = source(SCHEMA).select(cs.integer())
     total = numbers.map(total=pl.sum_horizontal(pl.all()), one=lit(1))
     positive = total.filter(~pl.any_horizontal(cs.integer() == 0))
@@ -252,7 +252,7 @@ WRONG: list[tuple[Callable[[], Any], str]] = [
 
 
 @pytest.mark.parametrize(("write", "message"), WRONG, ids=[message[:50] for _, message in WRONG])
-def test_every_step_says_what_is_wrong_in_it(write: Callable[[], Any], message: str) -> None:
+def test_the_error_names_the_step_and_its_fault(write: Callable[[], Any], message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         write()
     assert message in str(caught.value)

@@ -50,7 +50,7 @@ def totals(frame: pl.DataFrame) -> list[tuple[object, ...]]:
 
 @settings(deadline=None, max_examples=30)
 @given(events, st.integers(1, 20), st.integers(1, 4))
-def test_neither_cuts_nor_shards_change_what_comes_out(
+def test_neither_cuts_nor_shards_change_the_output(
     found: list[tuple[int, str, int]], cut_rows: int, shards: int
 ) -> None:
     whole = simulate(TOPOLOGY, {"a": rows(*found)})
@@ -59,14 +59,14 @@ def test_neither_cuts_nor_shards_change_what_comes_out(
     )
 
 
-def test_another_simulation_goes_on_from_the_state_of_the_first() -> None:
+def test_another_simulation_continues_from_the_state_of_the_first() -> None:
     first = Simulation(TOPOLOGY, shards=2)
     first.cut({"a": rows((1, "x", 5), (2, "y", 7))})
     second = Simulation(TOPOLOGY, shards=2, blobs=first.blobs)
     assert totals(second.cut({"a": rows((3, "x", 1))})["out"]) == [("x", 6)]
 
 
-def test_operators_see_the_watermark_of_the_cut_before_and_rows_behind_it_are_theirs_to_judge() -> None:
+def test_operators_see_the_watermark_of_the_previous_cut_and_judge_late_rows_themselves() -> None:
     topology = Topology("t", SUMS.sink("out"), SUMS.side("late").sink("late"))
     simulation = Simulation(topology)
     simulation.cut({"a": rows((100, "x", 1))})
@@ -75,7 +75,7 @@ def test_operators_see_the_watermark_of_the_cut_before_and_rows_behind_it_are_th
     assert result["late"]["user"].to_list() == ["y"]
 
 
-def test_a_row_on_which_a_function_fails_is_a_dead_letter_with_the_reason_and_harms_no_other() -> None:
+def test_a_row_on_which_a_function_fails_is_a_dead_letter_and_affects_no_other() -> None:
     whole = A.map(n=pl.col("user").str.to_integer())
     result = simulate(Topology("t", whole.sink("out")), {"a": rows((1, "7", 0), (2, "x", 0), (3, "8", 0), (4, "y", 0))})
     assert result["out"]["n"].to_list() == [7, 8]
@@ -93,7 +93,7 @@ class Inverse(ProcessFunction):
         yield {"user": event.user, "inverse": 100 // event.n}
 
 
-def test_dead_letters_have_one_form_whatever_made_them() -> None:
+def test_dead_letters_of_every_cause_have_one_form() -> None:
     keyed = A.key_by("user").process(Inverse(), name="inverse")
     once = A.key_by("user").deduplicate(10, name="once")
     simulation = Simulation(Topology("t", keyed.sink("out"), once.sink("once")))
@@ -107,7 +107,7 @@ def test_dead_letters_have_one_form_whatever_made_them() -> None:
     assert b"failed_reason" not in (letters[0][1] or b"")
 
 
-def test_a_function_may_make_several_rows_of_one() -> None:
+def test_a_function_can_return_several_rows_for_one() -> None:
     def letters(frame: pl.DataFrame) -> pl.DataFrame:
         return frame.with_columns(letter=pl.col("user").str.split("")).explode("letter")
 
@@ -117,14 +117,14 @@ def test_a_function_may_make_several_rows_of_one() -> None:
     assert sorted(result["out"].select("letter", "total").rows()) == [("a", 2), ("b", 2), ("b", 5)]
 
 
-def test_rows_may_say_which_partition_they_are_from() -> None:
+def test_rows_can_name_their_partition() -> None:
     simulation = Simulation(TOPOLOGY)
     first = rows((100, "x", 1), (50, "y", 1)).with_columns(partition=pl.Series([0, 1]))
     simulation.cut({"a": first})
     assert set(simulation.cut({"a": rows((300, "x", 1))})["out"]["watermark_ms"]) == {40}
 
 
-def test_what_operators_count_is_in_the_result() -> None:
+def test_the_result_has_the_counters_of_the_operators() -> None:
     assert simulate(TOPOLOGY, {"a": rows((1, "x", 1), (2, "y", 1))}).counters == {"sums-1.rows": 2}
 
 
@@ -172,7 +172,7 @@ class Allowed(ProcessFunction):
             yield {"user": event.user, "said": context.broadcast[event.user]}
 
 
-def test_a_keyed_function_hears_control_records_before_the_events_of_their_cut_and_rejects_what_is_no_text() -> None:
+def test_a_keyed_function_receives_control_records_before_events_and_rejects_invalid_text() -> None:
     allowed = A.key_by("user").connect(control_stream()).process(Allowed(), failed_control_to="failed")
     simulation = Simulation(Topology("t", allowed.sink("out")))
     events = rows((1, "x", 1), (2, "y", 1))
@@ -181,7 +181,7 @@ def test_a_keyed_function_hears_control_records_before_the_events_of_their_cut_a
     assert result["failed"].select("key", "value").rows() == [("y", "\\xff")]
 
 
-def test_behind_an_operator_that_holds_rows_back_the_watermark_is_later() -> None:
+def test_the_watermark_is_delayed_behind_an_operator_that_holds_rows_back() -> None:
     held = operate([A.key_by("user")], "listen", listener, control_input=True)
     after = operate([held.key_by("key")], "listen", listener, control_input=True)
     topology = Topology("t", held.sink("held"), after.sink("after"))
@@ -192,7 +192,7 @@ def test_behind_an_operator_that_holds_rows_back_the_watermark_is_later() -> Non
     assert topology.plan().stages[-1].operators[-1].delay_ms == 30
 
 
-def test_the_end_is_the_end_for_all() -> None:
+def test_the_end_of_the_stream_reaches_every_operator() -> None:
     held = operate([A.key_by("user")], "listen", listener, control_input=True)
     after = operate([held.key_by("key")], "listen", listener, control_input=True)
     simulation = Simulation(Topology("t", after.sink("after")))
@@ -201,7 +201,7 @@ def test_the_end_is_the_end_for_all() -> None:
     assert simulation.cut({}, control={"k": None})["after"]["next_ms"].item() == END_OF_TIME_MS
 
 
-def test_the_plan_says_what_is_shuffled_and_where_state_is() -> None:
+def test_the_plan_shows_shuffles_and_state() -> None:
     assert TOPOLOGY.plan().text() == (
         "plan of t\n"
         "  reads   a\n"
@@ -213,14 +213,14 @@ def test_the_plan_says_what_is_shuffled_and_where_state_is() -> None:
     )
 
 
-def test_a_stream_that_nobody_reads_is_rejected() -> None:
+def test_a_stream_without_a_reader_is_rejected() -> None:
     with pytest.raises(ConfigError, match="has no source 'b'"):
         simulate(TOPOLOGY, {"b": rows((1, "x", 1))})
     with pytest.raises(ConfigError, match="stream a: the rows have no column 'user'"):
         simulate(TOPOLOGY, {"a": rows((1, "x", 1)).drop("user")})
 
 
-def test_state_that_no_operator_owns_is_not_dropped_in_silence() -> None:
+def test_state_without_an_operator_is_not_dropped_silently() -> None:
     first = Simulation(TOPOLOGY)
     first.cut({"a": rows((1, "x", 5))})
     renamed = operate([A.key_by("user")], "sums", MakeRunningSums("user", "n"), name="other")
@@ -236,7 +236,7 @@ def test_state_of_another_number_of_shards_is_rejected() -> None:
             Simulation(TOPOLOGY, shards=shards, blobs=first.blobs)
 
 
-def test_state_of_a_stage_that_is_gone_is_rejected() -> None:
+def test_state_of_a_removed_stage_is_rejected() -> None:
     by_length = SUMS.map(length=pl.col("user").str.len_chars().cast(pl.String)).key_by("length")
     twice = operate([by_length], "sums", MakeRunningSums("length", "total"))
     first = Simulation(Topology("t", twice.sink("out")))
@@ -271,7 +271,7 @@ def test_state_of_other_sources_is_rejected() -> None:
         second.cut({})
 
 
-def test_a_lane_without_rows_has_its_columns_and_a_lane_that_does_not_exist_is_rejected() -> None:
+def test_a_lane_without_rows_has_its_columns_and_an_unknown_lane_is_rejected() -> None:
     result = Simulation(Topology("t", SUMS.sink("out"), SUMS.side("late").sink("late"))).cut({})
     for lane, port in (("out", SUMS), ("late", SUMS.side("late"))):
         assert (result[lane].height, dict(result[lane].schema)) == (0, dict(port.schema))
@@ -282,7 +282,7 @@ def test_a_lane_without_rows_has_its_columns_and_a_lane_that_does_not_exist_is_r
     assert simulation.cut({"a": rows((1, "x", 5))})["out"].columns == columns == ["ts", "user", "n"]
 
 
-def test_a_new_value_in_the_column_of_the_time_does_not_move_a_row_to_another_window() -> None:
+def test_a_new_value_in_the_time_column_does_not_move_a_row_to_another_window() -> None:
     moved = A.map(ts=pl.col("ts").dt.offset_by("1h")).key_by("user").window(Tumbling(1_000)).aggregate(n=Sum("n"))
     result = simulate(Topology("t", moved.sink("out")), {"a": rows((1, "x", 5))})
     assert result["out"]["window_start"].dt.epoch("ms").to_list() == [0]

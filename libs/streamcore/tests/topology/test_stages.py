@@ -49,13 +49,13 @@ def sent(topology: Topology) -> list[tuple[str, int, int, tuple[str, ...]]]:
     return [(s.exchange.rows.stream, s.level, s.exchange.stage + 1, s.exchange.key) for s in topology.levels.exchanges]
 
 
-def test_what_needs_no_key_runs_where_its_rows_are() -> None:
+def test_a_step_without_a_key_runs_in_the_stage_of_its_rows() -> None:
     topology = Topology("t", A.filter(pl.col("n") > 0).sink("out"))
     assert levels_of(topology) == {"a": {0}, "filter-1": {0}, "sink-1": {0}}
     assert sent(topology) == []
 
 
-def test_another_key_is_another_stage() -> None:
+def test_another_key_starts_another_stage() -> None:
     by_user = sums(A, "user").map(letter=pl.col("user").str.slice(0, 1))
     topology = Topology("t", sums(by_user, "letter", "total").sink("out"))
     assert levels_of(topology) == {"a": {0}, "sums-1": {1}, "map-1": {1}, "sums-2": {2}, "sink-1": {2}}
@@ -69,13 +69,13 @@ def test_the_same_key_again_needs_no_exchange() -> None:
     assert len(sent(topology)) == 1
 
 
-def test_a_key_that_was_changed_on_the_way_is_another_key() -> None:
+def test_a_recomputed_key_column_counts_as_another_key() -> None:
     by_user = sums(A, "user").map(user=pl.col("user").str.slice(0, 1))
     topology = Topology("t", sums(by_user, "user", "total").sink("out"))
     assert levels_of(topology)["sums-2"] == {2}
 
 
-def test_a_union_of_levels_runs_on_all_of_them_and_an_operator_gets_both() -> None:
+def test_a_union_of_several_stages_runs_in_each_of_them_and_an_operator_receives_both() -> None:
     early = A.select("user", pl.col("n").alias("total"))
     topology = Topology(
         "t",
@@ -85,14 +85,14 @@ def test_a_union_of_levels_runs_on_all_of_them_and_an_operator_gets_both() -> No
     assert sent(topology)[-2:] == [("sums-2.0", 0, 2, ("user",)), ("sums-2.0", 1, 2, ("user",))]
 
 
-def test_rows_that_several_operators_want_by_one_key_are_sent_once() -> None:
+def test_rows_that_several_operators_need_by_one_key_are_sent_once() -> None:
     joined = A.key_by("user").join(B.key_by("user")).within(0, 10)
     counted = A.key_by("user").window(Tumbling(1_000)).aggregate(n=Sum("n"))
     topology = Topology("t", joined.sink("j"), counted.sink("c"), sums(A, "user").sink("s"), sums(A, "shop").sink("x"))
     assert [(level, key) for _, level, _, key in sent(topology)] == [(0, ("user",)), (0, ("user",)), (0, ("shop",))]
 
 
-def test_an_operator_gets_only_the_columns_that_it_reads() -> None:
+def test_an_operator_receives_only_the_columns_that_it_reads() -> None:
     counted = A.key_by("user").window(Tumbling(1_000)).aggregate(n=Sum("n"))
     (shuffle,) = Topology("t", counted.sink("c")).plan().stages[0].exchanges
     assert shuffle.columns == ("user", "n")
@@ -103,12 +103,12 @@ def test_each_operator_has_the_watermark_of_the_sources_that_feed_it() -> None:
     assert topology.watermark_groups == ((0, 1), (0,), (1,))
 
 
-def test_it_travels() -> None:
+def test_a_topology_can_be_pickled() -> None:
     topology = Topology("t", sums(A.map(x=pl.col("n") * 2), "user").sink("out"))
     assert pickle.loads(pickle.dumps(topology)).text() == topology.text()
 
 
-def test_the_text_says_what_runs_where() -> None:
+def test_the_text_shows_the_stage_of_each_step() -> None:
     by_user = sums(A, "user", name="by-user")
     topology = Topology("shop", by_user.sink("totals", key="user"), by_user.side("late").sink("late"))
     assert topology.text() == (
@@ -156,6 +156,6 @@ def test_the_mermaid_picture_has_every_node_and_arrow() -> None:
         (lambda: Topology("t", sums(A, "user", name="Ä").sink("o")), "node name 'Ä'"),
     ],
 )
-def test_what_cannot_work_is_rejected_where_it_is_written(wrong: object, message: str) -> None:
+def test_an_invalid_step_is_rejected_where_it_is_written(wrong: object, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         wrong()  # type: ignore[operator]

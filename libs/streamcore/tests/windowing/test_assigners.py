@@ -50,7 +50,7 @@ def test_every_element_has_windows_and_each_holds_it(assigner: Assigner, event_m
 
 
 @given(event_time_assigners, st.integers(-200, 200))
-def test_windows_in_event_time_are_found_by_trying_every_start(assigner: Assigner, event_ms: int) -> None:
+def test_event_time_windows_equal_those_found_by_trying_every_start(assigner: Assigner, event_ms: int) -> None:
     step_ms, size_ms, offset_ms = 0, 0, 0
     if isinstance(assigner, Tumbling):
         step_ms, size_ms, offset_ms = assigner.size_ms, assigner.size_ms, assigner.offset_ms
@@ -66,7 +66,7 @@ def test_count_windows_do_not_depend_on_time(assigner: Assigner, number: int) ->
     assert assigner.windows(at(-5, number)) == assigner.windows(at(10**12, number))
 
 
-def test_the_first_count_window_is_the_one_that_begins_with_the_first_element() -> None:
+def test_the_first_count_window_starts_with_the_first_element() -> None:
     assert CountSliding(4, 2).windows(at(0, 1)) == (CountWindow(0, 4),)
 
 
@@ -79,7 +79,7 @@ def test_calendar_days_leave_no_gap_and_do_not_overlap(zone: str, event_ms: int)
 
 
 @given(st.sampled_from(ZONES), TIMES_MS)
-def test_a_calendar_day_begins_with_the_first_instant_of_a_date(zone: str, event_ms: int) -> None:
+def test_a_calendar_day_starts_with_the_first_instant_of_a_date(zone: str, event_ms: int) -> None:
     start_ms = day_of(zone, event_ms).start_ms
     before, first = (
         datetime.fromtimestamp(ms // 1000, UTC).astimezone(ZoneInfo(zone)).date() for ms in (start_ms - 1, start_ms)
@@ -87,7 +87,7 @@ def test_a_calendar_day_begins_with_the_first_instant_of_a_date(zone: str, event
     assert before < first
 
 
-def test_a_date_that_comes_back_for_an_hour_belongs_to_the_day_that_has_begun() -> None:
+def test_a_date_that_recurs_for_an_hour_belongs_to_the_day_that_has_started() -> None:
     """In St. John's the clocks went back from 00:01 on Sunday, 29 October 2006, to 23:01 on Saturday. The second time
     that it was Saturday counts to the Sunday, which had begun a minute before."""
     sunday_ms = 1_162_089_000_000  # 29 October 2006, 00:00 in summer time, UTC-2:30
@@ -97,7 +97,7 @@ def test_a_date_that_comes_back_for_an_hour_belongs_to_the_day_that_has_begun() 
 
 
 @pytest.mark.parametrize("gap", [None, 0, -3, True, 2.5, "7"])
-def test_a_gap_that_is_no_positive_whole_number_is_the_common_one(gap: float | str | None) -> None:
+def test_an_invalid_gap_falls_back_to_the_common_gap(gap: float | str | None) -> None:
     element = Element("a", {"gap": gap}, 100, 0)
     assert Session(10, "gap").windows(element) == (Window(100, 110),)
 

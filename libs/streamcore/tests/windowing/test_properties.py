@@ -79,7 +79,7 @@ def seen(given_inputs: Iterable[Input]) -> list[Seen]:
 
 
 @given(specs(), inputs())
-def test_what_came_in_is_on_time_or_late_or_dropped(spec: WindowSpec, given_inputs: list[Input]) -> None:
+def test_every_element_is_on_time_late_or_dropped(spec: WindowSpec, given_inputs: list[Input]) -> None:
     result = run(spec, given_inputs)
     assert result.counts.is_balanced
     assert result.counts.elements == len(seen(given_inputs))
@@ -88,7 +88,7 @@ def test_what_came_in_is_on_time_or_late_or_dropped(spec: WindowSpec, given_inpu
 
 
 @given(specs(), inputs())
-def test_only_what_is_past_the_allowed_lateness_expires(spec: WindowSpec, given_inputs: list[Input]) -> None:
+def test_only_elements_past_the_allowed_lateness_expire(spec: WindowSpec, given_inputs: list[Input]) -> None:
     for one in run(spec, given_inputs).dropped:
         if one.reason is DropReason.EXPIRED and isinstance(one.window, Window):
             watermark_ms = one.element.event_ms + one.lateness_ms
@@ -96,7 +96,7 @@ def test_only_what_is_past_the_allowed_lateness_expires(spec: WindowSpec, given_
 
 
 @given(specs(), inputs())
-def test_a_window_that_is_closed_to_an_element_has_said_so_in_its_last_pane(
+def test_a_window_that_drops_an_element_has_emitted_a_final_pane(
     spec: WindowSpec, given_inputs: list[Input]
 ) -> None:
     result = run(spec, given_inputs)
@@ -105,7 +105,7 @@ def test_a_window_that_is_closed_to_an_element_has_said_so_in_its_last_pane(
 
 
 @given(specs(), inputs())
-def test_key_window_and_pane_index_name_one_output(spec: WindowSpec, given_inputs: list[Input]) -> None:
+def test_key_window_and_pane_index_identify_one_output(spec: WindowSpec, given_inputs: list[Input]) -> None:
     firings = run(spec, given_inputs).firings
     names = [(firing.key, firing.window, firing.pane_index) for firing in firings]
     assert len(set(names)) == len(names)
@@ -122,7 +122,7 @@ def test_an_accepted_element_is_in_one_discarding_pane_of_each_window(
 
 
 @given(specs(accumulations=[Accumulation.RETRACTING]) | specs(sessions, [Accumulation.RETRACTING]), inputs())
-def test_less_its_retractions_an_accepted_element_is_in_one_pane_of_each_window(
+def test_apart_from_retractions_an_accepted_element_is_in_one_pane_of_each_window(
     spec: WindowSpec, given_inputs: list[Input]
 ) -> None:
     spec = replace(spec, evictor=None)
@@ -143,7 +143,7 @@ def test_every_accepted_element_is_in_some_accumulating_pane_and_in_none_twice(
 
 
 @given(specs(), inputs())
-def test_evictors_take_from_views_only(spec: WindowSpec, given_inputs: list[Input]) -> None:
+def test_evictors_remove_elements_from_views_only(spec: WindowSpec, given_inputs: list[Input]) -> None:
     narrowed, whole = run(spec, given_inputs), run(replace(spec, evictor=None), given_inputs)
     assert replace(narrowed.counts, evicted=0) == whole.counts
     missing = sum(copies(whole.panes).values()) - sum(copies(narrowed.panes).values())
@@ -151,7 +151,7 @@ def test_evictors_take_from_views_only(spec: WindowSpec, given_inputs: list[Inpu
 
 
 @given(specs(), inputs())
-def test_a_retraction_takes_back_the_pane_before_it(spec: WindowSpec, given_inputs: list[Input]) -> None:
+def test_a_retraction_retracts_the_previous_pane(spec: WindowSpec, given_inputs: list[Input]) -> None:
     for outputs in by_window(run(spec, given_inputs).firings).values():
         for before, after in pairwise(outputs):
             if after.is_retraction:
@@ -186,7 +186,7 @@ def test_a_window_with_data_in_time_has_one_pane_on_time(
 
 
 @given(specs(), inputs(), st.data())
-def test_asking_again_changes_nothing(spec: WindowSpec, given_inputs: list[Input], data: st.DataObject) -> None:
+def test_repeating_a_watermark_or_clock_changes_nothing(spec: WindowSpec, given_inputs: list[Input], data: st.DataObject) -> None:
     repeated: list[Input] = []
     for one in given_inputs:
         times = 1 if isinstance(one, Seen) else data.draw(st.integers(1, 2))
@@ -195,7 +195,7 @@ def test_asking_again_changes_nothing(spec: WindowSpec, given_inputs: list[Input
 
 
 @given(specs(), inputs())
-def test_keys_know_nothing_of_each_other(spec: WindowSpec, given_inputs: list[Input]) -> None:
+def test_keys_are_independent(spec: WindowSpec, given_inputs: list[Input]) -> None:
     together = run(spec, given_inputs)
     for key in ("a", "b"):
         alone = run(spec, [one for one in given_inputs if not isinstance(one, Seen) or one.key == key])
@@ -218,7 +218,7 @@ def test_the_discarding_panes_of_a_window_sum_to_its_last_accumulating_pane(
 
 
 @given(specs(windows=sessions, accumulations=DISCARDS), inputs())
-def test_the_discarding_panes_of_all_sessions_sum_to_what_retracting_ones_leave(
+def test_discarding_panes_of_all_sessions_sum_to_the_retracting_panes_less_retractions(
     spec: WindowSpec, given_inputs: list[Input]
 ) -> None:
     parts = run(spec, given_inputs, SUM).panes
@@ -227,7 +227,7 @@ def test_the_discarding_panes_of_all_sessions_sum_to_what_retracting_ones_leave(
 
 
 @given(specs(accumulations=DISCARDS), inputs())
-def test_retracting_panes_are_the_accumulating_ones_under_other_numbers(
+def test_retracting_panes_equal_accumulating_ones_with_other_indexes(
     spec: WindowSpec, given_inputs: list[Input]
 ) -> None:
     plain = run(replace(spec, accumulation=Accumulation.ACCUMULATING), given_inputs).panes
@@ -238,7 +238,7 @@ def test_retracting_panes_are_the_accumulating_ones_under_other_numbers(
 
 @pytest.mark.parametrize("aggregate", [Count(), Sum("v"), Min("v"), Mean("v")], ids=str)
 @given(event_time_assigners | sessions | st.just(CalendarDay("Europe/Berlin")), disordered_pairs())
-def test_within_the_allowed_disorder_the_order_of_arrival_does_not_matter(
+def test_within_the_allowed_out_of_orderness_the_order_of_arrival_does_not_matter(
     aggregate: Aggregate, assigner: Assigner, orders: tuple[list[Input], list[Input]]
 ) -> None:
     spec = WindowSpec(assigner, AfterWatermark(), Accumulation.DISCARDING)
@@ -249,7 +249,7 @@ def test_within_the_allowed_disorder_the_order_of_arrival_does_not_matter(
 
 
 @given(sessions, disordered_pairs())
-def test_sessions_are_what_an_offline_merge_of_the_sorted_events_gives(
+def test_sessions_equal_an_offline_merge_of_the_sorted_events(
     assigner: Session, orders: tuple[list[Input], list[Input]]
 ) -> None:
     result = run(WindowSpec(assigner, AfterWatermark(), Accumulation.DISCARDING), orders[0])

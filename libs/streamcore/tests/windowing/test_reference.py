@@ -28,7 +28,7 @@ def elements(*values: Scalar) -> list[Element]:
     return [Element("a", {"v": value}, 100 - number, number) for number, value in enumerate(values)]
 
 
-def test_nothing_comes_after_the_end_of_the_stream() -> None:
+def test_no_input_is_accepted_after_the_end_of_the_stream() -> None:
     windows = ReferenceWindows(SPEC, Count())
     windows.end_of_stream()
     for late in (
@@ -41,14 +41,14 @@ def test_nothing_comes_after_the_end_of_the_stream() -> None:
             late()
 
 
-def test_the_lane_of_the_dropped_holds_the_element_with_the_reason_and_the_lateness() -> None:
+def test_the_lane_of_dropped_elements_has_reason_and_lateness() -> None:
     windows = ReferenceWindows(SPEC, Count())
     windows.watermark(25)
     (dropped,) = windows.element("a", {"v": 7}, 8).dropped
     assert dropped == DroppedElement(Element("a", {"v": 7}, 8, 0), Window(0, 10), DropReason.EXPIRED, 17)
 
 
-def test_an_element_without_a_number_has_no_distance_and_stays() -> None:
+def test_an_evictor_by_distance_keeps_elements_without_a_number() -> None:
     kept = KeepNear("v", Decimal(3)).keep(elements(1, None, 9, 7, None))
     assert [element.value["v"] for element in kept] == [None, 9, 7, None]
     assert len(KeepNear("v", Decimal(3)).keep(elements(None, "x"))) == 2

@@ -74,7 +74,7 @@ REJECTED: list[tuple[Callable[[], object], str]] = [
 
 
 @pytest.mark.parametrize(("make", "message"), REJECTED, ids=[message for _, message in REJECTED])
-def test_what_cannot_work_is_rejected(make: Callable[[], object], message: str) -> None:
+def test_an_invalid_spec_is_rejected(make: Callable[[], object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         make()
 
@@ -90,12 +90,12 @@ def test_what_cannot_work_is_rejected(make: Callable[[], object], message: str) 
         (GlobalWindow(), Purging(Repeatedly(AfterCount(2)))),
     ],
 )
-def test_what_can_work_is_not_rejected(assigner: Assigner, trigger: Trigger) -> None:
+def test_a_valid_spec_is_accepted(assigner: Assigner, trigger: Trigger) -> None:
     spec = WindowSpec(assigner, trigger, ACCUMULATING)
     assert spec == WindowSpec(assigner, trigger, ACCUMULATING)
     assert hash(spec) == hash(WindowSpec(assigner, trigger, ACCUMULATING))
 
 
-def test_triggers_show_what_they_are_made_of() -> None:
+def test_the_repr_of_a_trigger_shows_its_parts() -> None:
     assert str(AllOf(AfterCount(2), Never())) == "AllOf(triggers=(AfterCount(count=2), Never()))"
     assert AllOf(AfterCount(2), Never()) != AllOf(AfterCount(3), Never())

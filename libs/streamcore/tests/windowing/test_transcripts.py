@@ -27,7 +27,7 @@ def test_a_wrong_transcript_fails_in_its_last_step(transcript: Transcript) -> No
     assert failure.value.step == len(transcript.steps)
 
 
-def test_there_are_many_of_both() -> None:
+def test_there_are_many_right_and_wrong_transcripts() -> None:
     assert len(RIGHT) >= 60
     assert len(WRONG) >= 10
 
@@ -53,12 +53,12 @@ STEP = "[{name: one, spec: {windows: {tumbling: {size_ms: 10}}}, steps: [{waterm
         ("[7]", "some.yaml: transcript 1 is no mapping"),
     ],
 )
-def test_a_mistake_in_a_file_names_its_place(tmp_path: Path, text: str, message: str) -> None:
+def test_the_error_locates_a_mistake_in_a_file(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(TranscriptError, match=message):
         load(written(tmp_path, text))
 
 
-def test_two_transcripts_of_one_name_are_rejected(tmp_path: Path) -> None:
+def test_two_transcripts_with_one_name_are_rejected(tmp_path: Path) -> None:
     one = STEP % "{watermark: 2}"
     with pytest.raises(TranscriptError, match="two transcripts are named 'one'"):
         load(written(tmp_path, f"{one[:-1]}, {one[1:]}"))

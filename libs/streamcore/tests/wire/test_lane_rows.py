@@ -47,7 +47,7 @@ def _frame(rows: list[tuple[object, ...]]) -> pl.DataFrame:
 
 @settings(max_examples=100, deadline=None)
 @given(_rows, st.sampled_from([(), ("text",), ("number",), ("text", "number")]))
-def test_a_batch_holds_the_records_one_by_one(rows: list[tuple[object, ...]], key: tuple[str, ...]) -> None:
+def test_a_batch_equals_its_records_one_by_one(rows: list[tuple[object, ...]], key: tuple[str, ...]) -> None:
     lane = LaneRows("results", key, _frame(rows))
     first = Record("deadletters", None, b"{}", (("reason", b"no"),))
     assert list(decode_records(encode_records([first], [lane.batch()]))) == [first, *lane.records()]
@@ -55,7 +55,7 @@ def test_a_batch_holds_the_records_one_by_one(rows: list[tuple[object, ...]], ke
 
 @settings(max_examples=100, deadline=None)
 @given(_rows)
-def test_a_value_says_what_the_row_says(rows: list[tuple[object, ...]]) -> None:
+def test_a_value_has_the_contents_of_the_row(rows: list[tuple[object, ...]]) -> None:
     for row, value in zip(rows, LaneRows("results", (), _frame(rows)).values(), strict=True):
         said = orjson.loads(value)
         assert [*said] == [name for name in _SCHEMA if name != "__event_ms"], "the engine's columns stay out"
@@ -69,7 +69,7 @@ def test_a_value_says_what_the_row_says(rows: list[tuple[object, ...]]) -> None:
     ("key", "wanted"),
     [((), None), (("text",), b"a"), (("number",), b"1"), (("text", "number"), b'["a",1]'), (("flag",), None)],
 )
-def test_the_key_is_text_or_an_array_of_several(key: tuple[str, ...], wanted: bytes | None) -> None:
+def test_the_key_is_text_or_an_array_of_several_columns(key: tuple[str, ...], wanted: bytes | None) -> None:
     assert LaneRows("results", key, _frame([("a", 1, 0.5, None, None, None, 7)])).keys() == [wanted]
 
 

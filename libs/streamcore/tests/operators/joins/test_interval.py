@@ -65,7 +65,7 @@ def matches(left: Arrival, right: Arrival, interval: JoinInterval) -> bool:
 
 @settings(max_examples=100, deadline=None)
 @given(plans(rows), intervals, kinds)
-def test_however_the_input_is_cut_and_restarted_each_pair_and_each_outer_row_comes_out_once(
+def test_each_pair_and_each_outer_row_is_emitted_once_in_any_cuts_with_any_restarts(
     plan: Plan, interval: JoinInterval, kind: JoinKind
 ) -> None:
     run = driver(interval, kind).run(plan)
@@ -97,7 +97,7 @@ def test_a_restart_changes_neither_the_output_nor_its_order(plan: Plan, interval
 
 @settings(max_examples=60, deadline=None)
 @given(plans(rows), intervals, kinds)
-def test_output_is_never_further_behind_the_watermark_than_the_delay_that_is_declared(
+def test_output_is_never_further_behind_the_watermark_than_the_declared_delay(
     plan: Plan, interval: JoinInterval, kind: JoinKind
 ) -> None:
     run = driver(interval, kind)
@@ -110,7 +110,7 @@ def test_output_is_never_further_behind_the_watermark_than_the_delay_that_is_dec
 
 @settings(max_examples=60, deadline=None)
 @given(plans(rows), intervals, kinds)
-def test_when_time_ends_nothing_is_kept(plan: Plan, interval: JoinInterval, kind: JoinKind) -> None:
+def test_no_state_is_kept_after_the_end_of_time(plan: Plan, interval: JoinInterval, kind: JoinKind) -> None:
     run = driver(interval, kind).run(plan)
     assert run.counts["left_kept"] == run.counts["right_kept"] == 0
     run.restart()
@@ -120,7 +120,7 @@ def test_when_time_ends_nothing_is_kept(plan: Plan, interval: JoinInterval, kind
 
 @settings(max_examples=60, deadline=None)
 @given(plans(rows), intervals, kinds, st.integers(1, 4))
-def test_rows_without_room_are_rejected_as_a_whole_and_the_others_are_joined_exactly(
+def test_rows_beyond_the_limit_are_rejected_and_the_others_are_joined_exactly(
     plan: Plan, interval: JoinInterval, kind: JoinKind, max_rows: int
 ) -> None:
     names = count()
@@ -140,7 +140,7 @@ def _named(arrival: Arrival, name: int) -> Arrival:
 
 
 @pytest.mark.parametrize("kind", [JoinKind.LEFT, JoinKind.FULL])
-def test_a_row_that_was_matched_before_a_restart_does_not_come_out_as_unmatched_after_it(kind: JoinKind) -> None:
+def test_a_row_that_was_matched_before_a_restart_is_not_emitted_as_unmatched_after_it(kind: JoinKind) -> None:
     run = driver(JoinInterval(0, 10), kind)
     run.cut(CutPlan((Arrival(0, 5, ("a", 1, 1)),), 0, restart=False))
     run.cut(CutPlan((Arrival(1, 6, ("a", 1, 2, True)),), 0, restart=True))
@@ -151,7 +151,7 @@ def test_a_row_that_was_matched_before_a_restart_does_not_come_out_as_unmatched_
 @pytest.mark.parametrize(
     ("first", "second"), [((0, 0), (1, 10)), ((1, 10), (0, 0)), ((1, 0), (0, 5)), ((0, 5), (1, 0))]
 )
-def test_a_row_is_kept_until_the_last_moment_in_which_a_partner_may_come(
+def test_a_row_is_kept_until_the_last_moment_at_which_a_partner_may_arrive(
     first: tuple[int, int], second: tuple[int, int]
 ) -> None:
     rows = [Arrival(side, at, ("a", 1, 1) if side == 0 else ("a", 1, 2, True)) for side, at in (first, second)]
@@ -161,7 +161,7 @@ def test_a_row_is_kept_until_the_last_moment_in_which_a_partner_may_come(
     assert run.ports[MAIN] == [("a", 1, 1, 2, True, max(first[1], second[1]))]
 
 
-def test_keys_with_one_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_with_equal_hashes_are_distinguished(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "streamcore.state.row_table.hash_columns", lambda columns, height: np.full(height, 7, np.uint64)
     )
@@ -191,7 +191,7 @@ def test_keys_of_every_type_are_equal_by_value_also_after_a_restart(
     assert run.ports[MAIN] == [(other, 0)]
 
 
-def test_bounds_can_be_left_out() -> None:
+def test_bounds_can_be_omitted() -> None:
     run = driver(JoinInterval(0, 10, lower_inclusive=False, upper_inclusive=False), JoinKind.INNER)
     rights = tuple(Arrival(1, at, ("a", 1, at, True)) for at in range(-2, 13))
     run.run([CutPlan((Arrival(0, 0, ("a", 1, 0)), *rights), END_OF_TIME_MS, restart=False)])
@@ -200,7 +200,7 @@ def test_bounds_can_be_left_out() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", list(JoinKind))
-def test_duckdb_joins_a_long_stream_alike_and_state_stays_as_small_as_the_interval(kind: JoinKind) -> None:
+def test_a_long_stream_joins_as_in_duckdb_and_state_stays_as_small_as_the_interval(kind: JoinKind) -> None:
     random = np.random.default_rng(5)
     n, span, interval = 6_000, 60_000, JoinInterval(-300, 500)
     times = np.sort(random.integers(0, span, n))
@@ -239,7 +239,7 @@ def _duckdb(arrivals: list[Arrival], interval: JoinInterval, kind: JoinKind) -> 
         ).fetchall()
 
 
-def test_a_cut_looks_only_at_rows_of_its_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cut_reads_only_rows_of_its_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows copied and pairs compared in small cuts stay the same when a hundred times as many rows are kept."""
     looked = []
     original = SortedRun.matches
@@ -270,13 +270,13 @@ def test_a_cut_looks_only_at_rows_of_its_keys(monkeypatch: pytest.MonkeyPatch) -
         (KEYS, {**LEFT, "__number": pl.Int64()}, RIGHT, "belong to the engine"),
     ],
 )
-def test_what_cannot_be_joined_is_rejected_when_it_is_built(
+def test_an_invalid_join_is_rejected_when_it_is_built(
     spec: JoinKeys, left: pl.Schema, right: pl.Schema, message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         IntervalJoin(IntervalJoinSpec(spec, JoinInterval(0, 1)), left, right)
 
 
-def test_an_interval_without_a_time_in_it_is_rejected() -> None:
+def test_an_empty_interval_is_rejected() -> None:
     with pytest.raises(ConfigError, match="no time is within"):
         JoinInterval(3, 4, lower_inclusive=False, upper_inclusive=False)

@@ -102,7 +102,7 @@ def content(change: Arrival) -> tuple[object, ...]:
 
 @settings(max_examples=30, deadline=None)
 @given(timed(), pauses)
-def test_every_cut_says_what_the_definition_says(plan: Plan, refresh_ms: int) -> None:
+def test_every_cut_emits_what_the_definition_emits(plan: Plan, refresh_ms: int) -> None:
     at_work, plain = driver(refresh_ms), Plain(refresh_ms)
     for cut in plan:
         at_work.ports = {}
@@ -151,7 +151,7 @@ def test_a_restart_changes_neither_the_output_nor_its_order(plan: Plan, refresh_
 
 @settings(max_examples=30, deadline=None)
 @given(timed())
-def test_for_the_rights_changes_alone_a_key_speaks_once_a_pause(plan: Plan) -> None:
+def test_changes_of_the_right_side_emit_a_key_at_most_once_per_refresh_interval(plan: Plan) -> None:
     at_work, said = driver(30), dict[object, tuple[int, Row]]()
     for cut in plan:
         at_work.ports = {}
@@ -170,7 +170,7 @@ def thing(key: str, name: str, at_ms: int, *, gone: bool = False, place: int = 0
     return Arrival(0, at_ms, (key, name, place, gone))
 
 
-def test_a_deletion_is_said_once_and_what_is_older_does_not_bring_the_key_back() -> None:
+def test_a_deletion_is_emitted_once_and_older_rows_do_not_restore_the_key() -> None:
     at_work = driver()
     for arrival in (
         thing("a", "x", 10),
@@ -184,14 +184,14 @@ def test_a_deletion_is_said_once_and_what_is_older_does_not_bring_the_key_back()
     assert at_work.counts["left_older"] == 1
 
 
-def test_of_one_time_the_later_place_holds_whichever_comes_first() -> None:
+def test_of_equal_times_the_later_offset_wins_in_any_order_of_arrival() -> None:
     at_work = driver()
     at_work.cut(CutPlan((thing("a", "later", 10, place=2), thing("a", "first", 10, place=1)), NO_WATERMARK, False))
     at_work.cut(CutPlan((thing("a", "first", 10, place=1),), NO_WATERMARK, restart=False))
     assert [row[1] for row in at_work.ports[MAIN]] == ["later"]
 
 
-def test_a_full_table_rejects_new_keys_and_takes_changes_of_old_ones() -> None:
+def test_a_full_table_rejects_new_keys_and_accepts_changes_of_existing_ones() -> None:
     at_work = driver(max_rows=1)
     arrivals = (thing("a", "x", 1), thing("b", "x", 1), Arrival(1, 1, ("b", 5, False)), Arrival(1, 1, ("a", 6, False)))
     at_work.cut(CutPlan(arrivals, NO_WATERMARK, restart=False))
@@ -210,6 +210,6 @@ def test_a_full_table_rejects_new_keys_and_takes_changes_of_old_ones() -> None:
         (replace(SPEC, refresh_ms=-1), "must not be negative"),
     ],
 )
-def test_what_cannot_be_joined_is_rejected_when_it_is_built(spec: TableTableSpec, message: str) -> None:
+def test_an_invalid_join_is_rejected_when_it_is_built(spec: TableTableSpec, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         TableTableJoin(spec, THINGS, FIGURES)

@@ -77,7 +77,7 @@ def as_of_arrival(spec: LookupSpec, plan: Plan) -> list[Row]:
 
 @settings(max_examples=100, deadline=None)
 @given(plans(rows), specs)
-def test_each_row_meets_the_version_of_its_event_time_however_the_inputs_arrive(plan: Plan, spec: LookupSpec) -> None:
+def test_each_row_is_joined_with_the_version_of_its_event_time_in_any_order_of_arrival(plan: Plan, spec: LookupSpec) -> None:
     run = temporal(spec).run(plan)
     assert by_value(run.ports[MAIN]) == as_of_event_time(spec, [a for cut in plan for a in cut.arrivals])
     assert run.ports[LATE] == run.ports[REJECTED] == []
@@ -94,13 +94,13 @@ def test_rows_and_changes_behind_the_watermark_are_late_and_change_nothing(plan:
 
 @settings(max_examples=100, deadline=None)
 @given(plans(rows, late=True), specs)
-def test_each_row_meets_the_last_change_that_arrived_by_the_end_of_its_cut(plan: Plan, spec: LookupSpec) -> None:
+def test_each_row_is_joined_with_the_last_change_that_arrived_by_the_end_of_its_cut(plan: Plan, spec: LookupSpec) -> None:
     assert by_value(look_up(spec).run(plan).ports[MAIN]) == as_of_arrival(spec, plan)
 
 
 @settings(max_examples=60, deadline=None)
 @given(plans(rows, late=True), specs, st.sampled_from([temporal, look_up]))
-def test_a_restart_changes_neither_the_output_nor_its_order_nor_what_is_kept(
+def test_a_restart_changes_neither_the_output_nor_its_order_nor_the_state(
     plan: Plan, spec: LookupSpec, make: object
 ) -> None:
     assert callable(make)
@@ -115,7 +115,7 @@ def test_a_restart_changes_neither_the_output_nor_its_order_nor_what_is_kept(
 
 @settings(max_examples=60, deadline=None)
 @given(plans(rows), specs)
-def test_of_each_key_only_versions_are_kept_that_a_row_to_come_may_meet(plan: Plan, spec: LookupSpec) -> None:
+def test_only_versions_that_a_future_row_may_need_are_kept(plan: Plan, spec: LookupSpec) -> None:
     run = temporal(spec)
     seen: list[Arrival] = []
     for cut in plan:
@@ -131,7 +131,7 @@ def test_of_each_key_only_versions_are_kept_that_a_row_to_come_may_meet(plan: Pl
     assert run.counts["waiting_kept"] == 0
 
 
-def test_a_table_that_is_full_rejects_new_keys_and_takes_changes_of_old_ones() -> None:
+def test_a_full_table_rejects_new_keys_and_accepts_changes_of_existing_ones() -> None:
     run = look_up(replace(BY_FLAG, max_rows=2))
     changes = [("eur", 1), ("usd", 2), ("gbp", 3), ("eur", 4)]
     arrivals = tuple(Arrival(1, 0, (*change, False)) for change in changes)
@@ -159,12 +159,12 @@ def test_a_row_waits_until_no_change_of_its_event_time_can_come() -> None:
         (replace(BY_FLAG, max_rows=0), "must be positive"),
     ],
 )
-def test_what_cannot_be_looked_up_is_rejected_when_it_is_built(spec: LookupSpec, message: str) -> None:
+def test_an_invalid_look_up_is_rejected_when_it_is_built(spec: LookupSpec, message: str) -> None:
     for make in (TemporalJoin, LookupJoin):
         with pytest.raises(ConfigError, match=message):
             make(spec, STREAM, TABLE)
 
 
-def test_the_end_of_time_lets_every_row_go() -> None:
+def test_the_end_of_time_emits_every_row() -> None:
     run = temporal(BY_FLAG).run([CutPlan((Arrival(0, 10, ("eur", 1)),), END_OF_TIME_MS, restart=False)])
     assert run.ports[MAIN] == [("eur", 1, None, None, 10)]

@@ -160,7 +160,7 @@ def joined_rows(run: Driver) -> list[Row]:
 
 @settings(max_examples=100, deadline=None)
 @given(plans(rows), specs)
-def test_every_group_comes_out_once_with_all_rows_of_both_inputs_however_they_are_cut(
+def test_every_group_is_emitted_once_with_all_rows_of_both_inputs_in_any_cuts(
     plan: Plan, spec: WindowedSpec
 ) -> None:
     run = cogroup(spec).run(plan)
@@ -172,7 +172,7 @@ def test_every_group_comes_out_once_with_all_rows_of_both_inputs_however_they_ar
 
 @settings(max_examples=100, deadline=None)
 @given(plans(rows, late=True), specs)
-def test_late_rows_are_taken_until_their_last_window_closes_and_are_late_from_then_on(
+def test_late_rows_are_accepted_until_their_last_window_closes(
     plan: Plan, spec: WindowedSpec
 ) -> None:
     run, obvious = cogroup(spec).run(plan), Obvious(spec, plan)
@@ -190,7 +190,7 @@ def test_a_window_join_gives_all_pairs_of_a_key_and_window_and_the_rows_without_
 
 @settings(max_examples=60, deadline=None)
 @given(plans(rows, late=True), specs)
-def test_a_group_comes_out_in_the_cut_whose_watermark_closes_it(plan: Plan, spec: WindowedSpec) -> None:
+def test_a_group_is_emitted_in_the_cut_whose_watermark_closes_it(plan: Plan, spec: WindowedSpec) -> None:
     run = cogroup(spec)
     for length, cut in enumerate(plan, 1):
         run.cut(cut)
@@ -199,7 +199,7 @@ def test_a_group_comes_out_in_the_cut_whose_watermark_closes_it(plan: Plan, spec
 
 @settings(max_examples=60, deadline=None)
 @given(plans(rows, late=True), specs, st.sampled_from([2, 1000]))
-def test_a_restart_changes_neither_the_output_nor_its_order_nor_what_is_rejected(
+def test_a_restart_changes_neither_the_output_nor_its_order_nor_the_rejected_rows(
     plan: Plan, spec: WindowedSpec, max_rows: int
 ) -> None:
     spec = replace(spec, max_rows=max_rows)
@@ -214,7 +214,7 @@ def test_a_restart_changes_neither_the_output_nor_its_order_nor_what_is_rejected
 
 @settings(max_examples=60, deadline=None)
 @given(plans(rows), specs)
-def test_output_is_never_further_behind_the_watermark_than_the_delay_that_is_declared(
+def test_output_is_never_further_behind_the_watermark_than_the_declared_delay(
     plan: Plan, spec: WindowedSpec
 ) -> None:
     run = window_join(spec, JoinKind.FULL)
@@ -225,7 +225,7 @@ def test_output_is_never_further_behind_the_watermark_than_the_delay_that_is_dec
 
 
 @pytest.mark.parametrize("assigner", [Tumbling(10), Sliding(10, 5), Session(10)])
-def test_after_a_restart_rows_of_closed_windows_take_no_room(assigner: Assigner) -> None:
+def test_after_a_restart_rows_of_closed_windows_do_not_count_against_the_limit(assigner: Assigner) -> None:
     run = cogroup(WindowedSpec(KEYS, assigner, max_rows=1))
     run.cut(CutPlan((Arrival(0, 5, ("x", 1, 1)),), 0, restart=False))
     run.cut(CutPlan((Arrival(1, 25, ("x", 1, True)),), 20, restart=True))
@@ -261,13 +261,13 @@ def test_a_session_that_never_ends_is_not_read_again_in_every_cut(monkeypatch: p
         ({"max_rows": 0}, "must be positive"),
     ],
 )
-def test_what_cannot_meet_is_rejected_when_it_is_built(change: dict[str, object], message: str) -> None:
+def test_inputs_that_do_not_match_are_rejected_when_the_join_is_built(change: dict[str, object], message: str) -> None:
     spec = WindowedSpec(KEYS, Tumbling(10))
     with pytest.raises(ConfigError, match=message):
         cogroup(replace(spec, **change))  # type: ignore[arg-type]
 
 
-def test_names_of_the_output_must_be_free() -> None:
+def test_a_column_with_a_name_of_the_output_is_rejected() -> None:
     spec = WindowedSpec(KEYS, Tumbling(10))
     left = pl.Schema({**LEFT, "window_start": pl.Int64()})
     with pytest.raises(ConfigError, match="rename"):

@@ -171,7 +171,7 @@ revisings = st.builds(RevisionPolicy, st.sampled_from([0, 1, 5]), st.booleans())
 
 @settings(max_examples=60, deadline=None)
 @given(assigners, revisings, st.sampled_from([0, 3, 30]), inputs(), st.booleans())
-def test_the_table_is_what_the_rows_that_were_taken_make(
+def test_the_revised_table_holds_the_windows_of_the_accepted_rows(
     assigner: Assigner, policy: RevisionPolicy, lateness_ms: int, cuts: list[Cut], restarts: bool
 ) -> None:
     runner = Runner(assigner, policy, lateness_ms, restarts)
@@ -207,7 +207,7 @@ def check_names(records: pl.DataFrame) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(assigners, st.lists(rows, min_size=1, max_size=25), st.lists(st.integers(0, 25), max_size=4), revisings)
-def test_however_the_input_is_cut_the_table_is_the_same(
+def test_the_revised_table_does_not_depend_on_how_the_input_is_cut(
     assigner: Assigner, every: list[Row], breaks: list[int], policy: RevisionPolicy
 ) -> None:
     """The watermark is the latest event so far less 120, so nothing is late."""
@@ -240,14 +240,14 @@ def test_a_session_that_grows_backwards_keeps_its_name() -> None:
     assert said(final) == [(50, 45, 60, None, 3, True, False, 2)]
 
 
-def test_of_two_sessions_that_become_one_the_later_is_taken_back_and_the_earlier_said() -> None:
+def test_merging_two_sessions_retracts_the_later_one_and_revises_the_earlier_one() -> None:
     runner = Runner(Session(10), RevisionPolicy(at_end=True), lateness_ms=100)
     runner.cut(Cut([("a", 50, None, 1), ("a", 65, None, 1)], 0, 80))
     merged, _ = runner.cut(Cut([("a", 57, None, 1)], 0, 80))
     assert said(merged) == [(65, 65, 75, 50, 2, True, True, 0), (50, 50, 75, None, 2, False, False, 3)]
 
 
-def test_a_session_that_nobody_has_heard_of_is_taken_in_without_a_word() -> None:
+def test_merging_a_session_that_was_never_emitted_retracts_nothing() -> None:
     runner = Runner(Session(10), RevisionPolicy(early_ms=5), lateness_ms=100)
     runner.cut(Cut([("a", 50, None, 1)], 0, 0))
     early, _ = runner.cut(Cut([("a", 35, None, 1)], 5, 0))
@@ -257,7 +257,7 @@ def test_a_session_that_nobody_has_heard_of_is_taken_in_without_a_word() -> None
     assert said(merged) == [(50, 35, 60, None, 2, False, False, 3)]
 
 
-def test_an_early_record_comes_when_the_clock_is_so_far_past_the_first_change() -> None:
+def test_an_early_record_is_emitted_when_the_clock_has_passed_the_delay_after_the_first_change() -> None:
     runner = Runner(Session(10), RevisionPolicy(early_ms=5))
     assert said(runner.cut(Cut([("a", 50, None, 1)], 100, 0))[0]) == []
     assert said(runner.cut(Cut([("a", 51, None, 1)], 104, 0))[0]) == []

@@ -45,7 +45,7 @@ def rows(*found: tuple[str | None, int | None, int, int]) -> pl.DataFrame:
 
 
 @pytest.mark.parametrize("assigner", [Tumbling(10), Sliding(10, 5), Session(5), GlobalWindow(), CountTumbling(2)])
-def test_the_columns_are_those_it_announces_also_without_rows(assigner: Assigner) -> None:
+def test_the_output_has_the_declared_columns_even_without_rows(assigner: Assigner) -> None:
     operator = WindowOperator(at_end(assigner), ("user", "country"), SCHEMA, {"n": Count(), "sum": Sum("v")})
     empty = operator.step([rows()], BEFORE)
     full = operator.step([rows(("a", 1, 1, 1), ("a", 1, 2, 2))], CutTime(NO_WATERMARK, END_OF_TIME_MS, 0))
@@ -54,7 +54,7 @@ def test_the_columns_are_those_it_announces_also_without_rows(assigner: Assigner
         assert dict(ports[MAIN].schema) == dict(operator.schema)
 
 
-def test_a_pane_says_its_window_and_the_last_millisecond_of_it() -> None:
+def test_a_pane_has_its_window_and_the_last_millisecond_of_it_as_event_time() -> None:
     operator = WindowOperator(at_end(Tumbling(1_000)), ("user",), SCHEMA, {"sum": Sum("v")})
     ports = operator.step([rows(("a", 1, 1, 100), ("a", 1, 2, 900))], CutTime(NO_WATERMARK, 1_000, 0))
     assert ports[MAIN].rows(named=True) == [
@@ -72,7 +72,7 @@ def test_a_pane_says_its_window_and_the_last_millisecond_of_it() -> None:
     ]
 
 
-def test_null_is_a_key_like_any_other_and_no_key_is_one() -> None:
+def test_null_is_a_key_and_no_key_columns_give_one_key() -> None:
     given_rows = rows((None, 1, 1, 1), (None, 1, 2, 2), ("a", None, 4, 3), (None, None, 8, 4))
     time = CutTime(NO_WATERMARK, END_OF_TIME_MS, 0)
     two = WindowOperator(at_end(Tumbling(10)), ("user", "country"), SCHEMA, {"sum": Sum("v")})
@@ -90,7 +90,7 @@ def test_null_is_a_key_like_any_other_and_no_key_is_one() -> None:
     ],
     ids=["in columns", "sessions", "one by one"],
 )
-def test_beyond_the_limit_no_window_begins_and_what_was_for_it_is_counted(spec: WindowSpec) -> None:
+def test_beyond_the_limit_no_window_opens_and_its_elements_are_counted(spec: WindowSpec) -> None:
     operator = WindowOperator(spec, ("user",), SCHEMA, {"n": Count()}, max_windows=2)
     arriving = rows(("a", 1, 1, 1), ("b", 1, 1, 1), ("c", 1, 1, 1), ("a", 1, 1, 2), ("c", 1, 1, 2))
     operator.step([arriving], BEFORE)
@@ -101,7 +101,7 @@ def test_beyond_the_limit_no_window_begins_and_what_was_for_it_is_counted(spec: 
     assert not any(operator.metrics().values())
 
 
-def test_late_rows_go_out_or_are_only_counted() -> None:
+def test_late_rows_are_emitted_or_only_counted() -> None:
     late = [rows(("a", 1, 1, 3))]
     for late_lane in (True, False):
         operator = WindowOperator(at_end(Tumbling(10)), ("user",), SCHEMA, {"n": Count()}, late_lane=late_lane)
@@ -130,7 +130,7 @@ def test_a_full_window_function_sees_all_elements_and_gives_any_rows() -> None:
     assert all((view.first, view.end, view.pane) == (0, 10, 0) for view in seen)
 
 
-def test_an_evictor_narrows_what_aggregates_see() -> None:
+def test_an_evictor_restricts_the_elements_that_aggregates_see() -> None:
     spec = WindowSpec(Tumbling(10), AfterWatermark(), Accumulation.ACCUMULATING, evictor=KeepCount(2))
     operator = WindowOperator(spec, ("user",), SCHEMA, {"sum": Sum("v")})
     arriving = rows(("a", 1, 1, 1), ("a", 1, 2, 2), ("a", 1, 4, 3))
@@ -157,7 +157,7 @@ def test_an_evictor_narrows_what_aggregates_see() -> None:
         ),
     ],
 )
-def test_what_cannot_be_built_is_rejected_with_the_reason(change: dict[str, object], message: str) -> None:
+def test_an_invalid_operator_is_rejected_with_a_reason(change: dict[str, object], message: str) -> None:
     settings: dict[str, object] = {
         "spec": at_end(Tumbling(10)),
         "keys": ("user",),

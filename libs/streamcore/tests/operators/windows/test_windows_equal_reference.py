@@ -155,7 +155,7 @@ def test_the_operator_equals_the_reference(spec: WindowSpec, given_cuts: list[Cu
     aggregates,
     st.lists(st.booleans(), max_size=20),
 )
-def test_with_two_workers_that_take_turns_it_still_does(
+def test_two_workers_that_take_turns_equal_the_reference(
     spec: WindowSpec, given_cuts: list[Cut], function: Aggregate, turns: list[bool]
 ) -> None:
     """What a worker kept while it was the other's turn may be over meanwhile."""
@@ -165,7 +165,7 @@ def test_with_two_workers_that_take_turns_it_still_does(
 @pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(specs(), cuts(), aggregates)
-def test_with_a_restart_after_every_cut_it_still_does(
+def test_a_restart_after_every_cut_equals_the_reference(
     spec: WindowSpec, given_cuts: list[Cut], function: Aggregate
 ) -> None:
     check(spec, given_cuts, function, restarts=True)
@@ -191,7 +191,7 @@ def test_sessions_that_fire_at_their_ends_equal_the_reference(
 
 @settings(deadline=None, max_examples=60)
 @given(specs(), inputs(), st.sets(st.integers(0, 25)), st.sets(st.integers(0, 25)), aggregates)
-def test_any_cutting_gives_the_same_panes_in_the_same_order_within_a_key(
+def test_any_cuts_give_the_same_panes_in_the_same_order_within_a_key(
     spec: WindowSpec, given_inputs: list[Input], left: set[int], right: set[int], function: Aggregate
 ) -> None:
     """Cut after any events: watermarks and clocks come in between the same events."""
@@ -207,7 +207,7 @@ def outcome(spec: WindowSpec, given_cuts: Sequence[Cut], function: Aggregate) ->
     return WindowOutput(firings, tuple(dropped for output in outputs for dropped in output.dropped))
 
 
-def test_a_pane_of_a_shared_piece_is_not_changed_by_what_comes_after_it() -> None:
+def test_later_elements_do_not_change_an_emitted_pane_of_a_shared_slice() -> None:
     spec = WindowSpec(Sliding(20, 10), AfterWatermark(late=AfterCount(1)), Accumulation.RETRACTING, 50)
     rows: list[Row] = [("a", {"v": 1}, 5), ("a", {"v": 2}, 15)]
     late: list[Row] = [("a", {"v": 4}, 6)]

@@ -29,7 +29,7 @@ def template(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_driver_that_is_told_enough_asks_the_cluster_for_its_executors(template: Path) -> None:
+def test_a_driver_with_complete_settings_requests_its_executors_from_the_cluster(template: Path) -> None:
     executors = ExecutorsDocument(count=3, cores=2, template=template).value(POD)
     options = executors.options()
     assert executors.slots == 6
@@ -40,7 +40,7 @@ def test_a_driver_that_is_told_enough_asks_the_cluster_for_its_executors(templat
     assert options["spark.kubernetes.executor.podTemplateFile"] == str(template)
 
 
-def test_an_api_server_with_an_address_of_the_sixth_version_is_written_as_one(template: Path) -> None:
+def test_an_ipv6_address_of_the_api_server_is_written_in_brackets(template: Path) -> None:
     options = (
         ExecutorsDocument(count=1, template=template).value(POD | {"KUBERNETES_SERVICE_HOST": "fd00::1"}).options()
     )
@@ -48,18 +48,18 @@ def test_an_api_server_with_an_address_of_the_sixth_version_is_written_as_one(te
 
 
 @pytest.mark.parametrize("missing", sorted(POD))
-def test_what_the_pod_is_not_told_is_named(template: Path, missing: str) -> None:
+def test_the_error_names_each_setting_that_the_pod_lacks(template: Path, missing: str) -> None:
     known = {name: value for name, value in POD.items() if name != missing}
     with pytest.raises(ConfigError, match=missing):
         ExecutorsDocument(count=1, template=template).value(known)
 
 
-def test_a_template_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_the_error_names_a_missing_template(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"nowhere\.yaml"):
         ExecutorsDocument(count=1, template=tmp_path / "nowhere.yaml").value(POD)
 
 
-def test_a_secret_between_driver_and_executors_is_a_file(template: Path, tmp_path: Path) -> None:
+def test_the_secret_between_driver_and_executors_is_a_file(template: Path, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     document = ExecutorsDocument(count=1, template=template, secret_file=secret)
     with pytest.raises(ConfigError, match="mount the secret"):
@@ -71,7 +71,7 @@ def test_a_secret_between_driver_and_executors_is_a_file(template: Path, tmp_pat
     assert "hunter2" not in str(options)
 
 
-def test_a_password_is_neither_in_what_spark_is_told_nor_in_what_is_printed(
+def test_the_spark_options_and_the_printed_settings_do_not_contain_a_password(
     template: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     secret = tmp_path / "password"

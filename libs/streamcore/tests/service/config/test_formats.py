@@ -41,11 +41,11 @@ def document(**written: object) -> StreamDocument:
     return StreamDocument.model_validate({"schema_file": "t.yaml", "topic": "t", "format": written})
 
 
-def test_json_is_what_nothing_says() -> None:
+def test_json_is_the_default_format() -> None:
     assert StreamDocument(schema_file=Path("t.yaml"), topic="t").input_format() == Json()
 
 
-def test_every_document_is_its_format(tmp_path: Path) -> None:
+def test_every_document_gives_its_format(tmp_path: Path) -> None:
     path = tmp_path / "event.avsc"
     path.write_text(AVRO)
     found = [
@@ -79,12 +79,12 @@ def test_every_document_is_its_format(tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_a_document_that_cannot_be_is_rejected(written: dict[str, object]) -> None:
+def test_an_invalid_document_is_rejected(written: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         document(**written)
 
 
-def test_a_schema_file_that_is_not_there_is_named() -> None:
+def test_the_error_names_a_missing_schema_file() -> None:
     with pytest.raises(ConfigError, match=r"/nowhere/x\.avsc: the Avro schema cannot be read"):
         document(kind="avro", framing="bare", schema_file="/nowhere/x.avsc").input_format()
 
@@ -110,7 +110,7 @@ RECORDS: list[tuple[InputFormat, bytes]] = [
 
 
 @pytest.mark.parametrize(("written", "record"), RECORDS, ids=lambda value: type(value).__name__)
-def test_a_topologys_format_travels_and_decodes_the_topics_records(
+def test_the_format_of_a_topology_can_be_pickled_and_decodes_the_records(
     written: InputFormat, record: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topology = Topology("app", source(SCHEMA, format=written).sink("out"))

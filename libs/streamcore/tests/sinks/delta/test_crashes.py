@@ -51,7 +51,7 @@ def _ids(folder: Path) -> list[int]:
         ("checkpointed", 1),
     ],
 )
-def test_a_process_killed_at_a_step_leaves_a_table_that_the_next_one_makes_whole(
+def test_a_process_killed_at_any_step_leaves_a_table_that_its_successor_completes(
     tmp_path: Path, death: str, at: int
 ) -> None:
     died = _run(tmp_path / "t", death, at)
@@ -62,7 +62,7 @@ def test_a_process_killed_at_a_step_leaves_a_table_that_the_next_one_makes_whole
     assert _ids(tmp_path / "t") == list(range(_CUTS * PER_CUT))
 
 
-def test_data_files_of_a_commit_that_never_came_are_seen_by_nobody(tmp_path: Path) -> None:
+def test_data_files_without_a_commit_are_invisible_to_readers(tmp_path: Path) -> None:
     died = _run(tmp_path / "t", "commit", 2)
     assert died.returncode in (-signal.SIGSYS, -signal.SIGKILL), died.stderr
     files = {str(p.relative_to(tmp_path / "t")) for p in (tmp_path / "t").glob("day=*/*.parquet")}
@@ -71,7 +71,7 @@ def test_data_files_of_a_commit_that_never_came_are_seen_by_nobody(tmp_path: Pat
     assert _ids(tmp_path / "t") == list(range(PER_CUT))
 
 
-def test_kills_at_random_moments_lose_and_double_nothing(tmp_path: Path) -> None:
+def test_kills_at_random_moments_neither_lose_nor_repeat_rows(tmp_path: Path) -> None:
     folder, environment = tmp_path / "t", {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, delta_child.__file__, str(folder), "40", "never"]
     for delay_ms in (350, 500, 650, 800, 950, 1100):
@@ -89,7 +89,7 @@ class _Forgetful(DeltaSink):
         return {}
 
 
-def test_without_the_application_transaction_a_cut_that_comes_again_appears_twice(tmp_path: Path) -> None:
+def test_without_the_application_transaction_a_replayed_cut_is_written_twice(tmp_path: Path) -> None:
     for _ in range(2):
         writer = _Forgetful(settings(tmp_path / "t"), {"rows": SCHEMA})
         writer.open(_OWNER)
@@ -98,14 +98,14 @@ def test_without_the_application_transaction_a_cut_that_comes_again_appears_twic
     assert _ids(tmp_path / "t") == sorted([*range(PER_CUT)] * 2)
 
 
-def test_without_it_an_owner_of_an_earlier_epoch_gets_through(tmp_path: Path) -> None:
+def test_without_the_application_transaction_an_owner_of_an_earlier_epoch_is_not_fenced(tmp_path: Path) -> None:
     old, new = _Forgetful(settings(tmp_path / "t"), {"rows": SCHEMA}), sink(tmp_path / "t")
     old.open(_OWNER)
     new.open(WriterId("app", 2))
     assert old.write(cut_id(0), {"rows": cut(0)}).outcome == WriteOutcome.COMMITTED
 
 
-def test_a_cut_that_comes_again_is_skipped_and_says_the_same_rows(tmp_path: Path) -> None:
+def test_a_replayed_cut_is_skipped_and_reports_the_same_rows(tmp_path: Path) -> None:
     for expected in (WriteOutcome.COMMITTED, WriteOutcome.SKIPPED):
         writer = sink(tmp_path / "t")
         writer.open(_OWNER)
@@ -140,7 +140,7 @@ def test_an_owner_of_an_earlier_epoch_is_fenced_at_its_commit(tmp_path: Path) ->
         sink(tmp_path / "t").open(_OWNER)
 
 
-def test_an_epoch_that_comes_between_the_files_and_the_commit_still_fences(tmp_path: Path) -> None:
+def test_an_epoch_that_starts_between_the_files_and_the_commit_fences_the_writer(tmp_path: Path) -> None:
     new = sink(tmp_path / "t")
 
     def overtake(step: str) -> None:
@@ -165,7 +165,7 @@ def test_two_processes_of_one_epoch_write_the_same_cuts_once(tmp_path: Path) -> 
     assert _ids(tmp_path / "t") == list(range(30 * PER_CUT))
 
 
-def test_who_lost_ownership_does_not_try_again(tmp_path: Path) -> None:
+def test_a_sink_that_lost_ownership_does_not_retry(tmp_path: Path) -> None:
     def taken_over() -> None:
         raise Fenced("another process has the lease")
 

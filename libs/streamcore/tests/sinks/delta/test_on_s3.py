@@ -65,7 +65,7 @@ def _ids(location: S3Location) -> list[int]:
     ("death", "at"),
     [("created", 1), ("fenced", 1), ("before-commit", 3), ("committed", 5), ("compacted", 1), ("checkpointed", 1)],
 )
-def test_a_process_killed_at_a_step_leaves_a_table_that_the_next_one_makes_whole(
+def test_a_process_killed_at_any_step_leaves_a_table_that_its_successor_completes(
     location: S3Location, death: str, at: int
 ) -> None:
     died = _run(location, death, at)
@@ -75,7 +75,7 @@ def test_a_process_killed_at_a_step_leaves_a_table_that_the_next_one_makes_whole
     assert _ids(location) == list(range(_CUTS * PER_CUT))
 
 
-def test_kills_at_random_moments_lose_and_double_nothing(location: S3Location) -> None:
+def test_kills_at_random_moments_neither_lose_nor_repeat_rows(location: S3Location) -> None:
     command = _command(location, 40, "never")
     for delay_ms in (600, 900, 1_200, 1_500):
         with subprocess.Popen(command, env=_environment(), stdout=subprocess.DEVNULL) as child:
@@ -94,7 +94,7 @@ def test_two_processes_of_one_epoch_write_the_same_cuts_once(location: S3Locatio
     assert _ids(location) == list(range(20 * PER_CUT))
 
 
-def test_an_epoch_that_comes_between_the_files_and_the_commit_still_fences(location: S3Location) -> None:
+def test_an_epoch_that_starts_between_the_files_and_the_commit_fences_the_writer(location: S3Location) -> None:
     new = sink(location.uri)
 
     def overtake(step: str) -> None:
@@ -116,7 +116,7 @@ class _Forgetful(DeltaSink):
         return {}
 
 
-def test_without_the_application_transaction_a_cut_that_comes_again_appears_twice(location: S3Location) -> None:
+def test_without_the_application_transaction_a_replayed_cut_is_written_twice(location: S3Location) -> None:
     for _ in range(2):
         writer = _Forgetful(settings(location.uri), {"rows": SCHEMA})
         writer.open(_OWNER)
@@ -125,7 +125,7 @@ def test_without_the_application_transaction_a_cut_that_comes_again_appears_twic
     assert _ids(location) == sorted([*range(PER_CUT)] * 2)
 
 
-def test_the_keys_of_the_settings_count_and_no_error_says_them(
+def test_the_keys_of_the_settings_are_used_and_no_error_contains_them(
     location: S3Location, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     right, wrong = tmp_path / "right", tmp_path / "wrong"

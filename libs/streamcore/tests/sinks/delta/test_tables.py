@@ -89,7 +89,7 @@ def _comparable(row: Row, partition: str = "p") -> str:
 
 @settings(max_examples=40, deadline=None)
 @given(cuts=st.lists(_rows, min_size=1, max_size=3))
-def test_what_is_written_is_read_back_by_a_reader_of_the_log(cuts: list[list[Row]]) -> None:
+def test_a_reader_of_the_log_reads_back_what_the_sink_wrote(cuts: list[list[Row]]) -> None:
     with TemporaryDirectory() as folder:
         sink = _sink(folder, partition_by=("p", "n", "q"))
         sink.open(_OWNER)
@@ -122,7 +122,7 @@ def test_what_is_written_is_read_back_by_a_reader_of_the_log(cuts: list[list[Row
         "x" * 200,
     ],
 )
-def test_a_partition_may_have_any_text_for_its_value(tmp_path: Path, value: str | None) -> None:
+def test_a_partition_value_may_be_any_text(tmp_path: Path, value: str | None) -> None:
     sink = _sink(tmp_path, partition_by=("p",))
     sink.open(_OWNER)
     _write(sink, _SCHEMA, 0, {"id": 1, "p": value})
@@ -130,14 +130,14 @@ def test_a_partition_may_have_any_text_for_its_value(tmp_path: Path, value: str 
     assert DeltaTable(tmp_path).to_pyarrow_table().column("p").to_pylist() == [value]
 
 
-def test_empty_text_as_a_partition_is_null_as_the_protocol_has_it(tmp_path: Path) -> None:
+def test_an_empty_text_as_partition_value_is_null_as_in_the_protocol(tmp_path: Path) -> None:
     sink = _sink(tmp_path, partition_by=("p",))
     sink.open(_OWNER)
     _write(sink, _SCHEMA, 0, {"id": 1, "p": "", "text": ""})
     assert [(row["p"], row["text"]) for row in delta_log.rows(tmp_path)] == [(None, "")]
 
 
-def test_duckdb_sums_the_files_that_the_log_lists(tmp_path: Path) -> None:
+def test_duckdb_reads_the_files_that_the_log_lists(tmp_path: Path) -> None:
     sink = _sink(tmp_path)
     sink.open(_OWNER)
     for batch in range(3):
@@ -149,7 +149,7 @@ def test_duckdb_sums_the_files_that_the_log_lists(tmp_path: Path) -> None:
     assert found == (300, Decimal("30.0300"), "TIMESTAMP WITH TIME ZONE")
 
 
-def test_rows_that_no_table_holds_are_rejected_and_the_others_written(tmp_path: Path) -> None:
+def test_rows_that_the_table_cannot_hold_are_rejected_and_the_others_are_written(tmp_path: Path) -> None:
     schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("p", pa.large_string()), _SCHEMA.field("at")])
     _sink(tmp_path, schema, ("p",)).open(_OWNER)
     lane = pa.schema([("id", pa.int64()), ("p", pa.large_string()), _SCHEMA.field("at")])
@@ -168,7 +168,7 @@ def test_rows_that_no_table_holds_are_rejected_and_the_others_written(tmp_path: 
     assert sorted(str(row["id"]) for row in delta_log.rows(tmp_path)) == ["1", "5"]
 
 
-def test_new_columns_are_added_and_old_rows_have_null_there(tmp_path: Path) -> None:
+def test_the_sink_adds_new_columns_and_old_rows_have_nulls_in_them(tmp_path: Path) -> None:
     old = pa.schema([("id", pa.int64())])
     new = pa.schema([("id", pa.int64()), pa.field("note", pa.large_string(), nullable=False)])
     sink = _sink(tmp_path, old)
@@ -222,7 +222,7 @@ def test_a_table_with_constraints_is_rejected(tmp_path: Path) -> None:
         ([("a", pa.int64()), ("x", pa.float64())], ("x",), "make a column of text"),
     ],
 )
-def test_columns_that_cannot_be_are_rejected_when_the_sink_is_made(
+def test_invalid_columns_are_rejected_when_the_sink_is_built(
     tmp_path: Path, columns: list[tuple[str, pa.DataType]], partition_by: tuple[str, ...], reason: str
 ) -> None:
     with pytest.raises(ConfigError, match=reason):
@@ -241,7 +241,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(place)], check=True)
 
 
-def test_a_full_disk_is_waited_for_and_leaves_no_part_of_a_cut(small_disk: Path) -> None:
+def test_the_sink_waits_for_a_full_disk_and_writes_no_part_of_a_cut(small_disk: Path) -> None:
     sink = _sink(small_disk / "t")
     sink.open(_OWNER)
     _write(sink, _SCHEMA, 0, {"id": 0})
@@ -252,7 +252,7 @@ def test_a_full_disk_is_waited_for_and_leaves_no_part_of_a_cut(small_disk: Path)
     assert _write(sink, _SCHEMA, 1, *large[:10]).outcome == WriteOutcome.COMMITTED
 
 
-def test_a_disk_that_may_not_be_written_is_said_and_not_waited_for(small_disk: Path) -> None:
+def test_a_disk_without_write_permission_is_an_error_without_a_wait(small_disk: Path) -> None:
     sink = _sink(small_disk / "t")
     sink.open(_OWNER)
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
@@ -260,7 +260,7 @@ def test_a_disk_that_may_not_be_written_is_said_and_not_waited_for(small_disk: P
         _write(sink, _SCHEMA, 0, {"id": 0})
 
 
-def test_an_object_store_that_is_away_is_tried_within_the_patience() -> None:
+def test_the_sink_retries_an_unavailable_object_store_until_its_patience_ends() -> None:
     storage = DeltaStorage(
         {"aws_endpoint_url": "http://127.0.0.1:9", "aws_region": "us-east-1", "aws_allow_http": "true"},
         secret_env={"aws_secret_access_key": "PATH", "aws_access_key_id": "PATH"},
@@ -271,7 +271,7 @@ def test_an_object_store_that_is_away_is_tried_within_the_patience() -> None:
         sink.open(_OWNER)
 
 
-def test_no_secret_is_in_a_repr_an_error_or_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repr_errors_and_logs_contain_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KEY", "hush")
     (tmp_path / "token").write_text("hushhush\n")
     storage = DeltaStorage(
@@ -289,7 +289,7 @@ def test_no_secret_is_in_a_repr_an_error_or_the_log(tmp_path: Path, monkeypatch:
         DeltaStorage(secret_files={"aws_secret_access_key": tmp_path / "none"}).read()
 
 
-def test_the_settings_make_the_sink(tmp_path: Path) -> None:
+def test_the_settings_build_the_sink(tmp_path: Path) -> None:
     settings = DeltaSettings({"rows": DeltaTableSpec(str(tmp_path), ("p",))})
     sink = sink_factory(settings, {"rows": _SCHEMA})(SinkHooks())
     assert (sink.name, sink.lanes, sink.guarantee) == ("delta", frozenset({"rows"}), Guarantee.EXACTLY_ONCE)
@@ -297,7 +297,7 @@ def test_the_settings_make_the_sink(tmp_path: Path) -> None:
         sink_factory(settings, {"others": _SCHEMA})(SinkHooks())
 
 
-def test_settings_that_cannot_be_are_rejected() -> None:
+def test_invalid_settings_are_rejected() -> None:
     with pytest.raises(ValidationError, match="vacuum_retention_hours"):
         DeltaTableSpec("t", vacuum_retention_hours=0)
     with pytest.raises(ConfigError, match="without user and password"):

@@ -72,7 +72,7 @@ def _files(table: DeltaTable) -> list[DataFile]:
     return max(small_files(table, _TARGET).values(), key=len)
 
 
-def test_compaction_keeps_contents_and_ledger_and_leaves_a_file_a_partition(tmp_path: Path) -> None:
+def test_compaction_keeps_contents_and_ledger_and_leaves_one_file_per_partition(tmp_path: Path) -> None:
     sink = _filled(tmp_path)
     before, ledger = _contents(tmp_path), delta_log.ledger(tmp_path)
     run_maintenance(MaintenanceRun(_spec(tmp_path), compact=True, checkpoint=True), {}, lambda _: None)
@@ -85,7 +85,7 @@ def test_compaction_keeps_contents_and_ledger_and_leaves_a_file_a_partition(tmp_
     assert DeltaTable(tmp_path).to_pyarrow_table().num_rows == len(before) + 1, "the library reads it too"
 
 
-def test_an_open_partition_waits_and_a_closed_one_is_compacted(tmp_path: Path) -> None:
+def test_only_closed_partitions_are_compacted(tmp_path: Path) -> None:
     _filled(tmp_path)
     run_maintenance(
         MaintenanceRun(_spec(tmp_path), compact=True, checkpoint=False, open=frozenset({("a",)})), {}, lambda _: None
@@ -99,7 +99,7 @@ def test_an_open_partition_waits_and_a_closed_one_is_compacted(tmp_path: Path) -
     assert set(count.values()) == {1}
 
 
-def test_of_two_compactions_at_the_same_time_one_gives_up(tmp_path: Path) -> None:
+def test_one_of_two_concurrent_compactions_gives_up(tmp_path: Path) -> None:
     _filled(tmp_path)
     before = _contents(tmp_path)
     one, other = DeltaTable(tmp_path), DeltaTable(tmp_path)
@@ -107,7 +107,7 @@ def test_of_two_compactions_at_the_same_time_one_gives_up(tmp_path: Path) -> Non
     assert _contents(tmp_path) == before
 
 
-def test_the_librarys_own_compaction_would_have_doubled_the_rows(tmp_path: Path) -> None:
+def test_the_compaction_of_the_library_would_double_the_rows(tmp_path: Path) -> None:
     """Why there is one of our own. When this fails, the library has learned it: use it again."""
     sink = _filled(tmp_path)
     one, other = DeltaTable(tmp_path), DeltaTable(tmp_path)
@@ -117,7 +117,7 @@ def test_the_librarys_own_compaction_would_have_doubled_the_rows(tmp_path: Path)
     sink.close()
 
 
-def test_a_compaction_that_meets_a_delete_gives_up(tmp_path: Path) -> None:
+def test_a_compaction_that_conflicts_with_a_delete_gives_up(tmp_path: Path) -> None:
     _filled(tmp_path)
     table = DeltaTable(tmp_path)
     files = _files(table)
@@ -126,7 +126,7 @@ def test_a_compaction_that_meets_a_delete_gives_up(tmp_path: Path) -> None:
     assert [row["id"] for row in _contents(tmp_path)] == list(range(30, 60))
 
 
-def test_a_compaction_lets_appends_through_that_came_meanwhile(tmp_path: Path) -> None:
+def test_a_compaction_accepts_concurrent_appends(tmp_path: Path) -> None:
     sink = _filled(tmp_path)
     table = DeltaTable(tmp_path)
     files = _files(table)
@@ -136,13 +136,13 @@ def test_a_compaction_lets_appends_through_that_came_meanwhile(tmp_path: Path) -
     assert sink.write(cut_id(7), {"rows": delta_log.table_of(_SCHEMA, {"id": 61})}).outcome == WriteOutcome.COMMITTED
 
 
-def test_bounds_of_a_compacted_file_hold_for_every_row(tmp_path: Path) -> None:
+def test_statistics_of_a_compacted_file_hold_for_every_row(tmp_path: Path) -> None:
     _filled(tmp_path)
     run_maintenance(MaintenanceRun(_spec(tmp_path), compact=True, checkpoint=False), {}, lambda _: None)
     _bounds_hold(tmp_path, delta_log.live_files(tmp_path))
 
 
-def test_bounds_of_a_written_file_hold_for_every_row(tmp_path: Path) -> None:
+def test_statistics_of_a_written_file_hold_for_every_row(tmp_path: Path) -> None:
     _filled(tmp_path)
     _bounds_hold(tmp_path, delta_log.live_files(tmp_path))
 
@@ -171,7 +171,7 @@ def _time(text: str) -> datetime:
 
 
 @pytest.mark.slow
-def test_the_ledger_survives_a_checkpoint_and_a_retention_of_transactions(tmp_path: Path) -> None:
+def test_the_ledger_survives_a_checkpoint_and_the_retention_of_transactions(tmp_path: Path) -> None:
     sink = _filled(tmp_path)
     table = DeltaTable(tmp_path)
     table.alter.set_table_properties({"delta.setTransactionRetentionDuration": "interval 1 seconds"})
@@ -184,7 +184,7 @@ def test_the_ledger_survives_a_checkpoint_and_a_retention_of_transactions(tmp_pa
     assert sink.write(cut_id(5), {"rows": delta_log.table_of(_SCHEMA, {"id": 50})}).outcome == WriteOutcome.SKIPPED
 
 
-def test_vacuum_deletes_orphans_once_they_are_old_and_no_young_ones(tmp_path: Path) -> None:
+def test_vacuum_deletes_only_old_orphans(tmp_path: Path) -> None:
     _filled(tmp_path)
     before = _contents(tmp_path)
     old, young = tmp_path / "p=a" / "old.parquet", tmp_path / "p=a" / "young.parquet"
@@ -197,7 +197,7 @@ def test_vacuum_deletes_orphans_once_they_are_old_and_no_young_ones(tmp_path: Pa
     assert _contents(tmp_path) == before
 
 
-def test_upkeep_that_fails_harms_no_cut_and_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_failed_upkeep_is_logged_and_affects_no_cut(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     spec = DeltaTableSpec(str(tmp_path), compact_every=2, checkpoint_every=100)
     sink = DeltaSink(DeltaSettings({"rows": spec}), {"rows": _SCHEMA})
     sink.open(WriterId("app", 1))

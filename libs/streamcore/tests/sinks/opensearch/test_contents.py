@@ -39,7 +39,7 @@ def test_the_last_row_of_an_id_in_a_cut_wins_and_is_sent_once(search_index: Sear
     sink.close()
 
 
-def test_a_deleted_document_is_gone_and_may_come_back_later(search_index: SearchIndex) -> None:
+def test_a_deleted_document_can_be_written_again_later(search_index: SearchIndex) -> None:
     sink = search_index.sink()
     sink.open(search_index.owner())
     write(sink, 0, [("a", "x", 1, False), ("b", "x", 1, False)])
@@ -50,7 +50,7 @@ def test_a_deleted_document_is_gone_and_may_come_back_later(search_index: Search
     sink.close()
 
 
-def test_ids_of_several_columns_and_odd_texts_are_documents_of_their_own(search_index: SearchIndex) -> None:
+def test_ids_of_several_columns_and_unusual_texts_give_distinct_documents(search_index: SearchIndex) -> None:
     sink = search_index.sink(id=("id", "name"))
     sink.open(search_index.owner())
     rows: list[Row] = [('a"', "b\n", 1, False), ('a","b', "", 2, False), ("ü\u2028", "\\", 3, False)]
@@ -63,7 +63,7 @@ def test_ids_of_several_columns_and_odd_texts_are_documents_of_their_own(search_
     sink.close()
 
 
-def test_rows_without_an_id_that_the_server_takes_are_rejected_one_by_one(search_index: SearchIndex) -> None:
+def test_rows_with_an_id_that_the_server_rejects_are_rejected_one_by_one(search_index: SearchIndex) -> None:
     sink = search_index.sink()
     sink.open(search_index.owner())
     long = "ü" * 257
@@ -76,7 +76,7 @@ def test_rows_without_an_id_that_the_server_takes_are_rejected_one_by_one(search
     sink.close()
 
 
-def test_a_rejected_document_is_answered_with_the_servers_words_and_the_row_before_it_stays(
+def test_a_rejected_document_has_the_reason_of_the_server_and_keeps_the_previous_row(
     search_index: SearchIndex,
 ) -> None:
     number = {"name": {"type": "long"}}
@@ -96,7 +96,7 @@ def test_a_rejected_document_is_answered_with_the_servers_words_and_the_row_befo
     sink.close()
 
 
-def test_types_of_columns_become_mappings_that_keep_values_exact(search_index: SearchIndex) -> None:
+def test_column_types_become_mappings_that_keep_values_exact(search_index: SearchIndex) -> None:
     import datetime as dt
     from decimal import Decimal
 
@@ -158,7 +158,7 @@ def _run(search_index: SearchIndex, cuts: Sequence[Sequence[Row]], crashes: Sequ
 @pytest.mark.slow
 @settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data(), cuts=st.lists(_ROWS, min_size=1, max_size=4))
-def test_however_often_the_process_dies_and_from_wherever_cuts_are_repeated_the_contents_are_the_oracles(
+def test_contents_equal_the_oracle_however_often_the_process_dies_and_cuts_are_replayed(
     opensearch: EmbeddedOpenSearch, data: st.DataObject, cuts: list[list[Row]]
 ) -> None:
     search_index = index_on(opensearch)
@@ -171,7 +171,7 @@ def test_however_often_the_process_dies_and_from_wherever_cuts_are_repeated_the_
     search_index.ask("DELETE", f"/{search_index.alias}-0*")
 
 
-def test_without_external_versions_a_replay_brings_back_what_was_overwritten_and_deleted(
+def test_without_external_versions_a_replay_restores_overwritten_and_deleted_documents(
     search_index: SearchIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The protection off: the test above would fail."""
@@ -201,7 +201,7 @@ def test_versions_grow_with_cuts_and_restores() -> None:
     )
 
 
-def test_a_cut_without_rows_is_empty(search_index: SearchIndex) -> None:
+def test_a_cut_without_rows_sends_nothing(search_index: SearchIndex) -> None:
     sink = search_index.sink()
     sink.open(search_index.owner())
     assert sink.write(cut_id(0), {}) == WriteResult(WriteOutcome.EMPTY)

@@ -52,7 +52,7 @@ def _wanted(rows: list[Row]) -> dict[str, tuple[object, object]]:
     return {str(name): (text, stock) for name, text, stock, _ in rows}
 
 
-def test_requests_shrink_until_the_server_takes_them_and_grow_again(small: SearchIndex) -> None:
+def test_requests_shrink_until_the_server_accepts_them_and_grow_again(small: SearchIndex) -> None:
     sink = small.sink(limits=BulkLimits(2_000, 4_000_000, 2), properties={"name": {"type": "keyword", "index": False}})
     sink.open(small.owner())
     rows = _rows(2_000, "x" * 500)  # 1 MB, ten times what the server has room for
@@ -68,7 +68,7 @@ def test_requests_shrink_until_the_server_takes_them_and_grow_again(small: Searc
     sink.close()
 
 
-def test_single_documents_that_find_the_queue_full_are_sent_again(small: SearchIndex) -> None:
+def test_single_documents_that_meet_a_full_queue_are_sent_again(small: SearchIndex) -> None:
     sink = small.sink(limits=BulkLimits(20, 1_000_000, 16))
     sink.open(small.owner())
     rows = _rows(1_000)
@@ -80,7 +80,7 @@ def test_single_documents_that_find_the_queue_full_are_sent_again(small: SearchI
     sink.close()
 
 
-def test_without_sending_again_what_was_rejected_documents_are_missing(
+def test_without_retries_of_rejected_documents_some_are_missing(
     small: SearchIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The protection off."""
@@ -96,7 +96,7 @@ def test_without_sending_again_what_was_rejected_documents_are_missing(
     sink.close()
 
 
-def test_a_document_larger_than_any_request_may_be_is_rejected_and_the_others_are_there(small: SearchIndex) -> None:
+def test_a_document_above_the_request_limit_is_rejected_and_the_others_are_written(small: SearchIndex) -> None:
     sink = small.sink(limits=BulkLimits(100, 4_000_000, 1))
     sink.open(small.owner())
     rows = [*_rows(3), ("huge", "y" * 1_200_000, 0, False), ("last", "x", 9, False)]
@@ -107,7 +107,7 @@ def test_a_document_larger_than_any_request_may_be_is_rejected_and_the_others_ar
     sink.close()
 
 
-def test_a_server_killed_in_the_middle_of_a_cut_gets_the_rest_when_it_is_back(
+def test_a_server_killed_in_the_middle_of_a_cut_receives_the_rest_after_its_restart(
     small: SearchIndex, node: EmbeddedOpenSearch
 ) -> None:
     requests: list[str] = []
@@ -142,7 +142,7 @@ def check_reported(small: SearchIndex, messages: Sequence[str], reason: str) -> 
     assert re.fullmatch(rf"{where} is back after \d+ s", back)
 
 
-def test_a_server_that_is_away_for_five_seconds_is_waited_for_and_reported(
+def test_the_sink_waits_for_a_server_that_is_down_for_five_seconds_and_reports_the_outage(
     small: SearchIndex, node: EmbeddedOpenSearch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "streamcore.outages")
@@ -162,7 +162,7 @@ def test_a_server_that_is_away_for_five_seconds_is_waited_for_and_reported(
     check_reported(small, caplog.messages, "timed out")
 
 
-def test_an_index_that_the_server_closes_for_want_of_disk_is_waited_for_and_reported(
+def test_the_sink_waits_for_an_index_that_a_full_disk_blocks_and_reports_the_outage(
     small: SearchIndex, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "streamcore.outages")
@@ -184,7 +184,7 @@ def test_an_index_that_the_server_closes_for_want_of_disk_is_waited_for_and_repo
     check_reported(small, caplog.messages, "read-only")
 
 
-def test_the_pace_halves_and_grows_within_its_limits() -> None:
+def test_the_request_size_halves_and_grows_within_its_limits() -> None:
     limits = BulkLimits(100, 1_000, 1)
     pace = RequestSize(100, 1_000)
     assert pace.halve(100, 800).halve(100, 800) == RequestSize(50, 400)

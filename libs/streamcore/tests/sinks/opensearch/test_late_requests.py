@@ -40,14 +40,14 @@ def _deleted(search_index: SearchIndex) -> None:
     sink.close()
 
 
-def test_a_late_request_does_not_bring_a_deleted_document_back(search_index: SearchIndex) -> None:
+def test_a_late_request_does_not_restore_a_deleted_document(search_index: SearchIndex) -> None:
     _deleted(search_index)
     search_index.ask("POST", f"/{search_index.alias}/_refresh")
     _late(search_index, 0)
     assert search_index.contents() == {}
 
 
-def test_a_late_request_does_not_win_over_a_newer_document(search_index: SearchIndex) -> None:
+def test_a_late_request_does_not_overwrite_a_newer_document(search_index: SearchIndex) -> None:
     sink = search_index.sink()
     sink.open(search_index.owner())
     write(sink, 0, [("a", "predecessor", 1, False)])
@@ -57,7 +57,7 @@ def test_a_late_request_does_not_win_over_a_newer_document(search_index: SearchI
     sink.close()
 
 
-def test_when_the_server_forgets_deletions_too_soon_it_does_come_back(search_index: SearchIndex) -> None:
+def test_a_late_request_restores_a_deleted_document_if_the_server_forgets_deletions_too_soon(search_index: SearchIndex) -> None:
     """The protection off: what ``open`` rejects."""
     _deleted(search_index)
     search_index.ask("PUT", f"/{search_index.alias}-000001/_settings", {"index.gc_deletes": "100ms"})
@@ -70,7 +70,7 @@ def test_when_the_server_forgets_deletions_too_soon_it_does_come_back(search_ind
     assert search_index.contents() == {"a": ("predecessor", 1)}
 
 
-def test_without_external_versions_it_does_come_back(search_index: SearchIndex) -> None:
+def test_a_late_request_restores_a_deleted_document_without_external_versions(search_index: SearchIndex) -> None:
     """The protection off."""
     _deleted(search_index)
     _late(search_index, 0, versions=False)
@@ -92,7 +92,7 @@ def test_an_owner_of_an_earlier_epoch_writes_nothing_once_a_later_one_has_opened
     new.close()
 
 
-def test_an_owner_that_is_overtaken_in_the_middle_of_a_cut_is_told_at_its_end_and_loses(
+def test_an_owner_that_is_superseded_in_the_middle_of_a_cut_is_fenced_at_its_end(
     search_index: SearchIndex,
 ) -> None:
     new = search_index.sink()
@@ -111,7 +111,7 @@ def test_an_owner_that_is_overtaken_in_the_middle_of_a_cut_is_told_at_its_end_an
     new.close()
 
 
-def test_without_the_ledger_the_earlier_owner_is_not_stopped(
+def test_without_the_ledger_the_earlier_owner_is_not_fenced(
     search_index: SearchIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The protection off."""

@@ -27,7 +27,7 @@ def _rejected(search_index: SearchIndex, **changes: object) -> str:
     return str(caught.value)
 
 
-def test_the_first_start_makes_template_index_and_aliases_and_the_second_changes_nothing(
+def test_the_first_start_creates_template_index_and_aliases_and_the_second_changes_nothing(
     search_index: SearchIndex,
 ) -> None:
     first = f"{search_index.alias}-000001"
@@ -43,7 +43,7 @@ def test_the_first_start_makes_template_index_and_aliases_and_the_second_changes
     assert "'deleted'" not in mapping
 
 
-def test_an_index_that_forgets_deletions_too_soon_is_rejected_with_the_request_that_helps(
+def test_an_index_that_forgets_deletions_too_soon_is_rejected_with_the_request_that_fixes_it(
     search_index: SearchIndex,
 ) -> None:
     search_index.sink().open(search_index.owner())
@@ -60,7 +60,7 @@ def test_an_index_that_forgets_deletions_too_soon_is_rejected_with_the_request_t
     sink.close()
 
 
-def test_an_index_that_answers_before_it_is_on_disk_is_rejected(search_index: SearchIndex) -> None:
+def test_an_index_that_acknowledges_before_it_syncs_to_disk_is_rejected(search_index: SearchIndex) -> None:
     assert "translog.durability" in _rejected(search_index, settings={"translog.durability": "async"})
 
 
@@ -70,7 +70,7 @@ def test_an_alias_that_is_an_index_is_rejected(search_index: SearchIndex) -> Non
     search_index.ask("DELETE", f"/{search_index.alias}")
 
 
-def test_an_index_of_somebody_else_is_rejected_for_its_versions_are_not_ours(search_index: SearchIndex) -> None:
+def test_an_index_with_versions_of_another_writer_is_rejected(search_index: SearchIndex) -> None:
     """Its documents' versions may be higher than ours: milliseconds are a version that many use."""
     foreign = f"{search_index.alias}-before"
     search_index.ask("PUT", f"/{foreign}", {"aliases": {search_index.alias: {}}})
@@ -114,7 +114,7 @@ def test_a_column_that_the_mapping_cannot_hold_is_rejected_and_a_new_one_is_adde
         rejected.open(search_index.owner())
 
 
-def test_a_template_that_changed_under_its_version_is_rejected_and_a_newer_one_stays(search_index: SearchIndex) -> None:
+def test_a_template_that_changed_without_a_new_version_is_rejected_and_a_newer_one_is_kept(search_index: SearchIndex) -> None:
     search_index.sink(template_version=3).open(search_index.owner())
     assert "raise the lane's template_version to 4" in _rejected(search_index, template_version=3, refresh_ms=5_000)
     older = search_index.sink(template_version=2)
@@ -123,13 +123,13 @@ def test_a_template_that_changed_under_its_version_is_rejected_and_a_newer_one_s
     assert "'version': 3" in str(search_index.ask("GET", f"/_index_template/headgate-{search_index.app}-products"))
 
 
-def test_a_server_that_is_away_is_retryable_after_the_patience(search_index: SearchIndex) -> None:
+def test_an_unavailable_server_is_a_retryable_error_when_the_patience_ends(search_index: SearchIndex) -> None:
     sink = search_index.sink(hosts=("http://127.0.0.1:9",), patience=RetryPolicy(300, 50, 100))
     with pytest.raises(Retryable, match="given up after 300 ms"):
         sink.open(search_index.owner())
 
 
-def test_somebody_who_lost_the_app_does_not_go_on_trying(search_index: SearchIndex) -> None:
+def test_a_sink_that_lost_the_app_does_not_retry(search_index: SearchIndex) -> None:
     def fenced() -> None:
         raise Fenced("another process owns the app")
 
@@ -138,7 +138,7 @@ def test_somebody_who_lost_the_app_does_not_go_on_trying(search_index: SearchInd
         sink.open(search_index.owner())
 
 
-def test_settings_that_cannot_work_are_rejected_and_a_password_is_in_no_text(
+def test_invalid_settings_are_rejected_without_showing_a_password(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     index = {"products": IndexSpec("products", ("id",))}
@@ -164,7 +164,7 @@ def test_settings_that_cannot_work_are_rejected_and_a_password_is_in_no_text(
         OpenSearchSink(settings, {"products": pa.schema([("name", pa.large_string())])}, SinkHooks())
 
 
-def test_the_settings_make_the_sink() -> None:
+def test_the_settings_build_the_sink() -> None:
     settings = OpenSearchSettings(("http://127.0.0.1:9200",), {"products": IndexSpec("p", ("id",), "deleted")})
     assert settings.indexes["products"].gc_deletes_ms == 3_600_000
     sink = sink_factory(settings, {"products": SCHEMA})(SinkHooks())

@@ -83,7 +83,7 @@ def _rebuild(search_index: SearchIndex, limits: RebuildLimits = _LIMITS, crash: 
 
 
 @pytest.mark.slow
-def test_a_rebuild_that_dies_at_each_step_in_turn_ends_with_the_apps_documents_deletes_included(
+def test_a_rebuild_that_dies_at_any_step_ends_with_the_documents_of_the_app(
     search_index: SearchIndex,
 ) -> None:
     app = _App(search_index, seed=1, documents=300)
@@ -105,7 +105,7 @@ def test_a_rebuild_that_dies_at_each_step_in_turn_ends_with_the_apps_documents_d
     assert "'index.gc_deletes': '3600000ms'" in str(settings)
 
 
-def test_a_new_template_is_in_force_after_a_rebuild_and_holds_what_the_app_wrote(search_index: SearchIndex) -> None:
+def test_a_rebuild_applies_a_new_template_and_keeps_the_documents_of_the_app(search_index: SearchIndex) -> None:
     app = _App(search_index, seed=2, documents=50)
     with app.running():
         _wait_for_cuts(app)
@@ -119,7 +119,7 @@ def test_a_new_template_is_in_force_after_a_rebuild_and_holds_what_the_app_wrote
     assert search_index.contents() == oracle(app.cuts)
 
 
-def test_without_the_wait_for_a_cut_to_both_a_document_is_missing(
+def test_without_the_wait_for_a_cut_to_both_indexes_a_document_is_missing(
     search_index: SearchIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The protection off: a cut resolved its indexes before the new one was live, and is written after the copy."""
@@ -143,7 +143,7 @@ def test_without_the_wait_for_a_cut_to_both_a_document_is_missing(
     slow.close()
 
 
-def test_with_the_wait_that_document_is_there(search_index: SearchIndex) -> None:
+def test_with_the_wait_for_a_cut_to_both_indexes_no_document_is_missing(search_index: SearchIndex) -> None:
     sink = search_index.sink()
     sink.open(search_index.owner())
     write(sink, 0, [("a", "x", 1, False)])
@@ -168,7 +168,7 @@ def test_with_the_wait_that_document_is_there(search_index: SearchIndex) -> None
     slow.close()
 
 
-def test_a_document_deleted_during_the_copy_does_not_come_back(search_index: SearchIndex) -> None:
+def test_the_copy_does_not_restore_a_document_that_was_deleted_meanwhile(search_index: SearchIndex) -> None:
     sink = search_index.sink()
     sink.open(search_index.owner())
     write(sink, 0, [("a", "x", 1, False), ("b", "x", 1, False)])
@@ -186,7 +186,7 @@ def test_a_document_deleted_during_the_copy_does_not_come_back(search_index: Sea
     sink.close()
 
 
-def test_without_a_running_app_a_rebuild_says_so_and_can_be_done_again(search_index: SearchIndex) -> None:
+def test_a_rebuild_without_a_running_app_fails_with_a_reason_and_can_be_repeated(search_index: SearchIndex) -> None:
     sink = search_index.sink()
     sink.open(search_index.owner())
     write(sink, 0, [("a", "x", 1, False)])
@@ -200,7 +200,7 @@ def test_without_a_running_app_a_rebuild_says_so_and_can_be_done_again(search_in
     sink.close()
 
 
-def test_a_copy_that_is_not_equal_is_not_searched(search_index: SearchIndex) -> None:
+def test_a_rebuild_does_not_switch_to_an_unequal_copy(search_index: SearchIndex) -> None:
     sink = search_index.sink()
     sink.open(search_index.owner())
     write(sink, 0, [("a", "x", 1, False)])

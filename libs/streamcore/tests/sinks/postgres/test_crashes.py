@@ -116,7 +116,7 @@ def own_place(own: EmbeddedPostgres, new_sink_database: NewSinkDatabase) -> Sink
 
 
 @pytest.mark.parametrize("step", [PostgresStep.LOCKED, PostgresStep.APPLIED, PostgresStep.COMMITTED])
-def test_a_server_killed_in_mid_cut_and_started_again_holds_every_row_once(
+def test_a_server_killed_in_the_middle_of_a_cut_holds_every_row_once_after_its_restart(
     own: EmbeddedPostgres, own_place: SinkDatabase, step: PostgresStep
 ) -> None:
     kills: list[int] = []
@@ -134,7 +134,7 @@ def test_a_server_killed_in_mid_cut_and_started_again_holds_every_row_once(
     all_there_once(own_place)
 
 
-def test_a_server_that_is_away_for_five_seconds_is_waited_for(own: EmbeddedPostgres, own_place: SinkDatabase) -> None:
+def test_the_sink_waits_for_a_server_that_is_down_for_five_seconds(own: EmbeddedPostgres, own_place: SinkDatabase) -> None:
     asked: list[float] = []
     sink = own_place.sink(TABLES, COLUMNS, hooks=SinkHooks(still_owner=lambda: asked.append(time.monotonic())))
     own.stop()

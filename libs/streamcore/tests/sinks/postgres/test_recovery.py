@@ -45,7 +45,7 @@ def appending(sink_database: SinkDatabase) -> SinkDatabase:
     return sink_database
 
 
-def test_a_later_epoch_fences_the_earlier_one_and_begins_its_batches_anew(appending: SinkDatabase) -> None:
+def test_a_later_epoch_fences_the_earlier_one_and_numbers_its_batches_from_zero(appending: SinkDatabase) -> None:
     old = appending.sink(APPEND)
     appending.write(old, 5, ("a", ONE, 1))
     new = appending.sink(APPEND, epoch=2)
@@ -78,7 +78,7 @@ def wire(appending: SinkDatabase) -> Iterator[Wire]:
     wire.close()
 
 
-def test_a_commit_whose_answer_is_lost_is_settled_by_the_ledger(appending: SinkDatabase, wire: Wire) -> None:
+def test_the_ledger_settles_a_commit_whose_response_is_lost(appending: SinkDatabase, wire: Wire) -> None:
     def lose(step: str) -> None:
         if step == PostgresStep.NOTED and not losses:
             losses.append(step)
@@ -92,7 +92,7 @@ def test_a_commit_whose_answer_is_lost_is_settled_by_the_ledger(appending: SinkD
     assert appending.rows() == [("a", ONE, 1), ("b", ONE, 1)]
 
 
-def test_a_frozen_server_is_given_up_reported_and_gone_on_with_when_it_wakes(
+def test_a_frozen_server_is_reported_and_used_again_when_it_resumes(
     new_postgres: NewPostgres, new_sink_database: NewSinkDatabase, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "streamcore.outages")
@@ -126,7 +126,7 @@ def test_a_frozen_server_is_given_up_reported_and_gone_on_with_when_it_wakes(
     assert re.fullmatch(rf"{where} is back after \d+ s", back)
 
 
-def test_a_session_ended_by_an_operator_is_made_anew(appending: SinkDatabase) -> None:
+def test_the_sink_reconnects_when_an_administrator_ends_its_session(appending: SinkDatabase) -> None:
     def end(step: str) -> None:
         if step == PostgresStep.STAGED and not ended:
             ended.extend(appending.rows(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {ours}"))
@@ -139,7 +139,7 @@ def test_a_session_ended_by_an_operator_is_made_anew(appending: SinkDatabase) ->
     assert appending.rows() == [("a", ONE, 1)]
 
 
-def test_a_row_locked_by_somebody_else_is_waited_for(sink_database: SinkDatabase) -> None:
+def test_the_sink_waits_for_a_row_that_another_session_locks(sink_database: SinkDatabase) -> None:
     sink_database.run(CREATE, "INSERT INTO orders VALUES ('a', 1, 1)")
     sink = sink_database.sink(KEYED, timeouts=Timeouts(lock_ms=100))
     with sink_database.database.connect() as other:
@@ -150,7 +150,7 @@ def test_a_row_locked_by_somebody_else_is_waited_for(sink_database: SinkDatabase
     assert sink_database.rows() == [("a", ONE, 2)]
 
 
-def test_patience_that_ends_writes_nothing_and_a_later_attempt_goes_on(sink_database: SinkDatabase) -> None:
+def test_the_sink_writes_nothing_when_its_patience_ends_and_continues_in_a_later_attempt(sink_database: SinkDatabase) -> None:
     sink_database.run(CREATE, "INSERT INTO orders VALUES ('a', 1, 1)")
     sink = sink_database.sink(KEYED, timeouts=Timeouts(lock_ms=50), patience=RetryPolicy(400, 10, 50))
     with sink_database.database.connect() as other:
@@ -163,7 +163,7 @@ def test_patience_that_ends_writes_nothing_and_a_later_attempt_goes_on(sink_data
     assert sink_database.write(sink, 0, ("a", ONE, 2)).outcome is WriteOutcome.COMMITTED
 
 
-def test_an_app_that_lost_its_checkpoint_does_not_try_again(sink_database: SinkDatabase) -> None:
+def test_a_sink_whose_app_lost_its_checkpoint_does_not_retry(sink_database: SinkDatabase) -> None:
     def lost() -> None:
         raise Fenced("another process owns the app")
 
@@ -177,7 +177,7 @@ def test_an_app_that_lost_its_checkpoint_does_not_try_again(sink_database: SinkD
     assert sink_database.rows() == []
 
 
-def test_a_table_dropped_meanwhile_is_a_matter_of_settings(sink_database: SinkDatabase) -> None:
+def test_a_table_that_was_dropped_meanwhile_is_a_config_error(sink_database: SinkDatabase) -> None:
     sink_database.run(CREATE)
     sink = sink_database.sink(KEYED)
     sink_database.run("DROP TABLE orders")
@@ -186,7 +186,7 @@ def test_a_table_dropped_meanwhile_is_a_matter_of_settings(sink_database: SinkDa
 
 
 @pytest.mark.parametrize("loss", ["UPDATE headgate_ledger SET batch = NULL", "DELETE FROM headgate_ledger"])
-def test_a_ledger_that_lost_what_was_confirmed_stops_the_sink(appending: SinkDatabase, loss: str) -> None:
+def test_a_ledger_that_lost_a_committed_cut_stops_the_sink(appending: SinkDatabase, loss: str) -> None:
     sink = appending.sink(APPEND)
     appending.write(sink, 4, ("a", ONE, 1))
     appending.run(loss)
@@ -221,7 +221,7 @@ def with_tls(server: EmbeddedPostgres, folder: Path) -> Path:
     return paths[0]
 
 
-def test_with_tls_only_a_server_that_proves_its_name_is_written_to(
+def test_with_tls_the_sink_writes_only_to_a_server_with_a_valid_certificate(
     new_postgres: NewPostgres, new_sink_database: NewSinkDatabase, tmp_path: Path
 ) -> None:
     server = new_postgres()

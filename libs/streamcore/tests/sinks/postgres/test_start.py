@@ -46,7 +46,7 @@ def rejection(sink_database: SinkDatabase, table: TableSpec = KEYED, columns: pa
 @pytest.mark.parametrize(
     "table", [spec(), KEYED, spec("orders", "id", "n", version="at"), spec("orders", "id", deleted="flag")]
 )
-def test_the_statement_that_a_missing_table_is_answered_with_makes_one_that_fits(
+def test_the_statement_in_the_error_for_a_missing_table_creates_one_that_fits(
     sink_database: SinkDatabase, table: TableSpec
 ) -> None:
     said = rejection(sink_database, table, ALL)
@@ -56,7 +56,7 @@ def test_the_statement_that_a_missing_table_is_answered_with_makes_one_that_fits
 
 
 @pytest.mark.parametrize("table", [KEYED, spec("orders", "amount", "id")])
-def test_the_statement_for_a_missing_key_makes_one_that_fits(sink_database: SinkDatabase, table: TableSpec) -> None:
+def test_the_statement_in_the_error_for_a_missing_key_creates_one_that_fits(sink_database: SinkDatabase, table: TableSpec) -> None:
     sink_database.run("CREATE TABLE orders (id text NOT NULL, amount numeric NOT NULL, v bigint, UNIQUE (id, v))")
     said = rejection(sink_database, table)
     assert "has no primary key or unique constraint of exactly" in said
@@ -109,7 +109,7 @@ def test_a_table_with_more_columns_and_narrower_types_is_fine(sink_database: Sin
         (["USAGE, CREATE ON SCHEMA public", "SELECT, INSERT, UPDATE ON orders"], ""),
     ],
 )
-def test_a_right_that_is_missing_is_named(
+def test_the_error_names_a_missing_privilege(
     sink_database: SinkDatabase, grants: list[str], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     role = f"restricted_{sink_database.database.name}_{len(grants)}_{len(said)}".replace("-", "_")
@@ -129,7 +129,7 @@ def test_a_right_that_is_missing_is_named(
 @pytest.mark.parametrize(
     "change", [{"user": "nobody_here"}, {"database": "nowhere"}, {"password_env": "HG_TEST_WRONG"}]
 )
-def test_a_login_that_never_works_is_told_at_once_without_the_password(
+def test_a_rejected_login_is_an_immediate_error_without_the_password(
     sink_database: SinkDatabase, change: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HG_TEST_WRONG", "opensesame")
@@ -142,7 +142,7 @@ def test_a_login_that_never_works_is_told_at_once_without_the_password(
     assert caught.value.__cause__ is None
 
 
-def test_a_server_that_is_away_is_tried_for_as_long_as_patience_lasts(tmp_path: Path) -> None:
+def test_the_sink_retries_an_unavailable_server_until_its_patience_ends(tmp_path: Path) -> None:
     settings = PostgresSettings("127.0.0.1", "d", "u", {"orders": KEYED}, port=1, patience=RetryPolicy(300, 10, 50))
     with pytest.raises(Retryable, match=r"\d+ attempts within 300 ms"):
         PostgresSink("db", settings, {"orders": ORDERS}).open(WriterId("shop", 1))
@@ -158,7 +158,7 @@ def test_a_server_that_is_away_is_tried_for_as_long_as_patience_lasts(tmp_path: 
         ({"sslmode": SslMode.VERIFY_FULL}, "ca_file"),
     ],
 )  # fmt: skip
-def test_settings_that_cannot_work_together_are_rejected(change: dict[str, object], said: str) -> None:
+def test_contradictory_settings_are_rejected(change: dict[str, object], said: str) -> None:
     some: dict[str, Any] = {"host": "h", "database": "d", "user": "u", "tables": {"orders": KEYED}, **change}
     with pytest.raises(ConfigError, match=said) as caught:
         PostgresSettings(**some)
@@ -175,7 +175,7 @@ def test_settings_that_cannot_work_together_are_rejected(change: dict[str, objec
         (lambda: spec("t", "a", version="a"), "not part of the key"),
     ],
 )
-def test_values_that_make_no_sense_are_rejected(make: object, said: str) -> None:
+def test_invalid_values_are_rejected(make: object, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         make()  # type: ignore[operator]
 
@@ -198,7 +198,7 @@ def test_lanes_that_no_table_could_hold_are_rejected_without_a_server(
         PostgresSink("db", PostgresSettings("127.0.0.1", "d", "u", {"orders": table}), {"orders": columns})
 
 
-def test_settings_from_a_document_make_the_sink(sink_database: SinkDatabase) -> None:
+def test_settings_from_a_document_build_the_sink(sink_database: SinkDatabase) -> None:
     settings = TypeAdapter(PostgresSettings).validate_python(
         {
             "host": sink_database.database.host,

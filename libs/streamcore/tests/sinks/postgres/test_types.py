@@ -84,7 +84,7 @@ def comparable(row: tuple[Any, ...]) -> tuple[Any, ...]:
 
 @given(st.lists(rows, min_size=1, max_size=20))
 @example([(0, "", billionths(0), float("nan"), None, None), (1, None, None, float("-inf"), True, EPOCH)])
-def test_every_value_of_every_type_comes_back_as_it_was(
+def test_every_value_of_every_type_reads_back_unchanged(
     module_database: SinkDatabase, sink: PostgresSink, given_rows: list[tuple[Any, ...]]
 ) -> None:
     module_database.run("TRUNCATE orders")
@@ -96,7 +96,7 @@ def test_every_value_of_every_type_comes_back_as_it_was(
     assert list(map(comparable, found)) == list(map(comparable, expected))
 
 
-def test_times_that_iso_8601_cannot_say_and_zero_bytes_are_rejected_before_the_server(
+def test_the_sink_rejects_zero_bytes_and_times_that_iso_8601_cannot_express(
     module_database: SinkDatabase, sink: PostgresSink
 ) -> None:
     Batches.number += 1
@@ -107,7 +107,7 @@ def test_times_that_iso_8601_cannot_say_and_zero_bytes_are_rejected_before_the_s
     assert [(one.row, one.code) for one in written.rejected] == [(0, "22008"), (1, "22008"), (2, "22021")]
 
 
-def test_a_rows_last_state_does_not_depend_on_how_rows_are_cut(module_database: SinkDatabase) -> None:
+def test_the_last_state_of_a_row_does_not_depend_on_how_rows_are_cut(module_database: SinkDatabase) -> None:
     """The law: one cut, or a cut a row, ends in the same table, rejected rows and versions included."""
     schema = pa.schema([("id", pa.large_string()), ("amount", pa.decimal128(9, 2)), ("v", pa.int64())])
     keyed, versioned = spec("keyed", "id"), spec("versioned", "id", version="v")

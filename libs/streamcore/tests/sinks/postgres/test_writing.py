@@ -37,7 +37,7 @@ def test_a_row_replaces_the_one_with_its_key(sink_database: SinkDatabase) -> Non
     assert sink_database.rows() == [("a", None, 0), ("b", ONE, 1), ("c", TWO, 2)]
 
 
-def test_of_several_rows_with_a_key_in_a_cut_the_last_stands(sink_database: SinkDatabase) -> None:
+def test_the_last_of_several_rows_with_one_key_in_a_cut_wins(sink_database: SinkDatabase) -> None:
     sink_database.run(CREATE)
     sink = sink_database.sink(spec("orders", "id"))
     assert sink_database.write(sink, 0, ("a", ONE, 1), ("b", ONE, 1), ("a", TWO, 2)).rows == 2
@@ -56,7 +56,7 @@ def test_only_a_higher_version_replaces_within_a_cut_and_between_cuts(sink_datab
 DELETING = pa.schema([*ORDERS, ("gone", pa.bool_())])
 
 
-def test_a_row_marked_deleted_deletes_and_a_later_one_brings_the_key_back(sink_database: SinkDatabase) -> None:
+def test_a_row_marked_as_deleted_deletes_its_key_and_a_later_row_inserts_it_again(sink_database: SinkDatabase) -> None:
     sink_database.run(CREATE)
     sink = sink_database.sink(spec("orders", "id", deleted="gone"), {"orders": DELETING})
 
@@ -70,7 +70,7 @@ def test_a_row_marked_deleted_deletes_and_a_later_one_brings_the_key_back(sink_d
     assert sink_database.rows() == [("a", TWO, 3), ("b", TWO, 2)]
 
 
-def test_lanes_go_in_their_order_and_a_row_may_refer_to_one_of_the_same_cut(sink_database: SinkDatabase) -> None:
+def test_lanes_are_written_in_order_so_that_a_row_can_reference_one_of_the_same_cut(sink_database: SinkDatabase) -> None:
     lines = pa.schema([("order_id", pa.large_string()), ("gone", pa.bool_())])
     sink_database.run(
         CREATE, "CREATE TABLE lines (order_id text PRIMARY KEY REFERENCES orders DEFERRABLE INITIALLY DEFERRED)"
@@ -86,7 +86,7 @@ def test_lanes_go_in_their_order_and_a_row_may_refer_to_one_of_the_same_cut(sink
     assert sink_database.rows() == []
 
 
-def test_rows_that_the_server_rejects_are_named_with_its_words_and_the_others_are_there(
+def test_rejected_rows_have_the_reason_of_the_server_and_the_others_are_written(
     sink_database: SinkDatabase,
 ) -> None:
     sink_database.run(
@@ -112,7 +112,7 @@ def test_rows_that_the_server_rejects_are_named_with_its_words_and_the_others_ar
     assert sink_database.rows() == [row for n, row in enumerate(rows) if n not in codes]
 
 
-def test_a_replay_is_skipped_and_says_the_same_of_rejected_rows(sink_database: SinkDatabase) -> None:
+def test_a_replayed_cut_is_skipped_and_reports_the_same_rejected_rows(sink_database: SinkDatabase) -> None:
     sink_database.run("CREATE TABLE orders (id text PRIMARY KEY, amount numeric(4,2), v bigint)")
     rows = [("a", ONE, 1), ("b", Decimal("999.00"), 1), ("c", TWO, 1)]
     first = sink_database.write(sink_database.sink(spec("orders", "id")), 7, *rows)
@@ -125,7 +125,7 @@ def test_a_replay_is_skipped_and_says_the_same_of_rejected_rows(sink_database: S
         sink_database.write(sink, 6, *rows)
 
 
-def test_a_cut_of_another_copy_of_the_checkpoint_is_never_taken_for_this_one(sink_database: SinkDatabase) -> None:
+def test_a_cut_of_another_copy_of_the_checkpoint_is_not_taken_for_a_replay(sink_database: SinkDatabase) -> None:
     sink_database.run(CREATE)
     theirs, ours = (sink_database.sink(spec("orders", "id")) for _ in range(2))
     assert theirs.write(cut_id(3, history=1), {"orders": orders(("a", ONE, 1))}).outcome is WriteOutcome.COMMITTED
@@ -134,7 +134,7 @@ def test_a_cut_of_another_copy_of_the_checkpoint_is_never_taken_for_this_one(sin
     assert [row[0] for row in sink_database.rows()] == ["a"]
 
 
-def test_when_the_last_row_of_a_key_is_rejected_the_one_before_it_stands(sink_database: SinkDatabase) -> None:
+def test_when_the_last_row_of_a_key_is_rejected_the_previous_one_wins(sink_database: SinkDatabase) -> None:
     sink_database.run("CREATE TABLE orders (id text PRIMARY KEY, amount numeric(4,2), v bigint)")
     bad = Decimal("999.00")
     sink = sink_database.sink(spec("orders", "id"))
@@ -153,7 +153,7 @@ def test_more_rejected_rows_than_the_limit_stop_the_sink_and_write_nothing(sink_
     assert sink_database.rows() == []
 
 
-def test_a_cut_without_rows_asks_nothing_and_leaves_no_trace(sink_database: SinkDatabase) -> None:
+def test_a_cut_without_rows_sends_no_query_and_leaves_no_trace(sink_database: SinkDatabase) -> None:
     sink_database.run(CREATE)
     sink = sink_database.sink(spec("orders", "id"))
     assert sink.write(cut_id(3), {}).outcome is WriteOutcome.EMPTY
@@ -161,7 +161,7 @@ def test_a_cut_without_rows_asks_nothing_and_leaves_no_trace(sink_database: Sink
     assert sink_database.rows("SELECT batch FROM headgate_ledger") == [(None,)]
 
 
-def test_text_goes_into_uuid_and_jsonb_by_their_own_rules(sink_database: SinkDatabase) -> None:
+def test_text_is_converted_to_uuid_and_jsonb_by_the_rules_of_postgresql(sink_database: SinkDatabase) -> None:
     schema = pa.schema([("id", pa.int64()), ("u", pa.large_string()), ("j", pa.large_string())])
     sink_database.run("CREATE TABLE orders (id bigint PRIMARY KEY, u uuid, j jsonb)")
     sink = sink_database.sink(spec("orders", "id"), {"orders": schema})
@@ -172,7 +172,7 @@ def test_text_goes_into_uuid_and_jsonb_by_their_own_rules(sink_database: SinkDat
     assert [(n, str(u), j) for n, u, j in sink_database.rows()] == [(1, name, {"a": [1, None]})]
 
 
-def test_another_session_sees_a_cut_entirely_or_not(sink_database: SinkDatabase) -> None:
+def test_another_session_sees_all_of_a_cut_or_nothing(sink_database: SinkDatabase) -> None:
     from streamcore.sinks.postgres.sink import PostgresStep
     from streamcore.sinks.sink import SinkHooks
 
@@ -185,7 +185,7 @@ def test_another_session_sees_a_cut_entirely_or_not(sink_database: SinkDatabase)
     assert seen == dict.fromkeys(PostgresStep, 0) | {PostgresStep.COMMITTED: 500}
 
 
-def test_version_and_deleted_together_are_rejected_with_the_reason() -> None:
+def test_version_and_deleted_together_are_rejected_with_a_reason() -> None:
     from streamcore.errors import ConfigError
 
     with pytest.raises(ConfigError, match="older row would bring it back"):
