@@ -71,7 +71,7 @@ def test_the_empty_key_sends_every_row_to_one_shard() -> None:
 
 
 @given(st.lists(st.one_of(st.none(), st.text(max_size=8)), min_size=1, max_size=50), st.integers(1, 64))
-def test_equal_keys_share_a_shard_and_a_bucket_in_any_column(keys: list[str | None], parts: int) -> None:
+def test_equal_keys_share_a_shard_and_a_bucket_at_any_position(keys: list[str | None], parts: int) -> None:
     column = pl.Series("k", keys, dtype=pl.String)
     together = hash_columns([column], len(keys))
     apart = np.concatenate([hash_columns([column[i : i + 1]], 1) for i in range(len(keys))])

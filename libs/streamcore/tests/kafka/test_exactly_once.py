@@ -151,7 +151,9 @@ def test_a_batch_with_the_same_number_and_other_input_fences_the_writer(kafka: K
     assert written(kafka, topics) == expected(3)
 
 
-def test_a_copy_that_did_not_plan_the_last_batch_does_not_fence_its_writer(kafka: KafkaSettings, topics: Topics) -> None:
+def test_a_copy_that_did_not_plan_the_last_batch_does_not_fence_its_writer(
+    kafka: KafkaSettings, topics: Topics
+) -> None:
     def of_another(cut: CutId) -> None:
         raise ConfigError(f"{cut} was written by another copy")
 
@@ -569,7 +571,9 @@ def test_the_error_names_missing_topics(kafka: KafkaSettings, topics: Topics) ->
         absent.open()
 
 
-def test_a_transaction_time_out_above_that_of_the_broker_is_rejected_with_the_remedy(kafka: KafkaSettings, topics: Topics) -> None:
+def test_a_transaction_time_out_above_that_of_the_broker_is_rejected_with_the_remedy(
+    kafka: KafkaSettings, topics: Topics
+) -> None:
     check_transaction_timeout(kafka, 60_000)
     with pytest.raises(ConfigError, match=r"set transaction.max.timeout.ms=90000000 .* or lower"):
         check_transaction_timeout(kafka, 90_000_000)

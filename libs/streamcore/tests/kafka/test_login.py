@@ -35,7 +35,9 @@ def asking(tmp_path_factory: pytest.TempPathFactory, java: Java) -> Iterator[Kaf
         yield login
 
 
-def test_both_kafka_clients_log_in(asking: KafkaSettings, new_topics: NewTopics, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_kafka_clients_log_in(
+    asking: KafkaSettings, new_topics: NewTopics, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HG_TEST_LOGIN", SECRET)
     wait_for_broker(asking, 60_000)
     topics = new_topics(asking)
@@ -56,9 +58,7 @@ def test_a_wrong_password_is_reported_immediately_and_not_shown(
     assert WRONG not in str(error.value)
 
 
-def test_a_writer_with_a_wrong_password_does_not_retry(
-    asking: KafkaSettings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_writer_with_a_wrong_password_does_not_retry(asking: KafkaSettings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HG_TEST_LOGIN", WRONG)
     impatient = replace(asking, request_timeout_ms=2_000)
     with ExactlyOnceWriter(impatient, WriterId("app", 1), "markers") as writer, pytest.raises(ConfigError) as error:

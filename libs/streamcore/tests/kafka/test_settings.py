@@ -82,7 +82,9 @@ def test_logs_errors_and_tracebacks_do_not_contain_the_password() -> None:
     assert SECRET not in run.stdout + run.stderr
 
 
-def test_the_error_for_a_missing_password_names_where_it_was_expected(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_error_for_a_missing_password_names_where_it_was_expected(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.delenv("HG_TEST_SECRET", raising=False)
     with pytest.raises(ConfigError, match="variable HG_TEST_SECRET is empty"):
         LOGIN.password()

@@ -122,7 +122,9 @@ def only(batch: pa.RecordBatch, source: int) -> pa.RecordBatch:
     return batch.filter(pc.equal(batch.column("source"), source))
 
 
-def test_a_range_whose_reading_was_abandoned_can_be_read_again(kafka: KafkaSettings, new_topic: NewTopic, reader: RangeReader) -> None:
+def test_a_range_whose_reading_was_abandoned_can_be_read_again(
+    kafka: KafkaSettings, new_topic: NewTopic, reader: RangeReader
+) -> None:
     topic = new_topic()
     write(kafka, topic, 50_000)
     span = OffsetRange(0, topic, 0, 10, 45_000)
@@ -133,9 +135,7 @@ def test_a_range_whose_reading_was_abandoned_can_be_read_again(kafka: KafkaSetti
     assert rows(reader.read([OffsetRange(0, topic, 0, 45_000, 50_000)])) == expected(0, 45_000, 50_000)
 
 
-def test_offsets_without_records_are_skipped(
-    kafka: KafkaSettings, new_topic: NewTopic, reader: RangeReader
-) -> None:
+def test_offsets_without_records_are_skipped(kafka: KafkaSettings, new_topic: NewTopic, reader: RangeReader) -> None:
     """Transactions, some of them aborted, each with a marker behind it; the last offsets of a span hold none."""
     topic = new_topic()
     producer = ck.Producer(kafka.librdkafka() | {"transactional.id": topic})

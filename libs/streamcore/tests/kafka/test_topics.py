@@ -128,7 +128,9 @@ def test_a_follower_starts_at_the_given_offsets_and_continues(kafka: KafkaSettin
     assert seen == [b"new-1", b"new-2"]
 
 
-def test_the_control_log_returns_all_records_in_order_and_follows_new_ones(kafka: KafkaSettings, topics: Topics) -> None:
+def test_the_control_log_returns_all_records_in_order_and_follows_new_ones(
+    kafka: KafkaSettings, topics: Topics
+) -> None:
     name = f"{topics.app}.control"
     ensure_topics(kafka, [control_topic(name)])
     try:
@@ -148,9 +150,7 @@ def test_the_control_log_returns_all_records_in_order_and_follows_new_ones(kafka
         delete_topics(kafka, [name])
 
 
-def test_a_compacted_control_topic_is_changed_to_keep_every_record(
-    kafka: KafkaSettings, topics: Topics
-) -> None:
+def test_a_compacted_control_topic_is_changed_to_keep_every_record(kafka: KafkaSettings, topics: Topics) -> None:
     name = f"{topics.app}.control"
     assert not disable_compaction(kafka, name), "there is none yet"
     ensure_topics(kafka, [TopicSpec(name, 1, compacted=True)])

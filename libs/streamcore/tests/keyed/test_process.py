@@ -225,7 +225,9 @@ class Misfits(ProcessFunction):
         (7, "port main: a row is a mapping from columns to values or an event, not 7 (int)"),
     ],
 )
-def test_a_row_that_does_not_fit_fails_its_call_with_function_column_and_value_in_the_reason(row: object, reason: str) -> None:
+def test_a_row_that_does_not_fit_fails_its_call_with_function_column_and_value_in_the_reason(
+    row: object, reason: str
+) -> None:
     class Function(Misfits):
         rows = [row, {"small": 1, "money": Decimal("2.5")}]
 

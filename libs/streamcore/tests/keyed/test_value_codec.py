@@ -62,9 +62,7 @@ def test_a_value_that_would_not_read_back_is_rejected(value: object) -> None:
 
 
 @given(values, st.integers(0, 400), st.integers(1, 255))
-def test_truncated_or_foreign_bytes_decode_to_corrupt_state_or_another_value(
-    value: object, at: int, by: int
-) -> None:
+def test_truncated_or_foreign_bytes_decode_to_corrupt_state_or_another_value(value: object, at: int, by: int) -> None:
     blob = encode(check_value(value))
     with pytest.raises(CorruptState):
         decode(blob[:-1])

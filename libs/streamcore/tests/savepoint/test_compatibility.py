@@ -99,7 +99,9 @@ def test_tables_of_one_name_in_two_stages_cannot_be_restored_into_one() -> None:
         ),
     ],
 )
-def test_the_compatibility_report_names_each_change(change: dict[str, object], verdict: Compatibility, text: str) -> None:
+def test_the_compatibility_report_names_each_change(
+    change: dict[str, object], verdict: Compatibility, text: str
+) -> None:
     found, said = texts(SAVED, replace(APP, **change))  # type: ignore[arg-type]
     assert found is verdict
     assert re.search(text, said), said
@@ -127,9 +129,7 @@ def test_a_decision_permits_the_restore() -> None:
         (OperatorDescription("visits", ("views",), 900), Compatibility.COMPATIBLE),
     ],
 )
-def test_an_operator_whose_watermark_changes_needs_a_decision(
-    now: OperatorDescription, verdict: Compatibility
-) -> None:
+def test_an_operator_whose_watermark_changes_needs_a_decision(now: OperatorDescription, verdict: Compatibility) -> None:
     before = replace(APP, operators=(OperatorDescription("join", ("orders", "views"), 500),))
     saved, app = replace(SAVED, app=before), replace(APP, operators=(now,))
     assert check_compatibility(saved, app).compatibility is verdict
@@ -155,7 +155,9 @@ def test_a_new_operator_starts_empty() -> None:
         ((0,), Compatibility.INCOMPATIBLE),
     ],
 )
-def test_stored_row_versions_need_a_migration_to_the_version_of_the_program(versions: tuple[int, ...], verdict: Compatibility) -> None:
+def test_stored_row_versions_need_a_migration_to_the_version_of_the_program(
+    versions: tuple[int, ...], verdict: Compatibility
+) -> None:
     assert texts(of(stored("running/values", versions=versions)), APP)[0] is verdict
 
 
@@ -199,9 +201,7 @@ _CHANGES = st.fixed_dictionaries(
 
 
 @given(change=_CHANGES, drop=st.frozensets(st.sampled_from(["join", "sums/panes", "running"])))
-def test_a_valid_plan_assigns_or_drops_every_table(
-    change: dict[str, object], drop: frozenset[str]
-) -> None:
+def test_a_valid_plan_assigns_or_drops_every_table(change: dict[str, object], drop: frozenset[str]) -> None:
     app, decided = replace(APP, **change), RestoreDecisions(drop)  # type: ignore[arg-type]
     found = check_compatibility(SAVED, app, decided)
     takers = {(one.stage, one.name) for one in app.tables}

@@ -146,7 +146,9 @@ def test_verification_names_missing_and_truncated_files(simulation: Simulation, 
     ]
 
 
-def test_a_savepoint_name_is_unique_and_is_free_again_after_deletion(simulation: Simulation, any_place: ObjectStore) -> None:
+def test_a_savepoint_name_is_unique_and_is_free_again_after_deletion(
+    simulation: Simulation, any_place: ObjectStore
+) -> None:
     savepoints = SavepointRepository(any_place, "shop")
     take(simulation, savepoints, "one")
     take(simulation, savepoints, "two", batch=1)

@@ -178,7 +178,9 @@ def test_a_promote_from_an_unreadable_savepoint_leaves_nothing_and_can_be_repeat
     standby.go(2, "one")
 
 
-def test_a_promote_whose_storage_becomes_unavailable_keeps_no_lease(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_promote_whose_storage_becomes_unavailable_keeps_no_lease(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
     standby = shop.standby()
 
     def away(*_: object) -> bytes | None:
@@ -252,9 +254,7 @@ def test_a_promote_whose_last_write_failed_is_rejected_and_leaves_nothing(
     assert shop.everything() == set()
 
 
-def test_a_promote_never_continues_the_checkpoint_of_another_app(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_promote_never_continues_the_checkpoint_of_another_app(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     def another_was_made(*_: object) -> None:
         monkeypatch.undo()
         shop.epochs.checkpoint(2).initialise(AppIdentity("another", 2), epoch=2)
@@ -342,7 +342,9 @@ def test_a_process_that_is_not_promoted_leaves_epochs_alone(shop: Shop) -> None:
         standalone_checkpoint(shop.settings)
 
 
-def test_a_lease_whose_folder_is_removed_meanwhile_is_not_acquired(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lease_whose_folder_is_removed_meanwhile_is_not_acquired(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Somebody lets go of a folder and removes it, between our opening the lock and our locking it."""
     root, lock = tmp_path / "e1", fcntl.flock
 

@@ -44,7 +44,9 @@ DOCUMENTS: list[tuple[type[object], dict[str, object]]] = [
 
 
 @pytest.mark.parametrize(("sink", "document"), DOCUMENTS)
-def test_settings_from_a_document_serialise_to_the_same_document(sink: type[object], document: dict[str, object]) -> None:
+def test_settings_from_a_document_serialise_to_the_same_document(
+    sink: type[object], document: dict[str, object]
+) -> None:
     adapter: TypeAdapter[object] = TypeAdapter(sink)
     settings = adapter.validate_python(document)
     assert json.loads(adapter.dump_json(settings, exclude_defaults=True)) == document

@@ -102,7 +102,7 @@ def test_the_error_names_a_missing_file(tmp_path: Path) -> None:
     assert "state/0/0/1_id.changelog is missing; restore the app from a savepoint; there is none" in str(found)
 
 
-def test_the_error_names_a_missing_snapshot_by_its_checksum_file(tmp_path: Path) -> None:
+def test_the_error_names_a_missing_snapshot_that_has_a_checksum(tmp_path: Path) -> None:
     snapshot = state_file(tmp_path, b"", b"").with_name("1_id.zip")
     snapshot.with_name("1_id.zip.crc").write_bytes(b"{}")
     assert "state/0/0/1_id.zip is missing" in str(explain(STATE.format("java.lang.NullPointerException"), tmp_path))

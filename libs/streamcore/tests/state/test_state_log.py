@@ -102,7 +102,7 @@ def test_a_cut_that_changes_nothing_writes_nothing() -> None:
     assert blobs.blobs == before
 
 
-def test_tables_of_an_uncommitted_attempt_are_reloaded() -> None:
+def test_tables_of_an_uncommitted_attempt_are_not_reused() -> None:
     blobs, log, table = MemoryBlobs(), StateLog(SETTINGS), KeyValueTable()
     write(log, table, blobs, {"a": b"1"}, 1)
     committed = MemoryBlobs(dict(blobs.blobs))

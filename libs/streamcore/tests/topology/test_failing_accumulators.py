@@ -172,9 +172,7 @@ def test_an_element_on_which_add_fails_is_a_dead_letter_and_does_not_change_the_
 @pytest.mark.slow
 @pytest.mark.parametrize("accumulator", [HasNoResult(), FailsToMerge()], ids=lambda one: type(one).__name__)
 @pytest.mark.parametrize("kind", PROGRAMS)
-def test_failing_keys_do_not_change_the_output_of_other_keys(
-    accumulator: Accumulator, kind: str
-) -> None:
+def test_failing_keys_do_not_change_the_output_of_other_keys(accumulator: Accumulator, kind: str) -> None:
     chance = random.Random(2)
     users = [chance.choice("abcde") for _ in range(60)]
     pairs = zip(disordered(chance), users, strict=True)

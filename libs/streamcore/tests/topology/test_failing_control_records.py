@@ -76,7 +76,9 @@ def letters(*records: tuple[bytes | None, bytes | None], shards: int) -> list[Re
         (None, b"1", "control: the key is missing"),
     ],
 )
-def test_the_dead_letter_of_a_control_record_is_the_record(key: bytes | None, value: bytes | None, reason: str, shards: int) -> None:
+def test_the_dead_letter_of_a_control_record_is_the_record(
+    key: bytes | None, value: bytes | None, reason: str, shards: int
+) -> None:
     (letter,) = letters((b"good", b"5"), (key, value), shards=shards)
     assert (letter.key, letter.value) == (key, value)
     where = {"source_topic": "limits", "source_partition": "3", "source_offset": "41", "reason_code": "failed_control"}

@@ -96,9 +96,7 @@ def panes(result: SimulationResult, *, without: tuple[str, ...] = ()) -> list[tu
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["tumbling", "sliding", "session", "retracting", "co-group"])
 @pytest.mark.parametrize(("cut_rows", "shards"), [(3, 3), (25, 2)])
-def test_failing_keys_do_not_change_the_output_of_other_keys(
-    kind: str, cut_rows: int, shards: int
-) -> None:
+def test_failing_keys_do_not_change_the_output_of_other_keys(kind: str, cut_rows: int, shards: int) -> None:
     inputs = {"a": random_rows(1)} | ({"b": random_rows(2, 40)} if kind == "co-group" else {})
     healthy = simulate(windowed((), kind), inputs, cut_rows=cut_rows, shards=shards)
     harmed = simulate(windowed(POISONED, kind), inputs, cut_rows=cut_rows, shards=shards)

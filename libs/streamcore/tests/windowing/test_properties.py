@@ -96,7 +96,7 @@ def test_only_elements_past_the_allowed_lateness_expire(spec: WindowSpec, given_
 
 
 @given(specs(), inputs())
-def test_a_window_that_drops_an_element_has_emitted_a_final_pane(
+def test_a_window_that_is_closed_to_an_element_has_emitted_its_final_pane(
     spec: WindowSpec, given_inputs: list[Input]
 ) -> None:
     result = run(spec, given_inputs)
@@ -186,7 +186,9 @@ def test_a_window_with_data_in_time_has_one_pane_on_time(
 
 
 @given(specs(), inputs(), st.data())
-def test_repeating_a_watermark_or_clock_changes_nothing(spec: WindowSpec, given_inputs: list[Input], data: st.DataObject) -> None:
+def test_repeating_a_watermark_or_clock_changes_nothing(
+    spec: WindowSpec, given_inputs: list[Input], data: st.DataObject
+) -> None:
     repeated: list[Input] = []
     for one in given_inputs:
         times = 1 if isinstance(one, Seen) else data.draw(st.integers(1, 2))

@@ -96,6 +96,6 @@ def test_a_valid_spec_is_accepted(assigner: Assigner, trigger: Trigger) -> None:
     assert hash(spec) == hash(WindowSpec(assigner, trigger, ACCUMULATING))
 
 
-def test_the_repr_of_a_trigger_shows_its_parts() -> None:
+def test_the_text_of_a_trigger_shows_its_parts() -> None:
     assert str(AllOf(AfterCount(2), Never())) == "AllOf(triggers=(AfterCount(count=2), Never()))"
     assert AllOf(AfterCount(2), Never()) != AllOf(AfterCount(3), Never())

@@ -77,7 +77,9 @@ def as_of_arrival(spec: LookupSpec, plan: Plan) -> list[Row]:
 
 @settings(max_examples=100, deadline=None)
 @given(plans(rows), specs)
-def test_each_row_is_joined_with_the_version_of_its_event_time_in_any_order_of_arrival(plan: Plan, spec: LookupSpec) -> None:
+def test_each_row_is_joined_with_the_version_of_its_event_time_in_any_order_of_arrival(
+    plan: Plan, spec: LookupSpec
+) -> None:
     run = temporal(spec).run(plan)
     assert by_value(run.ports[MAIN]) == as_of_event_time(spec, [a for cut in plan for a in cut.arrivals])
     assert run.ports[LATE] == run.ports[REJECTED] == []
@@ -94,7 +96,9 @@ def test_rows_and_changes_behind_the_watermark_are_late_and_change_nothing(plan:
 
 @settings(max_examples=100, deadline=None)
 @given(plans(rows, late=True), specs)
-def test_each_row_is_joined_with_the_last_change_that_arrived_by_the_end_of_its_cut(plan: Plan, spec: LookupSpec) -> None:
+def test_each_row_is_joined_with_the_last_change_that_arrived_by_the_end_of_its_cut(
+    plan: Plan, spec: LookupSpec
+) -> None:
     assert by_value(look_up(spec).run(plan).ports[MAIN]) == as_of_arrival(spec, plan)
 
 

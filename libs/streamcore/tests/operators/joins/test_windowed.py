@@ -160,9 +160,7 @@ def joined_rows(run: Driver) -> list[Row]:
 
 @settings(max_examples=100, deadline=None)
 @given(plans(rows), specs)
-def test_every_group_is_emitted_once_with_all_rows_of_both_inputs_in_any_cuts(
-    plan: Plan, spec: WindowedSpec
-) -> None:
+def test_every_group_is_emitted_once_with_all_rows_of_both_inputs_in_any_cuts(plan: Plan, spec: WindowedSpec) -> None:
     run = cogroup(spec).run(plan)
     whole = Obvious(spec, [CutPlan(tuple(a for cut in plan for a in cut.arrivals), END_OF_TIME_MS, restart=False)])
     assert by_value(run.ports[MAIN]) == grouped(whole.closed)
@@ -172,9 +170,7 @@ def test_every_group_is_emitted_once_with_all_rows_of_both_inputs_in_any_cuts(
 
 @settings(max_examples=100, deadline=None)
 @given(plans(rows, late=True), specs)
-def test_late_rows_are_accepted_until_their_last_window_closes(
-    plan: Plan, spec: WindowedSpec
-) -> None:
+def test_late_rows_are_accepted_until_their_last_window_closes(plan: Plan, spec: WindowedSpec) -> None:
     run, obvious = cogroup(spec).run(plan), Obvious(spec, plan)
     assert by_value(run.ports[MAIN]) == grouped(obvious.closed)
     assert len(run.ports[LATE]) == len(obvious.late) == run.counts["left_late"] + run.counts["right_late"]
@@ -214,9 +210,7 @@ def test_a_restart_changes_neither_the_output_nor_its_order_nor_the_rejected_row
 
 @settings(max_examples=60, deadline=None)
 @given(plans(rows), specs)
-def test_output_is_never_further_behind_the_watermark_than_the_declared_delay(
-    plan: Plan, spec: WindowedSpec
-) -> None:
+def test_output_is_never_further_behind_the_watermark_than_the_declared_delay(plan: Plan, spec: WindowedSpec) -> None:
     run = window_join(spec, JoinKind.FULL)
     for cut in plan:
         before, seen = run.watermark_ms, len(run.ports.get(MAIN, []))

@@ -201,7 +201,7 @@ def test_versions_grow_with_cuts_and_restores() -> None:
     )
 
 
-def test_a_cut_without_rows_sends_nothing(search_index: SearchIndex) -> None:
+def test_a_cut_without_rows_writes_nothing(search_index: SearchIndex) -> None:
     sink = search_index.sink()
     sink.open(search_index.owner())
     assert sink.write(cut_id(0), {}) == WriteResult(WriteOutcome.EMPTY)

@@ -57,7 +57,9 @@ def test_a_late_request_does_not_overwrite_a_newer_document(search_index: Search
     sink.close()
 
 
-def test_a_late_request_restores_a_deleted_document_if_the_server_forgets_deletions_too_soon(search_index: SearchIndex) -> None:
+def test_a_late_request_restores_a_deleted_document_if_the_server_forgets_deletions_too_soon(
+    search_index: SearchIndex,
+) -> None:
     """The protection off: what ``open`` rejects."""
     _deleted(search_index)
     search_index.ask("PUT", f"/{search_index.alias}-000001/_settings", {"index.gc_deletes": "100ms"})

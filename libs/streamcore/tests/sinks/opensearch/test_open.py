@@ -114,7 +114,9 @@ def test_a_column_that_the_mapping_cannot_hold_is_rejected_and_a_new_one_is_adde
         rejected.open(search_index.owner())
 
 
-def test_a_template_that_changed_without_a_new_version_is_rejected_and_a_newer_one_is_kept(search_index: SearchIndex) -> None:
+def test_a_template_that_changed_without_a_new_version_is_rejected_and_a_newer_one_is_kept(
+    search_index: SearchIndex,
+) -> None:
     search_index.sink(template_version=3).open(search_index.owner())
     assert "raise the lane's template_version to 4" in _rejected(search_index, template_version=3, refresh_ms=5_000)
     older = search_index.sink(template_version=2)

@@ -134,7 +134,9 @@ def test_a_server_killed_in_the_middle_of_a_cut_holds_every_row_once_after_its_r
     all_there_once(own_place)
 
 
-def test_the_sink_waits_for_a_server_that_is_down_for_five_seconds(own: EmbeddedPostgres, own_place: SinkDatabase) -> None:
+def test_the_sink_waits_for_a_server_that_is_down_for_five_seconds(
+    own: EmbeddedPostgres, own_place: SinkDatabase
+) -> None:
     asked: list[float] = []
     sink = own_place.sink(TABLES, COLUMNS, hooks=SinkHooks(still_owner=lambda: asked.append(time.monotonic())))
     own.stop()

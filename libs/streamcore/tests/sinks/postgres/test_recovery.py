@@ -150,7 +150,9 @@ def test_the_sink_waits_for_a_row_that_another_session_locks(sink_database: Sink
     assert sink_database.rows() == [("a", ONE, 2)]
 
 
-def test_the_sink_writes_nothing_when_its_patience_ends_and_continues_in_a_later_attempt(sink_database: SinkDatabase) -> None:
+def test_the_sink_writes_nothing_when_its_patience_ends_and_continues_in_a_later_attempt(
+    sink_database: SinkDatabase,
+) -> None:
     sink_database.run(CREATE, "INSERT INTO orders VALUES ('a', 1, 1)")
     sink = sink_database.sink(KEYED, timeouts=Timeouts(lock_ms=50), patience=RetryPolicy(400, 10, 50))
     with sink_database.database.connect() as other:

@@ -56,7 +56,9 @@ def test_the_statement_in_the_error_for_a_missing_table_creates_one_that_fits(
 
 
 @pytest.mark.parametrize("table", [KEYED, spec("orders", "amount", "id")])
-def test_the_statement_in_the_error_for_a_missing_key_creates_one_that_fits(sink_database: SinkDatabase, table: TableSpec) -> None:
+def test_the_statement_in_the_error_for_a_missing_key_creates_one_that_fits(
+    sink_database: SinkDatabase, table: TableSpec
+) -> None:
     sink_database.run("CREATE TABLE orders (id text NOT NULL, amount numeric NOT NULL, v bigint, UNIQUE (id, v))")
     said = rejection(sink_database, table)
     assert "has no primary key or unique constraint of exactly" in said

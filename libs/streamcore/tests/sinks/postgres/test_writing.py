@@ -70,7 +70,9 @@ def test_a_row_marked_as_deleted_deletes_its_key_and_a_later_row_inserts_it_agai
     assert sink_database.rows() == [("a", TWO, 3), ("b", TWO, 2)]
 
 
-def test_lanes_are_written_in_order_so_that_a_row_can_reference_one_of_the_same_cut(sink_database: SinkDatabase) -> None:
+def test_lanes_are_written_in_order_so_that_a_row_can_reference_one_of_the_same_cut(
+    sink_database: SinkDatabase,
+) -> None:
     lines = pa.schema([("order_id", pa.large_string()), ("gone", pa.bool_())])
     sink_database.run(
         CREATE, "CREATE TABLE lines (order_id text PRIMARY KEY REFERENCES orders DEFERRABLE INITIALLY DEFERRED)"
