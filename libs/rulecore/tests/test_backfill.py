@@ -48,7 +48,7 @@ def rule(version: int = 1, /, **fields: object) -> dict[str, object]:
     return document("w", version, **({"where": "amount <> 3", "having": HAVING} | WINDOW | fields))
 
 
-def published(version: int = 1, /, **fields: object) -> RawRecord:
+def rule_record(version: int = 1, /, **fields: object) -> RawRecord:
     return control_record(version, "w", orjson.dumps(rule(version, **fields)))
 
 
@@ -57,7 +57,7 @@ def pay(offset: int, minute: float, user: str | None, amount: float | None, card
     return RawRecord(0, 0, offset, orjson.dumps(event))
 
 
-def frame_of(records: Sequence[RawRecord]) -> pl.DataFrame:
+def decoded_frame(records: Sequence[RawRecord]) -> pl.DataFrame:
     batch = RawBatch(
         values=pa.array([r.value for r in records], pa.binary()),
         partition=pa.array([r.partition for r in records], pa.int32()),
@@ -71,11 +71,13 @@ def lane(records: Sequence[Record], name: str) -> list[dict[str, object]]:
     return [orjson.loads(r.value or b"null") for r in records if r.lane == name]
 
 
-def fill_of(version: int, since: dict[str, int], history: Sequence[RawRecord], /, **fields: object) -> list[RawRecord]:
+def build_backfill(
+    version: int, since: dict[str, int], history: Sequence[RawRecord], /, **fields: object
+) -> list[RawRecord]:
     compiled = compile_rule(Rule.model_validate(rule(version, **fields)), STREAMS, RuleLimits())
     collector = BackfillCollector(compiled, SCHEMA)
     if history:
-        collector.add(frame_of(history))
+        collector.add(decoded_frame(history))
     records = backfill_records(collector, T0 - 120 * MINUTE, since, STAGED_KEY)
     return [control_record(100 + n, key, value) for n, (key, value) in enumerate(records)]
 
@@ -104,21 +106,21 @@ def test_a_backfilled_aggregate_equals_one_that_counted_from_the_start(
 ) -> None:
     events = [pay(i, minute, user, amount, card) for i, (minute, user, amount, card) in enumerate(found)]
     whole = app()
-    wanted = whole.cut([published(), *events], CLOCK) + whole.cut([end(len(events))], CLOCK)
+    wanted = whole.cut([rule_record(), *events], CLOCK) + whole.cut([end(len(events))], CLOCK)
 
     running = app()
     workers: list[dict[tuple[int, int], Shard]] = [{}, {}]
     running.shards = workers[0]
     running.cut(events[:cut], CLOCK)
     running.shards = workers[1]
-    out = running.cut([published(), *events[cut : cut + gap]], CLOCK)
+    out = running.cut([rule_record(), *events[cut : cut + gap]], CLOCK)
     running.shards = workers[0]
     running.cut([], CLOCK)
-    (said,) = lane(out, STATUS)
-    incomplete = said["incomplete"]
+    (status,) = lane(out, STATUS)
+    incomplete = status["incomplete"]
     assert isinstance(incomplete, dict)
     assert incomplete["counts_from"] == {"0": len(events[:cut])}
-    records = fill_of(1, incomplete["since_ms"], events[:cut])
+    records = build_backfill(1, incomplete["since_ms"], events[:cut])
     out += running.cut(records[:-1], CLOCK)
     running.shards = workers[1]
     out += running.cut([*records[-1:], *events[cut + gap :]], CLOCK)
@@ -134,7 +136,7 @@ def test_a_backfilled_aggregate_equals_one_that_counted_from_the_start(
 def test_without_the_backfill_the_windows_are_incomplete_and_smaller() -> None:
     running = app()
     running.cut([pay(0, 1, "a", 5, "x")], CLOCK)
-    out = running.cut([published(), pay(1, 2, "a", 5, "y")], CLOCK) + running.cut([end(2)], CLOCK)
+    out = running.cut([rule_record(), pay(1, 2, "a", 5, "y")], CLOCK) + running.cut([end(2)], CLOCK)
     first = lane(out, ALERTS)[0]
     assert first["incomplete"] is True
     assert first["values"]["count(*)"] == 1  # type: ignore[index]
@@ -143,9 +145,9 @@ def test_without_the_backfill_the_windows_are_incomplete_and_smaller() -> None:
 def test_a_new_threshold_needs_no_backfill_and_its_status_omits_incomplete() -> None:
     running = app()
     running.cut([pay(0, 1, "a", 5, "x")], CLOCK)
-    running.cut([published()], CLOCK)
-    (said,) = lane(running.cut([published(2, having="count(*) >= 7")], CLOCK), STATUS)
-    assert "incomplete" not in said
+    running.cut([rule_record()], CLOCK)
+    (status,) = lane(running.cut([rule_record(2, having="count(*) >= 7")], CLOCK), STATUS)
+    assert "incomplete" not in status
 
 
 def test_an_early_rule_fires_at_the_next_event_of_a_backfilled_window() -> None:
@@ -153,15 +155,15 @@ def test_an_early_rule_fires_at_the_next_event_of_a_backfilled_window() -> None:
     history = [pay(i, i, "a", 5, "x") for i in range(4)]
     running.cut(history, CLOCK)
     early = {"having": "count(*) >= 5", "emit": "early", "where": "amount > 0"}
-    (said,) = lane(running.cut([published(**early)], CLOCK), STATUS)
-    since = said["incomplete"]["since_ms"]  # type: ignore[index]
-    running.cut(fill_of(1, since, history, **early), CLOCK)
+    (status,) = lane(running.cut([rule_record(**early)], CLOCK), STATUS)
+    since = status["incomplete"]["since_ms"]  # type: ignore[index]
+    running.cut(build_backfill(1, since, history, **early), CLOCK)
     alerts = lane(running.cut([pay(4, 5, "a", 5, "x")], CLOCK), ALERTS)
     assert {a["values"]["count(*)"] for a in alerts} == {5}  # type: ignore[index]
     assert {a["incomplete"] for a in alerts} == {False}
 
 
-def fill(rule_id: str, version: int, parts: Sequence[str] = ()) -> bytes:
+def backfill_head(rule_id: str, version: int, parts: Sequence[str] = ()) -> bytes:
     body = {"rule": rule_id, "version": version, "from": "2026-01-01T00:00:00Z", "since": {"a": 1}, "parts": [*parts]}
     return orjson.dumps(body)
 
@@ -169,10 +171,10 @@ def fill(rule_id: str, version: int, parts: Sequence[str] = ()) -> bytes:
 BROKEN = {
     "no JSON": b"{",
     "no object": b"[]",
-    "another rule": fill("x", 1),
-    "another version": fill("w", 9),
-    "an unknown aggregate": fill("w", 1),
-    "a part that is not there": fill("w", 1, ["0" * 32]),
+    "another rule": backfill_head("x", 1),
+    "another version": backfill_head("w", 9),
+    "an unknown aggregate": backfill_head("w", 1),
+    "a part that is not there": backfill_head("w", 1, ["0" * 32]),
 }
 
 
@@ -180,10 +182,10 @@ BROKEN = {
 def test_a_backfill_that_does_not_fit_is_rejected_and_changes_nothing(what: str) -> None:
     running = app()
     running.cut([pay(0, 1, "a", 5, "x")], CLOCK)
-    running.cut([published()], CLOCK)
-    (said,) = lane(running.cut([control_record(5, BACKFILL_KEY + "w", BROKEN[what])], CLOCK), STATUS)
-    assert (said["status"], said["subject"]) == ("rejected", "backfill")
-    assert not str(said["reason"]).startswith("internal error")
+    running.cut([rule_record()], CLOCK)
+    (status,) = lane(running.cut([control_record(5, BACKFILL_KEY + "w", BROKEN[what])], CLOCK), STATUS)
+    assert (status["status"], status["subject"]) == ("rejected", "backfill")
+    assert not str(status["reason"]).startswith("internal error")
 
 
 @settings(max_examples=50, deadline=None)
@@ -201,8 +203,8 @@ def test_a_backfill_that_does_not_fit_is_rejected_and_changes_nothing(what: str)
 def test_no_part_of_a_backfill_makes_the_kernel_raise(part: dict[str, object] | bytes) -> None:
     running = app()
     running.cut([pay(0, 1, "a", 5, "x")], CLOCK)
-    (said,) = lane(running.cut([published()], CLOCK), STATUS)
-    since = said["incomplete"]["since_ms"]  # type: ignore[index]
+    (status,) = lane(running.cut([rule_record()], CLOCK), STATUS)
+    since = status["incomplete"]["since_ms"]  # type: ignore[index]
     try:
         body = part if isinstance(part, bytes) else zlib.compress(orjson.dumps(part))
     except TypeError:  # more than 64 bits
@@ -218,6 +220,6 @@ def test_no_part_of_a_backfill_makes_the_kernel_raise(part: dict[str, object] | 
 def test_a_part_that_decompresses_beyond_the_limit_is_rejected() -> None:
     bomb = zlib.compress(b" " * (80 << 20), 9)
     running = app()
-    (said,) = lane(running.cut([control_record(5, STAGED_KEY + digest_part(bomb), bomb)], CLOCK), STATUS)
-    assert said["status"] == "rejected"
-    assert "when decompressed" in str(said["reason"])
+    (status,) = lane(running.cut([control_record(5, STAGED_KEY + digest_part(bomb), bomb)], CLOCK), STATUS)
+    assert status["status"] == "rejected"
+    assert "when decompressed" in str(status["reason"])

@@ -49,19 +49,19 @@ tests:
 """
 
 
-def checked(text: str) -> CheckReport:
+def check_text(text: str) -> CheckReport:
     documents, problems = load_text(text, "f.yaml")
     assert problems == []
     return check_rules(documents, STREAMS)
 
 
-def rule_of(text: str) -> Rule:
-    (one,) = checked(text).rules
+def check_rule(text: str) -> Rule:
+    (one,) = check_text(text).rules
     return one.rule
 
 
 def test_a_valid_rule_has_a_cost_and_no_problems() -> None:
-    report = checked(RULE)
+    report = check_text(RULE)
     assert report.problems == ()
     (cost,) = report.costs
     assert (cost.rule, cost.access, cost.cheap) == ("big", AccessPath.EQUALITY_AND_BOUND, True)
@@ -86,7 +86,7 @@ def test_a_valid_rule_has_a_cost_and_no_problems() -> None:
 )
 def test_a_problem_has_its_location(old: str, new: str, place: SourceLocation, words: str) -> None:
     assert old in RULE
-    report = checked(RULE.replace(old, new))
+    report = check_text(RULE.replace(old, new))
     (problem,) = report.problems
     assert words in problem.message
     assert problem.place == place
@@ -95,19 +95,19 @@ def test_a_problem_has_its_location(old: str, new: str, place: SourceLocation, w
 
 
 def test_a_problem_shows_the_expression_with_the_fault_underlined() -> None:
-    (problem,) = checked(RULE.replace("amount > 100\n", "amont > 100\n")).problems
+    (problem,) = check_text(RULE.replace("amount > 100\n", "amont > 100\n")).problems
     assert "^^^^^" in problem.render()
 
 
 def test_an_id_that_is_used_twice_is_a_problem() -> None:
-    (problem,) = checked(RULE + "---\n" + RULE).problems
+    (problem,) = check_text(RULE + "---\n" + RULE).problems
     assert problem.message == "the id 'big' is taken by f.yaml:1"
     assert problem.place == SourceLocation(15, 5)
 
 
 def test_a_rule_too_large_for_a_record_is_a_problem() -> None:
     event = "{user_id: " + "u" * 1_000 + "}"
-    (problem,) = checked(RULE.replace("events: [", "events: [" + f"{event}, " * 70)).problems
+    (problem,) = check_text(RULE.replace("events: [", "events: [" + f"{event}, " * 70)).problems
     assert "at most 65536" in problem.message
 
 
@@ -124,20 +124,20 @@ def test_a_rule_too_large_for_a_record_is_a_problem() -> None:
     ],
 )
 def test_the_cost_of_a_rule_follows_its_access_path(where: str, access: AccessPath, cheap: bool) -> None:
-    (cost,) = checked(RULE.replace("type = 'payment' and amount > 100\n", where + "\n")).costs
+    (cost,) = check_text(RULE.replace("type = 'payment' and amount > 100\n", where + "\n")).costs
     assert (cost.access, cost.cheap) == (access, cheap)
 
 
 def test_the_cost_of_a_window_is_its_number_of_panes() -> None:
     text = RULE.partition("tests:")[0].replace("{amount}", "{count_distinct}")
     text += "group_by: [user_id]\nwithin: {sliding: 1d, every: 1h}\nhaving: count_distinct(type) > 2\nemit: final\n"
-    (cost,) = checked(text).costs
+    (cost,) = check_text(text).costs
     assert (cost.panes, cost.bytes_per_key, cost.cheap) == (24, 24 * 56, True)
     assert "distinct" in cost.note
 
 
 def test_the_tests_of_a_rule_run_through_the_kernel() -> None:
-    results = run_tests(rule_of(RULE), STREAMS, run_in_process)
+    results = run_tests(check_rule(RULE), STREAMS, run_in_process)
     assert [(r.test, r.passed) for r in results] == [("fires", True), ("does not", True)]
 
 
@@ -145,7 +145,7 @@ def test_a_test_that_expects_something_else_fails_with_a_difference() -> None:
     text = RULE.replace("user_id: u1, severity: high", "user_id: u1, severity: low").replace(
         "expect: []", "expect: [{}]"
     )
-    fires, silent = run_tests(rule_of(text), STREAMS, run_in_process)
+    fires, silent = run_tests(check_rule(text), STREAMS, run_in_process)
     assert fires.diff[0] == '- missing  {"user_id":"u1","severity":"low"}'
     assert fires.diff[1] == '           nearest: severity: expected "low", got "high"'
     assert fires.diff[2].startswith("+ too many {")
@@ -153,17 +153,17 @@ def test_a_test_that_expects_something_else_fails_with_a_difference() -> None:
 
 
 def test_an_event_that_the_stream_rejects_fails_the_test() -> None:
-    (result, _) = run_tests(rule_of(RULE.replace("amount: 100.01", "amount: abc")), STREAMS, run_in_process)
+    (result, _) = run_tests(check_rule(RULE.replace("amount: 100.01", "amount: abc")), STREAMS, run_in_process)
     assert "events[0] is not an event of shop" in result.diff[0]
 
 
 def test_a_runner_that_raises_fails_the_test_only() -> None:
-    def broken(
+    def raise_error(
         rules: Sequence[Rule], streams: Mapping[str, StreamSchema], events: Mapping[str, Sequence[Event]]
     ) -> Sequence[Alert]:
         raise RuleError("no kernel today")
 
-    assert [r.diff for r in run_tests(rule_of(RULE), STREAMS, broken)] == [
+    assert [r.diff for r in run_tests(check_rule(RULE), STREAMS, raise_error)] == [
         ("the run failed: RuleError: no kernel today",)
     ] * 2
 
@@ -235,7 +235,7 @@ then: {{severity: high, message: m}}
 
 @pytest.mark.parametrize(("column", "why"), [("event_id", "every event has another"), ("ts", "almost every event has")])
 def test_a_key_that_is_new_with_every_event_gives_a_warning_with_a_location_and_advice(column: str, why: str) -> None:
-    report = checked(UNIQUE.format(more=f", {column}"))
+    report = check_text(UNIQUE.format(more=f", {column}"))
     assert report.problems == ()
     (warning,) = report.warnings
     assert (warning.place.line, warning.path, warning.rule) == (6, "group_by", "flood")
@@ -255,5 +255,5 @@ def test_a_sample_reveals_keys_that_are_new_with_almost_every_event() -> None:
 
 def test_a_suppression_by_the_event_id_gives_a_warning() -> None:
     text = RULE.replace("then:", "suppress: {by: [user_id, event_id], for: 30d}\nthen:")
-    assert [w.path for w in checked(text).warnings] == ["suppress.by"]
-    assert checked(RULE).warnings == ()
+    assert [w.path for w in check_text(text).warnings] == ["suppress.by"]
+    assert check_text(RULE).warnings == ()

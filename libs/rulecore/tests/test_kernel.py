@@ -222,10 +222,10 @@ def test_a_deleted_rule_stops() -> None:
 
 
 def test_a_window_rule_that_raises_goes_into_quarantine_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(expr: lang.Expr) -> pl.Expr:
+    def compile_or_break(expr: lang.Expr) -> pl.Expr:
         return pl.col("no such column") if "99" in lang.render(expr) else to_polars(expr)
 
-    compile_with(monkeypatch, broken)
+    compile_with(monkeypatch, compile_or_break)
     app = InProcessApp(new_app(shards=1))
     rules = [windowed("bad", having="count(*) + 99 > 99"), windowed("worse", having="sum(amount + 99) > 1"), windowed()]
     out = app.cut([*rules, *(pay(i, i) for i in range(3))], CLOCK)

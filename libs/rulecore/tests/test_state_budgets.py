@@ -121,7 +121,7 @@ def good_alerts(records: Sequence[Record]) -> list[bytes]:
     return sorted(orjson.dumps(body, option=orjson.OPT_SORT_KEYS) for body in bodies)
 
 
-def quarantined(records: Sequence[Record]) -> list[tuple[str, str]]:
+def quarantines(records: Sequence[Record]) -> list[tuple[str, str]]:
     statuses = [s for s in lane(records, STATUS) if s["status"] == "quarantined"]
     return [(str(s["rule"]), str(s["reason"])) for s in statuses]
 
@@ -153,7 +153,7 @@ def test_floods_go_into_quarantine_with_their_sizes_and_do_not_affect_other_rule
     records, _ = run([*FLOOD_RULES, *GOOD_RULES], TIGHT, cut)
     assert len({a["rule"] for a in lane(without, ALERTS)}) == len(GOOD)
     assert good_alerts(records) == good_alerts(without)
-    reasons = quarantined(records)
+    reasons = quarantines(records)
     assert sorted(reasons) == sorted(set(reasons))
     assert {name for name, _ in reasons} == FLOODS.keys()
     assert all("bytes, at most 50000 (`max_rule_state_bytes`): group by a key" in reason for _, reason in reasons)
@@ -169,7 +169,7 @@ def test_restarts_change_neither_the_output_nor_the_cut_of_the_quarantine(restar
     again = new_app(TIGHT, app)
     more = again.cut([rule("more", where="amount > 100")], CLOCK)
     assert [s["rule"] for s in lane(more, STATUS)] == ["more"]
-    assert quarantined(again.cut([rule(name, **fields) for name, fields in FLOODS.items()], CLOCK)) == []
+    assert quarantines(again.cut([rule(name, **fields) for name, fields in FLOODS.items()], CLOCK)) == []
 
 
 def test_a_new_version_ends_the_quarantine_and_starts_without_state() -> None:
@@ -179,11 +179,11 @@ def test_a_new_version_ends_the_quarantine_and_starts_without_state() -> None:
     more = [pay(n, n * 5_000, f"x{n}", 8) for n in range(EVENTS, EVENTS + 5)]
     records = app.cut([rule("window", 2, **narrow), *more], CLOCK)
     assert [(a["rule"], a["version"]) for a in lane(records, ALERTS) if a["rule"] != "any"] == [("window", 2)] * 5
-    assert quarantined(records) == []
+    assert quarantines(records) == []
     assert entries(app) == 5
 
 
-def uses(rules: Sequence[RawRecord], *, restart: bool) -> Iterator[list[StateUse]]:
+def measure_uses(rules: Sequence[RawRecord], *, restart: bool) -> Iterator[list[StateUse]]:
     """Yield the exact sizes of all state after each cut; check that each size known in constant time is no smaller."""
     app = new_app(UNLIMITED)
     app.cut(rules, CLOCK)
@@ -205,7 +205,7 @@ def test_a_group_above_its_budget_quarantines_the_rule_with_the_most_state() -> 
     budgets = StateBudgets(group_bytes=50_000)
     records, _ = run([*FLOOD_RULES, *GOOD_RULES], budgets, 200)
     assert good_alerts(records) == good_alerts(run(GOOD_RULES, UNLIMITED, 200)[0])
-    reasons = dict(quarantined(records))
+    reasons = dict(quarantines(records))
     assert reasons.keys() == FLOODS.keys() - {"suppressed"}
     assert reasons["window"].startswith("the group window/pay/id/34560000000/0 has ")
     assert "bytes in one shard, at most 50000 (`max_group_state_bytes`), and this rule keeps most" in reasons["window"]
@@ -215,7 +215,7 @@ def test_a_shard_above_its_budget_quarantines_the_rule_with_the_most_state() -> 
     budgets = StateBudgets(shard_bytes=300_000)
     records, _ = run([*FLOOD_RULES, *GOOD_RULES], budgets, 100)
     assert good_alerts(records) == good_alerts(run(GOOD_RULES, UNLIMITED, 100)[0])
-    reasons = dict(quarantined(records))
+    reasons = dict(quarantines(records))
     assert set() < reasons.keys() < FLOODS.keys()
     assert all(
         reason.startswith("the shard has ") and "`max_shard_state_bytes`" in reason for reason in reasons.values()
@@ -245,7 +245,7 @@ def test_every_process_measures_the_same_size_of_state() -> None:
         "forgetful": {"group_by": ["id"], "expect": {"every": "1m", "where": "amount >= 0", "forget": "4m"}},
     }
     rules = [*FLOOD_RULES, *GOOD_RULES, *(rule(name, **fields) for name, fields in short.items())]
-    pairs = [*zip(uses(rules, restart=False), uses(rules, restart=True), strict=True)]
+    pairs = [*zip(measure_uses(rules, restart=False), measure_uses(rules, restart=True), strict=True)]
     for straight, restarted in pairs:
         assert straight == restarted
     assert sum(use.total.entries for use in pairs[-1][0]) > 3 * EVENTS

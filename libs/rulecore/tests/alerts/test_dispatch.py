@@ -84,8 +84,8 @@ def test_suppression_goes_by_event_time_and_the_next_alert_counts_the_suppressed
     records = [rule("r", suppress={"for": "10m", "by": ["card"]})]
     events = [pay(0, 0), pay(1, 5), pay(2, 9.99), pay(3, 10), pay(4, 1, card="other"), pay(5, 30)]
     out = app().cut([*records, *events], CLOCK)
-    told = [(offsets([r], ALERTS), lane([r], ALERTS)[0]["suppressed"]) for r in out if r.lane == ALERTS]
-    assert sorted(told) == [([0], 0), ([3], 2), ([4], 0), ([5], 0)]
+    alerts = [(offsets([r], ALERTS), lane([r], ALERTS)[0]["suppressed"]) for r in out if r.lane == ALERTS]
+    assert sorted(alerts) == [([0], 0), ([3], 2), ([4], 0), ([5], 0)]
 
 
 def test_an_event_rule_that_suppresses_by_another_key_receives_its_events_by_that_key() -> None:
@@ -145,9 +145,9 @@ def test_a_rule_above_its_match_budget_alerts_up_to_it_and_goes_into_quarantine(
     running = app(1, max_matches=3)
     out = running.cut([rule("r"), rule("s", where="amount > 100"), *(pay(i, 1) for i in range(10))], CLOCK)
     assert offsets(out, ALERTS) == [0, 1, 2]
-    (said,) = [s for s in lane(out, STATUS) if s["status"] == "quarantined"]
-    assert said["rule"] == "r"
-    assert "10 matches in one cut, at most 3" in str(said["reason"])
+    (status,) = [s for s in lane(out, STATUS) if s["status"] == "quarantined"]
+    assert status["rule"] == "r"
+    assert "10 matches in one cut, at most 3" in str(status["reason"])
     assert offsets(running.cut([pay(10, 1), pay(11, 1, amount=200)], CLOCK), ALERTS) == [11]
 
 
@@ -163,8 +163,8 @@ def test_the_status_compares_a_trial_with_the_live_version() -> None:
     changes = [rule("r", 1, where="amount > 5 and amount < 20"), rule("r", 2, where="amount > 8", mode="shadow")]
     amounts = [6, 7, 9, 10, 30]
     out = running.cut([*changes, *(pay(i, 1, amount=a) for i, a in enumerate(amounts))], CLOCK)
-    (said,) = [s for s in lane(out, STATUS) if s["status"] == "compared"]
-    assert said["compared"] == {"live": 1, "candidate": 2, "shard": 0, "only_live": 2, "only_candidate": 1, "both": 2}
+    (status,) = [s for s in lane(out, STATUS) if s["status"] == "compared"]
+    assert status["compared"] == {"live": 1, "candidate": 2, "shard": 0, "only_live": 2, "only_candidate": 1, "both": 2}
     assert [s for s in lane(running.cut([pay(9, 2, amount=1)], CLOCK), STATUS) if s["status"] == "compared"] == []
 
 
@@ -175,13 +175,15 @@ def test_versions_that_fire_at_different_times_in_one_window_count_as_equal() ->
         rule("r", 1, having="count(*) >= 4", **window),
         rule("r", 2, having="count(*) >= 2", mode="shadow", **window),
     ]
-    said = []
+    comparisons = []
     for offset in range(6):
         records = [*(changes if offset == 0 else []), pay(offset, offset)]
-        said += [s["compared"] for s in lane(running.cut(records, CLOCK + offset), STATUS) if s["status"] == "compared"]
+        comparisons += [
+            s["compared"] for s in lane(running.cut(records, CLOCK + offset), STATUS) if s["status"] == "compared"
+        ]
         running.shards.clear()
     same = {"live": 1, "candidate": 2, "shard": 0}
-    assert said == [
+    assert comparisons == [
         {**same, "only_live": 0, "only_candidate": 1, "both": 0},
         {**same, "only_live": 0, "only_candidate": 0, "both": 1},
     ]
@@ -220,9 +222,9 @@ def test_a_comparison_ends_with_its_trial() -> None:
     ],
 )
 def test_a_suppression_that_cannot_work_is_rejected(fields: dict[str, object], words: str) -> None:
-    (said,) = lane(app().cut([rule("r", **fields)], CLOCK), STATUS)
-    assert said["status"] == "rejected"
-    assert words in str(said["reason"])
+    (status,) = lane(app().cut([rule("r", **fields)], CLOCK), STATUS)
+    assert status["status"] == "rejected"
+    assert words in str(status["reason"])
 
 
 def test_a_canary_selects_close_to_its_share_of_keys_and_rules_select_different_ones() -> None:

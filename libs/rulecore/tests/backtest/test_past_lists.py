@@ -65,11 +65,11 @@ def frame(events: Sequence[Event]) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=dict(zip(names, kinds, strict=True)), orient="row")
 
 
-def explained(store: ListStore, one: CompiledRule, events: Sequence[Event]) -> Explanation:
+def explain(store: ListStore, one: CompiledRule, events: Sequence[Event]) -> Explanation:
     return explain_rule(one, SCHEMA, "pay", frame(events), ExplainQuestion(row=len(events) - 1), (), store)
 
 
-def counted(store: ListStore, one: CompiledRule, events: Sequence[Event], *, alerts: bool) -> int:
+def count_alerts(store: ListStore, one: CompiledRule, events: Sequence[Event], *, alerts: bool) -> int:
     sink = (lambda _: None) if alerts else None
     job = Backtest(SCHEMA, "pay", BacktestSide((one,)), lists=store, partitions=[0], on_alert=sink)
     job.step(EventBatch(frame(events)))
@@ -90,9 +90,9 @@ def test_a_back_test_counts_what_a_loop_over_the_entries_counts(
     store = lists(*sorted(denied))
     listed = rule(store, where="card in list('denied')")
     above = rule(store, where="amount > lookup('limits', card)")
-    assert counted(store, listed, events, alerts=alerts) == sum(card in denied for _, _, card in events)
+    assert count_alerts(store, listed, events, alerts=alerts) == sum(card in denied for _, _, card in events)
     wanted = sum(c is not None and card in LIMITS and c > 100 * LIMITS[card] for _, c, card in events)
-    assert counted(store, above, events, alerts=alerts) == wanted
+    assert count_alerts(store, above, events, alerts=alerts) == wanted
 
 
 @settings(max_examples=100, deadline=None)
@@ -108,7 +108,7 @@ def test_an_explanation_of_a_window_over_listed_events_counts_what_a_loop_counts
         within={"tumbling": "1m"},
         having="count(*) >= 2 and (sum(lookup('limits', card)) > 0 or count(*) > 0)",
     )
-    found = explained(store, one, events)
+    found = explain(store, one, events)
     mine = [card for _, _, card in events if card in denied]
     assert found.satisfied == len(mine)
     if mine:
@@ -120,12 +120,12 @@ def test_an_explanation_of_a_window_over_listed_events_counts_what_a_loop_counts
 def test_an_explained_clause_shows_the_value_that_it_looked_up() -> None:
     store = lists("a")
     one = rule(store, where="card in list('denied') and amount > lookup('limits', card)")
-    found = explained(store, one, [(0, 150, "a")])
+    found = explain(store, one, [(0, 150, "a")])
     assert found.fired
     assert found.event is not None
     shown = [str(seen) for leaf in found.event.conditions["where"].leaves() for seen in leaf.seen]
     assert "lookup('limits', card) = 1.00" in shown
-    assert explained(store, one, [(0, 150, "c")]).rejected == (
+    assert explain(store, one, [(0, 150, "c")]).rejected == (
         RejectedClause("card in list('denied')", 1),
         RejectedClause("amount > lookup('limits', card)", 1),
     )
@@ -136,8 +136,8 @@ def test_a_list_entry_counts_until_it_expires(second: int, fires: bool) -> None:
     head = ListHead.model_validate({"list": "denied", "version": 1, "owner": "me", "of": "string"})
     store = store_from_records(list_records(head, [["a", None, time_text(START + 10_000)]]))
     one = rule(store, where="card in list('denied')")
-    assert explained(store, one, [(second, 1, "a")]).fired is fires
-    assert counted(store, one, [(second, 1, "a")], alerts=False) == fires
+    assert explain(store, one, [(second, 1, "a")]).fired is fires
+    assert count_alerts(store, one, [(second, 1, "a")], alerts=False) == fires
 
 
 def time_text(time_ms: int) -> str:
@@ -157,8 +157,8 @@ def test_a_back_test_counts_suppressed_alerts_and_an_explanation_does_not() -> N
     store = lists()
     one = rule(store, where="amount > 1", suppress={"for": "10s", "by": ["user"]}, then=SILENT)
     events = [(0, 150, "a"), (1, 150, "a"), (11, 150, "a")]
-    assert len(explained(store, one, events).alerts) == 3
-    assert counted(store, one, events, alerts=False) == 2
+    assert len(explain(store, one, events).alerts) == 3
+    assert count_alerts(store, one, events, alerts=False) == 2
 
 
 SILENT = {"severity": "low", "message": "{user}", "alert": False, "score": 1}

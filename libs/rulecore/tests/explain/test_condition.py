@@ -25,8 +25,8 @@ def where(text: str) -> Expr:
     return lang.parse(text, SCOPE, field="where")
 
 
-def every(clause: Clause) -> list[Clause]:
-    return [clause, *(inner for part in clause.parts for inner in every(part))]
+def list_clauses(clause: Clause) -> list[Clause]:
+    return [clause, *(inner for part in clause.parts for inner in list_clauses(part))]
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=SLOW)
@@ -35,9 +35,9 @@ def test_each_clause_has_the_truth_value_that_the_evaluator_gives(expr: Expr, ro
     for row in rows:
         clause = explain_condition(expr, row)
         assert clause.truth is WORDS[lang.evaluate(expr, row)]  # type: ignore[index]
-        for one in every(clause):
-            again = lang.parse(one.text, SCOPE, expect=None)
-            assert one.truth is WORDS[lang.evaluate(again, row)], one.text  # type: ignore[index]
+        for one in list_clauses(clause):
+            replay = lang.parse(one.text, SCOPE, expect=None)
+            assert one.truth is WORDS[lang.evaluate(replay, row)], one.text  # type: ignore[index]
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=SLOW)
@@ -60,11 +60,11 @@ def test_changing_the_undecisive_clauses_does_not_change_the_result(
     """Every other leaf replaced by some truth: the whole comes out the same."""
     clause = explain_condition(expr, rows[0])
 
-    def again(one: Clause) -> bool | None:
+    def replay(one: Clause) -> bool | None:
         if not one.parts:
             known: dict[Truth, bool | None] = {Truth.TRUE: True, Truth.FALSE: False, Truth.NULL: None}
             return known[one.truth] if one.decided else random.choice([True, False])
-        values = [again(part) for part in one.parts]
+        values = [replay(part) for part in one.parts]
         if one.joint == "not":
             return None if values[0] is None else not values[0]
         decisive = one.joint == "or"
@@ -73,7 +73,7 @@ def test_changing_the_undecisive_clauses_does_not_change_the_result(
         return None if None in values else not decisive
 
     if clause.truth is not Truth.NULL:  # what is NULL stays so only while nothing else decides
-        assert WORDS[again(clause)] is clause.truth
+        assert WORDS[replay(clause)] is clause.truth
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def fields_as_text(one: Explanation) -> dict[str, str]:
 @settings(max_examples=50, deadline=None)
 @given(st.integers(0, 10**9), st.sampled_from(sorted(SHAPES)), st.integers(1, 12), st.booleans(), THENS, LIVES)
 def test_explain_event_equals_explain_rule(
-    seed: int, shape: str, count: int, asked: bool, then: dict[str, Any], life: dict[str, Any]
+    seed: int, shape: str, count: int, by_row: bool, then: dict[str, Any], life: dict[str, Any]
 ) -> None:
     predicate = Shapes(seed).rule(shape)
     assume(len(predicate.text) <= ExpressionLimits().text_bytes // 2)  # the index is tested with longer ones
@@ -64,7 +64,7 @@ def test_explain_event_equals_explain_rule(
     events = frame(seed, predicate, count)
     if "suppress" in life:  # in the kernel a silence of a millisecond is the least, and holds what is out of order
         events = events.unique("t", keep="first").sort("t")
-    question = ExplainQuestion(row=events.height - 1) if asked else ExplainQuestion()
+    question = ExplainQuestion(row=events.height - 1) if by_row else ExplainQuestion()
     assert is_plain(one)
     plain = explain_event(one, SCHEMA, "odd", events.to_dicts(), question)
     assert fields_as_text(plain) == fields_as_text(explain_rule(one, SCHEMA, "odd", events, question))

@@ -38,7 +38,7 @@ def rule(**entries: Any) -> CompiledRule:
     return compile_rule(Rule.model_validate(document), {"pay": SCHEMA}, RuleLimits())
 
 
-def windowed(having: str, **entries: Any) -> CompiledRule:
+def window_rule(having: str, **entries: Any) -> CompiledRule:
     window = {"where": "amount > 0", "group_by": ["user"], "within": {"tumbling": "1m"}, "having": having}
     return rule(**{**window, **entries})
 
@@ -64,7 +64,7 @@ EVENTS = st.lists(
 @settings(max_examples=100, deadline=None)
 @given(EVENTS)
 def test_a_trace_holds_the_values_of_a_plain_loop(events: list[Event]) -> None:
-    one = windowed("count(*) >= 2 and sum(amount) > 4 or count_distinct(card) >= 2")
+    one = window_rule("count(*) >= 2 and sum(amount) > 4 or count_distinct(card) >= 2")
     expected = []
     for n, (second, cents, _) in enumerate(events):
         if cents is not None and cents > 0:
@@ -95,16 +95,16 @@ QUESTIONS = st.builds(
 def test_the_windows_for_a_question_are_selected_from_all_traces(
     within: dict[str, Any], events: list[Event], question: ExplainQuestion
 ) -> None:
-    one = windowed("count(*) >= 2 or sum(amount) > 4", within=within)
+    one = window_rule("count(*) >= 2 or sum(amount) > 4", within=within)
     every = trace_windows(one, SCHEMA, frame(events), "pay")
-    asked = windows_for_question(one, SCHEMA, frame(events), "pay", question)
-    assert asked == select_windows(every, question.row, question.at_ms)
+    selected = windows_for_question(one, SCHEMA, frame(events), "pay", question)
+    assert selected == select_windows(every, question.row, question.at_ms)
 
 
 @settings(max_examples=100, deadline=None)
 @given(EVENTS)
 def test_an_event_fires_exactly_when_it_is_the_first_to_cross(events: list[Event]) -> None:
-    one = windowed("count(*) >= 2")
+    one = window_rule("count(*) >= 2")
     second, cents, _ = events[-1]
     counted = [s for s, c, _ in events if s // 60 == second // 60 and c is not None and c > 0]
     found = explain(one, events)
@@ -115,7 +115,7 @@ def test_an_event_fires_exactly_when_it_is_the_first_to_cross(events: list[Event
 
 def test_the_verdict_gives_the_reason() -> None:
     events: list[Event] = [(0, 100, None), (1, 100, None), (2, 100, None), (3, -1, None), (4, None, None)]
-    one = windowed("count(*) >= 2")
+    one = window_rule("count(*) >= 2")
     assert explain(one, events[:1]).verdict == "does not fire: having is FALSE"
     assert explain(one, events[:2]).verdict == "fires: 1 alert"
     assert explain(one, events[:3]).verdict == "does not fire again: it has already fired in this window"
@@ -125,7 +125,7 @@ def test_the_verdict_gives_the_reason() -> None:
 
 def test_a_final_rule_is_traced_at_the_ends_of_its_windows() -> None:
     events: list[Event] = [(0, 100, None), (1, 100, None)]
-    one = windowed("count(*) >= 2", emit="final")
+    one = window_rule("count(*) >= 2", emit="final")
     early = explain(one, events, ExplainQuestion(row=1, closing_ms=START + MINUTE - 1))
     assert (early.fired, early.verdict) == (False, "does not fire yet: having is TRUE, and the window is not over")
     over = explain(one, events, ExplainQuestion(row=1, closing_ms=START + MINUTE))
@@ -135,22 +135,22 @@ def test_a_final_rule_is_traced_at_the_ends_of_its_windows() -> None:
 
 def test_without_matching_events_the_explanation_ranks_the_clauses_that_rejected_them() -> None:
     events: list[Event] = [(0, 100, "a"), (1, None, "b"), (2, -1, "b")]
-    found = explain(windowed("count(*) >= 2", where="card = 'b' and amount > 5"), events, ExplainQuestion())
+    found = explain(window_rule("count(*) >= 2", where="card = 'b' and amount > 5"), events, ExplainQuestion())
     assert found.rejected == (RejectedClause("amount > 5", 3), RejectedClause("card = 'b'", 1))
 
 
 def test_a_time_selects_the_windows_that_contain_it() -> None:
     events: list[Event] = [(0, 100, None), (70, 100, None), (71, 100, None), (130, 100, None)]
-    found = explain(windowed("count(*) >= 2"), events, ExplainQuestion(at_ms=START + 75_000))
+    found = explain(window_rule("count(*) >= 2"), events, ExplainQuestion(at_ms=START + 75_000))
     assert [(w.start_ms, w.row) for w in found.windows] == [(START + MINUTE, 2)]
     assert found.fired
-    assert not explain(windowed("count(*) >= 2"), events, ExplainQuestion(at_ms=START + 1)).fired
+    assert not explain(window_rule("count(*) >= 2"), events, ExplainQuestion(at_ms=START + 1)).fired
 
 
 def test_the_recomputed_alert_has_the_id_of_the_production_alert_in_every_mode() -> None:
     events: list[Event] = [(0, 100, None), (1, 100, None)]
     ids = {
-        mode: explain(windowed("count(*) >= 2", mode=mode), events).alerts[0]["alert_id"]
+        mode: explain(window_rule("count(*) >= 2", mode=mode), events).alerts[0]["alert_id"]
         for mode in ("live", "shadow", "paused")
     }
     assert len(set(ids.values())) == 1
@@ -168,5 +168,5 @@ def test_an_event_rule_shows_the_event() -> None:
 
 
 def test_a_key_without_events_is_explained() -> None:
-    found = explain_rule(windowed("count(*) >= 2"), SCHEMA, "pay", frame([]), ExplainQuestion())
+    found = explain_rule(window_rule("count(*) >= 2"), SCHEMA, "pay", frame([]), ExplainQuestion())
     assert (found.fired, found.looked_at, found.windows) == (False, 0, ())

@@ -67,7 +67,7 @@ class Pay:
         return RawRecord(0, 0, self.offset, orjson.dumps(event | {"x": x}))
 
 
-def numbered(events: Sequence[Pay]) -> list[Pay]:
+def number_events(events: Sequence[Pay]) -> list[Pay]:
     return [Pay(e.minute, e.user, e.amount, e.card, i) for i, e in enumerate(events)]
 
 
@@ -273,14 +273,14 @@ def lane(records: Sequence[Record], name: str) -> list[dict[str, object]]:
     return [orjson.loads(r.value or b"null") for r in records if r.lane == name]
 
 
-def shown(alert: Mapping[str, object]) -> dict[str, object]:
+def comparable_entries(alert: Mapping[str, object]) -> dict[str, object]:
     source = alert["source"]
     offset = source["offset"] if isinstance(source, dict) else None
     names = ("rule", "key", "window", "timing", "values", "event_time_ms")
     return {n: alert[n] for n in names} | {"offset": offset}
 
 
-def in_order(alerts: Sequence[Mapping[str, object]]) -> list[Mapping[str, object]]:
+def sort_alerts(alerts: Sequence[Mapping[str, object]]) -> list[Mapping[str, object]]:
     return sorted(alerts, key=lambda a: str([a[n] for n in ("rule", "key", "window", "timing", "offset")]))
 
 
@@ -305,7 +305,7 @@ def run(
     return alerts
 
 
-def cut_up(events: Sequence[Pay], sizes: Sequence[int]) -> list[list[Pay]]:
+def split_into_cuts(events: Sequence[Pay], sizes: Sequence[int]) -> list[list[Pay]]:
     cuts: list[list[Pay]] = []
     start = 0
     while start < len(events):
@@ -329,7 +329,7 @@ pays = st.lists(
     ),
     min_size=1,
     max_size=30,
-).map(numbered)
+).map(number_events)
 sizes = st.lists(st.integers(2, 9), min_size=1, max_size=5)
 hows = st.sampled_from(["one", "new", "turns"])
 emits = st.sampled_from(["early", "final"])
@@ -337,11 +337,11 @@ conditions = st.integers(0, len(CONDITIONS) - 1)
 wheres = st.sampled_from([*WHERES])
 
 
-def named(specs: Sequence[Spec]) -> dict[str, Spec]:
+def name_specs(specs: Sequence[Spec]) -> dict[str, Spec]:
     return {f"r{i}": spec for i, spec in enumerate(specs)}
 
 
-session_specs = st.lists(st.builds(sessions, emits, conditions, wheres), min_size=1, max_size=4).map(named)
+session_specs = st.lists(st.builds(sessions, emits, conditions, wheres), min_size=1, max_size=4).map(name_specs)
 count_withins = st.sampled_from(
     [
         (("count", 3),),
@@ -351,25 +351,27 @@ count_withins = st.sampled_from(
         (("count", 6), ("every", 2)),
     ]
 )
-count_specs = st.lists(st.builds(Spec, conditions, wheres, emits, count_withins), min_size=1, max_size=4).map(named)
+count_specs = st.lists(st.builds(Spec, conditions, wheres, emits, count_withins), min_size=1, max_size=4).map(
+    name_specs
+)
 
 
 @given(session_specs, pays, sizes, st.sampled_from([0, 3, 12, 100]), hows)
 def test_session_rules_fire_as_plain_python_predicts(
     specs: dict[str, Spec], events: list[Pay], sizes: list[int], disorder: int, how: str
 ) -> None:
-    cuts = cut_up(events, sizes)
-    found = in_order([shown(a) for a in run(specs, cuts, disorder, how)])
-    assert found == in_order(sessions_expected(specs, cuts, disorder).found)
+    cuts = split_into_cuts(events, sizes)
+    found = sort_alerts([comparable_entries(a) for a in run(specs, cuts, disorder, how)])
+    assert found == sort_alerts(sessions_expected(specs, cuts, disorder).found)
 
 
 @given(count_specs, pays, sizes, st.sampled_from([0, 12, 100]), hows)
 def test_count_rules_fire_as_plain_python_predicts(
     specs: dict[str, Spec], events: list[Pay], sizes: list[int], disorder: int, how: str
 ) -> None:
-    cuts = cut_up(events, sizes)
-    found = in_order([shown(a) for a in run(specs, cuts, disorder, how)])
-    assert found == in_order(counts_expected(specs, cuts, disorder).found)
+    cuts = split_into_cuts(events, sizes)
+    found = sort_alerts([comparable_entries(a) for a in run(specs, cuts, disorder, how)])
+    assert found == sort_alerts(counts_expected(specs, cuts, disorder).found)
 
 
 @settings(max_examples=settings().max_examples // 2)
@@ -377,10 +379,10 @@ def test_count_rules_fire_as_plain_python_predicts(
 def test_a_key_without_events_for_long_starts_without_state(
     specs: dict[str, Spec], events: list[Pay], sizes: list[int], how: str, idle: int
 ) -> None:
-    cuts = cut_up(events, sizes)
+    cuts = split_into_cuts(events, sizes)
     alerts = run(specs, cuts, 0, how, GroupSettings(idle_ms=idle * MINUTE))
-    found = in_order([shown(a) for a in alerts])
-    assert found == in_order(counts_expected(specs, cuts, 0, idle * MINUTE).found)
+    found = sort_alerts([comparable_entries(a) for a in alerts])
+    assert found == sort_alerts(counts_expected(specs, cuts, 0, idle * MINUTE).found)
 
 
 @settings(max_examples=settings().max_examples // 3)
@@ -391,7 +393,7 @@ def test_the_alerts_do_not_depend_on_how_the_input_is_cut(
     specs = some | {f"c{n}": s for n, s in more.items()}
     whole, parts = (
         run(specs, cuts, 100, way, shards=1 + (way != "one"))
-        for cuts, way in ((cut_up(events, [len(events)]), "one"), (cut_up(events, sizes), how))
+        for cuts, way in ((split_into_cuts(events, [len(events)]), "one"), (split_into_cuts(events, sizes), how))
     )
     assert sorted(parts, key=str) == sorted(whole, key=str)
     assert len({a["alert_id"] for a in whole}) == len(whole)
@@ -403,7 +405,7 @@ def test_the_alerts_do_not_depend_on_how_the_input_is_cut(
 def test_an_event_out_of_order_joins_two_sessions_and_neither_fires_again() -> None:
     app = InProcessApp(new_app(100))
     rules = [sessions(condition=0, where="amount > 1").record("r")]
-    events = numbered([Pay(m, amount=2) for m in (0, 1, 2, 8, 9, 5)])
+    events = number_events([Pay(m, amount=2) for m in (0, 1, 2, 8, 9, 5)])
     out = app.cut([*rules, *(e.record() for e in events)], CLOCK)
     (alert,) = lane(out, ALERTS)
     assert alert["window"] == {"start_ms": T0, "end_ms": T0 + (2 + GAP) * MINUTE}
@@ -411,7 +413,7 @@ def test_an_event_out_of_order_joins_two_sessions_and_neither_fires_again() -> N
 
 def test_a_session_that_is_joined_before_it_fired_fires_once_with_all_its_events() -> None:
     app = InProcessApp(new_app(100))
-    app.cut([sessions(condition=2).record("r"), *(e.record() for e in numbered([Pay(0, amount=2)]))], CLOCK)
+    app.cut([sessions(condition=2).record("r"), *(e.record() for e in number_events([Pay(0, amount=2)]))], CLOCK)
     app.cut([Pay(8, amount=2, offset=1).record()], CLOCK)
     (alert,) = lane(app.cut([Pay(4, amount=2, offset=2).record()], CLOCK), ALERTS)
     assert alert["values"] == {"sum(amount)": "6.00"}
@@ -420,8 +422,8 @@ def test_a_session_that_is_joined_before_it_fired_fires_once_with_all_its_events
 
 def test_events_a_whole_gap_apart_are_in_two_sessions() -> None:
     spec = sessions("final", condition=1)
-    events = numbered([Pay(0, amount=2), Pay(GAP, amount=2), Pay(2 * GAP - 1, amount=2)])
-    alerts = run({"r": spec}, cut_up(events, [3]), 0)
+    events = number_events([Pay(0, amount=2), Pay(GAP, amount=2), Pay(2 * GAP - 1, amount=2)])
+    alerts = run({"r": spec}, split_into_cuts(events, [3]), 0)
     assert [a["window"] for a in alerts] == [
         {"start_ms": T0 + GAP * MINUTE, "end_ms": T0 + (3 * GAP - 1) * MINUTE},
     ]
@@ -432,7 +434,7 @@ def test_another_threshold_keeps_the_counts(within: dict[str, object]) -> None:
     app = InProcessApp(new_app(100))
     first = {**Spec(0, "amount > 0", "early", tuple(within.items())).document("r"), "having": "count(*) >= 100"}
     second = {**first, "version": 2, "having": "count(*) >= 5"}
-    events = numbered([Pay(i) for i in range(5)])
+    events = number_events([Pay(i) for i in range(5)])
     app.cut([control_record(1, "r", orjson.dumps(first)), *(e.record() for e in events[:4])], CLOCK)
     app = InProcessApp(new_app(100), app.blobs)
     out = app.cut([control_record(2, "r", orjson.dumps(second)), events[4].record()], CLOCK)
@@ -458,7 +460,7 @@ def test_a_final_rule_on_a_session_that_ended_while_a_process_was_away_fires_onc
     spec = new_app(0)
     first = InProcessApp(spec)
     rules = [sessions("final", condition=0).record("r")]
-    first.cut([*rules, *(e.record() for e in numbered([Pay(i, amount=2) for i in range(3)]))], CLOCK)
+    first.cut([*rules, *(e.record() for e in number_events([Pay(i, amount=2) for i in range(3)]))], CLOCK)
     second = InProcessApp(spec, first.blobs)
     ended = lane(second.cut([Pay(60, "z", offset=3).record()], CLOCK), ALERTS)
     assert len(ended) == 1
@@ -471,14 +473,16 @@ def test_a_restart_does_not_restore_a_session_that_was_merged_into_another() -> 
     spec = new_app(100)
     app = InProcessApp(spec)
     rules = [sessions("final", condition=0).record("r")]
-    app.cut([*rules, *(e.record() for e in numbered([Pay(m, amount=2) for m in (0, 8)]))], CLOCK)
+    app.cut([*rules, *(e.record() for e in number_events([Pay(m, amount=2) for m in (0, 8)]))], CLOCK)
     app.cut([Pay(4, amount=2, offset=2).record()], CLOCK)
     app = InProcessApp(spec, app.blobs)
     (alert,) = lane(app.cut([Pay(END, "end", None, None, 3).record()], CLOCK), ALERTS)
     assert alert["values"] == {"count(*)": 3}
     final_of_the_absorbed = sessions("final", condition=1).record("r", 2)
     again = InProcessApp(spec)
-    again.cut([final_of_the_absorbed, *(e.record() for e in numbered([Pay(m, amount=2) for m in (0, 8, 9)]))], CLOCK)
+    again.cut(
+        [final_of_the_absorbed, *(e.record() for e in number_events([Pay(m, amount=2) for m in (0, 8, 9)]))], CLOCK
+    )
     again.cut([Pay(4, amount=2, offset=3).record()], CLOCK)
     again = InProcessApp(spec, again.blobs)
     assert lane(again.cut([Pay(END, "end", None, None, 4).record()], CLOCK), ALERTS) == []
@@ -491,10 +495,10 @@ def test_a_count_window_whose_slide_does_not_divide_it_is_rejected() -> None:
 
 
 def test_a_rule_that_raises_goes_into_quarantine_and_its_group_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(expr: lang.Expr) -> pl.Expr:
+    def compile_or_break(expr: lang.Expr) -> pl.Expr:
         return pl.col("no such column") if "99" in lang.render(expr) else to_polars(expr)
 
-    compile_with(monkeypatch, broken)
+    compile_with(monkeypatch, compile_or_break)
     for within in ({"session": "5m"}, {"count": 6}):
         app = InProcessApp(new_app(100, shards=1))
         base = Spec(0, "amount > 0", "early", tuple(within.items()))
@@ -504,7 +508,7 @@ def test_a_rule_that_raises_goes_into_quarantine_and_its_group_goes_on(monkeypat
             {**base.document("where"), "where": "amount > -99"},
         ]
         rules = [control_record(1, str(d["id"]), orjson.dumps(d)) for d in [base.document("good"), *bad]]
-        out = app.cut([*rules, *(e.record() for e in numbered([Pay(i) for i in range(3)]))], CLOCK)
+        out = app.cut([*rules, *(e.record() for e in number_events([Pay(i) for i in range(3)]))], CLOCK)
         quarantined = {s["rule"] for s in lane(out, STATUS) if s["status"] == "quarantined"}
         assert quarantined == {"having", "argument", "where"}
         assert [a["rule"] for a in lane(out, ALERTS)] == ["good"]
@@ -517,12 +521,12 @@ def test_sums_of_doubles_do_not_depend_on_the_cuts() -> None:
         {**base.document("s"), "within": {"session": "5m"}, "having": "count(*) >= 29 and sum(x) > 0"},
     ]
     rules = [control_record(1, str(d["id"]), orjson.dumps(d)) for d in documents]
-    events = numbered([Pay(i, amount=(7 * i) % 13 + 1) for i in range(30)])
+    events = number_events([Pay(i, amount=(7 * i) % 13 + 1) for i in range(30)])
     found = []
     for size in (1, 3, 7, 30):
         app = InProcessApp(new_app(100))
         alerts = lane(app.cut(rules, CLOCK), ALERTS)
-        for cut in cut_up(events, [size]):
+        for cut in split_into_cuts(events, [size]):
             alerts += lane(app.cut([e.record() for e in cut], CLOCK), ALERTS)
         found.append([a["values"] for a in alerts])
     assert len(found[0]) == 2

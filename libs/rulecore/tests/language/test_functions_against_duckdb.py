@@ -58,8 +58,10 @@ def check_pairs(database: duckdb.DuckDBPyConnection, pairs: Sequence[Both], rows
     """Compare the values of each pair on each row, and return their number."""
     fill_table(database, rows)
     trees = [parse(pair.ours, SCOPE, expect=None) for pair in pairs]
-    asked = [f"epoch_ms({p.theirs})" if t.type == TIMESTAMP else p.theirs for p, t in zip(pairs, trees, strict=True)]
-    answers = list(zip(*database.execute(f"select {', '.join(asked)} from events order by i").fetchall(), strict=True))
+    selected = [f"epoch_ms({p.theirs})" if t.type == TIMESTAMP else p.theirs for p, t in zip(pairs, trees, strict=True)]
+    answers = list(
+        zip(*database.execute(f"select {', '.join(selected)} from events order by i").fetchall(), strict=True)
+    )
     for pair, tree, theirs in zip(pairs, trees, answers, strict=True):
         for one, their in zip(rows, theirs, strict=True):
             our = evaluate(tree, one)
@@ -93,16 +95,16 @@ def test_one_function_gives_what_duckdb_gives(kind: str, name: str, database: du
 
 @pytest.mark.slow
 def test_nested_expressions_give_what_duckdb_gives(database: duckdb.DuckDBPyConnection) -> None:
-    made = compared = 0
+    checked = compared = 0
     seed = 0
-    while made < EXPRESSIONS:
+    while checked < EXPRESSIONS:
         seed += 1
         pairs, random = Pairs(seed), Random(seed)
         chosen = [pair for _ in range(TOGETHER) if is_accepted(pair := pairs.any(3)) and len(pair.theirs) < 20_000]
         compared += check_pairs(database, chosen, [row(random) for _ in range(ROWS)])
-        made += len(chosen)
-    print(f"{made} expressions, {compared} values")
-    assert made >= EXPRESSIONS
+        checked += len(chosen)
+    print(f"{checked} expressions, {compared} values")
+    assert checked >= EXPRESSIONS
 
 
 #: DuckDB has no type for addresses without a download; ``test_networks`` compares with Python's ``ipaddress``.

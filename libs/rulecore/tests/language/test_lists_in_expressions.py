@@ -66,11 +66,13 @@ def test_lists_returns_the_lists_of_an_expression() -> None:
 
 
 def test_the_fingerprint_depends_on_the_list_and_not_on_the_spelling() -> None:
-    def of(text: str) -> str:
+    def fingerprint(text: str) -> str:
         return lang.fingerprint(lang.parse(text, SCOPE))
 
-    assert of("ip in list('tor_exits')") != of("ip in list('trusted-cards')")
-    assert of("ip in list('tor_exits') and amount > 1") == of("1 < amount and (ip in list('tor_exits'))")
+    assert fingerprint("ip in list('tor_exits')") != fingerprint("ip in list('trusted-cards')")
+    assert fingerprint("ip in list('tor_exits') and amount > 1") == fingerprint(
+        "1 < amount and (ip in list('tor_exits'))"
+    )
 
 
 REJECTED = [

@@ -61,7 +61,7 @@ def _decimals(digits: int, scale: int) -> st.SearchStrategy[Decimal]:
     return whole.map(lambda v: Decimal(v).scaleb(-scale))
 
 
-def _of(kind: Type) -> st.SearchStrategy[Value]:
+def _values_of_type(kind: Type) -> st.SearchStrategy[Value]:
     match kind.kind:
         case Kind.STRING:
             return _texts
@@ -72,14 +72,16 @@ def _of(kind: Type) -> st.SearchStrategy[Value]:
     return _longs
 
 
-_rows = st.fixed_dictionaries({f.name: (st.none() | _of(f.type)) if f.nullable else _of(f.type) for f in SCHEMA.fields})
+_rows = st.fixed_dictionaries(
+    {f.name: (st.none() | _values_of_type(f.type)) if f.nullable else _values_of_type(f.type) for f in SCHEMA.fields}
+)
 _ends = st.sampled_from([CLOCK_MS - 1, CLOCK_MS, CLOCK_MS + 1]) | st.none()
 
 
 @st.composite
 def _list(draw: st.DrawFn, kind: ListType) -> list[tuple[Value, Value, int | None]]:
-    keys = draw(st.lists(_of(kind.of), max_size=8))
-    values = [draw(_of(kind.value)) if kind.value is not None else None for _ in keys]
+    keys = draw(st.lists(_values_of_type(kind.of), max_size=8))
+    values = [draw(_values_of_type(kind.value)) if kind.value is not None else None for _ in keys]
     return [(key, value, draw(_ends)) for key, value in zip(keys, values, strict=True)]
 
 
@@ -119,7 +121,7 @@ _CONDITIONS = [
 ]
 
 
-def rule_of(where: str, number: int) -> CompiledRule:
+def compile_where(where: str, number: int) -> CompiledRule:
     document = {
         "id": f"r{number}",
         "version": 1,
@@ -131,14 +133,14 @@ def rule_of(where: str, number: int) -> CompiledRule:
     return compile_rule(Rule.model_validate(document), {"wide": SCHEMA}, RuleLimits(), TYPES)
 
 
-RULES = [rule_of(text, i) for i, text in enumerate(_CONDITIONS)]
+RULES = [compile_where(text, i) for i, text in enumerate(_CONDITIONS)]
 MATCHER = EventMatcher(RULES)
 SCOPE = lang.Scope({f.name: f.type for f in SCHEMA.fields}, lists=TYPES)
 PARSED = [lang.parse(text, SCOPE) for text in _CONDITIONS]
 COLUMNS = tuple(column for rule in RULES for column in rule.list_columns)
 
 
-def frame_of(rows: list[dict[str, Value]]) -> pl.DataFrame:
+def physical_frame(rows: list[dict[str, Value]]) -> pl.DataFrame:
     """Physical columns, as the decoder makes them."""
     columns = [
         pl.Series(
@@ -157,7 +159,7 @@ def frame_of(rows: list[dict[str, Value]]) -> pl.DataFrame:
     return pl.DataFrame([*columns, *engine])
 
 
-def content_of(kind: ListType, entries: list[tuple[Value, Value, int | None]]) -> ListContent:
+def list_content(kind: ListType, entries: list[tuple[Value, Value, int | None]]) -> ListContent:
     keys = [lang.to_physical(key, kind.of) for key, _, _ in entries]
     values = None if kind.value is None else [lang.to_physical(value, kind.value) for _, value, _ in entries]
     ends = [2**63 - 1 if end is None else end for _, _, end in entries]
@@ -169,8 +171,8 @@ def content_of(kind: ListType, entries: list[tuple[Value, Value, int | None]]) -
 def test_the_matcher_equals_plain_evaluation_with_dictionaries(
     rows: list[dict[str, Value]], lists: dict[str, list[tuple[Value, Value, int | None]]]
 ) -> None:
-    contents = {name: content_of(TYPES[name], entries) for name, entries in lists.items()}
-    frame = with_list_columns(frame_of(rows), COLUMNS, contents)
+    contents = {name: list_content(TYPES[name], entries) for name, entries in lists.items()}
+    frame = with_list_columns(physical_frame(rows), COLUMNS, contents)
     matches = MATCHER.match(frame)
     assert matches.failed == ()
     found = {(int(row), int(rule)) for row, rule in zip(matches.row, matches.rule, strict=True)}
@@ -193,14 +195,17 @@ def _matches(rows: list[dict[str, Value]], lists: Lists) -> set[tuple[int, int]]
 
 
 def test_equal_lookups_of_different_rules_share_a_column() -> None:
-    one, other = rule_of("lower(s) in list('texts')", 1), rule_of("n = 1 and lower(s) not in list('texts')", 2)
+    one, other = (
+        compile_where("lower(s) in list('texts')", 1),
+        compile_where("n = 1 and lower(s) not in list('texts')", 2),
+    )
     assert one.list_columns == other.list_columns
     assert one.lists == {"texts"}
 
 
 def test_a_list_is_found_through_the_index_like_any_boolean_column() -> None:
-    assert rule_of("s in list('texts')", 1).plan.access == "equality"  # type: ignore[union-attr]
-    assert rule_of("s not in list('texts') and cents > 5", 1).plan.access == "equality and bound"  # type: ignore[union-attr]
+    assert compile_where("s in list('texts')", 1).plan.access == "equality"  # type: ignore[union-attr]
+    assert compile_where("s not in list('texts') and cents > 5", 1).plan.access == "equality and bound"  # type: ignore[union-attr]
 
 
 def test_an_inner_lookup_precedes_the_column_that_needs_it() -> None:
@@ -210,40 +215,40 @@ def test_an_inner_lookup_precedes_the_column_that_needs_it() -> None:
 
 
 def test_a_list_of_other_types_than_the_rule_was_compiled_for_gives_null() -> None:
-    rule = rule_of("n in list('numbers')", 1)
-    other = content_of(ListType("numbers", Type.parse("string")), [("1", None, None)])
+    rule = compile_where("n in list('numbers')", 1)
+    other = list_content(ListType("numbers", Type.parse("string")), [("1", None, None)])
     rows: list[dict[str, Value]] = [{"s": "a", "t": "a", "n": 1, "cents": None, "fine": None, "at": 0}]
-    frame = with_list_columns(frame_of(rows), rule.list_columns, {"numbers": other})
+    frame = with_list_columns(physical_frame(rows), rule.list_columns, {"numbers": other})
     assert frame[rule.list_columns[0].name].to_list() == [None]
 
 
 def test_a_missing_column_fails_only_the_rules_that_need_it() -> None:
     rules = [
-        rule_of("n = 1", 0),
-        rule_of("s in list('texts')", 1),
-        rule_of("n = 1 and ((s in list('texts')) = (n > 0))", 2),
+        compile_where("n = 1", 0),
+        compile_where("s in list('texts')", 1),
+        compile_where("n = 1 and ((s in list('texts')) = (n > 0))", 2),
     ]
     rows: list[dict[str, Value]] = [{"s": "a", "t": "a", "n": 1, "cents": None, "fine": None, "at": 0}]
-    matches = EventMatcher(rules).match(frame_of(rows * 600))
+    matches = EventMatcher(rules).match(physical_frame(rows * 600))
     assert sorted(number for number, _ in matches.failed) == [1, 2]
     assert set(matches.rule.tolist()) == {0}
 
 
 def test_the_matcher_accepts_an_empty_frame_and_an_empty_list() -> None:
-    contents = {name: content_of(kind, []) for name, kind in TYPES.items()}
-    assert with_list_columns(frame_of([]), COLUMNS, contents).height == 0
+    contents = {name: list_content(kind, []) for name, kind in TYPES.items()}
+    assert with_list_columns(physical_frame([]), COLUMNS, contents).height == 0
     rows: list[dict[str, Value]] = [{"s": None, "t": None, "n": None, "cents": None, "fine": None, "at": 0}]
-    assert with_list_columns(frame_of(rows), COLUMNS, contents).height == 1
+    assert with_list_columns(physical_frame(rows), COLUMNS, contents).height == 1
 
 
 def test_a_large_list_equals_a_python_set() -> None:
     draw = random.Random(5)
     texts = [f"{draw.randrange(10**6)}{'é' * (n % 3)}" for n in range(60_000)]
-    asked: list[str | None] = [*draw.sample(texts, 5_000), *(f"x{n}" for n in range(5_000)), None, ""]
-    draw.shuffle(asked)
+    values: list[str | None] = [*draw.sample(texts, 5_000), *(f"x{n}" for n in range(5_000)), None, ""]
+    draw.shuffle(values)
     known = set(texts[:30_000])
     content = ListContent(ListEntries.of(TYPES["texts"], sorted(known)), CLOCK_MS)
-    whole = pl.Series(asked, dtype=pl.String)
+    whole = pl.Series(values, dtype=pl.String)
     chunks = pl.concat([whole[:17], whole[17:9_000], whole[9_000:]], rechunk=False)
     for column in (whole, chunks, whole[3:]):
         answers = content.holds(column, Type.parse("string")).to_list()
@@ -256,7 +261,7 @@ def test_a_large_list_equals_a_python_set() -> None:
 
 def test_a_plain_list_is_the_dictionary_of_its_logical_entries() -> None:
     kind = ListType("limits", Type.parse("decimal(6,2)"), Type.parse("decimal(6,1)"))
-    content = content_of(kind, [(Decimal("1.50"), Decimal("2.5"), None), (Decimal("3.00"), Decimal("0.1"), CLOCK_MS)])
+    content = list_content(kind, [(Decimal("1.50"), Decimal("2.5"), None), (Decimal("3.00"), Decimal("0.1"), CLOCK_MS)])
     found = logical_lists({"limits": content})["limits"]
     assert dict(found) == {Decimal("1.50"): Decimal("2.5")}
     assert [key in found for key in (Decimal("1.5"), Decimal("1.501"), 3, None, True)] == [

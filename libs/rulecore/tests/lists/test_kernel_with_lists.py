@@ -51,7 +51,7 @@ def rule(rule_id: str, **fields: object) -> RawRecord:
     return control_record(1, rule_id, orjson.dumps(document(rule_id, **fields)))
 
 
-def listed(name: str, version: int, entries: Sequence[Json], **fields: object) -> list[RawRecord]:
+def list_control_records(name: str, version: int, entries: Sequence[Json], **fields: object) -> list[RawRecord]:
     head = ListHead.model_validate({"list": name, "version": version, "owner": "o", "of": "string"} | fields)
     return [control_record(1, key, value) for key, value in list_records(head, list(entries))]
 
@@ -61,58 +61,63 @@ def pay(offset: int, user: str | None = "a", ip: str | None = "1", amount: str =
     return RawRecord(0, 0, offset, orjson.dumps(event))
 
 
-def fired(records: Sequence[Record]) -> set[tuple[str, int]]:
+def fired_alerts(records: Sequence[Record]) -> set[tuple[str, int]]:
     alerts = [orjson.loads(r.value or b"null") for r in records if r.lane == ALERTS]
     return {(a["rule"], a["source"]["offset"]) for a in alerts}
 
 
-def answers(records: Sequence[Record]) -> dict[str, str]:
-    said = [orjson.loads(r.value or b"null") for r in records if r.lane == STATUS]
-    names = [s["rule"] if s["subject"] == "rule" else f"{s['subject']}/{s['rule']}" for s in said]
-    return {n: s["status"] + (f": {s['reason']}" if s["reason"] else "") for n, s in zip(names, said, strict=True)}
+def statuses_by_name(records: Sequence[Record]) -> dict[str, str]:
+    statuses = [orjson.loads(r.value or b"null") for r in records if r.lane == STATUS]
+    names = [s["rule"] if s["subject"] == "rule" else f"{s['subject']}/{s['rule']}" for s in statuses]
+    return {n: s["status"] + (f": {s['reason']}" if s["reason"] else "") for n, s in zip(names, statuses, strict=True)}
 
 
 def test_a_rule_may_arrive_in_the_same_cut_as_its_list_and_before_it() -> None:
     app = InProcessApp(new_app())
     records = [
         rule("tor", where="ip in list('tor')"),
-        *listed("tor", 1, ["1"]),
+        *list_control_records("tor", 1, ["1"]),
         pay(0),
         pay(1, ip="2"),
         pay(2, ip=None),
     ]
     out = app.cut(records, CLOCK)
-    assert answers(out) == {"tor": "accepted", "list/tor": "accepted"}
-    assert fired(out) == {("tor", 0)}
+    assert statuses_by_name(out) == {"tor": "accepted", "list/tor": "accepted"}
+    assert fired_alerts(out) == {("tor", 0)}
 
 
 def test_a_rule_that_uses_a_missing_list_is_rejected() -> None:
     out = InProcessApp(new_app()).cut([rule("tor", where="ip in list('tor')")], CLOCK)
-    assert "there is no list 'tor'" in answers(out)["tor"]
+    assert "there is no list 'tor'" in statuses_by_name(out)["tor"]
 
 
 def test_a_list_that_a_rule_uses_can_be_deleted_only_with_the_rule() -> None:
     app = InProcessApp(new_app())
-    app.cut([*listed("tor", 1, ["1"]), rule("tor", where="ip in list('tor')")], CLOCK)
+    app.cut([*list_control_records("tor", 1, ["1"]), rule("tor", where="ip in list('tor')")], CLOCK)
     gone = control_record(2, "list/tor", None)
-    assert "rules use this list (tor)" in answers(app.cut([gone], CLOCK))["list/tor"]
+    assert "rules use this list (tor)" in statuses_by_name(app.cut([gone], CLOCK))["list/tor"]
     out = app.cut([gone, control_record(3, "tor", None)], CLOCK)
-    assert answers(out) == {"tor": "deleted", "list/tor": "deleted"}
+    assert statuses_by_name(out) == {"tor": "deleted", "list/tor": "deleted"}
 
 
 def test_a_list_that_is_deleted_and_published_again_in_one_cut_exists() -> None:
     app = InProcessApp(new_app())
-    app.cut(listed("tor", 5, ["1"]), CLOCK)
+    app.cut(list_control_records("tor", 5, ["1"]), CLOCK)
     out = app.cut(
-        [control_record(0, "list/tor", None), *listed("tor", 1, ["2"]), rule("tor", where="ip in list('tor')")], CLOCK
+        [
+            control_record(0, "list/tor", None),
+            *list_control_records("tor", 1, ["2"]),
+            rule("tor", where="ip in list('tor')"),
+        ],
+        CLOCK,
     )
-    assert fired(app.cut([pay(0), pay(1, ip="2")], CLOCK)) == {("tor", 1)}
-    assert answers(out)["tor"] == "accepted"
+    assert fired_alerts(app.cut([pay(0), pay(1, ip="2")], CLOCK)) == {("tor", 1)}
+    assert statuses_by_name(out)["tor"] == "accepted"
 
 
 def test_event_and_window_rules_look_up_a_limit_per_user() -> None:
     app = InProcessApp(new_app())
-    limits = listed("limits", 1, [["a", "10"], ["b", 3]], value="decimal(12,2)")
+    limits = list_control_records("limits", 1, [["a", "10"], ["b", 3]], value="decimal(12,2)")
     window = {"group_by": ["user"], "within": {"tumbling": "1h"}, "having": "sum(amount) > max(lookup('limits', user))"}
     rules = [rule("one", where="amount > lookup('limits', user)"), rule("all", **window)]
     events = [
@@ -123,15 +128,23 @@ def test_event_and_window_rules_look_up_a_limit_per_user() -> None:
         pay(4, "c", amount="99"),
     ]
     out = app.cut([*limits, *rules, *events], CLOCK)
-    assert fired(out) == {("one", 3), ("all", 2), ("all", 3)}
+    assert fired_alerts(out) == {("one", 3), ("all", 2), ("all", 3)}
 
 
 def test_a_windowed_rule_counts_only_events_of_the_list_and_keeps_its_state_when_the_list_changes() -> None:
     app = InProcessApp(new_app())
     window = {"group_by": ["user"], "within": {"tumbling": "1h"}, "having": "count(*) >= 3"}
-    app.cut([*listed("tor", 1, ["1"]), rule("w", where="ip in list('tor')", **window), pay(0), pay(1, ip="2")], CLOCK)
-    assert fired(app.cut([*listed("tor", 2, ["2"]), pay(2), pay(3, ip="2")], CLOCK)) == set()
-    assert fired(app.cut([pay(4, ip="2")], CLOCK)) == {("w", 4)}
+    app.cut(
+        [
+            *list_control_records("tor", 1, ["1"]),
+            rule("w", where="ip in list('tor')", **window),
+            pay(0),
+            pay(1, ip="2"),
+        ],
+        CLOCK,
+    )
+    assert fired_alerts(app.cut([*list_control_records("tor", 2, ["2"]), pay(2), pay(3, ip="2")], CLOCK)) == set()
+    assert fired_alerts(app.cut([pay(4, ip="2")], CLOCK)) == {("w", 4)}
 
 
 def test_the_tests_of_a_rule_can_use_lists() -> None:
@@ -186,7 +199,7 @@ def _time(seconds: int) -> str:
 @given(st.lists(_steps, min_size=1, max_size=6))
 def test_lists_equal_plain_dictionaries_across_changes_expiry_and_restarts(steps: list[Step]) -> None:
     app = InProcessApp(new_app())
-    first = [*listed("bad", 1, []), *listed("limits", 1, [], value="decimal(12,2)")]
+    first = [*list_control_records("bad", 1, []), *list_records_of("limits", 1, [], value="decimal(12,2)")]
     app.cut([*first, *(rule(name, where=where) for name, where in RULES.items())], CLOCK)
     bad: dict[str, int] = {}
     limits: dict[str, tuple[Decimal, int]] = {}
@@ -196,11 +209,11 @@ def test_lists_equal_plain_dictionaries_across_changes_expiry_and_restarts(steps
         records: list[RawRecord] = []
         if step.bad is not None:
             bad = {ip: now + lasts for ip, lasts in step.bad}
-            records += listed("bad", number, [[ip, None, _time(end)] for ip, end in bad.items()])
+            records += list_control_records("bad", number, [[ip, None, _time(end)] for ip, end in bad.items()])
         if step.limits is not None:
             limits = {user: (most, now + lasts) for user, most, lasts in step.limits}
             entries: list[Json] = [[user, str(most), _time(end)] for user, (most, end) in limits.items()]
-            records += listed("limits", number, entries, value="decimal(12,2)")
+            records += list_control_records("limits", number, entries, value="decimal(12,2)")
         wanted: set[tuple[str, int]] = set()
         for user, ip, amount in step.events:
             records.append(pay(offset, user, ip, str(amount)))
@@ -213,4 +226,4 @@ def test_lists_equal_plain_dictionaries_across_changes_expiry_and_restarts(steps
             offset += 1
         if step.restart:
             app = InProcessApp(new_app(), app.blobs)
-        assert fired(app.cut(records, CLOCK + now * 1000)) == wanted
+        assert fired_alerts(app.cut(records, CLOCK + now * 1000)) == wanted

@@ -31,7 +31,7 @@ def head(name: str = "ips", version: int = 1, **fields: object) -> bytes:
     return orjson.dumps(document)
 
 
-def answer_of(name: str, version: int | None, kind: StatusKind) -> RuleStatus:
+def status_of(name: str, version: int | None, kind: StatusKind) -> RuleStatus:
     return RuleStatus(name, version, kind, None, 0, 0, 0, Subject.LIST)
 
 
@@ -41,7 +41,7 @@ def put(store: ListStore, name: str = "ips", version: int = 1, **fields: object)
 
 def apply_accepted(store: ListStore, name: str = "ips", version: int = 1, **fields: object) -> ListStore:
     after, answer = put(store, name, version, **fields)
-    assert answer == answer_of(name, version, StatusKind.ACCEPTED)
+    assert answer == status_of(name, version, StatusKind.ACCEPTED)
     return after
 
 
@@ -56,7 +56,7 @@ def values(store: ListStore, name: str = "ips", clock_ms: int = CLOCK_MS) -> set
     return set(store.contents(clock_ms)[name].values)
 
 
-def with_part(store: ListStore, entries: Sequence[Json]) -> tuple[ListStore, str]:
+def apply_part(store: ListStore, entries: Sequence[Json]) -> tuple[ListStore, str]:
     data = part_bytes(entries)
     digest = part_digest(data)
     after, answer = store.apply(f"part/{digest}", data)
@@ -68,7 +68,7 @@ def with_part(store: ListStore, entries: Sequence[Json]) -> tuple[ListStore, str
 
 
 def test_a_list_takes_effect_when_its_head_arrives_and_all_parts_are_there() -> None:
-    store, digest = with_part(ListStore.empty(), ["b", "c"])
+    store, digest = apply_part(ListStore.empty(), ["b", "c"])
     assert not store.types()
     store = apply_accepted(store, parts=[digest], entries=["a"])
     assert store.types() == {"ips": ListType("ips", STRING)}
@@ -92,7 +92,7 @@ def test_a_version_must_increase_and_a_repeated_record_changes_nothing() -> None
     store = apply_accepted(ListStore.empty(), version=3, entries=["a"])
     assert "not above the live version 3" in rejection_reason(store, version=3, entries=["b"])
     assert "not above the live version 3" in rejection_reason(store, version=2)
-    assert put(store, version=3, entries=["a"]) == (store, answer_of("ips", 3, StatusKind.ACCEPTED))
+    assert put(store, version=3, entries=["a"]) == (store, status_of("ips", 3, StatusKind.ACCEPTED))
 
 
 def test_a_list_keeps_its_types() -> None:
@@ -107,13 +107,13 @@ def test_a_list_that_rules_use_cannot_be_deleted() -> None:
     assert after is store
     assert "2 rules use this list (r1, r2)" in (answer.reason or "")
     after, answer = store.apply("list/ips", None)
-    assert answer == answer_of("ips", None, StatusKind.DELETED)
+    assert answer == status_of("ips", None, StatusKind.DELETED)
     assert "ips" not in after.contents(CLOCK_MS)
     assert not after.types()
 
 
 def test_a_rule_finds_a_list_that_is_deleted_and_published_again_unchanged() -> None:
-    store, digest = with_part(ListStore.empty(), ["b"])
+    store, digest = apply_part(ListStore.empty(), ["b"])
     store = apply_accepted(store, parts=[digest])
     store, _ = store.apply("list/ips", None)
     assert store.unused == (digest,)
@@ -124,18 +124,18 @@ def test_unused_parts_are_kept_up_to_the_limits_and_the_oldest_are_dropped_first
     store = ListStore.empty(ListLimits(unused_parts=2))
     digests = []
     for text in ("a", "b", "c"):
-        store, digest = with_part(store, [text])
+        store, digest = apply_part(store, [text])
         digests.append(digest)
     assert store.unused == tuple(digests[1:])
     assert set(store.parts) == set(digests[1:])
     store = ListStore.empty(ListLimits(unused_bytes=len(part_bytes(["a"]))))
     for text in ("a", "b"):
-        store, _ = with_part(store, [text])
+        store, _ = apply_part(store, [text])
     assert store.unused == (digests[1],)
 
 
 def test_a_part_in_use_cannot_be_deleted_and_an_unused_one_can() -> None:
-    store, digest = with_part(ListStore.empty(), ["b"])
+    store, digest = apply_part(ListStore.empty(), ["b"])
     live = apply_accepted(store, parts=[digest])
     assert live.apply(f"part/{digest}", None)[1].reason == "list ips uses this part"
     after, answer = store.apply(f"part/{digest}", None)
@@ -215,11 +215,11 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("of", "value", "entries", "said"), WRONG)
+@pytest.mark.parametrize(("of", "value", "entries", "words"), WRONG)
 def test_an_invalid_entry_is_rejected_with_its_number(
-    of: str, value: str | None, entries: list[Json], said: str
+    of: str, value: str | None, entries: list[Json], words: str
 ) -> None:
-    assert said in rejection_reason(ListStore.empty(), of=of, value=value, entries=entries)
+    assert words in rejection_reason(ListStore.empty(), of=of, value=value, entries=entries)
 
 
 @given(st.integers(-(10**18) + 1, 10**18 - 1), st.integers(0, 18), st.sampled_from(["", "0", "+", "e"]))
@@ -231,7 +231,7 @@ def test_a_decimal_has_one_value_in_every_spelling(digits: int, scale: int, form
 
 
 def test_a_fault_in_a_part_names_the_part_and_the_entry() -> None:
-    store, digest = with_part(ListStore.empty(), ["a", 5])
+    store, digest = apply_part(ListStore.empty(), ["a", 5])
     assert rejection_reason(store, parts=[digest]) == f"part {digest}: entry 2: 5 is no string"
 
 
@@ -266,10 +266,10 @@ def test_hostile_records_are_rejected_and_change_nothing(value: bytes) -> None:
         after, answer = store.apply(key, value)
         assert after is store
         assert answer.status is StatusKind.REJECTED
-        told = as_reply(answer, ControlRecord(0, 7, key.encode(), value), epoch=3)
-        assert (told.offset, told.rules_epoch) == (7, 3)
-        assert len(told.name) <= 100
-        assert len(told.reason or "") <= 2_000
+        status = as_reply(answer, ControlRecord(0, 7, key.encode(), value), epoch=3)
+        assert (status.offset, status.rules_epoch) == (7, 3)
+        assert len(status.name) <= 100
+        assert len(status.reason or "") <= 2_000
     store, digest = _with_bytes(store, value)
     if digest is not None:
         assert rejection_reason(store, parts=[digest])
@@ -335,8 +335,8 @@ def test_a_restored_store_behaves_like_the_original() -> None:
     for key, value in list_records(ListHead(list="big", version=1, owner="o", of=STRING), random_entries):
         store, _ = store.apply(key, value)
     store = apply_accepted(store, entries=["a", ["b", None, "2027-01-15T08:00:00Z"]])
-    store, kept = with_part(store, ["x"])
-    store, gone = with_part(store, ["y"])
+    store, kept = apply_part(store, ["x"])
+    store, gone = apply_part(store, ["y"])
 
     table, log, blobs = KeyValueTable(), StateLog(StateSettings()), MemoryBlobs()
     save(store, table)
@@ -352,11 +352,11 @@ def test_a_restored_store_behaves_like_the_original() -> None:
         for name in ("ips", "big"):
             assert values(again, name, clock_ms) == values(store, name, clock_ms)
     for after in (store, again):
-        assert with_part(after, ["z"])[0].unused[0] == gone
+        assert apply_part(after, ["z"])[0].unused[0] == gone
 
 
 def test_restored_stores_of_one_process_share_the_parsed_parts() -> None:
-    store, digest = with_part(ListStore.empty(), ["b", "c"])
+    store, digest = apply_part(ListStore.empty(), ["b", "c"])
     store = apply_accepted(store, parts=[digest])
     again = ListStore.restore([(key, bytes(bytearray(value))) for key, value in store.records()])
     assert again.parts[digest] is store.parts[digest]
@@ -370,7 +370,7 @@ def test_a_restore_skips_rows_that_it_cannot_read() -> None:
 
 
 def test_an_unchanged_store_writes_nothing() -> None:
-    store, _ = with_part(apply_accepted(ListStore.empty(), entries=["a"]), ["x"])
+    store, _ = apply_part(apply_accepted(ListStore.empty(), entries=["a"]), ["x"])
     table = KeyValueTable()
     save(store, table)
     assert table.changes().height == 3

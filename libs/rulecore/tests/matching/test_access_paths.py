@@ -62,7 +62,7 @@ class Case:
         return len(self.predicates) * len(self.events)
 
 
-def compiled(predicate: Predicate, number: int = 0) -> CompiledRule:
+def compile_predicate(predicate: Predicate, number: int = 0) -> CompiledRule:
     """The product's form of a rule."""
     document = {"id": f"r{number}", "version": 1, "owner": "o", "on": "odd", "where": predicate.text}
     rule = Rule.model_validate(document | {"then": {"severity": "low", "message": "m"}})
@@ -75,8 +75,8 @@ def case(seed: int, rules: int, events: int) -> Case:
     shapes = [shape for shape in SHAPES for _ in range(rules * WEIGHTS.get(shape, 8))]
     maker.random.shuffle(shapes)
     predicates = [maker.rule(shape) for shape in shapes]
-    made = [compiled(predicate, i) for i, predicate in enumerate(predicates)]
-    return Case(shapes, predicates, made, Events(seed, predicates).rows(events))
+    compiled = [compile_predicate(predicate, i) for i, predicate in enumerate(predicates)]
+    return Case(shapes, predicates, compiled, Events(seed, predicates).rows(events))
 
 
 def cases() -> Iterator[Case]:
@@ -85,25 +85,25 @@ def cases() -> Iterator[Case]:
     while pairs < PAIRS:
         seed += 1
         rules, events = [(1, 30), (1, 25), (2, 20), (0, 700)][seed % 4]
-        one = case(seed, rules, events) if rules else few(seed, events)
+        one = case(seed, rules, events) if rules else few_rules(seed, events)
         pairs += one.pairs
         yield one
 
 
-def few(seed: int, events: int) -> Case:
+def few_rules(seed: int, events: int) -> Case:
     """A handful of rules on a batch that is large beside them: values are translated in another way then."""
     maker = Shapes(seed)
     predicates = [maker.rule(shape) for shape in SHAPES]
-    made = [compiled(predicate, i) for i, predicate in enumerate(predicates)]
-    return Case([*SHAPES], predicates, made, Events(seed, predicates).rows(events))
+    compiled = [compile_predicate(predicate, i) for i, predicate in enumerate(predicates)]
+    return Case([*SHAPES], predicates, compiled, Events(seed, predicates).rows(events))
 
 
-def expected(one: Case) -> list[tuple[int, int]]:
+def find_with_function(one: Case) -> list[tuple[int, int]]:
     """One event, one rule, one function."""
     return [(row, i) for row, event in enumerate(one.events) for i, p in enumerate(one.predicates) if p.truth(event)]
 
 
-def found(one: Case) -> list[tuple[int, int]]:
+def find_with_index(one: Case) -> list[tuple[int, int]]:
     """By the index."""
     matches = EventMatcher(one.compiled).match(physical(one.events))
     assert matches.failed == ()
@@ -124,7 +124,7 @@ def differences(one: Case, have: Sequence[tuple[int, int]], want: Sequence[tuple
 def test_the_index_finds_the_matches_of_a_plain_function() -> None:
     pairs, matched, by_shape = 0, Counter[str](), Counter[str]()
     for one in cases():
-        want, have = expected(one), found(one)
+        want, have = find_with_function(one), find_with_index(one)
         assert have == want, differences(one, have, want)
         pairs += one.pairs
         matched.update(one.shapes[rule] for _, rule in want)
@@ -180,9 +180,9 @@ def test_the_index_finds_every_constant_in_small_and_large_batches(events: int) 
     names = [name for name in KEYED if name != "b"]
     predicates = [compare(name, "=", value) for name in names for value in POOLS[name]]
     predicates += [maker.any_list(name, negated=negated) for name in names for negated in (False, True)]
-    made = [compiled(predicate, i) for i, predicate in enumerate(predicates)]
-    one = Case(["equality"] * len(made), predicates, made, Events(1, predicates).rows(events))
-    want, have = expected(one), found(one)
+    compiled = [compile_predicate(predicate, i) for i, predicate in enumerate(predicates)]
+    one = Case(["equality"] * len(compiled), predicates, compiled, Events(1, predicates).rows(events))
+    want, have = find_with_function(one), find_with_index(one)
     assert have == want, differences(one, have, want)
     assert {event["d"] is not None and str(event["d"]) for event in one.events} >= {"0.0", "-0.0", "nan"}
 
@@ -194,7 +194,7 @@ def test_the_index_finds_the_matches_of_any_few_rules_on_any_few_events(
 ) -> None:
     maker = Shapes(seed)
     predicates = [maker.rule(shape) for shape in shapes]
-    made = [compiled(predicate, i) for i, predicate in enumerate(predicates)]
-    one = Case(shapes, predicates, made, Events(seed, predicates).rows(events))
-    want, have = expected(one), found(one)
+    compiled = [compile_predicate(predicate, i) for i, predicate in enumerate(predicates)]
+    one = Case(shapes, predicates, compiled, Events(seed, predicates).rows(events))
+    want, have = find_with_function(one), find_with_index(one)
     assert have == want, differences(one, have, want)

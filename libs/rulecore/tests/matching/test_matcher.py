@@ -272,10 +272,10 @@ def test_a_rule_that_raises_is_reported_and_the_others_are_evaluated(monkeypatch
     events = random_events(random.Random(9), 40)
     healthy = [pair for pair in pairs(EventMatcher(rules).match(events)) if pair[1] in (0, 3)]
 
-    def raising(expr: lang.Expr) -> pl.Expr:
+    def compile_or_raise(expr: lang.Expr) -> pl.Expr:
         return pl.col("not there") if isinstance(expr, lang.Like) else to_polars(expr)
 
-    compile_with(monkeypatch, raising)
+    compile_with(monkeypatch, compile_or_raise)
     matches = EventMatcher(rules).match(events)
     assert pairs(matches) == healthy
     assert [number for number, _ in matches.failed] == [1, 2]
@@ -288,28 +288,28 @@ def test_a_term_that_raises_fails_only_the_rules_that_use_it(where: str, monkeyp
     events = random_events(random.Random(9), 40)
     healthy = [pair for pair in pairs(EventMatcher(rules).match(events)) if pair[1] == 0]
 
-    def raising(expr: lang.Expr) -> pl.Expr:
+    def compile_or_raise(expr: lang.Expr) -> pl.Expr:
         raise RuntimeError(f"no form for {type(expr).__name__}")
 
-    compile_with(monkeypatch, raising)
+    compile_with(monkeypatch, compile_or_raise)
     matches = EventMatcher(rules).match(events)
     assert pairs(matches) == healthy
     assert [number for number, _ in matches.failed] == [1]
 
 
 def test_a_column_is_translated_once_however_many_rules_name_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
+    terms: list[str] = []
     value = EncodedBatch._compute_values
 
-    def counted(self: EncodedBatch, term: str) -> pl.Series:
-        asked.append(term)
+    def count_and_translate(self: EncodedBatch, term: str) -> pl.Series:
+        terms.append(term)
         return value(self, term)
 
-    monkeypatch.setattr(EncodedBatch, "_compute_values", counted)
+    monkeypatch.setattr(EncodedBatch, "_compute_values", count_and_translate)
     rules = [rule(f"s = '{i}' and n > {i} and n2 <> {i}", i) for i in range(50)]
     events = pl.DataFrame({"s": [str(i) for i in range(50)], "n": [100] * 50, "n2": [-1] * 50})
     assert pairs(EventMatcher(rules).match(events)) == [(i, i) for i in range(50)]
-    assert sorted(asked) == ["n", "n2", "s"]
+    assert sorted(terms) == ["n", "n2", "s"]
 
 
 def test_a_large_batch_and_a_small_one_give_the_same_ids() -> None:

@@ -11,15 +11,15 @@ from streamcore.kernel import ControlRecord
 from tests.harness.apps.control_records import HOUR, NOW, STREAMS, document, put, release
 
 
-def read(*records: ControlRecord) -> RuleHistory:
+def replay(*records: ControlRecord) -> RuleHistory:
     log = [ControlEntry(c, NOW + i * HOUR, f"u{i}", f"because {i}") for i, c in enumerate(records)]
     return replay_log(RuleSet.empty(STREAMS), log)
 
 
 def test_the_history_lists_every_change_with_author_reason_and_status() -> None:
-    history = read(put("r", 1), put("r", 2, where="colour = 1"), put("r", 3), ControlRecord(0, 3, b"r", None))
-    told = [(e.written.by, e.written.why, e.status.version, str(e.status.status)) for e in history.entries]
-    assert told == [
+    history = replay(put("r", 1), put("r", 2, where="colour = 1"), put("r", 3), ControlRecord(0, 3, b"r", None))
+    entries = [(e.written.by, e.written.why, e.status.version, str(e.status.status)) for e in history.entries]
+    assert entries == [
         ("u0", "because 0", 1, "accepted"),
         ("u1", "because 1", 2, "rejected"),
         ("u2", "because 2", 3, "accepted"),
@@ -28,13 +28,13 @@ def test_the_history_lists_every_change_with_author_reason_and_status() -> None:
 
 
 def test_a_rollback_publishes_the_previous_version_under_a_new_number() -> None:
-    history = read(put("r", 1, where="amount > 10"), put("r", 2), put("r", 3, mode="draft"))
+    history = replay(put("r", 1, where="amount > 10"), put("r", 2), put("r", 3, mode="draft"))
     back = roll_back(history, "r")
     assert (back.version, back.where) == (4, "amount > 10")
 
 
 def test_a_rollback_can_restore_any_accepted_version_even_of_a_deleted_rule() -> None:
-    history = read(put("r", 1, where="amount > 10"), put("r", 2), put("r", 3), ControlRecord(0, 3, b"r", None))
+    history = replay(put("r", 1, where="amount > 10"), put("r", 2), put("r", 3), ControlRecord(0, 3, b"r", None))
     assert roll_back(history, "r", 1).where == "amount > 10"
     assert roll_back(history, "r").version == 4
     with pytest.raises(RuleSetError, match="has no version 9; it has 1, 2, 3"):
@@ -42,12 +42,12 @@ def test_a_rollback_can_restore_any_accepted_version_even_of_a_deleted_rule() ->
     with pytest.raises(RuleSetError, match="no version of 'x' was ever accepted"):
         roll_back(history, "x")
     with pytest.raises(RuleSetError, match="has had no other version than 1"):
-        roll_back(read(put("r", 1)), "r")
+        roll_back(replay(put("r", 1)), "r")
 
 
 def test_a_rollback_reverts_a_whole_release() -> None:
     changes = release("q3", [document("a", 2, where="amount > 9"), document("b", 1)], deleted=["c"])
-    history = read(put("a", 1, where="amount > 5"), put("c", 7, where="amount > 7"), *changes)
+    history = replay(put("a", 1, where="amount > 5"), put("c", 7, where="amount > 7"), *changes)
     back, deleted = revert_release(history, "q3")
     assert [(r.id, r.version, r.where) for r in back] == [("a", 3, "amount > 5"), ("c", 8, "amount > 7")]
     assert deleted == ["b"]
@@ -57,5 +57,5 @@ def test_a_rollback_reverts_a_whole_release() -> None:
 
 def test_the_history_includes_the_versions_of_releases_in_parts() -> None:
     large = [document(f"r{i}", 1, description="x" * 1_000, where=f"amount > {i}") for i in range(100)]
-    history = read(*release("large", large), put("r7", 2))
+    history = replay(*release("large", large), put("r7", 2))
     assert roll_back(history, "r7").where == "amount > 7"

@@ -58,11 +58,11 @@ def tombstone(rule_id: str) -> ControlRecord:
     return ControlRecord(0, 9, rule_id.encode(), None)
 
 
-def fresh() -> RuleSet:
+def empty_rules() -> RuleSet:
     return RuleSet.empty(STREAMS)
 
 
-def live(rules: RuleSet, rule_id: str) -> CompiledRule:
+def live_rule(rules: RuleSet, rule_id: str) -> CompiledRule:
     found = rules.live(rule_id)
     assert found is not None
     return found
@@ -72,38 +72,38 @@ def ids(rules: RuleSet) -> set[str]:
     return {place.rule for place in rules.rules}
 
 
-def windowed(rules: RuleSet) -> list[str]:
+def window_rule_ids(rules: RuleSet) -> list[str]:
     return [c.rule.id for c in rules.evaluated_rules() if c.kind is RuleKind.WINDOW]
 
 
-def one(rules: RuleSet, change: ControlRecord) -> tuple[RuleSet, RuleStatus]:
+def apply_one(rules: RuleSet, change: ControlRecord) -> tuple[RuleSet, RuleStatus]:
     after, (status,) = rules.apply([change], CLOCK)
     return after, status
 
 
-def compiled(change: ControlRecord) -> CompiledRule:
-    after, status = one(fresh(), change)
+def compile_record(change: ControlRecord) -> CompiledRule:
+    after, status = apply_one(empty_rules(), change)
     assert status.status is StatusKind.ACCEPTED, status.reason
     (rule,) = after.rules.values()
     return rule
 
 
 def test_an_accepted_rule_is_live_from_the_next_epoch() -> None:
-    rules, status = one(fresh(), record("r", 1, 7))
+    rules, status = apply_one(empty_rules(), record("r", 1, 7))
     assert status == RuleStatus("r", 1, StatusKind.ACCEPTED, None, 1, 0, 7, mode="live")
     assert rules.epoch == 1
     assert [c.rule.id for c in rules.matcher("pay", 0).rules] == ["r"]
-    assert fresh().epoch == 0
+    assert empty_rules().epoch == 0
 
 
 def test_the_epoch_increases_once_for_all_records_of_a_call() -> None:
-    rules, statuses = fresh().apply(
+    rules, statuses = empty_rules().apply(
         [record("a"), record("b"), ControlRecord(0, 2, b"c", b"junk"), record("a", 2)], CLOCK
     )
     assert rules.epoch == 1
     assert [s.status for s in statuses] == ["accepted", "accepted", "rejected", "accepted"]
     assert {s.rules_epoch for s in statuses} == {1}
-    assert live(rules, "a").rule.version == 2
+    assert live_rule(rules, "a").rule.version == 2
 
 
 @pytest.mark.parametrize(
@@ -136,8 +136,8 @@ def test_the_epoch_increases_once_for_all_records_of_a_call() -> None:
     ],
 )
 def test_a_rejected_record_has_a_reason_and_leaves_the_previous_version_live(change: ControlRecord, words: str) -> None:
-    before, _ = one(fresh(), record())
-    after, status = one(before, change)
+    before, _ = apply_one(empty_rules(), record())
+    after, status = apply_one(before, change)
     assert status.status is StatusKind.REJECTED
     assert words in (status.reason or "")
     assert after is before
@@ -145,101 +145,101 @@ def test_a_rejected_record_has_a_reason_and_leaves_the_previous_version_live(cha
 
 
 def test_the_status_of_a_rejected_record_has_its_version() -> None:
-    _, status = one(fresh(), record("r", 5, where="amount >"))
+    _, status = apply_one(empty_rules(), record("r", 5, where="amount >"))
     assert status.version == 5
 
 
 def test_publishing_the_same_version_again_changes_nothing() -> None:
-    before, _ = one(fresh(), record())
+    before, _ = apply_one(empty_rules(), record())
     spaced = orjson.dumps(orjson.loads(record().value or b""), option=orjson.OPT_INDENT_2)
-    after, status = one(before, ControlRecord(0, 3, b"r", spaced))
+    after, status = apply_one(before, ControlRecord(0, 3, b"r", spaced))
     assert status.status is StatusKind.ACCEPTED
     assert after is before
 
 
 def test_a_deleted_rule_can_be_published_again() -> None:
-    rules, status = one(one(fresh(), record("r", 3))[0], tombstone("r"))
+    rules, status = apply_one(apply_one(empty_rules(), record("r", 3))[0], tombstone("r"))
     assert (status.status, status.version, status.rules_epoch) == (StatusKind.DELETED, 3, 2)
     assert rules.rules == {}
     assert rules.matcher("pay", 0).rules == ()
-    again, status = one(rules, record("r", 1))
+    again, status = apply_one(rules, record("r", 1))
     assert status.status is StatusKind.ACCEPTED
     assert again.epoch == 3
 
 
 def test_deleting_a_missing_rule_changes_nothing() -> None:
-    before = fresh()
-    after, status = one(before, tombstone("r"))
+    before = empty_rules()
+    after, status = apply_one(before, tombstone("r"))
     assert after is before
     assert (status.status, status.reason) == (StatusKind.DELETED, "there is no such rule")
 
 
 def test_more_rules_than_the_limit_are_rejected_and_replacing_one_is_not() -> None:
     rules = RuleSet.empty(STREAMS, RuleLimits(rules=1))
-    rules, _ = one(rules, record("a"))
-    same, status = one(rules, record("b"))
+    rules, _ = apply_one(rules, record("a"))
+    same, status = apply_one(rules, record("b"))
     assert "which is the limit" in (status.reason or "")
     assert same is rules
-    assert one(rules, ControlRecord(0, 0, b"b", b"{"))[1].reason == status.reason, (
-        "the limit is checked before the record is decoded"
+    assert apply_one(rules, ControlRecord(0, 0, b"b", b"{"))[1].reason == status.reason, (
+        "said before the record is decoded"
     )
-    assert one(rules, record("a", 2))[1].status is StatusKind.ACCEPTED
+    assert apply_one(rules, record("a", 2))[1].status is StatusKind.ACCEPTED
 
 
 def test_a_paused_rule_is_kept_and_not_evaluated() -> None:
-    rules, _ = fresh().apply(
+    rules, _ = empty_rules().apply(
         [record("r", mode="paused"), window("w", mode="paused"), record("s", mode="shadow")], CLOCK
     )
     assert ids(rules) == {"r", "s", "w"}
     assert [c.rule.id for c in rules.matcher("pay", 0).rules] == ["s"]
-    assert windowed(rules) == []
+    assert window_rule_ids(rules) == []
 
 
 def test_a_rule_in_quarantine_is_not_evaluated_until_its_next_version() -> None:
-    rules, _ = fresh().apply([record("a"), record("b"), window("w")], CLOCK)
-    away = rules.quarantine(live(rules, "a"), "it raised").quarantine(live(rules, "w"), "too")
-    assert away.quarantine(compiled(record("nobody")), "x") is away
+    rules, _ = empty_rules().apply([record("a"), record("b"), window("w")], CLOCK)
+    away = rules.quarantine(live_rule(rules, "a"), "it raised").quarantine(live_rule(rules, "w"), "too")
+    assert away.quarantine(compile_record(record("nobody")), "x") is away
     assert dict(away.quarantined) == {"a@1": "it raised", "w@1": "too"}
     assert away.epoch == rules.epoch
     assert [c.rule.id for c in away.matcher("pay", 0).rules] == ["b"]
-    assert windowed(away) == []
+    assert window_rule_ids(away) == []
     assert len(rules.matcher("pay", 0).rules) == 2
-    same, status = one(away, record("a"))
+    same, status = apply_one(away, record("a"))
     assert same is away
     assert status.reason == "no change; in quarantine: it raised"
-    back, _ = one(away, record("a", 2))
+    back, _ = apply_one(away, record("a", 2))
     assert dict(back.quarantined) == {"w@1": "too"}
     assert len(back.matcher("pay", 0).rules) == 2
 
 
 def test_a_restored_rule_set_equals_the_original() -> None:
-    rules, _ = fresh().apply([record("b"), window("w"), record("a", mode="shadow")], CLOCK)
-    rules = one(rules, record("a", 2))[0]
-    rules = rules.quarantine(live(rules, "b"), "it raised")
+    rules, _ = empty_rules().apply([record("b"), window("w"), record("a", mode="shadow")], CLOCK)
+    rules = apply_one(rules, record("a", 2))[0]
+    rules = rules.quarantine(live_rule(rules, "b"), "it raised")
     restored = RuleSet.restore(STREAMS, rules.limits, rules.records())
     assert restored == rules
     assert restored.rules == rules.rules
     assert restored.matcher("pay", 0).rules == rules.matcher("pay", 0).rules
-    assert windowed(restored) == windowed(rules)
+    assert window_rule_ids(restored) == window_rule_ids(rules)
     assert restored.apply([record("a", 3)], CLOCK) == rules.apply([record("a", 3)], CLOCK)
-    assert fresh() != rules
+    assert empty_rules() != rules
 
 
 def test_a_stored_rule_that_no_longer_compiles_is_in_quarantine() -> None:
-    rules, _ = fresh().apply([record("a"), record("b", where="quantity > 1")], CLOCK)
+    rules, _ = empty_rules().apply([record("a"), record("b", where="quantity > 1")], CLOCK)
     narrower = StreamSchema("pay", SCHEMA.fields[:5], "ts", (("user_id",),))
     restored = RuleSet.restore({"pay": narrower}, rules.limits, rules.records())
     assert ids(restored) == {"a"}
     assert "no longer compiles" in restored.quarantined["b@1"]
     assert restored.stored == rules.stored
-    fixed, status = one(restored, record("b", 2))
+    fixed, status = apply_one(restored, record("b", 2))
     assert status.status is StatusKind.ACCEPTED
     assert ids(fixed) == {"a", "b"}
 
 
 @given(st.lists(st.tuples(st.none() | st.binary(max_size=8), st.none() | st.binary(max_size=60)), max_size=6))
 def test_no_bytes_make_applying_raise(junk: list[tuple[bytes | None, bytes | None]]) -> None:
-    before, _ = one(fresh(), record())
+    before, _ = apply_one(empty_rules(), record())
     controls = [ControlRecord(0, i, key, value) for i, (key, value) in enumerate(junk) if key != b"r"]
     after, statuses = before.apply(controls, CLOCK)
     assert after is before
@@ -257,34 +257,34 @@ VALUES = st.recursive(
 
 @given(st.dictionaries(NAMES, VALUES))
 def test_no_document_makes_applying_raise(changes: dict[str, object]) -> None:
-    before, _ = one(fresh(), record())
+    before, _ = apply_one(empty_rules(), record())
     document = orjson.loads(record("r", 2).value or b"") | changes
     try:
         value = orjson.dumps(document)
     except TypeError:  # a whole number of more than 64 bits, or half a surrogate pair: no JSON
         return
-    after, status = one(before, ControlRecord(0, 1, b"r", value))
+    after, status = apply_one(before, ControlRecord(0, 1, b"r", value))
     assert status.status in (StatusKind.ACCEPTED, StatusKind.REJECTED)
     assert (after is before) == (status.status is StatusKind.REJECTED)
 
 
 @given(st.text(max_size=40))
 def test_no_text_of_a_condition_makes_applying_raise(text: str) -> None:
-    _, status = one(fresh(), record("r", 1, where=text, then={"severity": "low", "message": text or "m"}))
+    _, status = apply_one(empty_rules(), record("r", 1, where=text, then={"severity": "low", "message": text or "m"}))
     assert status.reason is None or not status.reason.startswith("internal error")
 
 
 def test_only_the_changed_rule_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    rules, _ = fresh().apply([record(f"r{i}", where=f"amount > {i + 0.5}") for i in range(20)], CLOCK)
+    rules, _ = empty_rules().apply([record(f"r{i}", where=f"amount > {i + 0.5}") for i in range(20)], CLOCK)
     done: list[str] = []
     compile_rule = rulecore.compile.rule.compile_rule
 
-    def counted(*arguments: object) -> CompiledRule:
+    def count_and_compile(*arguments: object) -> CompiledRule:
         done.append("one")
         return compile_rule(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(rulecore.compile.cache, "compile_rule", counted)
-    after, _ = one(rules, record("r3", 2, where="amount > 99.25"))
+    monkeypatch.setattr(rulecore.compile.cache, "compile_rule", count_and_compile)
+    after, _ = apply_one(rules, record("r3", 2, where="amount > 99.25"))
     assert done == ["one"]
     assert all(after.rules[i] is rules.rules[i] for i in rules.rules if i.rule != "r3")
 
@@ -293,14 +293,14 @@ def test_a_change_keeps_the_matchers_of_other_streams() -> None:
     other = StreamSchema("other", SCHEMA.fields, "ts", (("user_id",),))
     rules, _ = RuleSet.empty({"pay": SCHEMA, "other": other}).apply([record("a"), record("b", on="other")], CLOCK)
     kept, rebuilt = rules.matcher("other", 0), rules.matcher("pay", 0)
-    after, _ = one(rules, record("a", 2))
+    after, _ = apply_one(rules, record("a", 2))
     assert after.matcher("other", 0) is kept
     assert after.matcher("pay", 0) is not rebuilt
 
 
 def test_a_new_threshold_keeps_the_fingerprints_of_the_aggregates() -> None:
-    before = compiled(window(having="count(*) >= 3 and sum(amount) > 10"))
-    after = compiled(window("w", 2, having="sum(amount) > 99 or count(*) >= 7", description="new", mode="shadow"))
+    before = compile_record(window(having="count(*) >= 3 and sum(amount) > 10"))
+    after = compile_record(window("w", 2, having="sum(amount) > 99 or count(*) >= 7", description="new", mode="shadow"))
     assert {a.fingerprint for a in before.aggregates} == {a.fingerprint for a in after.aggregates}
     assert before.digest != after.digest
 
@@ -317,14 +317,14 @@ def test_a_new_threshold_keeps_the_fingerprints_of_the_aggregates() -> None:
 )
 def test_the_fingerprint_covers_everything_that_is_counted(fields: dict[str, object]) -> None:
     base: dict[str, object] = {"having": "sum(amount) > 10", "where": "amount > 1"}
-    before, after = compiled(window(**base)), compiled(window(**(base | fields)))
+    before, after = compile_record(window(**base)), compile_record(window(**(base | fields)))
     assert before.aggregates[0].fingerprint != after.aggregates[0].fingerprint
 
 
 def test_rules_that_count_the_same_share_a_fingerprint() -> None:
     """Whatever the rule, its text, the order of its groups and the length of its window."""
-    before = compiled(window("a", group_by=["country", "user_id"], having="sum(quantity * amount) > 1"))
-    after = compiled(
+    before = compile_record(window("a", group_by=["country", "user_id"], having="sum(quantity * amount) > 1"))
+    after = compile_record(
         window(
             "b",
             group_by=["user_id", "country"],
@@ -337,7 +337,7 @@ def test_rules_that_count_the_same_share_a_fingerprint() -> None:
 
 
 def test_having_is_rewritten_to_columns_that_the_message_can_use() -> None:
-    rule = compiled(
+    rule = compile_record(
         window(
             having="sum(amount) > 10 and sum(quantity) > 2 and user_id <> 'x'",
             then={"severity": "low", "message": "{user_id} {sum}"},
@@ -350,4 +350,4 @@ def test_having_is_rewritten_to_columns_that_the_message_can_use() -> None:
     columns = lang.columns(rule.having_on_columns)
     assert columns == {"user_id", total.column, pieces.column}
     assert (rule.route, rule.window and rule.window.panes) == (0, 12)
-    assert compiled(window(group_by=["country", "card"])).route == 1
+    assert compile_record(window(group_by=["country", "card"])).route == 1

@@ -26,7 +26,7 @@ def report() -> Report:
     return run_caged("tests.harness.faults.hostile_cases", None, Limits(cpu_s=5, memory_bytes=512 << 20))
 
 
-def words(report: Report) -> dict[str, Outcome]:
+def outcomes_by_case(report: Report) -> dict[str, Outcome]:
     """Outcomes by case."""
     return {outcome.case: outcome for outcome in report.outcomes}
 
@@ -56,7 +56,7 @@ def test_memory_and_time_stay_bounded(report: Report) -> None:
 
 
 def test_texts_are_rejected_wherever_only_code_or_names_are_allowed(report: Report) -> None:
-    found = words(report)
+    found = outcomes_by_case(report)
     places = [place for place in PLACES if place not in FREE]
     taken = {f"{one.name} in {place}" for one in TEXTS for place in places} & {
         name for name, outcome in found.items() if outcome.word == "harmless"
@@ -65,20 +65,20 @@ def test_texts_are_rejected_wherever_only_code_or_names_are_allowed(report: Repo
 
 
 def test_most_texts_are_plain_data_as_a_constant(report: Report) -> None:
-    found = words(report)
+    found = outcomes_by_case(report)
     rejected = {one.name for one in TEXTS if found[f"{one.name} in constant"].word == "rejected"}
     assert rejected == {"deep brackets", "deep not", "digits", "long name", "null byte", "terminal"}
 
 
 def test_hostile_documents_are_rejected(report: Report) -> None:
-    found = words(report)
+    found = outcomes_by_case(report)
     names = [f"{one.name} as YAML" for one in YAML] + [f"{one.name} as JSON" for one in JSON]
     assert {name for name in names if found[name].word == "harmless"} == SOUND_DOCUMENTS
 
 
 def test_the_cage_records_every_kind_of_misdeed() -> None:
     report = run_caged("tests.harness.faults.caged_misdeeds", None, Limits(cpu_s=2, memory_bytes=64 << 20))
-    found = words(report)
+    found = outcomes_by_case(report)
     for name, event in [
         ("open", "open"),
         ("import", "import"),
@@ -86,7 +86,7 @@ def test_the_cage_records_every_kind_of_misdeed() -> None:
         ("socket", "socket."),
         ("fork", "os."),
     ]:
-        assert any(said.startswith(event) for said in found[name].audit), (name, found[name])
+        assert any(recorded.startswith(event) for recorded in found[name].audit), (name, found[name])
     assert "MemoryError" in found["memory"].raised
     assert "RecursionError" in found["recursion"].raised
     assert "exit -" in report.ended

@@ -69,16 +69,16 @@ def tokens(text: str) -> list[tuple[str, bool]]:
     return found
 
 
-def shown(value: Any) -> str:
+def to_text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def text_matches(value: Any, text: str, modifiers: tuple[str, ...]) -> bool:
     if "base64" in modifiers:
-        plain = "".join(c for c, _ in tokens(shown(value)))
+        plain = "".join(c for c, _ in tokens(to_text(value)))
         parts = [(c, False) for c in base64.b64encode(plain.encode()).decode()]
     else:
-        parts = tokens(shown(value))
+        parts = tokens(to_text(value))
     regex = ""
     for i, (c, wild) in enumerate(parts):
         before, after = (parts[i - 1][0] if i else " "), (parts[i + 1] if i + 1 < len(parts) else (" ", False))
@@ -171,17 +171,17 @@ def leaves() -> st.SearchStrategy[Condition]:
     return st.sampled_from([*named, *words])
 
 
-def grown(inner: st.SearchStrategy[Condition]) -> st.SearchStrategy[Condition]:
-    def joined(word: str, parts: list[Condition]) -> Condition:
+def compose(inner: st.SearchStrategy[Condition]) -> st.SearchStrategy[Condition]:
+    def join(word: str, parts: list[Condition]) -> Condition:
         how = all if word == "and" else any
         text = f" {word} ".join(f"({p.text})" if " " in p.text else p.text for p in parts)
         return Condition(text, lambda known: how([p.holds(known) for p in parts]))
 
     negated = inner.map(lambda p: Condition(f"not ({p.text})", lambda known: not p.holds(known)))
-    return negated | st.builds(joined, st.sampled_from(["and", "or"]), st.lists(inner, min_size=2, max_size=3))
+    return negated | st.builds(join, st.sampled_from(["and", "or"]), st.lists(inner, min_size=2, max_size=3))
 
 
-CONDITIONS = st.recursive(leaves(), grown, max_leaves=5)
+CONDITIONS = st.recursive(leaves(), compose, max_leaves=5)
 
 
 def one_or_more(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:

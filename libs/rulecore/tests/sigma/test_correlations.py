@@ -40,15 +40,15 @@ def correlation(text: str, *group_by: str) -> ImportedRule:
     return next(one for one in report.imported if one.title == "The correlation")
 
 
-def failed(at: int, account: str | None = "bob", **more: ScalarValue) -> dict[str, ScalarValue]:
+def failed_login(at: int, account: str | None = "bob", **more: ScalarValue) -> dict[str, ScalarValue]:
     return {"ts": f"+{at}s", "type": "login", "event_id": 4625, "account": account, **more}
 
 
-def good(at: int, account: str = "bob") -> dict[str, ScalarValue]:
+def successful_login(at: int, account: str = "bob") -> dict[str, ScalarValue]:
     return {"ts": f"+{at}s", "type": "login", "event_id": 4624, "account": account}
 
 
-def shell(at: int, account: str = "bob") -> dict[str, ScalarValue]:
+def start_of_shell(at: int, account: str = "bob") -> dict[str, ScalarValue]:
     return {"ts": f"+{at}s", "type": "process", "image": "C:\\CMD.exe", "account": account}
 
 
@@ -58,39 +58,41 @@ EVENT_COUNT = "type: event_count\nrules: [failed]\ngroup-by: [User]\ncondition: 
 def test_an_event_count_fires_at_the_event_that_reaches_it() -> None:
     rule = correlation(EVENT_COUNT).rule
     assert (rule.kind, rule.group_by, rule.then.severity) == (RuleKind.WINDOW, ("account",), Severity.HIGH)
-    (alert,) = run(rule, failed(1), failed(2, "ann"), failed(60), good(61), failed(400))
+    (alert,) = run(
+        rule, failed_login(1), failed_login(2, "ann"), failed_login(60), successful_login(61), failed_login(400)
+    )
     assert alert["event_time_ms"] == 1_767_571_200_000 + 400_000
     assert alert["message"] == "The correlation, account bob"
 
 
 def test_events_further_apart_than_the_timespan_do_not_count_together() -> None:
     rule = correlation(EVENT_COUNT).rule
-    assert run(rule, failed(1), failed(2), failed(602)) == []
+    assert run(rule, failed_login(1), failed_login(2), failed_login(602)) == []
 
 
 def test_events_closer_than_the_timespan_less_a_pane_always_count_together() -> None:
     imported = correlation(EVENT_COUNT)
     assert "windows of 10m begin every 10s: events within 590s count together, beyond 10m never" in imported.notes
     for start in range(1, 12):
-        assert run(imported.rule, failed(start), failed(start + 1), failed(start + 589))
+        assert run(imported.rule, failed_login(start), failed_login(start + 1), failed_login(start + 589))
 
 
 def test_events_without_the_grouping_field_are_not_counted() -> None:
-    assert run(correlation(EVENT_COUNT).rule, failed(1, None), failed(2, None), failed(3, None)) == []
+    assert run(correlation(EVENT_COUNT).rule, failed_login(1, None), failed_login(2, None), failed_login(3, None)) == []
 
 
 def test_gt_is_one_more_than_gte() -> None:
     rule = correlation(EVENT_COUNT.replace("gte: 3", "gt: 3")).rule
-    assert run(rule, failed(1), failed(2), failed(3)) == []
-    assert len(run(rule, failed(1), failed(2), failed(3), failed(4))) == 1
+    assert run(rule, failed_login(1), failed_login(2), failed_login(3)) == []
+    assert len(run(rule, failed_login(1), failed_login(2), failed_login(3), failed_login(4))) == 1
 
 
 def test_an_upper_bound_is_evaluated_at_the_end_of_the_window() -> None:
     imported = correlation(EVENT_COUNT.replace("{gte: 3}", "{gte: 2, lte: 3}"))
     assert imported.rule.emit is Emit.FINAL
     assert any("evaluated at the end" in note for note in imported.notes)
-    assert len(run(imported.rule, failed(1), failed(2), failed(3))) == 1
-    assert run(imported.rule, failed(1), failed(2), failed(3), failed(4)) == []
+    assert len(run(imported.rule, failed_login(1), failed_login(2), failed_login(3))) == 1
+    assert run(imported.rule, failed_login(1), failed_login(2), failed_login(3), failed_login(4)) == []
 
 
 def test_a_correlation_can_name_a_rule_by_its_id() -> None:
@@ -100,16 +102,16 @@ def test_a_correlation_can_name_a_rule_by_its_id() -> None:
 
 def test_events_of_all_rules_count_together() -> None:
     rule = correlation(EVENT_COUNT.replace("[failed]", "[failed, shell]")).rule
-    assert len(run(rule, failed(1), shell(2), failed(3))) == 1
+    assert len(run(rule, failed_login(1), start_of_shell(2), failed_login(3))) == 1
 
 
 def test_a_value_count_counts_different_values() -> None:
     rule = correlation(
         "type: value_count\nrules: [failed]\ngroup-by: [SourceIp]\ncondition: {field: TargetUserName, gte: 3}"
     ).rule
-    rows = [failed(n, None, ip="1.1.1.1", target=name) for n, name in enumerate(["a", "b", "a", None, "b"], 1)]
+    rows = [failed_login(n, None, ip="1.1.1.1", target=name) for n, name in enumerate(["a", "b", "a", None, "b"], 1)]
     assert run(rule, *rows) == []
-    assert len(run(rule, *rows, failed(9, None, ip="1.1.1.1", target="c"))) == 1
+    assert len(run(rule, *rows, failed_login(9, None, ip="1.1.1.1", target="c"))) == 1
 
 
 TEMPORAL = "type: temporal\nrules: [failed, good, shell]\ngroup-by: [User]"
@@ -117,16 +119,16 @@ TEMPORAL = "type: temporal\nrules: [failed, good, shell]\ngroup-by: [User]"
 
 def test_temporal_needs_each_of_its_rules_in_any_order() -> None:
     rule = correlation(TEMPORAL).rule
-    assert len(run(rule, shell(1), failed(2), good(3))) == 1
-    assert run(rule, shell(1), failed(2), failed(3)) == []
-    assert run(rule, shell(1), failed(2), good(3, "ann")) == []
-    assert run(rule, shell(1), failed(2), good(700)) == []
+    assert len(run(rule, start_of_shell(1), failed_login(2), successful_login(3))) == 1
+    assert run(rule, start_of_shell(1), failed_login(2), failed_login(3)) == []
+    assert run(rule, start_of_shell(1), failed_login(2), successful_login(3, "ann")) == []
+    assert run(rule, start_of_shell(1), failed_login(2), successful_login(700)) == []
 
 
 def test_temporal_with_a_condition_needs_that_number_of_rules() -> None:
     rule = correlation(TEMPORAL + "\ncondition: {gte: 2}").rule
-    assert run(rule, failed(1), failed(2)) == []
-    assert len(run(rule, failed(1), shell(2))) == 1
+    assert run(rule, failed_login(1), failed_login(2)) == []
+    assert len(run(rule, failed_login(1), start_of_shell(2))) == 1
 
 
 def test_rules_of_a_correlation_alert_by_themselves_only_with_generate() -> None:
@@ -216,9 +218,9 @@ def import_sequence(text: str) -> tuple[Rule, list[SequenceStep]]:
 def test_temporal_ordered_becomes_a_sequence_of_its_rules() -> None:
     rule, steps = import_sequence(PARTS + HEAD + ORDERED.replace("\n", "\n  "))
     assert [step.step for step in steps] == ["failed", "good", "shell"]
-    assert len(run(rule, failed(1), good(2), shell(3))) == 1
-    assert run(rule, shell(1), good(2), failed(3)) == []
-    assert run(rule, failed(1), good(2), shell(700)) == []
+    assert len(run(rule, failed_login(1), successful_login(2), start_of_shell(3))) == 1
+    assert run(rule, start_of_shell(1), successful_login(2), failed_login(3)) == []
+    assert run(rule, failed_login(1), successful_login(2), start_of_shell(700)) == []
 
 
 def test_an_event_count_before_another_rule_becomes_a_step_with_times() -> None:
@@ -228,8 +230,8 @@ def test_an_event_count_before_another_rule_becomes_a_step_with_times() -> None:
         ("many_failed", 3, 300_000),
         ("good", 1, 600_000),
     ]
-    assert len(run(rule, failed(1), failed(2), failed(3), good(500))) == 1
-    assert run(rule, failed(1), failed(2), good(3)) == []
+    assert len(run(rule, failed_login(1), failed_login(2), failed_login(3), successful_login(500))) == 1
+    assert run(rule, failed_login(1), failed_login(2), successful_login(3)) == []
 
 
 def test_the_entries_of_a_sequence_make_a_rule() -> None:

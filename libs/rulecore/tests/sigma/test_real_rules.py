@@ -15,7 +15,7 @@ from tests.harness.apps.sigma_import import DATA, documents, field_map, run
 RULES = sorted((DATA / "rules").glob("*.yml"))
 
 
-def imported(*files: Path) -> ImportReport:
+def import_files(*files: Path) -> ImportReport:
     some = [document for file in files for document in documents(file.read_text(), file.name)]
     report = import_rules(some, field_map())
     assert not report.rejected, [one.problem.render() for one in report.rejected]
@@ -38,7 +38,7 @@ def test_the_data_has_rules_of_every_kind() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("file", RULES, ids=lambda file: file.stem)
 def test_an_imported_rule_fires_only_on_the_events_that_it_describes(file: Path) -> None:
-    rule = imported(file).imported[0].rule
+    rule = import_files(file).imported[0].rule
     rows = events(file)
     assert rows["match"]
     assert rows["miss"]
@@ -47,7 +47,7 @@ def test_an_imported_rule_fires_only_on_the_events_that_it_describes(file: Path)
 
 
 def test_a_written_file_reads_back_as_the_same_rules() -> None:
-    report = imported(*RULES)
+    report = import_files(*RULES)
     assert len(report.imported) == len(RULES)
     assert len({one.rule.id for one in report.imported}) == len(RULES)
     for one in report.imported:

@@ -18,13 +18,13 @@ from tests.harness.apps.sigma_import import HOSTS, field_map, importing
 HEAD = "title: A rule\nlevel: low\nlogsource: {product: linux}\ndetection:\n"
 
 
-def rejected(selection: str, condition: str = "s") -> RejectedDocument:
+def import_rejected(selection: str, condition: str = "s") -> RejectedDocument:
     report = importing(f"{HEAD}  s: {selection}\n  condition: {condition}\n")
     assert report.imported == ()
     return report.rejected[0]
 
 
-def imported(text: str) -> ImportedRule:
+def import_one(text: str) -> ImportedRule:
     report = importing(text)
     assert not report.rejected, report.rejected[0].problem.render()
     return report.imported[0]
@@ -69,7 +69,7 @@ def imported(text: str) -> ImportedRule:
     ],
 )
 def test_a_value_that_cannot_be_compared_is_rejected(selection: str, message: str) -> None:
-    problem = rejected(selection).problem
+    problem = import_rejected(selection).problem
     assert message in problem.message
     assert (problem.file, problem.place.line) == ("sigma.yml", 5)
     assert problem.path.startswith("detection.s")
@@ -93,7 +93,7 @@ def test_a_value_that_cannot_be_compared_is_rejected(selection: str, message: st
     ],
 )
 def test_an_invalid_condition_is_rejected(condition: str, message: str) -> None:
-    problem = rejected("{Image: x}", condition).problem
+    problem = import_rejected("{Image: x}", condition).problem
     assert message in problem.message
     assert (problem.path, problem.place.line) == ("detection.condition", 6)
 
@@ -127,7 +127,7 @@ def test_an_invalid_document_is_rejected(text: str, message: str) -> None:
 
 
 def test_all_unmapped_fields_are_named_in_one_problem() -> None:
-    problem = rejected("[{Nothing|contains: x}, {Image: x, Nowhere: y}]").problem
+    problem = import_rejected("[{Nothing|contains: x}, {Image: x, Nowhere: y}]").problem
     assert "'Nothing', 'Nowhere' are no columns of hosts and not in the map" in problem.message
     assert "write `Nothing: COLUMN`, `Nowhere: COLUMN` under fields" in problem.message
     assert problem.path == "detection.s[0].Nothing|contains"
@@ -161,7 +161,7 @@ def test_keywords_without_columns_for_them_are_rejected() -> None:
     ],
 )
 def test_the_import_notes_what_it_approximated_or_left_out(text: str, note: str) -> None:
-    assert any(note in one for one in imported(text).notes)
+    assert any(note in one for one in import_one(text).notes)
 
 
 def test_a_logsource_is_a_condition_or_a_note_unless_the_map_means_all_events() -> None:
@@ -171,13 +171,13 @@ def test_a_logsource_is_a_condition_or_a_note_unless_the_map_means_all_events() 
     assert unmapped.notes == (
         "logsource (product linux): the map has no logsources, so the rule reads every event of the stream",
     )
-    assert imported(text).notes == ()
-    where = imported(text.replace("product: linux", "category: webserver")).rule.where
+    assert import_one(text).notes == ()
+    where = import_one(text.replace("product: linux", "category: webserver")).rule.where
     assert where == "type = 'web' and lower(image) = 'x'"
 
 
 def test_the_descriptive_entries_of_a_sigma_rule_are_kept() -> None:
-    rule = imported(
+    rule = import_one(
         "id: 0e95725d-7320-415d-80f7-004da920fc11\nauthor: Jane\ndate: 2026-01-01\nreferences: [https://example.com]\n"
         "description: Words.\ntags: [attack.t1059]\nfalsepositives: [Tests]\n"
         + HEAD
@@ -242,19 +242,19 @@ def test_the_logsource_with_most_names_applies() -> None:
 
 def test_a_selection_larger_than_an_expression_is_rejected() -> None:
     many = ", ".join(f"'*x{n}*y'" for n in range(300))
-    assert "longer than the 4096 bytes of an expression" in rejected(f"{{Image: [{many}]}}").problem.message
+    assert "longer than the 4096 bytes of an expression" in import_rejected(f"{{Image: [{many}]}}").problem.message
     many = ", ".join(f"'x{n}'" for n in range(20_000))
-    assert "longer than the 4096 bytes of an expression" in rejected(f"{{Image: [{many}]}}").problem.message
+    assert "longer than the 4096 bytes of an expression" in import_rejected(f"{{Image: [{many}]}}").problem.message
 
 
 def test_many_selections_that_many_patterns_match_take_bounded_time() -> None:
     selections = "".join(f"  s{n}: {{Image|contains: 'x'}}\n" for n in range(499))
     conditions = ", ".join(["all of s* or 1 of *"] * 400)
     began = time.monotonic()
-    rule = imported(f"{HEAD}{selections}  condition: [{conditions}]\n").rule
+    rule = import_one(f"{HEAD}{selections}  condition: [{conditions}]\n").rule
     assert rule.where == "contains(lower(image), 'x')"
     assert time.monotonic() - began < 60
-    assert "more than 8192 characters" in rejected("{Image: x}", f"[{conditions}, {conditions}]").problem.message
+    assert "more than 8192 characters" in import_rejected("{Image: x}", f"[{conditions}, {conditions}]").problem.message
     report = importing(f"{HEAD}{selections}  a: {{Image: x}}\n  b: {{Image: x}}\n  condition: a\n")
     assert "more than 500 selections" in report.rejected[0].problem.message
 

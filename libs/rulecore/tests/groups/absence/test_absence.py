@@ -24,7 +24,7 @@ NONE = float("-inf")  # no watermark yet
 DISORDER = 8  # minutes
 
 
-def expecting(rule_id: str = "r", /, **fields: object) -> CompiledRule:
+def absence_rule(rule_id: str = "r", /, **fields: object) -> CompiledRule:
     """An absence rule; ``fields`` are its version, its mode, and entries of ``expect``."""
     own = {name: fields.pop(name) for name in ("version", "mode") if name in fields}
     return compile_fields(
@@ -32,7 +32,7 @@ def expecting(rule_id: str = "r", /, **fields: object) -> CompiledRule:
     )
 
 
-def started(*rules: CompiledRule, now_ms: int = NO_WATERMARK, **settings: int) -> Process:
+def start_process(*rules: CompiledRule, now_ms: int = NO_WATERMARK, **settings: int) -> Process:
     process = Process(GroupSettings(**settings))
     process.set_rules(rules, now_ms)
     return process
@@ -62,7 +62,7 @@ def alert(firing: RuleFiring) -> Alert:
     return Alert(at, firing.key["device"], firing.rule.rule.id, last, since, times)
 
 
-def brief(firings: Sequence[RuleFiring]) -> list[tuple[object, float]]:
+def summarize(firings: Sequence[RuleFiring]) -> list[tuple[object, float]]:
     return [(f.key["device"], f.time_ms / MINUTE) for f in firings]
 
 
@@ -70,7 +70,7 @@ def brief(firings: Sequence[RuleFiring]) -> list[tuple[object, float]]:
 
 
 def test_a_key_alerts_when_the_watermark_has_passed_its_deadline_and_not_before() -> None:
-    process = started(expecting())
+    process = start_process(absence_rule())
     assert process.cut([Event(10)], (NONE, 15)) == []
     (firing,) = process.cut([], (15, 15.01))
     assert alert(firing) == Alert(15, "a", "r", 10, 10, 1)
@@ -78,39 +78,39 @@ def test_a_key_alerts_when_the_watermark_has_passed_its_deadline_and_not_before(
 
 
 def test_an_event_exactly_at_the_deadline_is_in_time() -> None:
-    process = started(expecting())
+    process = start_process(absence_rule())
     process.cut([Event(10)], (NONE, 10))
     assert process.cut([Event(15)], (10, 20)) == []
-    assert brief(process.cut([Event(20.001)], (20, 20.001))) == [("a", 20)]
+    assert summarize(process.cut([Event(20.001)], (20, 20.001))) == [("a", 20)]
 
 
 def test_other_events_of_the_key_do_not_count_as_the_expected_one() -> None:
-    process = started(expecting())
+    process = start_process(absence_rule())
     process.cut([Event(10), Event(12, kind="noise")], (NONE, 12))
-    assert brief(process.cut([Event(14, kind="noise")], (12, 16))) == [("a", 15)]
+    assert summarize(process.cut([Event(14, kind="noise")], (12, 16))) == [("a", 15)]
 
 
 def test_a_key_that_was_never_seen_is_not_expected() -> None:
-    assert started(expecting()).cut([Event(10, kind="noise")], (NONE, 100)) == []
+    assert start_process(absence_rule()).cut([Event(10, kind="noise")], (NONE, 100)) == []
 
 
 def test_nothing_fires_while_the_watermark_stands_still() -> None:
-    process = started(expecting())
+    process = start_process(absence_rule())
     process.cut([Event(10), Event(30)], (NONE, 9))
     assert process.cut([Event(31)], (9, 9)) == []
-    assert brief(process.cut([], (9, 31))) == [("a", 15)]
+    assert summarize(process.cut([], (9, 31))) == [("a", 15)]
 
 
 def test_an_event_out_of_order_fills_the_gap_or_changes_nothing() -> None:
-    process = started(expecting())
+    process = start_process(absence_rule())
     process.cut([Event(10), Event(18)], (NONE, 9))
     process.cut([Event(14)], (9, 9))
     assert process.cut([Event(10.5)], (9, 18)) == []
-    assert brief(process.cut([], (18, 24))) == [("a", 23)]
+    assert summarize(process.cut([], (18, 24))) == [("a", 23)]
 
 
 def test_again_repeats_the_alert_with_a_count_until_the_event_arrives() -> None:
-    process = started(expecting(again="10m"))
+    process = start_process(absence_rule(again="10m"))
     process.cut([Event(0)], (NONE, 0))
     assert [alert(f)[::5] for f in process.cut([], (0, 6))] == [(5, 1)]
     assert [alert(f)[::5] for f in process.cut([], (6, 36))] == [(15, 2), (25, 3), (35, 4)]
@@ -119,34 +119,34 @@ def test_again_repeats_the_alert_with_a_count_until_the_event_arrives() -> None:
 
 
 def test_repeats_beyond_the_limit_of_a_cut_are_dropped_and_counted() -> None:
-    process = started(expecting(again="1m"), repeats=3)
+    process = start_process(absence_rule(again="1m"), repeats=3)
     process.cut([Event(0)], (NONE, 0))
-    assert brief(process.cut([], (0, 100))) == [("a", 5), ("a", 6), ("a", 7)]
+    assert summarize(process.cut([], (0, 100))) == [("a", 5), ("a", 6), ("a", 7)]
     assert isinstance(process.group, AbsenceGroup)
     assert process.group.counts["repeats_dropped"] == 92
     assert [alert(f).times for f in process.cut([], (100, 101))] == [96]
 
 
 def test_forget_removes_a_silent_key_and_its_next_event_arms_it_again() -> None:
-    process = started(expecting(again="10m", forget="20m"))
+    process = start_process(absence_rule(again="10m", forget="20m"))
     process.cut([Event(0)], (NONE, 0))
-    assert brief(process.cut([], (0, 300))) == [("a", 5), ("a", 15)]
+    assert summarize(process.cut([], (0, 300))) == [("a", 5), ("a", 15)]
     assert isinstance(process.group, AbsenceGroup)
     assert process.group.entries.population_sizes == {0: 0}
     process.cut([Event(300)], (300, 300))
-    assert brief(process.cut([], (300, 306))) == [("a", 305)]
+    assert summarize(process.cut([], (300, 306))) == [("a", 305)]
 
 
 def test_a_null_key_is_expected_like_any_other() -> None:
-    process = started(expecting())
+    process = start_process(absence_rule())
     process.cut([Event(0, device=None)], (NONE, 0))
-    assert brief(process.cut([], (0, 6))) == [(None, 5)]
+    assert summarize(process.cut([], (0, 6))) == [(None, 5)]
 
 
 def test_keys_beyond_the_limit_are_counted_and_not_armed() -> None:
-    process = started(expecting(), population=2)
+    process = start_process(absence_rule(), population=2)
     process.cut([Event(0, "c"), Event(1, "a"), Event(2, "b")], (NONE, 2))
-    assert brief(process.cut([Event(2.5, "b")], (2, 60))) == [("c", 5), ("a", 6)]
+    assert summarize(process.cut([Event(2.5, "b")], (2, 60))) == [("c", 5), ("a", 6)]
     assert isinstance(process.group, AbsenceGroup)
     assert process.group.counts["keys_dropped"] == 2
 
@@ -155,43 +155,43 @@ def test_keys_beyond_the_limit_are_counted_and_not_armed() -> None:
 
 
 def test_a_longer_every_keeps_the_armed_keys_and_repeats_no_alert() -> None:
-    process = started(expecting())
+    process = start_process(absence_rule())
     process.cut([Event(0), Event(4, "b")], (NONE, 4))
-    assert brief(process.cut([], (4, 6))) == [("a", 5)]
-    process.set_rules([expecting(version=2, every="8m")])
-    assert brief(process.cut([], (6, 60))) == [("b", 12)]
+    assert summarize(process.cut([], (4, 6))) == [("a", 5)]
+    process.set_rules([absence_rule(version=2, every="8m")])
+    assert summarize(process.cut([], (6, 60))) == [("b", 12)]
 
 
 def test_a_shorter_every_alerts_at_once_for_overdue_keys() -> None:
-    process = started(expecting(every="1h"))
+    process = start_process(absence_rule(every="1h"))
     process.cut([Event(0), Event(27, "b")], (NONE, 30))
-    process.set_rules([expecting(version=2)])
-    assert brief(process.cut([], (30, 31))) == [("a", 5)]
-    assert brief(process.cut([], (31, 33))) == [("b", 32)]
+    process.set_rules([absence_rule(version=2)])
+    assert summarize(process.cut([], (30, 31))) == [("a", 5)]
+    assert summarize(process.cut([], (31, 33))) == [("b", 32)]
 
 
 def test_a_resumed_rule_alerts_for_keys_that_became_overdue_while_it_was_paused() -> None:
-    process = started(expecting())
+    process = start_process(absence_rule())
     process.cut([Event(0)], (NONE, 0))
-    process.set_rules([expecting(version=2, mode="paused")])
+    process.set_rules([absence_rule(version=2, mode="paused")])
     assert process.cut([Event(1, "b")], (0, 30)) == []
-    process.set_rules([expecting(version=3)])
-    assert brief(process.cut([], (30, 31))) == [("a", 5), ("b", 6)]
+    process.set_rules([absence_rule(version=3)])
+    assert summarize(process.cut([], (30, 31))) == [("a", 5), ("b", 6)]
 
 
 def test_rules_with_one_condition_share_the_armed_keys_and_another_condition_starts_empty() -> None:
-    process = started(expecting())
+    process = start_process(absence_rule())
     process.cut([Event(0)], (NONE, 0))
-    process.set_rules([expecting(), expecting("same", every="10m"), expecting("other", where="load > 1")])
+    process.set_rules([absence_rule(), absence_rule("same", every="10m"), absence_rule("other", where="load > 1")])
     firings = process.cut([], (0, 60))
     assert [(f.rule.rule.id, f.time_ms / MINUTE) for f in firings] == [("r", 5), ("same", 10)]
 
 
 def test_a_deleted_rule_drops_its_population() -> None:
-    process = started(expecting(), expecting("other", where="load > 1"))
+    process = start_process(absence_rule(), absence_rule("other", where="load > 1"))
     process.cut([Event(0, load=2), Event(0, "b")], (NONE, 0))
-    process.set_rules([expecting("other", where="load > 1")])
-    process.set_rules([expecting(), expecting("other", where="load > 1")])
+    process.set_rules([absence_rule("other", where="load > 1")])
+    process.set_rules([absence_rule(), absence_rule("other", where="load > 1")])
     assert [f.rule.rule.id for f in process.cut([], (0, 60))] == ["other"]
 
 
@@ -213,7 +213,7 @@ def deadlines(
         at, number = at + absence.again_ms / MINUTE, number + 1
 
 
-def gaps(times: Sequence[float]) -> Iterator[tuple[float, float | None]]:
+def pair_neighbours(times: Sequence[float]) -> Iterator[tuple[float, float | None]]:
     """Each with the one after it."""
     return zip(times, [*times[1:], None][: len(times)], strict=True)
 
@@ -231,7 +231,7 @@ def expected_alerts(
     for rule, where in rules:
         for device in {e.device for e in events}:
             times = sorted({e.minute for e in events if e.device == device and CONDITIONS[where](e)})
-            for last, following in gaps(times):
+            for last, following in pair_neighbours(times):
                 for number, at in deadlines(rule, last, following, watermark):
                     found.append(Alert(at, device, rule.rule.id, last, last, number))
     return sorted(found, key=str)
@@ -257,7 +257,7 @@ def arrivals(draw: st.DrawFn) -> list[Event]:
 
 
 @st.composite
-def some_rules(draw: st.DrawFn) -> list[tuple[CompiledRule, str]]:
+def absence_rules(draw: st.DrawFn) -> list[tuple[CompiledRule, str]]:
     rules = []
     for number in range(draw(st.integers(1, 3))):
         where = draw(st.sampled_from(list(CONDITIONS)))
@@ -265,11 +265,11 @@ def some_rules(draw: st.DrawFn) -> list[tuple[CompiledRule, str]]:
         expect |= draw(
             st.sampled_from([{}, {"again": "4m"}, {"again": "once", "forget": "20m"}, {"again": "7m", "forget": "19m"}])
         )
-        rules.append((expecting(f"r{number}", **expect), where))
+        rules.append((absence_rule(f"r{number}", **expect), where))
     return rules
 
 
-def pieces(events: Sequence[Event], sizes: Sequence[int]) -> Iterator[list[Event]]:
+def split_events(events: Sequence[Event], sizes: Sequence[int]) -> Iterator[list[Event]]:
     start = number = 0
     while start < len(events):
         size = sizes[number % len(sizes)]
@@ -293,7 +293,7 @@ def run(rules: Sequence[CompiledRule], cuts: Sequence[Sequence[Event]], end: flo
 
 
 @settings(max_examples=100)
-@given(some_rules(), arrivals(), st.lists(st.integers(1, 6), min_size=1, max_size=5), st.integers(1, 150))
+@given(absence_rules(), arrivals(), st.lists(st.integers(1, 6), min_size=1, max_size=5), st.integers(1, 150))
 def test_alerts_equal_the_oracle_over_all_events_in_order_in_any_cuts_with_any_restarts(
     rules: list[tuple[CompiledRule, str]], events: list[Event], sizes: list[int], end: int
 ) -> None:
@@ -301,7 +301,7 @@ def test_alerts_equal_the_oracle_over_all_events_in_order_in_any_cuts_with_any_r
     wanted = expected_alerts(rules, events, end)
     members = [rule for rule, _ in rules]
     assert run(members, [events], end, processes=1) == wanted
-    cuts = list(pieces(events, sizes))
+    cuts = list(split_events(events, sizes))
     assert run(members, cuts, end, processes=1) == wanted
     assert run(members, cuts, end, processes=0) == wanted
     assert run(members, cuts, end, processes=3) == wanted
@@ -317,14 +317,14 @@ def fleet(*devices: str) -> dict[str, Content]:
 
 
 def test_a_new_rule_arms_listed_keys_and_its_alert_reports_that_they_were_never_seen() -> None:
-    process = started(expecting(**LISTED), now_ms=10 * MINUTE)
+    process = start_process(absence_rule(**LISTED), now_ms=10 * MINUTE)
     (firing,) = process.cut([Event(11, "b"), Event(12, "stranger")], (9, 15.5), fleet("a", "b"))
     assert alert(firing) == Alert(15, "a", "r", 10, None, 1)
-    assert brief(process.cut([], (15.5, 60), fleet("a", "b"))) == [("b", 16)]
+    assert summarize(process.cut([], (15.5, 60), fleet("a", "b"))) == [("b", 16)]
 
 
 def test_the_first_watermark_arms_listed_keys_when_no_event_came_before() -> None:
-    process = started(expecting(**LISTED))
+    process = start_process(absence_rule(**LISTED))
     assert process.cut([Event(14, "b")], (NONE, NONE), fleet("a", "b")) == []
     assert process.cut([], (NONE, 10), fleet("a", "b")) == []
     firings = process.cut([], (10, 60), fleet("a", "b"))
@@ -332,15 +332,15 @@ def test_the_first_watermark_arms_listed_keys_when_no_event_came_before() -> Non
 
 
 def test_a_key_is_armed_when_it_is_listed_and_disarmed_when_it_is_removed() -> None:
-    process = started(expecting(**LISTED), now_ms=0)
+    process = start_process(absence_rule(**LISTED), now_ms=0)
     process.cut([], (0, 2), fleet("a", "b"))
     both = fleet("b", "c")
     process.cut([], (2, 4), both)
-    assert brief(process.cut([], (4, 60), both)) == [("b", 5), ("c", 7)]
+    assert summarize(process.cut([], (4, 60), both)) == [("b", 5), ("c", 7)]
 
 
 def test_a_missing_list_arms_no_key() -> None:
-    process = started(expecting(**LISTED), now_ms=0)
+    process = start_process(absence_rule(**LISTED), now_ms=0)
     process.cut([], (0, 2), fleet("a"))
     assert process.cut([Event(3)], (2, 60), {}) == []
 
@@ -350,7 +350,7 @@ def test_each_shard_arms_only_the_listed_keys_that_it_owns() -> None:
     owner = shard_for(hash_columns([pl.Series(devices)], 20), 3).tolist()
     for shard in range(3):
         process = Process(shard=shard, shards=3)
-        process.set_rules([expecting(**LISTED)], now_ms=0)
+        process.set_rules([absence_rule(**LISTED)], now_ms=0)
         found = process.cut([], (0, 60), fleet(*devices))
         assert sorted(str(f.key["device"]) for f in found) == sorted(
             d for d, s in zip(devices, owner, strict=True) if s == shard
@@ -366,7 +366,7 @@ def test_listed_values_of_another_type_than_the_key_are_skipped() -> None:
     assert firing.key == {"site": 7}
 
 
-def expected_of_listed(
+def expected_listed_alerts(
     rule: CompiledRule, cuts: Sequence[tuple[Sequence[Event], Collection[str], tuple[float, float]]], since: float
 ) -> list[Alert]:
     """For each stay on the list: the arming and the events that came meanwhile, up to the watermark of its last cut."""
@@ -379,11 +379,11 @@ def expected_of_listed(
                 stay, seen = [], set()
                 continue
             stay = stay or [max(since, before)]
-            came = [e.minute for e in events if e.device == device and e.kind == "beat" and e.minute >= stay[0]]
-            seen |= set(came)
-            stay = [stay[0], *sorted({*stay[1:], *came})]
+            beats = [e.minute for e in events if e.device == device and e.kind == "beat" and e.minute >= stay[0]]
+            seen |= set(beats)
+            stay = [stay[0], *sorted({*stay[1:], *beats})]
             over = number + 1 == len(cuts) or device not in cuts[number + 1][1]
-            for last, following in gaps(stay) if over else ():
+            for last, following in pair_neighbours(stay) if over else ():
                 for times, at in deadlines(rule, last, following, after):
                     found.append(Alert(at, device, "r", last, last if last in seen else None, times))
     return sorted(set(found), key=str)
@@ -399,13 +399,13 @@ def expected_of_listed(
 def test_a_listed_key_is_expected_for_as_long_as_it_is_listed(
     events: list[Event], listed: list[set[str]], sizes: list[int], again: Mapping[str, str]
 ) -> None:
-    rule = expecting(**LISTED, **again)
+    rule = absence_rule(**LISTED, **again)
     cuts, watermark = [], 0.0
-    for number, some in enumerate([*pieces(events, sizes), []]):
+    for number, some in enumerate([*split_events(events, sizes), []]):
         after = max([watermark, *(e.minute - DISORDER for e in some)]) if some else 120.0
         cuts.append(([e for e in some if e.minute >= watermark], listed[number // 2 % len(listed)], (watermark, after)))
         watermark = after
-    wanted = expected_of_listed(rule, cuts, since=3)
+    wanted = expected_listed_alerts(rule, cuts, since=3)
     for restarts in (False, True):
         blobs, process, found = MemoryBlobs(), Process(), []
         process.set_rules([rule], now_ms=3 * MINUTE)
@@ -434,12 +434,12 @@ def test_the_error_locates_a_fault_in_the_condition() -> None:
 
 def test_a_duration_that_is_too_short_is_rejected() -> None:
     with pytest.raises(RuleSetError, match=r"expect\.every: 500ms; at least 1s"):
-        expecting(every="500ms")
+        absence_rule(every="500ms")
 
 
 def test_many_rules_over_many_populations_each_fire_for_their_own_keys() -> None:
-    rules = [expecting(f"r{n:03}", where=f"load = {n}", every=f"{n + 1}m") for n in range(200)]
-    process = started(*rules)
+    rules = [absence_rule(f"r{n:03}", where=f"load = {n}", every=f"{n + 1}m") for n in range(200)]
+    process = start_process(*rules)
     process.cut([Event(0, load=n) for n in range(0, 200, 2)], (NONE, 0))
     found = process.cut([], (0, 1_000))
     assert [(f.rule.rule.id, f.time_ms / MINUTE) for f in found] == [(f"r{n:03}", n + 1) for n in range(0, 200, 2)]

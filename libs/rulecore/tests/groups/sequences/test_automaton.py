@@ -34,7 +34,7 @@ def items_and_span(draw: st.DrawFn) -> tuple[Items, int]:
     return items, span
 
 
-def program_of(items: Items, span: int, skip: Skip) -> SequenceProgram:
+def compile_sequence(items: Items, span: int, skip: Skip) -> SequenceProgram:
     entries: list[SequenceStep | Without] = []
     for n, (times, within) in enumerate(items):
         longest = None if within is None else render_duration(within)
@@ -53,11 +53,11 @@ def has_role(number: int, row: Row) -> bool:
     return bool(roles >> number & 1)
 
 
-def wanted(items: Items) -> list[Wanted]:
+def oracle_items(items: Items) -> list[Wanted]:
     return [Wanted(functools.partial(has_role, n), times, within) for n, (times, within) in enumerate(items)]
 
 
-def found(
+def find_matches(
     which: SequenceProgram, moments: Sequence[tuple[int, int]], stored_at: frozenset[int], limit: int = 10_000
 ) -> list[tuple[list[int], int]]:
     """Numbers of the events of each match, and its end; at some places the state is stored and read again."""
@@ -87,9 +87,9 @@ def test_the_automaton_finds_what_the_oracle_finds(
 ) -> None:
     items, span = structure
     events = [Event(ms, 0, number, {"roles": roles}) for number, (ms, roles) in enumerate(moments)]
-    by_oracle = find(wanted(items), span, events, past_last=skip is Skip.PAST_LAST)
+    by_oracle = find(oracle_items(items), span, events, past_last=skip is Skip.PAST_LAST)
     expected = [([e.offset for e in match.events], match.end_ms) for match in by_oracle]
-    assert found(program_of(items, span, skip), moments, stored_at) == expected
+    assert find_matches(compile_sequence(items, span, skip), moments, stored_at) == expected
 
 
 @settings(max_examples=settings().max_examples * 2)
@@ -97,13 +97,13 @@ def test_the_automaton_finds_what_the_oracle_finds(
 def test_a_limit_on_partials_does_not_depend_on_when_the_state_is_stored(
     structure: tuple[Items, int], skip: Skip, moments: Moments, stored_at: frozenset[int]
 ) -> None:
-    which = program_of(*structure, skip)
-    assert found(which, moments, stored_at, limit=2) == found(which, moments, frozenset(), limit=2)
+    which = compile_sequence(*structure, skip)
+    assert find_matches(which, moments, stored_at, limit=2) == find_matches(which, moments, frozenset(), limit=2)
 
 
 @pytest.mark.parametrize("times", [10, 100])
 def test_state_grows_with_the_events_and_not_with_events_times_partials(times: int) -> None:
-    which = program_of([(times, None), (1, None)], 10_000, Skip.PAST_LAST)
+    which = compile_sequence([(times, None), (1, None)], 10_000, Skip.PAST_LAST)
     partials = MatchSet(which, 1_000)
     for ms in range(times):
         partials.take((ms, 0, ms, 1, {}))
@@ -114,7 +114,7 @@ def test_state_grows_with_the_events_and_not_with_events_times_partials(times: i
 
 
 def test_events_that_only_ended_partials_held_are_dropped() -> None:
-    which = program_of([(1, None), (0, None), (1, None), (5, None)], 10_000, Skip.NONE)
+    which = compile_sequence([(1, None), (0, None), (1, None), (5, None)], 10_000, Skip.NONE)
     partials = MatchSet(which, 1_000)
     partials.take((0, 0, 0, 0b0001, {}))
     partials.take((0, 0, 1, 0b0100, {}))  # the first partial is behind the `without` and lives long

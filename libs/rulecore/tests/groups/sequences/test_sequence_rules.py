@@ -76,19 +76,19 @@ def firings(text: str, *items: Item, **more: object) -> list[RuleFiring]:
     return GroupRun(SCHEMA, [rule(*items, **more)]).cut(events(text), END)
 
 
-def found(text: str, *items: Item, **more: object) -> list[str]:
+def find_matches(text: str, *items: Item, **more: object) -> list[str]:
     """The events of each match, by their words."""
     words = text.split()
     return [" ".join(words[o.offset] for o in f.events) for f in firings(text, *items, **more)]
 
 
 def test_other_events_may_come_between_two_steps() -> None:
-    assert found("1a 2x 3a 4a 5b", FAILED, BOUGHT) == ["1a 3a 5b"]
-    assert found("1b 2a 3a", FAILED, BOUGHT) == []
+    assert find_matches("1a 2x 3a 4a 5b", FAILED, BOUGHT) == ["1a 3a 5b"]
+    assert find_matches("1b 2a 3a", FAILED, BOUGHT) == []
 
 
 def test_order_is_that_of_event_time_and_not_of_arrival() -> None:
-    assert found("5b 3a 1a", FAILED, BOUGHT) == ["1a 3a 5b"]
+    assert find_matches("5b 3a 1a", FAILED, BOUGHT) == ["1a 3a 5b"]
 
 
 def test_events_of_one_time_are_in_order_of_partition_and_offset() -> None:
@@ -106,44 +106,44 @@ def test_an_event_is_processed_when_the_watermark_has_passed_it() -> None:
 
 @pytest.mark.parametrize(("last", "expected"), [("61b", ["1a 2a 61b"]), ("61.001b", [])])
 def test_a_match_lasts_at_most_within_inclusive(last: str, expected: list[str]) -> None:
-    assert found(f"1a 2a {last}", FAILED, BOUGHT) == expected
+    assert find_matches(f"1a 2a {last}", FAILED, BOUGHT) == expected
 
 
 @pytest.mark.parametrize(("last", "expected"), [("7b", ["1a 2a 7b"]), ("7.001b", [])])
 def test_a_step_ends_at_most_its_within_after_the_step_before_it(last: str, expected: list[str]) -> None:
-    assert found(f"1a 2a {last}", FAILED, {**BOUGHT, "within": "5m"}) == expected
+    assert find_matches(f"1a 2a {last}", FAILED, {**BOUGHT, "within": "5m"}) == expected
 
 
 @pytest.mark.parametrize(("last", "expected"), [("7b", ["1a 3b 7b"]), ("7.001b", [])])
 def test_a_step_of_several_events_ends_with_its_last(last: str, expected: list[str]) -> None:
-    assert found(f"1a 3b {last}", BEGUN, {**BOUGHT, "times": 2, "within": "6m"}) == expected
+    assert find_matches(f"1a 3b {last}", BEGUN, {**BOUGHT, "times": 2, "within": "6m"}) == expected
 
 
 @pytest.mark.parametrize(("second", "expected"), [("6a", ["1a 6a 30b"]), ("6.001a", [])])
 def test_the_first_step_lasts_at_most_its_within_from_its_first_event(second: str, expected: list[str]) -> None:
-    assert found(f"1a {second} 30b", {**FAILED, "within": "5m"}, BOUGHT) == expected
+    assert find_matches(f"1a {second} 30b", {**FAILED, "within": "5m"}, BOUGHT) == expected
 
 
 def test_each_event_that_satisfies_the_first_step_begins_a_partial() -> None:
-    assert found("1a 8a 9a 10b", {**FAILED, "within": "5m"}, BOUGHT) == ["8a 9a 10b"]
+    assert find_matches("1a 8a 9a 10b", {**FAILED, "within": "5m"}, BOUGHT) == ["8a 9a 10b"]
 
 
 def test_a_without_between_two_steps_ends_the_partials_between_them() -> None:
-    assert found("1a 2a 3c 4b", FAILED, NOT_C, BOUGHT) == []
-    assert found("1a 2a 3c 4a 5b", FAILED, NOT_C, BOUGHT) == ["2a 4a 5b"]
+    assert find_matches("1a 2a 3c 4b", FAILED, NOT_C, BOUGHT) == []
+    assert find_matches("1a 2a 3c 4a 5b", FAILED, NOT_C, BOUGHT) == ["2a 4a 5b"]
 
 
 def test_a_without_applies_only_between_the_end_of_one_step_and_the_start_of_the_next() -> None:
-    assert found("1a 2c 3a 4b", FAILED, NOT_C, BOUGHT) == ["1a 3a 4b"]
-    assert found("1a 2b 3c 4b", BEGUN, NOT_C, {**BOUGHT, "times": 2}) == ["1a 2b 4b"]
+    assert find_matches("1a 2c 3a 4b", FAILED, NOT_C, BOUGHT) == ["1a 3a 4b"]
+    assert find_matches("1a 2b 3c 4b", BEGUN, NOT_C, {**BOUGHT, "times": 2}) == ["1a 2b 4b"]
 
 
 def test_the_without_wins_when_an_event_also_satisfies_the_next_step() -> None:
-    assert found("1a 2b", BEGUN, {"without": "kind in ('b', 'c')"}, BOUGHT) == []
+    assert find_matches("1a 2b", BEGUN, {"without": "kind in ('b', 'c')"}, BOUGHT) == []
 
 
 def test_what_ends_a_partial_may_begin_another() -> None:
-    assert found("1a 2a 3b", BEGUN, {"without": "kind = 'a'"}, BOUGHT) == ["2a 3b"]
+    assert find_matches("1a 2a 3b", BEGUN, {"without": "kind = 'a'"}, BOUGHT) == ["2a 3b"]
 
 
 def test_a_final_without_fires_when_the_watermark_passes_its_end() -> None:
@@ -156,34 +156,34 @@ def test_a_final_without_fires_when_the_watermark_passes_its_end() -> None:
 
 @pytest.mark.parametrize(("then", "expected"), [("1c", []), ("6c", []), ("6.001c", ["1a"])])
 def test_a_final_without_applies_after_the_last_event_until_its_within_is_over(then: str, expected: list[str]) -> None:
-    assert found(f"1a {then}", BEGUN, {**NOT_C, "within": "5m"}) == expected
-    assert found("1c 1a", BEGUN, {**NOT_C, "within": "5m"}) == ["1a"]
+    assert find_matches(f"1a {then}", BEGUN, {**NOT_C, "within": "5m"}) == expected
+    assert find_matches("1c 1a", BEGUN, {**NOT_C, "within": "5m"}) == ["1a"]
 
 
 def test_past_last_searches_on_after_the_last_event_of_a_match() -> None:
     text = "1a 2a 3a 4b 5a 6a 7b"
-    assert found(text, FAILED, BOUGHT) == ["1a 2a 4b", "5a 6a 7b"]
+    assert find_matches(text, FAILED, BOUGHT) == ["1a 2a 4b", "5a 6a 7b"]
 
 
 def test_past_last_does_not_start_with_the_last_event_of_a_match() -> None:
-    assert found("1a 2a 3a 4a", {**FAILED, "times": 2}) == ["1a 2a", "3a 4a"]
+    assert find_matches("1a 2a 3a 4a", {**FAILED, "times": 2}) == ["1a 2a", "3a 4a"]
 
 
 @pytest.mark.parametrize("skip", ["to_next", "none"])
 def test_the_other_skip_strategies_keep_every_other_partial(skip: str) -> None:
-    assert found("1a 2a 3a 4b", FAILED, BOUGHT, skip=skip) == ["1a 2a 4b", "2a 3a 4b"]
-    assert found("1a 2a 3a", FAILED, skip=skip) == ["1a 2a", "2a 3a"]
+    assert find_matches("1a 2a 3a 4b", FAILED, BOUGHT, skip=skip) == ["1a 2a 4b", "2a 3a 4b"]
+    assert find_matches("1a 2a 3a", FAILED, skip=skip) == ["1a 2a", "2a 3a"]
 
 
 def test_a_pending_match_discards_partials_that_began_up_to_its_last_event_and_no_later_ones() -> None:
     quiet = {**NOT_C, "within": "10m"}
-    assert found("1a 2a 3b 4b", BEGUN, BOUGHT, quiet) == ["1a 3b"]
-    assert found("1a 3b 4a 5b", BEGUN, BOUGHT, quiet) == ["1a 3b", "4a 5b"]
+    assert find_matches("1a 2a 3b 4b", BEGUN, BOUGHT, quiet) == ["1a 3b"]
+    assert find_matches("1a 3b 4a 5b", BEGUN, BOUGHT, quiet) == ["1a 3b", "4a 5b"]
 
 
 def test_a_pending_match_that_ends_discards_nothing() -> None:
     quiet = {**NOT_C, "within": "5m"}
-    assert found("1a 2b 3a 4c 5b", BEGUN, BOUGHT, quiet) == ["3a 5b"]
+    assert find_matches("1a 2b 3a 4c 5b", BEGUN, BOUGHT, quiet) == ["3a 5b"]
 
 
 def test_a_condition_that_is_null_is_not_satisfied() -> None:
@@ -207,8 +207,8 @@ def test_null_is_a_key_of_its_own() -> None:
 
 def test_the_common_where_applies_to_every_step_and_without() -> None:
     text = "0x 1a 2c 3b"  # amounts 0, 1, 2, 3
-    assert found(text, BEGUN, NOT_C, BOUGHT, where="amount <> 2") == ["1a 3b"]
-    assert found(text, BEGUN, BOUGHT, where="amount <> 1") == []
+    assert find_matches(text, BEGUN, NOT_C, BOUGHT, where="amount <> 2") == ["1a 3b"]
+    assert find_matches(text, BEGUN, BOUGHT, where="amount <> 1") == []
 
 
 # --- what a firing says -------------------------------------------------------------------------------------------
@@ -231,7 +231,7 @@ def app() -> InProcessApp:
     return InProcessApp(App("t", (Source(SCHEMA, "acts"),), "control", {}, (kernel,), shards=2, watermark=watermark))
 
 
-def raw(text: str, first: int = 0) -> list[RawRecord]:
+def raw_records(text: str, first: int = 0) -> list[RawRecord]:
     return [
         RawRecord(0, 0, first + o, orjson.dumps({"ts": ms, "user": row["user"], "kind": row["kind"], "amount": o}))
         for ms, _, o, row in events(text)
@@ -247,7 +247,7 @@ def test_an_alert_shows_count_and_duration_and_the_values_that_its_message_names
     message = "{user}: {count} in {duration_ms} ms, paid {bought.amount} after {failed.amount}, from {started}"
     then = {"severity": "high", "message": message}
     published = control_record(1, "r", document([FAILED, BOUGHT], then=then))
-    (alert,) = alerts(app(), [published, *raw("1a 2a 5b 6x")])
+    (alert,) = alerts(app(), [published, *raw_records("1a 2a 5b 6x")])
     assert alert["values"] == {
         "count": 3,
         "duration_ms": 240_000,
@@ -263,10 +263,10 @@ def test_an_alert_shows_count_and_duration_and_the_values_that_its_message_names
 
 def test_another_message_or_severity_keeps_the_partials() -> None:
     one = app()
-    alerts(one, [control_record(1, "r", document([FAILED, BOUGHT])), *raw("1a 2a")])
+    alerts(one, [control_record(1, "r", document([FAILED, BOUGHT])), *raw_records("1a 2a")])
     then = {"severity": "low", "message": "paid {bought.amount} after {failed.amount}"}
     changed = control_record(2, "r", document([FAILED, BOUGHT], version=2, then=then))
-    (alert,) = alerts(one, [changed, *raw("3b 4x", 10)])
+    (alert,) = alerts(one, [changed, *raw_records("3b 4x", 10)])
     assert (alert["version"], alert["incomplete"]) == (2, False)
     # The first failed login was taken before anyone asked for its amount.
     assert alert["message"] in ("paid 0.00 after 1.00", "paid 0.00 after null")
@@ -274,30 +274,30 @@ def test_another_message_or_severity_keeps_the_partials() -> None:
 
 def test_another_structure_starts_without_partials() -> None:
     one = app()
-    alerts(one, [control_record(1, "r", document([FAILED, BOUGHT])), *raw("1a 2a")])
+    alerts(one, [control_record(1, "r", document([FAILED, BOUGHT])), *raw_records("1a 2a")])
     changed = control_record(2, "r", document([FAILED, {**BOUGHT, "within": "30m"}], version=2))
-    assert alerts(one, [changed, *raw("3b 4x", 10)]) == []
+    assert alerts(one, [changed, *raw_records("3b 4x", 10)]) == []
 
 
 def test_a_rule_that_is_deleted_and_published_again_starts_without_partials() -> None:
     one = app()
-    alerts(one, [control_record(1, "r", document([FAILED, BOUGHT])), *raw("1a 2a 2x")])
+    alerts(one, [control_record(1, "r", document([FAILED, BOUGHT])), *raw_records("1a 2a 2x")])
     alerts(one, [control_record(2, "r", None)])
     again = control_record(3, "r", document([FAILED, BOUGHT], version=2))
-    assert alerts(one, [again, *raw("3b 4x", 10)]) == []
+    assert alerts(one, [again, *raw_records("3b 4x", 10)]) == []
 
 
 def test_a_restart_does_not_restore_the_state_of_a_deleted_rule() -> None:
     one = app()
-    alerts(one, [control_record(1, "r", document([FAILED, BOUGHT])), *raw("1a 2a 2x")])
+    alerts(one, [control_record(1, "r", document([FAILED, BOUGHT])), *raw_records("1a 2a 2x")])
     alerts(one, [control_record(2, "r", None)])
     alerts(one, [control_record(3, "r", document([FAILED, BOUGHT], version=2))])
     again = InProcessApp(one.app, one.blobs)
-    assert alerts(again, raw("3b 4x", 10)) == []
+    assert alerts(again, raw_records("3b 4x", 10)) == []
 
 
 def test_buffered_events_that_no_rule_needs_any_more_are_dropped() -> None:
-    run, group = limited(GroupSettings(), FAILED, BOUGHT)
+    run, group = start_with_limits(GroupSettings(), FAILED, BOUGHT)
     run.cut(events("1a 2a 3b"), T0)
     run.change([rule(FAILED, {**BOUGHT, "where": "kind = 'c'"})])
     assert len(group.buffer) == 2
@@ -333,14 +333,14 @@ def test_a_new_sequence_is_incomplete_until_the_longest_match_must_have_started_
 
 
 def test_only_the_rule_that_raises_goes_into_quarantine(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(expr: lang.Expr) -> pl.Expr:
+    def compile_or_break(expr: lang.Expr) -> pl.Expr:
         return pl.col("no such column") if "99" in lang.render(expr) else to_polars(expr)
 
-    compile_with(monkeypatch, broken)
+    compile_with(monkeypatch, compile_or_break)
     one = app()
     bad = document([BEGUN, {"step": "odd", "where": "amount + 99 > length(kind)"}], id="bad")
     rules = [control_record(1, "bad", bad), control_record(2, "good", document([FAILED, BOUGHT], id="good"))]
-    out = one.cut([*rules, *raw("1a 2a 3b 4x")], T0 + 10_000 * MINUTE)
+    out = one.cut([*rules, *raw_records("1a 2a 3b 4x")], T0 + 10_000 * MINUTE)
     statuses = {(s["rule"], s["status"]) for s in (orjson.loads(r.value or b"") for r in out if r.lane == STATUS)}
     assert ("bad", "quarantined") in statuses
     assert ("good", "quarantined") not in statuses
@@ -350,14 +350,14 @@ def test_only_the_rule_that_raises_goes_into_quarantine(monkeypatch: pytest.Monk
 # --- limits -------------------------------------------------------------------------------------------------------
 
 
-def limited(settings: GroupSettings, *items: Item, processes: int = 1) -> tuple[GroupRun, SequenceGroup]:
+def start_with_limits(settings: GroupSettings, *items: Item, processes: int = 1) -> tuple[GroupRun, SequenceGroup]:
     run = GroupRun(SCHEMA, [rule(*items)], processes, settings)
     assert isinstance(run.last.group, SequenceGroup)
     return run, run.last.group
 
 
 def test_beyond_the_limit_the_oldest_partial_is_dropped_and_counted() -> None:
-    run, group = limited(GroupSettings(partials=2), {**BEGUN, "times": 3}, BOUGHT)
+    run, group = start_with_limits(GroupSettings(partials=2), {**BEGUN, "times": 3}, BOUGHT)
     fired = run.cut(events("1a 2a 3a 4a 5b"), T0 + 6 * MINUTE)
     assert [[o.offset for o in f.events] for f in fired] == []
     assert group.metrics() == {"events_dropped": 0, "partials_dropped": 2}
@@ -366,7 +366,7 @@ def test_beyond_the_limit_the_oldest_partial_is_dropped_and_counted() -> None:
 
 
 def test_beyond_the_limit_the_latest_new_events_are_rejected_and_counted() -> None:
-    run, group = limited(GroupSettings(events=3), BEGUN, BOUGHT)
+    run, group = start_with_limits(GroupSettings(events=3), BEGUN, BOUGHT)
     run.cut(events("9b 1a"), T0)
     run.cut([(ms, 0, 10 + o, row) for ms, _, o, row in events("4b 2a")], T0)
     assert group.metrics() == {"events_dropped": 1, "partials_dropped": 0}
@@ -376,14 +376,14 @@ def test_beyond_the_limit_the_latest_new_events_are_rejected_and_counted() -> No
 
 
 def test_events_that_are_processed_in_their_own_cut_are_not_rejected() -> None:
-    run, group = limited(GroupSettings(events=1), BEGUN, BOUGHT)
+    run, group = start_with_limits(GroupSettings(events=1), BEGUN, BOUGHT)
     assert len(run.cut(events("1a 2b 3a 4b"), END)) == 2
     assert group.metrics()["events_dropped"] == 0
 
 
 def test_rejected_events_stay_rejected_after_a_restart() -> None:
     for processes in (0, 1):
-        run, _ = limited(GroupSettings(events=2), BEGUN, BOUGHT, processes=processes)
+        run, _ = start_with_limits(GroupSettings(events=2), BEGUN, BOUGHT, processes=processes)
         run.cut(events("1a 9b 8b 7b"), T0)
         run.cut([], T0 + 1)
         (firing,) = run.cut([], END)
@@ -391,7 +391,7 @@ def test_rejected_events_stay_rejected_after_a_restart() -> None:
 
 
 def test_no_state_is_kept_of_unmatched_events_and_ended_partials() -> None:
-    run, group = limited(GroupSettings(), FAILED, BOUGHT)
+    run, group = start_with_limits(GroupSettings(), FAILED, BOUGHT)
     run.cut(events("1x 2x 3a"), T0)
     assert len(group.buffer) == 1
     run.cut([], T0 + 63 * MINUTE)

@@ -133,7 +133,7 @@ rule_lists = st.lists(sequences(), min_size=1, max_size=3)
 sizes_of_cuts = st.lists(st.integers(1, 12), min_size=1, max_size=4)
 
 
-def cuts_of(events: Sequence[Event], sizes: Sequence[int]) -> list[Sequence[Event]]:
+def split_into_cuts(events: Sequence[Event], sizes: Sequence[int]) -> list[Sequence[Event]]:
     """Pieces of these sizes in turn."""
     cuts: list[Sequence[Event]] = []
     start = 0
@@ -151,7 +151,7 @@ def run(
     rules = [compile_document(one.document(f"r{n}"), SCHEMA) for n, one in enumerate(drawn)]
     group = GroupRun(SCHEMA, rules, processes, GroupSettings(partials=limit))
     found, latest = [], group.watermark_ms
-    for cut in cuts_of(events, sizes):
+    for cut in split_into_cuts(events, sizes):
         latest = max([latest, *(e.ms for e in cut)])
         rows = [(e.ms, e.partition, e.offset, {**e.row, "amount": 100 * _amount(e.row)}) for e in cut]
         found += group.cut(rows, latest - DISORDER * MINUTE)
@@ -161,7 +161,7 @@ def run(
     return [(f.rule.rule.id, f.key["user"], p, f.start_ms, f.end_ms) for f, p in zip(found, places, strict=True)]
 
 
-def expected(drawn: Sequence[Drawn], events: Sequence[Event]) -> list[object]:
+def expected_matches(drawn: Sequence[Drawn], events: Sequence[Event]) -> list[object]:
     found: list[object] = []
     for number, one in enumerate(drawn):
         for user in ("u", "v", None):
@@ -176,7 +176,7 @@ def expected(drawn: Sequence[Drawn], events: Sequence[Event]) -> list[object]:
 def test_sequences_find_what_the_oracle_finds_however_the_input_is_cut(
     drawn: list[Drawn], events: list[Event], sizes: list[int]
 ) -> None:
-    assert sorted(run(drawn, events, sizes), key=str) == expected(drawn, events)
+    assert sorted(run(drawn, events, sizes), key=str) == expected_matches(drawn, events)
 
 
 @settings(max_examples=settings().max_examples // 2)
@@ -184,7 +184,7 @@ def test_sequences_find_what_the_oracle_finds_however_the_input_is_cut(
 def test_restarts_and_processes_that_take_turns_do_not_change_the_matches(
     drawn: list[Drawn], events: list[Event], sizes: list[int], processes: int
 ) -> None:
-    assert sorted(run(drawn, events, sizes, processes), key=str) == expected(drawn, events)
+    assert sorted(run(drawn, events, sizes, processes), key=str) == expected_matches(drawn, events)
 
 
 @settings(max_examples=settings().max_examples // 4)
@@ -207,14 +207,14 @@ def test_the_kernel_gives_the_alerts_of_the_oracle(
     app = InProcessApp(spec)
     out = app.cut([control_record(n, f"r{n}", one.document(f"r{n}")) for n, one in enumerate(drawn)], CLOCK)
     end = [Event(END, partition, 99, {"user": "end", "kind": "z", "amount": 1}) for partition in (0, 1)]
-    for number, cut in enumerate([*cuts_of(events, sizes), end]):
+    for number, cut in enumerate([*split_into_cuts(events, sizes), end]):
         app = InProcessApp(spec, app.blobs) if restart else app
         records = [RawRecord(0, e.partition, e.offset, orjson.dumps({**e.row, "ts": e.ms})) for e in cut]
         out += app.cut(records, CLOCK, tasks=1 + number % 2)
     assert {orjson.loads(r.value or b"")["status"] for r in out if r.lane == STATUS} == {"accepted"}
     assert not [r for r in out if r.lane == LATE]
     alerts = [orjson.loads(r.value or b"") for r in out if r.lane == ALERTS]
-    said = [
+    matches = [
         (
             a["rule"],
             a["key"]["user"],
@@ -224,5 +224,5 @@ def test_the_kernel_gives_the_alerts_of_the_oracle(
         )
         for a in alerts
     ]
-    assert sorted(said, key=str) == expected(drawn, events)
+    assert sorted(matches, key=str) == expected_matches(drawn, events)
     assert len({a["alert_id"] for a in alerts}) == len(alerts)

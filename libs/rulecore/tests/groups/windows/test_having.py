@@ -84,7 +84,7 @@ def having_text(rng: random.Random, depth: int = 2) -> str:
     )
 
 
-def rules_of(rng: random.Random, count: int) -> list[CompiledRule]:
+def random_rules(rng: random.Random, count: int) -> list[CompiledRule]:
     rules: list[CompiledRule] = []
     while len(rules) < count:
         having = f"{having_text(rng)} and count(*) >= 0"
@@ -114,7 +114,7 @@ VALUES: Mapping[Kind, Sequence[object]] = {
 }
 
 
-def columns_of(rules: Sequence[CompiledRule]) -> dict[str, Type]:
+def column_types(rules: Sequence[CompiledRule]) -> dict[str, Type]:
     found = {s.column: s.type for rule in rules for s in rule.aggregates}
     field = SCHEMA.get("s")
     assert field is not None
@@ -124,8 +124,8 @@ def columns_of(rules: Sequence[CompiledRule]) -> dict[str, Type]:
 @given(st.integers(0, 2**32))
 def test_the_index_finds_the_rules_that_hold_row_by_row(seed: int) -> None:
     rng = random.Random(seed)
-    rules = rules_of(rng, 10)
-    kinds = columns_of(rules)
+    rules = random_rules(rng, 10)
+    kinds = column_types(rules)
     rows = [{name: rng.choice(VALUES[kind.kind]) for name, kind in kinds.items()} for _ in range(10)]
     frame = pl.DataFrame({n: pl.Series([r[n] for r in rows], dtype=DTYPES[k.kind]) for n, k in kinds.items()})
     hits, failures = Having([to_member(rule, 0) for rule in rules]).evaluate(frame)
@@ -145,16 +145,16 @@ def holds(rule: CompiledRule, row: Mapping[str, object]) -> bool:
 
 
 def test_only_the_rule_that_raises_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(expr: lang.Expr) -> pl.Expr:
+    def compile_or_break(expr: lang.Expr) -> pl.Expr:
         return pl.col("no such column") if "77" in lang.render(expr) else to_polars(expr)
 
-    rules = rules_of(random.Random(1), 3)
+    rules = random_rules(random.Random(1), 3)
     document = rules[0].rule.model_dump(mode="json", by_alias=True) | {"id": "bad", "having": "count(*) + 77 > 1"}
     bad = compile_rule(Rule.model_validate(document), {"wide": SCHEMA}, RuleLimits())
-    kinds = columns_of([*rules, bad])
+    kinds = column_types([*rules, bad])
     frame = pl.DataFrame({n: pl.Series([VALUES[k.kind][1]], dtype=DTYPES[k.kind]) for n, k in kinds.items()})
     whole, _ = Having([to_member(rule, 0) for rule in rules]).evaluate(frame)
-    compile_with(monkeypatch, broken)
+    compile_with(monkeypatch, compile_or_break)
     hits, failures = Having([to_member(rule, 0) for rule in [*rules, bad]]).evaluate(frame)
     assert [f.rule.rule.id for f in failures] == ["bad"]
     assert hits.member.tolist() == whole.member.tolist()

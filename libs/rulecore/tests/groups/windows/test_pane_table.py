@@ -26,7 +26,7 @@ def new_table() -> PaneTable:
     return table
 
 
-def rows_of(table: PaneTable, batch: list[Event]) -> PaneRows:
+def pane_rows(table: PaneTable, batch: list[Event]) -> PaneRows:
     frame = pl.DataFrame(batch, schema={"key": pl.String, "ms": pl.Int64, "v": pl.Int64}, orient="row")
     exprs = [e for a in AGGREGATIONS for e in a.contributions(pl.lit(value=True), pl.col("v") if a.argument else None)]
     values = frame.select(pl.len().alias("_"), *exprs).drop("_")
@@ -43,7 +43,7 @@ def split(sequence: list[Event], sizes: list[int]) -> list[list[Event]]:
     return batches
 
 
-def obvious_trail(history: list[Event], panes: int) -> dict[tuple[str | None, int], tuple[int, int, int]]:
+def recompute_windows(history: list[Event], panes: int) -> dict[tuple[str | None, int], tuple[int, int, int]]:
     """The windows that contain the last event of the history and end at a pane of its key that holds data."""
     key, ms, _ = history[-1]
     pane = ms // PANE_MS
@@ -62,7 +62,7 @@ def test_after_each_event_every_window_equals_its_recomputation_from_all_events(
 ) -> None:
     table, done = new_table(), 0
     for batch in split(sequence, sizes):
-        rows = rows_of(table, batch)
+        rows = pane_rows(table, batch)
         arrivals = table.arrive(rows)
         windows = table.trail(rows, table.layout(arrivals, panes), panes)
         table.add(rows, arrivals)
@@ -72,7 +72,7 @@ def test_after_each_event_every_window_equals_its_recomputation_from_all_events(
             figures = tuple(int(windows.totals[n][i]) for n in ("c.n", "s.s", "m.m"))
             found.setdefault(row, {})[key, int(windows.end_panes[i])] = figures  # type: ignore[assignment]
         for i in range(len(batch)):
-            assert found.get(i, {}) == obvious_trail(sequence[: done + i + 1], panes)
+            assert found.get(i, {}) == recompute_windows(sequence[: done + i + 1], panes)
         done += len(batch)
 
 
@@ -82,7 +82,7 @@ def test_closing_windows_hold_all_events_of_their_panes(
 ) -> None:
     table = new_table()
     for batch in split(sequence, sizes):
-        rows = rows_of(table, batch)
+        rows = pane_rows(table, batch)
         table.add(rows, table.arrive(rows))
     windows = table.closing(after, after + more, panes)
     found = {
@@ -108,7 +108,7 @@ def test_closing_windows_hold_all_events_of_their_panes(
 def test_a_table_loaded_from_its_changes_equals_the_table(sequence: list[Event], sizes: list[int]) -> None:
     table, copy = new_table(), PaneTable({"key": pl.String()}, PANE_MS)
     for i, batch in enumerate(split(sequence, sizes)):
-        rows = rows_of(table, batch)
+        rows = pane_rows(table, batch)
         table.add(rows, table.arrive(rows))
         if i % 3 == 0:
             table.set_fired(np.unique(rows.codes)[:1], np.array([5]))
@@ -120,7 +120,7 @@ def test_a_table_loaded_from_its_changes_equals_the_table(sequence: list[Event],
 
 def test_an_expired_pane_is_dropped_and_its_key_slot_is_reused() -> None:
     table = new_table()
-    rows = rows_of(table, [("a", 5, 1), ("b", 95, 1)])
+    rows = pane_rows(table, [("a", 5, 1), ("b", 95, 1)])
     table.add(rows, table.arrive(rows))
     table.expire(first_pane=9)
     assert table.rows(0, 1)["key"].to_list() == ["b"]
