@@ -21,41 +21,41 @@ def idle(_: int) -> int:
     return STRATEGY.idle_timeout_ms
 
 
-def seen_in(partition: int, event_ms: int) -> Progress:
+def progress_of(partition: int, event_ms: int) -> Progress:
     return Progress(partition, event_ms, 1, event_ms - STRATEGY.max_out_of_orderness_ms)
 
 
-def ended_in(partition: int) -> Progress:
+def end_of(partition: int) -> Progress:
     return Progress(partition, 500, 1, END_OF_TIME_MS)
 
 
 def test_an_expected_partition_holds_the_watermark_until_its_first_event() -> None:
-    state = WatermarkState().expect([0, 1], 0).advance([seen_in(0, 200)], 0, idle)
+    state = WatermarkState().expect([0, 1], 0).advance([progress_of(0, 200)], 0, idle)
     assert state.watermark_ms == NO_WATERMARK
-    state = state.expect([0, 1], 10).advance([seen_in(0, 300), seen_in(1, 120)], 10, idle)
+    state = state.expect([0, 1], 10).advance([progress_of(0, 300), progress_of(1, 120)], 10, idle)
     assert state.watermark_ms == 120 - STRATEGY.max_out_of_orderness_ms
 
 
 def test_an_expected_partition_without_events_becomes_idle() -> None:
     state = WatermarkState().expect([0, 1], 0)
-    state = state.expect([0, 1], 999).advance([seen_in(0, 200)], 999, idle)
+    state = state.expect([0, 1], 999).advance([progress_of(0, 200)], 999, idle)
     assert state.watermark_ms == NO_WATERMARK
-    state = state.expect([0, 1], 1_000).advance([seen_in(0, 200)], 1_000, idle)
+    state = state.expect([0, 1], 1_000).advance([progress_of(0, 200)], 1_000, idle)
     assert state.watermark_ms == 200 - STRATEGY.max_out_of_orderness_ms
 
 
 def test_the_slowest_partition_determines_the_watermark() -> None:
-    state = WatermarkState().advance([seen_in(0, 200), seen_in(1, 90)], 0, idle)
+    state = WatermarkState().advance([progress_of(0, 200), progress_of(1, 90)], 0, idle)
     assert state.watermark_ms == 80
 
 
 def test_an_idle_partition_does_not_hold_the_watermark_back_until_its_next_event() -> None:
-    state = WatermarkState().advance([seen_in(0, 200), seen_in(1, 90)], 0, idle)
-    state = state.advance([seen_in(0, 200)], 999, idle)
+    state = WatermarkState().advance([progress_of(0, 200), progress_of(1, 90)], 0, idle)
+    state = state.advance([progress_of(0, 200)], 999, idle)
     assert state.watermark_ms == 80
-    state = state.advance([seen_in(0, 200)], 1_000, idle)
+    state = state.advance([progress_of(0, 200)], 1_000, idle)
     assert state.watermark_ms == 190
-    state = state.advance([seen_in(0, 300), seen_in(1, 95)], 1_001, idle)
+    state = state.advance([progress_of(0, 300), progress_of(1, 95)], 1_001, idle)
     assert state.watermark_ms == 190
 
 
@@ -64,33 +64,33 @@ def test_before_the_first_event_there_is_no_watermark() -> None:
 
 
 def test_the_watermark_stands_still_when_all_partitions_are_idle() -> None:
-    state = WatermarkState().advance([seen_in(0, 200)], 0, idle).advance([], 5_000, idle)
+    state = WatermarkState().advance([progress_of(0, 200)], 0, idle).advance([], 5_000, idle)
     assert state.watermark_ms == 190
 
 
 def test_after_a_silence_of_all_partitions_the_watermark_waits_for_each_again() -> None:
-    state = WatermarkState().advance([seen_in(0, 200), seen_in(1, 190)], 0, idle)
-    state = state.advance([seen_in(0, 900)], 5_000, idle)
+    state = WatermarkState().advance([progress_of(0, 200), progress_of(1, 190)], 0, idle)
+    state = state.advance([progress_of(0, 900)], 5_000, idle)
     assert state.watermark_ms == 180, "the app was away; partition 1 may have as much to say"
-    late = state.advance([seen_in(1, 700)], 5_100, idle)
+    late = state.advance([progress_of(1, 700)], 5_100, idle)
     assert late.watermark_ms == 690
-    state = state.advance([seen_in(0, 901)], 5_900, idle).advance([seen_in(0, 902)], 6_000, idle)
+    state = state.advance([progress_of(0, 901)], 5_900, idle).advance([progress_of(0, 902)], 6_000, idle)
     assert state.watermark_ms == 892, "it has not, and is idle"
 
 
 def test_the_latest_event_time_covers_the_requested_partitions() -> None:
-    state = WatermarkState().advance([seen_in(0, 200), seen_in(1, 90), seen_in(2, 300)], 0, idle)
+    state = WatermarkState().advance([progress_of(0, 200), progress_of(1, 90), progress_of(2, 300)], 0, idle)
     assert state.latest_event_ms(range(2)) == 200
     assert state.latest_event_ms(range(3, 5)) == NO_WATERMARK
 
 
 def test_each_partition_may_have_an_idle_time_of_its_own() -> None:
-    state = WatermarkState().advance([seen_in(0, 200), seen_in(1, 90)], 0, idle)
-    assert state.advance([seen_in(0, 200)], 500, lambda n: 400 if n else 1_000).watermark_ms == 190
+    state = WatermarkState().advance([progress_of(0, 200), progress_of(1, 90)], 0, idle)
+    assert state.advance([progress_of(0, 200)], 500, lambda n: 400 if n else 1_000).watermark_ms == 190
 
 
 def test_an_event_without_punctuation_holds_the_watermark_and_does_not_move_it() -> None:
-    state = WatermarkState().advance([Progress(0, 200, 1, NO_WATERMARK), seen_in(1, 90)], 0, idle)
+    state = WatermarkState().advance([Progress(0, 200, 1, NO_WATERMARK), progress_of(1, 90)], 0, idle)
     assert state.watermark_ms == NO_WATERMARK
     state = state.advance([Progress(0, 300, 1, 70)], 1, idle)
     assert state.watermark_ms == 70
@@ -98,12 +98,12 @@ def test_an_event_without_punctuation_holds_the_watermark_and_does_not_move_it()
 
 
 def test_the_stream_has_ended_when_every_partition_has_ended() -> None:
-    state = WatermarkState().expect([0, 1], 0).advance([ended_in(0)], 0, idle)
+    state = WatermarkState().expect([0, 1], 0).advance([end_of(0)], 0, idle)
     assert state.watermark_ms == NO_WATERMARK
-    state = state.advance([seen_in(1, 90)], 1, idle)
-    assert state.watermark_ms == 80, "one that has ended holds no other back"
+    state = state.advance([progress_of(1, 90)], 1, idle)
+    assert state.watermark_ms == 80, "one that has ended holds nobody back"
     assert state.advance([], 5_000, idle).watermark_ms == 80, "one that is only idle may go on"
-    assert state.advance([ended_in(1)], 2, idle).watermark_ms == END_OF_TIME_MS
+    assert state.advance([end_of(1)], 2, idle).watermark_ms == END_OF_TIME_MS
 
 
 cuts = st.lists(
@@ -117,7 +117,7 @@ def test_the_watermark_never_goes_back_and_stays_behind_an_event(sequence: list[
     state, clock = WatermarkState(), 0
     for step, seen in sequence:
         clock += step
-        after = state.advance([seen_in(p, ms) for p, ms in seen.items()], clock, idle)
+        after = state.advance([progress_of(p, ms) for p, ms in seen.items()], clock, idle)
         assert after.watermark_ms >= state.watermark_ms
         assert after.watermark_ms <= max(
             after.latest_event_ms(range(4)) - STRATEGY.max_out_of_orderness_ms, NO_WATERMARK
@@ -130,6 +130,6 @@ def test_the_order_in_which_partitions_report_does_not_matter(sequence: list[tup
     one, two, clock = WatermarkState(), WatermarkState(), 0
     for step, seen in sequence:
         clock += step
-        progress = [seen_in(p, ms) for p, ms in seen.items()]
+        progress = [progress_of(p, ms) for p, ms in seen.items()]
         one, two = one.advance(progress, clock, idle), two.advance(progress[::-1], clock, idle)
     assert one == two

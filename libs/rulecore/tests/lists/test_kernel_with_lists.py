@@ -199,7 +199,7 @@ def _time(seconds: int) -> str:
 @given(st.lists(_steps, min_size=1, max_size=6))
 def test_lists_equal_plain_dictionaries_across_changes_expiry_and_restarts(steps: list[Step]) -> None:
     app = InProcessApp(new_app())
-    first = [*list_control_records("bad", 1, []), *list_records_of("limits", 1, [], value="decimal(12,2)")]
+    first = [*list_control_records("bad", 1, []), *list_control_records("limits", 1, [], value="decimal(12,2)")]
     app.cut([*first, *(rule(name, where=where) for name, where in RULES.items())], CLOCK)
     bad: dict[str, int] = {}
     limits: dict[str, tuple[Decimal, int]] = {}

@@ -89,7 +89,7 @@ def assert_values(aggregate: Aggregate, partials: Partials, rows: pl.DataFrame) 
         assert same(seen, wanted, rounding(aggregate, rows)), f"{aggregate} gave {seen!r}, not {wanted!r}"
 
 
-def pieces(data: st.DataObject, aggregate: Aggregate, rows: pl.DataFrame) -> list[Partials]:
+def aggregate_pieces(data: st.DataObject, aggregate: Aggregate, rows: pl.DataFrame) -> list[Partials]:
     """The rows dealt out to some pieces; inside a piece they keep their order. Each has been stored and loaded."""
     count = data.draw(st.integers(1, 4), label="pieces")
     which = data.draw(st.lists(st.integers(0, count - 1), min_size=rows.height, max_size=rows.height))
@@ -97,7 +97,7 @@ def pieces(data: st.DataObject, aggregate: Aggregate, rows: pl.DataFrame) -> lis
     return [store_and_load(aggregate, group_partials(aggregate, rows[place], place)) for place in places]
 
 
-def by_group(parts: Sequence[Partials]) -> Partials:
+def sort_by_group(parts: Sequence[Partials]) -> Partials:
     """All partials, those of a group together."""
     return take_rows(concat_rows(parts), np.arange(len(parts) * GROUPS).reshape(-1, GROUPS).T.ravel())
 
@@ -112,10 +112,10 @@ def test_partials_merged_in_any_order_give_the_value_of_the_whole(
     aggregate = data.draw(st.sampled_from(kind))
     rows = data.draw(frames(aggregate.inputs))
     assert_values(aggregate, group_partials(aggregate, rows), rows)
-    parts = data.draw(st.permutations(pieces(data, aggregate, rows)))
+    parts = data.draw(st.permutations(aggregate_pieces(data, aggregate, rows)))
     assert_values(aggregate, reduce(aggregate.merge, parts), rows)
     assert_values(aggregate, reduce(lambda right, left: aggregate.merge(left, right), parts), rows)
-    reduced = aggregate.reduce(by_group(parts), np.arange(GROUPS) * len(parts))
+    reduced = aggregate.reduce(sort_by_group(parts), np.arange(GROUPS) * len(parts))
     assert_values(aggregate, store_and_load(aggregate, reduced), rows)
 
 
@@ -146,10 +146,10 @@ def test_operations_do_not_change_the_partials_that_they_are_given(
     kind: Sequence[Aggregate], data: st.DataObject
 ) -> None:
     aggregate = data.draw(st.sampled_from(kind))
-    parts = pieces(data, aggregate, data.draw(frames(aggregate.inputs)))
+    parts = aggregate_pieces(data, aggregate, data.draw(frames(aggregate.inputs)))
     before = [pickle.dumps([column.tolist() for column in part.values()]) for part in parts]
     reduce(aggregate.merge, parts)
-    aggregate.reduce(by_group(parts), np.arange(GROUPS) * len(parts))
+    aggregate.reduce(sort_by_group(parts), np.arange(GROUPS) * len(parts))
     aggregate.result(parts[0], SCHEMA)
     assert [pickle.dumps([column.tolist() for column in part.values()]) for part in parts] == before
 

@@ -33,15 +33,15 @@ DISTINCT_ERROR = 6 * 1.04 / sqrt(2**12)
 RANK_ERROR = 0.02
 
 
-def of_one_group(aggregate: Aggregate, values: pl.Series) -> Partials:
+def aggregate_one_group(aggregate: Aggregate, values: pl.Series) -> Partials:
     rows = pl.DataFrame({values.name: values, EVENT_MS: np.arange(len(values))})
     numbers = np.arange(len(values))
     return aggregate.aggregate_groups(rows, numbers, np.zeros(len(values), dtype=np.int64), 1)
 
 
-def in_pieces(aggregate: Aggregate, values: pl.Series, pieces: int) -> Partials:
+def aggregate_in_pieces(aggregate: Aggregate, values: pl.Series, pieces: int) -> Partials:
     edges = np.linspace(0, len(values), pieces + 1).astype(int).tolist()
-    parts = [store_and_load(aggregate, of_one_group(aggregate, values[a:b])) for a, b in pairwise(edges)]
+    parts = [store_and_load(aggregate, aggregate_one_group(aggregate, values[a:b])) for a, b in pairwise(edges)]
     return reduce(aggregate.merge, parts)
 
 
@@ -62,7 +62,7 @@ def test_few_distinct_values_of_any_type_are_counted_exactly(data: st.DataObject
 @pytest.mark.parametrize("different", [100, 3_000, 200_000])
 def test_many_distinct_values_are_counted_within_the_published_error(different: int) -> None:
     values = pl.Series("whole", np.random.default_rng(different).permutation(np.arange(different)))
-    (seen,) = ApproxDistinct("whole").result(of_one_group(ApproxDistinct("whole"), values), SCHEMA)
+    (seen,) = ApproxDistinct("whole").result(aggregate_one_group(ApproxDistinct("whole"), values), SCHEMA)
     assert abs(seen - different) <= DISTINCT_ERROR * different
 
 
@@ -73,8 +73,8 @@ def test_a_distinct_count_depends_on_the_set_of_values_alone(pieces: int, random
     aggregate = ApproxDistinct("whole")
     shuffled = values.sample(fraction=1.0, shuffle=True, seed=random.randrange(1000))  # type: ignore[attr-defined]
     again = pl.concat([shuffled, shuffled[:2_000]])
-    wanted = aggregate.result(of_one_group(aggregate, values), SCHEMA).to_list()
-    assert aggregate.result(in_pieces(aggregate, again, pieces), SCHEMA).to_list() == wanted
+    wanted = aggregate.result(aggregate_one_group(aggregate, values), SCHEMA).to_list()
+    assert aggregate.result(aggregate_in_pieces(aggregate, again, pieces), SCHEMA).to_list() == wanted
 
 
 DISTRIBUTIONS: dict[str, Callable[[np.random.Generator], npt.NDArray[np.float64]]] = {
@@ -90,7 +90,7 @@ DISTRIBUTIONS: dict[str, Callable[[np.random.Generator], npt.NDArray[np.float64]
 @pytest.mark.parametrize("name", DISTRIBUTIONS)
 def test_quantiles_are_close_to_the_exact_ones_by_rank(name: str, pieces: int) -> None:
     values = DISTRIBUTIONS[name](np.random.default_rng(7))
-    (seen,) = QUANTILES.result(in_pieces(QUANTILES, pl.Series("real", values), pieces), SCHEMA).to_list()
+    (seen,) = QUANTILES.result(aggregate_in_pieces(QUANTILES, pl.Series("real", values), pieces), SCHEMA).to_list()
     in_order = np.sort(values)
     below = np.searchsorted(in_order, seen, side="left") / len(values)
     upto = np.searchsorted(in_order, seen, side="right") / len(values)
@@ -129,9 +129,9 @@ def test_quantiles_of_few_values_lie_between_neighbouring_quantiles_of_duckdb(ro
 
 def test_a_quantile_ignores_nan_and_keeps_infinity() -> None:
     aggregate = Quantiles("any_real", (0.0, 0.5, 1.0))
-    some = of_one_group(aggregate, pl.Series("any_real", [nan, None, -inf, 1.0, inf]))
+    some = aggregate_one_group(aggregate, pl.Series("any_real", [nan, None, -inf, 1.0, inf]))
     assert aggregate.result(some, SCHEMA).to_list() == [[-inf, 1.0, inf]]
-    none = of_one_group(aggregate, pl.Series("any_real", [nan, None]))
+    none = aggregate_one_group(aggregate, pl.Series("any_real", [nan, None]))
     assert aggregate.result(none, SCHEMA).to_list() == [None]
 
 
@@ -146,7 +146,7 @@ def digest() -> str:
     found = hashlib.sha256()
     for aggregate in (ApproxDistinct("whole"), ApproxDistinct("text"), Quantiles("real", SHARES)):
         values = pl.Series(aggregate.inputs[0], columns[aggregate.inputs[0]])
-        for partials in (of_one_group(aggregate, values), in_pieces(aggregate, values, 5)):
+        for partials in (aggregate_one_group(aggregate, values), aggregate_in_pieces(aggregate, values, 5)):
             found.update(partials["sketch"][0])
             found.update(repr(aggregate.result(partials, SCHEMA).to_list()).encode())
     return found.hexdigest()

@@ -50,7 +50,7 @@ def run_batches(root: CheckpointRoot, planned: int, committed: int, first: int =
     write_text(root.spark / "metadata", '{"id":"f81d4fae-7dec-11d0-a765-00a0c91e6bf6"}')
 
 
-def planned(root: CheckpointRoot, batch: int) -> CutId:
+def planned_cut(root: CheckpointRoot, batch: int) -> CutId:
     """Return the identity under which the checkpoint planned a batch."""
     bounds = root.offsets.read(batch)
     assert bounds is not None
@@ -67,16 +67,16 @@ def test_a_new_root_is_created_with_its_identity_and_epoch(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("asked", "message"),
+    ("identity", "message"),
     [
         (AppIdentity("retail", 16), "belongs to app shop, not retail; give retail a checkpoint of its own"),
         (AppIdentity("shop", 8), "it has 16 shards, the app is set to 8; set it to 16"),
         (AppIdentity("shop", 16, 2), "output version 1, the app is set to 2; set it back to 1, or take a savepoint"),
     ],
 )
-def test_another_app_or_other_settings_are_rejected(asked: AppIdentity, message: str, root: CheckpointRoot) -> None:
+def test_another_app_or_other_settings_are_rejected(identity: AppIdentity, message: str, root: CheckpointRoot) -> None:
     with pytest.raises(ConfigError, match=message):
-        root.initialise(asked)
+        root.initialise(identity)
     assert root.identity() == SHOP
 
 
@@ -142,7 +142,7 @@ def test_a_damaged_log_is_rejected_with_the_file_and_the_remedy(
 def test_a_checkpoint_behind_the_written_output_is_rejected(tmp_path: Path, root: CheckpointRoot) -> None:
     run_batches(root, 6, 5)
     for written in (4, 5):
-        root.check_history(planned(root, written), 1)
+        root.check_history(planned_cut(root, written), 1)
     with pytest.raises(ConfigError, match="batch 7 of epoch 1 was written, and here the next one is 6"):
         root.check_history(cut_id(7), 1)
     with pytest.raises(ConfigError, match=r"offsets/6 is missing \(batch 6 was written\)"):
@@ -226,10 +226,10 @@ def test_an_interrupted_write_keeps_the_old_file(tmp_path: Path, monkeypatch: py
     path = tmp_path / "epoch.json"
     create_epoch(path, 7)
 
-    def full(_: int) -> None:
+    def raise_disk_full(_: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", raise_disk_full)
     with pytest.raises(
         Retryable,
         match=r"epoch.json: disk full \(\d+ bytes free\); make room; start an app",

@@ -61,7 +61,7 @@ def start(root: CheckpointRoot, written: CutId | None) -> object:
     return epoch, begin, RestoreOrigin.read(root.restored_from_path), index
 
 
-def outcome(action: Callable[[], object]) -> object:
+def result_or_error(action: Callable[[], object]) -> object:
     """Return the result of the action, or the error that it raises."""
     try:
         return action()
@@ -78,7 +78,7 @@ def write_spark_logs(root: CheckpointRoot, planned: int, committed: int) -> None
     write_text(root.spark / "metadata", "{}")
 
 
-def running(folder: Path) -> tuple[CheckpointRoot, CutId | None]:
+def make_running(folder: Path) -> tuple[CheckpointRoot, CutId | None]:
     """Make a checkpoint with six committed batches and one that is planned, and the cut of its marker."""
     root = CheckpointRoot(folder)
     root.initialise(SHOP, epoch=3)
@@ -93,7 +93,7 @@ def running(folder: Path) -> tuple[CheckpointRoot, CutId | None]:
     return root, written
 
 
-def restored(folder: Path) -> tuple[CheckpointRoot, CutId | None]:
+def make_restored(folder: Path) -> tuple[CheckpointRoot, CutId | None]:
     """Make a checkpoint that was restored from a savepoint and has no batch yet."""
     root = CheckpointRoot(folder)
     make_folder(root.path)
@@ -106,7 +106,7 @@ def restored(folder: Path) -> tuple[CheckpointRoot, CutId | None]:
     return root, None
 
 
-def damages(content: bytes, draw: random.Random) -> Iterator[bytes | None]:
+def damaged_contents(content: bytes, draw: random.Random) -> Iterator[bytes | None]:
     """Yield the content with one bit of each byte changed, cut after each byte, and None for a lost file."""
     for place in range(len(content)):
         yield content[:place] + bytes([content[place] ^ 1 << draw.randrange(8)]) + content[place + 1 :]
@@ -119,7 +119,7 @@ def decides(name: str) -> bool:
     return not name.startswith("spark/") and name not in {f"offsets/{batch}" for batch in range(LAST)}
 
 
-@pytest.mark.parametrize("make", [running, restored])
+@pytest.mark.parametrize("make", [make_running, make_restored])
 def test_a_damaged_checkpoint_file_is_named_or_changes_no_decision(
     make: Callable[[Path], tuple[CheckpointRoot, CutId | None]], tmp_path: Path
 ) -> None:
@@ -132,12 +132,12 @@ def test_a_damaged_checkpoint_file_is_named_or_changes_no_decision(
         if not decides(name):
             continue
         content = file.read_bytes()
-        for damaged in damages(content, draw):
+        for damaged in damaged_contents(content, draw):
             if damaged is None:
                 file.unlink()
             else:
                 file.write_bytes(damaged)
-            found = outcome(lambda: start(root, written))
+            found = result_or_error(lambda: start(root, written))
             if isinstance(found, StreamError):
                 named += 1
                 assert file.name in str(found), f"{name}: {damaged!r}: {found}"
@@ -150,7 +150,7 @@ def test_a_damaged_checkpoint_file_is_named_or_changes_no_decision(
 
 
 def test_without_the_digest_a_changed_bit_is_not_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    root, _ = running(tmp_path / "checkpoint")
+    root, _ = make_running(tmp_path / "checkpoint")
     file = tmp_path / "checkpoint" / "offsets" / str(LAST + 1)
     monkeypatch.setattr("streamcore.storage.checked_json.digest_of", lambda _: "")
     file.write_bytes(file.read_bytes().replace(b'"blake2b": "', b'"blake2b": "", "x": "').replace(b"617", b"417"))
@@ -160,7 +160,7 @@ def test_without_the_digest_a_changed_bit_is_not_detected(tmp_path: Path, monkey
 
 
 def test_a_file_of_another_checkpoint_is_detected_between_two_of_this_one(tmp_path: Path) -> None:
-    root, _ = running(tmp_path / "checkpoint")
+    root, _ = make_running(tmp_path / "checkpoint")
     other = CutBounds(StreamOffsets(CutClock(), {}), StreamOffsets(CutClock.at(9), dict.fromkeys(_PARTITIONS, 1)))
     (tmp_path / "checkpoint" / "offsets" / str(LAST + 1)).unlink()
     root.offsets.write(LAST + 1, other)
@@ -179,10 +179,10 @@ def manifest() -> SavepointManifest:
 def test_a_changed_savepoint_manifest_is_always_rejected() -> None:
     sound = manifest()
     content, draw = sound.to_json(), random.Random(18)
-    for damaged in damages(content, draw):
+    for damaged in damaged_contents(content, draw):
         if damaged is None:
             continue
-        found = outcome(partial(SavepointManifest.from_json, damaged, "s3://backup/shop/friday"))
+        found = result_or_error(partial(SavepointManifest.from_json, damaged, "s3://backup/shop/friday"))
         if isinstance(found, StreamError):
             assert "s3://backup/shop/friday" in str(found)
             assert "take the savepoint from a copy" in str(found) or "use the program that wrote it" in str(found)

@@ -31,7 +31,7 @@ def commit(root: CheckpointRoot, last: int, begun: int | None = None) -> None:
         root.offsets.write(batch, CutBounds(StreamOffsets(CutClock(), {}), StreamOffsets(CutClock.at(batch), {})))
 
 
-def make(epochs: EpochStore, epoch: int, last: int = -1, begun: int | None = None) -> CheckpointRoot:
+def make_checkpoint(epochs: EpochStore, epoch: int, last: int = -1, begun: int | None = None) -> CheckpointRoot:
     root = epochs.checkpoint(epoch)
     root.initialise(SHOP, epoch=epoch)
     commit(root, last, begun)
@@ -43,7 +43,7 @@ def epochs(any_place: ObjectStore) -> EpochStore:
     return EpochStore(location(any_place.url) / "shop")
 
 
-def rejected(epochs: EpochStore, claim: EpochClaim) -> EpochProgress:
+def check_rejected(epochs: EpochStore, claim: EpochClaim) -> EpochProgress:
     before = contents(epochs.root)
     with pytest.raises(NewerEpochExists) as rejection:
         epochs.check_claim(claim)
@@ -65,7 +65,7 @@ def test_only_a_claim_that_allows_it_starts_without_a_checkpoint(epochs: EpochSt
 
 
 def test_a_claim_of_an_existing_epoch_continues_it_whatever_its_other_fields(epochs: EpochStore) -> None:
-    make(epochs, 2, last=4)
+    make_checkpoint(epochs, 2, last=4)
     for claim in (
         EpochClaim(2),
         EpochClaim(2, EpochProgress(1, 0)),
@@ -76,33 +76,33 @@ def test_a_claim_of_an_existing_epoch_continues_it_whatever_its_other_fields(epo
 
 
 def test_a_claim_that_ignores_committed_batches_needs_permission(epochs: EpochStore) -> None:
-    make(epochs, 1, last=7)
-    assert rejected(epochs, EpochClaim(2, allow_empty=True)) == EpochProgress(1, 7)
-    assert rejected(epochs, EpochClaim(2)) == EpochProgress(1, 7)
-    assert rejected(epochs, EpochClaim(2, discard_newer=True)) == EpochProgress(1, 7)
+    make_checkpoint(epochs, 1, last=7)
+    assert check_rejected(epochs, EpochClaim(2, allow_empty=True)) == EpochProgress(1, 7)
+    assert check_rejected(epochs, EpochClaim(2)) == EpochProgress(1, 7)
+    assert check_rejected(epochs, EpochClaim(2, discard_newer=True)) == EpochProgress(1, 7)
     epochs.check_claim(EpochClaim(2, allow_empty=True, discard_newer=True))
 
 
 def test_only_batches_after_the_savepoint_count_as_newer(epochs: EpochStore) -> None:
-    make(epochs, 1, last=7)
+    make_checkpoint(epochs, 1, last=7)
     epochs.check_claim(EpochClaim(2, EpochProgress(1, 7)))
-    assert rejected(epochs, EpochClaim(2, EpochProgress(1, 6))) == EpochProgress(1, 7)
+    assert check_rejected(epochs, EpochClaim(2, EpochProgress(1, 6))) == EpochProgress(1, 7)
     epochs.check_claim(EpochClaim(2, EpochProgress(1, 6), discard_newer=True))
 
 
 def test_an_epoch_without_committed_batches_is_skipped(epochs: EpochStore) -> None:
-    make(epochs, 1, last=7)
-    make(epochs, 2)
+    make_checkpoint(epochs, 1, last=7)
+    make_checkpoint(epochs, 2)
     epochs.check_claim(EpochClaim(3, EpochProgress(1, 7)))
-    assert rejected(epochs, EpochClaim(3, EpochProgress(1, 6))) == EpochProgress(2, -1)
+    assert check_rejected(epochs, EpochClaim(3, EpochProgress(1, 6))) == EpochProgress(2, -1)
 
 
 def test_a_later_epoch_supersedes_an_earlier_one(epochs: EpochStore) -> None:
-    make(epochs, 1, last=7)
+    make_checkpoint(epochs, 1, last=7)
     epochs.check_not_superseded(1)
-    make(epochs, 3)
+    make_checkpoint(epochs, 3)
     for claim in (EpochClaim(1), EpochClaim(2, EpochProgress(1, 7), discard_newer=True)):
-        assert rejected(epochs, claim) == EpochProgress(3, -1)
+        assert check_rejected(epochs, claim) == EpochProgress(3, -1)
     with pytest.raises(Fenced, match="epoch 3 has begun"):
         epochs.check_not_superseded(1)
     epochs.check_not_superseded(3)
@@ -110,14 +110,14 @@ def test_a_later_epoch_supersedes_an_earlier_one(epochs: EpochStore) -> None:
 
 def test_the_owner_of_an_earlier_epoch_is_fenced_before_its_next_batch(epochs: EpochStore) -> None:
     """Without ``besides`` (the protection) its lease alone says nothing."""
-    make(epochs, 1)
+    make_checkpoint(epochs, 1)
     with (
         lease_for(epochs.checkpoint(1).path, besides=lambda: epochs.check_not_superseded(1)) as lease,
     ):
         lease.check()
         make_folder(epochs.checkpoint(2).path)
         lease.check()
-        make(epochs, 2)
+        make_checkpoint(epochs, 2)
         with pytest.raises(Fenced):
             lease.check()
     with lease_for(epochs.checkpoint(1).path) as unprotected:
@@ -125,18 +125,18 @@ def test_the_owner_of_an_earlier_epoch_is_fenced_before_its_next_batch(epochs: E
 
 
 def test_a_planned_batch_counts_if_its_output_was_written(epochs: EpochStore) -> None:
-    make(epochs, 1, last=7)
-    make(epochs, 2, begun=0)
-    asked: list[tuple[int, int]] = []
+    make_checkpoint(epochs, 1, last=7)
+    make_checkpoint(epochs, 2, begun=0)
+    queries: list[tuple[int, int]] = []
 
-    def written(epoch: int, begun: int) -> int | None:
-        asked.append((epoch, begun))
+    def record_query(epoch: int, begun: int) -> int | None:
+        queries.append((epoch, begun))
         return 0
 
     epochs.check_claim(EpochClaim(3, EpochProgress(1, 7)))
     with pytest.raises(NewerEpochExists, match="batch 0 of epoch 2 is committed"):
-        epochs.check_claim(EpochClaim(3, EpochProgress(1, 7)), written)
-    assert asked == [(2, 0)], "an epoch that ended between two batches needs no look-up"
+        epochs.check_claim(EpochClaim(3, EpochProgress(1, 7)), record_query)
+    assert queries == [(2, 0)], "nobody is asked about epochs that ended between two batches"
 
 
 def test_a_checkpoint_directly_in_the_root_counts(epochs: EpochStore) -> None:
@@ -144,10 +144,10 @@ def test_a_checkpoint_directly_in_the_root_counts(epochs: EpochStore) -> None:
     root = CheckpointRoot(epochs.root)
     root.initialise(SHOP)
     commit(root, 3)
-    assert rejected(epochs, EpochClaim(1, allow_empty=True)) == EpochProgress(1, 3)
+    assert check_rejected(epochs, EpochClaim(1, allow_empty=True)) == EpochProgress(1, 3)
     epochs.check_claim(EpochClaim(2, EpochProgress(1, 3)))
     assert epochs.newest() == root
-    assert epochs.newest() != make(epochs, 2)
+    assert epochs.newest() != make_checkpoint(epochs, 2)
     assert epochs.newest() == epochs.checkpoint(2)
 
 
@@ -169,8 +169,8 @@ def test_the_rest_of_a_crashed_start_is_no_checkpoint_and_is_cleared_for_the_nex
 
 
 def test_a_checkpoint_without_its_identity_is_neither_recreated_nor_skipped(epochs: EpochStore) -> None:
-    discard(make(epochs, 2, last=5).app_path)
-    assert rejected(epochs, EpochClaim(2, EpochProgress(1, 9))) == EpochProgress(2, 5)
+    discard(make_checkpoint(epochs, 2, last=5).app_path)
+    assert check_rejected(epochs, EpochClaim(2, EpochProgress(1, 9))) == EpochProgress(2, 5)
     with pytest.raises(ConfigError, match=r"app\.json is missing"):
         epochs.clear_partial(2)
     epochs.discard_partial(2)
@@ -178,8 +178,8 @@ def test_a_checkpoint_without_its_identity_is_neither_recreated_nor_skipped(epoc
 
 
 def test_removing_all_checkpoints_keeps_other_files(epochs: EpochStore) -> None:
-    make(epochs, 1, last=2)
-    make(epochs, 10)
+    make_checkpoint(epochs, 1, last=2)
+    make_checkpoint(epochs, 10)
     CheckpointRoot(epochs.root).initialise(SHOP)
     write_text(epochs.root / "notes.txt", "somebody's")
     for root in epochs.all_roots():
@@ -192,8 +192,8 @@ def test_removing_all_checkpoints_keeps_other_files(epochs: EpochStore) -> None:
 
 def test_the_lease_of_a_removed_checkpoint_is_deleted_last(epochs: EpochStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody else begins in half of it."""
-    root, removed = make(epochs, 1, last=2), list[str]()
-    make(epochs, 2)
+    root, removed = make_checkpoint(epochs, 1, last=2), list[str]()
+    make_checkpoint(epochs, 2)
     real = remove_entry
 
     def remove(path: Location) -> None:
@@ -226,7 +226,7 @@ def test_no_claim_skips_a_committed_batch_without_permission(
 ) -> None:
     epochs = EpochStore(tmp_path_factory.mktemp("root"))
     for number, last in there.items():
-        make(epochs, number, last=last)
+        make_checkpoint(epochs, number, last=last)
     try:
         epochs.check_claim(EpochClaim(epoch, saved and EpochProgress(*saved), begin, accept))
     except ConfigError:

@@ -63,10 +63,10 @@ def test_exactly_one_of_many_concurrent_planners_wins(log: OffsetLog) -> None:
 
 
 def test_the_offset_log_works_without_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def rejected(*_: object) -> None:
+    def reject_link(*_: object) -> None:
         raise OSError(errno.EPERM, "Operation not permitted")
 
-    monkeypatch.setattr(os, "link", rejected)
+    monkeypatch.setattr(os, "link", reject_link)
     log = OffsetLog(tmp_path / "offsets")
     log.write(7, bounds(10))
     with pytest.raises(Fenced):

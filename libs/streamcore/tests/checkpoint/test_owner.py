@@ -25,18 +25,18 @@ input()
 def process() -> Iterator[subprocess.Popen[str]]:
     """One that says who it is, and waits."""
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen([sys.executable, "-c", SAYS], text=True, **pipes) as made:  # type: ignore[call-overload]
-        yield made
-        made.kill()
+    with subprocess.Popen([sys.executable, "-c", SAYS], text=True, **pipes) as process:  # type: ignore[call-overload]
+        yield process
+        process.kill()
 
 
-def of(process: subprocess.Popen[str]) -> Owner:
+def read_owner(process: subprocess.Popen[str]) -> Owner:
     assert process.stdout is not None
     return Owner.parse(json.loads(process.stdout.readline()))
 
 
 def test_an_owner_counts_as_gone_exactly_when_its_process_has_ended(process: subprocess.Popen[str]) -> None:
-    there = of(process)
+    there = read_owner(process)
     assert not there.is_gone()
     assert replace(there, process=there.process + "0").is_gone(), "its number is another's"
     assert not replace(there, machine="far/boot").is_gone()
@@ -51,15 +51,15 @@ def test_an_owner_that_the_system_hides_counts_as_alive_until_it_ends(
     process: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As with ``hidepid`` for a process of another user."""
-    hidden = of(process)
+    hidden = read_owner(process)
     read = Path.read_text
 
-    def without_it(path: Path, **how: str) -> str:
+    def hide_process(path: Path, **how: str) -> str:
         if path == Path(f"/proc/{hidden.pid}/stat"):
             raise FileNotFoundError
         return read(path, **how)
 
-    monkeypatch.setattr(Path, "read_text", without_it)
+    monkeypatch.setattr(Path, "read_text", hide_process)
     assert not hidden.is_gone()
     process.kill()
     process.wait()

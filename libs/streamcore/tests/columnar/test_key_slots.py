@@ -31,8 +31,8 @@ def test_the_hash_table_equals_a_dictionary(steps: list[tuple[bool, list[int]]])
         else:
             table.remove(column)
             known = {n: v for n, v in known.items() if n not in some}
-        asked = np.array(given_numbers, dtype=np.uint64)
-        assert table.find(asked).tolist() == [known.get(n, -1) for n in given_numbers]
+        numbers = np.array(given_numbers, dtype=np.uint64)
+        assert table.find(numbers).tolist() == [known.get(n, -1) for n in given_numbers]
         assert len(table) == len(known)
         assert dict(zip(*(column.tolist() for column in table.items()), strict=True)) == known
 

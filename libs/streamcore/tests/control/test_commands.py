@@ -57,8 +57,8 @@ def test_a_request_may_carry_a_traceparent_and_an_invalid_one_is_ignored() -> No
         ('"command":"drain"', Drain("1")),
         ('"command":"promote","epoch":4', Promote("1", 4)),
     ):
-        said = parse_command(f'{{"id":"1",{entries},"traceparent":"{parent}"}}')
-        assert said == replace(meaning, traceparent=parent)
+        command = parse_command(f'{{"id":"1",{entries},"traceparent":"{parent}"}}')
+        assert command == replace(meaning, traceparent=parent)
         for nonsense in ("7", '""', "null", "{}"):
             assert parse_command(f'{{"id":"1",{entries},"traceparent":{nonsense}}}') == meaning
 

@@ -73,7 +73,7 @@ class Relay:
                 end.shutdown(socket.SHUT_RDWR)
         self.open.clear()
 
-    def mend(self) -> None:
+    def restore(self) -> None:
         self.is_cut = False
 
 
@@ -99,8 +99,8 @@ class Place:
     def connect(self) -> client.CoreV1Api:
         """As the service account, through the relay."""
         spec = client.V1TokenRequestSpec(audiences=[], expiration_seconds=3_600)
-        asked = client.AuthenticationV1TokenRequest(spec=spec)
-        status = self.admin.create_namespaced_service_account_token("driver", self.namespace, asked).status
+        request = client.AuthenticationV1TokenRequest(spec=spec)
+        status = self.admin.create_namespaced_service_account_token("driver", self.namespace, request).status
         assert status is not None
         settings = client.Configuration()
         settings.host, settings.ssl_ca_cert = self.relay.address, self.settings.ssl_ca_cert
@@ -109,12 +109,12 @@ class Place:
         settings.retries = False
         return client.CoreV1Api(client.ApiClient(settings))
 
-    def ask(self, request: str) -> None:
+    def send_request(self, request: str) -> None:
         self.admin.patch_namespaced_pod(
             "driver", self.namespace, {"metadata": {"annotations": {COMMAND_ANNOTATION: request}}}
         )
 
-    def said(self) -> str | None:
+    def published_status(self) -> str | None:
         pod = self.admin.read_namespaced_pod("driver", self.namespace)
         assert pod.metadata is not None
         return (pod.metadata.annotations or {}).get(STATUS_ANNOTATION)
@@ -130,7 +130,7 @@ def place() -> Iterator[Place]:
     admin.create_namespace(client.V1Namespace(metadata=client.V1ObjectMeta(name=namespace)))
     account = client.V1ServiceAccount(metadata=client.V1ObjectMeta(name="driver"))
     admin.create_namespaced_service_account(namespace, account)
-    eventually(lambda: bool(admin.read_namespaced_service_account("default", namespace)))
+    wait_until(lambda: bool(admin.read_namespaced_service_account("default", namespace)))
     container = client.V1Container(name="driver", image="nothing")
     spec = client.V1PodSpec(containers=[container], node_selector={"never": "runs"})
     admin.create_namespaced_pod(
@@ -145,7 +145,7 @@ def place() -> Iterator[Place]:
     admin.delete_namespace(namespace)
 
 
-def eventually(holds: Callable[[], bool], limit_s: float = 40) -> None:
+def wait_until(holds: Callable[[], bool], limit_s: float = 40) -> None:
     deadline = time.monotonic() + limit_s
     while True:
         with contextlib.suppress(client.ApiException):
@@ -166,33 +166,33 @@ def channel(place: Place, watch_s: int = 60) -> Iterator[PodAnnotationChannel]:
 
 def test_the_channel_delivers_requests_and_publishes_the_status(place: Place) -> None:
     place.allow(*ALL, "patch")
-    place.ask("first")
+    place.send_request("first")
     with channel(place) as box:
         assert box.last_status() is None
-        eventually(lambda: box.latest_command() == "first")
+        wait_until(lambda: box.latest_command() == "first")
         box.publish('{"phase":"running"}')
-        assert place.said() == box.last_status() == '{"phase":"running"}'
-        place.ask("second")
-        eventually(lambda: box.latest_command() == "second", 5)
+        assert place.published_status() == box.last_status() == '{"phase":"running"}'
+        place.send_request("second")
+        wait_until(lambda: box.latest_command() == "second", 5)
 
 
 def test_the_channel_delivers_requests_again_after_an_outage_of_the_server(place: Place) -> None:
     place.allow(*ALL, "patch")
     with channel(place) as box:
-        place.ask("before")
-        eventually(lambda: box.latest_command() == "before")
+        place.send_request("before")
+        wait_until(lambda: box.latest_command() == "before")
         place.relay.cut()
         with pytest.raises(Retryable):
             box.publish("lost")
         with pytest.raises(Retryable):
             box.last_status()
-        place.ask("meanwhile")
+        place.send_request("meanwhile")
         time.sleep(2)
         assert box.latest_command() == "before"
-        place.relay.mend()
-        eventually(lambda: box.latest_command() == "meanwhile")
+        place.relay.restore()
+        wait_until(lambda: box.latest_command() == "meanwhile")
         box.publish("found")
-        assert place.said() == "found"
+        assert place.published_status() == "found"
 
 
 def test_a_watch_that_ends_is_restarted(place: Place) -> None:
@@ -200,8 +200,8 @@ def test_a_watch_that_ends_is_restarted(place: Place) -> None:
     with channel(place, watch_s=1) as box:
         for number in range(4):
             time.sleep(1)
-            place.ask(str(number))
-            eventually(lambda number=number: box.latest_command() == str(number), 5)  # type: ignore[misc]
+            place.send_request(str(number))
+            wait_until(lambda number=number: box.latest_command() == str(number), 5)  # type: ignore[misc]
 
 
 def test_publishing_without_permission_raises(place: Place) -> None:

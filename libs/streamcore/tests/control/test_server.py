@@ -46,14 +46,14 @@ class Away(FileChannel):
         super().publish(report)
 
 
-def eventually(holds: Callable[[], bool]) -> None:
+def wait_until(holds: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 10
     while not holds():
         assert time.monotonic() < deadline, "it never came to be"
         time.sleep(0.01)
 
 
-def said(folder: Path) -> DriverStatus:
+def published_status(folder: Path) -> DriverStatus:
     text = FileChannel(folder).last_status()
     return (None if text is None else DriverStatus.from_json(text)) or DriverStatus(DriverPhase.STARTING)
 
@@ -63,26 +63,26 @@ def test_a_request_is_carried_out_once_and_answered(tmp_path: Path) -> None:
     box = FileChannel(tmp_path)
     with ControlServer(box, DriverStatus(DriverPhase.RUNNING), hand, QUICK):
         box.send('{"id":"1","command":"drain"}')
-        eventually(lambda: "1" in said(tmp_path).results)
+        wait_until(lambda: "1" in published_status(tmp_path).results)
         box.send('{"id":"1","command":"drain"}')
         time.sleep(0.5)
     assert hand.done == [Drain("1")]
-    assert said(tmp_path).results["1"] == CommandResult(True, "done")
+    assert published_status(tmp_path).results["1"] == CommandResult(True, "done")
 
 
 def test_a_request_that_an_earlier_process_answered_is_not_repeated(tmp_path: Path) -> None:
     box = FileChannel(tmp_path)
     box.send('{"id":"1","command":"drain"}')
     with ControlServer(box, DriverStatus(DriverPhase.RUNNING), Hand(CommandResult(True)), QUICK):
-        eventually(lambda: "1" in said(tmp_path).results)
+        wait_until(lambda: "1" in published_status(tmp_path).results)
     again = Hand(CommandResult(False))
     box = FileChannel(tmp_path)
     with ControlServer(box, DriverStatus(DriverPhase.STARTING), again, QUICK):
         box.send('{"id":"1","command":"drain"}')
         time.sleep(0.5)
-        assert said(tmp_path).results == {"1": CommandResult(True)}
+        assert published_status(tmp_path).results == {"1": CommandResult(True)}
         box.send('{"id":"2","command":"drain"}')
-        eventually(lambda: "2" in said(tmp_path).results)
+        wait_until(lambda: "2" in published_status(tmp_path).results)
     assert again.done == [Drain("2")]
 
 
@@ -91,9 +91,9 @@ def test_a_request_that_was_not_answered_is_carried_out_by_the_next_process(tmp_
     box.send('{"id":"1","command":"drain"}')
     crashed, then = Hand(None), Hand(CommandResult(True))
     with ControlServer(box, DriverStatus(DriverPhase.RUNNING), crashed, QUICK):
-        eventually(lambda: bool(crashed.done))
+        wait_until(lambda: bool(crashed.done))
     with ControlServer(FileChannel(tmp_path), DriverStatus(DriverPhase.STARTING), then, QUICK):
-        eventually(lambda: "1" in said(tmp_path).results)
+        wait_until(lambda: "1" in published_status(tmp_path).results)
     assert then.done == [Drain("1")]
 
 
@@ -104,9 +104,9 @@ def test_a_request_that_fails_is_answered_with_the_reason(tmp_path: Path) -> Non
     box = FileChannel(tmp_path)
     with ControlServer(box, DriverStatus(DriverPhase.RUNNING), reject, QUICK):
         box.send('{"id":"1","command":"drain"}')
-        eventually(lambda: "1" in said(tmp_path).results)
-    assert not said(tmp_path).results["1"].ok
-    assert "not today" in said(tmp_path).results["1"].message
+        wait_until(lambda: "1" in published_status(tmp_path).results)
+    assert not published_status(tmp_path).results["1"].ok
+    assert "not today" in published_status(tmp_path).results["1"].message
 
 
 def test_a_rejection_reports_whether_a_retry_can_succeed(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_an_answer_may_come_later_and_from_another_thread(tmp_path: Path) -> Non
     with ControlServer(box, DriverStatus(DriverPhase.RUNNING), Hand(None), QUICK) as clerk:
         box.send('{"id":"1","command":"drain"}')
         threading.Timer(0.1, clerk.respond, ("1", CommandResult(True, "late"))).start()
-        eventually(lambda: "1" in said(tmp_path).results)
+        wait_until(lambda: "1" in published_status(tmp_path).results)
 
 
 @pytest.mark.slow
@@ -141,11 +141,11 @@ def test_a_long_request_delays_neither_other_requests_nor_the_status(tmp_path: P
         box.send('{"id":"1","command":"verify","savepoint":"a"}')
         time.sleep(0.5)
         box.send('{"id":"2","command":"drain"}')
-        eventually(lambda: "2" in said(tmp_path).results)
-        assert "1" not in said(tmp_path).results
+        wait_until(lambda: "2" in published_status(tmp_path).results)
+        assert "1" not in published_status(tmp_path).results
         done.set()
-        eventually(lambda: "1" in said(tmp_path).results)
-    assert said(tmp_path).results["1"] == CommandResult(True, "whole")
+        wait_until(lambda: "1" in published_status(tmp_path).results)
+    assert published_status(tmp_path).results["1"] == CommandResult(True, "whole")
 
 
 def test_the_server_publishes_the_status_when_the_channel_is_available_again(tmp_path: Path) -> None:
@@ -154,16 +154,16 @@ def test_the_server_publishes_the_status_when_the_channel_is_available_again(tmp
     with ControlServer(box, DriverStatus(DriverPhase.STARTING), Hand(), QUICK) as clerk:
         clerk.update(lambda report: replace(report, phase=DriverPhase.RUNNING))
         time.sleep(0.2)
-        assert said(tmp_path).phase is DriverPhase.STARTING
+        assert published_status(tmp_path).phase is DriverPhase.STARTING
         box.away = False
-        eventually(lambda: said(tmp_path).phase is DriverPhase.RUNNING)
+        wait_until(lambda: published_status(tmp_path).phase is DriverPhase.RUNNING)
 
 
 def test_the_server_publishes_the_last_status_before_it_stops(tmp_path: Path) -> None:
     for _ in range(20):
         with ControlServer(FileChannel(tmp_path), DriverStatus(DriverPhase.RUNNING), Hand(), QUICK) as clerk:
             clerk.update(lambda report: replace(report, phase=DriverPhase.DRAINED))
-        assert said(tmp_path).phase is DriverPhase.DRAINED
+        assert published_status(tmp_path).phase is DriverPhase.DRAINED
         (tmp_path / "status.json").unlink()
 
 
@@ -171,12 +171,12 @@ def test_metrics_are_published_no_more_often_than_the_interval(tmp_path: Path) -
     box = Away(tmp_path)
     pace = PublishPolicy(min_interval_ms=10, metrics_interval_ms=400)
     with ControlServer(box, DriverStatus(DriverPhase.RUNNING, committed=1), Hand(), pace) as clerk:
-        eventually(lambda: box.published == 1)
+        wait_until(lambda: box.published == 1)
         for batch in range(50):
             clerk.update(lambda report, batch=batch: replace(report, batch=batch))  # type: ignore[misc]
             time.sleep(0.01)
         assert box.published <= 3
-        eventually(lambda: said(tmp_path).batch == 49)
+        wait_until(lambda: published_status(tmp_path).batch == 49)
     assert orjson.loads((tmp_path / "status.json").read_bytes())["batch"] == 49
 
 
@@ -187,4 +187,4 @@ def test_the_server_keeps_publishing_metrics_without_updates(tmp_path: Path) -> 
     with ControlServer(
         box, DriverStatus(DriverPhase.RUNNING), Hand(), pace, lambda report: replace(report, lag_rows=next(lag))
     ):
-        eventually(lambda: said(tmp_path).lag_rows > 3)
+        wait_until(lambda: published_status(tmp_path).lag_rows > 3)

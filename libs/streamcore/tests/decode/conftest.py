@@ -57,7 +57,7 @@ def _comparable(value: object) -> object:
     return struct.pack(">d", value) if isinstance(value, float) else value
 
 
-def agreement(
+def check_agreement(
     schema: StreamSchema,
     fast: Decoder,
     slow: Callable[[bytes | None], tuple[object, ...] | RejectedRecord],
@@ -89,7 +89,7 @@ class OfFormat:
 
     def agree(self, records: Sequence[bytes | None]) -> Decoded:
         """See ``agreement``."""
-        return agreement(self.schema, self.fast, lambda record: self.fast._decode_one(record, CLOCK_MS), records)
+        return check_agreement(self.schema, self.fast, lambda record: self.fast._decode_one(record, CLOCK_MS), records)
 
     @staticmethod
     def batch(records: Sequence[bytes | None]) -> RawBatch:
@@ -141,7 +141,7 @@ class Both:
 
     def agree(self, records: Sequence[bytes | None]) -> Decoded:
         """Decode by both ways and asserts that they say the same of every record."""
-        return agreement(self.schema, self.fast, self.slow, records)
+        return check_agreement(self.schema, self.fast, self.slow, records)
 
 
 MakeBoth = Callable[..., Both]

@@ -101,7 +101,7 @@ def test_the_examples_of_the_apache_manual_parse(make_format: MakeFormat) -> Non
 
 
 @pytest.mark.parametrize(
-    ("asked", "found"),
+    ("request_line", "found"),
     [
         (b"GET /a?b=c?d HTTP/2", ("GET", "/a", "b=c?d", "HTTP/2")),
         (b"GET /a? HTTP/1.1", ("GET", "/a", "", "HTTP/1.1")),
@@ -119,9 +119,9 @@ def test_the_examples_of_the_apache_manual_parse(make_format: MakeFormat) -> Non
     ],
 )
 def test_a_request_line_is_split_into_method_path_query_and_protocol(
-    make_format: MakeFormat, asked: bytes, found: tuple[str | None, ...]
+    make_format: MakeFormat, request_line: bytes, found: tuple[str | None, ...]
 ) -> None:
-    events = make_format(SCHEMA, COMBINED).agree([line(asked)]).events
+    events = make_format(SCHEMA, COMBINED).agree([line(request_line)]).events
     assert tuple(events.column(name)[0].as_py() for name in ("method", "path", "query", "protocol")) == found
 
 

@@ -108,7 +108,7 @@ def stream(kind: str, **more: Any) -> StreamSchema:
     )
 
 
-def of(kind: Any) -> dict[str, Any]:
+def record_schema(kind: Any) -> dict[str, Any]:
     fields = [{"name": "ts", "type": "long"}, {"name": "x", "type": kind}]
     return {"type": "record", "name": "R", "fields": fields}
 
@@ -116,12 +116,12 @@ def of(kind: Any) -> dict[str, Any]:
 def small_file(meta: Mapping[bytes, bytes], block: bytes, count: int = 1, *, size: int | None = None) -> bytes:
     """Return a container file by hand, so that it may lie."""
     sync = b"0123456789abcdef"
-    pairs = b"".join(whole(len(part)) + part for pair in meta.items() for part in pair)
-    head = b"Obj\x01" + whole(len(meta)) + pairs + b"\x00" + sync
-    return head + whole(count) + whole(len(block) if size is None else size) + block + sync
+    pairs = b"".join(varint(len(part)) + part for pair in meta.items() for part in pair)
+    head = b"Obj\x01" + varint(len(meta)) + pairs + b"\x00" + sync
+    return head + varint(count) + varint(len(block) if size is None else size) + block + sync
 
 
-def whole(number: int) -> bytes:
+def varint(number: int) -> bytes:
     number = (number << 1) ^ (number >> 63)
     out = bytearray()
     while number > 0x7F:
@@ -139,7 +139,12 @@ def test_a_record_decodes_in_every_framing(make_format: MakeFormat, framing: str
         "bare": (BARE, datum()),
         "container": (IN_FILES, container(GOOD)),
         "single-object": (
-            Avro(SingleObject((json.dumps(of("int")).replace('"x"', '"s"').replace('"int"', '"string"'), text)), PATHS),
+            Avro(
+                SingleObject(
+                    (json.dumps(record_schema("int")).replace('"x"', '"s"').replace('"int"', '"string"'), text)
+                ),
+                PATHS,
+            ),
             b"\xc3\x01" + bytes.fromhex(fingerprint) + datum(),
         ),
         "confluent": (Avro(Confluent({7: text, 300: text}), PATHS), b"\x00" + (300).to_bytes(4, "big") + datum()),
@@ -204,8 +209,8 @@ CASES: list[tuple[str, Any, object, object]] = [
 def test_an_avro_type_converts_to_a_field_by_the_rules_of_json(
     make_format: MakeFormat, kind: str, avro: Any, value: object, found: object
 ) -> None:
-    both = make_format(stream(kind, zone="Europe/London"), Avro(Bare(json.dumps(of(avro)))))
-    record = datum({"ts": 1, "x": value}, of(avro))
+    both = make_format(stream(kind, zone="Europe/London"), Avro(Bare(json.dumps(record_schema(avro)))))
+    record = datum({"ts": 1, "x": value}, record_schema(avro))
     for records in ([record], [record] * 20):
         decoded = both.agree(records)
         dead = decoded.dead.column("code").to_pylist()
@@ -213,8 +218,8 @@ def test_an_avro_type_converts_to_a_field_by_the_rules_of_json(
 
 
 def test_a_uuid_of_sixteen_bytes_decodes_to_its_text(make_format: MakeFormat) -> None:
-    schema = of({"type": "fixed", "name": "U", "size": 16, "logicalType": "uuid"})
-    record = whole(1) + uuid.UUID(int=7).bytes
+    schema = record_schema({"type": "fixed", "name": "U", "size": 16, "logicalType": "uuid"})
+    record = varint(1) + uuid.UUID(int=7).bytes
     decoded = make_format(stream("string"), Avro(Bare(json.dumps(schema)))).agree([record] * 20)
     assert decoded.events.column("x").to_pylist() == [str(uuid.UUID(int=7))] * 20
 
@@ -250,7 +255,7 @@ def test_a_decompression_bomb_is_rejected_without_using_memory(make_format: Make
     text = json.dumps(AVRO).encode()
     bombs = {
         b"deflate": zlib.compress(zeros, wbits=-15),
-        b"snappy": whole(10**11)[:5] + b"\x00" * 20,
+        b"snappy": varint(10**11)[:5] + b"\x00" * 20,
         b"zstandard": pa.compress(zeros, "zstd", asbytes=True),
     }
     del zeros
@@ -284,7 +289,7 @@ CHAIN = [
 LEAF = {"type": "record", "name": "R0", "fields": [{"name": "z", "type": "null"}]}
 
 
-def nested(leaf: Mapping[str, object]) -> dict[str, Any]:
+def nested_schema(leaf: Mapping[str, object]) -> dict[str, Any]:
     """Return a record of 2**40 leaves in some lines of schema."""
     declared: list[Any] = [leaf, *CHAIN]
     return {
@@ -299,18 +304,21 @@ def nested(leaf: Mapping[str, object]) -> dict[str, Any]:
 
 
 HOSTILE: dict[str, tuple[Any, bytes]] = {
-    "an array of 2**62 nulls": (of({"type": "array", "items": "null"}), whole(1) + whole(2**62) + b"\x00"),
-    "an array of 2**62 texts": (of({"type": "array", "items": "string"}), whole(1) + whole(2**62)),
-    "a text of 2**62 bytes": (of("string"), whole(1) + whole(2**62)),
-    "a text of -1 bytes": (of("string"), whole(1) + whole(-1)),
-    "a block of -2**62 bytes": (of({"type": "array", "items": "int"}), whole(1) + whole(-1) + whole(-(2**62))),
-    "a map of 2**62 entries": (of({"type": "map", "values": "null"}), whole(1) + whole(2**62)),
-    "a number without end": (of("int"), whole(1) + b"\xff" * 1000),
-    "a number of 70 bits": (of("int"), b"\xff" * 9 + b"\x7f\x00"),
-    "2**40 empty records": (nested(LEAF), whole(1) + b"\x00" * 41),
+    "an array of 2**62 nulls": (record_schema({"type": "array", "items": "null"}), varint(1) + varint(2**62) + b"\x00"),
+    "an array of 2**62 texts": (record_schema({"type": "array", "items": "string"}), varint(1) + varint(2**62)),
+    "a text of 2**62 bytes": (record_schema("string"), varint(1) + varint(2**62)),
+    "a text of -1 bytes": (record_schema("string"), varint(1) + varint(-1)),
+    "a block of -2**62 bytes": (
+        record_schema({"type": "array", "items": "int"}),
+        varint(1) + varint(-1) + varint(-(2**62)),
+    ),
+    "a map of 2**62 entries": (record_schema({"type": "map", "values": "null"}), varint(1) + varint(2**62)),
+    "a number without end": (record_schema("int"), varint(1) + b"\xff" * 1000),
+    "a number of 70 bits": (record_schema("int"), b"\xff" * 9 + b"\x7f\x00"),
+    "2**40 empty records": (nested_schema(LEAF), varint(1) + b"\x00" * 41),
     "2**40 booleans": (
-        nested({"type": "record", "name": "R0", "fields": [{"name": "z", "type": "boolean"}]}),
-        whole(1) + b"\x00" * 100_000,
+        nested_schema({"type": "record", "name": "R0", "fields": [{"name": "z", "type": "boolean"}]}),
+        varint(1) + b"\x00" * 100_000,
     ),
     "a list without end": (
         {
@@ -318,7 +326,7 @@ HOSTILE: dict[str, tuple[Any, bytes]] = {
             "name": "R",
             "fields": [{"name": "ts", "type": "long"}, {"name": "next", "type": ["null", "R"]}],
         },
-        (whole(1) + whole(1)) * 50_000,
+        (varint(1) + varint(1)) * 50_000,
     ),
     "arrays in arrays": (
         {
@@ -326,10 +334,10 @@ HOSTILE: dict[str, tuple[Any, bytes]] = {
             "name": "R",
             "fields": [{"name": "ts", "type": "long"}, {"name": "x", "type": {"type": "array", "items": "R"}}],
         },
-        (whole(1) + whole(1)) * 50_000,
+        (varint(1) + varint(1)) * 50_000,
     ),
     "many empty fields in many items": (
-        of(
+        record_schema(
             {
                 "type": "array",
                 "items": {
@@ -340,7 +348,7 @@ HOSTILE: dict[str, tuple[Any, bytes]] = {
                 },
             }
         ),
-        whole(1) + whole(100_000) + b"\x00" * 100_001,
+        varint(1) + varint(100_000) + b"\x00" * 100_001,
     ),
 }  # fmt: skip
 
@@ -384,7 +392,7 @@ def test_an_invalid_schema_is_a_dead_letter(make_format: MakeFormat, what: str) 
     ("avro", "code"),
     [
         ("string", "wrong_type"),
-        (of("double"), "wrong_type"),
+        (record_schema("double"), "wrong_type"),
         ({"type": "record", "name": "R", "fields": [{"name": "x", "type": "long"}]}, "missing_field"),
     ],
 )
@@ -486,7 +494,7 @@ def test_no_bytes_make_the_decoder_raise(make_format: MakeFormat, records: list[
 @settings(max_examples=100, deadline=None)
 @given(moment=st.datetimes(datetime(1970, 1, 2), datetime(2026, 12, 31)))
 def test_local_times_are_read_in_the_time_zone_of_the_schema(make_format: MakeFormat, moment: datetime) -> None:
-    avro = of({"type": "long", "logicalType": "local-timestamp-micros"})
+    avro = record_schema({"type": "long", "logicalType": "local-timestamp-micros"})
     records = [datum({"ts": 1, "x": moment + timedelta(minutes=n)}, avro) for n in range(20)]
     make_format(stream("timestamp", zone="Europe/London"), Avro(Bare(json.dumps(avro)))).agree(records)
 

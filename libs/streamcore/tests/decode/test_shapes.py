@@ -30,7 +30,7 @@ SCHEMA = StreamSchema.parse(
 )
 
 
-def parsed(*records: str) -> list[JsonObject]:
+def parse_records(*records: str) -> list[JsonObject]:
     return [parse_object(record.encode(), DecodeLimits()) for record in records]
 
 
@@ -84,21 +84,23 @@ def test_a_shape_does_not_match_records_that_a_lenient_parser_may_misread(record
 
 
 def test_the_decoder_learns_an_order_from_records_that_each_have_some_of_the_fields() -> None:
-    shape = learn_shape(SCHEMA, parsed('{"z":1,"ts":1}', '{"z":1,"d":1,"a":"x","ts":1}', '{"d":1,"m":1,"a":"x"}'))
+    shape = learn_shape(
+        SCHEMA, parse_records('{"z":1,"ts":1}', '{"z":1,"d":1,"a":"x","ts":1}', '{"d":1,"m":1,"a":"x"}')
+    )
     assert shape is not None
     assert matches(shape, '{"z":1,"d":2.5,"m":1,"a":"x","ts":1}')
     assert matches(shape, '{"z":1,"ts":1}')
 
 
 def test_a_sample_that_contradicts_the_first_one_gets_another_shape() -> None:
-    shape = learn_shape(SCHEMA, parsed('{"z":1,"ts":1}', '{"ts":1,"z":1}'))
+    shape = learn_shape(SCHEMA, parse_records('{"z":1,"ts":1}', '{"ts":1,"z":1}'))
     assert shape is not None
     assert matches(shape, '{"z":1,"ts":1}')
     assert not matches(shape, '{"ts":1,"z":1}')
 
 
 def test_the_decoder_learns_the_form_of_times_and_decimals() -> None:
-    shape = learn_shape(SCHEMA, parsed('{"ts":"2026-01-31 12:00:00+01:00","m":"1.5","z":1}'))
+    shape = learn_shape(SCHEMA, parse_records('{"ts":"2026-01-31 12:00:00+01:00","m":"1.5","z":1}'))
     assert shape is not None
     assert matches(shape, '{"ts":"2027-01-31 12:00:00.25-08:00","m":"-10.25","z":1}')
     assert not matches(shape, '{"ts":"2027-01-31T12:00:00Z","m":"1.5","z":1}')
@@ -108,7 +110,7 @@ def test_the_decoder_learns_the_form_of_times_and_decimals() -> None:
 
 def test_the_name_of_an_ignored_field_is_escaped_in_the_pattern() -> None:
     name = "x.*(?i)[a-z]|$ %s"
-    shape = learn_shape(SCHEMA, parsed(json.dumps({"ts": 1, name: 5, "z": 1})))
+    shape = learn_shape(SCHEMA, parse_records(json.dumps({"ts": 1, name: 5, "z": 1})))
     assert shape is not None
     assert re.escape(name) in shape.pattern(SCHEMA)
     assert matches(shape, json.dumps({"ts": 1, name: "any", "z": 1}))
@@ -116,7 +118,7 @@ def test_the_name_of_an_ignored_field_is_escaped_in_the_pattern() -> None:
 
 
 def test_the_decoder_learns_arrays_and_objects_in_ignored_fields_up_to_three_levels() -> None:
-    shape = learn_shape(SCHEMA, parsed('{"ts":1,"z":1,"x":[1]}', '{"ts":1,"z":1,"x":{"a":[1,{"b":[[2]]}]}}'))
+    shape = learn_shape(SCHEMA, parse_records('{"ts":1,"z":1,"x":[1]}', '{"ts":1,"z":1,"x":{"a":[1,{"b":[[2]]}]}}'))
     assert shape is not None
     assert shape.depths == {"x": 3}
     for value in ["5", "[]", "{}", '[1, "a", null]', '{"a":1, "b":[true,{}]}', '[{"a":["\\u00e9"]}]']:
@@ -132,7 +134,7 @@ def test_the_decoder_learns_no_shape_from_an_empty_sample() -> None:
 def test_no_more_shapes_than_the_limit_are_kept_and_the_most_used_come_first() -> None:
     known = ShapeCache(SCHEMA)
     for i in range(2 * MAX_SHAPES):
-        assert known.learn(parsed(f'{{"ts":1,"x{i}":1,"z":1}}')) is not None
+        assert known.learn(parse_records(f'{{"ts":1,"x{i}":1,"z":1}}')) is not None
     shapes = known.by_use()
     assert len(shapes) == MAX_SHAPES
     shapes[-1].matches(pl.Series([f'{{"ts":1,"x{2 * MAX_SHAPES - 1}":1,"z":1}}']))

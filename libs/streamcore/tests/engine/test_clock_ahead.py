@@ -78,16 +78,18 @@ class Driver:
         return {("c", 0): 0, ("t", 0): 0, ("t", 1): 0}
 
     def latest(self) -> dict[TopicPartition, int]:
-        return self.earliest() | {("t", p): len(self.of(p)) for p in (0, 1)}
+        return self.earliest() | {("t", p): len(self.records_of_partition(p)) for p in (0, 1)}
 
     def for_timestamp(self, time_ms: int) -> dict[TopicPartition, int]:
         raise AssertionError(f"no offset for time {time_ms} is needed to plan a cut")
 
-    def of(self, partition: int) -> list[RawRecord]:
+    def records_of_partition(self, partition: int) -> list[RawRecord]:
         return [record for record in self.records if record.partition == partition]
 
     def send(self, partition: int, ts: int) -> None:
-        self.records.append(RawRecord(0, partition, len(self.of(partition)), orjson.dumps({"ts": ts})))
+        self.records.append(
+            RawRecord(0, partition, len(self.records_of_partition(partition)), orjson.dumps({"ts": ts}))
+        )
 
     def cut(self) -> list[Record]:
         """Plan and run the next cut; while it waits for input, 100 ms pass with each poll."""

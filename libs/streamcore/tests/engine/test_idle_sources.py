@@ -42,13 +42,13 @@ def now_ms() -> int:
 class Quiet:
     """A cluster without new records. ``asked``: called with each request for the latest offsets."""
 
-    asked: Callable[[], None] = lambda: None
+    on_lookup: Callable[[], None] = lambda: None
 
     def earliest(self) -> Mapping[TopicPartition, int]:
         return IDLE
 
     def latest(self) -> Mapping[TopicPartition, int]:
-        self.asked()
+        self.on_lookup()
         return IDLE
 
     def for_timestamp(self, time_ms: int) -> Mapping[TopicPartition, int]:
@@ -82,17 +82,17 @@ def idle(place: Location) -> Iterator[Idle]:
     epochs, start = EpochStore(place), Runtime("shop", None, settings.spark_session)
     root = epochs.checkpoint(1)
     run = RunSettings(settings.kafka, root.path, settings.spark_session, settings.markers_topic)
-    made = Idle(Runner(app, run, start))
+    idle_app = Idle(Runner(app, run, start))
 
-    def looked() -> None:
-        made.looks.append(time.monotonic())
+    def record_lookup() -> None:
+        idle_app.looks.append(time.monotonic())
         epochs.check_not_superseded(1)
 
-    start.acquire(root.path, 1, looked)
+    start.acquire(root.path, 1, record_lookup)
     try:
         root.initialise(AppIdentity("shop", 2))
         root.offsets.write(0, CutBounds(StreamOffsets(CutClock(), IDLE), StreamOffsets(CutClock.at(now_ms()), IDLE)))
-        yield made
+        yield idle_app
     finally:
         start.release()
 
@@ -113,12 +113,12 @@ def test_an_idle_app_in_a_bucket_makes_few_requests(monkeypatch: pytest.MonkeyPa
     requests: list[str] = []
     with idle(location(s3_place(monkeypatch).url)) as app:
         for name in ("get", "put", "delete", "list", "list_with_delimiter"):
-            monkeypatch.setattr(obstore, name, counting(name, getattr(obstore, name), requests))
+            monkeypatch.setattr(obstore, name, count_calls(name, getattr(obstore, name), requests))
         app.plan(1, Quiet())
     assert len(requests) <= 16, requests
 
 
-def counting(name: str, real: Callable[..., object], requests: list[str]) -> Callable[..., object]:
+def count_calls(name: str, real: Callable[..., object], requests: list[str]) -> Callable[..., object]:
     def request(*arguments: object, **named: object) -> object:
         requests.append(name)
         return real(*arguments, **named)

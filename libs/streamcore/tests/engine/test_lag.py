@@ -22,7 +22,7 @@ class Topics:
 
     now_ms: int = 0
     came_ms: list[int] = field(default_factory=list)
-    asked: int = 0
+    lookups: int = 0
     control: int = 0
 
     def earliest(self) -> Mapping[TopicPartition, int]:
@@ -31,25 +31,25 @@ class Topics:
     def latest(self) -> Mapping[TopicPartition, int]:
         return {A: sum(t <= self.now_ms for t in self.came_ms), CONTROL: self.control}
 
-    def for_timestamp(self, time_ms: int) -> Mapping[TopicPartition, int]:
-        self.asked += 1
+    def for_time(self, time_ms: int) -> Mapping[TopicPartition, int]:
+        self.lookups += 1
         return {A: sum(t < time_ms for t in self.came_ms), CONTROL: self.control}
 
 
-def meter(topics: Topics) -> LagTracker:
+def lag_tracker(topics: Topics) -> LagTracker:
     return LagTracker(topics, ["a"], lambda: topics.now_ms)
 
 
 def test_the_lag_is_unknown_before_the_first_commit() -> None:
     topics = Topics(10, [1, 2])
-    lag = meter(topics)
+    lag = lag_tracker(topics)
     lag.latest()
     assert lag.current() == Lag()
 
 
 def test_the_lag_counts_uncommitted_rows_and_their_age_grows_until_a_commit() -> None:
     topics = Topics(1_000)
-    lag = meter(topics)
+    lag = lag_tracker(topics)
     lag.latest()
     lag.record_commit(StreamOffsets(CutClock(), {A: 0, CONTROL: 0}))
     topics.came_ms = [1_500, 1_600]
@@ -63,7 +63,7 @@ def test_the_lag_counts_uncommitted_rows_and_their_age_grows_until_a_commit() ->
 
 def test_control_records_are_counted_separately_from_events() -> None:
     topics = Topics(0, [0], control=12)
-    lag = meter(topics)
+    lag = lag_tracker(topics)
     lag.latest()
     lag.record_commit(StreamOffsets(CutClock(), {A: 1, CONTROL: 5}))
     assert lag.current() == Lag(0, 0, 7)
@@ -71,18 +71,18 @@ def test_control_records_are_counted_separately_from_events() -> None:
 
 def test_a_backlog_at_the_start_has_its_true_age() -> None:
     topics = Topics(10_000_000, [10_000_000 - 1_000_000] * 5)
-    lag = meter(topics)
+    lag = lag_tracker(topics)
     lag.latest()
     lag.record_commit(StreamOffsets(CutClock(), {A: 2}))
     found = lag.current()
     assert found.rows == 3
     assert 900_000 <= found.ms <= 1_000_000, "older than the step before, no older than it is"
-    assert topics.asked <= len(LADDER_S)
+    assert topics.lookups <= len(LADDER_S)
 
 
 def test_two_lookups_in_quick_succession_are_both_kept_when_the_next_is_late() -> None:
     topics = Topics(0, [0, 1])
-    lag = meter(topics)
+    lag = lag_tracker(topics)
     lag.latest()
     lag.record_commit(StreamOffsets(CutClock(), {A: 0}))
     for topics.now_ms in (1, 2, 3, 4, 202):
@@ -93,7 +93,7 @@ def test_two_lookups_in_quick_succession_are_both_kept_when_the_next_is_late() -
 
 def test_the_meter_reads_the_offsets_after_a_cut_that_an_earlier_process_planned() -> None:
     topics = Topics(10_000_000, [10_000_000 - 1_000_000] * 5)
-    lag = meter(topics)
+    lag = lag_tracker(topics)
     lag.record_commit(StreamOffsets(CutClock(), {A: 2}))
     assert lag.current().rows == 3
     assert lag.current().ms >= 900_000
@@ -103,11 +103,11 @@ def test_the_meter_reads_the_offsets_after_a_cut_that_an_earlier_process_planned
     st.lists(st.integers(0, 60_000), max_size=40), st.lists(st.integers(1, 4_000), min_size=2, max_size=30), st.data()
 )
 def test_the_age_is_exact_to_within_the_time_between_two_lookups(
-    came: list[int], steps: list[int], data: st.DataObject
+    arrivals_ms: list[int], steps: list[int], data: st.DataObject
 ) -> None:
     """The oracle looks at each record's time."""
-    topics = Topics(0, sorted(came))
-    lag = meter(topics)
+    topics = Topics(0, sorted(arrivals_ms))
+    lag = lag_tracker(topics)
     lag.latest()
     lag.record_commit(StreamOffsets(CutClock(), {A: 0}))
     read, before_ms = 0, 0

@@ -90,10 +90,10 @@ def test_without_input_a_cut_waits_for_a_second(log: OffsetLog) -> None:
 def test_a_stop_during_the_wait_plans_nothing(log: OffsetLog) -> None:
     topics = Topics({("tx", 0): 0, ("control", 0): 0})
     log.write(0, CutBounds(StreamOffsets(CutClock(), topics.reach), StreamOffsets(CutClock.at(5_000), topics.reach)))
-    asked = iter([None, None, Drained("stop")])
+    stops = iter([None, None, Drained("stop")])
 
     def check() -> None:
-        if (stop := next(asked)) is not None:
+        if (stop := next(stops)) is not None:
             raise stop
 
     with pytest.raises(Drained):

@@ -57,19 +57,21 @@ def event(offset: int, ts: int, source: int = 0, partition: int = 0, **fields: o
     return RawRecord(source, partition, offset, orjson.dumps({"ts": ts} | fields), timestamp_ms=500 + offset)
 
 
-def said(local: InProcessApp, records: Sequence[RawRecord], clock_ms: int = CLOCK) -> tuple[list[int], list[list[int]]]:
+def run_cut(
+    local: InProcessApp, records: Sequence[RawRecord], clock_ms: int = CLOCK
+) -> tuple[list[int], list[list[int]]]:
     (record,) = local.cut(records, clock_ms)
     times, marks = orjson.loads(record.value or b"")
     return times, marks
 
 
 def watermark(local: InProcessApp, *records: RawRecord) -> int:
-    _, marks = said(local, records)
+    _, marks = run_cut(local, records)
     return marks[0][1]
 
 
 def test_event_time_is_the_field_that_the_schema_names() -> None:
-    assert said(app(Source(schema(), "t")), [event(0, 70), event(1, 90)])[0] == [70, 90]
+    assert run_cut(app(Source(schema(), "t")), [event(0, 70), event(1, 90)])[0] == [70, 90]
 
 
 def test_ingestion_time_is_the_timestamp_of_the_broker() -> None:
@@ -81,22 +83,22 @@ def test_ingestion_time_is_the_timestamp_of_the_broker() -> None:
 
 
 def test_processing_time_is_the_clock_of_the_cut() -> None:
-    assert said(app(Source(schema(), "t", time=EventTime.PROCESSING)), [event(0, 70)])[0] == [CLOCK]
+    assert run_cut(app(Source(schema(), "t", time=EventTime.PROCESSING)), [event(0, 70)])[0] == [CLOCK]
 
 
 def test_by_processing_time_the_watermark_is_the_clock_even_of_a_silent_partition() -> None:
     local = app(Source(schema(), "t", time=EventTime.PROCESSING))
     local.partitions = (0, 1)
-    assert said(local, [event(0, 70)], CLOCK) == ([CLOCK], [[NO_WATERMARK, CLOCK]])
-    assert said(local, [event(1, 70)], CLOCK + 5) == ([CLOCK + 5], [[CLOCK, CLOCK + 5]])
-    assert said(local, [], CLOCK + 3_600_000) == ([], [[CLOCK + 5, CLOCK + 3_600_000]])
+    assert run_cut(local, [event(0, 70)], CLOCK) == ([CLOCK], [[NO_WATERMARK, CLOCK]])
+    assert run_cut(local, [event(1, 70)], CLOCK + 5) == ([CLOCK + 5], [[CLOCK, CLOCK + 5]])
+    assert run_cut(local, [], CLOCK + 3_600_000) == ([], [[CLOCK + 5, CLOCK + 3_600_000]])
 
 
 def test_a_stream_by_processing_time_ends_with_the_last_event_of_every_partition() -> None:
     local = app(Source(schema(), "t", time=EventTime.PROCESSING, watermark=WatermarkStrategy(end="last")))
     assert watermark(local, event(0, 200), event(0, 210, partition=1, last=True)) == CLOCK
     assert watermark(local, event(1, 300, last=True)) == END_OF_TIME_MS
-    assert said(local, [], CLOCK + 1)[1][0][1] == END_OF_TIME_MS
+    assert run_cut(local, [], CLOCK + 1)[1][0][1] == END_OF_TIME_MS
 
 
 def test_a_stream_by_event_time_holds_the_watermark_back_until_it_is_idle_beside_one_by_processing_time() -> None:
@@ -105,14 +107,14 @@ def test_a_stream_by_event_time_holds_the_watermark_back_until_it_is_idle_beside
         Source(schema("b"), "b", watermark=ascending_timestamps(idle_timeout_ms=1_000)),
     )
     assert watermark(local, event(0, 70), event(0, CLOCK - 300, source=1)) == CLOCK - 300
-    assert said(local, [], CLOCK + 999)[1] == [[CLOCK - 300, CLOCK - 300]]
-    assert said(local, [], CLOCK + 1_000)[1] == [[CLOCK - 300, CLOCK + 1_000]]
+    assert run_cut(local, [], CLOCK + 999)[1] == [[CLOCK - 300, CLOCK - 300]]
+    assert run_cut(local, [], CLOCK + 1_000)[1] == [[CLOCK - 300, CLOCK + 1_000]]
 
 
 def test_the_clock_does_not_move_the_watermark_of_ingestion_time() -> None:
     local = app(Source(schema(), "t", time=EventTime.INGESTION, watermark=ascending_timestamps()))
     assert watermark(local, event(0, 70)) == 500
-    assert said(local, [], CLOCK + 3_600_000)[1] == [[500, 500]]
+    assert run_cut(local, [], CLOCK + 3_600_000)[1] == [[500, 500]]
 
 
 def test_each_source_has_its_own_out_of_orderness() -> None:
@@ -144,9 +146,9 @@ def test_the_stream_ends_with_the_last_event_of_every_partition() -> None:
 def test_a_watermark_group_has_the_watermark_of_its_own_sources() -> None:
     sources = [Source(schema(name), name, watermark=ascending_timestamps()) for name in "ab"]
     local = app(*sources, watermark_groups=((0, 1), (0,), (1,)))
-    _, marks = said(local, [event(0, 200), event(0, 100, source=1)])
+    _, marks = run_cut(local, [event(0, 200), event(0, 100, source=1)])
     assert [after for _, after in marks] == [100, 200, 100]
-    _, marks = said(local, [event(1, 300)])
+    _, marks = run_cut(local, [event(1, 300)])
     assert marks == [[100, 100], [200, 300], [100, 100]]
 
 

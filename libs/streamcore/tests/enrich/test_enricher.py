@@ -83,24 +83,24 @@ class Enrich:
     def __init__(self, server: StoreServer) -> None:
         self.server = server
         self.now_ms = 0
-        self.made: list[Enricher] = []
+        self.enrichers: list[Enricher] = []
 
-    def using(self, **options: object) -> Enrich:
-        self.made.append(Enricher(enrichment(self.server, **options), lambda: self.now_ms))
+    def configure(self, **options: object) -> Enrich:
+        self.enrichers.append(Enricher(enrichment(self.server, **options), lambda: self.now_ms))
         return self
 
     def __call__(self, *ids: str | None) -> EnrichedRows:
         rows = pl.DataFrame({"id": ids, "row": range(len(ids))}, schema={"id": pl.String(), "row": pl.Int64()})
-        out = self.made[-1].run(rows)
+        out = self.enrichers[-1].run(rows)
         both = sorted(out.rows["row"].to_list() + out.failed["row"].to_list())
         assert both == list(range(len(ids))), "every row in exactly one frame"
         return out
 
     def metrics(self) -> Mapping[str, int]:
-        return self.made[-1].take_metrics()
+        return self.enrichers[-1].take_metrics()
 
     def close(self) -> None:
-        for one in self.made:
+        for one in self.enrichers:
             one.close()
 
 
@@ -108,7 +108,7 @@ class Enrich:
 
 
 def test_rows_get_the_values_of_the_store_or_nulls(enrich: Enrich) -> None:
-    out = enrich.using()("a", "none-1", None, "bcd")
+    out = enrich.configure()("a", "none-1", None, "bcd")
     assert out.rows.to_dicts() == [
         {"id": "a", "row": 0, "text": "a", "size": 1},
         {"id": "none-1", "row": 1, "text": None, "size": None},
@@ -123,25 +123,25 @@ def test_rows_get_the_values_of_the_store_or_nulls(enrich: Enrich) -> None:
 
 
 def test_an_empty_frame_gives_empty_frames_without_a_request(enrich: Enrich) -> None:
-    out = enrich.using()()
+    out = enrich.configure()()
     assert (out.rows.height, out.failed.height) == (0, 0)
     assert out.rows.columns == ["id", "row", "text", "size"]
     assert not enrich.server.asked
 
 
 def test_each_distinct_key_of_a_frame_is_looked_up_once(enrich: Enrich) -> None:
-    out = enrich.using(rows_in_flight=7)(*[f"k{n % 40}" for n in range(400)])
+    out = enrich.configure(rows_in_flight=7)(*[f"k{n % 40}" for n in range(400)])
     assert out.rows["text"].to_list() == [f"k{n % 40}" for n in range(400)]
     assert set(enrich.server.asked.values()) == {1}
 
 
 def test_ordered_keeps_the_order_of_the_rows_whichever_look_up_ends_first(enrich: Enrich) -> None:
     ids = ["slow-1", "b", "slow-2", "c", "slow-1"]
-    assert enrich.using()(*ids).rows["id"].to_list() == ids
+    assert enrich.configure()(*ids).rows["id"].to_list() == ids
 
 
 def test_unordered_gives_rows_as_their_look_ups_end_and_keeps_the_order_of_a_key(enrich: Enrich) -> None:
-    enrich.using(order=ResultOrder.UNORDERED, cache=Caching())("cached")
+    enrich.configure(order=ResultOrder.UNORDERED, cache=Caching())("cached")
     out = enrich("flaky-2-x", "b", "none-1", "flaky-2-x", "cached", "odd-1", None)
     rows, failed = out.rows["row"].to_list(), out.failed["row"].to_list()
     assert rows[:2] == [6, 4], "what needs no lookup ends at once"
@@ -173,7 +173,7 @@ def test_a_key_of_several_columns_reaches_the_client_as_a_tuple() -> None:
 def test_a_failure_goes_to_the_failed_frame_with_reason_and_attempts(
     enrich: Enrich, key: str, attempts: int, says: str
 ) -> None:
-    out = enrich.using()("a", key, "b", key)
+    out = enrich.configure()("a", key, "b", key)
     assert out.rows["id"].to_list() == ["a", "b"]
     assert out.failed["row"].to_list() == [1, 3]
     assert out.failed["attempts"].to_list() == [attempts, attempts]
@@ -184,28 +184,28 @@ def test_a_failure_goes_to_the_failed_frame_with_reason_and_attempts(
 
 
 def test_a_failure_can_give_nulls_instead(enrich: Enrich) -> None:
-    out = enrich.using(on_failure=OnFailure.NULL_COLUMNS)("a", "gone-1")
+    out = enrich.configure(on_failure=OnFailure.NULL_COLUMNS)("a", "gone-1")
     assert out.rows.select("id", "text").rows() == [("a", "a"), ("gone-1", None)]
     assert out.failed.height == 0
     assert enrich.metrics()["rows_failed"] == 1
 
 
 def test_a_look_up_that_fails_for_a_while_is_retried_until_it_succeeds(enrich: Enrich) -> None:
-    out = enrich.using()("flaky-2-a", "flaky-1-b")
+    out = enrich.configure()("flaky-2-a", "flaky-1-b")
     assert out.rows["text"].to_list() == ["flaky-2-a", "flaky-1-b"]
     assert enrich.metrics()["retries"] == 3
 
 
 def test_a_look_up_that_hangs_times_out_without_delaying_the_others(enrich: Enrich) -> None:
     retries = LookupRetries(attempts=2, pause_ms=1)
-    out = enrich.using(timeout_ms=SHORT_MS, retries=retries)("hang-1", "a", "hang-2")
+    out = enrich.configure(timeout_ms=SHORT_MS, retries=retries)("hang-1", "a", "hang-2")
     assert out.rows["id"].to_list() == ["a"]
     assert out.failed.select("reason", "attempts").rows() == [(f"no answer within {SHORT_MS} ms", 2)] * 2
     assert enrich.metrics()["timeouts"] == 4
 
 
 def test_a_connection_that_the_store_closed_causes_a_retry_and_no_failed_row(enrich: Enrich) -> None:
-    enrich.using(concurrency=1)
+    enrich.configure(concurrency=1)
     for ids in (["a"], ["b"], ["drop-1"]):
         enrich(*ids)
     assert enrich("c").rows["text"].to_list() == ["c"]
@@ -238,14 +238,14 @@ def test_any_exception_of_a_client_fails_only_its_rows() -> None:
 
 
 def test_no_more_calls_are_in_flight_than_allowed(enrich: Enrich) -> None:
-    out = enrich.using(concurrency=3)(*[f"slow-{n}" for n in range(30)])
+    out = enrich.configure(concurrency=3)(*[f"slow-{n}" for n in range(30)])
     assert out.rows.height == 30
     assert enrich.server.peak <= 3
     assert enrich.metrics()["in_flight_peak"] == 3
 
 
 def test_no_more_rows_wait_than_allowed_except_for_a_key_with_more(enrich: Enrich) -> None:
-    enrich.using(concurrency=50, rows_in_flight=5)(*[f"slow-{n}" for n in range(30)])
+    enrich.configure(concurrency=50, rows_in_flight=5)(*[f"slow-{n}" for n in range(30)])
     assert enrich.server.peak <= 5
     assert enrich.metrics()["rows_in_flight_peak"] == 5
     enrich("slow-1", *["slow-2"] * 20, "slow-3")
@@ -253,7 +253,7 @@ def test_no_more_rows_wait_than_allowed_except_for_a_key_with_more(enrich: Enric
 
 
 def test_a_pause_before_a_retry_does_not_count_against_the_concurrency(enrich: Enrich) -> None:
-    enrich.using(concurrency=1, order=ResultOrder.UNORDERED)
+    enrich.configure(concurrency=1, order=ResultOrder.UNORDERED)
     out = enrich("flaky-1-a", "b", "c")
     assert out.rows["row"].to_list() == [1, 2, 0]
 
@@ -268,7 +268,7 @@ def test_retry_pauses_grow_up_to_the_maximum(attempts: int, pause_s: float) -> N
 
 
 def test_a_batch_client_looks_up_many_keys_in_one_call(enrich: Enrich, server: StoreServer) -> None:
-    enrich.using(create_client=ManyClient(server.port), batch_keys=10, concurrency=2)
+    enrich.configure(create_client=ManyClient(server.port), batch_keys=10, concurrency=2)
     out = enrich(*[f"k{n}" for n in range(25)], "none-1", "k3")
     assert out.rows["text"].to_list() == [*[f"k{n}" for n in range(25)], None, "k3"]
     assert server.requests == 3
@@ -276,7 +276,7 @@ def test_a_batch_client_looks_up_many_keys_in_one_call(enrich: Enrich, server: S
 
 
 def test_a_batch_call_fails_or_is_retried_as_a_whole(enrich: Enrich, server: StoreServer) -> None:
-    out = enrich.using(create_client=ManyClient(server.port), batch_keys=2)(
+    out = enrich.configure(create_client=ManyClient(server.port), batch_keys=2)(
         "a", "gone-1", "b", "flaky-1-c", "odd-1", "d"
     )
     assert out.failed["id"].to_list() == ["a", "gone-1", "odd-1"]
@@ -288,7 +288,7 @@ def test_a_batch_call_fails_or_is_retried_as_a_whole(enrich: Enrich, server: Sto
 
 def test_the_cache_keeps_hits_and_misses_for_their_ttl_and_no_failures(enrich: Enrich) -> None:
     requests = enrich.server.asked
-    enrich.using(cache=Caching(found_ttl_ms=100, missing_ttl_ms=10))
+    enrich.configure(cache=Caching(found_ttl_ms=100, missing_ttl_ms=10))
     for enrich.now_ms, found, missing, failed in (
         (0, 1, 1, 1),
         (9, 1, 1, 2),
@@ -302,7 +302,7 @@ def test_the_cache_keeps_hits_and_misses_for_their_ttl_and_no_failures(enrich: E
 
 
 def test_the_cache_is_bounded_and_evicts_the_least_recently_used_key(enrich: Enrich) -> None:
-    enrich.using(cache=Caching(max_entries=2), concurrency=1)
+    enrich.configure(cache=Caching(max_entries=2), concurrency=1)
     for ids in (["a"], ["b"], ["a"], ["c"], ["a"], ["b"]):
         enrich(*ids)
     assert enrich.server.asked == {"a": 1, "b": 2, "c": 1}

@@ -96,7 +96,7 @@ class Wire:
             _break(*pair)
         self._pairs.clear()
 
-    def mend(self) -> None:
+    def restore(self) -> None:
         self._listener = socket.create_server(self._address)
         self.connect()
 

@@ -32,13 +32,13 @@ class ForgetfulWriter(ExactlyOnceWriter):
         return None
 
 
-def records_of(batch: int, out: str) -> list[OutRecord]:
-    """A pure function of the batch, as the protocol demands; a header has the process that wrote the record."""
+def batch_records(batch: int, out: str) -> list[OutRecord]:
+    """A pure function of the batch, as the protocol demands; the process that wrote a record is told in a header."""
     attempt = (("process", str(os.getpid()).encode()),)
     return [OutRecord(out, b"%d" % n, b"%d:%d" % (batch, n), attempt) for n in range(RECORDS)]
 
 
-def dying_at(where: CommitStep | None, batch: Callable[[], int], at_batch: int) -> Callable[[CommitStep], None]:
+def crash_at(where: CommitStep | None, batch: Callable[[], int], at_batch: int) -> Callable[[CommitStep], None]:
     def reached(step: CommitStep) -> None:
         at_start = step in (CommitStep.FENCED, CommitStep.MARKER_READ)
         if step is where and (at_start or batch() == at_batch):
@@ -53,13 +53,13 @@ def main(arguments: list[str]) -> None:
     log = Path(log_path)
     done = log.read_text().splitlines()
     batch = int(done[-1]) + 1 if done else 0
-    hooks = WriterHooks(on_step=dying_at(CommitStep(step) if step != "none" else None, lambda: batch, 2))
+    hooks = WriterHooks(on_step=crash_at(CommitStep(step) if step != "none" else None, lambda: batch, 2))
     kind = {"on": ExactlyOnceWriter, "off": ForgetfulWriter}[protection]
     with kind(KafkaSettings(bootstrap), WriterId(app, 1), markers, hooks=hooks) as writer:
         writer.open()
         print("open", flush=True)
         while batch < BATCHES:
-            writer.commit(CutId(batch, f"{batch:015x}"), records_of(batch, out))
+            writer.commit(CutId(batch, f"{batch:015x}"), batch_records(batch, out))
             time.sleep(int(pause_ms) / 1000)
             with log.open("a") as file:
                 file.write(f"{batch}\n")

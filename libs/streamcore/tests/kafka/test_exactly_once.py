@@ -48,7 +48,7 @@ def rows(topics: Topics, batch: int, count: int = 10) -> list[OutRecord]:
     return [OutRecord(topics.out, b"k%d" % n, b"%d:%d" % (batch, n), (("n", b"%d" % n),)) for n in range(count)]
 
 
-def written(kafka: KafkaSettings, topics: Topics) -> Counter[bytes]:
+def read_written(kafka: KafkaSettings, topics: Topics) -> Counter[bytes]:
     return Counter(r.value or b"" for r in read_topic(kafka, topics.out))
 
 
@@ -56,12 +56,12 @@ def expected(*batches: int, count: int = 10) -> Counter[bytes]:
     return Counter(b"%d:%d" % (b, n) for b in batches for n in range(count))
 
 
-def make(kafka: KafkaSettings, topics: Topics, *, epoch: int = 1, **more: object) -> ExactlyOnceWriter:
+def make_writer(kafka: KafkaSettings, topics: Topics, *, epoch: int = 1, **more: object) -> ExactlyOnceWriter:
     return ExactlyOnceWriter(kafka, WriterId(topics.app, epoch), topics.markers, **more)  # type: ignore[arg-type]
 
 
 def test_a_batch_has_its_headers_and_the_receipt_counts_its_records(kafka: KafkaSettings, topics: Topics) -> None:
-    with make(kafka, topics) as writer:
+    with make_writer(kafka, topics) as writer:
         assert writer.open() is None
         receipt = writer.commit(cut_id(7), rows(topics, 7))
     record = next(r for r in read_committed(kafka, topics.out, 10) if r.value == b"7:3")
@@ -71,34 +71,34 @@ def test_a_batch_has_its_headers_and_the_receipt_counts_its_records(kafka: Kafka
 
 
 def test_a_reopened_writer_skips_the_batches_that_it_committed(kafka: KafkaSettings, topics: Topics) -> None:
-    with make(kafka, topics) as first:
+    with make_writer(kafka, topics) as first:
         first.open()
         first.commit(cut_id(0), rows(topics, 0))
         first.commit(cut_id(1), rows(topics, 1))
-    with make(kafka, topics) as second:
+    with make_writer(kafka, topics) as second:
         assert second.open() == cut_id(1)
         assert second.commit(cut_id(1), rows(topics, 1)).outcome is CommitOutcome.SKIPPED
         assert second.commit(cut_id(2), rows(topics, 2)).outcome is CommitOutcome.COMMITTED
-    assert written(kafka, topics) == expected(0, 1, 2)
+    assert read_written(kafka, topics) == expected(0, 1, 2)
 
 
 def test_an_empty_batch_writes_nothing_and_its_replay_is_harmless(kafka: KafkaSettings, topics: Topics) -> None:
-    with make(kafka, topics) as writer:
+    with make_writer(kafka, topics) as writer:
         writer.open()
         writer.commit(cut_id(0), rows(topics, 0))
         assert writer.commit(cut_id(1), []).outcome is CommitOutcome.EMPTY
-    with make(kafka, topics) as writer:
+    with make_writer(kafka, topics) as writer:
         assert writer.open() == cut_id(0), "the marker stays behind an empty batch"
         assert writer.commit(cut_id(1), []).outcome is CommitOutcome.EMPTY
         writer.commit(cut_id(2), rows(topics, 2))
-    assert written(kafka, topics) == expected(0, 2)
+    assert read_written(kafka, topics) == expected(0, 2)
     assert [r.value for r in read_committed(kafka, topics.markers, 2)] == [
         Marker(WriterId(topics.app, 1), cut_id(n)).value for n in (0, 2)
     ]
 
 
 def test_a_zombie_is_fenced_immediately_and_permanently(kafka: KafkaSettings, topics: Topics) -> None:
-    with make(kafka, topics) as zombie, make(kafka, topics) as successor:
+    with make_writer(kafka, topics) as zombie, make_writer(kafka, topics) as successor:
         zombie.open()
         zombie.commit(cut_id(0), rows(topics, 0))
         assert successor.open() == cut_id(0)
@@ -107,22 +107,22 @@ def test_a_zombie_is_fenced_immediately_and_permanently(kafka: KafkaSettings, to
         with pytest.raises(ConfigError, match="not open"):
             zombie.commit(cut_id(1), rows(topics, 1))
         assert successor.commit(cut_id(1), rows(topics, 1)).attempts == 1
-    assert written(kafka, topics) == expected(0, 1)
+    assert read_written(kafka, topics) == expected(0, 1)
 
 
 def test_a_zombie_in_the_middle_of_its_transaction_is_fenced_too(kafka: KafkaSettings, topics: Topics) -> None:
-    successor = make(kafka, topics)
+    successor = make_writer(kafka, topics)
 
-    def overtaken(step: CommitStep) -> None:
+    def fence_before_commit(step: CommitStep) -> None:
         if step is CommitStep.BEFORE_COMMIT:
             successor.open()
 
-    with make(kafka, topics, hooks=WriterHooks(on_step=overtaken)) as zombie, successor:
+    with make_writer(kafka, topics, hooks=WriterHooks(on_step=fence_before_commit)) as zombie, successor:
         zombie.open()
         with pytest.raises(Fenced):
             zombie.commit(cut_id(0), rows(topics, 0))
         successor.commit(cut_id(0), rows(topics, 0))
-    assert written(kafka, topics) == expected(0)
+    assert read_written(kafka, topics) == expected(0)
 
 
 def test_a_zombie_with_thousands_of_records_in_flight_is_fenced_and_does_not_fence_back(
@@ -130,44 +130,44 @@ def test_a_zombie_with_thousands_of_records_in_flight_is_fenced_and_does_not_fen
 ) -> None:
     """The client then reports a fatal error, whose cause is the fencing."""
     many = [OutRecords(topics.out, [b"k"] * 20_000, [b"%d" % n for n in range(20_000)])]
-    with make(kafka, topics) as zombie, make(kafka, topics) as successor:
+    with make_writer(kafka, topics) as zombie, make_writer(kafka, topics) as successor:
         zombie.open()
         successor.open()
         successor.commit(cut_id(0), rows(topics, 0))
         with pytest.raises(Fenced, match="another process"):
             zombie.commit(cut_id(1), many)
-        assert successor.commit(cut_id(1), rows(topics, 1)).attempts == 1, "no process fenced it"
-    assert written(kafka, topics) == expected(0, 1)
+        assert successor.commit(cut_id(1), rows(topics, 1)).attempts == 1, "nobody fenced it"
+    assert read_written(kafka, topics) == expected(0, 1)
 
 
 def test_a_batch_with_the_same_number_and_other_input_fences_the_writer(kafka: KafkaSettings, topics: Topics) -> None:
-    with make(kafka, topics) as theirs, make(kafka, topics) as ours:
+    with make_writer(kafka, topics) as theirs, make_writer(kafka, topics) as ours:
         theirs.open()
         theirs.commit(cut_id(3, history=1), rows(topics, 3))
         ours.open()
         for mine, shown in ((3, "batch 3 with other input"), (2, "batch 3 with output")):
             with pytest.raises(Fenced, match=f"batch {mine} is to be written, and the marker shows {shown}"):
                 ours.commit(cut_id(mine), rows(topics, mine))
-    assert written(kafka, topics) == expected(3)
+    assert read_written(kafka, topics) == expected(3)
 
 
 def test_a_copy_that_did_not_plan_the_last_batch_does_not_fence_its_writer(
     kafka: KafkaSettings, topics: Topics
 ) -> None:
-    def of_another(cut: CutId) -> None:
+    def reject_history(cut: CutId) -> None:
         raise ConfigError(f"{cut} was written by another copy")
 
-    with make(kafka, topics) as owner:
+    with make_writer(kafka, topics) as owner:
         owner.open()
         owner.commit(cut_id(0), rows(topics, 0))
         wait_until_stable(kafka, topics)
         with (
-            make(kafka, topics, hooks=WriterHooks(check_history=of_another)) as copy,
+            make_writer(kafka, topics, hooks=WriterHooks(check_history=reject_history)) as copy,
             pytest.raises(ConfigError, match="batch 0 was written by another copy"),
         ):
             copy.open()
-        assert owner.commit(cut_id(1), rows(topics, 1)).attempts == 1, "no process fenced it"
-    assert written(kafka, topics) == expected(0, 1)
+        assert owner.commit(cut_id(1), rows(topics, 1)).attempts == 1, "nobody fenced it"
+    assert read_written(kafka, topics) == expected(0, 1)
 
 
 def wait_until_stable(kafka: KafkaSettings, topics: Topics) -> None:
@@ -180,39 +180,39 @@ def test_a_resumed_writer_whose_transaction_was_aborted_does_not_take_the_app_ba
 ) -> None:
     """Its client says that it was fenced, which may also be the broker's time-out; the marker shows a batch that this
     writer has not planned."""
-    successor = make(kafka, topics)
+    successor = make_writer(kafka, topics)
     short = DeliverySettings(transaction_timeout_ms=2_000, commit_timeout_ms=2_000)
 
-    def suspended(step: CommitStep) -> None:
+    def suspend(step: CommitStep) -> None:
         if step is CommitStep.BEFORE_COMMIT:
             successor.open()
             successor.commit(cut_id(0, history=1), rows(topics, 0))
             wait_until_stable(kafka, topics)
             time.sleep(2.5)
 
-    hooks = WriterHooks(on_step=suspended)
-    with make(kafka, topics, hooks=hooks, delivery=short) as zombie, successor:
+    hooks = WriterHooks(on_step=suspend)
+    with make_writer(kafka, topics, hooks=hooks, delivery=short) as zombie, successor:
         zombie.open()
         with pytest.raises(Fenced, match="batch 0 with other input"):
             zombie.commit(cut_id(0), rows(topics, 7))
-    assert written(kafka, topics) == expected(0)
+    assert read_written(kafka, topics) == expected(0)
 
 
 def test_after_fifty_empty_batches_a_marker_is_written_without_records(kafka: KafkaSettings, topics: Topics) -> None:
-    with make(kafka, topics) as writer:
+    with make_writer(kafka, topics) as writer:
         writer.open()
         outcomes = {writer.commit(cut_id(batch), []).outcome for batch in range(MARKER_EVERY)}
     assert outcomes == {CommitOutcome.EMPTY}
-    with make(kafka, topics) as writer:
+    with make_writer(kafka, topics) as writer:
         assert writer.open() == cut_id(MARKER_EVERY - 1)
-    assert written(kafka, topics) == Counter()
+    assert read_written(kafka, topics) == Counter()
 
 
 def test_the_writer_stops_when_the_broker_lost_a_committed_batch(
     kafka: KafkaSettings, topics: Topics, wire: Wire
 ) -> None:
     hooks = WriterHooks(still_owner=lambda: wire.lose_requests(END_TXN, 0))
-    with make(replace(kafka, bootstrap=wire.bootstrap), topics, delivery=IMPATIENT, hooks=hooks) as writer:
+    with make_writer(replace(kafka, bootstrap=wire.bootstrap), topics, delivery=IMPATIENT, hooks=hooks) as writer:
         writer.open()
         writer.commit(cut_id(0), rows(topics, 0))
         delete_topics(kafka, [topics.markers])
@@ -220,22 +220,22 @@ def test_the_writer_stops_when_the_broker_lost_a_committed_batch(
         wire.lose_requests(END_TXN, 1_000)
         with pytest.raises(Permanent, match=r"the marker shows no batch after batch 0 was committed.*lost records"):
             writer.commit(cut_id(1), rows(topics, 1))
-    assert written(kafka, topics) == expected(0)
+    assert read_written(kafka, topics) == expected(0)
 
 
 def test_a_new_epoch_starts_from_batch_0_and_fences_the_old_one(kafka: KafkaSettings, topics: Topics) -> None:
-    with make(kafka, topics) as old, make(kafka, topics, epoch=3) as new:
+    with make_writer(kafka, topics) as old, make_writer(kafka, topics, epoch=3) as new:
         old.open()
         old.commit(cut_id(5), rows(topics, 5))
         assert new.open() is None
         assert new.commit(cut_id(0), rows(topics, 0)).outcome is CommitOutcome.COMMITTED
         with pytest.raises(Fenced):
             old.commit(cut_id(6), rows(topics, 6))
-    assert written(kafka, topics) == expected(5, 0)
+    assert read_written(kafka, topics) == expected(5, 0)
 
 
 def test_an_open_transaction_of_another_writer_does_not_hide_our_marker(kafka: KafkaSettings, topics: Topics) -> None:
-    ours, begun, finish = make(kafka, topics), threading.Event(), threading.Event()
+    ours, begun, finish = make_writer(kafka, topics), threading.Event(), threading.Event()
 
     def hold(step: CommitStep) -> None:
         if step is CommitStep.BEFORE_COMMIT:
@@ -262,20 +262,20 @@ def test_an_open_transaction_of_another_writer_does_not_hide_our_marker(kafka: K
 
 
 def test_a_marker_far_from_the_end_is_found(kafka: KafkaSettings, topics: Topics) -> None:
-    with make(kafka, topics) as writer:
+    with make_writer(kafka, topics) as writer:
         writer.open()
         writer.commit(cut_id(11), rows(topics, 11))
     with ControlLog(kafka, topics.markers) as noise:
         for n in range(300):
             noise.publish(f"noise-{n}", b"x")
-    with make(kafka, topics) as writer:
+    with make_writer(kafka, topics) as writer:
         assert writer.open() == cut_id(11)
 
 
 def test_a_marker_in_an_unknown_format_is_rejected(kafka: KafkaSettings, topics: Topics) -> None:
     with ControlLog(kafka, topics.markers) as other:
         other.publish(WriterId(topics.app, 1).key.decode(), b"minus one")
-    with make(kafka, topics) as writer, pytest.raises(CorruptState, match="not a batch number and a digest"):
+    with make_writer(kafka, topics) as writer, pytest.raises(CorruptState, match="not a batch number and a digest"):
         writer.open()
 
 
@@ -283,7 +283,7 @@ def test_a_marker_survives_compaction(kafka: KafkaSettings, topics: Topics) -> N
     delete_topics(kafka, [topics.markers])
     eager = (("segment.ms", "500"), ("min.cleanable.dirty.ratio", "0.01"), ("delete.retention.ms", "0"))
     ensure_topics(kafka, [TopicSpec(topics.markers, 1, compacted=True, config=eager)])
-    with make(kafka, topics) as writer:
+    with make_writer(kafka, topics) as writer:
         writer.open()
         for batch in range(5):
             writer.commit(cut_id(batch), rows(topics, batch))
@@ -292,33 +292,33 @@ def test_a_marker_survives_compaction(kafka: KafkaSettings, topics: Topics) -> N
     while len(left := read_topic(kafka, topics.markers)) >= 5 and time.monotonic() < deadline:
         time.sleep(1)
     assert len(left) < 5, "the broker did not compact"
-    with make(kafka, topics) as writer:
+    with make_writer(kafka, topics) as writer:
         assert writer.open() == cut_id(4)
         assert writer.commit(cut_id(4), rows(topics, 4)).outcome is CommitOutcome.SKIPPED
 
 
 def test_a_commit_whose_response_is_lost_is_not_repeated(kafka: KafkaSettings, topics: Topics, wire: Wire) -> None:
-    with make(replace(kafka, bootstrap=wire.bootstrap), topics, delivery=IMPATIENT) as writer:
+    with make_writer(replace(kafka, bootstrap=wire.bootstrap), topics, delivery=IMPATIENT) as writer:
         writer.open()
         wire.lose_answers(END_TXN, 3)  # more often than the client asks again by itself in a second
         receipt = writer.commit(cut_id(0), rows(topics, 0))
     assert receipt.outcome is CommitOutcome.COMMITTED
     assert wire.seen[END_TXN] > 1
-    assert written(kafka, topics) == expected(0)
+    assert read_written(kafka, topics) == expected(0)
 
 
 def test_a_commit_that_never_reached_the_broker_is_written_again(
     kafka: KafkaSettings, topics: Topics, wire: Wire
 ) -> None:
-    with make(replace(kafka, bootstrap=wire.bootstrap), topics, delivery=IMPATIENT) as writer:
+    with make_writer(replace(kafka, bootstrap=wire.bootstrap), topics, delivery=IMPATIENT) as writer:
         writer.open()
         wire.lose_requests(END_TXN, 3)
         receipt = writer.commit(cut_id(0), rows(topics, 0))
     assert receipt.outcome is CommitOutcome.COMMITTED
-    assert written(kafka, topics) == expected(0)
+    assert read_written(kafka, topics) == expected(0)
 
 
-def losing_the_first_answer(wire: Wire) -> WriterHooks:
+def lose_first_response(wire: Wire) -> WriterHooks:
     """The wire breaks before each answer to the first commit, until the writer has given its producer up."""
     commits: list[CommitStep] = []
 
@@ -340,26 +340,26 @@ def test_only_the_marker_shows_that_a_commit_without_a_response_succeeded(
 
     kind = ExactlyOnceWriter if protected else Forgetful
     through = replace(kafka, bootstrap=wire.bootstrap)
-    hooks = losing_the_first_answer(wire)
+    hooks = lose_first_response(wire)
     with kind(through, WriterId(topics.app, 1), topics.markers, delivery=IMPATIENT, hooks=hooks) as writer:
         writer.open()
         receipt = writer.commit(cut_id(0), rows(topics, 0))
     assert receipt.attempts == 2
-    assert written(kafka, topics) == (expected(0) if protected else expected(0, 0))
+    assert read_written(kafka, topics) == (expected(0) if protected else expected(0, 0))
 
 
 def test_an_unavailable_broker_neither_loses_nor_repeats_records_nor_stops_the_writer(
     kafka: KafkaSettings, topics: Topics, wire: Wire
 ) -> None:
     through = replace(kafka, bootstrap=wire.bootstrap, request_timeout_ms=2_000)
-    with make(through, topics, delivery=IMPATIENT) as writer:
+    with make_writer(through, topics, delivery=IMPATIENT) as writer:
         writer.open()
         for batch in range(6):
             if batch in (2, 4):
                 wire.cut()
-                threading.Timer(5, wire.mend).start()
+                threading.Timer(5, wire.restore).start()
             assert writer.commit(cut_id(batch), rows(topics, batch)).outcome is CommitOutcome.COMMITTED
-    assert written(kafka, topics) == expected(*range(6))
+    assert read_written(kafka, topics) == expected(*range(6))
 
 
 @pytest.mark.parametrize("harm", ["killed", "frozen"])
@@ -383,37 +383,37 @@ def test_a_broker_fault_in_the_middle_of_a_commit_neither_loses_nor_repeats_reco
             broker.kill() if harm == "killed" else broker.pause()
             healing.start()
 
-    with make(kafka, topics, delivery=IMPATIENT, hooks=WriterHooks(on_step=reached)) as writer:
+    with make_writer(kafka, topics, delivery=IMPATIENT, hooks=WriterHooks(on_step=reached)) as writer:
         writer.open()
         receipts = [writer.commit(cut_id(batch), rows(topics, batch)) for batch in range(3)]
         healing.join()
     assert receipts[0].attempts > 1, "the fault was felt"
-    assert written(kafka, topics) == expected(0, 1, 2)
+    assert read_written(kafka, topics) == expected(0, 1, 2)
 
 
 def test_a_broker_that_stays_unavailable_gives_an_error_that_names_it(
     kafka: KafkaSettings, topics: Topics, wire: Wire
 ) -> None:
     through = replace(kafka, bootstrap=wire.bootstrap, request_timeout_ms=2_000)
-    with make(through, topics, delivery=replace(IMPATIENT, recovery_ms=3_000)) as writer:
+    with make_writer(through, topics, delivery=replace(IMPATIENT, recovery_ms=3_000)) as writer:
         writer.open()
         wire.cut()
         with pytest.raises(Retryable, match=rf"batch 0 failed in.*{wire.bootstrap}.*is the broker up"):
             writer.commit(cut_id(0), rows(topics, 0))
-        wire.mend()
+        wire.restore()
         assert writer.open() is None, "the same writer may be opened again"
         assert writer.commit(cut_id(0), rows(topics, 0)).outcome is CommitOutcome.COMMITTED
-    assert written(kafka, topics) == expected(0)
+    assert read_written(kafka, topics) == expected(0)
 
 
 def test_the_writer_checks_its_ownership_before_it_fences_again(
     kafka: KafkaSettings, topics: Topics, wire: Wire
 ) -> None:
-    def no_longer() -> None:
+    def raise_fenced() -> None:
         raise Fenced("the lease was lost")
 
     through = replace(kafka, bootstrap=wire.bootstrap, request_timeout_ms=2_000)
-    with make(through, topics, delivery=IMPATIENT, hooks=WriterHooks(still_owner=no_longer)) as writer:
+    with make_writer(through, topics, delivery=IMPATIENT, hooks=WriterHooks(still_owner=raise_fenced)) as writer:
         writer.open()
         wire.cut()
         with pytest.raises(Fenced, match="the lease was lost"):
@@ -426,7 +426,7 @@ def test_a_writer_that_lost_the_app_while_it_fenced_again_writes_nothing(
     """A later epoch began meanwhile, fenced us and read our marker; then our fencing went through."""
     fenced: list[CommitStep] = []
 
-    def no_longer() -> None:
+    def raise_fenced() -> None:
         wire.lose_requests(END_TXN, 0)
         if len(fenced) > 1:
             raise Fenced("epoch 2 has begun")
@@ -435,57 +435,57 @@ def test_a_writer_that_lost_the_app_while_it_fenced_again_writes_nothing(
         if step is CommitStep.FENCED:
             fenced.append(step)
 
-    through, hooks = replace(kafka, bootstrap=wire.bootstrap), WriterHooks(still_owner=no_longer, on_step=reached)
-    with make(through, topics, delivery=IMPATIENT, hooks=hooks) as writer:
+    through, hooks = replace(kafka, bootstrap=wire.bootstrap), WriterHooks(still_owner=raise_fenced, on_step=reached)
+    with make_writer(through, topics, delivery=IMPATIENT, hooks=hooks) as writer:
         writer.open()
         wire.lose_requests(END_TXN, 1_000)
         with pytest.raises(Fenced, match="epoch 2 has begun"):
             writer.commit(cut_id(0), rows(topics, 0))
-    assert written(kafka, topics) == expected()
+    assert read_written(kafka, topics) == expected()
 
 
 def test_a_transaction_that_timed_out_is_written_again(kafka: KafkaSettings, topics: Topics) -> None:
     slept: list[CommitStep] = []
 
-    def sleepy(step: CommitStep) -> None:
+    def sleep_before_commit(step: CommitStep) -> None:
         if step is CommitStep.BEFORE_COMMIT and not slept:
             slept.append(step)
             time.sleep(13)  # the broker looks for transactions to abort every ten seconds
 
     delivery = DeliverySettings(transaction_timeout_ms=2_000)
-    with make(kafka, topics, delivery=delivery, hooks=WriterHooks(on_step=sleepy)) as writer:
+    with make_writer(kafka, topics, delivery=delivery, hooks=WriterHooks(on_step=sleep_before_commit)) as writer:
         writer.open()
         receipt = writer.commit(cut_id(0), rows(topics, 0))
     assert receipt.attempts == 2
-    assert written(kafka, topics) == expected(0)
+    assert read_written(kafka, topics) == expected(0)
 
 
 def test_a_record_above_the_limit_is_replaced_in_the_same_transaction(kafka: KafkaSettings, topics: Topics) -> None:
-    def cut_short(record: OutRecord, limit_bytes: int) -> OutRecord | None:
+    def shorten(record: OutRecord, limit_bytes: int) -> OutRecord | None:
         return replace(record, value=(record.value or b"")[:4]) if record.key == b"big" else None
 
     big = OutRecord(topics.out, b"big", b"x" * 2_000)
     dropped = OutRecord(topics.out, b"hopeless", b"y" * 2_000)
     delivery = DeliverySettings(max_record_bytes=1_000)
-    with make(kafka, topics, delivery=delivery, hooks=WriterHooks(replace_oversized=cut_short)) as writer:
+    with make_writer(kafka, topics, delivery=delivery, hooks=WriterHooks(replace_oversized=shorten)) as writer:
         writer.open()
         receipt = writer.commit(cut_id(0), [*rows(topics, 0, 3), big, dropped])
     assert (receipt.records, receipt.oversized) == (4, 2)
-    assert written(kafka, topics) == expected(0, count=3) + Counter([b"xxxx"])
+    assert read_written(kafka, topics) == expected(0, count=3) + Counter([b"xxxx"])
 
 
 def test_a_batch_of_records_is_written_like_single_records(kafka: KafkaSettings, topics: Topics) -> None:
-    def cut_short(record: OutRecord, limit_bytes: int) -> OutRecord | None:
+    def shorten(record: OutRecord, limit_bytes: int) -> OutRecord | None:
         return replace(record, value=(record.value or b"")[:4])
 
     keys, values = [b"a", None, b"", b"a", b"a"], [b"1", None, b"2", b"x" * 2_000, b"3"]
     many = OutRecords(topics.out, keys, values)
     few = OutRecords(topics.out, keys[:3], values[:3])
     delivery = DeliverySettings(max_record_bytes=1_000)
-    with make(kafka, topics, delivery=delivery, hooks=WriterHooks(replace_oversized=cut_short)) as writer:
+    with make_writer(kafka, topics, delivery=delivery, hooks=WriterHooks(replace_oversized=shorten)) as writer:
         writer.open()
         receipt = writer.commit(cut_id(0), [few, *rows(topics, 0, 2), OutRecords(topics.out, [], []), many])
-    one_by_one = [*few, *rows(topics, 0, 2), *(cut_short(r, 0) if r.value == values[3] else r for r in many)]
+    one_by_one = [*few, *rows(topics, 0, 2), *(shorten(r, 0) if r.value == values[3] else r for r in many)]
     assert (receipt.records, receipt.oversized) == (10, 1)
     assert receipt.bytes == sum(record_bytes(record) for record in one_by_one if record is not None)
     found = read_committed(kafka, topics.out, 10)
@@ -496,11 +496,11 @@ def test_a_batch_of_records_is_written_like_single_records(kafka: KafkaSettings,
 
 
 def test_a_batch_of_records_waits_for_a_full_queue(kafka: KafkaSettings, topics: Topics) -> None:
-    with make(kafka, topics, delivery=DeliverySettings(queue_records=50)) as writer:
+    with make_writer(kafka, topics, delivery=DeliverySettings(queue_records=50)) as writer:
         writer.open()
         values = [b"0:%d" % n for n in range(1_000)]
         assert writer.commit(cut_id(0), [OutRecords(topics.out, [None] * 1_000, values)]).records == 1_000
-    assert written(kafka, topics) == expected(0, count=1_000)
+    assert read_written(kafka, topics) == expected(0, count=1_000)
 
 
 def test_one_rejected_record_fails_the_whole_batch_of_records(kafka: KafkaSettings, topics: Topics) -> None:
@@ -508,15 +508,15 @@ def test_one_rejected_record_fails_the_whole_batch_of_records(kafka: KafkaSettin
     ensure_topics(kafka, [TopicSpec(topics.out, 2, config=(("max.message.bytes", "2000"),))])
     noise = random.Random(1).randbytes(5_000)  # nothing to compress
     values = [b"%d" % n for n in range(25_000)]
-    with make(kafka, topics) as writer:
+    with make_writer(kafka, topics) as writer:
         writer.open()
         with pytest.raises(Permanent, match=rf"topic {topics.out}.*max.message.bytes"):
             writer.commit(cut_id(0), [OutRecords(topics.out, [None] * 25_001, [noise, *values])])
-    assert not written(kafka, topics)
+    assert not read_written(kafka, topics)
 
 
 def test_without_a_replacement_a_record_above_the_limit_stops_the_writer(kafka: KafkaSettings, topics: Topics) -> None:
-    with make(kafka, topics) as writer:
+    with make_writer(kafka, topics) as writer:
         writer.open()
         with pytest.raises(Permanent, match=rf"topic {topics.out}: a record of 1000001 bytes, limit 1000000"):
             writer.commit(cut_id(0), [OutRecord(topics.out, None, b"x" * 1_000_001)])
@@ -527,7 +527,7 @@ def test_without_a_replacement_a_record_above_the_limit_stops_the_writer(kafka: 
 def test_a_record_of_exactly_the_limit_is_written(at_most: int, kafka: KafkaSettings, topics: Topics) -> None:
     delivery = DeliverySettings(max_record_bytes=1_000)
     headers = tuple((f"h{n}", b"12345678") for n in range(10))  # 100 bytes
-    with make(kafka, topics, delivery=delivery) as writer:
+    with make_writer(kafka, topics, delivery=delivery) as writer:
         writer.open()
         receipt = writer.commit(cut_id(0), [OutRecord(topics.out, b"k" * 100, b"v" * (at_most - 200), headers)])
     assert (receipt.bytes, receipt.oversized) == (at_most, 0)
@@ -538,17 +538,17 @@ def test_the_error_names_a_topic_with_a_smaller_record_limit(kafka: KafkaSetting
     ensure_topics(kafka, [TopicSpec(topics.out, 2, config=(("max.message.bytes", "2000"),))])
     assert describe(kafka, [topics.out])[topics.out].max_message_bytes == 2_000
     noise = random.Random(1).randbytes(5_000)  # nothing to compress
-    with make(kafka, topics) as writer:
+    with make_writer(kafka, topics) as writer:
         writer.open()
         with pytest.raises(Permanent, match=rf"topic {topics.out}.*max.message.bytes"):
             writer.commit(cut_id(0), [OutRecord(topics.out, b"k", noise)])
 
 
 def test_the_writer_waits_for_a_full_queue(kafka: KafkaSettings, topics: Topics) -> None:
-    with make(kafka, topics, delivery=DeliverySettings(queue_records=50)) as writer:
+    with make_writer(kafka, topics, delivery=DeliverySettings(queue_records=50)) as writer:
         writer.open()
         assert writer.commit(cut_id(0), rows(topics, 0, 1_000)).records == 1_000
-    assert written(kafka, topics) == expected(0, count=1_000)
+    assert read_written(kafka, topics) == expected(0, count=1_000)
 
 
 def test_an_aborted_transaction_is_never_seen_and_leaves_no_marker(kafka: KafkaSettings, topics: Topics) -> None:
@@ -557,7 +557,7 @@ def test_an_aborted_transaction_is_never_seen_and_leaves_no_marker(kafka: KafkaS
             time.sleep(0.2)
             raise KeyboardInterrupt
 
-    with make(kafka, topics, hooks=WriterHooks(on_step=stop)) as writer:
+    with make_writer(kafka, topics, hooks=WriterHooks(on_step=stop)) as writer:
         writer.open()
         with pytest.raises(KeyboardInterrupt):
             writer.commit(cut_id(0), rows(topics, 0))
@@ -577,7 +577,7 @@ def test_a_transaction_time_out_above_that_of_the_broker_is_rejected_with_the_re
     check_transaction_timeout(kafka, 60_000)
     with pytest.raises(ConfigError, match=r"set transaction.max.timeout.ms=90000000 .* or lower"):
         check_transaction_timeout(kafka, 90_000_000)
-    writer = make(kafka, topics, delivery=DeliverySettings(transaction_timeout_ms=90_000_000))
+    writer = make_writer(kafka, topics, delivery=DeliverySettings(transaction_timeout_ms=90_000_000))
     with writer, pytest.raises(ConfigError, match="transaction"):
         writer.open()
 

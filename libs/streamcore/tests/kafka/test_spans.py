@@ -66,8 +66,8 @@ def test_the_reader_returns_the_timestamps_of_the_broker_on_request(
         producer.produce(topic, b"v", timestamp=ms)
     assert producer.flush(30) == 0
     spans = [OffsetRange(0, topic, 0, 0, 2)]
-    (asked,) = reader.read(spans, timestamps=True)
-    assert asked.column("timestamp_ms").to_pylist() == [1_700_000_000_123, 1_700_000_000_001]
+    (batch,) = reader.read(spans, timestamps=True)
+    assert batch.column("timestamp_ms").to_pylist() == [1_700_000_000_123, 1_700_000_000_001]
     (silent,) = reader.read(spans)
     assert silent.column("timestamp_ms").null_count == 2
 
@@ -102,8 +102,8 @@ def test_readers_that_take_turns_in_any_order_read_exactly_their_ranges(
         chance.shuffle(cut)
         split = chance.randrange(len(cut) + 1)
         for one, share in zip(readers, (cut[:split], cut[split:]), strict=True):
-            wanted = [row for s in share for row in of_source(s.source, expected(s.partition, s.start, s.end))]
-            found = [row for b in one.read(share) for n in (0, 1) for row in of_source(n, rows([only(b, n)]))]
+            wanted = [row for s in share for row in add_source(s.source, expected(s.partition, s.start, s.end))]
+            found = [row for b in one.read(share) for n in (0, 1) for row in add_source(n, rows([filter_source(b, n)]))]
             assert sorted(found) == sorted(wanted)
         if chance.random() < 0.7:
             done |= {(s.topic, s.partition): s.end for s in cut}
@@ -114,11 +114,11 @@ def test_readers_that_take_turns_in_any_order_read_exactly_their_ranges(
         one.close()
 
 
-def of_source(source: int, found: list[Row]) -> list[tuple[int, Row]]:
+def add_source(source: int, found: list[Row]) -> list[tuple[int, Row]]:
     return [(source, row) for row in found]
 
 
-def only(batch: pa.RecordBatch, source: int) -> pa.RecordBatch:
+def filter_source(batch: pa.RecordBatch, source: int) -> pa.RecordBatch:
     return batch.filter(pc.equal(batch.column("source"), source))
 
 
@@ -185,7 +185,7 @@ def test_the_reader_waits_for_an_unavailable_broker_and_then_names_it(
         write(kafka, topic, 10, first=10)
         with pytest.raises(Retryable, match="no record arrived for 1500 ms"):
             rows(reader.read([OffsetRange(0, topic, 0, 5, 20)]))
-        wire.mend()
+        wire.restore()
         assert rows(reader.read([OffsetRange(0, topic, 0, 5, 20)])) == expected(0, 5, 20)
 
 

@@ -71,7 +71,7 @@ class Owners:
             process.communicate()
 
 
-def last_written(kafka: KafkaSettings, topics: Topics) -> int:
+def count_written(kafka: KafkaSettings, topics: Topics) -> int:
     """Return the number of committed records."""
     return len(read_topic(kafka, topics.out))
 
@@ -86,7 +86,7 @@ def test_suspending_either_of_two_copies_neither_loses_nor_repeats_a_number(
         owners = Owners(kafka, topics, tmp_path / str(seed))
         try:
             first = owners.start("first")
-            wait_until(lambda topics=topics: last_written(kafka, topics) > 10, "the first numbers", 60)  # type: ignore[misc]
+            wait_until(lambda topics=topics: count_written(kafka, topics) > 10, "the first numbers", 60)  # type: ignore[misc]
             owners.send(first, signal.SIGSTOP)
             copy = owners.copy(first, "copy")
             time.sleep(draw.uniform(1, 5))
@@ -97,8 +97,8 @@ def test_suspending_either_of_two_copies_neither_loses_nor_repeats_a_number(
             time.sleep(draw.uniform(1, 4))
             owners.restart_ended()
             time.sleep(3)
-            before = last_written(kafka, topics)
-            wait_until(lambda topics=topics, before=before: last_written(kafka, topics) > before, "more numbers", 60)  # type: ignore[misc]
+            before = count_written(kafka, topics)
+            wait_until(lambda topics=topics, before=before: count_written(kafka, topics) > before, "more numbers", 60)  # type: ignore[misc]
         finally:
             for folder in owners.processes:
                 owners.send(folder, signal.SIGCONT)

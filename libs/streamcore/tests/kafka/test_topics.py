@@ -74,7 +74,7 @@ def test_waiting_for_a_broker_fails_after_the_limit_and_succeeds_when_it_comes_u
     with pytest.raises(Retryable, match=rf"{wire.bootstrap}.*is the broker up"):
         wait_for_broker(through, 1_000)
     assert time.monotonic() - began < 20
-    timer = threading.Timer(1, wire.mend)
+    timer = threading.Timer(1, wire.restore)
     timer.start()
     wait_for_broker(through, 30_000)
     timer.join()
@@ -164,8 +164,8 @@ def test_a_compacted_control_topic_is_changed_to_keep_every_record(kafka: KafkaS
             assert ensure_topics(kafka, [control_topic(name)])[0].cleanup_policy == "delete"
             assert [(r.key, r.value) for r in log.read_log()] == [(b"a", b"1")]
         with closing(control_plane.admin(kafka)) as admin:
-            asked = [ConfigResource(ConfigResourceType.TOPIC, name, None)]
-            options = admin.describe_configs(asked, config_filter="all")["topic"][name]
+            resources = [ConfigResource(ConfigResourceType.TOPIC, name, None)]
+            options = admin.describe_configs(resources, config_filter="all")["topic"][name]
         kept = {n: options[n]["value"] for n in ("retention.ms", "retention.bytes", "segment.ms")}
         assert kept == {"retention.ms": "-1", "retention.bytes": "-1", "segment.ms": "604800000"}
     finally:

@@ -36,11 +36,11 @@ class Pair(NamedTuple):
     total: int
 
 
-def folded(mean: tuple[int, int], n: int) -> tuple[int, int]:
+def add_to_mean(mean: tuple[int, int], n: int) -> tuple[int, int]:
     return mean[0] + 1, mean[1] + n
 
 
-def divided(mean: tuple[int, int]) -> float:
+def mean_value(mean: tuple[int, int]) -> float:
     return mean[1] / mean[0]
 
 
@@ -61,7 +61,7 @@ class EveryState(ProcessFunction):
     recent = ListState(int, most=3)
     seen = MapState(int, str)
     best = ReducingState(max, int)
-    mean = AggregatingState((0, 0), add=folded, result=divided)
+    mean = AggregatingState((0, 0), add=add_to_mean, result=mean_value)
     pair = ValueState(Pair, default=Pair(0, 0))
 
     def process(self, event: Any, context: ProcessContext) -> Iterable[object]:
@@ -358,7 +358,7 @@ def test_events_of_new_keys_fail_at_the_limit_of_keys_until_a_key_is_dropped() -
 # --- time to live -------------------------------------------------------------------------------------------------
 
 
-def lasting(domain: TimeDomain, refresh: Refresh) -> ProcessFunction:
+def function_with_ttl(domain: TimeDomain, refresh: Refresh) -> ProcessFunction:
     class Lasting(ProcessFunction):
         outputs = {MAIN: {"state": pl.String}}
         value = ValueState(int, ttl=Ttl(10, domain, refresh))
@@ -381,7 +381,7 @@ def lasting(domain: TimeDomain, refresh: Refresh) -> ProcessFunction:
 def test_a_value_expires_exactly_at_its_time_whatever_refreshes_it(
     domain: TimeDomain, refresh: Refresh, restart: bool
 ) -> None:
-    run = runner(lasting(domain, refresh))
+    run = runner(function_with_ttl(domain, refresh))
 
     def at(ms: int, n: int) -> object:
         run.clock_ms = run.watermark_ms = ms
@@ -403,12 +403,12 @@ def test_a_value_expires_exactly_at_its_time_whatever_refreshes_it(
 
 
 def test_expired_state_is_never_read_even_before_its_cleanup() -> None:
-    run = runner(lasting(TimeDomain.EVENT, Refresh.ON_WRITE))
+    run = runner(function_with_ttl(TimeDomain.EVENT, Refresh.ON_WRITE))
     assert run.cut([("k", 1, 0), ("k", 0, 9), ("k", 0, 10)])[MAIN][2][0] == "None [] {}"
 
 
 def test_an_event_out_of_order_neither_shortens_a_time_to_live_nor_reads_expired_state() -> None:
-    run = runner(lasting(TimeDomain.EVENT, Refresh.ON_WRITE))
+    run = runner(function_with_ttl(TimeDomain.EVENT, Refresh.ON_WRITE))
     assert run.cut([("k", 1, 5), ("k", 2, 0), ("k", 0, 14)])[MAIN][2][0] == "2 [1, 2] {'1': 1, '2': 2}"
     assert run.cut([("k", 0, 15)], watermark_ms=15)[MAIN][0][0] == "None [] {}"
     assert run.cut([("k", 0, 3)])[MAIN][0][0] == "None [] {}"
@@ -454,7 +454,7 @@ def test_an_element_of_an_earlier_event_lives_as_long_as_the_elements_before_it(
 
 @pytest.mark.parametrize("domain", list(TimeDomain))
 def test_each_cut_cleans_up_the_expired_state_of_one_bucket(domain: TimeDomain) -> None:
-    run = runner(lasting(domain, Refresh.ON_WRITE))
+    run = runner(function_with_ttl(domain, Refresh.ON_WRITE))
     run.cut([(str(n), 1, 0) for n in range(100)], watermark_ms=0)
     left = []
     for n in range(run.buckets):
@@ -491,12 +491,12 @@ class Thresholds(ProcessFunction):
             yield {"n": event.n}
 
 
-def controlled() -> Runner:
+def controlled_runner() -> Runner:
     return Runner(lambda: ProcessOperator(Thresholds(), key=["key"], events=EVENTS, control=CONTROL))
 
 
 def test_control_records_precede_the_events_of_their_cut_and_survive_a_restart() -> None:
-    run = controlled()
+    run = controlled_runner()
     assert run.cut([("a", 8, 1)], control=[("limit", 7, 0), ("other", 1, 0)])[MAIN] == [(8, 1)]
     run.restart()
     assert not run.cut([("a", 8, 2)], control=[("limit", 8, 0)])[MAIN]
@@ -508,7 +508,7 @@ def test_control_records_precede_the_events_of_their_cut_and_survive_a_restart()
 
 
 def test_only_control_records_write_broadcast_state_and_one_that_fails_changes_nothing() -> None:
-    run = controlled()
+    run = controlled_runner()
     ports = run.cut([("a", 0, 1)], control=[("x", 13, 7), ("y", None, 8), ("z", 14, 9), ("ok", 1, 9)])
     assert [row[0] for row in ports[FAILED_CONTROL]] == ["x", "y", "z"]
     assert "there is no current key here" in str(ports[FAILED_CONTROL][2])

@@ -203,7 +203,7 @@ class NoWay(Two):
     migrations = {}
 
 
-def failing(answer: Callable[[Row], Any]) -> type[ProcessFunction]:
+def function_with_migration(answer: Callable[[Row], Any]) -> type[ProcessFunction]:
     class Failing(Two):
         migrations = {1: answer}
 
@@ -218,11 +218,17 @@ def failing(answer: Callable[[Row], Any]) -> type[ProcessFunction]:
         (ListNow, "state seen was a list and is a map, or the other way round"),
         (ElementsRetyped, "stored state recent does not fit its declaration: 150 .int. is not text"),
         (NoWay, "give a migration from version 1"),
-        (failing(lambda row: row["nothing"]), "the migration from version 1 failed: KeyError: 'nothing'"),
-        (failing(lambda row: 5), "a migration returned int; return a dictionary"),
-        (failing(lambda row: {"euros": 1.5}), "stored state euros does not fit its declaration: 1.5 .float."),
-        (failing(lambda row: {"euro": 1}), "there is stored state for 'euro'"),
-        (failing(lambda row: {"euros": [1]}), "there is stored state for 'euros', a list"),
+        (
+            function_with_migration(lambda row: row["nothing"]),
+            "the migration from version 1 failed: KeyError: 'nothing'",
+        ),
+        (function_with_migration(lambda row: 5), "a migration returned int; return a dictionary"),
+        (
+            function_with_migration(lambda row: {"euros": 1.5}),
+            "stored state euros does not fit its declaration: 1.5 .float.",
+        ),
+        (function_with_migration(lambda row: {"euro": 1}), "there is stored state for 'euro'"),
+        (function_with_migration(lambda row: {"euros": [1]}), "there is stored state for 'euros', a list"),
     ],
 )
 def test_unreadable_state_is_rejected_before_anything_runs(function: type[ProcessFunction], message: str) -> None:

@@ -37,7 +37,7 @@ TTL_MS = 7
 INSTRUCTIONS = 16
 
 
-def counted(mean: tuple[int, int], n: int) -> tuple[int, int]:
+def add_to_mean(mean: tuple[int, int], n: int) -> tuple[int, int]:
     return mean[0] + 1, mean[1] + n
 
 
@@ -47,7 +47,7 @@ class Scripted(ProcessFunction):
     items = ListState(int, most=3)
     entries = MapState(int, int, most=2, when_full=WhenFull.REJECT)
     best = ReducingState(max, int)
-    mean = AggregatingState((0, 0), add=counted, result=str)
+    mean = AggregatingState((0, 0), add=add_to_mean, result=str)
     brief = ValueState(int, ttl=Ttl(TTL_MS))
     brief_items = ListState(int, ttl=Ttl(TTL_MS, TimeDomain.CLOCK))
     brief_entries = MapState(int, int, most=3, ttl=Ttl(TTL_MS, TimeDomain.CLOCK, Refresh.ON_READ))

@@ -27,20 +27,20 @@ scalars = st.one_of(
 values = st.recursive(scalars, lambda inner: st.lists(inner, max_size=200).map(tuple), max_leaves=20)
 
 
-def told(value: object) -> object:
+def describe(value: object) -> object:
     """Equal for the same value of the same type and digits only; NaN equals itself."""
-    return tuple(told(item) for item in value) if isinstance(value, tuple) else (type(value), repr(value))
+    return tuple(describe(item) for item in value) if isinstance(value, tuple) else (type(value), repr(value))
 
 
 @given(values)
 def test_a_plain_value_reads_back_with_its_type_and_digits(value: object) -> None:
-    assert told(decode(encode(check_value(value)))) == told(check_value(value))
+    assert describe(decode(encode(check_value(value)))) == describe(check_value(value))
 
 
 @given(values)
 def test_check_value_changes_nothing_but_the_zone_of_a_time(value: object) -> None:
     if not isinstance(value, datetime | tuple):
-        assert told(check_value(value)) == told(value)
+        assert describe(check_value(value)) == describe(value)
 
 
 def test_an_instant_is_stored_in_utc() -> None:

@@ -15,7 +15,7 @@ from streamcore.storage.checked_json import encode
 from tests.harness.servers.leases import record
 
 
-def elsewhere(root: Path) -> None:
+def move_owner_to_another_machine(root: Path) -> None:
     """Make the record look as if its owner ran on another machine."""
     entries = record(root) | {"token": "theirs", "host": "far", "machine": "far/boot", "pid": 7}
     (root / "lease.json").write_bytes(encode(entries))
@@ -51,7 +51,7 @@ def test_an_owner_on_another_machine_with_heartbeats_keeps_its_lease(tmp_path: P
     with FileLease(tmp_path):
         pass
     (tmp_path / "lease.json").write_bytes(encode({}))
-    elsewhere(tmp_path)
+    move_owner_to_another_machine(tmp_path)
     stop = threading.Event()
 
     def beat() -> None:
@@ -92,7 +92,7 @@ def test_an_owner_on_another_machine_without_heartbeats_is_replaced_and_fenced(
 
 def test_a_lease_that_another_machine_releases_meanwhile_is_acquired(tmp_path: Path) -> None:
     (tmp_path / "lease.json").write_bytes(encode({}))
-    elsewhere(tmp_path)
+    move_owner_to_another_machine(tmp_path)
     timer = threading.Timer(0.3, (tmp_path / "lease.json").unlink)
     timer.start()
     with FileLease(tmp_path, beat_ms=50, stale_ms=20_000) as ours:
@@ -103,7 +103,7 @@ def test_a_lease_that_another_machine_releases_meanwhile_is_acquired(tmp_path: P
 def test_the_wait_for_another_machine_runs_the_callback_and_there_is_no_wait_on_one_machine(tmp_path: Path) -> None:
     used: list[str] = []
     (tmp_path / "lease.json").write_bytes(encode({}))
-    elsewhere(tmp_path)
+    move_owner_to_another_machine(tmp_path)
     for where in ("far", "near"):
         lease = FileLease(tmp_path, beat_ms=50, stale_ms=300)
         lease.acquire(lambda where=where: used.append(where))  # type: ignore[misc]

@@ -86,7 +86,7 @@ def test_a_released_lease_can_be_acquired_again_and_its_former_owner_is_fenced(r
         next_one.check()
 
 
-def winners(leases: Sequence[Lease]) -> list[Lease]:
+def acquire_concurrently(leases: Sequence[Lease]) -> list[Lease]:
     """Who of them becomes the owner when all want to at the same moment."""
     won: list[Lease] = []
     ready = threading.Barrier(len(leases))
@@ -109,7 +109,7 @@ def winners(leases: Sequence[Lease]) -> list[Lease]:
 
 def test_exactly_one_of_many_threads_acquires_the_lease(root: Location) -> None:
     for _ in range(3):
-        won = winners([lease_for(root, beat_ms=50, stale_ms=2_000) for _ in range(8)])
+        won = acquire_concurrently([lease_for(root, beat_ms=50, stale_ms=2_000) for _ in range(8)])
         assert len(won) == 1
         won[0].check()
         won[0].release()
@@ -121,8 +121,8 @@ def test_exactly_one_of_many_processes_acquires_the_lease_of_a_killed_one(root: 
         holder.wait()
     command = [sys.executable, "-c", RIVAL, str(root), str(time.time() + 3)]
     rivals = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
-    said = [rival.communicate(timeout=60)[0] for rival in rivals]
-    assert sorted(said) == ["held\n", *["rejected\n"] * 3]
+    outputs = [rival.communicate(timeout=60)[0] for rival in rivals]
+    assert sorted(outputs) == ["held\n", *["rejected\n"] * 3]
     assert [rival.returncode for rival in rivals] == [0] * 4, "the owner is still the owner"
 
 

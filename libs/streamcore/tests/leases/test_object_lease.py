@@ -61,14 +61,14 @@ class Unheard(Passing):
     """A server whose answers to some changes are lost: they were made."""
 
     lost: set[int]
-    asked: int = 0
+    calls: int = 0
 
     def exchange(self, name: str, content: bytes, tag: str | None) -> str | None:
-        self.asked += 1
-        lost, made = self.asked in self.lost, super().exchange(name, content, tag)
+        self.calls += 1
+        lost, tag_after = self.calls in self.lost, super().exchange(name, content, tag)
         if lost:
             raise Retryable("no answer")
-        return made
+        return tag_after
 
 
 @dataclass
@@ -76,11 +76,11 @@ class Rejecting(Passing):
     """A server that rejects some changes, though the record is what they say."""
 
     rejected: set[int]
-    asked: int = 0
+    calls: int = 0
 
     def exchange(self, name: str, content: bytes, tag: str | None) -> str | None:
-        self.asked += 1
-        return None if self.asked in self.rejected else super().exchange(name, content, tag)
+        self.calls += 1
+        return None if self.calls in self.rejected else super().exchange(name, content, tag)
 
 
 @dataclass
@@ -102,13 +102,13 @@ def lease(place: Conditional, kind: type[ObjectLease] = ObjectLease, stale_ms: i
     return kind(place, beat_ms=50, stale_ms=stale_ms)
 
 
-def elsewhere(bucket: S3ObjectStore) -> None:
+def write_record_of_another_owner(bucket: S3ObjectStore) -> None:
     """Somebody on another machine has it."""
     entries = {"token": "theirs", "host": "far", "machine": "far/boot", "pid": 7, "since": "then", "beat": 1}
     bucket.write("lease.json", encode(entries))
 
 
-def rivals(bucket: Conditional, kind: type[ObjectLease], count: int = 8) -> int:
+def count_winners(bucket: Conditional, kind: type[ObjectLease], count: int = 8) -> int:
     """How many of so many became owners at the same moment."""
     leases = [lease(bucket, kind) for _ in range(count)]
     won, ready = [], threading.Barrier(count)
@@ -133,16 +133,16 @@ def rivals(bucket: Conditional, kind: type[ObjectLease], count: int = 8) -> int:
 
 def test_exactly_one_rival_acquires_a_free_or_abandoned_lease(bucket: S3ObjectStore) -> None:
     for _ in range(3):
-        assert rivals(bucket, ObjectLease) == 1, "released"
-        elsewhere(bucket)
-        assert rivals(bucket, ObjectLease) == 1, "stale"
+        assert count_winners(bucket, ObjectLease) == 1, "released"
+        write_record_of_another_owner(bucket)
+        assert count_winners(bucket, ObjectLease) == 1, "stale"
         bucket.discard("lease.json")
-        assert rivals(bucket, ObjectLease) == 1, "new"
+        assert count_winners(bucket, ObjectLease) == 1, "new"
 
 
 def test_without_conditional_writes_several_rivals_acquire_the_lease(bucket: S3ObjectStore) -> None:
     """The test above can fail."""
-    assert max(rivals(Careless(bucket.under(str(n))), Believing) for n in range(5)) > 1
+    assert max(count_winners(Careless(bucket.under(str(n))), Believing) for n in range(5)) > 1
 
 
 def test_a_server_that_ignores_conditions_is_detected(bucket: S3ObjectStore) -> None:
@@ -153,7 +153,7 @@ def test_a_server_that_ignores_conditions_is_detected(bucket: S3ObjectStore) -> 
 
 
 def test_an_owner_with_heartbeats_keeps_its_lease(bucket: S3ObjectStore) -> None:
-    elsewhere(bucket)
+    write_record_of_another_owner(bucket)
     stop = threading.Event()
 
     def beat() -> None:
@@ -212,7 +212,7 @@ def test_a_stolen_damaged_or_deleted_record_fences_the_owner_before_the_next_bat
 
 
 def test_a_lease_that_is_released_meanwhile_is_acquired(bucket: S3ObjectStore) -> None:
-    elsewhere(bucket)
+    write_record_of_another_owner(bucket)
     released = encode({**record(bucket.url), "released": 1})
     timer = threading.Timer(0.3, bucket.write, ("lease.json", released))
     timer.start()
@@ -223,7 +223,7 @@ def test_a_lease_that_is_released_meanwhile_is_acquired(bucket: S3ObjectStore) -
 
 def test_the_wait_for_another_owner_runs_the_callback_and_there_is_no_wait_without_one(bucket: S3ObjectStore) -> None:
     used: list[str] = []
-    elsewhere(bucket)
+    write_record_of_another_owner(bucket)
     for where in ("far", "near"):
         one = lease(bucket)
         one.acquire(lambda where=where: used.append(where))  # type: ignore[misc]
@@ -250,7 +250,7 @@ def test_a_lost_response_does_not_lose_the_lease(bucket: S3ObjectStore) -> None:
     mine = lease(server)
     mine.acquire()
     deadline = time.monotonic() + 20
-    while server.asked < 14 and time.monotonic() < deadline:
+    while server.calls < 14 and time.monotonic() < deadline:
         time.sleep(0.05)
     mine.check()
     beat = record(bucket.url)["beat"]
@@ -264,11 +264,11 @@ def test_an_owner_sends_heartbeats_until_it_reads_that_another_owner_exists(buck
     server = Rejecting(bucket, rejected={5, 6, 7, 8})
     mine = lease(server)
     mine.acquire()
-    eventually(lambda: server.asked > 10)
+    wait_until(lambda: server.calls > 10)
     mine.check()
     beat = record(bucket.url)["beat"]
-    eventually(lambda: record(bucket.url)["beat"] != beat)
-    elsewhere(bucket)
+    wait_until(lambda: record(bucket.url)["beat"] != beat)
+    write_record_of_another_owner(bucket)
     assert mine._beat is not None
     mine._beat.join(10)
     assert not mine._beat.is_alive()
@@ -276,7 +276,7 @@ def test_an_owner_sends_heartbeats_until_it_reads_that_another_owner_exists(buck
     assert record(bucket.url)["token"] == "theirs"
 
 
-def eventually(holds: Callable[[], bool]) -> None:
+def wait_until(holds: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 10
     while not holds():
         assert time.monotonic() < deadline, "it never came to be"

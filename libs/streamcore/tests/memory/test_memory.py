@@ -78,18 +78,18 @@ def test_low_memory_is_logged_immediately_then_every_minute_then_when_it_is_over
     now_s, used = 0.0, 0
     processes = tuple(ProcessMemory((30 - n) * MB, 100 + n, "Python") for n in range(9))
     warning = MemoryWarning(logging.getLogger("shop"), lambda: MemoryUse(used * MB, 100 * MB, processes), lambda: now_s)
-    said: dict[int, str] = {}
+    logged: dict[int, str] = {}
     for second, share in enumerate([79] + [80] * 100 + [76] * 50 + [74, 79, 81]):
         now_s, used = float(second), share
         caplog.clear()
         warning.check()
-        said |= dict.fromkeys([second] if caplog.messages else [], "; ".join(caplog.messages))
-    assert [*said] == [1, 61, 121, 151, 153]
-    assert said[1].startswith("memory: 80 of 100 MB are in use (80 %), Python 100 has 30 MB, Python 101 has 29 MB")
-    assert said[1].count("Python") == 4
-    assert "Give the app more memory, or let it keep less state" in said[1]
-    assert said[121].startswith("memory: still nearly used up: 76 of 100 MB are in use")
-    assert said[151].startswith("memory: enough again after 150 s: 74 of 100 MB")
+        logged |= dict.fromkeys([second] if caplog.messages else [], "; ".join(caplog.messages))
+    assert [*logged] == [1, 61, 121, 151, 153]
+    assert logged[1].startswith("memory: 80 of 100 MB are in use (80 %), Python 100 has 30 MB, Python 101 has 29 MB")
+    assert logged[1].count("Python") == 4
+    assert "Give the app more memory, or let it keep less state" in logged[1]
+    assert logged[121].startswith("memory: still nearly used up: 76 of 100 MB are in use")
+    assert logged[151].startswith("memory: enough again after 150 s: 74 of 100 MB")
 
 
 def test_without_a_limit_memory_is_not_watched() -> None:

@@ -122,7 +122,7 @@ def frame(rows: Sequence[Row], numbers: Iterable[int]) -> pl.DataFrame:
     return pl.DataFrame(columns, schema=SCHEMA)
 
 
-def cuts_of(rows: Sequence[Row], sizes: Sequence[int], max_out_of_orderness_ms: int) -> list[Cut]:
+def split_into_cuts(rows: Sequence[Row], sizes: Sequence[int], max_out_of_orderness_ms: int) -> list[Cut]:
     """Cuts of these sizes in turn; the watermark is the latest event time less the disorder."""
     cuts, at, turn, watermark = [], 0, 0, NO_WATERMARK
     while at < len(rows):
@@ -153,7 +153,7 @@ horizons = st.sampled_from([1, 7, HORIZON, 1000])
 def test_every_row_goes_to_the_port_of_the_definition(
     rows: list[Row], sizes: list[int], disorder: int, horizon: int
 ) -> None:
-    cuts, plain = cuts_of(rows, sizes, disorder), Plain(horizon)
+    cuts, plain = split_into_cuts(rows, sizes, disorder), Plain(horizon)
     assert run(Deduplication(("id",), horizon), cuts) == [p for cut in cuts for p in plain.step(cut)]
 
 
@@ -163,14 +163,14 @@ def test_any_cuts_give_the_same_result_while_no_row_is_behind_the_watermark(
 ) -> None:
     disorder = 800  # more than the rows are apart
     spec = Deduplication(("id",), horizon)
-    assert run(spec, cuts_of(rows, sizes, disorder)) == run(spec, cuts_of(rows, others, disorder))
+    assert run(spec, split_into_cuts(rows, sizes, disorder)) == run(spec, split_into_cuts(rows, others, disorder))
 
 
 @given(rows_of, sizes_of, disorders, horizons)
 def test_at_most_one_of_several_copies_with_one_event_time_passes(
     rows: list[Row], sizes: list[int], disorder: int, horizon: int
 ) -> None:
-    ports = run(Deduplication(("id",), horizon), cuts_of(rows, sizes, disorder))
+    ports = run(Deduplication(("id",), horizon), split_into_cuts(rows, sizes, disorder))
     passed = [row for row, port in zip(rows, ports, strict=True) if port == MAIN and row.id is not None]
     assert len(passed) == len(set(passed))
 
@@ -180,7 +180,7 @@ def test_a_restart_before_any_cut_changes_nothing(
     rows: list[Row], sizes: list[int], disorder: int, at: int, when_full: WhenFull, limit: int
 ) -> None:
     spec = Deduplication(("id",), HORIZON, max_ids=limit, when_full=when_full)
-    cuts = cuts_of(rows, sizes, disorder)
+    cuts = split_into_cuts(rows, sizes, disorder)
     assert run(spec, cuts, restart_before=at) == run(spec, cuts)
 
 
@@ -190,12 +190,12 @@ def test_at_the_limit_of_ids_every_row_goes_to_the_port_of_the_policy(
 ) -> None:
     spec = Deduplication(("id",), HORIZON, max_ids=limit, when_full=when_full)
     plain, one = Plain(HORIZON, limit, when_full), Run(spec)
-    for cut in cuts_of(rows, sizes, disorder):
+    for cut in split_into_cuts(rows, sizes, disorder):
         assert one.step(cut) == plain.step(cut)
         assert one.totals["ids"] == len(plain.passed) <= limit
 
 
-def steady(cuts: int, ids_per_cut: int, cut_ms: int) -> list[Cut]:
+def steady_cuts(cuts: int, ids_per_cut: int, cut_ms: int) -> list[Cut]:
     """New ids all the time, each sent again in the cut after (in the first cut, at once)."""
     result, watermark = [], NO_WATERMARK
     for number in range(cuts):
@@ -208,7 +208,7 @@ def steady(cuts: int, ids_per_cut: int, cut_ms: int) -> list[Cut]:
 
 def test_expired_ids_are_freed_and_restarts_do_not_restore_them() -> None:
     one, blob_bytes = Run(Deduplication(("id",), HORIZON)), []
-    for number, cut in enumerate(steady(cuts=200, ids_per_cut=50, cut_ms=20)):
+    for number, cut in enumerate(steady_cuts(cuts=200, ids_per_cut=50, cut_ms=20)):
         if number % 17 == 0:
             one.restart()
         assert one.step(cut) == [MAIN] * 50 + [DUPLICATES] * 50
@@ -219,7 +219,7 @@ def test_expired_ids_are_freed_and_restarts_do_not_restore_them() -> None:
 
 def test_clearing_the_columns_of_expired_ids_drops_no_live_id() -> None:
     one = Run(Deduplication(("id",), HORIZON))
-    for number, cut in enumerate(steady(cuts=60, ids_per_cut=500, cut_ms=50)):
+    for number, cut in enumerate(steady_cuts(cuts=60, ids_per_cut=500, cut_ms=50)):
         if number % 19 == 18:
             one.restart()
         assert one.step(cut) == [MAIN] * 500 + [DUPLICATES] * 500
@@ -238,7 +238,7 @@ def test_ids_expire_to_the_millisecond_although_memory_is_freed_by_slice() -> No
 
 def test_a_cut_writes_only_its_own_ids() -> None:
     one = Run(Deduplication(("id",), HORIZON))
-    cuts = steady(cuts=4, ids_per_cut=50, cut_ms=1)
+    cuts = steady_cuts(cuts=4, ids_per_cut=50, cut_ms=1)
     for cut in cuts[:3]:
         one.step(cut)
     one.operator.step([frame(cuts[3].rows, range(100))], CutTime(-8, -7, 0))
@@ -248,7 +248,7 @@ def test_a_cut_writes_only_its_own_ids() -> None:
 
 def test_the_buckets_hold_every_live_id_exactly_once() -> None:
     one = Run(Deduplication(("id",), HORIZON))
-    for cut in steady(cuts=30, ids_per_cut=100, cut_ms=30):
+    for cut in steady_cuts(cuts=30, ids_per_cut=100, cut_ms=30):
         one.step(cut)
     table = one.operator.tables()["seen"]
     rows = pl.concat([table.rows(bucket, 7) for bucket in range(7)])
@@ -315,11 +315,11 @@ def test_an_id_that_is_repeated_many_times_takes_linear_time() -> None:
 
 
 def test_ids_that_share_one_hash_are_distinguished_by_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    def colliding(columns: Sequence[pl.Series], height: int) -> tuple[np.ndarray, np.ndarray]:
+    def hash_with_collisions(columns: Sequence[pl.Series], height: int) -> tuple[np.ndarray, np.ndarray]:
         checks = columns[0].str.len_bytes().to_numpy().astype(np.uint64)
         return np.full(height, 7, dtype=np.uint64), checks
 
-    monkeypatch.setattr("streamcore.operators.deduplication.operator.fingerprint_columns", colliding)
+    monkeypatch.setattr("streamcore.operators.deduplication.operator.fingerprint_columns", hash_with_collisions)
     one = Run(Deduplication(("id",), HORIZON))
     rows = [Row("a", 0), Row("bb", 0), Row("a", 1), Row("bb", 1)]
     assert one.step(Cut(rows, 0, 0)) == [MAIN, MAIN, DUPLICATES, DUPLICATES]

@@ -31,7 +31,7 @@ def driver(spec: RollingSpec = SPEC) -> Driver:
     return Driver(lambda: Rolling(spec, SCHEMA), (SCHEMA,))
 
 
-def over(event_ms: int, span: RollingSpan, watermark_ms: int) -> bool:
+def has_expired(event_ms: int, span: RollingSpan, watermark_ms: int) -> bool:
     """Whether a row no longer counts: the watermark is at the end of the span that begins with the row's step."""
     return watermark_ms >= event_ms // span.step_ms * span.step_ms + span.span_ms
 
@@ -42,7 +42,7 @@ def totals(arrived: list[Arrival], watermark_ms: int) -> Totals:
     for key in {a.values[0] for a in arrived}:
         values: list[object] = []
         for span in SPANS:
-            mine = [a for a in arrived if a.values[0] == key and not over(a.event_ms, span, watermark_ms)]
+            mine = [a for a in arrived if a.values[0] == key and not has_expired(a.event_ms, span, watermark_ms)]
             amounts = [amount for a in mine if isinstance(amount := a.values[1], Decimal)]
             values += [len(mine), sum(amounts) if amounts else None]
         assert key is None or isinstance(key, str)
@@ -60,11 +60,11 @@ def test_every_cut_emits_exactly_the_totals_that_changed(plan: Plan) -> None:
     for cut in plan:
         at_work.ports = {}
         at_work.cut(cut)
-        arrived += [a for a in cut.arrivals if not all(over(a.event_ms, span, watermark_ms) for span in SPANS)]
+        arrived += [a for a in cut.arrivals if not all(has_expired(a.event_ms, span, watermark_ms) for span in SPANS)]
         watermark_ms = cut.next_watermark_ms
         now = totals(arrived, watermark_ms)
-        said = {row[0]: row[1:-1] for row in at_work.ports[MAIN]}
-        assert said == {key: new for key, new in now.items() if new != before.get(key, NOTHING)}
+        emitted = {row[0]: row[1:-1] for row in at_work.ports[MAIN]}
+        assert emitted == {key: new for key, new in now.items() if new != before.get(key, NOTHING)}
         before = now
 
 
@@ -75,7 +75,7 @@ def test_no_total_is_emitted_behind_the_watermark_and_rows_too_old_for_all_spans
     for cut in plan:
         at_work.ports = {}
         at_work.cut(cut)
-        late += sum(all(over(a.event_ms, span, watermark_ms) for span in SPANS) for a in cut.arrivals)
+        late += sum(all(has_expired(a.event_ms, span, watermark_ms) for span in SPANS) for a in cut.arrivals)
         assert all(isinstance(at_ms := row[-1], int) and at_ms >= watermark_ms for row in at_work.ports[MAIN])
         watermark_ms = cut.next_watermark_ms
     assert at_work.counts["late"] == late
@@ -102,14 +102,14 @@ def test_rows_of_new_steps_beyond_the_limit_are_rejected_and_counted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "message"),
     [
         (lambda: RollingSpan("1h", 3_600_000, 7_000_000), "whole number of steps"),
         (lambda: Rolling(RollingSpec(("key",), (), {"n": Count()}), SCHEMA), "need spans"),
         (lambda: Rolling(RollingSpec(("key",), SPANS, {"n": Max("amount")}), SCHEMA), "cannot be undone"),
     ],
 )
-def test_an_invalid_rolling_aggregate_is_rejected(make: object, said: str) -> None:
+def test_an_invalid_rolling_aggregate_is_rejected(make: object, message: str) -> None:
     assert callable(make)
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=message):
         make()

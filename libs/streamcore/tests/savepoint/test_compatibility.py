@@ -34,7 +34,7 @@ APP = AppDescription(
 )
 
 
-def stored(name: str, stage: int = 0, versions: tuple[int, ...] = (1,), **columns: str) -> StoredTable:
+def stored_table(name: str, stage: int = 0, versions: tuple[int, ...] = (1,), **columns: str) -> StoredTable:
     return StoredTable(name, stage, 10, 100, columns, versions)
 
 
@@ -49,19 +49,19 @@ SAVED = SavepointManifest(
     position={"clock_ms": 0, "topics": {}},
     watermark_groups=(),
     tables=(
-        stored("sums/panes", user="String", total="Int64"),
-        stored("running/values", versions=(2,)),
-        stored("join/left", stage=1, user="String"),
+        stored_table("sums/panes", user="String", total="Int64"),
+        stored_table("running/values", versions=(2,)),
+        stored_table("join/left", stage=1, user="String"),
     ),
     files=(),
 )
 
 
-def of(*tables: StoredTable) -> SavepointManifest:
+def saved_with(*tables: StoredTable) -> SavepointManifest:
     return replace(SAVED, tables=tables)
 
 
-def texts(
+def check(
     saved: SavepointManifest, app: AppDescription, decided: RestoreDecisions | None = None
 ) -> tuple[Compatibility, str]:
     found = check_compatibility(saved, app, decided)
@@ -80,8 +80,11 @@ def test_state_follows_its_operator_to_another_stage() -> None:
 
 
 def test_tables_of_one_name_in_two_stages_cannot_be_restored_into_one() -> None:
-    both = of(stored("sums/panes", user="String", total="Int64"), stored("sums/panes", 1, user="String", total="Int64"))
-    assert texts(both, APP)[0] is Compatibility.INCOMPATIBLE
+    both = saved_with(
+        stored_table("sums/panes", user="String", total="Int64"),
+        stored_table("sums/panes", 1, user="String", total="Int64"),
+    )
+    assert check(both, APP)[0] is Compatibility.INCOMPATIBLE
 
 
 @pytest.mark.parametrize(
@@ -102,21 +105,21 @@ def test_tables_of_one_name_in_two_stages_cannot_be_restored_into_one() -> None:
 def test_the_compatibility_report_names_each_change(
     change: dict[str, object], verdict: Compatibility, text: str
 ) -> None:
-    found, said = texts(SAVED, replace(APP, **change))  # type: ignore[arg-type]
+    found, reasons = check(SAVED, replace(APP, **change))  # type: ignore[arg-type]
     assert found is verdict
-    assert re.search(text, said), said
+    assert re.search(text, reasons), reasons
 
 
 def test_a_decision_permits_the_restore() -> None:
     assert (
-        texts(SAVED, replace(APP, tables=APP.tables[:2]), RestoreDecisions(drop=frozenset({"join"})))[0]
+        check(SAVED, replace(APP, tables=APP.tables[:2]), RestoreDecisions(drop=frozenset({"join"})))[0]
         is Compatibility.COMPATIBLE
     )
     fewer = replace(APP, topics=("orders",))
-    assert texts(SAVED, fewer, RestoreDecisions(accept=frozenset({"topic-gone"})))[0] is Compatibility.COMPATIBLE
+    assert check(SAVED, fewer, RestoreDecisions(accept=frozenset({"topic-gone"})))[0] is Compatibility.COMPATIBLE
     unsettled = replace(SAVED, settled=False)
-    assert texts(unsettled, APP)[0] is Compatibility.DECISION
-    assert texts(unsettled, APP, RestoreDecisions(accept=frozenset({"unsettled"})))[0] is Compatibility.COMPATIBLE
+    assert check(unsettled, APP)[0] is Compatibility.DECISION
+    assert check(unsettled, APP, RestoreDecisions(accept=frozenset({"unsettled"})))[0] is Compatibility.COMPATIBLE
 
 
 @pytest.mark.parametrize(
@@ -142,7 +145,7 @@ def test_dropped_state_is_not_assigned_to_a_stage() -> None:
 
 def test_a_new_operator_starts_empty() -> None:
     more = replace(APP, tables=(*APP.tables, StateTableDescription("visits/panes", 0)))
-    assert texts(SAVED, more) == (Compatibility.COMPATIBLE, "visits is new: it starts empty")
+    assert check(SAVED, more) == (Compatibility.COMPATIBLE, "visits is new: it starts empty")
 
 
 @pytest.mark.parametrize(
@@ -158,7 +161,7 @@ def test_a_new_operator_starts_empty() -> None:
 def test_stored_row_versions_need_a_migration_to_the_version_of_the_program(
     versions: tuple[int, ...], verdict: Compatibility
 ) -> None:
-    assert texts(of(stored("running/values", versions=versions)), APP)[0] is verdict
+    assert check(saved_with(stored_table("running/values", versions=versions)), APP)[0] is verdict
 
 
 @pytest.mark.parametrize(
@@ -171,22 +174,22 @@ def test_stored_row_versions_need_a_migration_to_the_version_of_the_program(
     ],
 )
 def test_stored_rows_must_have_the_columns_of_their_version(columns: dict[str, str], verdict: Compatibility) -> None:
-    assert texts(of(stored("sums/panes", 0, (1,), **columns)), APP)[0] is verdict
+    assert check(saved_with(stored_table("sums/panes", 0, (1,), **columns)), APP)[0] is verdict
 
 
 @pytest.mark.parametrize(
     ("tables", "verdict"),
     [
-        ((stored("sums/panes", user="String", total="Int64"),), Compatibility.COMPATIBLE),
-        ((stored("join/left", 1, user="String", __partition="Int32"),), Compatibility.INCOMPATIBLE),
-        ((stored("rules"),), Compatibility.INCOMPATIBLE),
+        ((stored_table("sums/panes", user="String", total="Int64"),), Compatibility.COMPATIBLE),
+        ((stored_table("join/left", 1, user="String", __partition="Int32"),), Compatibility.INCOMPATIBLE),
+        ((stored_table("rules"),), Compatibility.INCOMPATIBLE),
     ],
 )
 def test_topics_may_be_reordered_unless_state_depends_on_their_order(
     tables: tuple[StoredTable, ...], verdict: Compatibility
 ) -> None:
     swapped = replace(APP, topics=("views", "orders"), tables=(*APP.tables, StateTableDescription("rules", 0)))
-    assert check_compatibility(of(*tables), swapped).compatibility is verdict
+    assert check_compatibility(saved_with(*tables), swapped).compatibility is verdict
 
 
 _CHANGES = st.fixed_dictionaries(

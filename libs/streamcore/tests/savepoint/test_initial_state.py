@@ -51,9 +51,9 @@ def restored(any_place: ObjectStore) -> Restored:
         for (stage, shard), blobs in simulation.blobs.items()
     ]
     savepoint = Savepoint(to, write_manifest(to, "one", app, moment(), receipts))
-    made = Restored(simulation, savepoint, any_place.under("initial"))
-    refill(made)
-    return made
+    restored = Restored(simulation, savepoint, any_place.under("initial"))
+    refill(restored)
+    return restored
 
 
 def refill(restored: Restored) -> None:
@@ -61,7 +61,7 @@ def refill(restored: Restored) -> None:
     copy_files(restored.folder, restored.savepoint, plan, CELLS, restored.app.state.buckets)
 
 
-def alive(app: App, stage: int, blobs: MemoryBlobs) -> dict[str, list[str]]:
+def live_lines(app: App, stage: int, blobs: MemoryBlobs) -> dict[str, list[str]]:
     found = live_rows(app, stage, blobs)
     return {name: sorted(lines(frame)) for name, frame in found.items() if frame.height}
 
@@ -75,9 +75,9 @@ def test_each_shard_of_each_stage_starts_with_exactly_its_own_rows(restored: Res
     for (stage, shard), before in restored.simulation.blobs.items():
         kept = MemoryBlobs()
         assert restored.first(stage, shard, kept).get(HEAD) is not None
-        assert alive(restored.app, stage, kept) == alive(restored.app, stage, before), (stage, shard)
+        assert live_lines(restored.app, stage, kept) == live_lines(restored.app, stage, before), (stage, shard)
         assert read_cells(kept) == CELLS
-        seen += sum(map(len, alive(restored.app, stage, kept).values()))
+        seen += sum(map(len, live_lines(restored.app, stage, kept).values()))
     assert seen == restored.savepoint.manifest.total_rows > 0
 
 
@@ -116,10 +116,14 @@ def test_a_damaged_truncated_or_missing_copy_is_rejected_and_nothing_is_written(
     path = next(file.path for file in restored.savepoint.manifest.files if (file.stage, file.shard) == (0, 2))
     content = restored.folder.read(path)
     assert content is not None
-    for wrong, said in ((content[:-1] + b"?", "its digest differs"), (content[:-1], "bytes, not"), (None, "missing")):
+    for wrong, message in (
+        (content[:-1] + b"?", "its digest differs"),
+        (content[:-1], "bytes, not"),
+        (None, "missing"),
+    ):
         restored.folder.discard(path) if wrong is None else restored.folder.write(path, wrong)
         kept = MemoryBlobs()
-        with pytest.raises(CorruptState, match=said):
+        with pytest.raises(CorruptState, match=message):
             restored.first(0, 2, kept).get(HEAD)
         assert kept.blobs == {}
 

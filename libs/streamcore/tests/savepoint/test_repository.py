@@ -24,10 +24,10 @@ from tests.harness.apps.versioned_shop import Version, rows
 
 @pytest.fixture(scope="module")
 def simulation() -> Simulation:
-    made = Simulation(Version().topology("shop"), shards=2)
+    shop = Simulation(Version().topology("shop"), shards=2)
     for cut in range(3):
-        made.cut(rows(cut), clock_ms=cut)
-    return made
+        shop.cut(rows(cut), clock_ms=cut)
+    return shop
 
 
 class Crash(BaseException):
@@ -84,10 +84,10 @@ def take(simulation: Simulation, savepoints: SavepointRepository, name: str, bat
 
 def test_a_savepoint_reads_back_complete(simulation: Simulation, any_place: ObjectStore) -> None:
     savepoints = SavepointRepository(any_place, "shop")
-    made = take(simulation, savepoints, "one")
+    savepoint = take(simulation, savepoints, "one")
     found = savepoints.get("one")
-    assert found.manifest == made.manifest
-    assert found.manifest.digest == made.manifest.digest
+    assert found.manifest == savepoint.manifest
+    assert found.manifest.digest == savepoint.manifest.digest
     assert found.verify() == []
     assert found.manifest.next_position == StreamOffsets(CutClock.at(17), {("orders", 0): 90, ("shop.control", 0): 1})
     assert {table.owner for table in found.manifest.app.tables} == {"sums", "running", "digits", "join"}
@@ -97,8 +97,8 @@ def test_a_savepoint_reads_back_complete(simulation: Simulation, any_place: Obje
 
 
 def test_a_manifest_does_not_contain_where_it_was_created(simulation: Simulation, any_place: ObjectStore) -> None:
-    made = take(simulation, SavepointRepository(any_place, "shop"), "one")
-    text = made.manifest.to_json().decode()
+    savepoint = take(simulation, SavepointRepository(any_place, "shop"), "one")
+    text = savepoint.manifest.to_json().decode()
     assert any_place.url not in text
     assert "spark" not in text.lower()
 
@@ -125,22 +125,22 @@ def test_verification_names_the_file_with_a_changed_byte(
     data: st.DataObject, simulation: Simulation, any_place: ObjectStore
 ) -> None:
     place = any_place.under(uuid.uuid4().hex)
-    made = take(simulation, SavepointRepository(place, "shop"), "one")
-    file = data.draw(st.sampled_from(made.manifest.files))
-    content = bytearray(made.content(file))
+    savepoint = take(simulation, SavepointRepository(place, "shop"), "one")
+    file = data.draw(st.sampled_from(savepoint.manifest.files))
+    content = bytearray(savepoint.content(file))
     content[data.draw(st.integers(0, len(content) - 1))] ^= data.draw(st.integers(1, 255))
-    made.folder.write(file.path, bytes(content))
-    assert made.verify() == [f"{file.path} is not what was written: its digest differs"]
+    savepoint.folder.write(file.path, bytes(content))
+    assert savepoint.verify() == [f"{file.path} is not what was written: its digest differs"]
     with pytest.raises(CorruptState, match="its digest differs"):
-        made.content(file)
+        savepoint.content(file)
 
 
 def test_verification_names_missing_and_truncated_files(simulation: Simulation, any_place: ObjectStore) -> None:
-    made = take(simulation, SavepointRepository(any_place, "shop"), "one")
-    first, second, *_ = made.manifest.files
-    made.folder.discard(first.path)
-    made.folder.write(second.path, made.content(second)[:-1])
-    assert made.verify() == [
+    savepoint = take(simulation, SavepointRepository(any_place, "shop"), "one")
+    first, second, *_ = savepoint.manifest.files
+    savepoint.folder.discard(first.path)
+    savepoint.folder.write(second.path, savepoint.content(second)[:-1])
+    assert savepoint.verify() == [
         f"{first.path} is missing",
         f"{second.path} has {second.bytes - 1} bytes, not {second.bytes}",
     ]
@@ -183,7 +183,7 @@ def test_a_savepoint_without_a_name_is_named_after_app_batch_and_epoch() -> None
 def test_an_invalid_manifest_is_rejected(
     harm: object, error: type[Exception], text: str, simulation: Simulation, any_place: ObjectStore
 ) -> None:
-    made = take(simulation, SavepointRepository(any_place, "shop"), "one")
+    savepoint = take(simulation, SavepointRepository(any_place, "shop"), "one")
     assert callable(harm)
     with pytest.raises(error, match=text):
-        SavepointManifest.from_json(orjson.dumps(harm(orjson.loads(made.manifest.to_json()))), "manifest.json")
+        SavepointManifest.from_json(orjson.dumps(harm(orjson.loads(savepoint.manifest.to_json()))), "manifest.json")

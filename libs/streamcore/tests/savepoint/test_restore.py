@@ -32,7 +32,7 @@ def lanes(result: SimulationResult, names: Sequence[str]) -> dict[str, list[str]
     return {name: sorted(result[name].write_ndjson().splitlines()) for name in names}
 
 
-def stopped(first: Version, second: Version, at: int, shards: int, drop: frozenset[str]) -> SimulationResult:
+def run_with_restore(first: Version, second: Version, at: int, shards: int, drop: frozenset[str]) -> SimulationResult:
     """The first version up to a cut, and the second one from its savepoint."""
     with tempfile.TemporaryDirectory() as folder:
         before = Simulation(first.topology("shop"), shards=shards)
@@ -50,7 +50,7 @@ def stopped(first: Version, second: Version, at: int, shards: int, drop: frozens
 
 
 @cache
-def uninterrupted(shards: int) -> SimulationResult:
+def run_uninterrupted(shards: int) -> SimulationResult:
     simulation = Simulation(Version().topology("shop"), shards=shards)
     result = run(simulation, range(CUTS))
     result.add(simulation.end(clock_ms=2_000))
@@ -73,9 +73,9 @@ CHANGES = {
 def test_the_output_of_all_versions_equals_that_of_an_uninterrupted_run(change: str, at: int, shards: int) -> None:
     second, drop = CHANGES[change]
     names = sorted({*Version().lanes} & {*second.lanes})
-    wanted = lanes(uninterrupted(shards), names)
+    wanted = lanes(run_uninterrupted(shards), names)
     assert all(wanted.values())
-    assert lanes(stopped(Version(), second, at, shards, drop), names) == wanted
+    assert lanes(run_with_restore(Version(), second, at, shards, drop), names) == wanted
 
 
 def test_a_version_without_a_migration_is_rejected_before_anything_is_written(tmp_path: Path) -> None:

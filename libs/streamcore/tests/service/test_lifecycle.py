@@ -89,11 +89,11 @@ def standby(
     )
     epochs, box = EpochStore(folder / "shop"), FileChannel(folder / "box", exclusive=True)
     box.send('{"id":"1","command": "promote","epoch":1,"allow_empty":true}')
-    made: Any = lambda *_: kind(epochs)  # noqa: E731
-    return ServiceProcess("shop", settings, builds, box, StartMode(standby=True), made), epochs
+    make_savepoints: Any = lambda *_: kind(epochs)  # noqa: E731
+    return ServiceProcess("shop", settings, builds, box, StartMode(standby=True), make_savepoints), epochs
 
 
-def said(folder: Path) -> DriverStatus:
+def published_status(folder: Path) -> DriverStatus:
     report = DriverStatus.from_json(FileChannel(folder / "box").last_status() or "")
     assert report is not None
     return report
@@ -105,39 +105,39 @@ def test_a_promote_is_not_rejected_once_its_checkpoint_exists(tmp_path: Path, mo
     with pytest.raises(Retryable, match="no broker answered"):
         one.run()
     assert epochs.existing() == (1,)
-    report = said(tmp_path)
+    report = published_status(tmp_path)
     assert (report.phase, report.results) == (DriverPhase.FAILED, {})
     assert "no broker answered" in report.message
 
 
 def test_a_promote_that_created_nothing_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one, epochs = standby(tmp_path, Rejecting, monkeypatch)
-    one._reporter.reject = stopping(one, one._reporter.reject)  # type: ignore[method-assign]
+    one._reporter.reject = stop_after(one, one._reporter.reject)  # type: ignore[method-assign]
     one.run()
     assert epochs.folders() == ()
-    assert "the place is away" in said(tmp_path).results["1"].message
+    assert "the place is away" in published_status(tmp_path).results["1"].message
 
 
 def test_a_promote_to_a_checkpoint_that_another_process_owns_can_be_retried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, epochs = standby(tmp_path, Making, monkeypatch)
-    one._reporter.reject = stopping(one, one._reporter.reject)  # type: ignore[method-assign]
+    one._reporter.reject = stop_after(one, one._reporter.reject)  # type: ignore[method-assign]
     with lease_for(epochs.checkpoint(1).path):
         one.run()
-    answer = said(tmp_path).results["1"]
+    answer = published_status(tmp_path).results["1"]
     assert (answer.ok, answer.retryable) == (False, True)
     assert "in use by process" in answer.message
 
 
-def stopping(one: ServiceProcess[ServiceSettings], reject: Any) -> Any:
+def stop_after(one: ServiceProcess[ServiceSettings], reject: Any) -> Any:
     """Nothing more is asked after a rejection."""
 
-    def rejected(identity: str, why: Exception | str) -> None:
+    def reject_and_stop(identity: str, why: Exception | str) -> None:
         reject(identity, why)
         one.stop()
 
-    return rejected
+    return reject_and_stop
 
 
 class Saving(Making):
@@ -178,24 +178,26 @@ def test_the_spans_of_a_driver_are_in_the_trace_of_the_upgrade(
 ) -> None:
     """The go before there is telemetry, and the drain's savepoint after the last cut."""
     one, _ = standby(tmp_path, Saving, monkeypatch, lambda: lambda *_: Idle(), {"otlp_endpoint": collector})
-    trace, fenced, stopping = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331", "00f067aa0ba902b7"
+    trace, promote_span, drain_span = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331", "00f067aa0ba902b7"
     box = FileChannel(tmp_path / "box", exclusive=True)
-    box.send(f'{{"id":"1","command": "promote","epoch":1,"allow_empty":true,"traceparent":"00-{trace}-{fenced}-01"}}')
+    box.send(
+        f'{{"id":"1","command": "promote","epoch":1,"allow_empty":true,"traceparent":"00-{trace}-{promote_span}-01"}}'
+    )
 
     def stop() -> None:
-        while not (box.last_status() and said(tmp_path).phase is DriverPhase.RUNNING):
+        while not (box.last_status() and published_status(tmp_path).phase is DriverPhase.RUNNING):
             time.sleep(0.05)
-        box.send(f'{{"id":"2","command": "drain","savepoint":"last","traceparent":"00-{trace}-{stopping}-01"}}')
+        box.send(f'{{"id":"2","command": "drain","savepoint":"last","traceparent":"00-{trace}-{drain_span}-01"}}')
 
     asking = threading.Thread(target=stop, daemon=True)
     asking.start()
     one.run()
     asking.join()
-    answer = said(tmp_path).results["2"]
+    answer = published_status(tmp_path).results["2"]
     assert answer.savepoint is not None
     assert (answer.ok, answer.savepoint.name) == (True, "last")
     found = {span.name: (span.trace_id.hex(), span.parent_span_id.hex()) for span in Collector.spans()}
-    assert found == {"promote": (trace, fenced), "drain": (trace, stopping), "savepoint": (trace, stopping)}
+    assert found == {"promote": (trace, promote_span), "drain": (trace, drain_span), "savepoint": (trace, drain_span)}
     by_name = {span.name: span for span in Collector.spans()}
     drain, savepoint = by_name["drain"], by_name["savepoint"]
     assert drain.start_time_unix_nano <= savepoint.start_time_unix_nano

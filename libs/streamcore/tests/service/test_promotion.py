@@ -76,7 +76,7 @@ class Shop:
     def standby(self, version: Version | None = None) -> Standby:
         return Standby(self.settings, (version or self.version).topology("shop").app(shards=2))
 
-    def saved(self) -> Savepoint:
+    def save_savepoint(self) -> Savepoint:
         simulation = Simulation(self.version.topology("shop"), shards=2)
         for cut in range(3):
             simulation.cut(rows(cut), clock_ms=cut)
@@ -91,15 +91,15 @@ class Shop:
         )
         return {path.relative_to(on_disk(self.epochs.root)).as_posix(): path.read_bytes() for path in every}
 
-    def everything(self) -> set[str]:
+    def all_files(self) -> set[str]:
         return {str(path) for path in on_disk(self.epochs.root).rglob("*")}
 
 
 @pytest.fixture
 def shop(tmp_path: Path) -> Shop:
-    made = Shop(tmp_path)
-    made.saved()
-    return made
+    new_shop = Shop(tmp_path)
+    new_shop.save_savepoint()
+    return new_shop
 
 
 def test_a_promoted_standby_starts_without_state_if_allowed_and_continues_the_next_time(shop: Shop) -> None:
@@ -149,10 +149,10 @@ def test_a_rejected_promote_changes_nothing(shop: Shop) -> None:
             who.go(epoch, restore)
     assert not on_disk(shop.epochs.root).exists()
     shop.standby().go(3, allow_empty=True)
-    before = shop.everything()
+    before = shop.all_files()
     with pytest.raises(NewerEpochExists, match="epoch 2 is over"):
         standby.go(2, "one")
-    assert shop.everything() == before
+    assert shop.all_files() == before
 
 
 def test_a_promote_from_an_unreadable_savepoint_leaves_nothing_and_can_be_repeated(
@@ -167,12 +167,12 @@ def test_a_promote_from_an_unreadable_savepoint_leaves_nothing_and_can_be_repeat
         standby.savepoints.verify("one")
     with pytest.raises(CorruptState):
         standby.go(2, "one")
-    assert shop.everything() == set()
+    assert shop.all_files() == set()
     with monkeypatch.context() as without:
         without.setattr(EpochStore, "discard_partial", lambda *_: None)
         with pytest.raises(CorruptState):
             standby.go(2, "one")
-        assert shop.everything() != set(), "it is the protection that takes it away"
+        assert shop.all_files() != set(), "it is the protection that takes it away"
     file.write_bytes(content)
     assert "rows in" in standby.savepoints.verify("one")
     standby.go(2, "one")
@@ -183,15 +183,15 @@ def test_a_promote_whose_storage_becomes_unavailable_keeps_no_lease(
 ) -> None:
     standby = shop.standby()
 
-    def away(*_: object) -> bytes | None:
+    def raise_unavailable(*_: object) -> bytes | None:
         raise Retryable("the place is away")
 
-    def made(*_: object) -> None:
-        monkeypatch.setattr(epochs, "read_whole", away)
+    def fail_while_making(*_: object) -> None:
+        monkeypatch.setattr(epochs, "read_whole", raise_unavailable)
         raise Retryable("it was being made")
 
     with monkeypatch.context() as patched:
-        patched.setattr(ServiceSavepoints, "make", made)
+        patched.setattr(ServiceSavepoints, "make", fail_while_making)
         with pytest.raises(Retryable, match="it was being made"):
             standby.go(2, "one")
     monkeypatch.undo()
@@ -222,7 +222,7 @@ def test_a_promote_that_dies_after_any_write_is_repeated_to_the_same_checkpoint(
     died = 0
     for writes in range(20):
         shutil.rmtree(on_disk(shop.epochs.root))
-        if not dies_after(shop.standby(), writes, monkeypatch, restore):
+        if not crash_after_writes(shop.standby(), writes, monkeypatch, restore):
             break
         died += 1
         assert shop.epochs.existing() in ((), (2,))
@@ -238,7 +238,7 @@ def test_a_lost_response_to_the_last_write_does_not_reject_the_promote(
     shop.standby().go(2, restore, allow_empty=allow_empty)
     wanted = shop.contents()
     shutil.rmtree(on_disk(shop.epochs.root))
-    unheard(monkeypatch, made=True)
+    lose_response(monkeypatch, succeeds=True)
     standby = shop.standby()
     standby.go(2, restore, allow_empty=allow_empty)
     standby.start.lease.check()
@@ -248,29 +248,29 @@ def test_a_lost_response_to_the_last_write_does_not_reject_the_promote(
 def test_a_promote_whose_last_write_failed_is_rejected_and_leaves_nothing(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    unheard(monkeypatch, made=False)
+    lose_response(monkeypatch, succeeds=False)
     with pytest.raises(Retryable, match="no answer"):
         shop.standby().go(2, "one")
-    assert shop.everything() == set()
+    assert shop.all_files() == set()
 
 
 def test_a_promote_never_continues_the_checkpoint_of_another_app(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    def another_was_made(*_: object) -> None:
+    def make_for_another_app(*_: object) -> None:
         monkeypatch.undo()
         shop.epochs.checkpoint(2).initialise(AppIdentity("another", 2), epoch=2)
         raise Retryable("no answer")
 
-    monkeypatch.setattr(ServiceSavepoints, "make", another_was_made)
+    monkeypatch.setattr(ServiceSavepoints, "make", make_for_another_app)
     with pytest.raises(ConfigError, match="belongs to app another"):
         shop.standby().go(2, "one")
 
 
-def unheard(monkeypatch: pytest.MonkeyPatch, *, made: bool) -> None:
-    """Lose the answer to the write of an identity, which was made or not."""
+def lose_response(monkeypatch: pytest.MonkeyPatch, *, succeeds: bool) -> None:
+    """Nobody answers to the write of an identity, which was made or not."""
     real = files.write_whole
 
     def write(path: Path, content: bytes) -> None:
-        if path.name == "app.json" and not made:
+        if path.name == "app.json" and not succeeds:
             raise Retryable("no answer")
         real(path, content)
         if path.name == "app.json":
@@ -283,13 +283,15 @@ def test_a_promote_ignores_the_files_of_an_interrupted_restore(shop: Shop, monke
     shop.standby().go(2, allow_empty=True)
     wanted = shop.contents()
     shutil.rmtree(on_disk(shop.epochs.root))
-    assert dies_after(shop.standby(), 4, monkeypatch)
+    assert crash_after_writes(shop.standby(), 4, monkeypatch)
     assert "e2/restored_from.json" in shop.contents()
     shop.standby().go(2, allow_empty=True)
     assert shop.contents() == wanted
 
 
-def dies_after(standby: Standby, writes: int, monkeypatch: pytest.MonkeyPatch, restore: str | None = "one") -> bool:
+def crash_after_writes(
+    standby: Standby, writes: int, monkeypatch: pytest.MonkeyPatch, restore: str | None = "one"
+) -> bool:
     """Killed before it writes one more file; the kernel lets go of its lease. False if it had no more to write."""
     real, left = files.write_whole, [writes]
 
@@ -348,10 +350,10 @@ def test_a_lease_whose_folder_is_removed_meanwhile_is_not_acquired(
     """Somebody lets go of a folder and removes it, between our opening the lock and our locking it."""
     root, lock = tmp_path / "e1", fcntl.flock
 
-    def removed_first(descriptor: int, how: int) -> None:
+    def remove_then_lock(descriptor: int, how: int) -> None:
         shutil.rmtree(root)
         lock(descriptor, how)
 
-    monkeypatch.setattr(fcntl, "flock", removed_first)
+    monkeypatch.setattr(fcntl, "flock", remove_then_lock)
     with pytest.raises(LeaseHeld, match="it was removed a moment ago"):
         lease_for(root).acquire()

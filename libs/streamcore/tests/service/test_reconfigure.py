@@ -33,7 +33,7 @@ class ScriptedRunner:
 
 
 @dataclass
-class Told:
+class Answers:
     """A reporter: the answers."""
 
     results: dict[str, CommandResult] = field(default_factory=dict)
@@ -49,9 +49,9 @@ class Scene:
     """An app that runs. ``make``: what is built for settings."""
 
     def __init__(self, make: Callable[[ServiceSettings], Any] = lambda _: ScriptedRunner()) -> None:
-        self.told, self.built = Told(), list[ServiceSettings]()
+        self.answers, self.built = Answers(), list[ServiceSettings]()
         self._make = make
-        self.changes: LiveReconfiguration[ServiceSettings] = LiveReconfiguration(self.told, self._build)  # type: ignore[arg-type]
+        self.changes: LiveReconfiguration[ServiceSettings] = LiveReconfiguration(self.answers, self._build)  # type: ignore[arg-type]
         self.current: ActiveRunner[ServiceSettings] = ActiveRunner(SETTINGS, ScriptedRunner())  # type: ignore[arg-type]
         self.changes.start(self.current)
 
@@ -78,9 +78,9 @@ def test_new_settings_are_accepted_with_the_first_cut_and_not_before() -> None:
     follows = scene.changes.next_runner(stopping=False)
     assert follows is not None
     assert follows.settings.trigger_ms == 5
-    assert scene.told.results == {}
+    assert scene.answers.results == {}
     scene.changes.cut(cut(8))
-    assert scene.told.results == {"1": CommandResult(True, "taken with batch 8")}
+    assert scene.answers.results == {"1": CommandResult(True, "taken with batch 8")}
     scene.changes.cut(cut(9))
     assert scene.changes.next_runner(stopping=True) is None
 
@@ -99,8 +99,8 @@ def test_the_previous_settings_continue_when_the_first_cut_fails(error: Exceptio
     back = scene.changes.next_runner(stopping=False)
     assert back is not None
     assert back.settings == SETTINGS
-    assert not scene.told.results["1"].ok
-    assert str(error) in scene.told.results["1"].message
+    assert not scene.answers.results["1"].ok
+    assert str(error) in scene.answers.results["1"].message
     assert not scene.changes.roll_back(error), "the settings of before have nothing to go back to"
 
 
@@ -110,7 +110,7 @@ def test_a_fenced_process_does_not_roll_back() -> None:
     scene.changes.next_runner(stopping=False)
     assert not scene.changes.roll_back(Fenced("another owner"))
     scene.changes.close("another owner")
-    assert scene.told.results["1"] == CommandResult(False, "another owner")
+    assert scene.answers.results["1"] == CommandResult(False, "another owner")
 
 
 def test_a_rejected_change_of_settings_leaves_the_app_running() -> None:
@@ -139,7 +139,7 @@ def test_a_change_is_rejected_during_another_one_and_during_a_stop() -> None:
     with pytest.raises(ConfigError, match="another change is under way"):
         scene.request("2", trigger_ms=6)
     assert scene.changes.next_runner(stopping=True) is None
-    assert not scene.told.results["1"].ok
+    assert not scene.answers.results["1"].ok
     with pytest.raises(ConfigError, match="it is stopping"):
         scene.request("3", trigger_ms=6)
 
@@ -167,7 +167,7 @@ def test_a_change_of_outdated_settings_is_rejected_and_does_not_block_others() -
     scene = Scene(make)
     with pytest.raises(ConfigError, match="another change is under way; ask again"):
         scene.request("second", trigger_ms=6)
-    assert scene.told.results["first"].ok
+    assert scene.answers.results["first"].ok
     assert scene.request("third", trigger_ms=7) is None
 
 

@@ -13,53 +13,53 @@ from streamcore.savepoint import Savepoint
 from streamcore.spark.batch_boundary import BatchBoundary
 
 
-def taken(batch: int) -> Savepoint:
+def take_savepoint(batch: int) -> Savepoint:
     """Only the batch counts here."""
     return cast("Savepoint", batch)
 
 
-def batch_of(asked: Future[Savepoint]) -> object:
-    return asked.result(0)
+def result_of(savepoint: Future[Savepoint]) -> object:
+    return savepoint.result(0)
 
 
-def failing(batch: int) -> Savepoint:
+def raise_error(batch: int) -> Savepoint:
     raise ConfigError(f"no room for {batch}")
 
 
 def test_a_savepoint_holds_the_previous_batch_and_the_app_continues() -> None:
     boundary = BatchBoundary("app")
-    asked = boundary.savepoint(taken)
-    assert not asked.done()
+    savepoint = boundary.savepoint(take_savepoint)
+    assert not savepoint.done()
     boundary.on_boundary(8, begun=False)
-    assert batch_of(asked) == 7
+    assert result_of(savepoint) == 7
     boundary.on_boundary(9, begun=False)
 
 
 def test_a_failed_savepoint_fails_only_its_request() -> None:
     boundary = BatchBoundary("app")
-    one, other = boundary.savepoint(failing), boundary.savepoint(taken)
+    one, other = boundary.savepoint(raise_error), boundary.savepoint(take_savepoint)
     boundary.on_boundary(8, begun=False)
-    assert batch_of(other) == 7
+    assert result_of(other) == 7
     with pytest.raises(ConfigError, match="no room for 7"):
         one.result(0)
 
 
 def test_no_savepoint_is_taken_before_a_planned_batch_is_committed() -> None:
     boundary = BatchBoundary("app")
-    asked = boundary.savepoint(taken)
+    savepoint = boundary.savepoint(take_savepoint)
     boundary.on_boundary(8, begun=True)
-    assert not asked.done()
+    assert not savepoint.done()
     boundary.on_boundary(9, begun=False)
-    assert batch_of(asked) == 8
+    assert result_of(savepoint) == 8
 
 
 def test_a_drain_stops_before_the_next_batch_and_completes_earlier_requests() -> None:
     boundary = BatchBoundary("app")
-    asked = boundary.savepoint(taken)
+    savepoint = boundary.savepoint(take_savepoint)
     boundary.drain()
     with pytest.raises(Drained, match="app: stopped before batch 8"):
         boundary.on_boundary(8, begun=False)
-    assert batch_of(asked) == 7
+    assert result_of(savepoint) == 7
 
 
 def test_a_drain_runs_a_planned_batch_only_if_it_settles() -> None:
@@ -89,15 +89,15 @@ def test_a_request_while_the_app_ends_gets_one_answer() -> None:
     boundary = BatchBoundary("app")
     boundary._wanted = Raced()
     boundary.close()
-    asked = boundary.savepoint(taken)
+    savepoint = boundary.savepoint(take_savepoint)
     with pytest.raises(Retryable, match="it ended before the savepoint could be taken"):
-        asked.result(0)
+        savepoint.result(0)
 
 
 def test_requests_to_an_ending_or_ended_app_get_an_answer() -> None:
     boundary = BatchBoundary("app")
-    before = boundary.savepoint(taken)
+    before = boundary.savepoint(take_savepoint)
     boundary.close()
-    for asked in (before, boundary.savepoint(taken)):
+    for savepoint in (before, boundary.savepoint(take_savepoint)):
         with pytest.raises(Retryable, match="it ended before the savepoint could be taken"):
-            asked.result(0)
+            savepoint.result(0)

@@ -146,7 +146,7 @@ def test_a_task_error_without_a_cause_keeps_its_message(tmp_path: Path) -> None:
 )
 def test_the_error_gives_the_reason_why_the_jvm_ended(code: str, words: str) -> None:
     with subprocess.Popen([sys.executable, "-c", code]) as process:
-        found = explain_jvm_end(session_of(process))
+        found = explain_jvm_end(spark_session(process))
     assert type(found) is Permanent
     assert f"(process {process.pid}) ended: " in str(found)
     assert words in str(found)
@@ -154,11 +154,11 @@ def test_the_error_gives_the_reason_why_the_jvm_ended(code: str, words: str) -> 
 
 def test_a_running_jvm_raises_no_error() -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
-        assert explain_jvm_end(session_of(process), wait_s=0.1) is None
+        assert explain_jvm_end(spark_session(process), wait_s=0.1) is None
         process.send_signal(signal.SIGKILL)
 
 
-def session_of(process: subprocess.Popen[bytes]) -> SparkSession:
+def spark_session(process: subprocess.Popen[bytes]) -> SparkSession:
     """A session whose JVM is this process."""
     gateway = SimpleNamespace(proc=process)
     return cast("SparkSession", SimpleNamespace(sparkContext=SimpleNamespace(_gateway=gateway)))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 BOUNDS = CutBounds(StreamOffsets(CutClock(), {}), StreamOffsets(CutClock.at(1), {}))
 
 
-def stopped(folder: Path, committed: int, begun: int) -> CheckpointRoot:
+def make_stopped(folder: Path, committed: int, begun: int) -> CheckpointRoot:
     """The last batch that Spark committed, and the last that was decided."""
     root = CheckpointRoot(folder)
     (on_disk(root.spark) / "commits").mkdir(parents=True)
@@ -46,13 +46,13 @@ def take(root: CheckpointRoot, *, accept_unsettled: bool = False) -> None:
 
 def test_a_planned_and_uncommitted_batch_must_be_settled_before_a_savepoint(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="batch 3 was begun and not finished; settle it first"):
-        take(stopped(tmp_path, committed=2, begun=3))
+        take(make_stopped(tmp_path, committed=2, begun=3))
     assert not (tmp_path / "savepoints").exists()
 
 
 def test_a_savepoint_without_a_known_epoch_fails(tmp_path: Path) -> None:
     with pytest.raises(Exception, match="the epoch is missing"):
-        take(stopped(tmp_path, committed=2, begun=3), accept_unsettled=True)
+        take(make_stopped(tmp_path, committed=2, begun=3), accept_unsettled=True)
 
 
 def test_a_savepoint_without_a_batch_is_rejected(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ steps = st.lists(
 )
 
 
-def new() -> RowTable:
+def new_table() -> RowTable:
     return RowTable(SCHEMA, ("k",))
 
 
@@ -61,13 +61,13 @@ def apply(table: RowTable, model: Model, what: str, value: object, next_id: int)
     return next_id
 
 
-def kept(table: RowTable) -> list[tuple[str, int, int, bool]]:
+def stored_rows(table: RowTable) -> list[tuple[str, int, int, bool]]:
     stored = table.rows(0, 1)
     flags = (stored[STATE] & MARKED).cast(pl.Boolean).to_list()
     return sorted((*row, flag) for row, flag in zip(stored.select(list(SCHEMA)).rows(), flags, strict=True))
 
 
-def expected(model: Model) -> list[tuple[str, int, int, bool]]:
+def expected_rows(model: Model) -> list[tuple[str, int, int, bool]]:
     return sorted((*row, row[1] in model.marked) for row in model.rows)
 
 
@@ -76,7 +76,7 @@ def expected(model: Model) -> list[tuple[str, int, int, bool]]:
 def test_a_table_and_its_copy_loaded_from_changes_equal_a_list(
     sequence: list[tuple[str, object]],
 ) -> None:
-    table, copy, model, next_id = new(), new(), Model(), 0
+    table, copy, model, next_id = new_table(), new_table(), Model(), 0
     expired = 0
     for what, value in sequence:
         next_id = apply(table, model, what, value, next_id)
@@ -84,36 +84,36 @@ def test_a_table_and_its_copy_loaded_from_changes_equal_a_list(
         if what == "expire":
             assert isinstance(value, int)
             expired = max(expired, value)
-        assert kept(table) == expected(model)
+        assert stored_rows(table) == expected_rows(model)
         assert len(table) == len(model.rows)
         assert table.rows_in_memory <= 2 * len(table)
     again = [row for row in model.rows if row[2] < expired]  # came after rows of their time had been dropped
     copy.expire(expired)
-    assert kept(copy) == expected(Model([row for row in model.rows if row not in again], model.marked))
+    assert stored_rows(copy) == expected_rows(Model([row for row in model.rows if row not in again], model.marked))
 
 
 @settings(max_examples=100, deadline=None)
 @given(steps, st.integers(-5, 5), st.integers(0, 8))
 def test_a_look_up_finds_what_a_list_holds(sequence: list[tuple[str, object]], low: int, length: int) -> None:
-    table, model, next_id = new(), Model(), 0
+    table, model, next_id = new_table(), Model(), 0
     for n, (what, value) in enumerate(sequence):
         next_id = apply(table, model, what, value, next_id)
         if n % 3 == 0:
             table.changes()
-    asked = [(key, 0, at) for key in "abcd" for at in range(0, 30, 4)]
-    of = new().to_run(pl.DataFrame(asked, schema=SCHEMA, orient="row"))
+    probes = [(key, 0, at) for key in "abcd" for at in range(0, 30, 4)]
+    of = new_table().to_run(pl.DataFrame(probes, schema=SCHEMA, orient="row"))
     found = table.find(of, low, low + length)
     pairs = zip(of.numbers[found.rows].tolist(), table.frame(found.places)["id"].to_list(), strict=True)
     assert sorted(pairs) == sorted(
         (n, row_id)
-        for n, (key, _, at) in enumerate(asked)
+        for n, (key, _, at) in enumerate(probes)
         for k, row_id, t in model.rows
         if k == key and low <= t - at <= low + length
     )
 
 
 def test_changes_hold_only_the_rows_of_a_cut_and_deleted_rows_without_columns() -> None:
-    table = new()
+    table = new_table()
     many = pl.DataFrame([("a", i, i) for i in range(1000)], schema=SCHEMA, orient="row")
     table.add(table.to_run(many))
     assert table.changes().height == 1000
@@ -127,7 +127,7 @@ def test_changes_hold_only_the_rows_of_a_cut_and_deleted_rows_without_columns() 
 
 
 def test_a_row_that_was_added_and_deleted_between_two_commits_is_never_written() -> None:
-    table = new()
+    table = new_table()
     table.add(table.to_run(pl.DataFrame([("a", 1, 1), ("a", 2, 9)], schema=SCHEMA, orient="row")))
     table.delete(table.between(1, 2))
     table.expire(10)
@@ -135,7 +135,7 @@ def test_a_row_that_was_added_and_deleted_between_two_commits_is_never_written()
 
 
 def test_the_number_of_runs_grows_with_the_logarithm_of_the_rows() -> None:
-    table = new()
+    table = new_table()
     for at in range(300):
         table.add(table.to_run(pl.DataFrame([("a", at, at)] * 3, schema=SCHEMA, orient="row")))
         table.changes()

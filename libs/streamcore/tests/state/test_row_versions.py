@@ -59,7 +59,7 @@ def versions(current: int) -> Versions[pl.DataFrame]:
     return Versions("numbers", current, {n: step for n, step in STEPS.items() if n < current})
 
 
-def opened(blobs: MemoryBlobs, current: int) -> tuple[StateLog, Numbers, VersionedTable]:
+def open_log(blobs: MemoryBlobs, current: int) -> tuple[StateLog, Numbers, VersionedTable]:
     numbers = Numbers(COLUMNS[current])
     table = VersionedTable(numbers, versions(current))
     log = StateLog(StateSettings(buckets=3))
@@ -76,13 +76,13 @@ def test_rows_of_three_versions_in_one_log_read_as_the_last_version(
 ) -> None:
     blobs, expected = MemoryBlobs(), dict[str, int]()
     for current, factor, cuts in ((1, 1000, one), (2, 10, two), (3, 1, three)):
-        log, numbers, table = opened(blobs, current)
+        log, numbers, table = open_log(blobs, current)
         for n, cut in enumerate(cuts):
             for key, value in cut.items():
                 numbers.put(key, value)
                 expected[key] = value * factor
             log.commit(blobs, {"numbers": table}, {"cut": [current, n]})
-    assert opened(blobs, 3)[1].values == expected
+    assert open_log(blobs, 3)[1].values == expected
 
 
 def test_rows_without_a_version_are_of_version_1() -> None:

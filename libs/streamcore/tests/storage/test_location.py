@@ -56,22 +56,22 @@ def test_documents_accept_paths_and_object_paths_and_serialise_them_unchanged() 
 
 
 def test_savepoints_are_beside_the_checkpoint_in_folders_and_buckets() -> None:
-    said = {"app": "shop", "kafka": {"bootstrap": "nowhere:1"}}
-    settings = ServiceSettings.model_validate(said | {"checkpoint": "s3://bucket/shop/e1"})
+    document = {"app": "shop", "kafka": {"bootstrap": "nowhere:1"}}
+    settings = ServiceSettings.model_validate(document | {"checkpoint": "s3://bucket/shop/e1"})
     assert settings.savepoints_root == "s3://bucket/shop/savepoints"
     assert settings.spark_session.objects
-    assert not ServiceSettings.model_validate(said | {"checkpoint": "/x/e1"}).spark_session.objects
+    assert not ServiceSettings.model_validate(document | {"checkpoint": "/x/e1"}).spark_session.objects
 
 
 def test_spark_options_describe_a_bucket_only_if_it_is_used_and_contain_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
     keys = {"AWS_ACCESS_KEY_ID": "an-id", "AWS_SECRET_ACCESS_KEY": "a-secret", "AWS_SESSION_TOKEN": "a-token"}
     for name, value in {**keys, "AWS_ENDPOINT_URL": "http://there:7", "AWS_REGION": "eu-1"}.items():
         monkeypatch.setenv(name, value)
-    told = _options(SparkSettings(None, objects=True))
-    assert told["spark.hadoop.fs.s3a.endpoint"] == "http://there:7"
-    assert told["spark.hadoop.fs.s3a.endpoint.region"] == "eu-1"
-    assert told["spark.hadoop.fs.s3a.connection.ssl.enabled"] == "false"
-    assert not set(keys.values()) & set(told.values())
+    spark_options = _options(SparkSettings(None, objects=True))
+    assert spark_options["spark.hadoop.fs.s3a.endpoint"] == "http://there:7"
+    assert spark_options["spark.hadoop.fs.s3a.endpoint.region"] == "eu-1"
+    assert spark_options["spark.hadoop.fs.s3a.connection.ssl.enabled"] == "false"
+    assert not set(keys.values()) & set(spark_options.values())
     assert not [name for name in _options(SparkSettings(None)) if "s3a" in name]
 
 

@@ -197,5 +197,5 @@ def test_a_process_without_a_bucket_does_not_load_the_s3_client() -> None:
         "open_object_store('/nowhere').files()\n"
         "print([m for m in sys.modules if m.startswith('obstore') or m == 'streamcore.storage.s3'])"
     )
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
-    assert said.stdout == "[]\n"
+    completed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert completed.stdout == "[]\n"

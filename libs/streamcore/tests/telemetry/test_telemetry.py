@@ -58,7 +58,7 @@ def cut(batch: int) -> CutReport:
     )
 
 
-def scraped(port: int) -> dict[str, float]:
+def scrape(port: int) -> dict[str, float]:
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
         lines = answer.read().decode().splitlines()
     return {name: float(value) for name, value in (li.rsplit(" ", 1) for li in lines if li and li[0] != "#")}
@@ -79,7 +79,7 @@ def test_prometheus_can_scrape_the_metrics_of_cuts() -> None:
         telemetry.progress({"batchId": 2, "durationMs": {"triggerExecution": 250}})
         telemetry.failure(Retryable("away"))
         telemetry.savepoint_done(int(time.time() * 1000) - 60_000)
-        samples = scraped(port)
+        samples = scrape(port)
     assert value(samples, "headgate_events_total") == 300
     assert value(samples, "headgate_records_total", 'lane="alerts"') == 6
     assert value(samples, "headgate_deadletters_total", 'reason="not_json"') == 3

@@ -39,11 +39,11 @@ def letters(stream: Stream, *cuts: list[RawRecord], shards: int = 2) -> list[Rec
     return [record for cut in cuts for record in app.cut(cut, NOW_MS) if record.lane == "deadletters"]
 
 
-def said(letter: Record) -> dict[str, str]:
+def header_texts(letter: Record) -> dict[str, str]:
     return {name: value.decode() for name, value in letter.headers}
 
 
-def fails(frame: pl.DataFrame) -> pl.DataFrame:
+def fail_on_seven(frame: pl.DataFrame) -> pl.DataFrame:
     if (frame["n"] == 7).any():
         raise ValueError("seven")
     return frame
@@ -51,10 +51,10 @@ def fails(frame: pl.DataFrame) -> pl.DataFrame:
 
 def test_the_dead_letter_of_a_failed_function_has_its_record() -> None:
     sent = [record(n, n=n) for n in range(5, 10)]
-    (letter,) = letters(source(SCHEMA, raw=True).flat_map(fails), sent)
+    (letter,) = letters(source(SCHEMA, raw=True).flat_map(fail_on_seven), sent)
     assert (letter.key, letter.value) == (sent[2].key, sent[2].value)
     where = {"source_topic": "a-topic", "source_partition": "2", "source_offset": "7", "reason_code": "failed"}
-    assert where.items() <= said(letter).items()
+    assert where.items() <= header_texts(letter).items()
 
 
 class FailsOnSeven(ProcessFunction):
@@ -76,9 +76,9 @@ def test_the_dead_letter_of_a_keyed_function_has_the_record_of_the_event_or_the_
     sent = [record(n, n=n) for n in range(5, 10)]
     stream = source(SCHEMA, WatermarkStrategy(0), raw=True).key_by("id").process(FailsOnSeven())
     event, timer = letters(stream, sent, shards=1)
-    assert (event.key, event.value, said(event)["source_offset"]) == (sent[2].key, sent[2].value, "7")
+    assert (event.key, event.value, header_texts(event)["source_offset"]) == (sent[2].key, sent[2].value, "7")
     assert json.loads(timer.value or b"") == {"at": None, "id": "x8", "n": None}
-    assert "source_offset" not in said(timer)
+    assert "source_offset" not in header_texts(timer)
 
 
 def test_the_dead_letter_of_a_row_rejected_in_a_later_stage_has_its_record() -> None:
@@ -86,7 +86,7 @@ def test_the_dead_letter_of_a_row_rejected_in_a_later_stage_has_its_record() -> 
     late = record(9, NOW_MS - 60_000)
     (letter,) = letters(stream, [record(1)], [late])
     assert (letter.key, letter.value) == (late.key, late.value)
-    assert said(letter)["source_offset"] == "9"
+    assert header_texts(letter)["source_offset"] == "9"
 
 
 def test_a_topology_can_send_rows_to_the_dead_letters_with_its_own_reason() -> None:
@@ -96,13 +96,16 @@ def test_a_topology_can_send_rows_to_the_dead_letters_with_its_own_reason() -> N
     sent = [record(0, n=3), RawRecord(0, 2, 1, b"no json"), record(2, n=4)]
     found = [r for r in app.cut(sent, NOW_MS) if r.lane == "deadletters"]
     assert sorted(str(r.value) for r in found) == sorted(str(r.value) for r in sent)
-    assert sorted(said(r)["reason"] for r in found if said(r)["reason_code"] == "odd") == ["n is 3", "n is 4"]
+    assert sorted(header_texts(r)["reason"] for r in found if header_texts(r)["reason_code"] == "odd") == [
+        "n is 3",
+        "n is 4",
+    ]
 
 
 def test_a_dead_letter_without_its_record_holds_the_row() -> None:
-    (letter,) = letters(source(SCHEMA).flat_map(fails), [record(7, n=7)])
+    (letter,) = letters(source(SCHEMA).flat_map(fail_on_seven), [record(7, n=7)])
     assert json.loads(letter.value or b"")["n"] == 7
-    assert "source_topic" not in said(letter)
+    assert "source_topic" not in header_texts(letter)
 
 
 @pytest.mark.parametrize("tasks", [1, 3])

@@ -131,7 +131,7 @@ def rows(*events: tuple[int, str, int]) -> pl.DataFrame:
     return frame.with_columns(pl.col("ts").cast(pl.Datetime("ms", "UTC")))
 
 
-def disordered(chance: random.Random, count: int = 60) -> list[int]:
+def disordered_times(chance: random.Random, count: int = 60) -> list[int]:
     """Event times, out of order by up to the bound of the watermark."""
     return [at + chance.randrange(20) for at in range(count)]
 
@@ -155,7 +155,7 @@ def test_an_element_on_which_add_fails_is_a_dead_letter_and_does_not_change_the_
     kind: str, cut_rows: int, shards: int
 ) -> None:
     chance = random.Random(1)
-    events = rows(*((at, chance.choice("abc"), chance.choice((1, 2, POISON))) for at in disordered(chance)))
+    events = rows(*((at, chance.choice("abc"), chance.choice((1, 2, POISON))) for at in disordered_times(chance)))
     harmed = simulate(program(kind, FailsToAdd()), {"a": events}, cut_rows=cut_rows, shards=shards)
     healthy = A.filter(pl.col("n") < POISON)
     expected = simulate(program(kind, Total(), healthy), {"a": events}, cut_rows=cut_rows, shards=shards)
@@ -175,7 +175,7 @@ def test_an_element_on_which_add_fails_is_a_dead_letter_and_does_not_change_the_
 def test_failing_keys_do_not_change_the_output_of_other_keys(accumulator: Accumulator, kind: str) -> None:
     chance = random.Random(2)
     users = [chance.choice("abcde") for _ in range(60)]
-    pairs = zip(disordered(chance), users, strict=True)
+    pairs = zip(disordered_times(chance), users, strict=True)
     events = rows(*((at, user, POISON if user in POISONED else 1) for at, user in pairs))
     harmed = simulate(program(kind, accumulator), {"a": events}, cut_rows=3, shards=3)
     healthy = simulate(program(kind, Total()), {"a": events}, cut_rows=3, shards=3)

@@ -54,7 +54,7 @@ def topology(control: BroadcastStream, function: ProcessFunction, limits: KeyedL
     return Topology("t", EVENTS.key_by("user").connect(control).process(function, limits=limits).sink("out"))
 
 
-def said(letter: Record) -> dict[str, str]:
+def header_texts(letter: Record) -> dict[str, str]:
     return {name: value.decode() for name, value in letter.headers}
 
 
@@ -82,8 +82,8 @@ def test_the_dead_letter_of_a_control_record_is_the_record(
     (letter,) = letters((b"good", b"5"), (key, value), shards=shards)
     assert (letter.key, letter.value) == (key, value)
     where = {"source_topic": "limits", "source_partition": "3", "source_offset": "41", "reason_code": "failed_control"}
-    assert where.items() <= said(letter).items()
-    assert reason in said(letter)["reason"]
+    assert where.items() <= header_texts(letter).items()
+    assert reason in header_texts(letter)["reason"]
 
 
 def test_failures_are_counted_once_for_any_number_of_shards() -> None:
@@ -100,7 +100,9 @@ def test_a_bad_row_of_a_broadcast_stream_is_one_dead_letter_with_its_record() ->
     )
     (letter,) = simulation.cut({"b": rows}).dead
     assert letter.value == b"the record"
-    assert {"source_topic": "b", "source_offset": "1", "reason_code": "failed_control"}.items() <= said(letter).items()
+    assert {"source_topic": "b", "source_offset": "1", "reason_code": "failed_control"}.items() <= header_texts(
+        letter
+    ).items()
 
 
 def test_every_shard_continues_with_the_same_values_after_a_bad_record() -> None:

@@ -68,7 +68,7 @@ def co_group(function: Callable[..., Any]) -> Topology:
     return Topology("t", joined.apply(function, {"user": pl.String(), "count": pl.Int64()}).sink("out"))
 
 
-def windowed(poisoned: tuple[str, ...], kind: str) -> Topology:
+def window_topology(poisoned: tuple[str, ...], kind: str) -> Topology:
     """One of several window programs, whose function fails for the poisoned keys."""
     if kind == "co-group":
         return co_group(partial(count_group, poisoned=poisoned))
@@ -98,8 +98,8 @@ def panes(result: SimulationResult, *, without: tuple[str, ...] = ()) -> list[tu
 @pytest.mark.parametrize(("cut_rows", "shards"), [(3, 3), (25, 2)])
 def test_failing_keys_do_not_change_the_output_of_other_keys(kind: str, cut_rows: int, shards: int) -> None:
     inputs = {"a": random_rows(1)} | ({"b": random_rows(2, 40)} if kind == "co-group" else {})
-    healthy = simulate(windowed((), kind), inputs, cut_rows=cut_rows, shards=shards)
-    harmed = simulate(windowed(POISONED, kind), inputs, cut_rows=cut_rows, shards=shards)
+    healthy = simulate(window_topology((), kind), inputs, cut_rows=cut_rows, shards=shards)
+    harmed = simulate(window_topology(POISONED, kind), inputs, cut_rows=cut_rows, shards=shards)
     assert panes(harmed) == panes(healthy, without=POISONED)
     failed = letters(harmed)
     assert {code for code, _ in failed} == {"failed_pane"}
@@ -111,7 +111,7 @@ def test_failing_keys_do_not_change_the_output_of_other_keys(kind: str, cut_rows
 
 @pytest.mark.slow
 def test_dead_letters_do_not_depend_on_cuts_shards_and_replays() -> None:
-    topology, inputs = windowed(POISONED, "sliding"), {"a": random_rows(3)}
+    topology, inputs = window_topology(POISONED, "sliding"), {"a": random_rows(3)}
     expected = letters(simulate(topology, inputs))
     assert expected
     for cut_rows, shards in ((1, 3), (7, 2), (7, 2)):
@@ -241,7 +241,7 @@ def test_a_window_continues_as_if_its_failed_pane_had_been_emitted() -> None:
 
 
 def test_a_restart_between_failing_panes_changes_nothing() -> None:
-    topology, events = windowed(POISONED, "tumbling"), random_rows(4)
+    topology, events = window_topology(POISONED, "tumbling"), random_rows(4)
     whole = simulate(topology, {"a": events}, cut_rows=10, shards=2)
     result, first = SimulationResult(), Simulation(topology, shards=2)
     for start in range(0, events.height, 10):

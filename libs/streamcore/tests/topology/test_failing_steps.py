@@ -38,7 +38,7 @@ def rows(*events: tuple[int, str, int]) -> pl.DataFrame:
     return frame.with_columns(pl.col("ts").cast(pl.Datetime("ms", "UTC")))
 
 
-def keeping(frame: pl.DataFrame, spoil: Callable[[pl.DataFrame], Any]) -> Any:
+def spoil_sevens(frame: pl.DataFrame, spoil: Callable[[pl.DataFrame], Any]) -> Any:
     """Return the frame, but a spoilt one where it has rows with 7."""
     return spoil(frame) if (frame["n"] == 7).any() else frame
 
@@ -56,7 +56,7 @@ def keeping(frame: pl.DataFrame, spoil: Callable[[pl.DataFrame], Any]) -> Any:
 def test_a_step_that_returns_other_columns_for_a_row_loses_the_row(
     spoil: Callable[[pl.DataFrame], Any], reason: str
 ) -> None:
-    topology = Topology("t", stream().flat_map(partial(keeping, spoil=spoil)).sink("out"))
+    topology = Topology("t", stream().flat_map(partial(spoil_sevens, spoil=spoil)).sink("out"))
     result = simulate(topology, {"a": rows((1, "x", 6), (2, "x", 7), (3, "x", 8))})
     assert result["out"]["n"].to_list() == [6, 8]
     (record,) = result.dead
@@ -75,7 +75,11 @@ def test_a_step_that_returns_the_columns_in_another_form_keeps_the_row(
     spoil: Callable[[pl.DataFrame], pl.DataFrame],
 ) -> None:
     counted = (
-        stream().flat_map(partial(keeping, spoil=spoil)).key_by("user").window(Tumbling(10)).aggregate(count=Count())
+        stream()
+        .flat_map(partial(spoil_sevens, spoil=spoil))
+        .key_by("user")
+        .window(Tumbling(10))
+        .aggregate(count=Count())
     )
     result = simulate(Topology("t", counted.sink("out")), {"a": rows((1, "x", 6), (2, "x", 7))}, cut_rows=1)
     assert result["out"]["count"].to_list() == [2]
@@ -109,7 +113,7 @@ def test_a_time_that_python_cannot_represent_does_not_reach_a_keyed_function() -
 
 
 def test_a_step_may_return_only_nulls() -> None:
-    nulls = stream().flat_map(partial(keeping, spoil=lambda frame: frame.with_columns(n=None)))
+    nulls = stream().flat_map(partial(spoil_sevens, spoil=lambda frame: frame.with_columns(n=None)))
     result = simulate(Topology("t", nulls.sink("out")), {"a": rows((1, "x", 6), (2, "x", 7))}, cut_rows=1)
     assert result["out"]["n"].to_list() == [6, None]
 

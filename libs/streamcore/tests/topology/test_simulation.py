@@ -100,18 +100,18 @@ def test_dead_letters_of_every_cause_have_one_form() -> None:
     simulation.cut({"a": rows((100, "x", 4))})
     result = simulation.cut({"a": rows((101, "y", 0), (1, "z", 5))})
     assert result["out"].rows() == [("z", 20)]
-    letters = [(dict(record.headers), record.value) for record in result.dead]
-    assert [headers["reason_code"] for headers, _ in letters] == [b"failed", b"late"]
-    assert [headers["reason"].split(b":")[0] for headers, _ in letters] == [b"inverse", b"once"]
-    assert b'"n":0' in (letters[0][1] or b"")
-    assert b"failed_reason" not in (letters[0][1] or b"")
+    split_letters = [(dict(record.headers), record.value) for record in result.dead]
+    assert [headers["reason_code"] for headers, _ in split_letters] == [b"failed", b"late"]
+    assert [headers["reason"].split(b":")[0] for headers, _ in split_letters] == [b"inverse", b"once"]
+    assert b'"n":0' in (split_letters[0][1] or b"")
+    assert b"failed_reason" not in (split_letters[0][1] or b"")
 
 
 def test_a_function_can_return_several_rows_for_one() -> None:
-    def letters(frame: pl.DataFrame) -> pl.DataFrame:
+    def split_letters(frame: pl.DataFrame) -> pl.DataFrame:
         return frame.with_columns(letter=pl.col("user").str.split("")).explode("letter")
 
-    parts = A.flat_map(letters)
+    parts = A.flat_map(split_letters)
     summed = operate([parts.key_by("letter")], "sums", MakeRunningSums("letter", "n"))
     result = simulate(Topology("t", summed.sink("out")), {"a": rows((1, "ab", 2), (2, "b", 3))}, shards=3)
     assert sorted(result["out"].select("letter", "total").rows()) == [("a", 2), ("b", 2), ("b", 5)]

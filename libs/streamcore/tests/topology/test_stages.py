@@ -30,7 +30,7 @@ def sums(stream: Stream, key: str, value: str = "n", name: str = "") -> Stream:
 A, B = source(schema("a")), source(schema("b"))
 
 
-def late_to(lane: str) -> SinkNode:
+def sink_with_late_lane(lane: str) -> SinkNode:
     """A sink of windows whose late rows are on the lane."""
     return A.key_by("user").window(Tumbling(1_000)).late_to(lane).aggregate(n=Sum("n")).sink("windows")
 
@@ -41,38 +41,38 @@ def test_outputs_with_equal_columns_share_a_lane() -> None:
     assert simulate(topology, {"a": rows})["o"].rows() == [(1, "x")] * 2
 
 
-def levels_of(topology: Topology) -> dict[str, set[int]]:
+def levels_by_name(topology: Topology) -> dict[str, set[int]]:
     return {topology.node_name(node): set(levels) for node, levels in topology.levels.level_by_node.items()}
 
 
-def sent(topology: Topology) -> list[tuple[str, int, int, tuple[str, ...]]]:
+def exchanges(topology: Topology) -> list[tuple[str, int, int, tuple[str, ...]]]:
     return [(s.exchange.rows.stream, s.level, s.exchange.stage + 1, s.exchange.key) for s in topology.levels.exchanges]
 
 
 def test_a_step_without_a_key_runs_in_the_stage_of_its_rows() -> None:
     topology = Topology("t", A.filter(pl.col("n") > 0).sink("out"))
-    assert levels_of(topology) == {"a": {0}, "filter-1": {0}, "sink-1": {0}}
-    assert sent(topology) == []
+    assert levels_by_name(topology) == {"a": {0}, "filter-1": {0}, "sink-1": {0}}
+    assert exchanges(topology) == []
 
 
 def test_another_key_starts_another_stage() -> None:
     by_user = sums(A, "user").map(letter=pl.col("user").str.slice(0, 1))
     topology = Topology("t", sums(by_user, "letter", "total").sink("out"))
-    assert levels_of(topology) == {"a": {0}, "sums-1": {1}, "map-1": {1}, "sums-2": {2}, "sink-1": {2}}
-    assert sent(topology) == [("sums-1.0", 0, 1, ("user",)), ("sums-2.0", 1, 2, ("letter",))]
+    assert levels_by_name(topology) == {"a": {0}, "sums-1": {1}, "map-1": {1}, "sums-2": {2}, "sink-1": {2}}
+    assert exchanges(topology) == [("sums-1.0", 0, 1, ("user",)), ("sums-2.0", 1, 2, ("letter",))]
 
 
 def test_the_same_key_again_needs_no_exchange() -> None:
     by_user = sums(A, "user").filter(pl.col("total") > 1)
     topology = Topology("t", sums(by_user, "user", "total").sink("out"))
-    assert levels_of(topology)["sums-2"] == {1}
-    assert len(sent(topology)) == 1
+    assert levels_by_name(topology)["sums-2"] == {1}
+    assert len(exchanges(topology)) == 1
 
 
 def test_a_recomputed_key_column_counts_as_another_key() -> None:
     by_user = sums(A, "user").map(user=pl.col("user").str.slice(0, 1))
     topology = Topology("t", sums(by_user, "user", "total").sink("out"))
-    assert levels_of(topology)["sums-2"] == {2}
+    assert levels_by_name(topology)["sums-2"] == {2}
 
 
 def test_a_union_of_several_stages_runs_in_each_of_them_and_an_operator_receives_both() -> None:
@@ -81,15 +81,19 @@ def test_a_union_of_several_stages_runs_in_each_of_them_and_an_operator_receives
         "t",
         sums(early.union(sums(B, "shop").select(pl.col("shop").alias("user"), "total")), "user", "total").sink("out"),
     )
-    assert levels_of(topology)["union-1"] == {0, 1}
-    assert sent(topology)[-2:] == [("sums-2.0", 0, 2, ("user",)), ("sums-2.0", 1, 2, ("user",))]
+    assert levels_by_name(topology)["union-1"] == {0, 1}
+    assert exchanges(topology)[-2:] == [("sums-2.0", 0, 2, ("user",)), ("sums-2.0", 1, 2, ("user",))]
 
 
 def test_rows_that_several_operators_need_by_one_key_are_sent_once() -> None:
     joined = A.key_by("user").join(B.key_by("user")).within(0, 10)
     counted = A.key_by("user").window(Tumbling(1_000)).aggregate(n=Sum("n"))
     topology = Topology("t", joined.sink("j"), counted.sink("c"), sums(A, "user").sink("s"), sums(A, "shop").sink("x"))
-    assert [(level, key) for _, level, _, key in sent(topology)] == [(0, ("user",)), (0, ("user",)), (0, ("shop",))]
+    assert [(level, key) for _, level, _, key in exchanges(topology)] == [
+        (0, ("user",)),
+        (0, ("user",)),
+        (0, ("shop",)),
+    ]
 
 
 def test_an_operator_receives_only_the_columns_that_it_reads() -> None:
@@ -149,7 +153,10 @@ def test_the_mermaid_picture_has_every_node_and_arrow() -> None:
             "topology t: lane o gets columns n Int64 from select-1 and user String from select-2; use two lanes",
         ),
         (lambda: Topology("t", A.select("n").table("o"), A.select("user").table("o")), "lane o gets columns n Int64"),
-        (lambda: Topology("t", sums(A, "user").sink("o"), late_to("o")), "from sums-1 and .* from window-1.late"),
+        (
+            lambda: Topology("t", sums(A, "user").sink("o"), sink_with_late_lane("o")),
+            "from sums-1 and .* from window-1.late",
+        ),
         (lambda: Topology("t", sums(A, "user").sink("o")).app(lanes={"o": "a"}), "reads topic a .* lane o to it, an"),
         (lambda: Topology("t", A.sink("o")).app(control_topic="a"), "topic a is the control topic and a source"),
         (lambda: Topology("t", A.sink("o")).app(lanes={"o": "x"}, control_topic="x"), "reads topic x .* an endless"),

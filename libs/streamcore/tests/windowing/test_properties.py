@@ -51,19 +51,19 @@ Name = tuple[Hashable, AnyWindow]
 NOT_MERGING = event_time_assigners | count_assigners
 
 
-def by_window(panes: Iterable[FiredPane]) -> dict[Name, list[FiredPane]]:
+def group_by_window(panes: Iterable[FiredPane]) -> dict[Name, list[FiredPane]]:
     found: dict[Name, list[FiredPane]] = defaultdict(list)
     for pane in panes:
         found[pane.key, pane.window].append(pane)
     return found
 
 
-def copies(panes: Iterable[FiredPane]) -> Counter[tuple[Hashable, int]]:
+def count_copies(panes: Iterable[FiredPane]) -> Counter[tuple[Hashable, int]]:
     """How often each element stands in the panes."""
     return Counter((e.key, e.number) for pane in panes for e in pane.elements)
 
 
-def accepted(result: Run, events: Iterable[Seen], spec: WindowSpec) -> Counter[tuple[Hashable, int]]:
+def expected_copies(result: Run, events: Iterable[Seen], spec: WindowSpec) -> Counter[tuple[Hashable, int]]:
     """In how many windows each element should be: those it was assigned to, less those that dropped it."""
     arrived: Counter[str] = Counter()
     found: Counter[tuple[Hashable, int]] = Counter()
@@ -74,7 +74,7 @@ def accepted(result: Run, events: Iterable[Seen], spec: WindowSpec) -> Counter[t
     return found - Counter((one.element.key, one.element.number) for one in result.dropped)
 
 
-def seen(given_inputs: Iterable[Input]) -> list[Seen]:
+def elements_of(given_inputs: Iterable[Input]) -> list[Seen]:
     return [one for one in given_inputs if isinstance(one, Seen)]
 
 
@@ -82,7 +82,7 @@ def seen(given_inputs: Iterable[Input]) -> list[Seen]:
 def test_every_element_is_on_time_late_or_dropped(spec: WindowSpec, given_inputs: list[Input]) -> None:
     result = run(spec, given_inputs)
     assert result.counts.is_balanced
-    assert result.counts.elements == len(seen(given_inputs))
+    assert result.counts.elements == len(elements_of(given_inputs))
     assert result.counts.dropped_expired + result.counts.dropped_closed == len(result.dropped)
     assert all(one.lateness_ms >= 0 for one in result.dropped)
 
@@ -109,7 +109,7 @@ def test_key_window_and_pane_index_identify_one_output(spec: WindowSpec, given_i
     firings = run(spec, given_inputs).firings
     names = [(firing.key, firing.window, firing.pane_index) for firing in firings]
     assert len(set(names)) == len(names)
-    for outputs in by_window(firings).values():
+    for outputs in group_by_window(firings).values():
         assert [one.pane_index for one in outputs] == list(range(len(outputs)))
 
 
@@ -118,7 +118,7 @@ def test_an_accepted_element_is_in_one_discarding_pane_of_each_window(
     spec: WindowSpec, given_inputs: list[Input]
 ) -> None:
     result = run(spec, given_inputs)
-    assert copies(result.panes) == accepted(result, seen(given_inputs), spec)
+    assert count_copies(result.panes) == expected_copies(result, elements_of(given_inputs), spec)
 
 
 @given(specs(accumulations=[Accumulation.RETRACTING]) | specs(sessions, [Accumulation.RETRACTING]), inputs())
@@ -127,9 +127,9 @@ def test_apart_from_retractions_an_accepted_element_is_in_one_pane_of_each_windo
 ) -> None:
     spec = replace(spec, evictor=None)
     result = run(spec, given_inputs)
-    net = copies(result.panes)
-    net.subtract(copies(one for one in result.firings if one.is_retraction))
-    assert +net == accepted(result, seen(given_inputs), spec)
+    net = count_copies(result.panes)
+    net.subtract(count_copies(one for one in result.firings if one.is_retraction))
+    assert +net == expected_copies(result, elements_of(given_inputs), spec)
 
 
 @given(specs(accumulations=[Accumulation.ACCUMULATING]), inputs())
@@ -138,21 +138,21 @@ def test_every_accepted_element_is_in_some_accumulating_pane_and_in_none_twice(
 ) -> None:
     spec = replace(spec, evictor=None)
     result = run(spec, given_inputs)
-    assert set(copies(result.panes)) == set(accepted(result, seen(given_inputs), spec))
-    assert all(count == 1 for pane in result.panes for count in copies([pane]).values())
+    assert set(count_copies(result.panes)) == set(expected_copies(result, elements_of(given_inputs), spec))
+    assert all(count == 1 for pane in result.panes for count in count_copies([pane]).values())
 
 
 @given(specs(), inputs())
 def test_evictors_remove_elements_from_views_only(spec: WindowSpec, given_inputs: list[Input]) -> None:
     narrowed, whole = run(spec, given_inputs), run(replace(spec, evictor=None), given_inputs)
     assert replace(narrowed.counts, evicted=0) == whole.counts
-    missing = sum(copies(whole.panes).values()) - sum(copies(narrowed.panes).values())
+    missing = sum(count_copies(whole.panes).values()) - sum(count_copies(narrowed.panes).values())
     assert missing == narrowed.counts.evicted
 
 
 @given(specs(), inputs())
 def test_a_retraction_retracts_the_previous_pane(spec: WindowSpec, given_inputs: list[Input]) -> None:
-    for outputs in by_window(run(spec, given_inputs).firings).values():
+    for outputs in group_by_window(run(spec, given_inputs).firings).values():
         for before, after in pairwise(outputs):
             if after.is_retraction:
                 assert not before.is_retraction
@@ -165,10 +165,10 @@ def test_panes_are_early_then_on_time_once_then_late_and_nothing_follows_the_fin
 ) -> None:
     order = [Timing.EARLY, Timing.ON_TIME, Timing.LATE]
     firings = run(spec, given_inputs).firings
-    for outputs in by_window(firings).values():
+    for outputs in group_by_window(firings).values():
         assert not any(one.is_final for one in outputs[:-1])
         assert [one.is_first for one in outputs] == [True] + [False] * (len(outputs) - 1)
-    for panes in by_window(one for one in firings if not one.is_retraction).values():
+    for panes in group_by_window(one for one in firings if not one.is_retraction).values():
         timings = [order.index(pane.timing) for pane in panes]
         assert timings == sorted(timings)
         assert timings.count(1) <= 1
@@ -180,7 +180,7 @@ def test_a_window_with_data_in_time_has_one_pane_on_time(
 ) -> None:
     trigger = AfterWatermark(early=AfterCount(2), late=AfterCount(2))
     result = run(WindowSpec(assigner, trigger, Accumulation.ACCUMULATING, lateness_ms), given_inputs)
-    for panes in by_window(result.panes).values():
+    for panes in group_by_window(result.panes).values():
         in_time = panes[0].timing is not Timing.LATE
         assert [pane.timing for pane in panes].count(Timing.ON_TIME) == int(in_time)
 
@@ -212,11 +212,11 @@ DISCARDS = [Accumulation.DISCARDING]
 def test_the_discarding_panes_of_a_window_sum_to_its_last_accumulating_pane(
     spec: WindowSpec, given_inputs: list[Input]
 ) -> None:
-    parts = by_window(run(spec, given_inputs, SUM).panes)
-    wholes = by_window(run(replace(spec, accumulation=Accumulation.ACCUMULATING), given_inputs, SUM).panes)
+    parts = group_by_window(run(spec, given_inputs, SUM).panes)
+    wholes = group_by_window(run(replace(spec, accumulation=Accumulation.ACCUMULATING), given_inputs, SUM).panes)
     assert parts.keys() == wholes.keys()
     for name, panes in parts.items():
-        assert sum(number(pane) for pane in panes) == number(wholes[name][-1])
+        assert sum(to_number(pane) for pane in panes) == to_number(wholes[name][-1])
 
 
 @given(specs(windows=sessions, accumulations=DISCARDS), inputs())
@@ -225,7 +225,7 @@ def test_discarding_panes_of_all_sessions_sum_to_the_retracting_panes_less_retra
 ) -> None:
     parts = run(spec, given_inputs, SUM).panes
     net = run(replace(spec, accumulation=Accumulation.RETRACTING), given_inputs, SUM).firings
-    assert sum(map(number, parts)) == sum(-number(one) if one.is_retraction else number(one) for one in net)
+    assert sum(map(to_number, parts)) == sum(-to_number(one) if one.is_retraction else to_number(one) for one in net)
 
 
 @given(specs(accumulations=DISCARDS), inputs())
@@ -256,10 +256,10 @@ def test_sessions_equal_an_offline_merge_of_the_sorted_events(
 ) -> None:
     result = run(WindowSpec(assigner, AfterWatermark(), Accumulation.DISCARDING), orders[0])
     found = Counter({(str(p.key), p.window): len(p.elements) for p in result.panes})
-    assert found == merged_offline(seen(orders[0]), assigner)
+    assert found == merge_offline(elements_of(orders[0]), assigner)
 
 
-def merged_offline(events: Iterable[Seen], assigner: Session) -> Counter[tuple[str, AnyWindow]]:
+def merge_offline(events: Iterable[Seen], assigner: Session) -> Counter[tuple[str, AnyWindow]]:
     """Sessions with their sizes: sorted by time, an event goes on with the last session if that has not ended yet."""
     found: list[tuple[str, int, int, int]] = []
     for event in sorted(events, key=lambda one: (one.key, one.at_ms)):
@@ -285,7 +285,7 @@ def test_a_watermark_or_clock_that_goes_back_is_rejected(assigner: Assigner, at_
     windows.clock(at_ms)
 
 
-def number(pane: FiredPane) -> int:
+def to_number(pane: FiredPane) -> int:
     """The sum of a pane's whole numbers; of none it is null."""
     assert pane.value is None or isinstance(pane.value, int)
     return pane.value or 0

@@ -32,7 +32,7 @@ def test_there_are_many_right_and_wrong_transcripts() -> None:
     assert len(WRONG) >= 10
 
 
-def written(folder: Path, text: str) -> Path:
+def write_transcript(folder: Path, text: str) -> Path:
     path = folder / "some.yaml"
     path.write_text(text, encoding="utf-8")
     return path
@@ -55,17 +55,17 @@ STEP = "[{name: one, spec: {windows: {tumbling: {size_ms: 10}}}, steps: [{waterm
 )
 def test_the_error_locates_a_mistake_in_a_file(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(TranscriptError, match=message):
-        load(written(tmp_path, text))
+        load(write_transcript(tmp_path, text))
 
 
 def test_two_transcripts_with_one_name_are_rejected(tmp_path: Path) -> None:
     one = STEP % "{watermark: 2}"
     with pytest.raises(TranscriptError, match="two transcripts are named 'one'"):
-        load(written(tmp_path, f"{one[:-1]}, {one[1:]}"))
+        load(write_transcript(tmp_path, f"{one[:-1]}, {one[1:]}"))
 
 
 def test_a_difference_names_file_transcript_and_step(tmp_path: Path) -> None:
     wanted = "{element: {at: 3}, fires: [{window: [0, 10], pane: 0, timing: early, value: []}]}"
-    (transcript,) = load(written(tmp_path, STEP % wanted))
+    (transcript,) = load(write_transcript(tmp_path, STEP % wanted))
     with pytest.raises(Mismatch, match=r"^some.yaml: one: step 2: panes\n  wanted: .*\n  seen:   \[\]$"):
         transcript.run(ReferenceWindows)

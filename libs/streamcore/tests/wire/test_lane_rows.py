@@ -57,9 +57,9 @@ def test_a_batch_equals_its_records_one_by_one(rows: list[tuple[object, ...]], k
 @given(_rows)
 def test_a_value_has_the_contents_of_the_row(rows: list[tuple[object, ...]]) -> None:
     for row, value in zip(rows, LaneRows("results", (), _frame(rows)).values(), strict=True):
-        said = orjson.loads(value)
-        assert [*said] == [name for name in _SCHEMA if name != "__event_ms"], "the engine's columns stay out"
-        text, number, real, flag, money, at = said.values()
+        document = orjson.loads(value)
+        assert [*document] == [name for name in _SCHEMA if name != "__event_ms"], "the engine's columns stay out"
+        text, number, real, flag, money, at = document.values()
         assert (text, number, real, flag) == row[:4]
         assert (None if money is None else Decimal(money)) == row[4]
         assert (None if at is None else datetime.fromisoformat(at)) == row[5]

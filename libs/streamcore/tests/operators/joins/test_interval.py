@@ -43,7 +43,7 @@ def driver(interval: JoinInterval, kind: JoinKind, max_rows: int = 1000) -> Driv
     return Driver(lambda: IntervalJoin(spec, LEFT, RIGHT), (LEFT, RIGHT))
 
 
-def joined(arrivals: list[Arrival], interval: JoinInterval, kind: JoinKind) -> list[Row]:
+def join_naively(arrivals: list[Arrival], interval: JoinInterval, kind: JoinKind) -> list[Row]:
     """As plainly as it can be written. Columns: k, n, v, v_right, w, event time."""
     lefts = [a for a in arrivals if a.side == 0]
     rights = [a for a in arrivals if a.side == 1]
@@ -70,7 +70,7 @@ def test_each_pair_and_each_outer_row_is_emitted_once_in_any_cuts_with_any_resta
 ) -> None:
     run = driver(interval, kind).run(plan)
     arrivals = [a for cut in plan for a in cut.arrivals]
-    assert by_value(run.ports[MAIN]) == joined(arrivals, interval, kind)
+    assert by_value(run.ports[MAIN]) == join_naively(arrivals, interval, kind)
     assert run.ports[LATE] == []
     assert run.columns[MAIN] == ["k", "n", "v", "v_right", "w", EVENT_MS]
 
@@ -82,7 +82,7 @@ def test_rows_behind_the_watermark_are_late_and_the_others_are_joined_exactly(
 ) -> None:
     run = driver(interval, kind).run(plan)
     good, late = split_late(plan)
-    assert by_value(run.ports[MAIN]) == joined(good, interval, kind)
+    assert by_value(run.ports[MAIN]) == join_naively(good, interval, kind)
     assert len(run.ports[LATE]) == len(late)
     assert run.counts["left_late"] + run.counts["right_late"] == len(late)
     assert all(row[-1] > 0 for row in run.ports[LATE])  # type: ignore[operator]
@@ -132,7 +132,7 @@ def test_rows_beyond_the_limit_are_rejected_and_the_others_are_joined_exactly(
     rejected = {row[3] if row[-1] == "right" else row[2] for row in run.ports[REJECTED]}
     assert len(rejected) == run.counts["left_rejected"] + run.counts["right_rejected"]
     taken = [a for cut in plan for a in cut.arrivals if a.values[2] not in rejected]
-    assert by_value(run.ports[MAIN]) == joined(taken, interval, kind)
+    assert by_value(run.ports[MAIN]) == join_naively(taken, interval, kind)
 
 
 def _named(arrival: Arrival, name: int) -> Arrival:
@@ -167,7 +167,7 @@ def test_keys_with_equal_hashes_are_distinguished(monkeypatch: pytest.MonkeyPatc
     )
     arrivals = (Arrival(0, 5, ("a", 1, 1)), Arrival(1, 5, ("a", 1, 2, True)), Arrival(1, 5, ("b", 1, 3, True)))
     run = driver(JoinInterval(0, 0), JoinKind.FULL).run([CutPlan(arrivals, END_OF_TIME_MS, restart=False)])
-    assert by_value(run.ports[MAIN]) == joined(list(arrivals), JoinInterval(0, 0), JoinKind.FULL)
+    assert by_value(run.ports[MAIN]) == join_naively(list(arrivals), JoinInterval(0, 0), JoinKind.FULL)
 
 
 @pytest.mark.parametrize(

@@ -52,13 +52,13 @@ class Plain:
     refresh_ms: int
     things: dict[object, Arrival] = field(default_factory=dict)
     figures: dict[object, Row] = field(default_factory=dict)
-    said_at: dict[object, int] = field(default_factory=dict)
+    emitted_at_ms: dict[object, int] = field(default_factory=dict)
     waits: set[object] = field(default_factory=set)
 
     def cut(self, cut: CutPlan) -> dict[object, Row]:
         """Return the expected rows by key: all columns but the event time."""
         before = dict(self.things)
-        asked = set(self.waits)
+        due = set(self.waits)
         for one in cut.arrivals:
             key = one.values[0]
             if one.side == 0:
@@ -67,13 +67,13 @@ class Plain:
                     self.things[key] = one
             else:
                 self.figures[key] = one.values[1:]
-                asked.add(key)
-        said = {key for key in self.things if self.changed(before.get(key), self.things[key])}
-        others = {key for key in asked - said if key in self.things and not deleted(self.things[key])}
-        free = {key for key in others if cut.clock_ms - self.said_at.get(key, 0) >= self.refresh_ms}
+                due.add(key)
+        emitted = {key for key in self.things if self.changed(before.get(key), self.things[key])}
+        others = {key for key in due - emitted if key in self.things and not deleted(self.things[key])}
+        free = {key for key in others if cut.clock_ms - self.emitted_at_ms.get(key, 0) >= self.refresh_ms}
         self.waits = others - free
-        self.said_at |= dict.fromkeys(said | free, cut.clock_ms)
-        return {key: self.document(key) for key in said | free}
+        self.emitted_at_ms |= dict.fromkeys(emitted | free, cut.clock_ms)
+        return {key: self.document(key) for key in emitted | free}
 
     def changed(self, before: Arrival | None, now: Arrival) -> bool:
         if before is None or before is now:
@@ -118,11 +118,11 @@ def test_every_cut_emits_what_the_definition_emits(plan: Plan, refresh_ms: int) 
 def test_the_last_rows_do_not_depend_on_how_the_changes_are_cut(plan: Plan, other: Plan, refresh_ms: int) -> None:
     """The second plan's cuts with the first one's changes, and both with a quiet cut at the end."""
     arrivals = [a for cut in plan for a in cut.arrivals]
-    again = _cut_as(other, arrivals)
+    again = _with_cuts_of(other, arrivals)
     assert last_rows(plan, refresh_ms) == last_rows(again, refresh_ms)
 
 
-def _cut_as(other: Plan, arrivals: Sequence[Arrival]) -> Plan:
+def _with_cuts_of(other: Plan, arrivals: Sequence[Arrival]) -> Plan:
     cuts, start = [], 0
     for cut in other:
         end = start + len(cut.arrivals)
@@ -152,32 +152,32 @@ def test_a_restart_changes_neither_the_output_nor_its_order(plan: Plan, refresh_
 @settings(max_examples=30, deadline=None)
 @given(timed())
 def test_changes_of_the_right_side_emit_a_key_at_most_once_per_refresh_interval(plan: Plan) -> None:
-    at_work, said = driver(30), dict[object, tuple[int, Row]]()
+    at_work, emitted = driver(30), dict[object, tuple[int, Row]]()
     for cut in plan:
         at_work.ports = {}
         at_work.cut(cut)
         for row in at_work.ports[MAIN]:
-            before_ms, before = said.get(row[0], (0, ()))
-            assert cut.clock_ms - before_ms >= 30 or before[:4] != row[:4] or _touched(cut, row[0])
-            said[row[0]] = cut.clock_ms, row
+            before_ms, before = emitted.get(row[0], (0, ()))
+            assert cut.clock_ms - before_ms >= 30 or before[:4] != row[:4] or _changes_left(cut, row[0])
+            emitted[row[0]] = cut.clock_ms, row
 
 
-def _touched(cut: CutPlan, key: object) -> bool:
+def _changes_left(cut: CutPlan, key: object) -> bool:
     return any(a.side == 0 and a.values[0] == key for a in cut.arrivals)
 
 
-def thing(key: str, name: str, at_ms: int, *, gone: bool = False, place: int = 0) -> Arrival:
+def left_row(key: str, name: str, at_ms: int, *, gone: bool = False, place: int = 0) -> Arrival:
     return Arrival(0, at_ms, (key, name, place, gone))
 
 
 def test_a_deletion_is_emitted_once_and_older_rows_do_not_restore_the_key() -> None:
     at_work = driver()
     for arrival in (
-        thing("a", "x", 10),
-        thing("a", "", 20, gone=True),
-        thing("a", "", 21, gone=True),
-        thing("a", "y", 15),
-        thing("a", "z", 30),
+        left_row("a", "x", 10),
+        left_row("a", "", 20, gone=True),
+        left_row("a", "", 21, gone=True),
+        left_row("a", "y", 15),
+        left_row("a", "z", 30),
     ):
         at_work.cut(CutPlan((arrival,), NO_WATERMARK, restart=True))
     assert [(row[1], row[3]) for row in at_work.ports[MAIN]] == [("x", False), ("", True), ("z", False)]
@@ -186,16 +186,23 @@ def test_a_deletion_is_emitted_once_and_older_rows_do_not_restore_the_key() -> N
 
 def test_of_equal_times_the_later_offset_wins_in_any_order_of_arrival() -> None:
     at_work = driver()
-    at_work.cut(CutPlan((thing("a", "later", 10, place=2), thing("a", "first", 10, place=1)), NO_WATERMARK, False))
-    at_work.cut(CutPlan((thing("a", "first", 10, place=1),), NO_WATERMARK, restart=False))
+    at_work.cut(
+        CutPlan((left_row("a", "later", 10, place=2), left_row("a", "first", 10, place=1)), NO_WATERMARK, False)
+    )
+    at_work.cut(CutPlan((left_row("a", "first", 10, place=1),), NO_WATERMARK, restart=False))
     assert [row[1] for row in at_work.ports[MAIN]] == ["later"]
 
 
 def test_a_full_table_rejects_new_keys_and_accepts_changes_of_existing_ones() -> None:
     at_work = driver(max_rows=1)
-    arrivals = (thing("a", "x", 1), thing("b", "x", 1), Arrival(1, 1, ("b", 5, False)), Arrival(1, 1, ("a", 6, False)))
+    arrivals = (
+        left_row("a", "x", 1),
+        left_row("b", "x", 1),
+        Arrival(1, 1, ("b", 5, False)),
+        Arrival(1, 1, ("a", 6, False)),
+    )
     at_work.cut(CutPlan(arrivals, NO_WATERMARK, restart=False))
-    at_work.cut(CutPlan((thing("a", "y", 2),), NO_WATERMARK, restart=False))
+    at_work.cut(CutPlan((left_row("a", "y", 2),), NO_WATERMARK, restart=False))
     assert [row[:2] for row in at_work.ports[MAIN]] == [("a", "x"), ("a", "y")]
     assert at_work.counts["left_rejected"] == at_work.counts["right_rejected"] == 1
     assert len(at_work.ports[REJECTED]) == 2

@@ -37,7 +37,7 @@ specs = st.builds(
 )
 
 
-def temporal(spec: LookupSpec) -> Driver:
+def temporal_join(spec: LookupSpec) -> Driver:
     return Driver(lambda: TemporalJoin(spec, STREAM, TABLE), (STREAM, TABLE))
 
 
@@ -57,7 +57,7 @@ def is_deletion(spec: LookupSpec, change: Arrival) -> bool:
     return {"gone": gone is True, "rate": rate is None, None: False}[spec.deleted]
 
 
-def as_of_event_time(spec: LookupSpec, arrivals: list[Arrival]) -> list[Row]:
+def look_up_by_event_time(spec: LookupSpec, arrivals: list[Arrival]) -> list[Row]:
     result: list[Row] = []
     for row in (a for a in arrivals if a.side == 0):
         known = [c for c in arrivals if c.side and c.values[0] == row.values[0] and c.event_ms <= row.event_ms]
@@ -65,7 +65,7 @@ def as_of_event_time(spec: LookupSpec, arrivals: list[Arrival]) -> list[Row]:
     return by_value(result)
 
 
-def as_of_arrival(spec: LookupSpec, plan: Plan) -> list[Row]:
+def look_up_by_arrival(spec: LookupSpec, plan: Plan) -> list[Row]:
     table: dict[object, Arrival] = {}
     result: list[Row] = []
     for cut in plan:
@@ -80,17 +80,17 @@ def as_of_arrival(spec: LookupSpec, plan: Plan) -> list[Row]:
 def test_each_row_is_joined_with_the_version_of_its_event_time_in_any_order_of_arrival(
     plan: Plan, spec: LookupSpec
 ) -> None:
-    run = temporal(spec).run(plan)
-    assert by_value(run.ports[MAIN]) == as_of_event_time(spec, [a for cut in plan for a in cut.arrivals])
+    run = temporal_join(spec).run(plan)
+    assert by_value(run.ports[MAIN]) == look_up_by_event_time(spec, [a for cut in plan for a in cut.arrivals])
     assert run.ports[LATE] == run.ports[REJECTED] == []
 
 
 @settings(max_examples=100, deadline=None)
 @given(plans(rows, late=True), specs)
 def test_rows_and_changes_behind_the_watermark_are_late_and_change_nothing(plan: Plan, spec: LookupSpec) -> None:
-    run = temporal(spec).run(plan)
+    run = temporal_join(spec).run(plan)
     good, late = split_late(plan)
-    assert by_value(run.ports[MAIN]) == as_of_event_time(spec, good)
+    assert by_value(run.ports[MAIN]) == look_up_by_event_time(spec, good)
     assert len(run.ports[LATE]) == len(late) == run.counts["waiting_late"] + run.counts["versions_late"]
 
 
@@ -99,11 +99,11 @@ def test_rows_and_changes_behind_the_watermark_are_late_and_change_nothing(plan:
 def test_each_row_is_joined_with_the_last_change_that_arrived_by_the_end_of_its_cut(
     plan: Plan, spec: LookupSpec
 ) -> None:
-    assert by_value(look_up(spec).run(plan).ports[MAIN]) == as_of_arrival(spec, plan)
+    assert by_value(look_up(spec).run(plan).ports[MAIN]) == look_up_by_arrival(spec, plan)
 
 
 @settings(max_examples=60, deadline=None)
-@given(plans(rows, late=True), specs, st.sampled_from([temporal, look_up]))
+@given(plans(rows, late=True), specs, st.sampled_from([temporal_join, look_up]))
 def test_a_restart_changes_neither_the_output_nor_its_order_nor_the_state(
     plan: Plan, spec: LookupSpec, make: object
 ) -> None:
@@ -120,7 +120,7 @@ def test_a_restart_changes_neither_the_output_nor_its_order_nor_the_state(
 @settings(max_examples=60, deadline=None)
 @given(plans(rows), specs)
 def test_only_versions_that_a_future_row_may_need_are_kept(plan: Plan, spec: LookupSpec) -> None:
-    run = temporal(spec)
+    run = temporal_join(spec)
     seen: list[Arrival] = []
     for cut in plan:
         run.cut(cut)
@@ -147,7 +147,7 @@ def test_a_full_table_rejects_new_keys_and_accepts_changes_of_existing_ones() ->
 
 
 def test_a_row_waits_until_no_change_of_its_event_time_can_come() -> None:
-    run = temporal(BY_FLAG)
+    run = temporal_join(BY_FLAG)
     run.cut(CutPlan((Arrival(0, 10, ("eur", 1)), Arrival(1, 5, ("eur", 1, False))), 10, restart=False))
     assert run.ports[MAIN] == []
     run.cut(CutPlan((Arrival(1, 10, ("eur", 2, False)),), 11, restart=True))
@@ -170,5 +170,5 @@ def test_an_invalid_look_up_is_rejected_when_it_is_built(spec: LookupSpec, messa
 
 
 def test_the_end_of_time_emits_every_row() -> None:
-    run = temporal(BY_FLAG).run([CutPlan((Arrival(0, 10, ("eur", 1)),), END_OF_TIME_MS, restart=False)])
+    run = temporal_join(BY_FLAG).run([CutPlan((Arrival(0, 10, ("eur", 1)),), END_OF_TIME_MS, restart=False)])
     assert run.ports[MAIN] == [("eur", 1, None, None, 10)]

@@ -119,7 +119,7 @@ class Obvious:
         return [(w, [a for a in arrivals if w.start_ms <= a.event_ms < w.end_ms]) for w in windows]
 
 
-def grouped(closed: list[tuple[Row, Window, list[Arrival]]]) -> list[Row]:
+def expected_groups(closed: list[tuple[Row, Window, list[Arrival]]]) -> list[Row]:
     return by_value(
         [
             (
@@ -134,7 +134,7 @@ def grouped(closed: list[tuple[Row, Window, list[Arrival]]]) -> list[Row]:
     )
 
 
-def paired(obvious: Obvious, kind: JoinKind) -> list[Row]:
+def expected_pairs(obvious: Obvious, kind: JoinKind) -> list[Row]:
     """Columns: k, n, a, b, end of window."""
     result: list[Row] = []
     for key, window, group in obvious.closed:
@@ -163,7 +163,7 @@ def joined_rows(run: Driver) -> list[Row]:
 def test_every_group_is_emitted_once_with_all_rows_of_both_inputs_in_any_cuts(plan: Plan, spec: WindowedSpec) -> None:
     run = cogroup(spec).run(plan)
     whole = Obvious(spec, [CutPlan(tuple(a for cut in plan for a in cut.arrivals), END_OF_TIME_MS, restart=False)])
-    assert by_value(run.ports[MAIN]) == grouped(whole.closed)
+    assert by_value(run.ports[MAIN]) == expected_groups(whole.closed)
     assert run.ports[LATE] == run.ports[REJECTED] == []
     assert len(run.ports[KEYLESS]) == sum(None in a.values[:2] for cut in plan for a in cut.arrivals)
 
@@ -172,7 +172,7 @@ def test_every_group_is_emitted_once_with_all_rows_of_both_inputs_in_any_cuts(pl
 @given(plans(rows, late=True), specs)
 def test_late_rows_are_accepted_until_their_last_window_closes(plan: Plan, spec: WindowedSpec) -> None:
     run, obvious = cogroup(spec).run(plan), Obvious(spec, plan)
-    assert by_value(run.ports[MAIN]) == grouped(obvious.closed)
+    assert by_value(run.ports[MAIN]) == expected_groups(obvious.closed)
     assert len(run.ports[LATE]) == len(obvious.late) == run.counts["left_late"] + run.counts["right_late"]
 
 
@@ -181,7 +181,7 @@ def test_late_rows_are_accepted_until_their_last_window_closes(plan: Plan, spec:
 def test_a_window_join_gives_all_pairs_of_a_key_and_window_and_the_rows_without_a_partner(
     plan: Plan, spec: WindowedSpec, kind: JoinKind
 ) -> None:
-    assert joined_rows(window_join(spec, kind).run(plan)) == paired(Obvious(spec, plan), kind)
+    assert joined_rows(window_join(spec, kind).run(plan)) == expected_pairs(Obvious(spec, plan), kind)
 
 
 @settings(max_examples=60, deadline=None)
@@ -190,7 +190,7 @@ def test_a_group_is_emitted_in_the_cut_whose_watermark_closes_it(plan: Plan, spe
     run = cogroup(spec)
     for length, cut in enumerate(plan, 1):
         run.cut(cut)
-        assert by_value(run.ports[MAIN]) == grouped(Obvious(spec, plan[:length]).closed)
+        assert by_value(run.ports[MAIN]) == expected_groups(Obvious(spec, plan[:length]).closed)
 
 
 @settings(max_examples=60, deadline=None)
@@ -228,20 +228,20 @@ def test_after_a_restart_rows_of_closed_windows_do_not_count_against_the_limit(a
 
 
 def test_a_session_that_never_ends_is_not_read_again_in_every_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
+    found_sizes = []
     original = SessionClosing._lasts
 
-    def lasts(self: SessionClosing, *args: object) -> object:
+    def count_found(self: SessionClosing, *args: object) -> object:
         found = original(self, *args)  # type: ignore[arg-type]
-        asked.append(len(found))
+        found_sizes.append(len(found))
         return found
 
-    monkeypatch.setattr(SessionClosing, "_lasts", lasts)
+    monkeypatch.setattr(SessionClosing, "_lasts", count_found)
     run = cogroup(WindowedSpec(KEYS, Session(10)))
     for start in range(0, 1000, 50):
         arrivals = tuple(Arrival(at % 2, at, ("x", 1, at if at % 2 == 0 else True)) for at in range(start, start + 50))
         run.cut(CutPlan(arrivals, start + 49, restart=False))
-    assert sum(asked) == 0
+    assert sum(found_sizes) == 0
     run.cut(CutPlan((), END_OF_TIME_MS, restart=False))
     assert [len(row[3]) + len(row[4]) for row in run.ports[MAIN]] == [1000]  # type: ignore[arg-type]
 

@@ -95,7 +95,7 @@ def frame(rows: Sequence[Row]) -> pl.DataFrame:
 Window = tuple[str | None, int, int, int, int]
 
 
-def windows_of(assigner: Assigner, rows: Iterable[Row]) -> list[Window]:
+def expected_windows(assigner: Assigner, rows: Iterable[Row]) -> list[Window]:
     """All at once, row by row in order of time."""
     found: dict[str | None, list[list[int]]] = defaultdict(list)
     for key, at, gap, cents in sorted(rows, key=lambda row: row[1]):
@@ -115,7 +115,7 @@ def windows_of(assigner: Assigner, rows: Iterable[Row]) -> list[Window]:
     return sorted(windows, key=repr)  # type: ignore[arg-type]
 
 
-def taken(assigner: Assigner, lateness_ms: int, cuts: Sequence[Cut]) -> list[Row]:
+def accepted_rows(assigner: Assigner, lateness_ms: int, cuts: Sequence[Cut]) -> list[Row]:
     """The rows that are not late."""
     watermark_ms, found = NO_WATERMARK, list[Row]()
     for cut in cuts:
@@ -129,13 +129,13 @@ def taken(assigner: Assigner, lateness_ms: int, cuts: Sequence[Cut]) -> list[Row
     return found
 
 
-def table_of(records: pl.DataFrame) -> pl.DataFrame:
+def latest_revisions(records: pl.DataFrame) -> pl.DataFrame:
     """The greatest revision of each name, but for what is deleted."""
     latest = records.sort("revision").group_by("key", "window_anchor", maintain_order=True).last()
     return latest.filter(~pl.col("is_deleted"))
 
 
-def as_windows(table: pl.DataFrame) -> list[Window]:
+def to_windows(table: pl.DataFrame) -> list[Window]:
     rows = table.select(
         "key",
         pl.col("window_start", "window_end").dt.epoch("ms"),
@@ -177,10 +177,10 @@ def test_the_revised_table_holds_the_windows_of_the_accepted_rows(
     runner = Runner(assigner, policy, lateness_ms, restarts)
     outputs = [runner.cut(cut) for cut in cuts]
     records = pl.concat([main for main, _ in outputs])
-    accepted = taken(assigner, lateness_ms, cuts)
+    accepted = accepted_rows(assigner, lateness_ms, cuts)
     assert sum(late.height for _, late in outputs) == sum(len(cut.rows) for cut in cuts) - len(accepted)
-    table = table_of(records)
-    assert as_windows(table) == windows_of(assigner, accepted)
+    table = latest_revisions(records)
+    assert to_windows(table) == expected_windows(assigner, accepted)
     assert table["is_final"].all()
     check_names(records)
     if policy.once:
@@ -219,13 +219,13 @@ def test_the_revised_table_does_not_depend_on_how_the_input_is_cut(
         first = max(first, end)
     runner = Runner(assigner, policy, lateness_ms=0)
     records = pl.concat([runner.cut(cut)[0] for cut in [*cuts, Cut([], 99, END_OF_TIME_MS)]])
-    assert as_windows(table_of(records)) == windows_of(assigner, every)
+    assert to_windows(latest_revisions(records)) == expected_windows(assigner, every)
 
 
 # --- single cases ---------------------------------------------------------------------------------------------------
 
 
-def said(records: pl.DataFrame) -> list[tuple[object, ...]]:
+def revisions(records: pl.DataFrame) -> list[tuple[object, ...]]:
     times = pl.col("window_anchor", "window_start", "window_end", "merged_into").dt.epoch("ms")
     return records.select(times, "revision", "is_final", "is_deleted", "events").rows()
 
@@ -233,36 +233,36 @@ def said(records: pl.DataFrame) -> list[tuple[object, ...]]:
 def test_a_session_that_grows_backwards_keeps_its_name() -> None:
     runner = Runner(Session(10), RevisionPolicy(at_end=True), lateness_ms=100)
     first, _ = runner.cut(Cut([("a", 50, None, 1)], 0, 70))
-    assert said(first) == [(50, 50, 60, None, 1, False, False, 1)]
+    assert revisions(first) == [(50, 50, 60, None, 1, False, False, 1)]
     again, _ = runner.cut(Cut([("a", 45, None, 1)], 0, 71))
-    assert said(again) == [(50, 45, 60, None, 2, False, False, 2)]
+    assert revisions(again) == [(50, 45, 60, None, 2, False, False, 2)]
     final, _ = runner.cut(Cut([], 0, 160))
-    assert said(final) == [(50, 45, 60, None, 3, True, False, 2)]
+    assert revisions(final) == [(50, 45, 60, None, 3, True, False, 2)]
 
 
 def test_merging_two_sessions_retracts_the_later_one_and_revises_the_earlier_one() -> None:
     runner = Runner(Session(10), RevisionPolicy(at_end=True), lateness_ms=100)
     runner.cut(Cut([("a", 50, None, 1), ("a", 65, None, 1)], 0, 80))
     merged, _ = runner.cut(Cut([("a", 57, None, 1)], 0, 80))
-    assert said(merged) == [(65, 65, 75, 50, 2, True, True, 0), (50, 50, 75, None, 2, False, False, 3)]
+    assert revisions(merged) == [(65, 65, 75, 50, 2, True, True, 0), (50, 50, 75, None, 2, False, False, 3)]
 
 
 def test_merging_a_session_that_was_never_emitted_retracts_nothing() -> None:
     runner = Runner(Session(10), RevisionPolicy(early_ms=5), lateness_ms=100)
     runner.cut(Cut([("a", 50, None, 1)], 0, 0))
     early, _ = runner.cut(Cut([("a", 35, None, 1)], 5, 0))
-    assert said(early) == [(50, 50, 60, None, 1, False, False, 1)]
-    assert said(runner.cut(Cut([("a", 42, None, 1)], 9, 0))[0]) == []
+    assert revisions(early) == [(50, 50, 60, None, 1, False, False, 1)]
+    assert revisions(runner.cut(Cut([("a", 42, None, 1)], 9, 0))[0]) == []
     merged, _ = runner.cut(Cut([], 14, 0))
-    assert said(merged) == [(50, 35, 60, None, 2, False, False, 3)]
+    assert revisions(merged) == [(50, 35, 60, None, 2, False, False, 3)]
 
 
 def test_an_early_record_is_emitted_when_the_clock_has_passed_the_delay_after_the_first_change() -> None:
     runner = Runner(Session(10), RevisionPolicy(early_ms=5))
-    assert said(runner.cut(Cut([("a", 50, None, 1)], 100, 0))[0]) == []
-    assert said(runner.cut(Cut([("a", 51, None, 1)], 104, 0))[0]) == []
-    assert said(runner.cut(Cut([], 105, 0))[0]) == [(50, 50, 61, None, 1, False, False, 2)]
-    assert said(runner.cut(Cut([], 999, 0))[0]) == []
+    assert revisions(runner.cut(Cut([("a", 50, None, 1)], 100, 0))[0]) == []
+    assert revisions(runner.cut(Cut([("a", 51, None, 1)], 104, 0))[0]) == []
+    assert revisions(runner.cut(Cut([], 105, 0))[0]) == [(50, 50, 61, None, 1, False, False, 2)]
+    assert revisions(runner.cut(Cut([], 999, 0))[0]) == []
 
 
 def test_windows_that_cannot_be_revised_are_rejected() -> None:

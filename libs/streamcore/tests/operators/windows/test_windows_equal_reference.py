@@ -53,10 +53,10 @@ class Cut:
 @st.composite
 def cuts(draw: st.DrawFn) -> list[Cut]:
     """Any input, cut wherever its watermarks and clocks are, and at any other places."""
-    return cut_up(draw(inputs()), draw(st.lists(st.integers(0, 25), max_size=4)))
+    return split_into_cuts(draw(inputs()), draw(st.lists(st.integers(0, 25), max_size=4)))
 
 
-def cut_up(given_inputs: Iterable[Input], breaks: Sequence[int]) -> list[Cut]:
+def split_into_cuts(given_inputs: Iterable[Input], breaks: Sequence[int]) -> list[Cut]:
     """``breaks``: after which events a cut ends too. The last cut ends the stream."""
     found: list[Cut] = []
     rows: list[Row] = []
@@ -87,7 +87,7 @@ def expected(reference: ReferenceWindows, cut: Cut) -> WindowOutput:
     return WindowOutput(firings, tuple(dropped for output in outputs for dropped in output.dropped))
 
 
-def by_key(firings: Sequence[FiredPane]) -> dict[Hashable, list[FiredPane]]:
+def group_by_key(firings: Sequence[FiredPane]) -> dict[Hashable, list[FiredPane]]:
     """In the order of firing within each key."""
     found: dict[Hashable, list[FiredPane]] = defaultdict(list)
     for firing in without_elements(firings):
@@ -95,7 +95,7 @@ def by_key(firings: Sequence[FiredPane]) -> dict[Hashable, list[FiredPane]]:
     return found
 
 
-def names(dropped: Sequence[DroppedElement]) -> list[tuple[object, ...]]:
+def describe_dropped(dropped: Sequence[DroppedElement]) -> list[tuple[object, ...]]:
     return [
         (d.element.key, d.element.event_ms, d.element.value["v"], d.window, d.reason, d.lateness_ms) for d in dropped
     ]
@@ -114,8 +114,8 @@ def check(
     for cut in given_cuts:
         wanted = expected(reference, cut)
         seen = operator.cut(cut.rows, cut.clock_ms, cut.next_watermark_ms)
-        assert by_key(seen.firings) == by_key(wanted.firings)
-        assert names(seen.dropped) == names(wanted.dropped)
+        assert group_by_key(seen.firings) == group_by_key(wanted.firings)
+        assert describe_dropped(seen.dropped) == describe_dropped(wanted.dropped)
     assert operator.counts == reference.counts
     assert operator.counts.is_balanced
     assert operator.is_empty
@@ -195,12 +195,12 @@ def test_any_cuts_give_the_same_panes_in_the_same_order_within_a_key(
     spec: WindowSpec, given_inputs: list[Input], left: set[int], right: set[int], function: Aggregate
 ) -> None:
     """Cut after any events: watermarks and clocks come in between the same events."""
-    outputs = [outcome(spec, cut_up(given_inputs, sorted(breaks)), function) for breaks in (left, right)]
-    assert by_key(outputs[0].firings) == by_key(outputs[1].firings)
-    assert names(outputs[0].dropped) == names(outputs[1].dropped)
+    outputs = [run_operator(spec, split_into_cuts(given_inputs, sorted(breaks)), function) for breaks in (left, right)]
+    assert group_by_key(outputs[0].firings) == group_by_key(outputs[1].firings)
+    assert describe_dropped(outputs[0].dropped) == describe_dropped(outputs[1].dropped)
 
 
-def outcome(spec: WindowSpec, given_cuts: Sequence[Cut], function: Aggregate) -> WindowOutput:
+def run_operator(spec: WindowSpec, given_cuts: Sequence[Cut], function: Aggregate) -> WindowOutput:
     operator = OperatorRunner(spec, function)
     outputs = [operator.cut(cut.rows, cut.clock_ms, cut.next_watermark_ms) for cut in given_cuts]
     firings = tuple(firing for output in outputs for firing in output.firings)

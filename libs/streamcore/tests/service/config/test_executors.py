@@ -86,7 +86,7 @@ def test_the_spark_options_and_the_printed_settings_do_not_contain_a_password(
         checkpoint=tmp_path,
         executors=ExecutorsDocument(count=1, template=template),
     )
-    told = _options(settings.spark_session)
-    assert told["spark.master"].startswith("k8s://")
-    assert "spark.local.dir" not in told
-    assert "hunter2" not in f"{told}{settings!r}"
+    options = _options(settings.spark_session)
+    assert options["spark.master"].startswith("k8s://")
+    assert "spark.local.dir" not in options
+    assert "hunter2" not in f"{options}{settings!r}"

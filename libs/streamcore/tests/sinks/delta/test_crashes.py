@@ -166,10 +166,10 @@ def test_two_processes_of_one_epoch_write_the_same_cuts_once(tmp_path: Path) -> 
 
 
 def test_a_sink_that_lost_ownership_does_not_retry(tmp_path: Path) -> None:
-    def taken_over() -> None:
+    def raise_fenced() -> None:
         raise Fenced("another process has the lease")
 
-    writer = sink(tmp_path / "t", SinkHooks(still_owner=taken_over))
+    writer = sink(tmp_path / "t", SinkHooks(still_owner=raise_fenced))
     other = sink(tmp_path / "t")
     writer.open(_OWNER)
     other.open(_OWNER)

@@ -43,7 +43,7 @@ def _spec(folder: Path) -> DeltaTableSpec:
     return DeltaTableSpec(str(folder), ("p",), target_file_bytes=_TARGET, compact_every=10_000, checkpoint_every=10_000)
 
 
-def _filled(folder: Path, cuts: int = 6) -> DeltaSink:
+def _write_days(folder: Path, cuts: int = 6) -> DeltaSink:
     rows = random.Random(7)
     sink = DeltaSink(DeltaSettings({"rows": _spec(folder)}), {"rows": _SCHEMA})
     sink.open(WriterId("app", 1))
@@ -73,7 +73,7 @@ def _files(table: DeltaTable) -> list[DataFile]:
 
 
 def test_compaction_keeps_contents_and_ledger_and_leaves_one_file_per_partition(tmp_path: Path) -> None:
-    sink = _filled(tmp_path)
+    sink = _write_days(tmp_path)
     before, ledger = _contents(tmp_path), delta_log.ledger(tmp_path)
     run_maintenance(MaintenanceRun(_spec(tmp_path), compact=True, checkpoint=True), {}, lambda _: None)
     assert _contents(tmp_path) == before
@@ -86,7 +86,7 @@ def test_compaction_keeps_contents_and_ledger_and_leaves_one_file_per_partition(
 
 
 def test_only_closed_partitions_are_compacted(tmp_path: Path) -> None:
-    _filled(tmp_path)
+    _write_days(tmp_path)
     run_maintenance(
         MaintenanceRun(_spec(tmp_path), compact=True, checkpoint=False, open=frozenset({("a",)})), {}, lambda _: None
     )
@@ -100,7 +100,7 @@ def test_only_closed_partitions_are_compacted(tmp_path: Path) -> None:
 
 
 def test_one_of_two_concurrent_compactions_gives_up(tmp_path: Path) -> None:
-    _filled(tmp_path)
+    _write_days(tmp_path)
     before = _contents(tmp_path)
     one, other = DeltaTable(tmp_path), DeltaTable(tmp_path)
     assert [compact(one, _files(one)), compact(other, _files(other))] == [True, False]
@@ -109,7 +109,7 @@ def test_one_of_two_concurrent_compactions_gives_up(tmp_path: Path) -> None:
 
 def test_the_compaction_of_the_library_would_double_the_rows(tmp_path: Path) -> None:
     """Why there is one of our own. When this fails, the library has learned it: use it again."""
-    sink = _filled(tmp_path)
+    sink = _write_days(tmp_path)
     one, other = DeltaTable(tmp_path), DeltaTable(tmp_path)
     one.optimize.compact()
     other.optimize.compact()
@@ -118,7 +118,7 @@ def test_the_compaction_of_the_library_would_double_the_rows(tmp_path: Path) -> 
 
 
 def test_a_compaction_that_conflicts_with_a_delete_gives_up(tmp_path: Path) -> None:
-    _filled(tmp_path)
+    _write_days(tmp_path)
     table = DeltaTable(tmp_path)
     files = _files(table)
     DeltaTable(tmp_path).delete("id < 30")
@@ -127,7 +127,7 @@ def test_a_compaction_that_conflicts_with_a_delete_gives_up(tmp_path: Path) -> N
 
 
 def test_a_compaction_accepts_concurrent_appends(tmp_path: Path) -> None:
-    sink = _filled(tmp_path)
+    sink = _write_days(tmp_path)
     table = DeltaTable(tmp_path)
     files = _files(table)
     sink.write(cut_id(6), {"rows": delta_log.table_of(_SCHEMA, {"id": 60, "p": "a"})})
@@ -137,17 +137,17 @@ def test_a_compaction_accepts_concurrent_appends(tmp_path: Path) -> None:
 
 
 def test_statistics_of_a_compacted_file_hold_for_every_row(tmp_path: Path) -> None:
-    _filled(tmp_path)
+    _write_days(tmp_path)
     run_maintenance(MaintenanceRun(_spec(tmp_path), compact=True, checkpoint=False), {}, lambda _: None)
-    _bounds_hold(tmp_path, delta_log.live_files(tmp_path))
+    _check_bounds(tmp_path, delta_log.live_files(tmp_path))
 
 
 def test_statistics_of_a_written_file_hold_for_every_row(tmp_path: Path) -> None:
-    _filled(tmp_path)
-    _bounds_hold(tmp_path, delta_log.live_files(tmp_path))
+    _write_days(tmp_path)
+    _check_bounds(tmp_path, delta_log.live_files(tmp_path))
 
 
-def _bounds_hold(folder: Path, files: Sequence[Row]) -> None:
+def _check_bounds(folder: Path, files: Sequence[Row]) -> None:
     for file in files:
         stats = orjson.loads(str(file["stats"]))
         assert "x" not in stats["minValues"], "NaN is above every number to a reader, and not in the library's bounds"
@@ -172,7 +172,7 @@ def _time(text: str) -> datetime:
 
 @pytest.mark.slow
 def test_the_ledger_survives_a_checkpoint_and_the_retention_of_transactions(tmp_path: Path) -> None:
-    sink = _filled(tmp_path)
+    sink = _write_days(tmp_path)
     table = DeltaTable(tmp_path)
     table.alter.set_table_properties({"delta.setTransactionRetentionDuration": "interval 1 seconds"})
     time.sleep(1.5)
@@ -185,7 +185,7 @@ def test_the_ledger_survives_a_checkpoint_and_the_retention_of_transactions(tmp_
 
 
 def test_vacuum_deletes_only_old_orphans(tmp_path: Path) -> None:
-    _filled(tmp_path)
+    _write_days(tmp_path)
     before = _contents(tmp_path)
     old, young = tmp_path / "p=a" / "old.parquet", tmp_path / "p=a" / "young.parquet"
     for orphan in (old, young):

@@ -109,8 +109,8 @@ def test_column_types_become_mappings_that_keep_values_exact(search_index: Searc
             ("sold", pa.bool_()),
         ]
     )
-    made = replace(search_index.settings(), indexes={"products": IndexSpec(search_index.alias, ("id",))})
-    sink = OpenSearchSink(made, {"products": schema}, SinkHooks())
+    settings = replace(search_index.settings(), indexes={"products": IndexSpec(search_index.alias, ("id",))})
+    sink = OpenSearchSink(settings, {"products": schema}, SinkHooks())
     sink.open(search_index.owner())
     at = dt.datetime(2026, 1, 2, 3, 4, 5, 678_000, dt.UTC)
     row = {"id": "a", "price": Decimal("9007199254740993.01"), "at": at, "rate": 1e300, "sold": True}

@@ -48,7 +48,7 @@ def _rows(count: int, text: str = "x") -> list[Row]:
     return [(f"d{number}", text, number, False) for number in range(count)]
 
 
-def _wanted(rows: list[Row]) -> dict[str, tuple[object, object]]:
+def _expected_documents(rows: list[Row]) -> dict[str, tuple[object, object]]:
     return {str(name): (text, stock) for name, text, stock, _ in rows}
 
 
@@ -58,7 +58,7 @@ def test_requests_shrink_until_the_server_accepts_them_and_grow_again(small: Sea
     rows = _rows(2_000, "x" * 500)  # 1 MB, ten times what the server has room for
     assert sink.write(cut_id(0), {"products": table(rows)}).rows == 2_000
     assert sink.counts.overloads > 2
-    assert small.contents() == _wanted(rows)
+    assert small.contents() == _expected_documents(rows)
     session = sink._session
     assert session is not None
     assert session.sender.pace.size_bytes < 400_000
@@ -76,7 +76,7 @@ def test_single_documents_that_meet_a_full_queue_are_sent_again(small: SearchInd
         assert sink.write(cut_id(batch), {"products": table(rows)}).rows == 1_000
     assert sink.counts.overloads > 0
     assert sink.counts.documents == 2_000
-    assert small.contents() == _wanted(rows)
+    assert small.contents() == _expected_documents(rows)
     sink.close()
 
 
@@ -103,7 +103,7 @@ def test_a_document_above_the_request_limit_is_rejected_and_the_others_are_writt
     written = sink.write(cut_id(0), {"products": table(rows)})
     assert [one.row for one in written.rejected] == [3]
     assert written.rows == 4
-    assert small.contents() == _wanted([*rows[:3], rows[4]])
+    assert small.contents() == _expected_documents([*rows[:3], rows[4]])
     sink.close()
 
 
@@ -129,7 +129,7 @@ def test_a_server_killed_in_the_middle_of_a_cut_receives_the_rest_after_its_rest
     assert written.outcome is WriteOutcome.COMMITTED
     assert written.rows == 2_000
     assert sink.counts.failures > 0
-    assert small.contents() == _wanted(rows)
+    assert small.contents() == _expected_documents(rows)
     sink.close()
 
 
@@ -157,7 +157,7 @@ def test_the_sink_waits_for_a_server_that_is_down_for_five_seconds_and_reports_t
     assert sink.write(cut_id(1), {"products": table(rows)}).rows == 500
     assert time.monotonic() - started > 4
     timer.join()
-    assert small.contents() == _wanted(rows)
+    assert small.contents() == _expected_documents(rows)
     sink.close()
     check_reported(small, caplog.messages, "timed out")
 
@@ -179,7 +179,7 @@ def test_the_sink_waits_for_an_index_that_a_full_disk_blocks_and_reports_the_out
     free.join()
     assert (written.rows, list(written.rejected)) == (300, [])
     assert time.monotonic() - started > 2
-    assert small.contents() == _wanted(rows)
+    assert small.contents() == _expected_documents(rows)
     sink.close()
     check_reported(small, caplog.messages, "read-only")
 

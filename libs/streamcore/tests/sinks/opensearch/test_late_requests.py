@@ -17,7 +17,7 @@ from tests.harness.servers.search_index import SCHEMA, SearchIndex, table, write
 pytestmark = pytest.mark.opensearch
 
 
-def _late(search_index: SearchIndex, batch: int, *, versions: bool = True) -> None:
+def _send_late_request(search_index: SearchIndex, batch: int, *, versions: bool = True) -> None:
     """Return the very request that a predecessor had on its way for this batch."""
     rows = table([("a", "predecessor", 1, False)])
     spec = IndexSpec(search_index.alias, ("id",), "deleted")
@@ -31,7 +31,7 @@ def _late(search_index: SearchIndex, batch: int, *, versions: bool = True) -> No
     client.close()
 
 
-def _deleted(search_index: SearchIndex) -> None:
+def _write_and_delete(search_index: SearchIndex) -> None:
     """Write cuts after the predecessor died in cut 0: its successor wrote it, and deleted the document in cut 1."""
     sink = search_index.sink()
     sink.open(search_index.owner())
@@ -41,9 +41,9 @@ def _deleted(search_index: SearchIndex) -> None:
 
 
 def test_a_late_request_does_not_restore_a_deleted_document(search_index: SearchIndex) -> None:
-    _deleted(search_index)
+    _write_and_delete(search_index)
     search_index.ask("POST", f"/{search_index.alias}/_refresh")
-    _late(search_index, 0)
+    _send_late_request(search_index, 0)
     assert search_index.contents() == {}
 
 
@@ -52,7 +52,7 @@ def test_a_late_request_does_not_overwrite_a_newer_document(search_index: Search
     sink.open(search_index.owner())
     write(sink, 0, [("a", "predecessor", 1, False)])
     write(sink, 1, [("a", "successor", 2, False)])
-    _late(search_index, 0)
+    _send_late_request(search_index, 0)
     assert search_index.contents() == {"a": ("successor", 2)}
     sink.close()
 
@@ -61,21 +61,21 @@ def test_a_late_request_restores_a_deleted_document_if_the_server_forgets_deleti
     search_index: SearchIndex,
 ) -> None:
     """The protection off: what ``open`` rejects."""
-    _deleted(search_index)
+    _write_and_delete(search_index)
     search_index.ask("PUT", f"/{search_index.alias}-000001/_settings", {"index.gc_deletes": "100ms"})
     deadline = time.monotonic() + 20
     while (
         search_index.contents() == {} and time.monotonic() < deadline
     ):  # each look refreshes, and that is when it forgets
         time.sleep(0.3)
-        _late(search_index, 0)
+        _send_late_request(search_index, 0)
     assert search_index.contents() == {"a": ("predecessor", 1)}
 
 
 def test_a_late_request_restores_a_deleted_document_without_external_versions(search_index: SearchIndex) -> None:
     """The protection off."""
-    _deleted(search_index)
-    _late(search_index, 0, versions=False)
+    _write_and_delete(search_index)
+    _send_late_request(search_index, 0, versions=False)
     assert search_index.contents() == {"a": ("predecessor", 1)}
 
 
@@ -99,12 +99,12 @@ def test_an_owner_that_is_superseded_in_the_middle_of_a_cut_is_fenced_at_its_end
 ) -> None:
     new = search_index.sink()
 
-    def overtaken(step: str) -> None:
+    def write_as_successor(step: str) -> None:
         if step == "live":
             new.open(search_index.owner(2))
             write(new, 0, [("a", "new", 3, False)])
 
-    old = search_index.sink(SinkHooks(on_step=overtaken))
+    old = search_index.sink(SinkHooks(on_step=write_as_successor))
     old.open(search_index.owner(1))
     with pytest.raises(Fenced):
         write(old, 6, [("a", "old", 2, False)])

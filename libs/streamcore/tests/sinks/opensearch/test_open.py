@@ -19,7 +19,7 @@ from tests.harness.servers.search_index import SCHEMA, SearchIndex, write
 pytestmark = pytest.mark.opensearch
 
 
-def _rejected(search_index: SearchIndex, **changes: object) -> str:
+def _open_error(search_index: SearchIndex, **changes: object) -> str:
     sink = search_index.sink(**changes)  # type: ignore[arg-type]
     with pytest.raises(ConfigError) as caught:
         sink.open(search_index.owner())
@@ -49,9 +49,9 @@ def test_an_index_that_forgets_deletions_too_soon_is_rejected_with_the_request_t
     search_index.sink().open(search_index.owner())
     index = f"{search_index.alias}-000001"
     search_index.ask("PUT", f"/{index}/_settings", {"index.gc_deletes": "60s"})
-    said = _rejected(search_index)
-    match = re.search(r"PUT (/\S+/_settings) (\{.*\})", said)
-    assert match is not None, said
+    message = _open_error(search_index)
+    match = re.search(r"PUT (/\S+/_settings) (\{.*\})", message)
+    assert match is not None, message
     import orjson
 
     assert search_index.ask("PUT", match[1], orjson.loads(match[2])) == {"acknowledged": True}
@@ -61,12 +61,12 @@ def test_an_index_that_forgets_deletions_too_soon_is_rejected_with_the_request_t
 
 
 def test_an_index_that_acknowledges_before_it_syncs_to_disk_is_rejected(search_index: SearchIndex) -> None:
-    assert "translog.durability" in _rejected(search_index, settings={"translog.durability": "async"})
+    assert "translog.durability" in _open_error(search_index, settings={"translog.durability": "async"})
 
 
 def test_an_alias_that_is_an_index_is_rejected(search_index: SearchIndex) -> None:
     search_index.ask("PUT", f"/{search_index.alias}")
-    assert "is an index, not an alias" in _rejected(search_index)
+    assert "is an index, not an alias" in _open_error(search_index)
     search_index.ask("DELETE", f"/{search_index.alias}")
 
 
@@ -77,8 +77,8 @@ def test_an_index_with_versions_of_another_writer_is_rejected(search_index: Sear
     search_index.ask(
         "PUT", f"/{foreign}/_doc/a?version=1764000000000&version_type=external&refresh=true", {"name": "x"}
     )
-    said = _rejected(search_index)
-    assert "the versions of its documents are not ours" in said
+    message = _open_error(search_index)
+    assert "the versions of its documents are not ours" in message
     # The way out that it names.
     search_index.ask("POST", "/_aliases", {"actions": [{"remove": {"index": foreign, "alias": search_index.alias}}]})
     sink = search_index.sink()
@@ -97,7 +97,7 @@ def test_an_index_with_versions_of_another_writer_is_rejected(search_index: Sear
 def test_an_index_of_another_app_is_rejected(search_index: SearchIndex) -> None:
     search_index.sink().open(search_index.owner())
     other = replace(search_index, app=f"{search_index.app}-other")
-    assert f"belongs to lane products of app {search_index.app}" in _rejected(other)
+    assert f"belongs to lane products of app {search_index.app}" in _open_error(other)
 
 
 def test_a_column_that_the_mapping_cannot_hold_is_rejected_and_a_new_one_is_added(search_index: SearchIndex) -> None:
@@ -118,7 +118,7 @@ def test_a_template_that_changed_without_a_new_version_is_rejected_and_a_newer_o
     search_index: SearchIndex,
 ) -> None:
     search_index.sink(template_version=3).open(search_index.owner())
-    assert "raise the lane's template_version to 4" in _rejected(search_index, template_version=3, refresh_ms=5_000)
+    assert "raise the lane's template_version to 4" in _open_error(search_index, template_version=3, refresh_ms=5_000)
     older = search_index.sink(template_version=2)
     older.open(search_index.owner())
     older.close()
@@ -132,10 +132,10 @@ def test_an_unavailable_server_is_a_retryable_error_when_the_patience_ends(searc
 
 
 def test_a_sink_that_lost_the_app_does_not_retry(search_index: SearchIndex) -> None:
-    def fenced() -> None:
+    def raise_fenced() -> None:
         raise Fenced("another process owns the app")
 
-    sink = search_index.sink(SinkHooks(still_owner=fenced), hosts=("http://127.0.0.1:9",))
+    sink = search_index.sink(SinkHooks(still_owner=raise_fenced), hosts=("http://127.0.0.1:9",))
     with pytest.raises(Fenced):
         sink.open(search_index.owner())
 

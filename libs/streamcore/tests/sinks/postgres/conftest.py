@@ -18,14 +18,14 @@ NewSinkDatabase = Callable[["Database"], SinkDatabase]
 
 @pytest.fixture
 def new_sink_database() -> Iterator[NewSinkDatabase]:
-    made: list[SinkDatabase] = []
+    databases: list[SinkDatabase] = []
 
     def create(database: Database) -> SinkDatabase:
-        made.append(SinkDatabase(database))
-        return made[-1]
+        databases.append(SinkDatabase(database))
+        return databases[-1]
 
     yield create
-    for bench in made:
+    for bench in databases:
         for sink in bench.opened:
             sink.close()
 

@@ -60,12 +60,12 @@ def run(sink_database: SinkDatabase, done: Path) -> Run:
     return run
 
 
-def appended(sink_database: SinkDatabase) -> Counter[tuple[int, int, str]]:
+def count_appended(sink_database: SinkDatabase) -> Counter[tuple[int, int, str]]:
     return Counter(sink_database.rows("SELECT * FROM log"))
 
 
-def all_there_once(sink_database: SinkDatabase) -> None:
-    assert appended(sink_database) == EVERYTHING
+def check_written_once(sink_database: SinkDatabase) -> None:
+    assert count_appended(sink_database) == EVERYTHING
     assert sink_database.rows("SELECT * FROM latest ORDER BY n") == LATEST
 
 
@@ -75,7 +75,7 @@ def test_a_kill_at_any_step_neither_loses_nor_repeats_a_row(
 ) -> None:
     assert run(step) == -signal.SIGKILL
     assert run() == 0
-    all_there_once(sink_database)
+    check_written_once(sink_database)
     results = [line.split(maxsplit=2) for line in done.read_text().splitlines()]
     assert [result for _, result, _ in results] == [
         "skipped" if cut == 2 and step is PostgresStep.COMMITTED else "committed" for cut in range(CUTS)
@@ -86,7 +86,7 @@ def test_a_kill_at_any_step_neither_loses_nor_repeats_a_row(
 def test_without_the_ledger_the_kill_after_the_commit_repeats_the_cut(run: Run, sink_database: SinkDatabase) -> None:
     assert run(PostgresStep.COMMITTED, "off") == -signal.SIGKILL
     assert run("none", "off") == 0
-    twice = {row for row, count in appended(sink_database).items() if count > 1}
+    twice = {row for row, count in count_appended(sink_database).items() if count > 1}
     assert twice == {(2, n, f"2:{n}") for n in range(ROWS)}
 
 
@@ -101,51 +101,51 @@ def write_all(sink_database: SinkDatabase, at_step: Callable[[int, str], None]) 
 
 
 @pytest.fixture
-def own(new_postgres: NewPostgres) -> EmbeddedPostgres:
+def own_server(new_postgres: NewPostgres) -> EmbeddedPostgres:
     server = new_postgres()
     server.start()
     return server
 
 
 @pytest.fixture
-def own_place(own: EmbeddedPostgres, new_sink_database: NewSinkDatabase) -> SinkDatabase:
+def own_database(own_server: EmbeddedPostgres, new_sink_database: NewSinkDatabase) -> SinkDatabase:
     """On a server that may be harmed."""
-    sink_database = new_sink_database(database_of(own))
+    sink_database = new_sink_database(database_of(own_server))
     sink_database.run(*CREATE)
     return sink_database
 
 
 @pytest.mark.parametrize("step", [PostgresStep.LOCKED, PostgresStep.APPLIED, PostgresStep.COMMITTED])
 def test_a_server_killed_in_the_middle_of_a_cut_holds_every_row_once_after_its_restart(
-    own: EmbeddedPostgres, own_place: SinkDatabase, step: PostgresStep
+    own_server: EmbeddedPostgres, own_database: SinkDatabase, step: PostgresStep
 ) -> None:
     kills: list[int] = []
-    restart = threading.Timer(0.5, own.start)
+    restart = threading.Timer(0.5, own_server.start)
 
     def at_step(cut: int, reached: str) -> None:
         if (cut, reached) == (2, step) and not kills:
-            own.kill()
+            own_server.kill()
             kills.append(cut)
             restart.start()
 
-    assert write_all(own_place, at_step) == [WriteOutcome.COMMITTED] * CUTS
+    assert write_all(own_database, at_step) == [WriteOutcome.COMMITTED] * CUTS
     assert kills == [2]
     restart.join()
-    all_there_once(own_place)
+    check_written_once(own_database)
 
 
 def test_the_sink_waits_for_a_server_that_is_down_for_five_seconds(
-    own: EmbeddedPostgres, own_place: SinkDatabase
+    own_server: EmbeddedPostgres, own_database: SinkDatabase
 ) -> None:
-    asked: list[float] = []
-    sink = own_place.sink(TABLES, COLUMNS, hooks=SinkHooks(still_owner=lambda: asked.append(time.monotonic())))
-    own.stop()
+    checks: list[float] = []
+    sink = own_database.sink(TABLES, COLUMNS, hooks=SinkHooks(still_owner=lambda: checks.append(time.monotonic())))
+    own_server.stop()
     started = time.monotonic()
-    restart = threading.Timer(5, own.start)
+    restart = threading.Timer(5, own_server.start)
     restart.start()
     for cut in range(CUTS):
         assert sink.write(cut_id(cut), {"log": rows_of(cut), "latest": rows_of(cut)}).outcome is WriteOutcome.COMMITTED
     restart.join()
     assert time.monotonic() - started > 5
-    assert len(asked) > 5
-    all_there_once(own_place)
+    assert len(checks) > 5
+    check_written_once(own_database)

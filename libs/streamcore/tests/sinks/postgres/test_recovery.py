@@ -40,45 +40,45 @@ LEDGER = "SELECT epoch, batch, rows FROM headgate_ledger"
 
 
 @pytest.fixture
-def appending(sink_database: SinkDatabase) -> SinkDatabase:
+def append_database(sink_database: SinkDatabase) -> SinkDatabase:
     sink_database.run("CREATE TABLE orders (id text, amount numeric, v bigint)")
     return sink_database
 
 
-def test_a_later_epoch_fences_the_earlier_one_and_numbers_its_batches_from_zero(appending: SinkDatabase) -> None:
-    old = appending.sink(APPEND)
-    appending.write(old, 5, ("a", ONE, 1))
-    new = appending.sink(APPEND, epoch=2)
-    assert appending.rows(LEDGER) == [(2, None, 0)]
+def test_a_later_epoch_fences_the_earlier_one_and_numbers_its_batches_from_zero(append_database: SinkDatabase) -> None:
+    old = append_database.sink(APPEND)
+    append_database.write(old, 5, ("a", ONE, 1))
+    new = append_database.sink(APPEND, epoch=2)
+    assert append_database.rows(LEDGER) == [(2, None, 0)]
     with pytest.raises(Fenced, match="epoch 2 owns it, this is epoch 1"):
-        appending.write(old, 6, ("b", ONE, 1))
+        append_database.write(old, 6, ("b", ONE, 1))
     with pytest.raises(Fenced):
-        appending.sink(APPEND, epoch=1)
-    assert appending.write(new, 0, ("c", ONE, 1)).outcome is WriteOutcome.COMMITTED
-    assert appending.rows("SELECT id FROM orders ORDER BY id") == [("a",), ("c",)]
+        append_database.sink(APPEND, epoch=1)
+    assert append_database.write(new, 0, ("c", ONE, 1)).outcome is WriteOutcome.COMMITTED
+    assert append_database.rows("SELECT id FROM orders ORDER BY id") == [("a",), ("c",)]
 
 
-def test_apps_and_sinks_have_ledger_rows_of_their_own(appending: SinkDatabase) -> None:
+def test_apps_and_sinks_have_ledger_rows_of_their_own(append_database: SinkDatabase) -> None:
     from streamcore.sinks.postgres.sink import PostgresSink
     from streamcore.writer_id import WriterId
     from tests.harness.servers.postgres_table import ORDERS, orders
 
     for app, name in (("shop", "one"), ("shop", "two"), ("store", "one")):
-        sink = PostgresSink(name, appending.settings(APPEND), {"orders": ORDERS})
+        sink = PostgresSink(name, append_database.settings(APPEND), {"orders": ORDERS})
         sink.open(WriterId(app, 1))
         assert sink.write(cut_id(0), {"orders": orders((app, ONE, 1))}).outcome is WriteOutcome.COMMITTED
         sink.close()
-    assert len(appending.rows()) == 3
+    assert len(append_database.rows()) == 3
 
 
 @pytest.fixture
-def wire(appending: SinkDatabase) -> Iterator[Wire]:
-    wire = Wire(appending.database.host, appending.database.port)
+def wire(append_database: SinkDatabase) -> Iterator[Wire]:
+    wire = Wire(append_database.database.host, append_database.database.port)
     yield wire
     wire.close()
 
 
-def test_the_ledger_settles_a_commit_whose_response_is_lost(appending: SinkDatabase, wire: Wire) -> None:
+def test_the_ledger_settles_a_commit_whose_response_is_lost(append_database: SinkDatabase, wire: Wire) -> None:
     def lose(step: str) -> None:
         if step == PostgresStep.NOTED and not losses:
             losses.append(step)
@@ -86,10 +86,10 @@ def test_the_ledger_settles_a_commit_whose_response_is_lost(appending: SinkDatab
             threading.Timer(0.5, wire.cut).start()
 
     losses: list[str] = []
-    sink = appending.sink(APPEND, port=wire.port, hooks=SinkHooks(on_step=lose))
-    written = appending.write(sink, 0, ("a", ONE, 1), ("b", ONE, 1))
+    sink = append_database.sink(APPEND, port=wire.port, hooks=SinkHooks(on_step=lose))
+    written = append_database.write(sink, 0, ("a", ONE, 1), ("b", ONE, 1))
     assert (losses, written.outcome, written.rows) == ([PostgresStep.NOTED], WriteOutcome.COMMITTED, 2)
-    assert appending.rows() == [("a", ONE, 1), ("b", ONE, 1)]
+    assert append_database.rows() == [("a", ONE, 1), ("b", ONE, 1)]
 
 
 def test_a_frozen_server_is_reported_and_used_again_when_it_resumes(
@@ -107,13 +107,13 @@ def test_a_frozen_server_is_reported_and_used_again_when_it_resumes(
             frozen.append(time.monotonic())
             server.pause()
 
-    def asked() -> None:
+    def resume_when_reported() -> None:
         if len(frozen) == 1 and caplog.messages:
             frozen.append(time.monotonic())
             server.resume()
 
     short = Timeouts(statement_ms=500, silence_ms=500, connect_ms=2_000)
-    sink = sink_database.sink(KEYED, timeouts=short, hooks=SinkHooks(on_step=freeze, still_owner=asked))
+    sink = sink_database.sink(KEYED, timeouts=short, hooks=SinkHooks(on_step=freeze, still_owner=resume_when_reported))
     assert sink_database.write(sink, 0, ("a", ONE, 1)).outcome is WriteOutcome.COMMITTED
     assert 1 < frozen[1] - frozen[0] < 10
     assert sink_database.rows() == [("a", ONE, 1)]
@@ -126,17 +126,17 @@ def test_a_frozen_server_is_reported_and_used_again_when_it_resumes(
     assert re.fullmatch(rf"{where} is back after \d+ s", back)
 
 
-def test_the_sink_reconnects_when_an_administrator_ends_its_session(appending: SinkDatabase) -> None:
+def test_the_sink_reconnects_when_an_administrator_ends_its_session(append_database: SinkDatabase) -> None:
     def end(step: str) -> None:
         if step == PostgresStep.STAGED and not ended:
-            ended.extend(appending.rows(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {ours}"))
+            ended.extend(append_database.rows(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {ours}"))
 
     ours = "application_name = 'headgate shop db' AND datname = current_database()"
     ended: list[object] = []
-    sink = appending.sink(APPEND, hooks=SinkHooks(on_step=end))
-    assert appending.write(sink, 0, ("a", ONE, 1)).outcome is WriteOutcome.COMMITTED
+    sink = append_database.sink(APPEND, hooks=SinkHooks(on_step=end))
+    assert append_database.write(sink, 0, ("a", ONE, 1)).outcome is WriteOutcome.COMMITTED
     assert ended == [(True,)]
-    assert appending.rows() == [("a", ONE, 1)]
+    assert append_database.rows() == [("a", ONE, 1)]
 
 
 def test_the_sink_waits_for_a_row_that_another_session_locks(sink_database: SinkDatabase) -> None:
@@ -166,11 +166,11 @@ def test_the_sink_writes_nothing_when_its_patience_ends_and_continues_in_a_later
 
 
 def test_a_sink_whose_app_lost_its_checkpoint_does_not_retry(sink_database: SinkDatabase) -> None:
-    def lost() -> None:
+    def raise_fenced() -> None:
         raise Fenced("another process owns the app")
 
     sink_database.run(CREATE)
-    sink = sink_database.sink(KEYED, hooks=SinkHooks(still_owner=lost), timeouts=Timeouts(lock_ms=50))
+    sink = sink_database.sink(KEYED, hooks=SinkHooks(still_owner=raise_fenced), timeouts=Timeouts(lock_ms=50))
     with sink_database.database.connect() as other:
         other.execute("BEGIN")
         other.execute("LOCK TABLE orders")
@@ -188,28 +188,28 @@ def test_a_table_that_was_dropped_meanwhile_is_a_config_error(sink_database: Sin
 
 
 @pytest.mark.parametrize("loss", ["UPDATE headgate_ledger SET batch = NULL", "DELETE FROM headgate_ledger"])
-def test_a_ledger_that_lost_a_committed_cut_stops_the_sink(appending: SinkDatabase, loss: str) -> None:
-    sink = appending.sink(APPEND)
-    appending.write(sink, 4, ("a", ONE, 1))
-    appending.run(loss)
+def test_a_ledger_that_lost_a_committed_cut_stops_the_sink(append_database: SinkDatabase, loss: str) -> None:
+    sink = append_database.sink(APPEND)
+    append_database.write(sink, 4, ("a", ONE, 1))
+    append_database.run(loss)
     with pytest.raises(Permanent, match=r"lost commits it confirmed|its row was deleted"):
-        appending.write(sink, 5, ("b", ONE, 1))
-    assert appending.rows() == [("a", ONE, 1)]
+        append_database.write(sink, 5, ("b", ONE, 1))
+    assert append_database.rows() == [("a", ONE, 1)]
 
 
-def certificate(folder: Path) -> tuple[Path, Path]:
+def make_certificate(folder: Path) -> tuple[Path, Path]:
     """Return a self-made certificate for the name ``localhost``, and its key."""
     cert, key = folder / "server.crt", folder / "server.key"
     subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
-    made = ["-newkey", "rsa:2048", "-nodes", "-days", "2", "-out", str(cert), "-keyout", str(key)]
-    subprocess.run(["openssl", "req", "-x509", *made, *subject], check=True, capture_output=True)
+    options = ["-newkey", "rsa:2048", "-nodes", "-days", "2", "-out", str(cert), "-keyout", str(key)]
+    subprocess.run(["openssl", "req", "-x509", *options, *subject], check=True, capture_output=True)
     return cert, key
 
 
-def with_tls(server: EmbeddedPostgres, folder: Path) -> Path:
+def start_with_tls(server: EmbeddedPostgres, folder: Path) -> Path:
     """Start it and make it take TLS; returns the certificate."""
     server.start()
-    for path in (paths := certificate(folder)):
+    for path in (paths := make_certificate(folder)):
         copy = server.files.data / path.name
         copy.touch(mode=0o600)
         copy.write_bytes(path.read_bytes())
@@ -227,7 +227,7 @@ def test_with_tls_the_sink_writes_only_to_a_server_with_a_valid_certificate(
     new_postgres: NewPostgres, new_sink_database: NewSinkDatabase, tmp_path: Path
 ) -> None:
     server = new_postgres()
-    cert = with_tls(server, tmp_path)
+    cert = start_with_tls(server, tmp_path)
     sink_database = new_sink_database(replace(database_of(server), host="localhost"))
     sink_database.run(CREATE)
     proven: dict[str, Any] = {"sslmode": SslMode.VERIFY_FULL, "ca_file": cert}
@@ -242,4 +242,4 @@ def test_with_tls_the_sink_writes_only_to_a_server_with_a_valid_certificate(
     other = tmp_path / "other"
     other.mkdir()
     with pytest.raises(ConfigError, match="certificate verify failed"):
-        sink_database.sink(KEYED, **{**proven, "ca_file": certificate(other)[0]})
+        sink_database.sink(KEYED, **{**proven, "ca_file": make_certificate(other)[0]})

@@ -37,7 +37,7 @@ ALL = pa.schema(
 )
 
 
-def rejection(sink_database: SinkDatabase, table: TableSpec = KEYED, columns: pa.Schema = ORDERS) -> str:
+def open_error(sink_database: SinkDatabase, table: TableSpec = KEYED, columns: pa.Schema = ORDERS) -> str:
     with pytest.raises(ConfigError) as caught:
         sink_database.sink(table, {"orders": columns})
     return str(caught.value)
@@ -49,9 +49,9 @@ def rejection(sink_database: SinkDatabase, table: TableSpec = KEYED, columns: pa
 def test_the_statement_in_the_error_for_a_missing_table_creates_one_that_fits(
     sink_database: SinkDatabase, table: TableSpec
 ) -> None:
-    said = rejection(sink_database, table, ALL)
-    assert "orders does not exist; run:\nCREATE TABLE" in said
-    sink_database.run(said.split("run:\n")[1])
+    message = open_error(sink_database, table, ALL)
+    assert "orders does not exist; run:\nCREATE TABLE" in message
+    sink_database.run(message.split("run:\n")[1])
     sink_database.sink(table, {"orders": ALL})
 
 
@@ -60,14 +60,14 @@ def test_the_statement_in_the_error_for_a_missing_key_creates_one_that_fits(
     sink_database: SinkDatabase, table: TableSpec
 ) -> None:
     sink_database.run("CREATE TABLE orders (id text NOT NULL, amount numeric NOT NULL, v bigint, UNIQUE (id, v))")
-    said = rejection(sink_database, table)
-    assert "has no primary key or unique constraint of exactly" in said
-    sink_database.run(said.split("run: ")[1])
+    message = open_error(sink_database, table)
+    assert "has no primary key or unique constraint of exactly" in message
+    sink_database.run(message.split("run: ")[1])
     sink_database.sink(table)
 
 
 @pytest.mark.parametrize(
-    ("create", "said"),
+    ("create", "message"),
     [
         ("CREATE TABLE orders (id text PRIMARY KEY, amount numeric)", r'ADD COLUMN "v" bigint'),
         (CREATE.replace("18,2", "18,1"), r"'amount' as numeric\(18,1\).*loss"),
@@ -86,9 +86,9 @@ def test_the_statement_in_the_error_for_a_missing_key_creates_one_that_fits(
          "CREATE TABLE orders (id text COLLATE c PRIMARY KEY, amount numeric, v bigint)", "deterministic collation"),
     ],
 )  # fmt: skip
-def test_a_table_that_cannot_hold_the_lane_is_rejected(sink_database: SinkDatabase, create: str, said: str) -> None:
+def test_a_table_that_cannot_hold_the_lane_is_rejected(sink_database: SinkDatabase, create: str, message: str) -> None:
     sink_database.run(*create.split("; "))
-    assert re.search(said, rejection(sink_database))
+    assert re.search(message, open_error(sink_database))
 
 
 def test_a_table_with_more_columns_and_narrower_types_is_fine(sink_database: SinkDatabase) -> None:
@@ -99,7 +99,7 @@ def test_a_table_with_more_columns_and_narrower_types_is_fine(sink_database: Sin
 
 
 @pytest.mark.parametrize(
-    ("grants", "said"),
+    ("grants", "message"),
     [
         ([], r"permission denied for schema|ledger"),
         (["USAGE, CREATE ON SCHEMA public"], r"GRANT SELECT, INSERT, UPDATE ON"),
@@ -112,19 +112,19 @@ def test_a_table_with_more_columns_and_narrower_types_is_fine(sink_database: Sin
     ],
 )
 def test_the_error_names_a_missing_privilege(
-    sink_database: SinkDatabase, grants: list[str], said: str, monkeypatch: pytest.MonkeyPatch
+    sink_database: SinkDatabase, grants: list[str], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    role = f"restricted_{sink_database.database.name}_{len(grants)}_{len(said)}".replace("-", "_")
+    role = f"restricted_{sink_database.database.name}_{len(grants)}_{len(message)}".replace("-", "_")
     monkeypatch.setenv("HEADGATE_TEST_PASSWORD", "tellnobody")
     sink_database.run(
         CREATE, f"CREATE ROLE {role} LOGIN PASSWORD 'tellnobody'", "REVOKE ALL ON SCHEMA public FROM PUBLIC"
     )
     sink_database.run(*(f"GRANT {grant} TO {role}" for grant in grants))
     login: dict[str, Any] = {"user": role, "password_file": None, "password_env": "HEADGATE_TEST_PASSWORD"}
-    if not said:
+    if not message:
         sink_database.sink(KEYED, **login)
         return
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=message):
         sink_database.sink(KEYED, **login)
 
 
@@ -151,7 +151,7 @@ def test_the_sink_retries_an_unavailable_server_until_its_patience_ends(tmp_path
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"tables": {}}, "no lane"),
         ({"password_file": Path("x"), "password_env": "X"}, "one of them"),
@@ -160,15 +160,15 @@ def test_the_sink_retries_an_unavailable_server_until_its_patience_ends(tmp_path
         ({"sslmode": SslMode.VERIFY_FULL}, "ca_file"),
     ],
 )  # fmt: skip
-def test_contradictory_settings_are_rejected(change: dict[str, object], said: str) -> None:
+def test_contradictory_settings_are_rejected(change: dict[str, object], message: str) -> None:
     some: dict[str, Any] = {"host": "h", "database": "d", "user": "u", "tables": {"orders": KEYED}, **change}
-    with pytest.raises(ConfigError, match=said) as caught:
+    with pytest.raises(ConfigError, match=message) as caught:
         PostgresSettings(**some)
     assert "p@ss" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "message"),
     [
         (lambda: TableName.parse("orders"), "schema.table"),
         (lambda: TableName.parse('public."x"'), "schema.table"),
@@ -177,13 +177,13 @@ def test_contradictory_settings_are_rejected(change: dict[str, object], said: st
         (lambda: spec("t", "a", version="a"), "not part of the key"),
     ],
 )
-def test_invalid_values_are_rejected(make: object, said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+def test_invalid_values_are_rejected(make: object, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         make()  # type: ignore[operator]
 
 
 @pytest.mark.parametrize(
-    ("table", "columns", "said"),
+    ("table", "columns", "message"),
     [
         (spec("orders", "nr"), ORDERS, r"names \['nr'\]"),
         (spec("orders", "id", deleted="v"), ORDERS, "must be boolean"),
@@ -194,9 +194,9 @@ def test_invalid_values_are_rejected(make: object, said: str) -> None:
     ],
 )
 def test_lanes_that_no_table_could_hold_are_rejected_without_a_server(
-    table: TableSpec, columns: pa.Schema, said: str
+    table: TableSpec, columns: pa.Schema, message: str
 ) -> None:
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=message):
         PostgresSink("db", PostgresSettings("127.0.0.1", "d", "u", {"orders": table}), {"orders": columns})
 
 

@@ -79,8 +79,8 @@ def test_lanes_are_written_in_order_so_that_a_row_can_reference_one_of_the_same_
     )
     tables = {"orders": spec("orders", "id", deleted="gone"), "lines": spec("lines", "order_id", deleted="gone")}
     sink = sink_database.sink(tables, {"lines": lines, "orders": DELETING})
-    made = orders(("a", ONE, 1, False), schema=DELETING)
-    written = sink.write(cut_id(0), {"lines": orders(("a", False), ("b", False), schema=lines), "orders": made})
+    order_rows = orders(("a", ONE, 1, False), schema=DELETING)
+    written = sink.write(cut_id(0), {"lines": orders(("a", False), ("b", False), schema=lines), "orders": order_rows})
     assert [(one.lane, one.row, one.code) for one in written.rejected] == [("lines", 1, "23503")]
     assert sink_database.rows("SELECT * FROM lines") == [("a",)]
     gone = orders(("a", ONE, 1, True), schema=DELETING)
