@@ -1,4 +1,4 @@
-"""Warm start: an aggregate that is filled from history is what it would be had it counted from the beginning."""
+"""Backfills: an aggregate that is filled from history equals one that counted from the start."""
 
 from __future__ import annotations
 

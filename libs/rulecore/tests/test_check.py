@@ -1,4 +1,4 @@
-"""``check``: the same rejections as the rule set, with file and line, and the price of a rule."""
+"""``check``: the same rejections as the rule set, with file and line, and the cost of a rule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules kernel in-process: the code of production, with the cuts made by the test."""
+"""The rules kernel in this process: the code of production, with cuts that the test chooses."""
 
 from __future__ import annotations
 
@@ -267,7 +267,7 @@ payments = st.lists(
 
 
 def run(events: Sequence[RawRecord], sizes: Sequence[int], *, restart: bool, shards: int = 2) -> list[object]:
-    """The alerts of these events, cut as ``sizes`` says; with ``restart`` every cut begins from the stored state."""
+    """Return the alerts of these events, in cuts of ``sizes``; with ``restart`` every cut starts from stored state."""
     spec = new_app(shards, max_out_of_orderness_ms=200 * MINUTE)
     app = InProcessApp(spec)
     alerts = lane(app.cut(RULES, CLOCK), ALERTS)
@@ -283,7 +283,7 @@ def run(events: Sequence[RawRecord], sizes: Sequence[int], *, restart: bool, sha
 
 
 def run_in_turns(events: Sequence[RawRecord], sizes: Sequence[int]) -> list[object]:
-    """The alerts when two processes take the cuts in turns, each catching up on what the other did."""
+    """Return the alerts of two processes that take turns, each catching up on the cuts of the other."""
     spec = new_app(2, max_out_of_orderness_ms=200 * MINUTE)
     first = InProcessApp(spec)
     second = InProcessApp(spec, first.blobs)

@@ -1,4 +1,4 @@
-"""The door of the rules: complete, loadable and cheap to import."""
+"""The public names of the rules: complete, loadable and cheap to import."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Budgets of state: rules whose keys are new with every event, beside rules that must not notice them."""
+"""Budgets of state: rules whose keys are new with every event do not affect the rules beside them."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def new_app(budgets: StateBudgets, app: InProcessApp | None = None, shards: int 
 def run(
     rules: Sequence[RawRecord], budgets: StateBudgets, cut: int, restart_every: int = 0
 ) -> tuple[list[Record], InProcessApp]:
-    """Publish the rules, and pass the events in cuts of so many; return the output in the order of the cuts."""
+    """Publish the rules, pass the events in cuts of that size, and return the output in the order of the cuts."""
     app = new_app(budgets)
     records = app.cut(rules, CLOCK)
     stream = [*events()]

@@ -1,4 +1,4 @@
-"""The door of the engine: complete, loadable, cheap to import, and all that examples and documents import."""
+"""The public names of the engine: complete, loadable, cheap to import, and all that examples and documents import."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The hash that places keys must never change: its values are written down here."""
+"""The hash that assigns keys to shards must never change: these tests fix its values."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PAIRS = ["cc13afe52f835652", "7a8f4baeed68308d"]
 
 
 def plain_hash(text: str) -> str:
-    """The definition, one string at a time, in whole numbers."""
+    """Hash one string at a time by the definition, in whole numbers."""
     data, word = text.encode(), 0x2545F4914F6CDD1D
     if len(data) > 64:
         word = int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")

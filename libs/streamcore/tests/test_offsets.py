@@ -1,4 +1,4 @@
-"""Positions: a backlog is cut into pieces that hold every record once, whatever the limits."""
+"""Offsets: a backlog is split into cuts that hold every record once, whatever the limits."""
 
 from __future__ import annotations
 

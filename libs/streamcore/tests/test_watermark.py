@@ -1,4 +1,4 @@
-"""Watermarks: per source partition, smallest wins, idle ones do not hold back, never backwards.
+"""Watermarks: one for each source partition, of which the smallest counts; idle ones do not; they never go back.
 
 ::
 
@@ -71,11 +71,11 @@ def test_the_watermark_stands_still_when_all_partitions_are_idle() -> None:
 def test_after_a_silence_of_all_partitions_the_watermark_waits_for_each_again() -> None:
     state = WatermarkState().advance([progress_of(0, 200), progress_of(1, 190)], 0, idle)
     state = state.advance([progress_of(0, 900)], 5_000, idle)
-    assert state.watermark_ms == 180, "the app was away; partition 1 may have as much to say"
+    assert state.watermark_ms == 180, "the app was down; partition 1 may have as many events"
     late = state.advance([progress_of(1, 700)], 5_100, idle)
     assert late.watermark_ms == 690
     state = state.advance([progress_of(0, 901)], 5_900, idle).advance([progress_of(0, 902)], 6_000, idle)
-    assert state.watermark_ms == 892, "it has not, and is idle"
+    assert state.watermark_ms == 892, "it has none, and is idle"
 
 
 def test_the_latest_event_time_covers_the_requested_partitions() -> None:
@@ -101,8 +101,8 @@ def test_the_stream_has_ended_when_every_partition_has_ended() -> None:
     state = WatermarkState().expect([0, 1], 0).advance([end_of(0)], 0, idle)
     assert state.watermark_ms == NO_WATERMARK
     state = state.advance([progress_of(1, 90)], 1, idle)
-    assert state.watermark_ms == 80, "one that has ended holds nobody back"
-    assert state.advance([], 5_000, idle).watermark_ms == 80, "one that is only idle may go on"
+    assert state.watermark_ms == 80, "an ended partition does not hold the watermark back"
+    assert state.advance([], 5_000, idle).watermark_ms == 80, "an idle partition may continue"
     assert state.advance([end_of(1)], 2, idle).watermark_ms == END_OF_TIME_MS
 
 

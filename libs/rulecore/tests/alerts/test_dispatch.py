@@ -1,4 +1,4 @@
-"""What becomes of a firing: lanes of trials, suppression, budgets, comparison; over cuts and restarts."""
+"""Dispatch of firings: lanes of trials, suppression, budgets and comparisons, across cuts and restarts."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_canary_decides_for_its_share_of_the_keys_and_the_live_version_for_the
     out = app().cut([*records, *(pay(i, 1, user) for i, user in enumerate(users))], CLOCK)
     by_canary = set(offsets(out, ALERTS, 2))
     assert 40 <= len(by_canary) <= 80
-    assert set(offsets(out, ALERTS, 1)) == set(range(200)) - by_canary, "one version decides for each key"
+    assert set(offsets(out, ALERTS, 1)) == set(range(200)) - by_canary, "one version is responsible for each key"
     assert set(offsets(out, SHADOW, 1)) == by_canary
     assert by_canary == {i for i, user in enumerate(users) if canary_fraction("r", [user]) < 0.3}
 
@@ -251,7 +251,7 @@ def test_a_worker_that_missed_cuts_catches_up_on_the_parts_of_a_release() -> Non
 
 
 def test_the_metrics_of_a_cut_report_the_cost_of_each_rule() -> None:
-    """By candidates, so a rule without anything to look it up by is seen for what it is."""
+    """The cost is counted in candidates, so a rule that no index can look up shows its true cost."""
     running = app(2)
     rules = [rule("narrow", where="card = 'c1' and amount > 1"), rule("wide", where="amount + 0 > 1 or card is null")]
     users = [f"u{n}" for n in range(20)]

@@ -89,7 +89,7 @@ def run(
     cuts: Sequence[int] = (),
     alerts: list[bytes] | None = None,
 ) -> BacktestReport:
-    """Cut after so many events."""
+    """Run a back-test over the events, in cuts of these sizes."""
     other = None if live is None else BacktestSide(tuple(live))
     sink = None if alerts is None else alerts.append
     partitions = {event.partition for event in events}
@@ -194,7 +194,7 @@ def test_only_event_rules_evaluate_late_events() -> None:
 
 
 def test_an_ended_partition_does_not_hold_the_watermark_back() -> None:
-    """Partition 1 has one early event and no more; the windows of partition 0 close all the same."""
+    """Partition 1 ends after one early event; the windows of partition 0 close nevertheless."""
     first = frame([Event(0, 0, "a", 100), Event(1, 0, "b", 100), Event(0, 1, "a", 100)]).sort(PARTITION, OFFSET)
     job = Backtest(
         SCHEMA, "pay", BacktestSide((burst(2, emit="final"),)), max_out_of_orderness_ms=5_000, partitions=[0, 1]
@@ -205,7 +205,7 @@ def test_an_ended_partition_does_not_hold_the_watermark_back() -> None:
 
 
 def test_the_watermark_waits_for_a_partition_without_events_so_far() -> None:
-    """Partition 1 is to come: nothing of partition 0 closes a window, and what partition 1 brings is not late."""
+    """Before any event of partition 1, partition 0 closes no window, and later events of partition 1 are not late."""
     job = Backtest(
         SCHEMA, "pay", BacktestSide((burst(2, emit="final"),)), max_out_of_orderness_ms=5_000, partitions=[0, 1]
     )

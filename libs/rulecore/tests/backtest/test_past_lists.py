@@ -1,4 +1,4 @@
-"""Back-tests and explanations of rules that ask lists: as a plain loop over the entries says, at the events' time."""
+"""Back-tests and explanations of rules with lists equal a plain loop over the entries, at the time of the events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rule documents: which are read, which are rejected, and the location of each fault."""
+"""Rule documents: which are accepted, which are rejected, and the location of each fault."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Explanations of conditions: what they say is what the evaluator says."""
+"""Explanations of conditions agree with the evaluator."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_every_leaf_shows_the_value_of_the_row(expr: Expr, rows: list[dict[str, 
 def test_changing_the_undecisive_clauses_does_not_change_the_result(
     expr: Expr, rows: list[dict[str, Value]], random: Random
 ) -> None:
-    """Every other leaf replaced by some truth: the whole comes out the same."""
+    """Replace every other leaf by a random truth value: the result stays the same."""
     clause = explain_condition(expr, rows[0])
 
     def replay(one: Clause) -> bool | None:
@@ -72,7 +72,7 @@ def test_changing_the_undecisive_clauses_does_not_change_the_result(
             return decisive
         return None if None in values else not decisive
 
-    if clause.truth is not Truth.NULL:  # what is NULL stays so only while nothing else decides
+    if clause.truth is not Truth.NULL:  # NULL is the result only while no other part is decisive
         assert WORDS[replay(clause)] is clause.truth
 
 

@@ -23,7 +23,7 @@ THENS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     {"severity": st.sampled_from(["low", "high"]), "message": st.just("{s} at {t}: {m}, {fine} {d} {b}")},
     optional={"alert": st.booleans(), "score": st.integers(0, 100), "outcome": st.just("review")},
 )
-#: What keeps a rule silent, and is left aside.
+#: Entries that keep a rule from alerting, which ``explain_event`` ignores.
 LIVES: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     {},
     optional={
@@ -62,7 +62,7 @@ def test_explain_event_equals_explain_rule(
     assume(len(predicate.text) <= ExpressionLimits().text_bytes // 2)  # the index is tested with longer ones
     one = rule(predicate.text, then=then, **life)
     events = frame(seed, predicate, count)
-    if "suppress" in life:  # in the kernel a silence of a millisecond is the least, and holds what is out of order
+    if "suppress" in life:  # the kernel suppresses for at least a millisecond, which covers events out of order
         events = events.unique("t", keep="first").sort("t")
     question = ExplainQuestion(row=events.height - 1) if by_row else ExplainQuestion()
     assert is_plain(one)

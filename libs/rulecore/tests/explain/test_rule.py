@@ -1,4 +1,4 @@
-"""Explanations of rules: what windows held equals a plain loop's, and the verdict names the reason."""
+"""Explanations of rules: traced windows equal a plain loop, and the verdict names the reason."""
 
 from __future__ import annotations
 

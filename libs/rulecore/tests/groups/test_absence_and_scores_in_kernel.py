@@ -1,4 +1,4 @@
-"""Absence and score rules in the kernel: routed, stored and put together with rules of the other kinds."""
+"""Absence and score rules in the kernel: routing, state, and combination with rules of the other kinds."""
 
 from __future__ import annotations
 

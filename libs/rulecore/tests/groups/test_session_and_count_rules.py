@@ -1,4 +1,4 @@
-"""Rules over sessions and over windows of so many events, compared with plain Python that goes event by event."""
+"""Rules over sessions and count windows, compared with plain Python that processes events one by one."""
 
 from __future__ import annotations
 
@@ -292,7 +292,7 @@ def run(
     groups: GroupSettings | None = None,
     shards: int = 1,
 ) -> list[dict[str, object]]:
-    """All alerts. ``how``: one process; a new one for every cut; or two that take turns."""
+    """Return all alerts. ``how``: one process; a new one for every cut; or two that take turns."""
     spec = new_app(disorder, shards, groups)
     app = InProcessApp(spec)
     turns = [app, InProcessApp(spec, app.blobs)]
@@ -399,7 +399,7 @@ def test_the_alerts_do_not_depend_on_how_the_input_is_cut(
     assert len({a["alert_id"] for a in whole}) == len(whole)
 
 
-# --- one by one -------------------------------------------------------------------------------------------------------
+# --- single cases -----------------------------------------------------------------------------------------------------
 
 
 def test_an_event_out_of_order_joins_two_sessions_and_neither_fires_again() -> None:

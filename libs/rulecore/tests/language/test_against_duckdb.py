@@ -1,7 +1,7 @@
-"""Where the semantics agree, DuckDB says the same: an evaluator by other people, and a parser too.
+"""Where the semantics agree, DuckDB gives the same: an evaluator and a parser by other people.
 
-Left out is what DuckDB does otherwise: integer overflow and ``%`` by zero raise there, ``x / 0`` is infinite, a
-difference of timestamps is an interval, ``concat`` passes over NULL. The texts are generated flat, so precedence is
+Not covered is what DuckDB does differently: integer overflow and ``%`` by zero raise there, ``x / 0`` is infinite, a
+difference of timestamps is an interval, ``concat`` skips NULL. The texts are generated flat, so precedence is
 compared as well.
 """
 
@@ -74,7 +74,7 @@ PATTERNS = st.sampled_from(["a%", "%b", "%a%", "_", "a_", "%", "", "ab", "a%b", 
 
 @st.composite
 def sums(draw: st.DrawFn, atoms: st.SearchStrategy[str]) -> str:
-    """A flat chain, to be read by precedence. ``%`` only by a constant that is not zero."""
+    """Draw a flat chain, to be parsed by precedence. ``%`` only by a constant that is not zero."""
     text: str = draw(atoms)
     for _ in range(draw(st.integers(0, 3))):
         op = draw(st.sampled_from(["+", "-", "*", "%"]))
@@ -101,7 +101,7 @@ PREDICATES = st.one_of(
 
 @st.composite
 def conditions(draw: st.DrawFn) -> str:
-    """A flat chain of and, or and not, sometimes with brackets."""
+    """Draw a flat chain of and, or and not, sometimes with brackets."""
     text: str = draw(PREDICATES)
     for _ in range(draw(st.integers(0, 3))):
         negation = draw(st.sampled_from(["", "", "not "]))

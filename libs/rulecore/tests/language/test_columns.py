@@ -1,4 +1,4 @@
-"""What Polars does differently from the language, and the compiler must not let through."""
+"""Where Polars differs from the language, the compiler corrects it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_decimal_becomes_the_nearest_double() -> None:
 
 @pytest.mark.parametrize("rows", [1, 2, 5])
 def test_a_power_does_not_depend_on_how_many_rows_there_are(rows: int) -> None:
-    """Polars takes another formula for one exponent than for many: the same event, cut otherwise, would differ."""
+    """Polars uses another formula for one exponent than for many: one event would differ by the cut that it is in."""
     row: dict[str, Value] = {"a": -43_650_607_972_870, "x": 2.434699301468155e38, "b": 8}
     assert _column("power(a, 7)", [row] * rows) == [float(-43_650_607_972_870) ** 7.0] * rows
     assert _column("power(x, b)", [row] * rows) == [2.434699301468155e38**8.0] * rows

@@ -17,7 +17,7 @@ Rows = list[dict[str, Value]]
 
 
 def same(left: Value, right: Value) -> bool:
-    """Equal and of one type; NaN equals itself."""
+    """Return whether both are equal and of one type; NaN equals itself."""
     if isinstance(left, float) and isinstance(right, float) and math.isnan(left):
         return math.isnan(right)
     return type(left) is type(right) and left == right

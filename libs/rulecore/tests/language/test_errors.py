@@ -128,7 +128,7 @@ def _check(error: ExpressionError, text: str, underlined: str, message: str, hin
     assert (error.line, error.column, error.length) == place
 
 
-#: Messages whose place is the first occurrence of the underlined text, not the last.
+#: Messages whose location is the first occurrence of the underlined text, not the last.
 _AT_FIRST_OCCURRENCE = {
     "+ takes numbers, not string",
     "in takes a list in brackets, or list('name')",

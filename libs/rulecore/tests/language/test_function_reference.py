@@ -1,4 +1,4 @@
-"""The function reference is complete, and every example in it gives what it shows."""
+"""The function reference is complete, and every example in it gives the value that it shows."""
 
 from __future__ import annotations
 

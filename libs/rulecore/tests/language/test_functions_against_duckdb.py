@@ -1,5 +1,4 @@
-"""Every function and operator gives the value that DuckDB gives, where ``tests.harness.oracles.duckdb_sql`` says how
-to ask it.
+"""Every function and operator gives the value that DuckDB gives, if ``tests.harness.oracles.duckdb_sql`` translates it.
 
 ``HEADGATE_EXPRESSIONS`` so many expressions on 40 rows each (`make nightly`: 20,000).
 """
@@ -25,7 +24,7 @@ from tests.harness.oracles.duckdb_sql import COLUMNS, DIFFERENCES, MAKERS, SCOPE
 EXPRESSIONS = int(os.environ.get("HEADGATE_EXPRESSIONS", "800"))
 TOGETHER = 50
 ROWS = 40
-#: Of transcendental functions, and of sums of doubles in another order.
+#: The tolerance for transcendental functions, and for sums of doubles in another order.
 CLOSE = 1e-14
 
 pytestmark = pytest.mark.timeout(300 + EXPRESSIONS // 10)

@@ -1,4 +1,4 @@
-"""No text gets anything but a tree or an ``ExpressionError``, and none takes long to be rejected."""
+"""Any text gives a tree or an ``ExpressionError``, and no text takes long to be rejected."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def networks(draw: st.DrawFn) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
 
 @st.composite
 def texts_near(draw: st.DrawFn, network: Any) -> str:
-    """An address in or near the network in one of its spellings, or something that is nearly one."""
+    """Draw an address in or near the network in one of its spellings, or a text that is almost one."""
     bits = network.max_prefixlen
     inside = int(network.network_address) | draw(st.integers(0, int(network.hostmask)))
     flipped = inside ^ (1 << draw(st.integers(0, bits - 1)))

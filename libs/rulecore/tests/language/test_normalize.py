@@ -73,7 +73,7 @@ def test_expressions_that_differ_have_different_fingerprints(left: str, right: s
 
 
 def test_a_fingerprint_never_changes_between_versions() -> None:
-    """State is kept under it: if this fails, running rules lose their windows at the next upgrade."""
+    """State is stored under the fingerprint: if this fails, running rules lose their windows at the next upgrade."""
     having = Scope({"s": STRING}, aggregates=True, arguments=COLUMNS)
     assert fingerprint(parse("amount > 100 and s = 'x'", SCOPE)) == "0c150e6481400c603d253942dc2f014f"
     assert fingerprint(parse("sum(amount * a) > 10", having)) == "14a894fcaac1152747a47a55aecfad21"

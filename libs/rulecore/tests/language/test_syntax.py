@@ -1,4 +1,4 @@
-"""Tokens and precedence: what belongs together without brackets, and what lies between two tokens."""
+"""Tokens and precedence: how operators bind without brackets, and what separates two tokens."""
 
 from __future__ import annotations
 

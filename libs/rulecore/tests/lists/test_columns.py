@@ -1,4 +1,4 @@
-"""Conditions over lists: lifted to columns and matched, against evaluation event by event with plain dictionaries."""
+"""Conditions over lists, as columns, compared with evaluation event by event with plain dictionaries."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ COLUMNS = tuple(column for rule in RULES for column in rule.list_columns)
 
 
 def physical_frame(rows: list[dict[str, Value]]) -> pl.DataFrame:
-    """Physical columns, as the decoder makes them."""
+    """Return physical columns, as the decoder does."""
     columns = [
         pl.Series(
             f.name,

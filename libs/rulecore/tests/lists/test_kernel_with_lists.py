@@ -1,4 +1,4 @@
-"""Rules that ask lists, in the kernel: changes and expiry in mid-stream, restarts, and what is rejected."""
+"""Rules with lists in the kernel: changes and expiry in mid-stream, restarts, and rejections."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ RULES = {
 
 @dataclass(frozen=True)
 class Step:
-    """A cut: lists that change (None: expires at once), events, seconds that pass before it, a restart before it."""
+    """A cut: changed lists (None: expires at once), events, and before it: seconds that pass, a restart."""
 
     bad: list[tuple[str, int]] | None
     limits: list[tuple[str, Decimal, int]] | None

@@ -1,4 +1,4 @@
-"""Control records of lists: which are accepted, which are rejected, what stays, and what a restart restores."""
+"""Control records of lists: which are accepted, which are rejected, what is kept, and what a restart restores."""
 
 from __future__ import annotations
 

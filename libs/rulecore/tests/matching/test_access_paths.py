@@ -1,4 +1,4 @@
-"""Every path by which the index finds a rule finds what one Python function says of one event, and nothing else.
+"""Every access path of the index finds exactly the matches of one Python function on one event.
 
 ``HEADGATE_PAIRS`` so many pairs of a rule and an event (`make nightly`: 200,000). The oracle is the function that
 ``tests.harness.oracles.predicates`` writes next to each rule's text; the product's own naive evaluator must agree with
@@ -41,7 +41,7 @@ from tests.harness.oracles.predicates import (
 
 PAIRS = int(os.environ.get("HEADGATE_PAIRS", "20000"))
 LIMITS = RuleLimits(expression=ExpressionLimits(text_bytes=16_384))
-LEAST_SHARE = 0.02  # of the pairs of a shape that match, and of those that do not
+LEAST_SHARE = 0.02  # the least number of pairs of a shape that match, and of pairs that do not
 RARE = {"many keys": 0.0, "equalities": 0.002, "lists": 0.005, "interval under a key": 0.005}
 
 pytestmark = pytest.mark.timeout(300 + PAIRS // 100)
@@ -58,19 +58,19 @@ class Case:
 
     @property
     def pairs(self) -> int:
-        """How many there are."""
+        """Return the number of pairs."""
         return len(self.predicates) * len(self.events)
 
 
 def compile_predicate(predicate: Predicate, number: int = 0) -> CompiledRule:
-    """The product's form of a rule."""
+    """Return the compiled rule of a predicate."""
     document = {"id": f"r{number}", "version": 1, "owner": "o", "on": "odd", "where": predicate.text}
     rule = Rule.model_validate(document | {"then": {"severity": "low", "message": "m"}})
     return compile_rule(rule, {"odd": SCHEMA}, LIMITS)
 
 
 def case(seed: int, rules: int, events: int) -> Case:
-    """``rules``: of each shape, times its weight."""
+    """Return a case of ``rules`` times its weight of each shape."""
     maker = Shapes(seed)
     shapes = [shape for shape in SHAPES for _ in range(rules * WEIGHTS.get(shape, 8))]
     maker.random.shuffle(shapes)
@@ -80,7 +80,7 @@ def case(seed: int, rules: int, events: int) -> Case:
 
 
 def cases() -> Iterator[Case]:
-    """Many rules on few events and the other way round, until there are enough pairs."""
+    """Yield cases of many rules on few events and the other way round, until there are enough pairs."""
     seed, pairs = 0, 0
     while pairs < PAIRS:
         seed += 1
@@ -91,7 +91,7 @@ def cases() -> Iterator[Case]:
 
 
 def few_rules(seed: int, events: int) -> Case:
-    """A handful of rules on a batch that is large beside them: values are translated in another way then."""
+    """Return a case of few rules on a large batch, whose values are translated in another way."""
     maker = Shapes(seed)
     predicates = [maker.rule(shape) for shape in SHAPES]
     compiled = [compile_predicate(predicate, i) for i, predicate in enumerate(predicates)]
@@ -99,19 +99,19 @@ def few_rules(seed: int, events: int) -> Case:
 
 
 def find_with_function(one: Case) -> list[tuple[int, int]]:
-    """One event, one rule, one function."""
+    """Apply the function of each rule to each event."""
     return [(row, i) for row, event in enumerate(one.events) for i, p in enumerate(one.predicates) if p.truth(event)]
 
 
 def find_with_index(one: Case) -> list[tuple[int, int]]:
-    """By the index."""
+    """Find the matches by the index."""
     matches = EventMatcher(one.compiled).match(physical(one.events))
     assert matches.failed == ()
     return list(zip(matches.row.tolist(), matches.rule.tolist(), strict=True))
 
 
 def differences(one: Case, have: Sequence[tuple[int, int]], want: Sequence[tuple[int, int]]) -> list[str]:
-    """Some of the pairs of one side only, for a person."""
+    """Describe some of the pairs that only one side has."""
     odd = sorted({*have} ^ {*want})[:5]
     return [
         f"{'found' if pair in have else 'missed'} ({one.shapes[pair[1]]}): {one.predicates[pair[1]].text[:300]} on "

@@ -1,4 +1,4 @@
-"""The matcher finds what the naive evaluator finds, whatever path an entry is looked up by."""
+"""The matcher finds what the naive evaluator finds, by every access path."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ OPERATORS = ["=", "<>", "<", "<=", ">", ">="]
 
 
 def where_text(rng: random.Random, depth: int = 2) -> str:
-    """A condition over the columns of ``SCHEMA``, with constants that events do have."""
+    """Return a condition over the columns of ``SCHEMA``, with constants that occur in events."""
     if depth and rng.random() < 0.6:
         parts = [where_text(rng, depth - 1) for _ in range(rng.randint(2, 3))]
         joined = f" {rng.choice(['and', 'and', 'or'])} ".join(parts)
@@ -115,7 +115,7 @@ def random_rules(rng: random.Random, count: int) -> list[CompiledRule]:
 
 
 def random_events(rng: random.Random, count: int) -> pl.DataFrame:
-    """Physical columns: decimals as scaled whole numbers, times as milliseconds; NULL and NaN too."""
+    """Return physical columns: decimals as scaled whole numbers, times as milliseconds, with NULL and NaN."""
 
     def column(values: Sequence[object], nulls: float = 0.2) -> list[object]:
         return [None if rng.random() < nulls else rng.choice(values) for _ in range(count)]
@@ -138,7 +138,7 @@ def random_events(rng: random.Random, count: int) -> pl.DataFrame:
 
 
 def naive(rules: Sequence[CompiledRule], events: pl.DataFrame) -> list[tuple[int, int]]:
-    """Every rule on every event, with the evaluator that says what the language means."""
+    """Apply every rule to every event with the reference evaluator."""
     types = {field.name: field.type for field in SCHEMA.fields}
     rows = [{n: to_logical(v, types[n]) for n, v in row.items()} for row in events.iter_rows(named=True)]
     return [
@@ -211,7 +211,7 @@ def test_intervals_filed_by_cells_give_the_same_matches(monkeypatch: pytest.Monk
 
 
 def test_the_lookup_of_an_interval_ignores_its_neighbours() -> None:
-    """Each event is a candidate for the few intervals around it, not for all below or above it."""
+    """Each event is a candidate for the few intervals around it, not for all intervals below or above it."""
     rules = [rule(f"n between {10 * i} and {10 * i + 9}", i) for i in range(500)]
     events = pl.DataFrame({"n": [0, 9, 10, 2_345, 4_999, 5_000, -1, None]}, schema={"n": pl.Int64})
     matcher = EventMatcher(rules)
@@ -267,7 +267,7 @@ def test_no_rules_and_no_events_give_no_matches() -> None:
 
 
 def test_a_rule_that_raises_is_reported_and_the_others_are_evaluated(monkeypatch: pytest.MonkeyPatch) -> None:
-    broken = "s2 like 'a%b_'"  # opaque, and made to raise below
+    broken = "s2 like 'a%b_'"  # opaque to the index; it raises below
     rules = [rule("s = 'a'", 0), rule(f"s = 'a' and {broken}", 1), rule(f"{broken} or b", 2), rule("n > 1", 3)]
     events = random_events(random.Random(9), 40)
     healthy = [pair for pair in pairs(EventMatcher(rules).match(events)) if pair[1] in (0, 3)]

@@ -1,4 +1,4 @@
-"""What a diff says of rules is what publishing them does."""
+"""A diff of rules predicts what publishing them does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The control log alone tells who changed what, and gives every version back."""
+"""The history of rules, with authors and every version, follows from the control log alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Versions of a rule through their slots: on trial, scheduled, drafted, paused, retired; and releases."""
+"""The slots of a rule's versions: trial, waiting, draft, paused and retired; and releases."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def test_a_release_that_would_exceed_the_limit_of_rules_is_rejected() -> None:
     assert "the limit" in (answer(rules, release("x", [document("b"), document("c")])[0]).reason or "")
     assert answer(rules, release("x", [document("b")])[0]).status is StatusKind.ACCEPTED
     swapped = release("x", [document("b"), document("c")], deleted=["a"])
-    assert answer(rules, swapped[0]).status is StatusKind.REJECTED, "deletions come after what is put"
+    assert answer(rules, swapped[0]).status is StatusKind.REJECTED, "deletions follow the published rules"
 
 
 def test_a_large_release_has_parts_that_take_effect_with_its_last_record() -> None:

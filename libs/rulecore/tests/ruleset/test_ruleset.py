@@ -181,7 +181,7 @@ def test_more_rules_than_the_limit_are_rejected_and_replacing_one_is_not() -> No
     assert "which is the limit" in (status.reason or "")
     assert same is rules
     assert apply_one(rules, ControlRecord(0, 0, b"b", b"{"))[1].reason == status.reason, (
-        "said before the record is decoded"
+        "rejected before the record is decoded"
     )
     assert apply_one(rules, record("a", 2))[1].status is StatusKind.ACCEPTED
 
@@ -322,7 +322,7 @@ def test_the_fingerprint_covers_everything_that_is_counted(fields: dict[str, obj
 
 
 def test_rules_that_count_the_same_share_a_fingerprint() -> None:
-    """Whatever the rule, its text, the order of its groups and the length of its window."""
+    """For any rule id, spelling, order of the group and length of the window."""
     before = compile_record(window("a", group_by=["country", "user_id"], having="sum(quantity * amount) > 1"))
     after = compile_record(
         window(

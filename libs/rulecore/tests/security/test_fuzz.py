@@ -1,8 +1,8 @@
-"""Whatever the input of a parser: a value or the documented error, in bounded time and memory, and nothing else.
+"""Any input of a parser gives a value or the documented error, in bounded time and memory.
 
 ``HEADGATE_INPUTS`` so many inputs (`make nightly`: 200,000), made and run by ``tests.harness.faults.fuzz_cases`` in a
 cage. An
-input follows from its number, so a finding can be had again: ``python -m tests.harness.faults.fuzz_cases 1/28928``.
+input follows from its number, so a finding can be reproduced: ``python -m tests.harness.faults.fuzz_cases 1/28928``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.harness.faults.fuzz_cases import TARGETS
 INPUTS = int(os.environ.get("HEADGATE_INPUTS", "2100"))
 SEED = int(os.environ.get("HEADGATE_SEED", "1"))
 GROWTH_BYTES = 100 << 20
-LEAST_SHARE = 0.02  # of a target's inputs that are values
+LEAST_SHARE = 0.02  # the least share of inputs of a target that give values
 
 pytestmark = pytest.mark.timeout(300 + INPUTS // 50)
 

@@ -1,4 +1,4 @@
-"""No text in a rule runs, opens, fetches or exhausts anything: it is rejected, or it is data and stays unchanged.
+"""No text in a rule runs, opens, fetches or exhausts anything: it is rejected, or it is plain data.
 
 The texts are those of ``tests.harness.faults.hostile_texts``, with where they come from; the process that reads them
 is caged, see ``tests.harness.faults.cage``.
@@ -15,9 +15,9 @@ from tests.harness.faults.hostile_texts import JSON, TEXTS, YAML
 pytestmark = pytest.mark.slow
 
 GROWTH_BYTES = 200 << 20
-#: Conditions that are of the language, and only look bad: their cost is bounded, which the cage checks.
+#: Valid conditions that only look dangerous: their cost is bounded, which the cage checks.
 SOUND = {"redos in where", "like bomb in where"}
-#: Documents that are sound although they look odd.
+#: Valid documents that only look dangerous.
 SOUND_DOCUMENTS = {"byte order mark as YAML"}
 
 
@@ -27,7 +27,7 @@ def report() -> Report:
 
 
 def outcomes_by_case(report: Report) -> dict[str, Outcome]:
-    """Outcomes by case."""
+    """Return the outcomes by case."""
     return {outcome.case: outcome for outcome in report.outcomes}
 
 

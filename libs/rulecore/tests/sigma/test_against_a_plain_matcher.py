@@ -1,4 +1,4 @@
-"""An imported rule matches the same events as a plain implementation of Sigma: two values, wildcards, no case.
+"""An imported rule matches the same events as a plain implementation of Sigma: two truth values, wildcards, no case.
 
 The matcher here evaluates generated selections and conditions in Python and shares no code with the import.
 """
@@ -142,7 +142,7 @@ def selection_matches(selection: Any, row: Mapping[str, Any]) -> bool:
     return all(item_matches(key, value, row) for key, value in selection.items())
 
 
-# --- what is generated ------------------------------------------------------------------------------------------------
+# --- generated rules ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Correlations become windows and sequences that fire on what Sigma describes."""
+"""Correlations become windows and sequences that fire as Sigma describes."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def import_files(*files: Path) -> ImportReport:
 
 
 def events(file: Path) -> dict[str, list[dict[str, ScalarValue]]]:
-    """``match`` and ``miss``; read as rule files are, so that times stay text."""
+    """Return ``match`` and ``miss``, loaded like rule files, so that times stay text."""
     found, problems = read_yaml((DATA / "events" / f"{file.stem}.yaml").read_text(), file.name)
     assert not problems
     value = found[0].value

@@ -1,4 +1,4 @@
-"""The rules in ``rules/shop`` and ``rules/retail`` are sound, and their own tests pass."""
+"""The rules in ``rules/shop`` and ``rules/retail`` are valid, and their own tests pass."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_every_file_holds_the_rule_of_its_name_in_the_folder_of_its_stream() -> 
 
 
 def test_aggregates_over_retail_use_exact_types() -> None:
-    """A double would make an oracle depend on the order of additions."""
+    """With doubles an oracle would depend on the order of additions."""
     report = check_rules(LOADED, STREAMS)
     kinds = {a.type.kind for rule in report.rules if rule.rule.on == "retail" for a in rule.aggregates}
     assert kinds == {Kind.LONG, Kind.DECIMAL}

@@ -1,4 +1,4 @@
-"""The same answers as a database gives, over random rows."""
+"""Aggregates give the same values as DuckDB over random rows."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ DATABASE.execute("set timezone = 'UTC'")
 
 
 def answers(rows: pl.DataFrame, sql: str) -> list[object]:
-    """One value a group, also of those without rows."""
+    """Return one value for each group, including groups without rows."""
     numbered = rows.with_row_index("number")
     groups = pl.DataFrame({"g": range(GROUPS)})
     query = f"select {sql} from groups left join numbered on numbered.group = g group by g order by g"

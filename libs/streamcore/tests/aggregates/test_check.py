@@ -1,4 +1,4 @@
-"""What is rejected, and what the types of results are."""
+"""Checks of aggregates: which are rejected, and the types of results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Aggregates that an app brings: over rows, over frames, stored by their type."""
+"""Custom aggregates of an app: over rows, over frames, stored by their type."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.harness.oracles.aggregates import GROUPS, SCHEMA, elements, frames, g
 
 
 class Words(RowAccumulator):
-    """How often each text came, most often first. It changes what it is given, as an app's code may."""
+    """Counts each text, most frequent first. It changes its arguments in place, as the code of an app may."""
 
     columns: ClassVar = {"text": pl.String()}
     state: ClassVar = pl.List(pl.Struct({"word": pl.String(), "times": pl.Int64()}))
@@ -44,7 +44,7 @@ class Words(RowAccumulator):
 
 
 class Weighted(Accumulator):
-    """A sum of products, over frames, with a way back."""
+    """A sum of products over frames, which can subtract."""
 
     columns: ClassVar = {"small": pl.Int16(), "price": pl.Decimal(12, 2)}
     state: ClassVar = pl.Int64()

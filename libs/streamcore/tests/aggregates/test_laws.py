@@ -1,4 +1,4 @@
-"""What every aggregate promises: rows in any pieces, put together in any way, give the value of the whole."""
+"""The laws of every aggregate: partials of any pieces of the rows, merged in any order, give the value of the whole."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ every_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 
 
 def rounding(aggregate: Aggregate, rows: pl.DataFrame) -> float:
-    """How far float64 may be from the exact value: what went in, by its last digits."""
+    """Return how far float64 may be from the exact value: the rounding of the inputs."""
     floats = [rows[column] for column in aggregate.inputs if rows[column].dtype.is_float()]
     wide = [rows[column] for column in aggregate.inputs if rows[column].dtype == SCHEMA["wide"]]
     if isinstance(aggregate, Sum | Mean):
@@ -90,7 +90,7 @@ def assert_values(aggregate: Aggregate, partials: Partials, rows: pl.DataFrame) 
 
 
 def aggregate_pieces(data: st.DataObject, aggregate: Aggregate, rows: pl.DataFrame) -> list[Partials]:
-    """The rows dealt out to some pieces; inside a piece they keep their order. Each has been stored and loaded."""
+    """Return stored and loaded partials of the rows in random pieces; inside a piece the rows keep their order."""
     count = data.draw(st.integers(1, 4), label="pieces")
     which = data.draw(st.lists(st.integers(0, count - 1), min_size=rows.height, max_size=rows.height))
     places = [np.flatnonzero(np.array(which, dtype=np.int64) == i) for i in range(count)]
@@ -98,7 +98,7 @@ def aggregate_pieces(data: st.DataObject, aggregate: Aggregate, rows: pl.DataFra
 
 
 def sort_by_group(parts: Sequence[Partials]) -> Partials:
-    """All partials, those of a group together."""
+    """Return all partials, those of a group together."""
     return take_rows(concat_rows(parts), np.arange(len(parts) * GROUPS).reshape(-1, GROUPS).T.ravel())
 
 

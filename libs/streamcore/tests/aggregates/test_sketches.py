@@ -29,7 +29,7 @@ SHARES = (0.0, 0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
 QUANTILES = Quantiles("real", SHARES)
 #: Six standard errors.
 DISTINCT_ERROR = 6 * 1.04 / sqrt(2**12)
-#: The library publishes no bound: this holds what the documentation of ``Quantiles`` says.
+#: The library publishes no bound: this is the bound that the documentation of ``Quantiles`` names.
 RANK_ERROR = 0.02
 
 
@@ -95,7 +95,7 @@ def test_quantiles_are_close_to_the_exact_ones_by_rank(name: str, pieces: int) -
     below = np.searchsorted(in_order, seen, side="left") / len(values)
     upto = np.searchsorted(in_order, seen, side="right") / len(values)
     off = np.maximum(0, np.maximum(below - SHARES, np.array(SHARES) - upto))
-    if name == "few":  # between two values that are there, a digest answers what is not there
+    if name == "few":  # between two existing values a digest interpolates
         off = np.minimum(off, np.abs(np.round(seen) - seen))
     assert off.max() <= RANK_ERROR, dict(zip(SHARES, off.tolist(), strict=True))
     assert (seen[0], seen[-1]) == (values.min(), values.max())
@@ -136,7 +136,7 @@ def test_a_quantile_ignores_nan_and_keeps_infinity() -> None:
 
 
 def digest() -> str:
-    """Of the sketches of some rows and of their unions."""
+    """Return a digest of the sketches of some rows and of their unions."""
     random = np.random.default_rng(3)
     columns: dict[str, Any] = {
         "whole": random.integers(0, 10_000, 20_000),

@@ -1,4 +1,4 @@
-"""The values of aggregates over a few rows, by hand: the references first, then what the columns make of limits."""
+"""Values of aggregates over a few rows, by hand: first the references, then columns at the limits of their types."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_the_reference_sum_does_not_depend_on_the_order_of_its_terms(values: lis
 
 
 def result(aggregate: Aggregate, column: pl.Series) -> object:
-    """Over all rows as one group."""
+    """Return the aggregate over all rows as one group."""
     rows = pl.DataFrame({"v": column, "w": column, EVENT_MS: np.zeros(len(column), dtype=np.int64)})
     group = np.zeros(len(column), dtype=np.int64)
     partials = aggregate.aggregate_groups(rows, np.arange(len(column)), group, 1)

@@ -1,4 +1,4 @@
-"""A checkpoint belongs to one app, has one epoch, and is whole, or nothing starts on it."""
+"""Nothing starts on a checkpoint unless it belongs to the app, has one epoch and is complete."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def root(any_place: ObjectStore) -> CheckpointRoot:
 
 
 def run_batches(root: CheckpointRoot, planned: int, committed: int, first: int = 0) -> None:
-    """What Spark leaves after planning batches ``first .. planned`` and committing up to ``committed``."""
+    """Write the logs of Spark after planning batches ``first .. planned`` and committing up to ``committed``."""
     for log, last, text in (("offsets", planned, OFFSETS), ("commits", committed, COMMIT)):
         make_folder(root.spark / log)
         for batch in range(first, last + 1):
@@ -247,7 +247,7 @@ def test_the_error_for_a_folder_without_permission_names_the_remedy() -> None:
 
 
 def test_two_concurrent_writers_of_a_file_use_separate_temporary_files(tmp_path: Path) -> None:
-    """Nor do two processes of one number, in two pods."""
+    """This covers two processes with one process id, in two pods."""
     path = tmp_path / "state"
     with writing(path) as one:
         one.write(b"one")

@@ -1,4 +1,4 @@
-"""A changed bit, a cut end or a lost file of a checkpoint or a savepoint is named, or changes nothing.
+"""A changed bit, a truncation or a lost file of a checkpoint or a savepoint is reported, or changes nothing.
 
 Every byte of every file that decides what an app reads, writes or is, is damaged in turn. Spark's own files are in
 ``tests/savepoints``.
@@ -49,7 +49,7 @@ class _Ends:
 
 
 def start(root: CheckpointRoot, written: CutId | None) -> object:
-    """Do what a start of the app decides by: return its epoch, its next cut, its origin and its initial state."""
+    """Read what a start of the app depends on: return its epoch, its next cut, its origin and its initial state."""
     epoch = root.initialise(SHOP)
     if written is not None:
         root.check_history(written, epoch)

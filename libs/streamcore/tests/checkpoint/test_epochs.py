@@ -1,4 +1,4 @@
-"""Which checkpoint of which epoch is there, what is newer than what, and who is over: in folders and buckets."""
+"""Epochs of checkpoints: which exist, which are newer, and which are superseded, in folders and buckets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SHOP = AppIdentity("shop", 2)
 
 
 def commit(root: CheckpointRoot, last: int, begun: int | None = None) -> None:
-    """Batches up to ``last`` are committed, those up to ``begun`` are decided."""
+    """Commit the batches up to ``last``, and plan those up to ``begun``."""
     for log in ("offsets", "commits"):
         make_folder(root.spark / log)
         for batch in range(last + 1):
@@ -52,7 +52,7 @@ def check_rejected(epochs: EpochStore, claim: EpochClaim) -> EpochProgress:
 
 
 def contents(folder: Location) -> dict[str, bytes | None]:
-    """What a look at them leaves as it was; heartbeats go on."""
+    """Return the contents that a check must not change; leases have heartbeats and are not among them."""
     place = open_object_store(folder)
     return {name: place.read(name) for name in place.files() if not name.endswith("lease.json")}
 
@@ -109,7 +109,7 @@ def test_a_later_epoch_supersedes_an_earlier_one(epochs: EpochStore) -> None:
 
 
 def test_the_owner_of_an_earlier_epoch_is_fenced_before_its_next_batch(epochs: EpochStore) -> None:
-    """Without ``besides`` (the protection) its lease alone says nothing."""
+    """Without ``besides`` (the protection) its lease alone does not detect the later epoch."""
     make_checkpoint(epochs, 1)
     with (
         lease_for(epochs.checkpoint(1).path, besides=lambda: epochs.check_not_superseded(1)) as lease,
@@ -136,11 +136,11 @@ def test_a_planned_batch_counts_if_its_output_was_written(epochs: EpochStore) ->
     epochs.check_claim(EpochClaim(3, EpochProgress(1, 7)))
     with pytest.raises(NewerEpochExists, match="batch 0 of epoch 2 is committed"):
         epochs.check_claim(EpochClaim(3, EpochProgress(1, 7)), record_query)
-    assert queries == [(2, 0)], "nobody is asked about epochs that ended between two batches"
+    assert queries == [(2, 0)], "no query for epochs that ended between two batches"
 
 
 def test_a_checkpoint_directly_in_the_root_counts(epochs: EpochStore) -> None:
-    """Of a process that was started without being told to go."""
+    """A process that starts without a promote has its checkpoint directly in the root."""
     root = CheckpointRoot(epochs.root)
     root.initialise(SHOP)
     commit(root, 3)
@@ -191,7 +191,7 @@ def test_removing_all_checkpoints_keeps_other_files(epochs: EpochStore) -> None:
 
 
 def test_the_lease_of_a_removed_checkpoint_is_deleted_last(epochs: EpochStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody else begins in half of it."""
+    """So no other process starts on a part of it."""
     root, removed = make_checkpoint(epochs, 1, last=2), list[str]()
     make_checkpoint(epochs, 2)
     real = remove_entry

@@ -1,4 +1,4 @@
-"""The input of a batch is decided once, also when several processes decide: in folders and buckets."""
+"""A batch is planned once, by one process, in folders and buckets."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_former_owner_that_plans_a_batch_late_is_fenced_and_changes_nothing(lo
 
 
 def test_the_same_plan_can_be_written_again(log: OffsetLog) -> None:
-    """As after an answer that was lost."""
+    """As after a lost response."""
     for _ in range(2):
         log.write(7, bounds(10))
     assert log.read(7) == bounds(10)

@@ -1,4 +1,4 @@
-"""An owner is taken for gone when the system has it no more, and not because it shows less of it."""
+"""An owner counts as gone when its process has ended, and not because the system hides it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ input()
 
 @pytest.fixture
 def process() -> Iterator[subprocess.Popen[str]]:
-    """One that says who it is, and waits."""
+    """A process that prints its owner record and waits."""
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen([sys.executable, "-c", SAYS], text=True, **pipes) as process:  # type: ignore[call-overload]
         yield process
@@ -38,10 +38,10 @@ def read_owner(process: subprocess.Popen[str]) -> Owner:
 def test_an_owner_counts_as_gone_exactly_when_its_process_has_ended(process: subprocess.Popen[str]) -> None:
     there = read_owner(process)
     assert not there.is_gone()
-    assert replace(there, process=there.process + "0").is_gone(), "its number is another's"
+    assert replace(there, process=there.process + "0").is_gone(), "the process id belongs to another process"
     assert not replace(there, machine="far/boot").is_gone()
     process.kill()
-    while not there.is_gone():  # before its parent has asked for it
+    while not there.is_gone():  # before its parent has waited for it
         pass
     process.wait()
     assert there.is_gone()
@@ -50,7 +50,7 @@ def test_an_owner_counts_as_gone_exactly_when_its_process_has_ended(process: sub
 def test_an_owner_that_the_system_hides_counts_as_alive_until_it_ends(
     process: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As with ``hidepid`` for a process of another user."""
+    """As ``hidepid`` does for a process of another user."""
     hidden = read_owner(process)
     read = Path.read_text
 

@@ -51,7 +51,7 @@ def three_hashes(columns: Sequence[pl.Series], height: int) -> Hashes:
 def test_equal_keys_share_a_key_slot_and_different_keys_do_not(
     few_hashes: bool, cuts: list[list[tuple[str | None, int | None]]], data: st.DataObject
 ) -> None:
-    """Also where many keys share a hash; what is held keeps its key slot, and what is not comes and goes."""
+    """Many keys share a hash; held keys keep their key slots, and the others come and go."""
     with pytest.MonkeyPatch.context() as patched:
         if few_hashes:
             patched.setattr("streamcore.columnar.key_slots.hash_columns", three_hashes)

@@ -1,4 +1,4 @@
-"""Commands and status of a service: any text is read or answered, and a status fits its limit and reads back."""
+"""Commands and status of a service: any text is parsed or answered, and a status fits and reads back."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Requests and reports as annotations of a pod, on a real API server: also when it is away, and when it forbids.
+"""Commands and status as annotations of a pod, on a real API server: also when it is unavailable or denies access.
 
-The pod is never run: its annotations are all that is looked at. Between the channel and the server is a relay that a
+The pod never runs: only its annotations are used. Between the channel and the server is a relay that a
 test cuts.
 """
 
@@ -33,7 +33,7 @@ ALL = ["get", "list", "watch"]
 
 @dataclass
 class Relay:
-    """Passes on connections to the API server; ``cut`` ends them and refuses new ones, ``mend`` takes them again."""
+    """Relays connections to the API server; ``cut`` ends them and refuses new ones, ``restore`` accepts them again."""
 
     host: str
     port: int
@@ -79,7 +79,7 @@ class Relay:
 
 @dataclass
 class Place:
-    """A namespace with a pod and a service account that may do what a test says."""
+    """A namespace with a pod and a service account with the permissions that a test gives it."""
 
     admin: client.CoreV1Api
     rights: client.RbacAuthorizationV1Api
@@ -97,7 +97,7 @@ class Place:
         self.rights.create_namespaced_role_binding(self.namespace, binding)
 
     def connect(self) -> client.CoreV1Api:
-        """As the service account, through the relay."""
+        """Return a client of the service account, through the relay."""
         spec = client.V1TokenRequestSpec(audiences=[], expiration_seconds=3_600)
         request = client.AuthenticationV1TokenRequest(spec=spec)
         status = self.admin.create_namespaced_service_account_token("driver", self.namespace, request).status
@@ -151,7 +151,7 @@ def wait_until(holds: Callable[[], bool], limit_s: float = 40) -> None:
         with contextlib.suppress(client.ApiException):
             if holds():
                 return
-        assert time.monotonic() < deadline, "it never came to be"
+        assert time.monotonic() < deadline, "the condition did not become true"
         time.sleep(0.05)
 
 

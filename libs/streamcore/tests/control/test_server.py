@@ -1,4 +1,4 @@
-"""Each request is carried out and answered once, whatever happens to the process and to the channel."""
+"""Each request is executed and answered once, whatever happens to the process and to the channel."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ QUICK = PublishPolicy(min_interval_ms=10, metrics_interval_ms=50, retry_ms=10, r
 
 
 class Hand:
-    """Carries out requests, and remembers them."""
+    """Executes requests, and records them."""
 
     def __init__(self, answer: CommandResult | None = None) -> None:
         self.done: list[Command] = []
@@ -34,7 +34,7 @@ class Hand:
 
 
 class Away(FileChannel):
-    """A channel that is unreachable for a while; counts what is published."""
+    """A channel that is unavailable for a while; counts what is published."""
 
     away = False
     published = 0
@@ -49,7 +49,7 @@ class Away(FileChannel):
 def wait_until(holds: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 10
     while not holds():
-        assert time.monotonic() < deadline, "it never came to be"
+        assert time.monotonic() < deadline, "the condition did not become true"
         time.sleep(0.01)
 
 

@@ -1,4 +1,4 @@
-"""The clock of the cuts never goes back, and what it loses when the wall clock is set back is known."""
+"""The clock of the cuts never goes back, and its delay after the wall clock is set back is known."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NOW_MS = 1_790_000_000_000
 
 
 class Clocks:
-    """Two clocks that a test sets. ``running_ms`` begins anew with each process."""
+    """Two clocks that a test sets. ``running_ms`` starts at zero in each process."""
 
     def __init__(self, wall_ms: int, running_ms: int = 0) -> None:
         self.wall_ms, self.running_ms = wall_ms, running_ms

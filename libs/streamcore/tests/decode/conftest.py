@@ -1,4 +1,4 @@
-"""A stream with a field of every type, and the two decoders side by side."""
+"""A stream with a field of every type, and both decoders side by side."""
 
 from __future__ import annotations
 
@@ -82,18 +82,18 @@ def check_agreement(
 
 @dataclass(frozen=True)
 class OfFormat:
-    """A format's decoder, checked against its own reference, record by record."""
+    """The decoder of a format, checked against its own reference, record by record."""
 
     schema: StreamSchema
     fast: LineDecoder | AvroDecoder
 
     def agree(self, records: Sequence[bytes | None]) -> Decoded:
-        """See ``agreement``."""
+        """See ``check_agreement``."""
         return check_agreement(self.schema, self.fast, lambda record: self.fast._decode_one(record, CLOCK_MS), records)
 
     @staticmethod
     def batch(records: Sequence[bytes | None]) -> RawBatch:
-        """For the decoder alone."""
+        """Return a batch of these records."""
         return raw_batch(records)
 
     def codes(self, *records: bytes | None) -> list[str]:

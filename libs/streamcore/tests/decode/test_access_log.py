@@ -1,4 +1,4 @@
-"""Access logs: what a line is read as, and that the columns say of every line what the definition of one line says."""
+"""Access logs: how a line is decoded, and that the columnar decoder equals the reference on every line."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ DEAD: list[tuple[bytes | None, RejectCode]] = [
     (line(agent=b"\x00"), RejectCode.NOT_A_LOG_LINE),
     (b"\x16\x03\x01\x02\x00\x01", RejectCode.NOT_A_LOG_LINE),
     (b"", RejectCode.NOT_A_LOG_LINE),
-    (APACHE_COMMON, RejectCode.NOT_A_LOG_LINE),  # a common line is no combined one
+    (APACHE_COMMON, RejectCode.NOT_A_LOG_LINE),  # a line in the common format is not in the combined one
     (APACHE + b" ", RejectCode.NOT_A_LOG_LINE),
     (APACHE + b"\n" + APACHE, RejectCode.NOT_A_LOG_LINE),
     (APACHE[:-1], RejectCode.NOT_A_LOG_LINE),
@@ -132,7 +132,7 @@ def test_a_request_line_is_split_into_method_path_query_and_protocol(
         (rb"a\\b", "a\\b"),
         (rb"\x22\x5C", '"\\'),
         (rb"\xe2\x82\xac", "\u20ac"),
-        (rb"\xff\x22", r"\xff\x22"),  # no UTF-8: as it is written
+        (rb"\xff\x22", r"\xff\x22"),  # not UTF-8: kept as it is written
         (rb"\x16\x00", "\x16\x00"),
         (rb"\t\n", "\t\n"),
         (rb"\q\xZZ", "qxZZ"),

@@ -1,4 +1,4 @@
-"""CSV: what a line is read as, and that the columns say of every line what the definition of one line says."""
+"""CSV: how a line is decoded, and that the columnar decoder equals the reference on every line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The law of the fast path: the same records with the same values as the reference, whatever the bytes."""
+"""The fast path gives the same records with the same values as the reference for any bytes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ names = st.sampled_from(["id", "ts", "s", "b", "n", "d", "m", "r", "u", "x", r"\
 
 @st.composite
 def styles(draw: st.DrawFn) -> dict[str, st.SearchStrategy[str]]:
-    """One producer's way of writing: field order, how times and decimals are written; good values by field."""
+    """How one producer writes: order of fields, form of times and decimals; good values by field."""
     clock = st.integers(0, 1_800_000_000_000)
     time = st.sampled_from(
         ["1700000000000", '"2026-01-31T12:00:00Z"', '"2026-07-31 12:00:00.25"', '"2026-10-25T01:30:00+05:30"']

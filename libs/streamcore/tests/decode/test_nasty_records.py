@@ -1,4 +1,4 @@
-"""What a stream accepts, record by record: the table that the decoders are held to."""
+"""What a stream accepts, record by record: the table that both decoders must satisfy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a decoder learns about its producers. It decides what a record costs, so it is tested apart from results."""
+"""What a decoder learns about its producers. It determines speed and not results, so it is tested separately."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Local times, the change of the clocks, and the columns of times against the text of one."""
+"""Local times, changes of the clocks, and columns of times compared with single texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A start with a clock that is a day ahead stops neither idle partitions nor pulses, and lets no event of tomorrow in.
+"""After a start with a clock a day ahead, partitions become idle, cuts go on, and events of tomorrow are rejected.
 
 Cuts are planned, written and run as on Spark; the topics and the clocks are the test's.
 """
@@ -38,7 +38,7 @@ SCHEMA = StreamSchema.parse({"name": "s", "event_time": "ts", "keys": [[]], "fie
 
 
 class NoKernel:
-    """A kernel that only takes its cuts."""
+    """A kernel that does nothing with its cuts."""
 
     def step(self, cut: Cut) -> KernelOutput:
         return KernelOutput()
@@ -57,7 +57,7 @@ APP = App("a", (Source(SCHEMA, "t", watermark=ascending_timestamps(IDLE_MS)),), 
 
 
 class Driver:
-    """An app whose processes come and go. ``ahead_ms``: by how much its wall clock is wrong."""
+    """An app whose process restarts. ``ahead_ms``: by how much its wall clock is wrong."""
 
     def __init__(self, folder: Path) -> None:
         self.log = OffsetLog(folder)
@@ -68,7 +68,7 @@ class Driver:
         self.start()
 
     def start(self) -> None:
-        """Start another process: its monotonic clock begins anew, and it knows what log and state have."""
+        """Start another process: its monotonic clock starts at zero, and it loads the offset log and the state."""
         begun_ms = self.true_ms
         timer = CutTimer(lambda: self.true_ms + self.ahead_ms, lambda: self.true_ms - begun_ms)
         self.planner = Planner(APP, self.log, self, timer=timer)

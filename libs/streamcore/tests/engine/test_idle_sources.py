@@ -1,4 +1,4 @@
-"""An app without input costs its checkpoint's place little, and decides nothing once another process owns it."""
+"""An app without input makes few requests for its checkpoint, and plans nothing once another process owns it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def now_ms() -> int:
 
 @dataclass
 class Quiet:
-    """A cluster without new records. ``asked``: called with each request for the latest offsets."""
+    """A cluster without new records. ``on_lookup``: called with each lookup of offsets."""
 
     on_lookup: Callable[[], None] = lambda: None
 
@@ -57,7 +57,7 @@ class Quiet:
 
 @dataclass
 class Idle:
-    """An app that owns epoch 1 and has planned its first batch. ``looks``: times of looks at the lease and the root."""
+    """An app that owns epoch 1, with a planned batch. ``looks``: times at which lease and root are checked."""
 
     runner: Runner
     looks: list[float] = field(default_factory=list)
@@ -68,7 +68,7 @@ class Idle:
         return self.runner.plan_cut(Planner(self.runner.app, self.runner.root.offsets, topics, timer=timer), batch)
 
     def steal(self) -> None:
-        """Somebody who took the owner for dead."""
+        """Take the lease over, as a process that considers the owner dead."""
         place = open_object_store(self.runner.root.path)
         place.write("lease.json", encode({"token": "theirs", "pid": 7, "host": "far"}))
 
@@ -100,7 +100,7 @@ def idle(place: Location) -> Iterator[Idle]:
 def test_an_idle_app_checks_its_lease_and_the_root_before_each_plan_and_once_a_second(any_place: ObjectStore) -> None:
     with idle(location(any_place.url)) as app:
         app.plan(1, Quiet())
-        assert 2 <= len(app.looks) <= 4, "before the cut, perhaps after a second, before it is decided"
+        assert 2 <= len(app.looks) <= 4, "before the cut, perhaps after a second, before it is planned"
         app.looks.clear()
         began_s = time.monotonic()
         app.plan(2, Quiet(), lambda: now_ms() if time.monotonic() > began_s + 3.5 else 0)
@@ -141,7 +141,7 @@ def test_losing_the_lease_ends_the_wait_for_input_within_seconds(any_place: Obje
 
 
 def test_a_process_that_loses_the_lease_at_the_last_moment_plans_nothing(any_place: ObjectStore) -> None:
-    """After the last look while it waited, and before it is written down."""
+    """After the last check during the wait, and before the plan is written."""
     with idle(location(any_place.url)) as app:
         with pytest.raises(Fenced, match="process 7 on far"):
             app.plan(1, Quiet(app.steal), lambda: now_ms() + 10_000)

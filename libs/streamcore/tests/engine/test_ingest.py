@@ -1,4 +1,4 @@
-"""Stage 1 and the shuffle blocks: every record ends in one place, and how tasks share the input does not matter."""
+"""Stage 1 and shuffle blocks: every record ends in one place, however tasks share the input."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CLOCK = 1_700_000_000_000
 
 
 class Recorder:
-    """A kernel that gives back what it saw."""
+    """A kernel that outputs what it received."""
 
     def step(self, cut: Cut) -> KernelOutput:
         seen = [
@@ -146,7 +146,7 @@ def test_records_of_lanes_read_back_unchanged() -> None:
         Record("x", b"", "ü\0".encode(), ()),
     ]
     assert list(decode_records(encode_records(records))) == records
-    assert list(decode_records(encode_records(records[1:]))) == records[1:], "records without a header among them"
+    assert list(decode_records(encode_records(records[1:]))) == records[1:], "including records without headers"
     assert list(decode_records(encode_records([]))) == []
 
 

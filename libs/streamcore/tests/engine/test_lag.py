@@ -1,4 +1,4 @@
-"""The lag is what is there and not committed, and the age of its oldest record."""
+"""The lag is the number of uncommitted records, and the age of the oldest one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CONTROL: TopicPartition = ("control", 0)
 
 @dataclass
 class Topics:
-    """A cluster: when each record of partition A came, in milliseconds, ascending."""
+    """A cluster: the arrival times of the records of partition A, in milliseconds, ascending."""
 
     now_ms: int = 0
     came_ms: list[int] = field(default_factory=list)
@@ -76,7 +76,7 @@ def test_a_backlog_at_the_start_has_its_true_age() -> None:
     lag.record_commit(StreamOffsets(CutClock(), {A: 2}))
     found = lag.current()
     assert found.rows == 3
-    assert 900_000 <= found.ms <= 1_000_000, "older than the step before, no older than it is"
+    assert 900_000 <= found.ms <= 1_000_000, "older than the previous lookup, no older than its true age"
     assert topics.lookups <= len(LADDER_S)
 
 
@@ -105,7 +105,7 @@ def test_the_meter_reads_the_offsets_after_a_cut_that_an_earlier_process_planned
 def test_the_age_is_exact_to_within_the_time_between_two_lookups(
     arrivals_ms: list[int], steps: list[int], data: st.DataObject
 ) -> None:
-    """The oracle looks at each record's time."""
+    """The oracle uses the arrival time of each record."""
     topics = Topics(0, sorted(arrivals_ms))
     lag = lag_tracker(topics)
     lag.latest()

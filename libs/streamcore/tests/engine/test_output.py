@@ -42,7 +42,7 @@ _PATIENCE_S = 30.0
 
 @dataclass
 class ListSink:
-    """Stores its rows; rejects negative ids, and fails ``failures`` times."""
+    """Keeps its rows, rejects negative ids, and fails a given number of times."""
 
     name: str = "list"
     lanes: frozenset[str] = frozenset({"rows"})
@@ -85,7 +85,7 @@ Make = Callable[..., OutputCommitter]
 
 @pytest.fixture
 def make(kafka: KafkaSettings) -> Iterator[Make]:
-    """Outputs of an app of its own, with an open writer."""
+    """Yield a function that creates outputs of an app of its own, with an open writer."""
     writers: list[ExactlyOnceWriter] = []
 
     def create(*sinks: ListSink) -> OutputCommitter:
@@ -102,7 +102,7 @@ def make(kafka: KafkaSettings) -> Iterator[Make]:
 
 
 def _blob(*ids: int) -> bytes:
-    """What a shard gives out: rows of a table, and the same as records."""
+    """Return the output of a shard: rows of a table, and the same as records."""
     frame = pl.DataFrame({"id": ids, "__event_ms": [0] * len(ids)}, schema={"id": pl.Int64, "__event_ms": pl.Int64})
     rows = LaneRows("rows", (), frame, whole=True)
     return encode_records(
@@ -111,7 +111,7 @@ def _blob(*ids: int) -> bytes:
 
 
 def _read(kafka: KafkaSettings, outputs: OutputCommitter, lane: str, count: int) -> list[Read]:
-    """So many records, or what is there after a while: a commit is seen by readers a moment after it is done."""
+    """Return that many records, or those found in time: readers see a commit a moment after it is done."""
     deadline = time.monotonic() + _PATIENCE_S
     while True:
         found = list(read_topic(kafka, outputs.app.lanes[lane], limit_ms=30_000))

@@ -1,4 +1,4 @@
-"""What a batch reads is decided once, and everything follows from it."""
+"""A batch is planned once, and everything follows from its plan."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ APP = App(
 
 @dataclass
 class Topics:
-    """A cluster of which a test says how far its partitions reach."""
+    """A cluster whose latest offsets a test sets."""
 
     reach: dict[TopicPartition, int]
     begin: dict[TopicPartition, int] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class Topics:
 
 
 def go_on() -> None:
-    """Nothing asks for a stop."""
+    """Return None: there is no request to stop."""
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def test_a_planned_batch_reads_the_same_offsets_whatever_arrives_later(log: Offs
         StreamOffsets(CutClock(), topics.earliest()), StreamOffsets(CutClock(100), topics.latest())
     )
     topics.reach[("tx", 0)] = 9
-    assert planner(log, topics).plan_cut(0, go_on, go_on) == first, "no clock was asked"
+    assert planner(log, topics).plan_cut(0, go_on, go_on) == first, "no clock was read"
     assert planner(log, topics, 200).plan_cut(1, go_on, go_on) == CutBounds(
         first.end, StreamOffsets(CutClock(200), topics.latest()), first.id(0).digest
     )

@@ -1,4 +1,4 @@
-"""Event, ingestion and processing time; watermarks that events say themselves; the end of a stream."""
+"""Event, ingestion and processing time; punctuated watermarks; the end of a stream."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def schema(name: str = "s") -> StreamSchema:
 
 
 class Times:
-    """A kernel that says what time it is, and the times of its events."""
+    """A kernel that outputs its time, and the times of its events."""
 
     def step(self, cut: Cut) -> KernelOutput:
         times = [ms for frame in cut.events.values() for ms in frame[EVENT_MS].to_list()]

@@ -1,6 +1,6 @@
 """Enrichment against a real server that is slow, fails, hangs and drops connections.
 
-Nothing here depends on how long something takes, but for time-outs that are far from what they guard.
+No test depends on durations, except for time-outs with wide margins.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ SHORT_MS = 200
 
 @pytest.fixture(autouse=True, scope="module")
 def _no_other_enrichers() -> None:
-    """Close those that earlier tests of this process left in its pool: they share the event loop."""
+    """Close the enrichers of earlier tests in this process: they share the event loop."""
     close_shared_enrichers()
 
 
 @pytest.fixture
 def server() -> Iterator[StoreServer]:
-    """A store; at the end no client may be connected to it, and no event loop may run."""
+    """Yield a store; at the end no connection to it and no event loop may be left."""
     with StoreServer() as one:
         yield one
-        assert one.wait_until_idle(), "a connection was left open"
-    gc.collect()  # what was left behind warns now, and warnings are errors
+        assert one.wait_until_idle(), "a connection is still open"
+    gc.collect()  # leaked objects warn now, and warnings are errors
     assert not [t for t in threading.enumerate() if t.name == "enrichment"]
 
 
@@ -71,14 +71,14 @@ def enrichment(server: StoreServer, **options: object) -> Enrichment:
 
 @pytest.fixture
 def enrich(server: StoreServer) -> Iterator[Enrich]:
-    """Enriches rows with these ids by the server; further arguments are the enrichment's."""
+    """Enriches rows with these ids by the server; ``configure`` sets the other arguments of the enrichment."""
     one = Enrich(server)
     yield one
     one.close()
 
 
 class Enrich:
-    """One enricher; the next options make another."""
+    """Create an enricher with these options."""
 
     def __init__(self, server: StoreServer) -> None:
         self.server = server
@@ -144,8 +144,8 @@ def test_unordered_gives_rows_as_their_look_ups_end_and_keeps_the_order_of_a_key
     enrich.configure(order=ResultOrder.UNORDERED, cache=Caching())("cached")
     out = enrich("flaky-2-x", "b", "none-1", "flaky-2-x", "cached", "odd-1", None)
     rows, failed = out.rows["row"].to_list(), out.failed["row"].to_list()
-    assert rows[:2] == [6, 4], "what needs no lookup ends at once"
-    assert rows[-2:] == [0, 3], "what is tried again ends last"
+    assert rows[:2] == [6, 4], "a row without a look-up ends immediately"
+    assert rows[-2:] == [0, 3], "a retried row ends last"
     assert sorted(rows[2:-2]) == [1, 2]
     assert failed == [5]
 
@@ -314,7 +314,7 @@ def test_the_cache_is_bounded_and_evicts_the_least_recently_used_key(enrich: Enr
 @settings(max_examples=30)
 @given(data=st.data())
 def test_enrichment_equals_a_dictionary_for_any_frames(data: st.DataObject, shared_server: StoreServer) -> None:
-    """The habits of the store, the cache and the order, against the definition row by row."""
+    """The store, the cache and the order, compared with the definition row by row."""
     keys = st.none() | st.sampled_from(["a", "bb", "none-1", "gone-1", "fail-1", "odd-1", "slow-1"])
     frames = data.draw(st.lists(st.lists(keys, max_size=12), min_size=1, max_size=3))
     many = data.draw(st.booleans())
@@ -445,7 +445,7 @@ def test_a_process_keeps_one_enricher_for_a_name_until_its_settings_change(serve
     one.run(pl.DataFrame({"id": ["a"]}))
     other = shared_enricher(enrichment(server, concurrency=7))
     assert other is not one
-    assert server.wait_until_idle(), "the one that was replaced is closed"
+    assert server.wait_until_idle(), "the replaced enricher is closed"
     other.run(pl.DataFrame({"id": ["a"]}))
     close_shared_enrichers()
     assert shared_enricher(enrichment(server)) is not other
@@ -537,7 +537,7 @@ WILD = {
 
 
 class Wild:
-    """Does what a client should not."""
+    """Behaves as a client should not."""
 
     async def open(self) -> None:
         pass
@@ -593,7 +593,7 @@ class Careless:
 
 @dataclass(frozen=True)
 class HangingOpen:
-    """Makes clients whose ``open`` waits for an answer that does not come."""
+    """Creates clients whose ``open`` never returns."""
 
     port: int
 
@@ -608,7 +608,7 @@ class _HangingOpen(Http):
 
 @dataclass(frozen=True)
 class HalfOpen:
-    """Makes clients that connect and then fail to open."""
+    """Creates clients that connect and then fail to open."""
 
     port: int
 
@@ -624,7 +624,7 @@ class _HalfOpen(Http):
 
 @dataclass(frozen=True)
 class HangingClose:
-    """Makes clients that wait for ever once they have closed their connections."""
+    """Creates clients that hang after closing their connections."""
 
     port: int
 
@@ -639,7 +639,7 @@ class _HangingClose(Http):
 
 
 class SecondTime:
-    """Makes a client that opens the second time only."""
+    """Creates a client that opens only the second time."""
 
     def __init__(self, port: int) -> None:
         self.ports: Sequence[int] = (1, port)

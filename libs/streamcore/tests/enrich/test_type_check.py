@@ -1,4 +1,4 @@
-"""What a store answers fits its declared type exactly, or is rejected with words that say why."""
+"""A value of a store fits its declared type exactly, or is rejected with a reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topics of a test's own, and a wire to the broker that can be cut where a test says."""
+"""Topics of a test's own, and a wire to the broker that a test can cut."""
 
 from __future__ import annotations
 
@@ -81,14 +81,14 @@ class Wire:
         self._lost_requests[api] = count
 
     def lose_answers(self, api: int, count: int) -> None:
-        """The broker carries out the next requests of this kind, and the connection breaks before it can say so."""
+        """The broker executes the next requests of this kind, and the connection breaks before the response."""
         self._lost_answers[api] = count
 
     def connect(self) -> None:
         threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
 
     def cut(self) -> None:
-        """As if the broker were gone: no connection stays, none is accepted."""
+        """Simulate an unavailable broker: close every connection, accept none."""
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -140,7 +140,7 @@ class Wire:
 
 
 def _read_frame(source: socket.socket) -> bytes:
-    """One length-prefixed frame, or nothing at the end."""
+    """Return one length-prefixed frame, or nothing at the end."""
     size = _read_exactly(source, 4)
     return _read_exactly(source, struct.unpack(">i", size)[0]) if size else b""
 

@@ -26,14 +26,14 @@ CRASHED = 77
 
 
 class ForgetfulWriter(ExactlyOnceWriter):
-    """The protection switched off: it never sees a marker."""
+    """The writer with its protection switched off: it never sees a marker."""
 
     def read_marker(self) -> Marker | None:
         return None
 
 
 def batch_records(batch: int, out: str) -> list[OutRecord]:
-    """A pure function of the batch, as the protocol demands; the process that wrote a record is told in a header."""
+    """Return the records of a batch, as a pure function of it; a header names the process that wrote a record."""
     attempt = (("process", str(os.getpid()).encode()),)
     return [OutRecord(out, b"%d" % n, b"%d:%d" % (batch, n), attempt) for n in range(RECORDS)]
 
@@ -42,7 +42,7 @@ def crash_at(where: CommitStep | None, batch: Callable[[], int], at_batch: int) 
     def reached(step: CommitStep) -> None:
         at_start = step in (CommitStep.FENCED, CommitStep.MARKER_READ)
         if step is where and (at_start or batch() == at_batch):
-            time.sleep(0.2)  # what was produced is at the broker by now
+            time.sleep(0.2)  # the broker has the produced records by now
             os._exit(CRASHED)
 
     return reached

@@ -50,7 +50,7 @@ def main() -> None:
 
     def linger(step: CommitStep) -> None:
         if step is CommitStep.BEFORE_COMMIT:
-            time.sleep(random.uniform(0, 0.1))  # so that a process is often suspended within a transaction
+            time.sleep(random.uniform(0, 0.1))  # so that processes are often suspended within a transaction
 
     delivery = DeliverySettings(transaction_timeout_ms=TRANSACTION_MS, commit_timeout_ms=2_000, recovery_ms=30_000)
     hooks = WriterHooks(on_step=linger, check_history=partial(root.check_history, epoch=epoch))

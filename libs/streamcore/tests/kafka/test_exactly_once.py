@@ -1,4 +1,4 @@
-"""What the exactly-once writer promises beside surviving a crash (that is ``test_crashes``)."""
+"""The guarantees of the exactly-once writer, except for crashes (``test_crashes``)."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_an_empty_batch_writes_nothing_and_its_replay_is_harmless(kafka: KafkaSe
         writer.commit(cut_id(0), rows(topics, 0))
         assert writer.commit(cut_id(1), []).outcome is CommitOutcome.EMPTY
     with make_writer(kafka, topics) as writer:
-        assert writer.open() == cut_id(0), "the marker stays behind an empty batch"
+        assert writer.open() == cut_id(0), "the marker remains after an empty batch"
         assert writer.commit(cut_id(1), []).outcome is CommitOutcome.EMPTY
         writer.commit(cut_id(2), rows(topics, 2))
     assert read_written(kafka, topics) == expected(0, 2)
@@ -136,7 +136,7 @@ def test_a_zombie_with_thousands_of_records_in_flight_is_fenced_and_does_not_fen
         successor.commit(cut_id(0), rows(topics, 0))
         with pytest.raises(Fenced, match="another process"):
             zombie.commit(cut_id(1), many)
-        assert successor.commit(cut_id(1), rows(topics, 1)).attempts == 1, "nobody fenced it"
+        assert successor.commit(cut_id(1), rows(topics, 1)).attempts == 1, "it was fenced"
     assert read_written(kafka, topics) == expected(0, 1)
 
 
@@ -166,7 +166,7 @@ def test_a_copy_that_did_not_plan_the_last_batch_does_not_fence_its_writer(
             pytest.raises(ConfigError, match="batch 0 was written by another copy"),
         ):
             copy.open()
-        assert owner.commit(cut_id(1), rows(topics, 1)).attempts == 1, "nobody fenced it"
+        assert owner.commit(cut_id(1), rows(topics, 1)).attempts == 1, "it was fenced"
     assert read_written(kafka, topics) == expected(0, 1)
 
 
@@ -178,7 +178,7 @@ def wait_until_stable(kafka: KafkaSettings, topics: Topics) -> None:
 def test_a_resumed_writer_whose_transaction_was_aborted_does_not_take_the_app_back(
     kafka: KafkaSettings, topics: Topics
 ) -> None:
-    """Its client says that it was fenced, which may also be the broker's time-out; the marker shows a batch that this
+    """Its client reports its fencing, which may also be the broker's time-out; the marker shows a batch that this
     writer has not planned."""
     successor = make_writer(kafka, topics)
     short = DeliverySettings(transaction_timeout_ms=2_000, commit_timeout_ms=2_000)
@@ -319,7 +319,7 @@ def test_a_commit_that_never_reached_the_broker_is_written_again(
 
 
 def lose_first_response(wire: Wire) -> WriterHooks:
-    """The wire breaks before each answer to the first commit, until the writer has given its producer up."""
+    """Break the wire before each response to the first commit, until the writer has replaced its producer."""
     commits: list[CommitStep] = []
 
     def reached(step: CommitStep) -> None:
@@ -387,7 +387,7 @@ def test_a_broker_fault_in_the_middle_of_a_commit_neither_loses_nor_repeats_reco
         writer.open()
         receipts = [writer.commit(cut_id(batch), rows(topics, batch)) for batch in range(3)]
         healing.join()
-    assert receipts[0].attempts > 1, "the fault was felt"
+    assert receipts[0].attempts > 1, "the fault had an effect"
     assert read_written(kafka, topics) == expected(0, 1, 2)
 
 

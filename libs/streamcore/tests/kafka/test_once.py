@@ -1,4 +1,4 @@
-"""A record with a name is sent once, whichever process sends it and wherever it is killed."""
+"""A record with a name is sent once, by whichever sender and wherever it is killed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Killed(Exception):
 
 
 class DiesBeforeCommit(IdempotentSender):
-    """Everything is with the broker but the commit."""
+    """The broker has everything but the commit."""
 
     def _transaction(self, parcels: Sequence[KeyedRecord]) -> None:
         producer = self._producer.producer
@@ -34,7 +34,7 @@ class DiesBeforeCommit(IdempotentSender):
 
 
 class DiesAfterCommit(IdempotentSender):
-    """Dies after the commit, before it returns."""
+    """The commit is done, and its response is lost."""
 
     def _transaction(self, parcels: Sequence[KeyedRecord]) -> None:
         super()._transaction(parcels)
@@ -53,7 +53,7 @@ def test_a_killed_sender_leaves_all_records_or_none_to_its_successor(
         first.send(parcels)
     with IdempotentSender(kafka, writer, memory) as second:
         assert second.send(parcels) == (5 if dying is DiesBeforeCommit else 0)
-        with pytest.raises(StreamError):  # fenced: it is not the owner any more
+        with pytest.raises(StreamError):  # fenced: it is no longer the owner
             IdempotentSender.send(first, [KeyedRecord("0/9", b"{}", topic, 0, b"k", b"9")])
     assert [record.value for record in read_committed(kafka, topic, 5)] == [b"%d" % n for n in range(5)]
 

@@ -1,4 +1,4 @@
-"""What an answer of a broker to a question for offsets counts as."""
+"""How responses of a broker to a request for offsets are interpreted."""
 
 from __future__ import annotations
 
@@ -26,6 +26,6 @@ def test_a_valid_offset_is_returned_unchanged(offset: int) -> None:
 
 
 def test_a_response_without_an_offset_is_retryable() -> None:
-    """A broker that had just come back gave such an answer: the app ended, for it took it for a lost topic."""
+    """A broker gives such a response just after its restart; an app once took it for a lost topic and ended."""
     with pytest.raises(Retryable, match="topic orders, partition 1"):
         _valid_offset(PARTITION, answer(ck.OFFSET_INVALID))

@@ -1,4 +1,4 @@
-"""A savepoint after which output was written is not gone on from by accident."""
+"""An app does not continue by accident from a savepoint after which output was written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One login in three dialects, and a password that is nowhere but in the client."""
+"""One login for three clients, and a password that appears only in the client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spans of a real broker's partitions: each record of them once, in order, whatever was read before."""
+"""Ranges of the partitions of a real broker: each record once, in order, whatever was read before."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Row = tuple[int, int, bytes | None, bytes | None]
 
 
 def write(kafka: KafkaSettings, topic: str, count: int, partitions: int = 1, first: int = 0) -> None:
-    """``count`` records to each partition: key ``k<n>``, value ``<partition>:<n>``."""
+    """Write ``count`` records to each partition: key ``k<n>``, value ``<partition>:<n>``."""
     producer = clients.producer(kafka)
     for n in range(first, first + count):
         for partition in range(partitions):
@@ -42,7 +42,7 @@ def write(kafka: KafkaSettings, topic: str, count: int, partitions: int = 1, fir
 
 
 def rows(batches: Iterable[pa.RecordBatch]) -> list[Row]:
-    """(partition, offset, key, value) of all records, in the order in which they came."""
+    """Return (partition, offset, key, value) of all records in order of arrival."""
     names = ("partition", "offset", "key", "value")
     return [row for b in batches for row in zip(*(b.column(n).to_pylist() for n in names), strict=True)]
 
@@ -203,7 +203,7 @@ def test_the_latest_offsets_are_those_of_committed_records_and_include_new_parti
     producer.begin_transaction()
     producer.produce(topics[1], b"open", partition=0)
     producer.flush(30)
-    assert ends.latest()[topics[1], 0] == 0, "an open transaction is not to be read"
+    assert ends.latest()[topics[1], 0] == 0, "an open transaction must not be read"
     producer.commit_transaction(30)
     until = time.monotonic() + 30
     while (

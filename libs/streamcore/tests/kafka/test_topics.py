@@ -78,7 +78,7 @@ def test_waiting_for_a_broker_fails_after_the_limit_and_succeeds_when_it_comes_u
     timer.start()
     wait_for_broker(through, 30_000)
     timer.join()
-    assert wire.seen, "it answered"
+    assert wire.seen, "the broker responded"
 
 
 def test_both_readers_return_the_same_records(kafka: KafkaSettings, topics: Topics) -> None:

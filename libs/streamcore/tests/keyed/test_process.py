@@ -292,7 +292,7 @@ def test_a_mutable_or_unstorable_value_is_rejected_when_it_is_written(value: obj
 
 
 class Velocity(ProcessFunction):
-    """The example of the documentation."""
+    """The example in the documentation."""
 
     outputs = {MAIN: {"user": pl.String, "total": pl.Decimal(18, 2)}, "quiet": {"user": pl.String}}
     total = ValueState(pl.Decimal(18, 2), default=Decimal(0))
@@ -516,7 +516,7 @@ def test_only_control_records_write_broadcast_state_and_one_that_fails_changes_n
     assert run.cut([("a", 1, 1)], control=[])["all"] == [("{'ok': 1}", 1)]
 
 
-# --- what cannot be built -----------------------------------------------------------------------------------------
+# --- invalid functions -----------------------------------------------------------------------------------------
 
 
 class Yielding(Passing):

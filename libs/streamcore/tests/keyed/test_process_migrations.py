@@ -1,4 +1,4 @@
-"""New versions of a keyed function over what older ones stored, while the log holds rows of several versions."""
+"""New versions of a keyed function over the state of older ones, while the log holds rows of several versions."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ events = st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 4), st.just(
 def test_rows_of_several_versions_in_one_state_log_read_as_rows_of_the_last_version(
     one: list[Any], two: list[Any], three: list[Any]
 ) -> None:
-    """Restarted after every cut against never restarted, over two upgrades."""
+    """Compare a run that restarts after every cut with one that never restarts, over two upgrades."""
 
     def run(restart: bool) -> object:
         here = runner(One())
@@ -166,7 +166,7 @@ def test_a_migration_keeps_the_time_to_live_and_a_new_one_starts_with_the_first_
 
 
 class Added(One):
-    """A state more needs no new version: it begins empty."""
+    """An added state needs no new version: it starts empty."""
 
     more = ValueState(int, default=3)
 

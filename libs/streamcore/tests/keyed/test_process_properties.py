@@ -1,4 +1,4 @@
-"""Random scripts of everything a keyed function can do, against a plain dictionary that is written down again here.
+"""Random scripts of everything a keyed function can do, compared with a plain dictionary.
 
 ``n`` of an event is an instruction (tens) and its argument (ones).
 """
@@ -113,7 +113,7 @@ class Scripted(ProcessFunction):
 
 
 class Oracle:
-    """The same, written down as plainly as possible; a failing call works on a copy that is thrown away."""
+    """The same, written as plainly as possible; a failing call works on a copy that is discarded."""
 
     def __init__(self) -> None:
         self.keys: dict[Any, dict[str, Any]] = {}

@@ -17,7 +17,7 @@ OUT = {MAIN: {"text": pl.String}}
 
 
 class Alarm(ProcessFunction):
-    """An event sets a timer ``n`` after it; a negative one deletes it. Every firing says what it saw."""
+    """An event sets a timer ``n`` after it; a negative one deletes it. Every firing outputs its state."""
 
     outputs = OUT
     domain = TimeDomain.EVENT
@@ -162,7 +162,7 @@ def test_an_endless_chain_over_both_time_domains_stops_and_delays_no_other_timer
 
 
 class Inactive(ProcessFunction):
-    """Moves its timer with every event, as a function does that waits for silence."""
+    """Moves its timer with every event, as a function that detects silence does."""
 
     outputs = OUT
 

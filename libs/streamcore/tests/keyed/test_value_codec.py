@@ -1,4 +1,4 @@
-"""The binary form of plain values: what goes in comes out, with its type; anything else is rejected."""
+"""The binary form of plain values: they read back with their type; all other values are rejected."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ values = st.recursive(scalars, lambda inner: st.lists(inner, max_size=200).map(t
 
 
 def describe(value: object) -> object:
-    """Equal for the same value of the same type and digits only; NaN equals itself."""
+    """Return a text that is equal only for the same value of the same type and digits; NaN equals itself."""
     return tuple(describe(item) for item in value) if isinstance(value, tuple) else (type(value), repr(value))
 
 

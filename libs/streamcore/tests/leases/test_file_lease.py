@@ -1,4 +1,4 @@
-"""The lease of a checkpoint in a folder: what only a lock of the kernel and a file's time can promise."""
+"""The lease of a checkpoint in a folder: guarantees that depend on a lock of the kernel and the time of a file."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_stolen_damaged_or_deleted_record_fences_the_owner_before_the_next_bat
     with pytest.raises(Fenced, match="the lease of this process was lost"):
         lease.check()
     lease.release()
-    assert (tmp_path / "lease.json").exists() == (thief is not None), "another owner's record is left alone"
+    assert (tmp_path / "lease.json").exists() == (thief is not None), "the record of another owner is not changed"
 
 
 def test_an_owner_on_another_machine_with_heartbeats_keeps_its_lease(tmp_path: Path) -> None:

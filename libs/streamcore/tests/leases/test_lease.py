@@ -1,4 +1,4 @@
-"""What a lease promises, wherever the checkpoint is: the same in a folder and in a bucket."""
+"""The guarantees of a lease, which are the same in a folder and in a bucket."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from streamcore.storage import ObjectStore
 from streamcore.storage.location import Location, location
 from tests.harness.servers.leases import another_process, record
 
-#: All begin at the same moment; who gets it says so and keeps it.
+#: All start at the same moment; the one that acquires the lease prints so and keeps it.
 RIVAL = """
 import sys, time
 from streamcore.leases.acquire import lease_for
@@ -47,7 +47,7 @@ def test_the_error_for_a_second_owner_names_the_first(root: Location) -> None:
         for _ in range(2):
             with pytest.raises(LeaseHeld, match=pattern):
                 lease_for(root).acquire()
-            assert record(root)["pid"] == holder.pid, "the first owner is unharmed"
+            assert record(root)["pid"] == holder.pid, "the first owner keeps its lease"
 
 
 def test_the_lease_of_a_killed_owner_is_free_immediately_on_its_machine(root: Location) -> None:
@@ -57,7 +57,7 @@ def test_the_lease_of_a_killed_owner_is_free_immediately_on_its_machine(root: Lo
         began = time.monotonic()
         with lease_for(root) as lease:
             lease.check()
-            assert time.monotonic() - began < 10, "no waiting for a heartbeat on one machine"
+            assert time.monotonic() - began < 10, "no wait for a heartbeat on one machine"
             assert record(root)["pid"] == os.getpid()
 
 
@@ -87,7 +87,7 @@ def test_a_released_lease_can_be_acquired_again_and_its_former_owner_is_fenced(r
 
 
 def acquire_concurrently(leases: Sequence[Lease]) -> list[Lease]:
-    """Who of them becomes the owner when all want to at the same moment."""
+    """Acquire the leases at the same moment, and return those that succeed."""
     won: list[Lease] = []
     ready = threading.Barrier(len(leases))
 

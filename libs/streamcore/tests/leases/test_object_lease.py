@@ -1,4 +1,4 @@
-"""The lease of a checkpoint in a bucket: what only conditional writes can promise, on a real server."""
+"""The lease of a checkpoint in a bucket: guarantees that depend on conditional writes, on a real server."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> S3ObjectStore:
 
 @dataclass
 class Passing:
-    """Passes everything on. Those below stand before a real server and do one thing otherwise."""
+    """Passes everything on. The classes below stand in front of a real server and change one thing."""
 
     place: S3ObjectStore
 
@@ -41,7 +41,7 @@ class Passing:
 
 @dataclass
 class Careless(Passing):
-    """A server that takes every PUT, whatever its condition."""
+    """A server that accepts every PUT, whatever its condition."""
 
     def exchange(self, name: str, content: bytes, tag: str | None) -> str | None:
         self.place.write(name, content)
@@ -50,7 +50,7 @@ class Careless(Passing):
 
 
 class Believing(ObjectLease):
-    """One that does not find out what kind of server it has."""
+    """A lease that does not check whether its server honours conditions."""
 
     def _check_server_conditions(self) -> None:
         return
@@ -58,7 +58,7 @@ class Believing(ObjectLease):
 
 @dataclass
 class Unheard(Passing):
-    """A server whose answers to some changes are lost: they were made."""
+    """A server whose responses to some changes are lost although the changes were made."""
 
     lost: set[int]
     calls: int = 0
@@ -73,7 +73,7 @@ class Unheard(Passing):
 
 @dataclass
 class Rejecting(Passing):
-    """A server that rejects some changes, though the record is what they say."""
+    """A server that rejects some changes although their condition holds."""
 
     rejected: set[int]
     calls: int = 0
@@ -85,7 +85,7 @@ class Rejecting(Passing):
 
 @dataclass
 class Frozen(Passing):
-    """A machine that stands still: nothing of it reaches the server while it does."""
+    """A machine that stands still: meanwhile none of its requests reaches the server."""
 
     moving: threading.Event = field(default_factory=threading.Event)
 
@@ -103,13 +103,13 @@ def lease(place: Conditional, kind: type[ObjectLease] = ObjectLease, stale_ms: i
 
 
 def write_record_of_another_owner(bucket: S3ObjectStore) -> None:
-    """Somebody on another machine has it."""
+    """Write the record of an owner on another machine."""
     entries = {"token": "theirs", "host": "far", "machine": "far/boot", "pid": 7, "since": "then", "beat": 1}
     bucket.write("lease.json", encode(entries))
 
 
 def count_winners(bucket: Conditional, kind: type[ObjectLease], count: int = 8) -> int:
-    """How many of so many became owners at the same moment."""
+    """Let rivals acquire the lease at the same moment, and return how many succeed."""
     leases = [lease(bucket, kind) for _ in range(count)]
     won, ready = [], threading.Barrier(count)
 
@@ -182,11 +182,11 @@ def test_an_owner_without_heartbeats_is_replaced_and_fenced_when_it_resumes(buck
     machine.moving.clear()
     began = time.monotonic()
     with lease(bucket) as ours:
-        assert time.monotonic() - began >= 0.6, "it was watched"
+        assert time.monotonic() - began >= 0.6, "the lease was observed"
         machine.moving.set()
         with pytest.raises(Fenced, match="the lease of this process was lost"):
             theirs.check()
-        time.sleep(0.3)  # several heartbeats of theirs, all rejected
+        time.sleep(0.3)  # several of its heartbeats, all rejected
         ours.check()
         theirs.release()
         ours.check()
@@ -208,7 +208,7 @@ def test_a_stolen_damaged_or_deleted_record_fences_the_owner_before_the_next_bat
     with pytest.raises(Fenced, match="the lease of this process was lost"):
         mine.check()
     mine.release()
-    assert bucket.read("lease.json") == thief, "another owner's record is left alone"
+    assert bucket.read("lease.json") == thief, "the record of another owner is not changed"
 
 
 def test_a_lease_that_is_released_meanwhile_is_acquired(bucket: S3ObjectStore) -> None:
@@ -255,7 +255,7 @@ def test_a_lost_response_does_not_lose_the_lease(bucket: S3ObjectStore) -> None:
     mine.check()
     beat = record(bucket.url)["beat"]
     time.sleep(0.5)
-    assert record(bucket.url)["beat"] != beat, "it still beats"
+    assert record(bucket.url)["beat"] != beat, "it still sends heartbeats"
     mine.release()
     assert record(bucket.url)["released"] == 1
 
@@ -279,5 +279,5 @@ def test_an_owner_sends_heartbeats_until_it_reads_that_another_owner_exists(buck
 def wait_until(holds: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 10
     while not holds():
-        assert time.monotonic() < deadline, "it never came to be"
+        assert time.monotonic() < deadline, "the condition did not become true"
         time.sleep(0.02)

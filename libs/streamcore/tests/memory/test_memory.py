@@ -1,4 +1,4 @@
-"""Memory and its limit as the system shows them, and what a service says before the limit is reached."""
+"""Memory and its limit as the system shows them, and the warnings of a service before the limit is reached."""
 
 from __future__ import annotations
 

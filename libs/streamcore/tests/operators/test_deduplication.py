@@ -1,4 +1,4 @@
-"""Deduplication: against a dictionary, row by row; however it is cut, restarted, limited."""
+"""Deduplication equals a dictionary, row by row, with any cuts, restarts and limits."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Plain:
 
 @dataclass
 class Run:
-    """The operator on its blobs; ``restart`` takes a new one that knows only what was committed."""
+    """The operator on its blobs; ``restart`` creates a new one that loads the committed state."""
 
     spec: Deduplication
     blobs: MemoryBlobs = field(default_factory=MemoryBlobs)
@@ -196,7 +196,7 @@ def test_at_the_limit_of_ids_every_row_goes_to_the_port_of_the_policy(
 
 
 def steady_cuts(cuts: int, ids_per_cut: int, cut_ms: int) -> list[Cut]:
-    """New ids all the time, each sent again in the cut after (in the first cut, at once)."""
+    """Return cuts of new ids, each repeated in the next cut (in the first cut, immediately)."""
     result, watermark = [], NO_WATERMARK
     for number in range(cuts):
         rows = [Row(f"{n}-{i}", n * cut_ms + i % 7) for n in (number, max(0, number - 1)) for i in range(ids_per_cut)]
@@ -307,7 +307,7 @@ def test_an_id_compares_all_its_columns_and_null_equals_nothing(
 
 
 def test_an_id_that_is_repeated_many_times_takes_linear_time() -> None:
-    """20,000 firsts of one id: had each row to look at all of them, this would take minutes."""
+    """20,000 first rows of one id: if each row compared all of them, this would take minutes."""
     rows = [Row("a", n * (HORIZON + 1)) for n in range(20_000)]
     one = Run(Deduplication(("id",), HORIZON))
     assert set(one.step(Cut(rows, NO_WATERMARK, NO_WATERMARK))) == {MAIN}

@@ -1,4 +1,4 @@
-"""Rolling totals against a list of all rows, added up afresh after every cut; however it is cut, restarted, late."""
+"""Rolling totals equal a sum over all rows after every cut, with any cuts, restarts and late rows."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def driver(spec: RollingSpec = SPEC) -> Driver:
 
 
 def has_expired(event_ms: int, span: RollingSpan, watermark_ms: int) -> bool:
-    """Whether a row no longer counts: the watermark is at the end of the span that begins with the row's step."""
+    """Return whether a row no longer counts: the watermark is at the end of the span that starts with its step."""
     return watermark_ms >= event_ms // span.step_ms * span.step_ms + span.span_ms
 
 
 def totals(arrived: list[Arrival], watermark_ms: int) -> Totals:
-    """Of every key that ever was, by plain addition."""
+    """Return the totals of every key, by plain addition."""
     found: Totals = {}
     for key in {a.values[0] for a in arrived}:
         values: list[object] = []
@@ -96,7 +96,7 @@ def test_rows_of_new_steps_beyond_the_limit_are_rejected_and_counted() -> None:
     at_work = driver(RollingSpec(("key",), SPANS, {"rows": Count()}, max_entries=3))
     arrivals = tuple(Arrival(0, 1, (key, None)) for key in "abc")
     at_work.cut(CutPlan(arrivals, 0, restart=False))
-    assert at_work.counts["rejected"] == 3  # of six assignments, three spans' steps have room
+    assert at_work.counts["rejected"] == 3  # of six assignments, the steps of three spans fit
     at_work.cut(CutPlan((), END_OF_TIME_MS, restart=False))
     assert {row[0]: row[1:-1] for row in at_work.ports[MAIN]} == dict.fromkeys("abc", (0, 0)) | {"a": (0, 0)}
 

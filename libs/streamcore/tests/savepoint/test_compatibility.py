@@ -1,4 +1,4 @@
-"""Plans: the effect of a change of an app on its state, before the app starts. Written by hand, case by case."""
+"""Compatibility: what a change of an app means for its state, reported before anything starts, case by case."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What shards begin with after a restore, in a folder or a bucket: each its own rows, once, and the same each time."""
+"""The initial state of shards after a restore, in a folder or a bucket: each its own rows, once, always the same."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CELLS = {"watermark_groups": [{"watermark_ms": 7, "partitions": {}}]}
 
 @dataclass(frozen=True)
 class Restored:
-    """A savepoint of the shop, and the folder that was filled from it."""
+    """A savepoint of the shop, and the folder that is filled from it."""
 
     simulation: Simulation
     savepoint: Savepoint

@@ -1,4 +1,4 @@
-"""Savepoints in a folder or a bucket: complete or not there, and every byte of them counts."""
+"""Savepoints in a folder or a bucket: complete or absent, with every byte verified."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def simulation() -> Simulation:
 
 
 class Crash(BaseException):
-    """As good as a power cut."""
+    """Stands for a power failure."""
 
 
 @dataclass
 class Breaking:
-    """A place that crashes when it is asked to write its n-th file."""
+    """An object store that crashes at the write of its n-th file."""
 
     place: ObjectStore
     left: ClassVar[int] = 0
@@ -154,7 +154,7 @@ def test_a_savepoint_name_is_unique_and_is_free_again_after_deletion(
     take(simulation, savepoints, "two", batch=1)
     with pytest.raises(ConfigError, match="there is a savepoint one"):
         savepoints.create("one")
-    assert [one.manifest.name for one in savepoints] == ["two", "one"], "the oldest first"
+    assert [one.manifest.name for one in savepoints] == ["two", "one"], "oldest first"
     savepoints.delete("one")
     assert [one.manifest.name for one in savepoints] == ["two"]
     with pytest.raises(ConfigError, match="no savepoint one; there are two"):

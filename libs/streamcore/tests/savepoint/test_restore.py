@@ -1,4 +1,4 @@
-"""An app that continues from a savepoint writes the same as without a stop: properties, in this process."""
+"""An app that continues from a savepoint gives the output of an uninterrupted run: properties, in this process."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def lanes(result: SimulationResult, names: Sequence[str]) -> dict[str, list[str]
 
 
 def run_with_restore(first: Version, second: Version, at: int, shards: int, drop: frozenset[str]) -> SimulationResult:
-    """The first version up to a cut, and the second one from its savepoint."""
+    """Run the first version up to a cut, and the second one from its savepoint."""
     with tempfile.TemporaryDirectory() as folder:
         before = Simulation(first.topology("shop"), shards=shards)
         result = run(before, range(at))

@@ -1,4 +1,4 @@
-"""A service says that its clock stands still."""
+"""A service reports that its clock stands still."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_clock_that_stands_still_is_logged_immediately_then_every_minute_and_a
     process = Process()
     process.cuts(5, 0)
     process.cuts(5, 900)
-    assert not caplog.messages, "milliseconds are not reported"
+    assert not caplog.messages, "a delay of milliseconds is not logged"
     process.cuts(60, 90 * MINUTE_MS)
     assert [text[:70] for text in caplog.messages] == [
         "the clock of the cuts is 1 h 30 min ahead of this machine's clock and "
@@ -72,4 +72,4 @@ def test_a_clock_that_stands_still_is_logged_immediately_then_every_minute_and_a
         "the clock of the cuts goes on; it stood still for 2 min 1 s",
     ]
     process.cuts(1, 2_000)
-    assert len(caplog.messages) == 5, "the next time is reported again"
+    assert len(caplog.messages) == 5, "the next delay is logged again"

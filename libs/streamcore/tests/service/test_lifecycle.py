@@ -1,4 +1,4 @@
-"""What a process of a service answers when it cannot go on. Without a session: what is asked of it comes later."""
+"""The answers of a service process that cannot continue. Without a session: later requests are tested elsewhere."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.harness.servers.otlp_collector import Collector, collecting
 
 
 class Sessionless(Runtime):
-    """Owns what it owns."""
+    """Raises nothing: it is the owner."""
 
     def _run(self) -> None:
         self._session.set_result(SimpleNamespace(stop=lambda: None))  # type: ignore[arg-type]
@@ -38,7 +38,7 @@ class Sessionless(Runtime):
 
 
 class Making:
-    """Makes a checkpoint with nothing."""
+    """Creates an empty checkpoint."""
 
     def __init__(self, epochs: EpochStore) -> None:
         self.epochs = epochs
@@ -51,14 +51,14 @@ class Making:
 
 
 class Rejecting(Making):
-    """Has a place that is away."""
+    """Its object store is unavailable."""
 
     def make(self, go: Promote) -> None:
         raise Retryable("the place is away")
 
 
 class Builds:
-    """Builds the runner that is rehearsed, and then none."""
+    """Builds the runner for the warm-up, and then none."""
 
     rehearsed = False
 
@@ -100,7 +100,7 @@ def published_status(folder: Path) -> DriverStatus:
 
 
 def test_a_promote_is_not_rejected_once_its_checkpoint_exists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever asked would take the epoch for one that there is not."""
+    """The sender of a rejected promote would believe that the epoch does not exist."""
     one, epochs = standby(tmp_path, Making, monkeypatch)
     with pytest.raises(Retryable, match="no broker answered"):
         one.run()
@@ -131,7 +131,7 @@ def test_a_promote_to_a_checkpoint_that_another_process_owns_can_be_retried(
 
 
 def stop_after(one: ServiceProcess[ServiceSettings], reject: Any) -> Any:
-    """Nothing more is asked after a rejection."""
+    """Return a ``reject`` that also stops the process."""
 
     def reject_and_stop(identity: str, why: Exception | str) -> None:
         reject(identity, why)
@@ -141,20 +141,20 @@ def stop_after(one: ServiceProcess[ServiceSettings], reject: Any) -> Any:
 
 
 class Saving(Making):
-    """Takes savepoints of nothing."""
+    """Takes empty savepoints."""
 
     def create(self, name: str, _: object) -> SavepointInfo:
         return SavepointInfo(name, 0, 1, "digest", 0)
 
 
 class Idle:
-    """A runner with nothing to run, until it is asked to stop."""
+    """A runner that does nothing until it is drained."""
 
     def __init__(self) -> None:
         self.drained = threading.Event()
 
     def warm_up(self, *_: object) -> None:
-        """Nothing to warm."""
+        """Nothing to warm up."""
 
     def run(self) -> None:
         assert self.drained.wait(30)
@@ -176,7 +176,7 @@ def collector() -> Iterator[str]:
 def test_the_spans_of_a_driver_are_in_the_trace_of_the_upgrade(
     collector: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The go before there is telemetry, and the drain's savepoint after the last cut."""
+    """The promote precedes the telemetry, and the savepoint of the drain follows the last cut."""
     one, _ = standby(tmp_path, Saving, monkeypatch, lambda: lambda *_: Idle(), {"otlp_endpoint": collector})
     trace, promote_span, drain_span = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331", "00f067aa0ba902b7"
     box = FileChannel(tmp_path / "box", exclusive=True)

@@ -1,4 +1,4 @@
-"""A standby that is promoted creates the checkpoint of its epoch once, whatever dies meanwhile, or leaves no trace."""
+"""A promoted standby creates the checkpoint of its epoch once, whatever dies meanwhile, or leaves no trace."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Crash(BaseException):
 
 @dataclass
 class Standby:
-    """One process: what it needs to go, without a session."""
+    """One process with what it needs for a promote, without a session."""
 
     settings: ServiceSettings
     app: App
@@ -58,7 +58,7 @@ class Standby:
 
 @dataclass
 class Shop:
-    """An app, and the place of its checkpoints and savepoints. There is a savepoint ``one`` of epoch 1."""
+    """An app, and the folder of its checkpoints and savepoints. There is a savepoint ``one`` of epoch 1."""
 
     folder: Path
     version: Version = Version()  # noqa: RUF009 - a value
@@ -172,7 +172,7 @@ def test_a_promote_from_an_unreadable_savepoint_leaves_nothing_and_can_be_repeat
         without.setattr(EpochStore, "discard_partial", lambda *_: None)
         with pytest.raises(CorruptState):
             standby.go(2, "one")
-        assert shop.all_files() != set(), "it is the protection that takes it away"
+        assert shop.all_files() != set(), "the protection removes it"
     file.write_bytes(content)
     assert "rows in" in standby.savepoints.verify("one")
     standby.go(2, "one")
@@ -266,7 +266,7 @@ def test_a_promote_never_continues_the_checkpoint_of_another_app(shop: Shop, mon
 
 
 def lose_response(monkeypatch: pytest.MonkeyPatch, *, succeeds: bool) -> None:
-    """Nobody answers to the write of an identity, which was made or not."""
+    """Lose the response to the write of an identity, which succeeds or not."""
     real = files.write_whole
 
     def write(path: Path, content: bytes) -> None:
@@ -292,7 +292,7 @@ def test_a_promote_ignores_the_files_of_an_interrupted_restore(shop: Shop, monke
 def crash_after_writes(
     standby: Standby, writes: int, monkeypatch: pytest.MonkeyPatch, restore: str | None = "one"
 ) -> bool:
-    """Killed before it writes one more file; the kernel lets go of its lease. False if it had no more to write."""
+    """Kill the standby after so many writes, which frees its lease. Return False if it needed no more writes."""
     real, left = files.write_whole, [writes]
 
     def write(path: Path, content: bytes) -> None:
@@ -323,7 +323,7 @@ def test_the_lease_of_an_epoch_ends_with_the_next_one(shop: Shop) -> None:
 
 
 def test_a_planned_batch_counts_as_written_if_a_sink_may_have_its_rows(shop: Shop) -> None:
-    """Kafka, which is nowhere here, has no marker of a batch whose rows a sink took before the process died."""
+    """Kafka has no marker of a batch whose rows a sink committed before the process died."""
     first, second = shop.standby(), shop.standby()
     first.go(2, "one")
     shop.epochs.checkpoint(2).offsets.write(
@@ -347,7 +347,7 @@ def test_a_process_that_is_not_promoted_leaves_epochs_alone(shop: Shop) -> None:
 def test_a_lease_whose_folder_is_removed_meanwhile_is_not_acquired(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Somebody lets go of a folder and removes it, between our opening the lock and our locking it."""
+    """Another process releases and removes the folder after this one opened the lock file and before it locks it."""
     root, lock = tmp_path / "e1", fcntl.flock
 
     def remove_then_lock(descriptor: int, how: int) -> None:

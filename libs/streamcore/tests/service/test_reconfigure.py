@@ -1,4 +1,4 @@
-"""Other settings are taken with the first cut that is committed with them, or the ones of before go on."""
+"""New settings are accepted with the first cut that is committed with them, or the previous ones continue."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SETTINGS = ServiceSettings.model_validate(BEFORE)
 
 @dataclass
 class ScriptedRunner:
-    """Ends when it is drained; what it was asked is kept."""
+    """A runner that ends when it is drained, and records the drain."""
 
     app: Any = field(default_factory=lambda: Version().topology("shop").app(shards=2))
     drained: threading.Event = field(default_factory=threading.Event)
@@ -34,7 +34,7 @@ class ScriptedRunner:
 
 @dataclass
 class Answers:
-    """A reporter: the answers."""
+    """A reporter that keeps the answers."""
 
     results: dict[str, CommandResult] = field(default_factory=dict)
 
@@ -46,7 +46,7 @@ class Answers:
 
 
 class Scene:
-    """An app that runs. ``make``: what is built for settings."""
+    """A running app. ``make``: builds the runner for settings."""
 
     def __init__(self, make: Callable[[ServiceSettings], Any] = lambda _: ScriptedRunner()) -> None:
         self.answers, self.built = Answers(), list[ServiceSettings]()
@@ -93,7 +93,7 @@ def test_the_previous_settings_continue_when_the_first_cut_fails(error: Exceptio
     assert tried is not None
     if isinstance(error, Retryable):
         scene.changes.failure(error)
-        assert tried.runner.drained.is_set(), "not tried again and again"  # type: ignore[attr-defined]
+        assert tried.runner.drained.is_set(), "no endless retries"  # type: ignore[attr-defined]
     else:
         assert scene.changes.roll_back(error)
     back = scene.changes.next_runner(stopping=False)
@@ -101,7 +101,7 @@ def test_the_previous_settings_continue_when_the_first_cut_fails(error: Exceptio
     assert back.settings == SETTINGS
     assert not scene.answers.results["1"].ok
     assert str(error) in scene.answers.results["1"].message
-    assert not scene.changes.roll_back(error), "the settings of before have nothing to go back to"
+    assert not scene.changes.roll_back(error), "the previous settings have nothing to return to"
 
 
 def test_a_fenced_process_does_not_roll_back() -> None:
@@ -155,7 +155,7 @@ def test_a_request_for_the_current_settings_is_rejected_while_another_change_is_
 
 
 def test_a_change_of_outdated_settings_is_rejected_and_does_not_block_others() -> None:
-    """While the second is being built, the first is asked for and taken."""
+    """While the second change is built, the first is requested and accepted."""
 
     def make(settings: ServiceSettings) -> ScriptedRunner:
         if settings.trigger_ms == 6:
@@ -205,12 +205,12 @@ OTHER: dict[str, object] = {
 
 @pytest.mark.parametrize("name", ServiceSettings.model_fields)
 def test_exactly_the_settings_of_the_session_need_another_process(name: str) -> None:
-    """Whoever adds a setting finds it here."""
+    """This fails for each new setting until it is listed here."""
     value = getattr(SETTINGS, name)
     other = OTHER[name] if name in OTHER else value + 1 if isinstance(value, int) else f"{value}2"
     changed = ServiceSettings.model_validate({**BEFORE, name: other})
     assert changed != SETTINGS
-    if name != "executors":  # which ask for a pod around them
+    if name != "executors":  # executors need a pod
         assert bool(changed.fixed_differences(SETTINGS)) or changed.spark_session == SETTINGS.spark_session
     assert (name in changed.fixed_differences(SETTINGS)) == (name in DECIDED)
 

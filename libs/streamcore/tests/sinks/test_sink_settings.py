@@ -1,4 +1,4 @@
-"""The settings of sinks, as people write them: read, rejected, and written again without a loss."""
+"""The settings of sinks, as people write them: parsed, rejected, and serialised without a loss."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked of a running app is done between two batches, or answered when it ends."""
+"""Requests to a running app are executed between two batches, or answered when it ends."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_drain_runs_a_planned_batch_only_if_it_settles() -> None:
 
 def test_a_request_while_the_app_ends_gets_one_answer() -> None:
     class Raced(deque[Any]):
-        """What one thread sees is gone when it takes it: the other one, in which the app ends, was there first."""
+        """An item that one thread sees is gone when it takes it: the thread that ends the app was first."""
 
         seen = False
 

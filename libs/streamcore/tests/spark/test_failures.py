@@ -1,4 +1,4 @@
-"""What a person reads when a query ends: one sentence with the cause, from texts as Spark writes them."""
+"""The message when a query ends: one sentence with the cause, from texts as Spark writes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An app that has stopped is saved only where no batch is left half written, unless somebody accepts that."""
+"""A stopped app is saved only if no batch is left half written, unless that is accepted."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BOUNDS = CutBounds(StreamOffsets(CutClock(), {}), StreamOffsets(CutClock.at(1), 
 
 
 def make_stopped(folder: Path, committed: int, begun: int) -> CheckpointRoot:
-    """The last batch that Spark committed, and the last that was decided."""
+    """Return a checkpoint with the last batch that Spark committed, and the last that was planned."""
     root = CheckpointRoot(folder)
     (on_disk(root.spark) / "commits").mkdir(parents=True)
     for batch in range(committed + 1):
@@ -36,7 +36,7 @@ def make_stopped(folder: Path, committed: int, begun: int) -> CheckpointRoot:
 
 
 def take(root: CheckpointRoot, *, accept_unsettled: bool = False) -> None:
-    """Without Spark: whatever is not rejected fails on it."""
+    """Take a savepoint without Spark: whatever is not rejected fails."""
     savepoints = SavepointRepository(LocalObjectStore(on_disk(root.path) / "savepoints"), "shop")
     app = Version().topology("shop").app()
     take_savepoint_of_stopped(

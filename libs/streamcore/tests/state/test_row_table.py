@@ -1,4 +1,4 @@
-"""A row table against a list: what is found, what is kept, what is written, what is loaded."""
+"""A row table equals a list in what it finds, keeps, writes and loads."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def new_table() -> RowTable:
 
 
 def apply(table: RowTable, model: Model, what: str, value: object, next_id: int) -> int:
-    """One step on both; a mark or a deletion is of the rows within five milliseconds of a time."""
+    """Apply one step to both; a mark or a deletion applies to the rows within five milliseconds of a time."""
     if what == "add":
         assert isinstance(value, list)
         rows = [(key, next_id + i, at) for i, (key, at) in enumerate(value)]
@@ -87,7 +87,7 @@ def test_a_table_and_its_copy_loaded_from_changes_equal_a_list(
         assert stored_rows(table) == expected_rows(model)
         assert len(table) == len(model.rows)
         assert table.rows_in_memory <= 2 * len(table)
-    again = [row for row in model.rows if row[2] < expired]  # came after rows of their time had been dropped
+    again = [row for row in model.rows if row[2] < expired]  # arrived after rows of their time had been dropped
     copy.expire(expired)
     assert stored_rows(copy) == expected_rows(Model([row for row in model.rows if row not in again], model.marked))
 

@@ -1,4 +1,4 @@
-"""Versions of stored rows: older ones are brought up, also beside newer ones; what cannot be read is rejected."""
+"""Versions of stored rows: older ones are migrated, also beside newer ones; unreadable ones are rejected."""
 
 from __future__ import annotations
 

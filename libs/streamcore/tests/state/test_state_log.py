@@ -1,4 +1,4 @@
-"""The state log: what was committed reads back, what was not is never used, and nothing grows without bound."""
+"""The state log: committed state reads back, uncommitted state is never used, and nothing grows without bound."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Addresses of checkpoints: a path or a key of a bucket, put together alike, and Spark's options for a bucket."""
+"""Addresses of checkpoints: a path or a key of a bucket, joined alike, and the Spark options for a bucket."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Places for files: the same is true of a folder and of a bucket."""
+"""Object stores: the same guarantees in a folder and in a bucket."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def test_the_error_for_a_failing_server_names_the_address_and_no_key(
     folder = s3_place(monkeypatch)
     for name, value in changed.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(module, "_store", module._store.__wrapped__)  # the client is kept for a process's life
+    monkeypatch.setattr(module, "_store", module._store.__wrapped__)  # the client lives as long as the process
     folder = S3ObjectStore(bucket or folder.bucket, folder.prefix)
     for ask in (lambda: folder.read("a"), lambda: folder.write("a", b""), folder.files, folder.folders, folder.remove):
         with pytest.raises(error, match=text) as rejected:
@@ -186,7 +186,7 @@ def test_the_error_for_a_failing_server_names_the_address_and_no_key(
         assert f"s3://{folder.bucket}" in str(rejected.value)
         for secret in (os.environ["AWS_SECRET_ACCESS_KEY"], "Signature="):
             assert secret not in str(rejected.value)
-        assert rejected.value.__cause__ is None, "the client's own words would be in a traceback"
+        assert rejected.value.__cause__ is None, "the message of the client would be in a traceback"
 
 
 def test_a_process_without_a_bucket_does_not_load_the_s3_client() -> None:

@@ -1,4 +1,4 @@
-"""A dead letter holds the record that it was, byte for byte, whatever step its row failed at."""
+"""A dead letter holds its original record, byte for byte, whatever step its row failed at."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SCHEMA = StreamSchema.parse(
 
 
 def record(offset: int, at_ms: int = NOW_MS, n: int = 1) -> RawRecord:
-    """With spaces that no encoder of ours would write."""
+    """Return a record with spaces that the encoder of the engine would not write."""
     value = json.dumps({"at": at_ms, "id": f"x{offset}", "n": n}, separators=(",  ", " : ")).encode()
     return RawRecord(0, 2, offset, value, b"key%d" % offset)
 

@@ -132,12 +132,12 @@ def rows(*events: tuple[int, str, int]) -> pl.DataFrame:
 
 
 def disordered_times(chance: random.Random, count: int = 60) -> list[int]:
-    """Event times, out of order by up to the bound of the watermark."""
+    """Return event times that are out of order by up to the bound of the watermark."""
     return [at + chance.randrange(20) for at in range(count)]
 
 
 def letters(result: SimulationResult) -> list[tuple[str, str, dict[str, Any]]]:
-    """Code, reason and value of each dead letter, in an order that shards do not decide."""
+    """Return code, reason and value of each dead letter, in an order that does not depend on shards."""
     headers = [{name: value.decode() for name, value in record.headers} for record in result.dead]
     values = [json.loads(record.value or b"") for record in result.dead]
     return sorted(((h["reason_code"], h["reason"], v) for h, v in zip(headers, values, strict=True)), key=str)
@@ -181,7 +181,7 @@ def test_failing_keys_do_not_change_the_output_of_other_keys(accumulator: Accumu
     healthy = simulate(program(kind, Total()), {"a": events}, cut_rows=3, shards=3)
     assert panes(harmed, without=POISONED) == panes(healthy, without=POISONED)
     found = letters(harmed)
-    if kind != "evicting" or isinstance(accumulator, HasNoResult):  # a pane that is computed anew is not merged
+    if kind != "evicting" or isinstance(accumulator, HasNoResult):  # a pane that is recomputed is not merged
         assert found
     assert {code for code, _, _ in found} <= {"failed_pane"}
     assert {value["user"] for _, _, value in found} <= {*POISONED}

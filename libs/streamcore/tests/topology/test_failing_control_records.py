@@ -1,4 +1,4 @@
-"""A bad control record is one dead letter with its place and its bytes, whatever the number of shards."""
+"""A bad control record is one dead letter with its offset and its bytes, for any number of shards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A user's function that fails in a window or a join is a dead letter with its place, and harms no other key."""
+"""A user's function that fails in a window or a join gives a dead letter with its step, and affects no other key."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def rows(*events: tuple[int, str, int]) -> pl.DataFrame:
 
 
 def random_rows(seed: int, count: int = 60) -> pl.DataFrame:
-    """Disordered by up to the bound of the watermark."""
+    """Return rows that are out of order by up to the bound of the watermark."""
     chance = random.Random(seed)
     return rows(*((at + chance.randrange(20), chance.choice("abcde"), at) for at in range(count)))
 
@@ -69,7 +69,7 @@ def co_group(function: Callable[..., Any]) -> Topology:
 
 
 def window_topology(poisoned: tuple[str, ...], kind: str) -> Topology:
-    """One of several window programs, whose function fails for the poisoned keys."""
+    """Return one of several window programs, whose function fails for the poisoned keys."""
     if kind == "co-group":
         return co_group(partial(count_group, poisoned=poisoned))
     windows = (
@@ -84,7 +84,7 @@ def window_topology(poisoned: tuple[str, ...], kind: str) -> Topology:
 
 
 def letters(result: SimulationResult) -> list[tuple[str, dict[str, Any]]]:
-    """Code and value of each dead letter, in an order that shards do not decide."""
+    """Return code and value of each dead letter, in an order that does not depend on shards."""
     found = [(dict(record.headers)["reason_code"].decode(), json.loads(record.value or b"")) for record in result.dead]
     return sorted(found, key=str)
 

@@ -1,4 +1,4 @@
-"""A stateless step that returns something else than it declares loses the rows for which it does, not the app."""
+"""A stateless step that does not return what it declares loses the rows for which it does so, not the app."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def rows(*events: tuple[int, str, int]) -> pl.DataFrame:
 
 
 def spoil_sevens(frame: pl.DataFrame, spoil: Callable[[pl.DataFrame], Any]) -> Any:
-    """Return the frame, but a spoilt one where it has rows with 7."""
+    """Return the frame, or a spoilt one if it has rows with 7."""
     return spoil(frame) if (frame["n"] == 7).any() else frame
 
 

@@ -36,7 +36,7 @@ POISON = 1_000
 
 @dataclass(frozen=True)
 class BySize(Assigner):
-    """Windows as long as ``n`` says."""
+    """Windows of the length ``n``."""
 
     returned: Any = None
 
@@ -122,7 +122,7 @@ def program(part: Assigner | Trigger | Evictor, assigner: Assigner | None = None
 
 
 def letters(result: SimulationResult) -> list[tuple[str, str, dict[str, Any]]]:
-    """Code, reason and value of each dead letter, in an order that shards do not decide."""
+    """Return code, reason and value of each dead letter, in an order that does not depend on shards."""
     headers = [{name: value.decode() for name, value in record.headers} for record in result.dead]
     values = [json.loads(record.value or b"") for record in result.dead]
     return sorted(((h["reason_code"], h["reason"], v) for h, v in zip(headers, values, strict=True)), key=str)

@@ -1,4 +1,4 @@
-"""Windows and spans in words."""
+"""Labels of windows and durations."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ JOINED = Topology("j", A.key_by("user").join(stream("b").key_by("user")).left_ou
 
 
 def rows(users: str) -> pl.DataFrame:
-    """Events of these users, the second half of them from another partition."""
+    """Return events of these users, the second half of them from another partition."""
     half = len(users) // 2
     places = [0] * half + [1] * (len(users) - half)
     times = [datetime(1970, 1, 1, tzinfo=UTC)] * len(users)
@@ -64,7 +64,7 @@ def clocks(cuts: Cuts) -> Iterator[tuple[int, str]]:
 
 
 def panes(cuts: Cuts, shards: int) -> dict[str, list[tuple[object, ...]]]:
-    """The panes of each lane, each with the clock of the cut that it comes in."""
+    """Return the panes of each lane, each with the clock of the cut that emits it."""
     simulation = Simulation(TOPOLOGY, shards=shards)
     found: dict[str, list[tuple[object, ...]]] = {"counts": [], "totals": [], "sessions": [], "late": []}
     for clock_ms, users in clocks(cuts):
@@ -103,7 +103,7 @@ def expected_sessions(cuts: Cuts) -> list[tuple[object, ...]]:
 
 
 def first_clock(cuts: Cuts, at_ms: int) -> int:
-    """The clock of the first cut that is at ``at_ms`` or later."""
+    """Return the clock of the first cut at ``at_ms`` or later."""
     return next(clock_ms for clock_ms, _ in clocks(cuts) if clock_ms >= at_ms)
 
 

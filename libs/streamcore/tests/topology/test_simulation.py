@@ -1,4 +1,4 @@
-"""Topologies in this process: cuts, shards, restarts, dead letters, control, and what is behind the watermark."""
+"""Topologies in this process: cuts, shards, restarts, dead letters, control records and late rows."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_the_result_has_the_counters_of_the_operators() -> None:
 
 
 class Listener(RunningSums):
-    """Remembers what it heard and what time it was."""
+    """Outputs the control records and the time that it received."""
 
     heard: Sequence[tuple[object, ...]] = ()
     times: Sequence[CutTime] = ()
@@ -159,7 +159,7 @@ def test_control_records_reach_every_shard_of_every_stage() -> None:
 
 
 class Allowed(ProcessFunction):
-    """Events of users that control records name, with what they say."""
+    """Passes the events of users that a control record names, with the text of that record."""
 
     outputs = {MAIN: {"user": pl.String, "said": pl.String}}
 

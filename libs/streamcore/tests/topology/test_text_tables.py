@@ -1,4 +1,4 @@
-"""Tables as people write and read them."""
+"""Tables as text for people."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from tests.harness.apps.generated_windows import assigners, count_assigners, eve
 
 HOUR_MS = 3_600_000
 ZONES = ["Europe/Berlin", "America/Sao_Paulo", "America/St_Johns", "Asia/Beirut", "Pacific/Apia", "Australia/Lord_Howe"]
-# 1950 to 2037: beyond that zones follow rules and not tables, which is no other case.
+# 1950 to 2037: beyond that, zones follow rules and not tables, which makes no difference here.
 TIMES_MS = st.integers(-631_152_000_000, 2_145_916_800_000)
 
 

@@ -1,6 +1,6 @@
-"""Laws of the reference, over any windows, triggers and inputs: nothing lost, nothing twice, names unique.
+"""Laws of the reference for any windows, triggers and inputs: nothing lost, nothing repeated, unique names.
 
-Faster implementations will be held to the same laws, and to the reference itself.
+Faster implementations must satisfy the same laws and equal the reference.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ def group_by_window(panes: Iterable[FiredPane]) -> dict[Name, list[FiredPane]]:
 
 
 def count_copies(panes: Iterable[FiredPane]) -> Counter[tuple[Hashable, int]]:
-    """How often each element stands in the panes."""
+    """Count how often each element is in the panes."""
     return Counter((e.key, e.number) for pane in panes for e in pane.elements)
 
 
 def expected_copies(result: Run, events: Iterable[Seen], spec: WindowSpec) -> Counter[tuple[Hashable, int]]:
-    """In how many windows each element should be: those it was assigned to, less those that dropped it."""
+    """Count the windows in which each element should be: those it was assigned to, less those that dropped it."""
     arrived: Counter[str] = Counter()
     found: Counter[tuple[Hashable, int]] = Counter()
     for event in events:
@@ -260,7 +260,7 @@ def test_sessions_equal_an_offline_merge_of_the_sorted_events(
 
 
 def merge_offline(events: Iterable[Seen], assigner: Session) -> Counter[tuple[str, AnyWindow]]:
-    """Sessions with their sizes: sorted by time, an event goes on with the last session if that has not ended yet."""
+    """Return sessions with their sizes: in order of time, an event extends the last session unless that has ended."""
     found: list[tuple[str, int, int, int]] = []
     for event in sorted(events, key=lambda one: (one.key, one.at_ms)):
         gap_ms = event.gap_ms if assigner.gap_field and event.gap_ms > 0 else assigner.gap_ms
@@ -286,6 +286,6 @@ def test_a_watermark_or_clock_that_goes_back_is_rejected(assigner: Assigner, at_
 
 
 def to_number(pane: FiredPane) -> int:
-    """The sum of a pane's whole numbers; of none it is null."""
+    """Return the sum in a pane; null counts as 0."""
     assert pane.value is None or isinstance(pane.value, int)
     return pane.value or 0

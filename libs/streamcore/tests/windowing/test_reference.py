@@ -1,4 +1,4 @@
-"""The reference's edges: misuse, values of its functions, and its lane of the dropped."""
+"""Edge cases of the reference: misuse, values of its functions, and its lane of dropped elements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What cannot work is rejected when it is asked for, with what to write instead."""
+"""Invalid specs are rejected when they are created, with what to write instead."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reference does what the transcripts say, and none of what the wrong ones say."""
+"""The reference follows the transcripts, and no wrong transcript."""
 
 from __future__ import annotations
 

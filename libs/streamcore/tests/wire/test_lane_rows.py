@@ -1,4 +1,4 @@
-"""Rows on their way to a lane: as columns they say what they say one by one."""
+"""Rows on their way to a lane: the columnar form equals the records one by one."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_batch_equals_its_records_one_by_one(rows: list[tuple[object, ...]], k
 def test_a_value_has_the_contents_of_the_row(rows: list[tuple[object, ...]]) -> None:
     for row, value in zip(rows, LaneRows("results", (), _frame(rows)).values(), strict=True):
         document = orjson.loads(value)
-        assert [*document] == [name for name in _SCHEMA if name != "__event_ms"], "the engine's columns stay out"
+        assert [*document] == [name for name in _SCHEMA if name != "__event_ms"], "internal columns are left out"
         text, number, real, flag, money, at = document.values()
         assert (text, number, real, flag) == row[:4]
         assert (None if money is None else Decimal(money)) == row[4]

@@ -1,4 +1,4 @@
-"""Absence rules: an event that does not come, held against a few lines of plain Python over all events in order."""
+"""Absence rules, compared with a few lines of plain Python over all events in order."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def start_process(*rules: CompiledRule, now_ms: int = NO_WATERMARK, **settings: 
 
 
 class Alert(NamedTuple):
-    """What of a firing must be right; times in minutes, ``since`` is None where no event was seen."""
+    """The compared entries of a firing; times in minutes, ``since`` is None if no event was seen."""
 
     at: float
     key: object
@@ -201,7 +201,7 @@ def test_a_deleted_rule_drops_its_population() -> None:
 def deadlines(
     rule: CompiledRule, last: float, following: float | None, watermark: float
 ) -> Iterator[tuple[int, float]]:
-    """Number and time of the alerts of one silence."""
+    """Yield the number and time of each alert of one silence."""
     absence = rule.absence
     assert absence is not None
     at, number = last + absence.every_ms / MINUTE, 1
@@ -214,7 +214,7 @@ def deadlines(
 
 
 def pair_neighbours(times: Sequence[float]) -> Iterator[tuple[float, float | None]]:
-    """Each with the one after it."""
+    """Pair each time with the next one."""
     return zip(times, [*times[1:], None][: len(times)], strict=True)
 
 
@@ -239,7 +239,7 @@ def expected_alerts(
 
 @st.composite
 def arrivals(draw: st.DrawFn) -> list[Event]:
-    """Events out of order by at most ``DISORDER``."""
+    """Draw events that are out of order by at most ``DISORDER``."""
     drawn = draw(
         st.lists(
             st.tuples(
@@ -278,7 +278,7 @@ def split_events(events: Sequence[Event], sizes: Sequence[int]) -> Iterator[list
 
 
 def run(rules: Sequence[CompiledRule], cuts: Sequence[Sequence[Event]], end: float, processes: int) -> list[Alert]:
-    """With no process that lasts, every cut begins from stored state; with several, they take turns."""
+    """With no lasting process, every cut starts from stored state; several processes take turns."""
     blobs, kept = MemoryBlobs(), [Process() for _ in range(max(1, processes))]
     watermark, found = NONE, []
     for number, events in enumerate([*cuts, []]):
@@ -369,7 +369,7 @@ def test_listed_values_of_another_type_than_the_key_are_skipped() -> None:
 def expected_listed_alerts(
     rule: CompiledRule, cuts: Sequence[tuple[Sequence[Event], Collection[str], tuple[float, float]]], since: float
 ) -> list[Alert]:
-    """For each stay on the list: the arming and the events that came meanwhile, up to the watermark of its last cut."""
+    """For each stay on the list: the arming and the events during it, up to the watermark of its last cut."""
     found = []
     for device in {d for _, listed, _ in cuts for d in listed}:
         stay: list[float] = []

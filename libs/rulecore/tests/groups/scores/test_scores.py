@@ -1,4 +1,4 @@
-"""Score rules: signals of other rules added for a key, held against a few lines of plain Python over all signals."""
+"""Score rules, which add signals of other rules by key, compared with a few lines of plain Python over all signals."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_a_signal_older_than_the_watermark_minus_the_window_is_ignored() -> None
 def test_a_key_beyond_its_limit_drops_the_oldest_signals() -> None:
     process = start_process(score_rule(limit=100), events=3)
     assert cut(process, [signal(n, "y", number=n) for n in range(3)]) == []
-    assert summarize(cut(process, [signal(3, "y", number=3)])) == [(3, 120)]  # before the oldest goes
+    assert summarize(cut(process, [signal(3, "y", number=3)])) == [(3, 120)]  # before the oldest is dropped
     assert summarize(cut(process, [signal(4, "y", number=4)])) == [(4, 120)]
     assert score_group(process).counts["signals_dropped"] == 2
 
@@ -215,7 +215,7 @@ def test_signals_that_have_left_every_window_are_dropped() -> None:
 
 
 def oracle(rules: Sequence[CompiledRule], cuts: Sequence[tuple[Sequence[Signal], float]]) -> list[Alert]:
-    """Signals one by one; each sum is added up anew from all signals so far. ``cuts``: with the watermark before."""
+    """Compute the sum at each signal from all signals so far. ``cuts``: with the watermark before."""
     found, past = [], list[Signal]()
     latest: dict[tuple[str, object], float] = {}
     for signals, watermark in cuts:
@@ -265,7 +265,7 @@ def signal_lists(draw: st.DrawFn) -> list[Signal]:
 
 
 def run(rules: Sequence[CompiledRule], cuts: Sequence[tuple[Sequence[Signal], float]], processes: int) -> list[Alert]:
-    """As in the tests of absence: processes that last, take turns, or are new in each cut."""
+    """As in the tests of absence rules: processes that last, take turns, or are new in each cut."""
     blobs, kept, found = MemoryBlobs(), [Process() for _ in range(max(1, processes))], list[RuleFiring]()
     for number, (signals, watermark) in enumerate(cuts):
         after = cuts[number + 1][1] if number + 1 < len(cuts) else watermark

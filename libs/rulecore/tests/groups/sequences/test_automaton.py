@@ -1,4 +1,4 @@
-"""The automaton of one sequence and key: what it finds equals the oracle's, whatever is stored and settled between."""
+"""The automaton of one sequence and key finds the matches of the oracle, whenever its state is stored and loaded."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def oracle_items(items: Items) -> list[Wanted]:
 def find_matches(
     which: SequenceProgram, moments: Sequence[tuple[int, int]], stored_at: frozenset[int], limit: int = 10_000
 ) -> list[tuple[list[int], int]]:
-    """Numbers of the events of each match, and its end; at some places the state is stored and read again."""
+    """Return the numbers of the events of each match, and its end; in some places the state is stored and loaded."""
     partials = MatchSet(which, limit)
     matches = []
     for number, (ms, roles) in enumerate(moments):
@@ -117,7 +117,7 @@ def test_events_that_only_ended_partials_held_are_dropped() -> None:
     which = compile_sequence([(1, None), (0, None), (1, None), (5, None)], 10_000, Skip.NONE)
     partials = MatchSet(which, 1_000)
     partials.take((0, 0, 0, 0b0001, {}))
-    partials.take((0, 0, 1, 0b0100, {}))  # the first partial is behind the `without` and lives long
+    partials.take((0, 0, 1, 0b0100, {}))  # the first partial is past the `without` and lives long
     for ms in range(1, 500, 2):
         partials.take((ms, 0, ms, 0b0001, {}))
         partials.take((ms + 1, 0, ms + 1, 0b0010, {}))

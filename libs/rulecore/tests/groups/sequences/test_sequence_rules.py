@@ -1,4 +1,4 @@
-"""What sequences mean, sentence by sentence; events are written as minute and kind (``5a``), in order of arrival."""
+"""The semantics of sequences, case by case; events are written as minute and kind (``5a``), in order of arrival."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def rule(*items: Item, **more: object) -> CompiledRule:
 
 
 def events(text: str) -> list[tuple[int, int, int, Row]]:
-    """Events of one user in one partition; the amount is the event's number, in units."""
+    """Return events of one user in one partition; the amount is the number of the event, in units."""
     rows: list[tuple[int, int, int, Row]] = []
     for offset, word in enumerate(text.split()):
         minute, kind = float(word[:-1]), word[-1]
@@ -77,7 +77,7 @@ def firings(text: str, *items: Item, **more: object) -> list[RuleFiring]:
 
 
 def find_matches(text: str, *items: Item, **more: object) -> list[str]:
-    """The events of each match, by their words."""
+    """Return the events of each match, by their words."""
     words = text.split()
     return [" ".join(words[o.offset] for o in f.events) for f in firings(text, *items, **more)]
 
@@ -211,7 +211,7 @@ def test_the_common_where_applies_to_every_step_and_without() -> None:
     assert find_matches(text, BEGUN, BOUGHT, where="amount <> 1") == []
 
 
-# --- what a firing says -------------------------------------------------------------------------------------------
+# --- the contents of a firing -----------------------------------------------------------------------------------------
 
 
 def test_a_firing_has_its_events_in_order_and_its_time() -> None:
@@ -268,7 +268,7 @@ def test_another_message_or_severity_keeps_the_partials() -> None:
     changed = control_record(2, "r", document([FAILED, BOUGHT], version=2, then=then))
     (alert,) = alerts(one, [changed, *raw_records("3b 4x", 10)])
     assert (alert["version"], alert["incomplete"]) == (2, False)
-    # The first failed login was taken before anyone asked for its amount.
+    # The first failed login was matched before a message named its amount.
     assert alert["message"] in ("paid 0.00 after 1.00", "paid 0.00 after null")
 
 
@@ -372,7 +372,7 @@ def test_beyond_the_limit_the_latest_new_events_are_rejected_and_counted() -> No
     assert group.metrics() == {"events_dropped": 1, "partials_dropped": 0}
     assert (len(group.buffer), len(group.partials)) == (3, 0)
     fired = run.cut([], END)
-    assert [[o.offset for o in f.events] for f in fired] == [[1, 0]]  # 4b is missing, 9b was there before
+    assert [[o.offset for o in f.events] for f in fired] == [[1, 0]]  # 4b is missing, 9b was buffered before
 
 
 def test_events_that_are_processed_in_their_own_cut_are_not_rejected() -> None:

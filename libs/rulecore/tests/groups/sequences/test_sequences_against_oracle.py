@@ -1,4 +1,4 @@
-"""Sequences equal an oracle that shares nothing with them, however events arrive, are cut and processes restart."""
+"""Sequences equal an oracle that shares no code with them, for any order of arrival, any cuts and any restarts."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _amount(row: Row) -> int:
     return amount
 
 
-#: What is written in a rule, and the same in Python. A comparison with null is not true.
+#: The text of a condition, and the same in Python. A comparison with null is not true.
 CONDITIONS: Sequence[tuple[str, Callable[[Row], bool]]] = (
     ("kind = 'a'", lambda r: r["kind"] == "a"),
     ("kind = 'b'", lambda r: r["kind"] == "b"),
@@ -110,7 +110,7 @@ def sequences(draw: st.DrawFn) -> Drawn:
 
 @st.composite
 def arrivals(draw: st.DrawFn) -> list[Event]:
-    """Events of two partitions in order of arrival, none of them late, many at one time."""
+    """Draw events of two partitions in order of arrival, none of them late, many at one time."""
     row = st.fixed_dictionaries(
         {
             "user": st.sampled_from(["u", "u", "v", None]),
@@ -134,7 +134,7 @@ sizes_of_cuts = st.lists(st.integers(1, 12), min_size=1, max_size=4)
 
 
 def split_into_cuts(events: Sequence[Event], sizes: Sequence[int]) -> list[Sequence[Event]]:
-    """Pieces of these sizes in turn."""
+    """Split the events into cuts of these sizes in turn."""
     cuts: list[Sequence[Event]] = []
     start = 0
     while start < len(events):
@@ -147,7 +147,7 @@ def split_into_cuts(events: Sequence[Event], sizes: Sequence[int]) -> list[Seque
 def run(
     drawn: Sequence[Drawn], events: Sequence[Event], sizes: Sequence[int], processes: int = 1, limit: int = 1_000
 ) -> list[object]:
-    """What the group finds, in its order. ``processes`` 0: each cut starts from what is stored; more take turns."""
+    """Return the firings of the group in order. ``processes`` 0: each cut starts from stored state; more take turns."""
     rules = [compile_document(one.document(f"r{n}"), SCHEMA) for n, one in enumerate(drawn)]
     group = GroupRun(SCHEMA, rules, processes, GroupSettings(partials=limit))
     found, latest = [], group.watermark_ms

@@ -1,4 +1,4 @@
-"""`having` of many rules, looked up through the index, is what the naive evaluator says of each rule alone."""
+"""`having` of many rules, looked up through the index, equals the naive evaluator on each rule alone."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ DOUBLES = ["0.5", "1e0", "-0.0", "2.5e1", "1e300", "0"]
 WHOLE = ["0", "1", "2", "-1", "5", "4611686018427387904"]
 TIMES = ["timestamp '2020-01-01 00:00:00'", "timestamp '1969-12-31 00:00:00'"]
 TEXTS = ["'a'", "'b'", "''", "'ab'"]
-#: Aggregates and group columns, each with constants that its values do have.
+#: Aggregates and group columns, each with constants that occur among its values.
 OPERANDS: Mapping[str, Sequence[str]] = {
     "count(*)": WHOLE,
     "count(m)": WHOLE,

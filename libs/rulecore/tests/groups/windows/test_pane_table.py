@@ -1,4 +1,4 @@
-"""Panes against the obvious: recompute every window from all events, after every event."""
+"""Panes, compared with a recomputation of every window from all events after every event."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def split(sequence: list[Event], sizes: list[int]) -> list[list[Event]]:
 
 
 def recompute_windows(history: list[Event], panes: int) -> dict[tuple[str | None, int], tuple[int, int, int]]:
-    """The windows that contain the last event of the history and end at a pane of its key that holds data."""
+    """Return the windows that contain the last event of the history and end at a pane of its key that holds data."""
     key, ms, _ = history[-1]
     pane = ms // PANE_MS
     mine = [(e[1] // PANE_MS, e[2]) for e in history if e[0] == key]

@@ -1,4 +1,4 @@
-"""The interval join against a nested loop over the whole input: the same rows, however it is cut and restarted."""
+"""The interval join equals a nested loop over the whole input, in any cuts with any restarts."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def driver(interval: JoinInterval, kind: JoinKind, max_rows: int = 1000) -> Driv
 
 
 def join_naively(arrivals: list[Arrival], interval: JoinInterval, kind: JoinKind) -> list[Row]:
-    """As plainly as it can be written. Columns: k, n, v, v_right, w, event time."""
+    """Join as plainly as possible. Columns: k, n, v, v_right, w, event time."""
     lefts = [a for a in arrivals if a.side == 0]
     rights = [a for a in arrivals if a.side == 1]
     pairs = [(left, right) for left in lefts for right in rights if matches(left, right, interval)]

@@ -1,4 +1,4 @@
-"""Latest joins against two dictionaries, change by change; however they are cut, restarted and paced."""
+"""Latest joins equal two dictionaries, change by change, with any cuts, restarts and refresh intervals."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ pauses = st.sampled_from([0, 5, 30])
 
 @st.composite
 def timed(draw: st.DrawFn) -> Plan:
-    """A plan with a clock that goes on."""
+    """Draw a plan with a clock that advances."""
     clock, cuts = 1_000, []
     for cut in draw(plans(changes, late=True)):
         clock += draw(st.integers(0, 12))
@@ -56,7 +56,7 @@ class Plain:
     waits: set[object] = field(default_factory=set)
 
     def cut(self, cut: CutPlan) -> dict[object, Row]:
-        """Return the expected rows by key: all columns but the event time."""
+        """Return the rows to emit, by key: the columns without the event time."""
         before = dict(self.things)
         due = set(self.waits)
         for one in cut.arrivals:
@@ -132,7 +132,7 @@ def _with_cuts_of(other: Plan, arrivals: Sequence[Arrival]) -> Plan:
 
 
 def last_rows(plan: Plan, refresh_ms: int) -> dict[object, Row]:
-    """What is there in the end: the last row of each key, and nothing of one that is gone."""
+    """Return the final table: the last row of each key, without deleted keys."""
     at_work = driver(refresh_ms).run([*plan, CutPlan((), plan[-1].next_watermark_ms, restart=True, clock_ms=10**6)])
     found = {row[0]: row[:-1] for row in at_work.ports[MAIN]}
     return {key: (row[1], row[4]) for key, row in found.items() if row[3] is not True}

@@ -1,4 +1,4 @@
-"""Look-ups in a table that changes, against a dictionary and against all versions at once."""
+"""Look-ups in a changing table, compared with a dictionary and with all versions at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Co-group and window join against windows worked out from all rows at once."""
+"""Co-group and window join, compared with windows computed from all rows at once."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def sessions(arrivals: list[Arrival], gap: int) -> list[tuple[Window, list[Arriv
 
 
 class Obvious:
-    """Keeps every row, and works out all windows at every watermark. ``closed``: key, window, rows in order."""
+    """Keeps every row, and computes all windows at every watermark. ``closed``: key, window, rows in order."""
 
     def __init__(self, spec: WindowedSpec, plan: Plan) -> None:
         self.spec = spec

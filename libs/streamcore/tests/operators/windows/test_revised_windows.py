@@ -1,4 +1,4 @@
-"""Windows as a table that changes: the greatest revision of each name is the table, however the input is cut."""
+"""Windows as a changing table: the highest revisions of all names are the table, however the input is cut."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Cut:
 
 @dataclass
 class Runner:
-    """Feeds the operator. ``restarts``: it has only what was stored, in each cut."""
+    """Feeds the operator. ``restarts``: in each cut it starts from stored state."""
 
     assigner: Assigner
     policy: RevisionPolicy
@@ -89,14 +89,14 @@ def frame(rows: Sequence[Row]) -> pl.DataFrame:
     return pl.DataFrame(columns, schema={**SCHEMA, EVENT_MS: pl.Int64()})
 
 
-# --- the plain truth ------------------------------------------------------------------------------------------------
+# --- the oracle -----------------------------------------------------------------------------------------------------
 
 #: Key, start, end, events, cents.
 Window = tuple[str | None, int, int, int, int]
 
 
 def expected_windows(assigner: Assigner, rows: Iterable[Row]) -> list[Window]:
-    """All at once, row by row in order of time."""
+    """Compute the windows of all rows at once, in order of time."""
     found: dict[str | None, list[list[int]]] = defaultdict(list)
     for key, at, gap, cents in sorted(rows, key=lambda row: row[1]):
         if isinstance(assigner, Tumbling):
@@ -116,7 +116,7 @@ def expected_windows(assigner: Assigner, rows: Iterable[Row]) -> list[Window]:
 
 
 def accepted_rows(assigner: Assigner, lateness_ms: int, cuts: Sequence[Cut]) -> list[Row]:
-    """The rows that are not late."""
+    """Return the rows that are not late."""
     watermark_ms, found = NO_WATERMARK, list[Row]()
     for cut in cuts:
         for row in cut.rows:
@@ -130,7 +130,7 @@ def accepted_rows(assigner: Assigner, lateness_ms: int, cuts: Sequence[Cut]) -> 
 
 
 def latest_revisions(records: pl.DataFrame) -> pl.DataFrame:
-    """The greatest revision of each name, but for what is deleted."""
+    """Return the highest revision of each name, without deleted windows."""
     latest = records.sort("revision").group_by("key", "window_anchor", maintain_order=True).last()
     return latest.filter(~pl.col("is_deleted"))
 
@@ -210,7 +210,7 @@ def check_names(records: pl.DataFrame) -> None:
 def test_the_revised_table_does_not_depend_on_how_the_input_is_cut(
     assigner: Assigner, every: list[Row], breaks: list[int], policy: RevisionPolicy
 ) -> None:
-    """The watermark is the latest event so far less 120, so nothing is late."""
+    """The watermark is the latest event time so far minus 120, so no row is late."""
     ends = sorted({*breaks, len(every)})
     cuts, first = [], 0
     for number, end in enumerate(ends):

@@ -1,4 +1,4 @@
-"""The face of the windowed operator: its columns, its limits, what it rejects, and full window functions."""
+"""The interface of the window operator: its columns, limits, rejections and full window functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The windowed operator equals the reference: any windows, triggers, aggregates and input, in any cuts."""
+"""The window operator equals the reference for any windows, triggers, aggregates and inputs, in any cuts."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ class Cut:
 
 @st.composite
 def cuts(draw: st.DrawFn) -> list[Cut]:
-    """Any input, cut wherever its watermarks and clocks are, and at any other places."""
+    """Draw any input, cut at its watermarks and clocks, and at any other places."""
     return split_into_cuts(draw(inputs()), draw(st.lists(st.integers(0, 25), max_size=4)))
 
 
 def split_into_cuts(given_inputs: Iterable[Input], breaks: Sequence[int]) -> list[Cut]:
-    """``breaks``: after which events a cut ends too. The last cut ends the stream."""
+    """Split the inputs into cuts. ``breaks``: further events after which a cut ends. The last cut ends the stream."""
     found: list[Cut] = []
     rows: list[Row] = []
     clock_ms, watermark_ms, events = 0, NO_WATERMARK, 0
@@ -78,7 +78,7 @@ def split_into_cuts(given_inputs: Iterable[Input], breaks: Sequence[int]) -> lis
 
 
 def expected(reference: ReferenceWindows, cut: Cut) -> WindowOutput:
-    """What the reference gives for a cut."""
+    """Return the output of the reference for a cut."""
     outputs = [reference.clock(cut.clock_ms)]
     outputs += [reference.element(*row) for row in cut.rows]
     ends = cut.next_watermark_ms == END_OF_TIME_MS
@@ -88,7 +88,7 @@ def expected(reference: ReferenceWindows, cut: Cut) -> WindowOutput:
 
 
 def group_by_key(firings: Sequence[FiredPane]) -> dict[Hashable, list[FiredPane]]:
-    """In the order of firing within each key."""
+    """Group the firings by key, in order."""
     found: dict[Hashable, list[FiredPane]] = defaultdict(list)
     for firing in without_elements(firings):
         found[firing.key].append(firing)
@@ -136,7 +136,7 @@ at_end = st.builds(
 
 @st.composite
 def at_end_only(draw: st.DrawFn, assigners: st.SearchStrategy[Assigner]) -> WindowSpec:
-    """The specs that the paths in columns take, and their neighbours."""
+    """Draw specs that take the columnar paths, and specs close to them."""
     trigger = draw(at_end)
     lateness_ms = 0 if trigger.late is None else draw(st.sampled_from([0, 10, 60]))
     return WindowSpec(draw(assigners), trigger, draw(st.sampled_from(list(Accumulation))), lateness_ms)
@@ -158,7 +158,7 @@ def test_the_operator_equals_the_reference(spec: WindowSpec, given_cuts: list[Cu
 def test_two_workers_that_take_turns_equal_the_reference(
     spec: WindowSpec, given_cuts: list[Cut], function: Aggregate, turns: list[bool]
 ) -> None:
-    """What a worker kept while it was the other's turn may be over meanwhile."""
+    """State that a worker kept during the turn of the other one may have expired meanwhile."""
     check(spec, given_cuts, function, turns=turns)
 
 
@@ -194,7 +194,7 @@ def test_sessions_that_fire_at_their_ends_equal_the_reference(
 def test_any_cuts_give_the_same_panes_in_the_same_order_within_a_key(
     spec: WindowSpec, given_inputs: list[Input], left: set[int], right: set[int], function: Aggregate
 ) -> None:
-    """Cut after any events: watermarks and clocks come in between the same events."""
+    """Cut after any events: watermarks and clocks stay between the same events."""
     outputs = [run_operator(spec, split_into_cuts(given_inputs, sorted(breaks)), function) for breaks in (left, right)]
     assert group_by_key(outputs[0].firings) == group_by_key(outputs[1].firings)
     assert describe_dropped(outputs[0].dropped) == describe_dropped(outputs[1].dropped)

@@ -1,4 +1,4 @@
-"""The windowed operator does what the transcripts say, each step a cut of its own, and none of what wrong ones say."""
+"""The window operator follows the transcripts, each step in a cut of its own, and no wrong transcript."""
 
 from __future__ import annotations
 

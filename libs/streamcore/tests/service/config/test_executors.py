@@ -1,4 +1,4 @@
-"""Executor pods in a service's settings: a missing setting is reported, and Spark's options hold no secret."""
+"""Executor pods in the settings of a service: errors name what is missing, and Spark options hold no secret."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever dies at whatever moment, each cut is in the table once."""
+"""Whatever process dies at any moment, each cut is in the table once."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_kills_at_random_moments_neither_lose_nor_repeat_rows(tmp_path: Path) ->
 
 
 class _Forgetful(DeltaSink):
-    """The protection off: a commit says neither its cut nor its epoch."""
+    """The protection off: a commit has neither its cut nor its epoch."""
 
     def _marks(self, lane: str, cut: CutId) -> Mapping[str, int]:
         return {}
@@ -134,7 +134,7 @@ def test_an_owner_of_an_earlier_epoch_is_fenced_at_its_commit(tmp_path: Path) ->
     new.open(WriterId("app", 2))
     with pytest.raises(Fenced, match="epoch 2 owns lane rows"):
         old.write(cut_id(1), {"rows": cut(1)})
-    assert new.write(cut_id(0), {"rows": cut(1)}).outcome == WriteOutcome.COMMITTED, "a new epoch numbers its cuts anew"
+    assert new.write(cut_id(0), {"rows": cut(1)}).outcome == WriteOutcome.COMMITTED, "a new epoch numbers cuts from 0"
     assert _ids(tmp_path / "t") == list(range(2 * PER_CUT))
     with pytest.raises(Fenced):
         sink(tmp_path / "t").open(_OWNER)

@@ -1,4 +1,4 @@
-"""Delta tables on a real S3 server: what holds on a disk holds where a commit is a conditional put.
+"""Delta tables on a real S3 server: the same guarantees as on a disk, with conditional puts as commits.
 
 Needs a server that the environment names (``tests/harness/servers/s3_server.py``); leaves its objects there.
 """
@@ -33,7 +33,7 @@ pytestmark = [
 ]
 
 _OWNER = WriterId("app", 1)
-#: So many that upkeep, which never makes a cut wait, has had its turns.
+#: Enough cuts for upkeep, which never delays a cut, to run several times.
 _CUTS = 25
 
 
@@ -110,7 +110,7 @@ def test_an_epoch_that_starts_between_the_files_and_the_commit_fences_the_writer
 
 
 class _Forgetful(DeltaSink):
-    """The protection off: a commit says neither its cut nor its epoch."""
+    """The protection off: a commit has neither its cut nor its epoch."""
 
     def _marks(self, lane: str, cut: CutId) -> Mapping[str, int]:
         return {}

@@ -1,4 +1,4 @@
-"""What a Delta table holds, what it rejects, and what the sink asks of one that is there."""
+"""What a Delta table holds, which rows are rejected, and which existing tables the sink accepts."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ _rows = st.lists(
 
 
 def _comparable(row: Row, partition: str = "p") -> str:
-    """NaN and minus zero are distinguished; empty text as a partition is null."""
+    """Return values that compare exactly: NaN and minus zero differ; an empty text as partition value is null."""
     plain = {**row, "at": str(row["at"] and row["at"].astimezone(UTC))}  # type: ignore[attr-defined]  # a time
     return repr([(k, None if k == partition and v == "" else v) for k, v in sorted(plain.items())])
 

@@ -1,4 +1,4 @@
-"""Upkeep changes files and never contents: not when two do it at once, not when it meets a delete, not the ledger."""
+"""Upkeep changes files and never contents or the ledger, also with concurrent upkeep and deletes."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_compaction_keeps_contents_and_ledger_and_leaves_one_file_per_partition(
     assert sink.write(cut_id(5), {"rows": delta_log.table_of(_SCHEMA, {"id": 1})}).outcome == WriteOutcome.SKIPPED
     assert sink.write(cut_id(6), {"rows": delta_log.table_of(_SCHEMA, {"id": 60})}).outcome == WriteOutcome.COMMITTED
     assert len(_contents(tmp_path)) == len(before) + 1
-    assert DeltaTable(tmp_path).to_pyarrow_table().num_rows == len(before) + 1, "the library reads it too"
+    assert DeltaTable(tmp_path).to_pyarrow_table().num_rows == len(before) + 1, "the library reads it as well"
 
 
 def test_only_closed_partitions_are_compacted(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_one_of_two_concurrent_compactions_gives_up(tmp_path: Path) -> None:
 
 
 def test_the_compaction_of_the_library_would_double_the_rows(tmp_path: Path) -> None:
-    """Why there is one of our own. When this fails, the library has learned it: use it again."""
+    """The reason for a compaction of our own. When this fails, the library is fixed: use it again."""
     sink = _write_days(tmp_path)
     one, other = DeltaTable(tmp_path), DeltaTable(tmp_path)
     one.optimize.compact()

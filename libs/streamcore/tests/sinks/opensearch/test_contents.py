@@ -1,4 +1,4 @@
-"""What is in the index after cuts: the last row of an id, no deleted document, the same after any repetition."""
+"""The contents of the index after cuts: the last row of an id, no deleted document, the same after any replay."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_column_types_become_mappings_that_keep_values_exact(search_index: Searc
 
 _IDS = st.sampled_from(["a", "b", "c", "d", "e"])
 _ROWS = st.lists(st.tuples(_IDS, st.sampled_from(["x", "y"]), st.integers(0, 9), st.booleans()), max_size=8)
-#: Where the process dies in each attempt of a cut, until one attempt goes through.
+#: Where the process dies in each attempt of a cut, until one attempt succeeds.
 _CRASHES = st.lists(st.sampled_from(["live", "request", "sent", "noted"]), max_size=2)
 
 

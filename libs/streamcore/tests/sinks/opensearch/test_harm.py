@@ -1,4 +1,4 @@
-"""A server that has too much to do, that is killed in the middle of a request, that is away for a while."""
+"""Servers that are overloaded, killed in the middle of a request, or down for a while."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A request of a process that died arrives after its successor has gone on: it changes nothing."""
+"""A request of a dead process that arrives after its successor has continued changes nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.opensearch
 
 
 def _send_late_request(search_index: SearchIndex, batch: int, *, versions: bool = True) -> None:
-    """Return the very request that a predecessor had on its way for this batch."""
+    """Send the request that a predecessor had in flight for this batch."""
     rows = table([("a", "predecessor", 1, False)])
     spec = IndexSpec(search_index.alias, ("id",), "deleted")
     body = LaneDocuments("products", rows, spec, document_version(1, batch)).last().body()
@@ -32,7 +32,7 @@ def _send_late_request(search_index: SearchIndex, batch: int, *, versions: bool 
 
 
 def _write_and_delete(search_index: SearchIndex) -> None:
-    """Write cuts after the predecessor died in cut 0: its successor wrote it, and deleted the document in cut 1."""
+    """Write cuts as the successor of a process that died in cut 0: cut 0 again, and cut 1, a deletion."""
     sink = search_index.sink()
     sink.open(search_index.owner())
     write(sink, 0, [("a", "predecessor", 1, False)])
@@ -60,13 +60,13 @@ def test_a_late_request_does_not_overwrite_a_newer_document(search_index: Search
 def test_a_late_request_restores_a_deleted_document_if_the_server_forgets_deletions_too_soon(
     search_index: SearchIndex,
 ) -> None:
-    """The protection off: what ``open`` rejects."""
+    """The protection off: settings that ``open`` rejects."""
     _write_and_delete(search_index)
     search_index.ask("PUT", f"/{search_index.alias}-000001/_settings", {"index.gc_deletes": "100ms"})
     deadline = time.monotonic() + 20
     while (
         search_index.contents() == {} and time.monotonic() < deadline
-    ):  # each look refreshes, and that is when it forgets
+    ):  # each search refreshes the index, which makes the server forget deletions
         time.sleep(0.3)
         _send_late_request(search_index, 0)
     assert search_index.contents() == {"a": ("predecessor", 1)}

@@ -1,4 +1,4 @@
-"""What ``open`` makes, and what it rejects with a word about how to go on."""
+"""What ``open`` creates, and what it rejects with a remedy in the message."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_an_alias_that_is_an_index_is_rejected(search_index: SearchIndex) -> Non
 
 
 def test_an_index_with_versions_of_another_writer_is_rejected(search_index: SearchIndex) -> None:
-    """Its documents' versions may be higher than ours: milliseconds are a version that many use."""
+    """The versions of its documents may be higher than those of the sink: many writers use milliseconds."""
     foreign = f"{search_index.alias}-before"
     search_index.ask("PUT", f"/{foreign}", {"aliases": {search_index.alias: {}}})
     search_index.ask(
@@ -79,7 +79,7 @@ def test_an_index_with_versions_of_another_writer_is_rejected(search_index: Sear
     )
     message = _open_error(search_index)
     assert "the versions of its documents are not ours" in message
-    # The way out that it names.
+    # The remedy that the message names.
     search_index.ask("POST", "/_aliases", {"actions": [{"remove": {"index": foreign, "alias": search_index.alias}}]})
     sink = search_index.sink()
     sink.open(search_index.owner())

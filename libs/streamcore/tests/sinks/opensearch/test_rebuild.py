@@ -1,4 +1,4 @@
-"""A rebuild while the app writes: nothing is missing, nothing deleted comes back, wherever the rebuild dies."""
+"""A rebuild while the app writes loses no document and restores no deleted one, wherever the rebuild dies."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class _Crashed(Exception):
 
 
 class _App:
-    """Writes cuts of random changes until it is stopped, and remembers them."""
+    """Writes cuts of random changes until it is stopped, and records them."""
 
     def __init__(self, search_index: SearchIndex, seed: int, documents: int) -> None:
         self._search_index = search_index
@@ -161,7 +161,7 @@ def test_with_the_wait_for_a_cut_to_both_indexes_no_document_is_missing(search_i
     slow = search_index.sink(SinkHooks(on_step=reached))
     slow.open(search_index.owner())
     write(slow, 1, [("b", "y", 2, False)])
-    slow.write(cut_id(2), {})  # an idle app's cut is enough to go on
+    slow.write(cut_id(2), {})  # a cut of an idle app is enough to continue
     threads[0].join()
     assert search_index.contents(f"{search_index.alias}-000002") == {"a": ("x", 1), "b": ("y", 2)}
     sink.close()

@@ -47,7 +47,7 @@ def done(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def run(sink_database: SinkDatabase, done: Path) -> Run:
-    """Run the app to its end, which may be sudden; returns its exit code."""
+    """Run the app to its end or its kill, and return its exit code."""
     sink_database.run(*CREATE)
     db = sink_database.database
 
@@ -91,7 +91,7 @@ def test_without_the_ledger_the_kill_after_the_commit_repeats_the_cut(run: Run, 
 
 
 def write_all(sink_database: SinkDatabase, at_step: Callable[[int, str], None]) -> list[WriteOutcome]:
-    """Run the app in this process; call ``at_step`` with the cut and each step."""
+    """Write all cuts in this process; ``at_step`` receives the cut and the step."""
     cut = 0
     sink = sink_database.sink(TABLES, COLUMNS, hooks=SinkHooks(on_step=lambda step: at_step(cut, step)))
     results = []
@@ -109,7 +109,7 @@ def own_server(new_postgres: NewPostgres) -> EmbeddedPostgres:
 
 @pytest.fixture
 def own_database(own_server: EmbeddedPostgres, new_sink_database: NewSinkDatabase) -> SinkDatabase:
-    """On a server that may be harmed."""
+    """Return a database on a server that the test may kill."""
     sink_database = new_sink_database(database_of(own_server))
     sink_database.run(*CREATE)
     return sink_database

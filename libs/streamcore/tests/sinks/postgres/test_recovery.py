@@ -1,4 +1,4 @@
-"""Owners of other epochs, commits without an answer, locks of others, connections that go, a ledger that went back."""
+"""Other epochs, commits without a response, locks of other sessions, lost connections, a ledger that went back."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ def test_a_ledger_that_lost_a_committed_cut_stops_the_sink(append_database: Sink
 
 
 def make_certificate(folder: Path) -> tuple[Path, Path]:
-    """Return a self-made certificate for the name ``localhost``, and its key."""
+    """Return a self-signed certificate for the name ``localhost``, and its key."""
     cert, key = folder / "server.crt", folder / "server.key"
     subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
     options = ["-newkey", "rsa:2048", "-nodes", "-days", "2", "-out", str(cert), "-keyout", str(key)]
@@ -207,7 +207,7 @@ def make_certificate(folder: Path) -> tuple[Path, Path]:
 
 
 def start_with_tls(server: EmbeddedPostgres, folder: Path) -> Path:
-    """Start it and make it take TLS; returns the certificate."""
+    """Start the server with TLS and return its certificate."""
     server.start()
     for path in (paths := make_certificate(folder)):
         copy = server.files.data / path.name

@@ -1,4 +1,4 @@
-"""What a sink rejects at start, and whether it says what to do; and what becomes of what it says."""
+"""What a sink rejects at start, and whether the statement in its error fixes the fault."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values come out of a table as they were in the lane."""
+"""Values in the table equal those in the lane."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Batches:
 
 
 def comparable(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    """NaN as a word, and floats by their sign and bits."""
+    """Return NaN as a text, and floats by their sign and bits."""
     return tuple("nan" if isinstance(v, float) and math.isnan(v) else repr(v) for v in row)
 
 
@@ -108,7 +108,7 @@ def test_the_sink_rejects_zero_bytes_and_times_that_iso_8601_cannot_express(
 
 
 def test_the_last_state_of_a_row_does_not_depend_on_how_rows_are_cut(module_database: SinkDatabase) -> None:
-    """The law: one cut, or a cut a row, ends in the same table, rejected rows and versions included."""
+    """One cut, or one cut for each row, ends in the same table, including rejected rows and versions."""
     schema = pa.schema([("id", pa.large_string()), ("amount", pa.decimal128(9, 2)), ("v", pa.int64())])
     keyed, versioned = spec("keyed", "id"), spec("versioned", "id", version="v")
     numbers = iter(range(10_000))

@@ -1,4 +1,4 @@
-"""What ends up in a table: appended, replaced, deleted, by version, the last of a cut, and what the server rejects."""
+"""Rows of a table: appended, replaced, deleted, by version, the last of a cut, and those that the server rejects."""
 
 from __future__ import annotations
 
