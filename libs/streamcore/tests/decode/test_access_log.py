@@ -152,7 +152,7 @@ def test_unquoted_escapes_are_decoded(make_format: MakeFormat) -> None:
     ]
 
 
-def test_a_dash_is_null_and_a_request_time_is_read_as_its_field_says(make_format: MakeFormat) -> None:
+def test_a_dash_is_null_and_a_request_time_has_the_unit_of_its_field(make_format: MakeFormat) -> None:
     both = make_format(TIMED, WITH_TIME)
     decoded = both.agree([line() + b" 0.250", line() + b" -", line(end=b"- -") + b" 7", line()])
     assert decoded.events.column("seconds").to_pylist() == [250, None, 7000]

@@ -283,7 +283,7 @@ def run(rules: Sequence[CompiledRule], cuts: Sequence[tuple[Sequence[Signal], fl
     st.sampled_from([0, 8, 40]),
     st.lists(st.tuples(st.sampled_from([20, 50, 80]), st.sampled_from(["once", "every"])), min_size=1, max_size=2),
 )
-def test_alerts_equal_the_oracle_that_adds_all_signals_anew_across_any_restarts(
+def test_alerts_equal_the_oracle_that_sums_all_signals_each_time_across_any_restarts(
     signals: list[Signal], sizes: list[int], disorder: int, kinds: list[tuple[int, str]]
 ) -> None:
     rules = [score_rule(f"s{n}", limit=limit, count=count) for n, (limit, count) in enumerate(kinds)]

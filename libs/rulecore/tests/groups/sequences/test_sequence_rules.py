@@ -142,7 +142,7 @@ def test_the_without_wins_when_an_event_also_satisfies_the_next_step() -> None:
     assert find_matches("1a 2b", BEGUN, {"without": "kind in ('b', 'c')"}, BOUGHT) == []
 
 
-def test_what_ends_a_partial_may_begin_another() -> None:
+def test_an_event_that_ends_a_partial_may_begin_another() -> None:
     assert find_matches("1a 2a 3b", BEGUN, {"without": "kind = 'a'"}, BOUGHT) == ["2a 3b"]
 
 
