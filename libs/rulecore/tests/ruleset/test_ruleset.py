@@ -181,7 +181,7 @@ def test_more_rules_than_the_limit_are_rejected_and_replacing_one_is_not() -> No
     assert "which is the limit" in (status.reason or "")
     assert same is rules
     assert apply_one(rules, ControlRecord(0, 0, b"b", b"{"))[1].reason == status.reason, (
-        "rejected before the record is decoded"
+        "the limit is checked before the record is decoded"
     )
     assert apply_one(rules, record("a", 2))[1].status is StatusKind.ACCEPTED
 

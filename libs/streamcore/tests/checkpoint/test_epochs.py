@@ -136,11 +136,11 @@ def test_a_planned_batch_counts_if_its_output_was_written(epochs: EpochStore) ->
     epochs.check_claim(EpochClaim(3, EpochProgress(1, 7)))
     with pytest.raises(NewerEpochExists, match="batch 0 of epoch 2 is committed"):
         epochs.check_claim(EpochClaim(3, EpochProgress(1, 7)), record_query)
-    assert queries == [(2, 0)], "no query for epochs that ended between two batches"
+    assert queries == [(2, 0)], "an epoch that ended between two batches needs no look-up"
 
 
 def test_a_checkpoint_directly_in_the_root_counts(epochs: EpochStore) -> None:
-    """A process that starts without a promote has its checkpoint directly in the root."""
+    """A process without `--standby` writes its checkpoint there."""
     root = CheckpointRoot(epochs.root)
     root.initialise(SHOP)
     commit(root, 3)

@@ -1,4 +1,4 @@
-"""A batch is planned once, by one process, in folders and buckets."""
+"""A batch is planned once, also when several processes plan it: in folders and buckets."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ _PATIENCE_S = 30.0
 
 @dataclass
 class ListSink:
-    """Keeps its rows, rejects negative ids, and fails a given number of times."""
+    """Stores its rows; rejects negative ids, and fails ``failures`` times."""
 
     name: str = "list"
     lanes: frozenset[str] = frozenset({"rows"})

@@ -136,7 +136,7 @@ def test_a_zombie_with_thousands_of_records_in_flight_is_fenced_and_does_not_fen
         successor.commit(cut_id(0), rows(topics, 0))
         with pytest.raises(Fenced, match="another process"):
             zombie.commit(cut_id(1), many)
-        assert successor.commit(cut_id(1), rows(topics, 1)).attempts == 1, "it was fenced"
+        assert successor.commit(cut_id(1), rows(topics, 1)).attempts == 1, "no process fenced it"
     assert read_written(kafka, topics) == expected(0, 1)
 
 
@@ -166,7 +166,7 @@ def test_a_copy_that_did_not_plan_the_last_batch_does_not_fence_its_writer(
             pytest.raises(ConfigError, match="batch 0 was written by another copy"),
         ):
             copy.open()
-        assert owner.commit(cut_id(1), rows(topics, 1)).attempts == 1, "it was fenced"
+        assert owner.commit(cut_id(1), rows(topics, 1)).attempts == 1, "no process fenced it"
     assert read_written(kafka, topics) == expected(0, 1)
 
 

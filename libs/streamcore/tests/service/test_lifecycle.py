@@ -100,7 +100,7 @@ def published_status(folder: Path) -> DriverStatus:
 
 
 def test_a_promote_is_not_rejected_once_its_checkpoint_exists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The sender of a rejected promote would believe that the epoch does not exist."""
+    """A rejection would mean that the epoch does not exist."""
     one, epochs = standby(tmp_path, Making, monkeypatch)
     with pytest.raises(Retryable, match="no broker answered"):
         one.run()
