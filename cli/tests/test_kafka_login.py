@@ -37,7 +37,7 @@ def _written(folder: Path, bootstrap: str) -> Path:
 
 
 @pytest.mark.kafka
-def test_commands_log_in_as_services_do(
+def test_commands_log_in_with_the_settings_of_a_service(
     login: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("HEADGATE_KAFKA", str(login))
@@ -52,7 +52,7 @@ def test_commands_log_in_as_services_do(
 
 
 @pytest.mark.kafka
-def test_without_a_login_such_a_broker_says_nothing_and_a_wrong_one_is_rejected_and_not_repeated(
+def test_a_missing_login_times_out_and_a_wrong_password_is_rejected_and_not_printed(
     login: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bootstrap = KafkaLogin(file=login).settings("me").bootstrap
@@ -65,7 +65,7 @@ def test_without_a_login_such_a_broker_says_nothing_and_a_wrong_one_is_rejected_
     assert "wrong-horse" not in said
 
 
-def test_the_address_is_the_option_s_then_the_file_s_then_the_local_broker_s(tmp_path: Path) -> None:
+def test_the_address_is_that_of_the_option_then_of_the_file_then_of_the_local_broker(tmp_path: Path) -> None:
     file = _written(tmp_path, "broker:9092")
     assert KafkaLogin().settings("me") == KafkaSettings(DEFAULT_BOOTSTRAP, client_id="me")
     assert KafkaLogin("other:1").settings("me") == KafkaSettings("other:1", client_id="me")
@@ -76,14 +76,14 @@ def test_the_address_is_the_option_s_then_the_file_s_then_the_local_broker_s(tmp
     assert KafkaLogin(file=file).settings("me").bootstrap == DEFAULT_BOOTSTRAP
 
 
-def test_settings_of_the_file_that_contradict_each_other_are_rejected_with_its_name(tmp_path: Path) -> None:
+def test_contradictory_settings_in_the_file_are_rejected_with_its_name(tmp_path: Path) -> None:
     file = tmp_path / "kafka.yaml"
     file.write_text("ca_file: /ca.pem\n")
     with pytest.raises(ConfigError, match=r"kafka\.yaml: settings that cannot be used\nkafka: TLS files need SSL"):
         KafkaLogin(file=file).settings("me")
 
 
-def test_a_password_in_the_file_is_rejected_and_not_repeated(tmp_path: Path) -> None:
+def test_a_password_in_the_file_is_rejected_and_not_printed(tmp_path: Path) -> None:
     file = tmp_path / "kafka.yaml"
     file.write_text(f"{{security: SASL_SSL, username: ann, password: {SECRET}}}")
     with pytest.raises(ConfigError, match=r"kafka\.yaml") as error:
@@ -99,7 +99,7 @@ def _commands(group: click.Group) -> Iterator[click.Command]:
         yield from _commands(found) if isinstance(found, click.Group) else [found]
 
 
-def test_every_command_that_is_told_where_kafka_is_can_log_in_to_it() -> None:
+def test_every_command_with_an_address_of_kafka_can_log_in_to_it() -> None:
     named = {str(one.name): {option.name for option in one.params} for one in _commands(headgate)}
     asked = {name for name, options in named.items() if "bootstrap" in options}
     assert {"probe", "produce", "publish", "show", "backtest", "explain"} <= asked

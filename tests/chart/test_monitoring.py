@@ -74,12 +74,12 @@ def _alerts() -> list[dict[str, Any]]:
     return [rule for group in rules["spec"]["groups"] for rule in group["rules"]]
 
 
-def test_alerts_ask_for_metrics_that_there_are(metrics: frozenset[str]) -> None:
+def test_alerts_query_only_existing_metrics(metrics: frozenset[str]) -> None:
     for alert in _alerts():
         assert _asked(alert["expr"]) <= metrics, alert["alert"]
 
 
-def test_the_dashboard_asks_for_metrics_that_there_are(metrics: frozenset[str]) -> None:
+def test_the_dashboard_queries_only_existing_metrics(metrics: frozenset[str]) -> None:
     board = json.loads(_DASHBOARD.read_text())
     asked = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
     asked += [one["query"]["query"] for one in board["templating"]["list"] if isinstance(one["query"], dict)]
@@ -88,7 +88,7 @@ def test_the_dashboard_asks_for_metrics_that_there_are(metrics: frozenset[str]) 
         assert _asked(expression) <= metrics, expression
 
 
-def test_the_chart_has_the_dashboard_file_and_its_panels_do_not_overlap() -> None:
+def test_the_chart_contains_the_dashboard_and_its_panels_do_not_overlap() -> None:
     made = of_kind(render_manifests(EVERYTHING), "ConfigMap")["demo-headgate-dashboard"]
     board = json.loads(made["data"]["headgate.json"])
     assert board == json.loads(_DASHBOARD.read_text())
@@ -117,7 +117,7 @@ def _promtool(*arguments: str, cwd: Path) -> None:
     assert said.returncode == 0, said.stdout + said.stderr
 
 
-def test_prometheus_takes_the_alerts(rules_file: Path) -> None:
+def test_promtool_accepts_the_alerts(rules_file: Path) -> None:
     _promtool("check", "rules", rules_file.name, cwd=rules_file.parent)
 
 
@@ -183,7 +183,7 @@ _CASES: dict[str, tuple[dict[str, str], str, set[str]]] = {
 
 
 @pytest.mark.parametrize("case", sorted(_CASES))
-def test_an_alert_comes_when_it_should_and_no_other(case: str, rules_file: Path) -> None:
+def test_each_alert_fires_under_its_condition_and_no_other(case: str, rules_file: Path) -> None:
     series, at, wanted = _CASES[case]
     reconciling = {'headgate_operator_reconciles_total{what="all"}': "0+60x60"}
     names = sorted({alert["alert"] for alert in _alerts()})

@@ -154,7 +154,7 @@ def test_a_release_can_be_installed_upgraded_and_uninstalled(
 
 
 @pytest.mark.cluster
-def test_without_its_hook_an_uninstall_leaves_apps_with_their_finalizers(
+def test_an_uninstall_without_its_hook_leaves_apps_with_their_finalizers(
     rest: Rest, release: Release, kubelet: Kubelet, operator: Manager
 ) -> None:
     del kubelet
@@ -171,7 +171,7 @@ def test_without_its_hook_an_uninstall_leaves_apps_with_their_finalizers(
 
 
 @pytest.mark.cluster
-def test_the_restricted_profile_is_enforced_and_every_pod_of_the_chart_is_taken(
+def test_a_namespace_with_the_restricted_profile_admits_every_pod_of_the_chart(
     rest: Rest, release: Release, operator: Manager
 ) -> None:
     del operator

@@ -36,7 +36,7 @@ def _made(request: pytest.FixtureRequest) -> list[Manifest]:
     return render_manifests(CASES[request.param])
 
 
-def test_helm_has_nothing_to_say_against_it() -> None:
+def test_helm_lint_accepts_the_chart() -> None:
     said = helm("lint", str(CHART), "--strict", "--kube-version", "1.34.4")
     assert said.returncode == 0, said.stdout
 
@@ -66,7 +66,7 @@ def test_every_pod_passes_the_restricted_profile_and_writes_nothing_into_its_ima
         assert kinds <= {"emptyDir", "configMap", "persistentVolumeClaim", "secret"}, name
 
 
-def test_only_the_operator_and_the_hooks_may_speak_to_the_api_server(made: list[Manifest]) -> None:
+def test_only_the_operator_and_the_hooks_have_access_to_the_api_server(made: list[Manifest]) -> None:
     for name, pod in pod_specs(made).items():
         if name.endswith(("-operator", "-crds", "-uninstall")):
             assert pod["serviceAccountName"] == name.split("/")[1]
@@ -74,14 +74,14 @@ def test_only_the_operator_and_the_hooks_may_speak_to_the_api_server(made: list[
             assert pod["automountServiceAccountToken"] is False, name
 
 
-def test_every_image_says_which_one_it_is(made: list[Manifest]) -> None:
+def test_every_image_has_a_version_or_a_digest(made: list[Manifest]) -> None:
     images = [c["image"] for pod in pod_specs(made).values() for c in pod["containers"]]
     images += [app["spec"]["image"] for app in of_kind(made, "StreamApp").values()]
     for image in images:
         assert re.search(r"(:[0-9][^:/]*|@sha256:[0-9a-f]{64})$", image), image
 
 
-def test_nothing_secret_is_in_it(made: list[Manifest]) -> None:
+def test_the_manifests_contain_no_secret(made: list[Manifest]) -> None:
     assert not of_kind(made, "Secret")
     for name, pod in pod_specs(made).items():
         for container in pod["containers"]:
@@ -140,7 +140,7 @@ def test_a_probe_logs_in_with_the_login_of_its_app() -> None:
     assert json.loads(login)["username"] == "risk"
 
 
-def test_every_name_and_every_label_fits(made: list[Manifest]) -> None:
+def test_every_name_and_every_label_is_short_enough(made: list[Manifest]) -> None:
     for one in made:
         meta = one["metadata"]
         assert len(meta["name"]) <= 63
@@ -148,14 +148,14 @@ def test_every_name_and_every_label_fits(made: list[Manifest]) -> None:
         assert all(len(value) <= 63 for value in meta["labels"].values())
 
 
-def test_a_long_name_of_a_release_is_cut_and_still_tells_its_parts_apart() -> None:
+def test_objects_of_a_release_with_a_long_name_have_unique_short_names() -> None:
     made = render_manifests(EVERYTHING, release="a-release-with-a-name-as-long-as-helm-takes-it-at-all")
     names = [(one["kind"], one["metadata"]["name"]) for one in made]
     assert len(set(names)) == len(names)
     assert max(len(name) for _, name in names) <= 63
 
 
-def test_selectors_find_their_own_pods_and_no_others(made: list[Manifest]) -> None:
+def test_selectors_match_their_own_pods_and_no_others(made: list[Manifest]) -> None:
     workloads = [one for one in made if one["kind"] in ("Deployment", "StatefulSet")]
     for one in workloads:
         wanted = one["spec"]["selector"]["matchLabels"].items()
@@ -165,13 +165,13 @@ def test_selectors_find_their_own_pods_and_no_others(made: list[Manifest]) -> No
         assert found == [one["metadata"]["name"]]
 
 
-def test_the_apps_are_specs_that_the_operator_takes(made: list[Manifest]) -> None:
+def test_the_operator_accepts_the_specs_of_the_apps(made: list[Manifest]) -> None:
     for app in of_kind(made, "StreamApp").values():
         StreamAppSpec.model_validate(app["spec"])
 
 
 @pytest.mark.parametrize("case", sorted(CASES))
-def test_the_settings_of_every_app_are_settings_that_its_service_takes(case: str) -> None:
+def test_every_service_accepts_the_settings_of_its_app(case: str) -> None:
     for name, app in of_kind(render_manifests(CASES[case]), "StreamApp").items():
         config = json.loads(json.dumps(app["spec"]["config"]).replace("/app/streams/", f"{CHART.parents[1]}/streams/"))
         settings = SERVICES[app["spec"]["service"]].model_validate(config | {"checkpoint": "/var/lib/headgate/x"})
@@ -198,7 +198,7 @@ def test_by_default_there_is_a_rules_app_on_a_kafka_of_its_own_with_its_event_to
     assert "shop:4" in topics["containers"][0]["args"]
 
 
-def test_with_external_servers_the_chart_installs_none() -> None:
+def test_the_chart_installs_no_servers_when_external_ones_are_named() -> None:
     made = render_manifests(OWN_SERVERS)
     (app,) = of_kind(made, "StreamApp").values()
     assert app["spec"]["config"]["kafka"]["bootstrap"] == "k1.example:9093,k2.example:9093"
@@ -208,19 +208,19 @@ def test_with_external_servers_the_chart_installs_none() -> None:
     assert app["spec"]["image"].endswith("a" * 64)
 
 
-def test_kafka_must_be_named_when_it_is_not_made() -> None:
+def test_values_must_name_kafka_when_the_chart_does_not_install_it() -> None:
     with pytest.raises(ValueError, match="name the brokers"):
         template({"kafka": {"enabled": False}})
 
 
-def test_values_of_an_app_override_the_defaults_also_empty_ones() -> None:
+def test_values_of_an_app_override_the_defaults_even_if_empty() -> None:
     said = {"appDefaults": {"executors": 2, "secret": "logins"}, "apps": {"rules": {"executors": 0, "secret": ""}}}
     (app,) = of_kind(render_manifests(said), "StreamApp").values()
     assert (app["spec"]["executors"], app["spec"]["secret"]) == (0, "")
     assert app["spec"]["savepoints"] == {"every": "6h", "keep": 10}
 
 
-def test_large_numbers_stay_whole_numbers() -> None:
+def test_large_numbers_are_rendered_as_integers() -> None:
     text = template({"apps": {"rules": {"config": {"output_retention_ms": 604800000, "max_matches": 123456789}}}})
     assert "output_retention_ms: 604800000\n" in text
     assert "max_matches: 123456789\n" in text
@@ -262,7 +262,7 @@ def test_the_uninstall_hook_may_delete_the_apps_of_the_release_and_no_others() -
 
 
 @pytest.mark.parametrize("replicas", [1, 2])
-def test_a_drained_node_never_waits_for_a_pod_that_is_alone(replicas: int) -> None:
+def test_no_disruption_budget_blocks_the_drain_of_a_node_with_a_single_replica(replicas: int) -> None:
     budgets = of_kind(render_manifests({"operator": {"replicas": replicas}}), "PodDisruptionBudget")
     assert len(budgets) == replicas - 1
     assert all(one["spec"].get("maxUnavailable") == 1 for one in budgets.values())
@@ -273,7 +273,7 @@ def test_the_operator_requests_at_most_150_mebibytes_of_memory() -> None:
     assert operator["containers"][0]["resources"]["limits"]["memory"] == "150Mi"
 
 
-def test_drivers_are_reached_by_their_own_executors_only() -> None:
+def test_only_their_own_executors_reach_drivers() -> None:
     policies = of_kind(render_manifests(EVERYTHING), "NetworkPolicy")
     driver = policies["demo-headgate-etl-driver"]["spec"]
     assert driver["podSelector"] == {"matchLabels": {"headgate.dev/app": "etl"}}
@@ -300,7 +300,7 @@ def test_the_operator_may_connect_to_its_trace_collector_and_has_none_by_default
     assert [one["port"] for rule in policy["egress"][1:] for one in rule["ports"]] == ([port] if port else [])
 
 
-def test_files_of_an_app_are_where_its_probe_looks_for_them() -> None:
+def test_files_of_an_app_are_mounted_where_its_probe_reads_them() -> None:
     app = {
         "files": {"streams/orders.yaml": "name: orders\n"},
         "config": {"streams": [{"schema_file": "/etc/headgate/files/streams/orders.yaml", "topic": "orders"}]},
@@ -315,7 +315,7 @@ def test_files_of_an_app_are_where_its_probe_looks_for_them() -> None:
     assert item["path"] == "streams/orders.yaml"
 
 
-def test_the_chart_s_version_is_the_product_s() -> None:
+def test_the_version_of_the_chart_equals_that_of_the_product() -> None:
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     said = re.search(r'^version = "(.*)"', (CHART.parents[1] / "pyproject.toml").read_text(), re.M)
     assert said is not None

@@ -10,7 +10,7 @@ from tests.harness.servers.chart import CASES, template
 from tools.chart_values import FILE, rendered, values_schema
 
 
-def test_the_file_is_what_the_models_give() -> None:
+def test_the_committed_file_equals_the_one_generated_from_the_models() -> None:
     assert FILE.read_text() == rendered(), "make chart writes it anew"
 
 
@@ -33,7 +33,7 @@ def _description(field: dict[str, Any], schema: dict[str, Any]) -> str | None:
 
 
 @pytest.mark.parametrize("case", sorted(CASES))
-def test_what_can_be_is_taken(case: str) -> None:
+def test_the_schema_accepts_valid_values(case: str) -> None:
     template(CASES[case])
 
 
@@ -68,6 +68,6 @@ def test_what_can_be_is_taken(case: str) -> None:
         ({"monitoring": {"rules": {"deadLetterShare": 2}}}, "deadLetterShare"),
     ],
 )
-def test_nonsense_is_rejected_with_its_place(values: dict[str, Any], where: str) -> None:
+def test_invalid_values_are_rejected_with_their_path(values: dict[str, Any], where: str) -> None:
     with pytest.raises(ValueError, match=where):
         template(values)

@@ -76,7 +76,7 @@ def _alerts(release: Release) -> Counter[tuple[str, str]]:
     return Counter((a["rule"], a["key"]["user_id"]) for a in found if a["rule"] != STEADY["id"])
 
 
-def test_an_upgrade_with_much_state(release: Release) -> None:
+def test_an_upgrade_with_a_large_state_loses_nothing(release: Release) -> None:
     app = App(release.namespace, "rules")
     upgrade = {"prepareDeadline": "5m", "startDeadline": "5m", "proof": {"batches": 5, "within": "3m"}}
     release.install({"rules": small_pods(executors=1, upgrade=upgrade)})

@@ -103,7 +103,7 @@ def shop() -> Iterator[Shop]:
         yield Shop(namespace)
 
 
-def test_installed_it_gives_its_first_alert(shop: Shop) -> None:
+def test_a_new_installation_gives_its_first_alert(shop: Shop) -> None:
     began = time.monotonic()
     shop.release.install({"rules": small_pods(executors=1, upgrade=_UPGRADE)})
     shop.app.until_phase("Stable", LIMIT_S)
@@ -134,12 +134,12 @@ def test_an_upgrade_by_savepoint_loses_nothing(shop: Shop) -> None:
 
 
 @long_form
-def test_another_number_of_executors_and_partitions(shop: Shop) -> None:
+def test_an_upgrade_to_another_number_of_executors_and_partitions_loses_nothing(shop: Shop) -> None:
     shop.upgrade(executors=2, shufflePartitions=4)
 
 
 @long_form
-def test_an_upgrade_in_place(shop: Shop) -> None:
+def test_an_upgrade_in_place_loses_nothing(shop: Shop) -> None:
     shop.upgrade(image=faulty("none_2"), upgrade={"mode": "in-place"})
     shop.app.change({"upgrade": {"mode": "savepoint"}})
     shop.app.until_seen(LIMIT_S)
@@ -155,7 +155,7 @@ def test_an_upgrade_in_place(shop: Shop) -> None:
         pytest.param("stalls_later", "RolledBack", marks=long_form),
     ],
 )
-def test_a_version_that_fails_gives_way_to_the_one_before(shop: Shop, fault: str, outcome: str) -> None:
+def test_a_version_that_fails_is_rolled_back_to_the_previous_one(shop: Shop, fault: str, outcome: str) -> None:
     before = shop.app.status["stable"]["spec"]["image"]
     shop.upgrade(outcome, image=faulty(fault))
     shop.app.change({"image": before})
@@ -183,7 +183,7 @@ def test_an_executor_that_is_deleted_is_replaced(shop: Shop) -> None:
 
 
 @long_form
-def test_an_operator_that_is_deleted_in_mid_upgrade_goes_on_with_it(shop: Shop) -> None:
+def test_an_upgrade_continues_after_the_operator_is_deleted_in_the_middle(shop: Shop) -> None:
     number = shop.app.upgrades
     shop.feed(3, 40)
     shop.app.change({"image": faulty("none_3")})
@@ -196,7 +196,7 @@ def test_an_operator_that_is_deleted_in_mid_upgrade_goes_on_with_it(shop: Shop) 
 
 
 @long_form
-def test_a_node_is_drained(shop: Shop) -> None:
+def test_the_app_continues_after_the_drain_of_its_node(shop: Shop) -> None:
     """The only node of a small cluster: what was evicted comes back when it may be used again."""
     (driver,) = shop.app.drivers()
     node = driver["spec"]["nodeName"]
@@ -212,7 +212,7 @@ def test_a_node_is_drained(shop: Shop) -> None:
     shop.agree()
 
 
-def test_suspended_and_resumed(shop: Shop) -> None:
+def test_a_suspended_app_continues_when_resumed(shop: Shop) -> None:
     shop.app.change({"state": "suspended"})
     shop.app.until_phase("Suspended", LIMIT_S)
     assert not shop.app.drivers()
@@ -223,7 +223,7 @@ def test_suspended_and_resumed(shop: Shop) -> None:
 
 
 @long_form
-def test_the_other_services_run_beside_it(shop: Shop) -> None:
+def test_the_other_services_run_beside_the_rules_app(shop: Shop) -> None:
     """etl and sessions, and search where pods reach an OpenSearch (HEADGATE_CLUSTER_OPENSEARCH)."""
     lanes = {"etl": "etl.payments", "sessions": "sessions.sessions"}
     apps: dict[str, object] = {name: {"enabled": True, "driver": DRIVER} for name in lanes}
@@ -247,7 +247,7 @@ def test_the_other_services_run_beside_it(shop: Shop) -> None:
         assert shop.toolbox.records(lane)
 
 
-def test_savepoints_are_listed_and_verified_by_the_command(shop: Shop) -> None:
+def test_the_command_lists_and_verifies_savepoints(shop: Shop) -> None:
     shop.namespace.apply(
         {
             "apiVersion": "headgate.dev/v1alpha1",
@@ -266,7 +266,7 @@ def _savepoint_phase(shop: Shop, name: str) -> str:
     return str((shop.namespace.get("savepoint", name).get("status") or {}).get("phase"))
 
 
-def test_helm_test_sees_an_alert_and_uninstall_leaves_no_pod(shop: Shop) -> None:
+def test_helm_test_finds_an_alert_and_uninstall_leaves_no_pod(shop: Shop) -> None:
     shop.namespace.helm("test", RELEASE, "--timeout", "5m")
     shop.namespace.helm("uninstall", RELEASE, "--wait", "--timeout", "10m", limit_s=630)
     until(lambda: not _pods_left(shop), 120, "the release's pods go", lambda: str(_pods_left(shop)))

@@ -41,7 +41,7 @@ def _totals(release: Release) -> Counter[tuple[str, str]]:
     return Counter((row["user_id"], row["total"]) for row in rows)
 
 
-def test_what_a_version_keeps_in_another_layout_goes_on(release: Release) -> None:
+def test_a_version_with_another_state_layout_continues_with_the_old_state(release: Release) -> None:
     app = App(release.namespace, "sessions")
     upgrade = {"prepareDeadline": "5m", "startDeadline": "5m", "proof": {"batches": 5, "within": "3m"}}
     sessions = small_pods(enabled=True, image=counter(1), upgrade=upgrade)

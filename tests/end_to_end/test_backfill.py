@@ -35,7 +35,7 @@ def busy(version: int = 1) -> RuleUnderTest:
     )
 
 
-def test_a_rule_is_filled_from_the_topic_and_counts_as_if_it_had_always_been_there(live: Scene) -> None:
+def test_a_backfilled_rule_counts_as_if_it_had_always_been_live(live: Scene) -> None:
     start_ms, rule = live.next_day(), busy()
     events = orders.orders(4_000, seed=77, start_ms=start_ms, step_ms=5_000)
     before = live.send(events[:2_000])

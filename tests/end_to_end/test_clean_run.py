@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 COUNT = 6_000
 
 
-def test_alerts_are_those_of_the_oracle_and_of_the_kernels_in_this_process(live: Scene) -> None:
+def test_alerts_equal_those_of_the_oracle_and_of_the_kernels_in_this_process(live: Scene) -> None:
     wanted = rules.all_kinds("clean-")
     with live.live_rules(*wanted):
         sent = live.send(orders.orders(COUNT, seed=1, start_ms=live.next_day()))

@@ -143,7 +143,7 @@ def test_the_owner_answers_a_command_once_and_a_second_copy_changes_neither_comm
     assert app.drain() == 0
 
 
-def test_a_promote_is_rejected_while_another_owns_the_lease_or_newer_state_exists_and_can_be_repeated(
+def test_a_promote_is_rejected_while_the_lease_is_held_or_newer_state_exists_and_can_be_repeated(
     new_app: NewApp,
 ) -> None:
     """Two standbys of one app: an epoch has one owner, continues in place, and ends when the next one begins."""

@@ -53,20 +53,20 @@ def hours(result: SimulationResult, lane: str, *columns: str) -> list[tuple[obje
 
 @pytest.mark.slow
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.stem)
-def test_an_example_prints_what_stands_beside_it(program: Path) -> None:
+def test_an_example_prints_its_stored_output(program: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout == program.with_suffix(".txt").read_text()
 
 
-def test_every_example_is_in_the_table_of_the_readme() -> None:
+def test_the_table_of_the_readme_lists_every_example() -> None:
     readme = (FOLDER / "README.md").read_text()
     assert [path.name for path in PROGRAMS if f"({path.name})" not in readme] == []
     assert len(PROGRAMS) == 10
 
 
-def test_01_money_is_exact_and_a_bad_row_is_a_dead_letter_that_harms_no_other() -> None:
+def test_01_money_is_exact_and_an_invalid_row_is_a_dead_letter_that_affects_no_other() -> None:
     result = example(1).results()
     amounts = [("mug", Decimal("29.70")), ("sticker", Decimal("0.30")), ("chair", Decimal("129.00"))]
     assert rows(result, "amounts", "product", "amount") == amounts
@@ -74,7 +74,7 @@ def test_01_money_is_exact_and_a_bad_row_is_a_dead_letter_that_harms_no_other() 
     assert [orjson.loads(record.value)["order"] for record in result.dead] == ["o2"]
 
 
-def test_02_disorder_within_the_bound_is_no_matter_and_what_is_later_is_in_its_lane() -> None:
+def test_02_disorder_within_the_bound_changes_nothing_and_later_events_are_in_the_late_lane() -> None:
     result = example(2).results()
     assert hours(result, "revenue", "window_start", "orders", "revenue") == [
         ("10:00", 3, Decimal("26.75")),
@@ -101,7 +101,7 @@ def test_04_only_with_retractions_the_panes_add_up_when_sessions_merge() -> None
 
 
 @pytest.mark.parametrize("shards", [1, 3])
-def test_05_the_best_three_of_each_hour_whatever_the_shards(shards: int) -> None:
+def test_05_the_best_three_of_each_hour_do_not_depend_on_the_number_of_shards(shards: int) -> None:
     assert hours(example(5).results(shards), "top", "window_start", "rank", "product", "revenue") == [
         ("10:00", 1, "chair", Decimal("129.00")),
         ("10:00", 2, "mug", Decimal("49.50")),
@@ -112,7 +112,7 @@ def test_05_the_best_three_of_each_hour_whatever_the_shards(shards: int) -> None
 
 
 @pytest.mark.parametrize("cut_rows", [1, 2, 6])
-def test_06_one_alarm_and_a_word_when_each_card_is_quiet_however_it_is_cut(cut_rows: int) -> None:
+def test_06_alarms_and_quiet_cards_do_not_depend_on_how_the_input_is_cut(cut_rows: int) -> None:
     result = example(6).results(cut_rows)
     assert hours(result, "alarms", "at", "card", "spent") == [("10:06", "c1", Decimal("550.00"))]
     assert rows(result, "quiet", "card", "payments") == [("c2", 1), ("c1", 5)]
@@ -126,14 +126,14 @@ def test_07_payments_meet_the_limits_of_their_cut_and_a_bad_limit_changes_nothin
     ]
 
 
-def test_08_unpaid_orders_are_known_and_prices_are_those_of_the_orders_time() -> None:
+def test_08_unpaid_orders_are_returned_and_prices_are_those_at_the_time_of_the_order() -> None:
     result = example(8).results()
     assert sorted(rows(result, "paid", "order", "paid")) == [("o1", Decimal("19.80")), ("o2", None), ("o3", None)]
     amounts = [("o1", Decimal("19.80")), ("o2", Decimal("21.80")), ("o3", None)]
     assert sorted(rows(result, "priced", "order", "amount")) == amounts
 
 
-def test_09_every_event_once_with_its_segment_or_a_default() -> None:
+def test_09_every_event_is_returned_once_with_its_segment_or_a_default() -> None:
     result = example(9).results()
     segments = [("e1", "gold"), ("e2", None), ("e3", "unknown"), ("e4", "new")]
     assert sorted(rows(result, "orders", "event_id", "segment")) == segments

@@ -20,7 +20,7 @@ def _probe(live: Scene, topic: str, *more: str) -> Ended:
     return ended
 
 
-def test_a_probe_sees_its_alert_in_the_shadow_and_no_alert_is_sent(live: Scene) -> None:
+def test_a_probe_finds_its_shadow_alert_and_sends_no_real_one(live: Scene) -> None:
     alerts = live.app.lane("alerts")
     ended = _probe(live, live.orders_topic)
     live.count += 1
@@ -36,7 +36,7 @@ def test_a_probe_sees_its_alert_in_the_shadow_and_no_alert_is_sent(live: Scene) 
     assert [a["status"] for a in answers if a["rule"] == "headgate-probe"][-2:] == ["accepted", "deleted"]
 
 
-def test_a_probe_that_does_not_come_back_says_where_it_went(live: Scene, new_topic: NewTopic) -> None:
+def test_a_probe_without_its_alert_names_the_topics_to_look_at(live: Scene, new_topic: NewTopic) -> None:
     elsewhere = new_topic("elsewhere")
     ended = _probe(live, elsewhere, "--wait", "10")
     live.settle()

@@ -15,7 +15,7 @@ from tests.harness.oracles.rule_alerts import Oracle, RuleUnderTest
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 
-def test_a_new_version_under_load_takes_over_at_one_cut_with_the_state_of_the_old_one(live: Scene) -> None:
+def test_a_new_version_becomes_live_under_load_at_one_cut_with_the_state_of_the_old_one(live: Scene) -> None:
     old = [rules.large_order(900, prefix="change-"), rules.many_payments(4, prefix="change-")]
     new = [rules.large_order(700, version=2, prefix="change-"), rules.many_payments(6, version=2, prefix="change-")]
     with live.live_rules(*old):

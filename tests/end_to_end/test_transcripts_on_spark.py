@@ -268,7 +268,7 @@ def played(tmp_path_factory: pytest.TempPathFactory, kafka: KafkaSettings, spark
     return found
 
 
-def test_every_transcript_is_true_on_spark_and_every_wrong_one_is_false(played: dict[int, Played]) -> None:
+def test_every_transcript_holds_on_spark_and_every_wrong_one_fails(played: dict[int, Played]) -> None:
     wrong = {}
     for number, transcript in enumerate(TRANSCRIPTS):
         try:

@@ -66,7 +66,7 @@ def bad_records(good: Mapping[str, object], now_ms: int) -> list[Bad]:
     ]
 
 
-def test_every_kind_of_bad_record_is_a_dead_letter_with_its_bytes_and_its_reason(live: Scene) -> None:
+def test_every_kind_of_invalid_record_is_a_dead_letter_with_its_bytes_and_its_reason(live: Scene) -> None:
     start_ms = live.next_day()
     good = json.loads(Order(1, start_ms, "u", "pay").value)
     bad = bad_records(good, time.time_ns() // 1_000_000)
@@ -87,7 +87,7 @@ def test_every_kind_of_bad_record_is_a_dead_letter_with_its_bytes_and_its_reason
     live.check_counts()
 
 
-def test_a_record_of_a_megabyte_becomes_a_dead_letter_that_says_how_long_it_was(live: Scene) -> None:
+def test_a_record_of_a_megabyte_becomes_a_dead_letter_with_its_original_length(live: Scene) -> None:
     value = b'{"id": 1, "country": "' + b"x" * 1_040_000 + b'"}'
     producer = control_plane.control_producer(live.kafka)  # the other one sends no records as large
     sent = producer.send(live.orders_topic, value=value, key=None, partition=0).get(60)
@@ -127,7 +127,7 @@ def test_events_without_a_key_are_processed_and_late_ones_go_to_the_late_lane(li
     live.check_counts()
 
 
-def test_garbage_stops_nothing_and_the_counts_add_up(live: Scene) -> None:
+def test_random_bytes_do_not_stop_the_app_and_the_counts_add_up(live: Scene) -> None:
     chance = random.Random(6)
     start_ms = live.next_day()
     rule = rules.large_order(prefix="garbage-")

@@ -55,7 +55,7 @@ BAD: dict[str, tuple[bytes, str]] = {
 }
 
 
-def test_every_kind_of_bad_rule_is_rejected_with_a_reason_and_the_version_before_stays(live: Scene) -> None:
+def test_every_kind_of_invalid_rule_is_rejected_with_a_reason_and_the_live_version_stays(live: Scene) -> None:
     rule, user = rules.large_order(prefix="bad-"), "bad-rules"
     with live.live_rules(rule):
         positions = live.control(*((RULE, value) for value, _ in BAD.values()))
@@ -81,7 +81,7 @@ def test_a_costly_regular_expression_that_is_accepted_costs_little(live: Scene) 
     assert [a["key"] for a in live.alerts_of([rule])] == [{"user": "aaa"}]
 
 
-def test_garbage_in_the_control_topic_is_answered_and_stops_nothing(live: Scene) -> None:
+def test_random_bytes_in_the_control_topic_are_answered_and_do_not_stop_the_app(live: Scene) -> None:
     chance = random.Random(7)
     rule = rules.large_order(prefix="noise-")
     template = rules.many_payments(prefix="noise-").value

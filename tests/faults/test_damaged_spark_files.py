@@ -24,7 +24,7 @@ LIMIT_S = 300 + 40 * COUNT
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(LIMIT_S)]
 
 
-def test_a_damaged_file_changes_no_output_or_is_named(
+def test_a_damaged_file_changes_no_output_or_the_error_names_it(
     tmp_path: Path, kafka: KafkaSettings, spark_jars: Path, new_topic: NewTopic
 ) -> None:
     topic = new_topic("sales")

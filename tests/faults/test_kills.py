@@ -28,7 +28,7 @@ FUTURE_MS = 300_000  # the app's limit, by its default
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900 + 120 * KILLS)]
 
 
-def test_kills_at_any_moment_lose_and_repeat_nothing_and_no_reader_sees_a_part_of_a_cut(new_app: NewApp) -> None:
+def test_kills_at_any_moment_neither_lose_nor_repeat_alerts_and_no_reader_sees_part_of_a_cut(new_app: NewApp) -> None:
     scene = new_app("kills", events_per_cut=PER_CUT)
     wanted = rules.all_kinds()
     scene.publish(*wanted)

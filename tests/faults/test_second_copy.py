@@ -9,7 +9,7 @@ from tests.harness.apps.rules_scene import Scene
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 
-def test_a_second_copy_on_the_checkpoint_is_rejected_and_the_first_goes_on(live: Scene) -> None:
+def test_a_second_process_on_the_checkpoint_is_rejected_and_the_first_continues(live: Scene) -> None:
     live.app.wait_for_cuts(1)
     second = live.app.second_copy()
     assert second.returncode != 0

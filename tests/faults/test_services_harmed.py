@@ -56,7 +56,7 @@ def services(
 
 
 @pytest.mark.parametrize("service", ["etl", "sessions", "search"])
-def test_whatever_is_killed_a_service_says_what_sql_says(service: str, services: Services) -> None:
+def test_the_output_of_a_service_under_faults_equals_that_of_sql(service: str, services: Services) -> None:
     scene, _ = services(service, f"harmed-{service}")
     with small_disk(scene.app.checkpoint, _DISK_MB) as disk, scene.app, scene.feeder.at(pace(scene)):
         scene.start()
@@ -130,7 +130,7 @@ def lose_a_commit(scene: ServiceScene) -> int:
     return cuts[last].events
 
 
-def test_without_its_protections_a_service_writes_a_lost_cut_twice(services: Services) -> None:
+def test_without_its_protections_a_service_writes_an_uncommitted_cut_twice(services: Services) -> None:
     """The test above can fail: in PostgreSQL, in Delta and in Kafka. (Documents and rows with keys stay what they are
     when the last cut repeats; what versions protect them from is in the sinks' own tests.)"""
     scene, output = services("etl", "forgetful")

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 DEATHS = 2
 
 
-def test_the_app_goes_on_by_itself_after_the_death_of_a_python_worker_and_of_all_of_them(live: Scene) -> None:
+def test_the_app_continues_after_the_death_of_one_python_worker_and_of_all_of_them(live: Scene) -> None:
     wanted = rules.all_kinds("worker-")
     with live.live_rules(*wanted):
         pid = live.app.pid

@@ -75,7 +75,7 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> App:
     controls=st.lists(st.tuples(st.text(max_size=8), anything(RULE) | rule_texts), max_size=4),
     keyed=st.booleans(),
 )
-def test_no_bytes_stop_an_app_and_every_record_is_accounted_for(
+def test_random_bytes_do_not_stop_an_app_and_every_record_is_accounted_for(
     app: App, events: list[bytes | None], controls: list[tuple[str, bytes | None]], *, keyed: bool
 ) -> None:
     local = InProcessApp(app)

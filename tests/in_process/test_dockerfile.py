@@ -11,7 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_stage_that_fetches_jars_copies_all_that_it_imports(tmp_path: Path) -> None:
+def test_the_stage_that_fetches_jars_copies_every_module_that_it_imports(tmp_path: Path) -> None:
     dockerfile = (ROOT / "Dockerfile").read_text().replace("\\\n", "")
     stage = dockerfile.partition(" AS jars\n")[2].partition("\nFROM ")[0]
     copies = [line.split()[1:] for line in stage.splitlines() if line.startswith("COPY ")]

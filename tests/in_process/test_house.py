@@ -30,7 +30,7 @@ def test_no_folder_has_more_modules_than_the_limit() -> None:
     assert not large, "divide these folders by subject"
 
 
-def test_a_public_class_name_stands_for_one_class() -> None:
+def test_a_public_class_name_is_unique_in_a_distribution() -> None:
     homes: dict[str, set[Path]] = defaultdict(set)
     for path in product_modules():
         for node in ast.parse(path.read_text(encoding="utf-8")).body:

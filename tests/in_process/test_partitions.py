@@ -37,7 +37,7 @@ def app(tmp_path: Path) -> InProcessApp:
     return InProcessApp(build_app(RulesSettings.model_validate(document)))
 
 
-def test_partitions_read_one_after_the_other_give_the_same_alerts(app: InProcessApp) -> None:
+def test_partitions_that_are_read_one_after_the_other_give_the_same_alerts(app: InProcessApp) -> None:
     wanted = rules.all_kinds()
     app.partitions = range(orders.PARTITIONS)
     alerts, late = run(app, wanted)
@@ -45,7 +45,7 @@ def test_partitions_read_one_after_the_other_give_the_same_alerts(app: InProcess
     check_same(alerts, Oracle(wanted).run(sent()))
 
 
-def test_without_a_list_of_the_partitions_the_second_one_is_late(app: InProcessApp) -> None:
+def test_without_the_list_of_partitions_events_of_the_second_one_are_late(app: InProcessApp) -> None:
     late = run(app, rules.all_kinds())[1]
     assert late > COUNT // 4
 

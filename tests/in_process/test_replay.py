@@ -15,7 +15,7 @@ PER_CUT = 300
 CUTS = 12
 
 
-def test_a_cut_run_again_in_a_new_process_gives_the_same_records_in_the_same_order(tmp_path: Path) -> None:
+def test_a_cut_that_runs_again_in_a_new_process_gives_the_same_records_in_the_same_order(tmp_path: Path) -> None:
     app = build_app(RulesSettings.model_validate(settings(tmp_path)))
     events = orders.orders(PER_CUT * CUTS, seed=51, step_ms=400)
     control = [control_record(n, rule.id, rule.value) for n, rule in enumerate(rules.all_kinds())]

@@ -39,7 +39,7 @@ class DryCampaign(Campaign):
         return a_round(number, *(["alerts: of 40 1 are missing"] if number == 2 else []))
 
 
-def test_a_campaign_goes_on_after_its_last_round_and_fails_with_the_line_to_repeat(
+def test_a_resumed_campaign_continues_after_its_last_round_and_prints_how_to_repeat_a_failure(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     campaign = DryCampaign(tmp_path, 17, Size())

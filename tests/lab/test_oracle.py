@@ -75,7 +75,7 @@ def new_app(folder: Path) -> InProcessApp:
     return app
 
 
-def test_the_oracle_agrees_with_the_kernel_and_every_rule_has_alerts(evidence: Evidence) -> None:
+def test_the_oracle_and_the_kernel_agree_and_every_rule_has_alerts(evidence: Evidence) -> None:
     verdict = judge(evidence)
     assert verdict.differences == []
     assert verdict.expected == verdict.seen > 400
@@ -112,7 +112,7 @@ def changed(name: str, value: object) -> Plant:
         (changed("values", {"count(*)": 99}), 1, 1, 0),
     ],
 )
-def test_a_lost_a_doubled_and_a_wrong_alert_of_each_rule_are_found(
+def test_the_judge_finds_a_lost_a_duplicate_and_a_wrong_alert_of_each_rule(
     evidence: Evidence, plant: Plant, lost: int, extra: int, doubled: int
 ) -> None:
     lane = list(evidence.lanes["alerts"])
@@ -135,13 +135,13 @@ def test_a_lost_a_doubled_and_a_wrong_alert_of_each_rule_are_found(
         ("alerts", lambda lane, p: [*lane[:p], dataclasses.replace(lane[p], batch=0), *lane[p + 1 :]], "comes after"),
     ],
 )
-def test_a_broken_law_is_found(evidence: Evidence, lane: str, plant: Plant, says: str) -> None:
+def test_the_judge_finds_a_broken_invariant(evidence: Evidence, lane: str, plant: Plant, says: str) -> None:
     broken = plant(list(evidence.lanes[lane]), len(evidence.lanes[lane]) // 2)
     verdict = judge(dataclasses.replace(evidence, lanes={**evidence.lanes, lane: broken}))
     assert says in "\n".join(verdict.differences)
 
 
-def test_a_version_that_is_not_the_one_of_its_batch_is_found(evidence: Evidence) -> None:
+def test_the_judge_finds_a_version_that_was_not_live_in_its_batch(evidence: Evidence) -> None:
     lane = list(evidence.lanes["alerts"])
     place = max(n for n, alert in enumerate(lane) if alert.body["rule"] == "upd")
     old = changed("version", 2)(lane, place)
@@ -149,7 +149,7 @@ def test_a_version_that_is_not_the_one_of_its_batch_is_found(evidence: Evidence)
     assert "another version" in "\n".join(verdict.differences)
 
 
-def test_a_marker_that_is_there_twice_or_missing_is_found(evidence: Evidence) -> None:
+def test_the_judge_finds_a_duplicate_and_a_missing_marker(evidence: Evidence) -> None:
     doubled = judge(dataclasses.replace(evidence, markers=[*evidence.markers, evidence.markers[5]]))
     assert "marker 5 is there 2 times" in "\n".join(doubled.differences)
     missing = judge(dataclasses.replace(evidence, markers=evidence.markers[:-1]))

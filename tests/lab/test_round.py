@@ -22,7 +22,9 @@ STEPS = [
 @pytest.mark.kafka
 @pytest.mark.spark
 @pytest.mark.slow
-def test_a_short_round_loses_and_repeats_nothing(tmp_path: Path, broker: EmbeddedBroker, spark_jars: Path) -> None:
+def test_a_short_round_neither_loses_nor_repeats_an_alert(
+    tmp_path: Path, broker: EmbeddedBroker, spark_jars: Path
+) -> None:
     folder = tmp_path / unique_name("lab", 1)
     folder.mkdir()
     result = RoundResult(1, 1, "rules")
@@ -33,7 +35,7 @@ def test_a_short_round_loses_and_repeats_nothing(tmp_path: Path, broker: Embedde
     assert len(result.starts) == 2
 
 
-def test_a_schedule_has_only_faults_that_are_possible_and_is_a_function_of_its_seed() -> None:
+def test_a_schedule_has_only_possible_faults_and_is_a_function_of_its_seed() -> None:
     possible = frozenset({Fault.KILL_WORKER, Fault.CLOCK_JUMP})
     steps = [step for step, _ in zip(schedule("17/1", possible), range(50), strict=False)]
     assert {step.fault for step in steps} == possible

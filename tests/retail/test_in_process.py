@@ -81,7 +81,7 @@ def expected() -> list[retail.OracleAlert]:
 
 
 @pytest.mark.parametrize(("cut_records", "shards"), [(20_000, 1), (1_777, 3)])
-def test_the_alerts_equal_the_oracles_row_for_row(
+def test_alerts_equal_the_oracles_row_for_row(
     expected: list[retail.OracleAlert], cut_records: int, shards: int
 ) -> None:
     output = run(cut_records, shards)
@@ -90,13 +90,13 @@ def test_the_alerts_equal_the_oracles_row_for_row(
     assert sorted(found, key=retail.by_identity) == expected
 
 
-def test_the_oracle_answers_for_every_shipped_rule_and_nearly_all_fire(expected: list[retail.OracleAlert]) -> None:
+def test_the_oracle_covers_every_shipped_rule_and_nearly_all_fire(expected: list[retail.OracleAlert]) -> None:
     loaded, _ = load_path(ROOT / "rules" / "retail")
     assert {one.rule.id for one in loaded if one.rule is not None} == retail.RULES
     assert len({alert.rule for alert in expected}) >= 6
 
 
-def test_the_oracles_sql_agrees_with_a_plain_loop(expected: list[retail.OracleAlert]) -> None:
+def test_the_sql_of_the_oracle_agrees_with_a_plain_loop(expected: list[retail.OracleAlert]) -> None:
     """One early rule and one final rule once more, line by line, so that a slip in the SQL is seen too."""
     bursts: dict[tuple[int, int], tuple[int, int]] = {}
     days: dict[tuple[str, int], list[int]] = {}

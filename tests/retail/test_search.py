@@ -81,7 +81,7 @@ def _money(cents: str) -> pl.Expr:
 
 
 @pytest.mark.parametrize(("cut_rows", "shards"), [(CUT_ROWS, 1), (CUT_ROWS // 3, 3)], ids=["one shard", "small cuts"])
-def test_the_documents_equal_the_oracles_row_for_row(oracle: Oracle, cut_rows: int, shards: int) -> None:
+def test_documents_equal_the_oracles_row_for_row(oracle: Oracle, cut_rows: int, shards: int) -> None:
     lines, app, clock_ms = read(oracle.order), App(SETTINGS, shards), 0
     for start in range(0, lines.height, cut_rows):
         some = lines[start : start + cut_rows]

@@ -49,9 +49,7 @@ def same(found: list[Row], wanted: set[Row]) -> None:
     assert set(found) == wanted
 
 
-def test_the_late_lines_are_one_in_twenty_and_all_of_them_are_in_the_late_lane(
-    oracle: Oracle, result: SimulationResult
-) -> None:
+def test_one_line_in_twenty_is_late_and_in_the_late_lane(oracle: Oracle, result: SimulationResult) -> None:
     lines, late = len(oracle.arrivals.order), len(oracle.arrivals.late)
     assert 0.03 * lines < late < 0.06 * lines
     assert result["late"].height == late
@@ -59,30 +57,30 @@ def test_the_late_lines_are_one_in_twenty_and_all_of_them_are_in_the_late_lane(
     assert result["late"]["lateness_ms"].min() >= DAY_MS  # type: ignore[operator]
 
 
-def test_nothing_is_lost_and_nothing_counted_twice(oracle: Oracle, result: SimulationResult) -> None:
+def test_every_line_is_counted_exactly_once(oracle: Oracle, result: SimulationResult) -> None:
     lines, late = len(oracle.arrivals.order), len(oracle.arrivals.late)
     assert result["customers"]["lines"].sum() == result["hours"]["lines"].sum() == lines - late
     assert result["sliding"]["lines"].sum() == 3 * (lines - late)
     assert not result.dead
 
 
-def test_sessions_by_customer(oracle: Oracle, result: SimulationResult) -> None:
+def test_sessions_by_customer_equal_the_oracles(oracle: Oracle, result: SimulationResult) -> None:
     same(figures(result["customers"], "customer_id"), oracle.sessions("customer"))
 
 
-def test_sessions_by_country(oracle: Oracle, result: SimulationResult) -> None:
+def test_sessions_by_country_equal_the_oracles(oracle: Oracle, result: SimulationResult) -> None:
     same(figures(result["countries"], "country"), oracle.sessions("country"))
 
 
-def test_revenue_by_the_hour(oracle: Oracle, result: SimulationResult) -> None:
+def test_revenue_by_the_hour_equals_the_oracles(oracle: Oracle, result: SimulationResult) -> None:
     same(figures(result["hours"]), oracle.revenue(HOUR_MS, HOUR_MS))
 
 
-def test_revenue_of_three_hours_every_hour(oracle: Oracle, result: SimulationResult) -> None:
+def test_revenue_of_three_hours_every_hour_equals_the_oracles(oracle: Oracle, result: SimulationResult) -> None:
     same(figures(result["sliding"]), oracle.revenue(3 * HOUR_MS, HOUR_MS))
 
 
-def test_the_best_products_of_every_hour(oracle: Oracle, result: SimulationResult) -> None:
+def test_the_best_products_of_every_hour_equal_the_oracles(oracle: Oracle, result: SimulationResult) -> None:
     products = oracle.products()
     hours: dict[int, list[int]] = {}
     for (hour, _), milli in products.items():

@@ -53,7 +53,7 @@ def panes(kafka: KafkaSettings, topic: str, *key: str) -> Counter[Row]:
     return found
 
 
-def test_every_window_that_has_ended_equals_the_oracles_once(
+def test_every_closed_window_equals_the_oracles_and_is_there_once(
     tmp_path: Path, kafka: KafkaSettings, spark_jars: Path, new_topic: NewTopic
 ) -> None:
     oracle = Oracle(LINES, 4 * DAY_MS)

@@ -88,7 +88,7 @@ def test_with_a_raised_epoch_the_lanes_equal_those_of_an_uninterrupted_run(
         assert lane(kafka, app.lanes[name]) == expected(wanted[name]), name
 
 
-def test_without_a_raised_epoch_the_batches_after_the_restore_are_not_taken_for_written(
+def test_without_a_raised_epoch_the_first_batch_after_the_restore_is_fenced(
     app: App, kafka: KafkaSettings, tmp_path: Path
 ) -> None:
     with pytest.raises(Fenced, match="batch 0 is to be written, and the marker shows batch 2 with output"):

@@ -45,7 +45,7 @@ def killed_within_a_batch(scene: Scene, after: int) -> int:
     return committed
 
 
-def test_a_service_goes_on_from_a_savepoint_as_if_it_had_never_stopped(
+def test_a_service_restored_from_a_savepoint_gives_the_output_of_an_uninterrupted_one(
     new_app: NewApp, capsys: pytest.CaptureFixture[str]
 ) -> None:
     scene = new_app("saved", events_per_cut=300)

@@ -32,7 +32,7 @@ def uninterrupted() -> SimulationResult:
     return result
 
 
-def test_an_app_goes_on_from_a_savepoint_in_a_bucket_as_if_it_had_not_stopped(
+def test_an_app_restored_from_a_bucket_gives_the_output_of_an_uninterrupted_one(
     tmp_path: Path, kafka: KafkaSettings, spark_jars: Path, new_topic: NewTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = s3_place(monkeypatch)

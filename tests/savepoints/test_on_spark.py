@@ -63,7 +63,7 @@ def uninterrupted(lives: int = len(LIVES)) -> SimulationResult:
     return result
 
 
-def test_four_lives_of_an_app_say_together_what_one_would(
+def test_four_runs_of_an_app_from_savepoints_give_the_output_of_one_uninterrupted_run(
     tmp_path: Path, kafka: KafkaSettings, spark_jars: Path, new_topic: NewTopic
 ) -> None:
     topics = {"orders": new_topic("orders"), "views": new_topic("views")}

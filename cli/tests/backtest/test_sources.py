@@ -118,7 +118,7 @@ def tables(draw: st.DrawFn) -> pa.Table:
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[*HealthCheck])
 @given(tables())
-def test_columns_give_the_events_and_the_reasons_that_a_replay_gives(
+def test_a_back_test_decodes_the_same_events_and_reasons_as_a_replay(
     tmp_path_factory: pytest.TempPathFactory, table: pa.Table
 ) -> None:
     path = tmp_path_factory.mktemp("odd") / "odd.parquet"
@@ -129,7 +129,7 @@ def test_columns_give_the_events_and_the_reasons_that_a_replay_gives(
     assert dead == reasons
 
 
-def test_real_invoice_lines_are_the_same_both_ways() -> None:
+def test_a_back_test_and_a_replay_decode_real_invoice_lines_alike() -> None:
     schema = load_stream("retail", ROOT / "streams")
     path = ROOT / "tests" / "data" / "retail_sample.parquet"
     events, dead = by_columns(path, schema, size=7_000)
@@ -138,7 +138,7 @@ def test_real_invoice_lines_are_the_same_both_ways() -> None:
     assert not dead
 
 
-def test_offsets_go_on_over_several_files_and_a_limit_is_exact(tmp_path: Path) -> None:
+def test_offsets_continue_over_several_files_and_a_limit_is_exact(tmp_path: Path) -> None:
     for name, first in (("a", 0), ("b", 100)):
         pq.write_table(
             pa.table({"ts": [first + i for i in range(5)], "n": [Decimal(1)] * 5}), tmp_path / f"{name}.parquet"

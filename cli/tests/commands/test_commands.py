@@ -18,7 +18,7 @@ from headgate.main import headgate, run
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def test_every_command_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_command_prints_help(capsys: pytest.CaptureFixture[str]) -> None:
     context = click.Context(headgate)
     assert isinstance(headgate, LazyGroup)
     names = headgate.list_commands(context)
@@ -42,12 +42,12 @@ def modules_of(*arguments: str) -> set[str]:
     return loaded
 
 
-def test_help_loads_neither_spark_nor_kafka_nor_arrow() -> None:
+def test_help_imports_neither_spark_nor_kafka_nor_arrow() -> None:
     assert not modules_of("--help") & {"pyspark", "confluent_kafka", "kafka", "polars", "pandas"}
 
 
 @pytest.mark.parametrize("arguments", [("rules", "list", "--help"), ("rules", "check", "rules/shop")])
-def test_what_needs_no_broker_loads_no_client_of_kafka(arguments: tuple[str, ...]) -> None:
+def test_commands_that_need_no_broker_import_no_kafka_client(arguments: tuple[str, ...]) -> None:
     assert not modules_of(*arguments) & {"pyspark", "confluent_kafka", "kafka", "pandas", "rulecore.kernel"}
 
 
@@ -74,7 +74,7 @@ COLUMNS = {
 
 
 @pytest.mark.parametrize("amount", [99.5, 6000])
-def test_an_explanation_of_a_rule_per_event_from_files_loads_no_columns(amount: float, tmp_path: Path) -> None:
+def test_explain_of_a_rule_per_event_on_files_imports_no_columnar_library(amount: float, tmp_path: Path) -> None:
     lists = tmp_path / "denied.yaml"
     lists.write_text("list: denied\nversion: 1\nowner: me\nof: string\nentries: [u1]\n", encoding="utf-8")
     loaded = explained("large-payment", tmp_path, amount, "--lists", str(lists))
@@ -82,7 +82,7 @@ def test_an_explanation_of_a_rule_per_event_from_files_loads_no_columns(amount: 
     assert not loaded & (CLIENTS | COLUMNS)
 
 
-def test_an_explanation_of_a_window_loads_no_client_and_no_kind_of_rules_that_it_is_not_about(tmp_path: Path) -> None:
+def test_explain_of_a_window_imports_no_kafka_client_and_no_other_kind_of_rule(tmp_path: Path) -> None:
     loaded = explained("rapid-payments", tmp_path, 99.5)
     assert "rulecore.explain.rule" in loaded
     families = {f"rulecore.groups.{name}.group" for name in ("absence", "counts", "sessions", "sequences")}
@@ -90,7 +90,7 @@ def test_an_explanation_of_a_window_loads_no_client_and_no_kind_of_rules_that_it
     assert not loaded & {"pyarrow.compute", "streamcore.decode.formats", "fastavro"}  # a seventh of the time
 
 
-def test_nobody_looks_for_plugins_of_pydantic() -> None:
+def test_commands_do_not_search_for_pydantic_plugins() -> None:
     """To look through all that is installed took a thirtieth of a short command's time."""
     code = (
         "import atexit; from headgate.main import main; from pydantic.plugin import _loader; "
@@ -103,7 +103,7 @@ def test_nobody_looks_for_plugins_of_pydantic() -> None:
     assert done.stdout.splitlines()[-1] == "plugins None"
 
 
-def test_a_command_of_a_group_is_where_the_group_says() -> None:
+def test_every_command_is_in_the_module_that_its_group_names() -> None:
     context = click.Context(rules)
     assert isinstance(rules, LazyGroup)
     names = rules.list_commands(context)
@@ -151,6 +151,8 @@ def test_stop_deletes_no_folder_that_never_held_a_broker(tmp_path: Path, capsys:
 
 
 @pytest.mark.kafka
-def test_a_running_broker_tells_its_address(broker: EmbeddedBroker, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_shows_the_address_of_a_running_broker(
+    broker: EmbeddedBroker, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(["broker", "status", "--folder", str(broker.settings.folder)]) == 0
     assert broker.bootstrap in capsys.readouterr().out

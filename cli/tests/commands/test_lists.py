@@ -78,7 +78,7 @@ def write(folder: Path, version: int, users: list[str]) -> str:
     return str(path)
 
 
-def test_a_list_is_published_in_parts_and_only_what_changed_is_sent_again(
+def test_a_list_is_published_in_parts_and_only_changed_parts_are_sent_again(
     kafka: KafkaSettings, topics: AppTopics, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     target = ["--app", topics.app, "--bootstrap", kafka.bootstrap]
@@ -100,7 +100,7 @@ def test_a_list_is_published_in_parts_and_only_what_changed_is_sent_again(
     assert (shown["list"], shown["version"], shown["owner"], shown["entries"]) == ("denied", 2, "me", 60_001)
 
 
-def test_a_rule_that_asks_a_list_is_checked_against_its_file_and_accepted_with_it(
+def test_a_rule_that_looks_up_a_list_is_checked_and_accepted_with_that_list(
     kafka: KafkaSettings, topics: AppTopics, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     target = ["--app", topics.app, "--bootstrap", kafka.bootstrap]

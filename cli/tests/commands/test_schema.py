@@ -77,7 +77,7 @@ def test_an_invalid_rule_is_rejected_by_the_loader_and_the_schema(text: str) -> 
     assert _errors("rule", BASE + text)
 
 
-def test_a_list_has_its_entries_or_a_file() -> None:
+def test_a_list_has_either_entries_or_a_file() -> None:
     head = "list: limits\nversion: 1\nowner: me\nof: long\nvalue: decimal(12,2)\n"
     assert _errors("list", head + 'entries: [[1, "2.00"]]') == []
     assert _errors("list", head + "file: limits.csv") == []

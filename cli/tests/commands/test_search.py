@@ -49,7 +49,7 @@ def _app(search_index: SearchIndex) -> Iterator[None]:
         sink.close()
 
 
-def test_an_index_is_rebuilt_shown_and_the_old_one_dropped(
+def test_the_command_rebuilds_an_index_shows_it_and_drops_the_old_one(
     search_index: SearchIndex, capsys: pytest.CaptureFixture[str]
 ) -> None:
     target = ["--url", search_index.url, "--alias", search_index.alias]
@@ -73,7 +73,9 @@ def test_an_index_is_rebuilt_shown_and_the_old_one_dropped(
     assert search_index.contents() == {"a": ("x", 1), "b": ("y", 2)}
 
 
-def test_errors_are_one_line_with_what_to_do(search_index: SearchIndex, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_error_is_one_line_that_says_what_to_do(
+    search_index: SearchIndex, capsys: pytest.CaptureFixture[str]
+) -> None:
     target = ["--url", search_index.url, "--alias", search_index.alias]
     assert run(["search", "rebuild", *target]) == 1
     assert "no alias that a sink of ours writes to; start the app first" in capsys.readouterr().err

@@ -15,7 +15,7 @@ from streamcore.kafka.topics import describe
 pytestmark = pytest.mark.kafka
 
 
-def test_topics_are_made_once_and_those_that_are_there_stay_as_they_are(
+def test_create_makes_missing_topics_and_leaves_existing_ones_unchanged(
     kafka: KafkaSettings, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HEADGATE_BOOTSTRAP", kafka.bootstrap)
@@ -26,7 +26,7 @@ def test_topics_are_made_once_and_those_that_are_there_stay_as_they_are(
     assert {name: state.partitions for name, state in describe(kafka, [one, other]).items()} == {one: 3, other: 4}
 
 
-def test_records_are_shown_from_the_beginning_and_none_is_an_exit_code(
+def test_show_begins_at_the_first_record_and_fails_for_an_empty_topic(
     kafka: KafkaSettings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     topic = f"shown-{uuid.uuid4().hex[:8]}"
@@ -42,5 +42,5 @@ def test_records_are_shown_from_the_beginning_and_none_is_an_exit_code(
 
 
 @pytest.mark.parametrize("name", [":4", "shop:many", "shop:0", "shop:-1"])
-def test_what_names_no_topic_is_wrong_usage(name: str) -> None:
+def test_an_invalid_topic_is_a_usage_error(name: str) -> None:
     assert run(["topics", "create", name]) == 2

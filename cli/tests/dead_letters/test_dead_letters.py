@@ -53,7 +53,7 @@ def lane(kafka: KafkaSettings, new_topic: NewTopic) -> Lane:
     return Lane(kafka, new_topic)
 
 
-def test_letters_are_counted_by_code_with_an_example(lane: Lane, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_summary_counts_letters_by_code_with_an_example(lane: Lane, capsys: pytest.CaptureFixture[str]) -> None:
     assert lane.run("list", "-o", "json") == 0
     found = json.loads(capsys.readouterr().out)
     assert [(one["code"], one["dead_letters"]) for one in found] == [("bad_value", 3), ("null_field", 3), ("late", 1)]
@@ -69,7 +69,7 @@ def test_a_letter_is_shown_with_its_reason_and_its_bytes(lane: Lane, capsys: pyt
     assert json.loads(line)["reason"] == "field 2 is wrong"
 
 
-def test_repaired_letters_go_where_they_came_from_and_say_so(lane: Lane) -> None:
+def test_repaired_letters_are_sent_to_their_source_topic_with_their_origin(lane: Lane) -> None:
     assert lane.run("replay", "--code", "bad_value", "--set", "price=12.5") == 0
     repaired = b'{"id":1,"price":12.5}'
     assert sorted(lane.sent) == [(0, b"k0", repaired), (0, b"k2", repaired), (0, b"k4", repaired)]
@@ -78,7 +78,7 @@ def test_repaired_letters_go_where_they_came_from_and_say_so(lane: Lane) -> None
     assert first.header("replayed_code") == b"bad_value"
 
 
-def test_the_second_run_sends_nothing(lane: Lane, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_second_replay_sends_nothing(lane: Lane, capsys: pytest.CaptureFixture[str]) -> None:
     assert lane.run("replay", "0/0-3") == 0
     assert lane.run("replay", "-o", "json") == 0
     said = json.loads(capsys.readouterr().out.splitlines()[-1])
@@ -86,20 +86,20 @@ def test_the_second_run_sends_nothing(lane: Lane, capsys: pytest.CaptureFixture[
     assert len(lane.sent) == 6
 
 
-def test_a_dry_run_sends_nothing_and_remembers_nothing(lane: Lane, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_sends_nothing_and_stores_nothing(lane: Lane, capsys: pytest.CaptureFixture[str]) -> None:
     assert lane.run("replay", "--dry-run", "-o", "json") == 0
     assert json.loads(capsys.readouterr().out)["sent"] == 6
     assert lane.sent == []
 
 
-def test_edits_replace_values_and_name_the_letters(lane: Lane, tmp_path: Path) -> None:
+def test_an_edit_replaces_the_value_of_the_letter_that_it_names(lane: Lane, tmp_path: Path) -> None:
     edits = tmp_path / "edits.jsonl"
     edits.write_text('{"at": "0/1", "value": "{\\"id\\": 2}"}\n{"at": "0/3", "value_base64": "AAE="}\n')
     assert lane.run("replay", "--edit", str(edits)) == 0
     assert sorted(lane.sent) == [(1, b"k1", b'{"id": 2}'), (1, b"k3", b"\x00\x01")]
 
 
-def test_a_control_record_is_not_sent_again_because_it_would_replace_a_later_one() -> None:
+def test_a_control_record_is_not_replayed_because_it_would_replace_a_later_one() -> None:
     source = SourcePosition("limits", 0, 41)
     letters = [DeadLetter(0, n, 0, code, "", b"k", b"v", source) for n, code in enumerate(("failed", "failed_control"))]
     assert [record.dedup_key for record in plan(letters, Repair({}, {}), "letters")] == ["0/0"]
@@ -126,7 +126,7 @@ def test_two_replays_at_once_send_each_letter_once(lane: Lane) -> None:
     assert len({r.key for r in read_topic(lane.kafka, ledger_topic_for(lane.letters))}) == 6
 
 
-def test_without_its_memory_a_replay_sends_twice(lane: Lane, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_its_log_of_sent_letters_a_replay_sends_twice(lane: Lane, monkeypatch: pytest.MonkeyPatch) -> None:
     """The claim above can fail: this is what it protects from."""
     monkeypatch.setattr("streamcore.kafka.idempotent_sender.sent_keys", lambda *_: set())
     parcels = plan([*read_dead_letters(lane.kafka, lane.letters, DeadLetterFilter())], Repair({}, {}), lane.letters)
@@ -143,7 +143,7 @@ def test_without_its_memory_a_replay_sends_twice(lane: Lane, monkeypatch: pytest
         ('{"at": "0/1", "value": "a"}\n{"at": "0/1", "value": "b"}', "twice"),
     ],
 )
-def test_an_edit_that_cannot_be_used_is_rejected_with_its_line(line: str, words: str, tmp_path: Path) -> None:
+def test_an_invalid_edit_is_rejected_with_its_line(line: str, words: str, tmp_path: Path) -> None:
     path = tmp_path / "edits.jsonl"
     path.write_text(line)
     with pytest.raises(InputError, match=words):

@@ -45,13 +45,15 @@ def test_a_seed_determines_the_events() -> None:
         (EVENTS_PER_BLOCK, EVENTS_PER_BLOCK + 1, 5_000.0, [(EVENTS_PER_BLOCK + 1, 5_000.0)]),
     ],
 )
-def test_the_first_block_is_slow_at_any_rate(
+def test_the_feed_sends_the_first_block_slowly_at_any_rate(
     begin: int, end: int | None, rate: float | None, phases: list[tuple[int | None, float | None]]
 ) -> None:
     assert [*rate_phases(begin, end, rate)] == phases
 
 
-def test_the_command_says_what_it_sent(kafka: KafkaSettings, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_reports_the_number_of_sent_events(
+    kafka: KafkaSettings, capsys: pytest.CaptureFixture[str]
+) -> None:
     topic = f"feed-{uuid.uuid4().hex[:8]}"
     assert (
         run(["demo", "produce", "--bootstrap", kafka.bootstrap, "--topic", topic, "--events", "12", "-o", "json"]) == 0

@@ -39,7 +39,7 @@ def shop(search_index: SearchIndex) -> OpenSearchHttp:
 
 
 @pytest.mark.opensearch
-def test_all_documents_are_read_whatever_the_size_of_a_page(
+def test_the_client_reads_all_documents_with_any_page_size(
     opensearch: EmbeddedOpenSearch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     search_index = index_on(opensearch)
@@ -52,7 +52,7 @@ def test_all_documents_are_read_whatever_the_size_of_a_page(
 
 
 @pytest.mark.opensearch
-def test_of_somebody_elses_server_only_what_the_shop_wrote_is_deleted(opensearch: EmbeddedOpenSearch) -> None:
+def test_on_an_external_server_only_the_index_of_the_workspace_is_deleted(opensearch: EmbeddedOpenSearch) -> None:
     mine, other = index_on(opensearch), index_on(opensearch)
     OpenSearchHttp(ClientSettings((mine.url,))).request("PUT", f"/{mine.alias}-0-not-ours", {})
     client = shop(mine)
@@ -83,7 +83,7 @@ def _told(folder: Path, search_index: SearchIndex) -> ServiceContext:
 
 
 @pytest.mark.opensearch
-def test_a_new_shop_forgets_what_the_last_one_of_its_folder_wrote_and_takes_nobody_elses_place(
+def test_a_new_workspace_deletes_the_old_index_of_its_folder_and_rejects_an_alias_of_another_app(
     opensearch: EmbeddedOpenSearch, tmp_path: Path, java: Java
 ) -> None:
     one = index_on(opensearch)
@@ -125,7 +125,7 @@ def locked() -> Iterator[tuple[str, list[str | None]]]:
     thread.join()
 
 
-def test_the_password_is_shown_to_the_server_and_to_nobody_else(
+def test_the_password_is_sent_to_the_server_and_printed_nowhere(
     locked: tuple[str, list[str | None]], tmp_path: Path
 ) -> None:
     url, shown = locked
@@ -139,6 +139,6 @@ def test_the_password_is_shown_to_the_server_and_to_nobody_else(
     assert "hunter2" not in repr(client)
 
 
-def test_a_server_that_is_not_there_is_named() -> None:
+def test_the_error_names_an_unreachable_server() -> None:
     with pytest.raises(OpenSearchError, match=r"127\.0\.0\.1:1: .*does it run"):
         OpenSearchHttp(ClientSettings(("http://127.0.0.1:1",))).request("GET", "/")

@@ -55,7 +55,7 @@ def shown(state: ViewState, width: int, height: int) -> list[str]:
     return [line.rstrip() for line in console.export_text().splitlines()]
 
 
-def test_a_state_looks_like_this_on_100_by_30() -> None:
+def test_a_terminal_of_100_by_30_shows_the_golden_screen() -> None:
     assert shown(STATE, 100, 30) == GOLDEN.splitlines()
 
 
@@ -67,21 +67,21 @@ def test_a_wide_terminal_shows_dates_and_whole_messages() -> None:
     assert "card k1 was used in 3 countries" in alert
 
 
-def test_text_of_events_is_never_markup() -> None:
+def test_text_of_events_is_not_interpreted_as_markup() -> None:
     nasty = AlertRow(NEWEST_MS, "low", "large-payment", "user_id=[red]", "u1 paid [bold]much[/bold]")
     (line,) = [line for line in shown(replace(STATE, alerts=(nasty,)), 160, 50) if "[bold]" in line]
     assert "user_id=[red]" in line
     assert "u1 paid [bold]much[/bold]" in line
 
 
-def test_what_is_not_known_yet_is_a_dash() -> None:
+def test_an_unknown_value_is_shown_as_a_dash() -> None:
     lines = shown(EMPTY, 100, 30)
     assert "starting the rules app" in lines[0]
     assert lines[3].split("│")[1].split() == ["lag", "-"]
     assert lines[3].split("││")[1].split() == ["watermark", "-"]
 
 
-def test_without_room_the_rules_with_most_matches_are_shown() -> None:
+def test_a_small_terminal_shows_the_rules_with_the_most_matches() -> None:
     many = tuple(RuleRow(f"rule-{i:03}", 1, "live", "accepted", i) for i in range(200))
     text = "\n".join(shown(replace(STATE, rules=many), 100, 30))
     assert "rules: 200, 26 shown" in text
@@ -90,7 +90,7 @@ def test_without_room_the_rules_with_most_matches_are_shown() -> None:
 
 
 @given(width=st.integers(80, 220), height=st.integers(24, 80), rules=st.integers(0, 60), alerts=st.integers(0, 100))
-def test_it_fits_every_terminal_from_80_by_24(width: int, height: int, rules: int, alerts: int) -> None:
+def test_the_view_fits_every_terminal_from_80_by_24(width: int, height: int, rules: int, alerts: int) -> None:
     state = replace(STATE, rules=RULES * (rules // 3), alerts=ALERTS * (alerts // 2))
     lines = shown(state, width, height)
     assert len(lines) == height

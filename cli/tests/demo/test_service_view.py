@@ -42,7 +42,7 @@ def shown(state: ServiceState, width: int, height: int) -> list[str]:
     return [line.rstrip() for line in console.export_text().splitlines()]
 
 
-def test_a_state_looks_like_this_on_80_by_24() -> None:
+def test_a_terminal_of_80_by_24_shows_the_golden_screen() -> None:
     assert shown(STATE, 80, 24) == GOLDEN.splitlines()
 
 
@@ -53,7 +53,9 @@ def test_a_state_looks_like_this_on_80_by_24() -> None:
     sinks=st.integers(0, 3),
     latest=st.integers(0, 100),
 )
-def test_it_fits_every_terminal_from_80_by_24(width: int, height: int, lanes: int, sinks: int, latest: int) -> None:
+def test_the_view_fits_every_terminal_from_80_by_24(
+    width: int, height: int, lanes: int, sinks: int, latest: int
+) -> None:
     state = replace(
         STATE,
         lanes={f"lane{number}": number for number in range(lanes)},

@@ -103,7 +103,7 @@ def story(tmp_path_factory: pytest.TempPathFactory, kafka: KafkaSettings, java: 
     return Story(folder, first, live, second, (after_first, after_live, _events(folder, kafka)))
 
 
-def test_a_counted_run_loses_repeats_and_invents_nothing(story: Story) -> None:
+def test_a_run_with_a_count_gives_exactly_the_expected_alerts(story: Story) -> None:
     assert story.first.code == 0, story.first.err
     found = story.first.document
     assert (found["events"], story.events[0]) == (FIRST, FIRST)
@@ -131,7 +131,7 @@ def test_the_view_shows_rules_and_alerts(story: Story) -> None:
         assert text in story.live.out
 
 
-def test_the_next_run_goes_on_where_ctrl_c_stopped(story: Story) -> None:
+def test_the_next_run_continues_where_ctrl_c_stopped(story: Story) -> None:
     assert story.second.code == 0, story.second.err
     found = json.loads(story.second.out)
     assert found["events"] == SECOND
@@ -147,7 +147,7 @@ def test_no_process_is_left_behind(story: Story) -> None:
     assert [line for line in lines if mark in line and "headgate" in line] == []
 
 
-def test_every_alert_carries_the_topic_it_came_from(story: Story, kafka: KafkaSettings) -> None:
+def test_every_alert_names_the_topic_of_its_event(story: Story, kafka: KafkaSettings) -> None:
     app = _app(story.folder)
     alerts = [json.loads(r.value or b"") for r in read_topic(kafka, f"{app}.alerts")]
     assert {a["source"]["topic"] for a in alerts if a["source"]} == {app}

@@ -10,13 +10,13 @@ from headgate.demo import workspace
 from headgate.main import run
 
 
-def test_json_needs_an_end(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_output_needs_a_number_of_events(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["up", "--json"]) == 2
     assert "--json needs --events N" in capsys.readouterr().err
 
 
 @pytest.mark.slow
-def test_bad_rules_are_rejected_with_their_place_before_anything_starts(
+def test_invalid_rules_are_rejected_with_their_line_before_anything_starts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rules = tmp_path / "rules"
@@ -55,7 +55,7 @@ def test_options_of_another_service_are_rejected(
     assert said in capsys.readouterr().err
 
 
-def test_a_database_that_is_named_wrongly_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_address_of_a_database_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["up", "sessions", "--postgres", "shop"]) == 1
     assert "write HOST:PORT/DATABASE" in capsys.readouterr().err
 

@@ -33,7 +33,7 @@ def views(database: ExternalDatabase) -> int:
 
 
 @pytest.mark.slow
-def test_the_services_statements_may_run_again_and_a_new_shop_deletes_what_an_old_one_left(
+def test_the_statements_of_a_service_are_idempotent_and_a_new_workspace_drops_the_old_schema(
     database: ExternalDatabase, tmp_path: Path
 ) -> None:
     database.start(silent)
@@ -46,9 +46,7 @@ def test_the_services_statements_may_run_again_and_a_new_shop_deletes_what_an_ol
     assert views(database) == 0
 
 
-def test_a_schema_that_another_shop_or_somebody_else_made_is_left_alone(
-    database: ExternalDatabase, tmp_path: Path
-) -> None:
+def test_a_schema_of_another_workspace_is_rejected_and_kept(database: ExternalDatabase, tmp_path: Path) -> None:
     Schema(database, "sessions", tmp_path / "one").apply(FILES)
     other = Schema(database, "sessions", tmp_path / "another")
     with pytest.raises(InputError, match="belongs to another workspace"):
@@ -58,7 +56,7 @@ def test_a_schema_that_another_shop_or_somebody_else_made_is_left_alone(
     assert views(database) == 8
 
 
-def test_the_command_line_to_look_at_it_holds_no_password(database: ExternalDatabase, tmp_path: Path) -> None:
+def test_the_printed_psql_command_contains_no_password(database: ExternalDatabase, tmp_path: Path) -> None:
     secret, line = database.settings().password_file, Schema(database, "sessions", tmp_path).inspect_command()
     assert secret is not None
     assert secret.read_text(encoding="utf-8") not in line
@@ -66,13 +64,13 @@ def test_the_command_line_to_look_at_it_holds_no_password(database: ExternalData
 
 
 @pytest.mark.parametrize("place", ["db", "db/shop", "db:x/shop", "db:5432", "db:0/shop", ":5432/shop"])
-def test_a_place_that_is_none_is_rejected(place: str) -> None:
+def test_an_invalid_postgresql_address_is_rejected(place: str) -> None:
     with pytest.raises(InputError, match="HOST:PORT/DATABASE"):
         PostgresAddress.parse(place, "u")
 
 
 @pytest.mark.slow
-def test_our_own_goes_on_with_its_data_and_says_when_it_is_gone(tmp_path: Path) -> None:
+def test_the_local_database_keeps_its_data_over_a_restart_and_reports_its_end(tmp_path: Path) -> None:
     own = LocalDatabase(tmp_path / "postgres", TABLES, LEDGER)
     schema = Schema(own, "sessions", tmp_path)
     own.start(silent)

@@ -34,7 +34,7 @@ SHOP = ShopSettings(seed=11, start_ms=1_700_000_000_000)
 
 
 @pytest.mark.kafka
-def test_two_shops_never_share_a_topic_and_a_fresh_one_takes_no_old_topics(
+def test_two_workspaces_never_share_a_topic_and_a_fresh_one_uses_no_old_topics(
     kafka: KafkaSettings, tmp_path: Path
 ) -> None:
     first, second = (workspace.create(_folder(tmp_path, name), "b1", kafka, 1, silent, LIKE) for name in "ab")
@@ -65,7 +65,7 @@ def test_a_workspace_belongs_to_its_broker(tmp_path: Path) -> None:
     assert (found.names.events, found.shop) == ("shop", ShopSettings(1, 5))
 
 
-def test_a_damaged_workspace_is_rejected_with_the_way_out(tmp_path: Path) -> None:
+def test_a_damaged_workspace_is_rejected_with_advice(tmp_path: Path) -> None:
     (tmp_path / "workspace.json").write_text("{", encoding="utf-8")
     with pytest.raises(InputError, match="--fresh"):
         workspace.load(tmp_path, "one", LIKE)
@@ -86,7 +86,9 @@ def test_one_process_at_a_time_uses_a_data_folder(tmp_path: Path) -> None:
 
 
 @given(start=st.integers(0, 5_000), partitions=st.integers(1, 4))
-def test_primers_are_short_cross_no_block_and_end_when_every_partition_counts(start: int, partitions: int) -> None:
+def test_primers_are_short_stay_within_a_block_and_end_when_every_partition_has_events(
+    start: int, partitions: int
+) -> None:
     stops = list(primers(shop_feed("shop", SHOP), start, partitions))
     covered = set[int]()
     for begin, stop in zip([start, *stops], stops, strict=False):
@@ -100,7 +102,7 @@ def test_primers_are_short_cross_no_block_and_end_when_every_partition_counts(st
 
 
 @pytest.mark.kafka
-def test_exactly_the_ordered_events_are_sent_and_the_next_run_goes_on(kafka: KafkaSettings) -> None:
+def test_a_run_sends_exactly_the_requested_events_and_the_next_run_continues(kafka: KafkaSettings) -> None:
     topic = "generator-counts"
     ensure_topics(kafka, [TopicSpec(topic, 4)])
     for total in (1_234, 2_468):
@@ -114,7 +116,7 @@ def test_exactly_the_ordered_events_are_sent_and_the_next_run_goes_on(kafka: Kaf
 
 
 @pytest.mark.kafka
-def test_it_waits_for_the_app_after_a_primer_and_can_be_stopped_there(kafka: KafkaSettings) -> None:
+def test_the_producer_waits_for_the_app_after_a_primer_and_can_be_stopped_there(kafka: KafkaSettings) -> None:
     topic = "generator-waits"
     ensure_topics(kafka, [TopicSpec(topic, 4)])
     generator = Generator(kafka, shop_feed(topic, SHOP), GeneratorSettings(5_000), lambda: 0)
@@ -159,7 +161,7 @@ def _watch(app: AppProcess) -> None:
         threading.Event().wait(0.1)
 
 
-def test_an_app_that_does_not_drain_is_ended_by_force(tmp_path: Path) -> None:
+def test_an_app_that_does_not_drain_is_killed(tmp_path: Path) -> None:
     app = AppProcess("headgate_rules", tmp_path / "rules.json", tmp_path / "rules.log", ["shop"])
     app.command = ("/bin/sh", "-c", "trap '' TERM; echo ready >&2; while :; do sleep 0.1; done")
     app.start()
@@ -178,7 +180,7 @@ def test_an_app_that_does_not_drain_is_ended_by_force(tmp_path: Path) -> None:
 # --- signals and times --------------------------------------------------------------------------------------------
 
 
-def test_the_first_signal_asks_to_stop_and_the_second_hurries() -> None:
+def test_the_first_signal_requests_a_stop_and_the_second_one_an_immediate_end() -> None:
     signals = Signals(silent, setting_up=False)
     with signals.handling():
         signal.raise_signal(signal.SIGINT)
@@ -194,7 +196,7 @@ def test_a_signal_during_set_up_interrupts_at_once() -> None:
     assert signals.stop.is_set()
 
 
-def test_a_timeline_tells_each_mark_once() -> None:
+def test_a_timeline_prints_each_mark_once() -> None:
     said: list[str] = []
     timeline = Timeline(said.append)
     timeline.mark("ready")

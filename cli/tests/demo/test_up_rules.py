@@ -86,9 +86,7 @@ def test_rules_of_a_release_are_published_and_are_not_published_again(kafka: Kaf
     assert prepared.published_rules == found
 
 
-def test_a_shop_whose_control_topic_is_compacted_goes_on_with_its_rules(
-    kafka: KafkaSettings, prepared: Prepared
-) -> None:
+def test_a_workspace_with_a_compacted_control_topic_keeps_its_rules(kafka: KafkaSettings, prepared: Prepared) -> None:
     """As those of earlier versions were."""
     prepared.start()
     control, values = prepared.shop.workspace.names.control, {}

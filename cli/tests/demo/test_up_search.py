@@ -44,7 +44,7 @@ def story(tmp_path_factory: pytest.TempPathFactory, kafka: KafkaSettings, java: 
     return Story(folder, *(counted_run(folder, kafka, n, "search") for n in (FIRST, SECOND)))
 
 
-def test_a_counted_run_loses_and_invents_no_document(story: Story) -> None:
+def test_a_run_with_a_count_gives_exactly_the_expected_documents(story: Story) -> None:
     assert story.first.code == 0, story.first.err
     found = story.first.document
     assert found["events"] == FIRST
@@ -53,7 +53,7 @@ def test_a_counted_run_loses_and_invents_no_document(story: Story) -> None:
     assert found["dead_letters"] > 0
 
 
-def test_the_next_run_goes_on_with_the_same_index(story: Story) -> None:
+def test_the_next_run_continues_with_the_same_index(story: Story) -> None:
     assert story.second.code == 0, story.second.err
     found = story.second.document
     assert (found["events"], found["details"]["total"]["events"]) == (SECOND, FIRST + SECOND)
@@ -62,13 +62,13 @@ def test_the_next_run_goes_on_with_the_same_index(story: Story) -> None:
     assert "continuing with workspace" in story.second.err
 
 
-def test_both_topics_are_read(story: Story, kafka: KafkaSettings) -> None:
+def test_the_app_reads_both_topics(story: Story, kafka: KafkaSettings) -> None:
     app = json.loads((story.folder / "workspace.json").read_text(encoding="utf-8"))["app"]
     changes = sum(end_offsets(kafka, [f"{app}.products"]).values())
     assert changes == story.second.document["details"]["total"]["changes"] > 5_000
 
 
-def test_it_says_how_to_look_and_ends_in_order(story: Story) -> None:
+def test_the_command_prints_a_query_and_stops_app_and_server_in_order(story: Story) -> None:
     for words in ("_search?q=name:lantern", "search app: stopping at a batch boundary", "opensearch: stopping"):
         assert words in story.first.err
     assert "by force" not in story.first.err

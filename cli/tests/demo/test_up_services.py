@@ -27,7 +27,7 @@ def verdict(service: str, folder: Path, kafka: KafkaSettings, *options: str) -> 
     return ended.document, ended.err
 
 
-def test_sessions_are_all_in_postgresql_and_none_is_wrong(tmp_path: Path, kafka: KafkaSettings, java: Java) -> None:
+def test_all_sessions_are_in_postgresql_and_correct(tmp_path: Path, kafka: KafkaSettings, java: Java) -> None:
     found, said = verdict("sessions", tmp_path / "sessions", kafka)
     assert (found["events"], found["details"]["run"]["late"], found["dead_letters"]) == (EVENTS, 6, 15)
     assert (found["missing"], found["wrong"], found["unexpected"], found["duplicated"], found["details"]["behind"]) == (
@@ -40,12 +40,14 @@ def test_sessions_are_all_in_postgresql_and_none_is_wrong(tmp_path: Path, kafka:
     assert password not in (tmp_path / "sessions" / "settings.json").read_text(encoding="utf-8")
 
 
-def test_clean_rows_are_all_in_topic_and_delta_table_once(tmp_path: Path, kafka: KafkaSettings, java: Java) -> None:
+def test_every_clean_row_is_once_in_the_topic_and_once_in_the_delta_table(
+    tmp_path: Path, kafka: KafkaSettings, java: Java
+) -> None:
     found, _ = verdict("etl", tmp_path / "etl", kafka)
     check_etl(found)
 
 
-def test_clean_rows_are_all_in_topic_and_a_named_postgresql_once(
+def test_every_clean_row_is_once_in_the_topic_and_once_in_an_external_postgresql(
     tmp_path: Path, kafka: KafkaSettings, java: Java, new_database: NewDatabase
 ) -> None:
     database = new_database()
@@ -62,7 +64,7 @@ def test_clean_rows_are_all_in_topic_and_a_named_postgresql_once(
 
 
 @pytest.mark.opensearch
-def test_documents_are_all_in_a_named_opensearch_and_stay_there(
+def test_all_documents_are_in_an_external_opensearch_and_stay_there(
     tmp_path: Path, kafka: KafkaSettings, java: Java, opensearch: EmbeddedOpenSearch
 ) -> None:
     found, said = verdict("search", tmp_path / "search", kafka, "--opensearch", opensearch.url)

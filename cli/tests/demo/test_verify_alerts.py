@@ -34,7 +34,7 @@ def found(expected: ExpectedAlerts) -> AlertOutput:
     return AlertOutput(EVENTS, alerts, expected.dead_letters, expected.late)
 
 
-def test_a_faultless_run_is_good(found: AlertOutput) -> None:
+def test_a_run_without_faults_passes(found: AlertOutput) -> None:
     verdict = compare(NOTHING, found, SHOP, RULES, OTHERS)
     assert verdict.passed
     assert verdict.not_compared == ()
@@ -52,19 +52,19 @@ def test_an_alert_that_comes_twice_is_duplicated(found: AlertOutput) -> None:
     assert (verdict.missing, verdict.duplicated, verdict.unexpected, verdict.passed) == (0, 1, 0, False)
 
 
-def test_an_alert_that_must_not_come_is_unexpected(found: AlertOutput) -> None:
+def test_an_alert_outside_of_the_expectation_is_unexpected(found: AlertOutput) -> None:
     wrong = ("new", AlertId("large-payment", source=(0, 10**9)))
     verdict = compare(NOTHING, replace(found, alerts=(*found.alerts, wrong)), SHOP, RULES, OTHERS)
     assert (verdict.missing, verdict.duplicated, verdict.unexpected, verdict.passed) == (0, 0, 1, False)
 
 
 @pytest.mark.parametrize("lane", ["dead_letters", "late"])
-def test_an_event_that_is_not_accounted_for_is_no_good(found: AlertOutput, lane: str) -> None:
+def test_an_event_that_is_not_accounted_for_fails_the_verification(found: AlertOutput, lane: str) -> None:
     less = replace(found, **{lane: getattr(found, lane) - 1})
     assert not compare(NOTHING, less, SHOP, RULES, OTHERS).passed
 
 
-def test_the_numbers_of_a_run_are_those_since_the_reading_before(found: AlertOutput) -> None:
+def test_the_figures_of_a_run_exclude_earlier_runs(found: AlertOutput) -> None:
     (early,) = expectations(SHOP, [2_000])
     before = AlertOutput(2_000, tuple(("", a) for a in early.alerts), early.dead_letters, early.late)
     verdict = compare(before, found, SHOP, RULES, OTHERS)
@@ -73,7 +73,7 @@ def test_the_numbers_of_a_run_are_those_since_the_reading_before(found: AlertOut
     assert verdict.total.events == EVENTS
 
 
-def test_rules_that_are_not_as_shipped_are_named_and_not_compared(found: AlertOutput) -> None:
+def test_edited_rules_are_named_and_not_compared(found: AlertOutput) -> None:
     published = {rule.id: rule for rule in SHIPPED}
     published["large-payment"] = published["large-payment"].model_copy(update={"version": 2})
     published["card-testing"] = published["card-testing"].model_copy(update={"mode": RuleMode.SHADOW})

@@ -96,7 +96,7 @@ def changed(found: IndexContents, name: str, /, **columns: str | int | bool | No
     return replace(found, documents={**found.documents, name: {**found.documents[name], **columns}})
 
 
-def test_what_the_service_makes_is_good(made: IndexContents) -> None:
+def test_the_documents_of_the_service_pass_the_comparison(made: IndexContents) -> None:
     verdict = compare(NOTHING, made, SHOP)
     assert verdict.passed, verdict
     assert verdict.run == verdict.total == made.counts
@@ -105,7 +105,7 @@ def test_what_the_service_makes_is_good(made: IndexContents) -> None:
     assert verdict.run.dead_letters > 20
 
 
-def test_a_document_that_is_missing_is_lost(made: IndexContents) -> None:
+def test_a_missing_document_is_lost(made: IndexContents) -> None:
     (name, _), *rest = made.documents.items()
     verdict = compare(NOTHING, replace(made, documents=dict(rest)), SHOP)
     assert (verdict.missing, verdict.unexpected, verdict.wrong, verdict.passed) == (1, 0, 0, False)
@@ -120,12 +120,12 @@ def test_a_document_with_one_wrong_field_is_wrong(made: IndexContents, columns: 
     assert (verdict.missing, verdict.unexpected, verdict.wrong, verdict.passed) == (0, 0, 1, False)
 
 
-def test_a_document_whose_field_is_missing_is_wrong(made: IndexContents) -> None:
+def test_a_document_without_a_field_is_wrong(made: IndexContents) -> None:
     less = {name: value for name, value in made.documents["p0"].items() if name != "units_1d"}
     assert compare(NOTHING, replace(made, documents={**made.documents, "p0": less}), SHOP).wrong == 1
 
 
-def test_a_deleted_product_that_is_there_is_unexpected_and_resurrected(made: IndexContents) -> None:
+def test_a_document_of_a_deleted_product_is_unexpected_and_resurrected(made: IndexContents) -> None:
     _, expected = expectation(SHOP, EVENTS)
     name = min(expected.deleted)
     verdict = compare(NOTHING, replace(made, documents={**made.documents, name: made.documents["p0"]}), SHOP)
@@ -133,12 +133,12 @@ def test_a_deleted_product_that_is_there_is_unexpected_and_resurrected(made: Ind
 
 
 @pytest.mark.parametrize(("lane", "more"), [("dead_letters", -1), ("dead_letters", 1), ("late", 1), ("changes", -1)])
-def test_a_record_that_is_not_accounted_for_is_no_good(made: IndexContents, lane: str, more: int) -> None:
+def test_a_record_that_is_not_accounted_for_fails_the_verification(made: IndexContents, lane: str, more: int) -> None:
     counts = replace(made.counts, **{lane: getattr(made.counts, lane) + more})
     assert not compare(NOTHING, replace(made, counts=counts), SHOP).passed
 
 
-def test_the_numbers_of_a_run_are_those_since_the_reading_before(made: IndexContents) -> None:
+def test_the_figures_of_a_run_exclude_earlier_runs(made: IndexContents) -> None:
     verdict = compare(DocumentCounts(7_000, 5_100, 20, 0), made, SHOP)
     assert (verdict.run.events, verdict.run.changes) == (1_000, made.counts.changes - 5_100)
     assert verdict.summary().details["total"] != verdict.summary().details["run"]
@@ -152,7 +152,7 @@ def _view(index: int, user: str, event_ms: int) -> ShopRecord:
     return ShopRecord(index, user.encode(), json.dumps(event).encode(), RecordFate.EVENT, event_ms)
 
 
-def test_a_figure_is_right_at_every_watermark_between_the_partitions_and_at_no_other() -> None:
+def test_a_figure_is_correct_only_at_watermarks_between_those_of_the_partitions() -> None:
     users = {_view(0, user, 0).partition(2): user for user in "abcdefgh"}
     expected = DocumentsExpectation(2, max_out_of_orderness_ms=0)
     product = {"product_id": "p0", "op": "upsert", "name": "Mug", "price": 1.5, "updated_at": 0}
@@ -167,7 +167,7 @@ def test_a_figure_is_right_at_every_watermark_between_the_partitions_and_at_no_o
     assert result.documents["p0"]["views_1h"] == 4
 
 
-def test_a_partition_without_events_holds_all_back_until_it_is_idle() -> None:
+def test_a_partition_without_events_holds_the_watermark_until_it_is_idle() -> None:
     expected = DocumentsExpectation(2, max_out_of_orderness_ms=0)
     product = {"product_id": "p0", "op": "upsert", "name": "Mug", "price": 1.5, "updated_at": 0}
     expected.change(ShopRecord(0, b"p0", json.dumps(product).encode(), RecordFate.EVENT, 0))
@@ -193,7 +193,7 @@ def test_values_of_the_server_are_read_exactly() -> None:
     }
 
 
-def test_what_is_no_amount_or_time_stays_and_is_wrong() -> None:
+def test_a_value_that_is_no_amount_or_time_stays_as_it_is() -> None:
     source = {"price": "12.505", "revenue_1h": "much", "updated_at": "yesterday"}
     assert comparable_fields([("p1", source)]) == {"p1": source}
 
@@ -201,7 +201,7 @@ def test_what_is_no_amount_or_time_stays_and_is_wrong() -> None:
 # --- waiting --------------------------------------------------------------------------------------------------------
 
 
-def test_it_waits_until_no_row_comes_while_cuts_go_on() -> None:
+def test_the_wait_ends_when_cuts_continue_without_new_rows() -> None:
     rows, cuts, asked = iter([5, 5, 7, 7] + [9] * 1_000), iter(range(1_000_000)), [0]
 
     def count() -> int:
@@ -212,7 +212,7 @@ def test_it_waits_until_no_row_comes_while_cuts_go_on() -> None:
     assert asked == [9]
 
 
-def test_it_ends_with_what_went_wrong_meanwhile() -> None:
+def test_the_wait_ends_with_an_error_of_the_check() -> None:
     def check() -> None:
         raise HeadgateError("the app ended")
 

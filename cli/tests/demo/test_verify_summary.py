@@ -46,7 +46,7 @@ def test_the_json_of_a_verification_has_these_keys_in_this_order() -> None:
 
 
 @pytest.mark.parametrize("result", [AlertVerifyResult, DocumentsVerifyResult, EtlVerifyResult, SessionsVerifyResult])
-def test_the_result_of_every_service_has_that_schema(result: type) -> None:
+def test_the_result_of_every_service_has_the_documented_schema(result: type) -> None:
     assert result.summary.__annotations__["return"] == "VerifySummary"  # type: ignore[attr-defined]
 
 

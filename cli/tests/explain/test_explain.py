@@ -47,7 +47,9 @@ def write(folder: Path, *events: dict[str, object]) -> list[str]:
     return ["--rules", str(folder / "rules.yaml"), "--event-json", str(folder / "events.json")]
 
 
-def test_a_rejected_event_is_a_tree_of_clauses(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_an_event_that_does_not_match_is_shown_as_a_tree_of_clauses(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     options = write(tmp_path, event(0, status="ok"))
     assert run(["rules", "explain", "tiny", *options]) == 0
     assert capsys.readouterr().out.splitlines() == [
@@ -66,7 +68,9 @@ def test_a_rejected_event_is_a_tree_of_clauses(capsys: pytest.CaptureFixture[str
     ]
 
 
-def test_a_window_shows_its_values_and_where_it_fired(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_an_explanation_of_a_window_shows_its_values_and_where_it_fired(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     options = write(tmp_path, *(event(second) for second in range(4)), event(5, "u2"), event(6))
     assert run(["rules", "explain", "burst", *options]) == 0
     shown = capsys.readouterr().out
@@ -77,7 +81,7 @@ def test_a_window_shows_its_values_and_where_it_fired(capsys: pytest.CaptureFixt
     assert "5 of the key's 5 events satisfied where" in shown
 
 
-def test_a_program_gets_the_same_as_a_document(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_the_json_output_contains_the_same_explanation(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert (
         run(["rules", "explain", "tiny", *write(tmp_path, event(0, status="declined", amount=1.5)), "-o", "json"]) == 0
     )
@@ -96,7 +100,7 @@ def test_a_program_gets_the_same_as_a_document(capsys: pytest.CaptureFixture[str
     }
 
 
-def test_colours_are_for_terminals(tmp_path: Path) -> None:
+def test_only_terminals_get_colours(tmp_path: Path) -> None:
     command = ["rules", "explain", "tiny", *write(tmp_path, event(0))]
     plain = CliRunner().invoke(headgate, command, standalone_mode=False)
     coloured = CliRunner().invoke(headgate, command, standalone_mode=False, color=True)
@@ -105,7 +109,7 @@ def test_colours_are_for_terminals(tmp_path: Path) -> None:
     assert click.unstyle(coloured.output) == plain.output
 
 
-def test_a_null_names_the_operand_that_it_comes_from() -> None:
+def test_a_null_result_names_the_operand_that_is_null() -> None:
     scope = lang.Scope({"a": LONG, "b": LONG, "c": STRING})
     condition = lang.parse("a % b > 1 and c = 'x'", scope, field="where")
     lines = tree("where", explain_condition(condition, {"a": 7, "b": None, "c": "x"}))
@@ -124,7 +128,7 @@ def test_a_null_names_the_operand_that_it_comes_from() -> None:
         ("tiny", [event(0, amount="much")], "not an event of shop: wrong_type: field amount"),
     ],
 )
-def test_what_does_not_fit_is_said(
+def test_the_command_reports_a_wrong_rule_or_event(
     target: str, events: list[dict[str, object]], said: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     assert run(["rules", "explain", target, *write(tmp_path, *events)]) == 1
@@ -141,7 +145,7 @@ then: {severity: low, message: "{user_id}"}
 """
 
 
-def test_lists_of_files_are_asked(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_an_explanation_looks_up_lists_of_files(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     options = write(tmp_path, event(0))
     (tmp_path / "rules.yaml").write_text(LISTED, encoding="utf-8")
     for entries, fired in (("[u1, u2]", True), ("[u2]", False)):
@@ -165,7 +169,7 @@ def test_lists_of_files_are_asked(capsys: pytest.CaptureFixture[str], tmp_path: 
         [event(0, user_id=None), event(1)],
     ],
 )
-def test_few_events_and_many_are_explained_alike(
+def test_few_and_many_events_give_the_same_explanation(
     events: list[dict[str, object]],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -178,7 +182,7 @@ def test_few_events_and_many_are_explained_alike(
     assert (run(command), capsys.readouterr()) == few
 
 
-def test_only_files_that_name_the_rule_have_to_be_sound(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_only_files_that_name_the_rule_must_be_valid(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     options = write(tmp_path, event(0))
     (tmp_path / "other.yaml").write_text("id: [", encoding="utf-8")
     options[1] = str(tmp_path)
@@ -220,7 +224,7 @@ then: {severity: low, message: "{user_id}", score: 5}
 
 
 @pytest.mark.parametrize("written", ["part", '"p\\u0061rt"'])
-def test_a_score_is_explained_with_the_rules_that_it_adds_in_whatever_file_and_way_they_are_written(
+def test_an_explanation_of_a_score_includes_its_rules_in_any_file_and_notation(
     written: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     options = write(tmp_path, event(0))
@@ -234,7 +238,7 @@ def test_a_score_is_explained_with_the_rules_that_it_adds_in_whatever_file_and_w
     assert [*found["event"]["conditions"]] == ["signal part"]
 
 
-def test_a_sequence_that_fires_at_the_very_event_is_said_to_fire(
+def test_an_explanation_shows_a_sequence_that_fires_at_the_event(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     options = write(tmp_path, event(0), event(1))

@@ -59,7 +59,7 @@ def past(kafka: KafkaSettings) -> ExplainedApp:
     return run_app(kafka, "past", [(one.id, canonical_json(one)) for one in RULES], EVENTS, late=LAST_CUT)
 
 
-def test_a_range_gives_the_counts_of_what_the_app_alerted(
+def test_a_back_test_of_a_time_range_counts_the_alerts_of_the_app(
     past: ExplainedApp, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     for one in RULES:
@@ -75,7 +75,7 @@ def test_a_range_gives_the_counts_of_what_the_app_alerted(
             assert one["new"]["alerts"] == len(past.alerts[one["rule"]]), one
 
 
-def test_a_new_version_is_compared_with_the_live_one(
+def test_a_back_test_compares_a_new_version_with_the_live_one(
     past: ExplainedApp, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     (tmp_path / "large.yaml").write_bytes(canonical_json(rule("large", 2, where="amount > 400")))
@@ -86,7 +86,7 @@ def test_a_new_version_is_compared_with_the_live_one(
 
 
 @pytest.mark.parametrize("name", ["large", "burst", "ended", "watched"])
-def test_an_alert_is_computed_again_and_is_the_same(
+def test_an_explanation_computes_an_alert_again_with_the_same_result(
     past: ExplainedApp, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     alert = past.alerts[name][0]
@@ -95,21 +95,27 @@ def test_an_alert_is_computed_again_and_is_the_same(
     assert (found["rule"], found["same"], found["fired"], found["differences"]) == (name, True, True, [])
 
 
-def test_an_event_that_did_not_match_shows_the_clause(past: ExplainedApp, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_explanation_shows_the_clause_that_did_not_match(
+    past: ExplainedApp, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert past("explain", "large", "--event", past.place(0)) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"large version 1 (event) on {past.place(0)}: DID NOT FIRE"
     assert "  └─ amount > 100      FALSE*  amount = 10.00" in lines
 
 
-def test_an_event_that_matched_names_its_alert(past: ExplainedApp, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_explanation_names_the_alert_of_an_event_that_matched(
+    past: ExplainedApp, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert past("explain", "large", "--event", past.place(1), "-o", "json") == 0
     found = printed(capsys)
     assert found["fired"] is True
     assert found["published"]["alert_id"] in {a["alert_id"] for a in past.alerts["large"]}
 
 
-def test_a_window_shows_what_it_held_at_the_event(past: ExplainedApp, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_explanation_shows_the_content_of_a_window_at_the_event(
+    past: ExplainedApp, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert past("explain", "burst", "--event", past.place(1), "-o", "json") == 0
     found = printed(capsys)
     assert found["fired"] is False
@@ -117,7 +123,9 @@ def test_a_window_shows_what_it_held_at_the_event(past: ExplainedApp, capsys: py
     assert (window["values"], window["having"]["result"]) == ({"count(*)": 2}, "FALSE")
 
 
-def test_a_key_and_a_time_show_the_window_of_that_time(past: ExplainedApp, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_explanation_of_a_key_and_a_time_shows_the_window_of_that_time(
+    past: ExplainedApp, capsys: pytest.CaptureFixture[str]
+) -> None:
     at = "2026-01-05T08:00:30Z"
     assert past("explain", "burst", "--key", "user_id=u1", "--at", at, "--topic", past.topic, "-o", "json") == 0
     found = printed(capsys)
@@ -126,7 +134,9 @@ def test_a_key_and_a_time_show_the_window_of_that_time(past: ExplainedApp, capsy
     assert window["start_ms"] == START
 
 
-def test_reasons_that_are_no_conditions_are_named(past: ExplainedApp, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_explanation_names_paused_rules_late_events_and_dead_letters(
+    past: ExplainedApp, capsys: pytest.CaptureFixture[str]
+) -> None:
     said = {}
     for name, number in (("asleep", 1), ("burst", 9), ("large", 4)):
         assert past("explain", name, "--event", past.place(number), "-o", "json") == 0
@@ -147,14 +157,14 @@ def test_reasons_that_are_no_conditions_are_named(past: ExplainedApp, capsys: py
         (["0" * 32], "no alert 00000000000000000000000000000000 among the last"),
     ],
 )
-def test_what_is_not_there_is_said(
+def test_the_command_reports_a_missing_rule_event_key_or_alert(
     past: ExplainedApp, arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert past("explain", *arguments) == 1
     assert words in capsys.readouterr().err
 
 
-def test_an_explanation_loads_one_client_of_kafka_and_no_decoder_of_columns(past: ExplainedApp) -> None:
+def test_an_explanation_imports_one_kafka_client_and_no_columnar_decoder(past: ExplainedApp) -> None:
     """The other client took a ninth of the CPU time; it is for administration and for writing rules."""
     code = "import atexit, sys; from headgate.main import main; atexit.register(lambda: print(*sys.modules)); main()"
     asked = ["rules", "explain", str(past.alerts["large"][0]["alert_id"]), "--topic", past.topic]

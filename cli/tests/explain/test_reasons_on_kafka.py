@@ -81,7 +81,7 @@ def kept(kafka: KafkaSettings) -> ExplainedApp:
         ("listed", 0, False, []),
     ],
 )
-def test_what_is_no_condition_is_named(
+def test_an_explanation_names_the_circumstances_of_a_rule(
     kept: ExplainedApp, target: str, number: int, fired: bool, names: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert kept("explain", target, "--event", kept.place(number), "-o", "json") == 0
@@ -90,7 +90,9 @@ def test_what_is_no_condition_is_named(
     assert (found["fired"], said) == (fired, names), found["circumstances"]
 
 
-def test_a_silence_names_the_alert_that_began_it(kept: ExplainedApp, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_explanation_names_the_alert_that_began_a_silence(
+    kept: ExplainedApp, capsys: pytest.CaptureFixture[str]
+) -> None:
     first = next(alert for alert in kept.alerts["quiet"] if alert["key"] == {"user_id": "u1"})
     assert kept("explain", "quiet", "--event", kept.place(2), "-o", "json") == 0
     (one,) = printed(capsys)["circumstances"]
@@ -99,7 +101,7 @@ def test_a_silence_names_the_alert_that_began_it(kept: ExplainedApp, capsys: pyt
 
 @pytest.mark.parametrize("number", [0, 3])
 @pytest.mark.parametrize("version", [1, 2])
-def test_the_share_of_a_canary_says_where_the_alert_went(
+def test_an_explanation_of_a_canary_names_the_lane_of_the_alert(
     kept: ExplainedApp, version: int, number: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert kept("explain", f"shared@{version}", "--event", kept.place(number), "-o", "json") == 0
@@ -109,7 +111,7 @@ def test_the_share_of_a_canary_says_where_the_alert_went(
     assert one["text"].endswith(f"go to {found['published']['topic']}")
 
 
-def test_an_alert_of_a_candidate_is_computed_by_its_version(
+def test_an_explanation_computes_an_alert_of_a_candidate_with_its_version(
     kept: ExplainedApp, capsys: pytest.CaptureFixture[str]
 ) -> None:
     alert = next(one for one in kept.alerts["tried"] if one["version"] == 2)

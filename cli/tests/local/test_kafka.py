@@ -58,7 +58,7 @@ def test_records_survive_a_stop_and_a_kill_on_the_same_port(new_broker: NewBroke
     assert values(bootstrap, topic) == [b"one", b"two"]
 
 
-def test_a_second_start_uses_the_one_that_runs(new_broker: NewBroker) -> None:
+def test_a_second_start_uses_the_running_broker(new_broker: NewBroker) -> None:
     first = new_broker()
     bootstrap = first.start()
     second = EmbeddedBroker(BrokerSettings(first.settings.folder))
@@ -68,14 +68,14 @@ def test_a_second_start_uses_the_one_that_runs(new_broker: NewBroker) -> None:
     assert first.running is None
 
 
-def test_another_port_than_the_running_one_is_rejected_with_the_way_out(new_broker: NewBroker) -> None:
+def test_a_start_on_another_port_than_the_running_broker_is_rejected_with_advice(new_broker: NewBroker) -> None:
     first = new_broker()
     first.start()
     with pytest.raises(BrokerError, match="headgate broker stop"):
         EmbeddedBroker(BrokerSettings(first.settings.folder, port=1)).start()
 
 
-def test_a_port_that_another_program_holds_is_rejected(new_broker: NewBroker) -> None:
+def test_a_port_in_use_by_another_program_is_rejected(new_broker: NewBroker) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
@@ -83,7 +83,7 @@ def test_a_port_that_another_program_holds_is_rejected(new_broker: NewBroker) ->
             new_broker(port=other.getsockname()[1]).start()
 
 
-def test_a_process_number_that_was_given_to_another_program_is_not_believed(new_broker: NewBroker) -> None:
+def test_a_process_id_that_another_program_has_now_is_ignored(new_broker: NewBroker) -> None:
     broker = new_broker()
     broker.files.folder.mkdir()
     broker.files.write_run(ServerProcess(os.getpid(), 19092))
@@ -92,14 +92,14 @@ def test_a_process_number_that_was_given_to_another_program_is_not_believed(new_
     assert broker.files.read_run() is None
 
 
-def test_a_broker_that_cannot_start_says_why(new_broker: NewBroker) -> None:
+def test_a_broker_that_cannot_start_reports_the_reason(new_broker: NewBroker) -> None:
     broker = new_broker()
     wrong = BrokerSettings(broker.settings.folder, extra=(("log.segment.bytes", "soon"),))
     with pytest.raises(BrokerError, match=r"log\.segment\.bytes"):
         EmbeddedBroker(wrong).start()
 
 
-def test_a_paused_broker_answers_nobody_and_goes_on_when_resumed(new_broker: NewBroker) -> None:
+def test_a_paused_broker_does_not_answer_and_continues_when_resumed(new_broker: NewBroker) -> None:
     broker = new_broker()
     settings = KafkaSettings(broker.start(), request_timeout_ms=1_000)
     broker.pause()
@@ -112,7 +112,7 @@ def test_a_paused_broker_answers_nobody_and_goes_on_when_resumed(new_broker: New
     assert make_topic(broker.bootstrap) == "kept"
 
 
-def test_no_topic_is_made_by_accident(new_broker: NewBroker) -> None:
+def test_the_broker_does_not_create_topics_automatically(new_broker: NewBroker) -> None:
     broker = new_broker()
     settings = KafkaSettings(broker.start())
     producer = clients.producer(settings)
@@ -149,7 +149,7 @@ def end(parent: subprocess.Popen[str], number: signal.Signals) -> None:
     parent.communicate()
 
 
-def test_a_detached_broker_outlives_its_parent_and_the_terminals_interrupt(new_broker: NewBroker) -> None:
+def test_a_detached_broker_survives_its_parent_and_an_interrupt_of_the_terminal(new_broker: NewBroker) -> None:
     ours = new_broker()
     parent = start_elsewhere(ours.settings.folder, Lifetime.DETACHED)
     pid = broker_pid(parent)
@@ -179,7 +179,7 @@ def test_two_processes_that_start_the_same_broker_at_once_share_one(new_broker: 
     assert ours.running is not None
 
 
-def test_readiness_means_that_clients_are_served(new_broker: NewBroker) -> None:
+def test_a_ready_broker_serves_clients(new_broker: NewBroker) -> None:
     bootstrap = new_broker().start()
     topic = make_topic(bootstrap)
     write(bootstrap, topic, b"at once")

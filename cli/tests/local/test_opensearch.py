@@ -25,7 +25,7 @@ def _ask(url: str, method: str = "GET", body: object = None) -> dict[str, object
     return found
 
 
-def test_a_node_is_found_by_its_folder_and_keeps_what_it_acknowledged_over_a_kill(tmp_path: Path) -> None:
+def test_a_node_is_found_by_its_folder_and_keeps_acknowledged_documents_over_a_kill(tmp_path: Path) -> None:
     settings = OpenSearchNodeSettings(tmp_path / "node", lifetime=Lifetime.WITH_PARENT)
     node, other = EmbeddedOpenSearch(settings), EmbeddedOpenSearch(settings)
     with pytest.raises(OpenSearchError, match="call start"):
@@ -41,7 +41,7 @@ def test_a_node_is_found_by_its_folder_and_keeps_what_it_acknowledged_over_a_kil
     assert other.running is None
 
 
-def test_a_port_of_another_program_is_rejected(tmp_path: Path) -> None:
+def test_a_port_in_use_is_rejected(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

@@ -42,7 +42,7 @@ def test_rows_survive_a_stop_and_a_kill_on_the_same_port(new_postgres: NewPostgr
         assert connection.execute("SELECT n FROM kept ORDER BY n").fetchall() == [(1,), (2,)]
 
 
-def test_a_second_start_uses_the_one_that_runs_and_another_port_is_rejected(new_postgres: NewPostgres) -> None:
+def test_a_second_start_uses_the_running_server_and_another_port_is_rejected(new_postgres: NewPostgres) -> None:
     first = new_postgres()
     port = first.start()
     second = EmbeddedPostgres(PostgresServerSettings(first.settings.folder))
@@ -54,7 +54,7 @@ def test_a_second_start_uses_the_one_that_runs_and_another_port_is_rejected(new_
     assert first.running is None
 
 
-def test_a_port_that_another_program_holds_is_rejected(tmp_path: Path) -> None:
+def test_a_port_in_use_by_another_program_is_rejected(tmp_path: Path) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
@@ -62,7 +62,7 @@ def test_a_port_that_another_program_holds_is_rejected(tmp_path: Path) -> None:
             EmbeddedPostgres(PostgresServerSettings(tmp_path, other.getsockname()[1])).start()
 
 
-def test_it_listens_here_only_asks_for_the_password_and_syncs_to_the_disk(new_postgres: NewPostgres) -> None:
+def test_the_server_listens_on_loopback_requires_a_password_and_syncs_to_disk(new_postgres: NewPostgres) -> None:
     server = new_postgres()
     server.start()
     assert server.password_file.stat().st_mode & 0o077 == 0
@@ -80,12 +80,12 @@ def test_it_listens_here_only_asks_for_the_password_and_syncs_to_the_disk(new_po
         database_of(server).connect(password="wrong")
 
 
-def test_a_setting_that_the_server_rejects_is_told_in_its_own_words(new_postgres: NewPostgres) -> None:
+def test_an_error_about_a_setting_quotes_the_server(new_postgres: NewPostgres) -> None:
     with pytest.raises(DatabaseError, match="unrecognized configuration parameter"):
         new_postgres(no_such_setting="1").start()
 
 
-def test_it_ends_with_its_parent_however_that_dies(tmp_path: Path) -> None:
+def test_the_server_ends_with_its_parent_however_that_ends(tmp_path: Path) -> None:
     program = f"""
         import os, signal
         from pathlib import Path
@@ -105,7 +105,7 @@ def test_it_ends_with_its_parent_however_that_dies(tmp_path: Path) -> None:
     server.delete()
 
 
-def test_a_machine_without_a_server_that_cannot_fetch_one_says_how_to_install_it(
+def test_without_a_server_and_a_download_the_error_says_how_to_install_one(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(postgres_binaries, "find_installed", lambda: None)
@@ -114,9 +114,7 @@ def test_a_machine_without_a_server_that_cannot_fetch_one_says_how_to_install_it
         postgres_binaries.ensure(tmp_path)
 
 
-def test_a_server_of_the_machine_is_found_and_an_old_one_is_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_installed_server_is_found_unless_it_is_too_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, version in (("new", "16.2"), ("old", "9.6.1")):
         folder = tmp_path / name
         folder.mkdir()
@@ -130,7 +128,7 @@ def test_a_server_of_the_machine_is_found_and_an_old_one_is_not(
 
 
 @pytest.mark.slow
-def test_fetched_programs_serve_too(tmp_path: Path) -> None:
+def test_downloaded_programs_work_too(tmp_path: Path) -> None:
     """Downloads the pinned archive once; the one that the cache has is used again."""
     settings = PostgresServerSettings(tmp_path / "server")
     server = EmbeddedPostgres(settings, postgres_binaries.fetch_pinned(EmbeddedPostgres(settings).binaries_root))

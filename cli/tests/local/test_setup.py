@@ -34,7 +34,7 @@ def build_slowly(target: Path, log: Path) -> None:
 
 
 @pytest.mark.slow
-def test_processes_that_need_the_same_thing_build_it_once(own_cache: Path, tmp_path: Path) -> None:
+def test_concurrent_processes_build_the_same_entry_once(own_cache: Path, tmp_path: Path) -> None:
     spawn = multiprocessing.get_context("spawn")
     jobs = [
         spawn.Process(target=build_slowly, args=(own_cache / "thing", tmp_path / "log")) for _ in range(4)
@@ -47,7 +47,7 @@ def test_processes_that_need_the_same_thing_build_it_once(own_cache: Path, tmp_p
     assert (tmp_path / "log").read_text() == "built\n"
 
 
-def test_a_build_that_fails_leaves_nothing_and_can_be_repeated(own_cache: Path) -> None:
+def test_a_failed_build_leaves_no_files_and_can_be_repeated(own_cache: Path) -> None:
     def fail(part: Path) -> None:
         (part / "half").touch()
         raise SetupError("network went away")
@@ -59,7 +59,7 @@ def test_a_build_that_fails_leaves_nothing_and_can_be_repeated(own_cache: Path) 
     assert [p.name for p in whole.iterdir()] == ["whole"]
 
 
-def test_a_cache_that_cannot_be_written_says_which_variable_to_set(
+def test_the_error_about_a_read_only_cache_names_the_variable_to_set(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").touch()
@@ -78,7 +78,7 @@ def test_the_shipped_locks_name_every_jar_once_with_a_digest_and_no_host(name: j
 
 
 @pytest.mark.parametrize("line", ["a:b:1", "a:b 1", "a:b:1 12ab", f"a:b:c:d {'0' * 64}"])
-def test_a_line_that_is_no_lock_is_named(line: str) -> None:
+def test_an_invalid_line_of_a_lock_is_named(line: str) -> None:
     with pytest.raises(SetupError, match="line 2"):
         jars.parse_lock(f"# jars\n{line}\n")
 
@@ -104,13 +104,13 @@ def fake_java(home: Path, version: str, modules: str = "java.base jdk.incubator.
 
 
 @pytest.mark.parametrize(("version", "fits"), [("17.0.15", True), ("21", True), ("11.0.2", False), ("25.0.1", False)])
-def test_only_a_java_that_spark_supports_is_taken(tmp_path: Path, version: str, fits: bool) -> None:
+def test_only_a_java_that_spark_supports_is_used(tmp_path: Path, version: str, fits: bool) -> None:
     home = fake_java(tmp_path / "java", version)
     found = java.find_installed({"JAVA_HOME": str(home), "PATH": ""})
     assert (found is not None) == fits
 
 
-def test_java_home_goes_before_the_path_unless_it_does_not_fit(tmp_path: Path) -> None:
+def test_java_home_precedes_the_path_unless_its_version_is_unsupported(tmp_path: Path) -> None:
     old, good = fake_java(tmp_path / "old", "11.0.1"), fake_java(tmp_path / "good", "17.0.1")
     for home in (str(old), str(tmp_path / "gone")):
         found = java.find_installed({"JAVA_HOME": home, "PATH": str(good / "bin")})
@@ -118,12 +118,12 @@ def test_java_home_goes_before_the_path_unless_it_does_not_fit(tmp_path: Path) -
         assert found.home == good
 
 
-def test_no_java_at_all_is_no_error() -> None:
+def test_a_missing_java_is_no_error() -> None:
     assert java.find_installed({"PATH": "/nonexistent"}) is None
 
 
 @pytest.mark.usefixtures("own_cache")
-def test_a_reduced_runtime_is_not_asked_for_the_module_it_lacks(tmp_path: Path) -> None:
+def test_a_reduced_java_runtime_is_started_without_the_missing_module(tmp_path: Path) -> None:
     home = fake_java(tmp_path / "it's java", "21.0.8", modules="java.base")
     found = java.find_installed({"JAVA_HOME": str(home), "PATH": ""})
     assert found is not None
@@ -134,7 +134,7 @@ def test_a_reduced_runtime_is_not_asked_for_the_module_it_lacks(tmp_path: Path) 
     assert done.stdout == "-cp|a b|--add-modules=java.sql|Main|x y|"
 
 
-def test_the_trust_store_is_one_that_java_reads(java: Java, tmp_path: Path) -> None:
+def test_java_reads_the_trust_store(java: Java, tmp_path: Path) -> None:
     certificates = trust.system_certificates()[:5]
     if not certificates:
         pytest.skip("this Python reads its certificates one by one from a folder")

@@ -63,7 +63,7 @@ def test_column_names_become_field_names(column: str, field: str) -> None:
     assert snake_case(column) == field
 
 
-def test_an_invoice_line_becomes_what_its_stream_declares(tmp_path: Path) -> None:
+def test_an_invoice_line_has_the_fields_that_its_stream_declares(tmp_path: Path) -> None:
     file = parquet(
         tmp_path,
         InvoiceNo=pa.array(["536365"], pa.large_string()),
@@ -81,7 +81,7 @@ def test_an_invoice_line_becomes_what_its_stream_declares(tmp_path: Path) -> Non
     assert row.key == b"17850"
 
 
-def test_a_row_without_its_key_has_none(tmp_path: Path) -> None:
+def test_a_row_without_a_key_value_has_no_key(tmp_path: Path) -> None:
     when = pa.array([datetime.datetime(2020, 1, 1)] * 2, pa.timestamp("ms"))
     file = parquet(tmp_path, InvoiceDate=when, CustomerID=pa.array([None, float("nan")], pa.float64()))
     assert [row.key for row in read_rows(file, RETAIL)] == [None, None]
@@ -103,18 +103,18 @@ def test_nan_and_infinities_of_a_json_line_become_null_at_any_depth(tmp_path: Pa
     assert list(read_rows(file, SMALL))[2].value == b'{"ts":1,"a":[null],"n":' + b"9" * 30 + b"}"
 
 
-def test_a_key_of_several_fields_names_them_all(tmp_path: Path) -> None:
+def test_a_key_of_several_fields_contains_them_all(tmp_path: Path) -> None:
     file = lines(tmp_path, b'{"ts":1,"user":"u","country":"DE"}', b'{"ts":1,"user":"u"}')
     assert [row.key for row in read_rows(file, SMALL)] == [b'["u","DE"]', None]
     assert [row.key for row in read_rows(file, SMALL, ["user"])] == [b"u", b"u"]
 
 
-def test_a_key_that_is_no_field_is_rejected(tmp_path: Path) -> None:
+def test_a_key_that_is_not_a_field_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="shoe_size"):
         read_rows(lines(tmp_path, b"{}"), SMALL, ["shoe_size"])
 
 
-def test_a_fraction_in_a_whole_number_field_is_sent_as_it_is(tmp_path: Path) -> None:
+def test_a_fraction_in_a_field_of_whole_numbers_is_sent_unchanged(tmp_path: Path) -> None:
     when = pa.array([1], pa.int64())
     [row] = read_rows(parquet(tmp_path, ts=when, count=pa.array([1.5])), SMALL)
     assert json.loads(row.value)["count"] == 1.5
@@ -127,7 +127,7 @@ def test_decimals_keep_every_digit(tmp_path: Path) -> None:
     assert b'"price":12345678901234.5678' in row.value
 
 
-def test_a_zone_in_the_file_is_kept_and_a_missing_one_is_not_invented(tmp_path: Path) -> None:
+def test_a_time_zone_in_the_file_is_kept_and_a_missing_one_is_not_added(tmp_path: Path) -> None:
     when = [datetime.datetime(2020, 7, 1, 12)]
     [naive] = read_rows(parquet(tmp_path, ts=pa.array(when, pa.timestamp("ns"))), SMALL)
     [zoned] = read_rows(parquet(tmp_path, ts=pa.array(when, pa.timestamp("us", "UTC"))), SMALL)
@@ -135,7 +135,7 @@ def test_a_zone_in_the_file_is_kept_and_a_missing_one_is_not_invented(tmp_path: 
     assert json.loads(zoned.value)["ts"] == "2020-07-01T12:00:00+00:00"
 
 
-def test_a_column_of_no_field_is_sent_under_its_own_name(tmp_path: Path) -> None:
+def test_a_column_without_a_field_is_sent_under_its_own_name(tmp_path: Path) -> None:
     [row] = read_rows(parquet(tmp_path, ts=pa.array([1]), LoyaltyTier=pa.array(["gold"])), SMALL)
     assert json.loads(row.value)["LoyaltyTier"] == "gold"
 
@@ -151,7 +151,7 @@ def test_a_file_of_another_stream_is_rejected_with_its_columns(tmp_path: Path) -
         list(read_rows(parquet(tmp_path, shoe=pa.array([1])), SMALL))
 
 
-def test_a_file_that_is_no_parquet_is_rejected(tmp_path: Path) -> None:
+def test_a_file_that_is_not_parquet_is_rejected(tmp_path: Path) -> None:
     broken = tmp_path / "rows.parquet"
     broken.write_bytes(b"PAR1 but not really")
     with pytest.raises(InputError, match="cannot be read as Parquet"):
@@ -163,24 +163,24 @@ def test_an_unknown_kind_of_file_is_rejected(tmp_path: Path) -> None:
         count_rows(tmp_path / "rows.csv")
 
 
-def test_a_line_that_is_right_already_goes_out_byte_for_byte(tmp_path: Path) -> None:
+def test_a_line_that_needs_no_change_is_sent_byte_for_byte(tmp_path: Path) -> None:
     text = b'{ "ts": 1, "price": 1.10, "ratio": 0.1000000000000000055 }'
     [row] = read_rows(lines(tmp_path, text), SMALL)
     assert row.value == text
 
 
-def test_a_line_that_is_rewritten_keeps_the_digits_of_its_numbers(tmp_path: Path) -> None:
+def test_a_rewritten_line_keeps_the_digits_of_its_numbers(tmp_path: Path) -> None:
     [row] = read_rows(lines(tmp_path, b'{"Ts":1,"count":3.0,"price":1.10}'), SMALL)
     assert row.value == b'{"ts":1,"count":3,"price":1.10}'
 
 
 @pytest.mark.parametrize("text", [b"{not json", b"[1,2]", b'"text"', b"\xff\xfe", b"[" * 100_000])
-def test_a_line_that_is_no_object_is_sent_as_it_is(tmp_path: Path, text: bytes) -> None:
+def test_a_line_that_is_no_json_object_is_sent_unchanged(tmp_path: Path, text: bytes) -> None:
     [row] = read_rows(lines(tmp_path, text), SMALL)
     assert (row.value, row.key, row.time_ms) == (text, None, None)
 
 
-def test_a_line_whose_names_collide_is_sent_as_it_is(tmp_path: Path) -> None:
+def test_a_line_whose_names_collide_is_sent_unchanged(tmp_path: Path) -> None:
     text = b'{"ts":1,"Count":1,"count":2}'
     assert [row.value for row in read_rows(lines(tmp_path, text), SMALL)] == [text]
 
@@ -194,7 +194,7 @@ def test_a_line_whose_names_collide_is_sent_as_it_is(tmp_path: Path) -> None:
         max_size=20,
     )
 )
-def test_every_line_becomes_one_record_of_json(
+def test_every_line_becomes_one_json_record(
     tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, object]]
 ) -> None:
     file = lines(tmp_path_factory.mktemp("rows"), *(json.dumps(row).encode() for row in rows))

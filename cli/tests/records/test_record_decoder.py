@@ -25,7 +25,7 @@ RECORDS = st.none() | st.binary(max_size=6) | CHANGES.map(lambda changes: orjson
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(RECORDS, max_size=8))
-def test_few_records_are_the_events_that_they_are_among_many(records: list[bytes | None]) -> None:
+def test_few_and_many_records_decode_to_the_same_events(records: list[bytes | None]) -> None:
     places = pa.array([3] * len(records), pa.int32()), pa.array(range(len(records)), pa.int64())
 
     def decoded() -> tuple[Any, Any]:

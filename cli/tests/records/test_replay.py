@@ -56,7 +56,7 @@ def paced(speed: str, *times_ms: int | None) -> list[float]:
     return [when for when, _ in sink.sent]
 
 
-def test_rows_come_at_a_multiple_of_their_own_time() -> None:
+def test_rows_are_sent_at_a_multiple_of_their_event_time() -> None:
     assert paced("2x", 5_000, 6_000, 9_000) == [0, 0.5, 2]
 
 
@@ -64,12 +64,12 @@ def test_max_does_not_wait() -> None:
     assert paced("max", 0, 3_600_000) == [0, 0]
 
 
-def test_a_late_or_timeless_row_is_sent_at_once_and_holds_up_nobody() -> None:
+def test_a_late_row_or_one_without_a_time_is_sent_at_once_and_delays_no_other() -> None:
     assert paced("1x", 1_000, 3_000, 2_000, None, 4_000) == [0, 2, 2, 2, 3]
 
 
 @pytest.mark.parametrize("text", ["fast", "0x", "-1x", "1", "x", "1e9x"])
-def test_a_speed_that_is_none_is_rejected(text: str) -> None:
+def test_an_invalid_speed_is_rejected(text: str) -> None:
     with pytest.raises(InputError, match="1x or 100x"):
         Speed.parse(text)
 
@@ -119,7 +119,7 @@ def test_the_limit_counts_rows(broker: EmbeddedBroker, kafka: KafkaSettings, tmp
 
 
 @pytest.mark.kafka
-def test_a_record_that_is_too_large_for_the_topic_is_an_error_and_not_a_silence(
+def test_a_record_that_is_too_large_for_the_topic_is_an_error(
     kafka: KafkaSettings, new_topic: Callable[..., str]
 ) -> None:
     sink = KafkaSink(kafka, new_topic("replay"))

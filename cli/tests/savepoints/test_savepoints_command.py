@@ -99,7 +99,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Place:
     return at
 
 
-def test_a_rules_app_goes_on_from_a_savepoint_and_says_what_an_uninterrupted_one_says(
+def test_a_rules_app_restored_from_a_savepoint_gives_the_alerts_of_an_uninterrupted_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     at, whole = place(tmp_path), []
@@ -139,7 +139,7 @@ def test_savepoints_are_listed_and_shown(shop: Place, capsys: pytest.CaptureFixt
     assert {"rules"} <= {table["table"] for table in manifest_text["tables"]}
 
 
-def test_service_and_settings_name_the_app_and_the_place_for_every_command(
+def test_every_command_takes_the_app_and_its_folder_from_service_and_settings(
     shop: Place, capsys: pytest.CaptureFixture[str]
 ) -> None:
     service, settings = ["--service", "rules"], ["--settings", str(shop.file)]
@@ -173,7 +173,7 @@ def run_state(shop: Place, *words: str) -> int:
     return shop.look("state", "show", *words)
 
 
-def test_one_byte_that_changed_is_found_and_the_exit_code_says_so(
+def test_verify_finds_one_changed_byte_and_gives_an_exit_code(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     at = place(tmp_path)
@@ -193,7 +193,7 @@ def test_one_byte_that_changed_is_found_and_the_exit_code_says_so(
     assert "its digest differs" in capsys.readouterr().err
 
 
-def test_another_number_of_shards_is_rejected_and_nothing_is_written(
+def test_restore_rejects_another_number_of_shards_and_writes_nothing(
     shop: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = place(tmp_path, shards=3)
@@ -205,7 +205,7 @@ def test_another_number_of_shards_is_rejected_and_nothing_is_written(
     assert not (tmp_path / "e2" / "app.json").exists()
 
 
-def test_a_checkpoint_in_use_is_not_written_over(shop: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_restore_does_not_overwrite_a_checkpoint_in_use(shop: Place, capsys: pytest.CaptureFixture[str]) -> None:
     to = str(shop.folder / "in-use")
     assert shop.run("restore", "one", "--checkpoint", to) == 0
     assert shop.run("restore", "one", "--checkpoint", to) == 1
@@ -214,7 +214,7 @@ def test_a_checkpoint_in_use_is_not_written_over(shop: Place, capsys: pytest.Cap
     assert "epoch 1 is not above 1, that of the savepoint" in capsys.readouterr().err
 
 
-def test_what_is_deleted_is_gone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_deleted_savepoint_is_no_longer_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     at = place(tmp_path)
     local = InProcessApp(at.app)
     play(local, [0])
@@ -229,7 +229,7 @@ def test_an_app_that_has_not_run_has_no_savepoint(tmp_path: Path, capsys: pytest
     assert "the app has not run there yet" in capsys.readouterr().err
 
 
-def test_savepoints_in_a_bucket_are_looked_at_restored_and_deleted_by_the_same_commands(
+def test_the_same_commands_show_restore_and_delete_savepoints_in_a_bucket(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bucket = s3_place(monkeypatch)
@@ -253,7 +253,7 @@ def test_savepoints_in_a_bucket_are_looked_at_restored_and_deleted_by_the_same_c
     assert bucket.files() == []
 
 
-def test_several_go_at_once_all_or_none_and_what_is_missing_may_be(
+def test_delete_removes_all_named_savepoints_or_none_unless_missing_ones_are_allowed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     at = place(tmp_path)
@@ -272,7 +272,7 @@ def test_several_go_at_once_all_or_none_and_what_is_missing_may_be(
     assert at.look("savepoint", "delete", "--missing-ok", "../three") == 1
 
 
-def test_all_that_an_app_stored_is_removed_unless_somebody_owns_it(
+def test_purge_removes_all_files_of_an_app_unless_a_process_owns_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     at = place(tmp_path, checkpoint=str(tmp_path / "checkpoints" / "shop"))
@@ -296,7 +296,7 @@ def test_all_that_an_app_stored_is_removed_unless_somebody_owns_it(
     assert at.look(*purge) == 0
 
 
-def test_an_epoch_that_is_begun_during_the_removal_stays_and_its_owner_goes_on(
+def test_an_epoch_that_begins_during_a_purge_stays_and_its_owner_continues(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     at, root = place(tmp_path), tmp_path / "checkpoints" / "shop"
@@ -325,7 +325,7 @@ def test_an_epoch_that_is_begun_during_the_removal_stays_and_its_owner_goes_on(
     assert not root.exists()
 
 
-def test_of_an_app_with_epochs_the_newest_is_meant_and_a_restore_is_not_put_among_them(
+def test_commands_use_the_newest_epoch_of_an_app_and_do_not_restore_among_its_epochs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     at = place(tmp_path, checkpoint=str(tmp_path / "shop"))

@@ -101,7 +101,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_good_records_of_a_format_are_rows_and_bad_ones_are_dead_letters(name: str, tmp_path: Path) -> None:
+def test_valid_records_of_a_format_become_rows_and_invalid_ones_dead_letters(name: str, tmp_path: Path) -> None:
     number = [*FORMATS].index(name)
     values = [GOOD[name], *BAD[name], GOOD[name]]
     output = run(settings(tmp_path), [RawRecord(number, 0, n, value) for n, value in enumerate(values)])
@@ -113,6 +113,6 @@ def test_good_records_of_a_format_are_rows_and_bad_ones_are_dead_letters(name: s
     assert all(code and reason for code, reason in letters(output))
 
 
-def test_all_formats_end_in_one_lane(tmp_path: Path) -> None:
+def test_rows_of_all_formats_are_in_one_lane(tmp_path: Path) -> None:
     cut = [RawRecord(number, 0, 0, GOOD[name]) for number, name in enumerate(FORMATS)]
     assert sorted(str(row["id"]) for row in rows(run(settings(tmp_path), cut))) == sorted(f"{n}a" for n in FORMATS)

@@ -61,7 +61,7 @@ def server() -> Iterator[str]:
     thread.join()
 
 
-def test_fields_are_added_and_rows_without_an_answer_are_dead_letters(server: str, tmp_path: Path) -> None:
+def test_look_ups_add_fields_and_rows_whose_look_up_failed_are_dead_letters(server: str, tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("open sesame\n")
     look = {"url": server, "key": "id", "adds": ["email"], "timeout_ms": 300, "attempts": 2, "pause_ms": 1}
@@ -79,7 +79,7 @@ def test_fields_are_added_and_rows_without_an_answer_are_dead_letters(server: st
     assert any("no JSON object" in reason for reason in said)
 
 
-def test_a_failed_look_up_may_give_nulls(server: str, tmp_path: Path) -> None:
+def test_a_failed_look_up_gives_nulls_where_the_settings_allow_it(server: str, tmp_path: Path) -> None:
     look = {"url": server, "key": "id", "adds": ["email"], "attempts": 1, "failed": "null"}
     mapped = {name: text for name, text in MAP.items() if name != "email"}
     output = run(load(tmp_path, mapped, lookup=look), events({"id": "broken"}))

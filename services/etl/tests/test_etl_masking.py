@@ -47,19 +47,19 @@ def test_a_network_is_the_address_without_its_last_part(address: ipaddress.IPv4A
     assert found.prefixlen == (24 if address.version == 4 else 48)
 
 
-def test_what_is_no_address_or_date_is_hidden() -> None:
+def test_a_mask_hides_a_value_that_is_no_address_or_date() -> None:
     assert network("somewhere") == HIDDEN
     assert one("soon", Mask(How.YEAR)) == HIDDEN
     assert one("anything", Mask(How.REDACT)) == HIDDEN
 
 
-def test_a_year_is_all_that_stays_of_a_date() -> None:
+def test_a_mask_keeps_only_the_year_of_a_date() -> None:
     assert one("1987-06-05", Mask(How.YEAR)) == "1987"
     moment = datetime(1987, 6, 5, 4, 3, tzinfo=UTC)
     assert one(moment, Mask(How.YEAR), pl.Datetime("ms", "UTC")) == datetime(1987, 1, 1, tzinfo=UTC)
 
 
-def test_a_short_key_is_rejected_and_not_shown(tmp_path: Path) -> None:
+def test_a_short_key_is_rejected_and_not_printed(tmp_path: Path) -> None:
     key = tmp_path / "key"
     key.write_text("short-secret")
     with pytest.raises(ConfigError, match="at least 16 bytes") as error:

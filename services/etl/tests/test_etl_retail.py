@@ -67,13 +67,13 @@ def rows(output: list[Record], lane: str) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.parametrize("lane", ["sales", "returns"])
-def test_every_row_of_a_lane_is_the_oracles(lane: str, found: Found, expected: Expected) -> None:
+def test_every_row_of_a_lane_equals_the_oracles(lane: str, found: Found, expected: Expected) -> None:
     wanted = expected.lane(sales=lane == "sales")
     assert sorted(map(repr, rows(found[0], lane))) == sorted(map(repr, wanted))
     assert wanted
 
 
-def test_every_dead_letter_has_the_oracles_reason_and_the_bytes_that_came(found: Found, expected: Expected) -> None:
+def test_every_dead_letter_has_the_oracles_reason_and_the_original_bytes(found: Found, expected: Expected) -> None:
     sent = {("retail", "retail_text")[r.source] + f"/{r.offset}": r for r in records(LINES)}
     letters = []
     for letter in (r for r in found[0] if r.lane == "deadletters"):
@@ -86,10 +86,10 @@ def test_every_dead_letter_has_the_oracles_reason_and_the_bytes_that_came(found:
     assert len({code for _, _, code in letters}) >= 4
 
 
-def test_duplicates_are_counted(found: Found, expected: Expected) -> None:
+def test_the_number_of_duplicates_equals_the_oracles(found: Found, expected: Expected) -> None:
     assert found[1]["deduplicate.duplicates"] == expected.duplicates() > 0
 
 
-def test_a_lists_publisher_is_answered_once(found: Found) -> None:
+def test_a_published_list_is_answered_once(found: Found) -> None:
     said = [json.loads(r.value or b"") for r in found[0] if r.lane == "status"]
     assert [(one["rule"], one["version"], one["status"]) for one in said] == [("rates", 1, "accepted")]

@@ -27,7 +27,7 @@ def rejected(folder: Path, mapped: dict[str, str] | None = None, /, **more: obje
     return str(error.value)
 
 
-def test_the_shipped_example_can_be_used() -> None:
+def test_the_shipped_example_is_valid() -> None:
     from headgate_etl.app import build_topology
     from headgate_etl.service import SERVICE
 
@@ -53,7 +53,7 @@ def test_an_expression_is_underlined_where_it_is_wrong(tmp_path: Path) -> None:
         ({"price": "to_timestamp(price, 'iso', 'Mars/Base')"}, "no such time zone"),
     ],
 )
-def test_a_wrong_mapping_says_what_to_write(mapped: dict[str, str], words: str, tmp_path: Path) -> None:
+def test_the_error_about_a_wrong_mapping_says_what_to_write(mapped: dict[str, str], words: str, tmp_path: Path) -> None:
     assert words in rejected(tmp_path, MAP | mapped)
 
 
@@ -80,16 +80,16 @@ def test_a_wrong_mapping_says_what_to_write(mapped: dict[str, str], words: str, 
         ({"lists": {"rates": {"of": "numbers"}}}, "lists.rates: unknown type"),
     ],
 )
-def test_a_wrong_entry_is_named(more: dict[str, object], words: str, tmp_path: Path) -> None:
+def test_the_error_names_the_wrong_entry(more: dict[str, object], words: str, tmp_path: Path) -> None:
     assert words in rejected(tmp_path, None, **more)
 
 
-def test_all_mistakes_are_said_at_once(tmp_path: Path) -> None:
+def test_all_mistakes_are_reported_at_once(tmp_path: Path) -> None:
     said = rejected(tmp_path, MAP | {"price": "x"}, rules={"a": "y > 1"}, routes=[{"name": "c", "when": "z = 1"}])
     assert all(place in said for place in ("inputs.0.map.price", "rules.a", "routes.0.when"))
 
 
-def test_a_key_is_in_no_text_of_the_settings(tmp_path: Path) -> None:
+def test_no_text_of_the_settings_contains_a_key(tmp_path: Path) -> None:
     key = tmp_path / "key"
     key.write_text("0123456789abcdef-secret")
     settings = load(tmp_path, mask={"email": {"how": "pseudonym", "key_file": str(key)}})

@@ -78,7 +78,7 @@ def compare(frames: Mapping[str, pl.DataFrame]) -> None:
 
 
 @pytest.mark.parametrize("shards", [1, 3])
-def test_in_delta_tables(tmp_path: Path, shards: int) -> None:
+def test_delta_tables_equal_the_oracle(tmp_path: Path, shards: int) -> None:
     tables = {lane: {"uri": str(tmp_path / lane), "partition_by": ["currency"]} for lane in LANES}
     fill(settings(**routed("delta"), delta={"tables": tables}, shards=shards))
     frames = {lane: pl.read_delta(str(tmp_path / lane)) for lane in LANES}
@@ -87,7 +87,7 @@ def test_in_delta_tables(tmp_path: Path, shards: int) -> None:
 
 
 @pytest.mark.postgres
-def test_in_postgresql(new_database: NewDatabase) -> None:
+def test_postgresql_tables_equal_the_oracle(new_database: NewDatabase) -> None:
     database = new_database()
     document = {
         "host": database.host,

@@ -28,7 +28,7 @@ FROM_EUR = {"of": "string", "value": "decimal(12,6)", "missing": "dead_letter"}
         (" 1", "bad_value"),
     ],
 )
-def test_text_that_is_no_such_number_is_a_dead_letter(price: str, code: str, tmp_path: Path) -> None:
+def test_text_that_is_not_a_valid_number_is_a_dead_letter(price: str, code: str, tmp_path: Path) -> None:
     output = run(load(tmp_path), events({"price": price}, {"price": "1.5"}, {"price": None}))
     assert [row["price"] for row in rows(output)] == ["1.50", None]
     reason = f"field price: to_decimal(price, 8, 2) is no decimal(8,2) for price = {price!r}"
@@ -46,7 +46,7 @@ def test_text_that_is_no_such_number_is_a_dead_letter(price: str, code: str, tmp
         ("to_decimal(999999 + to_long(price), 8, 2)", ["0"], ["1", "a"]),
     ],
 )
-def test_what_an_expression_has_another_value_for_is_no_fault(
+def test_a_value_that_the_expression_replaces_is_no_error(
     expression: str, fine: list[str], dead: list[str], tmp_path: Path
 ) -> None:
     output = run(load(tmp_path, MAP | {"price": expression}), events(*({"price": p} for p in (*fine, *dead))))
@@ -69,7 +69,7 @@ def test_reasons_do_not_show_personal_values(tmp_path: Path) -> None:
     assert [row["email"] for row in rows(output)] == ["***"]
 
 
-def test_a_rate_that_is_replaced_counts_from_the_next_cut_on(tmp_path: Path) -> None:
+def test_a_replaced_rate_applies_from_the_next_cut(tmp_path: Path) -> None:
     model = {"id": "string not null", "price": "decimal(8,2)", "currency": "string", "euros": "decimal(12,2)"}
     mapped = {name: MAP[name] for name in ("id", "price", "currency")}
     derive = {"euros": "round(price * lookup('rates', currency), 2)"}
@@ -108,7 +108,7 @@ def test_a_rejected_list_is_counted_once_whatever_the_shards(tmp_path: Path) -> 
     assert [n for name, n in counts.items() if name.endswith("lists_rejected")] == [1]
 
 
-def test_a_row_that_no_route_takes_is_a_dead_letter_or_goes_where_it_is_said(tmp_path: Path) -> None:
+def test_a_row_without_a_route_is_a_dead_letter_or_goes_to_the_route_otherwise(tmp_path: Path) -> None:
     routes = [{"name": "dear", "when": "price > 10"}, {"name": "rest", "when": "price < 0"}]
     three = events({"price": "11"}, {"price": "5"}, {"price": None})
     output = run(load(tmp_path, routes=routes), three)
@@ -118,7 +118,7 @@ def test_a_row_that_no_route_takes_is_a_dead_letter_or_goes_where_it_is_said(tmp
     assert (len(rows(output, "rest")), letters(output)) == (2, [])
 
 
-def test_duplicates_go_to_their_lane_without_what_only_a_dead_letter_needs(tmp_path: Path) -> None:
+def test_duplicates_go_to_their_lane_without_the_columns_of_dead_letters(tmp_path: Path) -> None:
     settings = load(tmp_path, deduplicate={"horizon_ms": 60_000, "duplicates_to": "again"})
     output = run(settings, events({"id": "x"}, {"id": "x"}, {"id": "y"}))
     assert [row["id"] for row in rows(output)] == ["x", "y"]
@@ -127,14 +127,14 @@ def test_duplicates_go_to_their_lane_without_what_only_a_dead_letter_needs(tmp_p
     assert not any(name.startswith(("@", "__")) for name in again)
 
 
-def test_duplicates_are_masked_as_all_that_leaves(tmp_path: Path) -> None:
+def test_duplicates_are_masked(tmp_path: Path) -> None:
     document = {"horizon_ms": 60_000, "duplicates_to": "again"}
     settings = load(tmp_path, deduplicate=document, mask={"id": {"how": "keep_last", "characters": 1}})
     output = run(settings, events({"id": "secret"}, {"id": "secret"}))
     assert [row["id"] for row in (*rows(output), *rows(output, "again"))] == ["*****t", "*****t"]
 
 
-def test_a_row_too_late_to_be_told_apart_is_a_dead_letter_with_its_bytes(tmp_path: Path) -> None:
+def test_a_row_too_late_for_deduplication_is_a_dead_letter_with_its_bytes(tmp_path: Path) -> None:
     settings = load(tmp_path, deduplicate={"horizon_ms": 1_000}, max_out_of_orderness_ms=0)
     old = events({"at": 1_000_000_000_000, "id": "old"}, first=5)
     output = run(settings, events({}), old)
@@ -150,7 +150,7 @@ PRICES = st.one_of(
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(PRICES, max_size=30), st.lists(st.integers(0, 30), max_size=4), st.integers(1, 3))
-def test_however_the_stream_is_cut_the_same_rows_and_letters_come_out(
+def test_rows_and_dead_letters_do_not_depend_on_how_the_stream_is_cut(
     tmp_path: Path, prices: list[str], borders: list[int], shards: int
 ) -> None:
     found = []

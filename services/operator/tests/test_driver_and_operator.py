@@ -90,7 +90,7 @@ def test_the_span_of_a_command_is_parsed_and_changes_nothing_else(kind: str) -> 
     assert (context.trace_id, context.span_id, context.trace_flags.sampled) == (span.trace_id, span.span_id, True)
 
 
-def test_an_unknown_command_is_rejected_as_such_and_lists_the_known_ones() -> None:
+def test_the_error_about_an_unknown_command_lists_the_known_ones() -> None:
     unknown = commands.parse_command('{"id": "1", "command": "dance"}')
     assert isinstance(unknown, commands.InvalidCommand)
     assert unknown.message.startswith(commands.UNKNOWN_COMMAND)
@@ -151,7 +151,7 @@ def test_any_json_is_a_status_or_none_and_never_an_error(document: object) -> No
     commands.command_id(json.dumps(document))
 
 
-def test_an_annotation_that_is_no_json_is_no_status() -> None:
+def test_an_annotation_that_is_not_json_gives_no_status() -> None:
     assert driver.DriverStatus.from_json("{") is None
     assert commands.command_id("[") == ""
 
@@ -165,7 +165,7 @@ def test_an_annotation_that_is_no_json_is_no_status() -> None:
         (ConfigError("a checkpoint of another app"), False, None),
     ],
 )
-def test_why_a_driver_says_no_is_understood(
+def test_the_operator_parses_the_reason_of_a_rejection(
     why: StreamError, retry: bool, newer: tuple[int, int] | None, tmp_path: Path
 ) -> None:
     reporter = StatusReporter(FileChannel(tmp_path), lambda _: None)
@@ -178,7 +178,7 @@ def test_why_a_driver_says_no_is_understood(
     assert str(why) in answer.message
 
 
-def test_the_settings_that_a_driver_is_asked_to_take_differ_from_its_own_in_what_was_changed_only(
+def test_requested_settings_differ_from_those_of_the_driver_only_where_the_spec_changed(
     tmp_path: Path,
 ) -> None:
     """The operator sends what a new pod would read, so where things are is no change."""

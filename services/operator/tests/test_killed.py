@@ -63,7 +63,7 @@ def _is_stable(rest: Rest, namespace: str, version: str) -> bool:
 
 
 @pytest.mark.timeout(0)
-def test_an_operator_that_dies_after_any_of_its_writes_ends_the_upgrade_well(
+def test_an_upgrade_succeeds_though_the_operator_is_killed_after_any_of_its_writes(
     rest: Rest, namespace: str, kubelet: Kubelet, operators: Operators
 ) -> None:
     rest.post(path("streamapps", namespace), app_manifest(namespace))

@@ -64,7 +64,7 @@ def _edit(rest: Rest, namespace: str, **spec: object) -> None:
 
 
 @pytest.mark.usefixtures("operator")
-def test_an_app_is_installed_upgraded_rolled_back_suspended_and_deleted_with_the_chart_s_rights(
+def test_an_app_is_installed_upgraded_rolled_back_suspended_and_deleted_with_the_rights_of_the_chart(
     rest: Rest, namespace: str, kubelet: Kubelet, status: Callable[[], Json]
 ) -> None:
     kubelet.images["sim:3"] = Image("sim:3", "crashes-soon")
@@ -96,7 +96,7 @@ def test_an_app_is_installed_upgraded_rolled_back_suspended_and_deleted_with_the
 
 
 @pytest.mark.usefixtures("operator")
-def test_a_savepoint_is_taken_by_creating_it_and_its_data_goes_with_it(
+def test_creating_a_savepoint_takes_it_and_deleting_it_deletes_its_data(
     rest: Rest, namespace: str, kubelet: Kubelet, status: Callable[[], Json]
 ) -> None:
     rest.post(path("streamapps", namespace), app_manifest(namespace))
@@ -116,9 +116,7 @@ def test_a_savepoint_is_taken_by_creating_it_and_its_data_goes_with_it(
 
 
 @pytest.mark.usefixtures("operator", "kubelet")
-def test_a_namespace_that_is_deleted_does_not_hang_on_its_apps(
-    rest: Rest, namespace: str, status: Callable[[], Json]
-) -> None:
+def test_a_namespace_with_apps_can_be_deleted(rest: Rest, namespace: str, status: Callable[[], Json]) -> None:
     rest.post(path("streamapps", namespace), app_manifest(namespace))
     until(lambda: status().get("phase") == "Stable", _WITHIN_S)
     manifest = {"apiVersion": "headgate.dev/v1alpha1", "kind": "Savepoint", "metadata": {"name": "friday"}}
@@ -129,7 +127,7 @@ def test_a_namespace_that_is_deleted_does_not_hang_on_its_apps(
     until(lambda: not rest.get(path("savepoints", namespace))["items"], _WITHIN_S)
 
 
-def test_an_operator_that_goes_with_its_namespace_lets_go_of_the_apps(
+def test_an_operator_that_is_deleted_with_its_namespace_removes_the_finalizers_of_the_apps(
     rest: Rest, namespace: str, kubeconfig: str, user: str
 ) -> None:
     finalizers = [FINALIZER]
@@ -150,7 +148,7 @@ def test_an_operator_that_goes_with_its_namespace_lets_go_of_the_apps(
 
 
 @pytest.mark.usefixtures("operator")
-def test_a_pod_whose_node_is_silent_is_waited_for_and_a_person_is_asked(
+def test_the_operator_waits_for_a_pod_on_an_unreachable_node_and_reports_that_it_needs_a_person(
     rest: Rest, namespace: str, kubelet: Kubelet, status: Callable[[], Json], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headgate_operator.reconcile.bring_up.GONE_WITHIN_MS", 1_000)
@@ -169,7 +167,7 @@ def test_a_pod_whose_node_is_silent_is_waited_for_and_a_person_is_asked(
 
 
 @pytest.mark.usefixtures("operator", "kubelet")
-def test_the_secret_of_spark_is_made_once_and_told_to_nobody(
+def test_the_secret_of_spark_is_created_once_and_appears_in_no_log_or_object(
     rest: Rest, namespace: str, status: Callable[[], Json], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -211,21 +209,21 @@ def test_the_secret_of_spark_is_made_once_and_told_to_nobody(
         ({"files": {f"f{number}": "" for number in range(51)}}, "at most 50"),
     ],
 )
-def test_the_api_server_rejects_what_cannot_be(rest: Rest, namespace: str, change: Json, words: str) -> None:
+def test_the_api_server_rejects_invalid_specs(rest: Rest, namespace: str, change: Json, words: str) -> None:
     rest.post(path("streamapps", namespace), app_manifest(namespace))
     with pytest.raises(ApiError, match=words):
         _edit(rest, namespace, **change)
 
 
 @pytest.mark.parametrize("name", ["savepoints", "9rules", "a" * 41, "rules.eu"])
-def test_a_name_that_pods_cannot_have_is_rejected(rest: Rest, namespace: str, name: str) -> None:
+def test_a_name_that_is_invalid_for_pods_is_rejected(rest: Rest, namespace: str, name: str) -> None:
     manifest = app_manifest(namespace)
     manifest["metadata"]["name"] = name
     with pytest.raises(ApiError, match="app's name"):
         rest.post(path("streamapps", namespace), manifest)
 
 
-def test_kubectl_s_table_says_phase_version_batch_lag_and_age(rest: Rest) -> None:
+def test_the_table_of_kubectl_shows_phase_version_batch_lag_and_age(rest: Rest) -> None:
     crd = rest.get("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/streamapps.headgate.dev")
     columns = [column["name"] for column in crd["spec"]["versions"][0]["additionalPrinterColumns"]]
     assert [name for name in columns if name not in ("Ready", "Reason", "Savepoint")] == [
@@ -250,7 +248,7 @@ def _may(rest: Rest, user: str, namespace: str, group: str, resource: str, verb:
     return bool(said["status"]["allowed"])
 
 
-def test_the_operator_may_do_what_is_listed_and_nothing_else(rest: Rest, namespace: str, user: str) -> None:
+def test_the_operator_has_the_listed_rights_and_no_others(rest: Rest, namespace: str, user: str) -> None:
     for rule in (*rbac.RULES, *rbac.OWN_RULES):
         for resource in rule["resources"]:
             for verb in rule["verbs"]:

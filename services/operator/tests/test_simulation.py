@@ -41,7 +41,7 @@ def _broken(seed: int, faults: Faults | None = None) -> list[str]:
 
 
 @pytest.mark.timeout(0)
-def test_whatever_dies_lags_or_is_asked_for_the_laws_hold() -> None:
+def test_the_invariants_hold_under_crashes_lags_and_user_actions() -> None:
     """One owner; every upgrade ends; no savepoint in use is removed; the status is never ahead; no output twice."""
     seeds = [int(_SEED)] if _SEED else range(_SCHEDULES)
     failed = {}
@@ -80,20 +80,20 @@ def _notices(faults: Faults, word: str = "") -> str:
     return ""
 
 
-def test_without_the_wait_for_the_old_pod_to_be_gone_two_own_a_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_wait_for_the_end_of_the_old_pod_two_pods_own_a_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bringing, "wait_for_exclusive", lambda *_: None)
     monkeypatch.setattr(upgrading, "wait_for_exclusive", lambda *_: None)
     monkeypatch.setattr(reconciliation, "_check_exclusive", lambda *_: None)
     assert _notices(Faults(), "was promoted beside")
 
 
-def test_an_operator_that_acts_before_it_writes_does_what_nobody_knows_of(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_operator_that_acts_before_it_writes_the_status_breaks_an_invariant(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reconciliation, "_check_exclusive", lambda *_: None)
     assert _notices(Faults(reconcile=_act_before_writing))
 
 
 @pytest.mark.slow
-def test_a_driver_that_took_what_nobody_wants_any_more_runs_with_other_settings_than_the_status_says(
+def test_without_a_wait_for_superseded_settings_the_driver_runs_with_others_than_the_status(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A pending configuration is forgotten when no operator waits for its answer, and people change the spec often."""
@@ -104,20 +104,22 @@ def test_a_driver_that_took_what_nobody_wants_any_more_runs_with_other_settings_
 
 
 @pytest.mark.slow
-def test_without_a_look_past_the_cache_an_app_is_called_suspended_while_it_runs() -> None:
+def test_without_a_read_past_the_cache_a_running_app_is_reported_as_suspended() -> None:
     assert _notices(Faults(forgets={"looking"}), "suspended while a pod runs")
 
 
-def test_without_versions_two_operators_undo_each_other() -> None:
+def test_without_resource_versions_two_operators_undo_each_others_writes() -> None:
     assert _notices(Faults(forgets={"versions"}), "a counter went back")
 
 
-def test_a_collection_that_counts_no_references_removes_what_a_rollback_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_collection_that_ignores_references_deletes_a_savepoint_of_a_rollback(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(garbage_collection, "in_use", lambda *_: frozenset())
     assert _notices(Faults(), "was removed while in use")
 
 
-def test_a_rollback_that_accepts_what_is_newer_writes_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rollback_that_discards_newer_batches_writes_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     """Back to the savepoint of before, although the new version has committed."""
     module = sys.modules["headgate_operator.reconcile.rollback"]  # its main function has its name
     real = module.rollback_checkpoints
@@ -132,7 +134,7 @@ def test_a_rollback_that_accepts_what_is_newer_writes_twice(monkeypatch: pytest.
     assert _notices(Faults(), "were committed")
 
 
-def test_a_no_that_is_not_for_good_must_not_cost_a_way_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_retryable_rejection_that_is_treated_as_final_breaks_an_invariant(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bringing, "_on_rejection", _for_good)
     assert _notices(Faults(), "because something was away")
 
@@ -144,19 +146,19 @@ def _for_good(status: Status, answer: CommandResult) -> bringing.BringUpResult:
     )
 
 
-def test_a_new_version_that_is_not_proven_is_called_stable(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_proof_a_new_version_is_stable_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules["headgate_operator.reconcile.proving"], "_is_proven", lambda *_: True)
     assert _notices(Faults(), "without its proof")
 
 
-def test_an_upgrade_that_begins_in_the_step_in_which_another_ends_hides_how_that_ended(
+def test_an_upgrade_that_begins_in_the_step_that_ends_another_hides_its_outcome(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("headgate_operator.reconcile.ended_upgrade", lambda *_: None)
     assert _notices(Faults(), "unknown how upgrade")
 
 
-def test_savepoints_are_believed_only_when_they_can_be_right(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Going on without the old version's savepoint: a savepoint that does not exist counts as sealed."""
+def test_without_the_check_of_its_savepoint_an_upgrade_continues_without_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Going on without the old version's savepoint: sealed is said of what is not there."""
     monkeypatch.setattr(upgrading, "advance_command", lambda *_: (CommandState.DONE, (), ""))
     assert _notices(Faults(), "without savepoint")

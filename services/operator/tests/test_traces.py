@@ -67,7 +67,7 @@ _UPGRADE = Upgrade(
 )
 
 
-def test_an_upgrade_is_a_root_and_in_it_its_phases_until_it_rests() -> None:
+def test_the_root_span_of_an_upgrade_contains_its_phases() -> None:
     root, *phases = trace_spans(_APP, _UPGRADE)
     assert (root.name, root.parent_id, root.start_ms, root.end_ms, root.failed) == ("upgrade", 0, 1_000, 9_250, True)
     assert root.attributes == {
@@ -102,7 +102,7 @@ _UPGRADES = st.builds(
 
 
 @given(_UPGRADES)
-def test_whatever_the_clock_did_phases_lie_in_the_root_one_after_the_other(upgrade: Upgrade) -> None:
+def test_spans_of_phases_follow_each_other_within_the_root_whatever_the_clock_did(upgrade: Upgrade) -> None:
     root, *phases = trace_spans(_APP, upgrade)
     assert (root.parent_id, {span.parent_id for span in phases} - {root.span_id}) == (0, set())
     at_ms = root.start_ms
@@ -116,9 +116,7 @@ def test_whatever_the_clock_did_phases_lie_in_the_root_one_after_the_other(upgra
 
 
 @given(_UPGRADES, st.text(min_size=1, max_size=40))
-def test_what_was_stored_and_read_again_is_the_same_trace_and_another_upgrade_is_another(
-    upgrade: Upgrade, uid: str
-) -> None:
+def test_a_stored_upgrade_keeps_its_trace_id_and_another_upgrade_has_another(upgrade: Upgrade, uid: str) -> None:
     app = AppRef("shop", "rules", uid)
     raw = {
         "metadata": {"namespace": "shop", "name": "rules", "uid": uid},
@@ -138,7 +136,7 @@ def test_what_was_stored_and_read_again_is_the_same_trace_and_another_upgrade_is
 
 
 @given(_UPGRADES)
-def test_what_a_driver_is_asked_in_a_phase_has_that_phases_span_for_a_parent(upgrade: Upgrade) -> None:
+def test_a_request_to_a_driver_names_the_span_of_the_current_phase_as_its_parent(upgrade: Upgrade) -> None:
     known = {f"00-{span.trace_id:032x}-{span.span_id:016x}-01" for span in trace_spans(_APP, upgrade)}
     going = [number for number, one in enumerate(upgrade.phases, 1) if one.phase not in RESTING]
     for number in (0, *going):
@@ -147,7 +145,7 @@ def test_what_a_driver_is_asked_in_a_phase_has_that_phases_span_for_a_parent(upg
     assert (traceparent(_APP.uid, upgrade), traceparent(_APP.uid, None)) == ("", "")
 
 
-def test_an_upgrade_is_over_once() -> None:
+def test_the_end_of_an_upgrade_is_detected_once() -> None:
     begun = Status(upgrade=replace(_UPGRADE, outcome=UpgradeOutcome.OPEN, ended=None))
     over = Status(upgrade=_UPGRADE)
     assert ended_upgrade(begun, over) is _UPGRADE
@@ -181,7 +179,7 @@ def test_the_end_of_an_upgrade_is_written_before_another_begins() -> None:
     assert (following.number, following.outcome) == (2, UpgradeOutcome.OPEN)
 
 
-def test_a_request_of_an_upgrade_names_the_phase_and_any_other_nothing() -> None:
+def test_a_request_names_the_span_of_the_phase_only_during_an_upgrade() -> None:
     desired, observed, status = _superseded()
     asked = PendingCommand("drain-1", "drain", "old", 20_000)
     status = replace(status, pending_command=asked, phase=Phase.STOPPING)
@@ -236,7 +234,7 @@ def _as_sent(span: Span) -> tuple[str, bytes, bytes, bytes, int, int]:
 
 
 @pytest.mark.usefixtures("collector")
-def test_an_upgrade_whose_end_is_written_is_sent_as_one_trace() -> None:
+def test_an_upgrade_is_sent_as_one_trace_once_its_end_is_written() -> None:
     counters = Counters()
     sending = OtlpTraces(counters)
     write = _writes(sending)
@@ -260,7 +258,7 @@ def test_an_upgrade_whose_end_is_written_is_sent_as_one_trace() -> None:
 
 
 @pytest.mark.slow
-def test_an_endpoint_that_is_away_keeps_nobody_waiting_and_what_is_too_much_is_dropped_and_counted(
+def test_an_unreachable_endpoint_blocks_nothing_and_spans_beyond_the_limit_are_dropped_and_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with socket.create_server(("127.0.0.1", 0), backlog=1) as silent:  # takes connections and says nothing
@@ -279,7 +277,7 @@ def test_an_endpoint_that_is_away_keeps_nobody_waiting_and_what_is_too_much_is_d
     assert time.monotonic() - began < 15
 
 
-def test_without_an_endpoint_nobody_hears_of_upgrades_and_none_of_it_is_loaded() -> None:
+def test_without_an_endpoint_no_trace_is_sent_and_no_exporter_is_imported() -> None:
     assert traces({}, Counters()) is NO_TRACES
     assert traces({"OTEL_EXPORTER_OTLP_ENDPOINT": ""}, Counters()) is NO_TRACES
     code = (
@@ -291,7 +289,9 @@ def test_without_an_endpoint_nobody_hears_of_upgrades_and_none_of_it_is_loaded()
 
 
 @pytest.mark.parametrize("name", ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"])
-def test_either_of_the_standard_variables_is_enough(name: str, collector: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_either_of_the_standard_variables_sets_the_endpoint(
+    name: str, collector: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("OTEL_EXPORTER_OTLP_ENDPOINT")
     value = collector if name == "OTEL_EXPORTER_OTLP_ENDPOINT" else f"{collector}/v1/traces"
     monkeypatch.setenv(name, value)

@@ -108,7 +108,7 @@ def some(rows: Sequence[ProductChange], start: int, end: int) -> pl.DataFrame:
     st.lists(st.tuples(st.integers(0, 12), st.integers(0, 15), st.integers(0, 8_000), st.booleans()), max_size=4),
     st.sampled_from([1, 3]),
 )
-def test_the_documents_in_the_end_are_those_of_plain_python_however_the_input_is_cut(
+def test_the_final_documents_equal_those_of_plain_python_however_the_input_is_cut(
     changed: list[ProductChange], happened: list[Event], cuts: list[tuple[int, int, int, bool]], shards: int
 ) -> None:
     app, clock_ms = App(SETTINGS, shards), 1_000
@@ -139,19 +139,19 @@ def views(name: str, at_ms: int, count: int = 1) -> pl.DataFrame:
     return search.events(SETTINGS, [("view", name, None, None, None, at_ms, 0)] * count)
 
 
-def test_figures_of_an_unknown_product_make_no_document_and_are_there_when_it_comes() -> None:
+def test_figures_of_an_unknown_product_are_kept_until_the_product_arrives() -> None:
     app = App(SETTINGS)
     assert app.cut(None, views("a", HOUR_MS, 3), 1_000).height == 0
     app.restart()
     assert app.cut(one("a", 5), None, 2_000)["views_short"].to_list() == [3]
 
 
-def test_a_product_without_figures_has_zeros() -> None:
+def test_a_product_without_events_has_figures_of_zero() -> None:
     row = App(SETTINGS).cut(one("a", 5), None, 1_000).row(0, named=True)
     assert {row[f"{m}_{s}"] for m in ("views", "units", "revenue") for s in ("short", "long")} == {0}
 
 
-def test_a_deletion_is_sent_once_and_only_a_later_change_brings_the_product_back() -> None:
+def test_a_deletion_is_sent_once_and_only_a_later_change_restores_the_product() -> None:
     app = App(SETTINGS)
     app.cut(one("a", 10_000), views("a", 0), 1_000)
     for change in (one("a", 20_000, "delete", None), one("a", 20_000, "delete", None), one("a", 15_000)):
@@ -165,14 +165,14 @@ def test_a_deletion_is_sent_once_and_only_a_later_change_brings_the_product_back
     assert app.index.tombstones == {"a": 2}
 
 
-def test_of_one_updated_at_the_later_in_the_log_holds() -> None:
+def test_of_changes_with_equal_updated_at_the_last_in_the_log_counts() -> None:
     app = App(SETTINGS)
     app.cut(pl.concat([one("a", 10_000, title="first"), one("a", 10_000, title="second")]), None, 1_000)
     app.cut(one("a", 10_000, title="third"), None, 1_001)
     assert app.index.documents["a"]["name"] == "third"
 
 
-def test_figures_fall_to_zero_when_nobody_comes_any_more() -> None:
+def test_figures_fall_to_zero_when_no_events_arrive() -> None:
     app = App(SETTINGS)
     app.cut(one("a", 0), views("a", HOUR_MS, 2), 1_000)
     seen = []
@@ -182,7 +182,7 @@ def test_figures_fall_to_zero_when_nobody_comes_any_more() -> None:
     assert seen == [(2, 2), (0, 2), (0, 2), (0, 0), (0, 0)]
 
 
-def test_popularity_alone_sends_a_document_once_a_refresh_and_a_change_of_the_product_at_once() -> None:
+def test_a_change_of_figures_is_sent_once_a_refresh_and_a_change_of_the_product_at_once() -> None:
     app = App(SETTINGS)
     sent = []
     for second in range(0, 30, 2):
@@ -200,7 +200,7 @@ def test_with_no_refresh_limit_every_cut_sends() -> None:
     assert [app.cut(None, views("a", HOUR_MS), 1_000).height for _ in range(3)] == [1, 1, 1]
 
 
-def test_a_change_that_says_the_same_again_sends_nothing() -> None:
+def test_a_change_with_equal_content_sends_nothing() -> None:
     app = App(SETTINGS)
     app.cut(one("a", 0), None, 1_000)
     assert app.cut(one("a", 0), None, 100_000).height == 0
@@ -217,7 +217,7 @@ def test_a_change_that_says_the_same_again_sends_nothing() -> None:
         (("a", "upsert", "x", "-1.00", 0), "below zero"),
     ],
 )
-def test_a_change_that_cannot_be_used_is_a_dead_letter_and_harms_no_other(change: ProductChange, reason: str) -> None:
+def test_an_invalid_change_is_a_dead_letter_and_affects_no_other(change: ProductChange, reason: str) -> None:
     app = App(SETTINGS)
     good: list[ProductChange] = [(name, "upsert", "x", "1.00", 0) for name in "bcd"]
     app.cut(search.changes(SETTINGS, [*good[:2], change, *good[2:]]), None, 1_000)
@@ -226,7 +226,7 @@ def test_a_change_that_cannot_be_used_is_a_dead_letter_and_harms_no_other(change
     assert reason in app.dead[0]
 
 
-def test_each_change_that_cannot_be_used_has_its_own_reason_and_one_code() -> None:
+def test_each_invalid_change_has_a_reason_of_its_own_and_one_code() -> None:
     rows: list[ProductChange] = [
         ("a", "replace", "x", "1.00", 0),
         ("b", "upsert", "x", "1.00", 0),
@@ -247,7 +247,7 @@ def test_an_event_older_than_every_span_is_late() -> None:
     assert app.index.documents["a"]["views_long"] == 0
 
 
-def test_what_is_sent_is_a_lane_of_records_too_where_that_is_asked_for() -> None:
+def test_documents_are_also_records_of_the_changes_lane_if_the_settings_say_so() -> None:
     app = App(SETTINGS.model_copy(update={"publish_changes": True}))
     result = app.simulation.cut({"products": one("a", 0)}, clock_ms=1_000)
     assert result["changes"].equals(result["documents"])

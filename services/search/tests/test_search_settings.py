@@ -36,7 +36,7 @@ def write(folder: Path, **more: object) -> Path:
     return path
 
 
-def test_a_file_of_settings_is_the_app_that_it_describes(tmp_path: Path) -> None:
+def test_a_file_of_settings_gives_the_app_that_it_describes(tmp_path: Path) -> None:
     settings = SERVICE.load_settings(write(tmp_path, app="find", shards=2, refresh_ms=5))
     app = build_app(settings)
     assert (app.name, app.shards, app.topics) == ("find", 2, ("products", "shop"))
@@ -45,12 +45,12 @@ def test_a_file_of_settings_is_the_app_that_it_describes(tmp_path: Path) -> None
     assert app.watermark_for(1) == settings.watermark
 
 
-def test_documents_are_published_too_where_that_is_asked_for(tmp_path: Path) -> None:
+def test_documents_are_also_published_to_a_topic_if_the_settings_say_so(tmp_path: Path) -> None:
     app = build_app(SERVICE.load_settings(write(tmp_path, publish_changes=True)))
     assert app.lanes[CHANGES] == "search.changes"
 
 
-def test_fields_that_nobody_declared_are_rejected_on_the_streams_that_say_so(tmp_path: Path) -> None:
+def test_undeclared_fields_are_rejected_only_on_streams_whose_settings_say_so(tmp_path: Path) -> None:
     strict = {"schema_file": str(search.ROOT / "streams" / "products.yaml"), "topic": "p", "reject_extra_fields": True}
     app = build_app(SERVICE.load_settings(write(tmp_path, products=strict)))
     assert [source.reject_extra_fields for source in app.sources] == [True, False]
@@ -68,9 +68,7 @@ def test_fields_that_nobody_declared_are_rejected_on_the_streams_that_say_so(tmp
         ({"opensearch": opensearch({"documents": {"alias": "p", "id": ["name"]}})}, "must have id"),
     ],
 )
-def test_settings_that_cannot_work_are_rejected_with_the_reason(
-    tmp_path: Path, entry: dict[str, object], reason: str
-) -> None:
+def test_invalid_settings_are_rejected_with_the_reason(tmp_path: Path, entry: dict[str, object], reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
         SERVICE.load_settings(write(tmp_path, **entry))
 
@@ -87,7 +85,7 @@ def test_the_whole_app_is_one_keyed_stage_by_product() -> None:
 
 
 @pytest.mark.slow
-def test_what_workers_load_loads_without_pandas() -> None:
+def test_modules_that_workers_preload_do_not_import_pandas() -> None:
     """They reject it, and none of them would start."""
     loading = "\n".join(f"import {name}" for name in search.settings().preload)
     done = subprocess.run(

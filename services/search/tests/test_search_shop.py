@@ -102,7 +102,7 @@ def as_expected(index: Index) -> dict[str, ExpectedDocument]:
 
 
 @pytest.mark.parametrize(("shards", "cut_records"), [(1, 3_000), (3, 700)])
-def test_the_index_holds_what_the_shop_says_it_must(broker: Broker, shards: int, cut_records: int) -> None:
+def test_the_index_equals_the_expectation_of_the_shop(broker: Broker, shards: int, cut_records: int) -> None:
     index, lanes = run(broker, shards, cut_records)
     found = as_expected(index)
     assert found.keys() == broker.expected.documents.keys()
@@ -111,7 +111,7 @@ def test_the_index_holds_what_the_shop_says_it_must(broker: Broker, shards: int,
     assert set(lanes) <= {DEAD_LETTERS, LATE}
 
 
-def test_the_expectation_speaks_of_every_case(broker: Broker) -> None:
+def test_the_expectation_has_every_case(broker: Broker) -> None:
     expected = broker.expected
     assert len(expected.deleted) > 5
     assert expected.dead_letters > 20

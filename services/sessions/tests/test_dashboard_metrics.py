@@ -60,7 +60,9 @@ def test_activity_counts_events_and_users_by_the_minute(result: SimulationResult
 
 
 @pytest.mark.slow
-def test_revenue_is_exact_by_minute_and_currency_and_said_early(result: SimulationResult, taken: pl.DataFrame) -> None:
+def test_revenue_is_exact_by_minute_and_currency_and_is_published_early(
+    result: SimulationResult, taken: pl.DataFrame
+) -> None:
     every = result["revenue"]
     found = recent(last(every, "minute", "currency"), "minute", taken)
     wanted: Counter[tuple[int, str]] = Counter()
@@ -77,7 +79,7 @@ def test_revenue_is_exact_by_minute_and_currency_and_said_early(result: Simulati
     assert every.height > last(every, "minute", "currency").height
 
 
-def test_active_users_are_those_of_the_last_minutes(result: SimulationResult, taken: pl.DataFrame) -> None:
+def test_active_users_are_counted_over_the_last_minutes(result: SimulationResult, taken: pl.DataFrame) -> None:
     found = recent(result["active"], "since", taken)
     assert found["until"].is_unique().all()
     for since, until, users in found.select(pl.col("since", "until").dt.epoch("ms"), "users").rows():
@@ -99,5 +101,5 @@ def test_top_pages_are_ranked_by_their_events(result: SimulationResult, taken: p
         assert all(seen[page] == count for page, count in rows.select("page", "events").rows())
 
 
-def test_without_figures_there_are_none(events: pl.DataFrame) -> None:
+def test_an_app_without_dashboard_metrics_has_no_lanes_for_them(events: pl.DataFrame) -> None:
     assert set(run_cut(settings_of(), events, [1_000]).lanes) == {"sessions", "late"}

@@ -54,7 +54,7 @@ def opened(settings: SessionsSettings) -> Sink:
     return sink
 
 
-def test_the_tables_hold_the_sessions_of_the_oracle_though_a_cut_is_written_twice(database: Database) -> None:
+def test_the_tables_equal_the_oracle_though_a_cut_is_written_twice(database: Database) -> None:
     settings, events = settings_for(database), shop_events(EVENTS, users=40)
     sink, late = opened(settings), list[str]()
     for batch, result in enumerate(by_cut(settings, events, ENDS)):

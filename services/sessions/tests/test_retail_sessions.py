@@ -34,9 +34,7 @@ def rows_of(table: pl.DataFrame) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.parametrize(("cut_rows", "shards", "early_ms"), [(CUT_ROWS, 1, 0), (CUT_ROWS // 3, 3, 1_500)])
-def test_sessions_of_customers_are_those_of_the_oracle(
-    oracle: Oracle, cut_rows: int, shards: int, early_ms: int
-) -> None:
+def test_sessions_of_customers_equal_the_oracles(oracle: Oracle, cut_rows: int, shards: int, early_ms: int) -> None:
     lines = read_lines(LINES, oracle.arrivals.order)
     settings = retail_settings(early_ms=early_ms, lateness_ms=3_600_000)
     result = run_cut(settings, lines, range(cut_rows, lines.height, cut_rows), shards=shards)

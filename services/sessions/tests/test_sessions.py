@@ -55,14 +55,14 @@ def check(events: pl.DataFrame, result: SimulationResult) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("ends", ENDS, ids=["cuts of 500", "other cuts"])
 @pytest.mark.parametrize("shards", [1, 3])
-def test_sessions_are_those_of_the_oracle(events: pl.DataFrame, ends: range, shards: int) -> None:
+def test_sessions_equal_the_oracles(events: pl.DataFrame, ends: range, shards: int) -> None:
     result = run_cut(settings_of(), events, ends, shards=shards)
     check(events, result)
     assert result["late"].height
     assert result.counters["deduplicate-1.duplicates"] > 10
 
 
-def test_what_is_late_is_what_was_sent_hours_late(events: pl.DataFrame) -> None:
+def test_the_late_lane_has_exactly_the_events_sent_hours_late(events: pl.DataFrame) -> None:
     late = run_cut(settings_of(), events, ENDS[0])["late"]
     assert late["lateness_ms"].min() >= 3_000_000  # type: ignore[operator]
     assert late["at"].max() < events["ts"].sort()[EVENTS // 100]
@@ -71,12 +71,12 @@ def test_what_is_late_is_what_was_sent_hours_late(events: pl.DataFrame) -> None:
 @pytest.mark.slow
 @settings(max_examples=8, deadline=None)
 @given(st.lists(st.integers(1, 1_500), max_size=6), st.sampled_from([0, 1_500]), st.sampled_from([1, 3]))
-def test_however_the_input_is_cut_the_final_sessions_are_the_same(ends: list[int], early_ms: int, shards: int) -> None:
+def test_final_sessions_do_not_depend_on_how_the_input_is_cut(ends: list[int], early_ms: int, shards: int) -> None:
     events = shop_events(1_500, users=40)
     check(events, run_cut(settings_of(early_ms=early_ms), events, ends, shards=shards))
 
 
-def test_with_early_updates_off_a_session_has_one_record(events: pl.DataFrame) -> None:
+def test_without_early_updates_a_session_has_one_record(events: pl.DataFrame) -> None:
     session_rows = run_cut(settings_of(), events, ENDS[0])["sessions"]
     assert session_rows["session_id"].is_unique().all()
     assert set(session_rows["revision"]) == {1}
@@ -101,7 +101,7 @@ def test_a_restart_in_the_middle_changes_no_record(events: pl.DataFrame) -> None
     assert whole["sessions"].equals(again["sessions"])
 
 
-def test_of_two_sessions_that_a_late_event_joins_exactly_one_is_taken_back() -> None:
+def test_a_late_event_that_joins_two_sessions_retracts_exactly_one() -> None:
     events = shop_events(1_000).filter(pl.col("user_id").is_not_null())[:5]
     times = seconds_after(events, 0, 30, 31, 15, 15)
     users = pl.Series(["u1", "u1", "somebody else", "u1", "u1"])

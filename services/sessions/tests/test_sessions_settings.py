@@ -29,18 +29,18 @@ MISSING = {
 
 
 @pytest.mark.parametrize(("because", "changes"), WRONG.items(), ids=WRONG)
-def test_settings_that_contradict_themselves_are_rejected(because: str, changes: dict[str, object]) -> None:
+def test_contradictory_settings_are_rejected(because: str, changes: dict[str, object]) -> None:
     with pytest.raises(ValidationError, match=because):
         settings_of(**changes)
 
 
 @pytest.mark.parametrize(("because", "changes"), MISSING.items(), ids=MISSING)
-def test_fields_that_the_stream_does_not_have_are_rejected(because: str, changes: dict[str, object]) -> None:
+def test_settings_that_name_fields_outside_of_the_stream_are_rejected(because: str, changes: dict[str, object]) -> None:
     with pytest.raises(ConfigError, match=because):
         build_topology(settings_of(**changes))
 
 
-def test_a_file_with_a_wrong_entry_says_which(tmp_path: Path) -> None:
+def test_the_error_about_a_file_of_settings_names_the_wrong_entry(tmp_path: Path) -> None:
     path = tmp_path / "settings.yaml"
     path.write_text(yaml.safe_dump({"gap": {"gap_ms": 0}}))
     with pytest.raises(ConfigError, match=r"gap\.gap_ms"):
@@ -48,7 +48,7 @@ def test_a_file_with_a_wrong_entry_says_which(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dashboard_metrics", [None, {}])
-def test_the_lanes_that_are_topics_are_those_of_the_app(dashboard_metrics: dict[str, object] | None) -> None:
+def test_the_app_has_exactly_the_lanes_of_its_settings(dashboard_metrics: dict[str, object] | None) -> None:
     settings = settings_of(dashboard_metrics=dashboard_metrics)
     assert set(build_app(settings).lanes) == set(lanes(settings))
 
@@ -60,12 +60,12 @@ def test_each_lane_can_also_be_a_table_with_the_columns_of_its_key() -> None:
         assert set(key) <= set(columns[table_lane(lane)].names)
 
 
-def test_a_table_for_a_lane_that_is_not_there_is_rejected() -> None:
+def test_a_table_for_an_unknown_lane_is_rejected() -> None:
     with pytest.raises(ConfigError, match=r"no lane 'active_table'; there are sessions_table"):
         build_topology(settings_of(**(with_tables() | {"dashboard_metrics": None})))
 
 
-def test_rows_for_the_database_are_those_of_the_topic() -> None:
+def test_rows_for_the_database_equal_those_of_the_topic() -> None:
     result = run_cut(settings_of(**with_tables()), shop_events(600), [300])
     assert result["sessions"].height
     for lane in KEYS:

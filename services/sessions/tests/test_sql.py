@@ -69,7 +69,7 @@ def test_every_column_has_a_comment(lane: str) -> None:
     assert set(re.findall(rf"comment on column sessions\.{TABLES[lane]}\.(\w+)", text)) == set(columns)
 
 
-def test_conversion_and_funnel_are_those_of_the_final_sessions(
+def test_conversion_and_funnel_are_computed_from_the_final_sessions(
     db: duckdb.DuckDBPyConnection, result: SimulationResult
 ) -> None:
     table = final(result[SESSIONS])
@@ -80,13 +80,15 @@ def test_conversion_and_funnel_are_those_of_the_final_sessions(
     assert steps[0][1] > steps[3][1] > 0
 
 
-def test_no_session_that_was_merged_away_is_in_a_view(db: duckdb.DuckDBPyConnection, result: SimulationResult) -> None:
+def test_no_view_contains_a_session_that_was_merged_into_another(
+    db: duckdb.DuckDBPyConnection, result: SimulationResult
+) -> None:
     for view in ("live_session", "final_session"):
         (found,) = db.execute(f"select count(*) from sessions.{view}").fetchone() or (0,)
         assert found == final(result[SESSIONS]).height
 
 
-def test_live_figures_are_the_last_ones(db: duckdb.DuckDBPyConnection, result: SimulationResult) -> None:
+def test_the_live_views_show_the_latest_figures(db: duckdb.DuckDBPyConnection, result: SimulationResult) -> None:
     active, top = result[ACTIVE], result[TOP]
     users = db.execute("select users from sessions.active_now").fetchall()
     assert users == [(active.sort("until")["users"][-1],)]

@@ -58,7 +58,9 @@ def test_the_shipped_retail_rules_give_the_oracles_alerts(capsys: pytest.Capture
     assert Counter(json.loads(line)["rule"] for line in lines) == wanted
 
 
-def test_the_table_says_what_both_give_and_what_one_gives(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_the_table_counts_the_alerts_of_both_versions_and_of_each_alone(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     new, old = write(tmp_path / "new", 50, 2, "draft"), write(tmp_path / "old", 100)
     events = payments(tmp_path / "p.parquet", 10, 60, 70, 200, None)
     assert run(["rules", "backtest", new, "--parquet", events, "--compare", old]) == 0
@@ -73,9 +75,7 @@ def test_the_table_says_what_both_give_and_what_one_gives(capsys: pytest.Capture
     assert note == f"compared with {old}"
 
 
-def test_rows_that_are_no_events_are_counted_with_the_reason(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_the_report_counts_rejected_rows_by_reason(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     events = payments(tmp_path / "p.parquet", 10, 60.001, 60.009)
     assert run(["rules", "backtest", write(tmp_path / "r", 50), "--parquet", events]) == 0
     shown = capsys.readouterr().out
@@ -102,14 +102,14 @@ def test_a_limit_is_a_number_of_events(capsys: pytest.CaptureFixture[str], tmp_p
         (["--parquet", str(LINES), "--stream", "nothing"], "no such stream"),
     ],
 )
-def test_what_does_not_fit_is_said_with_the_way_out(
+def test_the_command_rejects_wrong_options_and_says_what_to_change(
     options: list[str], said: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     assert run(["rules", "backtest", write(tmp_path / "r", 50), *options]) != 0
     assert said in capsys.readouterr().err
 
 
-def test_rules_that_are_not_sound_are_not_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_the_command_does_not_run_invalid_rules(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     folder = write(tmp_path / "r", 50)
     (tmp_path / "r" / "bad.yaml").write_text("id: bad\n", encoding="utf-8")
     assert run(["rules", "backtest", folder, "--parquet", str(LINES)]) == 1

@@ -53,14 +53,14 @@ def compare(folders: tuple[Path, Path], *options: str) -> int:
     return run(["rules", "diff", str(new), "--against", str(old), *options])
 
 
-def test_equal_rules_are_no_change_and_exit_code_0(
+def test_equal_rules_show_no_change_and_give_exit_code_0(
     folders: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert compare(folders) == 0
     assert capsys.readouterr().out == "0 added, 0 removed, 0 changed, 2 same\n"
 
 
-def test_a_change_is_shown_entry_by_entry_with_its_state_and_exit_code_1(
+def test_the_command_shows_a_change_entry_by_entry_and_gives_exit_code_1(
     folders: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     changed = RULE.replace(">= 5", ">= 6").replace("sliding: 10m", "sliding: 30m")
@@ -85,7 +85,7 @@ def test_a_change_is_shown_entry_by_entry_with_its_state_and_exit_code_1(
     )
 
 
-def test_only_with_prune_are_other_rules_removed(
+def test_only_with_prune_does_the_diff_remove_other_rules(
     folders: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folders[0] / "a.yaml").unlink()
@@ -99,7 +99,7 @@ def test_only_with_prune_are_other_rules_removed(
     ]
 
 
-def test_rules_with_problems_are_not_compared_and_exit_code_is_2(
+def test_the_command_does_not_compare_invalid_rules_and_gives_exit_code_2(
     folders: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folders[0] / "b.yaml").write_text(OTHER.replace("amount > 5", "amuont > 5"))
@@ -125,7 +125,7 @@ def test_json_holds_both_normal_forms(folders: tuple[Path, Path], capsys: pytest
     }
 
 
-def test_an_app_that_cannot_be_reached_is_trouble_and_no_difference(
+def test_an_unreachable_app_is_an_error_and_no_difference(
     folders: tuple[Path, Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def away(_kafka: KafkaSettings, topics: list[str]) -> None:
@@ -139,7 +139,7 @@ def test_an_app_that_cannot_be_reached_is_trouble_and_no_difference(
 
 
 @pytest.mark.kafka
-def test_the_live_rules_of_an_app_are_compared(
+def test_the_command_compares_with_the_live_rules_of_an_app(
     folders: tuple[Path, Path], kafka: KafkaSettings, new_topic: NewTopic, capsys: pytest.CaptureFixture[str]
 ) -> None:
     app = new_topic("diffed")

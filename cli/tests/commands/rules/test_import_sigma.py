@@ -54,7 +54,7 @@ def arguments(tmp_path: Path) -> list[str]:
     return ["rules", "import", str(tmp_path / "sigma"), "--stream", "shop", "--map", str(tmp_path / "map.yaml")]
 
 
-def test_the_table_says_what_became_of_each_document(
+def test_the_table_shows_the_result_of_each_document(
     arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(arguments) == 1
@@ -70,7 +70,7 @@ def test_the_table_says_what_became_of_each_document(
     )
 
 
-def test_what_is_written_is_sound_and_fires(
+def test_the_imported_rules_are_valid_and_fire(
     arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "rules" / "sigma"
@@ -87,7 +87,7 @@ def test_what_is_written_is_sound_and_fires(
     assert capsys.readouterr().out.endswith("2 rules are sound, 0 problems\n")
 
 
-def test_a_second_import_raises_the_version_of_what_changed_and_of_nothing_else(
+def test_a_second_import_raises_only_the_versions_of_changed_rules(
     arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "rules"
@@ -103,7 +103,7 @@ def test_a_second_import_raises_the_version_of_what_changed_and_of_nothing_else(
     assert (out / "login-from-a-watched-network.yaml").read_text() == before
 
 
-def test_what_somebody_added_to_an_imported_rule_stays(
+def test_a_second_import_keeps_manual_edits_of_a_rule(
     arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "rules"
@@ -129,7 +129,7 @@ def test_json_has_everything_that_the_table_has(arguments: list[str], capsys: py
     assert (found["rejected"][0]["title"], found["rejected"][0]["line"]) == ("Odd agent", 28)
 
 
-def test_a_map_with_a_mistake_is_shown_with_its_place(
+def test_an_error_in_the_map_is_shown_with_its_line(
     arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "map.yaml").write_text("fields: {A: nothing}\n")
@@ -137,7 +137,7 @@ def test_a_map_with_a_mistake_is_shown_with_its_place(
     assert "map.yaml:1:13: fields.A: unknown column nothing" in capsys.readouterr().out
 
 
-def test_a_folder_without_rules_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_reports_a_folder_without_rules(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["rules", "import", str(tmp_path), "--stream", "shop"]) == 1
     assert "sigma: no document in" in capsys.readouterr().err
 

@@ -77,7 +77,7 @@ def _bytes(response: RuleStatus) -> bytes:
     return status_record(response).value or b""
 
 
-def test_published_rules_are_answered_one_by_one(
+def test_the_command_shows_the_answer_to_each_published_rule(
     kafka: KafkaSettings, app: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     paths = [write(tmp_path, "a"), write(tmp_path, "b")]
@@ -86,7 +86,7 @@ def test_published_rules_are_answered_one_by_one(
     assert capsys.readouterr().out == "accepted   a version 1\naccepted   b version 1\n"
 
 
-def test_a_rejection_shows_the_reason_and_the_live_version_stays(
+def test_the_command_shows_why_a_version_is_rejected_and_the_live_one_stays(
     kafka: KafkaSettings, app: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     target = ["--app", app, "--bootstrap", kafka.bootstrap]
@@ -103,7 +103,7 @@ def test_a_rejection_shows_the_reason_and_the_live_version_stays(
     assert "version 2 is not above version 3, the newest" in rejected["reason"]
 
 
-def test_one_bad_rule_keeps_all_from_being_published(
+def test_one_invalid_rule_prevents_the_publication_of_all(
     kafka: KafkaSettings, app: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     paths = [write(tmp_path, "a"), write(tmp_path, "b", where="amuont > 1")]
@@ -113,7 +113,7 @@ def test_one_bad_rule_keeps_all_from_being_published(
         assert log.read_log() == []
 
 
-def test_without_a_running_app_the_missing_answer_is_an_error_and_the_rule_stays(
+def test_a_missing_answer_is_an_error_and_the_rule_stays_published(
     kafka: KafkaSettings, app: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     target = ["--app", app, "--bootstrap", kafka.bootstrap]
@@ -125,7 +125,7 @@ def test_without_a_running_app_the_missing_answer_is_an_error_and_the_rule_stays
     assert (listed["rule"], listed["status"]) == ("a", None)
 
 
-def test_no_wait_asks_for_no_answer(
+def test_no_wait_returns_without_an_answer(
     kafka: KafkaSettings, app: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     target = ["--app", app, "--bootstrap", kafka.bootstrap]
@@ -133,7 +133,7 @@ def test_no_wait_asks_for_no_answer(
     assert capsys.readouterr().out == "published  a version 1\n"
 
 
-def test_the_list_is_a_table(
+def test_list_prints_a_table(
     kafka: KafkaSettings, app: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     target = ["--app", app, "--bootstrap", kafka.bootstrap]
@@ -149,7 +149,7 @@ def test_the_list_is_a_table(
     ]
 
 
-def test_an_app_that_never_ran_is_named_with_the_way_out(
+def test_list_names_an_app_that_never_ran_and_says_what_to_do(
     kafka: KafkaSettings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["rules", "list", "--app", "nobody", "--bootstrap", kafka.bootstrap]) == 1
@@ -158,7 +158,7 @@ def test_an_app_that_never_ran_is_named_with_the_way_out(
     assert "--app" in shown
 
 
-def test_a_release_is_answered_as_a_whole_and_taken_back_as_a_whole(
+def test_a_release_is_accepted_and_rolled_back_as_a_whole(
     kafka: KafkaSettings, app: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     target = ["--app", app, "--bootstrap", kafka.bootstrap]
@@ -179,7 +179,7 @@ def test_a_release_is_answered_as_a_whole_and_taken_back_as_a_whole(
     assert told == [(1, None, None), (2, "q3", "third quarter"), (3, "undo-q3", "undo release q3")]
 
 
-def test_a_large_release_is_prepared_in_parts(
+def test_a_large_release_is_published_in_several_records(
     kafka: KafkaSettings, app: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     target = ["--app", app, "--bootstrap", kafka.bootstrap]
@@ -193,7 +193,7 @@ def test_a_large_release_is_prepared_in_parts(
     assert len(json.loads(capsys.readouterr().out)) == 300
 
 
-def test_a_rejected_release_says_which_rules_and_changes_nothing(
+def test_a_rejected_release_names_the_rules_and_changes_nothing(
     kafka: KafkaSettings, app: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     target = ["--app", app, "--bootstrap", kafka.bootstrap]
@@ -208,7 +208,7 @@ def test_a_rejected_release_says_which_rules_and_changes_nothing(
     assert [(r["rule"], r["version"]) for r in json.loads(capsys.readouterr().out)] == [("a", 2)]
 
 
-def test_one_command_goes_back_to_the_version_before(
+def test_one_command_rolls_back_to_the_previous_version(
     kafka: KafkaSettings, app: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     target = ["--app", app, "--bootstrap", kafka.bootstrap]
@@ -226,7 +226,7 @@ def test_one_command_goes_back_to_the_version_before(
     assert listed["version"] == 5
 
 
-def test_a_rule_is_published_in_another_mode_than_its_file_says(
+def test_an_option_overrides_the_mode_in_the_file_of_a_rule(
     kafka: KafkaSettings, app: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     target = ["--app", app, "--bootstrap", kafka.bootstrap]
@@ -255,7 +255,7 @@ def _response(offset: int) -> Record:
         pytest.param([58, *range(100, 700)], {58}, id="responses to later records do not prolong the wait"),
     ],
 )
-def test_the_wait_begins_again_with_each_response_that_comes_before(offsets: Iterable[int], found: set[int]) -> None:
+def test_each_response_restarts_the_time_out(offsets: Iterable[int], found: set[int]) -> None:
     now_s, coming = 0.0, iter(offsets)
 
     def poll() -> list[Record]:

@@ -48,7 +48,7 @@ def write(folder: Path, text: str, name: str = "rule.yaml") -> str:
     return str(path)
 
 
-def test_the_shipped_rules_are_sound_and_pass_their_tests(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_shipped_rules_are_valid_and_pass_their_tests(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["rules", "check", "-o", "json"]) == 0
     checked = json.loads(capsys.readouterr().out)
     assert checked["rules"] == len(checked["costs"]) >= 10
@@ -58,7 +58,7 @@ def test_the_shipped_rules_are_sound_and_pass_their_tests(capsys: pytest.Capture
     assert tested["failed"] == tested["untested"] == []
 
 
-def test_a_sample_of_events_names_keys_whose_state_only_grows(
+def test_check_with_a_sample_names_the_keys_whose_state_only_grows(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = "id: r\nversion: 1\nowner: o\non: shop\nwhere: amount > 1\nsuppress: {by: [user_id], for: 1d}\n"
@@ -103,7 +103,7 @@ def test_an_unknown_field_is_shown_with_file_line_underline_and_hint(
         ("id: &a x\n", "1:5", "anchors and aliases are not read"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_place(
+def test_check_reports_each_error_with_its_line(
     wrong: str, place: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = write(tmp_path, wrong)
@@ -124,13 +124,13 @@ def test_every_bad_rule_of_a_folder_is_named(tmp_path: Path, capsys: pytest.Capt
     assert {Path(p["file"]).name for p in checked["problems"]} == {"b.yaml", "c.yml"}
 
 
-def test_a_costly_condition_is_pointed_out_but_no_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_costly_condition_is_a_warning_and_no_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write(tmp_path, GOOD.replace("type = 'payment' and amount >= 5000", "lower(user_id) like '%bot%'"))
     assert run(["rules", "check", path]) == 0
     assert capsys.readouterr().out.startswith("cost large-payment")
 
 
-def test_a_failing_test_shows_what_came_instead(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failing_test_shows_the_actual_alerts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write(tmp_path, GOOD.replace("u1 paid 5000.00", "u1 paid 6000.00"))
     assert run(["rules", "test", path]) == 1
     shown = capsys.readouterr().out
@@ -139,12 +139,12 @@ def test_a_failing_test_shows_what_came_instead(tmp_path: Path, capsys: pytest.C
     assert shown.splitlines()[-1] == "1 tests of 1 rules: 1 failed"
 
 
-def test_final_windows_end_in_a_test(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_test_of_a_rule_closes_its_final_windows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["rules", "test", write(tmp_path, WINDOWED)]) == 0
     assert capsys.readouterr().out == "1 tests of 1 rules: 0 failed\n"
 
 
-def test_an_event_that_no_decoder_accepts_fails_its_test(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_event_that_the_decoder_rejects_fails_its_test(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write(tmp_path, GOOD.replace("amount: 5000}", "amount: a lot}"))
     assert run(["rules", "test", path]) == 1
     assert "events[0]" in capsys.readouterr().out
@@ -163,7 +163,7 @@ def test_a_rule_without_tests_is_named(tmp_path: Path, capsys: pytest.CaptureFix
 
 
 @pytest.mark.parametrize("command", ["check", "test", "publish"])
-def test_a_path_that_is_not_there_is_one_line(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_path_is_one_line_of_error(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["rules", command, "/does/not/exist"]) == 1
     seen = capsys.readouterr()
     assert (seen.out, seen.err) == ("", "headgate: rules: no such file or folder: /does/not/exist\n")
@@ -192,9 +192,7 @@ def write_lists(folder: Path) -> str:
     return str(folder)
 
 
-def test_rules_are_checked_and_tested_with_the_lists_that_they_ask(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_check_and_test_read_the_lists_that_rules_look_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file, lists = write(tmp_path, LISTED), write_lists(tmp_path / "lists")
     assert run(["rules", "check", file, "--lists", lists]) == 0
     assert run(["rules", "test", file, "--lists", lists]) == 0
@@ -203,7 +201,7 @@ def test_rules_are_checked_and_tested_with_the_lists_that_they_ask(
     assert "there is no list 'watched'" in capsys.readouterr().out
 
 
-def test_a_fault_in_a_list_is_a_problem_with_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_reports_an_error_in_a_list_with_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file, lists = write(tmp_path, LISTED), write_lists(tmp_path / "lists")
     write(tmp_path / "lists", "value,lookup\nu1,50\nu2,much\n", "limits.csv")
     assert run(["rules", "check", file, "--lists", lists]) == 1

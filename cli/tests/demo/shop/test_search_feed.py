@@ -18,7 +18,7 @@ def sent(start: int, stop: int) -> list[RoutedRecord]:
     return [*FEED.records(start, stop)]
 
 
-def test_each_topic_gets_its_part_of_the_story_and_nothing_else() -> None:
+def test_each_topic_gets_exactly_its_records() -> None:
     parts = {"search": stream.records(SHOP, 0, STOP), "search.products": products.records(SHOP, 0, STOP)}
     every = sent(0, STOP)
     assert FEED.topics == tuple(parts)
@@ -26,13 +26,13 @@ def test_each_topic_gets_its_part_of_the_story_and_nothing_else() -> None:
         assert [one.record for one in every if one.topic == topic] == [*part]
 
 
-def test_records_come_in_the_order_of_the_story_a_change_before_the_event_of_its_moment() -> None:
+def test_records_are_in_order_and_a_change_precedes_the_event_of_its_index() -> None:
     places = [(one.record.index, one.topic != "search.products") for one in sent(0, STOP)]
     assert places == sorted(places)
     assert len(set(places)) == len(places)
 
 
 @given(cut=st.integers(0, STOP))
-def test_wherever_a_run_stops_the_next_one_sends_the_rest(cut: int) -> None:
+def test_a_second_run_sends_the_rest_wherever_the_first_stopped(cut: int) -> None:
     begin, end = max(0, cut - 60), min(STOP, cut + 60)
     assert sent(begin, cut) + sent(cut, end) == sent(begin, end)

@@ -67,7 +67,7 @@ def test_the_product_finds_exactly_what_is_expected(seed: int, n: int, cut_recor
     assert not expected.uncertain
 
 
-def test_every_shipped_rule_is_known_here_as_it_is_written_there() -> None:
+def test_the_expectation_covers_every_shipped_rule_with_its_window() -> None:
     """What can be compared without reading expressions: kind, window, key and emission."""
     rules = {rule.id: rule for rule in shipped()}
     assert set(rules) == set(PER_EVENT) | set(WINDOWED)
@@ -84,8 +84,8 @@ def test_every_shipped_rule_is_expected_to_fire_soon() -> None:
     assert {alert.rule for alert in expected.alerts} == set(PER_EVENT) | set(WINDOWED)
 
 
-def test_a_day_that_ends_between_the_partitions_is_said_to_be_uncertain() -> None:
-    settings = ShopSettings(7, shop_start_ms(NOW_MS))
+def test_a_day_that_ends_between_the_partitions_is_uncertain() -> None:
+    settings = ShopSettings(7, start_before(NOW_MS))
     sizes = [len(expect(settings, 10 * EVENTS_PER_BLOCK + n, 4).uncertain) for n in (0, 2, EVENTS_PER_BLOCK)]
     assert sizes[0] == sizes[2] == 0
     assert sizes[1] > 0

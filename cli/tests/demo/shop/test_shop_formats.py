@@ -43,7 +43,7 @@ FEED = formats_feed(NAMES.events, NAMES.input, SHOP)
 NONE = RowDifferences(0, 0, 0, 0)
 
 
-def test_a_shop_keeps_to_the_kind_of_table_that_it_began_with(tmp_path: Path) -> None:
+def test_a_workspace_keeps_its_kind_of_table(tmp_path: Path) -> None:
     shop = Workspace(tmp_path, NAMES, SHOP, "nowhere")
     context = ServiceContext(KafkaSettings("127.0.0.1:1"), shop, tmp_path, ROOT / "streams")
     shop.settings_file.write_text(EtlService().settings(context).model_dump_json())
@@ -121,7 +121,7 @@ def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return found_in(run(folder, request.param)), wanted_of(folder)
 
 
-def test_the_apps_rows_and_dead_letters_are_those_that_were_worked_out(both: tuple[EtlOutput, ExpectedRows]) -> None:
+def test_the_rows_and_dead_letters_of_the_app_equal_the_expectation(both: tuple[EtlOutput, ExpectedRows]) -> None:
     verdict = judge(EMPTY, *both)
     assert (verdict.topic, verdict.table, verdict.dead_letters) == (NONE, NONE, NONE)
     assert verdict.total == verdict.expected
@@ -131,7 +131,7 @@ def test_the_apps_rows_and_dead_letters_are_those_that_were_worked_out(both: tup
     assert len(verdict.reasons) > 5
 
 
-def test_every_format_brings_rows_and_dead_letters(both: tuple[EtlOutput, ExpectedRows]) -> None:
+def test_every_format_gives_rows_and_dead_letters(both: tuple[EtlOutput, ExpectedRows]) -> None:
     found, _ = both
     assert {row[COLUMNS.index("source")] for row in found.rows} == {"payments", "access-log", "carts", "logins"}
     assert {place[0] for place, code in found.dead_letters if code not in ("late", "rule:amount-plausible")} == {
@@ -139,7 +139,7 @@ def test_every_format_brings_rows_and_dead_letters(both: tuple[EtlOutput, Expect
     }
 
 
-def test_what_is_lost_wrong_repeated_or_too_much_is_found(both: tuple[EtlOutput, ExpectedRows]) -> None:
+def test_the_comparison_finds_lost_wrong_unexpected_and_repeated_rows(both: tuple[EtlOutput, ExpectedRows]) -> None:
     found, wanted = both
     first = found.rows[0]
     other = (*first[:-1], "1.23")
@@ -166,7 +166,7 @@ def test_what_is_lost_wrong_repeated_or_too_much_is_found(both: tuple[EtlOutput,
     assert not judge(EMPTY, replace(found, events=COUNT + 1), wanted).passed
 
 
-def test_every_record_of_the_story_is_in_one_topic_and_its_key_is_kept() -> None:
+def test_every_record_is_in_one_topic_with_its_key() -> None:
     sent = [*FEED.records(0, COUNT)]
     shop_for = [*records(SHOP, 0, COUNT)]
     assert [(one.record.index, one.record.key, one.record.fate) for one in sent] == [
@@ -175,11 +175,11 @@ def test_every_record_of_the_story_is_in_one_topic_and_its_key_is_kept() -> None
     assert {one.topic for one in sent} == {*NAMES.read} == {*FEED.topics}
 
 
-def test_a_part_of_the_feed_is_that_part_of_the_whole() -> None:
+def test_a_slice_of_the_feed_equals_that_slice_of_the_whole() -> None:
     assert [*FEED.records(900, 1_100)] == [*FEED.records(0, 1_100)][900:]
 
 
-def test_logins_are_avro_as_its_library_writes_it() -> None:
+def test_logins_are_the_avro_bytes_that_fastavro_writes() -> None:
     logins = [json.loads(r.value or b"") for r in records(SHOP, 0, COUNT) if r.fate is RecordFate.EVENT]
     for body in [one for one in logins if one["type"] == "login"]:
         ok = {"event_id": body["event_id"], "at": body["ts"], "user": body["user_id"], "ok": body["status"] == "ok"}
@@ -189,7 +189,7 @@ def test_logins_are_avro_as_its_library_writes_it() -> None:
         assert avro_datum(body) == target.getvalue()
 
 
-def test_nobody_is_named_in_what_comes_out_but_in_dead_letters(tmp_path: Path) -> None:
+def test_only_dead_letters_contain_user_ids(tmp_path: Path) -> None:
     users = {record.key for record in records(SHOP, 0, COUNT) if record.key is not None}
     for one in run(tmp_path, 2_500):
         if one.lane not in ("deadletters", "events"):
@@ -197,7 +197,7 @@ def test_nobody_is_named_in_what_comes_out_but_in_dead_letters(tmp_path: Path) -
             assert not values & users
 
 
-def test_only_its_owner_may_read_the_key_of_pseudonyms(tmp_path: Path) -> None:
+def test_only_its_owner_may_read_the_file_of_the_pseudonym_key(tmp_path: Path) -> None:
     shop = Workspace(tmp_path, NAMES, SHOP, "nowhere")
     context = ServiceContext(KafkaSettings("127.0.0.1:1"), shop, tmp_path, ROOT / "streams")
     settings = EtlService().settings(context)

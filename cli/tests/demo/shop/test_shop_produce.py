@@ -59,7 +59,7 @@ def test_a_stopped_producer_continues_where_it_stopped(kafka: KafkaSettings, new
     assert content(kafka, topic) == expected(2_000, 2)
 
 
-def test_a_killed_generator_loses_nothing_and_repeats_nothing(kafka: KafkaSettings, new_topic: NewTopic) -> None:
+def test_a_killed_generator_neither_loses_nor_repeats_a_record(kafka: KafkaSettings, new_topic: NewTopic) -> None:
     topic = new_topic("shop", 3)
     program = (
         "from headgate.demo.shop.feed import shop_feed\n"
@@ -82,7 +82,7 @@ def test_a_killed_generator_loses_nothing_and_repeats_nothing(kafka: KafkaSettin
     assert content(kafka, topic) == expected(n, 3)
 
 
-def test_the_rate_is_kept(kafka: KafkaSettings, new_topic: NewTopic) -> None:
+def test_the_generator_keeps_the_rate(kafka: KafkaSettings, new_topic: NewTopic) -> None:
     topic, slept = new_topic("shop", 1), list[float]()
     produce(kafka, shop_feed(topic, SHOP), end=100, rate=SendRate(per_second=50, sleep=slept.append))
     assert len(slept) == 50
@@ -107,7 +107,7 @@ def test_no_event_is_sent_before_its_time(kafka: KafkaSettings, new_topic: NewTo
     assert clock[0] >= SHOP.start_ms + SHOP.block_ms
 
 
-def test_a_topic_with_records_of_others_is_rejected(kafka: KafkaSettings, new_topic: NewTopic) -> None:
+def test_the_generator_rejects_a_topic_with_foreign_records(kafka: KafkaSettings, new_topic: NewTopic) -> None:
     topic = new_topic("shop", 1)
     client = clients.producer(kafka)
     client.produce(topic, b"{}", headers=[("other", b"1")])

@@ -84,7 +84,7 @@ def expected(shop: ShopSettings, gap_ms: int) -> ExpectedSessions:
     [(SHOP, GAP_MS, 211), (SHOP, GAP_MS, 2_500), (CROWDED, 3_000, 13)],
     ids=["in small cuts", "in large cuts", "with merges"],
 )
-def test_the_apps_sessions_are_those_that_were_worked_out(shop: ShopSettings, gap_ms: int, cut_records: int) -> None:
+def test_the_sessions_of_the_app_equal_the_expectation(shop: ShopSettings, gap_ms: int, cut_records: int) -> None:
     output, wanted = run(shop, gap_ms, cut_records), expected(shop, gap_ms)
     assert compare(wanted.sessions, table(output)) == NONE
     assert sum(one.final is True for one in wanted.sessions) > 100
@@ -103,7 +103,9 @@ def rows(wanted: ExpectedSessions) -> list[StoredRow]:
     return [StoredRow(one.row, bool(one.final)) for one in wanted.sessions]
 
 
-def test_what_is_lost_wrong_or_too_much_is_found(wanted: ExpectedSessions, rows: list[StoredRow]) -> None:
+def test_the_comparison_finds_lost_wrong_and_unexpected_sessions(
+    wanted: ExpectedSessions, rows: list[StoredRow]
+) -> None:
     said = next(n for n, one in enumerate(wanted.sessions) if one.final)
     one = rows[said]
     others = rows[:said] + rows[said + 1 :]
@@ -123,7 +125,9 @@ def test_what_is_lost_wrong_or_too_much_is_found(wanted: ExpectedSessions, rows:
     assert compare(wanted.sessions, [*others, stranger]) == SessionDifferences(1, 0, 1)
 
 
-def test_an_open_session_may_lag_behind_and_no_more(wanted: ExpectedSessions, rows: list[StoredRow]) -> None:
+def test_an_open_session_may_be_missing_or_behind_but_not_ahead(
+    wanted: ExpectedSessions, rows: list[StoredRow]
+) -> None:
     place = next(n for n, one in enumerate(wanted.sessions) if not one.is_required and one.row.events > 2)
     one = rows[place]
     others = rows[:place] + rows[place + 1 :]
@@ -134,7 +138,7 @@ def test_an_open_session_may_lag_behind_and_no_more(wanted: ExpectedSessions, ro
     assert compare(wanted.sessions, [*others, ahead]) == SessionDifferences(0, 1, 0)
 
 
-def test_counts_of_the_other_lanes_and_the_topic_are_part_of_the_verdict(
+def test_the_verdict_includes_the_counts_of_the_other_lanes_and_the_topic(
     wanted: ExpectedSessions, rows: list[StoredRow]
 ) -> None:
     said = tuple((str(n), 1) for n in range(len(rows)))
@@ -147,7 +151,7 @@ def test_counts_of_the_other_lanes_and_the_topic_are_part_of_the_verdict(
     assert judge(none, replace(right, records=(*said[1:], ("0", 2))), wanted).behind == 1
 
 
-def test_late_records_are_in_no_session(wanted: ExpectedSessions) -> None:
+def test_no_session_contains_late_records(wanted: ExpectedSessions) -> None:
     late = {r.event_ms for r in records(SHOP, 0, COUNT) if r.fate is RecordFate.LATE}
     assert late
     assert not late & {one.row.started_ms for one in wanted.sessions}

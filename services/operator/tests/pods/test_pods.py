@@ -58,7 +58,7 @@ def test_every_pod_passes_the_restricted_profile(app: Desired) -> None:
         assert kinds <= {"emptyDir", "configMap", "secret", "persistentVolumeClaim"}
 
 
-def test_only_the_driver_may_speak_to_the_api_server(app: Desired) -> None:
+def test_only_the_driver_has_access_to_the_api_server(app: Desired) -> None:
     driver, *others = _pods(app)
     assert driver["spec"]["serviceAccountName"] == "rules-driver"
     assert all(pod["spec"]["automountServiceAccountToken"] is False for pod in others)
@@ -79,7 +79,7 @@ def test_a_driver_may_write_to_the_drivers_of_its_app_only(app: Desired) -> None
     assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "rules-driver", "namespace": "shop"}]
 
 
-def test_where_things_are_is_the_operators_to_say(app: Desired) -> None:
+def test_the_operator_sets_paths_and_executors_and_keeps_the_app_name(app: Desired) -> None:
     spec = app.spec.model_copy(update={"config": {"checkpoint": "/elsewhere", "app": "shop-rules"}})
     said = settings("rules", spec)
     assert said["checkpoint"] == "/var/lib/headgate/rules"
@@ -95,7 +95,7 @@ def test_where_things_are_is_the_operators_to_say(app: Desired) -> None:
     }
 
 
-def test_a_collector_removes_what_it_is_told_and_minds_nothing_that_is_not_there(app: Desired) -> None:
+def test_a_collector_deletes_the_named_savepoints_and_ignores_missing_ones(app: Desired) -> None:
     some = pods.collector_pod(app, CreateCollector("c", app.release, ("one", "two")))["spec"]["containers"][0]["args"]
     where = ["--savepoints", "/var/lib/headgate/savepoints", "--app", "rules"]
     assert some == ["headgate", "savepoint", "delete", *where, "--missing-ok", "one", "two"]
@@ -105,7 +105,7 @@ def test_a_collector_removes_what_it_is_told_and_minds_nothing_that_is_not_there
     assert purge == ["headgate", "savepoint", "purge", *where, "--checkpoint", "/var/lib/headgate/rules"]
 
 
-def test_settings_are_one_immutable_map_a_content(app: Desired) -> None:
+def test_each_content_of_settings_has_an_immutable_config_map_of_its_own(app: Desired) -> None:
     made = pods.settings_map(app, app.release)
     assert made["immutable"] is True
     volume = next(v for v in _pods(app)[0]["spec"]["volumes"] if v["name"] == "settings")
@@ -116,14 +116,14 @@ def test_settings_are_one_immutable_map_a_content(app: Desired) -> None:
     assert set(made["data"]) == {"settings.yaml", "executor.yaml"}
 
 
-def test_an_app_that_says_something_of_telemetry_keeps_the_rest_of_it(app: Desired) -> None:
+def test_a_setting_of_telemetry_keeps_the_defaults_of_the_others(app: Desired) -> None:
     config = {"telemetry": {"otlp_endpoint": "http://collector:4318", "logs": "text"}}
     said = settings("rules", app.spec.model_copy(update={"config": config}))["telemetry"]
     assert said == {"otlp_endpoint": "http://collector:4318", "logs": "text", "prometheus_port": 9464}
     assert settings("rules", app.spec)["telemetry"] == {"logs": "json", "prometheus_port": 9464}
 
 
-def test_driver_and_executors_read_the_secret_of_spark_and_collectors_do_not(app: Desired) -> None:
+def test_driver_and_executors_mount_the_secret_of_spark_and_collectors_do_not(app: Desired) -> None:
     driver, executor, collector = _pods(app)
     for pod in (driver, executor):
         assert {"name": "spark", "mountPath": "/etc/headgate/spark", "readOnly": True} in _mounts(pod)
@@ -131,13 +131,13 @@ def test_driver_and_executors_read_the_secret_of_spark_and_collectors_do_not(app
     assert "spark" not in {volume["name"] for volume in _volumes(collector)}
 
 
-def test_without_executors_there_is_no_secret_to_wait_for(app: Desired) -> None:
+def test_without_executors_the_driver_mounts_no_secret(app: Desired) -> None:
     alone = _changed(app, executors=0)
     assert "spark" not in {volume["name"] for volume in _volumes(_pods(alone)[0])}
     assert "executors" not in settings("rules", alone.spec)
 
 
-def test_the_secret_is_of_this_life_of_the_app_and_goes_with_it(app: Desired) -> None:
+def test_a_recreated_app_has_another_secret_and_each_is_deleted_with_its_app(app: Desired) -> None:
     made = pods.spark_secret(app, "x" * 64)
     assert made["metadata"]["ownerReferences"][0]["uid"] == "0a1b2c3d"
     assert base64.b64decode(made["data"]["secret"]) == b"x" * 64
@@ -148,7 +148,7 @@ def test_the_secret_is_of_this_life_of_the_app_and_goes_with_it(app: Desired) ->
 _FILES = {"orders.yaml": "name: orders", "streams/orders.yaml": "name: other"}
 
 
-def test_files_are_where_the_settings_look_for_them_in_driver_and_executors(app: Desired) -> None:
+def test_files_are_mounted_in_driver_and_executors_where_the_settings_expect_them(app: Desired) -> None:
     filed = _changed(app, files=_FILES)
     made = pods.files_map(filed, filed.release)
     assert made is not None
@@ -161,13 +161,13 @@ def test_files_are_where_the_settings_look_for_them_in_driver_and_executors(app:
     assert pods.files_map(app, app.release) is None
 
 
-def test_a_changed_file_is_another_release_that_needs_another_pod(app: Desired) -> None:
+def test_a_changed_file_makes_another_revision_and_another_pod(app: Desired) -> None:
     one, other = _changed(app, files=_FILES), _changed(app, files={"orders.yaml": "name: changed"})
     assert one.release.shape != other.release.shape
     assert pods.files_map(one, one.release) != pods.files_map(other, other.release)
 
 
-def test_another_version_of_the_operator_finds_the_maps_that_one_before_it_made(app: Desired) -> None:
+def test_a_new_version_of_the_operator_finds_the_config_maps_of_an_old_one(app: Desired) -> None:
     filed = _changed(app, files=_FILES, executors=0)
     made = pods.files_map(filed, filed.release)
     assert made is not None
@@ -188,7 +188,7 @@ def _volumes(pod: dict[str, Any]) -> list[dict[str, Any]]:
     return list(pod["spec"]["volumes"])
 
 
-def test_everything_goes_with_its_app(app: Desired) -> None:
+def test_every_object_is_owned_by_its_app(app: Desired) -> None:
     made = [*_pods(app)[::2], pods.settings_map(app, app.release), pods.headless_service(app)]
     for manifest in made:
         assert manifest["metadata"]["ownerReferences"][0]["uid"] == "0a1b2c3d"

@@ -79,25 +79,25 @@ def _kinds(step: ReconcileResult) -> list[type]:
     return [type(action) for action in step.actions if not isinstance(action, act.EmitEvent)]
 
 
-def test_nothing_is_done_when_everything_is_as_it_should_be() -> None:
+def test_a_stable_app_needs_no_action() -> None:
     status = reconcile(_desired(), Observed((_running(),)), _stable(), _NOW).status
     again = reconcile(_desired(), Observed((_running(),)), status, _NOW)
     assert (again.status, again.actions) == (status, ())
 
 
-def test_a_status_is_a_value() -> None:
+def test_a_status_survives_pickling() -> None:
     status = reconcile(_desired(), Observed((_running(),)), _stable(), _NOW).status
     assert pickle.loads(pickle.dumps(status)) == status
 
 
-def test_an_upgrade_begins_with_a_standby_and_the_running_pod_is_not_touched() -> None:
+def test_an_upgrade_begins_with_a_standby_and_leaves_the_running_pod_alone() -> None:
     step = reconcile(_desired(2, image="headgate:2"), Observed((_running(),)), _stable(), _NOW)
     assert step.status.phase is Phase.PREFLIGHT
     assert _kinds(step) == [act.CreatePod]
 
 
 @pytest.mark.parametrize(("verdict", "reason"), [("incompatible", "Incompatible"), ("decision", "NeedsDecision")])
-def test_a_plan_that_cannot_be_rejects_the_upgrade_and_it_is_not_tried_again(verdict: str, reason: str) -> None:
+def test_an_impossible_plan_rejects_the_upgrade_for_good(verdict: str, reason: str) -> None:
     desired = _desired(2, image="headgate:2")
     status = reconcile(desired, Observed((_running(),)), _stable(), _NOW).status
     assert status.standby is not None
@@ -116,7 +116,7 @@ def test_a_plan_that_cannot_be_rejects_the_upgrade_and_it_is_not_tried_again(ver
     assert _kinds(again) == []
 
 
-def test_a_version_that_does_not_stop_in_time_is_kept() -> None:
+def test_an_old_version_that_does_not_stop_in_time_is_kept() -> None:
     desired = _desired(2, image="headgate:2")
     status, observed = _stopping(desired, late=True)
     step = reconcile(desired, observed, status, _NOW)
@@ -125,7 +125,7 @@ def test_a_version_that_does_not_stop_in_time_is_kept() -> None:
     assert step.status.upgrade.reason == "StopTimeout"
 
 
-def test_a_version_that_does_not_stop_in_time_is_settled_once_if_that_is_wanted() -> None:
+def test_an_old_version_that_does_not_stop_in_time_is_settled_once_if_the_spec_allows_it() -> None:
     desired = _desired(2, image="headgate:2", upgrade={"onStopTimeout": "finishBatch"})
     status, observed = _stopping(desired, late=True)
     step = reconcile(desired, observed, status, _NOW)
@@ -138,7 +138,7 @@ def test_a_version_that_does_not_stop_in_time_is_settled_once_if_that_is_wanted(
     assert kept.status.phase is Phase.STABLE
 
 
-def test_a_savepoint_that_is_behind_what_was_committed_is_not_believed() -> None:
+def test_a_savepoint_older_than_the_last_commit_is_not_accepted() -> None:
     desired = _desired(2, image="headgate:2")
     status, observed = _stopping(desired, late=False)
     assert status.pending_command is not None
@@ -151,7 +151,7 @@ def test_a_savepoint_that_is_behind_what_was_committed_is_not_believed() -> None
     assert [one.status.phase for one in recorded] == [SavepointPhase.FAILED]
 
 
-def test_a_savepoint_is_not_asked_for_while_its_data_is_being_removed() -> None:
+def test_a_savepoint_is_not_requested_while_its_data_is_being_deleted() -> None:
     """A cache that has not heard of its deletion still has it as one that somebody waits for."""
     line = SavepointView("by-hand", SavepointReason.MANUAL, "7", _NOW)
     observed = Observed((_running(),), savepoints=(line,))
@@ -162,7 +162,7 @@ def test_a_savepoint_is_not_asked_for_while_its_data_is_being_removed() -> None:
     assert reconcile(_desired(), observed, removing, _NOW).status.pending_command is None
 
 
-def test_another_number_of_partitions_in_place_is_rejected_before_anything_was_done() -> None:
+def test_an_in_place_upgrade_with_another_number_of_partitions_is_rejected_at_once() -> None:
     desired = _desired(2, shufflePartitions=8, upgrade={"mode": "in-place"})
     step = reconcile(desired, Observed((_running(),)), _stable(), _NOW)
     assert (step.status.phase, _kinds(step)) == (Phase.STABLE, [])
@@ -170,7 +170,7 @@ def test_another_number_of_partitions_in_place_is_rejected_before_anything_was_d
     assert step.status.upgrade.reason == "NeedsSavepoint"
 
 
-def test_a_checkpoint_that_is_not_there_any_more_is_a_matter_for_a_person() -> None:
+def test_an_app_whose_checkpoint_is_gone_needs_a_person() -> None:
     """The driver found a root that holds something newer, or nothing: it is not begun anew."""
     lines = tuple(
         SavepointView(name, SavepointReason.SCHEDULED, "1", 0, SavepointStatus(SavepointPhase.COMPLETE, 1, batch))
@@ -191,7 +191,7 @@ def test_a_checkpoint_that_is_not_there_any_more_is_a_matter_for_a_person() -> N
     assert '"from": "late"' in step.status.restore_points[0].command
 
 
-def test_an_epoch_that_the_root_has_seen_is_not_handed_out_again() -> None:
+def test_an_epoch_that_the_checkpoint_root_has_seen_is_not_used_again() -> None:
     """Its checkpoint is there, and would be gone on with instead of restored."""
     line = SavepointView("kept", SavepointReason.MANUAL, "1", 0, SavepointStatus(SavepointPhase.COMPLETE, 1, 3))
     asked = PendingCommand("promote-1", "promote", "old", _NOW + 1_000)
@@ -237,7 +237,7 @@ def _said_no(*, retryable: bool) -> Observed:
 
 
 @pytest.mark.parametrize(("retry", "way"), [(True, 1), (False, 2)])
-def test_a_way_back_is_given_up_for_a_rejection_and_not_because_something_was_away(retry: bool, way: int) -> None:
+def test_a_rollback_gives_up_a_restore_point_after_a_rejection_but_not_after_an_outage(retry: bool, way: int) -> None:
     status = _rolling_back()
     assert status.upgrade is not None
     after = reconcile(_desired(2, image="headgate:2"), _said_no(retryable=retry), status, _NOW).status
@@ -247,14 +247,14 @@ def test_a_way_back_is_given_up_for_a_rejection_and_not_because_something_was_aw
     assert ((after.retry_after or 0) > _NOW) == retry
 
 
-def test_a_way_back_on_which_something_is_always_away_is_a_persons_in_the_end() -> None:
+def test_a_rollback_that_never_reaches_its_storage_needs_a_person() -> None:
     status = replace(_rolling_back(), restarts=5)
     after = reconcile(_desired(2, image="headgate:2"), _said_no(retryable=True), status, _NOW).status
     assert after.phase is Phase.NEEDS_HUMAN
 
 
 @pytest.mark.parametrize(("retry", "phase"), [(True, Phase.STARTING), (False, Phase.NEEDS_HUMAN)])
-def test_a_restore_is_tried_again_when_something_was_away(retry: bool, phase: Phase) -> None:
+def test_a_restore_is_tried_again_after_an_outage(retry: bool, phase: Phase) -> None:
     claim = Checkpoint(3, restore="before", discard_newer=True)
     upgrade = Upgrade(1, UpgradeKind.RESTORE, _desired().release, _NOW, base=Checkpoint(1), claim=claim)
     status = replace(_rolling_back(), phase=Phase.STARTING, checkpoint=claim, upgrade=upgrade)
@@ -264,7 +264,7 @@ def test_a_restore_is_tried_again_when_something_was_away(retry: bool, phase: Ph
     assert after.upgrade.claim == claim
 
 
-def test_the_first_epoch_is_above_that_of_the_savepoint_it_begins_from() -> None:
+def test_the_first_epoch_is_higher_than_that_of_its_savepoint() -> None:
     line = SavepointView("kept", SavepointReason.DELETION, "1", 0, SavepointStatus(SavepointPhase.COMPLETE, 6, 3))
     for spec, claim in (
         ({"restore": {"from": "kept", "nonce": "1"}}, Checkpoint(7, restore="kept")),
@@ -275,7 +275,7 @@ def test_the_first_epoch_is_above_that_of_the_savepoint_it_begins_from() -> None
         assert status.upgrade.claim == claim
 
 
-def test_only_other_settings_are_first_asked_to_be_taken_live_and_are_an_upgrade_if_not() -> None:
+def test_a_change_of_settings_is_first_requested_live_and_becomes_an_upgrade_if_rejected() -> None:
     desired = _desired(2, config={"level": 2})
     status = reconcile(desired, Observed((_running(),)), _stable(), _NOW).status
     step = reconcile(desired, Observed((_running(),)), status, _NOW)
@@ -296,7 +296,7 @@ def _asked_for_settings() -> tuple[Status, str]:
     return status, status.pending_command.id
 
 
-def test_settings_that_nobody_wants_any_more_are_waited_for_and_taken_back_when_they_were_taken() -> None:
+def test_a_superseded_change_of_settings_is_awaited_and_reverted_if_it_was_applied() -> None:
     status, identity = _asked_for_settings()
     back = _desired(3)
     step = reconcile(back, Observed((_running(),)), status, _NOW)
@@ -313,7 +313,7 @@ def test_settings_that_nobody_wants_any_more_are_waited_for_and_taken_back_when_
     assert again.actions == (act.ReconfigureDriver("old", "u1", status.pending_command.id, back.release),)
 
 
-def test_settings_that_nobody_wants_any_more_and_that_were_not_taken_change_nothing() -> None:
+def test_a_superseded_change_of_settings_that_was_rejected_changes_nothing() -> None:
     status, identity = _asked_for_settings()
     no = Observed((_running(results={identity: CommandResult(False, "another process is needed")}),))
     status = reconcile(_desired(3), no, status, _NOW).status
@@ -321,7 +321,7 @@ def test_settings_that_nobody_wants_any_more_and_that_were_not_taken_change_noth
     assert (step.status.phase, step.status.stable, step.actions) == (Phase.STABLE, _desired().release, ())
 
 
-def test_a_driver_that_does_not_say_whether_it_took_settings_that_nobody_wants_is_restarted_where_it_was() -> None:
+def test_a_driver_that_does_not_answer_a_superseded_change_of_settings_is_restarted_in_place() -> None:
     status, _ = _asked_for_settings()
     silent = Observed((_running(at_ms=_NOW + 30_000),))
     status = reconcile(_desired(3), silent, status, _NOW + 30_000).status
@@ -333,7 +333,7 @@ def test_a_driver_that_does_not_say_whether_it_took_settings_that_nobody_wants_i
 
 
 @pytest.mark.parametrize("late", [None, CommandResult(True), CommandResult(False)])
-def test_after_an_upgrade_that_was_rejected_what_the_driver_runs_with_is_known_or_it_is_restarted(
+def test_a_driver_whose_settings_are_unknown_after_a_rejected_upgrade_is_restarted(
     late: CommandResult | None,
 ) -> None:
     """It had not answered in time, so the settings became an upgrade, which cannot be."""
@@ -360,7 +360,7 @@ def test_after_an_upgrade_that_was_rejected_what_the_driver_runs_with_is_known_o
         assert step.status.stable == (desired.release if late.ok else _desired().release)
 
 
-def test_a_driver_that_has_not_answered_for_some_settings_is_offered_no_others() -> None:
+def test_a_driver_with_an_unanswered_change_of_settings_gets_no_other_one() -> None:
     status, _ = _asked_for_settings()
     desired, now_ms = _desired(3, config={"level": 3}), _NOW + 30_000
     silent = Observed((_running(at_ms=now_ms),))
@@ -370,7 +370,7 @@ def test_a_driver_that_has_not_answered_for_some_settings_is_offered_no_others()
     assert not [action for action in step.actions if isinstance(action, act.ReconfigureDriver)]
 
 
-def test_a_restart_goes_on_from_the_checkpoint_and_never_begins_one() -> None:
+def test_a_restart_continues_from_the_checkpoint_and_never_creates_one() -> None:
     status = reconcile(_desired(), Observed(()), _stable(), _NOW).status
     assert status.phase is Phase.RESTARTING
     status = reconcile(_desired(), Observed(()), status, _NOW).status
@@ -381,7 +381,7 @@ def test_a_restart_goes_on_from_the_checkpoint_and_never_begins_one() -> None:
     assert [(go.epoch, go.restore, go.allow_empty) for go in gos] == [(1, None, False)]
 
 
-def test_a_pod_that_is_deleted_and_not_gone_keeps_the_next_one_waiting() -> None:
+def test_the_next_pod_waits_while_a_deleted_one_still_runs() -> None:
     ending = replace(_running(), deleting=True)
     status = reconcile(_desired(), Observed((ending,)), _stable(), _NOW).status
     status = reconcile(_desired(), Observed((ending,)), status, _NOW).status
@@ -393,13 +393,13 @@ def test_a_pod_that_is_deleted_and_not_gone_keeps_the_next_one_waiting() -> None
     assert [type(action) for action in gone.actions] == [act.PromoteStandby]
 
 
-def test_a_driver_that_says_nothing_for_too_long_is_replaced() -> None:
+def test_a_driver_that_sends_no_report_for_too_long_is_replaced() -> None:
     step = reconcile(_desired(), Observed((_running(at_ms=_NOW - 300_001),)), _stable(), _NOW)
     assert step.status.phase is Phase.RESTARTING
     assert act.DeletePod("old", "u1") in step.actions
 
 
-def test_a_deletion_ends_at_its_deadline_whatever_hangs() -> None:
+def test_a_deletion_ends_at_its_deadline_even_if_a_pod_hangs() -> None:
     desired = replace(_desired(), deleting_since_ms=_NOW)
     status = reconcile(desired, Observed((_running(),)), _stable(), _NOW).status
     assert status.phase is Phase.DELETING
@@ -407,7 +407,7 @@ def test_a_deletion_ends_at_its_deadline_whatever_hangs() -> None:
     assert act.RemoveFinalizer() in late.actions
 
 
-def test_an_edit_that_cannot_be_used_changes_nothing_that_runs() -> None:
+def test_an_invalid_edit_changes_no_running_pod() -> None:
     desired = replace(_desired(2, image="headgate:2"), problem="executors: no number")
     step = reconcile(desired, Observed((_running(),)), _stable(), _NOW)
     assert (step.status.phase, _kinds(step)) == (Phase.STABLE, [])

@@ -36,7 +36,7 @@ def test_an_instant_reads_back_as_it_was_written(instant_ms: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["1 h", "5", "-1s", "1w", "s"])
-def test_what_is_no_duration_is_rejected(text: str) -> None:
+def test_an_invalid_duration_is_rejected(text: str) -> None:
     with pytest.raises(ValidationError):
         _spec(deletionDeadline=text)
 
@@ -46,7 +46,7 @@ def test_an_unknown_name_is_rejected() -> None:
         _spec(exectors=2)
 
 
-def test_policy_is_no_release_and_what_makes_pods_is() -> None:
+def test_a_change_of_policy_keeps_the_revision_and_a_change_of_pods_does_not() -> None:
     one = release_for(_spec(), 1)
     assert (
         release_for(_spec(savepoints={"every": "6h"}, deletionPolicy="purge", state="suspended"), 2).revision
@@ -56,7 +56,7 @@ def test_policy_is_no_release_and_what_makes_pods_is() -> None:
     assert release_for(_spec(upgrade={"nonce": "again"}), 2).revision != one.revision
 
 
-def test_settings_of_the_service_are_a_release_of_the_same_shape() -> None:
+def test_a_change_of_settings_changes_the_revision_and_keeps_the_shape() -> None:
     one, other = release_for(_spec(), 1), release_for(_spec(config={"shards": 8}), 2)
     assert one.revision != other.revision
     assert one.shape == other.shape
@@ -71,7 +71,7 @@ def test_settings_of_the_service_are_a_release_of_the_same_shape() -> None:
         ("headgate@sha256:0123456789abcdef", "0123456789ab"),
     ],
 )
-def test_the_version_is_read_off_the_image(image: str, version: str) -> None:
+def test_the_version_is_the_tag_or_the_digest_of_the_image(image: str, version: str) -> None:
     assert image_version(image) == version
 
 
@@ -85,17 +85,17 @@ def test_a_status_reads_back_from_json_as_it_was(seed: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["orders.yaml", "streams/orders.yaml", "a_b-c.1"])
-def test_a_file_s_name_is_a_word_or_a_folder_and_a_word(name: str) -> None:
+def test_a_file_name_has_one_folder_before_it_at_most(name: str) -> None:
     assert _spec(files={name: "x"}).files == {name: "x"}
 
 
 @pytest.mark.parametrize("name", ["", "a/b/c", "/a", "a/", "..", "a..b", ".a", "A.yaml", "a" * 121])
-def test_a_file_s_name_that_could_lead_elsewhere_is_rejected(name: str) -> None:
+def test_a_file_name_that_leads_out_of_the_folder_is_rejected(name: str) -> None:
     with pytest.raises(ValidationError, match="file's name"):
         _spec(files={name: "x"})
 
 
-def test_files_are_counted_in_bytes_and_not_in_letters() -> None:
+def test_the_size_of_files_is_counted_in_bytes_and_not_in_characters() -> None:
     _spec(files={"a": "a" * 192 * 1024})
     with pytest.raises(ValidationError, match="196608 bytes together"):
         _spec(files={"a": "é" * 97 * 1024})

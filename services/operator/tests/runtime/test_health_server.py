@@ -59,7 +59,7 @@ def _get(url: str) -> tuple[int, str]:
             return error.code, error.read().decode()
 
 
-def test_it_is_alive_while_its_loop_comes_around_and_dead_when_it_did_not_for_long(url: str) -> None:
+def test_the_operator_is_alive_while_its_loop_runs_and_dead_when_the_loop_stops(url: str) -> None:
     assert _get(f"{url}/healthz")[0] == 503
     liveness.liveness_file().touch()
     assert _get(f"{url}/healthz")[0] == 200
@@ -68,7 +68,7 @@ def test_it_is_alive_while_its_loop_comes_around_and_dead_when_it_did_not_for_lo
     assert _get(f"{url}/healthz")[0] == 503
 
 
-def test_each_app_has_its_phase_whether_it_is_ready_and_what_its_upgrade_took(url: str) -> None:
+def test_metrics_have_phase_readiness_and_upgrade_duration_of_each_app(url: str) -> None:
     families = text_string_to_metric_families(_get(f"{url}/metrics")[1])
     said = {(one.name, *sorted(one.labels.values())): one.value for family in families for one in family.samples}
     assert said == {
@@ -86,5 +86,5 @@ def test_each_app_has_its_phase_whether_it_is_ready_and_what_its_upgrade_took(ur
     }
 
 
-def test_there_is_nothing_else(url: str) -> None:
+def test_an_unknown_path_is_not_found(url: str) -> None:
     assert _get(f"{url}/")[0] == 404

@@ -20,7 +20,7 @@ def _columns(crd: Json) -> list[str]:
     return [column["name"] for column in crd["spec"]["versions"][0]["additionalPrinterColumns"]]
 
 
-def test_an_older_crd_is_replaced_as_a_whole_and_labels_of_others_stay(rest: Rest) -> None:
+def test_an_older_crd_is_replaced_as_a_whole_and_keeps_foreign_labels(rest: Rest) -> None:
     old = rest.get(_CRD)
     old["metadata"]["labels"] = {"kept": "yes"}
     old["spec"]["versions"][0]["additionalPrinterColumns"].append({"name": "Gone", "type": "string", "jsonPath": ".x"})
@@ -30,7 +30,7 @@ def test_an_older_crd_is_replaced_as_a_whole_and_labels_of_others_stay(rest: Res
     assert rest.get(_CRD)["metadata"]["labels"] == {"kept": "yes"}
 
 
-def test_apps_are_gone_before_their_operator_and_savepoints_can_be_deleted_after_it(
+def test_the_uninstall_hook_deletes_apps_before_the_operator_and_savepoints_can_be_deleted_later(
     rest: Rest, kubeconfig: str, namespace: str, kubelet: Kubelet
 ) -> None:
     operator = Manager(Rest(kubeconfig, Counters()), Counters(), Settings(namespace, resync_s=2.0))
@@ -46,7 +46,7 @@ def test_apps_are_gone_before_their_operator_and_savepoints_can_be_deleted_after
     assert kubelet.store.savepoints, "the data stays"
 
 
-def test_without_an_operator_it_says_what_is_left_and_ends(rest: Rest, namespace: str) -> None:
+def test_without_an_operator_the_uninstall_hook_names_the_remaining_apps_and_ends(rest: Rest, namespace: str) -> None:
     manifest = app_manifest(namespace)
     manifest["metadata"]["finalizers"] = ["headgate.dev/operator"]
     rest.post(path("streamapps", namespace), manifest)

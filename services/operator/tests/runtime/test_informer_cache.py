@@ -22,7 +22,7 @@ def test_a_key_is_in_the_queue_once_however_often_it_is_added() -> None:
     assert [queue.take(), queue.take()] == ["a", "b"]
 
 
-def test_a_key_in_work_is_given_to_nobody_else_and_comes_back_when_it_was_added_meanwhile() -> None:
+def test_a_key_in_work_is_not_taken_twice_and_returns_if_it_was_added_meanwhile() -> None:
     queue: WorkQueue[str] = WorkQueue(gap_s=0.0)
     queue.add("a")
     assert queue.take() == "a"
@@ -33,7 +33,7 @@ def test_a_key_in_work_is_given_to_nobody_else_and_comes_back_when_it_was_added_
     assert queue.take() == "a"
 
 
-def test_a_key_that_fails_waits_longer_each_time_until_it_goes_well() -> None:
+def test_a_key_that_fails_waits_longer_each_time_until_it_succeeds() -> None:
     queue: WorkQueue[str] = WorkQueue()
     waits = []
     for _ in range(3):
@@ -48,14 +48,14 @@ def test_a_key_that_fails_waits_longer_each_time_until_it_goes_well() -> None:
     assert queue.mark_failed("a") == 0.1
 
 
-def test_an_earlier_wish_wins_over_a_later_one() -> None:
+def test_the_earlier_of_two_times_of_a_key_counts() -> None:
     queue: WorkQueue[str] = WorkQueue()
     queue.add("a", 60.0)
     queue.add("a")
     assert queue.take() == "a"
 
 
-def test_a_closed_queue_gives_nothing() -> None:
+def test_a_closed_queue_returns_no_key() -> None:
     queue: WorkQueue[str] = WorkQueue()
     given: list[str | None] = []
     thread = threading.Thread(target=lambda: given.append(queue.take()))
@@ -66,7 +66,7 @@ def test_a_closed_queue_gives_nothing() -> None:
     assert given == [None]
 
 
-def test_calls_are_as_many_a_second_as_allowed_after_the_first_burst() -> None:
+def test_the_rate_limit_holds_after_the_first_burst() -> None:
     now = [0.0]
     pace = RateLimiter(10.0, 5, lambda: now[0])
     waits = [pace.reserve() for _ in range(8)]
@@ -91,13 +91,13 @@ def _pod(version: int, phase: str, *states: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def test_a_pod_is_finished_when_no_container_of_it_runs() -> None:
+def test_a_pod_is_finished_when_none_of_its_containers_runs() -> None:
     assert read_pod(_pod(1, "Failed", {"terminated": {"exitCode": 1}})).finished
     assert read_pod(_pod(1, "Succeeded", {"terminated": {"exitCode": 0}})).finished
     assert not read_pod(_pod(1, "Running", {"running": {}})).finished
 
 
-def test_a_pod_that_is_said_to_have_failed_while_its_container_was_last_seen_to_run_is_not_finished() -> None:
+def test_a_failed_pod_whose_container_was_last_seen_running_is_not_finished() -> None:
     """So the control plane says of pods whose node it has lost."""
     assert not read_pod(_pod(1, "Failed", {"running": {}})).finished
 
@@ -111,7 +111,7 @@ def test_the_cache_never_goes_back_to_an_older_version() -> None:
     assert raw["metadata"]["resourceVersion"] == "7"
 
 
-def test_what_is_gone_does_not_come_back_by_an_answer_that_was_on_its_way() -> None:
+def test_a_delayed_answer_does_not_restore_a_deleted_object() -> None:
     cache = Cache()
     cache.put(PODS, _pod(7, "Running"))
     cache.drop(PODS, _pod(8, "Running"))
@@ -127,18 +127,18 @@ def _app(spec: dict[str, Any], status: dict[str, Any]) -> dict[str, Any]:
 _GOOD = {"service": "rules", "image": "headgate:1", "config": {}, "checkpoint": {"root": "/c"}}
 
 
-def test_an_edit_that_cannot_be_used_leaves_the_last_that_could() -> None:
+def test_an_invalid_edit_leaves_the_last_valid_spec() -> None:
     stable = {"revision": "r", "shape": "s", "version": "1", "generation": 1, "spec": _GOOD}
     desired, _ = read_app(_app(_GOOD | {"executors": "many"}, {"stable": stable}))
     assert desired.release.revision == "r"
     assert "executors" in desired.problem
 
 
-def test_an_app_that_was_never_valid_is_left_alone() -> None:
+def test_an_app_that_was_never_valid_is_ignored() -> None:
     with pytest.raises(Unusable, match="checkpoint"):
         read_app(_app({"service": "rules"}, {}))
 
 
-def test_a_status_that_somebody_else_wrote_is_not_taken_for_an_empty_one() -> None:
+def test_an_invalid_status_is_an_error_and_not_an_empty_status() -> None:
     with pytest.raises(Unusable, match="phase"):
         read_app(_app(_GOOD, {"phase": "Sideways"}))

@@ -23,7 +23,7 @@ def _holder(rest: Rest, namespace: str) -> str:
     return str(rest.get(path("leases", namespace, LEASE))["spec"]["holderIdentity"])
 
 
-def test_the_second_leads_when_the_first_is_silent(rest: Rest, namespace: str) -> None:
+def test_the_second_operator_leads_when_the_first_stops_renewing(rest: Rest, namespace: str) -> None:
     lost: list[str] = []
     first = LeaderElector(rest, namespace, "first", lambda: lost.append("first"), stale_s=2.0)
     second = LeaderElector(rest, namespace, "second", lambda: lost.append("second"), stale_s=2.0)
@@ -43,7 +43,7 @@ def test_the_second_leads_when_the_first_is_silent(rest: Rest, namespace: str) -
     second.release()
 
 
-def test_a_leader_that_gives_the_lease_back_is_followed_at_once(rest: Rest, namespace: str) -> None:
+def test_another_operator_leads_as_soon_as_the_leader_releases_the_lease(rest: Rest, namespace: str) -> None:
     first = LeaderElector(rest, namespace, "first", lambda: None, stale_s=60.0)
     assert first.wait()
     first.release()
@@ -53,7 +53,7 @@ def test_a_leader_that_gives_the_lease_back_is_followed_at_once(rest: Rest, name
     second.release()
 
 
-def test_a_leader_that_was_replaced_is_told_so(rest: Rest, namespace: str) -> None:
+def test_a_replaced_leader_learns_that_it_lost_the_lease(rest: Rest, namespace: str) -> None:
     lost = threading.Event()
     first = LeaderElector(rest, namespace, "first", lost.set, stale_s=1.0)
     assert first.wait()
@@ -61,7 +61,7 @@ def test_a_leader_that_was_replaced_is_told_so(rest: Rest, namespace: str) -> No
     assert lost.wait(30.0)
 
 
-def test_the_process_leads_sings_and_gives_the_lease_back_at_sigterm(
+def test_the_process_leads_answers_probes_and_releases_the_lease_at_sigterm(
     rest: Rest, namespace: str, kubeconfig: str, tmp_path: Path
 ) -> None:
     liveness, port = tmp_path / "liveness", free_port()
