@@ -30,9 +30,9 @@ def _login(tmp_path_factory: pytest.TempPathFactory, java: Java) -> Iterator[Pat
 
 
 def _written(folder: Path, bootstrap: str) -> Path:
-    said = {"bootstrap": bootstrap, "security": "SASL_PLAINTEXT", "mechanism": "PLAIN", "username": "ann"}
+    settings = {"bootstrap": bootstrap, "security": "SASL_PLAINTEXT", "mechanism": "PLAIN", "username": "ann"}
     file = folder / "kafka.json"
-    file.write_text(json.dumps(said | {"password_file": str(folder / "password")}))
+    file.write_text(json.dumps(settings | {"password_file": str(folder / "password")}))
     return file
 
 
@@ -60,9 +60,9 @@ def test_a_missing_login_times_out_and_a_wrong_password_is_rejected_and_not_prin
     (tmp_path / "password").write_text("wrong-horse")
     capsys.readouterr()
     assert run(["topics", "create", "made:1", "--kafka", str(_written(tmp_path, bootstrap))]) == 1
-    said = capsys.readouterr().err
-    assert "password" in said
-    assert "wrong-horse" not in said
+    errors = capsys.readouterr().err
+    assert "password" in errors
+    assert "wrong-horse" not in errors
 
 
 def test_the_address_is_that_of_the_option_then_of_the_file_then_of_the_local_broker(tmp_path: Path) -> None:
@@ -101,6 +101,6 @@ def _commands(group: click.Group) -> Iterator[click.Command]:
 
 def test_every_command_with_an_address_of_kafka_can_log_in_to_it() -> None:
     named = {str(one.name): {option.name for option in one.params} for one in _commands(headgate)}
-    asked = {name for name, options in named.items() if "bootstrap" in options}
-    assert {"probe", "produce", "publish", "show", "backtest", "explain"} <= asked
-    assert {name for name in asked if "kafka" not in named[name]} == {"up"}
+    with_address = {name for name, options in named.items() if "bootstrap" in options}
+    assert {"probe", "produce", "publish", "show", "backtest", "explain"} <= with_address
+    assert {name for name in with_address if "kafka" not in named[name]} == {"up"}

@@ -52,8 +52,8 @@ def _metrics() -> frozenset[str]:
         telemetry.watch_memory(lambda: MemoryUse(700, 1_000, ()))
         telemetry.savepoint_done(1)
         telemetry.progress({"durationMs": {"commit": 1}})
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as said:
-            text = said.read().decode()
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as response:
+            text = response.read().decode()
     counters, registry = Counters(), CollectorRegistry()
     for of in COUNTED:
         counters.add(of, "one")
@@ -65,7 +65,7 @@ def _series(text: str) -> frozenset[str]:
     return frozenset(re.findall(r"^([a-z_]+)(?:\{| )", text, re.M))
 
 
-def _asked(expression: str) -> set[str]:
+def metric_names(expression: str) -> set[str]:
     return set(re.findall(r"headgate_[a-z_]+", expression))
 
 
@@ -76,16 +76,16 @@ def _alerts() -> list[dict[str, Any]]:
 
 def test_alerts_query_only_existing_metrics(metrics: frozenset[str]) -> None:
     for alert in _alerts():
-        assert _asked(alert["expr"]) <= metrics, alert["alert"]
+        assert metric_names(alert["expr"]) <= metrics, alert["alert"]
 
 
 def test_the_dashboard_queries_only_existing_metrics(metrics: frozenset[str]) -> None:
     board = json.loads(_DASHBOARD.read_text())
-    asked = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
-    asked += [one["query"]["query"] for one in board["templating"]["list"] if isinstance(one["query"], dict)]
-    assert asked
-    for expression in asked:
-        assert _asked(expression) <= metrics, expression
+    expressions = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
+    expressions += [one["query"]["query"] for one in board["templating"]["list"] if isinstance(one["query"], dict)]
+    assert expressions
+    for expression in expressions:
+        assert metric_names(expression) <= metrics, expression
 
 
 def test_the_chart_contains_the_dashboard_and_its_panels_do_not_overlap() -> None:
@@ -113,8 +113,8 @@ def _rules_file(tmp_path: Path) -> Path:
 
 
 def _promtool(*arguments: str, cwd: Path) -> None:
-    said = subprocess.run([program("promtool"), *arguments], cwd=cwd, capture_output=True, text=True, check=False)
-    assert said.returncode == 0, said.stdout + said.stderr
+    completed = subprocess.run([program("promtool"), *arguments], cwd=cwd, capture_output=True, text=True, check=False)
+    assert completed.returncode == 0, completed.stdout + completed.stderr
 
 
 def test_promtool_accepts_the_alerts(rules_file: Path) -> None:

@@ -65,7 +65,7 @@ class Release:
 
     def helm(self, *arguments: str, values: Json | None = None) -> str:
         """A command to its end, whose exit code must be 0."""
-        said = subprocess.run(
+        completed = subprocess.run(
             [program("helm"), *arguments, "-n", self.namespace, *(["-f", "-"] if values else [])],
             input=yaml.safe_dump(values) if values else "",
             env=self._environment,
@@ -74,8 +74,8 @@ class Release:
             check=False,
             timeout=250,
         )
-        assert said.returncode == 0, said.stderr
-        return said.stdout
+        assert completed.returncode == 0, completed.stderr
+        return completed.stdout
 
     @contextmanager
     def hook(self, rest: Rest, component: str) -> Iterator[None]:
@@ -192,5 +192,5 @@ def test_the_api_server_accepts_the_chart_with_every_option_on(rest: Rest, relea
     others = {name: {"enabled": True} for name in ("etl", "sessions", "search")}
     files = {"rules": {"files": {"streams/orders.yaml": "name: orders\n"}}}
     values = _VALUES | {"apps": others | files, "operator": {"replicas": 2, "allNamespaces": True}}
-    said = release.helm("upgrade", "demo", str(CHART), "--dry-run=server", values=values)
-    assert said.count("kind: StreamApp") == 4
+    manifests = release.helm("upgrade", "demo", str(CHART), "--dry-run=server", values=values)
+    assert manifests.count("kind: StreamApp") == 4

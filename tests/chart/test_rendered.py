@@ -37,16 +37,16 @@ def _made(request: pytest.FixtureRequest) -> list[Manifest]:
 
 
 def test_helm_lint_accepts_the_chart() -> None:
-    said = helm("lint", str(CHART), "--strict", "--kube-version", "1.34.4")
-    assert said.returncode == 0, said.stdout
+    completed = helm("lint", str(CHART), "--strict", "--kube-version", "1.34.4")
+    assert completed.returncode == 0, completed.stdout
 
 
 def test_the_suites_of_the_chart_pass_in_helm_unittest() -> None:
     if "unittest" not in helm("plugin", "list").stdout:
         pytest.skip("helm has no plugin unittest: the suites in charts/headgate/tests cannot be run")
-    said = helm("unittest", "--strict", str(CHART))
-    assert said.returncode == 0, said.stdout
-    assert len(list((CHART / "tests").glob("*_test.yaml"))) == int(re.findall(r"(\d+) passed", said.stdout)[1])
+    completed = helm("unittest", "--strict", str(CHART))
+    assert completed.returncode == 0, completed.stdout
+    assert len(list((CHART / "tests").glob("*_test.yaml"))) == int(re.findall(r"(\d+) passed", completed.stdout)[1])
 
 
 def test_every_pod_passes_the_restricted_profile_and_writes_nothing_into_its_image(made: list[Manifest]) -> None:
@@ -126,9 +126,9 @@ def test_the_command_logs_in_to_kafka_as_the_drivers_do(kind: str) -> None:
     login = volumes["login"]["configMap"]
     (item,) = login["items"]
     assert Path(mounts["login"]) / item["path"] == file
-    said = json.loads(of_kind(made, "ConfigMap")[login["name"]]["data"][item["key"]])
-    assert said == app["spec"]["config"]["kafka"]
-    assert KafkaSettings(**said).password_file == Path(SECRET_FOLDER) / "kafka"
+    login_settings = json.loads(of_kind(made, "ConfigMap")[login["name"]]["data"][item["key"]])
+    assert login_settings == app["spec"]["config"]["kafka"]
+    assert KafkaSettings(**login_settings).password_file == Path(SECRET_FOLDER) / "kafka"
 
 
 def test_a_probe_logs_in_with_the_login_of_its_app() -> None:
@@ -214,8 +214,8 @@ def test_values_must_name_kafka_when_the_chart_does_not_install_it() -> None:
 
 
 def test_values_of_an_app_override_the_defaults_even_if_empty() -> None:
-    said = {"appDefaults": {"executors": 2, "secret": "logins"}, "apps": {"rules": {"executors": 0, "secret": ""}}}
-    (app,) = of_kind(render_manifests(said), "StreamApp").values()
+    values = {"appDefaults": {"executors": 2, "secret": "logins"}, "apps": {"rules": {"executors": 0, "secret": ""}}}
+    (app,) = of_kind(render_manifests(values), "StreamApp").values()
     assert (app["spec"]["executors"], app["spec"]["secret"]) == (0, "")
     assert app["spec"]["savepoints"] == {"every": "6h", "keep": 10}
 
@@ -294,8 +294,8 @@ def test_the_operator_may_connect_to_its_trace_collector_and_has_none_by_default
 ) -> None:
     made = render_manifests(EVERYTHING | {"operator": {"otlpEndpoint": endpoint}})
     (pod,) = (pod for name, pod in pod_specs(made).items() if name.endswith("-operator"))
-    said = [one["value"] for one in pod["containers"][0]["env"] if one["name"].startswith("OTEL_")]
-    assert said == ([endpoint] if endpoint else [])
+    endpoints = [one["value"] for one in pod["containers"][0]["env"] if one["name"].startswith("OTEL_")]
+    assert endpoints == ([endpoint] if endpoint else [])
     policy = of_kind(made, "NetworkPolicy")["demo-headgate-operator"]["spec"]
     assert [one["port"] for rule in policy["egress"][1:] for one in rule["ports"]] == ([port] if port else [])
 
@@ -317,6 +317,6 @@ def test_files_of_an_app_are_mounted_where_its_probe_reads_them() -> None:
 
 def test_the_version_of_the_chart_equals_that_of_the_product() -> None:
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
-    said = re.search(r'^version = "(.*)"', (CHART.parents[1] / "pyproject.toml").read_text(), re.M)
-    assert said is not None
-    assert chart["version"] == chart["appVersion"] == said[1]
+    version = re.search(r'^version = "(.*)"', (CHART.parents[1] / "pyproject.toml").read_text(), re.M)
+    assert version is not None
+    assert chart["version"] == chart["appVersion"] == version[1]

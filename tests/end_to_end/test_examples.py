@@ -55,9 +55,11 @@ def hours(result: SimulationResult, lane: str, *columns: str) -> list[tuple[obje
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.stem)
 def test_an_example_prints_its_stored_output(program: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, env=environment, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == program.with_suffix(".txt").read_text()
+    completed = subprocess.run(
+        [sys.executable, str(program)], capture_output=True, text=True, env=environment, check=False
+    )
+    assert completed.returncode == 0, completed.stderr
+    assert completed.stdout == program.with_suffix(".txt").read_text()
 
 
 def test_the_table_of_the_readme_lists_every_example() -> None:

@@ -63,9 +63,9 @@ def stop_under_load(scene: Scene) -> int:
     scene.app.wait_for_cuts(3)
     session = scene.app.pid
     assert scene.app.drain_session() == 0
-    said = scene.app.log.read_text(errors="replace")
-    assert "Traceback" not in said
-    assert "trying again" not in said
+    log = scene.app.log.read_text(errors="replace")
+    assert "Traceback" not in log
+    assert "trying again" not in log
     processes.wait_until(lambda: not processes.members(session), "the end of the JVM and its workers", 60)
     assert scene.app.input_records < scene.count, "it stopped under load"
     committed = CheckpointRoot(scene.app.checkpoint).last_committed()

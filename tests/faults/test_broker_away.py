@@ -54,22 +54,22 @@ def test_a_broker_that_is_stopped_or_hangs_costs_no_alert_and_each_outage_is_rep
     scene.check_against(wanted)
     scene.check_counts()
     check_transactions(scene.outputs)
-    check_said(scene)
+    check_messages(scene)
 
 
-def check_said(scene: Scene) -> None:
+def check_messages(scene: Scene) -> None:
     """Each outage has a first and a last message, and nothing that librdkafka says of it comes beside them."""
     lines = scene.app.log.read_text(errors="replace").splitlines()
     broker = re.escape(f"headgate-rules: Kafka {scene.kafka.bootstrap}")
-    said = [line for line in lines if re.match(broker, line) and "is still unavailable, after" not in line]
+    messages = [line for line in lines if re.match(broker, line) and "is still unavailable, after" not in line]
     patterns = [
         rf"{broker} is unavailable since \d\d:\d\d:\d\d UTC: .*\. Start the broker.*",
         rf"{broker} is back after \d+ s",
     ]
-    assert len(said) == 4, said
-    for line, pattern in zip(said, 2 * patterns, strict=True):
+    assert len(messages) == 4, messages
+    for line, pattern in zip(messages, 2 * patterns, strict=True):
         assert re.fullmatch(pattern, line)
-    assert "Connection refused" in said[0]
+    assert "Connection refused" in messages[0]
     assert not [line for line in lines if "[thrd:" in line]
 
 

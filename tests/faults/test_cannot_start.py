@@ -14,6 +14,6 @@ def test_a_failed_start_of_the_jvm_is_reported_in_one_line_and_releases_the_chec
     for _ in range(2):
         ended = scene.app.second_copy()
         assert ended.returncode == 1
-        said = [line for line in ended.stderr.decode().splitlines() if line.startswith("headgate-rules: ")]
-        assert len(said) == 1
-        assert "the Spark session did not start" in said[0]
+        messages = [line for line in ended.stderr.decode().splitlines() if line.startswith("headgate-rules: ")]
+        assert len(messages) == 1
+        assert "the Spark session did not start" in messages[0]

@@ -13,9 +13,9 @@ def test_a_second_process_on_the_checkpoint_is_rejected_and_the_first_continues(
     live.app.wait_for_cuts(1)
     second = live.app.second_copy()
     assert second.returncode != 0
-    said = second.stderr.decode().strip().splitlines()
-    assert len(said) == 1, "one line, no traceback"
-    assert f"in use by process {live.app.pid}" in said[0]
-    assert str(live.app.checkpoint) in said[0]
+    errors = second.stderr.decode().strip().splitlines()
+    assert len(errors) == 1, "one line, no traceback"
+    assert f"in use by process {live.app.pid}" in errors[0]
+    assert str(live.app.checkpoint) in errors[0]
     assert second.stdout == b"", "it made no cut"
     live.app.wait_for_cuts(len(live.app.this_start) + 2)

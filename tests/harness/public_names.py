@@ -32,8 +32,8 @@ def loaded_libraries(package: ModuleType) -> frozenset[str]:
     """Return the heavy libraries that an import of the package alone loads in a new process."""
     name = package.__name__
     program = f"import sys, {name}; print(*sorted({{module.partition('.')[0] for module in sys.modules}}))"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    return HEAVY & set(done.stdout.split())
+    completed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return HEAVY & set(completed.stdout.split())
 
 
 def deep_imports(source: str) -> list[str]:

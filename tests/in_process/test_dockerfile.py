@@ -31,6 +31,8 @@ def test_the_stage_that_fetches_jars_copies_every_module_that_it_imports(tmp_pat
         own = [m for name, m in sys.modules.items() if name.partition('.')[0] in ('headgate', 'streamcore')]
         print([m.__file__ for m in own if not m.__file__.startswith({str(tmp_path)!r})])"""
     command = [sys.executable, "-c", code]
-    done = subprocess.run(command, cwd=tmp_path, env={"PYTHONPATH": "cli"}, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == "[]", "all of it from the folders that are copied"
+    completed = subprocess.run(
+        command, cwd=tmp_path, env={"PYTHONPATH": "cli"}, capture_output=True, text=True, check=False
+    )
+    assert completed.returncode == 0, completed.stderr
+    assert completed.stdout.strip() == "[]", "all of it from the folders that are copied"

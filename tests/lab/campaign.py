@@ -110,7 +110,7 @@ def _large(_: str, names: Iterable[str]) -> set[str]:
 
 
 def _line(result: RoundResult) -> str:
-    faults = f"{len(result.injuries)} faults, {len(result.starts)} starts in {result.seconds:.0f} s"
+    faults = f"{len(result.faults)} faults, {len(result.starts)} starts in {result.seconds:.0f} s"
     counts = f"{result.events} events of {result.subject}, {result.seen} of {result.expected} alerts"
     if not result.differences:
         return f"round {result.round}: passed; {faults}; {counts}"

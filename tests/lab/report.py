@@ -18,8 +18,8 @@ def render(rounds: Sequence[RoundResult]) -> str:
     failed = [r for r in rounds if r.differences]
     total = {name: sum(getattr(r, name) for r in rounds) for name in ("events", "control", "versions", "expected")}
     total |= {name: sum(getattr(r, name) for r in rounds) for name in ("seen", "lost", "extra", "doubled")}
-    injuries = [injury for r in rounds for injury in r.injuries]
-    kinds = Counter(injury.fault.split()[0] for injury in injuries)
+    faults = [fault for r in rounds for fault in r.faults]
+    kinds = Counter(injected.fault.split()[0] for injected in faults)
     loads = [r.load for r in rounds]
     lines = [
         f"{len(rounds)} rounds in {sum(r.seconds for r in rounds) / 60:.0f} min, {len(failed)} failed; load "
@@ -33,8 +33,8 @@ def render(rounds: Sequence[RoundResult]) -> str:
         f"{'fault':32} {'times':>5} {'median s':>9} {'95 % s':>7} {'max s':>7}",
     ]
     by_fault: dict[str, list[float | None]] = defaultdict(list)
-    for injury in injuries:
-        by_fault[injury.fault].append(injury.recovery_s)
+    for injected in faults:
+        by_fault[injected.fault].append(injected.recovery_s)
     for fault, every in sorted(by_fault.items()):
         known = [seconds for seconds in every if seconds is not None]
         lines.append(f"{fault:32} {len(every):5} {_figures(known)}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 
-from tests.lab.inflict import Injury
+from tests.lab.fault_injector import InjectedFault
 
 
 @dataclass(slots=True)
@@ -25,7 +25,7 @@ class RoundResult:
     extra: int = 0
     doubled: int = 0
     starts: list[dict[str, float]] = field(default_factory=list)
-    injuries: list[Injury] = field(default_factory=list)
+    faults: list[InjectedFault] = field(default_factory=list)
     ends: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
     differences: list[str] = field(default_factory=list)
@@ -37,9 +37,10 @@ class RoundResult:
     @classmethod
     def from_json(cls, document: dict[str, object]) -> RoundResult:
         """Return what ``to_json`` converted."""
-        found = cls(**document)  # type: ignore[arg-type]
-        found.injuries = [Injury(**i) for i in found.injuries]  # type: ignore[arg-type]
-        return found
+        renamed = {"injuries": "faults"}  # results of before November 2026
+        result = cls(**{renamed.get(key, key): value for key, value in document.items()})  # type: ignore[arg-type]
+        result.faults = [InjectedFault(**fault) for fault in result.faults]  # type: ignore[arg-type]
+        return result
 
     @property
     def command(self) -> str:

@@ -15,7 +15,7 @@ from streamcore.kafka.topics import TopicSpec, ensure_topics
 from tests.harness.apps.rules_app import AppUnderTest
 from tests.harness.faults.services.disk import small_disk
 from tests.lab import events, rules, topics
-from tests.lab.inflict import Patient
+from tests.lab.fault_injector import FaultInjector
 from tests.lab.judge import Evidence, Verdict, judge
 from tests.lab.result import RoundResult
 from tests.lab.schedule import Step, schedule
@@ -69,8 +69,8 @@ class RulesRound:
         with small_disk(app.checkpoint, _DISK_MB) as disk, app:
             if disk is None:
                 self.result.skipped.append("full disk: this user may not mount a file system")
-            patient = Patient(app, start, {"broker": self.broker}, disk, clock)
-            self._live(patient)
+            injector = FaultInjector(app, start, {"broker": self.broker}, disk, clock)
+            self._live(injector)
         return judge(self._evidence())
 
     def _settings(self) -> dict[str, object]:
@@ -93,47 +93,47 @@ class RulesRound:
         ensure_topics(kafka, [inputs, *SERVICE.topics(RulesSettings.model_validate(document))])
         return document
 
-    def _live(self, patient: Patient) -> None:
+    def _live(self, injector: FaultInjector) -> None:
         """All rules first, then events and faults, then the end of time and a drain."""
         bootstrap = self.broker.bootstrap
         sender, control = Sender(bootstrap, self.topic), Sender(bootstrap, f"{self.name}.control")
         topics.publish(control, rules.first_records())
-        patient.begin()
-        patient.await_cut("the first start", 0)
-        self._settle(patient, sender, control)
+        injector.begin()
+        injector.await_cut("the first start", 0)
+        self._settle(injector, sender, control)
         arrivals = events.events(self._seed, self.size.events)
         feeding = topics.feed(sender, arrivals, self.size.per_second)
         changing = topics.change_rules(control)
         try:
             if self.steps:
-                patient.run(self.steps, lambda: False)
+                injector.run(self.steps, lambda: False)
             else:
-                patient.run(schedule(self._seed, patient.possible()), lambda: not feeding.is_alive())
+                injector.run(schedule(self._seed, injector.possible()), lambda: not feeding.is_alive())
         finally:
-            self._note(patient)
+            self._note(injector)
         _finish(feeding, changing)
         sender.send([(p, b"tick", event.value) for p, event in events.ticks(len(arrivals))])
-        self._settle(patient, sender, control)
-        code = patient.app.drain()
+        self._settle(injector, sender, control)
+        code = injector.app.drain()
         assert code == 0, f"the drain ended with {code}"
-        patient.check_orphans()
-        self._note(patient)
+        injector.check_orphans()
+        self._note(injector)
 
-    def _settle(self, patient: Patient, sender: Sender, control: Sender) -> None:
+    def _settle(self, injector: FaultInjector, sender: Sender, control: Sender) -> None:
         """Wait until everything that was sent is in a cut."""
         wanted = {(self.topic, p): end for p, end in sender.ends.items()}
         wanted |= {(f"{self.name}.control", p): end for p, end in control.ends.items()}
 
         def taken() -> bool:
-            read = patient.app.lines[-1].offsets if patient.app.lines else {}
+            read = injector.app.lines[-1].offsets if injector.app.lines else {}
             return all(read.get(topic, {}).get(str(p)) == end for (topic, p), end in wanted.items())
 
         while not taken():
-            patient.await_cut("the end of the input", len(patient.app.lines))
+            injector.await_cut("the end of the input", len(injector.app.lines))
 
-    def _note(self, patient: Patient) -> None:
-        self.result.injuries, self.result.ends = patient.injuries, patient.ends
-        self.result.starts = [start.seconds for start in patient.starts]
+    def _note(self, injector: FaultInjector) -> None:
+        self.result.faults, self.result.ends = injector.faults, injector.ends
+        self.result.starts = [start.seconds for start in injector.starts]
 
     @property
     def _seed(self) -> str:

@@ -58,14 +58,14 @@ _LONG_EVERY = 12
 class Step:
     """``after_s``: since the last fault or its recovery. ``for_s``: how long something is paused, away or full.
 
-    ``patient``: the next fault waits for the first cut after this one; otherwise it may meet a start. ``choice``
+    ``wait_for_cut``: the next fault waits for the first cut after this one; otherwise it may meet a start. ``choice``
     decides where there is one.
     """
 
     fault: Fault
     after_s: float
     for_s: float
-    patient: bool
+    wait_for_cut: bool
     choice: int
 
 

@@ -21,7 +21,7 @@ from tests.harness.faults.services.etl import etl
 from tests.harness.faults.services.search import search
 from tests.harness.faults.services.sessions import sessions
 from tests.harness.faults.services.trial import Plan, ServiceScene, new_service_scene
-from tests.lab.inflict import Patient
+from tests.lab.fault_injector import FaultInjector
 from tests.lab.judge import Verdict
 from tests.lab.result import RoundResult
 from tests.lab.schedule import schedule
@@ -49,7 +49,7 @@ class ServiceRound:
             self.result.events = len(scene.plan.records)
             with small_disk(scene.app.checkpoint, _DISK_MB) as disk, scene.app:
                 servers = {"broker": self.broker, "store": store}
-                self._live(scene, Patient(scene.app, scene.start, servers, disk))
+                self._live(scene, FaultInjector(scene.app, scene.start, servers, disk))
             scene.check()
         finally:
             store.kill()
@@ -69,19 +69,19 @@ class ServiceRound:
             return search(name, store)
         return sessions(name, store) if self.result.subject == "sessions" else etl(self.folder, kafka, name, store)[0]
 
-    def _live(self, scene: ServiceScene, patient: Patient) -> None:
-        patient.begin()
-        patient.await_cut("the first start", 0)
+    def _live(self, scene: ServiceScene, injector: FaultInjector) -> None:
+        injector.begin()
+        injector.await_cut("the first start", 0)
         end = time.monotonic() + self.seconds
-        steps = schedule(f"{self.result.seed}/{self.result.round}", patient.possible())
+        steps = schedule(f"{self.result.seed}/{self.result.round}", injector.possible())
         try:
             with scene.feeder.at(len(scene.plan.records) / 2 / self.seconds):
-                patient.run(steps, lambda: time.monotonic() > end)
+                injector.run(steps, lambda: time.monotonic() > end)
         finally:
-            self.result.injuries, self.result.ends = patient.injuries, patient.ends
-            self.result.starts = [start.seconds for start in patient.starts]
+            self.result.faults, self.result.ends = injector.faults, injector.ends
+            self.result.starts = [start.seconds for start in injector.starts]
         scene.feeder.finish()
         scene.settle()
         code = scene.app.drain()
         assert code == 0, f"the drain ended with {code}"
-        patient.check_orphans()
+        injector.check_orphans()

@@ -9,14 +9,14 @@ import pytest
 
 from tests.lab import judge, oracle
 from tests.lab.campaign import Campaign
-from tests.lab.inflict import Injury
+from tests.lab.fault_injector import InjectedFault
 from tests.lab.report import render
 from tests.lab.result import RoundResult
 from tests.lab.rules_round import Size
 
 
 def a_round(number: int, *differences: str) -> RoundResult:
-    injuries = [Injury("kill driver", 3.0, 0, 20.0), Injury("pause JVM", 9.0, 2.0, None)]
+    faults = [InjectedFault("kill driver", 3.0, 0, 20.0), InjectedFault("pause JVM", 9.0, 2.0, None)]
     starts = [{"jvm": 0.5, "session": 5.0, "workers": 8.0, "cut": 12.0}]
     return RoundResult(
         17,
@@ -26,7 +26,7 @@ def a_round(number: int, *differences: str) -> RoundResult:
         expected=40,
         seen=39,
         lost=1,
-        injuries=injuries,
+        faults=faults,
         starts=starts,
         differences=[*differences],
     )

@@ -13,9 +13,9 @@ from tests.lab.rules_round import RulesRound, Size
 from tests.lab.schedule import Fault, Step, schedule
 
 STEPS = [
-    Step(Fault.KILL_WORKER, after_s=0.5, for_s=0, patient=True, choice=0),
-    Step(Fault.PAUSE_JVM, after_s=0.5, for_s=1, patient=True, choice=0),
-    Step(Fault.KILL_DRIVER, after_s=0.5, for_s=0, patient=True, choice=0),
+    Step(Fault.KILL_WORKER, after_s=0.5, for_s=0, wait_for_cut=True, choice=0),
+    Step(Fault.PAUSE_JVM, after_s=0.5, for_s=1, wait_for_cut=True, choice=0),
+    Step(Fault.KILL_DRIVER, after_s=0.5, for_s=0, wait_for_cut=True, choice=0),
 ]
 
 
@@ -31,7 +31,7 @@ def test_a_short_round_neither_loses_nor_repeats_an_alert(
     verdict = RulesRound(folder, broker, spark_jars, result, Size(2_000, 200), STEPS).run()
     assert verdict.differences == []
     assert verdict.expected == verdict.seen > 300
-    assert [injury.fault for injury in result.injuries] == [step.fault for step in STEPS]
+    assert [fault.fault for fault in result.faults] == [step.fault for step in STEPS]
     assert len(result.starts) == 2
 
 

@@ -53,9 +53,9 @@ def test_alerts_from_a_replay_of_real_lines_equal_the_oracle_row_for_row(
 def headgate(kafka: KafkaSettings, *command: str) -> dict[str, object]:
     """Run the real command and take its JSON."""
     whole = [str(HEADGATE), *command, "--bootstrap", kafka.bootstrap, "--streams", str(ROOT / "streams"), "-o", "json"]
-    done = subprocess.run(whole, capture_output=True, check=False, timeout=600)
-    assert done.returncode == 0, done.stderr.decode()
-    result = json.loads(done.stdout)
+    completed = subprocess.run(whole, capture_output=True, check=False, timeout=600)
+    assert completed.returncode == 0, completed.stderr.decode()
+    result = json.loads(completed.stdout)
     return result if isinstance(result, dict) else {}
 
 

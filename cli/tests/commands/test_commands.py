@@ -34,10 +34,10 @@ def test_every_command_prints_help(capsys: pytest.CaptureFixture[str]) -> None:
 def modules_of(*arguments: str) -> set[str]:
     """What a command has imported when it is done."""
     code = "import atexit, sys; from headgate.main import main; atexit.register(lambda: print(*sys.modules)); main()"
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True, cwd=ROOT
     )
-    loaded = set(done.stdout.split())
+    loaded = set(completed.stdout.split())
     assert "headgate.main" in loaded
     return loaded
 
@@ -97,10 +97,10 @@ def test_commands_do_not_search_for_pydantic_plugins() -> None:
         "atexit.register(lambda: print('plugins', _loader._plugins)); main()"
     )
     arguments = ["rules", "check", "rules/shop/large-payment.yaml"]
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True, cwd=ROOT
     )
-    assert done.stdout.splitlines()[-1] == "plugins None"
+    assert completed.stdout.splitlines()[-1] == "plugins None"
 
 
 def test_every_command_is_in_the_module_that_its_group_names() -> None:

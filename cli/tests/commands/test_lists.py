@@ -116,8 +116,8 @@ def test_a_rule_that_looks_up_a_list_is_checked_and_accepted_with_that_list(
         assert run(["rules", "publish", str(rule), "--lists", lists, *target]) == 0
     capsys.readouterr()
     assert run(["rules", "list", "--history", *target, "-o", "json"]) == 0
-    told = [(h["what"], h["name"], h["status"]) for h in json.loads(capsys.readouterr().out)]
-    assert told == [
+    history = [(h["what"], h["name"], h["status"]) for h in json.loads(capsys.readouterr().out)]
+    assert history == [
         ("rule", "listed", "rejected"),
         ("list", "denied", "accepted"),
         ("rule", "listed", "accepted"),

@@ -81,8 +81,8 @@ def test_repaired_letters_are_sent_to_their_source_topic_with_their_origin(lane:
 def test_a_second_replay_sends_nothing(lane: Lane, capsys: pytest.CaptureFixture[str]) -> None:
     assert lane.run("replay", "0/0-3") == 0
     assert lane.run("replay", "-o", "json") == 0
-    said = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert (said["sent"], said["sent_before"], said["without_source"]) == (2, 4, 1)
+    result = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (result["sent"], result["sent_before"], result["without_source"]) == (2, 4, 1)
     assert len(lane.sent) == 6
 
 

@@ -72,13 +72,13 @@ def test_on_an_external_server_only_the_index_of_the_workspace_is_deleted(opense
         client.delete(f"/{index}")
 
 
-def _told(folder: Path, search_index: SearchIndex) -> ServiceContext:
+def new_workspace(folder: Path, search_index: SearchIndex) -> ServiceContext:
     """A new shop in a folder whose last app wrote to this alias, as its settings say."""
     names = AppNames(search_index.alias.removesuffix("-products"))
     shop = Workspace(folder, names, ShopSettings(1, 1_700_000_000_000), "b")
     indexes = {"documents": {"alias": search_index.alias}}
-    told = {"app": search_index.app, "opensearch": {"hosts": [search_index.url], "indexes": indexes}}
-    shop.settings_file.write_text(json.dumps(told), encoding="utf-8")
+    settings = {"app": search_index.app, "opensearch": {"hosts": [search_index.url], "indexes": indexes}}
+    shop.settings_file.write_text(json.dumps(settings), encoding="utf-8")
     return ServiceContext(KafkaSettings("nowhere:9092"), shop, folder, folder)
 
 
@@ -91,7 +91,7 @@ def test_a_new_workspace_deletes_the_old_index_of_its_folder_and_rejects_an_alia
     client = shop(search_index)
     service = SearchService(ClientSettings((search_index.url,)))
     service.server(tmp_path, java).start(silent)
-    context = _told(tmp_path, search_index)
+    context = new_workspace(tmp_path, search_index)
     service.delete_leftovers(context, silent)
     assert not client.find(f"/_alias/{search_index.alias}")
     shop(replace(search_index, app="somebody"))

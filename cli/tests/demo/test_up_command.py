@@ -34,7 +34,7 @@ def test_a_data_folder_that_is_in_use_is_rejected(tmp_path: Path, capsys: pytest
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["sessions", "--rules", "rules"], "--rules: the sessions service does not take this option"),
         (["rules", "--postgres", "db:5432/shop"], "--postgres: the rules service does not take this option"),
@@ -49,10 +49,10 @@ def test_a_data_folder_that_is_in_use_is_rejected(tmp_path: Path, capsys: pytest
     ],
 )
 def test_options_of_another_service_are_rejected(
-    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["up", *arguments]) == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_an_invalid_address_of_a_database_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:
@@ -62,6 +62,6 @@ def test_an_invalid_address_of_a_database_is_rejected(capsys: pytest.CaptureFixt
 
 def test_a_login_in_the_address_of_opensearch_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["up", "search", "--opensearch", "http://me:secret@127.0.0.1:9200"]) == 1
-    said = capsys.readouterr().err
-    assert "name user and password_file" in said
-    assert "secret" not in said
+    errors = capsys.readouterr().err
+    assert "name user and password_file" in errors
+    assert "secret" not in errors

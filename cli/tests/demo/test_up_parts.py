@@ -197,9 +197,9 @@ def test_a_signal_during_set_up_interrupts_at_once() -> None:
 
 
 def test_a_timeline_prints_each_mark_once() -> None:
-    said: list[str] = []
-    timeline = Timeline(said.append)
+    messages: list[str] = []
+    timeline = Timeline(messages.append)
     timeline.mark("ready")
     timeline.mark("ready")
-    assert len(said) == 1
-    assert said[0].endswith("s  ready")
+    assert len(messages) == 1
+    assert messages[0].endswith("s  ready")

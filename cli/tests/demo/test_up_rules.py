@@ -37,13 +37,13 @@ class Prepared:
     """A shop, and its messages."""
 
     shop: Shop
-    said: list[str]
+    messages: list[str]
 
     def start(self) -> str:
         """What a start says of the rules."""
-        self.said.clear()
+        self.messages.clear()
         self.shop.prepare()
-        return next(line for line in self.said if line.startswith("rules: "))
+        return next(line for line in self.messages if line.startswith("rules: "))
 
     @property
     def rules(self) -> dict[str, Rule]:
@@ -59,12 +59,12 @@ class Prepared:
 
 @pytest.fixture
 def prepared(kafka: KafkaSettings, tmp_path: Path) -> Iterator[Prepared]:
-    said: list[str] = []
+    messages: list[str] = []
     service = RulesService(lambda: read_bundle([shipped_rules("shop")]))
     settings = StackSettings(tmp_path / "shop", tmp_path, 0, bootstrap=kafka.bootstrap, seed=1)
     settings.folder.mkdir()
-    shop = Shop(service, settings, said.append, Timeline(said.append))
-    yield Prepared(shop, said)
+    shop = Shop(service, settings, messages.append, Timeline(messages.append))
+    yield Prepared(shop, messages)
     delete_topics(kafka, shop.workspace.names.all)
 
 
@@ -98,8 +98,8 @@ def test_a_workspace_with_a_compacted_control_topic_keeps_its_rules(kafka: Kafka
         for key, value in values.items():
             log.publish((key or b"").decode(), value)
     assert prepared.start() == f"rules: {len(values)} were there, 0 published"
-    assert any(f"{control} was compacted" in line for line in prepared.said)
+    assert any(f"{control} was compacted" in line for line in prepared.messages)
     assert describe(kafka, [control])[control].cleanup_policy == "delete"
     assert prepared.published_rules == prepared.rules
     prepared.start()
-    assert not any("compacted" in line for line in prepared.said)
+    assert not any("compacted" in line for line in prepared.messages)

@@ -28,15 +28,15 @@ def verdict(service: str, folder: Path, kafka: KafkaSettings, *options: str) -> 
 
 
 def test_all_sessions_are_in_postgresql_and_correct(tmp_path: Path, kafka: KafkaSettings, java: Java) -> None:
-    found, said = verdict("sessions", tmp_path / "sessions", kafka)
+    found, progress = verdict("sessions", tmp_path / "sessions", kafka)
     assert (found["events"], found["details"]["run"]["late"], found["dead_letters"]) == (EVENTS, 6, 15)
     assert (found["missing"], found["wrong"], found["unexpected"], found["duplicated"], found["details"]["behind"]) == (
         0,
     ) * 5
     assert found["produced"] >= found["details"]["run"]["final"] > 100
-    assert "final_session" in said
+    assert "final_session" in progress
     password = (tmp_path / "sessions" / "postgres" / "password").read_text(encoding="utf-8").strip()
-    assert password not in said
+    assert password not in progress
     assert password not in (tmp_path / "sessions" / "settings.json").read_text(encoding="utf-8")
 
 
@@ -52,11 +52,11 @@ def test_every_clean_row_is_once_in_the_topic_and_once_in_an_external_postgresql
 ) -> None:
     database = new_database()
     named = ["--postgres", f"{database.host}:{database.port}/{database.name}", "--postgres-user", database.user]
-    found, said = verdict(
+    found, progress = verdict(
         "etl", tmp_path / "etl", kafka, *named, "--postgres-password-file", str(database.password_file)
     )
     check_etl(found)
-    assert database.password_file.read_text(encoding="utf-8").strip() not in said
+    assert database.password_file.read_text(encoding="utf-8").strip() not in progress
     with database.connect() as connection:
         assert connection.execute("select count(*) from etl.event").fetchone() == (
             found["details"]["run"]["table_rows"],
@@ -67,10 +67,10 @@ def test_every_clean_row_is_once_in_the_topic_and_once_in_an_external_postgresql
 def test_all_documents_are_in_an_external_opensearch_and_stay_there(
     tmp_path: Path, kafka: KafkaSettings, java: Java, opensearch: EmbeddedOpenSearch
 ) -> None:
-    found, said = verdict("search", tmp_path / "search", kafka, "--opensearch", opensearch.url)
+    found, progress = verdict("search", tmp_path / "search", kafka, "--opensearch", opensearch.url)
     assert found["produced"] == found["expected"] > 1_000
     assert (found["missing"], found["wrong"], found["unexpected"]) == (0,) * 3
-    assert "opensearch: stopping" not in said
+    assert "opensearch: stopping" not in progress
     app = json.loads((tmp_path / "search" / "workspace.json").read_text(encoding="utf-8"))["app"]
     with urllib.request.urlopen(f"{opensearch.url}/{app}-products/_count", timeout=30) as response:
         assert json.load(response)["count"] == found["produced"]

@@ -202,14 +202,14 @@ def test_a_value_that_is_no_amount_or_time_stays_as_it_is() -> None:
 
 
 def test_the_wait_ends_when_cuts_continue_without_new_rows() -> None:
-    rows, cuts, asked = iter([5, 5, 7, 7] + [9] * 1_000), iter(range(1_000_000)), [0]
+    rows, cuts, last_count = iter([5, 5, 7, 7] + [9] * 1_000), iter(range(1_000_000)), [0]
 
     def count() -> int:
-        asked[0] = next(rows)
-        return asked[0]
+        last_count[0] = next(rows)
+        return last_count[0]
 
     await_idle_sink(count, lambda: next(cuts), 0.3, lambda: None)
-    assert asked == [9]
+    assert last_count == [9]
 
 
 def test_the_wait_ends_with_an_error_of_the_check() -> None:

@@ -121,7 +121,7 @@ def test_a_null_result_names_the_operand_that_is_null() -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "events", "said"),
+    ("target", "events", "message"),
     [
         ("tinny", [event(0)], "did you mean tiny?"),
         ("tiny", [], "is empty"),
@@ -129,10 +129,10 @@ def test_a_null_result_names_the_operand_that_is_null() -> None:
     ],
 )
 def test_the_command_reports_a_wrong_rule_or_event(
-    target: str, events: list[dict[str, object]], said: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    target: str, events: list[dict[str, object]], message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     assert run(["rules", "explain", target, *write(tmp_path, *events)]) == 1
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 LISTED = """\

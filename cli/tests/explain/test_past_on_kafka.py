@@ -137,13 +137,13 @@ def test_an_explanation_of_a_key_and_a_time_shows_the_window_of_that_time(
 def test_an_explanation_names_paused_rules_late_events_and_dead_letters(
     past: ExplainedApp, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said = {}
+    names = {}
     for name, number in (("asleep", 1), ("burst", 9), ("large", 4)):
         assert past("explain", name, "--event", past.place(number), "-o", "json") == 0
         found = printed(capsys)
         assert found["fired"] is False
-        said[name] = [one["name"] for one in found["circumstances"]]
-    assert said == {"asleep": ["paused"], "burst": ["late"], "large": ["dead letter"]}
+        names[name] = [one["name"] for one in found["circumstances"]]
+    assert names == {"asleep": ["paused"], "burst": ["late"], "large": ["dead letter"]}
 
 
 @pytest.mark.parametrize(
@@ -167,10 +167,12 @@ def test_the_command_reports_a_missing_rule_event_key_or_alert(
 def test_an_explanation_imports_one_kafka_client_and_no_columnar_decoder(past: ExplainedApp) -> None:
     """The other client took a ninth of the CPU time; it is for administration and for writing rules."""
     code = "import atexit, sys; from headgate.main import main; atexit.register(lambda: print(*sys.modules)); main()"
-    asked = ["rules", "explain", str(past.alerts["large"][0]["alert_id"]), "--topic", past.topic]
+    arguments = ["rules", "explain", str(past.alerts["large"][0]["alert_id"]), "--topic", past.topic]
     where = ["--bootstrap", past.bootstrap, "--app", past.name]
-    done = subprocess.run([sys.executable, "-c", code, *asked, *where], capture_output=True, text=True, check=True)
-    loaded = set(done.stdout.splitlines()[-1].split())
+    completed = subprocess.run(
+        [sys.executable, "-c", code, *arguments, *where], capture_output=True, text=True, check=True
+    )
+    loaded = set(completed.stdout.splitlines()[-1].split())
     assert {"confluent_kafka", "headgate.explain.from_kafka"} <= loaded
     assert not loaded & {
         "kafka",

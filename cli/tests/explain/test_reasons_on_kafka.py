@@ -20,9 +20,9 @@ LARGE = "type = 'payment' and amount > 100"
 
 
 def rule(rule_id: str, version: int = 1, then: Mapping[str, object] | None = None, **entries: Any) -> Rule:
-    said = {"severity": "high", "message": "{user_id}", **(then or {})}
+    action = {"severity": "high", "message": "{user_id}", **(then or {})}
     return Rule.model_validate(
-        {"id": rule_id, "version": version, "owner": "me", "on": "shop", "then": said, "where": LARGE, **entries}
+        {"id": rule_id, "version": version, "owner": "me", "on": "shop", "then": action, "where": LARGE, **entries}
     )
 
 
@@ -86,8 +86,8 @@ def test_an_explanation_names_the_circumstances_of_a_rule(
 ) -> None:
     assert kept("explain", target, "--event", kept.place(number), "-o", "json") == 0
     found = printed(capsys)
-    said = [one["name"] for one in found["circumstances"]]
-    assert (found["fired"], said) == (fired, names), found["circumstances"]
+    found_names = [one["name"] for one in found["circumstances"]]
+    assert (found["fired"], found_names) == (fired, names), found["circumstances"]
 
 
 def test_an_explanation_names_the_alert_that_began_a_silence(

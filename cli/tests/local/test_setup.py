@@ -130,8 +130,8 @@ def test_a_reduced_java_runtime_is_started_without_the_missing_module(tmp_path: 
     assert found.spark_home != found.home
     program = found.spark_home / "bin" / "java"
     arguments = ["-cp", "a b", "--add-modules=jdk.incubator.vector", "--add-modules=java.sql", "Main", "x y"]
-    done = subprocess.run([program, *arguments], capture_output=True, text=True, check=True)
-    assert done.stdout == "-cp|a b|--add-modules=java.sql|Main|x y|"
+    completed = subprocess.run([program, *arguments], capture_output=True, text=True, check=True)
+    assert completed.stdout == "-cp|a b|--add-modules=java.sql|Main|x y|"
 
 
 def test_java_reads_the_trust_store(java: Java, tmp_path: Path) -> None:
@@ -141,5 +141,5 @@ def test_java_reads_the_trust_store(java: Java, tmp_path: Path) -> None:
     options = trust.java_options(certificates, tmp_path)
     keytool = java.home / "bin" / "keytool"
     listed = [keytool, "-list", "-keystore", options[0].split("=", 1)[1], "-storepass", options[2].split("=", 1)[1]]
-    done = subprocess.run(list(map(str, listed)), capture_output=True, text=True, check=True, env={**os.environ})
-    assert f"contains {len(certificates)} entr" in done.stdout
+    completed = subprocess.run(list(map(str, listed)), capture_output=True, text=True, check=True, env={**os.environ})
+    assert f"contains {len(certificates)} entr" in completed.stdout

@@ -313,9 +313,9 @@ def test_an_epoch_that_begins_during_a_purge_stays_and_its_owner_continues(
     with monkeypatch.context() as patched:
         patched.setattr(SavepointRepository, "discard_all", meanwhile)
         assert at.look(*purge) == 1
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     assert (
-        f"1 checkpoints are removed; started meanwhile and left in {root}: e2; stop the app, then purge again" in said
+        f"1 checkpoints are removed; started meanwhile and left in {root}: e2; stop the app, then purge again" in output
     )
     begun.check()
     assert EpochStore(root).existing() == (2,)
@@ -336,8 +336,8 @@ def test_commands_use_the_newest_epoch_of_an_app_and_do_not_restore_among_its_ep
         CheckpointRoot(tmp_path / "shop" / f"e{epoch}").initialise(AppIdentity("shop", 2), epoch=epoch)
     with lease_for(tmp_path / "shop" / "e10"):
         assert at.run("create", "now") == 1
-        said = capsys.readouterr().err
-        assert "e10: the app that owns it is controlled by the operator; create a Savepoint" in said
+        errors = capsys.readouterr().err
+        assert "e10: the app that owns it is controlled by the operator; create a Savepoint" in errors
     assert at.run("restore", "one") == 1
     assert "it holds the checkpoints of epochs 1, 10; name a folder with --checkpoint" in capsys.readouterr().err
     assert at.run("restore", "one", "--checkpoint", str(tmp_path / "elsewhere")) == 0

@@ -22,17 +22,17 @@ class Customers(BaseHTTPRequestHandler):
     """Answers by what the key says."""
 
     protocol_version = "HTTP/1.1"
-    asked: ClassVar[Counter[str]] = Counter()
+    requests: ClassVar[Counter[str]] = Counter()
     tokens: ClassVar[set[str | None]] = set()
 
     def do_GET(self) -> None:
         key = unquote(self.path.removeprefix("/customers/"))
-        type(self).asked[key] += 1
+        type(self).requests[key] += 1
         type(self).tokens.add(self.headers["Authorization"])
         status, body = 200, json.dumps({"email": f"{key}@shop"}).encode()
         if key == "unknown":
             status, body = 404, b"{}"
-        elif key == "broken" or (key == "busy" and type(self).asked[key] == 1):
+        elif key == "broken" or (key == "busy" and type(self).requests[key] == 1):
             status, body = 503, b""
         elif key == "list":
             body = b"[]"
@@ -49,7 +49,7 @@ class Customers(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server() -> Iterator[str]:
-    Customers.asked.clear()
+    Customers.requests.clear()
     one = ThreadingHTTPServer(("127.0.0.1", 0), Customers)
     one.daemon_threads = True
     thread = threading.Thread(target=one.serve_forever)
@@ -71,12 +71,12 @@ def test_look_ups_add_fields_and_rows_whose_look_up_failed_are_dead_letters(serv
     output = run(settings, events(*({"id": key} for key in keys)))
     found = {str(row["id"]): row["email"] for row in rows(output)}
     assert found == {"ann": "ann@shop", "a/b c": "a/b c@shop", "unknown": None, "busy": "busy@shop"}
-    assert Customers.asked["ann"] == 1
+    assert Customers.requests["ann"] == 1
     assert Customers.tokens == {"Bearer open sesame"}
-    said = sorted(reason for code, reason in letters(output) if code == "failed")
-    assert len(said) == 3
-    assert any("503" in reason for reason in said)
-    assert any("no JSON object" in reason for reason in said)
+    reasons = sorted(reason for code, reason in letters(output) if code == "failed")
+    assert len(reasons) == 3
+    assert any("503" in reason for reason in reasons)
+    assert any("no JSON object" in reason for reason in reasons)
 
 
 def test_a_failed_look_up_gives_nulls_where_the_settings_allow_it(server: str, tmp_path: Path) -> None:

@@ -77,11 +77,11 @@ def test_every_dead_letter_has_the_oracles_reason_and_the_original_bytes(found: 
     sent = {("retail", "retail_text")[r.source] + f"/{r.offset}": r for r in records(LINES)}
     letters = []
     for letter in (r for r in found[0] if r.lane == "deadletters"):
-        said = {name: value.decode() for name, value in letter.headers}
-        original = sent[f"{said['source_topic']}/{said['source_offset']}"]
+        headers = {name: value.decode() for name, value in letter.headers}
+        original = sent[f"{headers['source_topic']}/{headers['source_offset']}"]
         assert (letter.key, letter.value) == (original.key, original.value)
-        assert said["source_partition"] == "0"
-        letters.append((said["source_topic"], int(said["source_offset"]), said["reason_code"]))
+        assert headers["source_partition"] == "0"
+        letters.append((headers["source_topic"], int(headers["source_offset"]), headers["reason_code"]))
     assert sorted(letters) == sorted(expected.letters())
     assert len({code for _, _, code in letters}) >= 4
 
@@ -91,5 +91,5 @@ def test_the_number_of_duplicates_equals_the_oracles(found: Found, expected: Exp
 
 
 def test_a_published_list_is_answered_once(found: Found) -> None:
-    said = [json.loads(r.value or b"") for r in found[0] if r.lane == "status"]
-    assert [(one["rule"], one["version"], one["status"]) for one in said] == [("rates", 1, "accepted")]
+    answers = [json.loads(r.value or b"") for r in found[0] if r.lane == "status"]
+    assert [(one["rule"], one["version"], one["status"]) for one in answers] == [("rates", 1, "accepted")]

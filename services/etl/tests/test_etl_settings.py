@@ -35,10 +35,10 @@ def test_the_shipped_example_is_valid() -> None:
 
 
 def test_an_expression_is_underlined_where_it_is_wrong(tmp_path: Path) -> None:
-    said = rejected(tmp_path, {**MAP, "price": "to_decimal(prize, 8, 2)"})
-    assert "inputs.0.map.price:1:12: unknown column prize" in said
-    assert "to_decimal(prize, 8, 2)\n               ^^^^^" in said
-    assert "did you mean" in said or "price" in said
+    message = rejected(tmp_path, {**MAP, "price": "to_decimal(prize, 8, 2)"})
+    assert "inputs.0.map.price:1:12: unknown column prize" in message
+    assert "to_decimal(prize, 8, 2)\n               ^^^^^" in message
+    assert "did you mean" in message or "price" in message
 
 
 @pytest.mark.parametrize(
@@ -85,8 +85,8 @@ def test_the_error_names_the_wrong_entry(more: dict[str, object], words: str, tm
 
 
 def test_all_mistakes_are_reported_at_once(tmp_path: Path) -> None:
-    said = rejected(tmp_path, MAP | {"price": "x"}, rules={"a": "y > 1"}, routes=[{"name": "c", "when": "z = 1"}])
-    assert all(place in said for place in ("inputs.0.map.price", "rules.a", "routes.0.when"))
+    message = rejected(tmp_path, MAP | {"price": "x"}, rules={"a": "y > 1"}, routes=[{"name": "c", "when": "z = 1"}])
+    assert all(place in message for place in ("inputs.0.map.price", "rules.a", "routes.0.when"))
 
 
 def test_no_text_of_the_settings_contains_a_key(tmp_path: Path) -> None:

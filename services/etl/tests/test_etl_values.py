@@ -92,9 +92,9 @@ def test_a_list_of_other_types_is_rejected(tmp_path: Path) -> None:
     lists = {"rates": {"of": "string", "value": "long"}}
     mapped = {name: text for name, text in MAP.items() if name != "email"}
     output = run(load(tmp_path, mapped, derive=derive, lists=lists), rates(1, {"USD": "1"}))
-    (said,) = rows(output, "status")
-    assert said["status"] == "rejected"
-    assert "declare list rates of string with values of long" in str(said["reason"])
+    (answer,) = rows(output, "status")
+    assert answer["status"] == "rejected"
+    assert "declare list rates of string with values of long" in str(answer["reason"])
 
 
 def test_a_rejected_list_is_counted_once_whatever_the_shards(tmp_path: Path) -> None:

@@ -40,8 +40,8 @@ class Operators:
 
     def deaths(self) -> int:
         """End it all; how many died of themselves."""
-        said, _ = self._process.communicate(timeout=30)
-        return said.count("died")
+        output, _ = self._process.communicate(timeout=30)
+        return output.count("died")
 
 
 @pytest.fixture(name="operators")

@@ -185,8 +185,8 @@ def test_the_secret_of_spark_is_created_once_and_appears_in_no_log_or_object(
     assert still["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
 
     kinds = ("streamapps", "pods", "configmaps", "events", "savepoints")
-    said = [caplog.text, *(json.dumps(rest.get(path(kind, namespace))) for kind in kinds)]
-    assert not [text for text in said if secret in text or made["data"]["secret"] in text]
+    texts = [caplog.text, *(json.dumps(rest.get(path(kind, namespace))) for kind in kinds)]
+    assert not [text for text in texts if secret in text or made["data"]["secret"] in text]
     keys = {key for one in rest.get(path("configmaps", namespace))["items"] for key in one["data"]}
     assert {"streams..s.yaml", "settings.yaml", "executor.yaml"} <= keys
 
@@ -241,11 +241,11 @@ def _may(rest: Rest, user: str, namespace: str, group: str, resource: str, verb:
     name, _, part = resource.partition("/")
     about = {"namespace": namespace, "group": group, "resource": name, "subresource": part, "verb": verb}
     review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview"}
-    said = rest.post(
+    answer = rest.post(
         "/apis/authorization.k8s.io/v1/subjectaccessreviews",
         review | {"spec": {"user": user, "resourceAttributes": about}},
     )
-    return bool(said["status"]["allowed"])
+    return bool(answer["status"]["allowed"])
 
 
 def test_the_operator_has_the_listed_rights_and_no_others(rest: Rest, namespace: str, user: str) -> None:
@@ -283,8 +283,8 @@ def test_a_driver_may_write_to_its_own_pod_and_to_no_other(
     def may(verb: str, resource: str, name: str = "") -> bool:
         about = {"namespace": namespace, "resource": resource, "verb": verb, "name": name}
         spec = {"user": user, "resourceAttributes": about}
-        said = rest.post("/apis/authorization.k8s.io/v1/subjectaccessreviews", review | {"spec": spec})
-        return bool(said["status"]["allowed"])
+        answer = rest.post("/apis/authorization.k8s.io/v1/subjectaccessreviews", review | {"spec": spec})
+        return bool(answer["status"]["allowed"])
 
     assert may("patch", "pods", own)
     assert may("create", "pods")

@@ -74,9 +74,9 @@ def _act_before_writing(operator: Operator, seen: CachedApp, clock_ms: Callable[
 def _notices(faults: Faults, word: str = "") -> str:
     """The first law that is broken, of those with this word; empty when no law is broken."""
     for seed in range(_TRIES):
-        said = [law for law in _broken(seed, faults) if word in law]
-        if said:
-            return said[0]
+        violations = [law for law in _broken(seed, faults) if word in law]
+        if violations:
+            return violations[0]
     return ""
 
 

@@ -181,8 +181,8 @@ def test_the_end_of_an_upgrade_is_written_before_another_begins() -> None:
 
 def test_a_request_names_the_span_of_the_phase_only_during_an_upgrade() -> None:
     desired, observed, status = _superseded()
-    asked = PendingCommand("drain-1", "drain", "old", 20_000)
-    status = replace(status, pending_command=asked, phase=Phase.STOPPING)
+    command = PendingCommand("drain-1", "drain", "old", 20_000)
+    status = replace(status, pending_command=command, phase=Phase.STOPPING)
     (ask,) = (one for one in reconcile(desired, observed, status, 12_000).actions if isinstance(one, SendCommand))
     assert isinstance(ask.command, Drain)
     assert ask.command.traceparent == traceparent(_APP.uid, status.upgrade)
@@ -251,8 +251,8 @@ def test_an_upgrade_is_sent_as_one_trace_once_its_end_is_written() -> None:
     assert sent == [_as_sent(span) for span in trace_spans(_APP, _UPGRADE)]
     assert len(Collector.taken) == 1
     root = _received()[0]
-    said = {one.key: one.value.string_value or one.value.int_value for one in root.attributes}
-    assert said == dict(trace_spans(_APP, _UPGRADE)[0].attributes)
+    attributes = {one.key: one.value.string_value or one.value.int_value for one in root.attributes}
+    assert attributes == dict(trace_spans(_APP, _UPGRADE)[0].attributes)
     assert root.status.code == trace_pb2.Status.STATUS_CODE_ERROR
     assert counters.read() == {("traces", "sent"): 1}
 
@@ -284,8 +284,8 @@ def test_without_an_endpoint_no_trace_is_sent_and_no_exporter_is_imported() -> N
         "import sys; import headgate_operator.__main__; from headgate_operator.runtime.otlp_traces import traces; "
         "traces({}, None); print([m for m in sys.modules if m.split('.')[0] in ('opentelemetry', 'requests')])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "opentelemetry" not in done.stdout
+    completed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "opentelemetry" not in completed.stdout
 
 
 @pytest.mark.parametrize("name", ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"])

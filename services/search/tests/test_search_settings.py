@@ -88,10 +88,10 @@ def test_the_whole_app_is_one_keyed_stage_by_product() -> None:
 def test_modules_that_workers_preload_do_not_import_pandas() -> None:
     """They reject it, and none of them would start."""
     loading = "\n".join(f"import {name}" for name in search.settings().preload)
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", f"{REJECTING}{loading}"], capture_output=True, text=True, check=False, timeout=120
     )
-    assert done.returncode == 0, done.stderr
+    assert completed.returncode == 0, completed.stderr
 
 
 REJECTING = """

@@ -76,8 +76,8 @@ class Campaign:
         file = folder / "campaign"
         file.write_bytes(cloudpickle.dumps(self))  # type: ignore[no-untyped-call]
         command = [sys.executable, "-m", "tests.harness.apps.damaged_checkpoints", str(file)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=limit_s, check=False)
-        assert done.returncode == 0, done.stderr[-6000:]
+        completed = subprocess.run(command, capture_output=True, text=True, timeout=limit_s, check=False)
+        assert completed.returncode == 0, completed.stderr[-6000:]
         lines = [orjson.loads(line) for line in file.with_suffix(".outcomes").read_bytes().splitlines()]
         return [Outcome(Damage(**line["damage"]), line["error"], line["records"]) for line in lines]
 

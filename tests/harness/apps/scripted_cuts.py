@@ -102,8 +102,8 @@ def run(folder: Path, scripts: Sequence[Script], *, limit_s: float = 280) -> Non
     file = folder / "scripts"
     file.write_bytes(cloudpickle.dumps([*scripts]))  # type: ignore[no-untyped-call]
     command = [sys.executable, "-m", "tests.harness.apps.scripted_cuts", str(file)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=limit_s, check=False)
-    assert done.returncode == 0, done.stderr[-6000:]
+    completed = subprocess.run(command, capture_output=True, text=True, timeout=limit_s, check=False)
+    assert completed.returncode == 0, completed.stderr[-6000:]
 
 
 def _decide(script: Script, batch: int) -> None:
@@ -168,19 +168,19 @@ def run_script(session: SparkSession, script: Script) -> None:
         forget_last_commit(script.checkpoint)
     with lease_for(script.checkpoint) as lease:
         runner: Runner
-        asked: list[Future[Savepoint]] = []
+        savepoints: list[Future[Savepoint]] = []
 
         def report(cut: CutReport) -> None:
             with script.reports.open("ab") as file:
                 file.write(orjson.dumps(dataclasses.asdict(cut)) + b"\n")
             if cut.batch == 0 and script.midway:
-                asked.append(runner.savepoint(script.midway))
-                asked[0].add_done_callback(lambda _: _decide(script, 1))  # a batch that is decided has begun
+                savepoints.append(runner.savepoint(script.midway))
+                savepoints[0].add_done_callback(lambda _: _decide(script, 1))  # a batch that is decided has begun
             else:
                 _decide(script, cut.batch + 1)
             if cut.batch + 1 == len(script.steps):
                 if script.saved:
-                    asked.append(runner.savepoint(script.saved))
+                    savepoints.append(runner.savepoint(script.saved))
                 runner.drain()
 
         runner = Runner(script.app, settings, _SharedStart(session, lease), Listeners(report))  # type: ignore[arg-type]
@@ -193,7 +193,7 @@ def run_script(session: SparkSession, script: Script) -> None:
                 raise
         else:
             assert not script.rejected, "it ran"
-        for one in asked:
+        for one in savepoints:
             one.result()
 
 

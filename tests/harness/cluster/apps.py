@@ -89,11 +89,11 @@ class App:
 
         def idle() -> bool:
             nonlocal first
-            said = self.report()
-            if not said or not said["committed"]:
+            report = self.report()
+            if not report or not report["committed"]:
                 return False
-            first = said["batch"] if first is None else first
-            return bool(said["lag_rows"] == 0 and said["batch"] >= first + 2)
+            first = report["batch"] if first is None else first
+            return bool(report["lag_rows"] == 0 and report["batch"] >= first + 2)
 
         until(idle, limit_s, f"{self.name} has read all", self.describe_failure)
 

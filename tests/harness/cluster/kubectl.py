@@ -15,19 +15,21 @@ _POLL_S = 0.5
 
 
 def run(*command: str, given: str = "", limit_s: float = 120.0) -> str:
-    """Return the standard output of a command. An error has all its output."""
-    done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=limit_s, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(command)}: exit code {done.returncode}: {done.stderr.strip() or done.stdout}")
-    return done.stdout
+    """Its standard output; an error with all that it said."""
+    completed = subprocess.run(command, input=given, capture_output=True, text=True, timeout=limit_s, check=False)
+    if completed.returncode:
+        raise RuntimeError(
+            f"{' '.join(command)}: exit code {completed.returncode}: {completed.stderr.strip() or completed.stdout}"
+        )
+    return completed.stdout
 
 
-def until(condition: Callable[[], bool], limit_s: float, what: str, details: Callable[[], str] = lambda: "") -> float:
-    """Wait, and return the seconds. Raise ``TimeoutError`` with the text of ``details``."""
+def until(condition: Callable[[], bool], limit_s: float, what: str, describe: Callable[[], str] = lambda: "") -> float:
+    """Wait; the seconds that it took. ``TimeoutError`` with what ``told`` says then."""
     began = time.monotonic()
     while not condition():
         if time.monotonic() - began > limit_s:
-            raise TimeoutError(f"{what}: not within {limit_s:.0f} s. {details()}")
+            raise TimeoutError(f"{what}: not within {limit_s:.0f} s. {describe()}")
         time.sleep(_POLL_S)
     return time.monotonic() - began
 

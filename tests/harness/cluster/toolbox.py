@@ -96,9 +96,9 @@ class Toolbox:
     def wait_for_output(self, name: str, limit_s: float) -> str:
         """Wait until such a pod has ended well; what it printed."""
         until(lambda: self._phase(name) in ("Succeeded", "Failed"), limit_s, f"{name} ends")
-        said = self.namespace.kubectl("logs", name)
-        assert self._phase(name) == "Succeeded", said
-        return said
+        output = self.namespace.kubectl("logs", name)
+        assert self._phase(name) == "Succeeded", output
+        return output
 
     def delete(self, name: str) -> None:
         """End such a pod."""

@@ -65,7 +65,7 @@ def run_caged(program: str, given: object, limits: Limits | None = None) -> Repo
     limits = limits or Limits()
     paths = os.pathsep.join([str(ROOT), *(path for path in sys.path if path)])
     environment = {**os.environ, "PYTHONPATH": paths, "POLARS_MAX_THREADS": "1", "RAYON_NUM_THREADS": "1"}
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-m", __name__, program, str(limits.cpu_s), str(limits.memory_bytes)],
         input=json.dumps(given).encode(),
         capture_output=True,
@@ -73,14 +73,14 @@ def run_caged(program: str, given: object, limits: Limits | None = None) -> Repo
         env=environment,
         check=False,
     )
-    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith(b"{")]
+    lines = [json.loads(line) for line in completed.stdout.splitlines() if line.startswith(b"{")]
     outcomes = tuple(
         Outcome(line["case"], line["word"], line["raised"], tuple(line["audit"])) for line in lines if "word" in line
     )
     last = next((line["begun"] for line in reversed(lines) if "begun" in line), "the warming up")
     end = next((line for line in lines if "end" in line), None)
-    said = done.stderr.decode(errors="replace")[-2_000:]
-    ended = "" if end is not None and done.returncode == 0 else f"exit {done.returncode} in {last}: {said}"
+    errors = completed.stderr.decode(errors="replace")[-2_000:]
+    ended = "" if end is not None and completed.returncode == 0 else f"exit {completed.returncode} in {last}: {errors}"
     return Report(
         outcomes, ended, end["grown_bytes"] if end else 0, float(end["longest_cpu_s"]) if end else float("inf")
     )

@@ -283,11 +283,11 @@ def _template(random: Random) -> str:
     except ExpressionError as error:
         assert "^" in error.render()
         return "rejected"
-    said = template.format(lambda name: known[name])
-    assert len(said) <= len(text) + 8 * len(template.names)
+    rendered = template.format(lambda name: known[name])
+    assert len(rendered) <= len(text) + 8 * len(template.names)
     if "{{{" not in text and "}}}" not in text:
         marked = text.replace("{{", "\0").replace("}}", "\1").replace("{user_id}", "\2").replace("{amount}", "null")
-        assert said == marked.replace("\0", "{").replace("\1", "}").replace("\2", "{amount}")
+        assert rendered == marked.replace("\0", "{").replace("\1", "}").replace("\2", "{amount}")
     return "value"
 
 

@@ -43,7 +43,7 @@ class AsUser(Rest):
 
 def app_manifest(namespace: str, **spec: object) -> Json:
     """A small app with short deadlines."""
-    said: Json = {
+    defaults: Json = {
         "service": "rules",
         "image": "sim:1",
         "config": {"level": 0},
@@ -59,4 +59,4 @@ def app_manifest(namespace: str, **spec: object) -> Json:
         "driver": {"terminationGrace": "5s"},
     }
     metadata = {"name": "rules", "namespace": namespace}
-    return {"apiVersion": "headgate.dev/v1alpha1", "kind": "StreamApp", "metadata": metadata, "spec": said | spec}
+    return {"apiVersion": "headgate.dev/v1alpha1", "kind": "StreamApp", "metadata": metadata, "spec": defaults | spec}

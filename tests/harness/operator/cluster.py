@@ -43,7 +43,7 @@ class Pod:
     request: str = ""
     report: str = ""
 
-    all_asked: str = ""
+    requests: str = ""
     level: object = None
     seen: tuple[object, PodView] | None = None
 
@@ -55,12 +55,12 @@ class Pod:
         return self.seen[1]
 
     def _view(self) -> PodView:
-        deleting, asked, said = (
+        deleting, request_id, status = (
             self.deleting_since is not None,
             command_id(self.request),
             DriverStatus.from_json(self.report),
         )
-        return PodView(self.name, self.uid, self.created_ms, self.finished, deleting, asked, said)
+        return PodView(self.name, self.uid, self.created_ms, self.finished, deleting, request_id, status)
 
 
 @dataclass
@@ -209,10 +209,10 @@ def needed_savepoints(cluster: Cluster) -> set[str]:
     if checkpoint is not None and cluster.store.checkpoints.get(checkpoint.epoch) is None:
         names.add(checkpoint.restore)
     for pod in cluster.pods.values():
-        asked = _json(pod.request)
+        request = _json(pod.request)
         waiting = pod.driver is not None and not pod.driver.ended and pod.driver.phase == "standby"
-        if asked.get("command") == "promote" and waiting:
-            names.add(str(asked.get("restore") or ""))
+        if request.get("command") == "promote" and waiting:
+            names.add(str(request.get("restore") or ""))
     return names - {""}
 
 

@@ -144,7 +144,7 @@ class Driver:
             return {"ok": False, "message": "no standby"}
         if self.image.fault == "hangs-at-promote":
             return None
-        asked = self.request
+        request = self.request
         if self.rng.random() < self.away:
             self.was_away = True
             return {"ok": False, "message": "Retryable: the store is away", "retryable": True}
@@ -152,15 +152,15 @@ class Driver:
             self.store.promote(
                 self.uid,
                 self.image.state,
-                int(str(asked["epoch"])),
-                str(asked["restore"] or ""),
-                bool(asked["allow_empty"]),
-                bool(asked["discard_newer"]),
+                int(str(request["epoch"])),
+                str(request["restore"] or ""),
+                bool(request["allow_empty"]),
+                bool(request["discard_newer"]),
             )
         except Rejection as rejection:
             newer = rejection.newer and {"epoch": rejection.newer[0], "batch": rejection.newer[1]}
             return {"ok": False, "message": rejection.words, "newer_epoch": newer}
-        self.epoch, self.phase = int(str(asked["epoch"])), "running"
+        self.epoch, self.phase = int(str(request["epoch"])), "running"
         if self.image.fault == "crashes-at-promote":
             self._end(1)
         return {"ok": True}

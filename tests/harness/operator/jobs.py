@@ -55,7 +55,14 @@ class PlayedJob:
     def _end(self, name: str, code: int) -> None:
         container = self.pod["spec"]["containers"][0]["name"]
         state = {"terminated": {"exitCode": code}}
-        said = {"name": container, "state": state, "ready": False, "restartCount": 0, "image": "", "imageID": ""}
+        container_status = {
+            "name": container,
+            "state": state,
+            "ready": False,
+            "restartCount": 0,
+            "image": "",
+            "imageID": "",
+        }
         phase = "Failed" if code else "Succeeded"
-        body = {"status": {"phase": phase, "containerStatuses": [said]}}
+        body = {"status": {"phase": phase, "containerStatuses": [container_status]}}
         self.rest.merge(path("pods", self.namespace, name, "status"), body)

@@ -29,7 +29,7 @@ class Played:
     """A pod and its process."""
 
     driver: Driver | None
-    said: str = ""
+    report: str = ""
     ended: bool = False
 
 
@@ -120,9 +120,9 @@ class Kubelet:
         driver.tick(now_ms)
         if before == "standby" and driver.phase == "running":
             self._check_alone(driver)
-        said = driver.report(0)
-        if said != played.said:
-            played.said = said
+        report = driver.report(0)
+        if report != played.report:
+            played.report = report
             self.rest.merge(
                 path("pods", self.namespace, name),
                 {"metadata": {"annotations": {STATUS_ANNOTATION: driver.report(now_ms)}}},

@@ -17,7 +17,7 @@ def nobody_else_owns(cluster: Cluster, pod: Pod) -> None:
     """At the moment of ``promote``: no other pod of which something may run was ever promoted. A mere standby owns
     nothing.
     """
-    others = [p.name for p in cluster.pods.values() if p is not pod and not p.finished and '"promote"' in p.all_asked]
+    others = [p.name for p in cluster.pods.values() if p is not pod and not p.finished and '"promote"' in p.requests]
     if others:
         cluster.spoilt.append(f"{pod.name} was promoted beside {others}")
 
@@ -130,9 +130,9 @@ def _other_settings(cluster: Cluster, status: Status) -> Iterator[str]:
     pod = cluster.pods.get(status.owner.name) if status.owner else None
     if status.phase not in RUNNING or status.stable is None or pod is None or pod.driver is None or pod.driver.ended:
         return
-    said, runs = status.stable.spec.config["level"], pod.driver.level
-    if said != runs:
-        yield f"it runs with level {runs} and the status has {said}"
+    level, runs = status.stable.spec.config["level"], pod.driver.level
+    if level != runs:
+        yield f"it runs with level {runs} and the status says {level}"
 
 
 def _savepoints_in_use(status: Status, cluster: Cluster) -> set[str]:

@@ -143,7 +143,7 @@ def _annotate(cluster: Cluster, name: str, uid: str, command: ValidCommand) -> N
     if pod is None or pod.uid != uid:
         return
     pod.request = format_command(command)
-    pod.all_asked += pod.request
+    pod.requests += pod.request
 
 
 def _configure(cluster: Cluster, action: act.ReconfigureDriver) -> None:

@@ -36,12 +36,12 @@ def helm(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
 
 def template(values: Mapping[str, Any] | None = None, *, release: str = "demo", namespace: str = "shop") -> str:
     """All manifests, hooks and tests among them; ``ValueError`` with Helm's words."""
-    said = helm(
+    completed = helm(
         "template", release, str(CHART), "-n", namespace, *_KUBE, "-f", "-", stdin=yaml.safe_dump(dict(values or {}))
     )
-    if said.returncode:
-        raise ValueError(said.stderr)
-    return said.stdout
+    if completed.returncode:
+        raise ValueError(completed.stderr)
+    return completed.stdout
 
 
 def render_manifests(values: Mapping[str, Any] | None = None, *, release: str = "demo") -> list[Manifest]:

@@ -37,9 +37,9 @@ def use() -> None:
     def build(part: Path) -> None:
         file = str(part / "spark.jsa")
         command = [sys.executable, "-m", "streamcore.spark.class_archive", file, "--jars", str(library)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_LIMIT_S, check=False)
+        completed = subprocess.run(command, capture_output=True, text=True, timeout=_LIMIT_S, check=False)
         if not (part / "spark.jsa").exists():
-            raise SetupError(f"tests: no archive of Spark's classes: {done.stderr[-2000:]}")
+            raise SetupError(f"tests: no archive of Spark's classes: {completed.stderr[-2000:]}")
 
     local_cache.publish(target, build, to_stderr)
     os.environ[_VARIABLE] = str(target / "spark.jsa")

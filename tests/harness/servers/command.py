@@ -35,8 +35,8 @@ class Ended:
 
 def ran(command: Sequence[str]) -> Ended:
     """Run a command to its end."""
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=WAIT_S)
-    return Ended(done.returncode, done.stdout, done.stderr)
+    completed = subprocess.run(command, capture_output=True, text=True, check=False, timeout=WAIT_S)
+    return Ended(completed.returncode, completed.stdout, completed.stderr)
 
 
 def up(folder: Path, kafka: KafkaSettings, *more: str, service: str = "rules") -> list[str]:

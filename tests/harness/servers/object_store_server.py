@@ -29,12 +29,12 @@ class Rejected(Exception):
 class StoreServer:
     """Listens in a thread of its own.
 
-    ``asked``: how often, by key; ``peak``: the most requests at once; ``connections``: open, of ``accepted``.
+    ``requests_by_key``: by key; ``peak``: the most requests at once; ``connections``: open, of ``accepted``.
     """
 
     def __init__(self, slow_s: float = 0.02) -> None:
         self.slow_s = slow_s
-        self.asked: Counter[str] = Counter()
+        self.requests_by_key: Counter[str] = Counter()
         self.peak = self.requests = self.accepted = self.connections = self._at_once = 0
         self.changed = threading.Condition()
         self._ready = threading.Event()
@@ -57,7 +57,7 @@ class StoreServer:
     def wait_for_requests(self, requests: int) -> bool:
         """Whether so many requests have come, within a long while."""
         with self.changed:
-            return self.changed.wait_for(lambda: self.asked.total() >= requests, timeout=20)
+            return self.changed.wait_for(lambda: self.requests_by_key.total() >= requests, timeout=20)
 
     async def _serve(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
@@ -99,7 +99,7 @@ class StoreServer:
         """Answer one request; whether the connection stays open."""
         keys = path.split(",")
         with self.changed:
-            self.asked.update(keys)
+            self.requests_by_key.update(keys)
             self.requests += 1
             self.changed.notify_all()
         habits = {key.split("-")[0] for key in keys}
@@ -110,7 +110,7 @@ class StoreServer:
             return False
         if "drop" in habits:
             return False
-        flaky = [key for key in keys if key.startswith("flaky") and self.asked[key] <= int(key.split("-")[1])]
+        flaky = [key for key in keys if key.startswith("flaky") and self.requests_by_key[key] <= int(key.split("-")[1])]
         status = 500 if "fail" in habits or flaky else 404 if "gone" in habits else 200
         body = orjson.dumps({key: fields(key) for key in keys if not key.startswith("none")})
         head = f"HTTP/1.1 {status} .\r\nContent-Length: {len(body)}\r\n\r\n".encode()

@@ -91,7 +91,7 @@ def test_a_limit_is_a_number_of_events(capsys: pytest.CaptureFixture[str], tmp_p
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ([], "name the events"),
         (["--parquet", "nowhere"], "no such file or folder: nowhere"),
@@ -103,10 +103,10 @@ def test_a_limit_is_a_number_of_events(capsys: pytest.CaptureFixture[str], tmp_p
     ],
 )
 def test_the_command_rejects_wrong_options_and_says_what_to_change(
-    options: list[str], said: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    options: list[str], message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     assert run(["rules", "backtest", write(tmp_path / "r", 50), *options]) != 0
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_the_command_does_not_run_invalid_rules(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -97,9 +97,9 @@ def test_a_second_import_raises_only_the_versions_of_changed_rules(
     before = (out / "login-from-a-watched-network.yaml").read_text()
     capsys.readouterr()
     run([*arguments, "--out", str(out)])
-    said = capsys.readouterr().out
-    assert "many-declined-payments        Many declined payments  (raised, version 2)" in said
-    assert "login-from-a-watched-network  Login from a watched network  (same, version 1)" in said
+    output = capsys.readouterr().out
+    assert "many-declined-payments        Many declined payments  (raised, version 2)" in output
+    assert "login-from-a-watched-network  Login from a watched network  (same, version 1)" in output
     assert (out / "login-from-a-watched-network.yaml").read_text() == before
 
 

@@ -175,8 +175,8 @@ def test_a_release_is_accepted_and_rolled_back_as_a_whole(
     assert run(["rules", "list", *target, "-o", "json"]) == 0
     assert [(r["rule"], r["version"]) for r in json.loads(capsys.readouterr().out)] == [("a", 3), ("c", 2)]
     assert run(["rules", "list", "--history", "--rule", "a", *target, "-o", "json"]) == 0
-    told = [(h["version"], h["release"], h["why"]) for h in json.loads(capsys.readouterr().out)]
-    assert told == [(1, None, None), (2, "q3", "third quarter"), (3, "undo-q3", "undo release q3")]
+    history = [(h["version"], h["release"], h["why"]) for h in json.loads(capsys.readouterr().out)]
+    assert history == [(1, None, None), (2, "q3", "third quarter"), (3, "undo-q3", "undo release q3")]
 
 
 def test_a_large_release_is_published_in_several_records(

@@ -94,9 +94,9 @@ def found_in(output: list[Record]) -> EtlOutput:
     dead_letters = []
     for one in output:
         if one.lane == "deadletters":
-            said = {name: value.decode() for name, value in one.headers}
-            place = (said["source_topic"], int(said["source_partition"]), int(said["source_offset"]))
-            dead_letters.append((place, said["reason_code"]))
+            headers = {name: value.decode() for name, value in one.headers}
+            place = (headers["source_topic"], int(headers["source_partition"]), int(headers["source_offset"]))
+            letters.append((place, headers["reason_code"]))
     return EtlOutput(
         events=COUNT,
         rows=tuple(to_row(json.loads(one.value or b"")) for one in output if one.lane == "clean"),

@@ -106,9 +106,9 @@ def rows(wanted: ExpectedSessions) -> list[StoredRow]:
 def test_the_comparison_finds_lost_wrong_and_unexpected_sessions(
     wanted: ExpectedSessions, rows: list[StoredRow]
 ) -> None:
-    said = next(n for n, one in enumerate(wanted.sessions) if one.final)
-    one = rows[said]
-    others = rows[:said] + rows[said + 1 :]
+    place = next(n for n, one in enumerate(wanted.sessions) if one.final)
+    one = rows[place]
+    others = rows[:place] + rows[place + 1 :]
     assert compare(wanted.sessions, rows) == NONE
     assert compare(wanted.sessions, others) == SessionDifferences(missing=1, wrong=0, unexpected=0)
     assert compare(wanted.sessions, [*rows, one]).unexpected == 1
@@ -141,14 +141,14 @@ def test_an_open_session_may_be_missing_or_behind_but_not_ahead(
 def test_the_verdict_includes_the_counts_of_the_other_lanes_and_the_topic(
     wanted: ExpectedSessions, rows: list[StoredRow]
 ) -> None:
-    said = tuple((str(n), 1) for n in range(len(rows)))
+    revisions = tuple((str(n), 1) for n in range(len(rows)))
     none = SessionsOutput(0, (), {}, (), 0, 0)
-    right = SessionsOutput(COUNT, tuple(rows), dict(said), said, wanted.dead_letters, wanted.late)
+    right = SessionsOutput(COUNT, tuple(rows), dict(revisions), revisions, wanted.dead_letters, wanted.late)
     assert judge(none, right, wanted).passed
     assert not judge(none, replace(right, dead_letters=0), wanted).passed
     assert not judge(none, replace(right, late=right.late + 1), wanted).passed
-    assert judge(none, replace(right, records=(*said, said[0])), wanted).duplicated == 1
-    assert judge(none, replace(right, records=(*said[1:], ("0", 2))), wanted).behind == 1
+    assert judge(none, replace(right, records=(*revisions, revisions[0])), wanted).duplicated == 1
+    assert judge(none, replace(right, records=(*revisions[1:], ("0", 2))), wanted).behind == 1
 
 
 def test_no_session_contains_late_records(wanted: ExpectedSessions) -> None:

@@ -126,13 +126,13 @@ def test_an_empty_frame_gives_empty_frames_without_a_request(enrich: Enrich) -> 
     out = enrich.configure()()
     assert (out.rows.height, out.failed.height) == (0, 0)
     assert out.rows.columns == ["id", "row", "text", "size"]
-    assert not enrich.server.asked
+    assert not enrich.server.requests_by_key
 
 
 def test_each_distinct_key_of_a_frame_is_looked_up_once(enrich: Enrich) -> None:
     out = enrich.configure(rows_in_flight=7)(*[f"k{n % 40}" for n in range(400)])
     assert out.rows["text"].to_list() == [f"k{n % 40}" for n in range(400)]
-    assert set(enrich.server.asked.values()) == {1}
+    assert set(enrich.server.requests_by_key.values()) == {1}
 
 
 def test_ordered_keeps_the_order_of_the_rows_whichever_look_up_ends_first(enrich: Enrich) -> None:
@@ -178,7 +178,7 @@ def test_a_failure_goes_to_the_failed_frame_with_reason_and_attempts(
     assert out.failed["row"].to_list() == [1, 3]
     assert out.failed["attempts"].to_list() == [attempts, attempts]
     assert says in out.failed["reason"][0]
-    assert enrich.server.asked[key] == attempts
+    assert enrich.server.requests_by_key[key] == attempts
     metrics = enrich.metrics()
     assert (metrics["failures"], metrics["rows_failed"], metrics["retries"]) == (1, 2, attempts - 1)
 
@@ -286,9 +286,9 @@ def test_a_batch_call_fails_or_is_retried_as_a_whole(enrich: Enrich, server: Sto
 # --- the cache ----------------------------------------------------------------------------------------------------
 
 
-def test_the_cache_keeps_hits_and_misses_for_their_ttl_and_no_failures(enrich: Enrich) -> None:
-    requests = enrich.server.asked
-    enrich.configure(cache=Caching(found_ttl_ms=100, missing_ttl_ms=10))
+def test_what_was_found_or_not_is_kept_as_long_as_was_said_and_failures_are_not(enrich: Enrich) -> None:
+    requests = enrich.server.requests_by_key
+    enrich.using(cache=Caching(found_ttl_ms=100, missing_ttl_ms=10))
     for enrich.now_ms, found, missing, failed in (
         (0, 1, 1, 1),
         (9, 1, 1, 2),
@@ -305,7 +305,7 @@ def test_the_cache_is_bounded_and_evicts_the_least_recently_used_key(enrich: Enr
     enrich.configure(cache=Caching(max_entries=2), concurrency=1)
     for ids in (["a"], ["b"], ["a"], ["c"], ["a"], ["b"]):
         enrich(*ids)
-    assert enrich.server.asked == {"a": 1, "b": 2, "c": 1}
+    assert enrich.server.requests_by_key == {"a": 1, "b": 2, "c": 1}
     metrics = enrich.metrics()
     assert (metrics["hits"], metrics["cache_evicted"], metrics["cached"]) == (2, 2, 2)
     assert enrich.metrics()["hits"] == 0

@@ -81,10 +81,10 @@ def test_a_driver_may_write_to_the_drivers_of_its_app_only(app: Desired) -> None
 
 def test_the_operator_sets_paths_and_executors_and_keeps_the_app_name(app: Desired) -> None:
     spec = app.spec.model_copy(update={"config": {"checkpoint": "/elsewhere", "app": "shop-rules"}})
-    said = settings("rules", spec)
-    assert said["checkpoint"] == "/var/lib/headgate/rules"
-    assert said["app"] == "shop-rules"
-    assert said["executors"] == {
+    document = settings("rules", spec)
+    assert document["checkpoint"] == "/var/lib/headgate/rules"
+    assert document["app"] == "shop-rules"
+    assert document["executors"] == {
         "count": 2,
         "cores": 2,
         "memory": "512m",
@@ -118,8 +118,8 @@ def test_each_content_of_settings_has_an_immutable_config_map_of_its_own(app: De
 
 def test_a_setting_of_telemetry_keeps_the_defaults_of_the_others(app: Desired) -> None:
     config = {"telemetry": {"otlp_endpoint": "http://collector:4318", "logs": "text"}}
-    said = settings("rules", app.spec.model_copy(update={"config": config}))["telemetry"]
-    assert said == {"otlp_endpoint": "http://collector:4318", "logs": "text", "prometheus_port": 9464}
+    telemetry = settings("rules", app.spec.model_copy(update={"config": config}))["telemetry"]
+    assert telemetry == {"otlp_endpoint": "http://collector:4318", "logs": "text", "prometheus_port": 9464}
     assert settings("rules", app.spec)["telemetry"] == {"logs": "json", "prometheus_port": 9464}
 
 

@@ -52,9 +52,9 @@ def _stable() -> Status:
     )
 
 
-def _running(**said: object) -> PodView:
+def _running(**fields: object) -> PodView:
     report = DriverStatus(DriverPhase.RUNNING, epoch=1, batch=9, committed=9, at_ms=_NOW)
-    return PodView("old", "u1", driver_status=replace(report, **said))  # type: ignore[arg-type]
+    return PodView("old", "u1", driver_status=replace(report, **fields))  # type: ignore[arg-type]
 
 
 def _stopping(desired: Desired, late: bool) -> tuple[Status, Observed]:
@@ -155,9 +155,9 @@ def test_a_savepoint_is_not_requested_while_its_data_is_being_deleted() -> None:
     """A cache that has not heard of its deletion still has it as one that somebody waits for."""
     line = SavepointView("by-hand", SavepointReason.MANUAL, "7", _NOW)
     observed = Observed((_running(),), savepoints=(line,))
-    asked = reconcile(_desired(), observed, _stable(), _NOW).status.pending_command
-    assert asked is not None
-    assert asked.savepoint == "by-hand"
+    command = reconcile(_desired(), observed, _stable(), _NOW).status.pending_command
+    assert command is not None
+    assert command.savepoint == "by-hand"
     removing = replace(_stable(), garbage_collection=GarbageCollection(("by-hand",), "rules-c1", 1, _NOW + 1_000))
     assert reconcile(_desired(), observed, removing, _NOW).status.pending_command is None
 
@@ -176,8 +176,8 @@ def test_an_app_whose_checkpoint_is_gone_needs_a_person() -> None:
         SavepointView(name, SavepointReason.SCHEDULED, "1", 0, SavepointStatus(SavepointPhase.COMPLETE, 1, batch))
         for name, batch in (("early", 3), ("late", 4))
     )
-    asked = PendingCommand("promote-1", "promote", "old", _NOW + 1_000)
-    status = replace(_stable(), phase=Phase.RESTARTING, pending_command=asked)
+    command = PendingCommand("promote-1", "promote", "old", _NOW + 1_000)
+    status = replace(_stable(), phase=Phase.RESTARTING, pending_command=command)
     rejected = PodView(
         "old",
         "u1",
@@ -194,8 +194,8 @@ def test_an_app_whose_checkpoint_is_gone_needs_a_person() -> None:
 def test_an_epoch_that_the_checkpoint_root_has_seen_is_not_used_again() -> None:
     """Its checkpoint is there, and would be gone on with instead of restored."""
     line = SavepointView("kept", SavepointReason.MANUAL, "1", 0, SavepointStatus(SavepointPhase.COMPLETE, 1, 3))
-    asked = PendingCommand("promote-1", "promote", "old", _NOW + 1_000)
-    status = replace(_stable(), phase=Phase.RESTARTING, pending_command=asked)
+    command = PendingCommand("promote-1", "promote", "old", _NOW + 1_000)
+    status = replace(_stable(), phase=Phase.RESTARTING, pending_command=command)
     rejected = PodView(
         "old",
         "u1",
@@ -217,13 +217,13 @@ def _rolling_back() -> Status:
     to = _desired(2, image="headgate:2").release
     upgrade = Upgrade(1, UpgradeKind.UPGRADE, to, _NOW, base=Checkpoint(1), promoted=True, savepoint="before")
     upgrade = replace(upgrade, undo_step=1, target=Checkpoint(2, restore="before"), claim=claim)
-    asked = PendingCommand("promote-1", "promote", "old", _NOW + 1_000)
+    command = PendingCommand("promote-1", "promote", "old", _NOW + 1_000)
     return replace(
         _stable(),
         phase=Phase.ROLLING_BACK,
         checkpoint=claim,
         epochs=3,
-        pending_command=asked,
+        pending_command=command,
         upgrade=upgrade,
         restarts=0,
     )

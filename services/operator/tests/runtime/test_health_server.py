@@ -52,8 +52,8 @@ def _url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 def _get(url: str) -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(url, timeout=10) as said:
-            return said.status, said.read().decode()
+        with urllib.request.urlopen(url, timeout=10) as response:
+            return response.status, response.read().decode()
     except urllib.error.HTTPError as error:
         with error:
             return error.code, error.read().decode()
@@ -70,8 +70,8 @@ def test_the_operator_is_alive_while_its_loop_runs_and_dead_when_the_loop_stops(
 
 def test_metrics_have_phase_readiness_and_upgrade_duration_of_each_app(url: str) -> None:
     families = text_string_to_metric_families(_get(f"{url}/metrics")[1])
-    said = {(one.name, *sorted(one.labels.values())): one.value for family in families for one in family.samples}
-    assert said == {
+    samples = {(one.name, *sorted(one.labels.values())): one.value for family in families for one in family.samples}
+    assert samples == {
         ("headgate_operator_api_calls_total", "PATCH pods"): 3,
         ("headgate_app_phase", "Stable", "rules", "shop"): 1,
         ("headgate_app_phase", "NeedsHuman", "etl", "shop"): 1,

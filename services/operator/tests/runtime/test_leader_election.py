@@ -77,8 +77,8 @@ def test_the_process_leads_answers_probes_and_releases_the_lease_at_sigterm(
     )
     try:
         until(liveness.exists, 120.0)
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=10) as said:
-            assert said.status == 200
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=10) as response:
+            assert response.status == 200
         process.send_signal(signal.SIGTERM)
         assert process.wait(60.0) == 0
         assert _holder(rest, namespace) == ""

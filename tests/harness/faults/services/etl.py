@@ -87,18 +87,18 @@ class Sent:
         """Where the large ones are."""
         return [(topic, n) for topic, some in self.values.items() for n, one in enumerate(some) if _large(one)]
 
-    def letter(self, app: str, said: Mapping[str, bytes], value: bytes | None) -> Row:
+    def letter(self, app: str, headers: Mapping[str, bytes], value: bytes | None) -> Row:
         """Topic, offset and code of a dead letter; its bytes are those that were sent, as many as fit."""
-        topic, offset = said["source_topic"].decode().removeprefix(f"{app}."), int(said["source_offset"])
+        topic, offset = headers["source_topic"].decode().removeprefix(f"{app}."), int(headers["source_offset"])
         sent = self.values[topic][offset]
         if _large(sent):
             assert value is not None
-            assert said["truncated_from_bytes"] == b"%d" % LARGE_BYTES
+            assert headers["truncated_from_bytes"] == b"%d" % LARGE_BYTES
             assert len(value) > 900_000
             assert (sent or b"").startswith(value)
         else:
             assert value == sent
-        return topic, offset, said["reason_code"].decode()
+        return topic, offset, headers["reason_code"].decode()
 
 
 def _large(value: bytes | None) -> bool:
@@ -128,11 +128,11 @@ def etl(folder: Path, kafka: KafkaSettings, name: str, server: EmbeddedPostgres)
     with ControlLog(kafka, f"{name}.control") as log:
         for key, value in _rates():
             log.publish(key, value)
-    said = retail_etl.settings(app=name, **settings).model_dump(mode="json", include={*_SAID, *settings})
-    return Plan(("headgate_etl",), said, _records(), server, output.check), output
+    document = retail_etl.settings(app=name, **settings).model_dump(mode="json", include={*_SETTINGS, *settings})
+    return Plan(("headgate_etl",), document, _records(), server, output.check), output
 
 
-_SAID = ("model", "id", "rules", "lists", "derive", "deduplicate", "mask")
+_SETTINGS = ("model", "id", "rules", "lists", "derive", "deduplicate", "mask")
 
 
 def _settings(output: EtlOutput, name: str) -> dict[str, object]:

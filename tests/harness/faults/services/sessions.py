@@ -24,7 +24,7 @@ select user_id, (extract(epoch from started_at) * 1000)::bigint, (extract(epoch 
        events, (revenue * 1000)::bigint, is_final, session_id, revision, is_deleted
 from sessions.session
 """
-_SAID = (
+_SETTINGS = (
     "fields",
     "gap",
     "funnel",
@@ -52,10 +52,10 @@ class SessionsOutput:
         found = [(int(row[0]), row[1], row[2] + _GAP_MS, *row[3:5]) for row in there]
         assert Counter(found) == Counter(row for row in self.oracle.sessions("customer") if row[0] is not None)
         assert all(row[5] for row in there), "all are final"
-        said = self.record_counts(scene)
-        assert said.total() == len(said), "no revision is there twice"
+        counts = self.record_counts(scene)
+        assert counts.total() == len(counts), "no revision is there twice"
         newest: dict[str, int] = {}
-        for session, revision in said:
+        for session, revision in counts:
             newest[session] = max(newest.get(session, 0), revision)
         assert newest == {row[6]: row[7] for row in rows}
         assert len(scene.read("late")) == self.oracle.late_of_customers()
@@ -74,9 +74,9 @@ def sessions(name: str, server: EmbeddedPostgres) -> Plan:
     with database.connect() as connection:
         connection.execute((Path(headgate_sessions.__file__).parent / "sql" / "tables.sql").read_bytes())
     output = SessionsOutput(database, Oracle(LINES, LATE_DAYS * DAY_MS))
-    said = retail_settings().model_dump(mode="json", include={*_SAID})
+    document = retail_settings().model_dump(mode="json", include={*_SETTINGS})
     table = {"table": "sessions.session", "key": ["session_id"], "version": "revision"}
-    settings = said | {
+    settings = document | {
         "stream": {"schema_file": str(ROOT / "streams" / "retail.yaml"), "topic": f"{name}.lines"},
         "lateness_ms": 3_600_000,
         "early_ms": 1_500,

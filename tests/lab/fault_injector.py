@@ -1,4 +1,4 @@
-"""Does to an app and its servers what a schedule says, and starts again what ended, as a supervisor would."""
+"""Injects the faults of a schedule into an app and its servers, and restarts what ended, as a supervisor would."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _ORPHAN_S = 30.0
 _SETTINGS = 2
 
 
-class Victim(Protocol):
-    """A server that is killed and suspended, and goes on with its data when it is started again."""
+class RestartableServer(Protocol):
+    """A server that keeps its data when it is killed and started again, and can be suspended."""
 
     def kill(self) -> object: ...
 
@@ -38,8 +38,8 @@ class Victim(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Injury:
-    """A fault that happened. ``recovery_s``: from its end to the next cut; None if the next fault came first."""
+class InjectedFault:
+    """A fault that was injected. ``recovery_s``: from its end to the next cut; None if the next fault came first."""
 
     fault: str
     at_s: float
@@ -48,18 +48,18 @@ class Injury:
 
 
 @dataclass(slots=True)
-class Patient:
-    """An app under faults. ``start`` starts its process, ``servers`` are ``broker`` and perhaps ``store``.
+class FaultInjector:
+    """Injects faults into ``app``. ``start`` starts its process, ``servers`` are ``broker`` and perhaps ``store``.
 
-    ``ends``: each time the process ended by itself, after which fault, with what code and last words.
+    ``ends``: a line for each time that the process ended by itself: the last fault, the exit code and the last message.
     """
 
     app: AppUnderTest
     start: Callable[[], None]
-    servers: Mapping[str, Victim]
+    servers: Mapping[str, RestartableServer]
     disk: Disk | None = None
     clock: Path | None = None
-    injuries: list[Injury] = field(default_factory=list)
+    faults: list[InjectedFault] = field(default_factory=list)
     ends: list[str] = field(default_factory=list)
     starts: list[StartTimes] = field(default_factory=list)
     _began: float = field(default_factory=time.monotonic)
@@ -77,26 +77,26 @@ class Patient:
         return frozenset(Fault) - missing
 
     def run(self, steps: Iterable[Step], until: Callable[[], bool]) -> None:
-        """Inflict faults until ``until`` holds; then wait for the recovery of the last one."""
+        """Inject faults until ``until`` holds; then wait for the recovery of the last one."""
         for step in steps:
             self._wait(step.after_s)
             if until():
                 break
             at_s = time.monotonic() - self._began
             self._log(f"{step.fault} for {step.for_s:.1f} s")
-            start = self._inflict(step)
+            start = self._inject(step)
             self._log(f"{step.fault} is over")
             ended, cuts = time.monotonic(), len(self.app.lines)
             recovery = None
-            if step.patient:
+            if step.wait_for_cut:
                 self.await_cut(step.fault, cuts, start)
                 recovery = time.monotonic() - ended
                 self._log(f"a cut after {recovery:.1f} s")
-            self.injuries.append(Injury(step.fault, round(at_s, 1), step.for_s, recovery))
+            self.faults.append(InjectedFault(step.fault, round(at_s, 1), step.for_s, recovery))
         self.await_cut("the last fault", len(self.app.lines))
 
     def begin(self) -> None:
-        """Start the process, and note when what of it is there."""
+        """Start the process, and record how long each part of its start takes."""
         self.start()
         self.starts.append(StartTimes(self.app))
 
@@ -104,9 +104,9 @@ class Patient:
         """Start the process again if it has ended."""
         code = self.app.exit_code
         if code is not None:
-            words = self.app.log.read_text(errors="replace").strip().rsplit("\n", 1)[-1]
-            assert code != _SETTINGS, f"the settings are rejected: {words}"
-            self.ends.append(f"after {after}: {code}: {words[:300]}")
+            message = self.app.log.read_text(errors="replace").strip().rsplit("\n", 1)[-1]
+            assert code != _SETTINGS, f"the settings are rejected: {message}"
+            self.ends.append(f"after {after}: {code}: {message[:300]}")
             self._killed.append(self.app.pid)
             self.begin()
 
@@ -119,7 +119,7 @@ class Patient:
             time.sleep(_POLL_S)
 
     def check_orphans(self) -> None:
-        """Nothing of a driver that was killed lives on."""
+        """Check that no process of a killed driver is still alive."""
         left = [p for pid in self._killed if pid != self.app.pid for p in processes.members(pid)]
         with contextlib.suppress(AssertionError):
             processes.wait_until(lambda: not any(map(self._lives, left)), "orphans", _ORPHAN_S)
@@ -141,7 +141,7 @@ class Patient:
             self.keep_running("a fault")
             time.sleep(_POLL_S)
 
-    def _inflict(self, step: Step) -> int:
+    def _inject(self, step: Step) -> int:
         """Return the number of the start whose cut shows that the app has recovered."""
         start = self.app.starts
         match step.fault:
