@@ -26,10 +26,10 @@ def _login(tmp_path_factory: pytest.TempPathFactory, java: Java) -> Iterator[Pat
     with pytest.MonkeyPatch.context() as patched, asking_broker(folder / "broker", java, "HG_TEST_LOGIN") as asking:
         patched.setenv("HG_TEST_LOGIN", SECRET)
         wait_for_broker(asking, 60_000)
-        yield _written(folder, asking.bootstrap)
+        yield _write_login(folder, asking.bootstrap)
 
 
-def _written(folder: Path, bootstrap: str) -> Path:
+def _write_login(folder: Path, bootstrap: str) -> Path:
     settings = {"bootstrap": bootstrap, "security": "SASL_PLAINTEXT", "mechanism": "PLAIN", "username": "ann"}
     file = folder / "kafka.json"
     file.write_text(json.dumps(settings | {"password_file": str(folder / "password")}))
@@ -59,14 +59,14 @@ def test_a_missing_login_times_out_and_a_wrong_password_is_rejected_and_not_prin
     assert run(["topics", "create", "made:1", "--bootstrap", bootstrap, "--wait", "3"]) == 1
     (tmp_path / "password").write_text("wrong-horse")
     capsys.readouterr()
-    assert run(["topics", "create", "made:1", "--kafka", str(_written(tmp_path, bootstrap))]) == 1
+    assert run(["topics", "create", "made:1", "--kafka", str(_write_login(tmp_path, bootstrap))]) == 1
     errors = capsys.readouterr().err
     assert "password" in errors
     assert "wrong-horse" not in errors
 
 
 def test_the_address_is_that_of_the_option_then_of_the_file_then_of_the_local_broker(tmp_path: Path) -> None:
-    file = _written(tmp_path, "broker:9092")
+    file = _write_login(tmp_path, "broker:9092")
     assert KafkaLogin().settings("me") == KafkaSettings(DEFAULT_BOOTSTRAP, client_id="me")
     assert KafkaLogin("other:1").settings("me") == KafkaSettings("other:1", client_id="me")
     assert KafkaLogin(file=file).settings("me").bootstrap == "broker:9092"

@@ -80,14 +80,14 @@ class Release:
     @contextmanager
     def hook(self, rest: Rest, component: str) -> Iterator[None]:
         """While something is done that has this hook."""
-        job = PlayedJob(rest, self.namespace, component, self._as_its_pod)
+        job = PlayedJob(rest, self.namespace, component, self._run_as_pod)
         playing = job.start()
         yield
         playing.join(_WITHIN_S)
         assert job.pod, "the hook's pod never came"
         assert job.failed == []
 
-    def _as_its_pod(self, pod: Json) -> int:
+    def _run_as_pod(self, pod: Json) -> int:
         args = pod["spec"]["containers"][0]["args"]
         assert args[:3] == ["python", "-m", "headgate_operator.runtime.helm_hooks"]
         user = f"system:serviceaccount:{self.namespace}:{pod['spec']['serviceAccountName']}"

@@ -40,7 +40,7 @@ SCHEMA = StreamSchema.parse(
 )
 
 
-def by_replay(path: Path, schema: StreamSchema) -> tuple[pl.DataFrame, Counter[str]]:
+def decode_by_replay(path: Path, schema: StreamSchema) -> tuple[pl.DataFrame, Counter[str]]:
     """Row by row through JSON and the decoder, as `headgate replay` and the app do it."""
     decode = EventDecoder(schema, NOW_MS)
     values = [row.value for row in read_rows(path, schema)]
@@ -49,7 +49,7 @@ def by_replay(path: Path, schema: StreamSchema) -> tuple[pl.DataFrame, Counter[s
     return frame, decode.dead
 
 
-def by_columns(path: Path, schema: StreamSchema, size: int = 1_000) -> tuple[pl.DataFrame, Counter[str]]:
+def decode_by_columns(path: Path, schema: StreamSchema, size: int = 1_000) -> tuple[pl.DataFrame, Counter[str]]:
     """As a back-test reads it."""
     batches = [batch for _, batch in file_batches([path], schema, NOW_MS, size=size)]
     dead: Counter[str] = Counter()
@@ -123,8 +123,8 @@ def test_a_back_test_decodes_the_same_events_and_reasons_as_a_replay(
 ) -> None:
     path = tmp_path_factory.mktemp("odd") / "odd.parquet"
     pq.write_table(table, path)
-    events, dead = by_columns(path, SCHEMA, size=3)
-    wanted, reasons = by_replay(path, SCHEMA)
+    events, dead = decode_by_columns(path, SCHEMA, size=3)
+    wanted, reasons = decode_by_replay(path, SCHEMA)
     assert events.equals(wanted), f"{events} is not {wanted}"
     assert dead == reasons
 
@@ -132,8 +132,8 @@ def test_a_back_test_decodes_the_same_events_and_reasons_as_a_replay(
 def test_a_back_test_and_a_replay_decode_real_invoice_lines_alike() -> None:
     schema = load_stream("retail", ROOT / "streams")
     path = ROOT / "tests" / "data" / "retail_sample.parquet"
-    events, dead = by_columns(path, schema, size=7_000)
-    wanted, _ = by_replay(path, schema)
+    events, dead = decode_by_columns(path, schema, size=7_000)
+    wanted, _ = decode_by_replay(path, schema)
     assert events.equals(wanted)
     assert not dead
 

@@ -31,7 +31,7 @@ def test_every_command_prints_help(capsys: pytest.CaptureFixture[str]) -> None:
         assert f"Usage: headgate {name}" in capsys.readouterr().out
 
 
-def modules_of(*arguments: str) -> set[str]:
+def list_modules(*arguments: str) -> set[str]:
     """What a command has imported when it is done."""
     code = "import atexit, sys; from headgate.main import main; atexit.register(lambda: print(*sys.modules)); main()"
     completed = subprocess.run(
@@ -43,20 +43,20 @@ def modules_of(*arguments: str) -> set[str]:
 
 
 def test_help_imports_neither_spark_nor_kafka_nor_arrow() -> None:
-    assert not modules_of("--help") & {"pyspark", "confluent_kafka", "kafka", "polars", "pandas"}
+    assert not list_modules("--help") & {"pyspark", "confluent_kafka", "kafka", "polars", "pandas"}
 
 
 @pytest.mark.parametrize("arguments", [("rules", "list", "--help"), ("rules", "check", "rules/shop")])
 def test_commands_that_need_no_broker_import_no_kafka_client(arguments: tuple[str, ...]) -> None:
-    assert not modules_of(*arguments) & {"pyspark", "confluent_kafka", "kafka", "pandas", "rulecore.kernel"}
+    assert not list_modules(*arguments) & {"pyspark", "confluent_kafka", "kafka", "pandas", "rulecore.kernel"}
 
 
-def explained(target: str, folder: Path, amount: float, *options: str) -> set[str]:
+def run_explain(target: str, folder: Path, amount: float, *options: str) -> set[str]:
     """What an explanation from files has imported when it is done."""
     event = folder / "event.json"
     document = {"event_id": "e1", "ts": "2026-01-05T10:00:00Z", "type": "payment", "user_id": "u1", "amount": amount}
     event.write_text(json.dumps(document | {"status": "ok"}), encoding="utf-8")
-    return modules_of("rules", "explain", target, "--rules", "rules/shop", "--event-json", str(event), *options)
+    return list_modules("rules", "explain", target, "--rules", "rules/shop", "--event-json", str(event), *options)
 
 
 #: What answers from files have no need of. Importing these was a quarter of the time.
@@ -77,13 +77,13 @@ COLUMNS = {
 def test_explain_of_a_rule_per_event_on_files_imports_no_columnar_library(amount: float, tmp_path: Path) -> None:
     lists = tmp_path / "denied.yaml"
     lists.write_text("list: denied\nversion: 1\nowner: me\nof: string\nentries: [u1]\n", encoding="utf-8")
-    loaded = explained("large-payment", tmp_path, amount, "--lists", str(lists))
+    loaded = run_explain("large-payment", tmp_path, amount, "--lists", str(lists))
     assert "rulecore.explain.event" in loaded
     assert not loaded & (CLIENTS | COLUMNS)
 
 
 def test_explain_of_a_window_imports_no_kafka_client_and_no_other_kind_of_rule(tmp_path: Path) -> None:
-    loaded = explained("rapid-payments", tmp_path, 99.5)
+    loaded = run_explain("rapid-payments", tmp_path, 99.5)
     assert "rulecore.explain.rule" in loaded
     families = {f"rulecore.groups.{name}.group" for name in ("absence", "counts", "sessions", "sequences")}
     assert not loaded & (CLIENTS | families | {"pyarrow.parquet", "rulecore.backtest.backtest"})

@@ -37,10 +37,10 @@ then: {severity: high, message: found}
 
 
 @contextmanager
-def running(kafka: KafkaSettings, topics: AppTopics) -> Iterator[None]:
+def run_app(kafka: KafkaSettings, topics: AppTopics) -> Iterator[None]:
     """The rules kernel on the control topic."""
     stop = threading.Event()
-    thread = threading.Thread(target=_play, args=(kafka, topics, stop))
+    thread = threading.Thread(target=_answer_records, args=(kafka, topics, stop))
     thread.start()
     try:
         yield
@@ -49,7 +49,7 @@ def running(kafka: KafkaSettings, topics: AppTopics) -> Iterator[None]:
         thread.join()
 
 
-def _play(kafka: KafkaSettings, topics: AppTopics, stop: threading.Event) -> None:
+def _answer_records(kafka: KafkaSettings, topics: AppTopics, stop: threading.Event) -> None:
     schema = load_streams()["shop"]
     factory = RulesFactory((RuleStream(schema, "shop"),))
     app = InProcessApp(App(topics.app, (Source(schema, "shop"),), topics.control, {}, (factory,), shards=1))
@@ -83,7 +83,7 @@ def test_a_list_is_published_in_parts_and_only_changed_parts_are_sent_again(
 ) -> None:
     target = ["--app", topics.app, "--bootstrap", kafka.bootstrap]
     users = [f"user-{n}" for n in range(60_000)]
-    with running(kafka, topics):
+    with run_app(kafka, topics):
         assert run(["lists", "publish", write(tmp_path, 1, users), *target]) == 0
         assert capsys.readouterr().out == "accepted   denied version 1\n"
         with ControlLog(kafka, topics.control) as log:
@@ -109,7 +109,7 @@ def test_a_rule_that_looks_up_a_list_is_checked_and_accepted_with_that_list(
     (rule / "listed.yaml").write_text(RULE, encoding="utf-8")
     assert run(["rules", "check", str(rule)]) == 1
     assert "there is no list 'denied'" in capsys.readouterr().out
-    with running(kafka, topics):
+    with run_app(kafka, topics):
         assert run(["rules", "publish", str(rule), "--lists", lists, *target]) == 1
         assert "there is no list 'denied'" in capsys.readouterr().out
         assert run(["lists", "publish", lists, *target]) == 0

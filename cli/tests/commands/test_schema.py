@@ -19,7 +19,7 @@ BASE = "id: a\nversion: 1\nowner: me\non: shop\nthen: {severity: low, message: h
 SEQUENCE = "[{step: a, where: x}, {step: b, where: y}]"
 
 
-def _errors(document: str, text: str, file: str = "<text>") -> list[str]:
+def _validate(document: str, text: str, file: str = "<text>") -> list[str]:
     validator = Draft202012Validator(document_schema(document))
     documents, problems = read_yaml(text, file)
     assert not problems
@@ -29,12 +29,12 @@ def _errors(document: str, text: str, file: str = "<text>") -> list[str]:
 @pytest.mark.parametrize("file", RULES, ids=lambda file: file.stem)
 def test_a_shipped_rule_is_valid(file: Path) -> None:
     text = file.read_text("utf8")
-    assert _errors("rule", text, str(file)) == []
+    assert _validate("rule", text, str(file)) == []
 
 
 @pytest.mark.parametrize("file", sorted((ROOT / "streams").glob("*.yaml")), ids=lambda file: file.stem)
 def test_a_shipped_stream_is_valid(file: Path) -> None:
-    assert _errors("stream", file.read_text("utf8")) == []
+    assert _validate("stream", file.read_text("utf8")) == []
 
 
 ACCEPTED = [
@@ -67,22 +67,22 @@ REJECTED = [
 
 @pytest.mark.parametrize("text", ACCEPTED)
 def test_each_kind_of_rule_is_valid_for_the_loader_and_the_schema(text: str) -> None:
-    assert _loads(BASE + text)
-    assert _errors("rule", BASE + text) == []
+    assert _can_load(BASE + text)
+    assert _validate("rule", BASE + text) == []
 
 
 @pytest.mark.parametrize("text", REJECTED)
 def test_an_invalid_rule_is_rejected_by_the_loader_and_the_schema(text: str) -> None:
-    assert not _loads(BASE + text)
-    assert _errors("rule", BASE + text)
+    assert not _can_load(BASE + text)
+    assert _validate("rule", BASE + text)
 
 
 def test_a_list_has_either_entries_or_a_file() -> None:
     head = "list: limits\nversion: 1\nowner: me\nof: long\nvalue: decimal(12,2)\n"
-    assert _errors("list", head + 'entries: [[1, "2.00"]]') == []
-    assert _errors("list", head + "file: limits.csv") == []
-    assert _errors("list", head)
-    assert _errors("list", head + "file: limits.csv\nentries: [1]")
+    assert _validate("list", head + 'entries: [[1, "2.00"]]') == []
+    assert _validate("list", head + "file: limits.csv") == []
+    assert _validate("list", head)
+    assert _validate("list", head + "file: limits.csv\nentries: [1]")
 
 
 @pytest.mark.parametrize(
@@ -99,6 +99,6 @@ def test_the_command_prints_a_schema_of_the_draft(arguments: list[str]) -> None:
     Draft202012Validator.check_schema(schema)
 
 
-def _loads(text: str) -> bool:
+def _can_load(text: str) -> bool:
     loaded, problems = load_text(text)
     return not problems and all(one.rule is not None for one in loaded)

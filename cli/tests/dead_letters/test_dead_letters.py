@@ -110,13 +110,13 @@ def test_two_replays_at_once_send_each_letter_once(lane: Lane) -> None:
     parcels = plan(letters, Repair({}, {}), lane.letters)
     outcomes: list[object] = []
 
-    def one() -> None:
+    def run_replay() -> None:
         try:
             outcomes.append(replay(lane.kafka, lane.letters, parcels))
         except StreamError as error:  # fenced by the other
             outcomes.append(error)
 
-    threads = [threading.Thread(target=one) for _ in range(3)]
+    threads = [threading.Thread(target=run_replay) for _ in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:

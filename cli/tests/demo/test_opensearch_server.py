@@ -29,7 +29,7 @@ from tests.harness.servers.search_index import SearchIndex, index_on, write
 ROWS = [(f"id{number}", "mug", number, False) for number in range(25)]
 
 
-def shop(search_index: SearchIndex) -> OpenSearchHttp:
+def write_index(search_index: SearchIndex) -> OpenSearchHttp:
     """An app that wrote its rows and ended."""
     sink = search_index.sink()
     sink.open(search_index.owner())
@@ -43,7 +43,7 @@ def test_the_client_reads_all_documents_with_any_page_size(
     opensearch: EmbeddedOpenSearch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     search_index = index_on(opensearch)
-    client = shop(search_index)
+    client = write_index(search_index)
     for page in (7, 25, 1_000):
         monkeypatch.setattr(opensearch_http, "_PAGE", page)
         found = dict(client.documents(search_index.alias))
@@ -55,8 +55,8 @@ def test_the_client_reads_all_documents_with_any_page_size(
 def test_on_an_external_server_only_the_index_of_the_workspace_is_deleted(opensearch: EmbeddedOpenSearch) -> None:
     mine, other = index_on(opensearch), index_on(opensearch)
     OpenSearchHttp(ClientSettings((mine.url,))).request("PUT", f"/{mine.alias}-0-not-ours", {})
-    client = shop(mine)
-    shop(other)
+    client = write_index(mine)
+    write_index(other)
     server = ExternalServer(ClientSettings((mine.url,)))
     server.start(silent)
     server.delete_leftovers(None, silent)
@@ -67,7 +67,7 @@ def test_on_an_external_server_only_the_index_of_the_workspace_is_deleted(opense
     assert not client.find(f"/headgate-ledger/_doc/{mine.app}.opensearch")
     assert client.find(f"/{mine.alias}-0-not-ours")
     assert len(dict(client.documents(other.alias))) == len(ROWS)
-    shop(mine)  # a new shop of this name, whose epochs begin anew
+    write_index(mine)  # a new shop of this name, whose epochs begin anew
     for index in (f"{mine.alias}-0-not-ours", f"{mine.alias}-000001", f"{other.alias}-000001"):
         client.delete(f"/{index}")
 
@@ -88,13 +88,13 @@ def test_a_new_workspace_deletes_the_old_index_of_its_folder_and_rejects_an_alia
 ) -> None:
     one = index_on(opensearch)
     search_index = replace(one, alias=f"{one.app}-products")
-    client = shop(search_index)
+    client = write_index(search_index)
     service = SearchService(ClientSettings((search_index.url,)))
     service.server(tmp_path, java).start(silent)
     context = new_workspace(tmp_path, search_index)
     service.delete_leftovers(context, silent)
     assert not client.find(f"/_alias/{search_index.alias}")
-    shop(replace(search_index, app="somebody"))
+    write_index(replace(search_index, app="somebody"))
     with pytest.raises(InputError, match=f"DELETE /{search_index.alias}-000001"):
         service.delete_leftovers(context, silent)
     assert len(dict(client.documents(search_index.alias))) == len(ROWS)
@@ -105,13 +105,13 @@ def test_a_new_workspace_deletes_the_old_index_of_its_folder_and_rejects_an_alia
 
 
 @pytest.fixture
-def locked() -> Iterator[tuple[str, list[str | None]]]:
-    """A server that rejects every login, and the logins that it got."""
-    shown: list[str | None] = []
+def locked_server() -> Iterator[tuple[str, list[str | None]]]:
+    """A server that lets nobody in, and what it was shown."""
+    authorizations: list[str | None] = []
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            shown.append(self.headers["authorization"])
+            authorizations.append(self.headers["authorization"])
             self.send_error(401)
 
         def log_message(self, *_: object) -> None: ...
@@ -119,22 +119,22 @@ def locked() -> Iterator[tuple[str, list[str | None]]]:
     server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
-    yield f"http://127.0.0.1:{server.server_port}", shown
+    yield f"http://127.0.0.1:{server.server_port}", authorizations
     server.shutdown()
     server.server_close()
     thread.join()
 
 
 def test_the_password_is_sent_to_the_server_and_printed_nowhere(
-    locked: tuple[str, list[str | None]], tmp_path: Path
+    locked_server: tuple[str, list[str | None]], tmp_path: Path
 ) -> None:
-    url, shown = locked
+    url, authorizations = locked_server
     secret = tmp_path / "password"
     secret.write_text("hunter2\n", encoding="utf-8")
     client = OpenSearchHttp(ClientSettings((url,), "me", secret))
     with pytest.raises(OpenSearchError, match="401") as rejected:
         client.request("GET", "/")
-    assert shown == ["Basic bWU6aHVudGVyMg=="]
+    assert authorizations == ["Basic bWU6aHVudGVyMg=="]
     assert "hunter2" not in str(rejected.value)
     assert "hunter2" not in repr(client)
 

@@ -49,18 +49,18 @@ EMPTY = replace(
 )  # fmt: skip
 
 
-def shown(state: ViewState, width: int, height: int) -> list[str]:
+def render_lines(state: ViewState, width: int, height: int) -> list[str]:
     console = Console(width=width, height=height, file=io.StringIO(), record=True, color_system=None)
     console.print(render(state, width, height), height=height)
     return [line.rstrip() for line in console.export_text().splitlines()]
 
 
 def test_a_terminal_of_100_by_30_shows_the_golden_screen() -> None:
-    assert shown(STATE, 100, 30) == GOLDEN.splitlines()
+    assert render_lines(STATE, 100, 30) == GOLDEN.splitlines()
 
 
 def test_a_wide_terminal_shows_dates_and_whole_messages() -> None:
-    lines = shown(STATE, 160, 50)
+    lines = render_lines(STATE, 160, 50)
     assert len(lines) == 50
     alert = next(line for line in lines if "critical" in line)
     assert "2024-01-26 20:41:30" in alert
@@ -69,13 +69,13 @@ def test_a_wide_terminal_shows_dates_and_whole_messages() -> None:
 
 def test_text_of_events_is_not_interpreted_as_markup() -> None:
     nasty = AlertRow(NEWEST_MS, "low", "large-payment", "user_id=[red]", "u1 paid [bold]much[/bold]")
-    (line,) = [line for line in shown(replace(STATE, alerts=(nasty,)), 160, 50) if "[bold]" in line]
+    (line,) = [line for line in render_lines(replace(STATE, alerts=(nasty,)), 160, 50) if "[bold]" in line]
     assert "user_id=[red]" in line
     assert "u1 paid [bold]much[/bold]" in line
 
 
 def test_an_unknown_value_is_shown_as_a_dash() -> None:
-    lines = shown(EMPTY, 100, 30)
+    lines = render_lines(EMPTY, 100, 30)
     assert "starting the rules app" in lines[0]
     assert lines[3].split("│")[1].split() == ["lag", "-"]
     assert lines[3].split("││")[1].split() == ["watermark", "-"]
@@ -83,7 +83,7 @@ def test_an_unknown_value_is_shown_as_a_dash() -> None:
 
 def test_a_small_terminal_shows_the_rules_with_the_most_matches() -> None:
     many = tuple(RuleRow(f"rule-{i:03}", 1, "live", "accepted", i) for i in range(200))
-    text = "\n".join(shown(replace(STATE, rules=many), 100, 30))
+    text = "\n".join(render_lines(replace(STATE, rules=many), 100, 30))
     assert "rules: 200, 26 shown" in text
     assert "rule-199" in text
     assert "rule-000" not in text
@@ -92,7 +92,7 @@ def test_a_small_terminal_shows_the_rules_with_the_most_matches() -> None:
 @given(width=st.integers(80, 220), height=st.integers(24, 80), rules=st.integers(0, 60), alerts=st.integers(0, 100))
 def test_the_view_fits_every_terminal_from_80_by_24(width: int, height: int, rules: int, alerts: int) -> None:
     state = replace(STATE, rules=RULES * (rules // 3), alerts=ALERTS * (alerts // 2))
-    lines = shown(state, width, height)
+    lines = render_lines(state, width, height)
     assert len(lines) == height
     assert max(map(len, lines)) <= width
     assert "latest alerts" in "\n".join(lines)

@@ -36,14 +36,14 @@ STATE = ServiceState(
 )
 
 
-def shown(state: ServiceState, width: int, height: int) -> list[str]:
+def render_lines(state: ServiceState, width: int, height: int) -> list[str]:
     console = Console(width=width, height=height, file=io.StringIO(), record=True, color_system=None)
     console.print(render(state, width, height), height=height)
     return [line.rstrip() for line in console.export_text().splitlines()]
 
 
 def test_a_terminal_of_80_by_24_shows_the_golden_screen() -> None:
-    assert shown(STATE, 80, 24) == GOLDEN.splitlines()
+    assert render_lines(STATE, 80, 24) == GOLDEN.splitlines()
 
 
 @given(
@@ -62,7 +62,7 @@ def test_the_view_fits_every_terminal_from_80_by_24(
         sinks=[*STATE.sinks] * sinks,
         latest=[*STATE.latest] * (latest // 2),
     )
-    lines = shown(state, width, height)
+    lines = render_lines(state, width, height)
     assert len(lines) == height
     assert max(map(len, lines)) <= width
     assert "latest records" in "\n".join(lines)

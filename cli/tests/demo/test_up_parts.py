@@ -146,7 +146,7 @@ def test_an_app_that_ends_by_itself_is_reported_with_its_reason_and_log(tmp_path
     app.start()
     try:
         with pytest.raises(AppEndedError) as ended:
-            _watch(app)
+            _check_until_error(app)
     finally:
         app.kill()
         app.close()
@@ -155,7 +155,7 @@ def test_an_app_that_ends_by_itself_is_reported_with_its_reason_and_log(tmp_path
     assert str(tmp_path / "rules.log") in str(ended.value)
 
 
-def _watch(app: AppProcess) -> None:
+def _check_until_error(app: AppProcess) -> None:
     for _ in range(600):
         app.raise_if_ended()
         threading.Event().wait(0.1)

@@ -23,57 +23,57 @@ NOTHING = AlertOutput(0, (), 0, 0)
 
 @pytest.fixture(scope="module")
 def expected() -> ExpectedAlerts:
-    (found,) = expectations(SHOP, [EVENTS])
-    return found
+    (output,) = expectations(SHOP, [EVENTS])
+    return output
 
 
 @pytest.fixture
-def found(expected: ExpectedAlerts) -> AlertOutput:
+def output(expected: ExpectedAlerts) -> AlertOutput:
     """What a faultless app leaves behind."""
     alerts = tuple((str(number), alert) for number, alert in enumerate(expected.alerts))
     return AlertOutput(EVENTS, alerts, expected.dead_letters, expected.late)
 
 
-def test_a_run_without_faults_passes(found: AlertOutput) -> None:
-    verdict = compare(NOTHING, found, SHOP, RULES, OTHERS)
+def test_a_run_without_faults_passes(output: AlertOutput) -> None:
+    verdict = compare(NOTHING, output, SHOP, RULES, OTHERS)
     assert verdict.passed
     assert verdict.not_compared == ()
     assert verdict.run == verdict.run_expected == verdict.total
     assert verdict.run.alerts > 20
 
 
-def test_a_missing_alert_is_lost(found: AlertOutput) -> None:
-    verdict = compare(NOTHING, replace(found, alerts=found.alerts[1:]), SHOP, RULES, OTHERS)
+def test_a_missing_alert_is_lost(output: AlertOutput) -> None:
+    verdict = compare(NOTHING, replace(output, alerts=output.alerts[1:]), SHOP, RULES, OTHERS)
     assert (verdict.missing, verdict.duplicated, verdict.unexpected, verdict.passed) == (1, 0, 0, False)
 
 
-def test_an_alert_that_comes_twice_is_duplicated(found: AlertOutput) -> None:
-    verdict = compare(NOTHING, replace(found, alerts=(*found.alerts, found.alerts[0])), SHOP, RULES, OTHERS)
+def test_an_alert_that_comes_twice_is_duplicated(output: AlertOutput) -> None:
+    verdict = compare(NOTHING, replace(output, alerts=(*output.alerts, output.alerts[0])), SHOP, RULES, OTHERS)
     assert (verdict.missing, verdict.duplicated, verdict.unexpected, verdict.passed) == (0, 1, 0, False)
 
 
-def test_an_alert_outside_of_the_expectation_is_unexpected(found: AlertOutput) -> None:
+def test_an_alert_outside_of_the_expectation_is_unexpected(output: AlertOutput) -> None:
     wrong = ("new", AlertId("large-payment", source=(0, 10**9)))
-    verdict = compare(NOTHING, replace(found, alerts=(*found.alerts, wrong)), SHOP, RULES, OTHERS)
+    verdict = compare(NOTHING, replace(output, alerts=(*output.alerts, wrong)), SHOP, RULES, OTHERS)
     assert (verdict.missing, verdict.duplicated, verdict.unexpected, verdict.passed) == (0, 0, 1, False)
 
 
 @pytest.mark.parametrize("lane", ["dead_letters", "late"])
-def test_an_event_that_is_not_accounted_for_fails_the_verification(found: AlertOutput, lane: str) -> None:
-    less = replace(found, **{lane: getattr(found, lane) - 1})
+def test_an_event_that_is_not_accounted_for_fails_the_verification(output: AlertOutput, lane: str) -> None:
+    less = replace(output, **{lane: getattr(output, lane) - 1})
     assert not compare(NOTHING, less, SHOP, RULES, OTHERS).passed
 
 
-def test_the_figures_of_a_run_exclude_earlier_runs(found: AlertOutput) -> None:
+def test_the_figures_of_a_run_exclude_earlier_runs(output: AlertOutput) -> None:
     (early,) = expectations(SHOP, [2_000])
     before = AlertOutput(2_000, tuple(("", a) for a in early.alerts), early.dead_letters, early.late)
-    verdict = compare(before, found, SHOP, RULES, OTHERS)
+    verdict = compare(before, output, SHOP, RULES, OTHERS)
     assert verdict.run.events == verdict.run_expected.events == 3_000
     assert verdict.run == verdict.run_expected
     assert verdict.total.events == EVENTS
 
 
-def test_edited_rules_are_named_and_not_compared(found: AlertOutput) -> None:
+def test_edited_rules_are_named_and_not_compared(output: AlertOutput) -> None:
     published = {rule.id: rule for rule in SHIPPED}
     published["large-payment"] = published["large-payment"].model_copy(update={"version": 2})
     published["card-testing"] = published["card-testing"].model_copy(update={"mode": RuleMode.SHADOW})
@@ -81,5 +81,5 @@ def test_edited_rules_are_named_and_not_compared(found: AlertOutput) -> None:
     del published["view-flood"]
     rules, others = comparable(SHIPPED, published)
     assert others == ("card-testing", "large-payment", "mine", "view-flood")
-    left = tuple((i, a) for i, a in found.alerts if a is not None and a.rule in rules)
-    assert compare(NOTHING, replace(found, alerts=left), SHOP, rules, others).passed
+    left = tuple((i, a) for i, a in output.alerts if a is not None and a.rule in rules)
+    assert compare(NOTHING, replace(output, alerts=left), SHOP, rules, others).passed

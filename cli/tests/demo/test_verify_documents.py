@@ -62,7 +62,7 @@ class Server:
 
 
 @pytest.fixture(scope="module")
-def made() -> IndexContents:
+def contents() -> IndexContents:
     """The service over the feed, without Spark and servers, cut at random places."""
     settings = search.settings(shards=2, **STRICT)
     app = InProcessApp(build_app(settings), partitions=[1 << 16 | n for n in range(PARTITIONS)])
@@ -92,22 +92,22 @@ def made() -> IndexContents:
     return IndexContents(counts, comparable_fields(server.documents.items()))
 
 
-def changed(found: IndexContents, name: str, /, **columns: str | int | bool | None) -> IndexContents:
+def change_documents(found: IndexContents, name: str, /, **columns: str | int | bool | None) -> IndexContents:
     return replace(found, documents={**found.documents, name: {**found.documents[name], **columns}})
 
 
-def test_the_documents_of_the_service_pass_the_comparison(made: IndexContents) -> None:
-    verdict = compare(NOTHING, made, SHOP)
+def test_the_documents_of_the_service_pass_the_comparison(contents: IndexContents) -> None:
+    verdict = compare(NOTHING, contents, SHOP)
     assert verdict.passed, verdict
-    assert verdict.run == verdict.total == made.counts
+    assert verdict.run == verdict.total == contents.counts
     assert verdict.documents == verdict.expected_documents > 4_000
     assert verdict.run.changes > 5_000
     assert verdict.run.dead_letters > 20
 
 
-def test_a_missing_document_is_lost(made: IndexContents) -> None:
-    (name, _), *rest = made.documents.items()
-    verdict = compare(NOTHING, replace(made, documents=dict(rest)), SHOP)
+def test_a_missing_document_is_lost(contents: IndexContents) -> None:
+    (name, _), *rest = contents.documents.items()
+    verdict = compare(NOTHING, replace(contents, documents=dict(rest)), SHOP)
     assert (verdict.missing, verdict.unexpected, verdict.wrong, verdict.passed) == (1, 0, 0, False)
     assert verdict.examples == (name,)
 
@@ -115,32 +115,38 @@ def test_a_missing_document_is_lost(made: IndexContents) -> None:
 @pytest.mark.parametrize(
     "columns", [{"price": 1}, {"name": None}, {"in_stock": "true"}, {"updated_at": 0}, {"views_1h": -1}, {"more": 1}]
 )
-def test_a_document_with_one_wrong_field_is_wrong(made: IndexContents, columns: dict[str, str | int | None]) -> None:
-    verdict = compare(NOTHING, changed(made, "p0", **columns), SHOP)
+def test_a_document_with_one_wrong_field_is_wrong(
+    contents: IndexContents, columns: dict[str, str | int | None]
+) -> None:
+    verdict = compare(NOTHING, change_documents(contents, "p0", **columns), SHOP)
     assert (verdict.missing, verdict.unexpected, verdict.wrong, verdict.passed) == (0, 0, 1, False)
 
 
-def test_a_document_without_a_field_is_wrong(made: IndexContents) -> None:
-    less = {name: value for name, value in made.documents["p0"].items() if name != "units_1d"}
-    assert compare(NOTHING, replace(made, documents={**made.documents, "p0": less}), SHOP).wrong == 1
+def test_a_document_without_a_field_is_wrong(contents: IndexContents) -> None:
+    less = {name: value for name, value in contents.documents["p0"].items() if name != "units_1d"}
+    assert compare(NOTHING, replace(contents, documents={**contents.documents, "p0": less}), SHOP).wrong == 1
 
 
-def test_a_document_of_a_deleted_product_is_unexpected_and_resurrected(made: IndexContents) -> None:
+def test_a_document_of_a_deleted_product_is_unexpected_and_resurrected(contents: IndexContents) -> None:
     _, expected = expectation(SHOP, EVENTS)
     name = min(expected.deleted)
-    verdict = compare(NOTHING, replace(made, documents={**made.documents, name: made.documents["p0"]}), SHOP)
+    verdict = compare(
+        NOTHING, replace(contents, documents={**contents.documents, name: contents.documents["p0"]}), SHOP
+    )
     assert (verdict.missing, verdict.unexpected, verdict.resurrected, verdict.passed) == (0, 1, 1, False)
 
 
 @pytest.mark.parametrize(("lane", "more"), [("dead_letters", -1), ("dead_letters", 1), ("late", 1), ("changes", -1)])
-def test_a_record_that_is_not_accounted_for_fails_the_verification(made: IndexContents, lane: str, more: int) -> None:
-    counts = replace(made.counts, **{lane: getattr(made.counts, lane) + more})
-    assert not compare(NOTHING, replace(made, counts=counts), SHOP).passed
+def test_a_record_that_is_not_accounted_for_fails_the_verification(
+    contents: IndexContents, lane: str, more: int
+) -> None:
+    counts = replace(contents.counts, **{lane: getattr(contents.counts, lane) + more})
+    assert not compare(NOTHING, replace(contents, counts=counts), SHOP).passed
 
 
-def test_the_figures_of_a_run_exclude_earlier_runs(made: IndexContents) -> None:
-    verdict = compare(DocumentCounts(7_000, 5_100, 20, 0), made, SHOP)
-    assert (verdict.run.events, verdict.run.changes) == (1_000, made.counts.changes - 5_100)
+def test_the_figures_of_a_run_exclude_earlier_runs(contents: IndexContents) -> None:
+    verdict = compare(DocumentCounts(7_000, 5_100, 20, 0), contents, SHOP)
+    assert (verdict.run.events, verdict.run.changes) == (1_000, contents.counts.changes - 5_100)
     assert verdict.summary().details["total"] != verdict.summary().details["run"]
 
 

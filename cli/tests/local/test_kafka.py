@@ -144,7 +144,7 @@ def broker_pid(parent: subprocess.Popen[str]) -> int:
     return int(parent.stdout.readline())
 
 
-def end(parent: subprocess.Popen[str], number: signal.Signals) -> None:
+def end_process(parent: subprocess.Popen[str], number: signal.Signals) -> None:
     os.killpg(parent.pid, number)  # what a terminal's Ctrl-C does
     parent.communicate()
 
@@ -153,7 +153,7 @@ def test_a_detached_broker_survives_its_parent_and_an_interrupt_of_the_terminal(
     ours = new_broker()
     parent = start_elsewhere(ours.settings.folder, Lifetime.DETACHED)
     pid = broker_pid(parent)
-    end(parent, signal.SIGINT)
+    end_process(parent, signal.SIGINT)
     assert ours.running is not None
     assert ours.running.pid == pid
     ours.start()
@@ -165,7 +165,7 @@ def test_a_broker_of_a_test_run_ends_with_the_run_even_when_that_is_killed(new_b
     parent = start_elsewhere(ours.settings.folder, Lifetime.WITH_PARENT)
     pid = broker_pid(parent)
     assert processes.is_running(pid, str(ours.files.server))
-    end(parent, signal.SIGKILL)
+    end_process(parent, signal.SIGKILL)
     assert processes.wait_for_end(pid, str(ours.files.server), 60_000)
 
 
@@ -174,7 +174,7 @@ def test_two_processes_that_start_the_same_broker_at_once_share_one(new_broker: 
     both = [start_elsewhere(ours.settings.folder, Lifetime.DETACHED) for _ in range(2)]
     pids = [broker_pid(parent) for parent in both]
     for parent in both:
-        end(parent, signal.SIGKILL)
+        end_process(parent, signal.SIGKILL)
     assert pids[0] == pids[1]
     assert ours.running is not None
 

@@ -28,13 +28,13 @@ RECORDS = st.none() | st.binary(max_size=6) | CHANGES.map(lambda changes: orjson
 def test_few_and_many_records_decode_to_the_same_events(records: list[bytes | None]) -> None:
     places = pa.array([3] * len(records), pa.int32()), pa.array(range(len(records)), pa.int64())
 
-    def decoded() -> tuple[Any, Any]:
+    def decode_all() -> tuple[Any, Any]:
         decode = EventDecoder(SHOP, NOW_MS)
         return decode(pa.array(records, pa.binary()), *places), decode.take_dead()
 
-    few, few_dead = decoded()
+    few, few_dead = decode_all()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(decoding, "SCALAR_LIMIT", -1)
-        many, many_dead = decoded()
+        many, many_dead = decode_all()
     polars.testing.assert_frame_equal(few, many)
     assert few_dead == many_dead

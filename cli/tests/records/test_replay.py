@@ -21,7 +21,7 @@ from streamcore.kafka.settings import KafkaSettings
 
 
 @dataclasses.dataclass
-class Watch:
+class ManualClock:
     """A clock that moves by sleeping only."""
 
     time: float = 100.0
@@ -34,10 +34,10 @@ class Watch:
 
 
 @dataclasses.dataclass
-class Noted:
+class RecordingSink:
     """A sink that notes when each row came."""
 
-    clock: Watch
+    clock: ManualClock
     sent: list[tuple[float, bytes]] = dataclasses.field(default_factory=list)
     settled: bool = False
 
@@ -48,24 +48,24 @@ class Noted:
         self.settled = True
 
 
-def paced(speed: str, *times_ms: int | None) -> list[float]:
-    clock = Watch()
-    sink = Noted(clock)
+def replay_rows(speed: str, *times_ms: int | None) -> list[float]:
+    clock = ManualClock()
+    sink = RecordingSink(clock)
     replay((Row(b"x", None, t) for t in times_ms), sink, Speed.parse(speed), clock)
     assert sink.settled
     return [when for when, _ in sink.sent]
 
 
 def test_rows_are_sent_at_a_multiple_of_their_event_time() -> None:
-    assert paced("2x", 5_000, 6_000, 9_000) == [0, 0.5, 2]
+    assert replay_rows("2x", 5_000, 6_000, 9_000) == [0, 0.5, 2]
 
 
 def test_max_does_not_wait() -> None:
-    assert paced("max", 0, 3_600_000) == [0, 0]
+    assert replay_rows("max", 0, 3_600_000) == [0, 0]
 
 
 def test_a_late_row_or_one_without_a_time_is_sent_at_once_and_delays_no_other() -> None:
-    assert paced("1x", 1_000, 3_000, 2_000, None, 4_000) == [0, 2, 2, 2, 3]
+    assert replay_rows("1x", 1_000, 3_000, 2_000, None, 4_000) == [0, 2, 2, 2, 3]
 
 
 @pytest.mark.parametrize("text", ["fast", "0x", "-1x", "1", "x", "1e9x"])

@@ -31,7 +31,7 @@ CUTS, EVENTS = 6, 40
 
 
 @dataclass(frozen=True)
-class Place:
+class SavedApp:
     """An app's settings, and where its savepoints are."""
 
     folder: Path
@@ -47,12 +47,12 @@ class Place:
         where = ["--service", "rules", "--settings", str(self.file), "--savepoints", str(self.folder / "savepoints")]
         return run(["savepoint", *words, *where])
 
-    def look(self, *words: str) -> int:
+    def run_on_savepoints(self, *words: str) -> int:
         """A command that needs the savepoint only."""
         return run([*words, "--savepoints", str(self.folder / "savepoints"), "--app", self.app.name])
 
 
-def place(folder: Path, **settings: object) -> Place:
+def new_saved_app(folder: Path, **settings: object) -> SavedApp:
     schema = orders.write_streams(folder)[0]
     document = {
         "app": "shop",
@@ -65,7 +65,7 @@ def place(folder: Path, **settings: object) -> Place:
     }
     file = folder / "settings.json"
     file.write_text(json.dumps(document))
-    return Place(folder, file, build_app(RulesSettings.model_validate(document)))
+    return SavedApp(folder, file, build_app(RulesSettings.model_validate(document)))
 
 
 def records(cut: int) -> Sequence[RawRecord]:
@@ -76,13 +76,13 @@ def records(cut: int) -> Sequence[RawRecord]:
     return [*first, *(RawRecord(0, 0, cut * EVENTS + n, order.value) for n, order in enumerate(some))]
 
 
-def play(local: InProcessApp, cuts: Sequence[int]) -> list[tuple[str, bytes | None, bytes | None]]:
+def run_cuts(local: InProcessApp, cuts: Sequence[int]) -> list[tuple[str, bytes | None, bytes | None]]:
     clock_ms = orders.START_MS + orders.DAY_MS
     found = [record for cut in cuts for record in local.cut(records(cut), clock_ms + cut)]
     return [(record.lane, record.key, record.value) for record in found]
 
 
-def saved(at: Place, local: InProcessApp, name: str = "one", batch: int = 3) -> Savepoint:
+def take_savepoint(at: SavedApp, local: InProcessApp, name: str = "one", batch: int = 3) -> Savepoint:
     moment = SavepointPosition(
         1, batch, StreamOffsets(CutClock.at(5), {("orders", 0): 120, ("shop.control", 0): 6}), 1_790_000_000_000
     )
@@ -90,25 +90,25 @@ def saved(at: Place, local: InProcessApp, name: str = "one", batch: int = 3) -> 
 
 
 @pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Place:
-    at = place(tmp_path_factory.mktemp("shop"))
+def shop(tmp_path_factory: pytest.TempPathFactory) -> SavedApp:
+    at = new_saved_app(tmp_path_factory.mktemp("shop"))
     local = InProcessApp(at.app)
-    play(local, range(3))
-    saved(at, local)
-    saved(at, local, "two", batch=4)
+    run_cuts(local, range(3))
+    take_savepoint(at, local)
+    take_savepoint(at, local, "two", batch=4)
     return at
 
 
 def test_a_rules_app_restored_from_a_savepoint_gives_the_alerts_of_an_uninterrupted_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    at, whole = place(tmp_path), []
+    at, whole = new_saved_app(tmp_path), []
     uninterrupted = InProcessApp(at.app)
     for cut in range(CUTS):
-        whole.append(play(uninterrupted, [cut]))
+        whole.append(run_cuts(uninterrupted, [cut]))
     before = InProcessApp(at.app)
-    assert [play(before, [cut]) for cut in range(3)] == whole[:3]
-    saved(at, before)
+    assert [run_cuts(before, [cut]) for cut in range(3)] == whole[:3]
+    take_savepoint(at, before)
     assert at.run("plan", "one", "-o", "json") == 0
     assert json.loads(capsys.readouterr().out) == {
         "name": "one",
@@ -120,31 +120,31 @@ def test_a_rules_app_restored_from_a_savepoint_gives_the_alerts_of_an_uninterrup
     assert "epoch 2, continues after batch 3" in capsys.readouterr().out
     after = InProcessApp(at.app, initial_of(tmp_path / "e2", stages=1))
     after.next_offsets = before.next_offsets
-    assert [sorted(play(after, [cut])) for cut in range(3, CUTS)] == [sorted(one) for one in whole[3:]]
+    assert [sorted(run_cuts(after, [cut])) for cut in range(3, CUTS)] == [sorted(one) for one in whole[3:]]
     assert any(lane == "alerts" for one in whole[3:] for lane, _, _ in one)
 
 
-def test_savepoints_are_listed_and_shown(shop: Place, capsys: pytest.CaptureFixture[str]) -> None:
-    assert shop.look("savepoint", "list") == 0
+def test_savepoints_are_listed_and_shown(shop: SavedApp, capsys: pytest.CaptureFixture[str]) -> None:
+    assert shop.run_on_savepoints("savepoint", "list") == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["NAME", "BATCH", "EPOCH", "TAKEN", "VERSION", "ROWS", "SIZE"]
     assert [line.split()[:3] for line in lines[1:]] == [["one", "3", "1"], ["two", "4", "1"]]
-    assert shop.look("savepoint", "show", "one") == 0
+    assert shop.run_on_savepoints("savepoint", "show", "one") == 0
     text = capsys.readouterr().out
     assert "savepoint one of app shop: after batch 3 of epoch 1" in text
     assert "continues  orders at 0: 120" in text
-    assert shop.look("savepoint", "show", "one", "-o", "json") == 0
+    assert shop.run_on_savepoints("savepoint", "show", "one", "-o", "json") == 0
     manifest_text = json.loads(capsys.readouterr().out)
     assert manifest_text["topics"] == {"orders": {"0": 120}, "shop.control": {"0": 6}}
     assert {"rules"} <= {table["table"] for table in manifest_text["tables"]}
 
 
 def test_every_command_takes_the_app_and_its_folder_from_service_and_settings(
-    shop: Place, capsys: pytest.CaptureFixture[str]
+    shop: SavedApp, capsys: pytest.CaptureFixture[str]
 ) -> None:
     service, settings = ["--service", "rules"], ["--settings", str(shop.file)]
     for words in (["savepoint", "list"], ["savepoint", "show", "one"], ["savepoint", "verify", "one"]):
-        assert shop.look(*words) == 0
+        assert shop.run_on_savepoints(*words) == 0
         named = capsys.readouterr().out
         assert run([*words, *service, *settings]) == 0
         assert capsys.readouterr().out == named
@@ -152,7 +152,7 @@ def test_every_command_takes_the_app_and_its_folder_from_service_and_settings(
     assert "--service and --settings belong together" in capsys.readouterr().err
 
 
-def test_rows_of_state_are_shown_and_found(shop: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rows_of_state_are_shown_and_found(shop: SavedApp, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_state(shop, "one", "rules", "-o", "json") == 0
     rows = json.loads(capsys.readouterr().out)
     assert {row["shard"] for row in rows} <= {0, 1}
@@ -169,24 +169,24 @@ def test_rows_of_state_are_shown_and_found(shop: Place, capsys: pytest.CaptureFi
     assert "write COLUMN=VALUE with one of" in capsys.readouterr().err
 
 
-def run_state(shop: Place, *words: str) -> int:
-    return shop.look("state", "show", *words)
+def run_state(shop: SavedApp, *words: str) -> int:
+    return shop.run_on_savepoints("state", "show", *words)
 
 
 def test_verify_finds_one_changed_byte_and_gives_an_exit_code(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    at = place(tmp_path)
+    at = new_saved_app(tmp_path)
     local = InProcessApp(at.app)
-    play(local, [0])
-    one = saved(at, local)
-    assert at.look("savepoint", "verify", "one") == 0
+    run_cuts(local, [0])
+    one = take_savepoint(at, local)
+    assert at.run_on_savepoints("savepoint", "verify", "one") == 0
     file = tmp_path / "savepoints" / "shop" / "one" / one.manifest.files[0].path
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1
     file.write_bytes(content)
     capsys.readouterr()
-    assert at.look("savepoint", "verify", "one", "-o", "json") == 1
+    assert at.run_on_savepoints("savepoint", "verify", "one", "-o", "json") == 1
     faults = json.loads(capsys.readouterr().out)["faults"]
     assert faults == [f"{one.manifest.files[0].path} is not what was written: its digest differs"]
     assert at.run("restore", "one", "--checkpoint", str(tmp_path / "e2")) == 1
@@ -194,9 +194,9 @@ def test_verify_finds_one_changed_byte_and_gives_an_exit_code(
 
 
 def test_restore_rejects_another_number_of_shards_and_writes_nothing(
-    shop: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    shop: SavedApp, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    other = place(tmp_path, shards=3)
+    other = new_saved_app(tmp_path, shards=3)
     where = ["--service", "rules", "--settings", str(other.file), "--savepoints", str(shop.folder / "savepoints")]
     assert run(["savepoint", "plan", "one", *where]) == 1
     assert capsys.readouterr().out.startswith("incompatible\n  incompatible: it has 2 shards, the app is set to 3")
@@ -205,7 +205,7 @@ def test_restore_rejects_another_number_of_shards_and_writes_nothing(
     assert not (tmp_path / "e2" / "app.json").exists()
 
 
-def test_restore_does_not_overwrite_a_checkpoint_in_use(shop: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_restore_does_not_overwrite_a_checkpoint_in_use(shop: SavedApp, capsys: pytest.CaptureFixture[str]) -> None:
     to = str(shop.folder / "in-use")
     assert shop.run("restore", "one", "--checkpoint", to) == 0
     assert shop.run("restore", "one", "--checkpoint", to) == 1
@@ -215,17 +215,17 @@ def test_restore_does_not_overwrite_a_checkpoint_in_use(shop: Place, capsys: pyt
 
 
 def test_a_deleted_savepoint_is_no_longer_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    at = place(tmp_path)
+    at = new_saved_app(tmp_path)
     local = InProcessApp(at.app)
-    play(local, [0])
-    saved(at, local)
-    assert at.look("savepoint", "delete", "one") == 0
-    assert at.look("savepoint", "show", "one") == 1
+    run_cuts(local, [0])
+    take_savepoint(at, local)
+    assert at.run_on_savepoints("savepoint", "delete", "one") == 0
+    assert at.run_on_savepoints("savepoint", "show", "one") == 1
     assert "no savepoint one; there is none of this app" in capsys.readouterr().err
 
 
 def test_an_app_that_has_not_run_has_no_savepoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert place(tmp_path).run("create", "one") == 1
+    assert new_saved_app(tmp_path).run("create", "one") == 1
     assert "the app has not run there yet" in capsys.readouterr().err
 
 
@@ -233,10 +233,10 @@ def test_the_same_commands_show_restore_and_delete_savepoints_in_a_bucket(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bucket = s3_place(monkeypatch)
-    at = place(tmp_path, savepoints=bucket.url)
+    at = new_saved_app(tmp_path, savepoints=bucket.url)
     local = InProcessApp(at.app)
-    play(local, range(3))
-    saved(at, local)
+    run_cuts(local, range(3))
+    take_savepoint(at, local)
     made = at.savepoints.get("one").folder
     for name in made.files():
         bucket.under("shop/one").write(name, made.read(name) or b"")
@@ -256,50 +256,50 @@ def test_the_same_commands_show_restore_and_delete_savepoints_in_a_bucket(
 def test_delete_removes_all_named_savepoints_or_none_unless_missing_ones_are_allowed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    at = place(tmp_path)
+    at = new_saved_app(tmp_path)
     local = InProcessApp(at.app)
-    play(local, [0])
+    run_cuts(local, [0])
     for name in ("one", "two", "three"):
-        saved(at, local, name)
-    assert at.look("savepoint", "delete", "one", "none") == 1
+        take_savepoint(at, local, name)
+    assert at.run_on_savepoints("savepoint", "delete", "one", "none") == 1
     assert "no savepoint none" in capsys.readouterr().err
-    assert at.look("savepoint", "show", "one") == 0
+    assert at.run_on_savepoints("savepoint", "show", "one") == 0
     part = at.folder / "savepoints" / "shop" / "part" / "state"
     part.mkdir(parents=True)
-    assert at.look("savepoint", "delete", "--missing-ok", "one", "none", "part", "two") == 0
+    assert at.run_on_savepoints("savepoint", "delete", "--missing-ok", "one", "none", "part", "two") == 0
     assert [one.manifest.name for one in at.savepoints] == ["three"]
     assert not part.parent.exists()
-    assert at.look("savepoint", "delete", "--missing-ok", "../three") == 1
+    assert at.run_on_savepoints("savepoint", "delete", "--missing-ok", "../three") == 1
 
 
 def test_purge_removes_all_files_of_an_app_unless_a_process_owns_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    at = place(tmp_path, checkpoint=str(tmp_path / "checkpoints" / "shop"))
+    at = new_saved_app(tmp_path, checkpoint=str(tmp_path / "checkpoints" / "shop"))
     root, local = tmp_path / "checkpoints" / "shop", InProcessApp(at.app)
-    play(local, [0])
-    saved(at, local)
+    run_cuts(local, [0])
+    take_savepoint(at, local)
     for epoch in (1, 2):
         CheckpointRoot(root / f"e{epoch}").initialise(AppIdentity("shop", 2), epoch=epoch)
     purge = ("savepoint", "purge", "--checkpoint", str(root))
     with lease_for(root / "e2"):
-        assert at.look(*purge) == 1
+        assert at.run_on_savepoints(*purge) == 1
         assert "in use by" in capsys.readouterr().err
     assert [one.manifest.name for one in at.savepoints] == ["one"]
     assert EpochStore(root).existing() == (1, 2)
     assert run([*purge, "--savepoints", str(tmp_path / "savepoints"), "--app", "other"]) == 1
     assert "belongs to app shop, not other" in capsys.readouterr().err
-    assert at.look(*purge) == 0
+    assert at.run_on_savepoints(*purge) == 0
     assert "shop: 1 savepoints and 3 checkpoints are removed" in capsys.readouterr().out
     assert not root.exists()
-    assert at.look("savepoint", "list") == 0
-    assert at.look(*purge) == 0
+    assert at.run_on_savepoints("savepoint", "list") == 0
+    assert at.run_on_savepoints(*purge) == 0
 
 
 def test_an_epoch_that_begins_during_a_purge_stays_and_its_owner_continues(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    at, root = place(tmp_path), tmp_path / "checkpoints" / "shop"
+    at, root = new_saved_app(tmp_path), tmp_path / "checkpoints" / "shop"
     CheckpointRoot(root / "e1").initialise(AppIdentity("shop", 2))
     (root / "standby").mkdir()
     begun, discard_all = lease_for(root / "e2"), SavepointRepository.discard_all
@@ -312,7 +312,7 @@ def test_an_epoch_that_begins_during_a_purge_stays_and_its_owner_continues(
     purge = ("savepoint", "purge", "--checkpoint", str(root))
     with monkeypatch.context() as patched:
         patched.setattr(SavepointRepository, "discard_all", meanwhile)
-        assert at.look(*purge) == 1
+        assert at.run_on_savepoints(*purge) == 1
     output = capsys.readouterr().out
     assert (
         f"1 checkpoints are removed; started meanwhile and left in {root}: e2; stop the app, then purge again" in output
@@ -321,17 +321,17 @@ def test_an_epoch_that_begins_during_a_purge_stays_and_its_owner_continues(
     assert EpochStore(root).existing() == (2,)
     assert (root / "standby").exists(), "its channel"
     begun.release()
-    assert at.look(*purge) == 0
+    assert at.run_on_savepoints(*purge) == 0
     assert not root.exists()
 
 
 def test_commands_use_the_newest_epoch_of_an_app_and_do_not_restore_among_its_epochs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    at = place(tmp_path, checkpoint=str(tmp_path / "shop"))
+    at = new_saved_app(tmp_path, checkpoint=str(tmp_path / "shop"))
     local = InProcessApp(at.app)
-    play(local, [0])
-    saved(at, local)
+    run_cuts(local, [0])
+    take_savepoint(at, local)
     for epoch in (1, 10):
         CheckpointRoot(tmp_path / "shop" / f"e{epoch}").initialise(AppIdentity("shop", 2), epoch=epoch)
     with lease_for(tmp_path / "shop" / "e10"):

@@ -59,29 +59,29 @@ def settings(folder: Path) -> EtlSettings:
     return SERVICE.load_settings(folder / "etl.yaml")
 
 
-def packed(identity: str = "a", at_ms: int = NOW_MS - 1_000) -> bytes:
+def avro_record(identity: str = "a", at_ms: int = NOW_MS - 1_000) -> bytes:
     target = io.BytesIO()
     fastavro.writer(target, SCHEMA, [{"at": at_ms, "id": identity, "amount": Decimal("12.50")}])
     return target.getvalue()
 
 
-def plain(identity: str, amount: str) -> bytes:
+def json_record(identity: str, amount: str) -> bytes:
     return json.dumps({"at": NOW_MS - 1_000, "id": identity, "amount": amount}).encode()
 
 
-def hit(path: str, size: str) -> bytes:
+def log_line(path: str, size: str) -> bytes:
     return f'10.0.0.1 - - [21/Sep/2026:14:13:19 +0000] "GET {path} HTTP/1.1" 200 {size}'.encode()
 
 
 LONG = "x" * 20_000_000
 GOOD = {
-    "plain": plain("a", "12.50"),
+    "plain": json_record("a", "12.50"),
     "lines": b"%d;a;12.50" % (NOW_MS - 1_000),
-    "packed": packed(),
-    "hits": hit("a", "12"),
+    "packed": avro_record(),
+    "hits": log_line("a", "12"),
 }
 BAD = {
-    "plain": [b"{", b"\xff", plain("a", "1e9"), b" " * 20_000_000, plain(LONG, "1.00")],
+    "plain": [b"{", b"\xff", json_record("a", "1e9"), b" " * 20_000_000, json_record(LONG, "1.00")],
     "lines": [
         b"1;2",
         b'%d;"a;1' % NOW_MS,
@@ -89,13 +89,20 @@ BAD = {
         b"%d;a;12345678.00" % NOW_MS,
         b"%d;%s;1.00" % (NOW_MS, LONG.encode()),
     ],
-    "packed": [GOOD["packed"][:-7], b"Obj\x01", b"", b"Obj\x01" + b"\xff" * 100, packed(at_ms=2**62), packed(LONG)],
+    "packed": [
+        GOOD["packed"][:-7],
+        b"Obj\x01",
+        b"",
+        b"Obj\x01" + b"\xff" * 100,
+        avro_record(at_ms=2**62),
+        avro_record(LONG),
+    ],
     "hits": [
         b"\x00\x01\x02",
         b'1.2.3.4 - - [now] "GET / HTTP/1.1" 200 1',
         b'\x16\x03\x01 - - "" 1',
-        hit("a", "12345678"),
-        hit(LONG, "1"),
+        log_line("a", "12345678"),
+        log_line(LONG, "1"),
     ],
 }
 

@@ -18,7 +18,7 @@ from headgate_etl.masking import HIDDEN, Mask, mask_columns, network, to_mask
 from streamcore.errors import ConfigError
 
 
-def one(value: object, mask: Mask, dtype: pl.DataType | None = None) -> object:
+def mask_value(value: object, mask: Mask, dtype: pl.DataType | None = None) -> object:
     frame = pl.DataFrame({"v": pl.Series([value, None], dtype=dtype or pl.String())})
     found = mask_columns(frame, {"v": mask})["v"].to_list()
     assert found[1] is None
@@ -27,7 +27,7 @@ def one(value: object, mask: Mask, dtype: pl.DataType | None = None) -> object:
 
 @given(st.text(max_size=20), st.integers(1, 6))
 def test_keep_last_shows_the_last_characters_and_no_others(text: str, characters: int) -> None:
-    found = str(one(text, Mask(How.KEEP_LAST, characters)))
+    found = str(mask_value(text, Mask(How.KEEP_LAST, characters)))
     assert len(found) == len(text)
     kept = text[-characters:] if len(text) > characters else ""
     assert found == "*" * (len(text) - len(kept)) + kept
@@ -37,7 +37,7 @@ def test_keep_last_shows_the_last_characters_and_no_others(text: str, characters
 def test_a_pseudonym_is_the_hmac_of_the_text(text: str) -> None:
     key = Path(__file__).resolve()  # any file with enough bytes
     expected = hmac.new(key.read_bytes().strip(), text.encode(), hashlib.sha256).hexdigest()[:32]
-    assert one(text, Mask(How.PSEUDONYM, key_file=key)) == expected
+    assert mask_value(text, Mask(How.PSEUDONYM, key_file=key)) == expected
 
 
 @given(st.ip_addresses())
@@ -49,14 +49,14 @@ def test_a_network_is_the_address_without_its_last_part(address: ipaddress.IPv4A
 
 def test_a_mask_hides_a_value_that_is_no_address_or_date() -> None:
     assert network("somewhere") == HIDDEN
-    assert one("soon", Mask(How.YEAR)) == HIDDEN
-    assert one("anything", Mask(How.REDACT)) == HIDDEN
+    assert mask_value("soon", Mask(How.YEAR)) == HIDDEN
+    assert mask_value("anything", Mask(How.REDACT)) == HIDDEN
 
 
 def test_a_mask_keeps_only_the_year_of_a_date() -> None:
-    assert one("1987-06-05", Mask(How.YEAR)) == "1987"
+    assert mask_value("1987-06-05", Mask(How.YEAR)) == "1987"
     moment = datetime(1987, 6, 5, 4, 3, tzinfo=UTC)
-    assert one(moment, Mask(How.YEAR), pl.Datetime("ms", "UTC")) == datetime(1987, 1, 1, tzinfo=UTC)
+    assert mask_value(moment, Mask(How.YEAR), pl.Datetime("ms", "UTC")) == datetime(1987, 1, 1, tzinfo=UTC)
 
 
 def test_a_short_key_is_rejected_and_not_printed(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ MODEL = {
 }
 
 
-def rejected(folder: Path, mapped: dict[str, str] | None = None, /, **more: object) -> str:
+def load_error(folder: Path, mapped: dict[str, str] | None = None, /, **more: object) -> str:
     with pytest.raises(ConfigError) as error:
         load(folder, mapped, **more)
     assert str(error.value).startswith(str(folder / "etl.yaml"))
@@ -35,7 +35,7 @@ def test_the_shipped_example_is_valid() -> None:
 
 
 def test_an_expression_is_underlined_where_it_is_wrong(tmp_path: Path) -> None:
-    message = rejected(tmp_path, {**MAP, "price": "to_decimal(prize, 8, 2)"})
+    message = load_error(tmp_path, {**MAP, "price": "to_decimal(prize, 8, 2)"})
     assert "inputs.0.map.price:1:12: unknown column prize" in message
     assert "to_decimal(prize, 8, 2)\n               ^^^^^" in message
     assert "did you mean" in message or "price" in message
@@ -54,7 +54,7 @@ def test_an_expression_is_underlined_where_it_is_wrong(tmp_path: Path) -> None:
     ],
 )
 def test_the_error_about_a_wrong_mapping_says_what_to_write(mapped: dict[str, str], words: str, tmp_path: Path) -> None:
-    assert words in rejected(tmp_path, MAP | mapped)
+    assert words in load_error(tmp_path, MAP | mapped)
 
 
 @pytest.mark.parametrize(
@@ -81,11 +81,11 @@ def test_the_error_about_a_wrong_mapping_says_what_to_write(mapped: dict[str, st
     ],
 )
 def test_the_error_names_the_wrong_entry(more: dict[str, object], words: str, tmp_path: Path) -> None:
-    assert words in rejected(tmp_path, None, **more)
+    assert words in load_error(tmp_path, None, **more)
 
 
 def test_all_mistakes_are_reported_at_once(tmp_path: Path) -> None:
-    message = rejected(tmp_path, MAP | {"price": "x"}, rules={"a": "y > 1"}, routes=[{"name": "c", "when": "z = 1"}])
+    message = load_error(tmp_path, MAP | {"price": "x"}, rules={"a": "y > 1"}, routes=[{"name": "c", "when": "z = 1"}])
     assert all(place in message for place in ("inputs.0.map.price", "rules.a", "routes.0.when"))
 
 

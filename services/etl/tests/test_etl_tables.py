@@ -37,13 +37,13 @@ _CREATE = """create table {} (
     currency text not null, rate numeric(12,6) not null, amount numeric(18,2) not null)"""
 
 
-def routed(target: str) -> dict[str, object]:
+def table_routes(target: str) -> dict[str, object]:
     """Return the lines' two routes, to tables."""
     conditions = zip(LANES, ("quantity > 0", "quantity <= 0"), strict=True)
     return {"routes": [{"name": lane, "when": when, "to": target} for lane, when in conditions]}
 
 
-def fill(found: EtlSettings) -> None:
+def write_tables(found: EtlSettings) -> None:
     """All lines through the app into its sink; the second cut is written twice."""
     app = InProcessApp(build_app(found))
     app.cut(rates(1, RATES), NOW_MS)
@@ -66,7 +66,7 @@ def fill(found: EtlSettings) -> None:
     sink.close()
 
 
-def compare(frames: Mapping[str, pl.DataFrame]) -> None:
+def check_tables(frames: Mapping[str, pl.DataFrame]) -> None:
     """With the oracle, every value as text."""
     expected = Expected(LINES)
     for lane, frame in frames.items():
@@ -80,10 +80,10 @@ def compare(frames: Mapping[str, pl.DataFrame]) -> None:
 @pytest.mark.parametrize("shards", [1, 3])
 def test_delta_tables_equal_the_oracle(tmp_path: Path, shards: int) -> None:
     tables = {lane: {"uri": str(tmp_path / lane), "partition_by": ["currency"]} for lane in LANES}
-    fill(settings(**routed("delta"), delta={"tables": tables}, shards=shards))
+    write_tables(settings(**table_routes("delta"), delta={"tables": tables}, shards=shards))
     frames = {lane: pl.read_delta(str(tmp_path / lane)) for lane in LANES}
     assert frames["sales"].schema["amount"] == pl.Decimal(18, 2)
-    compare(frames)
+    check_tables(frames)
 
 
 @pytest.mark.postgres
@@ -100,9 +100,9 @@ def test_postgresql_tables_equal_the_oracle(new_database: NewDatabase) -> None:
     with database.connect() as connection:
         for lane in LANES:
             connection.execute(_CREATE.format(lane))
-        fill(settings(**routed("postgres"), postgres=document))
+        write_tables(settings(**table_routes("postgres"), postgres=document))
         frames = {}
         for lane in LANES:
             rows = connection.execute(f"select {', '.join(MODEL)} from {lane}").fetchall()
             frames[lane] = pl.DataFrame(rows, schema=[*MODEL], orient="row", infer_schema_length=None)
-    compare({lane: f.with_columns(pl.col("sold_at").dt.convert_time_zone("UTC")) for lane, f in frames.items()})
+    check_tables({lane: f.with_columns(pl.col("sold_at").dt.convert_time_zone("UTC")) for lane, f in frames.items()})

@@ -32,7 +32,7 @@ _SEED = os.environ.get("HEADGATE_SEED")
 _TRIES = 400
 
 
-def _broken(seed: int, faults: Faults | None = None) -> list[str]:
+def _run_schedule(seed: int, faults: Faults | None = None) -> list[str]:
     schedule = Schedule(seed, faults or Faults())
     try:
         return schedule.run()
@@ -46,7 +46,7 @@ def test_the_invariants_hold_under_crashes_lags_and_user_actions() -> None:
     seeds = [int(_SEED)] if _SEED else range(_SCHEDULES)
     failed = {}
     for seed in seeds:
-        broken = _broken(seed)
+        broken = _run_schedule(seed)
         if broken:
             failed[seed] = broken
             print(f"seed {seed}: {broken}")
@@ -71,10 +71,10 @@ def _act_before_writing(operator: Operator, seen: CachedApp, clock_ms: Callable[
     return step.status
 
 
-def _notices(faults: Faults, word: str = "") -> str:
-    """The first law that is broken, of those with this word; empty when no law is broken."""
+def _find_violation(faults: Faults, word: str = "") -> str:
+    """The first law that is broken, of those with this word; empty when nobody notices."""
     for seed in range(_TRIES):
-        violations = [law for law in _broken(seed, faults) if word in law]
+        violations = [law for law in _run_schedule(seed, faults) if word in law]
         if violations:
             return violations[0]
     return ""
@@ -84,12 +84,12 @@ def test_without_the_wait_for_the_end_of_the_old_pod_two_pods_own_a_checkpoint(m
     monkeypatch.setattr(bringing, "wait_for_exclusive", lambda *_: None)
     monkeypatch.setattr(upgrading, "wait_for_exclusive", lambda *_: None)
     monkeypatch.setattr(reconciliation, "_check_exclusive", lambda *_: None)
-    assert _notices(Faults(), "was promoted beside")
+    assert _find_violation(Faults(), "was promoted beside")
 
 
 def test_an_operator_that_acts_before_it_writes_the_status_breaks_an_invariant(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reconciliation, "_check_exclusive", lambda *_: None)
-    assert _notices(Faults(reconcile=_act_before_writing))
+    assert _find_violation(Faults(reconcile=_act_before_writing))
 
 
 @pytest.mark.slow
@@ -100,23 +100,23 @@ def test_without_a_wait_for_superseded_settings_the_driver_runs_with_others_than
     monkeypatch.setattr(people, "DOINGS", (*people.DOINGS, (people.new_settings, 30)))
     module = sys.modules["headgate_operator.reconcile.steady_state"]
     monkeypatch.setattr(module, "absorb_config_result", lambda status, _: replace(status, pending_config=None))
-    assert _notices(Faults(), "and the status has")
+    assert _find_violation(Faults(), "and the status says")
 
 
 @pytest.mark.slow
 def test_without_a_read_past_the_cache_a_running_app_is_reported_as_suspended() -> None:
-    assert _notices(Faults(forgets={"looking"}), "suspended while a pod runs")
+    assert _find_violation(Faults(forgets={"looking"}), "suspended while a pod runs")
 
 
 def test_without_resource_versions_two_operators_undo_each_others_writes() -> None:
-    assert _notices(Faults(forgets={"versions"}), "a counter went back")
+    assert _find_violation(Faults(forgets={"versions"}), "a counter went back")
 
 
 def test_a_collection_that_ignores_references_deletes_a_savepoint_of_a_rollback(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(garbage_collection, "in_use", lambda *_: frozenset())
-    assert _notices(Faults(), "was removed while in use")
+    assert _find_violation(Faults(), "was removed while in use")
 
 
 def test_a_rollback_that_discards_newer_batches_writes_twice(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,22 +124,22 @@ def test_a_rollback_that_discards_newer_batches_writes_twice(monkeypatch: pytest
     module = sys.modules["headgate_operator.reconcile.rollback"]  # its main function has its name
     real = module.rollback_checkpoints
 
-    def careless(status: Status, upgrade: Upgrade) -> tuple[Checkpoint, ...]:
+    def discard_newer(status: Status, upgrade: Upgrade) -> tuple[Checkpoint, ...]:
         if not upgrade.promoted or not upgrade.savepoint:
             return tuple(real(status, upgrade))
         return (Checkpoint(status.epochs + 1, restore=upgrade.savepoint, discard_newer=True),)
 
-    monkeypatch.setattr(module, "rollback_checkpoints", careless)
+    monkeypatch.setattr(module, "rollback_checkpoints", discard_newer)
     monkeypatch.setattr("tests.harness.operator.store.FORGIVING", True)
-    assert _notices(Faults(), "were committed")
+    assert _find_violation(Faults(), "were committed")
 
 
 def test_a_retryable_rejection_that_is_treated_as_final_breaks_an_invariant(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bringing, "_on_rejection", _for_good)
-    assert _notices(Faults(), "because something was away")
+    monkeypatch.setattr(bringing, "_on_rejection", _reject_for_good)
+    assert _find_violation(Faults(), "because something was away")
 
 
-def _for_good(status: Status, answer: CommandResult) -> bringing.BringUpResult:
+def _reject_for_good(status: Status, answer: CommandResult) -> bringing.BringUpResult:
     step = ReconcileResult(status)
     return bringing.BringUpResult(
         bringing.BringUpState.FAILED, step, "GoRejected", answer.message, rejected=True, newer=answer.newer_epoch
@@ -148,17 +148,17 @@ def _for_good(status: Status, answer: CommandResult) -> bringing.BringUpResult:
 
 def test_without_the_proof_a_new_version_is_stable_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules["headgate_operator.reconcile.proving"], "_is_proven", lambda *_: True)
-    assert _notices(Faults(), "without its proof")
+    assert _find_violation(Faults(), "without its proof")
 
 
 def test_an_upgrade_that_begins_in_the_step_that_ends_another_hides_its_outcome(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("headgate_operator.reconcile.ended_upgrade", lambda *_: None)
-    assert _notices(Faults(), "unknown how upgrade")
+    assert _find_violation(Faults(), "nobody can know how upgrade")
 
 
 def test_without_the_check_of_its_savepoint_an_upgrade_continues_without_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Going on without the old version's savepoint: sealed is said of what is not there."""
     monkeypatch.setattr(upgrading, "advance_command", lambda *_: (CommandState.DONE, (), ""))
-    assert _notices(Faults(), "without savepoint")
+    assert _find_violation(Faults(), "without savepoint")

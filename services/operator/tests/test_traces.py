@@ -155,7 +155,7 @@ def test_the_end_of_an_upgrade_is_detected_once() -> None:
     ] * 4
 
 
-def _superseded() -> tuple[Desired, Observed, Status]:
+def _superseded_upgrade() -> tuple[Desired, Observed, Status]:
     """In Preflight, and another image is wanted by now."""
     first, second, third = (
         replace(Desired.of("shop", "rules", _APP.uid, n, _SPEC.model_copy(update={"image": f"x:{n}"})), finalized=True)
@@ -169,7 +169,7 @@ def _superseded() -> tuple[Desired, Observed, Status]:
 
 
 def test_the_end_of_an_upgrade_is_written_before_another_begins() -> None:
-    desired, observed, status = _superseded()
+    desired, observed, status = _superseded_upgrade()
     over = reconcile(desired, observed, status, 12_000).status
     upgrade = ended_upgrade(status, over)
     assert upgrade is not None
@@ -180,7 +180,7 @@ def test_the_end_of_an_upgrade_is_written_before_another_begins() -> None:
 
 
 def test_a_request_names_the_span_of_the_phase_only_during_an_upgrade() -> None:
-    desired, observed, status = _superseded()
+    desired, observed, status = _superseded_upgrade()
     command = PendingCommand("drain-1", "drain", "old", 20_000)
     status = replace(status, pending_command=command, phase=Phase.STOPPING)
     (ask,) = (one for one in reconcile(desired, observed, status, 12_000).actions if isinstance(one, SendCommand))
@@ -213,7 +213,7 @@ class Server(Rest):
         return body
 
 
-def _writes(sending: Traces) -> Callable[[Status, Status], None]:
+def _status_writer(sending: Traces) -> Callable[[Status, Status], None]:
     """Write one status onto another, as a turn does."""
     desired = Desired.of("shop", "rules", _APP.uid, 1, _SPEC)
     cache, meta = Cache(), {"namespace": "shop", "name": "rules", "uid": _APP.uid, "resourceVersion": "1"}
@@ -222,12 +222,12 @@ def _writes(sending: Traces) -> Callable[[Status, Status], None]:
     return lambda before, after: api.write_status(CachedApp(desired, before, "1", Observed()), after)
 
 
-def _received() -> list[trace_pb2.Span]:
+def _received_spans() -> list[trace_pb2.Span]:
     assert {path for path, _ in Collector.taken} <= {"/v1/traces"}
     return Collector.spans()
 
 
-def _as_sent(span: Span) -> tuple[str, bytes, bytes, bytes, int, int]:
+def _to_proto(span: Span) -> tuple[str, bytes, bytes, bytes, int, int]:
     parent = span.parent_id.to_bytes(8) if span.parent_id else b""
     ids = (span.trace_id.to_bytes(16), span.span_id.to_bytes(8), parent)
     return (span.name, *ids, span.start_ms * 1_000_000, span.end_ms * 1_000_000)
@@ -237,7 +237,7 @@ def _as_sent(span: Span) -> tuple[str, bytes, bytes, bytes, int, int]:
 def test_an_upgrade_is_sent_as_one_trace_once_its_end_is_written() -> None:
     counters = Counters()
     sending = OtlpTraces(counters)
-    write = _writes(sending)
+    write = _status_writer(sending)
     begun = Status(upgrade=replace(_UPGRADE, phases=_UPGRADE.phases[:1], outcome=UpgradeOutcome.OPEN, ended=None))
     going = Status(upgrade=replace(_UPGRADE, outcome=UpgradeOutcome.OPEN, ended=None))
     over = Status(phase=Phase.ROLLED_BACK, upgrade=_UPGRADE)
@@ -246,11 +246,11 @@ def test_an_upgrade_is_sent_as_one_trace_once_its_end_is_written() -> None:
     sending.close()
     sent = [
         (s.name, s.trace_id, s.span_id, s.parent_span_id, s.start_time_unix_nano, s.end_time_unix_nano)
-        for s in _received()
+        for s in _received_spans()
     ]
-    assert sent == [_as_sent(span) for span in trace_spans(_APP, _UPGRADE)]
+    assert sent == [_to_proto(span) for span in trace_spans(_APP, _UPGRADE)]
     assert len(Collector.taken) == 1
-    root = _received()[0]
+    root = _received_spans()[0]
     attributes = {one.key: one.value.string_value or one.value.int_value for one in root.attributes}
     assert attributes == dict(trace_spans(_APP, _UPGRADE)[0].attributes)
     assert root.status.code == trace_pb2.Status.STATUS_CODE_ERROR
@@ -298,4 +298,4 @@ def test_either_of_the_standard_variables_sets_the_endpoint(
     sending = traces({name: value}, Counters())
     sending.upgrade_ended(_APP, _UPGRADE)
     sending.close()
-    assert len(_received()) == 6
+    assert len(_received_spans()) == 6

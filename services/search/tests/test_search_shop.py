@@ -84,7 +84,7 @@ def take(index: Index, lanes: Counter[str], output: list[Record]) -> None:
         index.take(pl.concat(frames))
 
 
-def as_expected(index: Index) -> dict[str, ExpectedDocument]:
+def to_expected_form(index: Index) -> dict[str, ExpectedDocument]:
     """Money in cents, times in milliseconds, as the expectation has them."""
     found: dict[str, ExpectedDocument] = {}
     for name, document in index.documents.items():
@@ -104,7 +104,7 @@ def as_expected(index: Index) -> dict[str, ExpectedDocument]:
 @pytest.mark.parametrize(("shards", "cut_records"), [(1, 3_000), (3, 700)])
 def test_the_index_equals_the_expectation_of_the_shop(broker: Broker, shards: int, cut_records: int) -> None:
     index, lanes = run(broker, shards, cut_records)
-    found = as_expected(index)
+    found = to_expected_form(index)
     assert found.keys() == broker.expected.documents.keys()
     assert found == broker.expected.documents
     assert lanes[DEAD_LETTERS] == broker.expected.dead_letters

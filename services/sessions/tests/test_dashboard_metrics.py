@@ -28,29 +28,29 @@ def result(request: pytest.FixtureRequest, events: pl.DataFrame) -> SimulationRe
 
 
 @pytest.fixture(scope="module")
-def taken(events: pl.DataFrame) -> pl.DataFrame:
+def on_time_events(events: pl.DataFrame) -> pl.DataFrame:
     """Each event once, those that come hours late left out."""
     once = events.unique("event_id", keep="first", maintain_order=True)
     return once.filter(pl.col("ts") > once["ts"].sort()[60]).with_columns(ms=pl.col("ts").dt.epoch("ms"))
 
 
-def recent(rows: pl.DataFrame, column: str, taken: pl.DataFrame) -> pl.DataFrame:
+def without_first_windows(rows: pl.DataFrame, column: str, on_time_events: pl.DataFrame) -> pl.DataFrame:
     """Without the windows that hold the late or the first few."""
-    least = taken["ms"].min()
+    least = on_time_events["ms"].min()
     assert isinstance(least, int)
     return rows.filter(pl.col(column).dt.epoch("ms") > least)
 
 
-def last(rows: pl.DataFrame, *key: str) -> pl.DataFrame:
+def last_revisions(rows: pl.DataFrame, *key: str) -> pl.DataFrame:
     """Return the greatest revision of each."""
     return rows.sort("revision").group_by(key, maintain_order=True).last()
 
 
 @pytest.mark.slow
-def test_activity_counts_events_and_users_by_the_minute(result: SimulationResult, taken: pl.DataFrame) -> None:
-    found = recent(last(result["activity"], "minute"), "minute", taken)
+def test_activity_counts_events_and_users_by_the_minute(result: SimulationResult, on_time_events: pl.DataFrame) -> None:
+    found = without_first_windows(last_revisions(result["activity"], "minute"), "minute", on_time_events)
     by_minute = defaultdict(list)
-    for ms, user in taken.select("ms", "user_id").rows():
+    for ms, user in on_time_events.select("ms", "user_id").rows():
         by_minute[ms // MINUTE_MS * MINUTE_MS].append(user)
     assert found["is_final"].all()
     assert found.height > 5
@@ -61,12 +61,12 @@ def test_activity_counts_events_and_users_by_the_minute(result: SimulationResult
 
 @pytest.mark.slow
 def test_revenue_is_exact_by_minute_and_currency_and_is_published_early(
-    result: SimulationResult, taken: pl.DataFrame
+    result: SimulationResult, on_time_events: pl.DataFrame
 ) -> None:
     every = result["revenue"]
-    found = recent(last(every, "minute", "currency"), "minute", taken)
+    found = without_first_windows(last_revisions(every, "minute", "currency"), "minute", on_time_events)
     wanted: Counter[tuple[int, str]] = Counter()
-    for ms, what, status, cents, currency in taken.select(
+    for ms, what, status, cents, currency in on_time_events.select(
         "ms", "type", "status", (pl.col("amount") * 100).cast(pl.Int64), "currency"
     ).rows():
         sign = {"payment": 1, "refund": -1}.get(what, 0)
@@ -76,24 +76,24 @@ def test_revenue_is_exact_by_minute_and_currency_and_is_published_early(
     assert found.height > 10
     for minute, currency, cents in found.select(money).rows():
         assert cents == wanted[minute, currency]
-    assert every.height > last(every, "minute", "currency").height
+    assert every.height > last_revisions(every, "minute", "currency").height
 
 
-def test_active_users_are_counted_over_the_last_minutes(result: SimulationResult, taken: pl.DataFrame) -> None:
-    found = recent(result["active"], "since", taken)
+def test_active_users_are_counted_over_the_last_minutes(result: SimulationResult, on_time_events: pl.DataFrame) -> None:
+    found = without_first_windows(result["active"], "since", on_time_events)
     assert found["until"].is_unique().all()
     for since, until, users in found.select(pl.col("since", "until").dt.epoch("ms"), "users").rows():
         assert until - since == 5 * MINUTE_MS
-        there = {user for ms, user in taken.select("ms", "user_id").rows() if since <= ms < until and user}
+        there = {user for ms, user in on_time_events.select("ms", "user_id").rows() if since <= ms < until and user}
         assert users == pytest.approx(len(there), rel=0.05)
 
 
-def test_top_pages_are_ranked_by_their_events(result: SimulationResult, taken: pl.DataFrame) -> None:
-    found = recent(result["top"], "since", taken)
+def test_top_pages_are_ranked_by_their_events(result: SimulationResult, on_time_events: pl.DataFrame) -> None:
+    found = without_first_windows(result["top"], "since", on_time_events)
     assert found["until"].n_unique() > 5
     for (until,), ranked in found.with_columns(pl.col("until").dt.epoch("ms")).group_by("until"):
         assert isinstance(until, int)
-        pages = taken.filter(pl.col("ms").is_between(until - TOP_MS, until, closed="left"))["product_id"]
+        pages = on_time_events.filter(pl.col("ms").is_between(until - TOP_MS, until, closed="left"))["product_id"]
         seen = Counter(pages.drop_nulls().to_list())
         rows = ranked.sort("rank")
         assert rows["rank"].to_list() == [*range(1, rows.height + 1)]

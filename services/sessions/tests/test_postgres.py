@@ -47,7 +47,7 @@ def settings_for(database: Database) -> SessionsSettings:
     return settings_of(early_ms=1, **(given | {"postgres": postgres | where | login}))
 
 
-def opened(settings: SessionsSettings) -> Sink:
+def open_sink(settings: SessionsSettings) -> Sink:
     assert settings.postgres is not None
     sink = sink_factory(settings.postgres, build_topology(settings).table_columns)(SinkHooks())
     sink.open(WriterId("sessions", 1))
@@ -56,7 +56,7 @@ def opened(settings: SessionsSettings) -> Sink:
 
 def test_the_tables_equal_the_oracle_though_a_cut_is_written_twice(database: Database) -> None:
     settings, events = settings_for(database), shop_events(EVENTS, users=40)
-    sink, late = opened(settings), list[str]()
+    sink, late = open_sink(settings), list[str]()
     for batch, result in enumerate(by_cut(settings, events, ENDS)):
         rows = {lane: to_table(frame) for lane, frame in result.lanes.items() if lane.endswith("_table")}
         filled = {lane: table for lane, table in rows.items() if table.num_rows}
@@ -64,17 +64,17 @@ def test_the_tables_equal_the_oracle_though_a_cut_is_written_twice(database: Dat
         assert not sink.write(cut_id(batch), filled).rejected
         if batch == 7:  # a crash after the commit: another process writes the cut again
             sink.close()
-            sink = opened(settings)
+            sink = open_sink(settings)
             assert sink.write(cut_id(batch), filled).outcome is WriteOutcome.SKIPPED
     sink.close()
     taken = events.filter(~events["event_id"].is_in(late))
-    assert _final(database) == oracle.sessions(taken, gap_ms=GAP_MS, checkout_gap_ms=CHECKOUT_GAP_MS)
-    assert _one(database, "select count(*) from sessions.live_session") == len(_final(database))
-    assert _one(database, "select max(revision) from sessions.session") > 2
-    assert _one(database, "select count(*) from sessions.top_now") > 0
+    assert _final_sessions(database) == oracle.sessions(taken, gap_ms=GAP_MS, checkout_gap_ms=CHECKOUT_GAP_MS)
+    assert _select_number(database, "select count(*) from sessions.live_session") == len(_final_sessions(database))
+    assert _select_number(database, "select max(revision) from sessions.session") > 2
+    assert _select_number(database, "select count(*) from sessions.top_now") > 0
 
 
-def _final(database: Database) -> set[oracle.Row]:
+def _final_sessions(database: Database) -> set[oracle.Row]:
     """As the oracle says them."""
     query = """select user_id, started_at, ended_at, events, pages, first_page, last_page, converted,
                       (revenue * 100)::bigint, funnel_step, bounce from sessions.final_session"""
@@ -87,7 +87,7 @@ def _ms(at: datetime) -> int:
     return round(at.timestamp() * 1000)
 
 
-def _one(database: Database, query: str) -> int:
+def _select_number(database: Database, query: str) -> int:
     with database.connect() as connection:
         row = connection.execute(query.encode()).fetchone()
     assert row is not None

@@ -128,10 +128,10 @@ def test_json_holds_both_normal_forms(folders: tuple[Path, Path], capsys: pytest
 def test_an_unreachable_app_is_an_error_and_no_difference(
     folders: tuple[Path, Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def away(_kafka: KafkaSettings, topics: list[str]) -> None:
+    def raise_unreachable(_kafka: KafkaSettings, topics: list[str]) -> None:
         raise StreamError(f"kafka: no answer about {topics}")
 
-    monkeypatch.setattr("headgate.rules.publish.describe", away)
+    monkeypatch.setattr("headgate.rules.publish.describe", raise_unreachable)
     assert run(["rules", "diff", str(folders[0])]) == 2
     output = capsys.readouterr()
     assert output.out == ""

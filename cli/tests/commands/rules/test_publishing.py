@@ -50,10 +50,10 @@ def app(kafka: KafkaSettings, request: pytest.FixtureRequest) -> str:
 
 
 @contextmanager
-def running(kafka: KafkaSettings, app: str) -> Iterator[None]:
+def run_app(kafka: KafkaSettings, app: str) -> Iterator[None]:
     """Answers control records as the kernel does."""
     stop = threading.Event()
-    thread = threading.Thread(target=_answer, args=(kafka, AppTopics(app), stop))
+    thread = threading.Thread(target=_answer_records, args=(kafka, AppTopics(app), stop))
     thread.start()
     try:
         yield
@@ -62,7 +62,7 @@ def running(kafka: KafkaSettings, app: str) -> Iterator[None]:
         thread.join()
 
 
-def _answer(kafka: KafkaSettings, topics: AppTopics, stop: threading.Event) -> None:
+def _answer_records(kafka: KafkaSettings, topics: AppTopics, stop: threading.Event) -> None:
     rules, producer = RuleSet.empty(load_streams()), clients.producer(kafka)
     with Follower(kafka, [topics.control]) as follower:
         while not stop.is_set():
@@ -81,7 +81,7 @@ def test_the_command_shows_the_answer_to_each_published_rule(
     kafka: KafkaSettings, app: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     paths = [write(tmp_path, "a"), write(tmp_path, "b")]
-    with running(kafka, app):
+    with run_app(kafka, app):
         assert run(["rules", "publish", *paths, "--app", app, "--bootstrap", kafka.bootstrap]) == 0
     assert capsys.readouterr().out == "accepted   a version 1\naccepted   b version 1\n"
 
@@ -90,7 +90,7 @@ def test_the_command_shows_why_a_version_is_rejected_and_the_live_one_stays(
     kafka: KafkaSettings, app: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     target = ["--app", app, "--bootstrap", kafka.bootstrap]
-    with running(kafka, app):
+    with run_app(kafka, app):
         assert run(["rules", "publish", write(tmp_path, "a", 3), *target]) == 0
         assert run(["rules", "publish", write(tmp_path, "a", 2, "amount > 2"), *target]) == 1
         capsys.readouterr()
@@ -137,7 +137,7 @@ def test_list_prints_a_table(
     kafka: KafkaSettings, app: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     target = ["--app", app, "--bootstrap", kafka.bootstrap]
-    with running(kafka, app):
+    with run_app(kafka, app):
         run(["rules", "publish", write(tmp_path, "a"), *target])
     with ControlLog(kafka, AppTopics(app).control) as log:
         log.publish("broken", b"{}")
@@ -162,7 +162,7 @@ def test_a_release_is_accepted_and_rolled_back_as_a_whole(
     kafka: KafkaSettings, app: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     target = ["--app", app, "--bootstrap", kafka.bootstrap]
-    with running(kafka, app):
+    with run_app(kafka, app):
         assert run(["rules", "publish", write(tmp_path, "a"), write(tmp_path, "c"), *target]) == 0
         changed = [write(tmp_path, "a", 2, "amount > 2"), write(tmp_path, "b")]
         capsys.readouterr()
@@ -184,7 +184,7 @@ def test_a_large_release_is_published_in_several_records(
 ) -> None:
     target = ["--app", app, "--bootstrap", kafka.bootstrap]
     paths = [write(tmp_path, f"r{i}", 1, f"amount > {i}") for i in range(300)]
-    with running(kafka, app):
+    with run_app(kafka, app):
         assert run(["rules", "release", "large", *paths, *target]) == 0
     assert capsys.readouterr().out == "accepted   release large\n"
     with ControlLog(kafka, AppTopics(app).control) as log:
@@ -197,7 +197,7 @@ def test_a_rejected_release_names_the_rules_and_changes_nothing(
     kafka: KafkaSettings, app: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     target = ["--app", app, "--bootstrap", kafka.bootstrap]
-    with running(kafka, app):
+    with run_app(kafka, app):
         assert run(["rules", "publish", write(tmp_path, "a", 2), *target]) == 0
         capsys.readouterr()
         assert run(["rules", "release", "q3", write(tmp_path, "b"), write(tmp_path, "a", 1), *target]) == 1
@@ -212,7 +212,7 @@ def test_one_command_rolls_back_to_the_previous_version(
     kafka: KafkaSettings, app: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     target = ["--app", app, "--bootstrap", kafka.bootstrap]
-    with running(kafka, app):
+    with run_app(kafka, app):
         for version, where in ((1, "amount > 1"), (2, "amount > 2"), (3, "amount > 3")):
             assert run(["rules", "publish", write(tmp_path, "a", version, where), *target]) == 0
         capsys.readouterr()
@@ -230,7 +230,7 @@ def test_an_option_overrides_the_mode_in_the_file_of_a_rule(
     kafka: KafkaSettings, app: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     target = ["--app", app, "--bootstrap", kafka.bootstrap]
-    with running(kafka, app):
+    with run_app(kafka, app):
         assert run(["rules", "publish", write(tmp_path, "a"), *target]) == 0
         assert run(["rules", "publish", write(tmp_path, "a", 2), "--mode", "canary=10%", *target]) == 0
         assert run(["rules", "publish", write(tmp_path, "a", 3), "--mode", "on", *target]) == 1

@@ -27,7 +27,7 @@ NOW_MS = 1_790_000_000_000
 PARTITIONS = 3
 
 
-def shipped() -> list[Rule]:
+def load_shipped_rules() -> list[Rule]:
     loaded, problems = load_path(ROOT / "rules" / "shop")
     assert not problems
     return [one.rule for one in loaded if one.rule is not None]
@@ -39,7 +39,7 @@ def run(settings: ShopSettings, n: int, cut_records: int) -> list[Record]:
     factory = RulesFactory((RuleStream(schema, "shop"),))
     source = Source(schema, "shop", reject_extra_fields=True)
     app = InProcessApp(App("shop", (source,), "control", {}, (factory,), shards=3))
-    output = app.cut([control_record(i, r.id, canonical_json(r)) for i, r in enumerate(shipped())], NOW_MS)
+    output = app.cut([control_record(i, r.id, canonical_json(r)) for i, r in enumerate(load_shipped_rules())], NOW_MS)
     rng, offsets, cut = random.Random(cut_records), Counter[int](), list[RawRecord]()
     border = EVENTS_PER_BLOCK  # the first cut ends before any record is late
     for record in records(settings, 0, n):
@@ -69,7 +69,7 @@ def test_the_product_finds_exactly_what_is_expected(seed: int, n: int, cut_recor
 
 def test_the_expectation_covers_every_shipped_rule_with_its_window() -> None:
     """What can be compared without reading expressions: kind, window, key and emission."""
-    rules = {rule.id: rule for rule in shipped()}
+    rules = {rule.id: rule for rule in load_shipped_rules()}
     assert set(rules) == set(PER_EVENT) | set(WINDOWED)
     for name, own in WINDOWED.items():
         within = rules[name].within

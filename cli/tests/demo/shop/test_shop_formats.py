@@ -53,7 +53,7 @@ def test_a_workspace_keeps_its_kind_of_table(tmp_path: Path) -> None:
         EtlService(PostgresTable()).settings(context)
 
 
-def raw(feed: Feed, start: int, stop: int, offsets: Counter[tuple[int, int]]) -> Iterator[RawRecord]:
+def raw_records(feed: Feed, start: int, stop: int, offsets: Counter[tuple[int, int]]) -> Iterator[RawRecord]:
     """A part of the feed as a broker hands it over."""
     for one in feed.records(start, stop):
         source, partition = feed.topics.index(one.topic), one.record.partition(PARTITIONS)
@@ -73,11 +73,11 @@ def run(folder: Path, cut_records: int) -> list[Record]:
     settings = EtlService().settings(ServiceContext(KafkaSettings("127.0.0.1:1"), shop, folder, ROOT / "streams"))
     app = InProcessApp(build_app(settings))
     now_ms, offsets = SHOP.start_ms + 10**9, Counter[tuple[int, int]]()
-    found = app.cut(rates(), now_ms)
+    output = app.cut(rates(), now_ms)
     stops = [*range(EVENTS_PER_BLOCK // 2, COUNT, cut_records), COUNT]
     for start, stop in zip([0, *stops], stops, strict=False):
-        found += app.cut([*raw(FEED, start, stop, offsets)], now_ms)
-    return found
+        output += app.cut([*raw_records(FEED, start, stop, offsets)], now_ms)
+    return output
 
 
 def table_rows(output: list[Record]) -> tuple[Row, ...]:
@@ -89,7 +89,7 @@ def table_rows(output: list[Record]) -> tuple[Row, ...]:
     return tuple(frame.with_columns(decimals, at_ms=pl.col("at").dt.epoch("ms")).select(*COLUMNS).rows())
 
 
-def found_in(output: list[Record]) -> EtlOutput:
+def read_output(output: list[Record]) -> EtlOutput:
     """As it would be read from Kafka."""
     dead_letters = []
     for one in output:
@@ -105,7 +105,7 @@ def found_in(output: list[Record]) -> EtlOutput:
     )
 
 
-def wanted_of(folder: Path) -> ExpectedRows:
+def expected_rows(folder: Path) -> ExpectedRows:
     expectation = rows_expectation(NAMES, key_file(folder).read_bytes().strip())
     for record in records(SHOP, 0, COUNT):
         expectation.add(record)
@@ -116,14 +116,18 @@ EMPTY = EtlOutput(0, (), (), ())
 
 
 @pytest.fixture(scope="module", params=[173, 2_500], ids=["small cuts", "large cuts"])
-def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[EtlOutput, ExpectedRows]:
+def found_and_expected(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[EtlOutput, ExpectedRows]:
     folder = tmp_path_factory.mktemp("etl")
-    return found_in(run(folder, request.param)), wanted_of(folder)
+    return read_output(run(folder, request.param)), expected_rows(folder)
 
 
-def test_the_rows_and_dead_letters_of_the_app_equal_the_expectation(both: tuple[EtlOutput, ExpectedRows]) -> None:
-    verdict = judge(EMPTY, *both)
-    assert (verdict.topic, verdict.table, verdict.dead_letters) == (NONE, NONE, NONE)
+def test_the_rows_and_dead_letters_of_the_app_equal_the_expectation(
+    found_and_expected: tuple[EtlOutput, ExpectedRows],
+) -> None:
+    verdict = judge(EMPTY, *found_and_expected)
+    assert (verdict.topic, verdict.table, verdict.letters) == (NONE, NONE, NONE)
     assert verdict.total == verdict.expected
     assert verdict.passed
     assert verdict.expected.duplicates > 0
@@ -131,39 +135,36 @@ def test_the_rows_and_dead_letters_of_the_app_equal_the_expectation(both: tuple[
     assert len(verdict.reasons) > 5
 
 
-def test_every_format_gives_rows_and_dead_letters(both: tuple[EtlOutput, ExpectedRows]) -> None:
-    found, _ = both
-    assert {row[COLUMNS.index("source")] for row in found.rows} == {"payments", "access-log", "carts", "logins"}
-    assert {place[0] for place, code in found.dead_letters if code not in ("late", "rule:amount-plausible")} == {
+def test_every_format_gives_rows_and_dead_letters(found_and_expected: tuple[EtlOutput, ExpectedRows]) -> None:
+    output, _ = found_and_expected
+    assert {row[COLUMNS.index("source")] for row in output.rows} == {"payments", "access-log", "carts", "logins"}
+    assert {place[0] for place, code in output.letters if code not in ("late", "rule:amount-plausible")} == {
         *NAMES.read
     }
 
 
-def test_the_comparison_finds_lost_wrong_unexpected_and_repeated_rows(both: tuple[EtlOutput, ExpectedRows]) -> None:
-    found, wanted = both
-    first = found.rows[0]
+def test_the_comparison_finds_lost_wrong_unexpected_and_repeated_rows(
+    found_and_expected: tuple[EtlOutput, ExpectedRows],
+) -> None:
+    output, expected = found_and_expected
+    first = output.rows[0]
     other = (*first[:-1], "1.23")
     for rows, differences in (
-        (found.rows[1:], RowDifferences(1, 0, 0, 0)),
-        ((other, *found.rows[1:]), RowDifferences(0, 1, 0, 0)),
-        ((("x", *first[1:]), *found.rows), RowDifferences(0, 0, 1, 0)),
-        ((first, *found.rows), RowDifferences(0, 0, 0, 1)),
+        (output.rows[1:], RowDifferences(1, 0, 0, 0)),
+        ((other, *output.rows[1:]), RowDifferences(0, 1, 0, 0)),
+        ((("x", *first[1:]), *output.rows), RowDifferences(0, 0, 1, 0)),
+        ((first, *output.rows), RowDifferences(0, 0, 0, 1)),
     ):
-        assert judge(EMPTY, replace(found, rows=rows), wanted).topic == differences
-        assert judge(EMPTY, replace(found, table=rows), wanted).table == differences
-        assert not judge(EMPTY, replace(found, rows=rows), wanted).passed
-    (place, _), *others = found.dead_letters
-    assert judge(EMPTY, replace(found, dead_letters=tuple(others)), wanted).dead_letters.missing == 1
-    assert (
-        judge(
-            EMPTY, replace(found, dead_letters=(*found.dead_letters, (place, "late"))), wanted
-        ).dead_letters.duplicated
-        == 1
-    )
-    late = next(place for place, code in wanted.dead_letters.items() if code == "late")
-    renamed = tuple((place, "bad_value" if place == late else code) for place, code in found.dead_letters)
-    assert judge(EMPTY, replace(found, dead_letters=renamed), wanted).dead_letters.wrong == 1
-    assert not judge(EMPTY, replace(found, events=COUNT + 1), wanted).passed
+        assert judge(EMPTY, replace(output, rows=rows), expected).topic == differences
+        assert judge(EMPTY, replace(output, table=rows), expected).table == differences
+        assert not judge(EMPTY, replace(output, rows=rows), expected).passed
+    (place, _), *others = output.letters
+    assert judge(EMPTY, replace(output, letters=tuple(others)), expected).letters.missing == 1
+    assert judge(EMPTY, replace(output, letters=(*output.letters, (place, "late"))), expected).letters.duplicated == 1
+    late = next(place for place, code in expected.letters.items() if code == "late")
+    renamed = tuple((place, "bad_value" if place == late else code) for place, code in output.letters)
+    assert judge(EMPTY, replace(output, letters=renamed), expected).letters.wrong == 1
+    assert not judge(EMPTY, replace(output, events=COUNT + 1), expected).passed
 
 
 def test_every_record_is_in_one_topic_with_its_key() -> None:

@@ -27,7 +27,7 @@ CROWDED = replace(SHOP, users=60)
 NONE = SessionDifferences(0, 0, 0)
 
 
-def raw(shop: ShopSettings, count: int) -> Iterator[RawRecord]:
+def raw_records(shop: ShopSettings, count: int) -> Iterator[RawRecord]:
     """The first records as a broker hands them over."""
     offsets = [0] * PARTITIONS
     for record in records(shop, 0, count):
@@ -41,7 +41,7 @@ def run(shop: ShopSettings, gap_ms: int, cut_records: int) -> list[Record]:
     stream = {"schema_file": str(ROOT / "streams" / "shop.yaml"), "topic": "shop", "reject_extra_fields": True}
     settings = settings_of(stream=stream, gap={"gap_ms": gap_ms}, lateness_ms=LATENESS_MS, early_ms=500)
     app = InProcessApp(build_app(settings), partitions=range(PARTITIONS))
-    sent, now_ms = [*raw(shop, COUNT)], SHOP.start_ms + 10**9
+    sent, now_ms = [*raw_records(shop, COUNT)], SHOP.start_ms + 10**9
     starts = [0, *range(100, COUNT, cut_records)]
     found: list[Record] = []
     for number, start in enumerate(starts):

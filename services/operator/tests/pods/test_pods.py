@@ -132,7 +132,7 @@ def test_driver_and_executors_mount_the_secret_of_spark_and_collectors_do_not(ap
 
 
 def test_without_executors_the_driver_mounts_no_secret(app: Desired) -> None:
-    alone = _changed(app, executors=0)
+    alone = _change_spec(app, executors=0)
     assert "spark" not in {volume["name"] for volume in _volumes(_pods(alone)[0])}
     assert "executors" not in settings("rules", alone.spec)
 
@@ -149,7 +149,7 @@ _FILES = {"orders.yaml": "name: orders", "streams/orders.yaml": "name: other"}
 
 
 def test_files_are_mounted_in_driver_and_executors_where_the_settings_expect_them(app: Desired) -> None:
-    filed = _changed(app, files=_FILES)
+    filed = _change_spec(app, files=_FILES)
     made = pods.files_map(filed, filed.release)
     assert made is not None
     assert made["immutable"] is True
@@ -162,13 +162,13 @@ def test_files_are_mounted_in_driver_and_executors_where_the_settings_expect_the
 
 
 def test_a_changed_file_makes_another_revision_and_another_pod(app: Desired) -> None:
-    one, other = _changed(app, files=_FILES), _changed(app, files={"orders.yaml": "name: changed"})
+    one, other = _change_spec(app, files=_FILES), _change_spec(app, files={"orders.yaml": "name: changed"})
     assert one.release.shape != other.release.shape
     assert pods.files_map(one, one.release) != pods.files_map(other, other.release)
 
 
 def test_a_new_version_of_the_operator_finds_the_config_maps_of_an_old_one(app: Desired) -> None:
-    filed = _changed(app, files=_FILES, executors=0)
+    filed = _change_spec(app, files=_FILES, executors=0)
     made = pods.files_map(filed, filed.release)
     assert made is not None
     assert made["metadata"]["name"] == "rules-0a1b2-files-a0f24ada15"
@@ -176,7 +176,7 @@ def test_a_new_version_of_the_operator_finds_the_config_maps_of_an_old_one(app: 
     assert pods.settings_map(filed, filed.release)["metadata"]["name"] == "rules-0a1b2-c67e982b7f"
 
 
-def _changed(app: Desired, **spec: object) -> Desired:
+def _change_spec(app: Desired, **spec: object) -> Desired:
     return Desired.of("shop", "rules", "0a1b2c3d", 2, app.spec.model_copy(update=spec))
 
 

@@ -52,21 +52,21 @@ def _stable() -> Status:
     )
 
 
-def _running(**fields: object) -> PodView:
+def _running_pod(**fields: object) -> PodView:
     report = DriverStatus(DriverPhase.RUNNING, epoch=1, batch=9, committed=9, at_ms=_NOW)
     return PodView("old", "u1", driver_status=replace(report, **fields))  # type: ignore[arg-type]
 
 
-def _stopping(desired: Desired, late: bool) -> tuple[Status, Observed]:
+def _stopping_upgrade(desired: Desired, late: bool) -> tuple[Status, Observed]:
     """An upgrade whose old version was asked to end."""
-    status = reconcile(desired, Observed((_running(),)), _stable(), _NOW).status
+    status = reconcile(desired, Observed((_running_pod(),)), _stable(), _NOW).status
     assert status.standby is not None
     standby = PodView(
         status.standby.name,
         "u2",
         driver_status=DriverStatus(DriverPhase.STANDBY, compatibility=CompatibilityInfo("compatible")),
     )
-    observed = Observed((_running(), standby))
+    observed = Observed((_running_pod(), standby))
     status = reconcile(desired, observed, status, _NOW).status
     assert status.phase is Phase.STOPPING
     assert status.pending_command is not None
@@ -80,18 +80,18 @@ def _kinds(step: ReconcileResult) -> list[type]:
 
 
 def test_a_stable_app_needs_no_action() -> None:
-    status = reconcile(_desired(), Observed((_running(),)), _stable(), _NOW).status
-    again = reconcile(_desired(), Observed((_running(),)), status, _NOW)
+    status = reconcile(_desired(), Observed((_running_pod(),)), _stable(), _NOW).status
+    again = reconcile(_desired(), Observed((_running_pod(),)), status, _NOW)
     assert (again.status, again.actions) == (status, ())
 
 
 def test_a_status_survives_pickling() -> None:
-    status = reconcile(_desired(), Observed((_running(),)), _stable(), _NOW).status
+    status = reconcile(_desired(), Observed((_running_pod(),)), _stable(), _NOW).status
     assert pickle.loads(pickle.dumps(status)) == status
 
 
 def test_an_upgrade_begins_with_a_standby_and_leaves_the_running_pod_alone() -> None:
-    step = reconcile(_desired(2, image="headgate:2"), Observed((_running(),)), _stable(), _NOW)
+    step = reconcile(_desired(2, image="headgate:2"), Observed((_running_pod(),)), _stable(), _NOW)
     assert step.status.phase is Phase.PREFLIGHT
     assert _kinds(step) == [act.CreatePod]
 
@@ -99,26 +99,26 @@ def test_an_upgrade_begins_with_a_standby_and_leaves_the_running_pod_alone() -> 
 @pytest.mark.parametrize(("verdict", "reason"), [("incompatible", "Incompatible"), ("decision", "NeedsDecision")])
 def test_an_impossible_plan_rejects_the_upgrade_for_good(verdict: str, reason: str) -> None:
     desired = _desired(2, image="headgate:2")
-    status = reconcile(desired, Observed((_running(),)), _stable(), _NOW).status
+    status = reconcile(desired, Observed((_running_pod(),)), _stable(), _NOW).status
     assert status.standby is not None
     standby = PodView(
         status.standby.name,
         "u2",
         driver_status=DriverStatus(DriverPhase.STANDBY, compatibility=CompatibilityInfo(verdict, ("table a",))),
     )
-    step = reconcile(desired, Observed((_running(), standby)), status, _NOW)
+    step = reconcile(desired, Observed((_running_pod(), standby)), status, _NOW)
     assert step.status.phase is Phase.STABLE
     assert step.status.upgrade is not None
     assert (step.status.upgrade.outcome, step.status.upgrade.reason) == (UpgradeOutcome.REJECTED, reason)
     assert step.status.owner == _stable().owner
-    again = reconcile(desired, Observed((_running(),)), step.status, _NOW)
+    again = reconcile(desired, Observed((_running_pod(),)), step.status, _NOW)
     assert again.status.phase is Phase.STABLE
     assert _kinds(again) == []
 
 
 def test_an_old_version_that_does_not_stop_in_time_is_kept() -> None:
     desired = _desired(2, image="headgate:2")
-    status, observed = _stopping(desired, late=True)
+    status, observed = _stopping_upgrade(desired, late=True)
     step = reconcile(desired, observed, status, _NOW)
     assert (step.status.phase, step.status.owner) == (Phase.STABLE, _stable().owner)
     assert step.status.upgrade is not None
@@ -127,23 +127,23 @@ def test_an_old_version_that_does_not_stop_in_time_is_kept() -> None:
 
 def test_an_old_version_that_does_not_stop_in_time_is_settled_once_if_the_spec_allows_it() -> None:
     desired = _desired(2, image="headgate:2", upgrade={"onStopTimeout": "finishBatch"})
-    status, observed = _stopping(desired, late=True)
+    status, observed = _stopping_upgrade(desired, late=True)
     step = reconcile(desired, observed, status, _NOW)
     assert step.status.phase is Phase.RESTARTING
     assert act.DeletePod("old", "u1") in step.actions
     assert step.status.drain_retried_for == desired.release.revision
     status = replace(_stable(), drain_retried_for=step.status.drain_retried_for)
-    again, observed = _stopping(desired, late=True)
+    again, observed = _stopping_upgrade(desired, late=True)
     kept = reconcile(desired, observed, replace(again, drain_retried_for=status.drain_retried_for), _NOW)
     assert kept.status.phase is Phase.STABLE
 
 
 def test_a_savepoint_older_than_the_last_commit_is_not_accepted() -> None:
     desired = _desired(2, image="headgate:2")
-    status, observed = _stopping(desired, late=False)
+    status, observed = _stopping_upgrade(desired, late=False)
     assert status.pending_command is not None
     behind = SavepointInfo(status.pending_command.savepoint, 4, 1, "digest", 1)
-    pod = _running(results={status.pending_command.id: CommandResult(True, savepoint=behind)})
+    pod = _running_pod(results={status.pending_command.id: CommandResult(True, savepoint=behind)})
     line = SavepointView(status.pending_command.savepoint, SavepointReason.UPGRADE, "7", _NOW)
     step = reconcile(desired, replace(observed, pods=(pod, *observed.pods[1:]), savepoints=(line,)), status, _NOW)
     assert step.status.phase is Phase.STABLE
@@ -154,7 +154,7 @@ def test_a_savepoint_older_than_the_last_commit_is_not_accepted() -> None:
 def test_a_savepoint_is_not_requested_while_its_data_is_being_deleted() -> None:
     """A cache that has not heard of its deletion still has it as one that somebody waits for."""
     line = SavepointView("by-hand", SavepointReason.MANUAL, "7", _NOW)
-    observed = Observed((_running(),), savepoints=(line,))
+    observed = Observed((_running_pod(),), savepoints=(line,))
     command = reconcile(_desired(), observed, _stable(), _NOW).status.pending_command
     assert command is not None
     assert command.savepoint == "by-hand"
@@ -164,7 +164,7 @@ def test_a_savepoint_is_not_requested_while_its_data_is_being_deleted() -> None:
 
 def test_an_in_place_upgrade_with_another_number_of_partitions_is_rejected_at_once() -> None:
     desired = _desired(2, shufflePartitions=8, upgrade={"mode": "in-place"})
-    step = reconcile(desired, Observed((_running(),)), _stable(), _NOW)
+    step = reconcile(desired, Observed((_running_pod(),)), _stable(), _NOW)
     assert (step.status.phase, _kinds(step)) == (Phase.STABLE, [])
     assert step.status.upgrade is not None
     assert step.status.upgrade.reason == "NeedsSavepoint"
@@ -211,8 +211,8 @@ def test_an_epoch_that_the_checkpoint_root_has_seen_is_not_used_again() -> None:
     assert status.upgrade.claim == Checkpoint(5, restore="kept", discard_newer=True)
 
 
-def _rolling_back() -> Status:
-    """The old version is promoted from the savepoint of before the upgrade, the better of two ways back."""
+def _rollback_status() -> Status:
+    """The old version was told to go from the savepoint of before the upgrade, the best of two ways back."""
     claim = Checkpoint(3, restore="before")
     to = _desired(2, image="headgate:2").release
     upgrade = Upgrade(1, UpgradeKind.UPGRADE, to, _NOW, base=Checkpoint(1), promoted=True, savepoint="before")
@@ -229,7 +229,7 @@ def _rolling_back() -> Status:
     )
 
 
-def _said_no(*, retryable: bool) -> Observed:
+def _rejection(*, retryable: bool) -> Observed:
     answer = CommandResult(False, "Retryable: the storage is away", retryable=retryable)
     return Observed(
         (PodView("old", "u1", driver_status=DriverStatus(DriverPhase.STANDBY, results={"promote-1": answer})),)
@@ -238,9 +238,9 @@ def _said_no(*, retryable: bool) -> Observed:
 
 @pytest.mark.parametrize(("retry", "way"), [(True, 1), (False, 2)])
 def test_a_rollback_gives_up_a_restore_point_after_a_rejection_but_not_after_an_outage(retry: bool, way: int) -> None:
-    status = _rolling_back()
+    status = _rollback_status()
     assert status.upgrade is not None
-    after = reconcile(_desired(2, image="headgate:2"), _said_no(retryable=retry), status, _NOW).status
+    after = reconcile(_desired(2, image="headgate:2"), _rejection(retryable=retry), status, _NOW).status
     assert after.upgrade is not None
     assert (after.phase, after.upgrade.undo_step, after.owner) == (Phase.ROLLING_BACK, way, None)
     assert (after.upgrade.claim == status.upgrade.claim) == retry
@@ -248,8 +248,8 @@ def test_a_rollback_gives_up_a_restore_point_after_a_rejection_but_not_after_an_
 
 
 def test_a_rollback_that_never_reaches_its_storage_needs_a_person() -> None:
-    status = replace(_rolling_back(), restarts=5)
-    after = reconcile(_desired(2, image="headgate:2"), _said_no(retryable=True), status, _NOW).status
+    status = replace(_rollback_status(), restarts=5)
+    after = reconcile(_desired(2, image="headgate:2"), _rejection(retryable=True), status, _NOW).status
     assert after.phase is Phase.NEEDS_HUMAN
 
 
@@ -257,8 +257,8 @@ def test_a_rollback_that_never_reaches_its_storage_needs_a_person() -> None:
 def test_a_restore_is_tried_again_after_an_outage(retry: bool, phase: Phase) -> None:
     claim = Checkpoint(3, restore="before", discard_newer=True)
     upgrade = Upgrade(1, UpgradeKind.RESTORE, _desired().release, _NOW, base=Checkpoint(1), claim=claim)
-    status = replace(_rolling_back(), phase=Phase.STARTING, checkpoint=claim, upgrade=upgrade)
-    after = reconcile(_desired(), _said_no(retryable=retry), status, _NOW).status
+    status = replace(_rollback_status(), phase=Phase.STARTING, checkpoint=claim, upgrade=upgrade)
+    after = reconcile(_desired(), _rejection(retryable=retry), status, _NOW).status
     assert after.phase is phase
     assert after.upgrade is not None
     assert after.upgrade.claim == claim
@@ -277,34 +277,34 @@ def test_the_first_epoch_is_higher_than_that_of_its_savepoint() -> None:
 
 def test_a_change_of_settings_is_first_requested_live_and_becomes_an_upgrade_if_rejected() -> None:
     desired = _desired(2, config={"level": 2})
-    status = reconcile(desired, Observed((_running(),)), _stable(), _NOW).status
-    step = reconcile(desired, Observed((_running(),)), status, _NOW)
+    status = reconcile(desired, Observed((_running_pod(),)), _stable(), _NOW).status
+    step = reconcile(desired, Observed((_running_pod(),)), status, _NOW)
     assert step.status.pending_command is not None
     identity = step.status.pending_command.id
     assert step.actions == (act.ReconfigureDriver("old", "u1", identity, desired.release),)
-    yes, no = (_running(results={identity: CommandResult(ok)}) for ok in (True, False))
+    yes, no = (_running_pod(results={identity: CommandResult(ok)}) for ok in (True, False))
     taken = reconcile(desired, Observed((yes,)), step.status, _NOW).status
     assert (taken.stable, taken.pending_command, taken.phase) == (desired.release, None, Phase.STABLE)
     status = reconcile(desired, Observed((no,)), step.status, _NOW).status
     assert reconcile(desired, Observed((no,)), status, _NOW).status.phase is Phase.PREFLIGHT
 
 
-def _asked_for_settings() -> tuple[Status, str]:
+def _pending_configuration() -> tuple[Status, str]:
     """Level 2 was wanted instead of 1, and the driver has been asked to take it."""
-    status = reconcile(_desired(2, config={"level": 2}), Observed((_running(),)), _stable(), _NOW).status
+    status = reconcile(_desired(2, config={"level": 2}), Observed((_running_pod(),)), _stable(), _NOW).status
     assert status.pending_command is not None
     return status, status.pending_command.id
 
 
 def test_a_superseded_change_of_settings_is_awaited_and_reverted_if_it_was_applied() -> None:
-    status, identity = _asked_for_settings()
+    status, identity = _pending_configuration()
     back = _desired(3)
-    step = reconcile(back, Observed((_running(),)), status, _NOW)
+    step = reconcile(back, Observed((_running_pod(),)), status, _NOW)
     assert step.status.pending_command == status.pending_command
     assert [action.release for action in step.actions if isinstance(action, act.ReconfigureDriver)] == [
         _desired(2, config={"level": 2}).release
     ]
-    yes = Observed((_running(results={identity: CommandResult(True)}),))
+    yes = Observed((_running_pod(results={identity: CommandResult(True)}),))
     taken = reconcile(back, yes, step.status, _NOW).status
     assert taken.stable == _desired(2, config={"level": 2}).release
     status = reconcile(back, yes, taken, _NOW).status
@@ -314,16 +314,16 @@ def test_a_superseded_change_of_settings_is_awaited_and_reverted_if_it_was_appli
 
 
 def test_a_superseded_change_of_settings_that_was_rejected_changes_nothing() -> None:
-    status, identity = _asked_for_settings()
-    no = Observed((_running(results={identity: CommandResult(False, "another process is needed")}),))
+    status, identity = _pending_configuration()
+    no = Observed((_running_pod(results={identity: CommandResult(False, "another process is needed")}),))
     status = reconcile(_desired(3), no, status, _NOW).status
     step = reconcile(_desired(3), no, status, _NOW)
     assert (step.status.phase, step.status.stable, step.actions) == (Phase.STABLE, _desired().release, ())
 
 
 def test_a_driver_that_does_not_answer_a_superseded_change_of_settings_is_restarted_in_place() -> None:
-    status, _ = _asked_for_settings()
-    silent = Observed((_running(at_ms=_NOW + 30_000),))
+    status, _ = _pending_configuration()
+    silent = Observed((_running_pod(at_ms=_NOW + 30_000),))
     status = reconcile(_desired(3), silent, status, _NOW + 30_000).status
     step = reconcile(_desired(3), silent, status, _NOW + 30_000)
     assert (step.status.phase, step.status.stable) == (Phase.RESTARTING, _desired().release)
@@ -337,9 +337,9 @@ def test_a_driver_whose_settings_are_unknown_after_a_rejected_upgrade_is_restart
     late: CommandResult | None,
 ) -> None:
     """It had not answered in time, so the settings became an upgrade, which cannot be."""
-    status, identity = _asked_for_settings()
+    status, identity = _pending_configuration()
     desired, now_ms = _desired(2, config={"level": 2}), _NOW + 30_000
-    silent = _running(at_ms=now_ms)
+    silent = _running_pod(at_ms=now_ms)
     status = reconcile(desired, Observed((silent,)), status, now_ms).status
     status = reconcile(desired, Observed((silent,)), status, now_ms).status
     assert status.phase is Phase.PREFLIGHT
@@ -351,7 +351,7 @@ def test_a_driver_whose_settings_are_unknown_after_a_rejected_upgrade_is_restart
     )
     status = reconcile(desired, Observed((silent, standby)), status, now_ms).status
     assert status.phase is Phase.STABLE
-    pod = _running(at_ms=now_ms, results={identity: late} if late else {})
+    pod = _running_pod(at_ms=now_ms, results={identity: late} if late else {})
     step = reconcile(desired, Observed((pod,)), status, now_ms)
     if late is None:
         assert (step.status.phase, step.status.stable) == (Phase.RESTARTING, _desired().release)
@@ -361,9 +361,9 @@ def test_a_driver_whose_settings_are_unknown_after_a_rejected_upgrade_is_restart
 
 
 def test_a_driver_with_an_unanswered_change_of_settings_gets_no_other_one() -> None:
-    status, _ = _asked_for_settings()
+    status, _ = _pending_configuration()
     desired, now_ms = _desired(3, config={"level": 3}), _NOW + 30_000
-    silent = Observed((_running(at_ms=now_ms),))
+    silent = Observed((_running_pod(at_ms=now_ms),))
     status = reconcile(desired, silent, status, now_ms).status
     step = reconcile(desired, silent, status, now_ms)
     assert step.status.phase is Phase.PREFLIGHT
@@ -382,7 +382,7 @@ def test_a_restart_continues_from_the_checkpoint_and_never_creates_one() -> None
 
 
 def test_the_next_pod_waits_while_a_deleted_one_still_runs() -> None:
-    ending = replace(_running(), deleting=True)
+    ending = replace(_running_pod(), deleting=True)
     status = reconcile(_desired(), Observed((ending,)), _stable(), _NOW).status
     status = reconcile(_desired(), Observed((ending,)), status, _NOW).status
     assert status.standby is not None
@@ -394,22 +394,22 @@ def test_the_next_pod_waits_while_a_deleted_one_still_runs() -> None:
 
 
 def test_a_driver_that_sends_no_report_for_too_long_is_replaced() -> None:
-    step = reconcile(_desired(), Observed((_running(at_ms=_NOW - 300_001),)), _stable(), _NOW)
+    step = reconcile(_desired(), Observed((_running_pod(at_ms=_NOW - 300_001),)), _stable(), _NOW)
     assert step.status.phase is Phase.RESTARTING
     assert act.DeletePod("old", "u1") in step.actions
 
 
 def test_a_deletion_ends_at_its_deadline_even_if_a_pod_hangs() -> None:
     desired = replace(_desired(), deleting_since_ms=_NOW)
-    status = reconcile(desired, Observed((_running(),)), _stable(), _NOW).status
+    status = reconcile(desired, Observed((_running_pod(),)), _stable(), _NOW).status
     assert status.phase is Phase.DELETING
-    late = reconcile(desired, Observed((_running(),)), status, _NOW + 300_000)
+    late = reconcile(desired, Observed((_running_pod(),)), status, _NOW + 300_000)
     assert act.RemoveFinalizer() in late.actions
 
 
 def test_an_invalid_edit_changes_no_running_pod() -> None:
     desired = replace(_desired(2, image="headgate:2"), problem="executors: no number")
-    step = reconcile(desired, Observed((_running(),)), _stable(), _NOW)
+    step = reconcile(desired, Observed((_running_pod(),)), _stable(), _NOW)
     assert (step.status.phase, _kinds(step)) == (Phase.STABLE, [])
     degraded = next(condition for condition in step.status.conditions if condition.type == "Degraded")
     assert (degraded.status, degraded.reason) == ("True", "InvalidSpec")
