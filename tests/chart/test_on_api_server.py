@@ -22,7 +22,7 @@ from headgate_operator.runtime.manager import Manager, Settings
 from headgate_operator.runtime.metrics import Counters
 from tests.harness.operator.api_server import AsUser, until
 from tests.harness.operator.fixtures import _kubeconfig, _kubelet
-from tests.harness.operator.jobs import PlayedJob
+from tests.harness.operator.jobs import FakeJob
 from tests.harness.operator.kubelet import Kubelet
 from tests.harness.servers.chart import CHART, program
 
@@ -80,7 +80,7 @@ class Release:
     @contextmanager
     def hook(self, rest: Rest, component: str) -> Iterator[None]:
         """While something is done that has this hook."""
-        job = PlayedJob(rest, self.namespace, component, self._run_as_pod)
+        job = FakeJob(rest, self.namespace, component, self._run_as_pod)
         playing = job.start()
         yield
         playing.join(_WITHIN_S)
@@ -150,7 +150,7 @@ def test_a_release_can_be_installed_upgraded_and_uninstalled(
     assert rest.get(path("savepoints", namespace))["items"], "what can be restored stays"
     rest.delete(path("namespaces", name=namespace), "")
     until(lambda: not rest.get(path("savepoints", namespace))["items"], _WITHIN_S)
-    assert kubelet.beside == []
+    assert kubelet.promoted_beside == []
 
 
 @pytest.mark.cluster

@@ -1,6 +1,4 @@
-"""On a real API server: the operator is killed after each of its writes, run after run, and every upgrade ends
-stable.
-"""
+"""On a real API server: the operator is killed after each of its writes, and every upgrade succeeds."""
 
 from __future__ import annotations
 
@@ -18,28 +16,28 @@ from tests.harness.operator.api_server import app_manifest, until
 from tests.harness.operator.kubelet import Kubelet
 
 _ROOT = Path(__file__).parents[3]
-#: How many writes of an upgrade are followed by death, each in a run of its own. Long form: all that there are.
+#: After how many of the first writes of an upgrade the operator is killed, each in a run of its own.
 _KILLS = int(os.environ.get("HEADGATE_OPERATOR_KILLS", "4"))
 
 
 class Operators:
-    """The processes; see ``mortal``."""
+    """The operator processes of ``crashing_operator``."""
 
     def __init__(self, namespace: str, kubeconfig: str) -> None:
-        command = [sys.executable, "-m", "tests.harness.operator.mortal", namespace]
+        command = [sys.executable, "-m", "tests.harness.operator.crashing_operator", namespace]
         environment = os.environ | {"KUBECONFIG": kubeconfig}
         self._process = subprocess.Popen(
             command, cwd=_ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
 
-    def run(self, dies_after: int) -> None:
-        """A new one."""
+    def restart(self, crash_after: int) -> None:
+        """Replace the operator by one that crashes after a number of writes."""
         assert self._process.stdin is not None
-        self._process.stdin.write(f"run {dies_after}\n")
+        self._process.stdin.write(f"run {crash_after}\n")
         self._process.stdin.flush()
 
-    def deaths(self) -> int:
-        """End it all; how many died of themselves."""
+    def stop(self) -> int:
+        """End the operators; return how many crashed."""
         output, _ = self._process.communicate(timeout=30)
         return output.count("died")
 
@@ -70,15 +68,15 @@ def test_an_upgrade_succeeds_though_the_operator_is_killed_after_any_of_its_writ
     until(lambda: _is_stable(rest, namespace, "1"), 120.0)
     runs = 0
     for number in range(1, _KILLS + 1):
-        operators.run(number)
+        operators.restart(number)
         version = str(number + 1)
         rest.merge(path("streamapps", namespace, "rules"), {"spec": {"image": f"sim:{version}"}})
         until(lambda version=version: _is_stable(rest, namespace, version), 120.0)  # type: ignore[misc]
         upgrade = _status(rest, namespace)["upgrade"]
         assert (upgrade["outcome"], upgrade["number"]) == ("Succeeded", number + 1)
         runs = number
-    deaths = operators.deaths()
-    print(f"{runs} upgrades, {deaths} deaths, {len(kubelet.store.outputs)} positions")
-    assert deaths >= min(runs, 4)
-    assert kubelet.beside == []
+    crashes = operators.stop()
+    print(f"{runs} upgrades, {crashes} crashes, {len(kubelet.store.outputs)} positions")
+    assert crashes >= min(runs, 4)
+    assert kubelet.promoted_beside == []
     assert set(kubelet.store.outputs) == {1}

@@ -92,7 +92,7 @@ def test_an_app_is_installed_upgraded_rolled_back_suspended_and_deleted_with_the
     lines = rest.get(path("savepoints", namespace))["items"]
     assert "deletion" in {line["spec"]["reason"] for line in lines if line["status"]["phase"] == "Complete"}
     assert set(kubelet.store.outputs) == {1}
-    assert kubelet.beside == []
+    assert kubelet.promoted_beside == []
 
 
 @pytest.mark.usefixtures("operator")
@@ -155,14 +155,14 @@ def test_the_operator_waits_for_a_pod_on_an_unreachable_node_and_reports_that_it
     rest.post(path("streamapps", namespace), app_manifest(namespace))
     until(lambda: status().get("phase") == "Stable", _WITHIN_S)
     old = status()["owner"]["name"]
-    kubelet.deaf = True  # it should end its pods, and does not
+    kubelet.ignores_deletion = True  # it is told to end its pods, and does not
     rest.delete(path("pods", namespace, old), "")
     until(lambda: status()["phase"] == "NeedsHuman", _WITHIN_S)
     degraded = next(one for one in status()["conditions"] if one["type"] == "Degraded")
     assert f"--force --grace-period=0 {old}" in degraded["message"]
-    assert kubelet.beside == []
+    assert kubelet.promoted_beside == []
     rest._call("DELETE", path("pods", namespace, old), {"gracePeriodSeconds": 0})
-    kubelet.deaf = False
+    kubelet.ignores_deletion = False
     until(lambda: status()["phase"] == "Stable", _WITHIN_S)
 
 

@@ -1,6 +1,4 @@
-"""The API server with its versions, conflicts and finalizers; nodes that are slow, unreachable or dead; pods on
-them.
-"""
+"""A model of the API server with versions, conflicts and finalizers, of nodes that fail, and of their pods."""
 
 from __future__ import annotations
 
@@ -16,13 +14,13 @@ from streamcore.control.status import DriverStatus
 from tests.harness.operator.driver import Driver, Image
 from tests.harness.operator.store import Store
 
-#: How often a ``go`` meets a store that does not answer.
-_AWAY = 0.1
+#: Probability that the store does not answer a ``promote``.
+_OUTAGE = 0.1
 
 
 @dataclass
 class Node:
-    """``reachable``: the API server hears of it. ``dead``: nothing runs on it any more."""
+    """``reachable``: the API server gets its reports. ``dead``: no process runs on it."""
 
     reachable: bool = True
     dead: bool = False
@@ -30,7 +28,7 @@ class Node:
 
 @dataclass
 class Pod:
-    """The object, and the process behind it."""
+    """The object and its process. ``requests``: all requests that it ever got."""
 
     name: str
     uid: str
@@ -42,13 +40,12 @@ class Pod:
     finished: bool = False
     request: str = ""
     report: str = ""
-
     requests: str = ""
     level: object = None
     seen: tuple[object, PodView] | None = None
 
     def view(self) -> PodView:
-        """As an operator sees it."""
+        """Return what an operator sees of it."""
         now = (self.finished, self.deleting_since, self.request, self.report)
         if self.seen is None or self.seen[0] != now:
             self.seen = (now, self._view())
@@ -64,8 +61,8 @@ class Pod:
 
 
 @dataclass
-class Line:
-    """A ``Savepoint`` and its finalizer."""
+class SavepointObject:
+    """A ``Savepoint`` and whether it has its finalizer."""
 
     view: SavepointView
     held: bool = True
@@ -83,7 +80,7 @@ class App:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """All of it at one moment."""
+    """All objects at one moment."""
 
     app: tuple[Desired, Status, str] | None
     pods: tuple[PodView, ...]
@@ -93,7 +90,7 @@ class Snapshot:
 
 @dataclass
 class Cluster:
-    """Truth. ``spoilt``: laws that were broken, in words."""
+    """The state of the cluster. ``violations``: a sentence for each violated invariant."""
 
     rng: random.Random
     app: App
@@ -101,39 +98,39 @@ class Cluster:
     nodes: list[Node] = field(default_factory=lambda: [Node(), Node()])
     pods: dict[str, Pod] = field(default_factory=dict)
     processes: list[Driver] = field(default_factory=list)
-    lines: dict[str, Line] = field(default_factory=dict)
+    savepoints: dict[str, SavepointObject] = field(default_factory=dict)
     collectors: dict[str, tuple[CollectorView, tuple[str, ...], bool]] = field(default_factory=dict)
     images: dict[str, Image] = field(default_factory=dict)
     now_ms: int = 1_000_000
     counter: int = 0
-    spoilt: list[str] = field(default_factory=list)
+    violations: list[str] = field(default_factory=list)
 
     def next(self) -> int:
-        """A number that was never given before."""
+        """Return a new number."""
         self.counter += 1
         return self.counter
 
     def snapshot(self) -> Snapshot:
-        """As a list from the API server would be."""
+        """Return all objects, as lists of the API server do."""
         app = None if self.app.gone else (self.app.desired, self.app.status, str(self.app.version))
         return Snapshot(
             app,
             tuple(pod.view() for pod in self.pods.values()),
-            tuple(line.view for line in self.lines.values()),
+            tuple(savepoint.view for savepoint in self.savepoints.values()),
             tuple(entry[0] for entry in self.collectors.values()),
         )
 
     # -- what kubelets do -------------------------------------------------------------------------------------------
 
     def tick(self, pod: Pod) -> None:
-        """A pod's node gets on with it."""
+        """Let the node of the pod do some work."""
         node = pod.node
         if not node.dead and pod.driver is not None:
             pod.driver.tick(self.now_ms)
         if node.dead or not node.reachable:
             return
         if pod.driver is None and not pod.finished and pod.deleting_since is None:
-            pod.driver = Driver(pod.uid, pod.image, self.store, self.rng, level=pod.level, away=_AWAY)
+            pod.driver = Driver(pod.uid, pod.image, self.store, self.rng, level=pod.level, outage_probability=_OUTAGE)
             self.processes.append(pod.driver)
         self._publish(pod)
         self._end(pod)
@@ -141,7 +138,7 @@ class Cluster:
     def _publish(self, pod: Pod) -> None:
         if pod.driver is None or pod.finished:
             return
-        pod.driver.ask(pod.request)
+        pod.driver.receive_request(pod.request)
         if pod.driver.code in (0, 1) and self.rng.random() < 0.6:
             pod.report = pod.driver.report(self.now_ms)
 
@@ -159,8 +156,8 @@ class Cluster:
         elif self.now_ms - pod.deleting_since > 20_000:
             driver.kill()
 
-    def work_off_collectors(self) -> None:
-        """A pod that removes data, and sometimes fails."""
+    def run_collectors(self) -> None:
+        """Run the pods that delete data; some fail."""
         for name, (view, targets, everything) in list(self.collectors.items()):
             if view.finished:
                 continue
@@ -172,33 +169,33 @@ class Cluster:
             self.collectors[name] = (replace(view, finished=True, succeeded=True), targets, everything)
 
     def remove_data(self, name: str, everything: bool) -> None:
-        """The law of collection is checked here, at the act."""
+        """Delete the data of a savepoint, and check that the savepoint is not in use."""
         if not everything and name in needed_savepoints(self):
-            self.spoilt.append(f"savepoint {name} was removed while in use")
+            self.violations.append(f"savepoint {name} was removed while in use")
         self.store.savepoints.pop(name, None)
 
     def force_delete(self, pod: Pod) -> None:
-        """A person, or the cloud, says that the node is no more. An unreachable node's process may live on."""
+        """Delete the pod of a node that is gone. The process on an unreachable node may still run."""
         self.pods.pop(pod.name, None)
         pod.finished = True
 
     # -- the ledger -------------------------------------------------------------------------------------------------
 
-    def add_line(self, name: str, reason: SavepointReason) -> None:
-        """A ``Savepoint`` that is asked for; an old one of this name stays."""
-        if name not in self.lines:
+    def create_savepoint(self, name: str, reason: SavepointReason) -> None:
+        """Create a ``Savepoint`` unless one of this name exists."""
+        if name not in self.savepoints:
             view = SavepointView(name, reason, str(self.next()), self.now_ms, SavepointStatus())
-            self.lines[name] = Line(view)
+            self.savepoints[name] = SavepointObject(view)
 
-    def delete_line(self, name: str) -> None:
-        """Waits for the finalizer."""
-        line = self.lines.get(name)
-        if line is not None:
-            line.view = replace(line.view, deleting=True, resource_version=str(self.next()))
+    def delete_savepoint(self, name: str) -> None:
+        """Mark a ``Savepoint`` as deleted; it stays until its finalizer is removed."""
+        savepoint = self.savepoints.get(name)
+        if savepoint is not None:
+            savepoint.view = replace(savepoint.view, deleting=True, resource_version=str(self.next()))
 
 
 def needed_savepoints(cluster: Cluster) -> set[str]:
-    """Savepoints that the truth, not a cache, says something may be restored from."""
+    """Return the savepoints that a restore may still need, by the state of the cluster and not of a cache."""
     status = cluster.app.status
     names: set[str] = set()
     upgrade, checkpoint = status.upgrade, status.checkpoint

@@ -1,4 +1,4 @@
-"""A driver process that follows the contract, with an image that may not."""
+"""A model of a driver process that follows the contract, unless its image has a fault."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import json
 import random
 from dataclasses import dataclass, field
 
-from tests.harness.operator.store import Rejection, Saved, Store
+from tests.harness.operator.store import Rejection, SavepointState, Store
 
-#: What an image may do wrong. ``good`` most often.
+#: Faults of an image; ``good`` is the most frequent.
 FAULTS = (
     "good",
     "good",
@@ -29,15 +29,13 @@ FAULTS = (
     "slow",
 )
 
-#: Ticks until other settings are taken, or not: at once, or later than anybody waits.
-_TAKES = (1, 2, 5, 30, 60)
+#: Ticks until a change of settings is applied or rejected: at once, or after the operator stopped waiting.
+_CHANGE_TICKS = (1, 2, 5, 30, 60)
 
 
 @dataclass(frozen=True)
 class Image:
-    """``state``: the version of state that it writes; it reads older ones. ``live``: takes settings without a
-    restart.
-    """
+    """``state``: the version of state that it writes; it reads older ones. ``live``: applies settings at run time."""
 
     name: str
     fault: str = "good"
@@ -47,9 +45,7 @@ class Image:
 
 @dataclass
 class ControlChange:
-    """Another setting, which a driver takes, or not, after so much more of its work: an epoch's first batch may be
-    far away. ``id``: the request that is answered then.
-    """
+    """A change of settings that a driver applies or rejects after some ticks. ``id``: of its request."""
 
     id: str
     level: object
@@ -58,9 +54,9 @@ class ControlChange:
 
 @dataclass
 class Driver:
-    """A process. ``said``: its report, which reaches the API server when it is published. ``level``: the setting that
-    it runs with; ``change``: the one that it is about to. ``away``: how often a ``promote`` meets a store that does not
-    answer; ``was_away``: this one's did.
+    """A process. ``level``: the setting that it runs with; ``change``: the one that it is about to apply.
+
+    ``outage_probability``: of a store that does not answer a ``promote``; ``had_outage``: it did not answer this one.
     """
 
     uid: str
@@ -78,28 +74,28 @@ class Driver:
     code: int = 0
     draining: str | None = None
     plan: str = ""
-    heard: str = ""
+    last_request: str = ""
     level: object = None
     change: ControlChange | None = None
     begun: set[str] = field(default_factory=set)
-    was_away: bool = False
-    away: float = 0.0
+    had_outage: bool = False
+    outage_probability: float = 0.0
 
-    def ask(self, text: str) -> None:
-        """What its annotation says."""
-        if text != self.heard:
-            self.heard, self.request = text, json.loads(text)
+    def receive_request(self, text: str) -> None:
+        """Take the request of its annotation."""
+        if text != self.last_request:
+            self.last_request, self.request = text, json.loads(text)
 
     def tick(self, now_ms: int) -> None:
-        """Some work, unless it is over, or hangs."""
+        """Do some work, unless the process ended or hangs."""
         if self.ended or (self.image.fault == "slow" and self.rng.random() < 0.6):
             return
         if self.phase == "starting":
             self._start()
         elif self.phase == "running":
             self._run()
-        self._change()
-        self._answer(now_ms)
+        self._apply_change()
+        self._handle_request(now_ms)
 
     def _start(self) -> None:
         if self.image.fault == "crashes-at-start":
@@ -121,7 +117,7 @@ class Driver:
         self.batch = self.store.checkpoints[self.epoch].batch - 1
         return None
 
-    def _answer(self, now_ms: int) -> None:
+    def _handle_request(self, now_ms: int) -> None:
         name = str(self.request.get("id", ""))
         if self.ended or not name or name in self.results or self.phase == "starting":
             return
@@ -129,12 +125,12 @@ class Driver:
         if self.working < self.rng.randint(1, 3):
             return
         self.working = 0
-        does = {"promote": self._promote, "drain": self._drain, "savepoint": self._save, "verify": self._verify}
-        made = does.get(str(self.request["command"]), self._configure)()
-        if made is not None:
-            self._say(name, made)
+        handlers = {"promote": self._promote, "drain": self._drain, "savepoint": self._save, "verify": self._verify}
+        answer = handlers.get(str(self.request["command"]), self._configure)()
+        if answer is not None:
+            self._add_result(name, answer)
 
-    def _say(self, name: str, answer: dict[str, object]) -> None:
+    def _add_result(self, name: str, answer: dict[str, object]) -> None:
         self.results[name] = answer
         for old in list(self.results)[:-3]:
             del self.results[old]
@@ -145,8 +141,8 @@ class Driver:
         if self.image.fault == "hangs-at-promote":
             return None
         request = self.request
-        if self.rng.random() < self.away:
-            self.was_away = True
+        if self.rng.random() < self.outage_probability:
+            self.had_outage = True
             return {"ok": False, "message": "Retryable: the store is away", "retryable": True}
         try:
             self.store.promote(
@@ -159,7 +155,7 @@ class Driver:
             )
         except Rejection as rejection:
             newer = rejection.newer and {"epoch": rejection.newer[0], "batch": rejection.newer[1]}
-            return {"ok": False, "message": rejection.words, "newer_epoch": newer}
+            return {"ok": False, "message": rejection.message, "newer_epoch": newer}
         self.epoch, self.phase = int(str(request["epoch"])), "running"
         if self.image.fault == "crashes-at-promote":
             self._end(1)
@@ -171,10 +167,10 @@ class Driver:
             return {"ok": True}
         if self.image.fault in ("stalls-and-hangs", "rejects-the-drain", "hangs-at-drain"):
             return {"ok": False, "message": "no"} if self.image.fault == "rejects-the-drain" else None
-        made: dict[str, object] = self._save() if self.request.get("savepoint") else {"ok": True}
-        if made["ok"]:
+        answer: dict[str, object] = self._save() if self.request.get("savepoint") else {"ok": True}
+        if answer["ok"]:
             self._end(0)
-        return made
+        return answer
 
     def _save(self) -> dict[str, object]:
         name = str(self.request.get("savepoint") or self.request.get("name"))
@@ -189,19 +185,19 @@ class Driver:
         return {"ok": good, "message": "" if good else "does not read back"}
 
     def _configure(self) -> dict[str, object] | None:
-        """Begin it; what is asked meanwhile takes its own time."""
+        """Begin a change of settings; one at a time."""
         name, settings = str(self.request["id"]), self.request["settings"]
         assert isinstance(settings, dict)
         if name in self.begun:
             return None
         if self.change is None:
             self.begun.add(name)
-            self.change = ControlChange(name, settings["level"], self.rng.choice(_TAKES))
+            self.change = ControlChange(name, settings["level"], self.rng.choice(_CHANGE_TICKS))
             return None
         return {"ok": False, "message": "another change is under way"}
 
-    def _change(self) -> None:
-        """Apply the change, also if the operator wants another one by now, or no longer waits for the answer."""
+    def _apply_change(self) -> None:
+        """Apply or reject the change when its time has come, even if the operator no longer waits."""
         change = self.change
         if change is None or self.ended or self.phase != "running":
             return
@@ -211,10 +207,10 @@ class Driver:
         if self.image.live:
             self.level = change.level
         self.change = None
-        self._say(change.id, {"ok": self.image.live, "message": ""})
+        self._add_result(change.id, {"ok": self.image.live, "message": ""})
 
     def term(self) -> None:
-        """SIGTERM: drain without a savepoint, unless it hangs."""
+        """Handle SIGTERM: drain without a savepoint, unless the process hangs."""
         if self.image.fault != "stalls-and-hangs":
             self._end(0)
 
@@ -224,11 +220,11 @@ class Driver:
             self.store.owner = ""
 
     def kill(self) -> None:
-        """SIGKILL, or the node died: the lease stays until somebody takes it."""
+        """End the process as SIGKILL or a dead node does: the lease stays until another process takes it."""
         self.ended, self.code = True, 137
 
     def report(self, now_ms: int) -> str:
-        """As it would be published now."""
+        """Return the status that the driver publishes now."""
         lag_rows = 5_000 * self.committed if self.image.fault == "lags" else 10
         return json.dumps(
             {
@@ -245,5 +241,5 @@ class Driver:
         )
 
 
-def _savepoint_json(name: str, saved: Saved) -> dict[str, object]:
+def _savepoint_json(name: str, saved: SavepointState) -> dict[str, object]:
     return {"name": name, "batch": saved.batch, "epoch": saved.epoch, "digest": "d", "size_bytes": 1}

@@ -1,4 +1,4 @@
-"""The pod of a Job on an API server without nodes: its work is a function, and its end is reported as by a kubelet."""
+"""A fake pod of a Job, for an API server without nodes: a function does its work, and its status gets its end."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from tests.harness.operator.kubelet import NODE
 
 
 @dataclass
-class PlayedJob:
-    """The first pod of a Job with this component label. ``does`` is given the pod and returns the exit code."""
+class FakeJob:
+    """The first pod of a Job with this component label. ``run_pod`` takes the pod and returns the exit code."""
 
     rest: Rest
     namespace: str
     component: str
-    does: Callable[[Json], int]
+    run_pod: Callable[[Json], int]
     within_s: float = 120.0
     pod: Json = field(default_factory=dict)
     failed: list[BaseException] = field(default_factory=list)
 
     def start(self) -> threading.Thread:
-        """Join it."""
+        """Start a thread that runs the pod; the caller joins it."""
         thread = threading.Thread(target=self._run, name=f"job {self.component}", daemon=True)
         thread.start()
         return thread
@@ -35,7 +35,7 @@ class PlayedJob:
             until(self._find_pod, self.within_s)
             name = self.pod["metadata"]["name"]
             self._bind(name)
-            code = self.does(self.pod)
+            code = self.run_pod(self.pod)
             self._end(name, code)
         except BaseException as error:
             self.failed.append(error)

@@ -1,4 +1,4 @@
-"""Operator processes: caches that lag, each kind by itself; writes that conflict; death before or after any of them."""
+"""Operator processes: caches that lag, each kind by itself; writes that conflict; crashes before or after any write."""
 
 from __future__ import annotations
 
@@ -13,20 +13,21 @@ from headgate_operator.reconcile.observed import CollectorView, Observed, PodVie
 from headgate_operator.resources.status import Status
 from headgate_operator.runtime.reconcile_once import CachedApp, NotExclusive, StaleRead, reconcile_once
 from streamcore.control.commands import Configure, ValidCommand, format_command
-from tests.harness.operator import laws
+from tests.harness.operator import invariants
 from tests.harness.operator.cluster import Cluster, Pod, Snapshot
 
 ReconcileOnce = Callable[["Operator", CachedApp, Callable[[], int]], Status]
 
 
-class Died(Exception):
-    """The process is gone in the midst of what it did."""
+class OperatorCrashed(Exception):
+    """The process ended in the middle of its work."""
 
 
 @dataclass
 class Operator:
-    """One process. It reads from ``cache``; ``history`` has what a fresh list may give after a restart: not the
-    newest.
+    """One process. It reads from ``cache``; ``history`` has old states that a list may return after a restart.
+
+    ``disabled`` names the protections that are switched off.
     """
 
     cluster: Cluster
@@ -34,38 +35,38 @@ class Operator:
     history: deque[Snapshot]
     meanwhile: Callable[[], None]
     cache: Snapshot | None = None
-    deaths: float = 0.0
+    crash_probability: float = 0.0
     reconcile: ReconcileOnce = reconcile_once
     writes: int = 0
-    forgets: set[str] = field(default_factory=set)
+    disabled: set[str] = field(default_factory=set)
 
     def start(self) -> None:
-        """Lists are sometimes older than the newest."""
+        """Fill the cache, sometimes with an old state."""
         old = self.rng.random() < 0.3
         self.cache = self.rng.choice(self.history) if old and self.history else self.cluster.snapshot()
 
-    def hear(self) -> None:
-        """Watches deliver, each kind by itself, or are lost for a while."""
+    def receive_watches(self) -> None:
+        """Update the cache by kind, as far as the watches deliver."""
         assert self.cache is not None
         new = self.cluster.snapshot()
         kinds = ("app", "pods", "savepoints", "collectors")
-        heard = {kind: getattr(new, kind) for kind in kinds if self.rng.random() < 0.7}
-        self.cache = replace(self.cache, **heard)
+        delivered = {kind: getattr(new, kind) for kind in kinds if self.rng.random() < 0.7}
+        self.cache = replace(self.cache, **delivered)
 
     def resync(self) -> None:
-        """All of it."""
+        """Update the whole cache."""
         self.cache = self.cluster.snapshot()
 
-    def work(self) -> None:
-        """One turn. Errors are for the next one."""
+    def run_once(self) -> None:
+        """Reconcile once. An error is left to the next call."""
         seen = self._read_cache()
         if seen is None:
             return
         try:
             self.reconcile(self, seen, lambda: self.cluster.now_ms)
         except (StaleRead, NotExclusive):
-            self.hear()
-        except Died:
+            self.receive_watches()
+        except OperatorCrashed:
             self.start()
 
     def _read_cache(self) -> CachedApp | None:
@@ -77,43 +78,43 @@ class Operator:
 
     # -- the API ----------------------------------------------------------------------------------------------------
 
-    def _maybe_die(self) -> None:
-        if self.deaths and self.rng.random() < self.deaths:
-            raise Died
+    def _maybe_crash(self) -> None:
+        if self.crash_probability and self.rng.random() < self.crash_probability:
+            raise OperatorCrashed
         if self.rng.random() < 0.1:
             self.meanwhile()
 
     def write_status(self, seen: CachedApp, status: Status) -> None:
-        """Conditional on the version."""
-        self._maybe_die()
+        """Write the status if the version is still the one that was read."""
+        self._maybe_crash()
         app = self.cluster.app
-        if app.gone or (str(app.version) != seen.resource_version and "versions" not in self.forgets):
+        if app.gone or (str(app.version) != seen.resource_version and "versions" not in self.disabled):
             raise StaleRead
-        laws.status_is_true(self.cluster, app.status, status)
+        invariants.check_status(self.cluster, app.status, status)
         app.status, app.version = status, app.version + 1
         self.writes += 1
         assert self.cache is not None
         self.cache = replace(self.cache, app=(app.desired, status, str(app.version)))
-        self._maybe_die()
+        self._maybe_crash()
 
     def is_newest(self, seen: CachedApp) -> bool:
-        """A get."""
-        self._maybe_die()
+        """Read the app past the cache."""
+        self._maybe_crash()
         return not self.cluster.app.gone and str(self.cluster.app.version) == seen.resource_version
 
     def pods(self, seen: CachedApp) -> tuple[PodView, ...]:
-        """A list."""
-        self._maybe_die()
-        if "looking" in self.forgets:
+        """List the pods past the cache."""
+        self._maybe_crash()
+        if "read_past_cache" in self.disabled:
             return seen.observed.pods
         return tuple(pod.view() for pod in self.cluster.pods.values())
 
     def perform(self, seen: CachedApp, action: act.Action) -> None:
-        """Each is done, or found done."""
-        self._maybe_die()
+        """Perform an action; each is idempotent."""
+        self._maybe_crash()
         self.writes += 1
         _PERFORM[type(action)](self.cluster, action)
-        self._maybe_die()
+        self._maybe_crash()
 
 
 def _create_pod(cluster: Cluster, action: act.CreatePod) -> None:
@@ -134,7 +135,7 @@ def _delete_pod(cluster: Cluster, action: act.DeletePod) -> None:
 
 def _send(cluster: Cluster, action: act.SendCommand | act.PromoteStandby) -> None:
     if isinstance(action, act.PromoteStandby) and (pod := cluster.pods.get(action.pod)) and pod.uid == action.uid:
-        laws.nobody_else_owns(cluster, pod)
+        invariants.check_single_owner(cluster, pod)
     _annotate(cluster, action.pod, action.uid, action.command)
 
 
@@ -152,44 +153,44 @@ def _configure(cluster: Cluster, action: act.ReconfigureDriver) -> None:
 
 
 def _create_savepoint(cluster: Cluster, action: act.CreateSavepoint) -> None:
-    cluster.add_line(action.name, action.reason)
+    cluster.create_savepoint(action.name, action.reason)
 
 
-def _record(cluster: Cluster, action: act.UpdateSavepointStatus) -> None:
-    line = cluster.lines.get(action.name)
-    if line is None or line.view.resource_version != action.resource_version:
+def _update_savepoint_status(cluster: Cluster, action: act.UpdateSavepointStatus) -> None:
+    savepoint = cluster.savepoints.get(action.name)
+    if savepoint is None or savepoint.view.resource_version != action.resource_version:
         raise StaleRead
-    laws.line_is_true(cluster, action)
-    line.view = replace(line.view, status=action.status, resource_version=str(cluster.next()))
+    invariants.check_savepoint_status(cluster, action)
+    savepoint.view = replace(savepoint.view, status=action.status, resource_version=str(cluster.next()))
 
 
 def _delete_savepoint(cluster: Cluster, action: act.DeleteSavepoint) -> None:
-    cluster.delete_line(action.name)
+    cluster.delete_savepoint(action.name)
 
 
-def _release(cluster: Cluster, action: act.RemoveSavepointFinalizer) -> None:
-    line = cluster.lines.get(action.name)
-    if line is not None and line.view.deleting:
-        del cluster.lines[action.name]
+def _remove_savepoint_finalizer(cluster: Cluster, action: act.RemoveSavepointFinalizer) -> None:
+    savepoint = cluster.savepoints.get(action.name)
+    if savepoint is not None and savepoint.view.deleting:
+        del cluster.savepoints[action.name]
 
 
-def _collector(cluster: Cluster, action: act.CreateCollector) -> None:
+def _create_collector(cluster: Cluster, action: act.CreateCollector) -> None:
     if action.name not in cluster.collectors:
         view = CollectorView(action.name, f"uid{cluster.next()}")
         cluster.collectors[action.name] = (view, action.savepoints, action.everything)
 
 
-def _uncollector(cluster: Cluster, action: act.DeleteCollector) -> None:
+def _delete_collector(cluster: Cluster, action: act.DeleteCollector) -> None:
     cluster.collectors.pop(action.name, None)
 
 
-def _finalizer(cluster: Cluster, action: act.AddFinalizer) -> None:
+def _add_finalizer(cluster: Cluster, action: act.AddFinalizer) -> None:
     app = cluster.app
     if app.desired.deleting_since_ms is None and not app.desired.finalized:
         app.desired, app.version = replace(app.desired, finalized=True), app.version + 1
 
 
-def _unfinalizer(cluster: Cluster, action: act.RemoveFinalizer) -> None:
+def _remove_finalizer(cluster: Cluster, action: act.RemoveFinalizer) -> None:
     app = cluster.app
     if app.desired.deleting_since_ms is not None:
         app.gone = True
@@ -204,12 +205,12 @@ _PERFORM: dict[type, Callable[..., None]] = {
     act.ReconfigureDriver: _configure,
     act.PromoteStandby: _send,
     act.CreateSavepoint: _create_savepoint,
-    act.UpdateSavepointStatus: _record,
+    act.UpdateSavepointStatus: _update_savepoint_status,
     act.DeleteSavepoint: _delete_savepoint,
-    act.RemoveSavepointFinalizer: _release,
-    act.CreateCollector: _collector,
-    act.DeleteCollector: _uncollector,
-    act.AddFinalizer: _finalizer,
-    act.RemoveFinalizer: _unfinalizer,
+    act.RemoveSavepointFinalizer: _remove_savepoint_finalizer,
+    act.CreateCollector: _create_collector,
+    act.DeleteCollector: _delete_collector,
+    act.AddFinalizer: _add_finalizer,
+    act.RemoveFinalizer: _remove_finalizer,
     act.EmitEvent: lambda cluster, action: None,
 }

@@ -1,15 +1,15 @@
-"""The root of an app's checkpoints: lease, epochs, what was committed. The outputs of every commit are counted here."""
+"""A model of the checkpoint root of an app: lease, epochs and commits. It counts the outputs of every commit."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-#: Outputs are not taken back when a person accepts to leave them behind: tests see that this is never done lightly.
-FORGIVING = False
+#: Whether a restore that discards newer batches keeps their outputs, so that a needless one is seen as a repetition.
+KEEP_DISCARDED_OUTPUTS = False
 
 
 @dataclass
-class Made:
+class CheckpointState:
     """A checkpoint: the next batch, the next position of the input, and the version of its state."""
 
     batch: int
@@ -19,7 +19,7 @@ class Made:
 
 
 @dataclass(frozen=True)
-class Saved:
+class SavepointState:
     """A savepoint."""
 
     epoch: int
@@ -30,69 +30,79 @@ class Saved:
 
 @dataclass
 class Rejection(Exception):
-    """A ``promote`` that may not be."""
+    """The reason why a ``promote`` is rejected."""
 
-    words: str
+    message: str
     newer: tuple[int, int] | None = None
 
 
 @dataclass
 class Store:
-    """``outputs``: each position's number of commits, since the last restore by which a person left some behind."""
+    """``outputs``: the number of commits of each position, since the last restore that discarded newer batches."""
 
-    checkpoints: dict[int, Made] = field(default_factory=dict)
-    savepoints: dict[str, Saved] = field(default_factory=dict)
+    checkpoints: dict[int, CheckpointState] = field(default_factory=dict)
+    savepoints: dict[str, SavepointState] = field(default_factory=dict)
     owner: str = ""
     epoch: int = 0
     outputs: list[int] = field(default_factory=list)
 
     def newest(self) -> tuple[int, int] | None:
-        """(epoch, batch) of the last commit."""
-        made = [(epoch, made.batch - 1) for epoch, made in self.checkpoints.items() if made.commits]
-        return max(made, default=None)
+        """Return (epoch, batch) of the last commit."""
+        checkpoint = [
+            (epoch, checkpoint.batch - 1) for epoch, checkpoint in self.checkpoints.items() if checkpoint.commits
+        ]
+        return max(checkpoint, default=None)
 
-    def promote(self, me: str, state: int, epoch: int, restore: str, allow_empty: bool, discard_newer: bool) -> Made:
-        """Take the lease under ``epoch``. Rejecting leaves everything as it was."""
+    def promote(
+        self, uid: str, state: int, epoch: int, restore: str, allow_empty: bool, discard_newer: bool
+    ) -> CheckpointState:
+        """Take the lease under ``epoch``. A rejection changes nothing."""
         newest = self.newest()
         if epoch < self.epoch:
             raise Rejection(f"the root has seen epoch {self.epoch}", newest)
-        made = self.checkpoints.get(epoch)
-        if made is None:
-            made = self._restore(restore, discard_newer, newest) if restore else self._begin(allow_empty, newest)
-        if made.state > state:
+        checkpoint = self.checkpoints.get(epoch)
+        if checkpoint is None:
+            checkpoint = self._restore(restore, discard_newer, newest) if restore else self._begin(allow_empty, newest)
+        if checkpoint.state > state:
             raise Rejection("state of a newer version")
-        self.owner, self.epoch = me, epoch
-        self.checkpoints[epoch] = made
-        made.state = state
-        return made
+        self.owner, self.epoch = uid, epoch
+        self.checkpoints[epoch] = checkpoint
+        checkpoint.state = state
+        return checkpoint
 
-    def _restore(self, restore: str, discard_newer: bool, newest: tuple[int, int] | None) -> Made:
-        saved = self.savepoints.get(restore)
-        if saved is None:
+    def _restore(self, restore: str, discard_newer: bool, newest: tuple[int, int] | None) -> CheckpointState:
+        savepoint = self.savepoints.get(restore)
+        if savepoint is None:
             raise Rejection(f"no savepoint {restore}")
-        if newest is not None and newest > (saved.epoch, saved.batch) and not discard_newer:
+        if newest is not None and newest > (savepoint.epoch, savepoint.batch) and not discard_newer:
             raise Rejection("there is something newer", newest)
-        if discard_newer and not FORGIVING:
-            self.outputs = [1] * saved.position  # a person chose this line of history
-        return Made(0, saved.position, saved.state)
+        if discard_newer and not KEEP_DISCARDED_OUTPUTS:
+            self.outputs = [1] * savepoint.position  # a person chose to discard the others
+        return CheckpointState(0, savepoint.position, savepoint.state)
 
-    def _begin(self, allow_empty: bool, newest: tuple[int, int] | None) -> Made:
+    def _begin(self, allow_empty: bool, newest: tuple[int, int] | None) -> CheckpointState:
         if not allow_empty or newest is not None:
             raise Rejection("no checkpoint to go on from", newest)
-        return Made(0, 0, 0)
+        return CheckpointState(0, 0, 0)
 
-    def commit(self, me: str, epoch: int) -> bool:
-        """One batch. False for one who lost the lease: he has written nothing."""
-        if self.owner != me:
+    def commit(self, uid: str, epoch: int) -> bool:
+        """Commit one batch; return False, and write nothing, if the process lost the lease."""
+        if self.owner != uid:
             return False
-        made = self.checkpoints[epoch]
-        while len(self.outputs) <= made.position:
+        checkpoint = self.checkpoints[epoch]
+        while len(self.outputs) <= checkpoint.position:
             self.outputs.append(0)
-        self.outputs[made.position] += 1
-        made.batch, made.position, made.commits = made.batch + 1, made.position + 1, made.commits + 1
+        self.outputs[checkpoint.position] += 1
+        checkpoint.batch, checkpoint.position, checkpoint.commits = (
+            checkpoint.batch + 1,
+            checkpoint.position + 1,
+            checkpoint.commits + 1,
+        )
         return True
 
-    def save(self, name: str, epoch: int) -> Saved:
+    def save(self, name: str, epoch: int) -> SavepointState:
         """Write a savepoint; the same one again changes nothing."""
-        made = self.checkpoints[epoch]
-        return self.savepoints.setdefault(name, Saved(epoch, made.batch - 1, made.position, made.state))
+        checkpoint = self.checkpoints[epoch]
+        return self.savepoints.setdefault(
+            name, SavepointState(epoch, checkpoint.batch - 1, checkpoint.position, checkpoint.state)
+        )

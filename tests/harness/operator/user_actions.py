@@ -1,6 +1,4 @@
-"""What is done to an app from outside: edits good and bad, savepoints asked for and deleted, nodes that fail, pods
-deleted.
-"""
+"""What users and the cluster do to an app: valid and invalid edits, savepoints, failing nodes, deleted pods."""
 
 from __future__ import annotations
 
@@ -39,7 +37,7 @@ MODES = (UpgradeMode.SAVEPOINT, UpgradeMode.SAVEPOINT, UpgradeMode.IN_PLACE, Upg
 
 
 def first_spec(rng: random.Random) -> StreamAppSpec:
-    """Of a new app."""
+    """Return the spec of a new app."""
     spec = StreamAppSpec.model_validate(_SPEC)
     mode = rng.choice(MODES)
     stop = rng.choice(tuple(StopTimeout))
@@ -49,7 +47,7 @@ def first_spec(rng: random.Random) -> StreamAppSpec:
 
 
 def edit(cluster: Cluster, spec: StreamAppSpec) -> None:
-    """A new generation."""
+    """Write a new generation of the spec."""
     app = cluster.app
     if app.gone or app.desired.deleting_since_ms is not None:
         return
@@ -58,8 +56,8 @@ def edit(cluster: Cluster, spec: StreamAppSpec) -> None:
     app.desired, app.version = replace(made, finalized=old.finalized), app.version + 1
 
 
-def new_image(cluster: Cluster, rng: random.Random, fault: str | None = None) -> None:
-    """An upgrade."""
+def change_image(cluster: Cluster, rng: random.Random, fault: str | None = None) -> None:
+    """Begin an upgrade to a new image."""
     spec = cluster.app.desired.spec
     state = max(image.state for image in cluster.images.values()) + (rng.random() < 0.2)
     image = Image(f"sim:{len(cluster.images)}", fault or rng.choice(FAULTS), state, rng.random() < 0.5)
@@ -69,34 +67,34 @@ def new_image(cluster: Cluster, rng: random.Random, fault: str | None = None) ->
     edit(cluster, spec.model_copy(update={"image": image.name, "upgrade": upgrade}))
 
 
-def new_settings(cluster: Cluster, rng: random.Random) -> None:
-    """Only the service's own: other ones, or, perhaps while those are being taken, what was stable."""
+def change_settings(cluster: Cluster, rng: random.Random) -> None:
+    """Change the settings of the service, or go back to the stable ones, perhaps while a change is being applied."""
     stable, level = cluster.app.status.stable, rng.randint(0, 3)
     back = stable is not None and rng.random() < 0.5
     config = stable.spec.config if stable is not None and back else {"level": level}
     edit(cluster, cluster.app.desired.spec.model_copy(update={"config": config}))
 
 
-def new_partitions(cluster: Cluster, rng: random.Random) -> None:
-    """Only a savepoint can carry an app over."""
+def change_partitions(cluster: Cluster, rng: random.Random) -> None:
+    """Change the number of partitions, which needs an upgrade by savepoint."""
     edit(cluster, cluster.app.desired.spec.model_copy(update={"shuffle_partitions": rng.randint(2, 4)}))
 
 
-def toggle(cluster: Cluster, rng: random.Random) -> None:
-    """Suspend or resume."""
+def toggle_suspension(cluster: Cluster, rng: random.Random) -> None:
+    """Suspend or resume the app."""
     spec = cluster.app.desired.spec
     other = RunState.RUNNING if spec.state is RunState.SUSPENDED else RunState.SUSPENDED
     edit(cluster, spec.model_copy(update={"state": other}))
 
 
 def resume(cluster: Cluster, rng: random.Random) -> None:
-    """Whatever was meant before."""
+    """Resume the app if it is suspended."""
     if cluster.app.desired.spec.state is RunState.SUSPENDED:
-        toggle(cluster, rng)
+        toggle_suspension(cluster, rng)
 
 
-def spoil(cluster: Cluster, rng: random.Random) -> None:
-    """An edit that cannot be used: what the shell makes of it."""
+def edit_invalidly(cluster: Cluster, rng: random.Random) -> None:
+    """Write an invalid spec."""
     app = cluster.app
     if not app.gone:
         app.desired = replace(app.desired, generation=app.desired.generation + 1, problem="no such thing")
@@ -104,40 +102,40 @@ def spoil(cluster: Cluster, rng: random.Random) -> None:
 
 
 def restore(cluster: Cluster, rng: random.Random) -> None:
-    """Back to a savepoint, or to one that is not there."""
-    names = [*sorted(cluster.lines), "never-was"]
+    """Restore a savepoint, or one that does not exist."""
+    names = [*sorted(cluster.savepoints), "missing"]
     spec = cluster.app.desired.spec
     chosen = spec.restore.model_copy(update={"from_": rng.choice(names), "nonce": f"n{cluster.next()}"})
     edit(cluster, spec.model_copy(update={"restore": chosen}))
 
 
-def ask_savepoint(cluster: Cluster, rng: random.Random) -> None:
-    """By creating a resource."""
-    cluster.add_line(f"manual-{cluster.next()}", SavepointReason.MANUAL)
+def create_savepoint(cluster: Cluster, rng: random.Random) -> None:
+    """Create a ``Savepoint``."""
+    cluster.create_savepoint(f"manual-{cluster.next()}", SavepointReason.MANUAL)
 
 
 def delete_savepoint(cluster: Cluster, rng: random.Random) -> None:
-    """Any."""
-    if cluster.lines:
-        cluster.delete_line(rng.choice(sorted(cluster.lines)))
+    """Delete a ``Savepoint``."""
+    if cluster.savepoints:
+        cluster.delete_savepoint(rng.choice(sorted(cluster.savepoints)))
 
 
 def delete_app(cluster: Cluster, rng: random.Random) -> None:
-    """Once."""
+    """Delete the app, once."""
     app = cluster.app
     if app.desired.deleting_since_ms is None and app.desired.finalized:
         app.desired, app.version = replace(app.desired, deleting_since_ms=cluster.now_ms), app.version + 1
 
 
 def delete_pod(cluster: Cluster, rng: random.Random) -> None:
-    """An eviction."""
+    """Delete a pod, as an eviction does."""
     if cluster.pods:
         pod = cluster.pods[rng.choice(sorted(cluster.pods))]
         pod.deleting_since = pod.deleting_since or cluster.now_ms
 
 
 def crash_pod(cluster: Cluster, rng: random.Random) -> None:
-    """kill -9 of the process."""
+    """Kill the process of a pod."""
     running = [pod for pod in cluster.pods.values() if pod.driver is not None and not pod.driver.ended]
     if running:
         driver = rng.choice(running).driver
@@ -145,8 +143,8 @@ def crash_pod(cluster: Cluster, rng: random.Random) -> None:
         driver.kill()
 
 
-def node_fails(cluster: Cluster, rng: random.Random) -> None:
-    """Make a node unreachable or dead: its pods should end, and do not."""
+def fail_node(cluster: Cluster, rng: random.Random) -> None:
+    """Make a node unreachable or dead; its pods are deleted and do not end."""
     node = rng.choice(cluster.nodes)
     node.reachable = False
     if rng.random() < 0.6:
@@ -159,8 +157,8 @@ def node_fails(cluster: Cluster, rng: random.Random) -> None:
             pod.deleting_since = pod.deleting_since or cluster.now_ms
 
 
-def node_returns(cluster: Cluster, rng: random.Random) -> None:
-    """It comes back, or is removed with its pods."""
+def restore_node(cluster: Cluster, rng: random.Random) -> None:
+    """Make nodes reachable again, or remove them with their pods."""
     for node in cluster.nodes:
         gone = not node.reachable and (node.dead or rng.random() < 0.3)
         for pod in [pod for pod in cluster.pods.values() if pod.node is node and gone]:
@@ -168,19 +166,19 @@ def node_returns(cluster: Cluster, rng: random.Random) -> None:
         node.reachable, node.dead = True, False
 
 
-DOINGS = (
-    (new_image, 10),
-    (new_settings, 3),
-    (new_partitions, 1),
-    (toggle, 1),
+ACTIONS = (
+    (change_image, 10),
+    (change_settings, 3),
+    (change_partitions, 1),
+    (toggle_suspension, 1),
     (resume, 3),
-    (spoil, 1),
+    (edit_invalidly, 1),
     (restore, 1),
-    (ask_savepoint, 3),
+    (create_savepoint, 3),
     (delete_savepoint, 2),
     (delete_app, 0.4),
     (delete_pod, 2),
     (crash_pod, 2),
-    (node_fails, 2),
-    (node_returns, 4),
+    (fail_node, 2),
+    (restore_node, 4),
 )

@@ -1,7 +1,8 @@
-"""Operator processes that kill themselves after so many writes: ``python -m tests.harness.operator.mortal NAMESPACE``.
+"""Operator processes that kill themselves after a number of writes.
 
-Lines on standard input: ``run N``: end the one that there is, start one that dies (SIGKILL) after its Nth write, 0
-for never. One that died is replaced by one that does not. Everything is imported once; operators are forks.
+``python -m tests.harness.operator.crashing_operator NAMESPACE`` reads lines ``run N``: replace the operator by one that
+kills itself (SIGKILL) after its Nth write, or never if N is 0. An operator that died is replaced by one that does not.
+Everything is imported once; operators are forks.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from headgate_operator.runtime.manager import Manager, Settings
 from headgate_operator.runtime.metrics import Counters
 
 
-class MortalRest(Rest):
-    """Counts writes; leases and events decide nothing and are left out."""
+class CrashingRest(Rest):
+    """Kills the process after a number of writes, without those of leases and events."""
 
-    def __init__(self, kubeconfig: str | None, counters: Counters, dies_after: int) -> None:
+    def __init__(self, kubeconfig: str | None, counters: Counters, crash_after: int) -> None:
         super().__init__(kubeconfig, counters)
-        self._left, self._counting = dies_after, threading.Lock()
+        self._left, self._counting = crash_after, threading.Lock()
 
     def _send(self, method: str, path: str, *rest: Any) -> Any:
         made = super()._send(method, path, *rest)
@@ -35,19 +36,19 @@ class MortalRest(Rest):
         return made
 
 
-def _operate(namespace: str, dies_after: int) -> int:
+def _start_operator(namespace: str, crash_after: int) -> int:
     child = os.fork()
     if child == 0:
         counters = Counters()
-        rest = MortalRest(os.environ["KUBECONFIG"], counters, dies_after)
+        rest = CrashingRest(os.environ["KUBECONFIG"], counters, crash_after)
         Manager(rest, counters, Settings(namespace, workers=1, resync_s=2.0)).start()
         threading.Event().wait()
     return child
 
 
 def main(namespace: str) -> None:
-    """Until standard input ends."""
-    child = _operate(namespace, 0)
+    """Run operators until standard input ends."""
+    child = _start_operator(namespace, 0)
     chosen = selectors.DefaultSelector()
     chosen.register(sys.stdin, selectors.EVENT_READ)
     while True:
@@ -57,11 +58,11 @@ def main(namespace: str) -> None:
             os.waitpid(child, 0)
             if not line:
                 return
-            child = _operate(namespace, int(line.split()[1]))
+            child = _start_operator(namespace, int(line.split()[1]))
             print("started", flush=True)
         elif os.waitpid(child, os.WNOHANG)[0]:
             print("died", flush=True)
-            child = _operate(namespace, 0)
+            child = _start_operator(namespace, 0)
 
 
 if __name__ == "__main__":
