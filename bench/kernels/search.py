@@ -130,7 +130,7 @@ def main() -> None:
         began, begin = time.process_time(), time.perf_counter()
         result = app.simulation.cut(inputs, clock_ms=START_MS + (start + arguments.cut) * 1_000 // rate)
         cpu, seconds = cpu + time.process_time() - began, seconds + time.perf_counter() - begin
-        app.index.take(result["documents"])
+        app.index.apply(result["documents"])
     clock_ms = START_MS + arguments.events * 1_000 // rate
     app.cut(None, None, clock_ms + arguments.refresh_ms)
     show(

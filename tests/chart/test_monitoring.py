@@ -22,7 +22,7 @@ from streamcore.engine.lag import Lag
 from streamcore.memory.memory_use import MemoryUse
 from streamcore.telemetry import Telemetry, TelemetrySettings
 from tests.harness.operator.api_server import free_port
-from tests.harness.servers.chart import CHART, EVERYTHING, of_kind, program, render_manifests
+from tests.harness.servers.chart import CHART, EVERYTHING, program, render_manifests, select_kind
 
 _SPEC = {"service": "rules", "image": "headgate:2", "config": {}, "checkpoint": {"root": "/checkpoints"}}
 _UPGRADE = Upgrade(
@@ -70,7 +70,7 @@ def metric_names(expression: str) -> set[str]:
 
 
 def _alerts() -> list[dict[str, Any]]:
-    (rules,) = of_kind(render_manifests(EVERYTHING), "PrometheusRule").values()
+    (rules,) = select_kind(render_manifests(EVERYTHING), "PrometheusRule").values()
     return [rule for group in rules["spec"]["groups"] for rule in group["rules"]]
 
 
@@ -89,7 +89,7 @@ def test_the_dashboard_queries_only_existing_metrics(metrics: frozenset[str]) ->
 
 
 def test_the_chart_contains_the_dashboard_and_its_panels_do_not_overlap() -> None:
-    made = of_kind(render_manifests(EVERYTHING), "ConfigMap")["demo-headgate-dashboard"]
+    made = select_kind(render_manifests(EVERYTHING), "ConfigMap")["demo-headgate-dashboard"]
     board = json.loads(made["data"]["headgate.json"])
     assert board == json.loads(_DASHBOARD.read_text())
     places = [(p["gridPos"]["y"], p["gridPos"]["x"]) for p in board["panels"]]
@@ -106,7 +106,7 @@ def test_the_reference_page_lists_every_metric_and_no_other(metrics: frozenset[s
 
 @pytest.fixture(name="rules_file")
 def _rules_file(tmp_path: Path) -> Path:
-    (rules,) = of_kind(render_manifests(EVERYTHING), "PrometheusRule").values()
+    (rules,) = select_kind(render_manifests(EVERYTHING), "PrometheusRule").values()
     file = tmp_path / "rules.yaml"
     file.write_text(yaml.safe_dump(rules["spec"]))
     return file

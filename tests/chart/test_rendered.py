@@ -21,9 +21,9 @@ from tests.harness.servers.chart import (
     OWN_SERVERS,
     Manifest,
     helm,
-    of_kind,
     pod_specs,
     render_manifests,
+    select_kind,
     template,
 )
 from tools.chart_values import SERVICES
@@ -76,13 +76,13 @@ def test_only_the_operator_and_the_hooks_have_access_to_the_api_server(made: lis
 
 def test_every_image_has_a_version_or_a_digest(made: list[Manifest]) -> None:
     images = [c["image"] for pod in pod_specs(made).values() for c in pod["containers"]]
-    images += [app["spec"]["image"] for app in of_kind(made, "StreamApp").values()]
+    images += [app["spec"]["image"] for app in select_kind(made, "StreamApp").values()]
     for image in images:
         assert re.search(r"(:[0-9][^:/]*|@sha256:[0-9a-f]{64})$", image), image
 
 
 def test_the_manifests_contain_no_secret(made: list[Manifest]) -> None:
-    assert not of_kind(made, "Secret")
+    assert not select_kind(made, "Secret")
     for name, pod in pod_specs(made).items():
         for container in pod["containers"]:
             assert not [e for e in container.get("env", ()) if re.search("(?i)password|secret|token", str(e))], name
@@ -90,7 +90,7 @@ def test_the_manifests_contain_no_secret(made: list[Manifest]) -> None:
 
 
 def test_pods_that_use_kafka_mount_the_secret_that_the_values_name(made: list[Manifest]) -> None:
-    named = {app["spec"].get("secret") for app in of_kind(made, "StreamApp").values()} - {None, ""}
+    named = {app["spec"].get("secret") for app in select_kind(made, "StreamApp").values()} - {None, ""}
     for name, pod in pod_specs(made).items():
         mounted = {volume["secret"]["secretName"] for volume in pod["volumes"] if "secret" in volume}
         assert mounted == (named if "-test-" in name or name.endswith("-toolbox") else set()), name
@@ -113,7 +113,7 @@ _LOGINS: Manifest = OWN_SERVERS | {
 @pytest.mark.parametrize("kind", ["Pod", "Deployment"])
 def test_the_command_logs_in_to_kafka_as_the_drivers_do(kind: str) -> None:
     made = render_manifests(_LOGINS)
-    (app,) = of_kind(made, "StreamApp").values()
+    (app,) = select_kind(made, "StreamApp").values()
     (pod,) = (pod for name, pod in pod_specs(made).items() if name.startswith(kind) and not name.endswith("-operator"))
     (container,) = pod["containers"]
     volumes = {volume["name"]: volume for volume in pod["volumes"]}
@@ -126,7 +126,7 @@ def test_the_command_logs_in_to_kafka_as_the_drivers_do(kind: str) -> None:
     login = volumes["login"]["configMap"]
     (item,) = login["items"]
     assert Path(mounts["login"]) / item["path"] == file
-    login_settings = json.loads(of_kind(made, "ConfigMap")[login["name"]]["data"][item["key"]])
+    login_settings = json.loads(select_kind(made, "ConfigMap")[login["name"]]["data"][item["key"]])
     assert login_settings == app["spec"]["config"]["kafka"]
     assert KafkaSettings(**login_settings).password_file == Path(SECRET_FOLDER) / "kafka"
 
@@ -134,9 +134,9 @@ def test_the_command_logs_in_to_kafka_as_the_drivers_do(kind: str) -> None:
 def test_a_probe_logs_in_with_the_login_of_its_app() -> None:
     own = {"secret": "risk-logins", "config": {"kafka": {"username": "risk"}}}
     made = render_manifests(OWN_SERVERS | {"apps": {"rules": own}})
-    pod = of_kind(made, "Pod")["demo-headgate-test-rules"]["spec"]
+    pod = select_kind(made, "Pod")["demo-headgate-test-rules"]["spec"]
     assert [v["secret"]["secretName"] for v in pod["volumes"] if "secret" in v] == ["risk-logins"]
-    login = of_kind(made, "ConfigMap")["demo-headgate-test-rules-login"]["data"]["kafka.json"]
+    login = select_kind(made, "ConfigMap")["demo-headgate-test-rules-login"]["data"]["kafka.json"]
     assert json.loads(login)["username"] == "risk"
 
 
@@ -166,13 +166,13 @@ def test_selectors_match_their_own_pods_and_no_others(made: list[Manifest]) -> N
 
 
 def test_the_operator_accepts_the_specs_of_the_apps(made: list[Manifest]) -> None:
-    for app in of_kind(made, "StreamApp").values():
+    for app in select_kind(made, "StreamApp").values():
         StreamAppSpec.model_validate(app["spec"])
 
 
 @pytest.mark.parametrize("case", sorted(CASES))
 def test_every_service_accepts_the_settings_of_its_app(case: str) -> None:
-    for name, app in of_kind(render_manifests(CASES[case]), "StreamApp").items():
+    for name, app in select_kind(render_manifests(CASES[case]), "StreamApp").items():
         config = json.loads(json.dumps(app["spec"]["config"]).replace("/app/streams/", f"{CHART.parents[1]}/streams/"))
         settings = SERVICES[app["spec"]["service"]].model_validate(config | {"checkpoint": "/var/lib/headgate/x"})
         assert settings.app == name
@@ -186,11 +186,11 @@ def test_the_streams_that_the_defaults_name_are_in_the_image() -> None:
 
 def test_by_default_there_is_a_rules_app_on_a_kafka_of_its_own_with_its_event_topic() -> None:
     made = render_manifests()
-    (app,) = of_kind(made, "StreamApp").values()
-    service = of_kind(made, "Service")["demo-headgate-kafka"]
+    (app,) = select_kind(made, "StreamApp").values()
+    service = select_kind(made, "Service")["demo-headgate-kafka"]
     bootstrap = app["spec"]["config"]["kafka"]["bootstrap"]
     assert bootstrap == "demo-headgate-kafka.shop.svc:9092"
-    (kafka,) = of_kind(made, "StatefulSet").values()
+    (kafka,) = select_kind(made, "StatefulSet").values()
     (container,) = kafka["spec"]["template"]["spec"]["containers"]
     assert container["env"] == [{"name": "KAFKA_ADVERTISED", "value": bootstrap}]
     assert service["spec"]["selector"].items() <= kafka["spec"]["template"]["metadata"]["labels"].items()
@@ -200,7 +200,7 @@ def test_by_default_there_is_a_rules_app_on_a_kafka_of_its_own_with_its_event_to
 
 def test_the_chart_installs_no_servers_when_external_ones_are_named() -> None:
     made = render_manifests(OWN_SERVERS)
-    (app,) = of_kind(made, "StreamApp").values()
+    (app,) = select_kind(made, "StreamApp").values()
     assert app["spec"]["config"]["kafka"]["bootstrap"] == "k1.example:9093,k2.example:9093"
     assert app["spec"]["secret"] == "headgate-logins"
     assert app["spec"]["checkpoint"] == {"root": "s3://bucket/headgate"}
@@ -215,7 +215,7 @@ def test_values_must_name_kafka_when_the_chart_does_not_install_it() -> None:
 
 def test_values_of_an_app_override_the_defaults_even_if_empty() -> None:
     values = {"appDefaults": {"executors": 2, "secret": "logins"}, "apps": {"rules": {"executors": 0, "secret": ""}}}
-    (app,) = of_kind(render_manifests(values), "StreamApp").values()
+    (app,) = select_kind(render_manifests(values), "StreamApp").values()
     assert (app["spec"]["executors"], app["spec"]["secret"]) == (0, "")
     assert app["spec"]["savepoints"] == {"every": "6h", "keep": 10}
 
@@ -232,10 +232,10 @@ def _rules(made: list[Manifest], *kinds: str) -> list[dict[str, Any]]:
 
 def test_the_operator_has_the_rights_of_its_own_list_in_one_namespace_or_in_all() -> None:
     one, everywhere = render_manifests(), render_manifests({"operator": {"allNamespaces": True}})
-    assert of_kind(one, "Role")["demo-headgate-operator"]["rules"] == list(rbac.RULES)
-    assert of_kind(everywhere, "ClusterRole")["demo-headgate-operator-shop"]["rules"] == list(rbac.RULES)
+    assert select_kind(one, "Role")["demo-headgate-operator"]["rules"] == list(rbac.RULES)
+    assert select_kind(everywhere, "ClusterRole")["demo-headgate-operator-shop"]["rules"] == list(rbac.RULES)
     for made in (one, everywhere):
-        assert of_kind(made, "Role")["demo-headgate-operator-lease"]["rules"] == list(rbac.OWN_RULES)
+        assert select_kind(made, "Role")["demo-headgate-operator-lease"]["rules"] == list(rbac.OWN_RULES)
     args = next(p for n, p in pod_specs(one).items() if n.endswith("-operator"))["containers"][0]["args"]
     assert args[-2:] == ["--namespace", "shop"]
 
@@ -248,22 +248,22 @@ def test_no_role_has_a_wildcard_or_reads_secrets(made: list[Manifest]) -> None:
 
 def test_without_all_namespaces_only_the_hook_for_crds_has_rights_in_the_cluster() -> None:
     made = render_manifests()
-    assert set(of_kind(made, "ClusterRole")) == {"demo-headgate-crds-shop"}
-    hook = of_kind(made, "ClusterRole")["demo-headgate-crds-shop"]["metadata"]["annotations"]
+    assert set(select_kind(made, "ClusterRole")) == {"demo-headgate-crds-shop"}
+    hook = select_kind(made, "ClusterRole")["demo-headgate-crds-shop"]["metadata"]["annotations"]
     assert hook["helm.sh/hook"] == "pre-install,pre-upgrade,pre-rollback"
-    assert not of_kind(render_manifests({"crds": {"upgrade": False}}), "ClusterRole")
+    assert not select_kind(render_manifests({"crds": {"upgrade": False}}), "ClusterRole")
 
 
 def test_the_uninstall_hook_may_delete_the_apps_of_the_release_and_no_others() -> None:
     made = render_manifests(EVERYTHING)
-    apps = of_kind(made, "Role")["demo-headgate-uninstall"]["rules"][0]
+    apps = select_kind(made, "Role")["demo-headgate-uninstall"]["rules"][0]
     assert (apps["resourceNames"], apps["verbs"]) == (["etl", "rules", "search", "sessions"], ["get", "delete"])
-    assert of_kind(made, "Job")["demo-headgate-uninstall"]["spec"]["activeDeadlineSeconds"] > 600
+    assert select_kind(made, "Job")["demo-headgate-uninstall"]["spec"]["activeDeadlineSeconds"] > 600
 
 
 @pytest.mark.parametrize("replicas", [1, 2])
 def test_no_disruption_budget_blocks_the_drain_of_a_node_with_a_single_replica(replicas: int) -> None:
-    budgets = of_kind(render_manifests({"operator": {"replicas": replicas}}), "PodDisruptionBudget")
+    budgets = select_kind(render_manifests({"operator": {"replicas": replicas}}), "PodDisruptionBudget")
     assert len(budgets) == replicas - 1
     assert all(one["spec"].get("maxUnavailable") == 1 for one in budgets.values())
 
@@ -274,7 +274,7 @@ def test_the_operator_requests_at_most_150_mebibytes_of_memory() -> None:
 
 
 def test_only_their_own_executors_reach_drivers() -> None:
-    policies = of_kind(render_manifests(EVERYTHING), "NetworkPolicy")
+    policies = select_kind(render_manifests(EVERYTHING), "NetworkPolicy")
     driver = policies["demo-headgate-etl-driver"]["spec"]
     assert driver["podSelector"] == {"matchLabels": {"headgate.dev/app": "etl"}}
     spark, metrics = driver["ingress"]
@@ -296,7 +296,7 @@ def test_the_operator_may_connect_to_its_trace_collector_and_has_none_by_default
     (pod,) = (pod for name, pod in pod_specs(made).items() if name.endswith("-operator"))
     endpoints = [one["value"] for one in pod["containers"][0]["env"] if one["name"].startswith("OTEL_")]
     assert endpoints == ([endpoint] if endpoint else [])
-    policy = of_kind(made, "NetworkPolicy")["demo-headgate-operator"]["spec"]
+    policy = select_kind(made, "NetworkPolicy")["demo-headgate-operator"]["spec"]
     assert [one["port"] for rule in policy["egress"][1:] for one in rule["ports"]] == ([port] if port else [])
 
 
@@ -306,12 +306,12 @@ def test_files_of_an_app_are_mounted_where_its_probe_reads_them() -> None:
         "config": {"streams": [{"schema_file": "/etc/headgate/files/streams/orders.yaml", "topic": "orders"}]},
     }
     made = render_manifests({"apps": {"rules": app}})
-    pod = of_kind(made, "Pod")["demo-headgate-test-rules"]["spec"]
+    pod = select_kind(made, "Pod")["demo-headgate-test-rules"]["spec"]
     args = pod["containers"][0]["args"]
     assert args[args.index("--streams") + 1] == "/etc/headgate/files/streams"
     assert args[args.index("--stream") + 1] == "orders"
     (item,) = next(v["configMap"]["items"] for v in pod["volumes"] if v["name"] == "files")
-    assert of_kind(made, "ConfigMap")["demo-headgate-test-rules"]["data"][item["key"]] == "name: orders\n"
+    assert select_kind(made, "ConfigMap")["demo-headgate-test-rules"]["data"][item["key"]] == "name: orders\n"
     assert item["path"] == "streams/orders.yaml"
 
 

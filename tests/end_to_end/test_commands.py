@@ -48,7 +48,7 @@ def await_result(folder: Path, identity: str) -> CommandResult:
 def test_a_standby_is_promoted_reconfigured_and_drained_by_commands(
     new_app: NewApp,
 ) -> None:
-    scene = new_app("asked", savepoints=None)
+    scene = new_app("commands", savepoints=None)
     app, channel = scene.app, scene.app.checkpoint / "standby"
     app.start((*RULES_APP, "--standby"))
     await_status(channel, lambda report: report.phase is DriverPhase.STANDBY, "a standby")
@@ -60,7 +60,7 @@ def test_a_standby_is_promoted_reconfigured_and_drained_by_commands(
     assert "it may not begin with nothing" in await_result(channel, "n").message
     send_command(channel, id="v", command="verify", savepoint="nothing")
     assert "no savepoint nothing" in await_result(channel, "v").message
-    assert {path.name for path in app.checkpoint.iterdir()} == {"standby"}, "what was rejected left nothing"
+    assert {path.name for path in app.checkpoint.iterdir()} == {"standby"}, "rejected commands left no file"
 
     send_command(channel, id="g", command="promote", epoch=4, restore=None, allow_empty=True)
     running = await_status(channel, lambda report: report.committed > 0, "a first cut")
@@ -71,24 +71,24 @@ def test_a_standby_is_promoted_reconfigured_and_drained_by_commands(
     idle = await_status(channel, lambda report: report.batch > running.batch and report.lag_rows == 0, "nothing waits")
     assert idle.lag_s == 0
     check_reconfiguration(scene, channel)
-    assert run(["savepoint", "create", "midway", *place(app)]) == 0
+    assert run(["savepoint", "create", "midway", *app_options(app)]) == 0
 
     send_command(channel, id="d", command="drain", savepoint=None)
     assert app.wait_for_end() == 0
     drained = last_status(channel)
     assert drained.phase is DriverPhase.DRAINED
     assert drained.results["d"].ok
-    assert drained.batch == app.lines[-1].batch
+    assert drained.batch == app.reported_cuts[-1].batch
     scene.check_counts()
     check_second_copy_is_rejected(app)
 
 
-def place(app: AppUnderTest) -> list[str]:
+def app_options(app: AppUnderTest) -> list[str]:
     return ["--service", "rules", "--settings", str(app.folder / "settings.json")]
 
 
 def check_reconfiguration(scene: Scene, channel: Path) -> None:
-    """Settings that need a new process or are invalid are rejected; others apply from the next batch on."""
+    """Check that settings that need a new process or are invalid are rejected, and that others apply at run time."""
     app, pid = scene.app, scene.app.pid
     before = last_status(channel)
     for identity, changed, why in (
@@ -104,21 +104,23 @@ def check_reconfiguration(scene: Scene, channel: Path) -> None:
     send_command(
         channel, id="c5", command="configure", settings={**app.settings, "max_rules": 3, "events_per_cut": 100}
     )
-    taken = await_result(channel, "c5")
-    assert taken.ok, taken.message
+    accepted = await_result(channel, "c5")
+    assert accepted.ok, accepted.message
     report = last_status(channel)
     assert (report.epoch, report.phase, app.pid) == (before.epoch, DriverPhase.RUNNING, pid)
     assert report.batch > before.batch
     send(scene, 500)
     scene.settle()
-    assert max(cut.events for cut in app.lines if cut.batch > report.batch) <= 100, "so many events a cut, and no more"
-    batches = [cut.batch for cut in app.lines]
+    assert max(cut.events for cut in app.reported_cuts if cut.batch > report.batch) <= 100, (
+        "the new limit of events in a cut holds"
+    )
+    batches = [cut.batch for cut in app.reported_cuts]
     assert batches == list(range(len(batches))), "no batch was left out, none ran twice"
 
 
 def check_second_copy_is_rejected(app: AppUnderTest) -> None:
-    """A process that is started without a command does not begin in the folder of a promoted app."""
-    copy = app.second_copy()
+    """Check that a process without a command rejects the folder of a promoted app."""
+    copy = app.run_second_process()
     assert copy.returncode == 2
     assert b"it holds those of epochs 4" in copy.stderr
 
@@ -126,18 +128,18 @@ def check_second_copy_is_rejected(app: AppUnderTest) -> None:
 def test_the_owner_answers_a_command_once_and_a_second_copy_changes_neither_commands_nor_status(
     new_app: NewApp,
 ) -> None:
-    app = new_app("owned").app
+    app = new_app("owner").app
     app.start()
     channel = app.checkpoint
     await_status(channel, lambda report: report.committed > 0, "a first cut")
-    assert app.second_copy().returncode == 2
+    assert app.run_second_process().returncode == 2
     assert last_status(channel).phase is DriverPhase.RUNNING
     send_command(channel, id="d", command="drain", savepoint=None)
     assert app.wait_for_end() == 0
     # The request is still there, and was answered: the next start runs.
     app.start()
     again = await_status(
-        channel, lambda report: report.phase is DriverPhase.RUNNING and report.committed > 0, "a second life"
+        channel, lambda report: report.phase is DriverPhase.RUNNING and report.committed > 0, "the second start"
     )
     assert again.results["d"].ok
     assert app.drain() == 0
@@ -165,7 +167,7 @@ def test_a_promote_is_rejected_while_the_lease_is_held_or_newer_state_exists_and
         assert "in use by" in answers[0].message + answers[1].message
         mine, theirs = channels
         send(scene, 500)
-        saved = drained_with_savepoint(owner, mine, "first")
+        saved = drain_with_savepoint(owner, mine, "first")
         root = owner.checkpoint / "e1"
         before = sorted(path.name for path in owner.checkpoint.iterdir())
 
@@ -176,7 +178,7 @@ def test_a_promote_is_rejected_while_the_lease_is_held_or_newer_state_exists_and
         send_command(theirs, id="3", command="verify", savepoint="first")
         verified = await_result(theirs, "3")
         assert verified.ok, verified.message
-        # In place: the existing epoch continues, whatever else the command has.
+        # In place: the existing epoch continues, whatever else the command contains.
         send_command(theirs, id="4", command="promote", epoch=1, restore="nothing")
         assert await_result(theirs, "4").ok
         other.wait_for_cuts(2)
@@ -202,13 +204,13 @@ def test_a_promote_is_rejected_while_the_lease_is_held_or_newer_state_exists_and
 
 
 def start_standby(app: AppUnderTest, channel: Path) -> None:
-    """With a channel of its own, as a pod has."""
+    """Start a standby with a channel of its own, as a pod has."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HEADGATE_CONTROL_CHANNEL", str(channel))
         app.start((*RULES_APP, "--standby"))
 
 
-def drained_with_savepoint(app: AppUnderTest, channel: Path, name: str) -> SavepointInfo:
+def drain_with_savepoint(app: AppUnderTest, channel: Path, name: str) -> SavepointInfo:
     app.wait_for_cuts(2)
     send_command(channel, id=f"drain-{name}", command="drain", savepoint=name)
     assert app.wait_for_end() == 0

@@ -7,15 +7,15 @@ import pytest
 from conftest import NewTopic
 from tests.harness.apps.rules_scene import Scene
 from tests.harness.oracles.lane_reader import as_object
-from tests.harness.servers.command import HEADGATE, Ended, ran
+from tests.harness.servers.command import HEADGATE, CompletedCommand, run_command
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 
-def _probe(live: Scene, topic: str, *more: str) -> Ended:
+def _probe(live: Scene, topic: str, *more: str) -> CompletedCommand:
     where = ["--app", live.app.name, "--bootstrap", live.kafka.bootstrap, "--streams", str(live.app.folder / "streams")]
     what = ["--stream", "orders", "--topic", topic, "--at", str(live.next_day()), "-o", "json"]
-    ended = ran([*HEADGATE, "probe", *where, *what, *more])
+    ended = run_command([*HEADGATE, "probe", *where, *what, *more])
     live.published += 2  # its rule, and the deletion
     return ended
 

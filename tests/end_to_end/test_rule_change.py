@@ -42,7 +42,7 @@ def test_a_new_version_becomes_live_under_load_at_one_cut_with_the_state_of_the_
 
 
 def _batches_of_changes(live: Scene) -> dict[int, int]:
-    """Control offset -> the batch that answered it, which is the one that it counts from."""
+    """Return the batch that answered each control offset, from which the record counts."""
     return {_offset(record): batch_of(record)[1] for record in live.outputs.read("status")}
 
 
@@ -53,7 +53,7 @@ def _offset(record: Record) -> int:
 
 
 def _check_epochs(live: Scene) -> None:
-    """All alerts and answers of a cut name one epoch of the rule set, and it never goes back."""
+    """Check that all alerts and answers of a cut name one epoch of the rule set, and that epochs never decrease."""
     epochs: dict[int, set[object]] = {}
     for record in [*live.outputs.read("alerts"), *live.outputs.read("status")]:
         epochs.setdefault(batch_of(record)[1], set()).add(as_object(record)["rules_epoch"])

@@ -23,8 +23,8 @@ def test_a_stop_under_load_loses_nothing_and_a_lost_commit_is_repeated_only_if_t
     new_app: NewApp,
 ) -> None:
     scene = new_app("stop", events_per_cut=500)
-    wanted = rules.all_kinds()
-    scene.publish(*wanted)
+    expected = rules.all_kinds()
+    scene.publish(*expected)
     scene.send(orders.orders(COUNT, seed=21, start_ms=scene.next_day()))
 
     scene.app.start()
@@ -39,13 +39,13 @@ def test_a_stop_under_load_loses_nothing_and_a_lost_commit_is_repeated_only_if_t
     again = scene.app.this_start[0]
     assert (again.batch, again.outcome) == (lost, "skipped")
     assert again.lanes["alerts"] > 0, "there was something to repeat"
-    scene.check_against(wanted)
+    scene.check_against(expected)
     scene.check_counts()
     check_transactions(scene.outputs)
 
     scene.send(orders.orders(COUNT, seed=22, start_ms=scene.next_day()))
     lost = forget_last_commit_after(scene)
-    scene.start_faulty("--forgetful")
+    scene.start_faulty("--unprotected")
     scene.app.wait_for_cuts(1)
     again = scene.app.this_start[0]
     assert (again.batch, again.outcome) == (lost, "committed"), "with the protection off it writes again"
@@ -55,11 +55,11 @@ def test_a_stop_under_load_loses_nothing_and_a_lost_commit_is_repeated_only_if_t
     assert {int(text(r, "batch")) for r in scene.outputs.read("alerts") if r.key in repeated} == {lost}
     session = scene.app.pid
     scene.app.kill_driver()
-    processes.wait_until(lambda: not processes.members(session), "the end of all that a killed driver leaves", 60)
+    processes.wait_until(lambda: not processes.members(session), "the end of all processes of a killed driver", 60)
 
 
 def stop_under_load(scene: Scene) -> int:
-    """SIGTERM to all processes while there is a backlog, after a cut with alerts; the last batch that was committed."""
+    """Send SIGTERM to all processes under load; return the last committed batch."""
     scene.app.wait_for_cuts(3)
     session = scene.app.pid
     assert scene.app.drain_session() == 0

@@ -62,7 +62,7 @@ Row = Mapping[str, object]
 
 @dataclass
 class Recorder:
-    """Keeps the spec and function of a transcript, and what it feeds, as JSON records, a list a step."""
+    """Records the inputs of a transcript as JSON records, a list for each step."""
 
     spec: WindowSpec
     function: Aggregate
@@ -72,7 +72,7 @@ class Recorder:
     counts = WindowCounts()
 
     def element(self, key: Hashable, value: Fields, event_ms: int) -> WindowOutput:
-        fields = {name: _typed(value.get(name), name) for name in FIELDS}
+        fields = {name: _or_null(value.get(name), name) for name in FIELDS}
         row = {"ts": event_ms, "key": key, "at": len(self.elements), **fields}
         self.elements.append(value)
         return self._step([row])
@@ -92,13 +92,13 @@ class Recorder:
         return WindowOutput()
 
 
-def _typed(value: object, name: str) -> object:
-    """A value of another type would make the event a dead letter; the reference sees nothing in it."""
+def _or_null(value: object, name: str) -> object:
+    """Return null for a value of another type, which would make the event a dead letter."""
     return value if isinstance(value, int) and isinstance(value, bool) == (name == "done") else None
 
 
-def recorded(transcript: Transcript) -> Recorder:
-    """Return the transcript's inputs."""
+def record_inputs(transcript: Transcript) -> Recorder:
+    """Record the inputs of a transcript."""
     recorder = Recorder(transcript.spec.build(), FUNCTIONS[transcript.function])
     for step in transcript.steps:
         step.feed(recorder)
@@ -106,8 +106,8 @@ def recorded(transcript: Transcript) -> Recorder:
 
 
 @dataclass
-class Played:
-    """A transcript as it went on Spark, behind the inputs of the reference: each call answers what its cut gave."""
+class SparkRun:
+    """A transcript that ran on Spark, with the inputs of the reference: each call returns the output of its cut."""
 
     recorder: Recorder
     counts: WindowCounts
@@ -170,7 +170,7 @@ def _ms(text: object) -> int:
 
 @dataclass
 class Group:
-    """Transcripts that share an app. ``numbers``: their places in ``TRANSCRIPTS``."""
+    """Transcripts that share an app. ``numbers``: their indexes in ``TRANSCRIPTS``."""
 
     name: str
     numbers: Sequence[int]
@@ -227,11 +227,11 @@ def _schema(number: int) -> StreamSchema:
 
 def _groups() -> list[Group]:
     has_clock = [number for number, one in enumerate(TRANSCRIPTS) if any(s.clock is not None for s in one.steps)]
-    calm = [number for number in range(len(TRANSCRIPTS)) if number not in has_clock]
-    return [Group("calm", calm), *(Group(f"clock{number}", [number]) for number in has_clock)]
+    without_clock = [number for number in range(len(TRANSCRIPTS)) if number not in has_clock]
+    return [Group("no-clock", without_clock), *(Group(f"clock{number}", [number]) for number in has_clock)]
 
 
-def _by_step(rows: Sequence[tuple[int, Row]], number: int) -> dict[int, list[Row]]:
+def _group_by_step(rows: Sequence[tuple[int, Row]], number: int) -> dict[int, list[Row]]:
     mine = [(batch, row) for batch, row in rows if row["transcript"] == number]
     return {batch: [row for _, row in run] for batch, run in groupby(mine, key=lambda pair: pair[0])}
 
@@ -248,31 +248,31 @@ def _counts(counted: Counter[str], number: int) -> WindowCounts:
 
 
 @pytest.fixture(scope="module")
-def played(tmp_path_factory: pytest.TempPathFactory, kafka: KafkaSettings, spark_jars: Path) -> dict[int, Played]:
-    """All transcripts, run."""
+def runs(tmp_path_factory: pytest.TempPathFactory, kafka: KafkaSettings, spark_jars: Path) -> dict[int, SparkRun]:
+    """Run all transcripts."""
     folder = tmp_path_factory.mktemp("transcripts")
-    recorders = {number: recorded(transcript) for number, transcript in enumerate(TRANSCRIPTS)}
+    recorders = {number: record_inputs(transcript) for number, transcript in enumerate(TRANSCRIPTS)}
     groups = _groups()
     scripts = [group.script(folder, kafka, spark_jars, recorders) for group in groups]
     run(folder, scripts, limit_s=900)
-    found: dict[int, Played] = {}
+    found: dict[int, SparkRun] = {}
     for group, script in zip(groups, scripts, strict=True):
         lanes = script.app.lanes
         assert not _read(kafka, lanes["deadletters"])
         counted = script.total_counters()
         for number in group.numbers:
             panes, late = (_read(kafka, lanes[f"{lane}-{number}"]) for lane in ("panes", "late"))
-            found[number] = Played(
-                recorders[number], _counts(counted, number), _by_step(panes, number), _by_step(late, number)
+            found[number] = SparkRun(
+                recorders[number], _counts(counted, number), _group_by_step(panes, number), _group_by_step(late, number)
             )
     return found
 
 
-def test_every_transcript_holds_on_spark_and_every_wrong_one_fails(played: dict[int, Played]) -> None:
+def test_every_transcript_holds_on_spark_and_every_wrong_one_fails(runs: dict[int, SparkRun]) -> None:
     wrong = {}
     for number, transcript in enumerate(TRANSCRIPTS):
         try:
-            transcript.run(lambda _spec, _function, number=number: played[number])
+            transcript.run(lambda _spec, _function, number=number: runs[number])
         except Mismatch as mismatch:
             wrong[transcript.name] = mismatch
     expected = {transcript.name for transcript in TRANSCRIPTS if transcript.wrong}

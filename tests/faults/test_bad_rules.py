@@ -20,33 +20,33 @@ RULE = "bad-large-order"
 GARBAGE = 60
 
 
-def second(where: str, **more: object) -> bytes:
+def second_version(where: str, **more: object) -> bytes:
     """Return a second version of the rule that is live."""
     return json.dumps(document(RULE, version=2, where=where) | more).encode()
 
 
 #: What is wrong -> a control record of the rule's key, and words of the reason.
 BAD: dict[str, tuple[bytes, str]] = {
-    "syntax": (second("amount > > 1"), "where:1:10"),
-    "type": (second("amount > 'a lot'"), "where:1:"),
-    "unknown field": (second("colour = 'red'"), "colour"),
-    "too deep": (second("not (" * 100 + "amount > 1" + ")" * 100), "deep"),
-    "too long": (second(" or ".join(["amount > 1"] * 500)), "4096"),
-    "too large": (second("amount > 1", description="x" * 70_000), "bytes"),
-    "regular expression": (second("regexp_like(kind, '(a{1,1000}){1,1000}')"), "repetition"),
-    "look-around": (second("regexp_like(kind, '(?=a)b')"), "look-around"),
-    "code": (second("reflect('java.lang.System', 'exit', 1)"), "reflect"),
-    "java": (second("java_method('java.lang.Runtime', 'getRuntime') = 'x'"), "java_method"),
-    "subquery": (second("amount > (select max(amount) from orders)"), "where:1:"),
-    "file": (second("kind in (select value from text.`/etc/passwd`)"), "where:1:"),
-    "unknown stream": (second("amount > 1", on="payments"), "payments"),
-    "unknown entry": (second("amount > 1", run="rm -rf /"), "run"),
+    "syntax": (second_version("amount > > 1"), "where:1:10"),
+    "type": (second_version("amount > 'a lot'"), "where:1:"),
+    "unknown field": (second_version("colour = 'red'"), "colour"),
+    "too deep": (second_version("not (" * 100 + "amount > 1" + ")" * 100), "deep"),
+    "too long": (second_version(" or ".join(["amount > 1"] * 500)), "4096"),
+    "too large": (second_version("amount > 1", description="x" * 70_000), "bytes"),
+    "regular expression": (second_version("regexp_like(kind, '(a{1,1000}){1,1000}')"), "repetition"),
+    "look-around": (second_version("regexp_like(kind, '(?=a)b')"), "look-around"),
+    "code": (second_version("reflect('java.lang.System', 'exit', 1)"), "reflect"),
+    "java": (second_version("java_method('java.lang.Runtime', 'getRuntime') = 'x'"), "java_method"),
+    "subquery": (second_version("amount > (select max(amount) from orders)"), "where:1:"),
+    "file": (second_version("kind in (select value from text.`/etc/passwd`)"), "where:1:"),
+    "unknown stream": (second_version("amount > 1", on="payments"), "payments"),
+    "unknown entry": (second_version("amount > 1", run="rm -rf /"), "run"),
     "unknown name in the message": (
-        second("amount > 1", then={"severity": "high", "message": "{user.__class__}"}),
+        second_version("amount > 1", then={"severity": "high", "message": "{user.__class__}"}),
         "message",
     ),
-    "old version": (second("amount > 1", version=1), "version 1"),
-    "another rule's id": (second("amount > 1", id="other"), "other"),
+    "old version": (second_version("amount > 1", version=1), "version 1"),
+    "another rule's id": (second_version("amount > 1", id="other"), "other"),
     "no JSON": (b"{", "not JSON"),
     "no UTF-8": (b'{"id": "\xff"}', "not JSON"),
     "no object": (b"[]", "object"),
@@ -86,7 +86,7 @@ def test_random_bytes_in_the_control_topic_are_answered_and_do_not_stop_the_app(
     rule = rules.large_order(prefix="noise-")
     template = rules.many_payments(prefix="noise-").value
     with live.live_rules(rule):
-        values = [_spoilt(chance, template) for _ in range(GARBAGE)]
+        values = [_damage(chance, template) for _ in range(GARBAGE)]
         records: list[tuple[bytes | None, bytes | None]] = [(b"noise-%d\xff" % n, v) for n, v in enumerate(values)]
         offsets = send_raw(live.kafka, f"{live.app.name}.control", records)
         live.published += GARBAGE
@@ -98,7 +98,7 @@ def test_random_bytes_in_the_control_topic_are_answered_and_do_not_stop_the_app(
 
 
 def statuses(live: Scene) -> dict[int, Alert]:
-    """Answers by the offset of their control record."""
+    """Return the answers by the offset of their control record."""
     answers = {}
     for answer in map(as_object, live.outputs.read("status")):
         control = answer["control"]
@@ -107,7 +107,7 @@ def statuses(live: Scene) -> dict[int, Alert]:
     return answers
 
 
-def _spoilt(chance: random.Random, template: bytes) -> bytes:
+def _damage(chance: random.Random, template: bytes) -> bytes:
     value = bytearray(template if chance.random() < 0.8 else chance.randbytes(50))
     for _ in range(chance.randrange(1, 6)):
         at = chance.randrange(len(value))

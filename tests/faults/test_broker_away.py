@@ -1,4 +1,4 @@
-"""While a broker is stopped or hangs, the app waits, and says so; then it continues by itself."""
+"""While a broker is stopped or hangs, the app waits and reports it; then it continues by itself."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def test_a_broker_that_is_stopped_or_hangs_costs_no_alert_and_each_outage_is_rep
 ) -> None:
     broker = new_broker()
     scene = new_app("away", KafkaSettings(broker.start()), events_per_cut=500)
-    wanted = rules.all_kinds()
-    scene.publish(*wanted)
+    expected = rules.all_kinds()
+    scene.publish(*expected)
     events = orders.orders(3 * PART, seed=41)
     scene.send(events[:PART])
     scene.app.start()
@@ -38,7 +38,7 @@ def test_a_broker_that_is_stopped_or_hangs_costs_no_alert_and_each_outage_is_rep
     broker.stop()
     scene.app.wait_for_log("unavailable since")
     time.sleep(AWAY_S)
-    assert scene.app.input_records < PART, "it was away under load"
+    assert scene.app.input_records < PART, "the broker was stopped under load"
     broker.start()
     scene.send(events[PART : 2 * PART])
     wait_for_more(scene)
@@ -51,14 +51,14 @@ def test_a_broker_that_is_stopped_or_hangs_costs_no_alert_and_each_outage_is_rep
 
     assert scene.app.pid == pid
     assert scene.app.drain() == 0
-    scene.check_against(wanted)
+    scene.check_against(expected)
     scene.check_counts()
     check_transactions(scene.outputs)
     check_messages(scene)
 
 
 def check_messages(scene: Scene) -> None:
-    """Each outage has a first and a last message, and nothing that librdkafka says of it comes beside them."""
+    """Check that each outage has a first and a last message, and that librdkafka prints none of its own."""
     lines = scene.app.log.read_text(errors="replace").splitlines()
     broker = re.escape(f"headgate-rules: Kafka {scene.kafka.bootstrap}")
     messages = [line for line in lines if re.match(broker, line) and "is still unavailable, after" not in line]

@@ -1,9 +1,9 @@
 """Many rule changes under load and kills: each alert's version was live in its cut, and no state is lost.
 
-``HEADGATE_CHANGES`` changes (40; `make nightly`: 300, one a second or one a cut), some of which go back to the
-conditions of the first version; among them one release of ``HEADGATE_RELEASE`` rules (200; 1,000), which changes the
-two rules that are evaluated, too, and later is rolled back as a whole; and kill -9 of all processes
-``HEADGATE_CHANGE_KILLS`` times (2; 5).
+``HEADGATE_CHANGES`` changes (40; `make nightly`: 300, one a second or one a cut), some of which restore the
+first version; among them one release of ``HEADGATE_RELEASE`` rules (200; 1,000), which changes the two rules that
+are evaluated, too, and later is rolled back as a whole; and kill -9 of all processes ``HEADGATE_CHANGE_KILLS`` times
+(2; 5).
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mar
 
 @dataclass(slots=True)
 class Changes:
-    """What was published: versions of two rules with control offsets; and where each batch ended, as the app decided.
+    """The published versions of two rules with their control offsets, and the offsets at which each batch ended.
 
-    ``before``: what the release replaced.
+    ``before``: the versions that the release replaced.
     """
 
     scene: Scene
@@ -62,45 +62,45 @@ class Changes:
         return int(str(self.newest[name].document["version"])) + 1
 
     def publish(self, rule: RuleUnderTest) -> None:
-        """One version."""
-        self._note([rule], self.log.publish(rule.id, rule.value).offset)
+        """Publish a version."""
+        self._record([rule], self.log.publish(rule.id, rule.value).offset)
         self.scene.published += 1
 
-    def _note(self, some: Sequence[RuleUnderTest], offset: int) -> None:
+    def _record(self, some: Sequence[RuleUnderTest], offset: int) -> None:
         self.versions += [(offset, rule) for rule in some]
         self.newest |= {rule.id: rule for rule in some}
 
     def release(self, name: str, own: Sequence[RuleUnderTest], more: Sequence[Rule], deleted: Sequence[str]) -> int:
-        """Publish a release in as many records as it needs; return the offset of the one that counts."""
+        """Publish a release in as many records as it needs; return the offset of the last one."""
         self.before = dict(self.newest)
         versions = [*(Rule.model_validate(rule.document) for rule in own), *more]
         position = [self.log.publish(key, value) for key, value in to_records(name, versions, deleted)][-1]
-        self._note(own, position.offset)
+        self._record(own, position.offset)
         return position.offset
 
-    def release_big(self) -> int:
-        """Many rules at once, and new thresholds of the two that are evaluated."""
+    def release_many(self) -> int:
+        """Release many rules, with new thresholds of the two that are evaluated."""
         large, many = (f"{PREFIX}{name}" for name in ("large-order", "many-payments"))
         own = [
             rules.large_order(700, version=self.version(large), prefix=PREFIX),
             rules.many_payments(6, version=self.version(many), prefix=PREFIX),
         ]
-        return self.release("big", own, _versions(RELEASE), [])
+        return self.release("many", own, _new_rules(RELEASE), [])
 
-    def roll_back_big(self) -> int:
-        """As `headgate rules rollback --release` does it: from the control topic alone."""
+    def roll_back_release(self) -> int:
+        """Roll the release back from the control topic alone, as `headgate rules rollback --release` does."""
         written = read_log(self.scene.kafka, AppTopics(self.scene.app.name))
-        back, deleted = revert_release(replay_log(RuleSet.empty(orders.schemas()), written), "big")
+        back, deleted = revert_release(replay_log(RuleSet.empty(orders.schemas()), written), "many")
         own = [
             replace(rule, document={**rule.document, "version": self.version(name)})
             for name, rule in sorted(self.before.items())
         ]
         assert back == [Rule.model_validate(rule.document) for rule in own], "each as it was before the release"
-        assert sorted(deleted) == sorted(rule.id for rule in _versions(RELEASE)), "which the release brought"
-        return self.release("big-undone", own, [], deleted)
+        assert sorted(deleted) == sorted(rule.id for rule in _new_rules(RELEASE)), "which the release brought"
+        return self.release("many-undone", own, [], deleted)
 
-    def note_positions(self) -> None:
-        """The app keeps the last hundred."""
+    def record_positions(self) -> None:
+        """Record the ends of batches from the offset log, which has the last hundred."""
         log = CheckpointRoot(self.scene.app.checkpoint).offsets
         for batch in log.batches():
             if batch not in self.ends and (bounds := log.read(batch)) is not None:
@@ -117,50 +117,50 @@ def test_each_alert_is_of_the_version_that_was_live_in_its_cut_and_nothing_is_lo
         changes.publish(rules.many_payments(4, prefix=PREFIX))
         scene.app.start()
         scene.app.wait_for_cuts(1)
-        released = _under_load(changes, events)
+        released = _change_under_load(changes, events)
         scene.tick(events[-1].ts + orders.HOUR_MS)
-        scene.app.wait_until_taken(scene.count)
-        scene.app.wait_for(lambda: _answered(scene, changes), "an answer to every change")
+        scene.app.wait_for_input(scene.count)
+        scene.app.wait_for(lambda: _is_answered(scene, changes), "an answer to every change")
         assert scene.app.drain() == 0
-        changes.note_positions()
+        changes.record_positions()
 
     batches = _batches_of_changes(scene)
     _check_versions(changes, batches)
-    _check_release(scene, "big", released[0], {"accepted": RELEASE + 2}, batches)
-    _check_release(scene, "big-undone", released[1], {"accepted": 2, "deleted": RELEASE}, batches)
+    _check_release(scene, "many", released[0], {"accepted": RELEASE + 2}, batches)
+    _check_release(scene, "many-undone", released[1], {"accepted": 2, "deleted": RELEASE}, batches)
     _check_epochs(scene)
     assert not [a for a in scene.outputs.alerts() if a["incomplete"]], "no aggregate was lost by a new threshold"
 
 
-def _under_load(changes: Changes, events: Sequence[orders.Order]) -> list[int]:
-    """Events and changes at their pace, kills among them; the control offsets of the release and of its roll-back."""
+def _change_under_load(changes: Changes, events: Sequence[orders.Order]) -> list[int]:
+    """Send events, change rules and kill the app; return the control offsets of the release and of its rollback."""
     kill_at = {CHANGES * (k + 1) // (KILLS + 1) for k in range(KILLS)}
     released = []
     for number in range(CHANGES):
         began = time.monotonic()
         changes.scene.send(events[number * PER_CHANGE : (number + 1) * PER_CHANGE])
         if number == CHANGES // 2:
-            released.append(changes.release_big())
+            released.append(changes.release_many())
         if number == CHANGES * 3 // 4:
-            released.append(changes.roll_back_big())
-        changes.publish(_change(changes, number))
-        changes.note_positions()
+            released.append(changes.roll_back_release())
+        changes.publish(_next_version(changes, number))
+        changes.record_positions()
         if number in kill_at:
             changes.scene.app.kill()
             changes.scene.app.start()
         if not any(number - _AWAY < kill <= number for kill in kill_at):
-            _await_a_cut(changes.scene)
+            _wait_for_cut(changes.scene)
         time.sleep(max(0.0, PACE_S - (time.monotonic() - began)))
     return released
 
 
-def _await_a_cut(scene: Scene) -> None:
-    """The next change belongs to another cut, however slow the machine; on a quick one no time passes here."""
+def _wait_for_cut(scene: Scene) -> None:
+    """Wait for a cut, so that the next change belongs to another one, however slow the machine."""
     scene.app.wait_for_cuts(len(scene.app.this_start) + 1)
 
 
-def _change(changes: Changes, number: int) -> RuleUnderTest:
-    """Thresholds up and down; every seventh change goes back to the first version."""
+def _next_version(changes: Changes, number: int) -> RuleUnderTest:
+    """Return a version with another threshold; every seventh change has that of the first version."""
     name = f"{PREFIX}large-order" if number % 2 else f"{PREFIX}many-payments"
     version = changes.version(name)
     if number % 2:
@@ -168,19 +168,19 @@ def _change(changes: Changes, number: int) -> RuleUnderTest:
     return rules.many_payments(4 if number % 7 == 0 else 3 + number % 5, version=version, prefix=PREFIX)
 
 
-def _versions(count: int) -> list[Rule]:
-    """Rules that never match, so that only their being there is seen."""
+def _new_rules(count: int) -> list[Rule]:
+    """Return rules that never match."""
     return [
         Rule.model_validate(document(f"{PREFIX}r{n}", where=f"kind = 'none' and amount > {n}")) for n in range(count)
     ]
 
 
-def _answered(scene: Scene, changes: Changes) -> bool:
+def _is_answered(scene: Scene, changes: Changes) -> bool:
     return {offset for offset, _ in changes.versions} <= _batches_of_changes(scene).keys()
 
 
 def _batches_of_changes(scene: Scene) -> dict[int, int]:
-    """Control offset -> the batch that answered it, which is the one that it counts from."""
+    """Return the batch that answered each control offset, from which the record counts."""
     found: dict[int, int] = {}
     for record in scene.outputs.read("status"):
         control = as_object(record)["control"]
@@ -191,7 +191,7 @@ def _batches_of_changes(scene: Scene) -> dict[int, int]:
 
 
 def _check_versions(changes: Changes, batches: dict[int, int]) -> None:
-    """Alerts are those of an independent evaluation with each version from its cut to that of the next one."""
+    """Compare alerts with an independent evaluation, in which each version is live from its cut to that of the next."""
     from_cut: dict[str, list[tuple[int, int, RuleUnderTest]]] = {}
     for offset, rule in changes.versions:
         from_cut.setdefault(rule.id, []).append((batches[offset], offset, rule))
@@ -210,21 +210,21 @@ def _check_versions(changes: Changes, batches: dict[int, int]) -> None:
     found = changes.scene.alerts_of(published)
     assert repeated_alerts(found) == []
     check_same(found, Oracle(published, is_live).run(changes.scene.sent))
-    assert len({(a["rule"], a["version"]) for a in found}) > CHANGES // 3, "many versions had their time"
+    assert len({(a["rule"], a["version"]) for a in found}) > CHANGES // 3, "many versions gave alerts"
 
 
-def _check_release(scene: Scene, name: str, offset: int, wanted: dict[str, int], batches: dict[int, int]) -> None:
-    """All of it at one record, in one epoch. ``wanted``: answers by status."""
+def _check_release(scene: Scene, name: str, offset: int, expected: dict[str, int], batches: dict[int, int]) -> None:
+    """Check that a release is answered at one record and in one epoch. ``expected``: answers by status."""
     answers = [as_object(r) for r in scene.outputs.read("status")]
     own = [a for a in answers if a.get("release") == name and a["subject"] == "rule"]
-    assert Counter(str(a["status"]) for a in own) == wanted
+    assert Counter(str(a["status"]) for a in own) == expected
     assert {str(a["control"]) for a in own} == {str({"partition": 0, "offset": offset})}
     assert len({a["rules_epoch"] for a in own}) == 1
     assert offset in batches
 
 
 def _check_epochs(scene: Scene) -> None:
-    """All alerts and answers of a cut name one epoch of the rule set, and it never goes back."""
+    """Check that all alerts and answers of a cut name one epoch of the rule set, and that epochs never decrease."""
     epochs: dict[int, set[int]] = {}
     for record in [*scene.outputs.read("alerts"), *scene.outputs.read("status")]:
         epochs.setdefault(batch_of(record)[1], set()).add(int(str(as_object(record)["rules_epoch"])))

@@ -17,7 +17,7 @@ from tests.harness.apps import orders
 from tests.harness.apps import published_rules as rules
 from tests.harness.apps.orders import Order
 from tests.harness.apps.rules_scene import Scene
-from tests.harness.faults.faulty_app import attempts
+from tests.harness.faults.faulty_app import read_attempts
 from tests.harness.oracles.lane_reader import LANES, check_transactions
 from tests.harness.oracles.lane_watcher import Watcher
 
@@ -30,31 +30,31 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mar
 
 def test_kills_at_any_moment_neither_lose_nor_repeat_alerts_and_no_reader_sees_part_of_a_cut(new_app: NewApp) -> None:
     scene = new_app("kills", events_per_cut=PER_CUT)
-    wanted = rules.all_kinds()
-    scene.publish(*wanted)
+    expected = rules.all_kinds()
+    scene.publish(*expected)
     scene.send(orders.orders(PER_CUT * (10 + 3 * KILLS), seed=31))
     with scene.app, Watcher(scene.outputs) as watcher:
         die_before_the_commit(scene)
         watcher.count_while_dead()
         die_between_the_commit_and_sparks(scene)
         watcher.count_while_dead()
-        lose_the_jvm(scene)
+        kill_the_jvm(scene)
         kill_at_random(scene, watcher, random.Random(KILLS))
         scene.start_faulty()
         scene.tick(scene.sent[-1].order.ts + orders.HOUR_MS)
         scene.settle()
         assert scene.app.drain() == 0
         watcher.check()
-    scene.check_against(wanted)
+    scene.check_against(expected)
     scene.check_counts()
     check_transactions(scene.outputs)
     check_replays(scene)
 
 
 def die_before_the_commit(scene: Scene) -> None:
-    """In a batch whose output depends on its clock: events that are a little too far ahead are dead letters.
+    """Kill the app before it commits a batch whose output depends on its clock.
 
-    Read again with a later clock some of them would be events.
+    Events that are a little too far in the future are dead letters; with a later clock some of them would be events.
     """
     scene.start_faulty("--die", "before_commit", "--when", "deadletters")
     scene.app.wait_for_cuts(2)
@@ -65,13 +65,13 @@ def die_before_the_commit(scene: Scene) -> None:
 
 
 def die_between_the_commit_and_sparks(scene: Scene) -> None:
-    """The output of a batch is in Kafka, and Spark does not know."""
+    """Kill the app after the output of a batch is in Kafka and before Spark commits the batch."""
     scene.start_faulty("--die", "committed", "--when", "alerts")
     assert scene.app.wait_for_end() < 0, "it died by the signal"
 
 
-def lose_the_jvm(scene: Scene) -> None:
-    """Spark's JVM is killed: the driver ends with one sentence that names it."""
+def kill_the_jvm(scene: Scene) -> None:
+    """Kill the JVM of Spark: the driver ends with one sentence that names it."""
     scene.start_faulty()
     scene.app.wait_for_cuts(1)
     pid = scene.app.kill_jvm()
@@ -81,9 +81,9 @@ def lose_the_jvm(scene: Scene) -> None:
 
 
 def kill_at_random(scene: Scene, watcher: Watcher, chance: random.Random) -> None:
-    """All processes of the app, or the driver alone; some kills come while it starts.
+    """Kill all processes of the app or the driver alone, sometimes during its start.
 
-    After the driver alone, the next start comes at once: what is left of the last one is still there.
+    After a kill of the driver alone the next start follows at once, beside what the last one left.
     """
     for number in range(KILLS):
         scene.start_faulty()
@@ -100,13 +100,13 @@ def kill_at_random(scene: Scene, watcher: Watcher, chance: random.Random) -> Non
 
 
 def check_replays(scene: Scene) -> None:
-    """Batches ran twice, one was skipped as written before, and all attempts at a batch are the same bytes."""
-    tried = attempts(scene.capture)
-    repeated = [batch for batch, texts in tried.items() if len(texts) > 1]
+    """Check that batches ran twice, that one was skipped as written before, and that all attempts have equal bytes."""
+    attempts = read_attempts(scene.capture)
+    repeated = [batch for batch, texts in attempts.items() if len(texts) > 1]
     assert repeated, "batches with output ran again"
-    assert [b for b in repeated if len(set(tried[b])) > 1] == [], "the same bytes, in the same order"
-    assert "skipped" in {cut.outcome for cut in scene.app.lines}
-    letters = [batch for batch in repeated if f"{scene.app.name}.deadletters" in tried[batch][0]]
+    assert [b for b in repeated if len(set(attempts[b])) > 1] == [], "the same bytes, in the same order"
+    assert "skipped" in {cut.outcome for cut in scene.app.reported_cuts}
+    letters = [batch for batch in repeated if f"{scene.app.name}.deadletters" in attempts[batch][0]]
     assert letters, "among them the batch whose output depends on the clock"
     sizes = {how: sum(len(scene.outputs.read(lane, how)) for lane in LANES) for how in Isolation}
-    assert sizes[Isolation.UNCOMMITTED] > sizes[Isolation.COMMITTED], "there were records to be taken back"
+    assert sizes[Isolation.UNCOMMITTED] > sizes[Isolation.COMMITTED], "there were records of aborted transactions"

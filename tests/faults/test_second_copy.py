@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 def test_a_second_process_on_the_checkpoint_is_rejected_and_the_first_continues(live: Scene) -> None:
     live.app.wait_for_cuts(1)
-    second = live.app.second_copy()
+    second = live.app.run_second_process()
     assert second.returncode != 0
     errors = second.stderr.decode().strip().splitlines()
     assert len(errors) == 1, "one line, no traceback"

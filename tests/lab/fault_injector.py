@@ -86,14 +86,14 @@ class FaultInjector:
             self._log(f"{step.fault} for {step.for_s:.1f} s")
             start = self._inject(step)
             self._log(f"{step.fault} is over")
-            ended, cuts = time.monotonic(), len(self.app.lines)
+            ended, cuts = time.monotonic(), len(self.app.reported_cuts)
             recovery = None
             if step.wait_for_cut:
                 self.await_cut(step.fault, cuts, start)
                 recovery = time.monotonic() - ended
                 self._log(f"a cut after {recovery:.1f} s")
             self.faults.append(InjectedFault(step.fault, round(at_s, 1), step.for_s, recovery))
-        self.await_cut("the last fault", len(self.app.lines))
+        self.await_cut("the last fault", len(self.app.reported_cuts))
 
     def begin(self) -> None:
         """Start the process, and record how long each part of its start takes."""
@@ -113,7 +113,7 @@ class FaultInjector:
     def await_cut(self, after: str, cuts: int, start: int = 0) -> None:
         """Wait for a cut beyond these, of this start or a later one; start the process again whenever it ends."""
         limit = time.monotonic() + SILENT_S
-        while not any(cut.start >= start for cut in self.app.lines[cuts:]):
+        while not any(cut.start >= start for cut in self.app.reported_cuts[cuts:]):
             self.keep_running(after)
             assert time.monotonic() < limit, f"silent for {SILENT_S:.0f} s after {after}"
             time.sleep(_POLL_S)

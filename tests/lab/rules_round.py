@@ -125,11 +125,11 @@ class RulesRound:
         wanted |= {(f"{self.name}.control", p): end for p, end in control.ends.items()}
 
         def taken() -> bool:
-            read = injector.app.lines[-1].offsets if injector.app.lines else {}
+            read = injector.app.reported_cuts[-1].offsets if injector.app.reported_cuts else {}
             return all(read.get(topic, {}).get(str(p)) == end for (topic, p), end in wanted.items())
 
         while not taken():
-            injector.await_cut("the end of the input", len(injector.app.lines))
+            injector.await_cut("the end of the input", len(injector.app.reported_cuts))
 
     def _note(self, injector: FaultInjector) -> None:
         self.result.faults, self.result.ends = injector.faults, injector.ends

@@ -1,7 +1,7 @@
 """A round of a service that writes to a store: sessions and etl to PostgreSQL, search to OpenSearch, judged by SQL.
 
 Input, settings and oracle are those of ``tests/faults/test_services_harmed.py``; the faults are the laboratory's, with
-those of the store among them. The clock is left alone: these services look at it.
+those of the store among them. The clock is not shifted: the output of these services depends on it.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from headgate.local.servers.opensearch import EmbeddedOpenSearch, OpenSearchNode
 from headgate.local.servers.postgres import EmbeddedPostgres, PostgresServerSettings
 from streamcore.kafka.settings import KafkaSettings
 from tests.harness.faults.services.disk import small_disk
-from tests.harness.faults.services.etl import etl
-from tests.harness.faults.services.search import search
-from tests.harness.faults.services.sessions import sessions
-from tests.harness.faults.services.trial import Plan, ServiceScene, new_service_scene
+from tests.harness.faults.services.etl import plan_etl
+from tests.harness.faults.services.search import plan_search
+from tests.harness.faults.services.sessions import plan_sessions
+from tests.harness.faults.services.trial import ServicePlan, ServiceScene, new_service_scene
 from tests.lab.fault_injector import FaultInjector
 from tests.lab.judge import Verdict
 from tests.lab.result import RoundResult
@@ -64,10 +64,14 @@ class ServiceRound:
         settings = OpenSearchNodeSettings(folder, lifetime=Lifetime.WITH_PARENT)
         return EmbeddedOpenSearch(settings, print_message=silent)
 
-    def _plan(self, name: str, kafka: KafkaSettings, store: EmbeddedPostgres | EmbeddedOpenSearch) -> Plan:
+    def _plan(self, name: str, kafka: KafkaSettings, store: EmbeddedPostgres | EmbeddedOpenSearch) -> ServicePlan:
         if isinstance(store, EmbeddedOpenSearch):
-            return search(name, store)
-        return sessions(name, store) if self.result.subject == "sessions" else etl(self.folder, kafka, name, store)[0]
+            return plan_search(name, store)
+        return (
+            plan_sessions(name, store)
+            if self.result.subject == "sessions"
+            else plan_etl(self.folder, kafka, name, store)[0]
+        )
 
     def _live(self, scene: ServiceScene, injector: FaultInjector) -> None:
         injector.begin()
@@ -75,7 +79,7 @@ class ServiceRound:
         end = time.monotonic() + self.seconds
         steps = schedule(f"{self.result.seed}/{self.result.round}", injector.possible())
         try:
-            with scene.feeder.at(len(scene.plan.records) / 2 / self.seconds):
+            with scene.feeder.send_at(len(scene.plan.records) / 2 / self.seconds):
                 injector.run(steps, lambda: time.monotonic() > end)
         finally:
             self.result.faults, self.result.ends = injector.faults, injector.ends

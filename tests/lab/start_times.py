@@ -41,7 +41,7 @@ class StartTimes(threading.Thread):
             self._note("jvm", any("SparkSubmit" in command for command in commands))
             self._note("session", "jvm" in self.seconds and self._is_running())
             self._note("workers", bool(processes.python_workers(self._pid)))
-            self._note("cut", any(cut.start == self._number for cut in self._app.lines[-1:]))
+            self._note("cut", any(cut.start == self._number for cut in self._app.reported_cuts[-1:]))
             time.sleep(_POLL_S)
 
     def _now(self) -> float:

@@ -39,7 +39,7 @@ def test_alerts_from_a_replay_of_real_lines_equal_the_oracle_row_for_row(
 
     with AppUnderTest(tmp_path, document) as app:
         app.start()
-        app.wait_until_taken(lines, limit_s=1_500)
+        app.wait_for_input(lines, limit_s=1_500)
         assert app.drain() == 0
         assert (app.events, app.lane("deadletters"), app.lane("late")) == (lines, 0, 0)
         watermark_ms = app.watermark_ms

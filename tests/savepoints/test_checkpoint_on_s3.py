@@ -1,4 +1,4 @@
-"""A service with nothing on a disk but what it can lose: checkpoint, lease and savepoints are in a bucket.
+"""A service whose checkpoint, lease and savepoints are in a bucket, and which loses its disk.
 
 Needs a server that the environment names (``tests/harness/servers/s3_server.py``); leaves its objects there.
 """
@@ -37,7 +37,7 @@ def root_of(scene: Scene) -> CheckpointRoot:
 
 
 def kill_within_a_batch(scene: Scene, after: int) -> None:
-    """kill -9 of everything while a batch is decided and not committed."""
+    """Kill the service while a batch is planned and not committed."""
     root = root_of(scene)
 
     def begun() -> bool:
@@ -65,7 +65,7 @@ def test_a_service_with_its_checkpoint_in_a_bucket_survives_a_kill_and_a_restore
     kill_within_a_batch(scene, after=root_of(scene).last_committed() or 0)
     app.start()
     app.wait_for_cuts(1)
-    rejected = app.second_copy()
+    rejected = app.run_second_process()
     assert rejected.returncode == 2
     assert b"in use by process" in rejected.stderr
     scene.settle()

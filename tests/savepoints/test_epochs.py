@@ -1,4 +1,4 @@
-"""Batches begin at 0 again after a restore: with the epoch raised lanes are whole, without it the sink skips them."""
+"""Batches begin at 0 after a restore: with a raised epoch the lanes are complete, without it the writer is fenced."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CUTS, SAVED_AT = 6, 3
 
 
 def write(simulation: Simulation, writer: ExactlyOnceWriter, batch: int) -> CommitOutcome:
-    """What the last cut of all shards gave, as one batch."""
+    """Write the output of the last cut of all shards as one batch."""
     app = simulation.local.app
     every = [record for output in simulation.local.outputs for record in output.all_records()]
     return writer.commit(
@@ -35,8 +35,8 @@ def write(simulation: Simulation, writer: ExactlyOnceWriter, batch: int) -> Comm
     ).outcome
 
 
-def two_lives(app: App, kafka: KafkaSettings, folder: Path, epoch: int) -> list[CommitOutcome]:
-    """An app, and the same from its savepoint, which is written in this epoch. The first one wakes up in the end."""
+def run_and_restore(app: App, kafka: KafkaSettings, folder: Path, epoch: int) -> list[CommitOutcome]:
+    """Run an app, then the app from its savepoint in this epoch; at the end the first one tries to write again."""
     ensure_topics(kafka, own_topics(app, f"{app.name}.markers"))
     first = Simulation(Version().topology(app.name), shards=app.shards, app=app)
     with ExactlyOnceWriter(kafka, WriterId(app.name, 1, "driver"), f"{app.name}.markers") as old:
@@ -82,7 +82,7 @@ def app(new_topic: NewTopic) -> App:
 def test_with_a_raised_epoch_the_lanes_equal_those_of_an_uninterrupted_run(
     app: App, kafka: KafkaSettings, tmp_path: Path
 ) -> None:
-    assert two_lives(app, kafka, tmp_path, epoch=2) == [CommitOutcome.COMMITTED] * (CUTS - SAVED_AT)
+    assert run_and_restore(app, kafka, tmp_path, epoch=2) == [CommitOutcome.COMMITTED] * (CUTS - SAVED_AT)
     wanted = uninterrupted(app)
     for name in (*LANES, "pairs"):
         assert lane(kafka, app.lanes[name]) == expected(wanted[name]), name
@@ -92,4 +92,4 @@ def test_without_a_raised_epoch_the_first_batch_after_the_restore_is_fenced(
     app: App, kafka: KafkaSettings, tmp_path: Path
 ) -> None:
     with pytest.raises(Fenced, match="batch 0 is to be written, and the marker shows batch 2 with output"):
-        two_lives(app, kafka, tmp_path, epoch=1)
+        run_and_restore(app, kafka, tmp_path, epoch=1)

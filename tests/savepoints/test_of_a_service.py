@@ -1,4 +1,4 @@
-"""A service under load is saved while it runs, killed, settled, and restored elsewhere: its alerts are the oracle's."""
+"""A savepoint of a service under load is restored in another folder after a kill: its alerts equal the oracle's."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ COUNT = 4_000
 
 
 def savepoint(app: AppUnderTest, *words: str) -> int:
-    """Run a command about this app's savepoints; they are beside its first checkpoint."""
+    """Run a command on the savepoints of the app, which are beside its first checkpoint."""
     settings = str(app.folder / "settings.json")
     where = ["--service", "rules", "--settings", settings, "--savepoints", str(app.folder / "savepoints")]
     return run(["savepoint", *words, *where])
 
 
-def killed_within_a_batch(scene: Scene, after: int) -> int:
-    """kill -9 while a batch is decided and not committed, not before this one is; the last that is committed."""
+def kill_within_a_batch(scene: Scene, after: int) -> int:
+    """Kill the app while a batch after this one is planned and not committed; return the last committed batch."""
     root = CheckpointRoot(scene.app.checkpoint)
 
     def begun() -> bool:
@@ -50,8 +50,8 @@ def test_a_service_restored_from_a_savepoint_gives_the_output_of_an_uninterrupte
 ) -> None:
     scene = new_app("saved", events_per_cut=300)
     scene.app.settings = {**scene.app.settings, "savepoints": str(scene.app.folder / "savepoints")}
-    wanted, app = rules.all_kinds(), scene.app
-    scene.publish(*wanted)
+    expected, app = rules.all_kinds(), scene.app
+    scene.publish(*expected)
     scene.send(orders.orders(COUNT, seed=31, start_ms=scene.next_day()))
 
     app.start()
@@ -59,7 +59,7 @@ def test_a_service_restored_from_a_savepoint_gives_the_output_of_an_uninterrupte
     assert savepoint(app, "create", "midway", "-o", "json") == 0
     midway = json.loads(capsys.readouterr().out)
     assert (midway["epoch"], midway["settled"]) == (1, True)
-    committed = killed_within_a_batch(scene, midway["batch"])
+    committed = kill_within_a_batch(scene, midway["batch"])
 
     assert savepoint(app, "create", "too-early") == 1
     assert f"batch {committed + 1} was begun and not finished; settle it first" in capsys.readouterr().err
@@ -78,13 +78,13 @@ def test_a_service_restored_from_a_savepoint_gives_the_output_of_an_uninterrupte
     scene.settle()
     assert app.this_start[0].batch == 0
     assert app.drain() == 0
-    scene.check_against(wanted)
+    scene.check_against(expected)
     scene.check_counts()
     check_restore_of_an_old_savepoint_is_rejected(app, first, capsys)
 
 
 def settle(scene: Scene, name: str) -> DriverStatus:
-    """Asked for before it starts: what was begun runs, and then it stops and is saved."""
+    """Start the app with a request to drain with a savepoint: it finishes the batch that was begun, and ends."""
     channel = FileChannel(scene.app.checkpoint)
     channel.send(orjson.dumps({"id": "settle", "command": "drain", "savepoint": name}).decode())
     scene.app.start()
@@ -101,7 +101,7 @@ def settle(scene: Scene, name: str) -> DriverStatus:
 def check_restore_of_an_old_savepoint_is_rejected(
     app: AppUnderTest, first: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """An app does not start from a savepoint if later batches were already written."""
+    """Check that an app does not start from a savepoint if later batches were already written."""
     assert first.exists()
     app.settings = {**app.settings, "checkpoint": str(app.folder / "e3")}
     (app.folder / "settings.json").write_text(json.dumps(app.settings))

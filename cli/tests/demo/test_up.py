@@ -23,7 +23,7 @@ from headgate.local.java import Java
 from headgate.local.processes import command_line
 from streamcore.kafka.readers import end_offsets, read_topic
 from streamcore.kafka.settings import KafkaSettings
-from tests.harness.servers.command import WAIT_S, Ended, counted_run, up
+from tests.harness.servers.command import WAIT_S, CompletedCommand, run_up, up_command
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1_800)]
 
@@ -39,9 +39,9 @@ class Story:
     """The three runs, and the event topic's length after each."""
 
     folder: Path
-    first: Ended
-    live: Ended
-    second: Ended
+    first: CompletedCommand
+    live: CompletedCommand
+    second: CompletedCommand
     events: tuple[int, int, int]
 
 
@@ -57,13 +57,13 @@ def _alerts(folder: Path, kafka: KafkaSettings) -> int:
     return sum(end_offsets(kafka, [f"{_app(folder)}.alerts"]).values())
 
 
-def _live_until_ctrl_c(folder: Path, kafka: KafkaSettings) -> Ended:
+def _live_until_ctrl_c(folder: Path, kafka: KafkaSettings) -> CompletedCommand:
     """In a terminal of its own; Ctrl-C is typed once alerts have come."""
     before = _alerts(folder, kafka)
     terminal, inside = os.openpty()
     fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
     with (folder / "live.err").open("wb") as errors:
-        command = [sys.executable, "-c", _TAKE_TERMINAL, *up(folder, kafka, "--rate", str(RATE))]
+        command = [sys.executable, "-c", _TAKE_TERMINAL, *up_command(folder, kafka, "--rate", str(RATE))]
         process = subprocess.Popen(command, stdin=inside, stdout=inside, stderr=errors, start_new_session=True)
     os.close(inside)
     shown: list[bytes] = []
@@ -80,7 +80,9 @@ def _live_until_ctrl_c(folder: Path, kafka: KafkaSettings) -> Ended:
         process.wait()
     reader.join(10)
     os.close(terminal)
-    return Ended(code, b"".join(shown).decode(errors="replace"), (folder / "live.err").read_text(encoding="utf-8"))
+    return CompletedCommand(
+        code, b"".join(shown).decode(errors="replace"), (folder / "live.err").read_text(encoding="utf-8")
+    )
 
 
 def _drain(terminal: int, shown: list[bytes]) -> None:
@@ -95,11 +97,11 @@ def _drain(terminal: int, shown: list[bytes]) -> None:
 @pytest.fixture(scope="module")
 def story(tmp_path_factory: pytest.TempPathFactory, kafka: KafkaSettings, java: Java) -> Story:
     folder = tmp_path_factory.mktemp("up") / "shop"
-    first = counted_run(folder, kafka, FIRST)
+    first = run_up(folder, kafka, FIRST)
     after_first = _events(folder, kafka) if first.code == 0 else 0
     live = _live_until_ctrl_c(folder, kafka)
     after_live = _events(folder, kafka)
-    second = counted_run(folder, kafka, SECOND)
+    second = run_up(folder, kafka, SECOND)
     return Story(folder, first, live, second, (after_first, after_live, _events(folder, kafka)))
 
 

@@ -15,7 +15,7 @@ from headgate.local.java import Java
 from headgate.local.processes import command_line
 from streamcore.kafka.readers import end_offsets
 from streamcore.kafka.settings import KafkaSettings
-from tests.harness.servers.command import Ended, counted_run
+from tests.harness.servers.command import CompletedCommand, run_up
 
 pytestmark = [
     pytest.mark.kafka,
@@ -34,14 +34,14 @@ class Story:
     """Both runs."""
 
     folder: Path
-    first: Ended
-    second: Ended
+    first: CompletedCommand
+    second: CompletedCommand
 
 
 @pytest.fixture(scope="module")
 def story(tmp_path_factory: pytest.TempPathFactory, kafka: KafkaSettings, java: Java) -> Story:
     folder = tmp_path_factory.mktemp("up") / "search"
-    return Story(folder, *(counted_run(folder, kafka, n, "search") for n in (FIRST, SECOND)))
+    return Story(folder, *(run_up(folder, kafka, n, "search") for n in (FIRST, SECOND)))
 
 
 def test_a_run_with_a_count_gives_exactly_the_expected_documents(story: Story) -> None:

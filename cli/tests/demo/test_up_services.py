@@ -13,7 +13,7 @@ from conftest import NewDatabase
 from headgate.local.java import Java
 from headgate.local.servers.opensearch import EmbeddedOpenSearch
 from streamcore.kafka.settings import KafkaSettings
-from tests.harness.servers.command import counted_run
+from tests.harness.servers.command import run_up
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -21,8 +21,8 @@ EVENTS = 3_000
 
 
 def verdict(service: str, folder: Path, kafka: KafkaSettings, *options: str) -> tuple[dict[str, Any], str]:
-    """Return the verdict of a counted run, and its messages."""
-    ended = counted_run(folder, kafka, EVENTS, service, *options)
+    """The verdict of a counted run, and what was said."""
+    ended = run_up(folder, kafka, EVENTS, service, *options)
     assert ended.code == 0, ended.out + ended.err
     return ended.document, ended.err
 

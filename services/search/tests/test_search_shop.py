@@ -67,13 +67,13 @@ def run(broker: Broker, shards: int, cut_records: int) -> tuple[Index, Counter[s
                 InProcessApp(app.app, app.blobs, partitions=app.partitions, next_offsets=app.next_offsets),
                 True,
             )
-        take(index, lanes, app.cut(broker.log[start:end], clock_ms, tasks=2))
+        apply_output(index, lanes, app.cut(broker.log[start:end], clock_ms, tasks=2))
         start = end
-    take(index, lanes, app.cut([], clock_ms + settings.refresh_ms))
+    apply_output(index, lanes, app.cut([], clock_ms + settings.refresh_ms))
     return index, lanes
 
 
-def take(index: Index, lanes: Counter[str], output: list[Record]) -> None:
+def apply_output(index: Index, lanes: Counter[str], output: list[Record]) -> None:
     frames = []
     for record in output:
         if record.lane == DOCUMENTS:
@@ -81,7 +81,7 @@ def take(index: Index, lanes: Counter[str], output: list[Record]) -> None:
         else:
             lanes[record.lane] += 1
     if frames:
-        index.take(pl.concat(frames))
+        index.apply(pl.concat(frames))
 
 
 def to_expected_form(index: Index) -> dict[str, ExpectedDocument]:

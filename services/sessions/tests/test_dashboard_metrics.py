@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from streamcore.topology.simulation import SimulationResult
-from tests.harness.apps.sessions_app import run_cut, settings_of, shop_events
+from tests.harness.apps.sessions_app import new_settings, run_cuts, shop_events
 
 EVENTS = 3_000
 MINUTE_MS = 60_000
@@ -23,8 +23,8 @@ def events() -> pl.DataFrame:
 
 @pytest.fixture(scope="module", params=[1, 3])
 def result(request: pytest.FixtureRequest, events: pl.DataFrame) -> SimulationResult:
-    settings = settings_of(dashboard_metrics=DASHBOARD_METRICS, lateness_ms=3_600_000)
-    return run_cut(settings, events, range(300, EVENTS, 300), shards=request.param)
+    settings = new_settings(dashboard_metrics=DASHBOARD_METRICS, lateness_ms=3_600_000)
+    return run_cuts(settings, events, range(300, EVENTS, 300), shards=request.param)
 
 
 @pytest.fixture(scope="module")
@@ -102,4 +102,4 @@ def test_top_pages_are_ranked_by_their_events(result: SimulationResult, on_time_
 
 
 def test_an_app_without_dashboard_metrics_has_no_lanes_for_them(events: pl.DataFrame) -> None:
-    assert set(run_cut(settings_of(), events, [1_000]).lanes) == {"sessions", "late"}
+    assert set(run_cuts(new_settings(), events, [1_000]).lanes) == {"sessions", "late"}

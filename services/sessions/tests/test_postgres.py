@@ -17,10 +17,10 @@ from tests.harness.apps.sessions_app import (
     CHECKOUT_GAP_MS,
     GAP_MS,
     ROOT,
-    by_cut,
-    settings_of,
+    new_settings,
+    run_each_cut,
     shop_events,
-    with_tables,
+    table_settings,
 )
 from tests.harness.cut_ids import cut_id
 from tests.harness.oracles import sessions as oracle
@@ -39,12 +39,12 @@ def database(new_database: NewDatabase) -> Database:
 
 
 def settings_for(database: Database) -> SessionsSettings:
-    given = with_tables()
+    given = table_settings()
     postgres = given["postgres"]
     assert isinstance(postgres, dict)
     where = {"host": database.host, "port": database.port, "database": database.name}
     login = {"user": database.user, "password_file": database.password_file}
-    return settings_of(early_ms=1, **(given | {"postgres": postgres | where | login}))
+    return new_settings(early_ms=1, **(given | {"postgres": postgres | where | login}))
 
 
 def open_sink(settings: SessionsSettings) -> Sink:
@@ -57,7 +57,7 @@ def open_sink(settings: SessionsSettings) -> Sink:
 def test_the_tables_equal_the_oracle_though_a_cut_is_written_twice(database: Database) -> None:
     settings, events = settings_for(database), shop_events(EVENTS, users=40)
     sink, late = open_sink(settings), list[str]()
-    for batch, result in enumerate(by_cut(settings, events, ENDS)):
+    for batch, result in enumerate(run_each_cut(settings, events, ENDS)):
         rows = {lane: to_table(frame) for lane, frame in result.lanes.items() if lane.endswith("_table")}
         filled = {lane: table for lane, table in rows.items() if table.num_rows}
         late += result["late"]["event_id"].to_list() if result["late"].height else []

@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from tests.harness.apps.retail_topology import read_lines
-from tests.harness.apps.sessions_app import ROOT, final, retail_settings, run_cut
+from tests.harness.apps.sessions_app import ROOT, retail_settings, run_cuts, select_final
 from tests.harness.oracles.retail_windows import DAY_MS, Oracle
 
 pytestmark = pytest.mark.slow
@@ -37,8 +37,8 @@ def rows_of(table: pl.DataFrame) -> list[tuple[object, ...]]:
 def test_sessions_of_customers_equal_the_oracles(oracle: Oracle, cut_rows: int, shards: int, early_ms: int) -> None:
     lines = read_lines(LINES, oracle.arrivals.order)
     settings = retail_settings(early_ms=early_ms, lateness_ms=3_600_000)
-    result = run_cut(settings, lines, range(cut_rows, lines.height, cut_rows), shards=shards)
-    found = rows_of(final(result["sessions"]))
+    result = run_cuts(settings, lines, range(cut_rows, lines.height, cut_rows), shards=shards)
+    found = rows_of(select_final(result["sessions"]))
     assert len(found) == len(set(found))
     assert set(found) == {row for row in oracle.sessions("customer") if row[0] is not None}
     assert early_ms or result["sessions"].height == len(found)

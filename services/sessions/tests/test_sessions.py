@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamcore.topology.simulation import SimulationResult
-from tests.harness.apps.sessions_app import CHECKOUT_GAP_MS, GAP_MS, final, run_cut, settings_of, shop_events
+from tests.harness.apps.sessions_app import CHECKOUT_GAP_MS, GAP_MS, new_settings, run_cuts, select_final, shop_events
 from tests.harness.oracles import sessions as oracle
 
 EVENTS = 4_000
@@ -45,7 +45,7 @@ def seconds_after(events: pl.DataFrame, *seconds: int) -> pl.Series:
 
 
 def check(events: pl.DataFrame, result: SimulationResult) -> None:
-    table = final(result["sessions"])
+    table = select_final(result["sessions"])
     found = rows_of(table)
     assert len(found) == len(set(found))
     assert set(found) == expected(events, result)
@@ -56,14 +56,14 @@ def check(events: pl.DataFrame, result: SimulationResult) -> None:
 @pytest.mark.parametrize("ends", ENDS, ids=["cuts of 500", "other cuts"])
 @pytest.mark.parametrize("shards", [1, 3])
 def test_sessions_equal_the_oracles(events: pl.DataFrame, ends: range, shards: int) -> None:
-    result = run_cut(settings_of(), events, ends, shards=shards)
+    result = run_cuts(new_settings(), events, ends, shards=shards)
     check(events, result)
     assert result["late"].height
     assert result.counters["deduplicate-1.duplicates"] > 10
 
 
 def test_the_late_lane_has_exactly_the_events_sent_hours_late(events: pl.DataFrame) -> None:
-    late = run_cut(settings_of(), events, ENDS[0])["late"]
+    late = run_cuts(new_settings(), events, ENDS[0])["late"]
     assert late["lateness_ms"].min() >= 3_000_000  # type: ignore[operator]
     assert late["at"].max() < events["ts"].sort()[EVENTS // 100]
 
@@ -73,11 +73,11 @@ def test_the_late_lane_has_exactly_the_events_sent_hours_late(events: pl.DataFra
 @given(st.lists(st.integers(1, 1_500), max_size=6), st.sampled_from([0, 1_500]), st.sampled_from([1, 3]))
 def test_final_sessions_do_not_depend_on_how_the_input_is_cut(ends: list[int], early_ms: int, shards: int) -> None:
     events = shop_events(1_500, users=40)
-    check(events, run_cut(settings_of(early_ms=early_ms), events, ends, shards=shards))
+    check(events, run_cuts(new_settings(early_ms=early_ms), events, ends, shards=shards))
 
 
 def test_without_early_updates_a_session_has_one_record(events: pl.DataFrame) -> None:
-    session_rows = run_cut(settings_of(), events, ENDS[0])["sessions"]
+    session_rows = run_cuts(new_settings(), events, ENDS[0])["sessions"]
     assert session_rows["session_id"].is_unique().all()
     assert set(session_rows["revision"]) == {1}
     assert not session_rows["is_deleted"].any()
@@ -85,18 +85,18 @@ def test_without_early_updates_a_session_has_one_record(events: pl.DataFrame) ->
 
 @pytest.mark.slow
 def test_early_records_are_corrected_by_later_ones(events: pl.DataFrame) -> None:
-    result = run_cut(settings_of(early_ms=1), events, range(100, EVENTS, 100))
+    result = run_cuts(new_settings(early_ms=1), events, range(100, EVENTS, 100))
     check(events, result)
-    assert result["sessions"].height > 1.5 * final(result["sessions"]).height
+    assert result["sessions"].height > 1.5 * select_final(result["sessions"]).height
     for _, of in result["sessions"].group_by("session_id"):
         assert of["revision"].to_list() == [*range(1, of.height + 1)]
         assert of["is_final"].to_list() == [False] * (of.height - 1) + [True]
 
 
 def test_a_restart_in_the_middle_changes_no_record(events: pl.DataFrame) -> None:
-    ends, early = range(400, EVENTS, 400), settings_of(early_ms=1_500)
-    whole = run_cut(early, events, ends)
-    again = run_cut(early, events, ends, restart_after=4)
+    ends, early = range(400, EVENTS, 400), new_settings(early_ms=1_500)
+    whole = run_cuts(early, events, ends)
+    again = run_cuts(early, events, ends, restart_after=4)
     assert rows_of(whole["sessions"]) == rows_of(again["sessions"])
     assert whole["sessions"].equals(again["sessions"])
 
@@ -106,12 +106,12 @@ def test_a_late_event_that_joins_two_sessions_retracts_exactly_one() -> None:
     times = seconds_after(events, 0, 30, 31, 15, 15)
     users = pl.Series(["u1", "u1", "somebody else", "u1", "u1"])
     joined = events.with_columns(user_id=users, ts=times, event_id=pl.format("x{}", pl.int_range(pl.len())))
-    every = run_cut(settings_of(early_ms=1, gap={"gap_ms": 20_000}), joined, [2, 3, 4])["sessions"]
+    every = run_cuts(new_settings(early_ms=1, gap={"gap_ms": 20_000}), joined, [2, 3, 4])["sessions"]
     session_rows = every.filter(pl.col("user_id") == "u1")
     deleted = session_rows.filter("is_deleted")
     assert deleted["session_id"].n_unique() == deleted.height == 1
-    assert deleted["merged_into"].to_list() == final(session_rows)["session_id"].to_list()
-    assert final(session_rows)["events"].to_list() == [4]
+    assert deleted["merged_into"].to_list() == select_final(session_rows)["session_id"].to_list()
+    assert select_final(session_rows)["events"].to_list() == [4]
 
 
 def test_a_checkout_keeps_a_session_open_for_longer() -> None:
@@ -121,6 +121,6 @@ def test_a_checkout_keeps_a_session_open_for_longer() -> None:
         ts=seconds_after(two, 0, 40),
         type=pl.Series(["checkout", "payment"]),
     )
-    assert final(run_cut(settings_of(), apart, [])["sessions"])["events"].to_list() == [2]
-    plain = settings_of(gap={"gap_ms": GAP_MS})
-    assert final(run_cut(plain, apart, [])["sessions"])["events"].to_list() == [1, 1]
+    assert select_final(run_cuts(new_settings(), apart, [])["sessions"])["events"].to_list() == [2]
+    plain = new_settings(gap={"gap_ms": GAP_MS})
+    assert select_final(run_cuts(plain, apart, [])["sessions"])["events"].to_list() == [1, 1]

@@ -16,7 +16,7 @@ import pytest
 from headgate_sessions.app import build_topology
 from headgate_sessions.topics import ACTIVE, ACTIVITY, KEYS, REVENUE, SESSIONS, TOP, table_lane
 from streamcore.topology.simulation import SimulationResult
-from tests.harness.apps.sessions_app import ROOT, final, run_cut, settings_of, shop_events, with_tables
+from tests.harness.apps.sessions_app import ROOT, new_settings, run_cuts, select_final, shop_events, table_settings
 
 TABLES = {SESSIONS: "session", ACTIVITY: "activity", REVENUE: "revenue", ACTIVE: "active", TOP: "top"}
 TYPES = {"large_string": "VARCHAR", "int64": "BIGINT", "bool": "BOOLEAN", "decimal128(38, 2)": "DECIMAL(18,3)"}
@@ -25,8 +25,8 @@ SQL = ROOT / "services" / "sessions" / "headgate_sessions" / "sql"
 
 @pytest.fixture(scope="module")
 def result() -> SimulationResult:
-    settings = settings_of(dashboard_metrics={"top_ms": 180_000, "top_every_ms": 60_000}, early_ms=1_000)
-    return run_cut(settings, shop_events(2_000), range(200, 2_000, 200))
+    settings = new_settings(dashboard_metrics={"top_ms": 180_000, "top_every_ms": 60_000}, early_ms=1_000)
+    return run_cuts(settings, shop_events(2_000), range(200, 2_000, 200))
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def test_a_table_has_the_columns_of_its_lane(db: duckdb.DuckDBPyConnection, lane
         " where table_schema = 'sessions' and table_name = ?",
         [TABLES[lane]],
     ).fetchall()
-    schema = build_topology(settings_of(**with_tables())).table_columns[table_lane(lane)]
+    schema = build_topology(new_settings(**table_settings())).table_columns[table_lane(lane)]
     assert dict(there) == {field.name: _type(field.type) for field in schema}
 
 
@@ -65,14 +65,14 @@ def _type(kind: pa.DataType) -> str:
 @pytest.mark.parametrize("lane", TABLES)
 def test_every_column_has_a_comment(lane: str) -> None:
     text = (SQL / "tables.sql").read_text()
-    columns = build_topology(settings_of(**with_tables())).table_columns[table_lane(lane)].names
+    columns = build_topology(new_settings(**table_settings())).table_columns[table_lane(lane)].names
     assert set(re.findall(rf"comment on column sessions\.{TABLES[lane]}\.(\w+)", text)) == set(columns)
 
 
 def test_conversion_and_funnel_are_computed_from_the_final_sessions(
     db: duckdb.DuckDBPyConnection, result: SimulationResult
 ) -> None:
-    table = final(result[SESSIONS])
+    table = select_final(result[SESSIONS])
     days = db.execute("select sum(sessions), sum(converted) from sessions.conversion_by_day").fetchone()
     assert days == (table.height, table["converted"].sum())
     steps = db.execute("select step, sum(sessions) from sessions.funnel_by_day group by step order by step").fetchall()
@@ -85,7 +85,7 @@ def test_no_view_contains_a_session_that_was_merged_into_another(
 ) -> None:
     for view in ("live_session", "final_session"):
         (found,) = db.execute(f"select count(*) from sessions.{view}").fetchone() or (0,)
-        assert found == final(result[SESSIONS]).height
+        assert found == select_final(result[SESSIONS]).height
 
 
 def test_the_live_views_show_the_latest_figures(db: duckdb.DuckDBPyConnection, result: SimulationResult) -> None:

@@ -1,7 +1,7 @@
-"""The rules app as its users run it: a separate process with a settings file, observed through its output.
+"""The rules app as users run it: a process with a settings file, which is observed through its output.
 
-Keeps every cut that any start of the app reported, so a test can count over crashes. Every wait has a limit and fails
-with the last messages of the app.
+Keeps every cut that any start of the app reported, so that a test can count over crashes. Every wait has a limit, and
+its error contains the last output of the app.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LIMIT_S = 240.0
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """One line of a cut. ``start``: which start of the app printed it, from 1. ``offsets``: by topic and partition."""
+    """The report of a cut. ``start``: which start printed it, from 1. ``offsets``: by topic and partition."""
 
     start: int
     batch: int
@@ -43,7 +43,7 @@ class Cut:
 
 @dataclass(slots=True)
 class _Run:
-    """One start: its process and the thread that reads it."""
+    """A start of the app: its process and the thread that reads its output."""
 
     process: subprocess.Popen[bytes]
     reader: threading.Thread
@@ -51,11 +51,11 @@ class _Run:
 
 @dataclass(slots=True)
 class AppUnderTest:
-    """``folder`` holds settings, checkpoint and what the app wrote to standard error. Use as a context manager."""
+    """``folder`` holds settings, checkpoint and standard error of the app. Use it as a context manager."""
 
     folder: Path
     settings: Mapping[str, object]
-    lines: list[Cut] = field(default_factory=list)
+    reported_cuts: list[Cut] = field(default_factory=list)
     starts: int = 0
     _run: _Run | None = None
     _orphans: list[int] = field(default_factory=list)
@@ -63,34 +63,34 @@ class AppUnderTest:
 
     @property
     def name(self) -> str:
-        """The app's name, which its topics begin with."""
+        """Return the name of the app, with which its topics begin."""
         return str(self.settings["app"])
 
     @property
     def checkpoint(self) -> Path:
-        """The checkpoint root."""
+        """Return the checkpoint root."""
         return Path(str(self.settings["checkpoint"]))
 
     @property
     def log(self) -> Path:
-        """Standard error of all starts."""
+        """Return the file with standard error of all starts."""
         return self.folder / "stderr.log"
 
     @property
     def pid(self) -> int:
-        """The driver's process, which is also the number of the session."""
+        """Return the process id of the driver, which is also the id of its session."""
         assert self._run is not None, "start it first"
         return self._run.process.pid
 
     @property
     def exit_code(self) -> int | None:
-        """How the latest start ended, negative after a signal; None while it runs."""
+        """Return the exit code of the latest start, negative after a signal; None while it runs."""
         return None if self._run is None else self._run.process.poll()
 
-    # --- life ---------------------------------------------------------------------------------------------------
+    # --- lifecycle ---------------------------------------------------------------------------------------------------
 
     def start(self, entry: Sequence[str] = RULES_APP) -> None:
-        """Start it, on the checkpoint that is there. The driver before must have ended."""
+        """Start the app on its checkpoint. The previous driver must have ended."""
         assert self._run is None or self._run.process.poll() is not None, "it runs already"
         self.starts += 1
         process = self._popen(entry, stdout=subprocess.PIPE)
@@ -98,8 +98,8 @@ class AppUnderTest:
         reader.start()
         self._run = _Run(process, reader)
 
-    def second_copy(self) -> subprocess.CompletedProcess[bytes]:
-        """Another process with the same settings, run to its end."""
+    def run_second_process(self) -> subprocess.CompletedProcess[bytes]:
+        """Run another process with the same settings to its end."""
         with self._popen(RULES_APP, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
             output, errors = process.communicate(timeout=_LIMIT_S)
         return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
@@ -121,46 +121,46 @@ class AppUnderTest:
             )
 
     def kill(self) -> None:
-        """kill -9 of everything that belongs to it."""
+        """Kill all processes of the app (SIGKILL)."""
         processes.kill_session(self.pid)
         self._join()
 
     def kill_driver(self) -> None:
-        """kill -9 of the driver alone; the JVM and its workers are left to find out, beside the next start."""
+        """Kill the driver alone (SIGKILL); the JVM and its workers may still run beside the next start."""
         assert self._run is not None
         processes.kill(self.pid)
         self._run.process.wait(60)
         self._orphans.append(self.pid)
 
     def kill_a_worker(self) -> None:
-        """kill -9 of one of Spark's Python workers."""
+        """Kill one of Spark's Python workers (SIGKILL)."""
         processes.wait_until(lambda: bool(processes.python_workers(self.pid)), "a Python worker", 60)
         processes.kill(processes.python_workers(self.pid)[0].pid)
 
     def kill_all_workers(self) -> None:
-        """kill -9 of all of Spark's Python processes, the one that they are forked from among them."""
+        """Kill all of Spark's Python processes with the daemon that forks them (SIGKILL)."""
         for process in processes.daemon_and_workers(self.pid):
             processes.kill(process.pid)
 
     def kill_jvm(self) -> int:
-        """kill -9 of Spark's JVM; its process number."""
+        """Kill Spark's JVM (SIGKILL); return its process id."""
         pid = processes.jvm(self.pid).pid
         processes.kill(pid)
         return pid
 
     def drain(self) -> int:
-        """SIGTERM to the driver; the exit code."""
+        """Send SIGTERM to the driver; return the exit code."""
         os.kill(self.pid, signal.SIGTERM)
         return self.wait_for_end()
 
     def drain_session(self) -> int:
-        """SIGTERM to the driver and every process that belongs to it, as systemd sends it; the exit code."""
+        """Send SIGTERM to all processes of the app, as systemd does; return the exit code."""
         for process in processes.members(self.pid):
             os.kill(process.pid, signal.SIGTERM)
         return self.wait_for_end()
 
     def wait_for_end(self, limit_s: float = _LIMIT_S) -> int:
-        """The exit code; negative after a signal."""
+        """Wait for the end; return the exit code, negative after a signal."""
         assert self._run is not None
         try:
             code = self._run.process.wait(limit_s)
@@ -170,7 +170,7 @@ class AppUnderTest:
         return code
 
     def _join(self) -> None:
-        """The driver has ended. Its descendants may hold the pipe for a while, so the reader is not waited for long."""
+        """Join the reader for a short time only: descendants of the driver may hold the pipe."""
         if self._run is not None:
             self._run.process.wait(60)
             self._run.reader.join(5)
@@ -185,7 +185,7 @@ class AppUnderTest:
             processes.kill_session(self.pid)
             self._join()
 
-    # --- what it says -------------------------------------------------------------------------------------------
+    # --- output -------------------------------------------------------------------------------------------
 
     def _read(self, process: subprocess.Popen[bytes], start: int) -> None:
         assert process.stdout is not None
@@ -194,55 +194,55 @@ class AppUnderTest:
                 document = _parse(line)
                 with self._news:
                     if "cut" in document:
-                        self.lines.append(_cut(document["cut"], start))
+                        self.reported_cuts.append(_cut(document["cut"], start))
                     self._news.notify_all()
 
     @property
     def batches(self) -> dict[int, Cut]:
-        """The last report of every batch of the latest epoch."""
+        """Return the last report of every batch of the latest epoch."""
         every = self._latest_reports
         latest = max((epoch for epoch, _ in every), default=0)
         return {batch: cut for (epoch, batch), cut in every.items() if epoch == latest}
 
     @property
     def _latest_reports(self) -> dict[tuple[int, int], Cut]:
-        """The last report of every batch, by epoch and batch."""
+        """Return the last report of every batch, by epoch and batch."""
         with self._news:
-            return {(cut.epoch, cut.batch): cut for cut in self.lines}
+            return {(cut.epoch, cut.batch): cut for cut in self.reported_cuts}
 
     @property
     def this_start(self) -> list[Cut]:
-        """The cuts of the latest start."""
+        """Return the cuts of the latest start."""
         with self._news:
-            return [cut for cut in self.lines if cut.start == self.starts]
+            return [cut for cut in self.reported_cuts if cut.start == self.starts]
 
     @property
     def events(self) -> int:
-        """Events decoded in all batches; a batch that ran twice counts once."""
+        """Return the number of decoded events; a batch that ran twice counts once."""
         return sum(cut.events for cut in self._latest_reports.values())
 
     def lane(self, name: str) -> int:
-        """Records on a lane in all batches."""
+        """Return the number of records on a lane."""
         return sum(cut.lanes.get(name, 0) for cut in self._latest_reports.values())
 
     @property
     def input_records(self) -> int:
-        """Input records that were processed: decoded events and dead letters."""
+        """Return the number of processed input records: decoded events and dead letters."""
         return self.events + self.lane("deadletters")
 
     @property
     def retries(self) -> int:
-        """The number of retries that the app has logged."""
+        """Return the number of retries that the app has logged."""
         return self.log.read_text(errors="replace").count("trying again")
 
     @property
     def watermark_ms(self) -> int:
-        """The watermark after the latest cut, in epoch milliseconds."""
+        """Return the watermark after the latest cut, in epoch milliseconds."""
         cuts = self._latest_reports
         return cuts[max(cuts)].watermark_ms
 
     def wait_for(self, condition: Callable[[], bool], what: str, limit_s: float = _LIMIT_S) -> None:
-        """Return when the condition holds after a cut. Fails when the app ends before, or does not get there."""
+        """Wait until the condition holds. Fails if the app ends before that, or at the limit."""
         end = time.monotonic() + limit_s
         while not condition():
             assert self._run is not None
@@ -261,34 +261,34 @@ class AppUnderTest:
         self.wait_for(logged, f"{pattern!r} on standard error, {count} times", limit_s)
 
     def wait_for_cuts(self, count: int) -> None:
-        """So many cuts of the latest start."""
+        """Wait until the latest start has reported ``count`` cuts."""
         self.wait_for(lambda: len(self.this_start) >= count, f"{count} cuts of start {self.starts}")
 
-    def wait_until_taken(self, count: int, limit_s: float = _LIMIT_S) -> None:
-        """So many input records in all."""
+    def wait_for_input(self, count: int, limit_s: float = _LIMIT_S) -> None:
+        """Wait until ``count`` input records are processed."""
         self.wait_for(
             lambda: self.input_records >= count, f"{count} records taken (there are {self.input_records})", limit_s
         )
 
     def wait_for_lane(self, name: str, count: int) -> None:
-        """So many records on a lane in all."""
+        """Wait until a lane has ``count`` records."""
         self.wait_for(lambda: self.lane(name) >= count, f"{count} records on lane {name}")
 
     def offsets_after(self, batch: int) -> dict[str, int]:
-        """``topic-partition`` -> where a batch ended."""
+        """Return the offset at which a batch ended, by ``topic-partition``."""
         self.wait_for(lambda: batch in self.batches, f"the report of batch {batch}")
         topics = self.batches[batch].offsets
         return {f"{topic}-{p}": offset for topic, places in topics.items() for p, offset in places.items()}
 
     def _last_output(self) -> str:
         with self._news:
-            last = self.lines[-3:]
+            last = self.reported_cuts[-3:]
         text = self.log.read_text(errors="replace")[-3_000:]
         return f"\nlast cuts: {last}\nstandard error: {text}"
 
 
 def _parse(line: bytes) -> dict[str, Any]:
-    """A line's object; none for a line that a kill cut short."""
+    """Return the JSON object of a line; an empty one for a line that a kill cut short."""
     try:
         document = json.loads(line)
     except ValueError:

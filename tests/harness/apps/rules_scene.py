@@ -1,4 +1,4 @@
-"""One app with its topics and its input: what a test needs to send, to wait, and to compare with the oracle."""
+"""An app with its topics and input: sends records, waits for the app, and compares its output with the oracle."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FAULTY_APP = ("-m", "tests.harness.faults.faulty_app")
 
 @dataclass(slots=True)
 class Scene:
-    """``sent`` are the orders; ``count`` all input records, ticks and bad ones too."""
+    """``sent``: the orders; ``count``: the number of input records, with ticks and invalid ones."""
 
     kafka: KafkaSettings
     app: AppUnderTest
@@ -34,52 +34,52 @@ class Scene:
     _days: int = 0
 
     def next_day(self) -> int:
-        """The start of a day that no test of this scene has used, in epoch milliseconds."""
+        """Return the start of a day that no other test of this scene uses, in epoch milliseconds."""
         self._days += 1
         return orders.START_MS + self._days * orders.DAY_MS
 
     @property
     def orders_topic(self) -> str:
-        """Input of stream ``orders``."""
+        """Return the topic of stream ``orders``."""
         return f"{self.app.name}.orders"
 
     @property
     def probe_topic(self) -> str:
-        """Input of stream ``probe``."""
+        """Return the topic of stream ``probe``."""
         return f"{self.app.name}.probe"
 
     @property
     def capture(self) -> Path:
-        """Where the faulty app keeps its attempts."""
+        """Return the folder in which the faulty app stores its attempts."""
         return self.app.folder / "attempts"
 
     @property
     def outputs(self) -> Outputs:
-        """The output topics."""
+        """Return the output topics."""
         return Outputs(self.kafka, self.app.name)
 
-    def send(self, wanted: Sequence[Order]) -> list[Sent]:
-        """Orders into ``orders``."""
-        new = orders.send(self.kafka, self.orders_topic, wanted)
+    def send(self, new_orders: Sequence[Order]) -> list[Sent]:
+        """Send orders to ``orders``."""
+        new = orders.send(self.kafka, self.orders_topic, new_orders)
         self.sent += new
         self.count += len(new)
         return new
 
     def tick(self, at_ms: int) -> None:
-        """Take the watermark to ``at_ms``, less the disorder."""
+        """Advance the watermark to ``at_ms`` less the disorder."""
         self.count += orders.send_ticks(self.kafka, self.orders_topic, at_ms)
 
     def send_raw(self, topic: str, records: Sequence[tuple[bytes | None, bytes | None]]) -> list[int]:
-        """Keys and values as they are; their offsets in partition 0."""
+        """Send keys and values unchanged; return their offsets in partition 0."""
         self.count += len(records)
         return orders.send_raw(self.kafka, topic, records)
 
     def publish(self, *rules: RuleUnderTest) -> list[RecordOffset]:
-        """Rules, one control record each."""
+        """Publish rules, one control record each."""
         return self.control(*((rule.id, rule.value) for rule in rules))
 
     def control(self, *records: tuple[str, bytes | None]) -> list[RecordOffset]:
-        """Control records as they are."""
+        """Publish control records unchanged."""
         with ControlLog(self.kafka, f"{self.app.name}.control") as log:
             positions = [log.publish(key, value) for key, value in records]
         self.published += len(positions)
@@ -87,7 +87,7 @@ class Scene:
 
     @contextmanager
     def live_rules(self, *rules: RuleUnderTest) -> Iterator[None]:
-        """Publish rules on a running app, wait until they count, and delete them afterwards."""
+        """Publish rules on a running app, wait until they are live, and delete them afterwards."""
         self.publish(*rules)
         self.settle()
         yield
@@ -95,28 +95,28 @@ class Scene:
         self.settle()
 
     def settle(self) -> None:
-        """Wait until every input and control record has been taken in."""
-        self.app.wait_until_taken(self.count)
+        """Wait until every input and control record is processed."""
+        self.app.wait_for_input(self.count)
         self.app.wait_for_lane("status", self.published)
 
     def start_faulty(self, *faults: str) -> None:
-        """Start the app with faults; what it tries to write is kept."""
+        """Start the app with faults; it stores what it tries to write."""
         self.app.start([*FAULTY_APP, "--capture", str(self.capture), *faults])
 
     def alerts_of(self, rules: Sequence[RuleUnderTest]) -> list[Alert]:
-        """The alerts of these rules."""
+        """Return the alerts of these rules."""
         ids = {rule.id for rule in rules}
         return [alert for alert in self.outputs.alerts() if alert["rule"] in ids]
 
     def check_against(self, rules: Sequence[RuleUnderTest], sent: Sequence[Sent] | None = None) -> None:
-        """The alerts of these rules are those of the oracle, row for row, and each rule has some."""
-        found, wanted = self.alerts_of(rules), Oracle(rules).run(self.sent if sent is None else sent)
+        """Check that the alerts of these rules equal the oracle's row for row, and that each rule has some."""
+        found, expected = self.alerts_of(rules), Oracle(rules).run(self.sent if sent is None else sent)
         assert repeated_alerts(found) == []
-        check_same(found, wanted)
+        check_same(found, expected)
         assert {str(a["rule"]) for a in found} == {rule.id for rule in rules}, "every rule fired"
 
     def check_counts(self) -> None:
-        """In = processed + dead letters + late, counted from the topics and from what the app reported."""
+        """Check input = processed + dead letters + late, by the topics and by the reports of the app."""
         dead, late = len(self.outputs.read("deadletters")), len(self.outputs.read("late"))
         processed = self.app.events - self.app.lane("late")
         assert (dead, late) == (self.app.lane("deadletters"), self.app.lane("late"))
@@ -124,7 +124,7 @@ class Scene:
 
 
 def new_scene(folder: Path, kafka: KafkaSettings, jars: Path, name: str, **settings: object) -> Scene:
-    """An app, not started, without input but for an event that keeps ``probe`` from holding the watermark back.
+    """Create an app and its topics; it is not started. One event keeps ``probe`` from holding the watermark back.
 
     ``settings`` are those of the rules app.
     """
@@ -151,9 +151,9 @@ def new_scene(folder: Path, kafka: KafkaSettings, jars: Path, name: str, **setti
     return scene
 
 
-def check_same(found: Sequence[Alert], wanted: Sequence[Alert]) -> None:
-    """The same alerts, each as often; the message shows some of the difference."""
-    missing, extra = Counter(rows(wanted)) - Counter(rows(found)), Counter(rows(found)) - Counter(rows(wanted))
+def check_same(found: Sequence[Alert], expected: Sequence[Alert]) -> None:
+    """Check that both hold the same alerts, each as often; the message shows some of the differences."""
+    missing, extra = Counter(rows(expected)) - Counter(rows(found)), Counter(rows(found)) - Counter(rows(expected))
     some = "\n".join([*(f"- {row}" for row in sorted(missing)[:5]), *(f"+ {row}" for row in sorted(extra)[:5])])
-    count = f"of {len(wanted)} alerts {missing.total()} are missing and {extra.total()} are too many"
+    count = f"of {len(expected)} alerts {missing.total()} are missing and {extra.total()} are too many"
     assert not missing | extra, f"{count}:\n{some}"

@@ -1,4 +1,4 @@
-"""Apps on Spark whose cuts a test decides: what each reads and what its clock says, written down before they run.
+"""Apps on Spark whose cuts a test plans: what each reads and its clock are written to the checkpoint before they run.
 
 A process of its own runs the apps one after the other in one Spark session, each until its last cut is committed:
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Step:
-    """One cut: up to where each partition is read, and the clock."""
+    """A cut: the offset at which it ends in each partition, and its clock."""
 
     ends: Mapping[TopicPartition, int]
     clock_ms: int
@@ -47,13 +47,12 @@ class Step:
 
 @dataclass(frozen=True)
 class Script:
-    """An app and its cuts. ``checkpoint``: a folder of its own, beside that of all savepoints, unless ``place`` says
-    where they are.
+    """An app and its cuts. ``checkpoint``: its folder, beside that of the savepoints, unless ``place`` says otherwise.
 
     ``midway``: name of a savepoint after the first cut; ``saved``: of one after the last. ``restored``: the savepoint
-    that the checkpoint is made from. ``forgets``: as if it had died before Spark's commit of the last batch.
-    ``rejected``: what the error says that is to stop it before its first cut. ``markers``: another topic of markers.
-    ``restarts``: most restarts after a failure.
+    that the checkpoint is made from. ``forgets``: remove Spark's commit of the last batch first, as after a crash.
+    ``rejected``: a part of the error that must stop the app before its first cut. ``markers``: another topic of
+    markers. ``restarts``: the most restarts after a failure.
     """
 
     app: App
@@ -84,7 +83,7 @@ class Script:
 
     @property
     def reports(self) -> Path:
-        """A ``CutReport`` a line, as JSON, once the app has run."""
+        """Return the file with a ``CutReport`` a line, as JSON, which exists once the app has run."""
         return self.checkpoint / "reports"
 
     def total_counters(self) -> Counter[str]:
@@ -96,7 +95,7 @@ class Script:
 
 
 def run(folder: Path, scripts: Sequence[Script], *, limit_s: float = 280) -> None:
-    """Run all scripts; an error has the messages of the process."""
+    """Run all scripts in a process; the error contains its output."""
     from pyspark import cloudpickle
 
     file = folder / "scripts"
@@ -106,8 +105,8 @@ def run(folder: Path, scripts: Sequence[Script], *, limit_s: float = 280) -> Non
     assert completed.returncode == 0, completed.stderr[-6000:]
 
 
-def _decide(script: Script, batch: int) -> None:
-    """One cut, as a planner would have written it down; none after the last."""
+def _write_plan(script: Script, batch: int) -> None:
+    """Write the plan of a cut, as the planner does; none after the last."""
     log = CheckpointRoot(script.checkpoint).offsets
     before = log.read(batch - 1)
     begun = log.read_start() or StreamOffsets(CutClock(), {})
@@ -121,7 +120,7 @@ def _decide(script: Script, batch: int) -> None:
 
 
 class _SharedStart:
-    """What a runner asks of a start, with a session that others use too."""
+    """The start that a runner needs, with a session that several apps share."""
 
     def __init__(self, session: SparkSession, lease: Lease) -> None:
         self.lease = lease
@@ -175,9 +174,9 @@ def run_script(session: SparkSession, script: Script) -> None:
                 file.write(orjson.dumps(dataclasses.asdict(cut)) + b"\n")
             if cut.batch == 0 and script.midway:
                 savepoints.append(runner.savepoint(script.midway))
-                savepoints[0].add_done_callback(lambda _: _decide(script, 1))  # a batch that is decided has begun
+                savepoints[0].add_done_callback(lambda _: _write_plan(script, 1))  # a batch that is planned has begun
             else:
-                _decide(script, cut.batch + 1)
+                _write_plan(script, cut.batch + 1)
             if cut.batch + 1 == len(script.steps):
                 if script.saved:
                     savepoints.append(runner.savepoint(script.saved))
@@ -185,7 +184,7 @@ def run_script(session: SparkSession, script: Script) -> None:
 
         runner = Runner(script.app, settings, _SharedStart(session, lease), Listeners(report))  # type: ignore[arg-type]
         if not script.forgets:
-            _decide(script, len(CheckpointRoot(script.checkpoint).offsets.batches()))
+            _write_plan(script, len(CheckpointRoot(script.checkpoint).offsets.batches()))
         try:
             runner.run()
         except ConfigError as error:

@@ -1,4 +1,4 @@
-"""The search app in-process: settings for tests, an index made of the rows that come out, rows as people write them."""
+"""The search app in-process: settings for tests, an index of its output, and short notations of input rows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Event = tuple[str, str | None, int | None, str | None, str | None, int, int]
 
 
 def settings(**more: object) -> SearchSettings:
-    """As a file would say them; ``more`` replaces entries."""
+    """Return settings; ``more`` replaces entries."""
     return SearchSettings.model_validate(
         {
             "kafka": {"bootstrap": "nowhere:9092"},
@@ -43,14 +43,14 @@ def settings(**more: object) -> SearchSettings:
 
 @dataclass
 class Index:
-    """What an index would hold. ``tombstones``: how often a document was deleted, by id; ``sent``: how many rows."""
+    """A model of an index. ``tombstones``: deletions by id; ``sent``: the number of rows."""
 
     documents: dict[str, Document] = field(default_factory=dict)
     tombstones: dict[str, int] = field(default_factory=dict)
     sent: int = 0
 
-    def take(self, rows: pl.DataFrame) -> None:
-        """The rows of a cut: at most one a document."""
+    def apply(self, rows: pl.DataFrame) -> None:
+        """Apply the rows of a cut: at most one a document."""
         if not rows.height:
             return
         assert rows["id"].n_unique() == rows.height
@@ -66,7 +66,7 @@ class Index:
 
 
 class App:
-    """The app, cut by cut, and the index behind it. ``restart`` goes on in another process from what was stored."""
+    """The app, cut by cut, and the index behind it. ``restart`` continues in another process from the stored state."""
 
     def __init__(self, with_settings: SearchSettings, shards: int = 1) -> None:
         self.settings = with_settings.model_copy(update={"shards": shards})
@@ -78,13 +78,13 @@ class App:
         self.simulation = Simulation(self.topology, app=self.app)
 
     def cut(self, changes: pl.DataFrame | None, events: pl.DataFrame | None, clock_ms: int) -> pl.DataFrame:
-        """One cut. Returns the documents."""
+        """Run a cut; return the documents."""
         inputs = {name: rows for name, rows in (("products", changes), ("shop", events)) if rows is not None}
-        return self._took(self.simulation.cut(inputs, clock_ms=clock_ms))
+        return self._apply(self.simulation.cut(inputs, clock_ms=clock_ms))
 
     def end(self, clock_ms: int) -> pl.DataFrame:
-        """All streams end, and a refresh passes."""
-        self._took(self.simulation.end(clock_ms=clock_ms))
+        """End all streams, and let a refresh pass; return the documents."""
+        self._apply(self.simulation.end(clock_ms=clock_ms))
         return self.cut(None, None, clock_ms + self.settings.refresh_ms)
 
     def restart(self) -> None:
@@ -92,16 +92,16 @@ class App:
         self.simulation = Simulation(self.topology, app=self.app, blobs=before.blobs)
         self.simulation.offsets, self.simulation.seen = before.offsets, before.seen
 
-    def _took(self, result: SimulationResult) -> pl.DataFrame:
+    def _apply(self, result: SimulationResult) -> pl.DataFrame:
         documents = result["documents"]
-        self.index.take(documents)
+        self.index.apply(documents)
         self.late += result["late"].height
         self.dead += [dict(record.headers)["reason"].decode() for record in result.dead]
         return documents
 
 
 def changes(with_settings: SearchSettings, rows: Sequence[ProductChange]) -> pl.DataFrame:
-    """Product changes."""
+    """Return product changes as rows."""
     stream = with_settings.products.stream_schema()
     return tables.event_table(
         stream, [(i, op, name, None, "c", price, "EUR", True, _time(at_ms)) for i, op, name, price, at_ms in rows]
@@ -109,7 +109,7 @@ def changes(with_settings: SearchSettings, rows: Sequence[ProductChange]) -> pl.
 
 
 def events(with_settings: SearchSettings, rows: Sequence[Event]) -> pl.DataFrame:
-    """Events of the shop, with the partition that each comes through."""
+    """Return events of the shop as rows, with the partition of each."""
     stream = with_settings.events.stream_schema()
     frame = tables.event_table(
         stream,

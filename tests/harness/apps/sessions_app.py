@@ -1,4 +1,4 @@
-"""What the tests run on: settings, the shop's invented events as rows, and the topology cut by cut."""
+"""The sessions app in-process: settings for tests, events of the demo shop as rows, and runs cut by cut."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ GAP_MS, CHECKOUT_GAP_MS = 20_000, 60_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def settings_of(stream: str = "shop", /, **changes: object) -> SessionsSettings:
-    """For a stream of ``streams/``; gaps are short, for the shop's hour has a hundred seconds."""
+def new_settings(stream: str = "shop", /, **changes: object) -> SessionsSettings:
+    """Return settings for a stream of ``streams/``; gaps are short, because an hour of the shop has 100 seconds."""
     given: dict[str, object] = {
         "kafka": {"bootstrap": "localhost:1"},
         "checkpoint": "/nowhere",
@@ -38,8 +38,8 @@ def settings_of(stream: str = "shop", /, **changes: object) -> SessionsSettings:
     return SessionsSettings.model_validate(given | changes)
 
 
-def with_tables() -> dict[str, object]:
-    """Return settings of a database that gets all lanes, to which no test connects."""
+def table_settings() -> dict[str, object]:
+    """Return settings of tables for all lanes; no test connects to this database."""
     tables = {
         "sessions_table": {"table": "sessions.session", "key": ["session_id"], "version": "revision"},
         "activity_table": {"table": "sessions.activity", "key": ["minute"], "version": "revision"},
@@ -52,7 +52,7 @@ def with_tables() -> dict[str, object]:
 
 
 def retail_settings(**changes: object) -> SessionsSettings:
-    """For invoice lines: no types, no ids, one currency."""
+    """Return settings for invoice lines: no types, no ids, one currency."""
     fields = {"user": "customer_id", "event_id": None, "type": None, "page": "stock_code", "currency": None}
     given: dict[str, object] = {
         "fields": fields | {"amount": ["quantity", "unit_price"]},
@@ -65,11 +65,11 @@ def retail_settings(**changes: object) -> SessionsSettings:
         "max_out_of_orderness_ms": 7_200_000,
         "max_future_ms": 10**15,
     }
-    return settings_of("retail", **(given | changes))
+    return new_settings("retail", **(given | changes))
 
 
 def shop_events(count: int, *, users: int = 300, seed: int = 5) -> pl.DataFrame:
-    """What of the generator's records is an event, in order of arrival: out of order, twice, or hours late."""
+    """Return the events of the generator in order of arrival: some out of order, repeated, or hours late."""
     shop = ShopSettings(seed, START_MS, block_ms=200_000, users=users)
     rows = [_row(record.value) for record in records(shop, 0, count) if record.fate is not RecordFate.DEAD]
     kinds = {"ts": pl.Datetime("ms", "UTC"), "quantity": pl.Int64(), "amount": pl.Decimal(12, 2)}
@@ -85,15 +85,15 @@ def _row(value: bytes | None) -> dict[str, object]:
     return row | {"ts": _EPOCH + timedelta(milliseconds=ms)}
 
 
-def cuts(rows: pl.DataFrame, ends: Sequence[int]) -> Iterator[pl.DataFrame]:
-    """The rows, cut at these places."""
+def split_rows(rows: pl.DataFrame, ends: Sequence[int]) -> Iterator[pl.DataFrame]:
+    """Yield the rows, split after each of these numbers of rows."""
     first = 0
     for end in sorted({*(min(end, rows.height) for end in ends), rows.height}):
         yield rows[first:end]
         first = end
 
 
-def run_cut(
+def run_cuts(
     settings: SessionsSettings,
     rows: pl.DataFrame,
     ends: Sequence[int],
@@ -102,14 +102,14 @@ def run_cut(
     step_ms: int = 1_000,
     restart_after: int | None = None,
 ) -> SimulationResult:
-    """What all cuts of ``by_cut`` give."""
+    """Return the results of all cuts together."""
     whole = SimulationResult()
-    for result in by_cut(settings, rows, ends, shards=shards, step_ms=step_ms, restart_after=restart_after):
+    for result in run_each_cut(settings, rows, ends, shards=shards, step_ms=step_ms, restart_after=restart_after):
         whole.add(result)
     return whole
 
 
-def by_cut(
+def run_each_cut(
     settings: SessionsSettings,
     rows: pl.DataFrame,
     ends: Sequence[int],
@@ -118,25 +118,27 @@ def by_cut(
     step_ms: int = 1_000,
     restart_after: int | None = None,
 ) -> Iterator[SimulationResult]:
-    """All rows in these cuts, the clock ``step_ms`` further with each; then the stream ends. ``restart_after``: so many
-    cuts, then a new process with what was stored."""
-    ways = build_topology(settings)
-    simulation, (source,) = Simulation(ways, shards=shards), ways.sources
+    """Yield the result of each cut, with the clock ``step_ms`` further each time, and of the end of the stream.
+
+    ``restart_after``: the cut after which a new process continues from the stored state.
+    """
+    topology = build_topology(settings)
+    simulation, (source,) = Simulation(topology, shards=shards), topology.sources
     number = 0
-    for number, part in enumerate(cuts(rows, ends)):
+    for number, part in enumerate(split_rows(rows, ends)):
         yield simulation.cut({source.name: part}, clock_ms=number * step_ms)
         if number == restart_after:
-            simulation = _again(build_topology(settings), simulation, shards)
+            simulation = _restart(build_topology(settings), simulation, shards)
     yield simulation.end(clock_ms=(number + 1) * step_ms)
 
 
-def _again(ways: Topology, before: Simulation, shards: int) -> Simulation:
-    after = Simulation(ways, shards=shards, blobs=before.blobs)
+def _restart(topology: Topology, before: Simulation, shards: int) -> Simulation:
+    after = Simulation(topology, shards=shards, blobs=before.blobs)
     after.offsets, after.seen = before.offsets, before.seen
     return after
 
 
-def final(records: pl.DataFrame) -> pl.DataFrame:
-    """The table that the records make: of each session the greatest revision, without those that are deleted."""
+def select_final(records: pl.DataFrame) -> pl.DataFrame:
+    """Return the greatest revision of each session, without deleted ones, as the table holds them."""
     latest = records.sort("revision").group_by("session_id", maintain_order=True).last()
     return latest.filter(~pl.col("is_deleted"))

@@ -1,9 +1,8 @@
-"""The rules app with faults: run instead of ``-m headgate_rules`` by tests that need it to die at a point, or to lack
-a protection. Everything else is the app.
+"""The rules app with faults, for tests that need it to die at a certain step or to lack a protection.
 
-``--capture DIR`` keeps what each attempt at each batch was about to write. ``--die STEP --when LANE`` ends the driver
-with kill -9 at that step of the first batch that has records on that lane and was not written before.
-``--forgetful`` switches the protection off: no batch counts as written before.
+``--capture DIR`` stores the records of each attempt at each batch. ``--die STEP --when LANE`` ends the driver
+with SIGKILL at that step of the first batch that has records on that lane and was not written before.
+``--unprotected`` switches the protection off: no batch counts as written before.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ from streamcore.writer_id import WriterId
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Faults:
-    """What goes wrong."""
+    """The faults of the app."""
 
     capture: Path | None
     die: CommitStep | None
     when: str
-    forgetful: bool
+    unprotected: bool
 
 
 class FaultyWriter(ExactlyOnceWriter):
@@ -58,12 +57,12 @@ class FaultyWriter(ExactlyOnceWriter):
     def commit(self, cut: CutId, records: Iterable[OutRecord | OutRecords]) -> CommitReceipt:
         rows = list(records)
         if rows and self.faults.capture is not None:
-            keep(self.faults.capture, cut.batch, [one for some in rows for one in _each(some)])
+            write_attempt(self.faults.capture, cut.batch, [one for some in rows for one in _to_records(some)])
         self._armed = any(row.topic == self._lane_topic for row in rows)
         return super().commit(cut, rows)
 
     def _is_done(self, cut: CutId) -> bool:
-        return False if self.faults.forgetful else super()._is_done(cut)
+        return False if self.faults.unprotected else super()._is_done(cut)
 
     def _on_step(self, step: CommitStep) -> None:
         if self._armed and step is self.faults.die:
@@ -71,12 +70,12 @@ class FaultyWriter(ExactlyOnceWriter):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _each(some: OutRecord | OutRecords) -> Iterable[OutRecord]:
+def _to_records(some: OutRecord | OutRecords) -> Iterable[OutRecord]:
     return some if isinstance(some, OutRecords) else [some]
 
 
-def keep(folder: Path, batch: int, rows: list[OutRecord]) -> None:
-    """One file an attempt, whole or absent."""
+def write_attempt(folder: Path, batch: int, rows: list[OutRecord]) -> None:
+    """Write the records of an attempt to a file, atomically."""
     folder.mkdir(parents=True, exist_ok=True)
     partial = folder / f"{batch}.{os.getpid()}.partial"
     lines = [repr((r.topic, r.key, r.value, r.headers)) for r in rows]
@@ -84,8 +83,8 @@ def keep(folder: Path, batch: int, rows: list[OutRecord]) -> None:
     partial.rename(folder / f"{batch}.{os.getpid()}.attempt")
 
 
-def attempts(folder: Path) -> dict[int, list[str]]:
-    """Return what the attempts at each batch were about to write, down to the byte: a line a record."""
+def read_attempts(folder: Path) -> dict[int, list[str]]:
+    """Return the records of each attempt at each batch, a line a record."""
     found: dict[int, list[str]] = {}
     for file in sorted(folder.glob("*.attempt")):
         found.setdefault(int(file.name.partition(".")[0]), []).append(file.read_text())
@@ -93,15 +92,15 @@ def attempts(folder: Path) -> dict[int, list[str]]:
 
 
 def _faults() -> Faults:
-    """Take our arguments; leave the app's."""
+    """Parse the arguments of this module; leave those of the app."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--capture", type=Path)
     parser.add_argument("--die", type=CommitStep)
     parser.add_argument("--when", default="alerts")
-    parser.add_argument("--forgetful", action="store_true")
+    parser.add_argument("--unprotected", action="store_true")
     ours, theirs = parser.parse_known_args()
     sys.argv = [sys.argv[0], *theirs]
-    return Faults(ours.capture, ours.die, ours.when, ours.forgetful)
+    return Faults(ours.capture, ours.die, ours.when, ours.unprotected)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Every hostile text through every entrance of the rules, for ``tests.harness.faults.cage``.
+"""Every hostile text through every entrance of the rules, for ``tests.harness.faults.sandbox``.
 
 The entrances: rule files (``load_text``, then ``check``), control records (``decode_record``, ``RuleSet.apply``),
 ``compile_rule``, the message of an alert, and a rule's own tests. A case's word is ``rejected``, or ``harmless`` when

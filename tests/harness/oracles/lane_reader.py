@@ -1,4 +1,4 @@
-"""What came out, read by an independent consumer, and laws that hold for every output whatever the app does."""
+"""The output of an app, read by an independent consumer, and invariants of every output."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.harness.oracles.rule_alerts import Alert
 LANES = ("alerts", "shadow", "status", "late", "deadletters")
 _READ_MS = 120_000
 _EMPTY_RUN = 50
-"""So many batches without output end with a marker."""
+"""The number of batches without output after which there is a marker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,44 +27,44 @@ class Outputs:
     app: str
 
     def topic(self, lane: str) -> str:
-        """The topic of a lane."""
+        """Return the topic of a lane."""
         return f"{self.app}.{lane}"
 
     def read(self, lane: str, isolation: Isolation = Isolation.COMMITTED) -> list[Record]:
-        """All records of a lane, by partition and offset."""
+        """Return all records of a lane, by partition and offset."""
         return read_topic(self.kafka, self.topic(lane), isolation=isolation, limit_ms=_READ_MS)
 
     def alerts(self) -> list[Alert]:
-        """All alerts."""
+        """Return all alerts."""
         return [as_object(record) for record in self.read("alerts")]
 
     def markers(self) -> list[int]:
-        """The batches that markers vouch for. A marker is ``batch digest``."""
+        """Return the batches that have a marker. A marker is ``batch digest``."""
         markers = read_topic(self.kafka, self.topic("markers"), limit_ms=_READ_MS)
         return sorted(int((r.value or b"").split()[0]) for r in markers)
 
 
 def as_object(record: Record) -> Alert:
-    """A record's value, which is a JSON object."""
+    """Return the value of a record, which is a JSON object."""
     value = json.loads(record.value or b"null")
     assert isinstance(value, dict)
     return value
 
 
 def text(record: Record, header: str) -> str:
-    """A header's value as text; empty when it is missing."""
+    """Return the value of a header as text, empty if it is missing."""
     return (record.header(header) or b"").decode()
 
 
 def batch_of(record: Record) -> tuple[int, int]:
-    """(epoch, batch) of an output record."""
+    """Return (epoch, batch) of an output record."""
     return int(text(record, "epoch")), int(text(record, "batch"))
 
 
 def check_transactions(outputs: Outputs) -> None:
-    """Every cut became visible by one transaction, once.
+    """Check that every cut became visible by one transaction, once.
 
-    A commit leaves a control record at the end of what it wrote to a partition. So the records of one cut in a
+    A commit leaves a control record behind the records that it wrote to a partition. So the records of one cut in a
     partition are one run without a gap in the offsets, and there is a gap between the runs of two cuts. And every cut
     that wrote anything has exactly one marker, which shares its transaction; a cut that wrote nothing has one only when
     it ends a run of such cuts.
@@ -81,7 +81,7 @@ def check_transactions(outputs: Outputs) -> None:
 
 
 def check_runs(place: tuple[str, int], records: Sequence[Record]) -> None:
-    """The law of ``check_transactions`` in one partition; the batches go up."""
+    """Check ``check_transactions`` in one partition, and that batches never decrease."""
     for before, after in itertools.pairwise(records):
         step = after.offset - before.offset
         assert batch_of(before) <= batch_of(after), f"{place}: batch {batch_of(after)} after {batch_of(before)}"
@@ -92,5 +92,5 @@ def check_runs(place: tuple[str, int], records: Sequence[Record]) -> None:
 
 
 def repeated_alerts(alerts: Iterable[Alert]) -> list[str]:
-    """Identities of alerts that are there more than once."""
+    """Return the ids of alerts that occur more than once."""
     return [str(name) for name, count in Counter(a["alert_id"] for a in alerts).items() if count > 1]

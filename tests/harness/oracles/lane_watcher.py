@@ -1,9 +1,9 @@
-"""A reader beside the app, for as long as the app is harmed: what a downstream service would see.
+"""A consumer beside an app under faults: it sees what a downstream service sees.
 
-It reads committed records only. At every poll it checks that no batch comes back in a partition after a later one.
-While the app lies dead, it counts what can be seen of each cut. At the end it checks that it saw exactly what is there
-for good (no record that was taken back, none twice) and that no cut has grown since one of those counts: a cut is seen
-whole, over all topics and partitions, or not at all.
+It reads committed records only. At every poll it checks that no batch follows a later one in a partition. While the
+app is dead, it counts the visible records of each cut. At the end it checks that it saw exactly the final records (none
+that was aborted, none twice) and that no cut has grown since one of those counts: a cut is visible as a whole, over all
+topics and partitions, or not at all.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _QUIET_S = 1.0
 
 
 class Watcher:
-    """Use as a context manager; ``check`` inside, when the app has ended."""
+    """Use it as a context manager, and call ``check`` within it, after the app has ended."""
 
     def __init__(self, outputs: Outputs) -> None:
         self._outputs = outputs
@@ -47,9 +47,9 @@ class Watcher:
                 records = follower.poll(50)
                 self.polls += bool(records)
                 for record in records:
-                    self._take(record)
+                    self._add(record)
 
-    def _take(self, record: Record) -> None:
+    def _add(self, record: Record) -> None:
         place, batch = (record.topic, record.partition), batch_of(record)
         if batch < self._latest.get(place, batch):
             self._faults.append(f"{place}: batch {batch} came after {self._latest[place]}")
@@ -57,7 +57,7 @@ class Watcher:
         self._seen.append(record)
 
     def count_while_dead(self) -> None:
-        """Call while no app writes: wait until nothing more comes, and remember how much of each cut is there."""
+        """Count the records of each cut while no process writes, after the last record has arrived."""
         before = -1
         while before != len(self._seen):
             before = len(self._seen)
@@ -65,7 +65,7 @@ class Watcher:
         self._counts.append(Counter(map(batch_of, self._seen)))
 
     def check(self) -> None:
-        """What was seen is what stays."""
+        """Check that the seen records equal the final ones."""
         final = [record for lane in LANES for record in self._outputs.read(lane)]
         end = time.monotonic() + _LIMIT_S
         while len(self._seen) < len(final) and time.monotonic() < end:

@@ -49,7 +49,7 @@ def render_manifests(values: Mapping[str, Any] | None = None, *, release: str = 
     return [one for one in yaml.load_all(template(values, release=release), Loader=SAFE_LOADER) if one]
 
 
-def of_kind(manifests: list[Manifest], kind: str) -> dict[str, Manifest]:
+def select_kind(manifests: list[Manifest], kind: str) -> dict[str, Manifest]:
     """By name."""
     return {one["metadata"]["name"]: one for one in manifests if one["kind"] == kind}
 

@@ -1,4 +1,4 @@
-"""The ``headgate`` command as people run it: a process of its own, and how it ended."""
+"""Runs the ``headgate`` command in a process of its own."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ HEADGATE = (sys.executable, "-c", "from headgate.main import main; main()")
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
-    """How a command ended."""
+class CompletedCommand:
+    """Exit code and output of a command."""
 
     code: int
     out: str
@@ -26,25 +26,25 @@ class Ended:
 
     @property
     def document(self) -> dict[str, Any]:
-        """The one line of JSON that it printed."""
+        """Return the one line of JSON that the command printed."""
         (line,) = self.out.splitlines()
         found = json.loads(line)
         assert isinstance(found, dict)
         return found
 
 
-def ran(command: Sequence[str]) -> Ended:
+def run_command(command: Sequence[str]) -> CompletedCommand:
     """Run a command to its end."""
     completed = subprocess.run(command, capture_output=True, text=True, check=False, timeout=WAIT_S)
-    return Ended(completed.returncode, completed.stdout, completed.stderr)
+    return CompletedCommand(completed.returncode, completed.stdout, completed.stderr)
 
 
-def up(folder: Path, kafka: KafkaSettings, *more: str, service: str = "rules") -> list[str]:
+def up_command(folder: Path, kafka: KafkaSettings, *more: str, service: str = "rules") -> list[str]:
     """Return the command line of ``headgate up`` on a data folder, always with the same generator."""
     return [*HEADGATE, "up", service, "--data", str(folder), "--bootstrap", kafka.bootstrap, "--seed", "4", *more]
 
 
-def counted_run(folder: Path, kafka: KafkaSettings, events: int, service: str = "rules", *more: str) -> Ended:
-    """``headgate up`` of so many events, to its end; ``more``: further options."""
-    command = up(folder, kafka, "--events", str(events), "--json", *more, service=service)
-    return ran(command)
+def run_up(folder: Path, kafka: KafkaSettings, events: int, service: str = "rules", *more: str) -> CompletedCommand:
+    """Run ``headgate up`` with a number of events to its end; ``more``: further options."""
+    command = up_command(folder, kafka, "--events", str(events), "--json", *more, service=service)
+    return run_command(command)

@@ -1,7 +1,7 @@
 """The processes of one session, from /proc: a Spark app is a driver, a JVM, a daemon and its Python workers.
 
 They share the session that the driver was started in, though not its process group (Spark's daemon makes its own), so
-the session is what names them. Ends nothing but what it was given.
+they are found by the session. The functions end only the processes that they are given.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ def members(session: int) -> list[Process]:
 
 
 def python_workers(session: int) -> list[Process]:
-    """Spark's Python workers: the forks of its daemon."""
+    """Return Spark's Python workers, the forks of its daemon."""
     forks = daemon_and_workers(session)
     daemons = {p.pid for p in forks}
     return [p for p in forks if p.parent in daemons]
 
 
 def daemon_and_workers(session: int) -> list[Process]:
-    """All Python processes of Spark's own."""
+    """Return Spark's Python daemon and workers."""
     return [p for p in members(session) if _DAEMON in p.command]
 
 
@@ -60,13 +60,13 @@ def jvm(session: int) -> Process:
 
 
 def kill(pid: int) -> None:
-    """kill -9; one that is gone is no error."""
+    """Kill a process (SIGKILL); one that has ended is no error."""
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
 
 
 def kill_session(session: int, mark: str = "", limit_s: float = 60) -> None:
-    """kill -9 of all of a session, until none is left. With a ``mark``: of those whose command line holds it."""
+    """Kill all processes of a session (SIGKILL); with a ``mark``, only those whose command has it."""
 
     def none_left() -> bool:
         left = [p for p in members(session) if mark in p.command]
@@ -79,7 +79,7 @@ def kill_session(session: int, mark: str = "", limit_s: float = 60) -> None:
 
 @contextmanager
 def suspended(targets: Sequence[Process]) -> Iterator[None]:
-    """SIGSTOP, and SIGCONT at the end; one that is gone is no error."""
+    """Suspend processes within the context (SIGSTOP, SIGCONT); one that has ended is no error."""
     for process in targets:
         with suppress(ProcessLookupError):
             os.kill(process.pid, signal.SIGSTOP)

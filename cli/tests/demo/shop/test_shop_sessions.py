@@ -18,7 +18,7 @@ from headgate.demo.verify.sessions import SessionDifferences, SessionsOutput, St
 from headgate_sessions.app import build_app
 from streamcore.engine.in_process import InProcessApp, RawRecord
 from streamcore.wire.lanes import Record
-from tests.harness.apps.sessions_app import ROOT, settings_of
+from tests.harness.apps.sessions_app import ROOT, new_settings
 
 PARTITIONS, COUNT = 4, 3_000
 GAP_MS, LATENESS_MS = 1_800_000, 600_000
@@ -39,7 +39,7 @@ def raw_records(shop: ShopSettings, count: int) -> Iterator[RawRecord]:
 def run(shop: ShopSettings, gap_ms: int, cut_records: int) -> list[Record]:
     """Everything that the app says, the clock a second further with each cut; a small first one, as the generator's."""
     stream = {"schema_file": str(ROOT / "streams" / "shop.yaml"), "topic": "shop", "reject_extra_fields": True}
-    settings = settings_of(stream=stream, gap={"gap_ms": gap_ms}, lateness_ms=LATENESS_MS, early_ms=500)
+    settings = new_settings(stream=stream, gap={"gap_ms": gap_ms}, lateness_ms=LATENESS_MS, early_ms=500)
     app = InProcessApp(build_app(settings), partitions=range(PARTITIONS))
     sent, now_ms = [*raw_records(shop, COUNT)], SHOP.start_ms + 10**9
     starts = [0, *range(100, COUNT, cut_records)]

@@ -12,8 +12,8 @@ from collections import Counter
 
 import pytest
 
-from tests.harness.faults.cage import Limits, failures, run_caged
 from tests.harness.faults.fuzz_cases import TARGETS
+from tests.harness.faults.sandbox import Limits, failures, run_sandboxed
 
 INPUTS = int(os.environ.get("HEADGATE_INPUTS", "2100"))
 SEED = int(os.environ.get("HEADGATE_SEED", "1"))
@@ -23,8 +23,10 @@ LEAST_SHARE = 0.02  # the least share of inputs of a target that give values
 pytestmark = pytest.mark.timeout(300 + INPUTS // 50)
 
 
-def test_every_input_gives_a_value_or_the_documented_error() -> None:
-    report = run_caged("tests.harness.faults.fuzz_cases", [SEED, 0, INPUTS], Limits(cpu_s=5, memory_bytes=256 << 20))
+def test_every_input_is_a_value_or_the_documented_error() -> None:
+    report = run_sandboxed(
+        "tests.harness.faults.fuzz_cases", [SEED, 0, INPUTS], Limits(cpu_s=5, memory_bytes=256 << 20)
+    )
     words = Counter(outcome.word for outcome in report.outcomes)
     print(f"{len(report.outcomes)} inputs, {report.grown_bytes >> 20} MiB, longest {report.longest_cpu_s} CPU-seconds")
     print("\n".join(f"  {word}: {count}" for word, count in sorted(words.items())))

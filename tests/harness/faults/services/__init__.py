@@ -1,1 +1,1 @@
-"""The services of the product on real servers that tests harm, each with what must be there in the end, by SQL."""
+"""The services on real servers under faults, each with its expected output by SQL."""

@@ -1,4 +1,4 @@
-"""A disk that a test may fill."""
+"""A file system that a test may fill."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Disk:
     folder: Path
 
     def fill(self) -> Path:
-        """To the last block; the file to delete."""
+        """Fill the disk to the last block; return the file that a test deletes to make room."""
         filler = self.folder / "filler"
         with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
             while True:

@@ -24,7 +24,7 @@ from streamcore.service.topics import topics_of_service
 from tests.harness.apps import retail_etl
 from tests.harness.apps.retail_etl import MODEL
 from tests.harness.faults.services.servers import Postgres
-from tests.harness.faults.services.trial import LINES, Input, Plan, ServiceScene
+from tests.harness.faults.services.trial import LINES, Input, ServicePlan, ServiceScene
 from tests.harness.oracles import delta_log
 from tests.harness.oracles.retail_etl_sql import RATES, Expected
 
@@ -45,50 +45,54 @@ class EtlOutput:
     database: Postgres
     delta: Path
 
-    def in_postgres(self) -> Counter[Row]:
-        """Return the rows of the one table."""
+    def read_postgres(self) -> Counter[Row]:
+        """Return the rows of the PostgreSQL table."""
         with self.database.connect() as connection:
             return Counter(map(_format_row, connection.execute(f"select {', '.join(MODEL)} from sales").fetchall()))
 
-    def in_delta(self) -> Counter[Row]:
-        """Return the rows of the other."""
+    def read_delta(self) -> Counter[Row]:
+        """Return the rows of the Delta table."""
         return Counter(_format_row(row[name] for name in MODEL) for row in delta_log.rows(self.delta))
 
     def check(self, scene: ServiceScene) -> None:
-        """All of it against DuckDB."""
+        """Compare the tables, the topic and the dead letters with DuckDB."""
         expected = Expected(LINES)
         sales, returns = expected.lane(sales=True), expected.lane(sales=False)
-        same(self.in_postgres(), sales)
-        same(self.in_delta(), sales)
-        same(Counter(_values(r.value) for r in scene.read("returns")), returns)
-        sent = Sent.of(scene.plan.records)
-        letters = [sent.letter(scene.app.name, dict(r.headers), r.value) for r in scene.read("deadletters")]
-        wanted = [(topic, sent.offsets[str(topic)][int(str(line))], code) for topic, line, code in expected.letters()]
-        same(Counter(letters), [*wanted, *((topic, offset, "too_large") for topic, offset in sent.large())])
+        check_same(self.read_postgres(), sales)
+        check_same(self.read_delta(), sales)
+        check_same(Counter(_values(r.value) for r in scene.read("returns")), returns)
+        sent = SentRecords.from_input(scene.plan.records)
+        letters = [sent.check_letter(scene.app.name, dict(r.headers), r.value) for r in scene.read("deadletters")]
+        expected_letters = [
+            (topic, sent.offsets[str(topic)][int(str(line))], code) for topic, line, code in expected.letters()
+        ]
+        check_same(
+            Counter(letters),
+            [*expected_letters, *((topic, offset, "too_large") for topic, offset in sent.large_records())],
+        )
         assert len(sales) + len(returns) + len(letters) + expected.duplicates() == len(scene.plan.records)
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
-    """``values``: by topic and offset. ``offsets``: of the lines, which an oracle numbers without the large records
-    between them."""
+class SentRecords:
+    """``values``: by topic and offset. ``offsets``: of the lines, which the oracle counts without large records."""
 
     values: Mapping[str, Sequence[bytes | None]]
     offsets: Mapping[str, Sequence[int]]
 
     @classmethod
-    def of(cls, records: Sequence[Input]) -> Sent:
-        """Return what was sent."""
+    def from_input(cls, records: Sequence[Input]) -> SentRecords:
+        """Return the records by topic and offset."""
         values = {topic: [value for name, _, value in records if name == topic] for topic in TOPICS}
         lines = {topic: [n for n, one in enumerate(some) if not _large(one)] for topic, some in values.items()}
         return cls(values, lines)
 
-    def large(self) -> list[tuple[str, int]]:
-        """Where the large ones are."""
+    def large_records(self) -> list[tuple[str, int]]:
+        """Return topic and offset of the large records."""
         return [(topic, n) for topic, some in self.values.items() for n, one in enumerate(some) if _large(one)]
 
-    def letter(self, app: str, headers: Mapping[str, bytes], value: bytes | None) -> Row:
-        """Topic, offset and code of a dead letter; its bytes are those that were sent, as many as fit."""
+    def check_letter(self, app: str, headers: Mapping[str, bytes], value: bytes | None) -> Row:
+        """Check that a dead letter has the original bytes, as many as fit; return its topic, offset and code."""
         topic, offset = headers["source_topic"].decode().removeprefix(f"{app}."), int(headers["source_offset"])
         sent = self.values[topic][offset]
         if _large(sent):
@@ -105,17 +109,17 @@ def _large(value: bytes | None) -> bool:
     return value is not None and len(value) >= LARGE_BYTES
 
 
-def same(found: Counter[Row], wanted: Iterable[Row]) -> None:
+def check_same(found: Counter[Row], expected: Iterable[Row]) -> None:
     """Check that both hold the same rows, each as often; the message shows some of the difference."""
-    must = Counter(wanted)
-    missing, extra = must - found, found - must
+    expected_rows = Counter(expected)
+    missing, extra = expected_rows - found, found - expected_rows
     assert not (missing | extra), (
         f"missing {missing.total()}: {[*missing][:3]}, too many {extra.total()}: {[*extra][:3]}"
     )
 
 
-def etl(folder: Path, kafka: KafkaSettings, name: str, server: EmbeddedPostgres) -> tuple[Plan, EtlOutput]:
-    """Return the service, with its server started and its list published."""
+def plan_etl(folder: Path, kafka: KafkaSettings, name: str, server: EmbeddedPostgres) -> tuple[ServicePlan, EtlOutput]:
+    """Start the server, publish the list, and return the plan of the service."""
     database = Postgres(server)
     server.start()
     with database.connect() as connection:
@@ -129,7 +133,7 @@ def etl(folder: Path, kafka: KafkaSettings, name: str, server: EmbeddedPostgres)
         for key, value in _rates():
             log.publish(key, value)
     document = retail_etl.settings(app=name, **settings).model_dump(mode="json", include={*_SETTINGS, *settings})
-    return Plan(("headgate_etl",), document, _records(), server, output.check), output
+    return ServicePlan(("headgate_etl",), document, _records(), server, output.check), output
 
 
 _SETTINGS = ("model", "id", "rules", "lists", "derive", "deduplicate", "mask")
@@ -163,7 +167,7 @@ def _rates() -> list[tuple[str, bytes]]:
 
 
 def _format_row(row: Iterable[object]) -> Row:
-    """As the oracle shows it: decimals as text, times in UTC."""
+    """Return the row in the form of the oracle: decimals as text, times in UTC."""
     return tuple(_text(value) for value in row)
 
 

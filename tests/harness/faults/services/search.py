@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from headgate.local.servers.opensearch import EmbeddedOpenSearch
 from tests.harness.faults.services.servers import OpenSearch
-from tests.harness.faults.services.trial import LINES, ROOT, Input, Plan, ServiceScene, with_garbage
+from tests.harness.faults.services.trial import LINES, ROOT, Input, ServicePlan, ServiceScene, with_garbage
 from tests.harness.oracles.retail_search import DISORDER_MS, SPANS, Oracle, Row
 
 _ALIAS = "retail-products"
@@ -28,7 +28,7 @@ class SearchOutput:
     oracle: Oracle
 
     def check(self, scene: ServiceScene) -> None:
-        """Documents against SQL; a price below zero is no change, and garbage is nothing."""
+        """Compare the documents with SQL; records with a price below zero and invalid ones must be dead letters."""
         assert self.documents() == self.oracle.documents()
         values = [record[2] for record in scene.plan.records if record[0] == "products" and record[1] != b"bad"]
         rejected = sum(json.loads(value or b"")["price"].startswith("-") for value in values)
@@ -37,12 +37,12 @@ class SearchOutput:
         assert scene.read("late") == []
 
     def documents(self) -> list[Row]:
-        """Read over plain HTTP, as the oracle has them."""
+        """Return the documents in the form of the oracle, read over plain HTTP."""
         return sorted(_row(hit["_id"], hit["_source"]) for hit in self.node.hits(_ALIAS))
 
 
-def search(name: str, server: EmbeddedOpenSearch) -> Plan:
-    """Return the service, with its server started."""
+def plan_search(name: str, server: EmbeddedOpenSearch) -> ServicePlan:
+    """Start the server, and return the plan of the service."""
     node = OpenSearch(server)
     server.start()
     output = SearchOutput(node, Oracle(LINES))
@@ -56,7 +56,7 @@ def search(name: str, server: EmbeddedOpenSearch) -> Plan:
         "opensearch": node.login | {"indexes": {"documents": index}},
     }
     records = with_garbage([*_records(output.oracle.order)])
-    return Plan(("headgate_search",), settings, records, server, output.check)
+    return ServicePlan(("headgate_search",), settings, records, server, output.check)
 
 
 def _stream(stream: str, name: str) -> dict[str, object]:
@@ -64,7 +64,7 @@ def _stream(stream: str, name: str) -> dict[str, object]:
 
 
 def _records(order: list[int]) -> Iterator[Input]:
-    """Return what each line says of its product, and the sale or return that it is."""
+    """Yield the product change and the sale or return of each line."""
     lines = pq.read_table(LINES).to_pylist()
     for row in order:
         line = lines[row]
@@ -96,7 +96,7 @@ def _records(order: list[int]) -> Iterator[Input]:
 
 
 def _cents(price: float) -> Decimal:
-    """To the nearest cent, upwards from the middle, as SQL's ``floor(price * 100 + 0.5)``."""
+    """Round to the nearest cent, upwards from the middle, as SQL's ``floor(price * 100 + 0.5)``."""
     from math import floor
 
     return Decimal(floor(price * 100 + 0.5)).scaleb(-2)

@@ -1,5 +1,4 @@
-"""The servers that services write to, for tests that harm them: an app's settings for a server, and the server's
-content, read by a client that shares nothing with the sink."""
+"""Servers that services write to and that tests kill: their logins, and clients that share no code with the sinks."""
 
 from __future__ import annotations
 
@@ -17,26 +16,26 @@ _RECOVERY_MS = 120_000
 
 
 class Server(Protocol):
-    """One of them. ``start`` after a ``kill`` goes on with the data that is there."""
+    """A server that keeps its data when it is started after a ``kill``."""
 
     def kill(self) -> object:
-        """As a power cut would."""
+        """Kill the server, as a power cut does."""
         ...
 
     def start(self) -> object:
-        """Until it answers."""
+        """Start the server, and wait until it answers."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Postgres:
-    """A database."""
+    """A PostgreSQL database."""
 
     server: EmbeddedPostgres
 
     @property
     def login(self) -> dict[str, object]:
-        """How an app reaches it, and for how long it waits."""
+        """Return the settings with which an app connects."""
         return {
             "host": self.server.host,
             "port": self.server.port,
@@ -47,7 +46,7 @@ class Postgres:
         }
 
     def connect(self) -> psycopg.Connection:
-        """Return a client of the test's own."""
+        """Return a connection of the test."""
         server = self.server
         password = server.password_file.read_text(encoding="utf-8")
         return psycopg.connect(
@@ -57,22 +56,22 @@ class Postgres:
 
 @dataclass(frozen=True, slots=True)
 class OpenSearch:
-    """A node."""
+    """An OpenSearch node."""
 
     server: EmbeddedOpenSearch
 
     @property
     def login(self) -> dict[str, object]:
-        """How an app reaches it, and for how long it waits."""
+        """Return the settings with which an app connects."""
         return {"hosts": [self.server.url], "patience": {"recovery_ms": _RECOVERY_MS}}
 
     def hits(self, alias: str) -> list[dict[str, Any]]:
-        """All documents, each with its ``_id`` and ``_source``."""
-        self._ask("POST", f"{alias}/_refresh", None)
-        found = self._ask("POST", f"{alias}/_search", {"size": 10_000, "query": {"match_all": {}}})
+        """Return all documents, each with ``_id`` and ``_source``."""
+        self._request("POST", f"{alias}/_refresh", None)
+        found = self._request("POST", f"{alias}/_search", {"size": 10_000, "query": {"match_all": {}}})
         return found["hits"]["hits"]
 
-    def _ask(self, method: str, path: str, body: object) -> dict[str, dict[str, list[dict[str, Any]]]]:
+    def _request(self, method: str, path: str, body: object) -> dict[str, dict[str, list[dict[str, Any]]]]:
         request = urllib.request.Request(
             f"{self.server.url}/{path}",
             method=method,

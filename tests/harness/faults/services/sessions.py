@@ -13,7 +13,7 @@ from headgate.records.file_rows import read_rows
 from streamcore.service.config.documents import load_schema
 from tests.harness.apps.sessions_app import retail_settings
 from tests.harness.faults.services.servers import Postgres
-from tests.harness.faults.services.trial import LATE_DAYS, LINES, ROOT, Input, Plan, ServiceScene, with_garbage
+from tests.harness.faults.services.trial import LATE_DAYS, LINES, ROOT, Input, ServicePlan, ServiceScene, with_garbage
 from tests.harness.oracles.retail_windows import DAY_MS, Oracle
 
 _GAP_MS = 1_800_000
@@ -45,7 +45,7 @@ class SessionsOutput:
     oracle: Oracle
 
     def check(self, scene: ServiceScene) -> None:
-        """Sessions against SQL, table against topic."""
+        """Compare the sessions with SQL, and the table with the topic."""
         with self.database.connect() as connection:
             rows = connection.execute(_SELECT).fetchall()
         there = [row for row in rows if not row[8] and row[0] != str(_TICK)]
@@ -62,13 +62,13 @@ class SessionsOutput:
         assert len(scene.read("deadletters")) == sum(record[1] == b"bad" for record in scene.plan.records)
 
     def record_counts(self, scene: ServiceScene) -> Counter[tuple[str, int]]:
-        """Session and revision of each record of the topic."""
+        """Return how often the topic has each session and revision."""
         bodies = [json.loads(record.value or b"") for record in scene.read("sessions")]
         return Counter((body["session_id"], body["revision"]) for body in bodies)
 
 
-def sessions(name: str, server: EmbeddedPostgres) -> Plan:
-    """Return the service, with its server started and its tables made."""
+def plan_sessions(name: str, server: EmbeddedPostgres) -> ServicePlan:
+    """Start the server, create the tables, and return the plan of the service."""
     database = Postgres(server)
     server.start()
     with database.connect() as connection:
@@ -83,7 +83,7 @@ def sessions(name: str, server: EmbeddedPostgres) -> Plan:
         "dashboard_metrics": None,
         "postgres": database.login | {"tables": {"sessions_table": table}},
     }
-    return Plan(("headgate_sessions",), settings, _records(output.oracle), server, output.check)
+    return ServicePlan(("headgate_sessions",), settings, _records(output.oracle), server, output.check)
 
 
 def _records(oracle: Oracle) -> list[Input]:

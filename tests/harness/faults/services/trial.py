@@ -1,7 +1,7 @@
-"""A service under harm: its input comes all the while, and what is there in the end is compared with an oracle.
+"""A service under faults: its input is sent all the time, and its final output is compared with an oracle.
 
-The input is a list in an order of its own, one partition a topic, so that what must come of it is known before it is
-sent, however it is cut and whatever dies meanwhile.
+The input is a list with a fixed order and one partition a topic, so the expected output is known beforehand, whatever
+the cuts and the faults.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ LINES = Path(WHOLE or ROOT / "tests" / "data" / "retail_sample.parquet")
 PER_CUT = 20_000 if WHOLE else 1_500
 #: How late those are.
 LATE_DAYS = 60 if WHOLE else 4
-#: What no decoder takes. One a so many records of the input, where a service's oracle knows no bad ones of its own.
+#: Values that every decoder rejects, for services whose oracle has no invalid records of its own.
 GARBAGE = (None, b"", b"{", b"\xff\xfe", b"[]", b'{"id": 1}')
 GARBAGE_EVERY = 500
-#: What a topic of the input takes, and its producer.
+#: The largest record of the input topics and of the producer.
 _MOST_BYTES = 32 * 1024 * 1024
 _READ_MS = 120_000
 _LIMIT_S = 600.0
@@ -44,7 +44,7 @@ Input = tuple[str, bytes | None, bytes | None]
 
 
 def with_garbage(records: Sequence[Input]) -> list[Input]:
-    """Return the records, with bad ones between them."""
+    """Return the records, with invalid ones between them."""
     mixed: list[Input] = []
     for number, record in enumerate(records):
         mixed.append(record)
@@ -54,9 +54,9 @@ def with_garbage(records: Sequence[Input]) -> list[Input]:
 
 
 class Feeder:
-    """Sends records in their order, from a thread: so many a second, more when asked, in the end all.
+    """Sends records in their order, from a thread at a rate, and at once with ``burst`` and ``finish``.
 
-    The thread sends half of them at most: what is asked for is never gone before its time, however slow the machine.
+    The thread sends half of them at most, so that records are left for each ``burst``, however slow the machine.
     """
 
     def __init__(self, kafka: KafkaSettings, app: str, records: Sequence[Input]) -> None:
@@ -69,8 +69,8 @@ class Feeder:
         self.sent = 0
 
     @contextmanager
-    def at(self, per_second: float) -> Iterator[None]:
-        """Send while in here."""
+    def send_at(self, per_second: float) -> Iterator[None]:
+        """Send at this rate within the context."""
         thread = threading.Thread(target=self._run, args=(per_second,), daemon=True)
         thread.start()
         try:
@@ -88,7 +88,7 @@ class Feeder:
             due -= int(due)
 
     def burst(self, count: int) -> None:
-        """So many more, at once."""
+        """Send the next ``count`` records at once."""
         with self._lock:
             for topic, key, value in self._records[self.sent : self.sent + count]:
                 while not self._enqueue(topic, key, value):
@@ -104,14 +104,14 @@ class Feeder:
         return True
 
     def finish(self) -> None:
-        """All that is left, acknowledged."""
+        """Send the rest, and wait for its acknowledgement."""
         self.burst(len(self._records))
         assert self._client.flush(120) == 0
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """A service: its entry point, its settings (without addresses), its input, its server, its comparison."""
+class ServicePlan:
+    """A service: its module, settings (without those of the scene), input and server, and a check of its output."""
 
     entry: Sequence[str]
     settings: dict[str, object]
@@ -122,38 +122,38 @@ class Plan:
 
 @dataclass(slots=True)
 class ServiceScene:
-    """See the module. ``forgetful``: the protections against repeated cuts are off."""
+    """A service with its topics and feeder. ``unprotected``: without its protections against repeated cuts."""
 
     kafka: KafkaSettings
     app: AppUnderTest
-    plan: Plan
+    plan: ServicePlan
     feeder: Feeder
-    forgetful: bool = False
+    unprotected: bool = False
     topics: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         self.topics = tuple(sorted({f"{self.app.name}.{topic}" for topic, *_ in self.plan.records}))
 
     def start(self) -> None:
-        """Return the service's own process, on the checkpoint that is there."""
-        before = ("-m", "tests.harness.faults.unprotected_writers") if self.forgetful else ("-m",)
+        """Start the process of the service on its checkpoint."""
+        before = ("-m", "tests.harness.faults.unprotected_writers") if self.unprotected else ("-m",)
         self.app.start((*before, *self.plan.entry))
 
-    def work(self, records: int) -> None:
-        """Send so many at once, and wait for a cut with events."""
+    def send_and_wait(self, records: int) -> None:
+        """Send records at once, and wait for a cut with events."""
         before = self._cuts_with_events()
         self.feeder.burst(records)
-        self.wait_for_work(before + 1)
+        self.wait_for_events(before + 1)
 
-    def wait_for_work(self, cuts: int = 1) -> None:
-        """Until this start has had so many cuts with events."""
+    def wait_for_events(self, cuts: int = 1) -> None:
+        """Wait until this start has had ``cuts`` cuts with events."""
         self.app.wait_for(lambda: self._cuts_with_events() >= cuts, f"{cuts} cuts with events", _LIMIT_S)
 
     def _cuts_with_events(self) -> int:
         return sum(cut.events > 0 for cut in self.app.this_start)
 
     def settle(self, pause_s: float = 3.0) -> None:
-        """Wait until all that was sent is committed, and for what the clock brings after that."""
+        """Wait until all input is committed, and for output that depends on the clock."""
         ends = {topic: end for (topic, _), end in end_offsets(self.kafka, self.topics).items()}
 
         def done() -> bool:
@@ -165,19 +165,21 @@ class ServiceScene:
         self.app.wait_for(lambda: len(self.app.this_start) >= cuts + 2 and time.monotonic() > end, "two cuts more")
 
     def read(self, lane: str) -> list[Record]:
-        """Return what is committed on a lane."""
+        """Return the committed records of a lane."""
         return read_topic(self.kafka, f"{self.app.name}.{lane}", limit_ms=_READ_MS)
 
     def check(self) -> None:
-        """Check that the output is the expected output. (The reports of the app are no measure: a kill may come between
-        a commit and its report.)"""
+        """Check that the output is the expected one.
+
+        Reports of cuts are not counted: a kill may come between a commit and its report.
+        """
         taken = sum(self.app.this_start[-1].offsets[topic]["0"] for topic in self.topics)
         assert taken == len(self.plan.records) == self.feeder.sent
         self.plan.check(self)
 
 
-def new_service_scene(folder: Path, kafka: KafkaSettings, jars: Path, name: str, plan: Plan) -> ServiceScene:
-    """Topics and settings; nothing is started."""
+def new_service_scene(folder: Path, kafka: KafkaSettings, jars: Path, name: str, plan: ServicePlan) -> ServiceScene:
+    """Create topics and settings; nothing is started."""
     settings: dict[str, object] = {
         "app": name,
         "kafka": {"bootstrap": kafka.bootstrap},

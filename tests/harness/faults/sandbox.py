@@ -60,7 +60,7 @@ class Report:
     longest_cpu_s: float
 
 
-def run_caged(program: str, given: object, limits: Limits | None = None) -> Report:
+def run_sandboxed(program: str, given: object, limits: Limits | None = None) -> Report:
     """Run ``program`` (a module's name) on ``given``, which JSON can hold."""
     limits = limits or Limits()
     paths = os.pathsep.join([str(ROOT), *(path for path in sys.path if path)])
