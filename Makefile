@@ -123,7 +123,7 @@ operator-test: setup ## the operator on the API server of HEADGATE_KUBECONFIG (n
 SINK_KILLS ?= 10
 SINK_AWAY_S ?= 30
 sink-test: setup ## kill -9 of services and of the servers they write to, servers away, a full disk (SINK_KILLS, SINK_AWAY_S)
-	@HEADGATE_SINK_KILLS=$(SINK_KILLS) HEADGATE_SINK_AWAY_S=$(SINK_AWAY_S) $(VENV)/python -m pytest tests/faults/test_services_harmed.py $(ARGS)
+	@HEADGATE_SINK_KILLS=$(SINK_KILLS) HEADGATE_SINK_AWAY_S=$(SINK_AWAY_S) $(VENV)/python -m pytest tests/faults/test_services_under_faults.py $(ARGS)
 
 .PHONY: kill-test
 KILLS ?= 20

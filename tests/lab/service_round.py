@@ -1,7 +1,7 @@
 """A round of a service that writes to a store: sessions and etl to PostgreSQL, search to OpenSearch, judged by SQL.
 
-Input, settings and oracle are those of ``tests/faults/test_services_harmed.py``; the faults are the laboratory's, with
-those of the store among them. The clock is not shifted: the output of these services depends on it.
+Input, settings and oracle are those of ``tests/faults/test_services_under_faults.py``; the faults are those of the
+laboratory, with faults of the store. The clock is not shifted: the output of these services depends on it.
 """
 
 from __future__ import annotations
