@@ -19,7 +19,7 @@ _numbers = itertools.count(1)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests of the shared app on one worker; skip those that find processes where Linux's list is missing."""
+    """Keep the tests of the shared app on one worker; skip tests of processes where /proc is missing."""
     for item in items:
         if "live" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("shared-app"))
@@ -31,7 +31,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def live(tmp_path_factory: pytest.TempPathFactory, kafka: KafkaSettings, spark_jars: Path) -> Iterator[Scene]:
-    """An app that runs, shared because a start takes long. Tests use days and users of their own and clean up."""
+    """A running app, shared because a start is slow. Tests use days and users of their own and clean up."""
     scene = new_scene(tmp_path_factory.mktemp("live"), kafka, spark_jars, unique_name("live", 1), events_per_cut=2_000)
     with scene.app as app:
         app.start()
@@ -41,7 +41,7 @@ def live(tmp_path_factory: pytest.TempPathFactory, kafka: KafkaSettings, spark_j
 
 @pytest.fixture
 def new_app(tmp_path: Path, kafka: KafkaSettings, spark_jars: Path) -> Iterator[NewApp]:
-    """Creates apps, not started; what is left of them ends with the test."""
+    """Creates apps that are not started; their processes end with the test."""
     made: list[Scene] = []
 
     def create(stem: str, kafka: KafkaSettings = kafka, **settings: object) -> Scene:

@@ -1,4 +1,4 @@
-"""Commands take the address and the login of a broker that requires a password."""
+"""How commands find Kafka and log in, on a broker that requires a password."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.harness.servers.sasl_broker import SECRET, asking_broker
 
 @pytest.fixture(name="login", scope="module")
 def _login(tmp_path_factory: pytest.TempPathFactory, java: Java) -> Iterator[Path]:
-    """The file of --kafka for a broker that asks for a password, which is in the file ``password`` beside it."""
+    """Return the file for --kafka of a broker that requires a password."""
     folder = tmp_path_factory.mktemp("login")
     (folder / "password").write_text(f"{SECRET}\n")
     with pytest.MonkeyPatch.context() as patched, asking_broker(folder / "broker", java, "HG_TEST_LOGIN") as asking:

@@ -41,7 +41,7 @@ _DASHBOARD = CHART / "files/dashboard.json"
 
 @pytest.fixture(name="metrics", scope="module")
 def _metrics() -> frozenset[str]:
-    """Every series that a driver and the operator show, by asking both."""
+    """Return every series that a driver and the operator export."""
     port = free_port()
     with Telemetry(TelemetrySettings("rules", port)) as telemetry:
         totals = telemetry.totals

@@ -1,4 +1,4 @@
-"""The chart on a real API server without nodes: installed, worked with, upgraded, uninstalled, with its own rights.
+"""The chart on a real API server without nodes: installed, upgraded and uninstalled, with its own rights.
 
 The operator and the hooks do what their pods would, in the names of the service accounts that the chart gives them.
 """
@@ -45,7 +45,7 @@ def _rest(kubeconfig: str) -> Rest:
 
 @pytest.fixture(name="namespace")
 def _namespace(rest: Rest) -> Iterator[str]:
-    """One that takes no pod outside of the restricted profile."""
+    """A namespace that admits only pods of the restricted profile."""
     name = f"c-{uuid.uuid4().hex[:8]}"
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     rest.post(
@@ -57,14 +57,14 @@ def _namespace(rest: Rest) -> Iterator[str]:
 
 
 class Release:
-    """``demo`` in a namespace."""
+    """The release ``demo`` in a namespace."""
 
     def __init__(self, kubeconfig: str, namespace: str) -> None:
         self._environment = os.environ | {"KUBECONFIG": kubeconfig}
         self.namespace, self.kubeconfig = namespace, kubeconfig
 
     def helm(self, *arguments: str, values: Json | None = None) -> str:
-        """A command to its end, whose exit code must be 0."""
+        """Run a command of Helm, which must succeed; return its output."""
         completed = subprocess.run(
             [program("helm"), *arguments, "-n", self.namespace, *(["-f", "-"] if values else [])],
             input=yaml.safe_dump(values) if values else "",
@@ -79,7 +79,7 @@ class Release:
 
     @contextmanager
     def hook(self, rest: Rest, component: str) -> Iterator[None]:
-        """While something is done that has this hook."""
+        """Run the pod of this hook within the context."""
         job = FakeJob(rest, self.namespace, component, self._run_as_pod)
         playing = job.start()
         yield

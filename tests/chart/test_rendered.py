@@ -1,4 +1,4 @@
-"""What the chart makes: for several sets of values, by Helm, read back."""
+"""The manifests of the chart, rendered by Helm for several sets of values."""
 
 from __future__ import annotations
 

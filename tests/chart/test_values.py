@@ -1,4 +1,4 @@
-"""The chart's schema of values agrees with the models of the settings, and rejects what would fail in a pod."""
+"""The schema of the chart's values agrees with the models of the settings, and rejects values that fail in a pod."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_every_value_has_a_description() -> None:
 
 
 def _description(field: dict[str, Any], schema: dict[str, Any]) -> str | None:
-    """Its own, or that of the model that it is."""
+    """Return the description of the value, or of its model."""
     if text := field.get("description"):
         return str(text)
     return str(schema["$defs"][field["$ref"].rpartition("/")[2]].get("description", "")) if "$ref" in field else None

@@ -15,9 +15,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.harness.cluster.apps import App
-from tests.harness.cluster.images import IMAGE, KAFKA_IMAGE, faulty
+from tests.harness.cluster.images import IMAGE, KAFKA_IMAGE, build_faulty_image
 from tests.harness.cluster.kubectl import KUBECONFIG
-from tests.harness.cluster.release import Release, namespace_of_its_own, small_pods
+from tests.harness.cluster.release import Release, new_namespace, small_pods
 from tests.harness.cluster.upgrades import longest_gap_s, phases, print_result
 from tests.harness.cluster.visits import QUANTITY, send
 
@@ -42,7 +42,7 @@ AGAIN = range(0, USERS, max(1, USERS // 1_000))
 
 @pytest.fixture(scope="module")
 def release() -> Iterator[Release]:
-    with namespace_of_its_own(LIMIT_S) as namespace:
+    with new_namespace(LIMIT_S) as namespace:
         yield Release(namespace)
 
 
@@ -80,19 +80,19 @@ def test_an_upgrade_with_a_large_state_loses_nothing(release: Release) -> None:
     app = App(release.namespace, "rules")
     upgrade = {"prepareDeadline": "5m", "startDeadline": "5m", "proof": {"batches": 5, "within": "3m"}}
     release.install({"rules": small_pods(executors=1, upgrade=upgrade)})
-    app.until_phase("Stable", LIMIT_S)
+    app.wait_until_phase("Stable", LIMIT_S)
     rules = "\n---\n".join(map(json.dumps, [STEADY, *map(_rule, range(RULES))]))
     publish = "cat > /tmp/twice.yaml; headgate rules publish /tmp/twice.yaml --app rules"
     release.toolbox.run("sh", "-c", publish, given=rules)
     release.toolbox.wait_for_output(send(release.toolbox, "view", range(USERS)), LIMIT_S)
-    app.until_idle(LIMIT_S)
+    app.wait_until_idle(LIMIT_S)
     assert not _alerts(release)
 
     steady = send(release.toolbox, "login", range(USERS, USERS + 400 * 20), rate=20)
     time.sleep(10)  # so that there are cuts of one rhythm before it
     number, began_ms = app.upgrades, time.time() * 1_000
-    app.change({"image": faulty("none")})
-    outcome = app.until_upgraded(number, LIMIT_S)
+    app.change({"image": build_faulty_image("none")})
+    outcome = app.wait_until_upgraded(number, LIMIT_S)
     status = app.status
     markers = [record.made_ms for record in release.toolbox.records("rules.markers") if record.made_ms >= began_ms]
     size = _size_mb(release, status)
@@ -103,7 +103,7 @@ def test_an_upgrade_with_a_large_state_loses_nothing(release: Release) -> None:
     release.toolbox.delete(steady)
 
     release.toolbox.wait_for_output(send(release.toolbox, "view", AGAIN), LIMIT_S)
-    app.until_idle(LIMIT_S)
+    app.wait_until_idle(LIMIT_S)
     expected = Counter({(f"twice-{rule}", f"u{user}"): 1 for rule in range(RULES) for user in AGAIN})
     found = _alerts(release)
     assert found == expected, str(((expected - found).most_common(3), (found - expected).most_common(3)))

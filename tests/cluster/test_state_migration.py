@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.harness.cluster.apps import App
-from tests.harness.cluster.images import counter, long_form, on_a_cluster
-from tests.harness.cluster.release import Release, namespace_of_its_own, small_pods
+from tests.harness.cluster.images import build_counter_image, long_form, on_a_cluster
+from tests.harness.cluster.release import Release, new_namespace, small_pods
 from tests.harness.cluster.upgrades import phases, print_result
 from tests.harness.cluster.visits import QUANTITY, send
 
@@ -27,13 +27,13 @@ USERS = range(2_000)
 
 @pytest.fixture(scope="module")
 def release() -> Iterator[Release]:
-    with namespace_of_its_own(LIMIT_S) as namespace:
+    with new_namespace(LIMIT_S) as namespace:
         yield Release(namespace)
 
 
 def _seen(release: Release, app: App, visits: range) -> None:
     release.toolbox.wait_for_output(send(release.toolbox, "view", visits), LIMIT_S)
-    app.until_idle(LIMIT_S)
+    app.wait_until_idle(LIMIT_S)
 
 
 def _totals(release: Release) -> Counter[tuple[str, str]]:
@@ -44,14 +44,14 @@ def _totals(release: Release) -> Counter[tuple[str, str]]:
 def test_a_version_with_another_state_layout_continues_with_the_old_state(release: Release) -> None:
     app = App(release.namespace, "sessions")
     upgrade = {"prepareDeadline": "5m", "startDeadline": "5m", "proof": {"batches": 5, "within": "3m"}}
-    sessions = small_pods(enabled=True, image=counter(1), upgrade=upgrade)
+    sessions = small_pods(enabled=True, image=build_counter_image(1), upgrade=upgrade)
     release.install({"rules": {"enabled": False}, "sessions": sessions})
-    app.until_phase("Stable", LIMIT_S)
+    app.wait_until_phase("Stable", LIMIT_S)
     _seen(release, app, USERS)
 
     number = app.upgrades
-    app.change({"image": counter(2)})
-    outcome = app.until_upgraded(number, LIMIT_S)
+    app.change({"image": build_counter_image(2)})
+    outcome = app.wait_until_upgraded(number, LIMIT_S)
     print_result("migration", outcome=outcome, phases=phases(app.status))
     assert outcome == "Succeeded", json.dumps(app.status["upgrade"])
 

@@ -1,4 +1,4 @@
-"""A new rule is filled from the topic's history while the app runs; then it counts as if it had always been there."""
+"""A new rule is backfilled from the topic while the app runs; then it counts as if it had always been live."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DAY_MS = 86_400_000
 
 
 def busy(version: int = 1) -> RuleUnderTest:
-    """Early, tumbling: thirty orders in a day."""
+    """Return an early rule with a tumbling window: thirty orders in a day."""
     return RuleUnderTest(
         document(
             "backfill-busy",

@@ -32,7 +32,7 @@ PROGRAMS = sorted(FOLDER.glob("[0-9]*.py"))
 
 
 def example(number: int) -> ModuleType:
-    """Load the example anew, as no module that another process could find: its definitions travel with the app."""
+    """Load the example anew, as a module that no other process can import: its definitions are pickled with the app."""
     (path,) = FOLDER.glob(f"{number:02}_*.py")
     spec = importlib.util.spec_from_file_location(f"example_{number:02}", path)
     assert spec is not None
@@ -47,7 +47,7 @@ def rows(result: SimulationResult, lane: str, *columns: str) -> list[tuple[objec
 
 
 def hours(result: SimulationResult, lane: str, *columns: str) -> list[tuple[object, ...]]:
-    """Rows with the hour and minute in the first column."""
+    """Return rows with the hour and minute in the first column."""
     return rows(result, lane, *(pl.col(c).dt.strftime("%H:%M") if c == columns[0] else c for c in columns))  # type: ignore[arg-type]
 
 

@@ -1,4 +1,4 @@
-"""A rule that changes while events flow: no state is lost, and every alert is of the version live in its cut."""
+"""A rule that changes under load: no state is lost, and every alert is of the version live in its cut."""
 
 from __future__ import annotations
 

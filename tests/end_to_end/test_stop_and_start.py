@@ -1,4 +1,4 @@
-"""A drain loses and repeats nothing; the marker prevents that a commit that Spark lost is written again."""
+"""A drain neither loses nor repeats output; the marker prevents that a commit that Spark lost is written again."""
 
 from __future__ import annotations
 

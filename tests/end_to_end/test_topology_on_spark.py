@@ -40,7 +40,7 @@ CUTS = 4
 
 
 def two_steps(name: str) -> Topology:
-    """Totals by user, counted again by their first digit; a lane without any key; and a function that fails."""
+    """Return a topology: totals by user, counted by first digit; a lane without a key; and a function that fails."""
     sales = source(SCHEMA, bounded_out_of_orderness(1_000))
     by_user = operate([sales.filter(pl.col("n") > 0).key_by("user")], "sums", MakeRunningSums("user", "n"))
     digits = by_user.map(digit=pl.col("total").cast(pl.String).str.slice(0, 1)).select("digit", "total")
@@ -61,7 +61,7 @@ def two_steps(name: str) -> Topology:
 
 
 def divide_by_rows_beyond_three(view: WindowView) -> pl.DataFrame:
-    """Fails on a pane of three rows."""
+    """Divide by a value that is zero for a pane of three rows."""
     return pl.DataFrame({"quotient": [100 // (view.elements.height - 3)]})
 
 

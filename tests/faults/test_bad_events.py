@@ -27,14 +27,14 @@ GARBAGE = 400
 
 @dataclass(frozen=True, slots=True)
 class Bad:
-    """A record's value and the code of its dead letter."""
+    """The value of a record and the code of its dead letter."""
 
     value: bytes | None
     code: str
 
 
 def bad_records(good: Mapping[str, object], now_ms: int) -> list[Bad]:
-    """One of each kind. ``good`` is an event that would be accepted."""
+    """Return one record of each kind. ``good`` is an accepted event."""
 
     def event(**change: object) -> bytes:
         return json.dumps({**good, **change}).encode()
@@ -143,13 +143,13 @@ def test_random_bytes_do_not_stop_the_app_and_the_counts_add_up(live: Scene) -> 
 
 
 def dead_letters(live: Scene) -> dict[int, Record]:
-    """Dead letters from partition 0 of ``orders`` by the offset that they had there."""
+    """Return the dead letters of partition 0 of ``orders`` by their source offset."""
     records = [r for r in live.outputs.read("deadletters") if text(r, "source_topic") == live.orders_topic]
     return {int(text(r, "source_offset")): r for r in records if text(r, "source_partition") == "0"}
 
 
 def _garbage(chance: random.Random, template: bytes) -> bytes | None:
-    """Random bytes, or a good event with a few bytes cut, changed or repeated."""
+    """Return random bytes, or a valid event with a few bytes removed, changed or repeated."""
     if chance.random() < 0.2:
         return chance.choice([None, chance.randbytes(chance.randrange(200))])
     value = bytearray(template)

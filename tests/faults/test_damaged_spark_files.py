@@ -41,7 +41,7 @@ def test_a_damaged_file_changes_no_output_or_the_error_names_it(
 
 
 def is_safe(outcome: Outcome, whole: Outcome) -> bool:
-    """Whether the output is as without damage, or one sentence names the damaged file and the savepoint."""
+    """Return whether the output equals that without damage, or one sentence names damaged file and savepoint."""
     if not outcome.error:
         return outcome.records == whole.records
     kind, _, sentence = outcome.error.partition(": ")
@@ -53,6 +53,6 @@ def is_safe(outcome: Outcome, whole: Outcome) -> bool:
 
 
 def checked_file(file: str) -> str:
-    """Name the file whose checksums are in this one."""
+    """Return the name of the file whose checksums are in this one."""
     path = Path(file)
     return str(path.parent / path.name.removeprefix(".").removesuffix(".crc"))

@@ -1,4 +1,4 @@
-"""kill -9 at any moment, and at the worst ones: every alert once, and a reader beside it never sees anything else.
+"""SIGKILL at random moments and at the worst ones: every alert is there once, and a reader never sees anything else.
 
 ``HEADGATE_KILLS`` random kills (`make kill-test`: 20), after two at points of the protocol and one of the JVM.
 """

@@ -1,4 +1,4 @@
-"""The app continues by itself after the death of Python workers; one of them costs its task and not the query."""
+"""The app continues by itself after the death of Python workers; the death of one fails its task and not the query."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_the_app_continues_after_the_death_of_one_python_worker_and_of_all_of_th
 
 
 def kill_a_busy_worker(app: AppUnderTest) -> None:
-    """One that has a task: the workers are suspended until the next cut waits for them."""
+    """Kill a worker that has a task: the workers are suspended until the next cut waits for them."""
     offsets = CheckpointRoot(app.checkpoint).offsets
     with processes.suspended(workers := processes.python_workers(app.pid)):
         app.wait_for(lambda: offsets.read(max(app.batches) + 1) is not None, "a cut that is planned")

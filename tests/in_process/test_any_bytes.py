@@ -1,4 +1,4 @@
-"""Random bytes as events and as rules, in-process: each record is accounted for."""
+"""Random bytes as events and as rules, in-process: the app accounts for each record."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def changed(document: bytes) -> st.SearchStrategy[bytes]:
 
 
 def cut_up(document: bytes) -> st.SearchStrategy[bytes]:
-    """Return a valid document with a piece replaced by arbitrary bytes."""
+    """Return a valid document with a part replaced by arbitrary bytes."""
     places = st.integers(0, len(document))
     return st.tuples(places, places, st.binary(max_size=4)).map(lambda p: document[: p[0]] + p[2] + document[p[1] :])
 

@@ -51,7 +51,7 @@ def test_without_the_list_of_partitions_events_of_the_second_one_are_late(app: I
 
 
 def sent() -> list[Sent]:
-    """One partition whole, then the other."""
+    """Return the records of one partition, then those of the other."""
     offsets = [0] * orders.PARTITIONS
     result = []
     for order in orders.orders(COUNT, seed=61, step_ms=500):

@@ -1,4 +1,4 @@
-"""The folders stay small, and a public class name stands for one class of a distribution."""
+"""Limits of the repository: the size of folders, and unique names of public classes."""
 
 from __future__ import annotations
 

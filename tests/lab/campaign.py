@@ -1,4 +1,4 @@
-"""Rounds one after the other, with their results in a folder: a campaign can be ended at any time, and resumed."""
+"""Runs rounds one after the other, and stores their results in a folder, so that a campaign can be resumed."""
 
 from __future__ import annotations
 

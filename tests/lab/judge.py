@@ -1,4 +1,4 @@
-"""Holds all that is in the topics of a round against the oracle. Each difference is one line; none is a pass.
+"""Compares all topics of a round with the oracle. Each difference is one line; a round without one passes.
 
 Laws that need no oracle: no alert id twice; each control record is answered once; a batch has one version of ``upd``,
 the one that its own control records and those before it say, and versions never go back; the records of a batch are

@@ -32,7 +32,7 @@ _IDLE_MS = 5_000
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """So many events a second, in all."""
+    """The number of events, and their rate."""
 
     events: int = 36_000
     per_second: float = 200.0
@@ -56,7 +56,7 @@ class RulesRound:
 
     @property
     def topic(self) -> str:
-        """The events."""
+        """Return the topic of the events."""
         return f"{self.name}.lab"
 
     def run(self) -> Verdict:

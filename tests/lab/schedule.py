@@ -1,4 +1,4 @@
-"""What goes wrong in a round, and when: an endless list that the seed gives."""
+"""The faults of a round and their times: an endless list that depends on the seed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the time of a start goes, seen from outside: when JVM, session, workers and the first cut are there.
+"""Measures a start from outside: when JVM, session, workers and the first cut are there.
 
 The *session* is there when the driver reports ``running``; from then to ``workers`` it plans the first cut and starts
 the query.

@@ -1,4 +1,4 @@
-"""A campaign keeps its rounds, goes on after the last one, and says of a failure how to repeat it."""
+"""A campaign stores its rounds, continues after the last one, and prints how to repeat a failure."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def a_round(number: int, *differences: str) -> RoundResult:
 
 
 class DryCampaign(Campaign):
-    """Without servers."""
+    """A campaign that starts no servers."""
 
     def _round(self, number: int) -> RoundResult:
         return a_round(number, *(["alerts: of 40 1 are missing"] if number == 2 else []))

@@ -1,4 +1,4 @@
-"""The oracle agrees with the rules kernel over a small run, and finds what is planted into its output."""
+"""The oracle agrees with the rules kernel over a small run, and finds faults that are planted into its output."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def evidence(tmp_path_factory: pytest.TempPathFactory) -> Evidence:
 
 
 def read(record: Record, batch: int, before: int) -> Read:
-    """As a topic of one partition would give it: with the mark of a commit between two batches."""
+    """Return the records as a topic of one partition does: with a control record between two batches."""
     return Read(0, before + batch, record.value, 1, batch)
 
 
@@ -91,7 +91,7 @@ def without_one(lane: list[Read], place: int) -> list[Read]:
 
 
 def twice(lane: list[Read], place: int) -> list[Read]:
-    """In a batch of its own, as a cut that was written again would be."""
+    """Repeat a record in a batch of its own, like a cut that was written again."""
     return [*lane, dataclasses.replace(lane[place], offset=lane[-1].offset + 5, batch=lane[-1].batch + 1)]
 
 

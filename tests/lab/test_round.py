@@ -1,4 +1,4 @@
-"""The shortest round that is one: some thousand events, two kills and a pause. ``make lab`` runs the long ones."""
+"""A short round: 2,000 events, two kills and a pause. ``make lab`` runs the long ones."""
 
 from __future__ import annotations
 

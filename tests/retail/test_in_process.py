@@ -45,7 +45,7 @@ def records(stream: StreamSchema) -> Iterator[RawRecord]:
 
 
 def run(cut_records: int, shards: int) -> list[Record]:
-    """Every record that comes out when the lines are cut into so many."""
+    """Run the rules over the lines in cuts of this size; return every output record."""
     stream = schema()
     factory = RulesFactory((RuleStream(stream, "retail"),))
     app = InProcessApp(App("retail", (Source(stream, "retail"),), "control", {}, (factory,), shards=shards))
@@ -60,7 +60,7 @@ def run(cut_records: int, shards: int) -> list[Record]:
 
 
 def read(value: bytes) -> retail.OracleAlert:
-    """Decode an alert of the product in the oracle's form."""
+    """Return an alert of the product in the form of the oracle."""
     alert = json.loads(value)
     window, source = alert["window"], alert["source"]
     return retail.OracleAlert(
@@ -97,7 +97,7 @@ def test_the_oracle_covers_every_shipped_rule_and_nearly_all_fire(expected: list
 
 
 def test_the_sql_of_the_oracle_agrees_with_a_plain_loop(expected: list[retail.OracleAlert]) -> None:
-    """One early rule and one final rule once more, line by line, so that a slip in the SQL is seen too."""
+    """One early and one final rule are computed again line by line, to find errors in the SQL."""
     bursts: dict[tuple[int, int], tuple[int, int]] = {}
     days: dict[tuple[str, int], list[int]] = {}
     history: dict[int, list[tuple[int, int]]] = {}

@@ -44,7 +44,7 @@ def read(order: list[int]) -> pl.DataFrame:
 
 
 def changes(lines: pl.DataFrame) -> pl.DataFrame:
-    """What each line says of its product."""
+    """Return the product change of each line."""
     return lines.select(
         product_id="id",
         op=pl.when(pl.col("name").is_null()).then(pl.lit("delete")).otherwise(pl.lit("upsert")),

@@ -41,7 +41,7 @@ SCHEMA = StreamSchema.parse(
 
 
 def decode_by_replay(path: Path, schema: StreamSchema) -> tuple[pl.DataFrame, Counter[str]]:
-    """Row by row through JSON and the decoder, as `headgate replay` and the app do it."""
+    """Decode row by row through JSON, as `headgate replay` and the app do."""
     decode = EventDecoder(schema, NOW_MS)
     values = [row.value for row in read_rows(path, schema)]
     count = len(values)
@@ -50,7 +50,7 @@ def decode_by_replay(path: Path, schema: StreamSchema) -> tuple[pl.DataFrame, Co
 
 
 def decode_by_columns(path: Path, schema: StreamSchema, size: int = 1_000) -> tuple[pl.DataFrame, Counter[str]]:
-    """As a back-test reads it."""
+    """Decode the columns, as a back-test does."""
     batches = [batch for _, batch in file_batches([path], schema, NOW_MS, size=size)]
     dead: Counter[str] = Counter()
     for batch in batches:
@@ -105,7 +105,7 @@ COLUMNS = {
 
 @st.composite
 def tables(draw: st.DrawFn) -> pa.Table:
-    """Columns in types that lakes have; some are missing, some values are null."""
+    """Generate tables with types that occur in lakes; some columns are missing, some values are null."""
     rows = draw(st.integers(1, 8))
     columns = {}
     for name, kinds in COLUMNS.items():

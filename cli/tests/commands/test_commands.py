@@ -32,7 +32,7 @@ def test_every_command_prints_help(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def list_modules(*arguments: str) -> set[str]:
-    """What a command has imported when it is done."""
+    """Run a command; return the modules that it imported."""
     code = "import atexit, sys; from headgate.main import main; atexit.register(lambda: print(*sys.modules)); main()"
     completed = subprocess.run(
         [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True, cwd=ROOT
@@ -52,7 +52,7 @@ def test_commands_that_need_no_broker_import_no_kafka_client(arguments: tuple[st
 
 
 def run_explain(target: str, folder: Path, amount: float, *options: str) -> set[str]:
-    """What an explanation from files has imported when it is done."""
+    """Run `rules explain` on files; return the modules that it imported."""
     event = folder / "event.json"
     document = {"event_id": "e1", "ts": "2026-01-05T10:00:00Z", "type": "payment", "user_id": "u1", "amount": amount}
     event.write_text(json.dumps(document | {"status": "ok"}), encoding="utf-8")
@@ -91,7 +91,7 @@ def test_explain_of_a_window_imports_no_kafka_client_and_no_other_kind_of_rule(t
 
 
 def test_commands_do_not_search_for_pydantic_plugins() -> None:
-    """To look through all that is installed took a thirtieth of a short command's time."""
+    """The search through all installed packages took a thirtieth of the time of a short command."""
     code = (
         "import atexit; from headgate.main import main; from pydantic.plugin import _loader; "
         "atexit.register(lambda: print('plugins', _loader._plugins)); main()"

@@ -1,4 +1,4 @@
-"""`headgate lists`: published, answered by the kernel, shown from the control topic; and rules that ask them."""
+"""``headgate lists`` on a real broker: lists are published, answered by the kernel and shown; rules look them up."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ then: {severity: high, message: found}
 
 @contextmanager
 def run_app(kafka: KafkaSettings, topics: AppTopics) -> Iterator[None]:
-    """The rules kernel on the control topic."""
+    """Run the rules kernel on the control topic within the context."""
     stop = threading.Event()
     thread = threading.Thread(target=_answer_records, args=(kafka, topics, stop))
     thread.start()

@@ -1,4 +1,4 @@
-"""``headgate search``: what stands behind an alias, a rebuild of it, and errors that say what to do."""
+"""``headgate search``: the index behind an alias, its rebuild, and errors that say what to do."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def search_index(opensearch: EmbeddedOpenSearch) -> Iterator[SearchIndex]:
 
 @contextmanager
 def _app(search_index: SearchIndex) -> Iterator[None]:
-    """An idle app: a cut without rows every now and then."""
+    """Run an idle app within the context: from time to time it commits a cut without rows."""
     stop = threading.Event()
     sink = search_index.sink()
     sink.open(search_index.owner())

@@ -24,7 +24,7 @@ BAD = b'{"id": 1, "price": "twelve"}'
 
 
 class Lane:
-    """A topic of events and its dead letters."""
+    """An event topic with its dead letters."""
 
     def __init__(self, kafka: KafkaSettings, new_topic: NewTopic) -> None:
         self.kafka, self.events, self.letters = kafka, new_topic("events", 2), new_topic("letters", 1)
@@ -39,12 +39,12 @@ class Lane:
         producer.flush()
 
     def run(self, *words: str) -> int:
-        """The command on this lane."""
+        """Run the command on this lane."""
         return run(["deadletters", *words, "--topic", self.letters, "--bootstrap", self.kafka.bootstrap])
 
     @property
     def sent(self) -> list[tuple[int, bytes | None, bytes | None]]:
-        """What is in the topic of events now."""
+        """Return the records of the event topic."""
         return [(r.partition, r.key, r.value) for r in read_topic(self.kafka, self.events)]
 
 
@@ -127,7 +127,7 @@ def test_two_replays_at_once_send_each_letter_once(lane: Lane) -> None:
 
 
 def test_without_its_log_of_sent_letters_a_replay_sends_twice(lane: Lane, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The claim above can fail: this is what it protects from."""
+    """The test above can fail."""
     monkeypatch.setattr("streamcore.kafka.idempotent_sender.sent_keys", lambda *_: set())
     parcels = plan([*read_dead_letters(lane.kafka, lane.letters, DeadLetterFilter())], Repair({}, {}), lane.letters)
     assert replay(lane.kafka, lane.letters, parcels) == replay(lane.kafka, lane.letters, parcels) == 6

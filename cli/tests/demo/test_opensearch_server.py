@@ -1,4 +1,4 @@
-"""What `headgate up search` does with an OpenSearch itself: read all documents, and delete what was one shop's."""
+"""The OpenSearch client of `headgate up search`: it reads all documents, and deletes the index of a workspace."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ROWS = [(f"id{number}", "mug", number, False) for number in range(25)]
 
 
 def write_index(search_index: SearchIndex) -> OpenSearchHttp:
-    """An app that wrote its rows and ended."""
+    """Write rows to the index as an app that has ended; return a client."""
     sink = search_index.sink()
     sink.open(search_index.owner())
     write(sink, 1, ROWS)
@@ -73,8 +73,8 @@ def test_on_an_external_server_only_the_index_of_the_workspace_is_deleted(opense
 
 
 def new_workspace(folder: Path, search_index: SearchIndex) -> ServiceContext:
-    """A new shop in a folder whose last app wrote to this alias, as its settings say."""
-    names = AppNames(search_index.alias.removesuffix("-products"))
+    """Return a new workspace in a folder whose last app wrote to this alias, by its settings."""
+    names = TopicNames(search_index.alias.removesuffix("-products"))
     shop = Workspace(folder, names, ShopSettings(1, 1_700_000_000_000), "b")
     indexes = {"documents": {"alias": search_index.alias}}
     settings = {"app": search_index.app, "opensearch": {"hosts": [search_index.url], "indexes": indexes}}
@@ -106,7 +106,7 @@ def test_a_new_workspace_deletes_the_old_index_of_its_folder_and_rejects_an_alia
 
 @pytest.fixture
 def locked_server() -> Iterator[tuple[str, list[str | None]]]:
-    """A server that lets nobody in, and what it was shown."""
+    """A server that rejects every request, and the authorization headers that it got."""
     authorizations: list[str | None] = []
 
     class Handler(http.server.BaseHTTPRequestHandler):

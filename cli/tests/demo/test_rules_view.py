@@ -1,4 +1,4 @@
-"""The live view: what a state looks like, and that it fits."""
+"""The live view: the screen of a state, and that it fits every terminal."""
 
 from __future__ import annotations
 

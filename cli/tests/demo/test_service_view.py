@@ -1,4 +1,4 @@
-"""The live view of services that write rows: what a state looks like, and that it fits."""
+"""The live view of services that write rows: the screen of a state, and that it fits every terminal."""
 
 from __future__ import annotations
 

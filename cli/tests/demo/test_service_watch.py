@@ -1,4 +1,4 @@
-"""What the live view of a service shows of its latest records."""
+"""The latest records in the live view of a service."""
 
 from __future__ import annotations
 

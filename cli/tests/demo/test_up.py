@@ -1,6 +1,6 @@
-"""`headgate up` as people run it: a counted run, a live one that Ctrl-C ends, a counted one that goes on from there.
+"""`headgate up`: a run with a number of events, a live run that Ctrl-C ends, and a run that continues from there.
 
-One story on one data folder, for a start of Spark is slow; each test claims one thing about it.
+All tests share the runs, because a start of Spark is slow.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ _TAKE_TERMINAL = (
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
-    """The three runs, and the event topic's length after each."""
+class Runs:
+    """Three runs, and the length of the event topic after each."""
 
     folder: Path
     first: CompletedCommand
@@ -58,7 +58,7 @@ def _alerts(folder: Path, kafka: KafkaSettings) -> int:
 
 
 def _live_until_ctrl_c(folder: Path, kafka: KafkaSettings) -> CompletedCommand:
-    """In a terminal of its own; Ctrl-C is typed once alerts have come."""
+    """Run the live view in a terminal of its own, and type Ctrl-C after the first new alert."""
     before = _alerts(folder, kafka)
     terminal, inside = os.openpty()
     fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
@@ -95,61 +95,61 @@ def _drain(terminal: int, shown: list[bytes]) -> None:
 
 
 @pytest.fixture(scope="module")
-def story(tmp_path_factory: pytest.TempPathFactory, kafka: KafkaSettings, java: Java) -> Story:
+def runs(tmp_path_factory: pytest.TempPathFactory, kafka: KafkaSettings, java: Java) -> Runs:
     folder = tmp_path_factory.mktemp("up") / "shop"
     first = run_up(folder, kafka, FIRST)
     after_first = _events(folder, kafka) if first.code == 0 else 0
     live = _live_until_ctrl_c(folder, kafka)
     after_live = _events(folder, kafka)
     second = run_up(folder, kafka, SECOND)
-    return Story(folder, first, live, second, (after_first, after_live, _events(folder, kafka)))
+    return Runs(folder, first, live, second, (after_first, after_live, _events(folder, kafka)))
 
 
-def test_a_run_with_a_count_gives_exactly_the_expected_alerts(story: Story) -> None:
-    assert story.first.code == 0, story.first.err
-    found = story.first.document
-    assert (found["events"], story.events[0]) == (FIRST, FIRST)
+def test_a_run_with_a_count_gives_exactly_the_expected_alerts(runs: Runs) -> None:
+    assert runs.first.code == 0, runs.first.err
+    found = runs.first.document
+    assert (found["events"], runs.events[0]) == (FIRST, FIRST)
     assert found["produced"] == found["expected"] > 0
     assert (found["missing"], found["duplicated"], found["unexpected"]) == (0, 0, 0)
     assert found["dead_letters"] > 0
     assert found["details"]["run"]["late"] > 0
 
 
-def test_stdout_holds_one_json_object_and_stderr_the_progress(story: Story) -> None:
-    assert len(story.first.out.splitlines()) == 1
-    assert "rules: 0 were there" in story.first.err
-    assert f"sending {FIRST:,} events" in story.first.err
+def test_stdout_holds_one_json_object_and_stderr_the_progress(runs: Runs) -> None:
+    assert len(runs.first.out.splitlines()) == 1
+    assert "rules: 0 were there" in runs.first.err
+    assert f"sending {FIRST:,} events" in runs.first.err
 
 
-def test_ctrl_c_stops_the_live_view_at_a_batch_boundary(story: Story) -> None:
-    assert story.live.code == 0, story.live.err
-    assert "rules app: stopping at a batch boundary" in story.live.err
-    assert "by force" not in story.live.err
-    assert story.events[1] > story.events[0]
+def test_ctrl_c_stops_the_live_view_at_a_batch_boundary(runs: Runs) -> None:
+    assert runs.live.code == 0, runs.live.err
+    assert "rules app: stopping at a batch boundary" in runs.live.err
+    assert "by force" not in runs.live.err
+    assert runs.events[1] > runs.events[0]
 
 
-def test_the_view_shows_rules_and_alerts(story: Story) -> None:
+def test_the_view_shows_rules_and_alerts(runs: Runs) -> None:
     for text in ("latest alerts", "large-payment", "watermark", "dead letters"):
-        assert text in story.live.out
+        assert text in runs.live.out
 
 
-def test_the_next_run_continues_where_ctrl_c_stopped(story: Story) -> None:
-    assert story.second.code == 0, story.second.err
-    found = json.loads(story.second.out)
+def test_the_next_run_continues_where_ctrl_c_stopped(runs: Runs) -> None:
+    assert runs.second.code == 0, runs.second.err
+    found = json.loads(runs.second.out)
     assert found["events"] == SECOND
-    assert found["details"]["total"]["events"] == story.events[2] == story.events[1] + SECOND
+    assert found["details"]["total"]["events"] == runs.events[2] == runs.events[1] + SECOND
     assert (found["missing"], found["duplicated"], found["unexpected"]) == (0, 0, 0)
     assert found["details"]["total"]["alerts"] == found["details"]["total"]["expected"]["alerts"]
-    assert "17 were there, 0 published" in story.second.err
+    assert "17 were there, 0 published" in runs.second.err
 
 
-def test_no_process_is_left_behind(story: Story) -> None:
-    mark = str(story.folder)
+def test_no_process_is_left_behind(runs: Runs) -> None:
+    mark = str(runs.folder)
     lines = [command_line(int(entry.name)) for entry in Path("/proc").glob("[0-9]*")]
     assert [line for line in lines if mark in line and "headgate" in line] == []
 
 
-def test_every_alert_names_the_topic_of_its_event(story: Story, kafka: KafkaSettings) -> None:
-    app = _app(story.folder)
+def test_every_alert_names_the_topic_of_its_event(runs: Runs, kafka: KafkaSettings) -> None:
+    app = _app(runs.folder)
     alerts = [json.loads(r.value or b"") for r in read_topic(kafka, f"{app}.alerts")]
     assert {a["source"]["topic"] for a in alerts if a["source"]} == {app}

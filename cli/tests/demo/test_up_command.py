@@ -1,4 +1,4 @@
-"""`headgate up` as a command: what it rejects before anything is started."""
+"""`headgate up` rejects wrong options before it starts anything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The schema of a service in a real database: made once, kept, deleted for a new shop, and somebody else's rejected."""
+"""The schema of a service in a real database: created once, deleted for a new workspace, rejected if foreign."""
 
 from __future__ import annotations
 

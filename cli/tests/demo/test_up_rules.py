@@ -1,4 +1,4 @@
-"""`headgate up` publishes the rules that the control topic does not have yet."""
+"""The rules that `headgate up` publishes, and those that it finds in the control topic."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ pytestmark = pytest.mark.kafka
 
 
 class Shop(DemoStack):
-    """A stack up to the point where its app would start, again and again."""
+    """A stack that can prepare the start of its app several times."""
 
     def prepare(self) -> None:
-        """What ``start`` does with the topics and the rules."""
+        """Prepare topics and rules as ``start`` does."""
         self.service.preload()
         self._open_workspace()
         self._prepare()
@@ -34,26 +34,26 @@ class Shop(DemoStack):
 
 @dataclass(slots=True)
 class Prepared:
-    """A shop, and its messages."""
+    """A workspace and the messages of its start."""
 
     shop: Shop
     messages: list[str]
 
     def start(self) -> str:
-        """What a start says of the rules."""
+        """Start, and return the message about rules."""
         self.messages.clear()
         self.shop.prepare()
         return next(line for line in self.messages if line.startswith("rules: "))
 
     @property
     def rules(self) -> dict[str, Rule]:
-        """The shipped ones."""
+        """Return the shipped rules."""
         assert isinstance(self.shop.service, RulesService)
         return {one.rule.id: one.rule for one in self.shop.service.bundle.rules}
 
     @property
     def published_rules(self) -> dict[str, Rule]:
-        """What the control topic says."""
+        """Return the rules of the control topic."""
         return dict(published_rules(self.shop.kafka, self.shop.workspace.names.app))
 
 
@@ -87,7 +87,7 @@ def test_rules_of_a_release_are_published_and_are_not_published_again(kafka: Kaf
 
 
 def test_a_workspace_with_a_compacted_control_topic_keeps_its_rules(kafka: KafkaSettings, prepared: Prepared) -> None:
-    """As those of earlier versions were."""
+    """Earlier versions created the control topic as compacted."""
     prepared.start()
     control, values = prepared.shop.workspace.names.control, {}
     with ControlLog(kafka, control) as log:

@@ -1,4 +1,4 @@
-"""`headgate up` of the services with servers and tables of their own, as people run it: everything comes out, once."""
+"""`headgate up` of the services with servers and tables of their own: all output is there, once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EVENTS = 3_000
 
 
 def verdict(service: str, folder: Path, kafka: KafkaSettings, *options: str) -> tuple[dict[str, Any], str]:
-    """The verdict of a counted run, and what was said."""
+    """Return the verdict and the progress messages of a run with a number of events."""
     ended = run_up(folder, kafka, EVENTS, service, *options)
     assert ended.code == 0, ended.out + ended.err
     return ended.document, ended.err

@@ -1,4 +1,4 @@
-"""The comparison finds what is lost, repeated and unexpected: a check that cannot fail would prove nothing."""
+"""The comparison of alerts finds lost, repeated and unexpected ones."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def expected() -> ExpectedAlerts:
 
 @pytest.fixture
 def output(expected: ExpectedAlerts) -> AlertOutput:
-    """What a faultless app leaves behind."""
+    """Return the output of an app without faults."""
     alerts = tuple((str(number), alert) for number, alert in enumerate(expected.alerts))
     return AlertOutput(EVENTS, alerts, expected.dead_letters, expected.late)
 

@@ -1,4 +1,4 @@
-"""The comparison of search documents: good for what the service itself makes, and bad for everything that is not so."""
+"""The comparison of search documents accepts those of the service, and finds every difference."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ STRICT = {
 
 
 class Server:
-    """What an OpenSearch would hold after the lines of bulk requests, each version later than the ones before."""
+    """A model of OpenSearch: it applies bulk requests, whose versions must increase."""
 
     def __init__(self) -> None:
         self.documents: dict[str, Mapping[str, object]] = {}
@@ -63,7 +63,7 @@ class Server:
 
 @pytest.fixture(scope="module")
 def contents() -> IndexContents:
-    """The service over the feed, without Spark and servers, cut at random places."""
+    """Run the service over the feed in-process, with random cuts."""
     settings = search.settings(shards=2, **STRICT)
     app = InProcessApp(build_app(settings), partitions=[1 << 16 | n for n in range(PARTITIONS)])
     server, lanes, sent, offsets = Server(), Counter[str](), Counter[str](), Counter[tuple[str, int]]()

@@ -1,4 +1,4 @@
-"""All services print one schema of JSON: what programs read does not depend on the service."""
+"""All services print JSON of one schema."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`headgate rules explain` without Kafka: what a person reads, and what a program gets."""
+"""`headgate rules explain` without Kafka, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def test_few_and_many_events_give_the_same_explanation(
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
 ) -> None:
-    """Few are taken one by one, many in columns."""
+    """Few events are evaluated one by one, many in columns."""
     command = ["rules", "explain", "tiny", *write(tmp_path, *events), "-o", "json"]
     few = run(command), capsys.readouterr()
     monkeypatch.setattr(explaining, "SCALAR_LIMIT", 0)

@@ -1,4 +1,4 @@
-"""`headgate rules backtest` and `explain` on a real broker; the app is played in-process, on the same records."""
+"""`headgate rules backtest` and `explain` on a real broker; the app runs in-process on the same records."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ LAST_CUT = 1  # events of a last cut of their own
 
 @pytest.fixture(scope="module")
 def past(kafka: KafkaSettings) -> ExplainedApp:
-    """Events, rules and what an app made of them."""
+    """Events, rules and the output of an app."""
     return run_app(kafka, "past", [(one.id, canonical_json(one)) for one in RULES], EVENTS, late=LAST_CUT)
 
 
@@ -165,7 +165,7 @@ def test_the_command_reports_a_missing_rule_event_key_or_alert(
 
 
 def test_an_explanation_imports_one_kafka_client_and_no_columnar_decoder(past: ExplainedApp) -> None:
-    """The other client took a ninth of the CPU time; it is for administration and for writing rules."""
+    """The other client, for administration and publishing, took a ninth of the CPU time."""
     code = "import atexit, sys; from headgate.main import main; atexit.register(lambda: print(*sys.modules)); main()"
     arguments = ["rules", "explain", str(past.alerts["large"][0]["alert_id"]), "--topic", past.topic]
     where = ["--bootstrap", past.bootstrap, "--app", past.name]
@@ -185,7 +185,7 @@ def test_an_explanation_imports_one_kafka_client_and_no_columnar_decoder(past: E
 
 
 def test_an_explanation_takes_about_a_second(past: ExplainedApp, capsys: pytest.CaptureFixture[str]) -> None:
-    """The limit is generous, because machines are shared; the benchmark measures the time."""
+    """The limit is generous because machines are shared; the run prints the actual time."""
     began = time.monotonic()
     assert past("explain", str(past.alerts["burst"][0]["alert_id"]), "--topic", past.topic) == 0
     assert time.monotonic() - began < 5

@@ -1,4 +1,4 @@
-"""What an app did with its rules besides evaluating conditions: explanations name it, back-tests compare with it."""
+"""Explanations name what an app did with rules besides their conditions; back-tests compare with released versions."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ EVENTS = (event(0), event(1, amount=60), event(2), event(3, "u2"))
 
 @pytest.fixture(scope="module")
 def kept(kafka: KafkaSettings) -> ExplainedApp:
-    """Rules of all lives, events, and what an app made of them."""
+    """Rules in every stage of their life, events, and the output of an app."""
     return run_app(kafka, "kept", CONTROLS, EVENTS)
 
 

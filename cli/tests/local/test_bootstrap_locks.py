@@ -1,4 +1,4 @@
-"""The environment's locks: everything by hash, one version of each, and no address of anybody's registry."""
+"""The locks of the environment: every package with a hash and one version, and no address of a registry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The local broker, on the real thing: start, stop, kill, pause, and who may not disturb whom."""
+"""The local broker: start, stop, kill and pause, and several processes that use it."""
 
 from __future__ import annotations
 

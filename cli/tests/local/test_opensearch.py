@@ -1,4 +1,4 @@
-"""The local OpenSearch: starts, is found by others, keeps its data over a kill, rejects a port that is taken."""
+"""The local OpenSearch: other processes find it, it keeps its data over a kill, and it rejects a port in use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The local PostgreSQL, on the real thing: start, stop, kill, who may not disturb whom, where its programs are from."""
+"""The local PostgreSQL: start, stop and kill, several processes that use it, and the source of its programs."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_an_installed_server_is_found_unless_it_is_too_old(tmp_path: Path, monke
 
 @pytest.mark.slow
 def test_downloaded_programs_work_too(tmp_path: Path) -> None:
-    """Downloads the pinned archive once; the one that the cache has is used again."""
+    """The pinned archive is downloaded once and then used from the cache."""
     settings = PostgresServerSettings(tmp_path / "server")
     server = EmbeddedPostgres(settings, postgres_binaries.fetch_pinned(EmbeddedPostgres(settings).binaries_root))
     with server, database_of(server).connect() as connection:

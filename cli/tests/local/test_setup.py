@@ -1,4 +1,4 @@
-"""Fetching and finding: the cache, the locks, the Java. The real downloads are exercised by every broker test."""
+"""The cache, the locks and the Java runtime. Every test with a broker covers the real downloads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is not Python comes along where Headgate is installed from a wheel."""
+"""The wheel contains files that are not Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of a file's rows: names, values, keys, and never a row too few."""
+"""The records of the rows of a file: names, values and keys, and no row is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records to events for commands: few records and many go different ways to the same events."""
+"""Commands decode few and many records on different paths to the same events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replays: complete, in order, at the pace that was asked for, and with errors that reach the user."""
+"""Replays send all rows in order, at the given speed, and report errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from streamcore.kafka.settings import KafkaSettings
 
 @dataclasses.dataclass
 class ManualClock:
-    """A clock that moves by sleeping only."""
+    """A clock that advances only by sleeping."""
 
     time: float = 100.0
 
@@ -35,7 +35,7 @@ class ManualClock:
 
 @dataclasses.dataclass
 class RecordingSink:
-    """A sink that notes when each row came."""
+    """A sink that records when each row arrived."""
 
     clock: ManualClock
     sent: list[tuple[float, bytes]] = dataclasses.field(default_factory=list)

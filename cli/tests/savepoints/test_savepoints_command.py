@@ -1,4 +1,4 @@
-"""``headgate savepoint`` and ``headgate state`` on savepoints of a rules app, which goes on from one."""
+"""``headgate savepoint`` and ``headgate state`` on savepoints of a rules app."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CUTS, EVENTS = 6, 40
 
 @dataclass(frozen=True)
 class SavedApp:
-    """An app's settings, and where its savepoints are."""
+    """An app with its settings and savepoints."""
 
     folder: Path
     file: Path
@@ -43,12 +43,12 @@ class SavedApp:
         return SavepointRepository(LocalObjectStore(self.folder / "savepoints"), self.app.name)
 
     def run(self, *words: str) -> int:
-        """A command that needs the app."""
+        """Run a command that needs the app."""
         where = ["--service", "rules", "--settings", str(self.file), "--savepoints", str(self.folder / "savepoints")]
         return run(["savepoint", *words, *where])
 
     def run_on_savepoints(self, *words: str) -> int:
-        """A command that needs the savepoint only."""
+        """Run a command that needs only the savepoints."""
         return run([*words, "--savepoints", str(self.folder / "savepoints"), "--app", self.app.name])
 
 

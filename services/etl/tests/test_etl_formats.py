@@ -1,4 +1,4 @@
-"""Four formats into one model; what is broken in any of them is a dead letter with its bytes, and stops nothing."""
+"""Four formats become one model; an invalid record of any format is a dead letter with its bytes."""
 
 from __future__ import annotations
 

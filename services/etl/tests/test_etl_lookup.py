@@ -19,7 +19,7 @@ from tests.harness.apps.small_etl import MAP, events, letters, load, rows, run
 
 
 class Customers(BaseHTTPRequestHandler):
-    """Answers by what the key says."""
+    """The answer depends on the key."""
 
     protocol_version = "HTTP/1.1"
     requests: ClassVar[Counter[str]] = Counter()
@@ -44,7 +44,7 @@ class Customers(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nothing."""
+        """Print nothing."""
 
 
 @pytest.fixture

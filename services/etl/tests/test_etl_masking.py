@@ -1,4 +1,4 @@
-"""What a mask hides stays hidden, and what it keeps is all that it keeps."""
+"""Masks hide values, and keep only what they should."""
 
 from __future__ import annotations
 

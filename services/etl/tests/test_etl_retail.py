@@ -37,7 +37,7 @@ def rates(version: int, entries: dict[str, str]) -> list[RawRecord]:
 
 
 def run(cut_records: int, shards: int, tasks: int) -> tuple[list[Record], Counter[str]]:
-    """Everything that comes out when the lines are cut into so many."""
+    """Run the app over the lines in cuts of this size; return its output."""
     app = InProcessApp(build_app(settings(shards=shards)))
     output, counted = app.cut(rates(1, RATES), NOW_MS), Counter[str]()
     source = records(LINES)

@@ -1,4 +1,4 @@
-"""Every mistake of a settings document is found when it is read, with its place and what to do."""
+"""Loading settings finds every mistake, with its place and what to do."""
 
 from __future__ import annotations
 

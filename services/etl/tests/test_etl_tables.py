@@ -44,7 +44,7 @@ def table_routes(target: str) -> dict[str, object]:
 
 
 def write_tables(found: EtlSettings) -> None:
-    """All lines through the app into its sink; the second cut is written twice."""
+    """Run all lines through the app into its sink; the second cut is written twice."""
     app = InProcessApp(build_app(found))
     app.cut(rates(1, RATES), NOW_MS)
     (make,) = sink_factories(found, build_topology(found).table_columns)
@@ -67,7 +67,7 @@ def write_tables(found: EtlSettings) -> None:
 
 
 def check_tables(frames: Mapping[str, pl.DataFrame]) -> None:
-    """With the oracle, every value as text."""
+    """Compare the tables with the oracle, every value as text."""
     expected = Expected(LINES)
     for lane, frame in frames.items():
         shown = frame.with_columns(

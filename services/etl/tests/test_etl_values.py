@@ -1,4 +1,4 @@
-"""Values that cannot be what they should become dead letters, never silent nulls; the others stay exact."""
+"""Invalid values become dead letters and not nulls; the others stay exact."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The CRDs in the repository are those of the models, and are what Kubernetes calls structural."""
+"""The CRDs in the repository equal those of the models, and have structural schemas."""
 
 from __future__ import annotations
 

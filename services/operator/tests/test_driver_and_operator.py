@@ -1,4 +1,4 @@
-"""Driver and operator understand each other, and nothing that a driver writes stops the operator."""
+"""Driver and operator parse each other's messages, and no status of a driver stops the operator."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def test_the_operator_parses_the_reason_of_a_rejection(
 def test_requested_settings_differ_from_those_of_the_driver_only_where_the_spec_changed(
     tmp_path: Path,
 ) -> None:
-    """The operator sends what a new pod would read, so where things are is no change."""
+    """The operator sends the settings that a new pod would read, so paths do not differ."""
     streams = [{"schema_file": str(tmp_path / "orders.yaml"), "topic": "orders"}]
     config = {"kafka": {"bootstrap": "kafka:9092"}, "streams": streams}
 

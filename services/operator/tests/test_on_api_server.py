@@ -1,4 +1,4 @@
-"""On a real API server, with drivers that are played: what people do to an app, and what becomes of it."""
+"""The operator on a real API server with simulated drivers: what users do to an app, and the result."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
 @pytest.fixture(name="user")
 def _user(rest: Rest, namespace: str) -> Iterator[str]:
-    """The operator's service account, with the rights that the chart gives it and no others."""
+    """Impersonate the service account of the operator, with the rights that the chart gives it."""
     subject = {"kind": "ServiceAccount", "name": "operator", "namespace": namespace}
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "operator"}}
     rest.post(path("serviceaccounts", namespace), account)

@@ -1,4 +1,4 @@
-"""An upgrade is one trace: its spans arrive, or are dropped, and no app waits for them."""
+"""An upgrade is one trace: its spans, and that sending them blocks nothing."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_the_end_of_an_upgrade_is_detected_once() -> None:
 
 
 def _superseded_upgrade() -> tuple[Desired, Observed, Status]:
-    """In Preflight, and another image is wanted by now."""
+    """Return an app in Preflight whose spec has another image by now."""
     first, second, third = (
         replace(Desired.of("shop", "rules", _APP.uid, n, _SPEC.model_copy(update={"image": f"x:{n}"})), finalized=True)
         for n in (1, 2, 3)
@@ -204,17 +204,17 @@ def _collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 class Server(Rest):
-    """An API server that takes every status."""
+    """An API server that accepts every status."""
 
     def __init__(self) -> None:
-        """Nothing is opened."""
+        """Open no connection."""
 
     def put(self, at: str, body: Json) -> Json:
         return body
 
 
 def _status_writer(sending: Traces) -> Callable[[Status, Status], None]:
-    """Write one status onto another, as a turn does."""
+    """Return a function that replaces one status by another, as a reconciliation does."""
     desired = Desired.of("shop", "rules", _APP.uid, 1, _SPEC)
     cache, meta = Cache(), {"namespace": "shop", "name": "rules", "uid": _APP.uid, "resourceVersion": "1"}
     cache.put(APPS, {"metadata": meta, "spec": {}})

@@ -1,4 +1,4 @@
-"""The search app against plain Python: the documents in the end, however the input is cut, sharded and restarted."""
+"""The search app against plain Python: the final documents, however the input is cut, sharded and restarted."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def test_the_whole_app_is_one_keyed_stage_by_product() -> None:
 
 @pytest.mark.slow
 def test_modules_that_workers_preload_do_not_import_pandas() -> None:
-    """They reject it, and none of them would start."""
+    """Workers reject pandas, and would not start."""
     loading = "\n".join(f"import {name}" for name in search.settings().preload)
     completed = subprocess.run(
         [sys.executable, "-c", f"{REJECTING}{loading}"], capture_output=True, text=True, check=False, timeout=120

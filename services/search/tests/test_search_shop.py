@@ -1,4 +1,4 @@
-"""The search app over the demo shop, from raw records on, against the expectation written beside the shop."""
+"""The search app over raw records of the demo shop, against the expectation of the shop."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ STRICT = {
 
 
 class Broker:
-    """Both topics in memory: what was sent, with offsets, in the order of sending."""
+    """Both topics in memory: records with offsets, in the order of sending."""
 
     def __init__(self, count: int) -> None:
         self.log: list[RawRecord] = []
@@ -54,7 +54,7 @@ def broker() -> Broker:
 
 
 def run(broker: Broker, shards: int, cut_records: int) -> tuple[Index, Counter[str]]:
-    """Cuts of about so many records; half way another process goes on."""
+    """Run the app in cuts of about ``cut_records`` records; another process continues in the middle."""
     settings = search.settings(shards=shards, **STRICT)
     app = InProcessApp(build_app(settings), partitions=[1 << 16 | n for n in range(PARTITIONS)])
     rng, index, lanes = random.Random(cut_records), Index(), Counter[str]()
@@ -85,7 +85,7 @@ def apply_output(index: Index, lanes: Counter[str], output: list[Record]) -> Non
 
 
 def to_expected_form(index: Index) -> dict[str, ExpectedDocument]:
-    """Money in cents, times in milliseconds, as the expectation has them."""
+    """Return the documents in the form of the expectation: money in cents, times in milliseconds."""
     found: dict[str, ExpectedDocument] = {}
     for name, document in index.documents.items():
         fields: dict[str, str | int | bool | None] = {}

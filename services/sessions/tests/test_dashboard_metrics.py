@@ -29,13 +29,13 @@ def result(request: pytest.FixtureRequest, events: pl.DataFrame) -> SimulationRe
 
 @pytest.fixture(scope="module")
 def on_time_events(events: pl.DataFrame) -> pl.DataFrame:
-    """Each event once, those that come hours late left out."""
+    """Each event once, without those that are hours late."""
     once = events.unique("event_id", keep="first", maintain_order=True)
     return once.filter(pl.col("ts") > once["ts"].sort()[60]).with_columns(ms=pl.col("ts").dt.epoch("ms"))
 
 
 def without_first_windows(rows: pl.DataFrame, column: str, on_time_events: pl.DataFrame) -> pl.DataFrame:
-    """Without the windows that hold the late or the first few."""
+    """Return the rows without the first windows, which have late events."""
     least = on_time_events["ms"].min()
     assert isinstance(least, int)
     return rows.filter(pl.col(column).dt.epoch("ms") > least)

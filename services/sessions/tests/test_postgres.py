@@ -1,4 +1,4 @@
-"""Records of sessions in PostgreSQL, cut by cut through the real sink: the views say what the oracle says."""
+"""Records of sessions in PostgreSQL, cut by cut through the real sink: the views equal the oracle."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_the_tables_equal_the_oracle_though_a_cut_is_written_twice(database: Dat
 
 
 def _final_sessions(database: Database) -> set[oracle.Row]:
-    """As the oracle says them."""
+    """Return the rows in the form of the oracle."""
     query = """select user_id, started_at, ended_at, events, pages, first_page, last_page, converted,
                       (revenue * 100)::bigint, funnel_step, bounce from sessions.final_session"""
     with database.connect() as connection:

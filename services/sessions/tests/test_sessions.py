@@ -23,7 +23,7 @@ def events() -> pl.DataFrame:
 
 
 def rows_of(table: pl.DataFrame) -> list[oracle.Row]:
-    """As the oracle says them."""
+    """Return the rows in the form of the oracle."""
     times = pl.col("started_at", "ended_at").dt.epoch("ms")
     money = (pl.col("revenue") * 100).cast(pl.Int64)
     numbers = ("events", "pages", "first_page", "last_page", "converted")
@@ -31,7 +31,7 @@ def rows_of(table: pl.DataFrame) -> list[oracle.Row]:
 
 
 def expected(events: pl.DataFrame, result: SimulationResult) -> set[oracle.Row]:
-    """Of the events that are not in the late lane."""
+    """Return the sessions of the events that are not in the late lane."""
     late = result["late"]["event_id"].to_list() if result["late"].height else []
     taken = events.filter(~pl.col("event_id").is_in(late))
     return oracle.sessions(taken, gap_ms=GAP_MS, checkout_gap_ms=CHECKOUT_GAP_MS)

@@ -1,4 +1,4 @@
-"""The settings that the sessions app rejects, and what it is made of."""
+"""The settings that the sessions app rejects, and its lanes and tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables have the columns of the app's rows, each with a comment, and the views say what the rows say.
+"""The tables have the columns of the app's rows, each with a comment, and the views agree with the rows.
 
 DuckDB runs the statements: they are of the kind that it and PostgreSQL share.
 """
@@ -31,7 +31,7 @@ def result() -> SimulationResult:
 
 @pytest.fixture
 def db(result: SimulationResult) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Fill the tables with the greatest revision of each row."""
+    """A database whose tables have the greatest revision of each row."""
     with duckdb.connect() as connection:
         connection.execute("set timezone = 'UTC'")
         for name in ("tables.sql", "views.sql"):

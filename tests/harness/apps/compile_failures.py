@@ -1,4 +1,4 @@
-"""Expressions that do not compile to columns as they should, wherever rules compile them."""
+"""Replaces the compiler of expressions, to test errors of compiled columns."""
 
 from __future__ import annotations
 

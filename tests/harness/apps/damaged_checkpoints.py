@@ -53,7 +53,7 @@ class Damage:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the app did: the error that it ended with, or the records that it wrote."""
+    """The outcome of a run: the error with which the app ended, or the records that it wrote."""
 
     damage: Damage
     error: str

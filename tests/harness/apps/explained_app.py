@@ -1,4 +1,4 @@
-"""A rules app on Kafka that ran once, for tests of ``explain`` and ``backtest``: what it read and what it wrote.
+"""A rules app on Kafka that ran once, with its input and output, for tests of ``explain`` and ``backtest``.
 
 The topics are on a broker. The app runs in this process, on the records of these topics.
 """

@@ -1,4 +1,4 @@
-"""Any windows, any triggers, any input: strategies, and what a run of them gave.
+"""Strategies for window specs and inputs, and the output of a run.
 
 Inputs are values (``Seen``, ``Watermark``, ``Clock``), so that one input can be run on several specs, shuffled or
 thinned out. Watermarks and clocks only rise.
@@ -53,7 +53,7 @@ COUNT = Count()
 
 @dataclass(frozen=True)
 class Seen:
-    """An event that came."""
+    """An event of the input."""
 
     key: str
     at_ms: int
@@ -81,7 +81,7 @@ Input = Seen | Watermark | Clock
 
 @dataclass(frozen=True)
 class Run:
-    """All that a run gave, up to the end of the stream."""
+    """The output of a run, up to the end of the stream."""
 
     firings: tuple[FiredPane, ...]
     dropped: tuple[DroppedElement, ...]
@@ -93,7 +93,7 @@ class Run:
 
 
 def run(spec: WindowSpec, inputs: Sequence[Input], function: Aggregate = COUNT) -> Run:
-    """Feed everything, then end the stream."""
+    """Run an input, then end the stream."""
     windows = ReferenceWindows(spec, function)
     outputs = [_feed(windows, one) for one in inputs]
     outputs.append(windows.end_of_stream())

@@ -1,4 +1,4 @@
-"""Deterministic input: orders of a few users, and small rules that make much of them.
+"""Deterministic input: orders of a few users.
 
 Two streams. ``orders`` has the volume and rejects extra fields; what goes into ``probe`` is in the next cut, whatever
 the backlog of the other. Event times lie in the past, so that nothing depends on when a test runs; each user's events
@@ -48,7 +48,7 @@ fields:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """One event."""
+    """An event."""
 
     id: int
     ts: int
@@ -59,18 +59,18 @@ class Order:
 
     @property
     def value(self) -> bytes:
-        """As sent. Amounts are text, which keeps their digits."""
+        """Return the value of the record. Amounts are text, which keeps their digits."""
         return json.dumps(asdict(self), default=str).encode()
 
     @property
     def partition(self) -> int:
-        """All of a user's events are in one partition."""
+        """Return the partition, which is the same for all events of a user."""
         return zlib.crc32((self.user or "").encode()) % PARTITIONS
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """An order and where the broker put it."""
+    """An order and its offset."""
 
     order: Order
     topic: str
@@ -88,12 +88,12 @@ def write_streams(folder: Path) -> tuple[Path, Path]:
 
 
 def schemas() -> dict[str, StreamSchema]:
-    """Both, by name."""
+    """Return both schemas by name."""
     return {name: StreamSchema.parse(yaml.safe_load(_STREAM.format(name=name))) for name in ("orders", "probe")}
 
 
 def orders(count: int, *, seed: int, start_ms: int = START_MS, step_ms: int = 100, users: int = 150) -> list[Order]:
-    """So many orders from ``start_ms`` on, ``step_ms`` apart, in order of arrival."""
+    """Return ``count`` orders from ``start_ms`` on, ``step_ms`` apart, in order of arrival."""
     chance = random.Random(seed)
     lags = {u: chance.randrange(_LAG_MS) for u in range(users)}
     arrivals = []
@@ -114,20 +114,20 @@ def ticks(at_ms: int) -> Iterator[tuple[int, Order]]:
 
 
 def send(kafka: KafkaSettings, topic: str, wanted: Sequence[Order]) -> list[Sent]:
-    """Send in order; where each is."""
+    """Send orders in order; return the offset of each."""
     places = _send(kafka, topic, [(o.partition, (o.user or "").encode(), o.value) for o in wanted])
     return [Sent(order, topic, *place) for order, place in zip(wanted, places, strict=True)]
 
 
 def send_ticks(kafka: KafkaSettings, topic: str, at_ms: int) -> int:
-    """Move the watermark on; how many records that took."""
+    """Advance the watermark; return the number of records sent for it."""
     return len(_send(kafka, topic, [(p, TICK.encode(), o.value) for p, o in ticks(at_ms)]))
 
 
 def send_raw(
     kafka: KafkaSettings, topic: str, records: Sequence[tuple[bytes | None, bytes | None]], partition: int = 0
 ) -> list[int]:
-    """Send these keys and values as they are; their offsets."""
+    """Send keys and values unchanged; return their offsets."""
     return [offset for _, offset in _send(kafka, topic, [(partition, key, value) for key, value in records])]
 
 

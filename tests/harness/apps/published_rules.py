@@ -1,4 +1,4 @@
-"""The rules that most tests publish: each kind, early and final, tumbling and sliding, NULLs among the events."""
+"""The rules that most tests publish: per event and windowed, early and final, tumbling and sliding."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def document(
 
 
 def large_order(limit: int = 900, *, version: int = 1, prefix: str = "") -> RuleUnderTest:
-    """Per event: more than so much money."""
+    """Return a rule per event: an amount above a limit."""
     return RuleUnderTest(
         document(
             f"{prefix}large-order",
@@ -44,7 +44,7 @@ def _unknown_country(prefix: str) -> RuleUnderTest:
 
 
 def many_payments(count: int = 4, *, version: int = 1, prefix: str = "") -> RuleUnderTest:
-    """Early, tumbling: so many payments within a minute."""
+    """Return an early rule with a tumbling window: a number of payments within a minute."""
     return RuleUnderTest(
         document(
             f"{prefix}many-payments",
@@ -118,7 +118,7 @@ def _slow_spender(prefix: str) -> RuleUnderTest:
 
 
 def all_kinds(prefix: str = "") -> list[RuleUnderTest]:
-    """Six rules."""
+    """Return six rules."""
     return [
         large_order(prefix=prefix),
         _unknown_country(prefix),

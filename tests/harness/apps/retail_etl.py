@@ -60,7 +60,7 @@ _TEXT = {
 
 
 def settings(**more: object) -> EtlSettings:
-    """Of the whole app; ``more`` replaces entries."""
+    """Return settings of the whole app; ``more`` replaces entries."""
     document: dict[str, object] = {
         "kafka": {"bootstrap": "127.0.0.1:1"},
         "checkpoint": "unused",
@@ -88,7 +88,7 @@ def settings(**more: object) -> EtlSettings:
 
 
 def records(lines: Path, limit: int | None = None) -> Iterator[RawRecord]:
-    """The lines of the file in its order: even ones to the typed input, odd ones to the one of texts."""
+    """Yield the lines of the file in order: even ones for the typed input, odd ones for the input of texts."""
     stream = load_schema(ROOT / "streams" / "retail.yaml")
     table = itertools.chain.from_iterable(b.to_pylist() for b in pq.ParquetFile(lines).iter_batches(10_000))
     typed = read_rows(lines, stream)
@@ -100,7 +100,7 @@ def records(lines: Path, limit: int | None = None) -> Iterator[RawRecord]:
 
 
 def _text(number: int, row: dict[str, object], time_ms: int | None) -> bytes:
-    """A line as another shop's system writes it."""
+    """Return a line in the format of another shop."""
     moment, customer = row["InvoiceDate"], row["CustomerID"]
     assert isinstance(moment, datetime)
     values = {

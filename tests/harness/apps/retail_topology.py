@@ -44,7 +44,7 @@ def retail(name: str = "retail-windows") -> Topology:
 
 
 def read_lines(path: Path, order: list[int]) -> pl.DataFrame:
-    """The file's lines in the order of arrival, with the columns of the stream."""
+    """Return the lines of the file in the order of arrival, with the columns of the stream."""
     lines = pl.read_parquet(path)
     local = pl.col("InvoiceDate").dt.replace_time_zone("Europe/London")
     return lines.select(

@@ -1,4 +1,4 @@
-"""The small shop on real topics: its events sent cut by cut, and what its lanes say, in an order to be compared."""
+"""The small shop on real topics: sends its events cut by cut, and reads its lanes in sorted order."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.harness.apps.versioned_shop import rows
 
 
 def send(kafka: KafkaSettings, topics: dict[str, str], cuts: int) -> list[Step]:
-    """The events of so many cuts, and the cuts."""
+    """Send the events of some cuts; return the cuts."""
     steps, ends = [], {}
     for cut in range(cuts):
         for stream, frame in rows(cut).items():
@@ -28,10 +28,10 @@ def send(kafka: KafkaSettings, topics: dict[str, str], cuts: int) -> list[Step]:
 
 
 def objects(kafka: KafkaSettings, topic: str) -> list[str]:
-    """What a lane's topic holds, in an order of its own."""
+    """Return the records of a lane, sorted."""
     return sorted(json.dumps(json.loads(record.value or b""), sort_keys=True) for record in read_topic(kafka, topic))
 
 
 def expected_rows(frame: pl.DataFrame) -> list[str]:
-    """The same of a lane in-process."""
+    """Return the rows of a lane in-process, sorted."""
     return sorted(json.dumps(json.loads(line), sort_keys=True) for line in frame.write_ndjson().splitlines())

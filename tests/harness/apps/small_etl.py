@@ -61,7 +61,7 @@ MAP = {
 
 
 def write(folder: Path, more: Mapping[str, object], mapped: Mapping[str, str] | None = None) -> Path:
-    """The settings file, the stream's beside it."""
+    """Write the settings file and the stream file."""
     stream, path = folder / "orders.yaml", folder / "etl.yaml"
     stream.write_text(yaml.safe_dump(_STREAM))
     inputs = [{"schema_file": str(stream), "topic": "orders", "map": dict(MAP if mapped is None else mapped)}]
@@ -70,18 +70,18 @@ def write(folder: Path, more: Mapping[str, object], mapped: Mapping[str, str] | 
 
 
 def load(folder: Path, mapped: Mapping[str, str] | None = None, /, **more: object) -> EtlSettings:
-    """The settings, as read from their file."""
+    """Write the settings file, and load it."""
     return SERVICE.load_settings(write(folder, more, mapped))
 
 
 def events(*rows: Mapping[str, object], first: int = 0) -> list[RawRecord]:
-    """Orders with an id and a time, unless a row says otherwise."""
+    """Return orders as records; a row without an id or a time gets one."""
     found = [{"id": f"o{n}", "at": NOW_MS - 1_000 + n} | dict(row) for n, row in enumerate(rows, first)]
     return [RawRecord(0, 0, n, json.dumps(row).encode(), b"k%d" % n) for n, row in enumerate(found, first)]
 
 
 def rates(version: int, entries: Mapping[str, str]) -> list[RawRecord]:
-    """Control records of the list ``rates``."""
+    """Return the control records of the list ``rates``."""
     kind = ListType("rates", STRING, Type.parse("decimal(12,6)"))
     head = ListHead(list=kind.name, version=version, owner="finance", of=kind.of, value=kind.value)
     found = list_records(head, [[key, value] for key, value in entries.items()])
@@ -89,17 +89,17 @@ def rates(version: int, entries: Mapping[str, str]) -> list[RawRecord]:
 
 
 def run(settings: EtlSettings, *cuts: Sequence[RawRecord]) -> list[Record]:
-    """What comes out of these cuts."""
+    """Run the app over these cuts; return its output."""
     app = InProcessApp(build_app(settings))
     return [record for cut in cuts for record in app.cut(cut, NOW_MS)]
 
 
 def rows(output: Sequence[Record], lane: str = "clean") -> list[dict[str, object]]:
-    """The values of a lane."""
+    """Return the values of a lane."""
     return [json.loads(record.value or b"") for record in output if record.lane == lane]
 
 
 def letters(output: Sequence[Record]) -> list[tuple[str, str]]:
-    """Codes and reasons of dead letters."""
+    """Return codes and reasons of dead letters."""
     found = [dict(record.headers) for record in output if record.lane == "deadletters"]
     return [(one["reason_code"].decode(), one["reason"].decode()) for one in found]

@@ -1,4 +1,4 @@
-"""Operators with two inputs, driven cut by cut: what arrives, how it is cut, where the watermark goes, who restarts.
+"""Runs operators with two inputs cut by cut, with generated rows, watermarks and restarts.
 
 Every cut is committed through the state log; another worker loads the blobs, or the newer ones of them.
 """

@@ -1,4 +1,4 @@
-"""A small shop with every kind of state, in versions that follow each other; and savepoints of it without Spark."""
+"""A small shop with every kind of state in several versions, and savepoints of it without Spark."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""A real cluster as its user sees it: kubectl, helm, and the product's own command in a pod."""
+"""A real cluster: kubectl, helm, and the command of the product in a pod."""

@@ -1,4 +1,4 @@
-"""A ``StreamApp`` on the cluster: what its status says, what its driver says, and upgrades of it."""
+"""A ``StreamApp`` on the cluster: its status, the report of its driver, and upgrades."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tests.harness.cluster.kubectl import Namespace, until
+from tests.harness.cluster.kubectl import Namespace, wait_until
 
 #: Phases in which nothing is under way.
 AT_REST = ("Stable", "RolledBack", "NeedsHuman", "Suspended")
@@ -22,27 +22,27 @@ class App:
 
     @property
     def status(self) -> dict[str, Any]:
-        """As the operator wrote it."""
+        """Return the status of the resource."""
         return dict(self.namespace.get("streamapp", self.name).get("status") or {})
 
     @property
     def phase(self) -> str:
-        """Where it is."""
+        """Return the phase."""
         return str(self.status.get("phase", ""))
 
     def drivers(self) -> list[dict[str, Any]]:
-        """Its driver pods that are not over."""
+        """Return the driver pods that have not ended."""
         pods = self.namespace.items("pods", "-l", f"headgate.dev/app={self.name}")
         return [pod for pod in pods if pod["status"]["phase"] in ("Pending", "Running")]
 
     def executors(self) -> list[str]:
-        """Names of its executor pods that run."""
+        """Return the names of the running executor pods."""
         marks = f"app.kubernetes.io/instance={self.name},app.kubernetes.io/component=executor"
         pods = self.namespace.items("pods", "-l", marks)
         return [pod["metadata"]["name"] for pod in pods if pod["status"]["phase"] == "Running"]
 
     def report(self) -> dict[str, Any]:
-        """What the driver that runs says of itself; empty while none does."""
+        """Return the report of the running driver; empty while there is none."""
         texts = [pod["metadata"].get("annotations", {}).get("headgate.dev/status") for pod in self.drivers()]
         reports = [json.loads(text) for text in texts if text]
         return next((one for one in reports if one["phase"] == "running"), {})
@@ -51,7 +51,7 @@ class App:
         """Edit the spec."""
         self.namespace.patch("streamapp", self.name, {"spec": spec})
 
-    def until_seen(self, limit_s: float) -> None:
+    def wait_until_seen(self, limit_s: float) -> None:
         """Wait until the operator has seen the newest spec and nothing is under way."""
 
         def seen() -> bool:
@@ -59,28 +59,28 @@ class App:
             status = app.get("status") or {}
             return status.get("observedGeneration") == app["metadata"]["generation"] and status["phase"] in AT_REST
 
-        until(seen, limit_s, f"{self.name} is at rest", self.describe_failure)
+        wait_until(seen, limit_s, f"{self.name} is at rest", self.describe_failure)
 
-    def until_phase(self, phase: str, limit_s: float) -> float:
-        """Wait until it rests, and in this phase."""
-        return until(lambda: self.phase == phase, limit_s, f"{self.name} is {phase}", self.describe_failure)
+    def wait_until_phase(self, phase: str, limit_s: float) -> float:
+        """Wait until the app is in this phase; return the seconds."""
+        return wait_until(lambda: self.phase == phase, limit_s, f"{self.name} is {phase}", self.describe_failure)
 
-    def until_upgraded(self, after: int, limit_s: float) -> str:
-        """Wait for the end of an upgrade with a number above; how it ended."""
+    def wait_until_upgraded(self, after: int, limit_s: float) -> str:
+        """Wait for the end of an upgrade after this number; return its outcome."""
 
         def ended() -> bool:
             upgrade = self.status.get("upgrade") or {}
             return bool(upgrade.get("number", 0) > after and upgrade.get("outcome"))
 
-        until(ended, limit_s, f"the upgrade of {self.name} ends", self.describe_failure)
+        wait_until(ended, limit_s, f"the upgrade of {self.name} ends", self.describe_failure)
         return str(self.status["upgrade"]["outcome"])
 
     @property
     def upgrades(self) -> int:
-        """The number of the last upgrade."""
+        """Return the number of the last upgrade."""
         return int((self.status.get("upgrade") or {}).get("number", 0))
 
-    def until_idle(self, limit_s: float) -> None:
+    def wait_until_idle(self, limit_s: float) -> None:
         """Wait until it runs and nothing waits.
 
         What it says of its last batch may be older than what was just written: of the second one after that it is not.
@@ -95,10 +95,10 @@ class App:
             first = report["batch"] if first is None else first
             return bool(report["lag_rows"] == 0 and report["batch"] >= first + 2)
 
-        until(idle, limit_s, f"{self.name} has read all", self.describe_failure)
+        wait_until(idle, limit_s, f"{self.name} has read all", self.describe_failure)
 
     def describe_failure(self) -> str:
-        """For who reads a failure."""
+        """Return status, pods, logs and events, for the message of a failure."""
         pods = self.namespace.kubectl("get", "pods", "-o", "wide")
         logs = [
             self.namespace.kubectl("logs", pod["metadata"]["name"], "--tail=15")

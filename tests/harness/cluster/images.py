@@ -1,4 +1,4 @@
-"""Images of the trials: the product's, and versions of it with a fault, by the builder that ``make image`` uses."""
+"""Images for tests: the product's, and versions with a fault, by the builder that ``make image`` uses."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ long_form = pytest.mark.skipif(
 )
 
 
-def faulty(fault: str) -> str:
-    """The rules app with a fault of ``faults.py``; its image's name."""
+def build_faulty_image(fault: str) -> str:
+    """Build an image of the rules app with a fault of ``faults.py``; return its name."""
     return _build_image("faults", fault.replace("_", "-"), f"FAULT={fault}")
 
 
-def counter(version: int) -> str:
-    """A version of the app of ``counter.py``, in the place of the sessions app; its image's name."""
+def build_counter_image(version: int) -> str:
+    """Build an image with a version of the app of ``counter.py`` instead of the sessions app; return its name."""
     return _build_image("counter", f"counter-{version}", f"VERSION={version}")
 
 

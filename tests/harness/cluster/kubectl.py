@@ -1,4 +1,4 @@
-"""``kubectl`` and ``helm`` as processes, and waiting for what they show."""
+"""Runs ``kubectl`` and ``helm``, and waits for conditions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _POLL_S = 0.5
 
 
 def run(*command: str, given: str = "", limit_s: float = 120.0) -> str:
-    """Its standard output; an error with all that it said."""
+    """Run a command; return its standard output. ``RuntimeError`` with its output if it fails."""
     completed = subprocess.run(command, input=given, capture_output=True, text=True, timeout=limit_s, check=False)
     if completed.returncode:
         raise RuntimeError(
@@ -24,8 +24,10 @@ def run(*command: str, given: str = "", limit_s: float = 120.0) -> str:
     return completed.stdout
 
 
-def until(condition: Callable[[], bool], limit_s: float, what: str, describe: Callable[[], str] = lambda: "") -> float:
-    """Wait; the seconds that it took. ``TimeoutError`` with what ``told`` says then."""
+def wait_until(
+    condition: Callable[[], bool], limit_s: float, what: str, describe: Callable[[], str] = lambda: ""
+) -> float:
+    """Wait for a condition; return the seconds. ``TimeoutError`` with the result of ``describe``."""
     began = time.monotonic()
     while not condition():
         if time.monotonic() - began > limit_s:
@@ -36,35 +38,35 @@ def until(condition: Callable[[], bool], limit_s: float, what: str, describe: Ca
 
 @dataclass(frozen=True, slots=True)
 class Namespace:
-    """One namespace of the cluster."""
+    """A namespace of the cluster."""
 
     name: str
 
     def kubectl(self, *arguments: str, given: str = "", limit_s: float = 120.0) -> str:
-        """What it prints."""
+        """Run the command in the namespace; return its output."""
         return run("kubectl", "-n", self.name, *arguments, given=given, limit_s=limit_s)
 
     def helm(self, *arguments: str, limit_s: float = 600.0) -> str:
-        """What it prints."""
+        """Run the command in the namespace; return its output."""
         return run("helm", "-n", self.name, *arguments, limit_s=limit_s)
 
     def get(self, *what: str) -> dict[str, Any]:
-        """An object, or a list of them."""
+        """Return an object, or a list of objects."""
         found = json.loads(self.kubectl("get", *what, "-o", "json"))
         assert isinstance(found, dict)
         return found
 
-    def maybe(self, *what: str) -> dict[str, Any] | None:
-        """The same; None when it is not there."""
+    def find(self, *what: str) -> dict[str, Any] | None:
+        """Return an object; None if it does not exist."""
         text = self.kubectl("get", *what, "-o", "json", "--ignore-not-found")
         return json.loads(text) if text.strip() else None
 
     def items(self, *what: str) -> list[dict[str, Any]]:
-        """The objects of a list."""
+        """Return the objects of a list."""
         return list(self.get(*what)["items"])
 
     def apply(self, manifest: Mapping[str, object]) -> None:
-        """Make it so."""
+        """Apply a manifest."""
         self.kubectl("apply", "-f", "-", given=json.dumps(manifest))
 
     def patch(self, what: str, name: str, change: Mapping[str, object]) -> None:
@@ -72,5 +74,5 @@ class Namespace:
         self.kubectl("patch", what, name, "--type=merge", "-p", json.dumps(change))
 
     def events(self) -> str:
-        """What happened, for who reads a failure."""
+        """Return the latest events."""
         return self.kubectl("get", "events", "--sort-by=.lastTimestamp")[-4_000:]

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tests.harness.cluster.images import IMAGE, KAFKA_IMAGE
-from tests.harness.cluster.kubectl import Namespace, run, until
+from tests.harness.cluster.kubectl import Namespace, run, wait_until
 from tests.harness.cluster.toolbox import Toolbox
 from tests.harness.cluster.upgrades import print_result
 
@@ -28,19 +28,19 @@ _EXECUTORS = {"resources": {"requests": {"cpu": "50m"}, "limits": {"memory": "2G
 
 
 def small_pods(**spec: object) -> dict[str, object]:
-    """The values of an app whose pods ask for little."""
+    """Return the values of an app whose pods request few resources."""
     return {"driver": DRIVER, "executor": _EXECUTORS, **spec}
 
 
 class Release:
-    """One release, and the command beside it."""
+    """A release, and the toolbox in it."""
 
     def __init__(self, namespace: Namespace) -> None:
         self.namespace = namespace
         self.toolbox = Toolbox(namespace, IMAGE, "headgate-kafka:9092")
 
     def install(self, apps: Mapping[str, object]) -> None:
-        """With values of so named apps."""
+        """Install the chart with these apps."""
         image, _, tag = IMAGE.rpartition(":")
         kafka, _, kafka_tag = KAFKA_IMAGE.rpartition(":")
         values: dict[str, object] = {
@@ -56,7 +56,7 @@ class Release:
         self._helm("install", values, "--wait")
 
     def change(self, values: Mapping[str, object]) -> None:
-        """Other values beside those that it has."""
+        """Upgrade the release with further values."""
         self._helm("upgrade", values, "--reuse-values")
 
     def _helm(self, verb: str, values: Mapping[str, object], *options: str) -> None:
@@ -65,8 +65,8 @@ class Release:
 
 
 @contextlib.contextmanager
-def namespace_of_its_own(limit_s: float) -> Iterator[Namespace]:
-    """Made, with the restricted profile of pod security enforced, and deleted (HEADGATE_CLUSTER_KEEP=1: kept)."""
+def new_namespace(limit_s: float) -> Iterator[Namespace]:
+    """Create a namespace with the restricted profile; delete it at the end, unless HEADGATE_CLUSTER_KEEP=1."""
     namespace = Namespace(f"headgate-{uuid.uuid4().hex[:6]}")
     run("kubectl", "create", "namespace", namespace.name)
     run("kubectl", "label", "namespace", namespace.name, "pod-security.kubernetes.io/enforce=restricted")
@@ -75,7 +75,7 @@ def namespace_of_its_own(limit_s: float) -> Iterator[Namespace]:
     finally:
         if not os.environ.get("HEADGATE_CLUSTER_KEEP"):
             run("kubectl", "delete", "namespace", namespace.name, "--wait=false")
-            took = until(lambda: not _there(namespace), limit_s, "the namespace goes")
+            took = wait_until(lambda: not _there(namespace), limit_s, "the namespace goes")
             print_result("namespace deleted", seconds=round(took, 1))
 
 

@@ -1,4 +1,4 @@
-"""A pod with the product's command in it, for what is done beside the apps: publish, feed, read what came out."""
+"""A pod with the command of the product: it publishes rules, feeds events and reads output."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tests.harness.cluster.kubectl import Namespace, until
+from tests.harness.cluster.kubectl import Namespace, wait_until
 
 _DEPLOYMENT = "headgate-toolbox"
 _SECURITY: Mapping[str, object] = {
@@ -48,30 +48,30 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Toolbox:
-    """The chart's. ``image``: the product's, for pods beside it; ``bootstrap``: Kafka as pods reach it."""
+    """The toolbox of the chart. ``image``: of further pods; ``bootstrap``: of Kafka, as pods reach it."""
 
     namespace: Namespace
     image: str
     bootstrap: str
 
     def run(self, *command: str, given: str = "", limit_s: float = 120.0) -> str:
-        """What a command of the image prints."""
+        """Run a command of the image; return its output."""
         return self.namespace.kubectl(
             "exec", "-i", f"deploy/{_DEPLOYMENT}", "-c", "toolbox", "--", *command, given=given, limit_s=limit_s
         )
 
     def headgate(self, *arguments: str, given: str = "", limit_s: float = 120.0) -> str:
-        """What the product's command prints."""
+        """Run ``headgate``; return its output."""
         return self.run("headgate", *arguments, given=given, limit_s=limit_s)
 
     def records(self, topic: str, *, committed: bool = True) -> list[Record]:
-        """What is in a topic, as another client reads it."""
+        """Return the records of a topic, read by another client."""
         isolation = "read_committed" if committed else "read_uncommitted"
         lines = self.run("python", "-c", _READ, self.bootstrap, topic, isolation).encode().splitlines()
         return [Record(int(stamp), value) for stamp, value in (line.split(b" ", 1) for line in lines)]
 
     def feed(self, name: str, events: int, rate: float, seed: int) -> Feeder:
-        """Send the shop's events, and what becomes of its products, from a pod of its own."""
+        """Send the events and product changes of the shop from a pod of its own."""
         what = [
             "headgate",
             "demo",
@@ -94,8 +94,8 @@ class Toolbox:
         self.namespace.apply(self._pod(name, command))
 
     def wait_for_output(self, name: str, limit_s: float) -> str:
-        """Wait until such a pod has ended well; what it printed."""
-        until(lambda: self._phase(name) in ("Succeeded", "Failed"), limit_s, f"{name} ends")
+        """Wait until such a pod has succeeded; return its output."""
+        wait_until(lambda: self._phase(name) in ("Succeeded", "Failed"), limit_s, f"{name} ends")
         output = self.namespace.kubectl("logs", name)
         assert self._phase(name) == "Succeeded", output
         return output
@@ -129,12 +129,12 @@ class Toolbox:
 
 @dataclass(frozen=True, slots=True)
 class Feeder:
-    """A feed that is under way."""
+    """A running feed."""
 
     toolbox: Toolbox
     name: str
 
     def wait(self, limit_s: float) -> int:
-        """Until it has sent all; how many events the topic holds then."""
+        """Wait until all is sent; return the number of events in the topic."""
         found: dict[str, Any] = json.loads(self.toolbox.wait_for_output(self.name, limit_s).splitlines()[-1])
         return int(found["next"])

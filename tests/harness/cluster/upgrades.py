@@ -1,4 +1,4 @@
-"""Where the seconds of an upgrade go, from what the operator and the markers in Kafka say."""
+"""The seconds of an upgrade, from the metrics of the operator and the markers in Kafka."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def phases(status: dict[str, Any]) -> dict[str, float]:
-    """Seconds in each phase of the last upgrade."""
+    """Return the seconds in each phase of the last upgrade."""
     times = [(one["phase"], datetime.fromisoformat(one["at"])) for one in status["upgrade"]["phases"]]
     ends = [at for _, at in times[1:]]
     return {
@@ -19,11 +19,11 @@ def phases(status: dict[str, Any]) -> dict[str, float]:
 
 
 def longest_gap_s(stamps_ms: Iterable[int]) -> float:
-    """The longest time between two outputs that follow each other."""
+    """Return the longest time between two consecutive outputs."""
     ordered = sorted(stamps_ms)
     return max((b - a for a, b in pairwise(ordered)), default=0) / 1_000
 
 
 def print_result(what: str, **figures: object) -> None:
-    """For who reads the run: one line of JSON."""
+    """Print a result as one line of JSON."""
     print(json.dumps({"cluster": what, **figures}), flush=True)

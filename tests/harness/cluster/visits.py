@@ -1,4 +1,4 @@
-"""Events of the shop that name one user each, from a pod: what an oracle counts on its fingers."""
+"""Sends events of the shop that name one user each, from a pod."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ QUANTITY = 100
 
 
 def send(toolbox: Toolbox, kind: str, users: range, rate: int = 0) -> str:
-    """An event of a type for each user ``u<number>``, with a quantity of 100; the pod's name."""
+    """Send an event of a type for each user ``u<number>``, with a quantity of 100; return the name of the pod."""
     name = f"{kind}-{uuid.uuid4().hex[:6]}"
     numbers = [str(n) for n in (users.start, users.stop, users.step, rate)]
     toolbox.start(name, ["python", "-c", _PRODUCE, toolbox.bootstrap, kind, *numbers])

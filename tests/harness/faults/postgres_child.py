@@ -1,4 +1,4 @@
-"""A small app that dies at a given step: run by ``test_crashes`` as a process of its own.
+"""A small app that dies at a given step: ``test_crashes`` runs it as a process of its own.
 
 It writes cuts ``0 .. CUTS-1`` of a few rows each to an append table and a keyed one, and keeps, like Spark, a log of
 the cuts that it knows to be done, written *after* the commit. Started again, it goes on after the last cut in that log,

@@ -1,4 +1,4 @@
-"""A wire to the server that loses what the server answers, from the moment that a test says."""
+"""A proxy to the server that can drop the responses of the server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writers with their protection against repeated cuts switched off, for tests that must be able to fail.
+"""Writers without their protection against repeated cuts, to show that tests of it can fail.
 
 ``python -m tests.harness.faults.unprotected_writers headgate_etl --settings F`` runs a service so.
 """
@@ -19,28 +19,28 @@ from streamcore.spark import runner
 
 
 class ForgetfulPostgres(postgres.PostgresSink):
-    """It never sees which cut was written last."""
+    """Never sees which cut was written last."""
 
     def locked_entry(self, connection: Connection, ledger: PostgresLedger) -> PostgresLedgerEntry:
         return PostgresLedgerEntry(super().locked_entry(connection, ledger).epoch, None)
 
 
 class ForgetfulDelta(delta.DeltaSink):
-    """A commit says neither its cut nor its epoch."""
+    """Commits without cut and epoch."""
 
     def _marks(self, lane: str, cut: CutId) -> Mapping[str, int]:
         return {}
 
 
 class ForgetfulKafka(ExactlyOnceWriter):
-    """No marker counts."""
+    """Ignores every marker."""
 
     def _is_done(self, cut: CutId) -> bool:
         return False
 
 
 def forget() -> None:
-    """Put them in the places where services find the writers."""
+    """Replace the writers of services by these."""
     vars(postgres)["PostgresSink"] = ForgetfulPostgres
     vars(delta)["DeltaSink"] = ForgetfulDelta
     vars(runner)["ExactlyOnceWriter"] = ForgetfulKafka

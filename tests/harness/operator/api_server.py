@@ -1,4 +1,4 @@
-"""What tests on a real API server share: patience, other people's names, and a small app."""
+"""Helpers for tests on a real API server: waiting, impersonation, and a small app."""
 
 from __future__ import annotations
 

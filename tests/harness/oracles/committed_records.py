@@ -11,7 +11,7 @@ _LIMIT_S = 30.0
 
 
 def read_committed(kafka: KafkaSettings, topic: str, at_least: int) -> list[Record]:
-    """All committed records, as soon as there are so many, or those that there are after half a minute."""
+    """Return the committed records as soon as there are ``count`` of them, or those after half a minute."""
     end = time.monotonic() + _LIMIT_S
     while len(found := read_topic(kafka, topic)) < at_least and time.monotonic() < end:
         time.sleep(0.1)

@@ -19,7 +19,7 @@ Row = Mapping[str, object]
 
 
 def actions(table: Path) -> list[Mapping[str, Mapping[str, object]]]:
-    """Every action of every commit, in order."""
+    """Return every action of every commit, in order."""
     files = sorted((table / "_delta_log").glob("[0-9]*[0-9].json"))
     return [orjson.loads(line) for file in files for line in file.read_bytes().splitlines()]
 
@@ -49,13 +49,13 @@ def columns(table: Path) -> dict[str, str]:
 
 
 def rows(table: Path) -> list[Row]:
-    """All rows of the newest version, in no order."""
+    """Return all rows of the newest version, in no order."""
     types = columns(table)
     return [row for file in live_files(table) for row in rows_of(table, file, types)]
 
 
 def rows_of(table: Path, file: Mapping[str, object], types: Mapping[str, str]) -> list[Row]:
-    """Those of one file."""
+    """Return the rows of one file."""
     there = pq.ParquetFile(table / unquote(str(file["path"]))).read()
     partition = file["partitionValues"]
     assert isinstance(partition, dict)
@@ -78,5 +78,5 @@ def _value(text: str | None, kind: str) -> object:
 
 
 def table_of(schema: pa.Schema, *given: Row) -> pa.Table:
-    """Rows of a lane."""
+    """Return the rows of a lane as a table."""
     return pa.Table.from_pylist(list(given), schema=schema)

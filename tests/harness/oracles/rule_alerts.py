@@ -1,4 +1,4 @@
-"""What the rules of the tests must say, in plain Python over lists: slow, short, and without a line of the product.
+"""The expected alerts of the rules of the tests, in plain Python over lists, without code of the product.
 
 A rule is written twice: as the document that the app gets, and as Python functions that mean the same.
 """

@@ -1,4 +1,4 @@
-"""Which sequences there are among all events of one key, in plain Python: written by hand, no import of the product.
+"""The sequences among all events of one key, in plain Python without code of the product.
 
 It looks at each possible beginning by itself. From there the events of a match are certain, whatever else goes on: the
 next event that is wanted is the one that is taken. Times are checked at the end, for they can only say no. Then the

@@ -1,4 +1,4 @@
-"""The chart as Helm renders it. ``helm`` has to be on the PATH; without it a test is skipped and says so."""
+"""The chart as Helm renders it. Without ``helm`` on the PATH a test is skipped with that reason."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _KUBE = ("--kube-version", "1.34.4")
 
 
 def program(name: str) -> str:
-    """Where it is."""
+    """Return the path of the program."""
     found = shutil.which(name)
     if found is None:
         pytest.skip(f"{name} is not on the PATH: the chart cannot be checked with it")
@@ -28,14 +28,14 @@ def program(name: str) -> str:
 
 
 def helm(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    """Run a command of Helm to its end."""
+    """Run a command of Helm."""
     return subprocess.run(
         [program("helm"), *arguments], input=stdin, capture_output=True, text=True, check=False, timeout=300
     )
 
 
 def template(values: Mapping[str, Any] | None = None, *, release: str = "demo", namespace: str = "shop") -> str:
-    """All manifests, hooks and tests among them; ``ValueError`` with Helm's words."""
+    """Render all manifests with hooks and tests; ``ValueError`` with the message of Helm."""
     completed = helm(
         "template", release, str(CHART), "-n", namespace, *_KUBE, "-f", "-", stdin=yaml.safe_dump(dict(values or {}))
     )
@@ -45,17 +45,17 @@ def template(values: Mapping[str, Any] | None = None, *, release: str = "demo", 
 
 
 def render_manifests(values: Mapping[str, Any] | None = None, *, release: str = "demo") -> list[Manifest]:
-    """Return the same, read."""
+    """Return the manifests as objects."""
     return [one for one in yaml.load_all(template(values, release=release), Loader=SAFE_LOADER) if one]
 
 
 def select_kind(manifests: list[Manifest], kind: str) -> dict[str, Manifest]:
-    """By name."""
+    """Return the manifests of a kind by name."""
     return {one["metadata"]["name"]: one for one in manifests if one["kind"] == kind}
 
 
 def pod_specs(manifests: list[Manifest]) -> dict[str, Manifest]:
-    """Of everything that makes pods, by kind and name."""
+    """Return the pod specs of all workloads by kind and name."""
     found = {}
     for one in manifests:
         spec = one.get("spec", {})

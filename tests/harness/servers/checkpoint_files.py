@@ -1,4 +1,4 @@
-"""A checkpoint's files as a test finds them, and the damage that a crash at the worst moment leaves in them."""
+"""The files of a checkpoint, and the state in which a crash leaves them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from streamcore.storage.location import Location
 
 
 def on_disk(place: Location) -> Path:
-    """For tests that do to files what no program of ours would."""
+    """Return the files of a checkpoint, for tests that damage them."""
     assert isinstance(place, Path), place
     return place
 

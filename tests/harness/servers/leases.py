@@ -1,4 +1,4 @@
-"""Leases as tests see them: the record that names the owner, and another process that is one."""
+"""Reads leases, and holds a lease in another process."""
 
 from __future__ import annotations
 
@@ -32,6 +32,6 @@ def another_process(root: Location) -> Iterator[subprocess.Popen[str]]:
 
 
 def record(root: str | Location) -> dict[str, object]:
-    """Return what is in it; empty where there is none."""
+    """Return the record of the lease; empty if there is none."""
     content = open_object_store(root).read("lease.json")
     return {} if content is None else checked_json.parse(content, root)

@@ -1,4 +1,4 @@
-"""A real store over HTTP on a port of this machine, with the habits of bad days; and clients for it.
+"""An HTTP server with many kinds of faults, on a port of this machine, and clients for it.
 
 What it does with a request is in the key: ``slow`` answers after a while, ``hang`` never, ``drop`` closes the
 connection without a word, ``half`` in the middle of the answer, ``fail`` says 500, ``gone`` says 404, ``odd`` answers
@@ -23,7 +23,7 @@ from streamcore.errors import Retryable
 
 
 class Rejected(Exception):
-    """The store rejects the request, and every repetition of it."""
+    """The store rejected the request for good."""
 
 
 class StoreServer:

@@ -1,4 +1,4 @@
-"""A collector that takes OTLP over HTTP and keeps what came."""
+"""A collector that accepts OTLP over HTTP and stores the requests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 
 class Collector(http.server.BaseHTTPRequestHandler):
-    """One at a time. ``taken``: path and body of each request."""
+    """A collector; only one can run at a time. ``taken``: path and body of each request."""
 
     taken: list[tuple[str, bytes]]
 
@@ -23,11 +23,11 @@ class Collector(http.server.BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *_: object) -> None:
-        """Nothing."""
+        """Print nothing."""
 
     @classmethod
     def spans(cls) -> list[Span]:
-        """All that came, in order."""
+        """Return all received spans in order."""
         requests = [ExportTraceServiceRequest.FromString(body) for path, body in cls.taken if path == "/v1/traces"]
         return [
             span
@@ -40,7 +40,7 @@ class Collector(http.server.BaseHTTPRequestHandler):
 
 @contextlib.contextmanager
 def collecting() -> Iterator[str]:
-    """Its address, while it takes."""
+    """Run a collector within the context; yield its address."""
     Collector.taken = []
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Collector)
     thread = threading.Thread(target=server.serve_forever)

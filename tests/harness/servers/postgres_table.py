@@ -1,4 +1,4 @@
-"""A table of a test's own with a sink that writes to it, and what SELECT says of it afterwards."""
+"""A table for each test with a sink that writes to it, and its rows."""
 
 from __future__ import annotations
 

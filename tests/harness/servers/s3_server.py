@@ -30,7 +30,7 @@ class S3Location:
 
     @property
     def uri(self) -> str:
-        """As settings name it."""
+        """Return the URI for settings."""
         return f"s3://{self.path}"
 
     def copy(self) -> Path:
@@ -43,7 +43,7 @@ class S3Location:
 
 
 def new_location(copies: Path) -> S3Location:
-    """Return an unused location."""
+    """Return a new location."""
     return S3Location(f"{BUCKET}/headgate-test-{uuid.uuid4().hex}", copies)
 
 
@@ -53,5 +53,5 @@ def options() -> dict[str, str]:
 
 
 def environment() -> Mapping[str, str]:
-    """Return the same as environment variables, for a process without options."""
+    """Return the environment variables with which a process finds the server."""
     return {name.upper(): value for name, value in options().items()}

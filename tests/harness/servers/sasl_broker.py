@@ -1,4 +1,4 @@
-"""A Kafka broker that asks for a password."""
+"""A Kafka broker that requires a password."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The OpenSearch sink as tests see it: rows, an app and an alias of a test's own, and what is in an index."""
+"""The OpenSearch sink in tests: rows, an app and an alias for each test, and the documents of an index."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _NUMBERS = itertools.count(1)
 
 
 def table(rows: Sequence[Row]) -> pa.Table:
-    """Rows as the lane's table."""
+    """Return rows as the table of the lane."""
     return pa.Table.from_pylist([dict(zip(SCHEMA.names, row, strict=True)) for row in rows], schema=SCHEMA)
 
 
 @dataclass(frozen=True)
 class SearchIndex:
-    """A server as a test sees it: plain HTTP, no code of the product."""
+    """A server with an app and an alias, accessed over plain HTTP."""
 
     url: str
     app: str
@@ -42,7 +42,7 @@ class SearchIndex:
     http: urllib3.PoolManager = field(default_factory=urllib3.PoolManager)
 
     def ask(self, method: str, path: str, body: object = None) -> dict[str, object]:
-        """Return the JSON that answers, whatever its status."""
+        """Send a request; return the JSON of the response, whatever its status."""
         content = None if body is None else orjson.dumps(body)
         headers = {"content-type": "application/json"}
         answer = self.http.request(method, self.url + path, body=content, headers=headers, timeout=30.0)
@@ -51,7 +51,7 @@ class SearchIndex:
         return found
 
     def settings(self, **changes: object) -> OpenSearchSettings:
-        """Short patience; ``changes`` are those of the settings or of the index."""
+        """Return settings with short time-outs; ``changes`` are those of the settings or of the index."""
         spec = IndexSpec(self.alias, ("id",), "deleted", settings={"number_of_replicas": 0})
         names = {name for name in IndexSpec.__dataclass_fields__ if name not in ("alias",)}
         spec = replace(spec, **{name: value for name, value in changes.items() if name in names})  # type: ignore[arg-type]
@@ -61,7 +61,7 @@ class SearchIndex:
         return replace(base, **rest)  # type: ignore[arg-type]
 
     def sink(self, hooks: SinkHooks | None = None, **changes: object) -> OpenSearchSink:
-        """Not open yet."""
+        """Return a sink that is not open yet."""
         return OpenSearchSink(self.settings(**changes), {"products": SCHEMA}, hooks or SinkHooks())
 
     def owner(self, epoch: int = 1) -> WriterId:
@@ -69,7 +69,7 @@ class SearchIndex:
         return WriterId(self.app, epoch)
 
     def contents(self, index: str | None = None) -> dict[str, tuple[object, object]]:
-        """All documents: id to name and stock."""
+        """Return name and stock of all documents by id."""
         self.ask("POST", f"/{index or self.alias}/_refresh")
         found = self.ask("POST", f"/{index or self.alias}/_search", {"size": 10_000})
         hits = found["hits"]
@@ -78,7 +78,7 @@ class SearchIndex:
 
 
 def write(sink: OpenSearchSink, batch: int, rows: Sequence[Row]) -> object:
-    """One cut."""
+    """Write a cut."""
     return sink.write(cut_id(batch), {"products": table(rows)} if rows else {})
 
 

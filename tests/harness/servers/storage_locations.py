@@ -1,4 +1,4 @@
-"""Places for files as tests see them: a folder of a disk, and a prefix of a real S3 server where one is named.
+"""Storage locations of tests: a folder, and a prefix of a real S3 server if the environment names one.
 
 A test that takes the fixture ``any_place`` runs once on each; without a server the second run is skipped and says so.
 """
@@ -18,7 +18,7 @@ NO_SERVER = "no S3 server: name one (tests/harness/servers/s3_server.py)"
 
 
 def s3_place(monkeypatch: pytest.MonkeyPatch) -> S3ObjectStore:
-    """Return an unused prefix; its objects stay there."""
+    """Return a new prefix; its objects stay there."""
     if not ENDPOINT:
         pytest.skip(NO_SERVER)
     for name, value in environment().items():

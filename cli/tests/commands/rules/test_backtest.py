@@ -1,4 +1,4 @@
-"""`headgate rules backtest` over files: the oracle's counts, the comparison, the alerts' file, the words."""
+"""`headgate rules backtest` over files: the counts of the oracle, the comparison of versions, and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`headgate rules import`: files in, files out, and a table that leaves nothing out."""
+"""`headgate rules import`: Sigma files become rule files, and a table shows the result of each document."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`headgate rules publish` and `list` on a real broker; the app's side is played by the rule set itself."""
+"""`headgate rules publish` and `list` on a real broker; a thread with a rule set answers as the app does."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def write(folder: Path, name: str = "a", version: int = 1, where: str = "amount 
 
 @pytest.fixture
 def app(kafka: KafkaSettings, request: pytest.FixtureRequest) -> str:
-    """Topics of an app that was started once."""
+    """Create the topics of an app, as its first start does."""
     name = "pub-" + str(abs(hash(request.node.name)) % 10**8)
     topics = AppTopics(name)
     ensure_topics(kafka, [control_topic(topics.control), TopicSpec(topics.status, 2)])
@@ -51,7 +51,7 @@ def app(kafka: KafkaSettings, request: pytest.FixtureRequest) -> str:
 
 @contextmanager
 def run_app(kafka: KafkaSettings, app: str) -> Iterator[None]:
-    """Answers control records as the kernel does."""
+    """Answer control records within the context, as the kernel does."""
     stop = threading.Event()
     thread = threading.Thread(target=_answer_records, args=(kafka, AppTopics(app), stop))
     thread.start()

@@ -1,4 +1,4 @@
-"""`headgate rules check` and `test`: no cluster, and messages that say where and what to change."""
+"""`headgate rules check` and `test` without a cluster: messages name the place and the change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the search service's generator sends: two topics, one story."""
+"""The generator of the search service: two topics with one order of records."""
 
 from __future__ import annotations
 

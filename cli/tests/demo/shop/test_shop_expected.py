@@ -1,4 +1,4 @@
-"""The hand-written expectation against the product, run in-process over the same stream."""
+"""The hand-written expectation equals the output of the product, in-process over the same stream."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def load_shipped_rules() -> list[Rule]:
 
 
 def run(settings: ShopSettings, n: int, cut_records: int) -> list[Record]:
-    """The shipped rules over the first ``n`` records, in cuts of up to so many."""
+    """Run the shipped rules over the first ``n`` records, in cuts of random sizes up to ``cut_records``."""
     schema = StreamSchema.parse(yaml.safe_load((ROOT / "streams" / "shop.yaml").read_text()))
     factory = RulesFactory((RuleStream(schema, "shop"),))
     source = Source(schema, "shop", reject_extra_fields=True)
@@ -68,7 +68,7 @@ def test_the_product_finds_exactly_what_is_expected(seed: int, n: int, cut_recor
 
 
 def test_the_expectation_covers_every_shipped_rule_with_its_window() -> None:
-    """What can be compared without reading expressions: kind, window, key and emission."""
+    """Kind, window and emission are compared; expressions are not."""
     rules = {rule.id: rule for rule in load_shipped_rules()}
     assert set(rules) == set(PER_EVENT) | set(WINDOWED)
     for name, own in WINDOWED.items():

@@ -54,7 +54,7 @@ def test_a_workspace_keeps_its_kind_of_table(tmp_path: Path) -> None:
 
 
 def raw_records(feed: Feed, start: int, stop: int, offsets: Counter[tuple[int, int]]) -> Iterator[RawRecord]:
-    """A part of the feed as a broker hands it over."""
+    """Yield a slice of the feed as records of a broker."""
     for one in feed.records(start, stop):
         source, partition = feed.topics.index(one.topic), one.record.partition(PARTITIONS)
         yield RawRecord(source, partition, offsets[source, partition], one.record.value, one.record.key)
@@ -68,7 +68,7 @@ def rates() -> list[RawRecord]:
 
 
 def run(folder: Path, cut_records: int) -> list[Record]:
-    """What the app makes of it, with a first cut of some records, as the generator's primers."""
+    """Run the app over the feed; the first cut is small, like the primers of the generator."""
     shop = Workspace(folder, NAMES, SHOP, "nowhere")
     settings = EtlService().settings(ServiceContext(KafkaSettings("127.0.0.1:1"), shop, folder, ROOT / "streams"))
     app = InProcessApp(build_app(settings))
@@ -81,7 +81,7 @@ def run(folder: Path, cut_records: int) -> list[Record]:
 
 
 def table_rows(output: list[Record]) -> tuple[Row, ...]:
-    """As they are in the Delta table."""
+    """Return the rows of the Delta table."""
     parts = [pa.ipc.open_stream(one.value).read_all() for one in output if one.lane == "events"]
     frame = pl.from_arrow(pa.concat_tables(parts))
     assert isinstance(frame, pl.DataFrame)
@@ -90,8 +90,8 @@ def table_rows(output: list[Record]) -> tuple[Row, ...]:
 
 
 def read_output(output: list[Record]) -> EtlOutput:
-    """As it would be read from Kafka."""
-    dead_letters = []
+    """Return the output in the form in which it is read from Kafka."""
+    letters = []
     for one in output:
         if one.lane == "deadletters":
             headers = {name: value.decode() for name, value in one.headers}

@@ -1,4 +1,4 @@
-"""The generator on a real broker: it goes on where it stopped, even when it was killed."""
+"""The generator on a real broker continues where it stopped, even after a kill."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ NONE = SessionDifferences(0, 0, 0)
 
 
 def raw_records(shop: ShopSettings, count: int) -> Iterator[RawRecord]:
-    """The first records as a broker hands them over."""
+    """Yield the first records as records of a broker."""
     offsets = [0] * PARTITIONS
     for record in records(shop, 0, count):
         partition = record.partition(PARTITIONS)
@@ -37,7 +37,7 @@ def raw_records(shop: ShopSettings, count: int) -> Iterator[RawRecord]:
 
 
 def run(shop: ShopSettings, gap_ms: int, cut_records: int) -> list[Record]:
-    """Everything that the app says, the clock a second further with each cut; a small first one, as the generator's."""
+    """Run the app; the clock advances by a second with each cut; the first cut is small, as that of the generator."""
     stream = {"schema_file": str(ROOT / "streams" / "shop.yaml"), "topic": "shop", "reject_extra_fields": True}
     settings = new_settings(stream=stream, gap={"gap_ms": gap_ms}, lateness_ms=LATENESS_MS, early_ms=500)
     app = InProcessApp(build_app(settings), partitions=range(PARTITIONS))
@@ -55,7 +55,7 @@ def lane(output: list[Record], name: str) -> list[dict[str, object]]:
 
 
 def table(output: list[Record]) -> list[StoredRow]:
-    """The greatest revisions that are not deleted, as the table has them."""
+    """Return the greatest revisions that are not deleted, as the table holds them."""
     newest: dict[object, dict[str, object]] = {}
     for one in lane(output, "sessions"):
         known = newest.get(one["session_id"])

@@ -1,4 +1,4 @@
-"""The demo shop is a pure function, and every record meets the fate that it was made for."""
+"""The demo shop is a pure function, and the decoder gives every record its expected fate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Manifests: what the restricted profile of pod security asks for, nothing secret, and the contract with a driver."""
+"""Manifests of pods: the restricted profile of pod security, no secrets, and the contract with a driver."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Single decisions of the reconciler, each as an example: what is remembered and seen, what is decided."""
+"""Single decisions of the reconciler, each as an example: a status, observed objects, and the next step."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _running_pod(**fields: object) -> PodView:
 
 
 def _stopping_upgrade(desired: Desired, late: bool) -> tuple[Status, Observed]:
-    """An upgrade whose old version was asked to end."""
+    """Return an upgrade whose old version was requested to drain."""
     status = reconcile(desired, Observed((_running_pod(),)), _stable(), _NOW).status
     assert status.standby is not None
     standby = PodView(
@@ -152,7 +152,7 @@ def test_a_savepoint_older_than_the_last_commit_is_not_accepted() -> None:
 
 
 def test_a_savepoint_is_not_requested_while_its_data_is_being_deleted() -> None:
-    """A cache that has not heard of its deletion still has it as one that somebody waits for."""
+    """The cache does not show its deletion yet, and a request waits for it."""
     line = SavepointView("by-hand", SavepointReason.MANUAL, "7", _NOW)
     observed = Observed((_running_pod(),), savepoints=(line,))
     command = reconcile(_desired(), observed, _stable(), _NOW).status.pending_command
@@ -171,7 +171,7 @@ def test_an_in_place_upgrade_with_another_number_of_partitions_is_rejected_at_on
 
 
 def test_an_app_whose_checkpoint_is_gone_needs_a_person() -> None:
-    """The driver found a root that holds something newer, or nothing: it is not begun anew."""
+    """The checkpoint root is empty or has newer batches: no checkpoint is created."""
     lines = tuple(
         SavepointView(name, SavepointReason.SCHEDULED, "1", 0, SavepointStatus(SavepointPhase.COMPLETE, 1, batch))
         for name, batch in (("early", 3), ("late", 4))
@@ -192,7 +192,7 @@ def test_an_app_whose_checkpoint_is_gone_needs_a_person() -> None:
 
 
 def test_an_epoch_that_the_checkpoint_root_has_seen_is_not_used_again() -> None:
-    """Its checkpoint is there, and would be gone on with instead of restored."""
+    """Its checkpoint exists, and the driver would continue from it instead of a restore."""
     line = SavepointView("kept", SavepointReason.MANUAL, "1", 0, SavepointStatus(SavepointPhase.COMPLETE, 1, 3))
     command = PendingCommand("promote-1", "promote", "old", _NOW + 1_000)
     status = replace(_stable(), phase=Phase.RESTARTING, pending_command=command)
@@ -212,7 +212,7 @@ def test_an_epoch_that_the_checkpoint_root_has_seen_is_not_used_again() -> None:
 
 
 def _rollback_status() -> Status:
-    """The old version was told to go from the savepoint of before the upgrade, the best of two ways back."""
+    """Return a rollback that restores the savepoint from before the upgrade, the better of two restore points."""
     claim = Checkpoint(3, restore="before")
     to = _desired(2, image="headgate:2").release
     upgrade = Upgrade(1, UpgradeKind.UPGRADE, to, _NOW, base=Checkpoint(1), promoted=True, savepoint="before")
@@ -290,7 +290,7 @@ def test_a_change_of_settings_is_first_requested_live_and_becomes_an_upgrade_if_
 
 
 def _pending_configuration() -> tuple[Status, str]:
-    """Level 2 was wanted instead of 1, and the driver has been asked to take it."""
+    """Return a status with a pending change of settings, from level 1 to 2."""
     status = reconcile(_desired(2, config={"level": 2}), Observed((_running_pod(),)), _stable(), _NOW).status
     assert status.pending_command is not None
     return status, status.pending_command.id
@@ -336,7 +336,7 @@ def test_a_driver_that_does_not_answer_a_superseded_change_of_settings_is_restar
 def test_a_driver_whose_settings_are_unknown_after_a_rejected_upgrade_is_restarted(
     late: CommandResult | None,
 ) -> None:
-    """It had not answered in time, so the settings became an upgrade, which cannot be."""
+    """The driver did not answer in time, so the change became an upgrade, which is rejected."""
     status, identity = _pending_configuration()
     desired, now_ms = _desired(2, config={"level": 2}), _NOW + 30_000
     silent = _running_pod(at_ms=now_ms)

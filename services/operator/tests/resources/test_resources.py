@@ -1,4 +1,4 @@
-"""What people write: durations, releases, versions; and what is stored reads back as it was."""
+"""Durations, releases and versions in resources, and their round trip through JSON."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_the_version_is_the_tag_or_the_digest_of_the_image(image: str, version: 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_a_status_reads_back_from_json_as_it_was(seed: int) -> None:
-    """Of apps that something happened to: all that an operator remembers survives it."""
+    """The statuses are those of simulated apps after many operations."""
     schedule = Schedule(seed)
     schedule.run()
     status = schedule.cluster.app.status

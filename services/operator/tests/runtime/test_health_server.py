@@ -1,4 +1,4 @@
-"""What the operator says on its port, asked over HTTP as a kubelet and Prometheus do."""
+"""The HTTP server of the operator: probes and metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The chart's hooks on a real API server: CRDs of this version, and an uninstall that leaves nothing hanging."""
+"""The hooks of the chart on a real API server: they replace the CRDs, and delete the apps at an uninstall."""
 
 from __future__ import annotations
 

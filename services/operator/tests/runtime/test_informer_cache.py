@@ -1,4 +1,4 @@
-"""The parts of the shell that decide something by themselves: queue, pace, and what is read from the API server."""
+"""The work queue, the rate limit, and the cache of the API server."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_a_pod_is_finished_when_none_of_its_containers_runs() -> None:
 
 
 def test_a_failed_pod_whose_container_was_last_seen_running_is_not_finished() -> None:
-    """So the control plane says of pods whose node it has lost."""
+    """The control plane writes such a status for pods on a lost node."""
     assert not read_pod(_pod(1, "Failed", {"running": {}})).finished
 
 

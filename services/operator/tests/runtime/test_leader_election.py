@@ -1,4 +1,4 @@
-"""One operator leads; when it dies, the next one does, and none of them compares clocks."""
+"""One operator leads; when it ends, the next one leads; operators do not compare clocks."""
 
 from __future__ import annotations
 

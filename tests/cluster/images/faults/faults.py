@@ -17,26 +17,26 @@ _RUNS_S = 8.0
 
 
 def none() -> None:
-    """Another image with the same program; so is every name that is not below."""
+    """Make no change: another image with the same program."""
 
 
 def never_ready() -> None:
-    """It hangs before it is a standby."""
+    """Hang before the process is a standby."""
     time.sleep(86_400)
 
 
 def ends_at_once() -> None:
-    """It crashes before it is a standby."""
+    """Crash before the process is a standby."""
     os._exit(3)
 
 
 def ends_later() -> None:
-    """It owns the checkpoint, commits batches, and crashes."""
+    """Crash after some committed batches."""
     _when_running(lambda: os._exit(3))
 
 
 def stalls_later() -> None:
-    """It commits batches; then its JVM stands still, and the process lives on and says so."""
+    """Suspend the JVM after some committed batches; the process stays alive and reports it."""
 
     def stop_java() -> None:
         for pid in _java():
@@ -46,7 +46,7 @@ def stalls_later() -> None:
 
 
 def never_runs() -> None:
-    """It says that it runs, and commits nothing."""
+    """Report that the app runs, and commit nothing."""
     from streamcore.spark.runner import Runner
 
     def run(_: Runner) -> None:
