@@ -81,7 +81,7 @@ def forget_last_commit_after(scene: Scene) -> int:
 
 
 def check_nothing_after(scene: Scene, last: int) -> None:
-    """Everything up to the batch is done and reported, nothing of the next one has reached a topic."""
+    """Check that everything up to the batch is reported, and that no topic has output of the next one."""
     assert max(scene.app.batches) == last
     written = {batch_of(r)[1] for lane in ("alerts", "status") for r in scene.outputs.read(lane)}
     assert max(written) == last

@@ -42,12 +42,12 @@ class Event:
 
     @property
     def value(self) -> bytes:
-        """The record's value."""
+        """Return the record's value."""
         return json.dumps(asdict(self)).encode()
 
     @property
     def partition(self) -> int:
-        """Where all events of the user are."""
+        """Return the partition, which is the same for all events of a user."""
         return zlib.crc32(self.user.encode()) % PARTITIONS
 
 

@@ -38,7 +38,7 @@ class Read:
 
     @property
     def body(self) -> Alert:
-        """The value as a JSON object."""
+        """Return the value as a JSON object."""
         found = json.loads(self.value or b"null")
         assert isinstance(found, dict), f"no object at {self.partition}/{self.offset}"
         return found
@@ -91,7 +91,7 @@ def read_events(records: Iterable[Read]) -> list[Placed]:
 
 
 def _judge_input(evidence: Evidence, verdict: Verdict) -> None:
-    """The laboratory itself: each event was sent once."""
+    """Check that each event was sent once."""
     counts = Counter(json.loads(r.value or b"")["id"] for r in evidence.events)
     _compare(verdict, "input", Counter(evidence.sent), counts)
 
@@ -126,7 +126,7 @@ def _control_offset(record: Read) -> int:
 
 
 def _judge_versions(evidence: Evidence, verdict: Verdict) -> None:
-    """The version in a batch is the last that was accepted in a batch up to it."""
+    """Check that the version in a batch is the last one that was accepted up to that batch."""
     answers = [(r.epoch, r.batch, r.body) for r in evidence.lanes["status"]]
     accepted = [(e, b, int(str(a["version"]))) for e, b, a in answers if a["rule"] == UPD and a["status"] == "accepted"]
     verdict.versions = len({version for *_, version in accepted})
@@ -156,7 +156,7 @@ def _judge_batches(evidence: Evidence, verdict: Verdict) -> None:
 
 
 def _breaks(run: Sequence[Read]) -> Iterator[str]:
-    """A commit leaves a control record behind what it wrote to a partition, so batches have a gap between them."""
+    """Yield violations of transactions: a commit leaves a control record, so there is a gap between two batches."""
     for before, after in itertools.pairwise(run):
         if (after.epoch, after.batch) < (before.epoch, before.batch):
             yield f"batch {after.batch} comes after {before.batch}"

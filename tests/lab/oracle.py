@@ -51,7 +51,7 @@ def _per_event(topic: str, arrivals: Iterable[Placed]) -> Iterator[Alert]:
 
 
 def _fail_slide(topic: str, user: str, fails: Sequence[Placed]) -> Iterator[Alert]:
-    """Early, in order of arrival: on the windows with the event that end at a pane in which there is an event."""
+    """Yield the alerts of an early rule, in order of arrival."""
     times: list[int] = []
     fired: set[int] = set()
     for one in fails:
@@ -68,7 +68,7 @@ def _fail_slide(topic: str, user: str, fails: Sequence[Placed]) -> Iterator[Aler
 
 
 def _pay_sum(user: str, pays: Sequence[Placed]) -> Iterator[Alert]:
-    """Final, exact decimals; an unknown amount adds nothing."""
+    """Yield the alerts of a final rule with exact decimals; NULL adds nothing."""
     sums: dict[int, Decimal] = defaultdict(Decimal)
     for one in pays:
         if one.event.amount is not None:
@@ -81,7 +81,7 @@ def _pay_sum(user: str, pays: Sequence[Placed]) -> Iterator[Alert]:
 
 
 def _abc(topic: str, user: str, steps: Iterable[Placed]) -> Iterator[Alert]:
-    """In order of event time; after a match everything that has begun is over."""
+    """Yield the matches in order of event time; a match discards all partial ones."""
     begun: list[list[Placed]] = []
     for one in sorted(steps, key=lambda p: (p.event.ts, p.partition, p.offset)):
         kind, ts = one.event.kind, one.event.ts

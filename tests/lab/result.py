@@ -44,5 +44,5 @@ class RoundResult:
 
     @property
     def command(self) -> str:
-        """The line that repeats the round."""
+        """Return the command that repeats the round."""
         return f'make lab ARGS="--seed {self.seed} --round {self.round}"'

@@ -51,7 +51,7 @@ class RulesRound:
 
     @property
     def name(self) -> str:
-        """The app's name: its own in each attempt at a round, since the broker keeps the topics."""
+        """Return the name of the app, another one in each attempt at a round, because the broker keeps the topics."""
         return self.folder.name
 
     @property
@@ -94,7 +94,7 @@ class RulesRound:
         return document
 
     def _live(self, injector: FaultInjector) -> None:
-        """All rules first, then events and faults, then the end of time and a drain."""
+        """Publish rules, then send events and inject faults, then end the time and drain the app."""
         bootstrap = self.broker.bootstrap
         sender, control = Sender(bootstrap, self.topic), Sender(bootstrap, f"{self.name}.control")
         topics.publish(control, rules.first_records())

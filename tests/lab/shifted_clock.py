@@ -19,7 +19,7 @@ _real_ns = time.time_ns
 
 
 def write_offset(file: Path, offset_ms: int) -> None:
-    """Shift the clock of the process that runs with ``file``, or will."""
+    """Shift the clock of the process that runs with ``file``."""
     with file.open("r+b" if file.exists() else "w+b") as target:
         target.write(_OFFSET.pack(offset_ms))
 

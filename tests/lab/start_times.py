@@ -52,7 +52,7 @@ class StartTimes(threading.Thread):
             self.seconds.setdefault(part, round(self._now(), 2))
 
     def _is_running(self) -> bool:
-        """The driver wrote its status since the start, and it says so."""
+        """Return whether the driver has reported ``running`` since the start."""
         file = Path(self._app.checkpoint, "status.json")
         try:
             if file.stat().st_mtime_ns == self._before:

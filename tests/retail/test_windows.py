@@ -37,7 +37,7 @@ def result(request: pytest.FixtureRequest, oracle: Oracle) -> SimulationResult:
 
 
 def figures(rows: pl.DataFrame, *key: str) -> list[Row]:
-    """(key, start, end, lines, milli) of panes; each pane is its window's only one."""
+    """Return (key, start, end, lines, milli) of panes; each window has one pane."""
     assert set(rows["pane"]) == {0}
     assert rows["is_final"].all()
     bounds = pl.col("window_start", "window_end").dt.epoch("ms")

@@ -43,7 +43,7 @@ def ms(text: str) -> int:
 
 
 def panes(kafka: KafkaSettings, topic: str, *key: str) -> Counter[Row]:
-    """(key, start, end, lines, milli) of a lane's records, and how often each came."""
+    """Return how often each (key, start, end, lines, milli) occurs in a lane."""
     found: Counter[Row] = Counter()
     for record in read_topic(kafka, topic):
         pane = json.loads(record.value or b"")

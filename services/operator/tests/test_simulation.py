@@ -63,7 +63,7 @@ def test_a_seed_gives_the_same_schedule_again() -> None:
 
 
 def _act_before_writing(operator: Operator, seen: CachedApp, clock_ms: Callable[[], int]) -> Status:
-    """A reconciliation that performs the actions before it writes the status."""
+    """Reconcile with the actions before the write of the status."""
     step = real_reconcile(seen.desired, seen.observed, seen.status, clock_ms())
     reconciliation.act(operator, seen, step)
     if step.status != seen.status:

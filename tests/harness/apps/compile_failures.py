@@ -15,6 +15,6 @@ from rulecore.matching import encoded_batch as batch
 
 
 def compile_with(monkeypatch: pytest.MonkeyPatch, form: Callable[[Expr], pl.Expr]) -> None:
-    """``form`` instead of ``to_polars``."""
+    """Compile with ``form`` instead of ``to_polars`` within the context."""
     for module in (batch, lanes, windowed, columns):
         monkeypatch.setattr(module, "to_polars", form)

@@ -62,5 +62,5 @@ def answer(rules: RuleSet, record: ControlRecord, clock_ms: int = NOW) -> RuleSt
 
 
 def evaluated_versions(rules: RuleSet) -> list[tuple[str, int]]:
-    """Id and version of what is evaluated."""
+    """Return id and version of the evaluated rules."""
     return [(c.rule.id, c.rule.version) for c in rules.evaluated_rules()]

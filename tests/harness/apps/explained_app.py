@@ -57,7 +57,7 @@ class ExplainedApp:
 
     @cached_property
     def alerts(self) -> Mapping[str, Sequence[dict[str, Any]]]:
-        """The alerts and shadow alerts by rule."""
+        """Return the alerts and shadow alerts by rule."""
         found: dict[str, list[dict[str, Any]]] = defaultdict(list)
         for one in self.output:
             if one.lane in (ALERTS, SHADOW):

@@ -123,7 +123,7 @@ events = st.builds(
 
 @st.composite
 def inputs(draw: st.DrawFn) -> list[Input]:
-    """Events with rising watermarks and clocks between them, mostly enough of them for something to happen."""
+    """Generate events with rising watermarks and clocks between them."""
     rises = st.builds(Watermark, st.integers(0, 12)) | st.builds(Clock, st.integers(0, 30))
     size = draw(st.sampled_from([3, 15, 25, 25]))
     watermark_ms, clock_ms = -25, 0
@@ -143,14 +143,14 @@ def inputs(draw: st.DrawFn) -> list[Input]:
 
 @st.composite
 def disordered_pairs(draw: st.DrawFn, allowed_ms: int = 40) -> tuple[list[Input], list[Input]]:
-    """The same events in two orders, both within the allowed disorder, so that no event is late in either."""
+    """Generate the same events in two orders, both within the allowed disorder, so that no event is late."""
     size = draw(st.sampled_from([1, 2, 10, 15]))
     found = draw(st.lists(events, min_size=size, max_size=size))
     return _arriving(draw, found, allowed_ms), _arriving(draw, found, allowed_ms)
 
 
 def _arriving(draw: st.DrawFn, found: Sequence[Seen], allowed_ms: int) -> list[Input]:
-    """Each event delayed by less than the allowed disorder, and after each the watermark that this disorder gives."""
+    """Delay each event by less than the allowed disorder; after each comes the watermark of this disorder."""
     delays = draw(st.lists(st.integers(0, allowed_ms - 1), min_size=len(found), max_size=len(found)))
     order = sorted(range(len(found)), key=lambda i: found[i].at_ms + delays[i])
     latest = accumulate((found[i].at_ms for i in order), max)
@@ -177,7 +177,7 @@ _simple: st.SearchStrategy[Trigger] = st.one_of(
 
 
 def _none_if_rejected(make: Callable[..., Trigger]) -> Callable[..., Trigger | None]:
-    """``None`` for what is rejected; tests of the rejections are elsewhere."""
+    """Return ``None`` for a rejected combination; other tests cover the rejections."""
 
     def built(*parts: Trigger) -> Trigger | None:
         try:
@@ -205,7 +205,7 @@ def specs(
     windows: st.SearchStrategy[Assigner] = assigners,
     accumulations: Sequence[Accumulation] = tuple(Accumulation),
 ) -> WindowSpec:
-    """Any spec that is allowed. What a combination does not allow is left out of it."""
+    """Generate any valid spec; settings that a combination does not allow are left out."""
     assigner, trigger = draw(windows), draw(triggers)
     accumulation = draw(st.sampled_from(list(accumulations)))
     wanted = draw(st.sampled_from([0, 0, 10, 60]))

@@ -24,7 +24,7 @@ Event = tuple[str | None, int | None, int]
 
 
 def frame(events: Sequence[Event], names: Sequence[str] = ("key", "n")) -> pl.DataFrame:
-    """Rows of ``EVENTS``, or of ``CONTROL``."""
+    """Return rows of ``EVENTS``, or of ``CONTROL``."""
     keys, numbers, times = zip(*events, strict=True) if events else ((), (), ())
     return pl.DataFrame(
         [
@@ -49,7 +49,7 @@ class Runner:
         self.restart()
 
     def restart(self) -> None:
-        """A new process: only what was committed is left."""
+        """Restart from the committed state, as a new process does."""
         self.operator = self.make()
         self.log = StateLog(StateSettings(buckets=self.buckets))
         tables = self.operator.tables()
@@ -64,7 +64,7 @@ class Runner:
         clock_ms: int | None = None,
         control: Sequence[Event] | None = None,
     ) -> dict[str, list[tuple[object, ...]]]:
-        """One cut; rows by port. The times are those after it."""
+        """Run a cut; return the rows by port. The times are those after the cut."""
         self.clock_ms = self.clock_ms if clock_ms is None else clock_ms
         after = self.watermark_ms if watermark_ms is None else watermark_ms
         inputs = [frame(events)] + ([] if control is None else [frame(control, ("name", "value"))])
@@ -74,11 +74,11 @@ class Runner:
         return {name: rows.rows() for name, rows in ports.items()}
 
     def stored_rows(self, table: str) -> pl.DataFrame:
-        """All rows of a table, as its buckets would be written now."""
+        """Return all rows of a table in their stored form."""
         frames = [self.operator.tables()[table].rows(n, 4) for n in range(4)]
         return pl.concat([f for f in frames if f.height], how="vertical") if any(map(len, frames)) else pl.DataFrame()
 
 
 def runner(function: ProcessFunction, **options: object) -> Runner:
-    """Of a function over ``EVENTS``."""
+    """Return a runner of a function over ``EVENTS``."""
     return Runner(lambda: ProcessOperator(function, key=["key"], events=EVENTS, **options))  # type: ignore[arg-type]

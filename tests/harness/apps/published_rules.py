@@ -134,7 +134,7 @@ def _sum_and_count(inside: Sequence[Order]) -> Figures:
 
 
 def _above(figures: Figures, name: str, limit: int) -> bool:
-    """NULL is not above anything."""
+    """Return whether the value is above the limit; NULL is not."""
     return figures[name] is not None and _number(figures, name) > limit
 
 

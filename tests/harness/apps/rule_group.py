@@ -92,7 +92,7 @@ class Process:
 
     @property
     def group(self) -> RuleGroup:
-        """The group; there is one after ``set_rules`` or ``read``."""
+        """Return the group; there is one after ``set_rules`` or ``read``."""
         assert self._group is not None
         return self._group
 

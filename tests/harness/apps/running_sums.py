@@ -54,7 +54,7 @@ class RunningSums:
         return {"sums": self.sums}
 
     def on_state_loaded(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def metrics(self) -> Mapping[str, int]:
         rows, self.rows = self.rows, 0

@@ -19,7 +19,7 @@ HOSTS = StreamSchema.parse(yaml.safe_load((DATA / "hosts.yaml").read_text()))
 
 
 def field_map() -> FieldMap:
-    """The map of the tests."""
+    """Return the field map of the tests."""
     found, problems = read_map((DATA / "map.yaml").read_text(), "map.yaml", HOSTS)
     assert found is not None
     assert not problems
@@ -27,17 +27,17 @@ def field_map() -> FieldMap:
 
 
 def documents(text: str, file: str = "sigma.yml") -> list[YamlDocument]:
-    """The documents of a text that is YAML."""
+    """Return the documents of a YAML text."""
     found, problems = read_yaml(text, file)
     assert not problems
     return found
 
 
 def importing(text: str, *group_by: str) -> ImportReport:
-    """The report on a text."""
+    """Import a text; return the report."""
     return import_rules(documents(text), field_map(), ImportOptions(group_by))
 
 
 def run(rule: Rule, *events: dict[str, ScalarValue]) -> list[Alert]:
-    """The alerts of these events, one second apart unless they say a time."""
+    """Run rules over these events, one second apart unless they have a time; return the alerts."""
     return [*run_in_process([rule], {"hosts": HOSTS}, {"hosts": complete(events, HOSTS)})]

@@ -60,7 +60,7 @@ class Driver:
         self.restart()
 
     def change(self) -> None:
-        """By turns a new worker, and the one before it, which catches up with what was stored while it was away."""
+        """Change to a new worker or to the previous one, which catches up with the stored state, by turns."""
         here = (self.operator, self.log)
         if self.away is None:
             self.away = here
@@ -114,7 +114,7 @@ def plans(
     late: bool = False,
     max_size: int = 30,
 ) -> Plan:
-    """Any rows in any order, cut anywhere, restarted anywhere, ended by the end of time.
+    """Return any rows in any order, cut anywhere, restarted anywhere, ended by the end of time.
 
     The watermark goes as far as the rows to come allow, or less far; with ``late`` it goes anywhere.
     """
@@ -132,7 +132,7 @@ def plans(
 
 
 def split_late(plan: Plan) -> tuple[list[Arrival], list[Arrival]]:
-    """The rows that are not behind the watermark of their cut, and those that are."""
+    """Return the rows that are not behind the watermark of their cut, and those that are."""
     good: list[Arrival] = []
     late: list[Arrival] = []
     before = NO_WATERMARK
@@ -144,5 +144,5 @@ def split_late(plan: Plan) -> tuple[list[Arrival], list[Arrival]]:
 
 
 def by_value(rows: Sequence[Row]) -> list[Row]:
-    """Rows in an order that is the same whatever came first."""
+    """Return rows in an order that does not depend on their arrival."""
     return sorted(rows, key=repr)

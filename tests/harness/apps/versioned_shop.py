@@ -132,7 +132,7 @@ class Version:
 
 
 def rows(cut: int) -> dict[str, pl.DataFrame]:
-    """Events of a cut: 30 orders and 30 views of nine users, some out of order."""
+    """Return events of a cut: 30 orders and 30 views of nine users, some out of order."""
     times = [cut * 3_000 + (i * 997) % 4_000 for i in range(30)]
     orders = {
         "ts": times,
@@ -158,7 +158,7 @@ def save(
     moment: SavepointPosition,
     name: str = "one",
 ) -> Savepoint:
-    """A savepoint of what a local app has."""
+    """Write a savepoint of a local app."""
     savepoints = SavepointRepository(LocalObjectStore(folder), app.name)
     to = savepoints.create(name)
     receipts = [
@@ -176,14 +176,14 @@ def moment(batch: int = 7, epoch: int = 1) -> SavepointPosition:
 def restore(
     savepoint: Savepoint, app: App, checkpoint: Path, decisions: RestoreDecisions | None = None
 ) -> dict[tuple[int, int], MemoryBlobs]:
-    """What a local app goes on from."""
+    """Restore a savepoint; return the initial state of a local app."""
     root, manifest = CheckpointRoot(checkpoint), savepoint.manifest
     restore_checkpoint(savepoint, app, check_app_compatibility(manifest, app, decisions), root, manifest.epoch + 1)
     return initial_of(checkpoint, len(app.stages))
 
 
 def initial_of(checkpoint: Path, stages: int) -> dict[tuple[int, int], MemoryBlobs]:
-    """What the shards of a checkpoint that was made from a savepoint begin with."""
+    """Return the initial state of the shards of a checkpoint that was made from a savepoint."""
     root = CheckpointRoot(checkpoint)
     folder, identity = open_object_store(root.initial), root.identity()
     assert identity is not None, "it was made"

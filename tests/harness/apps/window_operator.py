@@ -71,7 +71,7 @@ class OperatorRunner:
         return self.cut([], self.clock_ms, END_OF_TIME_MS)
 
     def cut(self, rows: Sequence[Row], clock_ms: int, next_watermark_ms: int) -> WindowOutput:
-        """The clock, then the rows, then the watermark."""
+        """Run a cut: the clock, then the rows, then the watermark."""
         if self.turns and self.turns.pop(0) != self.mine:
             self._take_turns()
         time = CutTime(self.watermark_ms, next_watermark_ms, clock_ms)
@@ -87,7 +87,7 @@ class OperatorRunner:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is stored but positions and the arrivals of count windows."""
+        """Return whether only positions and the arrivals of count windows are stored."""
         stored = {name: table.rows(0, 1).height for name, table in self.operator.tables().items()}
         return not any(rows for name, rows in stored.items() if name not in ("progress", "arrivals"))
 
@@ -101,7 +101,7 @@ class OperatorRunner:
         self.operator.on_state_loaded()
 
     def _take_turns(self) -> None:
-        """The other worker goes on, as a shard does (``streamcore.engine.shard``)."""
+        """Let the other worker continue, as a shard does (``streamcore.engine.shard``)."""
         self.mine = not self.mine
         (self.operator, self.log), self.other = self.other, (self.operator, self.log)
         head = self.blobs.get(HEAD)
@@ -148,17 +148,17 @@ class OperatorRunner:
 
 
 def without_elements(firings: Sequence[FiredPane]) -> list[FiredPane]:
-    """What of a firing the operator gives out too."""
+    """Return firings without elements, which the operator does not return."""
     return [replace(firing, elements=(), value=plain(firing.value)) for firing in firings]
 
 
 def plain(value: object) -> Result:
-    """A value as the reference has it."""
+    """Return a value in the form of the reference."""
     return tuple(value) if isinstance(value, list) else value  # type: ignore[return-value]
 
 
 def frame(rows: Sequence[Row], first: int) -> pl.DataFrame:
-    """Elements as rows of ``SCHEMA``. ``first``: how many came before."""
+    """Return elements as rows of ``SCHEMA``. ``first``: the number of earlier ones."""
     columns = {"key": [key for key, _, _ in rows]}
     fields = {
         name: [_none_if_mistyped(value.get(name), dtype) for _, value, _ in rows] for name, dtype in FIELDS.items()

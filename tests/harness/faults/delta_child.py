@@ -42,18 +42,18 @@ def cut(batch: int) -> pa.Table:
 
 
 def settings(folder: Path | str) -> DeltaSettings:
-    """Upkeep as often as can be."""
+    """Return settings with the most frequent upkeep."""
     spec = DeltaTableSpec(str(folder), ("day",), compact_every=2, checkpoint_every=3)
     return DeltaSettings({"rows": spec}, patience=RetryPolicy(20_000, 10, 100))
 
 
 def sink(folder: Path | str, hooks: SinkHooks | None = None) -> DeltaSink:
-    """Over that table."""
+    """Return the sink of the table."""
     return DeltaSink(settings(folder), {"rows": SCHEMA}, hooks)
 
 
 def deny_links() -> None:
-    """From now on, the process dies at the system call that gives a file its name: all threads, at once."""
+    """Let the system call that gives a file its name kill the process, in every thread."""
     seccomp, links = _CALLS[platform.machine()]
     jumps = [(0x15, len(links) - place, 0, number) for place, number in enumerate(links)]
     program = [(0x20, 0, 0, 0), *jumps, (0x06, 0, 0, _ALLOW), (0x06, 0, 0, _KILL_PROCESS)]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def warm_up() -> None:
-    """Nothing to prepare."""
+    """Prepare nothing."""
 
 
 def cases(given: object) -> Iterator[tuple[str, Callable[[], str]]]:

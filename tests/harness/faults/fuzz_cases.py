@@ -78,7 +78,7 @@ def warm_up() -> None:
 
 
 def cases(given: object) -> Iterator[tuple[str, Case]]:
-    """``given``: seed, first number and count."""
+    """Yield the cases. ``given``: seed, first number and count."""
     seed, first, count = cast(tuple[int, int, int], given)
     for number in range(first, first + count):
         yield f"{seed}/{number}", partial(_case, seed, number)
@@ -113,7 +113,7 @@ def _records() -> list[bytes]:
 
 
 def _damage(random: Random, corpus: list[bytes], words: list[str]) -> bytes:
-    """One text of the corpus with one to eight things done to it."""
+    """Return a text of the corpus with one to eight changes."""
     data = bytearray(random.choice(corpus))
     for _ in range(random.choice([1, 1, 1, 2, 3, 8])):
         start = random.randrange(len(data) + 1)

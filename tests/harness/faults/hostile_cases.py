@@ -110,7 +110,7 @@ FREE = frozenset({"constant", "message", "owner", "description", "tags"}) | _TES
 
 
 def warm_up() -> None:
-    """Every path once with something sound, and once with nonsense."""
+    """Run every path once with a valid input, and once with an invalid one."""
     for text in ("plain", "{[('", "amount > 1", "\x00", "x" * 300_000):
         for place in PLACES:
             _check_in_place(place, text)
@@ -125,7 +125,7 @@ def warm_up() -> None:
 
 
 def cases(given: object) -> Iterator[tuple[str, Case]]:
-    """Every text in every place, then the documents."""
+    """Yield a case for every text in every place, then for every document."""
     for one in TEXTS:
         for place in PLACES:
             yield f"{one.name} in {place}", partial(_check_in_place, place, one.text)
@@ -149,7 +149,7 @@ def _check_in_place(place: str, text: str) -> str:
 
 
 def _as_written(parsed: Rule, document: Document) -> None:
-    """Nothing was interpreted, dropped or made into something else; and it is kept so."""
+    """Check that the text is unchanged, also after it is stored and read again."""
     stored = json.loads(canonical_json(parsed))
     for name, value in document.items():
         _same(stored[name], value)

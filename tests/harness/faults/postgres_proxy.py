@@ -19,7 +19,7 @@ class Wire:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def lose_answers(self) -> None:
-        """Of the connections there are: what goes to the server still goes."""
+        """Drop the responses on the existing connections; requests are still passed on."""
         self._deaf.set()
 
     def cut(self) -> None:

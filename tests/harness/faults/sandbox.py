@@ -106,7 +106,7 @@ def _say(line: object) -> None:
 
 
 def _give_up(memory_bytes: int) -> None:
-    """No new descriptor, file or process; memory as it is and a little more."""
+    """Forbid new descriptors, files and processes, and limit the memory."""
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     most = pages * resource.getpagesize() + memory_bytes
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
@@ -148,7 +148,7 @@ def main(program: str, cpu_s: int, memory_bytes: int) -> None:
 
 
 def _build_models() -> None:
-    """Documents whose classes are built when they are first met, which is compiling: here, before somebody listens."""
+    """Load documents once, because their classes are compiled at the first use, which the audit hook would report."""
     waiting: list[type[BaseModel]] = [BaseModel]
     for kind in waiting:
         waiting += kind.__subclasses__()
@@ -157,7 +157,7 @@ def _build_models() -> None:
 
 
 def failures(outcomes: Sequence[Outcome]) -> list[str]:
-    """Lines about what went wrong, for a person."""
+    """Return a line for each failure."""
     return [f"{o.case}: {o.raised or ', '.join(o.audit)}" for o in outcomes if o.raised or o.audit]
 
 

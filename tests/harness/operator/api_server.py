@@ -25,7 +25,7 @@ def until(condition: Callable[[], object], within_s: float) -> None:
 
 
 def free_port() -> int:
-    """Of this machine."""
+    """Return a free port of this machine."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         return int(server.getsockname()[1])
 
@@ -42,7 +42,7 @@ class AsUser(Rest):
 
 
 def app_manifest(namespace: str, **spec: object) -> Json:
-    """A small app with short deadlines."""
+    """Return the manifest of a small app with short deadlines."""
     defaults: Json = {
         "service": "rules",
         "image": "sim:1",

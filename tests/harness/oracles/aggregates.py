@@ -27,7 +27,7 @@ def decimals(dtype: pl.Decimal) -> st.SearchStrategy[Decimal]:
 
 
 def few_or(strategy: st.SearchStrategy[object], *few: object) -> st.SearchStrategy[object]:
-    """Often one of a few, so that values are equal."""
+    """Generate values that are often equal."""
     return st.sampled_from(few) | strategy
 
 
@@ -49,7 +49,7 @@ NUMBERS = ("small", "whole", "price", "short", "wide", "real", "any_real", "half
 
 
 def frames(columns: Sequence[str], max_size: int = 12) -> st.SearchStrategy[pl.DataFrame]:
-    """Rows with a ``group`` each, null values, and few different event times."""
+    """Generate rows with a ``group`` each, null values, and few different event times."""
     values = [st.none() | COLUMNS[column][1] for column in columns]
     row = st.tuples(st.integers(0, GROUPS - 1), st.integers(-3, 3), *values)
     dtypes = {"group": pl.Int64(), EVENT_MS: pl.Int64()} | {column: SCHEMA[column] for column in columns}
@@ -57,14 +57,14 @@ def frames(columns: Sequence[str], max_size: int = 12) -> st.SearchStrategy[pl.D
 
 
 def elements(rows: pl.DataFrame, group: int) -> list[Element]:
-    """What the rows of a group are to a reference."""
+    """Return the rows of a group in the form of the reference."""
     numbered = list(enumerate(rows.drop("group").to_dicts()))
     mine = [one for one, of in zip(numbered, rows["group"], strict=True) if of == group]
     return [Element(group, row, row[EVENT_MS], number) for number, row in mine]
 
 
 def group_partials(aggregate: Aggregate, rows: pl.DataFrame, numbers: npt.NDArray[np.int64] | None = None) -> Partials:
-    """The partials of all groups. ``numbers``: of the rows, where they are not 0, 1, 2 and so on."""
+    """Return the partials of all groups. ``numbers``: of the rows, by default 0, 1, 2 and so on."""
     numbers = np.arange(rows.height) if numbers is None else numbers
     return aggregate.aggregate_groups(rows.drop("group"), numbers, rows["group"].to_numpy(), GROUPS)
 
@@ -78,7 +78,7 @@ def store_and_load(aggregate: Aggregate, partials: Partials) -> Partials:
 
 
 def same(seen: object, wanted: object, rounding: float) -> bool:
-    """Equal in value and type; floats to 1e-9 or within the rounding; lists as the tuples of references."""
+    """Return whether two results have equal values and types; floats to 1e-9 or within rounding; lists as tuples."""
     if isinstance(seen, float) and isinstance(wanted, float):
         if isnan(seen) or isnan(wanted):
             return isnan(seen) and isnan(wanted)

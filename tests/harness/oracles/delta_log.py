@@ -36,13 +36,13 @@ def live_files(table: Path) -> list[Mapping[str, object]]:
 
 
 def ledger(table: Path) -> dict[str, int]:
-    """Application id -> its last version."""
+    """Return the last version of each application id."""
     marks = [action["txn"] for action in actions(table) if "txn" in action]
     return {str(mark["appId"]): int(str(mark["version"])) for mark in marks}
 
 
 def columns(table: Path) -> dict[str, str]:
-    """Column -> its type, in Delta's words."""
+    """Return the Delta type of each column."""
     newest = [action["metaData"] for action in actions(table) if "metaData" in action][-1]
     fields = orjson.loads(str(newest["schemaString"]))["fields"]
     return {field["name"]: field["type"] for field in fields}

@@ -166,7 +166,7 @@ Maker = Callable[["Pairs", int], Both]
 
 
 def row(random: Random) -> dict[str, Value]:
-    """Logical values, one in six NULL."""
+    """Return a row of logical values, one in six NULL."""
 
     def some(values: Sequence[Value]) -> Value:
         return None if random.random() < 1 / 6 else random.choice(values)
@@ -189,17 +189,17 @@ def row(random: Random) -> dict[str, Value]:
 
 
 def of_columns(name: str) -> Both:
-    """A column; times are milliseconds in rows and timestamps in the table."""
+    """Return a column; times are milliseconds in rows and timestamps in the table."""
     return Both(name, name)
 
 
 def null_if_too_long(text: str, scale: int) -> str:
-    """A decimal of that scale, NULL where 18 digits are too few. ``text`` is exact in 38 digits."""
+    """Return a decimal of that scale, NULL where 18 digits are too few. ``text`` is exact in 38 digits."""
     return f"case when abs({text}) < 1e{18 - scale}::decimal(38,{scale}) then {text} end"
 
 
 def long_or_null(text: str) -> str:
-    """A hugeint as a long, NULL where it does not fit."""
+    """Return a hugeint as a long, NULL where it does not fit."""
     return f"case when {text} between -9223372036854775808::hugeint and 9223372036854775807 then ({text})::bigint end"
 
 
@@ -211,11 +211,11 @@ class Pairs:
         self.choice = self.random.choice
 
     def any(self, depth: int) -> Both:
-        """Of any type."""
+        """Return an expression of any type."""
         return self.of(self.choice([*MAKERS]), depth)
 
     def of(self, kind: str, depth: int) -> Both:
-        """Of a type, see ``MAKERS``; a column or a constant at depth 0.
+        """Return an expression of a type, see ``MAKERS``; a column or a constant at depth 0.
 
         ``money`` is a decimal of two digits, so that DuckDB needs no rule for choosing among scales.
         """
@@ -226,12 +226,12 @@ class Pairs:
         return self.choice([*MAKERS[kind].values()])(self, depth - 1)
 
     def numbers(self, depth: int) -> tuple[Both, Both]:
-        """Two that go together: as doubles one may be of any type."""
+        """Return two numeric expressions that may be combined: with a double, the other may be of any type."""
         left, right = self.choice([("long", "long"), ("decimal", "decimal"), ("double", "double"), ("double", "long")])
         return self.of(left, depth), self.of(right, depth)
 
     def alike(self, depth: int) -> tuple[Both, Both]:
-        """Two that can be compared."""
+        """Return two expressions that can be compared."""
         kind = self.choice(["long", "decimal", "double", "text", "time", "numbers"])
         if kind == "numbers":
             return self.numbers(depth)
@@ -271,7 +271,7 @@ def _whole_arithmetic(op: str) -> Maker:
 
 
 def _decimal_arithmetic(op: str, scale: int) -> Maker:
-    """Of two columns of decimals, exact; nested ones would need digits that DuckDB does not have."""
+    """Return exact arithmetic of two columns of decimals; nested ones would need digits that DuckDB does not have."""
 
     def make(p: Pairs, depth: int) -> Both:
         left, right = p.choice(LEAVES["decimal"]), p.choice(LEAVES["decimal"])
@@ -282,7 +282,7 @@ def _decimal_arithmetic(op: str, scale: int) -> Maker:
 
 
 def _mixed_decimals(p: Pairs, depth: int) -> Both:
-    """Of two scales; the sum of 18 and 9 digits may need 19."""
+    """Return arithmetic of decimals of two scales; the sum of 18 and 9 digits may need 19."""
     op, other = p.choice(["+", "-"]), p.choice(["d", "n"])
     kind = "decimal(38,9)"
     return Both(f"(e {op} {other})", f"({null_if_too_long(f'(e::{kind} {op} {other}::{kind})::{kind}', 9)})")
@@ -411,7 +411,7 @@ def _power(p: Pairs, depth: int) -> Both:
 
 
 def _numeral(p: Pairs, depth: int) -> Both:
-    """Text that is a number, or nearly."""
+    """Return text that is a number, or nearly."""
     kind = p.choice(["long", "decimal"])
     if p.random.random() < 0.5:
         one = of_columns("n") if kind == "long" else of_columns("d")
@@ -443,7 +443,7 @@ def _to_utc(p: Pairs, depth: int) -> Both:
 
 
 def _conversion(name: str, pattern: str, kind: str) -> Maker:
-    """What DuckDB would read in its own way is asked only where the text is a number as it is meant here."""
+    """Return a conversion; DuckDB evaluates it only where the text is a valid number of this language."""
 
     def make(p: Pairs, depth: int) -> Both:
         text = _numeral(p, depth)
@@ -454,7 +454,7 @@ def _conversion(name: str, pattern: str, kind: str) -> Maker:
 
 
 def _to_decimal(p: Pairs, depth: int) -> Both:
-    """DuckDB rounds to the places asked for; here digits are never lost, so it is asked whether they would be."""
+    """Return a conversion to decimal; DuckDB rounds, while this language returns NULL rather than lose digits."""
     text, scale = _numeral(p, depth), p.random.randrange(4)
     matched = rf"regexp_full_match({text.theirs}, '[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)')"
     wide, narrow = (f"try_cast({text.theirs} as decimal({size}))" for size in ("38,12", f"9,{scale}"))
@@ -474,7 +474,7 @@ _MANY = ("coalesce", "greatest", "least")
 
 
 def _functions_of_every_type(kind: str) -> dict[str, Maker]:
-    """What is there for every type; a name and the type make the entry's name."""
+    """Return the functions that exist for every type; the name of an entry ends with the type."""
     found = {f"{name} of {kind}": _variadic(name, kind) for name in _MANY}
     found |= {f"nullif of {kind}": _call("nullif({0}, {1})", kind, kind), f"case of {kind}": _case(kind)}
     return found | {f"if of {kind}": _call("if({0}, {1}, {2})", "bool", kind, kind)}

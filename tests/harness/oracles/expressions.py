@@ -80,12 +80,12 @@ Maker = Callable[["Generator", int], Expr]
 
 
 def any_expressions() -> st.SearchStrategy[Expr]:
-    """Expressions of every kind; often a single operation, for that is where its edges are met."""
+    """Generate expressions of every kind, often a single operation to reach its edge cases."""
     return _SEEDS.map(lambda seed: Generator(seed).any_expression())
 
 
 def expressions(kind: Kind = Kind.BOOLEAN, depth: int = 3) -> st.SearchStrategy[Expr]:
-    """Expressions of that kind, at most ``depth`` operators deep."""
+    """Generate expressions of a kind, at most ``depth`` operators deep."""
     return _SEEDS.map(lambda seed: Generator(seed).expression(kind, depth))
 
 
@@ -99,7 +99,7 @@ _SEEDS = st.integers(0, 2**64 - 1)
 
 
 def frame(rows: list[Row]) -> pl.DataFrame:
-    """The rows as physical columns."""
+    """Return the rows as physical columns."""
     dtypes = {Kind.BOOLEAN: pl.Boolean, Kind.DOUBLE: pl.Float64, Kind.STRING: pl.String}
     return pl.DataFrame(
         {
@@ -110,7 +110,7 @@ def frame(rows: list[Row]) -> pl.DataFrame:
 
 
 def run(expr: Expr, rows: list[Row]) -> list[Value]:
-    """Logical values of the expression over the rows, by Polars."""
+    """Evaluate the expression over the rows with Polars; return logical values."""
     column = frame(rows).with_columns(to_polars(expr).alias("result"))["result"]
     return [to_logical(value, expr.type) for value in column.to_list()]
 
@@ -124,11 +124,11 @@ class Generator:
         self.whole = self.random.randint
 
     def any_expression(self) -> Expr:
-        """Of any kind."""
+        """Return an expression of any kind."""
         return self.expression(self.choice(list(Kind)), self.choice([1, 1, 2, 3]))
 
     def expression(self, kind: Kind, depth: int) -> Expr:
-        """Of that kind, at most that deep."""
+        """Return an expression of a kind, at most ``depth`` operators deep."""
         if depth > 0 and self.whole(0, 9):
             for _ in range(5):
                 with contextlib.suppress(ExpressionTypeError):  # for instance a scale that is too large
@@ -138,32 +138,32 @@ class Generator:
         return self.leaf(kind)
 
     def leaf(self, kind: Kind) -> Expr:
-        """A column twice as often as a constant."""
+        """Return a column, or half as often a constant."""
         return self.column(kind) if self.whole(0, 2) else self.literal(kind)
 
     def column(self, kind: Kind) -> ColumnRef:
-        """A column of that kind."""
+        """Return a column of that kind."""
         return self.choice([ColumnRef(name=n, type=t) for n, t in COLUMNS.items() if t.kind is kind])
 
     def literal(self, kind: Kind) -> Literal:
-        """A constant that has a text."""
+        """Return a constant that has a text."""
         if kind is Kind.TIMESTAMP:
             return Literal.of(self.whole(FIRST_MS, LAST_MS), TIMESTAMP)
         value = self.value(self.column(kind).type)
         return Literal.of(1.5 if isinstance(value, float) and not isfinite(value) else value)
 
     def rows(self, count: int) -> list[Row]:
-        """Rows of all columns, one in five values NULL."""
+        """Return rows of all columns, one in five values NULL."""
         if self.whole(0, 3) == 0:
             return [self.row()] * count
         return [self.row() for _ in range(count)]
 
     def row(self) -> Row:
-        """One row."""
+        """Return one row."""
         return {name: self.value(kind) if self.whole(0, 4) else None for name, kind in COLUMNS.items()}
 
     def value(self, kind: Type) -> Value:
-        """A value of that type, not NULL, often near an edge."""
+        """Return a value of that type, not NULL, often near an edge."""
         match kind.kind:
             case Kind.BOOLEAN:
                 return self.choice([True, False])
@@ -182,25 +182,25 @@ class Generator:
         return Decimal(max(-most, min(most, digits))).scaleb(-kind.scale)
 
     def text(self, most: int) -> str:
-        """A text of at most that many characters."""
+        """Return a text of at most that many characters."""
         return "".join(self.random.choices(LETTERS, k=self.whole(0, most)))
 
     # operands of the makers below
 
     def number(self, depth: int) -> Expr:
-        """Of any numeric kind."""
+        """Return an expression of any numeric kind."""
         return self.expression(self.choice(NUMERIC), depth)
 
     def string(self, depth: int) -> Expr:
-        """A text expression."""
+        """Return a text expression."""
         return self.expression(Kind.STRING, depth)
 
     def condition(self, depth: int) -> Expr:
-        """A boolean expression."""
+        """Return a boolean expression."""
         return self.expression(Kind.BOOLEAN, depth)
 
     def time(self, depth: int) -> Expr:
-        """A timestamp expression."""
+        """Return a timestamp expression."""
         return self.expression(Kind.TIMESTAMP, depth)
 
 
@@ -331,14 +331,14 @@ _ZONES = ("UTC", "Europe/London", "Australia/Lord_Howe", "America/New_York", "Pa
 
 
 def _numeral(g: Generator, depth: int) -> Expr:
-    """Text that is a number, or nearly."""
+    """Return text that is a number, or nearly."""
     if g.whole(0, 1):
         return Call.of("to_text", (g.expression(g.choice((Kind.LONG, Kind.DECIMAL)), depth),))
     return Case.of((When(condition=g.condition(depth), result=Literal.of(g.choice(_NUMERALS))),), g.string(depth))
 
 
 def _moment(g: Generator, depth: int) -> Expr:
-    """Text that is a time, or nearly."""
+    """Return text that is a time, or nearly."""
     if g.whole(0, 1):
         return Call.of("to_text", (g.time(depth),))
     return Case.of((When(condition=g.condition(depth), result=Literal.of(g.choice(_MOMENTS))),), g.string(depth))

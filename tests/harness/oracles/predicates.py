@@ -94,12 +94,12 @@ BEYOND = ("999999999999999999", "-999999999999999999", "99.5", "-99.5")
 
 
 def column(name: str) -> str:
-    """The name as a rule writes it."""
+    """Return the name as a rule writes it."""
     return f"`{name}`"
 
 
 def literal(value: Value) -> str:
-    """A constant as a rule writes it; numbers below zero in brackets."""
+    """Return a constant as a rule writes it; numbers below zero in brackets."""
     match value:
         case bool():
             return "true" if value else "false"
@@ -114,13 +114,13 @@ def literal(value: Value) -> str:
 
 
 def time(ms: int) -> str:
-    """A timestamp constant."""
+    """Return a timestamp constant."""
     moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)
     return f"timestamp '{moment:%Y-%m-%d %H:%M:%S}.{ms % 1000:03d}'"
 
 
 def constant(name: str, value: Value) -> str:
-    """A constant of that column's type."""
+    """Return a constant of that column's type."""
     return time(value) if TYPES[name].kind is Kind.TIMESTAMP and isinstance(value, int) else literal(value)
 
 
@@ -128,7 +128,7 @@ def constant(name: str, value: Value) -> str:
 
 
 def as_double(value: Value) -> float:
-    """As the language converts: a decimal's digits, divided by its power of ten."""
+    """Return a decimal as a double, as the language does: its digits, divided by a power of ten."""
     if not isinstance(value, Decimal):
         assert isinstance(value, int | float)
         return float(value)
@@ -139,7 +139,7 @@ def as_double(value: Value) -> float:
 
 
 def ordering_key(value: Value, *, double: bool) -> tuple[int, Value]:
-    """What a value is ordered by: NaN above all numbers, equal to itself."""
+    """Return a key of order: NaN is above all numbers and equal to itself."""
     if double:
         value = as_double(value)
         return (1, 0.0) if math.isnan(value) else (0, value)
@@ -147,7 +147,7 @@ def ordering_key(value: Value, *, double: bool) -> tuple[int, Value]:
 
 
 def compare_values(left: Value, op: str, right: Value) -> bool | None:
-    """``left op right`` of two values that have types of their own."""
+    """Return ``left op right`` of two values of any types."""
     if left is None or right is None:
         return (left is right) if op == "<=>" else None
     double = isinstance(left, float) or isinstance(right, float)
@@ -164,29 +164,29 @@ def compare_values(left: Value, op: str, right: Value) -> bool | None:
 
 
 def every(values: Sequence[bool | None]) -> bool | None:
-    """``and``."""
+    """Return the conjunction of truth values."""
     return False if False in values else None if None in values else True
 
 
 def any_true(values: Sequence[bool | None]) -> bool | None:
-    """``or``."""
+    """Return the disjunction of truth values."""
     return True if True in values else None if None in values else False
 
 
 def conjunction(parts: Sequence[Predicate]) -> Predicate:
-    """All of them."""
+    """Return the conjunction of predicates."""
     wanted = {name: value for part in parts for name, value in part.wanted.items()}
     return Predicate(" and ".join(f"({p.text})" for p in parts), lambda e: every([p.truth(e) for p in parts]), wanted)
 
 
 def disjunction(parts: Sequence[Predicate]) -> Predicate:
-    """Any of them."""
+    """Return the disjunction of predicates."""
     text, wanted = " or ".join(f"({p.text})" for p in parts), parts[-1].wanted
     return Predicate(text, lambda e: any_true([p.truth(e) for p in parts]), wanted)
 
 
 def negation(part: Predicate) -> Predicate:
-    """Not that."""
+    """Return the negation of a predicate."""
 
     def truth(event: Event) -> bool | None:
         value = part.truth(event)
@@ -196,13 +196,13 @@ def negation(part: Predicate) -> Predicate:
 
 
 def compare(name: str, op: str, value: Value, text: str | None = None) -> Predicate:
-    """A column and a constant."""
+    """Return a comparison of a column with a constant."""
     whole = f"{column(name)} {op} {text or constant(name, value)}"
     return Predicate(whole, lambda e: compare_values(e[name], op, value), {name: value} if text is None else {})
 
 
 def member(name: str, values: Sequence[Value], *, negated: bool = False) -> Predicate:
-    """``in`` and ``not in``."""
+    """Return a predicate with ``in`` or ``not in``."""
 
     def truth(event: Event) -> bool | None:
         if event[name] is None:
@@ -215,7 +215,7 @@ def member(name: str, values: Sequence[Value], *, negated: bool = False) -> Pred
 
 
 def between(name: str, low: Value, high: Value, *, negated: bool = False) -> Predicate:
-    """``between``, which is empty when the ends are the wrong way round."""
+    """Return a predicate with ``between``, which is false for every value if the ends are reversed."""
 
     def truth(event: Event) -> bool | None:
         inside = every([compare_values(low, "<=", event[name]), compare_values(event[name], "<=", high)])
@@ -226,13 +226,13 @@ def between(name: str, low: Value, high: Value, *, negated: bool = False) -> Pre
 
 
 def is_null(name: str, *, negated: bool = False) -> Predicate:
-    """``is null`` and ``is not null``."""
+    """Return a predicate with ``is null`` or ``is not null``."""
     text = f"{column(name)} is {'not null' if negated else 'null'}"
     return Predicate(text, lambda e: (e[name] is None) != negated, {} if negated else {name: None})
 
 
 def truth_of(name: str) -> Predicate:
-    """A boolean column as a condition."""
+    """Return a boolean column as a condition."""
 
     def truth(event: Event) -> bool | None:
         value = event[name]
@@ -242,7 +242,7 @@ def truth_of(name: str) -> Predicate:
 
 
 def of_text(name: str, kind: str, part: str) -> Predicate:
-    """A condition that no index knows: ``starts_with``, ``ends_with`` or ``contains``."""
+    """Return a condition that no index knows: ``starts_with``, ``ends_with`` or ``contains``."""
     tests: Mapping[str, Callable[[str, str], bool]] = {
         "starts_with": str.startswith,
         "ends_with": str.endswith,
@@ -257,12 +257,12 @@ def of_text(name: str, kind: str, part: str) -> Predicate:
 
 
 def two_columns(left: str, op: str, right: str) -> Predicate:
-    """Two columns of one event."""
+    """Return a comparison of two columns."""
     return Predicate(f"{column(left)} {op} {column(right)}", lambda e: compare_values(e[left], op, e[right]))
 
 
 def product(op: str, value: int) -> Predicate:
-    """A computed term; what does not fit into 64 bits is NULL."""
+    """Return a computed term; what does not fit into 64 bits is NULL."""
 
     def truth(event: Event) -> bool | None:
         a, b = event["n"], event["n2"]
@@ -281,21 +281,21 @@ class Shapes:
         self.choice = self.random.choice
 
     def rule(self, shape: str) -> Predicate:
-        """A rule of that shape, see ``SHAPES``."""
+        """Return a rule of that shape, see ``SHAPES``."""
         return SHAPES[shape](self)
 
     def column_not(self, names: Sequence[str], *taken: str) -> str:
-        """One of the columns that is not taken."""
+        """Return a column that is not used yet."""
         return self.choice([n for n in names if n not in taken])
 
     def equal(self, name: str) -> Predicate:
-        """An equality that events do satisfy."""
+        """Return an equality that some events satisfy."""
         if name == "b" and self.random.random() < 0.5:
             return self.choice([truth_of("b"), negation(truth_of("b"))])
         return compare(name, self.choice(["=", "=", "<=>"]), self.choice(POOLS[name]))
 
     def bound(self, name: str, ops: Sequence[str] = ("<", "<=", ">", ">=")) -> Predicate:
-        """A bound; on numbers sometimes by a constant of another type, on decimals also between two values."""
+        """Return a bound; on numbers sometimes by a constant of another type, on decimals also between two values."""
         op, chance = self.choice(ops), self.random.random()
         if name in ("n", "m", "whole", "fine") and chance < 0.2:
             text = self.choice(BEYOND if name == "fine" else [*BETWEEN, *BEYOND])
@@ -309,17 +309,17 @@ class Shapes:
         return compare(name, op, self.choice(POOLS[name]))
 
     def any_list(self, name: str, most: int = 4, *, negated: bool = False) -> Predicate:
-        """A list of two values or more."""
+        """Return a list of two values or more."""
         values = self.random.sample(POOLS[name], min(len(POOLS[name]), self.random.randint(2, most)))
         return member(name, values, negated=negated)
 
     def between(self, name: str) -> Predicate:
-        """Inside or outside."""
+        """Return a predicate with ``between`` or ``not between``."""
         low, high = self.choice(POOLS[name]), self.choice(POOLS[name])
         return between(name, low, high, negated=self.random.random() < 0.5)
 
     def opaque(self) -> Predicate:
-        """What only Polars can answer."""
+        """Return a predicate that only Polars can evaluate."""
         text = self.choice(["a", "", "😀", "u", "\u0308", "long-", "!", "s", "%"])
         kind = self.choice(["starts_with", "ends_with", "contains"])
         name = self.choice(["s", "s2"])
@@ -334,7 +334,7 @@ class Shapes:
         return self.choice(makers)()
 
     def any_scanned_leaf(self) -> Predicate:
-        """Neither a value nor a bound."""
+        """Return a predicate that is neither an equality nor a bound."""
         name = self.choice(KEYED)
         makers: list[Callable[[], Predicate]] = [
             lambda: compare(name, "<>", self.choice(POOLS[name])),
@@ -346,7 +346,7 @@ class Shapes:
         return self.choice(makers)()
 
     def any_leaf(self) -> Predicate:
-        """One condition of any kind."""
+        """Return one condition of any kind."""
         makers: list[Callable[[], Predicate]] = [
             lambda: self.equal(self.choice(KEYED)),
             lambda: self.bound(self.choice(ORDERED)),
@@ -358,7 +358,7 @@ class Shapes:
         return self.choice(makers)()
 
     def tree(self, depth: int) -> Predicate:
-        """Conditions nested in any way."""
+        """Return conditions that are nested in any way."""
         if depth == 0 or self.random.random() < 0.3:
             leaf = self.any_leaf()
             return negation(leaf) if self.random.random() < 0.2 else leaf
@@ -391,7 +391,7 @@ def _two_bounds(s: Shapes) -> Predicate:
 
 
 def interval(s: Shapes, name: str) -> Predicate:
-    """A lower and an upper bound of one column, at times an empty one."""
+    """Return a lower and an upper bound of one column, at times an empty one."""
     if s.random.random() < 0.2:
         return conjunction([s.bound(name, (">", ">=")), s.bound(name, ("<", "<="))])
     low, high = s.random.sample(POOLS[name], 2)
@@ -452,7 +452,7 @@ def _boolean(s: Shapes) -> Predicate:
 
 
 def _many_keys(s: Shapes) -> Predicate:
-    """Combinations of many values of three columns, more than a plain array holds."""
+    """Return combinations of many values of three columns, more than a plain array holds."""
     numbers, others = s.random.sample(range(3_000), 8), s.random.sample(range(3_000), 4)
     return conjunction([member("n", numbers), member("n2", others), compare("s", "=", s.choice(TEXTS))])
 
@@ -496,11 +496,11 @@ class Events:
         self.rules = rules
 
     def rows(self, count: int) -> list[Event]:
-        """So many events; few columns are NULL at a time, and some events hold no value at all."""
+        """Return events; few columns are NULL at a time, and some events have no value at all."""
         return [self._event_for_rule() if self.random.random() < 0.7 else self._row() for _ in range(count)]
 
     def _event_for_rule(self) -> Event:
-        """The values of one rule, sometimes with some of another one's: each is named, and not together."""
+        """Return an event with the values of one rule, sometimes mixed with those of another one."""
         wanted = dict(self.random.choice(self.rules).wanted)
         if self.random.random() < 0.3:
             other = self.random.choice(self.rules).wanted
@@ -534,7 +534,7 @@ class Events:
 
 
 def as_type(name: str, value: Value) -> Value:
-    """A constant as the column holds it, or the nearest that it can hold."""
+    """Return a constant as the column holds it, or the nearest that it can hold."""
     if TYPES[name].kind is Kind.DECIMAL and isinstance(value, int | float | Decimal):
         return _within(name, Decimal(value)) if not isinstance(value, float) or math.isfinite(value) else None
     if TYPES[name].kind is Kind.LONG and isinstance(value, float | Decimal):
@@ -558,7 +558,7 @@ def _digits(name: str, value: Decimal) -> int:
 
 
 def physical(events: Sequence[Event]) -> pl.DataFrame:
-    """As kernels get them: decimals are scaled whole numbers."""
+    """Return the physical columns of kernels: decimals are scaled whole numbers."""
     dtypes = {Kind.STRING: pl.String, Kind.BOOLEAN: pl.Boolean, Kind.DOUBLE: pl.Float64}
     data = {
         name: [_digits(name, value) if isinstance(value, Decimal) else value for value in (e[name] for e in events)]

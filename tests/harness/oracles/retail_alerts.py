@@ -125,7 +125,7 @@ RULES = frozenset(PER_EVENT) | frozenset(EARLY) | frozenset(FINAL)
 
 
 def alerts(path: Path, *, watermark_ms: int | None = None) -> list[OracleAlert]:
-    """All alerts of all rules, in the order of ``by_identity``.
+    """Return all alerts of all rules, in the order of ``by_identity``.
 
     ``watermark_ms``: how far event time has come; windows that end later have not closed. By default that of one
     partition: ``DISORDER_MS`` behind the latest line.
@@ -142,12 +142,12 @@ def alerts(path: Path, *, watermark_ms: int | None = None) -> list[OracleAlert]:
 
 
 def by_identity(alert: OracleAlert) -> tuple[str, str, tuple[int, int], int]:
-    """An order in which alerts can be compared."""
+    """Return the sort key with which alerts are compared."""
     return alert.rule, str(alert.key), alert.window or (0, 0), -1 if alert.row is None else alert.row
 
 
 def lines(path: Path) -> int:
-    """How many lines the file has."""
+    """Return how many lines the file has."""
     with duckdb.connect() as db:
         ((count,),) = db.sql(f"select count(*) from read_parquet('{path}')").fetchall()
         return int(count)
@@ -176,7 +176,7 @@ def _per_event(db: duckdb.DuckDBPyConnection, rule: str, where: str) -> list[Ora
 
 
 def _early(db: duckdb.DuckDBPyConnection, rule: str, what: Windowed) -> list[OracleAlert]:
-    """For each line of the rule the window that ends with the line's pane, as it stands after the line."""
+    """Return the alerts of an early rule, from the window that ends with the pane of each line, as of that line."""
     rows = db.sql(
         f"""
         with own as (
@@ -211,7 +211,7 @@ def _early(db: duckdb.DuckDBPyConnection, rule: str, what: Windowed) -> list[Ora
 
 
 def _final(db: duckdb.DuckDBPyConnection, rule: str, what: Windowed, watermark_ms: int) -> list[OracleAlert]:
-    """Each line counts in every window that it lies in; windows that have closed and hold a line of the rule."""
+    """Return the alerts of a final rule, from the closed windows that contain a line of the rule."""
     rows = db.sql(
         f"""
         with own as (

@@ -93,16 +93,16 @@ class Expected:
         )
 
     def lane(self, *, sales: bool) -> Rows:
-        """The rows of a lane, in the file's order, every value as JSON shows it."""
+        """Return the rows of a lane, in the file's order, every value as JSON shows it."""
         return self._database.execute(_ROWS.format(sign=">" if sales else "<=")).fetchall()
 
     def letters(self) -> Rows:
-        """Topic, offset and code of every dead letter."""
+        """Return topic, offset and code of every dead letter."""
         query = """select topic, "offset", fate from model where fate not in ('clean', 'duplicate') order by line"""
         return self._database.execute(query).fetchall()
 
     def duplicates(self) -> int:
-        """How many rows repeat one before them."""
+        """Return the number of rows that repeat an earlier one."""
         (count,) = self._database.execute("select count(*) from model where fate = 'duplicate'").fetchall()[0]
         return int(count)
 

@@ -48,7 +48,7 @@ class Oracle:
         self._db.execute("create table arrived as select * from arrival")
 
     def documents(self) -> list[Row]:
-        """(id, name, cents, ms, then views, units and revenue in cents of each span), by id."""
+        """Return (id, name, cents, ms, then views, units and revenue in cents of each span), by id."""
         sums = ", ".join(f"coalesce({what}_{name}, 0)" for name, *_ in SPANS for what in ("units", "cents"))
         figures = ", ".join(
             f"sum(quantity) filter (counts_{name}) as units_{name}, "
@@ -70,7 +70,7 @@ class Oracle:
         ).fetchall()
 
     def deleted_products(self) -> int:
-        """How many products are gone in the end."""
+        """Return the number of products that are deleted at the end."""
         found = self._db.execute(
             """
             with said as (select * from lines join arrived using (row) where name is null or cents >= 0)

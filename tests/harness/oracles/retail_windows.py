@@ -68,7 +68,7 @@ class Oracle:
         return Arrivals([row for _, row in sorted(arrival)], frozenset(late))
 
     def sessions(self, key: str) -> set[Row]:
-        """(key, start, end, lines, milli): lines of a key with less than 30 minutes between neighbours."""
+        """Return (key, start, end, lines, milli): lines of a key with less than 30 minutes between neighbours."""
         return self._rows(
             f"""
             with gaps as (
@@ -84,12 +84,12 @@ class Oracle:
         )
 
     def late_of_customers(self) -> int:
-        """How many of those that come too late have a customer."""
+        """Return the number of late lines with a customer."""
         (count,) = self._db.execute("select count(customer) from every join late using (row)").fetchall()[0]
         return int(count)
 
     def revenue(self, size_ms: int, slide_ms: int) -> set[Row]:
-        """(start, end, lines, milli) of windows over all lines."""
+        """Return (start, end, lines, milli) of windows over all lines."""
         return self._rows(
             f"""
             with windows as (
@@ -101,7 +101,7 @@ class Oracle:
         )
 
     def products(self) -> dict[tuple[int, str], int]:
-        """The milli of every product and hour."""
+        """Return the milli of every product and hour."""
         rows = self._db.execute(
             f"select ms // {HOUR_MS} * {HOUR_MS} as hour, product, cast(sum(milli) as bigint) from lines group by all"
         ).fetchall()

@@ -32,12 +32,12 @@ class RuleUnderTest:
 
     @property
     def id(self) -> str:
-        """The rule's id."""
+        """Return the rule's id."""
         return str(self.document["id"])
 
     @property
     def value(self) -> bytes:
-        """The control record's value."""
+        """Return the control record's value."""
         return json.dumps(self.document).encode()
 
 
@@ -66,7 +66,7 @@ class Oracle:
         return self.alerts
 
     def _early(self, rule: RuleUnderTest, matching: Sequence[Sent]) -> None:
-        """In order, so the only window that an event can complete is the one that ends with the event's pane."""
+        """Add the alerts of an early rule. Events are in order: each fires only the window that ends with its pane."""
         seen: dict[str | None, list[Sent]] = defaultdict(list)
         fired = set()
         for sent in matching:
@@ -92,13 +92,13 @@ class Oracle:
 
 
 def total(amounts: Iterable[Decimal | None]) -> Decimal | None:
-    """``sum`` of SQL: without the NULLs; of nothing, NULL."""
+    """Return ``sum`` of SQL: without NULLs; NULL if there are no values."""
     known = [a for a in amounts if a is not None]
     return sum(known, Decimal("0.00")) if known else None
 
 
 def rows(alerts: Iterable[Alert]) -> list[str]:
-    """Alerts as sorted lines, without what depends on how the input was cut: the epoch of the rule set."""
+    """Return alerts as sorted lines, without what depends on how the input was cut: the epoch of the rule set."""
     return sorted(json.dumps({k: v for k, v in a.items() if k != "rules_epoch"}, sort_keys=True) for a in alerts)
 
 

@@ -41,7 +41,7 @@ class Found:
 
 
 def find(entries: Sequence[Wanted], span_ms: int, events: Sequence[Event], *, past_last: bool) -> list[Found]:
-    """All matches, in the order in which they become certain."""
+    """Return all matches in the order in which they become certain."""
     events = sorted(events, key=lambda e: (e.ms, e.partition, e.offset))
     every = [m for first in range(len(events)) if (m := _from(entries, span_ms, events, first)) is not None]
     every.sort(key=lambda m: (m[1], m[0][-1], m[0][0]))

@@ -38,7 +38,7 @@ _SESSIONS = """
 
 
 def sessions(events: pl.DataFrame, *, gap_ms: int, checkout_gap_ms: int) -> set[Row]:
-    """Of each: user, first and last time, events, pages, first and last page, converted, money, step, bounce."""
+    """Return by session: user, first and last time, events, pages, first and last page, converted, money, step, bounce."""
     with duckdb.connect() as db:
         db.register("events", events.to_arrow())
         rows = db.sql(_SESSIONS.format(short=gap_ms, long=checkout_gap_ms)).fetchall()
@@ -46,7 +46,7 @@ def sessions(events: pl.DataFrame, *, gap_ms: int, checkout_gap_ms: int) -> set[
 
 
 def funnel_steps(taken: Sequence[tuple[int, str]]) -> int:
-    """How many steps of the funnel, each at or after the one before."""
+    """Return the number of completed steps of the funnel, each at or after the one before."""
     after = -(10**18)
     for count, step in enumerate(FUNNEL):
         times = [at for at, what in taken if what == step and at >= after]

@@ -190,7 +190,7 @@ class _UniqueKeys(SAFE_LOADER):  # type: ignore[valid-type,misc]
 
 
 def load(path: Path) -> list[Transcript]:
-    """All transcripts of a file; ``TranscriptError`` with the place of everything that is wrong in it."""
+    """Return all transcripts of a file; ``TranscriptError`` with the place of everything that is wrong in it."""
     try:
         entries = yaml.load(path.read_text(encoding="utf-8"), _UniqueKeys)  # a subclass of SafeLoader
     except (yaml.YAMLError, TranscriptError) as error:
@@ -217,7 +217,7 @@ def _read(file: str, number: int, entry: Any) -> Transcript:
 
 
 def _place(loc: tuple[int | str, ...]) -> str:
-    """Steps are counted from one, as in the differences."""
+    """Return the place of an error; steps are counted from one, as in the differences."""
     if loc[:1] == ("steps",) and len(loc) > 1 and isinstance(loc[1], int):
         return ".".join(["step " + str(loc[1] + 1), *map(str, loc[2:])])
     return ".".join(map(str, loc))

@@ -15,7 +15,7 @@ def on_disk(place: Location) -> Path:
 
 
 def forget_last_commit(checkpoint: Path) -> int:
-    """As if the app had died after the sink's commit of the last batch and before Spark's: that batch.
+    """Remove Spark's commit of the last batch, as a crash after the commit of the sink does; return the batch.
 
     A plan of the batch after it, which a stop under load leaves, was not there at that moment and goes as well.
     """

@@ -50,12 +50,12 @@ class StoreServer:
         self._thread.join()
 
     def wait_until_idle(self) -> bool:
-        """Whether all connections are closed, within a long while."""
+        """Wait until all connections are closed; return whether they are."""
         with self.changed:
             return self.changed.wait_for(lambda: not self.connections, timeout=20)
 
     def wait_for_requests(self, requests: int) -> bool:
-        """Whether so many requests have come, within a long while."""
+        """Wait until so many requests have come; return whether they have."""
         with self.changed:
             return self.changed.wait_for(lambda: self.requests_by_key.total() >= requests, timeout=20)
 

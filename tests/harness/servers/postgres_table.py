@@ -29,7 +29,7 @@ def spec(table: str = "orders", *key: str, **more: str) -> TableSpec:
 
 
 def orders(*rows: tuple[Any, ...], schema: pa.Schema = ORDERS) -> pa.Table:
-    """Rows by position."""
+    """Return rows by position."""
     columns = list(zip(*rows, strict=True)) or [()] * len(schema)
     return pa.table([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)
 

@@ -18,7 +18,7 @@ _MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
 @contextmanager
 def asking_broker(folder: Path, java: Java, password_env: str) -> Iterator[KafkaSettings]:
-    """Login of ann on it; her password, ``SECRET``, has to be in that variable."""
+    """Run a broker; yield the login of ann, whose password, ``SECRET``, must be in the environment variable."""
     port, other = _free_ports()
     wanted = BrokerSettings(folder, port, lifetime=Lifetime.WITH_PARENT, extra=_asking_on(port, other))
     with EmbeddedBroker(wanted, java) as broker:

@@ -65,7 +65,7 @@ class SearchIndex:
         return OpenSearchSink(self.settings(**changes), {"products": SCHEMA}, hooks or SinkHooks())
 
     def owner(self, epoch: int = 1) -> WriterId:
-        """Of the app."""
+        """Return the writer id of the app."""
         return WriterId(self.app, epoch)
 
     def contents(self, index: str | None = None) -> dict[str, tuple[object, object]]:

@@ -28,5 +28,5 @@ def s3_place(monkeypatch: pytest.MonkeyPatch) -> S3ObjectStore:
 
 @pytest.fixture(params=["local", "s3"])
 def any_place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ObjectStore:
-    """Empty."""
+    """An empty storage location: a folder, or a prefix on an S3 server."""
     return LocalObjectStore(tmp_path / "place") if request.param == "local" else s3_place(monkeypatch)

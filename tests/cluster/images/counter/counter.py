@@ -48,14 +48,14 @@ class Hundreds(ProcessFunction):
 
 
 def topology(settings: Any) -> Topology:
-    """A total a user and event."""
+    """Return a topology with a total for each user and event."""
     function = {"1": Numbers, "2": Hundreds}[os.environ["COUNTER_VERSION"]]
     by_user = source(settings.stream.stream_schema(), settings.watermark).key_by("user_id")
     return Topology(settings.app, by_user.process(function(), name="total").sink("totals", key="user_id"))
 
 
 def main() -> None:
-    """The service, with this topology."""
+    """Run the service with this topology."""
     from headgate_sessions import app
 
     app.build_topology = topology
