@@ -54,7 +54,7 @@ ROWS = [
 
 
 def results() -> sc.SimulationResult:
-    """Everything in one cut."""
+    """Run everything in one cut."""
     return sc.simulate(topology, {"lines": sc.event_table(LINES, ROWS)})
 
 

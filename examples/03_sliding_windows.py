@@ -42,7 +42,7 @@ latency = (
     .window(sc.Sliding(10 * MINUTE_MS, 5 * MINUTE_MS))
     .aggregate(
         requests=sc.Count(),
-        customers=sc.CountDistinct("customer"),  # nulls do not count
+        customers=sc.CountDistinct("customer"),  # nulls are not counted
         p50_max=sc.Quantiles("took_ms", (0.5, 1.0)),
         worst_ms=sc.Max("took_ms"),
         slowest=sc.TopN("path", by="took_ms", n=2),

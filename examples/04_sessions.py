@@ -1,9 +1,10 @@
 """Sessions with early results, late events and retractions.
 
-A session ends after 30 minutes without a click. Results should come earlier, so a pane fires early after every
-second click, once at the end, and again for a click that comes late but within the allowed lateness. The accumulation
-mode decides what a pane contains: all clicks, only the new ones, or all clicks together with a retraction of the pane
-before. With retractions, sums over panes stay right downstream, also when a late click merges two sessions.
+A session ends after 30 minutes without a click. Nobody wants to wait for that, so a pane fires early after every second
+click, once at the end, and again for a click that comes late but within the allowed lateness. The accumulation mode
+decides how a pane relates to earlier ones: it has all clicks again, only the new ones, or all of them after a
+retraction of the earlier pane. With retractions sums over panes stay right downstream, also when a late click merges
+two sessions.
 
 ::
 

@@ -41,7 +41,7 @@ PAYMENTS = sc.StreamSchema.parse(
 
 
 class Velocity(sc.ProcessFunction):
-    """An alarm when a card spends too much in ten minutes, once; and a word when it has been quiet for an hour."""
+    """Alarms once when a card spends too much in ten minutes, and reports a card that is quiet for an hour."""
 
     outputs = {
         sc.MAIN: {"card": pl.String, "at": pl.Datetime("ms", "UTC"), "spent": pl.Decimal(12, 2)},
@@ -80,7 +80,7 @@ ROWS = [
 
 
 def results(cut_rows: int = 2) -> sc.SimulationResult:
-    """However the input is cut, the same comes out."""
+    """Run the input in cuts; the rows do not depend on the division."""
     return sc.simulate(topology, {"payments": sc.event_table(PAYMENTS, ROWS)}, cut_rows=cut_rows)
 
 

@@ -65,7 +65,7 @@ INPUTS = {
 
 
 def results() -> sc.SimulationResult:
-    """Everything in one cut; the order of arrival of the streams does not matter."""
+    """Run everything in one cut; the order of arrival of the streams does not matter."""
     return sc.simulate(topology, INPUTS)
 
 

@@ -82,7 +82,7 @@ ROWS = [
 
 
 def results() -> sc.SimulationResult:
-    """One cut: rows whose lookup failed come after the others."""
+    """Run one cut: rows whose lookup failed come after the others."""
     return sc.simulate(topology, {"orders": sc.event_table(ORDERS, ROWS)})
 
 

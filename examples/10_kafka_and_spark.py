@@ -1,9 +1,9 @@
 """The same topology on Kafka and Spark, and state that outlives a process.
 
-``topology.app`` binds streams and lanes to topics; ``launch`` runs the app on Spark until it is asked to stop, and each
-event counts exactly once in what it writes, through restarts too. Nothing of the topology changes between a test in
+``topology.app`` binds streams and lanes to topics; ``launch`` runs the app on Spark until it is stopped, and each event
+counts exactly once in its output, through restarts too. Nothing of the topology changes between a test in
 this process and that: the same operators, shards and state. So a restart can be tried here: the state after cut 1 is a
-few blobs, another simulation continues from them, and both together write what one simulation alone would write.
+few blobs, another simulation continues from them, and both together give the output of an uninterrupted one.
 
 ::
 
@@ -63,7 +63,7 @@ def app(topic: str = "shop.orders") -> sc.App:
 
 
 def results(restart_before: int | None = None) -> sc.SimulationResult:
-    """All cuts; before one of them, maybe, another process takes over with nothing but the blobs."""
+    """Run all cuts; before one of them another process may take over with nothing but the blobs."""
     simulation, result = sc.Simulation(topology, shards=4), sc.SimulationResult()
     for number, rows in enumerate(CUTS):
         if number == restart_before:

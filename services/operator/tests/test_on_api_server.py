@@ -155,7 +155,7 @@ def test_the_operator_waits_for_a_pod_on_an_unreachable_node_and_reports_that_it
     rest.post(path("streamapps", namespace), app_manifest(namespace))
     until(lambda: status().get("phase") == "Stable", _WITHIN_S)
     old = status()["owner"]["name"]
-    kubelet.ignores_deletion = True  # it is told to end its pods, and does not
+    kubelet.ignores_deletion = True  # as a kubelet that does not hear of deletions
     rest.delete(path("pods", namespace, old), "")
     until(lambda: status()["phase"] == "NeedsHuman", _WITHIN_S)
     degraded = next(one for one in status()["conditions"] if one["type"] == "Degraded")

@@ -66,7 +66,7 @@ def deny_links() -> None:
 
 
 def main() -> None:
-    """Write the cuts that are asked for."""
+    """Write the cuts that the arguments name."""
     folder, cuts, death = sys.argv[1], int(sys.argv[2]), sys.argv[3]
     left = int(sys.argv[4]) if len(sys.argv) > 4 else 1
 

@@ -1,4 +1,4 @@
-"""What a caged program must not do, done: so that the cage is seen to notice."""
+"""Cases that do what the sandbox forbids, to test that it reports them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def warm_up() -> None:
 
 
 def cases(given: object) -> Iterator[tuple[str, Callable[[], str]]]:
-    """List the misdeeds; the last one does not end by itself."""
+    """Yield the forbidden cases; the last one does not end by itself."""
     yield "open", lambda: Path("/etc/hostname").read_text()
     yield "import", lambda: str(__import__("this"))
     yield "exec", lambda: str(eval("exec('1')"))

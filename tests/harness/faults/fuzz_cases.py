@@ -1,4 +1,4 @@
-"""Inputs for the parsers of rules, made from a seed: by grammar, and by damaging bytes of a corpus. For the cage.
+"""Inputs for the parsers of rules, made from a seed: by grammar, and by damaging bytes of a corpus. For the sandbox.
 
 Every input ends in a value or in the documented error; a value must also survive what is done with it next: a tree is
 rendered, read back, normalized, planned and evaluated, a rule is stored and read back. A case's word says the target

@@ -1,12 +1,12 @@
-"""Runs a program's cases in a process of its own that may do nothing but compute, and says what each one tried.
+"""Runs the cases of a program in a sandbox: a process that may only compute. Reports what each case tried to do.
 
-Before the first case the program warms up (imports, caches); then the process gives up what it does not need: no file
-descriptor more than it has, no byte written to a file, no new process, little more memory, some CPU-seconds a case. An
-audit hook notes every event that Python raises from there on; opening, importing, executing, starting a process and
-connecting are such events. So "it touched nothing" is a claim of the interpreter and of the kernel, not of a mock.
+The program first warms up (imports, caches); then the process gets limits: no further file descriptor, no byte written
+to a file, no new process, little more memory, some CPU-seconds a case. An audit hook records every later audit event of
+Python, such as opening a file, importing, executing, starting a process and connecting. So interpreter and kernel
+confirm that a case had no effect, without mocks.
 
-A program is a module with ``warm_up()`` and ``cases(given)``, which yields names and functions that return a word of
-what became of the case, or raise: nothing that is raised is expected.
+A program is a module with ``warm_up()`` and ``cases(given)``, which yields names and functions. A function returns the
+result of its case as a word; an exception is a failure.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 ROOT = Path(__file__).parents[3]
-#: What Python does while it computes: frames for warnings and named tuples, the collector, attributes.
+#: Audit events of mere computing: frames for warnings and named tuples, the garbage collector, attributes.
 _HARMLESS = frozenset(
     {"sys._getframe", "sys._getframemodulename", "gc.get_objects", "object.__getattr__", "builtins.id"}
 )
@@ -42,7 +42,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """``word`` is the program's own; ``raised`` and ``audit`` are empty when all is well."""
+    """``word``: the result of the case; ``raised`` and ``audit`` are empty if it passed."""
 
     case: str
     word: str
@@ -52,7 +52,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """``ended`` is empty when the process came to its end, else how it died and in which case."""
+    """``ended``: empty if the process finished, else how it died and in which case."""
 
     outcomes: tuple[Outcome, ...]
     ended: str
@@ -87,25 +87,25 @@ def run_sandboxed(program: str, given: object, limits: Limits | None = None) -> 
 
 
 class _Audit:
-    """What Python announced since it was last asked."""
+    """The audit events of Python since the last ``clear``."""
 
     def __init__(self) -> None:
         self.events: list[str] = []
-        self.listening = False
-        sys.addaudithook(self._hear)
+        self.recording = False
+        sys.addaudithook(self._record)
 
-    def _hear(self, event: str, args: tuple[object, ...]) -> None:
-        if self.listening and event not in _HARMLESS and len(self.events) < 20:
-            self.listening = False  # what the next line raises is ours
+    def _record(self, event: str, args: tuple[object, ...]) -> None:
+        if self.recording and event not in _HARMLESS and len(self.events) < 20:
+            self.recording = False  # what the next line raises is ours
             self.events.append(f"{event} {args!r}"[:200])
-            self.listening = True
+            self.recording = True
 
 
-def _say(line: object) -> None:
+def _print(line: object) -> None:
     os.write(1, json.dumps(line).encode() + b"\n")
 
 
-def _give_up(memory_bytes: int) -> None:
+def _restrict(memory_bytes: int) -> None:
     """Forbid new descriptors, files and processes, and limit the memory."""
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     most = pages * resource.getpagesize() + memory_bytes
@@ -122,29 +122,29 @@ def _peak_bytes() -> int:
 
 
 def main(program: str, cpu_s: int, memory_bytes: int) -> None:
-    """Return the process in the cage."""
+    """Run the cases of a program in this process."""
     module = importlib.import_module(program)
     given = json.loads(sys.stdin.buffer.read())
     module.warm_up()
     _build_models()
     gc.collect()
     audit, before, longest = _Audit(), _peak_bytes(), 0.0
-    _give_up(memory_bytes)
+    _restrict(memory_bytes)
     for name, case in module.cases(given):
         began = time.process_time()
         resource.setrlimit(resource.RLIMIT_CPU, (int(began) + 1 + cpu_s, resource.RLIM_INFINITY))
-        _say({"begun": name})
+        _print({"begun": name})
         word = raised = ""
         audit.events.clear()
-        audit.listening = True
+        audit.recording = True
         try:
             word = case()
         except BaseException as error:
             raised = f"{type(error).__name__}: {str(error)[:500]}"
-        audit.listening = False
+        audit.recording = False
         longest = max(longest, time.process_time() - began)
-        _say({"case": name, "word": word, "raised": raised, "audit": audit.events})
-    _say({"end": True, "grown_bytes": _peak_bytes() - before, "longest_cpu_s": round(longest, 3)})
+        _print({"case": name, "word": word, "raised": raised, "audit": audit.events})
+    _print({"end": True, "grown_bytes": _peak_bytes() - before, "longest_cpu_s": round(longest, 3)})
 
 
 def _build_models() -> None:

@@ -60,8 +60,8 @@ class Oracle:
         )
         return self._db.execute(
             f"""
-            with said as (select * from lines join arrived using (row) where name is null or cents >= 0),
-                 last as (select id, arg_max(row, [ms, place]) as row from said group by id),
+            with changes as (select * from lines join arrived using (row) where name is null or cents >= 0),
+                 last as (select id, arg_max(row, [ms, place]) as row from changes group by id),
                  figures as (select id, {figures} from (select *, {counts} from lines) group by id)
             select id, name, cents, ms, {sums}
             from last join lines using (row, id) left join figures using (id)
@@ -73,9 +73,9 @@ class Oracle:
         """Return the number of products that are deleted at the end."""
         found = self._db.execute(
             """
-            with said as (select * from lines join arrived using (row) where name is null or cents >= 0)
+            with changes as (select * from lines join arrived using (row) where name is null or cents >= 0)
             select count(*)
-            from (select id, arg_max(name is null, [ms, place]) as gone from said group by id) where gone
+            from (select id, arg_max(name is null, [ms, place]) as gone from changes group by id) where gone
             """
         ).fetchone()
         assert found is not None

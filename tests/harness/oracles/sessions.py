@@ -38,7 +38,7 @@ _SESSIONS = """
 
 
 def sessions(events: pl.DataFrame, *, gap_ms: int, checkout_gap_ms: int) -> set[Row]:
-    """Return by session: user, first and last time, events, pages, first and last page, converted, money, step, bounce."""
+    """Return user, first and last time, events, pages, first and last page, converted, money, step, bounce of each."""
     with duckdb.connect() as db:
         db.register("events", events.to_arrow())
         rows = db.sql(_SESSIONS.format(short=gap_ms, long=checkout_gap_ms)).fetchall()

@@ -1,6 +1,6 @@
 """Window semantics as data: transcripts in YAML, read strictly and run on anything that takes their inputs.
 
-A transcript says what windows are asked for, feeds elements, watermarks and clock times one step after the other, and
+A transcript declares windows, feeds elements, watermarks and clock times one step after the other, and
 says after each step which panes fire and what is dropped, all of it. Every mistake in a file, and every difference
 between what it expects and what happened, names the file, the transcript and the step.
 """

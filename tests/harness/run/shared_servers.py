@@ -48,7 +48,7 @@ class ServerSource(Protocol):
 
 
 class ServerKeeper:
-    """Starts each server when it is first asked for, and ends them all."""
+    """Starts each server at the first request, and ends them all."""
 
     def __init__(self) -> None:
         self._made: Path | None = None
