@@ -1,4 +1,4 @@
-"""An upgrade of an app with much state on a real cluster: how long nothing comes out, and that no state is lost.
+"""An upgrade of an app with a large state on a real cluster: the time without output, and that no state is lost.
 
 Every user is seen once before the upgrade and some of them again after it. Rules that want to see a user twice within a
 day then give one alert each for those users and none for others: what a lost, doubled or mixed up row would change.

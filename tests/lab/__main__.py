@@ -16,7 +16,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="seed of all rounds (1)")
     parser.add_argument("--round", type=int, help="run this round alone, to repeat a failure")
     parser.add_argument("--minutes", type=float, default=60, help="no round begins later than this (60)")
-    parser.add_argument("--resume", action="store_true", help="go on after the last round of this seed in the folder")
+    parser.add_argument(
+        "--resume", action="store_true", help="continue after the last round of this seed in the folder"
+    )
     parser.add_argument("--folder", type=Path, default=Path("build/lab"), help="results and logs (build/lab)")
     parser.add_argument("--events", type=int, default=Size().events, help=f"events of a round ({Size().events})")
     parser.add_argument("--per-second", type=float, default=Size().per_second, help="pace of the events (200)")

@@ -77,7 +77,7 @@ class Campaign:
         try:
             with ExitStack() as stack:
                 _take(result, self._prepare(folder, result, stack).run())
-        except Exception as error:  # whatever it is, the round has failed and the next one goes on
+        except Exception as error:  # any error fails the round, and the next one begins
             result.differences.append(f"{type(error).__name__}: {error}")
         result.seconds = round(time.monotonic() - began, 1)
         result.load = round(os.getloadavg()[1], 1)

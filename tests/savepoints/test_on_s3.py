@@ -1,4 +1,4 @@
-"""An app on Spark is saved to a real S3 server by Spark's tasks and goes on from there, as if it had not stopped.
+"""An app on Spark writes a savepoint to a real S3 server, and an app restored from it gives the same output.
 
 Needs a server that the environment names (``tests/harness/servers/s3_server.py``); leaves its objects there.
 """

@@ -28,7 +28,7 @@ SETTINGS: SearchSettings = search.settings(
         {"name": "long", "span_ms": LONG[0], "step_ms": LONG[1]},
     ],
 )
-#: One event of another product in each partition, so that the watermark covers both partitions.
+#: One event of another product in each partition, so that the watermark includes both.
 PRIMER: list[Event] = [("view", "nobody", None, None, None, 0, partition) for partition in (0, 1)]
 
 ids = st.sampled_from(["a", "b", "c", "d"])
@@ -176,7 +176,7 @@ def test_figures_fall_to_zero_when_no_events_arrive() -> None:
     app = App(SETTINGS)
     app.cut(one("a", 0), views("a", HOUR_MS, 2), 1_000)
     seen = []
-    for step in range(2, 7):  # somebody else moves the watermark
+    for step in range(2, 7):  # events of another product advance the watermark
         app.cut(None, views("b", step * HOUR_MS), step * 100_000)
         seen.append((app.index.documents["a"]["views_short"], app.index.documents["a"]["views_long"]))
     assert seen == [(2, 2), (0, 2), (0, 2), (0, 0), (0, 0)]

@@ -142,7 +142,7 @@ class Owner:
             self.resume()
 
     def step(self, _: CommitStep | None = None) -> None:
-        """Hand over to the schedule, and go on when it says so."""
+        """Hand over to the schedule, and continue when it resumes this owner."""
         self._back.release()
         self._go.acquire()
         if self._killed:

@@ -1,6 +1,6 @@
 """Generated expressions and rows for tests: every node and function of the language, over columns of every type.
 
-Hypothesis strategies for every test that runs expressions. Values favour the edges: NULL, NaN, infinities, the
+Hypothesis strategies and a generator from a seed. Values favour the edges: NULL, NaN, infinities, the
 ends of 64 bits, decimals of 18 digits, empty and odd texts.
 """
 

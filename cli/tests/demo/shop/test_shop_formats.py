@@ -91,12 +91,12 @@ def table_rows(output: list[Record]) -> tuple[Row, ...]:
 
 def read_output(output: list[Record]) -> EtlOutput:
     """Return the output in the form in which it is read from Kafka."""
-    letters = []
+    dead_letters = []
     for one in output:
         if one.lane == "deadletters":
             headers = {name: value.decode() for name, value in one.headers}
             place = (headers["source_topic"], int(headers["source_partition"]), int(headers["source_offset"]))
-            letters.append((place, headers["reason_code"]))
+            dead_letters.append((place, headers["reason_code"]))
     return EtlOutput(
         events=COUNT,
         rows=tuple(to_row(json.loads(one.value or b"")) for one in output if one.lane == "clean"),
@@ -127,7 +127,7 @@ def test_the_rows_and_dead_letters_of_the_app_equal_the_expectation(
     found_and_expected: tuple[EtlOutput, ExpectedRows],
 ) -> None:
     verdict = judge(EMPTY, *found_and_expected)
-    assert (verdict.topic, verdict.table, verdict.letters) == (NONE, NONE, NONE)
+    assert (verdict.topic, verdict.table, verdict.dead_letters) == (NONE, NONE, NONE)
     assert verdict.total == verdict.expected
     assert verdict.passed
     assert verdict.expected.duplicates > 0
@@ -138,7 +138,7 @@ def test_the_rows_and_dead_letters_of_the_app_equal_the_expectation(
 def test_every_format_gives_rows_and_dead_letters(found_and_expected: tuple[EtlOutput, ExpectedRows]) -> None:
     output, _ = found_and_expected
     assert {row[COLUMNS.index("source")] for row in output.rows} == {"payments", "access-log", "carts", "logins"}
-    assert {place[0] for place, code in output.letters if code not in ("late", "rule:amount-plausible")} == {
+    assert {place[0] for place, code in output.dead_letters if code not in ("late", "rule:amount-plausible")} == {
         *NAMES.read
     }
 
@@ -158,12 +158,17 @@ def test_the_comparison_finds_lost_wrong_unexpected_and_repeated_rows(
         assert judge(EMPTY, replace(output, rows=rows), expected).topic == differences
         assert judge(EMPTY, replace(output, table=rows), expected).table == differences
         assert not judge(EMPTY, replace(output, rows=rows), expected).passed
-    (place, _), *others = output.letters
-    assert judge(EMPTY, replace(output, letters=tuple(others)), expected).letters.missing == 1
-    assert judge(EMPTY, replace(output, letters=(*output.letters, (place, "late"))), expected).letters.duplicated == 1
-    late = next(place for place, code in expected.letters.items() if code == "late")
-    renamed = tuple((place, "bad_value" if place == late else code) for place, code in output.letters)
-    assert judge(EMPTY, replace(output, letters=renamed), expected).letters.wrong == 1
+    (place, _), *others = output.dead_letters
+    assert judge(EMPTY, replace(output, dead_letters=tuple(others)), expected).dead_letters.missing == 1
+    assert (
+        judge(
+            EMPTY, replace(output, dead_letters=(*output.dead_letters, (place, "late"))), expected
+        ).dead_letters.duplicated
+        == 1
+    )
+    late = next(place for place, code in expected.dead_letters.items() if code == "late")
+    renamed = tuple((place, "bad_value" if place == late else code) for place, code in output.dead_letters)
+    assert judge(EMPTY, replace(output, dead_letters=renamed), expected).dead_letters.wrong == 1
     assert not judge(EMPTY, replace(output, events=COUNT + 1), expected).passed
 
 
