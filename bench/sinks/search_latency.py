@@ -137,8 +137,8 @@ def _measure(stack: DemoStack, arguments: argparse.Namespace) -> Result:
             if time.monotonic() - began > number * _EVERY_S:
                 probes.send(number)
                 number += 1
-            probes.look()
-            cuts.note()
+            probes.search()
+            cuts.add_new()
             stack.raise_if_ended()
             time.sleep(_BETWEEN_SEARCHES_S)
         rate = (stack.app.metrics.processed - before) / (time.monotonic() - began)

@@ -74,7 +74,7 @@ def test_on_an_external_server_only_the_index_of_the_workspace_is_deleted(opense
 
 def new_workspace(folder: Path, search_index: SearchIndex) -> ServiceContext:
     """Return a new workspace in a folder whose last app wrote to this alias, by its settings."""
-    names = TopicNames(search_index.alias.removesuffix("-products"))
+    names = AppNames(search_index.alias.removesuffix("-products"))
     shop = Workspace(folder, names, ShopSettings(1, 1_700_000_000_000), "b")
     indexes = {"documents": {"alias": search_index.alias}}
     settings = {"app": search_index.app, "opensearch": {"hosts": [search_index.url], "indexes": indexes}}

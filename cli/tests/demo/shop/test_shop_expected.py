@@ -85,7 +85,7 @@ def test_every_shipped_rule_is_expected_to_fire_soon() -> None:
 
 
 def test_a_day_that_ends_between_the_partitions_is_uncertain() -> None:
-    settings = ShopSettings(7, start_before(NOW_MS))
+    settings = ShopSettings(7, shop_start_ms(NOW_MS))
     sizes = [len(expect(settings, 10 * EVENTS_PER_BLOCK + n, 4).uncertain) for n in (0, 2, EVENTS_PER_BLOCK)]
     assert sizes[0] == sizes[2] == 0
     assert sizes[1] > 0

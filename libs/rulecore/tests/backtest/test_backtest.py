@@ -216,7 +216,7 @@ def test_the_watermark_waits_for_a_partition_without_events_so_far() -> None:
 
 
 def test_a_back_test_accepts_empty_frames_before_and_between_events() -> None:
-    single = RuleRun(SCHEMA, "pay", [burst(2, emit="final")])
+    single = BacktestRun(SCHEMA, "pay", [burst(2, emit="final")])
     events = frame([Event(0, 0, "a", 100), Event(0, 1, "a", 100)])
     hits = [
         single.step(frame([]), 0, NO_WATERMARK, NO_WATERMARK),

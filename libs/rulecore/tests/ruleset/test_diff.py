@@ -58,12 +58,12 @@ def test_equal_rule_sets_have_no_differences() -> None:
 
 def test_a_new_rule_is_added_and_its_windows_warm_up() -> None:
     found = diff_one([], [window()])
-    assert (found.verdict, found.old_version, found.new_version) == (RuleChangeKind.ADDED, None, 1)
+    assert (found.change, found.old_version, found.new_version) == (RuleChangeKind.ADDED, None, 1)
     assert found.state == (StateChange("count(*) by card in panes of 1m", StateOutcome.NEW, 10 * MINUTE),)
 
 
 def test_a_rule_that_is_missing_from_the_files_is_removed_only_when_the_files_are_complete() -> None:
-    assert diff([event(), window()], [event()], STREAMS)[0].verdict is RuleChangeKind.SAME
+    assert diff([event(), window()], [event()], STREAMS)[0].change is RuleChangeKind.SAME
     assert len(diff([event(), window()], [event()], STREAMS)) == 1
     found = diff([event(), window()], [event()], STREAMS, whole=True)[1]
     assert (found.rule, found.change) == ("burst", RuleChangeKind.REMOVED)
@@ -89,8 +89,9 @@ def test_conditions_with_one_normal_form_are_equivalent() -> None:
 
 def test_conditions_that_differ_are_shown_in_normal_form() -> None:
     (change,) = diff_one([window()], [window(version=2, having="6 <= count(*)")]).fields
-    assert change.normal is not None
-    assert (change.normal.old, change.normal.new, change.normal.equivalent) == ("count(*) >= 5", "count(*) >= 6", False)
+    assert change.normal_forms is not None
+    forms = change.normal_forms
+    assert (forms.old, forms.new, forms.equivalent) == ("count(*) >= 5", "count(*) >= 6", False)
 
 
 def test_steps_of_a_sequence_are_compared_one_by_one() -> None:
@@ -106,14 +107,14 @@ def test_steps_of_a_sequence_are_compared_one_by_one() -> None:
 
 def test_the_diff_rejects_a_version_that_is_not_higher_and_names_the_next_one() -> None:
     found = diff_one([event(version=7)], [event(version=7, where="amount > 6")])
-    assert found.rejected == "version 7 is not above version 7, the newest"
+    assert found.rejection_reason == "version 7 is not above version 7, the newest"
     assert found.required_version == 8
-    assert diff_one([event(version=7)], [event(version=8, where="amount > 6")]).rejected is None
+    assert diff_one([event(version=7)], [event(version=8, where="amount > 6")]).rejection_reason is None
 
 
 def test_a_higher_version_alone_is_a_change_without_entries() -> None:
     found = diff_one([event()], [event(version=2)])
-    assert (found.verdict, found.fields, found.rejected) == (RuleChangeKind.CHANGED, (), None)
+    assert (found.change, found.fields, found.rejection_reason) == (RuleChangeKind.CHANGED, (), None)
 
 
 def test_a_new_threshold_keeps_the_counted_aggregates() -> None:
@@ -174,7 +175,7 @@ def test_the_diff_predicts_exactly_what_the_rule_set_rejects() -> None:
     for version in (2, 3, 4):
         for wanted in (event(version=version), event(version=version, where="amount > 6"), window(version=version)):
             _, (status,) = rules.apply([_record(wanted)], 0)
-            rejected = diff_one(live, [wanted]).rejected is not None
+            rejected = diff_one(live, [wanted]).rejection_reason is not None
             assert rejected is (status.status is StatusKind.REJECTED), (version, status.reason)
 
 

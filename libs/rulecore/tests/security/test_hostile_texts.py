@@ -78,7 +78,7 @@ def test_hostile_documents_are_rejected(report: Report) -> None:
 
 def test_the_cage_sees_what_it_is_there_for() -> None:
     report = run_sandboxed("tests.harness.faults.forbidden_cases", None, Limits(cpu_s=2, memory_bytes=64 << 20))
-    found = words(report)
+    found = outcomes_by_case(report)
     for name, event in [
         ("open", "open"),
         ("import", "import"),

@@ -35,6 +35,9 @@ _WORKER_PYTHON = EnvironmentVariable(
 _PYTHON = EnvironmentVariable(
     "STREAMCORE_PYTHON", "Python that workers on the driver's machine run. The driver sets it.", Reader.WORKER
 )
+_DRIVER_PATH = EnvironmentVariable(
+    "PYTHONPATH", "Folders of modules, as for every Python; workers get the driver's.", Reader.SERVICE
+)
 _PYTHON_PATH = EnvironmentVariable(
     "STREAMCORE_PYTHONPATH", "The driver's PYTHONPATH, for those workers. The driver sets it.", Reader.WORKER
 )
@@ -179,7 +182,7 @@ def open_session(app_name: str, settings: SparkSettings) -> SparkSession:
     from pyspark.sql import SparkSession
 
     vars(java_gateway)["Popen"] = start_jvm
-    os.environ |= {_PYTHON: sys.executable, _PYTHON_PATH: os.environ.get("PYTHONPATH", "")}
+    os.environ |= {_PYTHON: sys.executable, _PYTHON_PATH: os.environ.get(_DRIVER_PATH, "")}
     os.environ.setdefault(_WORKER_PYTHON, _worker_python(settings))
     os.environ.setdefault(_POLARS_THREADS, "1")
     builder = SparkSession.builder.appName(app_name)

@@ -31,7 +31,7 @@ class Topics:
     def latest(self) -> Mapping[TopicPartition, int]:
         return {A: sum(t <= self.now_ms for t in self.came_ms), CONTROL: self.control}
 
-    def for_time(self, time_ms: int) -> Mapping[TopicPartition, int]:
+    def for_timestamp(self, time_ms: int) -> Mapping[TopicPartition, int]:
         self.lookups += 1
         return {A: sum(t < time_ms for t in self.came_ms), CONTROL: self.control}
 

@@ -286,9 +286,9 @@ def test_a_batch_call_fails_or_is_retried_as_a_whole(enrich: Enrich, server: Sto
 # --- the cache ----------------------------------------------------------------------------------------------------
 
 
-def test_what_was_found_or_not_is_kept_as_long_as_was_said_and_failures_are_not(enrich: Enrich) -> None:
+def test_the_cache_keeps_found_and_missing_rows_for_their_times_to_live_and_no_failures(enrich: Enrich) -> None:
     requests = enrich.server.requests_by_key
-    enrich.using(cache=Caching(found_ttl_ms=100, missing_ttl_ms=10))
+    enrich.configure(cache=Caching(found_ttl_ms=100, missing_ttl_ms=10))
     for enrich.now_ms, found, missing, failed in (
         (0, 1, 1, 1),
         (9, 1, 1, 2),

@@ -22,7 +22,7 @@ def answer(offset: int) -> Future[admin.ListOffsetsResultInfo]:
 
 @pytest.mark.parametrize("offset", [-1, 0, 7])
 def test_a_valid_offset_is_returned_unchanged(offset: int) -> None:
-    assert _known_offset(PLACE, answer(offset)) == offset
+    assert _valid_offset(PARTITION, answer(offset)) == offset
 
 
 def test_a_response_without_an_offset_is_retryable() -> None:
