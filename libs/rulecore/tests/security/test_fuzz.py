@@ -1,8 +1,8 @@
 """Any input of a parser gives a value or the documented error, in bounded time and memory.
 
-``HEADGATE_INPUTS`` so many inputs (`make nightly`: 200,000), made and run by ``tests.harness.faults.fuzz_cases`` in a
-cage. An
-input follows from its number, so a finding can be reproduced: ``python -m tests.harness.faults.fuzz_cases 1/28928``.
+``HEADGATE_INPUTS`` so many inputs (`make nightly`: 200,000), built and run by ``tests.harness.faults.fuzz_cases`` in a
+sandbox. An input follows from its number, so a finding can be reproduced:
+``python -m tests.harness.faults.fuzz_cases 1/28928``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LEAST_SHARE = 0.02  # the least share of inputs of a target that give values
 pytestmark = pytest.mark.timeout(300 + INPUTS // 50)
 
 
-def test_every_input_is_a_value_or_the_documented_error() -> None:
+def test_every_input_gives_a_value_or_the_documented_error() -> None:
     report = run_sandboxed(
         "tests.harness.faults.fuzz_cases", [SEED, 0, INPUTS], Limits(cpu_s=5, memory_bytes=256 << 20)
     )

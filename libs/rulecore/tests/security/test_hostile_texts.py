@@ -1,7 +1,7 @@
 """No text in a rule runs, opens, fetches or exhausts anything: it is rejected, or it is plain data.
 
-The texts are those of ``tests.harness.faults.hostile_texts``, with where they come from; the process that reads them
-is caged, see ``tests.harness.faults.sandbox``.
+The texts are those of ``tests.harness.faults.hostile_texts``, with their origin; the process that reads them runs
+in a sandbox, see ``tests.harness.faults.sandbox``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests.harness.faults.sandbox import Limits, Outcome, Report, failures, run_
 pytestmark = pytest.mark.slow
 
 GROWTH_BYTES = 200 << 20
-#: Valid conditions that only look dangerous: their cost is bounded, which the cage checks.
+#: Valid conditions that only look dangerous: their cost is bounded, which the sandbox checks.
 SOUND = {"redos in where", "like bomb in where"}
 #: Valid documents that only look dangerous.
 SOUND_DOCUMENTS = {"byte order mark as YAML"}
@@ -76,7 +76,7 @@ def test_hostile_documents_are_rejected(report: Report) -> None:
     assert {name for name in names if found[name].word == "harmless"} == SOUND_DOCUMENTS
 
 
-def test_the_cage_sees_what_it_is_there_for() -> None:
+def test_the_sandbox_records_every_kind_of_forbidden_action() -> None:
     report = run_sandboxed("tests.harness.faults.forbidden_cases", None, Limits(cpu_s=2, memory_bytes=64 << 20))
     found = outcomes_by_case(report)
     for name, event in [
