@@ -66,7 +66,8 @@ def _hidden_partitions(settings: KafkaSettings, topics: Sequence[str]) -> list[T
 
 def _was_committed(settings: KafkaSettings, writer: WriterId) -> bool | None:
     """Return whether the last transaction of the writer was committed (or aborted), once the coordinator has ended it.
-    None: it is open, and the next ``init_transactions`` aborts it, or the coordinator does not know the writer."""
+    None: it is open, and the next ``init_transactions`` aborts it; or the coordinator does not know the writer; or the
+    broker is older than Kafka 3.0 and cannot tell."""
     from kafka import errors as kp
     from kafka.admin import TransactionState
 
@@ -77,7 +78,7 @@ def _was_committed(settings: KafkaSettings, writer: WriterId) -> bool | None:
             while True:
                 try:
                     state = client.describe_transactions([writer.transactional_id])[writer.transactional_id].state
-                except kp.TransactionalIdNotFoundError:
+                except (kp.TransactionalIdNotFoundError, kp.UnsupportedVersionError, kp.IncompatibleBrokerVersion):
                     return None
                 if state not in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT):
                     break
