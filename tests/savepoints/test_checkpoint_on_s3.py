@@ -20,6 +20,7 @@ from tests.conftest import NewApp
 from tests.harness.apps import orders
 from tests.harness.apps import published_rules as rules
 from tests.harness.apps.rules_scene import Scene
+from tests.harness.servers.command import HEADGATE, run_command
 from tests.harness.servers.processes import wait_until
 from tests.harness.servers.storage_locations import s3_place
 
@@ -72,7 +73,9 @@ def test_a_service_with_its_checkpoint_in_a_bucket_survives_a_kill_and_a_restore
     assert app.drain() == 0
 
     settings = ["--service", "rules", "--settings", str(app.folder / "settings.json")]
-    assert run(["savepoint", "create", "stopped", *settings]) == 0
+    # In a process of its own: a JVM of this process would have the jars of the test before.
+    created = run_command([*HEADGATE, "savepoint", "create", "stopped", *settings])
+    assert created.code == 0, created.err
     assert run(["savepoint", "verify", "stopped", "--savepoints", where["savepoints"], "--app", app.name]) == 0
     app.settings = {**app.settings, "checkpoint": f"{place.url}/shop/e2", "parallelism": 1}
     (app.folder / "settings.json").write_text(json.dumps(app.settings))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ from streamcore.kafka.control_topic import control_topic
 from streamcore.kafka.readers import end_offsets
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.topics import TopicSpec, delete_topics, describe, ensure_topics
+from tests.harness.run.shared_servers import unique_name
 
 LIKE = AppNames("shop", lanes=("alerts", "late"))
 SHOP = ShopSettings(seed=11, start_ms=1_700_000_000_000)
@@ -37,15 +39,16 @@ SHOP = ShopSettings(seed=11, start_ms=1_700_000_000_000)
 def test_two_workspaces_never_share_a_topic_and_a_fresh_one_uses_no_old_topics(
     kafka: KafkaSettings, tmp_path: Path
 ) -> None:
-    first, second = (workspace.create(_folder(tmp_path, name), "b1", kafka, 1, silent, LIKE) for name in "ab")
+    like = replace(LIKE, app=unique_name("shop", 1))  # no other test creates topics of this name
+    first, second = (workspace.create(_folder(tmp_path, name), "b1", kafka, 1, silent, like) for name in "ab")
     assert not set(first.names.all) & set(second.names.all)
     ensure_topics(kafka, [control_topic(first.names.control)])
-    assert workspace.load(first.folder, "b1", LIKE) == first
+    assert workspace.load(first.folder, "b1", like) == first
     assert workspace.has_topics(first, kafka)
     first.checkpoint.mkdir()
-    fresh = workspace.create(first.folder, "b1", kafka, 1, silent, LIKE)
+    fresh = workspace.create(first.folder, "b1", kafka, 1, silent, like)
     assert not first.checkpoint.exists()
-    assert workspace.load(first.folder, "b1", LIKE) == fresh
+    assert workspace.load(first.folder, "b1", like) == fresh
     assert not workspace.has_topics(fresh, kafka), "its control topic is not there yet"
     delete_topics(kafka, [*fresh.names.all, *second.names.all])
     assert describe(kafka, [first.names.control, fresh.names.events]) == {}

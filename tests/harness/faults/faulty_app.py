@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from headgate_rules.service import SERVICE
@@ -48,10 +48,11 @@ class FaultyWriter(ExactlyOnceWriter):
         *,
         delivery: DeliverySettings | None = None,
         hooks: WriterHooks | None = None,
+        topics: Sequence[str] = (),
     ) -> None:
         self._armed = False
         wired = dataclasses.replace(hooks or WriterHooks(), on_step=self._on_step)
-        super().__init__(settings, writer, markers_topic, delivery=delivery, hooks=wired)
+        super().__init__(settings, writer, markers_topic, delivery=delivery, hooks=wired, topics=topics)
         self._lane_topic = f"{writer.app}.{self.faults.when}"
 
     def commit(self, cut: CutId, records: Iterable[OutRecord | OutRecords]) -> CommitReceipt:
