@@ -211,6 +211,7 @@ def test_a_group_above_its_budget_quarantines_the_rule_with_the_most_state() -> 
     assert "bytes in one shard, at most 50000 (`max_group_state_bytes`), and this rule keeps most" in reasons["window"]
 
 
+@pytest.mark.slow
 def test_a_shard_above_its_budget_quarantines_the_rule_with_the_most_state() -> None:
     budgets = StateBudgets(shard_bytes=300_000)
     records, _ = run([*FLOOD_RULES, *GOOD_RULES], budgets, 100)

@@ -148,6 +148,7 @@ PRICES = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(PRICES, max_size=30), st.lists(st.integers(0, 30), max_size=4), st.integers(1, 3))
 def test_rows_and_dead_letters_do_not_depend_on_how_the_stream_is_cut(

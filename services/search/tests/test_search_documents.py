@@ -101,6 +101,7 @@ def some(rows: Sequence[ProductChange], start: int, end: int) -> pl.DataFrame:
     return search.changes(SETTINGS, rows[start:end])
 
 
+@pytest.mark.slow
 @hypothesis_settings(max_examples=40)
 @given(
     changes,

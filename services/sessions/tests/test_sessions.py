@@ -93,6 +93,7 @@ def test_early_records_are_corrected_by_later_ones(events: pl.DataFrame) -> None
         assert of["is_final"].to_list() == [False] * (of.height - 1) + [True]
 
 
+@pytest.mark.slow
 def test_a_restart_in_the_middle_changes_no_record(events: pl.DataFrame) -> None:
     ends, early = range(400, EVENTS, 400), new_settings(early_ms=1_500)
     whole = run_cuts(early, events, ends)

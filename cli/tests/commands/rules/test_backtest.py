@@ -46,6 +46,7 @@ def payments(path: Path, *amounts: float | None) -> str:
     return str(path)
 
 
+@pytest.mark.slow
 def test_the_shipped_retail_rules_give_the_oracles_alerts(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     wanted = Counter(alert.rule for alert in retail.alerts(LINES))
     shown = ["rules", "backtest", str(ROOT / "rules" / "retail"), "--parquet", str(LINES), "-o", "json"]

@@ -48,6 +48,7 @@ def write(folder: Path, text: str, name: str = "rule.yaml") -> str:
     return str(path)
 
 
+@pytest.mark.slow
 def test_the_shipped_rules_are_valid_and_pass_their_tests(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["rules", "check", "-o", "json"]) == 0
     checked = json.loads(capsys.readouterr().out)

@@ -84,6 +84,7 @@ def test_every_shipped_rule_is_expected_to_fire_soon() -> None:
     assert {alert.rule for alert in expected.alerts} == set(PER_EVENT) | set(WINDOWED)
 
 
+@pytest.mark.slow
 def test_a_day_that_ends_between_the_partitions_is_uncertain() -> None:
     settings = ShopSettings(7, shop_start_ms(NOW_MS))
     sizes = [len(expect(settings, 10 * EVENTS_PER_BLOCK + n, 4).uncertain) for n in (0, 2, EVENTS_PER_BLOCK)]

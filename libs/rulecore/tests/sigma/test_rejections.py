@@ -247,6 +247,7 @@ def test_a_selection_larger_than_an_expression_is_rejected() -> None:
     assert "longer than the 4096 bytes of an expression" in import_rejected(f"{{Image: [{many}]}}").problem.message
 
 
+@pytest.mark.slow
 def test_many_selections_that_many_patterns_match_take_bounded_time() -> None:
     selections = "".join(f"  s{n}: {{Image|contains: 'x'}}\n" for n in range(499))
     conditions = ", ".join(["all of s* or 1 of *"] * 400)

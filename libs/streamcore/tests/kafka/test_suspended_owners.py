@@ -68,6 +68,7 @@ class _NumbersOnly(ExactlyOnceWriter):
             self._hooks = hooks
 
 
+@pytest.mark.slow
 def test_without_the_digest_in_the_marker_events_are_lost_silently(
     memory_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
