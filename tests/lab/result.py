@@ -37,8 +37,7 @@ class RoundResult:
     @classmethod
     def from_json(cls, document: dict[str, object]) -> RoundResult:
         """Return what ``to_json`` converted."""
-        renamed = {"injuries": "faults"}  # results of before November 2026
-        result = cls(**{renamed.get(key, key): value for key, value in document.items()})  # type: ignore[arg-type]
+        result = cls(**document)  # type: ignore[arg-type]
         result.faults = [InjectedFault(**fault) for fault in result.faults]  # type: ignore[arg-type]
         return result
 

@@ -13,12 +13,13 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from headgate_rules.service import SERVICE
 from streamcore.cuts.cut_id import CutId
-from streamcore.kafka.delivery import CommitReceipt, CommitStep, DeliverySettings, OutRecord, OutRecords, WriterHooks
+from streamcore.kafka.delivery import CommitReceipt, CommitStep, OutRecord, OutRecords, WriterHooks
 from streamcore.kafka.exactly_once import ExactlyOnceWriter
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.spark import runner
@@ -41,18 +42,11 @@ class FaultyWriter(ExactlyOnceWriter):
     faults: Faults
 
     def __init__(
-        self,
-        settings: KafkaSettings,
-        writer: WriterId,
-        markers_topic: str,
-        *,
-        delivery: DeliverySettings | None = None,
-        hooks: WriterHooks | None = None,
-        topics: Sequence[str] = (),
+        self, settings: KafkaSettings, writer: WriterId, markers_topic: str, *, hooks: WriterHooks, **more: Any
     ) -> None:
         self._armed = False
-        wired = dataclasses.replace(hooks or WriterHooks(), on_step=self._on_step)
-        super().__init__(settings, writer, markers_topic, delivery=delivery, hooks=wired, topics=topics)
+        wired = dataclasses.replace(hooks, on_step=self._on_step)
+        super().__init__(settings, writer, markers_topic, hooks=wired, **more)
         self._lane_topic = f"{writer.app}.{self.faults.when}"
 
     def commit(self, cut: CutId, records: Iterable[OutRecord | OutRecords]) -> CommitReceipt:

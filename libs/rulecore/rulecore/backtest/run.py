@@ -1,8 +1,8 @@
 """One side of a back-test: evaluates a set of rules on the events of one stream, and counts and returns the hits.
 
-The matcher evaluates the event rules of which only the hits are needed: rules without suppression whose alerts nobody
-asked for and no score rule adds up. It evaluates each on all events of a cut at once, and each match is a hit. The
-kernel evaluates all other rules, and each alert is a hit.
+The matcher evaluates the event rules of which only the hits are needed: rules without suppression whose alerts neither
+the caller nor a score rule uses. It evaluates each on all events of a cut at once, and each match is a hit. The kernel
+evaluates all other rules, and each alert is a hit.
 """
 
 from __future__ import annotations

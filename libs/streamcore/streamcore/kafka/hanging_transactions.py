@@ -13,14 +13,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-
-import confluent_kafka as ck
-from confluent_kafka.admin import OffsetSpec
+from contextlib import closing
 
 from streamcore.errors import Retryable
 from streamcore.kafka import admin_clients
-from streamcore.kafka import data_clients as clients
 from streamcore.kafka.delivery import DeliverySettings
+from streamcore.kafka.partition_offsets import KafkaPartitionOffsets
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.offsets import TopicPartition
 from streamcore.writer_id import WriterId
@@ -50,18 +48,9 @@ def end_hanging_transaction(
 
 def _hidden_partitions(settings: KafkaSettings, topics: Sequence[str]) -> list[TopicPartition]:
     """Return the partitions with records behind the last stable offset: those of transactions without an end."""
-    client, limit_s = clients.volume_admin(settings), settings.request_timeout_ms / 1000
-    with clients.naming_errors(settings, f"ends of topics {list(topics)}"):
-        request = {
-            ck.TopicPartition(topic, partition): OffsetSpec.latest()
-            for topic in dict.fromkeys(topics)
-            for partition in client.list_topics(topic, limit_s).topics[topic].partitions
-        }
-        stable, ends = (
-            client.list_offsets(request, isolation_level=level, request_timeout=limit_s)
-            for level in (ck.IsolationLevel.READ_COMMITTED, ck.IsolationLevel.READ_UNCOMMITTED)
-        )
-        return [(p.topic, p.partition) for p in request if stable[p].result().offset < ends[p].result().offset]
+    offsets = KafkaPartitionOffsets(settings, topics)
+    stable, ends = offsets.latest(), offsets.high_watermarks()
+    return [partition for partition, offset in stable.items() if offset < ends[partition]]
 
 
 def _was_committed(settings: KafkaSettings, writer: WriterId) -> bool | None:
@@ -71,25 +60,22 @@ def _was_committed(settings: KafkaSettings, writer: WriterId) -> bool | None:
     from kafka import errors as kp
     from kafka.admin import TransactionState
 
-    deadline = time.monotonic() + settings.request_timeout_ms / 1000
-    client = admin_clients.admin(settings)
-    try:
-        with admin_clients.naming_errors(settings, f"state of transaction {writer.transactional_id}"):
-            while True:
-                try:
-                    state = client.describe_transactions([writer.transactional_id])[writer.transactional_id].state
-                except (kp.TransactionalIdNotFoundError, kp.UnsupportedVersionError, kp.IncompatibleBrokerVersion):
-                    return None
-                if state not in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT):
-                    break
+    name, deadline = writer.transactional_id, time.monotonic() + settings.request_timeout_ms / 1000
+    prepared = (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
+    with (
+        closing(admin_clients.admin(settings)) as client,
+        admin_clients.naming_errors(settings, f"state of transaction {name}"),
+    ):
+        try:
+            while (state := client.describe_transactions([name])[name].state) in prepared:
                 if time.monotonic() > deadline:
                     raise Retryable(
-                        f"kafka {settings.bootstrap}: transaction {writer.transactional_id} is not complete after "
+                        f"kafka {settings.bootstrap}: transaction {name} is not complete after "
                         f"{settings.request_timeout_ms} ms; look at the log of the broker"
                     )
                 time.sleep(_POLL_S)
-    finally:
-        client.close()
+        except (kp.TransactionalIdNotFoundError, kp.UnsupportedVersionError, kp.IncompatibleBrokerVersion):
+            return None
     ended = {TransactionState.COMPLETE_COMMIT: True, TransactionState.COMPLETE_ABORT: False}
     return ended.get(state)
 

@@ -82,20 +82,26 @@ class KafkaPartitionOffsets:
         """Return, for every partition, the offset after the last record that is not of an open transaction."""
         return self._list_offsets(admin.OffsetSpec.latest())
 
+    def high_watermarks(self) -> Mapping[TopicPartition, int]:
+        """Return, for every partition, the offset after the last record, also of an open transaction."""
+        return self._list_offsets(admin.OffsetSpec.latest(), ck.IsolationLevel.READ_UNCOMMITTED)
+
     def for_timestamp(self, time_ms: int) -> Mapping[TopicPartition, int]:
         """Return, for every partition, the offset of the first record whose timestamp in Kafka is ``time_ms`` or later;
         the latest offset if there is none."""
         offsets, ends = self._list_offsets(admin.OffsetSpec.for_timestamp(time_ms)), self.latest()
         return {p: ends[p] if offset < 0 else min(offset, ends[p]) for p, offset in offsets.items()}
 
-    def _list_offsets(self, spec: admin.OffsetSpec) -> dict[TopicPartition, int]:
+    def _list_offsets(
+        self, spec: admin.OffsetSpec, isolation: ck.IsolationLevel = ck.IsolationLevel.READ_COMMITTED
+    ) -> dict[TopicPartition, int]:
         """List the offsets of all partitions. After a ``Retryable``, try again until ``request_timeout_ms`` have
         passed since the call, then raise it."""
         deadline = time.monotonic() + self._settings.request_timeout_ms / 1000
         while True:
             try:
                 with clients.naming_errors(self._settings, f"offsets of topics {list(self._topics)}"):
-                    return self._list_offsets_once(spec, max(1.0, deadline - time.monotonic()))
+                    return self._list_offsets_once(spec, isolation, max(1.0, deadline - time.monotonic()))
             except Retryable:
                 self._last_discovery_s = None
                 self._client.poll(0)  # the client reports its errors and log lines only here
@@ -103,12 +109,13 @@ class KafkaPartitionOffsets:
                     raise
             time.sleep(_RETRY_PAUSE_S)
 
-    def _list_offsets_once(self, spec: admin.OffsetSpec, timeout_s: float) -> dict[TopicPartition, int]:
+    def _list_offsets_once(
+        self, spec: admin.OffsetSpec, isolation: ck.IsolationLevel, timeout_s: float
+    ) -> dict[TopicPartition, int]:
         if self._is_discovery_due():
             self._partitions = [p for topic in self._topics for p in self._discover_partitions(topic, timeout_s)]
             self._last_discovery_s = time.monotonic()
         request = {ck.TopicPartition(topic, partition): spec for topic, partition in self._partitions}
-        isolation = ck.IsolationLevel.READ_COMMITTED
         futures = self._client.list_offsets(request, isolation_level=isolation, request_timeout=timeout_s)
         return {(p.topic, p.partition): _valid_offset(p, future) for p, future in futures.items()}
 

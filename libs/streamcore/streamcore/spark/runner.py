@@ -229,7 +229,9 @@ class Runner:
         writer_id = WriterId(self.app.name, epoch, "driver")
         delivery = self.settings.delivery
         with ExactlyOnceWriter(
-            *(self.settings.kafka, writer_id, self.settings.markers_topic),
+            self.settings.kafka,
+            writer_id,
+            self.settings.markers_topic,
             delivery=delivery,
             hooks=hooks,
             topics=sorted(set(self.app.lanes.values())),
