@@ -139,7 +139,8 @@ def test_each_keyed_row_is_in_one_shard_and_each_replicated_row_in_all(program: 
     for cut in range(3):
         simulation.cut({n: f for n, f in rows(cut).items() if n in read}, control={"u1": b"silent"}, clock_ms=cut)
     stored, app = simulation.local.app, topology.app(shards=7)
-    divided = divide_state(simulation.blobs, stored, app)
+    divided, again = (divide_state(simulation.blobs, stored, app) for _ in range(2))
+    assert {place: one.blobs for place, one in divided.items()} == {place: one.blobs for place, one in again.items()}
     kernel, before, after = app.stages[0](), _rows(stored, simulation.blobs), _rows(app, divided)
     kinds = Counter(kernel.scope(name).kind for name in before)
     assert kinds[ScopeKind.KEYED] > 0

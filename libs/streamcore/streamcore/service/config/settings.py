@@ -24,7 +24,7 @@ from streamcore.watermark import WatermarkStrategy
 
 #: Settings that a running process cannot change.
 _FIXED = (
-    *("app", "checkpoint", "shards", "jars", "parallelism", "driver_memory", "local_dir", "java_options"),
+    *("app", "checkpoint", "shards", "key_groups", "jars", "parallelism", "driver_memory", "local_dir", "java_options"),
     *("executors", "telemetry", "spark", "memory_limit_bytes"),
 )
 
