@@ -249,6 +249,46 @@ class RestoreSpec(ResourceModel):
     ] = ""
 
 
+class AutoscalingSpec(ResourceModel):
+    """Executors by load. A change of their number is an upgrade of the app, with its savepoint and its proof."""
+
+    max_executors: Annotated[
+        Count,
+        Field(description="Most executor pods; 0 leaves the number of executors as it is."),
+    ] = 0
+    min_executors: Annotated[
+        Positive,
+        Field(description="Fewest executor pods."),
+    ] = 1
+    lag: Annotated[
+        DurationMs,
+        Field(
+            description="Age of the oldest unprocessed row from which on the app needs more executors, such as 60s; "
+            "below half of it, an app that is not busy may have fewer."
+        ),
+    ] = 60_000
+    up_after: Annotated[
+        DurationMs,
+        Field(description="Time that the load must be high before executors are added, such as 2m."),
+    ] = 120_000
+    down_after: Annotated[
+        DurationMs,
+        Field(
+            description="Time that the load must be low before an executor is removed, such as 15m; also the pause "
+            "after a change that failed."
+        ),
+    ] = 900_000
+    busy_percent: Annotated[
+        int,
+        Field(ge=1, le=90, description="Share of the time in batches, in percent, up to which the load is low."),
+    ] = 40
+
+    @property
+    def enabled(self) -> bool:
+        """Whether the number of executors follows the load."""
+        return self.max_executors > 0
+
+
 class PodSpec(ResourceModel):
     """Settings of a pod of the app, beside those that the operator decides."""
 
@@ -316,6 +356,12 @@ _SPEC_RULES: list[JsonValue] = [
         "message": "another number of shuffle partitions needs upgrade.mode: savepoint",
     },
     {
+        "rule": "!has(self.autoscaling) || self.autoscaling.maxExecutors == 0 || (self.executors > 0 && "
+        "self.autoscaling.minExecutors <= self.autoscaling.maxExecutors && self.upgrade.mode == 'savepoint')",
+        "message": "autoscaling needs executors of at least 1, minExecutors up to maxExecutors, and upgrade.mode: "
+        "savepoint",
+    },
+    {
         "rule": "self.upgrade.mode != 'stateless' || self.savepoints.every == '0s'",
         "message": "a stateless app has no savepoints: leave savepoints.every out",
     },
@@ -376,6 +422,10 @@ class StreamAppSpec(ResourceModel):
         Positive,
         Field(description="Number of Spark partitions; changing it needs upgrade.mode: savepoint."),
     ] = 2
+    autoscaling: Annotated[
+        AutoscalingSpec,
+        Field(description="Number of executors by load; off unless maxExecutors is set."),
+    ] = AutoscalingSpec()
     checkpoint: Annotated[
         CheckpointSpec,
         Field(description="Location of checkpoint and savepoints."),
