@@ -52,7 +52,7 @@ ENDS_WITH_ABSENCE = frozenset({Phase.SUSPENDING, Phase.DELETING})
 
 def reconcile(desired: Desired, observed: Observed, status: Status, now_ms: int) -> ReconcileResult:
     """Return the status to write and the actions that follow it. ``now_ms``: milliseconds since 1970."""
-    context = Context(scaled(desired, status), observed, now_ms)
+    context = Context(desired, scaled(desired, status), observed, now_ms)
     step = _decide(context, absorb_status(context, status))
     if step.status.phase is not Phase.DELETING:
         step = collect_garbage(context, step)

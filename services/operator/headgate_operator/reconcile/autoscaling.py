@@ -18,6 +18,8 @@ from headgate_operator.resources.spec import AutoscalingSpec, StreamAppSpec
 from headgate_operator.resources.status import ScaleState, Status, UpgradeOutcome
 from streamcore.control.status import DriverStatus
 
+#: How often the pause after a failed change is doubled at most.
+_MAX_DOUBLINGS = 5
 #: Between the nonce of the spec and the number of the attempt.
 _ATTEMPT = ".scale-"
 #: From this share of the time in batches on, in percent, more executors help against a lag.
@@ -59,7 +61,7 @@ def autoscale(context: Context, status: Status, pod: PodView) -> ReconcileResult
     if report is None or status.stable is None:
         return ReconcileResult(status)
     scale = _observe(context, policy, _current_scale(context, status), report)
-    target = _target(context, policy, scale)
+    target = scale.executors if _has_failed_change(context, status, scale) else _target(context, policy, scale)
     if target == scale.executors:
         return ReconcileResult(replace(status, scale=scale))
     reason = (
@@ -80,8 +82,15 @@ def _current_scale(context: Context, status: Status) -> ScaleState:
     failed = status.upgrade is not None and status.upgrade.outcome is not UpgradeOutcome.SUCCEEDED
     if not failed:
         return replace(scale, executors=running)
-    pause_ms = context.desired.spec.autoscaling.down_after
+    pause_ms = context.desired.spec.autoscaling.down_after << min(scale.failures, _MAX_DOUBLINGS)
     return ScaleState(running, scale.reason, not_before=context.now_ms + pause_ms, failures=scale.failures + 1)
+
+
+def _has_failed_change(context: Context, status: Status, scale: ScaleState) -> bool:
+    """Return whether the spec has a change that failed besides the number of executors: scaling would try it again."""
+    assert status.stable is not None
+    running = scaled(context.written, replace(status, scale=replace(scale, executors=status.stable.spec.executors)))
+    return running.release.revision != status.stable.revision
 
 
 def _observe(context: Context, policy: AutoscalingSpec, scale: ScaleState, report: DriverStatus) -> ScaleState:

@@ -275,7 +275,7 @@ class AutoscalingSpec(ResourceModel):
         DurationMs,
         Field(
             description="Time that the load must be low before an executor is removed, such as 15m; also the pause "
-            "after a change that failed."
+            "after a change that failed, twice as long after each further one, up to 32 times."
         ),
     ] = 900_000
     busy_percent: Annotated[

@@ -139,3 +139,12 @@ def test_the_operator_wakes_when_the_load_has_lasted() -> None:
 
 def test_another_policy_is_no_other_release() -> None:
     assert _desired(autoscaling={}).release.revision == _desired().release.revision
+
+
+def test_a_version_that_failed_is_not_tried_again_with_another_number_of_executors() -> None:
+    """The release of another number of executors would have the image that failed."""
+    edited = _desired(image="headgate:2")
+    failed = Upgrade(1, UpgradeKind.UPGRADE, edited.release, _NOW, outcome=UpgradeOutcome.ROLLED_BACK, ended=_NOW)
+    before = replace(_stable(_desired()), upgrade=failed)
+    status, _ = _run(edited, before, [HIGH] * 60)
+    assert (status.phase, status.upgrade) == (Phase.STABLE, failed)
