@@ -15,18 +15,18 @@ from streamcore.decode.formats import JSON, InputFormat
 from streamcore.decode.reject_codes import DecodeLimits, ExtraFields
 from streamcore.decode.types import Decoder
 from streamcore.errors import ConfigError
-from streamcore.hashing import DEFAULT_KEY_GROUPS, KeySpace
 from streamcore.kernel import Exchange, KernelFactory, StatelessStageFactory, StreamKey
+from streamcore.key_space import DEFAULT_KEY_GROUPS, MAX_KEY_GROUPS, KeySpace
 from streamcore.limits import Limits, StateSettings
 from streamcore.offsets import source_index
 from streamcore.schema import Kind, StreamSchema
 from streamcore.watermark import WatermarkStrategy
+from streamcore.wire.lanes import CONTROL as CONTROL_LANE
 
 #: ``source`` of raw records of the control topic; events carry the index of their topic in ``App.topics``.
 CONTROL = -1
 
 MAX_STREAMS = 256
-MAX_KEY_GROUPS = 32_768
 MAX_STAGES = 16
 
 
@@ -138,7 +138,8 @@ class App:
     def _check_topics(self) -> None:
         """Raise ``ConfigError`` if the app would read what it writes, or read events as control records."""
         for lane, topic in self.lanes.items():
-            if topic in (*self.topics, self.control_topic):
+            own_control = lane == CONTROL_LANE and topic == self.control_topic
+            if topic in (*self.topics, self.control_topic) and not own_control:
                 raise ConfigError(
                     f"app {self.name}: it reads topic {topic} and would write lane {lane} to it, an endless loop; "
                     "give the lane a topic of its own"

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from streamcore.hashing import KeySpace
+from streamcore.key_space import KeySpace
 
 if TYPE_CHECKING:
     import polars as pl

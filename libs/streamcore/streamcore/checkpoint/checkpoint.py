@@ -25,7 +25,7 @@ from streamcore.checkpoint.epoch import FIRST_EPOCH, create_epoch, read_epoch
 from streamcore.checkpoint.offset_log import OffsetLog
 from streamcore.cuts.cut_id import CutId
 from streamcore.errors import ConfigError, other_division
-from streamcore.hashing import DEFAULT_KEY_GROUPS, KeySpace
+from streamcore.key_space import DEFAULT_KEY_GROUPS, KeySpace
 from streamcore.storage.atomic_files import (
     Entry,
     list_numbers,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from streamcore.app import App, Source
-from streamcore.hashing import DEFAULT_KEY_GROUPS
+from streamcore.key_space import DEFAULT_KEY_GROUPS
 from streamcore.limits import Limits, StateSettings
 from streamcore.topology import render
 from streamcore.topology.graph import TopologyGraph

@@ -16,6 +16,8 @@ SHADOW = "shadow"
 STATUS = "status"
 LATE = "late"
 DEAD_LETTERS = "deadletters"
+#: Records that an app writes to its own control topic, so that every shard reads them in a later cut.
+CONTROL = "control"
 
 
 class DeadLetterCode(Code):

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import streamcore as sc
 from streamcore.errors import ConfigError, CorruptState
-from streamcore.hashing import KeySpace
+from streamcore.key_space import KeySpace
 from streamcore.operators.base import MAIN
 from streamcore.operators.deduplication.operator import WhenFull
 from streamcore.operators.rolling.totals import RollingSpan

@@ -8,12 +8,11 @@ from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
 
-from streamcore.app import MAX_KEY_GROUPS
 from streamcore.arguments import check_app_name
 from streamcore.cuts.cut_clock import MAX_CLOCK_AHEAD_MS
 from streamcore.errors import ConfigError
-from streamcore.hashing import DEFAULT_KEY_GROUPS
 from streamcore.kafka.settings import KafkaSettings
+from streamcore.key_space import DEFAULT_KEY_GROUPS, MAX_KEY_GROUPS
 from streamcore.limits import Limits
 from streamcore.service.config.documents import Document, NotNegative, Positive
 from streamcore.service.config.executors import ExecutorsDocument
