@@ -145,7 +145,8 @@ class _PartitionReader:
                 return last
         raise Retryable(
             f"kafka {self.settings.bootstrap}: markers topic {topic}, partition {partition}: "
-            f"offset {self.end} was not reached within the time limit; another writer's transaction may be open there"
+            f"offset {self.end} was not reached within the time limit, because an open transaction hides it; if that does "
+            f"not end by itself, list it with kafka-transactions.sh find-hanging --topic {topic} --partition {partition}"
         )
 
     def _reached_end_or_raise(self, message: ck.Message) -> bool:
