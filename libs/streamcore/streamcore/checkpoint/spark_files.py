@@ -111,8 +111,13 @@ def _check_snapshot(folder: Location, name: str, snapshot: str) -> Iterator[str]
     if damage:
         yield from damage
         return
+    try:
+        sorted_files = _sorted_files(read_whole(folder / snapshot) or b"")
+    except (zipfile.BadZipFile, zlib.error, LookupError, ValueError):
+        yield f"{name}/{snapshot} is cut short or changed"
+        return
     tables = list_names(folder / "SSTs")
-    for table, size in _sorted_files(read_whole(folder / snapshot) or b""):
+    for table, size in sorted_files:
         where = f"{name}/SSTs/{table}"
         if table not in tables:
             yield f"{where} is missing"
@@ -122,12 +127,14 @@ def _check_snapshot(folder: Location, name: str, snapshot: str) -> Iterator[str]
             yield from _check_file(folder / "SSTs", table, where)
 
 
-def _sorted_files(snapshot: bytes) -> Iterator[tuple[str, int]]:
-    """Yield name and size of the sorted files of a snapshot."""
+def _sorted_files(snapshot: bytes) -> list[tuple[str, int]]:
+    """Return name and size of the sorted files of a snapshot. Raise an error of ``zipfile``, ``LookupError`` or
+    ``ValueError`` if the snapshot is damaged."""
     with zipfile.ZipFile(io.BytesIO(snapshot)) as parts:
+        if (damaged := parts.testzip()) is not None:
+            raise zipfile.BadZipFile(damaged)
         metadata = json.loads(parts.read("metadata").partition(b"\n")[2])
-    for file in metadata["sstFiles"]:
-        yield file["dfsSstFileName"], file["sizeBytes"]
+    return [(file["dfsSstFileName"], file["sizeBytes"]) for file in metadata["sstFiles"]]
 
 
 def _check_document(folder: Location, file: str, name: str) -> Iterator[str]:

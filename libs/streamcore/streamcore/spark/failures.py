@@ -60,14 +60,20 @@ def explain_failure(text: str, root: CheckpointRoot, find_savepoint: Callable[[]
         return Retryable("a Python worker of Spark ended: it was killed, or its memory was not enough")
     if "Python worker failed to connect back" in text:
         return Retryable("a Python worker of Spark did not start in time; the machine has too little processor time")
+    if "CANNOT_LOAD_STATE_STORE" in text:
+        remedy = _describe_remedy(find_savepoint())
+        return Retryable(f"checkpoint {root.spark}: the state cannot be read: {cause}; if this stays so, {remedy}")
     return Retryable(cause)
 
 
 def _describe_damage(root: CheckpointRoot, damage: list[str], cause: str, savepoint: str | None) -> str:
     files = "; ".join(damage[:_MOST_FILES]) or f"the files of Spark cannot be read ({cause})"
     more = f"; and {len(damage) - _MOST_FILES} more" if len(damage) > _MOST_FILES else ""
-    remedy = "a savepoint; there is none of this app" if savepoint is None else f"savepoint {savepoint}"
-    return f"checkpoint {root.spark}: {files}{more}; restore the app from {remedy}. Nothing was changed."
+    return f"checkpoint {root.spark}: {files}{more}; {_describe_remedy(savepoint)}. Nothing was changed."
+
+
+def _describe_remedy(savepoint: str | None) -> str:
+    return f"restore the app from {f'savepoint {savepoint}' if savepoint else 'a savepoint; there is none of this app'}"
 
 
 def last_cause(text: str) -> str:

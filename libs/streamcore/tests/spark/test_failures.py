@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import zipfile
 import zlib
 from pathlib import Path
 from types import SimpleNamespace
@@ -108,6 +109,20 @@ def test_the_error_names_a_missing_snapshot_that_has_a_checksum(tmp_path: Path) 
     assert "state/0/0/1_id.zip is missing" in str(explain(STATE.format("java.lang.NullPointerException"), tmp_path))
 
 
+@pytest.mark.parametrize("place", [0, 40, -90])
+def test_the_error_names_a_changed_snapshot_without_checksums(place: int, tmp_path: Path) -> None:
+    snapshot = state_file(tmp_path, b"", b"").with_name("1_id.zip")
+    with zipfile.ZipFile(snapshot, "w") as parts:
+        parts.writestr("MANIFEST-000005", b"m" * 64)
+        parts.writestr("metadata", 'v1\n{"sstFiles":[]}')
+    content = bytearray(snapshot.read_bytes())
+    text = STATE.format("java.lang.NullPointerException")
+    assert type(explain(text, tmp_path)) is Retryable
+    content[place] ^= 1
+    snapshot.write_bytes(content)
+    assert "state/0/0/1_id.zip is cut short or changed; restore the app" in str(explain(text, tmp_path))
+
+
 def test_damage_that_only_spark_detects_is_corrupt_state(tmp_path: Path) -> None:
     state_file(tmp_path, b"written", b"written")
     cause = "org.rocksdb.RocksDBException: Corruption: block checksum mismatch in /tmp/spark-1/000008.sst"
@@ -120,7 +135,10 @@ def test_intact_state_that_could_not_be_loaded_is_retryable(tmp_path: Path) -> N
     state_file(tmp_path, b"written", b"written")
     found = explain(STATE.format("java.io.IOException: Connection reset"), tmp_path)
     assert type(found) is Retryable
-    assert str(found) == "IOException: Connection reset"
+    assert str(found) == (
+        f"checkpoint {tmp_path}/spark: the state cannot be read: IOException: Connection reset; if this stays so, restore "
+        "the app from savepoint nightly"
+    )
 
 
 def test_the_error_names_a_full_disk(tmp_path: Path) -> None:
