@@ -136,8 +136,8 @@ def test_intact_state_that_could_not_be_loaded_is_retryable(tmp_path: Path) -> N
     found = explain(STATE.format("java.io.IOException: Connection reset"), tmp_path)
     assert type(found) is Retryable
     assert str(found) == (
-        f"checkpoint {tmp_path}/spark: the state cannot be read: IOException: Connection reset; if this stays so, restore "
-        "the app from savepoint nightly"
+        f"checkpoint {tmp_path}/spark: the state cannot be read: IOException: Connection reset; if this stays so, "
+        "restore the app from savepoint nightly"
     )
 
 
