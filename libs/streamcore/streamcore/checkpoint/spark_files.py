@@ -29,6 +29,8 @@ from streamcore.storage.location import Location
 
 #: A snapshot, or Spark's checksum of one: a checksum shows that a snapshot was there.
 _SNAPSHOT = re.compile(r"((\d+)_.*\.zip)(\.crc)?\Z")
+#: The file with the schema of the state, in the description of an operator.
+_SCHEMA = re.compile(r"/_stateSchema/default/([^\"/]+)\"")
 #: Start of Hadoop's file of checksums: its name and the number of bytes of each checksum. A CRC-32 of each follows.
 _CHECKSUMS = struct.Struct(">4sI")
 
@@ -58,15 +60,24 @@ def _find_log_damage(spark: Location) -> Iterator[str]:
     for log in ("offsets", "commits"):
         for batch in list_numbers(spark / log)[-2:]:
             yield from _check_document(spark / log, str(batch), f"{log}/{batch}")
+    begun = bool(list_numbers(spark / "commits"))
     for operator in (f"state/{number}" for number in list_numbers(spark / "state")):
-        for batch in list_numbers(spark / operator / "_metadata/v2"):
-            yield from _check_document(
-                spark / operator / "_metadata/v2", str(batch), f"{operator}/_metadata/v2/{batch}"
-            )
-        schemas = f"{operator}/_stateSchema/default"
-        for file in list_names(spark / schemas):
-            if not file.endswith(".crc"):
-                yield from _check_file(spark / schemas, file, f"{schemas}/{file}")
+        yield from _check_operator(spark, operator, begun=begun)
+
+
+def _check_operator(spark: Location, operator: str, *, begun: bool) -> Iterator[str]:
+    """Check what the operator's first batch wrote about itself. ``begun``: a batch is committed."""
+    descriptions = list_numbers(spark / operator / "_metadata/v2")
+    if begun and not descriptions:
+        yield f"{operator}/_metadata/v2/0 is missing"
+    for batch in descriptions:
+        name = f"{operator}/_metadata/v2/{batch}"
+        damage = list(_check_document(spark / operator / "_metadata/v2", str(batch), name))
+        yield from damage
+        if not damage:
+            for schema in _SCHEMA.findall((read_whole(spark / name) or b"").decode()):
+                folder = f"{operator}/_stateSchema/default"
+                yield from _check_file(spark / folder, schema, f"{folder}/{schema}")
 
 
 def _committed_ids(commits: Location) -> _Ids:

@@ -46,6 +46,7 @@ Caused by: {}
 \tat org.apache.hadoop.fs.FSInputChecker.verifySums(FSInputChecker.java:347)
 """
 )
+SCHEMA = "_stateSchema/default/0_id"
 
 
 def explain(text: str, folder: Path, savepoint: str | None = "nightly") -> StreamError:
@@ -58,7 +59,11 @@ def state_file(folder: Path, content: bytes, checked: bytes) -> Path:
         (folder / "spark" / log).mkdir(parents=True)
         (folder / "spark" / log / "0").write_text('v2\n{"stateUniqueIds":{"0":[["id"]]}}')
     (folder / "spark" / "metadata").write_text("{}")
-    file = folder / "spark" / "state" / "0" / "0" / "1_id.changelog"
+    operator = folder / "spark" / "state" / "0"
+    for name, text in (("_metadata/v2/0", 'v2\n{"paths":["file:/a/_stateSchema/default/0_id"]}'), (SCHEMA, "v3")):
+        (operator / name).parent.mkdir(parents=True)
+        (operator / name).write_text(text)
+    file = operator / "0" / "1_id.changelog"
     file.parent.mkdir(parents=True)
     file.write_bytes(content)
     sums = b"crc\0" + (512).to_bytes(4, "big") + zlib.crc32(checked).to_bytes(4, "big")
@@ -101,6 +106,16 @@ def test_the_error_names_a_missing_file(tmp_path: Path) -> None:
     state_file(tmp_path, b"", b"").unlink()
     found = explain(STATE.format("java.nio.file.NoSuchFileException: /tmp/x"), tmp_path, savepoint=None)
     assert "state/0/0/1_id.changelog is missing; restore the app from a savepoint; there is none" in str(found)
+
+
+@pytest.mark.parametrize("name", ["_metadata/v2/0", SCHEMA])
+def test_the_error_names_a_missing_file_of_an_operator(name: str, tmp_path: Path) -> None:
+    state_file(tmp_path, b"", b"")
+    assert type(explain(JOB + "java.lang.IllegalStateException: no metadata", tmp_path)) is Retryable
+    (tmp_path / "spark/state/0" / name).unlink()
+    found = explain(JOB + "java.lang.IllegalStateException: no metadata", tmp_path)
+    assert type(found) is CorruptState
+    assert f"state/0/{name} is missing; restore the app from savepoint nightly" in str(found)
 
 
 def test_the_error_names_a_missing_snapshot_that_has_a_checksum(tmp_path: Path) -> None:
