@@ -2,7 +2,8 @@
 
 Clients report each failure and each success; ``attempt`` does both for a call, and notices a call that gets no answer.
 A failure that a retry mends within ``Dependency.grace_s`` is not worth a message. ``OUTAGES`` is the reporter of this
-process: however many clients of a system fail, people read one message.
+process: however many clients of a system fail, people read one message. ``LastingWarning`` logs any other condition
+that lasts, in the same rhythm.
 
 No kernel uses this module: it reads clocks.
 """
@@ -169,6 +170,45 @@ class Outages:
         while True:
             time.sleep(_CHECK_S)
             self.check()
+
+
+class LastingWarning:
+    """Logs a condition that lasts: at once, then every minute, and its end. One thread at a time may call it.
+
+    ``now_s``: monotonic seconds.
+    """
+
+    def __init__(self, log: logging.Logger, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._log = log
+        self._now_s = now_s
+        self._began_s: float | None = None
+        self._logged_s = 0.0
+
+    @property
+    def lasts(self) -> bool:
+        """Whether the condition has begun and has not ended."""
+        return self._began_s is not None
+
+    @property
+    def seconds(self) -> float:
+        """For how long the condition lasts; 0 if it does not."""
+        return 0.0 if self._began_s is None else self._now_s() - self._began_s
+
+    def warn(self, first: str, again: str) -> None:
+        """The condition is there: log ``first`` at its begin and ``again`` each minute."""
+        now_s = self._now_s()
+        if self._began_s is None:
+            self._began_s = self._logged_s = now_s
+            self._log.warning("%s", first)
+        elif now_s - self._logged_s >= REPEAT_S:
+            self._logged_s = now_s
+            self._log.warning("%s", again)
+
+    def end(self, text: str) -> None:
+        """The condition is over: log ``text`` if it lasted."""
+        if self._began_s is not None:
+            self._began_s = None
+            self._log.info("%s", text)
 
 
 #: The reporter of this process.

@@ -232,7 +232,7 @@ def test_an_interrupted_write_keeps_the_old_file(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(os, "fsync", raise_disk_full)
     with pytest.raises(
         Retryable,
-        match=r"epoch.json: disk full \(\d+ bytes free\); make room; start an app",
+        match=r"epoch.json: disk full \(\d+ bytes free\); make room there; start the app again",
     ):
         create_epoch(path, 8)
     monkeypatch.undo()

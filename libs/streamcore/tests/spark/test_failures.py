@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -156,11 +157,21 @@ def test_intact_state_that_could_not_be_loaded_is_retryable(tmp_path: Path) -> N
     )
 
 
-def test_the_error_names_a_full_disk(tmp_path: Path) -> None:
-    found = explain(STATE.format("java.io.FileNotFoundException: /var/x/y (No space left on device)"), tmp_path)
+@pytest.mark.parametrize("full", ["checkpoint", "local_dir"])
+def test_the_error_names_the_full_disk(full: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folders = {"checkpoint": tmp_path / "checkpoint", "local_dir": tmp_path / "local"}
+
+    def disk_usage(folder: Path) -> SimpleNamespace:
+        return SimpleNamespace(free=4096 if folder == folders[full] else 1 << 30)
+
+    text = STATE.format("java.io.FileNotFoundException: /var/x/y (No space left on device)")
+    monkeypatch.setattr(shutil, "disk_usage", disk_usage)
+    found = explain_failure(text, CheckpointRoot(folders["checkpoint"]), lambda: None, folders["local_dir"])
     assert type(found) is Retryable
-    assert "disk that Spark writes to is full" in str(found)
-    assert "/var/x/y" in str(found)
+    assert str(found) == (
+        f"disk full: {full} {folders[full]} has 4096 bytes free (FileNotFoundException: /var/x/y (No space left on "
+        "device)); make room there"
+    )
 
 
 def test_a_task_error_without_a_cause_keeps_its_message(tmp_path: Path) -> None:
