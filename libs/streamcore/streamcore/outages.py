@@ -151,12 +151,12 @@ class Outages:
             lasted_s = now_s - outage.began_s
             if outage.reported_s is None and lasted_s >= dependency.grace_s:
                 since = self.utc_now() - datetime.timedelta(seconds=lasted_s)
-                text = "%s is unavailable since %s UTC: %s. %s. %s"
-                details = (outage.reason.rstrip("."), dependency.meanwhile, dependency.remedy)
+                text = "%s is unavailable since %s UTC: %s %s. %s"
+                details = (_end_sentence(outage.reason), dependency.meanwhile, dependency.remedy)
                 self.log.warning(text, dependency.name, f"{since:%H:%M:%S}", *details)
             elif outage.reported_s is not None and now_s - outage.reported_s >= REPEAT_S:
-                text = "%s is still unavailable, after %.0f s: %s. %s"
-                self.log.warning(text, dependency.name, lasted_s, outage.reason.rstrip("."), dependency.remedy)
+                text = "%s is still unavailable, after %.0f s: %s %s"
+                self.log.warning(text, dependency.name, lasted_s, _end_sentence(outage.reason), dependency.remedy)
             else:
                 continue
             outage.reported_s = now_s
@@ -170,6 +170,10 @@ class Outages:
         while True:
             time.sleep(_CHECK_S)
             self.check()
+
+
+def _end_sentence(text: str) -> str:
+    return text if text.endswith((".", "?", "!")) else f"{text}."
 
 
 class LastingWarning:
