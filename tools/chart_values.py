@@ -16,13 +16,13 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from pydantic.alias_generators import to_camel
 
 from headgate_etl.settings import EtlSettings
-from headgate_operator.crds import APP_NAME
 from headgate_operator.resources import StreamAppSpec
 from headgate_operator.resources.base import FreeObject
 from headgate_operator.resources.spec import FILE_NAME, Name, NameOrNone
 from headgate_rules.settings import RulesSettings
 from headgate_search.settings import SearchSettings
 from headgate_sessions.settings import SessionsSettings
+from streamcore.arguments import APP_NAME
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.service.config.settings import ServiceSettings
 
@@ -235,7 +235,7 @@ def values_schema() -> Schema:
         "type": "object",
         "description": "Values that Helm shares between charts; unused.",
     }
-    schema["properties"]["apps"]["propertyNames"] = {"pattern": APP_NAME}
+    schema["properties"]["apps"]["propertyNames"] = {"pattern": f"^{APP_NAME}$"}
     return _plain(schema | {"$schema": "https://json-schema.org/draft/2020-12/schema", "$defs": parts})
 
 

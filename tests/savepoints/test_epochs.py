@@ -76,7 +76,7 @@ def expected(frame: pl.DataFrame) -> list[str]:
 
 @pytest.fixture
 def app(new_topic: NewTopic) -> App:
-    return Version().topology(new_topic("lives").replace(".", "-").lower()[:40]).app(shards=2)
+    return Version().topology(new_topic("lives").replace(".", "-").lower()[:40].rstrip("-")).app(shards=2)
 
 
 def test_with_a_raised_epoch_the_lanes_equal_those_of_an_uninterrupted_run(

@@ -7,13 +7,16 @@ from datetime import timedelta
 
 from streamcore.errors import ConfigError
 
-_APP_NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
+#: Pattern of the whole name of an app. Names of topics, transactional ids, pods and services begin with it, so it is
+#: what Kafka and Kubernetes allow, with space for what follows.
+APP_NAME = r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?"
+APP_NAME_RULE = "use a-z, 0-9 and -, at most 40, a-z first and no - at the end"
 
 
 def check_app_name(name: str) -> None:
-    """Raise ``ConfigError`` unless the name of an app also fits in names of topics and of Kubernetes."""
-    if not _APP_NAME.fullmatch(name):
-        raise ConfigError(f"app name {name!r}: use a-z, 0-9 and -, at most 40, a-z first")
+    """Raise ``ConfigError`` unless the name is one that an app may have."""
+    if not re.fullmatch(APP_NAME, name):
+        raise ConfigError(f"app name {name!r}: {APP_NAME_RULE}")
 
 
 def check_type(method: str, value: object, expected: type, remedy: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import yaml
 
 from headgate_operator import rbac
 from headgate_operator.crds import crds, render, structural
+from streamcore.arguments import APP_NAME, APP_NAME_RULE
 
 _CHART = Path(__file__).parents[3] / "charts/headgate"
 
@@ -61,3 +63,11 @@ def _fields(path: str, schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, 
 def test_a_schema_with_a_union_is_rejected() -> None:
     with pytest.raises(ValueError, match="union"):
         structural({"anyOf": [{"type": "string"}, {"type": "integer"}]})
+
+
+def test_the_name_of_an_app_is_that_of_the_services() -> None:
+    rule = crds()["streamapps.yaml"]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["x-kubernetes-validations"][0]
+    assert f"self.metadata.name.matches('^{APP_NAME}$')" in rule["rule"]
+    assert APP_NAME_RULE in rule["message"]
+    names = json.loads((_CHART / "values.schema.json").read_text())["properties"]["apps"]["propertyNames"]
+    assert names == {"pattern": f"^{APP_NAME}$"}

@@ -296,7 +296,7 @@ def simulated_broker(schedule: Callable[[], Schedule], patch: Any) -> Iterator[N
 
     patch.setattr(exactly_once, "time", Time)
     patch.setattr(exactly_once, "TransactionalProducer", Producers)
-    patch.setattr(exactly_once, "end_hanging_transaction", lambda *_: False)
+    patch.setattr(exactly_once, "end_hanging_transactions", lambda *_: [])
     patch.setattr(exactly_once, "read_marker", marker)
     patch.setattr(exactly_once, "read_stable_marker", marker)
     with suppress(_KilledError):

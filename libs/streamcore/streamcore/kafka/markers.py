@@ -144,8 +144,9 @@ class _PartitionReader:
             if self._reached_end_or_raise(message):
                 return last
         raise Retryable(
-            f"kafka {self.settings.bootstrap}: markers topic {topic}, partition {partition}: "
-            f"offset {self.end} was not reached within the time limit; another writer's transaction may be open there"
+            f"kafka {self.settings.bootstrap}: markers topic {topic}, partition {partition}: an open transaction hides "
+            f"the records before offset {self.end}; if it does not end by itself within its time-out, find it with "
+            f"kafka-transactions.sh find-hanging --topic {topic} --partition {partition}"
         )
 
     def _reached_end_or_raise(self, message: ck.Message) -> bool:

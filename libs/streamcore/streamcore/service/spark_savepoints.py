@@ -14,7 +14,10 @@ from streamcore.checkpoint.epochs import EpochClaim, EpochProgress, EpochStore
 from streamcore.control.commands import Promote
 from streamcore.control.status import CompatibilityInfo, SavepointInfo
 from streamcore.errors import ConfigError
+from streamcore.kafka.delivery import DeliverySettings
+from streamcore.kafka.hanging_transactions import end_hanging_transactions
 from streamcore.kafka.markers import read_marker
+from streamcore.kafka.partition_offsets import list_partitions
 from streamcore.savepoint import CompatibilityReport, RestoreDecisions, Savepoint, SavepointRepository
 from streamcore.savepoint.app_description import check_app_compatibility
 from streamcore.savepoint.restore import check_restorable, restore_checkpoint
@@ -95,13 +98,16 @@ class ServiceSavepoints:
         """Return the last batch of ``epoch`` whose output may be written, or None. ``begun``: its last planned batch.
 
         Without sinks this is the batch of the newest marker; a process of that epoch may still write later ones, so
-        the next owner fences the epoch and reads again. With a sink it is ``begun``, because a sink gets its rows
-        before Kafka has the marker.
+        the next owner fences the epoch and reads again. Hanging transactions, which would hide the marker, are ended
+        first. With a sink it is ``begun``, because a sink gets its rows before Kafka has the marker.
         """
         if self.app.tables:
             return begun
-        writer = WriterId(self.app.name, epoch, "driver")
-        marker = read_marker(self.settings.kafka, self.settings.markers_topic, writer, _MARKERS_TIMEOUT_MS)
+        kafka, markers = self.settings.kafka, self.settings.markers_topic
+        writers = [WriterId(self.app.name, one) for one in self._epochs.existing()]
+        topics = list(list_partitions(kafka, [markers, *set(self.app.lanes.values())]))  # a new lane has no topic yet
+        end_hanging_transactions(kafka, writers, topics, DeliverySettings())
+        marker = read_marker(kafka, markers, WriterId(self.app.name, epoch), _MARKERS_TIMEOUT_MS)
         return None if marker is None else marker.cut.batch
 
     @property

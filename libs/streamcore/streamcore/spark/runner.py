@@ -337,7 +337,7 @@ class Runner:
         """Return the error of streamcore for an error of Spark, or of the callback."""
         if not isinstance(error, Py4JError | PySparkException):
             return TaskFailed(f"{type(error).__name__}: {error}")
-        return explain_failure(str(error), self.root, self._newest_savepoint)
+        return explain_failure(str(error), self.root, self._newest_savepoint, self.settings.spark.local_dir)
 
     def _newest_savepoint(self) -> str | None:
         """Return the name of the newest savepoint of the app, or None if none can be read."""

@@ -176,11 +176,18 @@ def _worker_python(settings: SparkSettings) -> str:
     return str(_WORKER_PROGRAM) if is_local else sys.executable
 
 
+def _ignore_error(*_: object) -> None:
+    return None
+
+
 def open_session(app_name: str, settings: SparkSettings) -> SparkSession:
     """Start (or find) the session. Sets ``PYSPARK_PYTHON``, so that workers run the driver's Python."""
-    from pyspark import java_gateway
+    from pyspark import accumulators, java_gateway
     from pyspark.sql import SparkSession
 
+    for server in (accumulators.AccumulatorTCPServer, accumulators.AccumulatorUnixServer):
+        # It would print a stack trace when the JVM ends; the runner reports why it ended.
+        server.handle_error = _ignore_error  # type: ignore[assignment]
     vars(java_gateway)["Popen"] = start_jvm
     os.environ |= {_PYTHON: sys.executable, _PYTHON_PATH: os.environ.get(_DRIVER_PATH, "")}
     os.environ.setdefault(_WORKER_PYTHON, _worker_python(settings))

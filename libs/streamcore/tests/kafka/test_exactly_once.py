@@ -252,7 +252,7 @@ def test_an_open_transaction_of_another_writer_does_not_hide_our_marker(kafka: K
         thread.start()
         begun.wait(30)
         ours.commit(cut_id(4), rows(topics, 4))
-        with pytest.raises(Retryable, match="another writer's transaction"):
+        with pytest.raises(Retryable, match="an open transaction hides"):
             read_marker(kafka, topics.markers, WriterId(topics.app, 1), timeout_ms=1_500)
         finish.set()
         thread.join(30)

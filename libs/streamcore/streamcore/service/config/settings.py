@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
 
-from streamcore.arguments import check_app_name
+from streamcore.arguments import APP_NAME_RULE, check_app_name
 from streamcore.cuts.cut_clock import MAX_CLOCK_AHEAD_MS
 from streamcore.errors import ConfigError
 from streamcore.kafka.settings import KafkaSettings
@@ -61,7 +61,7 @@ class ServiceSettings(Document):
     app: Annotated[
         str,
         AfterValidator(_check_app_name),
-        Field(description="Name of the app; its topics and folders begin with it."),
+        Field(description=f"Name of the app; its topics and folders begin with it: {APP_NAME_RULE}."),
     ]
     kafka: Annotated[KafkaSettings, Field(description="How to reach Kafka.")]
     checkpoint: Annotated[
