@@ -82,6 +82,7 @@ if TYPE_CHECKING:
     from streamcore.limits import Limits, StateSettings
     from streamcore.operators.base import MAIN
     from streamcore.schema import StreamSchema
+    from streamcore.service.program.settings import ProgramSettings, ProgramStream
     from streamcore.sinks.delta.settings import DeltaSettings, DeltaStorage, DeltaTableSpec
     from streamcore.sinks.delta.sink import DeltaSink
     from streamcore.sinks.opensearch.settings import IndexSpec, OpenSearchSettings
@@ -152,6 +153,7 @@ _MODULES = {
     "streamcore.limits": "Limits StateSettings",
     "streamcore.operators.base": "MAIN",
     "streamcore.schema": "StreamSchema",
+    "streamcore.service.program.settings": "ProgramSettings ProgramStream",
     "streamcore.sinks.delta.settings": "DeltaSettings DeltaStorage DeltaTableSpec",
     "streamcore.sinks.delta.sink": "DeltaSink",
     "streamcore.sinks.opensearch.settings": "IndexSpec OpenSearchSettings",
@@ -256,6 +258,8 @@ __all__ = [
     "PostgresSink",
     "ProcessContext",
     "ProcessFunction",
+    "ProgramSettings",
+    "ProgramStream",
     "Purging",
     "Quantiles",
     "ReducingState",

@@ -62,6 +62,17 @@ def test_a_change_of_settings_changes_the_revision_and_keeps_the_shape() -> None
     assert one.shape == other.shape
 
 
+def test_a_program_names_a_topology_and_no_other_service_does() -> None:
+    assert _spec(service="program", module="shop.revenue:topology").process[1] == "shop.revenue:topology"
+    for wrong in ({"service": "program"}, {"module": "revenue:topology"}):
+        with pytest.raises(ValidationError, match="a program has a module"):
+            _spec(**wrong)
+    with pytest.raises(ValidationError, match="module"):
+        _spec(service="program", module="revenue.py")
+    one, other = (release_for(_spec(service="program", module=f"{name}:topology"), 1) for name in ("a", "b"))
+    assert one.shape != other.shape, "another topology needs another process"
+
+
 @pytest.mark.parametrize(
     ("image", "version"),
     [

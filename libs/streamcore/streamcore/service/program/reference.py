@@ -42,13 +42,9 @@ class Program:
 
     def topology(self, settings: ProgramSettings) -> Topology:
         """Return the topology for these settings. ``ConfigError`` if the program cannot make it."""
-        from streamcore.topology.topology import Topology
-
         with _user_code(self.reference):
             made = self.make(settings)
-        if not isinstance(made, Topology):
-            raise ConfigError(f"{self.reference}: returned a {type(made).__name__}, not a Topology")
-        return made
+        return _check_topology(self.reference, made)
 
 
 def load_program(reference: str) -> Program:
@@ -76,8 +72,8 @@ def _from_function(reference: str, function: Callable[..., Topology]) -> Program
     parameters = [*inspect.signature(function).parameters.values()]
     if not parameters:
         with _user_code(reference):
-            name = function().name
-        return Program(reference, ProgramSettings, lambda _: function(), name)
+            made = function()
+        return Program(reference, ProgramSettings, lambda _: function(), _check_topology(reference, made).name)
     with _user_code(reference):
         model = typing.get_type_hints(function).get(parameters[0].name)
     if len(parameters) > 1 or not (isinstance(model, type) and issubclass(model, ProgramSettings)):
@@ -86,6 +82,14 @@ def _from_function(reference: str, function: Callable[..., Topology]) -> Program
             "arguments, or with one that is annotated with a subclass of ProgramSettings"
         )
     return Program(reference, model, function, None)
+
+
+def _check_topology(reference: str, made: object) -> Topology:
+    from streamcore.topology.topology import Topology
+
+    if not isinstance(made, Topology):
+        raise ConfigError(f"program {reference}: returned a {type(made).__name__}, not a Topology")
+    return made
 
 
 def _import_module(reference: str, name: str) -> ModuleType:
