@@ -64,9 +64,7 @@ def _settings_model(service: str) -> type[ServiceSettings]:
     if service not in SERVICES:
         raise InputError(f"there is no service {service}; there are {', '.join(SERVICES)}")
     module = "streamcore.service.program" if service == "program" else f"headgate_{service}"
-    model: type[ServiceSettings] = getattr(
-        importlib.import_module(f"{module}.settings"), f"{service.title()}Settings"
-    )
+    model: type[ServiceSettings] = getattr(importlib.import_module(f"{module}.settings"), f"{service.title()}Settings")
     return model
 
 

@@ -4,8 +4,8 @@ This package is the door. A stream program needs one import line::
 
     import streamcore as sc
 
-    orders = sc.source(ORDERS, sc.bounded_out_of_orderness(5_000))
-    revenue = orders.key_by("shop").window(sc.Tumbling(60_000)).aggregate(revenue=sc.Sum("amount"))
+    orders = sc.source(ORDERS, sc.bounded_out_of_orderness("5s"))
+    revenue = orders.key_by("shop").window(sc.Tumbling("1m")).aggregate(revenue=sc.Sum("amount"))
     topology = sc.Topology("revenue", revenue.sink("revenue", key="shop"))
 
     sc.simulate(topology, {"orders": sc.event_table(ORDERS, ROWS)})  # in this process, without a broker

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field
 
 from streamcore.arguments import check_app_name
 from streamcore.cuts.cut_clock import MAX_CLOCK_AHEAD_MS
+from streamcore.durations import Milliseconds
 from streamcore.errors import ConfigError
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.limits import Limits
@@ -191,7 +192,7 @@ class ServiceSettings(Document):
     @property
     def watermark(self) -> WatermarkStrategy:
         """The watermark strategy of every stream."""
-        return WatermarkStrategy(self.max_out_of_orderness_ms, self.idle_timeout_ms)
+        return WatermarkStrategy(Milliseconds(self.max_out_of_orderness_ms), Milliseconds(self.idle_timeout_ms))
 
     @property
     def spark_session(self) -> SparkSettings:
