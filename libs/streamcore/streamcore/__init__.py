@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from streamcore.app import App, EventTime
     from streamcore.decode.formats import AccessLog, Avro, Bare, Confluent, Container, Csv, Json, SingleObject
     from streamcore.decode.text.access_log import LogLayout
+    from streamcore.durations import Duration
     from streamcore.engine.report import CutReport, Listeners
     from streamcore.enrich import (
         Answer,
@@ -81,6 +82,7 @@ if TYPE_CHECKING:
     )
     from streamcore.limits import Limits, StateSettings
     from streamcore.operators.base import MAIN
+    from streamcore.runtime_context import FunctionCounter, FunctionGauge, RuntimeContext
     from streamcore.schema import StreamSchema
     from streamcore.service.program.settings import ProgramSettings, ProgramStream
     from streamcore.sinks.delta.settings import DeltaSettings, DeltaStorage, DeltaTableSpec
@@ -140,6 +142,7 @@ _MODULES = {
     "streamcore.app": "App EventTime",
     "streamcore.decode.formats": "AccessLog Avro Bare Confluent Container Csv Json SingleObject",
     "streamcore.decode.text.access_log": "LogLayout",
+    "streamcore.durations": "Duration",
     "streamcore.engine.report": "CutReport Listeners",
     "streamcore.enrich": (
         "Answer BatchLookupClient Caching Enrichment Key LookupClient LookupRetries OnFailure ResultOrder"
@@ -152,6 +155,7 @@ _MODULES = {
     ),
     "streamcore.limits": "Limits StateSettings",
     "streamcore.operators.base": "MAIN",
+    "streamcore.runtime_context": "FunctionCounter FunctionGauge RuntimeContext",
     "streamcore.schema": "StreamSchema",
     "streamcore.service.program.settings": "ProgramSettings ProgramStream",
     "streamcore.sinks.delta.settings": "DeltaSettings DeltaStorage DeltaTableSpec",
@@ -217,11 +221,14 @@ __all__ = [
     "DeltaStorage",
     "DeltaTableSpec",
     "Drained",
+    "Duration",
     "Enrichment",
     "EventTime",
     "Evictor",
     "Fenced",
     "First",
+    "FunctionCounter",
+    "FunctionGauge",
     "Funnel",
     "GlobalWindow",
     "InSequence",
@@ -272,6 +279,7 @@ __all__ = [
     "RevisionPolicy",
     "RowAccumulator",
     "RunSettings",
+    "RuntimeContext",
     "SaslMechanism",
     "SecurityProtocol",
     "Session",

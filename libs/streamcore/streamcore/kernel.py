@@ -61,10 +61,10 @@ class Cut:
 
     ``events``: for each exchange, the rows that this shard owns, in order of partition and offset; events of a
     source have all columns of ``StreamSchema.arrow``. ``control``: all control records, in order of offset; every
-    shard gets all of them. ``start_offsets``: the offset where the cut begins, by source partition
-    (``offsets.source_partitions``). ``watermark_ms``: the watermark at the start of the cut; ``next_watermark_ms``:
-    at its end. ``watermark_times``: both, for each watermark group of the app. ``latest_event_ms``: for each
-    stream, the latest event time before the cut. Output of which an app has one per cut is emitted by ``shard`` 0.
+    shard gets all of them. ``shards``: their number. ``start_offsets``: the offset where the cut begins, by source
+    partition (``offsets.source_partitions``). ``watermark_ms``: the watermark at the start of the cut;
+    ``next_watermark_ms``: at its end. ``watermark_times``: both, for each watermark group of the app.
+    ``latest_event_ms``: for each stream, the latest event time before the cut. Output of which an app has one per cut is emitted by ``shard`` 0.
     """
 
     shard: int
@@ -76,6 +76,7 @@ class Cut:
     latest_event_ms: Mapping[str, int]
     watermark_times: Sequence[CutTime] = ()
     start_offsets: Mapping[int, int] = field(default_factory=dict)
+    shards: int = 1
 
 
 @dataclass(frozen=True, slots=True)

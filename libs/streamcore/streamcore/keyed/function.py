@@ -16,6 +16,7 @@ from streamcore.keyed.keyed_store import KeyedStore
 from streamcore.keyed.migration import Migration
 from streamcore.keyed.timers import TimerTable
 from streamcore.keyed.value_codec import ValueTypeMismatch
+from streamcore.runtime_context import RuntimeContext
 
 Rows = Iterable[object] | None
 
@@ -29,12 +30,22 @@ class ProcessFunction:
 
     Only declared states are stored. An attribute that a call sets on ``self`` is lost without an error at the next
     restart, differs between shards, and is not undone when a call fails. So attributes must not change after
-    ``__init__``.
+    ``open``.
     """
 
     outputs: Mapping[str, Schema] = {}
     version: ClassVar[int] = 1
     migrations: ClassVar[Mapping[int, Migration]] = {}
+
+    def open(self, context: RuntimeContext) -> None:
+        """Prepare for calls: once in each process that runs a shard of the step, before its first call.
+
+        For counters and gauges (``self.alarms = context.counter("alarms")``), and for what cannot be pickled, such as a
+        compiled model. Attributes that are set here are no state: they are not stored, and made again after a restart.
+        """
+
+    def close(self) -> None:
+        """Release what ``open`` has made. Not called after a crash, nor when Spark ends a worker by force."""
 
     def process(self, event: Any, context: ProcessContext) -> Rows:
         """Process one event, an object with its columns as attributes. Return or yield the rows for port ``MAIN``.

@@ -151,7 +151,7 @@ DURATIONS: list[tuple[Callable[[Any], object], str]] = [
     (lambda at: KEYED.join(OTHER).within(0, at), "upper_ms"),
     (lambda at: KEYED.join(OTHER).window(Tumbling("1m"), allowed_lateness_ms=at), "allowed_lateness_ms"),
     (lambda at: KEYED.join(OTHER).latest(refresh_ms=at), "refresh_ms"),
-    (lambda at: KEYED.deduplicate(at), "horizon_ms"),
+    (KEYED.deduplicate, "horizon_ms"),
     (lambda at: RollingSpan("1h", at, "1m"), "span_ms"),
     (Ttl, "after_ms"),
 ]
