@@ -64,7 +64,8 @@ class Cut:
     shard gets all of them. ``shards``: their number. ``start_offsets``: the offset where the cut begins, by source
     partition (``offsets.source_partitions``). ``watermark_ms``: the watermark at the start of the cut;
     ``next_watermark_ms``: at its end. ``watermark_times``: both, for each watermark group of the app.
-    ``latest_event_ms``: for each stream, the latest event time before the cut. Output of which an app has one per cut is emitted by ``shard`` 0.
+    ``latest_event_ms``: for each stream, the latest event time before the cut. Output of which an app has one per cut
+    is emitted by ``shard`` 0.
     """
 
     shard: int

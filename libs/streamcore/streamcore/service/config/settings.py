@@ -31,6 +31,13 @@ _FIXED = (
 class RestoreDocument(Document):
     """Decisions of a person about a restore."""
 
+    app: Annotated[
+        str | None,
+        Field(
+            description="App whose savepoints this one may start from, as a fork beside it; its own savepoints come "
+            "first."
+        ),
+    ] = None
     drop: Annotated[
         tuple[str, ...],
         Field(description="Operators or tables whose state a restore drops."),
