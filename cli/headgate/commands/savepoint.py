@@ -7,7 +7,14 @@ from pathlib import Path
 import click
 
 from headgate.console.output import Json, Output, emit, output_option
-from headgate.savepoints.options import decisions_option, parse_decisions, place_option, savepoints_at, service_option
+from headgate.savepoints.options import (
+    decisions_option,
+    find_for,
+    parse_decisions,
+    place_option,
+    savepoints_at,
+    service_option,
+)
 from headgate.savepoints.render import compatibility_json, compatibility_text, list_text, manifest_text, summary
 from streamcore.savepoint import check_name
 from streamcore.storage.location import location
@@ -118,7 +125,7 @@ def plan(
     from streamcore.savepoint.app_description import check_app_compatibility
 
     loaded = load_app(service, file)
-    manifest = savepoints_at(place or loaded.settings.savepoints_root, loaded.app.name).get(name).manifest
+    manifest = find_for(loaded, place, name).manifest
     found = check_app_compatibility(manifest, loaded.app, parse_decisions(drop, accept))
     emit(output, {"name": name, **compatibility_json(found)}, compatibility_text(found))
     return 0 if found.possible else 1
@@ -152,7 +159,7 @@ def restore(
     from headgate.savepoints.create import restore as make
 
     loaded = load_app(service, file)
-    found = savepoints_at(place or loaded.settings.savepoints_root, loaded.app.name).get(name)
+    found = find_for(loaded, place, name)
     to = location(checkpoint) if checkpoint else new_checkpoint(loaded.settings.checkpoint)
     restored = make(
         loaded, found, to, found.manifest.epoch + 1 if epoch is None else epoch, parse_decisions(drop, accept)

@@ -9,10 +9,11 @@ from typing import Any, TypeVar
 
 import click
 
-from headgate.programs.service_app import SERVICES, is_program, load_app
+from headgate.programs.service_app import SERVICES, ServiceApp, is_program, load_app
 from headgate.rules.options import DEFAULT_APP
 from streamcore.environment import EnvironmentVariable, Reader
-from streamcore.savepoint import ACCEPTABLE, RestoreDecisions, SavepointRepository
+from streamcore.savepoint import ACCEPTABLE, RestoreDecisions, Savepoint, SavepointRepository
+from streamcore.savepoint.fork import find_savepoint
 from streamcore.storage import open_object_store
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
@@ -102,3 +103,9 @@ def parse_decisions(drop: tuple[str, ...], accept: tuple[str, ...]) -> RestoreDe
 def savepoints_at(place: str, app: str) -> SavepointRepository:
     """Return the savepoints of an app in a folder or bucket."""
     return SavepointRepository(open_object_store(place), app)
+
+
+def find_for(loaded: ServiceApp, place: str | None, name: str) -> Savepoint:
+    """Return the savepoint that an app may start from: its own, or one of the app that it is a fork of."""
+    folder = open_object_store(place or loaded.settings.savepoints_root)
+    return find_savepoint(folder, name, loaded.app.name, loaded.app.control_topic, loaded.settings.restore.app)
