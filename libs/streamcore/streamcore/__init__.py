@@ -4,8 +4,8 @@ This package is the door. A stream program needs one import line::
 
     import streamcore as sc
 
-    orders = sc.source(ORDERS, sc.bounded_out_of_orderness(5_000))
-    revenue = orders.key_by("shop").window(sc.Tumbling(60_000)).aggregate(revenue=sc.Sum("amount"))
+    orders = sc.source(ORDERS, sc.bounded_out_of_orderness("5s"))
+    revenue = orders.key_by("shop").window(sc.Tumbling("1m")).aggregate(revenue=sc.Sum("amount"))
     topology = sc.Topology("revenue", revenue.sink("revenue", key="shop"))
 
     sc.simulate(topology, {"orders": sc.event_table(ORDERS, ROWS)})  # in this process, without a broker
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from streamcore.app import App, EventTime
     from streamcore.decode.formats import AccessLog, Avro, Bare, Confluent, Container, Csv, Json, SingleObject
     from streamcore.decode.text.access_log import LogLayout
+    from streamcore.durations import Duration
     from streamcore.engine.report import CutReport, Listeners
     from streamcore.enrich import (
         Answer,
@@ -81,7 +82,9 @@ if TYPE_CHECKING:
     )
     from streamcore.limits import Limits, StateSettings
     from streamcore.operators.base import MAIN
+    from streamcore.runtime_context import FunctionCounter, FunctionGauge, RuntimeContext
     from streamcore.schema import StreamSchema
+    from streamcore.service.program.settings import ProgramSettings, ProgramStream
     from streamcore.sinks.delta.settings import DeltaSettings, DeltaStorage, DeltaTableSpec
     from streamcore.sinks.delta.sink import DeltaSink
     from streamcore.sinks.opensearch.settings import IndexSpec, OpenSearchSettings
@@ -139,6 +142,7 @@ _MODULES = {
     "streamcore.app": "App EventTime",
     "streamcore.decode.formats": "AccessLog Avro Bare Confluent Container Csv Json SingleObject",
     "streamcore.decode.text.access_log": "LogLayout",
+    "streamcore.durations": "Duration",
     "streamcore.engine.report": "CutReport Listeners",
     "streamcore.enrich": (
         "Answer BatchLookupClient Caching Enrichment Key LookupClient LookupRetries OnFailure ResultOrder"
@@ -151,7 +155,9 @@ _MODULES = {
     ),
     "streamcore.limits": "Limits StateSettings",
     "streamcore.operators.base": "MAIN",
+    "streamcore.runtime_context": "FunctionCounter FunctionGauge RuntimeContext",
     "streamcore.schema": "StreamSchema",
+    "streamcore.service.program.settings": "ProgramSettings ProgramStream",
     "streamcore.sinks.delta.settings": "DeltaSettings DeltaStorage DeltaTableSpec",
     "streamcore.sinks.delta.sink": "DeltaSink",
     "streamcore.sinks.opensearch.settings": "IndexSpec OpenSearchSettings",
@@ -215,11 +221,14 @@ __all__ = [
     "DeltaStorage",
     "DeltaTableSpec",
     "Drained",
+    "Duration",
     "Enrichment",
     "EventTime",
     "Evictor",
     "Fenced",
     "First",
+    "FunctionCounter",
+    "FunctionGauge",
     "Funnel",
     "GlobalWindow",
     "InSequence",
@@ -256,6 +265,8 @@ __all__ = [
     "PostgresSink",
     "ProcessContext",
     "ProcessFunction",
+    "ProgramSettings",
+    "ProgramStream",
     "Purging",
     "Quantiles",
     "ReducingState",
@@ -268,6 +279,7 @@ __all__ = [
     "RevisionPolicy",
     "RowAccumulator",
     "RunSettings",
+    "RuntimeContext",
     "SaslMechanism",
     "SecurityProtocol",
     "Session",

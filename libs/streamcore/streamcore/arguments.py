@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from datetime import timedelta
 
 from streamcore.errors import ConfigError
 
@@ -39,11 +38,8 @@ def check_function(method: str, value: object, remedy: str) -> None:
 def check_whole(**values: object) -> None:
     """Raise ``ConfigError`` unless all values, by the names of their arguments, are whole numbers."""
     for name, value in values.items():
-        if isinstance(value, timedelta):
-            ms = value // timedelta(milliseconds=1)
-            raise ConfigError(f"{name}: takes whole milliseconds, not a timedelta; write {ms:_}")
         if isinstance(value, bool) or not hasattr(value, "__index__"):
-            raise ConfigError(f"{name}: takes a whole number, not {value!r}; write such as 60_000")
+            raise ConfigError(f"{name}: takes a whole number, not {value!r}; write such as 100")
 
 
 def _with_article(cls: type) -> str:

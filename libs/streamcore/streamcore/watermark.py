@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from streamcore.arguments import check_whole
+from streamcore.durations import Duration, DurationField
 from streamcore.errors import ConfigError
 
 #: The watermark before the first event. Durations can be subtracted from it without overflow.
@@ -22,7 +22,7 @@ NO_WATERMARK: Final = -(2**62)
 END_OF_TIME_MS: Final = 2**62
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class WatermarkStrategy:
     """How the watermark of a source's partitions follows from their events.
 
@@ -33,30 +33,31 @@ class WatermarkStrategy:
     event time, a timestamp to that timestamp. ``end``: a boolean field, true in the last event of a partition.
     """
 
-    max_out_of_orderness_ms: int = 10_000
-    idle_timeout_ms: int = 30_000
+    max_out_of_orderness_ms: DurationField = DurationField(10_000)
+    idle_timeout_ms: DurationField = DurationField(30_000)
     punctuation: str | None = None
     end: str | None = None
 
     def __post_init__(self) -> None:
-        check_whole(max_out_of_orderness_ms=self.max_out_of_orderness_ms, idle_timeout_ms=self.idle_timeout_ms)
         if self.max_out_of_orderness_ms < 0 or self.idle_timeout_ms < 1:
             raise ConfigError(f"{self}: max_out_of_orderness_ms is at least 0, idle_timeout_ms at least 1")
 
 
-def ascending_timestamps(idle_timeout_ms: int = 30_000) -> WatermarkStrategy:
+def ascending_timestamps(idle_timeout_ms: Duration = 30_000) -> WatermarkStrategy:
     """Return the strategy for events that come in the order of their times within each partition."""
     return WatermarkStrategy(0, idle_timeout_ms)
 
 
-def bounded_out_of_orderness(max_out_of_orderness_ms: int, idle_timeout_ms: int = 30_000) -> WatermarkStrategy:
+def bounded_out_of_orderness(
+    max_out_of_orderness_ms: Duration, idle_timeout_ms: Duration = 30_000
+) -> WatermarkStrategy:
     """Return the strategy for events that come at most ``max_out_of_orderness_ms`` of event time after a later one of
     their
     partition."""
     return WatermarkStrategy(max_out_of_orderness_ms, idle_timeout_ms)
 
 
-def from_punctuation(field_name: str, idle_timeout_ms: int = 30_000) -> WatermarkStrategy:
+def from_punctuation(field_name: str, idle_timeout_ms: Duration = 30_000) -> WatermarkStrategy:
     """Return the strategy for streams whose events carry the progress of event time
     (``WatermarkStrategy.punctuation``)."""
     return WatermarkStrategy(0, idle_timeout_ms, punctuation=field_name)

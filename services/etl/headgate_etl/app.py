@@ -27,6 +27,7 @@ from headgate_etl.routing import RouteRows
 from headgate_etl.settings import EtlSettings
 from headgate_etl.sinks import sink_factories
 from streamcore.app import App
+from streamcore.durations import Milliseconds
 from streamcore.engine.report import Listeners
 from streamcore.operators.deduplication.operator import DUPLICATES, WhenFull
 from streamcore.service.build_runner import build_runner
@@ -71,7 +72,7 @@ def _keep_valid(rows: Stream, dead_letters: list[SinkNode]) -> Stream:
 
 def _deduplicate(rows: Stream, key: tuple[str, ...], document: DeduplicateDocument) -> Stream:
     return rows.key_by(*key).deduplicate(
-        document.horizon_ms,
+        Milliseconds(document.horizon_ms),
         name="deduplicate",
         max_ids=document.max_ids,
         when_full=WhenFull.FORGET_OLDEST if document.forget_oldest else WhenFull.PASS,

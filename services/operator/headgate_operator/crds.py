@@ -16,8 +16,8 @@ import yaml
 from pydantic import TypeAdapter
 
 from headgate_operator.resources import GROUP, VERSION, SavepointSpec, SavepointStatus, Status, StreamAppSpec
-from headgate_operator.resources.base import format_duration
 from streamcore.arguments import APP_NAME, APP_NAME_RULE
+from streamcore.durations import render_duration
 
 Schema = dict[str, Any]
 #: Entries that a structural schema must not have, or does not need.
@@ -59,7 +59,7 @@ def _default(schema: Schema) -> object:
     if schema.get("type") == "object":
         return {}
     value = schema["default"]
-    return format_duration(value) if schema.get("type") == "string" and isinstance(value, int) else value
+    return render_duration(value) if schema.get("type") == "string" and isinstance(value, int) else value
 
 
 def _resolve_reference(schema: Schema, models: Mapping[str, Schema]) -> Schema:

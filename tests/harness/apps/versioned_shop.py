@@ -121,7 +121,7 @@ class Version:
         if self.joined:
             sinks.append(self._pairs(orders, views).sink("pairs", key="user"))
         if self.visits:
-            visits = views.key_by("user").window(Session(200)).aggregate("visits", views=Count())
+            visits = views.key_by("user").window(Session("200ms")).aggregate("visits", views=Count())
             sinks.append(visits.sink("visits", key="user"))
         return Topology(name, *sinks)
 

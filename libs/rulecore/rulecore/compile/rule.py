@@ -26,12 +26,12 @@ from rulecore.compile.sequence import CompiledSequence
 from rulecore.documents import message_template as message
 from rulecore.documents.message_template import MessageTemplate
 from rulecore.documents.rule import Rule, RuleKind, canonical_json
-from rulecore.documents.scalars import render_duration
 from rulecore.documents.windows import CountSpec, SequenceSpan, SessionSpec, SlidingSpec, TumblingSpec
 from rulecore.errors import RuleSetError
 from rulecore.language import AggregateCall, Expr, ListType, Scope
 from rulecore.lists.list_columns import ListColumn, distinct, extract_list_columns
 from rulecore.matching.access_plan import AccessPlan, plan_access
+from streamcore.durations import render_duration
 from streamcore.schema import LONG, StreamSchema, Type
 
 _DAY_MS = 86_400_000

@@ -10,7 +10,8 @@ from typing import Annotated, Final
 from pydantic import BeforeValidator, Discriminator, Field, PlainSerializer, Tag, model_validator
 
 from rulecore.documents.base import DocumentModel
-from rulecore.documents.scalars import ColumnName, Duration, Expression, abbreviate, parse_duration_ms, render_duration
+from rulecore.documents.scalars import ColumnName, Duration, Expression, abbreviate, parse_duration_ms
+from streamcore.durations import render_duration
 
 MAX_TIMES: Final = 1_000
 MAX_SIGNALS: Final = 200

@@ -33,6 +33,7 @@ from streamcore.engine.shuffle import (
 )
 from streamcore.kernel import ControlRecord, KernelOutput, StatelessStage, StreamKey
 from streamcore.offsets import PARTITIONS_PER_TOPIC
+from streamcore.runtime_context import close
 from streamcore.schema import EVENT_MS, PARTITION, StreamSchema
 from streamcore.watermark import END_OF_TIME_MS, NO_WATERMARK, Progress, WatermarkStrategy
 from streamcore.wire.arrow_ipc import to_table
@@ -48,6 +49,10 @@ class Ingest:
         self.decoders = [source.decoder(app.limits) for source in app.sources]
         self.head: StatelessStage = app.stateless_stage() if app.stateless_stage is not None else KeyRouter(app.schemas)
         self.reset(CutClock())
+
+    def close(self) -> None:
+        """Close the functions of the stateless stage, when the process drops this object."""
+        close(self.head)
 
     def reset(self, clock: CutClock) -> None:
         """Begin a new cut: drop the remains of the previous one, and take its times."""

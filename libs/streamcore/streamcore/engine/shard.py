@@ -30,6 +30,7 @@ from streamcore.errors import CorruptState
 from streamcore.kernel import Cut, Kernel, KernelOutput
 from streamcore.offsets import source_index, source_partitions
 from streamcore.operators.base import CutTime
+from streamcore.runtime_context import close
 from streamcore.schema import OFFSET, PARTITION
 from streamcore.state.blob_store import BlobStore
 from streamcore.state.state_log import HEAD, StateLog
@@ -82,7 +83,13 @@ class Shard:
         self.last = stage + 1 == len(app.stages)
         self._reset()
 
+    def close(self) -> None:
+        """Close the functions of the kernel, when the process drops this shard."""
+        close(self.kernel)
+
     def _reset(self) -> None:
+        if hasattr(self, "kernel"):
+            self.close()
         self.log = StateLog(self.app.state)
         self.kernel: Kernel = self.app.stages[self.stage]()
         self.times = [WatermarkState() for _ in self.app.watermark_groups]

@@ -8,13 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
+from streamcore.durations import Duration, duration_ms
 from streamcore.keyed.broadcast import BroadcastState
 from streamcore.keyed.call_records import PortBuffer, Schema
-from streamcore.keyed.call_scope import TimeDomain
+from streamcore.keyed.call_scope import CallScope, TimeDomain
 from streamcore.keyed.keyed_store import KeyedStore
 from streamcore.keyed.migration import Migration
 from streamcore.keyed.timers import TimerTable
 from streamcore.keyed.value_codec import ValueTypeMismatch
+from streamcore.runtime_context import RuntimeContext
 
 Rows = Iterable[object] | None
 
@@ -28,12 +30,22 @@ class ProcessFunction:
 
     Only declared states are stored. An attribute that a call sets on ``self`` is lost without an error at the next
     restart, differs between shards, and is not undone when a call fails. So attributes must not change after
-    ``__init__``.
+    ``open``.
     """
 
     outputs: Mapping[str, Schema] = {}
     version: ClassVar[int] = 1
     migrations: ClassVar[Mapping[int, Migration]] = {}
+
+    def open(self, context: RuntimeContext) -> None:
+        """Prepare for calls: once in each process that runs a shard of the step, before its first call.
+
+        For counters and gauges (``self.alarms = context.counter("alarms")``), and for what cannot be pickled, such as a
+        compiled model. Attributes that are set here are no state: they are not stored, and made again after a restart.
+        """
+
+    def close(self) -> None:
+        """Release what ``open`` has made. Not called after a crash, nor when Spark ends a worker by force."""
 
     def process(self, event: Any, context: ProcessContext) -> Rows:
         """Process one event, an object with its columns as attributes. Return or yield the rows for port ``MAIN``.
@@ -54,14 +66,25 @@ class ProcessFunction:
 class Timers:
     """The timers of the current key. Times are epoch milliseconds."""
 
-    __slots__ = ("_table",)
+    __slots__ = ("_scope", "_table")
 
-    def __init__(self, table: TimerTable) -> None:
+    def __init__(self, table: TimerTable, scope: CallScope) -> None:
         self._table = table
+        self._scope = scope
 
     def set(self, at_ms: int, domain: TimeDomain = TimeDomain.EVENT) -> None:
         """Set a timer that fires once at ``at_ms``. Nothing changes if the key has a timer for this time."""
         self._table.set(at_ms, domain)
+
+    def after(self, delay: Duration, domain: TimeDomain = TimeDomain.EVENT) -> int:
+        """Set a timer that fires ``delay`` after this call, and return its time.
+
+        A call's time is that of its event or timer, or the clock of the cut with ``TimeDomain.CLOCK``.
+        """
+        scope = self._scope
+        at_ms = (scope.event_ms if domain is TimeDomain.EVENT else scope.clock_ms) + duration_ms("after", delay)
+        self._table.set(at_ms, domain)
+        return at_ms
 
     def delete(self, at_ms: int, domain: TimeDomain = TimeDomain.EVENT) -> None:
         """Delete the timer for ``at_ms``, if the key has one."""
@@ -81,7 +104,7 @@ class ProcessContext:
         self._scope = store.scope
         self._keys = store.keys
         self._ports = ports
-        self.timers = Timers(store.timers)
+        self.timers = Timers(store.timers, store.scope)
         #: The values that ``process_control`` has stored.
         self.broadcast: BroadcastState = store.broadcast
         #: In ``on_timer``: the time domain of the timer that fired.

@@ -63,6 +63,7 @@ from streamcore.keyed.timers import ChainedTimerLimit
 from streamcore.keyed.value_codec import describe
 from streamcore.operators.base import MAIN, CutTime, Ports
 from streamcore.operators.failures import FAILED, FAILED_REASON
+from streamcore.runtime_context import RuntimeContext
 from streamcore.schema import EVENT_MS
 from streamcore.state.row_versions import Versions
 from streamcore.state.table import StateTable
@@ -148,6 +149,15 @@ class ProcessOperator:
         if timer_limit.deferred:
             scope.counts["timers_deferred"] += timer_limit.deferred
         return self._take_output(inputs[0])
+
+    def open(self, context: RuntimeContext) -> None:
+        """Open the function, before the first step of this process. What a failed call counts is taken back."""
+        context.undo_in(self._scope.journal)
+        self._function.open(context)
+
+    def close(self) -> None:
+        """Close the function."""
+        self._function.close()
 
     def tables(self) -> Mapping[str, StateTable]:
         """Return the state tables by the names of ``streamcore.keyed.state_tables``."""

@@ -20,6 +20,7 @@ from streamcore.kafka.markers import read_marker
 from streamcore.kafka.partition_offsets import list_partitions
 from streamcore.savepoint import CompatibilityReport, RestoreDecisions, Savepoint, SavepointRepository
 from streamcore.savepoint.app_description import check_app_compatibility
+from streamcore.savepoint.fork import find_savepoint
 from streamcore.savepoint.restore import check_restorable, restore_checkpoint
 from streamcore.savepoint.verify import verify_readable
 from streamcore.service.config.settings import ServiceSettings
@@ -44,12 +45,12 @@ class ServiceSavepoints:
 
     def plan(self, name: str) -> CompatibilityInfo:
         """See ``Savepoints``."""
-        report = self._plan(self._savepoints.get(name))
+        report = self._plan(self._find(name))
         return CompatibilityInfo(str(report.compatibility), tuple(reason.text for reason in report.reasons))
 
     def verify(self, name: str) -> str:
         """See ``Savepoints``."""
-        saved = self._savepoints.get(name)
+        saved = self._find(name)
         report = self._plan(saved)
         if not report.possible:
             raise ConfigError(f"savepoint {name}: {report.compatibility}: {'; '.join(r.text for r in report.reasons)}")
@@ -92,7 +93,7 @@ class ServiceSavepoints:
         """Return the savepoint to restore; None if the command names none or the checkpoint exists."""
         if command.restore is None or self._epochs.exists(command.epoch):
             return None
-        return self._savepoints.get(command.restore)
+        return self._find(command.restore)
 
     def _last_written(self, epoch: int, begun: int) -> int | None:
         """Return the last batch of ``epoch`` whose output may be written, or None. ``begun``: its last planned batch.
@@ -113,6 +114,11 @@ class ServiceSavepoints:
     @property
     def _epochs(self) -> EpochStore:
         return EpochStore(self.settings.checkpoint)
+
+    def _find(self, name: str) -> Savepoint:
+        """Return a savepoint of this app, or of the app that it is a fork of."""
+        place = open_object_store(self.settings.savepoints_root)
+        return find_savepoint(place, name, self.app.name, self.app.control_topic, self.settings.restore.app)
 
     @property
     def _savepoints(self) -> SavepointRepository:

@@ -23,7 +23,7 @@ def write_archive(file: Path, jars: Path | None) -> None:
     """Write the archive. ``jars``: folder of further jars, as in ``SparkSettings``."""
     from pyspark import SparkContext
 
-    import streamcore as sc
+    from streamcore.kafka.settings import KafkaSettings
     from streamcore.spark.session import QUIET_ARCHIVES, SparkSettings, open_session
     from streamcore.spark.warmup import warm_up
 
@@ -32,7 +32,7 @@ def write_archive(file: Path, jars: Path | None) -> None:
     with tempfile.TemporaryDirectory() as folder:
         options = (f"-XX:ArchiveClassesAtExit={file}", *QUIET_ARCHIVES)
         session = open_session("classes", SparkSettings(jars, local_dir=Path(folder), java_options=options))
-        warm_up(session, _small_app(), sc.KafkaSettings("127.0.0.1:1"), 2, Path(folder) / "warm-up", lambda: False)
+        warm_up(session, _small_app(), KafkaSettings("127.0.0.1:1"), 2, Path(folder) / "warm-up", lambda: False)
         gateway = SparkContext._gateway
         assert gateway is not None, "a session has started"
         session.stop()
@@ -45,7 +45,12 @@ def _small_app() -> App:
     """An app with state, whose cuts load what those of every app load."""
     import polars as pl
 
-    import streamcore as sc
+    from streamcore.aggregates import Sum
+    from streamcore.schema import StreamSchema
+    from streamcore.topology.stream import source
+    from streamcore.topology.topology import Topology
+    from streamcore.watermark import bounded_out_of_orderness
+    from streamcore.windowing import Tumbling
 
     stream = {
         "name": "orders",
@@ -53,10 +58,10 @@ def _small_app() -> App:
         "keys": [["country"]],
         "fields": {"at": "timestamp not null", "country": "string not null", "amount": "decimal(12,2) not null"},
     }
-    orders = sc.source(sc.StreamSchema.parse(stream), sc.bounded_out_of_orderness(60_000))
-    revenue = orders.key_by("country").window(sc.Tumbling(3_600_000)).aggregate("revenue", revenue=sc.Sum("amount"))
+    orders = source(StreamSchema.parse(stream), bounded_out_of_orderness("1m"))
+    revenue = orders.key_by("country").window(Tumbling("1h")).aggregate("revenue", revenue=Sum("amount"))
     large = orders.filter(pl.col("amount") >= 1_000)
-    topology = sc.Topology("classes", revenue.sink("revenue"), large.sink("large"))
+    topology = Topology("classes", revenue.sink("revenue"), large.sink("large"))
     return topology.app(topics={"orders": "orders"}, shards=2)
 
 

@@ -104,9 +104,9 @@ def _unpack_and_evict(packed: PackedApp) -> App:
     _watch_memory()
     app = packed.unpack()
     for identity in [i for i, ingest in _ingests.items() if i != packed.identity and ingest.app.name == app.name]:
-        del _ingests[identity]
+        _ingests.pop(identity).close()
     for key in [k for k, shard in _shards.items() if k[0] != packed.identity and shard.app.name == app.name]:
-        del _shards[key]
+        _shards.pop(key).close()
     return app
 
 

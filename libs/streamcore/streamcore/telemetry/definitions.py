@@ -57,6 +57,15 @@ def _by_name(read: Callable[[MetricTotals], Mapping[str, int]]) -> Reader:
     return lambda totals, _lag: [(count, (name,)) for name, count in [*read(totals).items()]]
 
 
+def _by_step(read: Callable[[MetricTotals], Mapping[str, int]]) -> Reader:
+    return lambda totals, _lag: [(count, _step_and_name(name)) for name, count in [*read(totals).items()]]
+
+
+def _step_and_name(name: str) -> tuple[str, str]:
+    step, _, metric = name.rpartition(".")
+    return step, metric
+
+
 def _partition_delays(totals: MetricTotals, _lag: object) -> Iterable[Sample]:
     return [(ms / 1000, partition) for partition, ms in [*totals.partition_delay_ms.items()]]
 
@@ -115,6 +124,22 @@ METRICS = (
         "Counts of operators and rules, such as rows that are late, dropped or rejected by a limit.",
         ("what",),
         _by_name(lambda t: t.counted),
+    ),
+    MetricDefinition(
+        _COUNTER,
+        "headgate.function.count",
+        "",
+        "Counters of functions in programs, which they make with `RuntimeContext.counter`.",
+        ("step", "name"),
+        _by_step(lambda t: t.function_counts),
+    ),
+    MetricDefinition(
+        _GAUGE,
+        "headgate.function.gauge",
+        "",
+        "Gauges of functions in programs, which they make with `RuntimeContext.gauge`: the sum over the shards.",
+        ("step", "name"),
+        _by_step(lambda t: t.function_gauges),
     ),
     MetricDefinition(
         _COUNTER,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from streamcore.kernel import BUDGET_REACHED, STATE_BYTES, STATE_ENTRIES
 from streamcore.memory.memory_use import MemoryUse
+from streamcore.runtime_context import USER_COUNTER, USER_GAUGE
 
 if TYPE_CHECKING:
     from streamcore.engine.report import CutReport
@@ -56,6 +57,8 @@ class MetricTotals:
     rule_state_entries: dict[str, int] = field(default_factory=dict)
     rule_state_bytes: dict[str, int] = field(default_factory=dict)
     budgets_reached: dict[str, int] = field(default_factory=dict)
+    function_counts: dict[str, int] = field(default_factory=dict)
+    function_gauges: dict[str, int] = field(default_factory=dict)
     delay_ms: int = 0
     partition_delay_ms: dict[tuple[str, str], int] = field(default_factory=dict)
     cut_at_ms: int = 0
@@ -88,9 +91,12 @@ class MetricTotals:
         """Add the counters of operators and rules.
 
         ``candidates.<rule>@<version>`` and ``matches.<rule>@<version>`` are metrics with the rule as their label, and
-        the sizes of state are gauges with the kind of state as their label; all other names are labels of one metric.
+        the sizes of state are gauges with the kind of state as their label. Those of users' functions have step and
+        name as their labels (``runtime_context``); all other names are labels of one metric.
         """
-        kinds = ("candidates", "matches", STATE_ENTRIES, STATE_BYTES, BUDGET_REACHED, OTHER)
+        kinds = (
+            *("candidates", "matches", STATE_ENTRIES, STATE_BYTES, BUDGET_REACHED, USER_COUNTER, USER_GAUGE, OTHER),
+        )
         by_kind: dict[str, dict[str, int]] = {kind: {} for kind in kinds}
         for name, count in counters.items():
             kind, _, rule = name.partition(".")
@@ -102,6 +108,8 @@ class MetricTotals:
         add_all(self.candidates, by_kind["candidates"])
         add_all(self.matches, by_kind["matches"])
         add_all(self.budgets_reached, by_kind[BUDGET_REACHED])
+        add_all(self.function_counts, by_kind[USER_COUNTER])
+        self.function_gauges |= dict([*by_kind[USER_GAUGE].items()][:NAMES])
         add_all(self.counted, by_kind[OTHER])
         self.rule_state_entries = by_kind[STATE_ENTRIES] or self.rule_state_entries  # a cut that ran before has none
         self.rule_state_bytes = by_kind[STATE_BYTES] or self.rule_state_bytes

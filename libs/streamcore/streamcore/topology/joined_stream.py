@@ -2,8 +2,8 @@
 
 ::
 
-    orders.key_by("id").join(payments.key_by("order_id")).within(0, 3_600_000)
-    views.key_by("user").join(clicks.key_by("user")).window(Tumbling(60_000)).pairs()
+    orders.key_by("id").join(payments.key_by("order_id")).within(0, "1h")
+    views.key_by("user").join(clicks.key_by("user")).window(Tumbling("1m")).pairs()
     orders.key_by("currency").join(rates.key_by("currency")).as_of_event_time()
     products.key_by("id").join(figures.key_by("product_id")).latest(deleted="gone")
 """
@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from streamcore.arguments import check_function, check_type, check_whole
+from streamcore.arguments import check_function, check_type
+from streamcore.durations import Duration, duration_ms
 from streamcore.operators.base import LATE
 from streamcore.operators.failures import FAILED_PANE
 from streamcore.operators.joins.join_input import DEFAULT_MAX_ROWS, REJECTED
@@ -71,14 +72,15 @@ class JoinedStream:
         """Set the lane of the groups on which the function of a co-group fails; without this call: dead letters."""
         return replace(self, failed_lane=lane)
 
-    def within(self, lower_ms: int, upper_ms: int, *, name: str = "") -> Stream:
+    def within(self, lower_ms: Duration, upper_ms: Duration, *, name: str = "") -> Stream:
         """Join right rows whose event time is ``lower_ms`` to ``upper_ms`` (inclusive) after that of the left row."""
         from streamcore.operators.joins import IntervalJoin, IntervalJoinSpec, JoinInterval
 
-        spec = IntervalJoinSpec(self.keys, JoinInterval(lower_ms, upper_ms), self.kind, self.suffix, self.max_rows)
+        interval = JoinInterval(lower_ms, upper_ms)
+        spec = IntervalJoinSpec(self.keys, interval, self.kind, self.suffix, self.max_rows)
         return self.operate(
             name,
-            f"{format_duration(lower_ms)} to {format_duration(upper_ms)}",
+            f"{format_duration(interval.lower_ms)} to {format_duration(interval.upper_ms)}",
             partial(IntervalJoin, spec, *self._schemas),
         )
 
@@ -109,7 +111,7 @@ class JoinedStream:
         deleted: str | None = None,
         right_deleted: str | None = None,
         order: tuple[str, ...] = (),
-        refresh_ms: int = 0,
+        refresh_ms: Duration = 0,
         name: str = "",
     ) -> Stream:
         """Join two changing tables by key, whenever one of them changes (``streamcore.operators.joins.latest``).
@@ -120,13 +122,13 @@ class JoinedStream:
         """
         from streamcore.operators.joins import TableTableJoin, TableTableSpec
 
-        check_whole(refresh_ms=refresh_ms)
-        spec = TableTableSpec(self.keys, deleted, right_deleted, order, refresh_ms, self.suffix, self.max_rows)
+        pause_ms = duration_ms("refresh_ms", refresh_ms)
+        spec = TableTableSpec(self.keys, deleted, right_deleted, order, pause_ms, self.suffix, self.max_rows)
         return self.operate(name, "latest of both", partial(TableTableJoin, spec, *self._schemas))
 
-    def window(self, assigner: Assigner, *, allowed_lateness_ms: int = 0) -> WindowedJoin:
+    def window(self, assigner: Assigner, *, allowed_lateness_ms: Duration = 0) -> WindowedJoin:
         """Join rows of one window. ``allowed_lateness_ms``: by the watermark, after the end of the window."""
-        return WindowedJoin(self, assigner, allowed_lateness_ms)
+        return WindowedJoin(self, assigner, duration_ms("allowed_lateness_ms", allowed_lateness_ms))
 
     @property
     def keys(self) -> JoinKeys:
@@ -164,8 +166,7 @@ class WindowedJoin:
     allowed_lateness_ms: int
 
     def __post_init__(self) -> None:
-        check_type("window", self.assigner, Assigner, "write such as Tumbling(60_000)")
-        check_whole(allowed_lateness_ms=self.allowed_lateness_ms)
+        check_type("window", self.assigner, Assigner, "write such as Tumbling('1m')")
 
     def pairs(self, *, name: str = "") -> Stream:
         """Emit all pairs per key and window and, in an outer join, rows without a partner."""

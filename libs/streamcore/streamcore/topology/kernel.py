@@ -38,6 +38,7 @@ from streamcore.topology.nodes import (
     UnionNode,
     empty_rows,
 )
+from streamcore.topology.open_functions import OpenFunctions
 from streamcore.watermark import END_OF_TIME_MS, NO_WATERMARK
 from streamcore.wire.lane_rows import LaneRows
 from streamcore.wire.lanes import DEAD_LETTERS, Record
@@ -73,6 +74,11 @@ class StatelessStageRunner:
     def __init__(self, topology: TopologyGraph, topics: Sequence[str] = ()) -> None:
         self.topology = topology
         self.dead_letter_writer = DeadLetterWriter(topics)
+        self.functions = OpenFunctions(topology)
+
+    def close(self) -> None:
+        """Close the functions of the stage."""
+        self.functions.close()
 
     def step(self, source: int, events: pa.Table, clock_ms: int) -> KernelOutput:  # noqa: ARG002 - unused
         """Process decoded events (``StreamSchema.arrow``) of one source, by the index of the source."""
@@ -80,7 +86,7 @@ class StatelessStageRunner:
 
     def rows(self, source: int, rows: pl.DataFrame) -> KernelOutput:
         """Process rows with the columns of the source and of the engine."""
-        cut_pass = _CutPass(self.topology, 0, {}, dead_letter_writer=self.dead_letter_writer)
+        cut_pass = _CutPass(self.topology, 0, {}, self.functions, dead_letter_writer=self.dead_letter_writer)
         cut_pass.set_rows(self.topology.sources[source], MAIN, rows)
         cut_pass.run()
         return cut_pass.output()
@@ -97,12 +103,25 @@ class KeyedStageRunner:
         self.level = level
         nodes = [node for node in topology.levels.nodes_on(level) if isinstance(node, StatefulNode)]
         self.operators: dict[StatefulNode, Operator] = {node: node.create_operator() for node in nodes}
+        self.functions = OpenFunctions(topology)
         self._by_name = {topology.node_name(node): operator for node, operator in self.operators.items()}
 
     def step(self, cut: Cut) -> KernelOutput:
-        cut_pass = _CutPass(self.topology, self.level, self.operators, cut, dead_letter_writer=self.dead_letter_writer)
+        self.functions.locate(cut.shard, cut.key_space.shards)
+        cut_pass = _CutPass(
+            self.topology,
+            self.level,
+            self.operators,
+            self.functions,
+            cut,
+            dead_letter_writer=self.dead_letter_writer,
+        )
         cut_pass.run()
         return cut_pass.output()
+
+    def close(self) -> None:
+        """Close the functions of the level."""
+        self.functions.close()
 
     def tables(self) -> Mapping[str, StateTable]:
         return {
@@ -135,6 +154,7 @@ class _CutPass:
     topology: TopologyGraph
     level: int
     operators: Mapping[StatefulNode, Operator]
+    functions: OpenFunctions
     cut: Cut | None = None
     frames: dict[tuple[TopologyNode, str], pl.DataFrame] = field(default_factory=dict)
     records: list[Record] = field(default_factory=list)
@@ -183,7 +203,10 @@ class _CutPass:
         rows = self.read_port(node.input_port)
         if rows is None:
             return
-        result = run_isolated(self.topology.node_name(node), node.function, node.schema, rows, self.dead_letter_writer)
+        function, context = self.functions.transform(node)
+        result = run_isolated(self.topology.node_name(node), function, node.schema, rows, self.dead_letter_writer)
+        if context is not None:
+            self.counters.update(context.take_metrics())
         self.records += result.dead
         if result.succeeded:
             self.set_rows(node, MAIN, pl.concat(result.succeeded) if len(result.succeeded) > 1 else result.succeeded[0])
@@ -222,7 +245,10 @@ class _CutPass:
         inputs = [self._input(node, input_index) for input_index in range(len(node.keyed))]
         if node.control_input:
             inputs.append(control_rows(self.cut.control))
+        context = self.functions.operator(node, self.operators[node])
         ports = self.operators[node].step(inputs, self._cut_time(node))
+        if context is not None:
+            self.counters.update(context.take_metrics())
         for port, rows in ports.items():
             self.set_rows(node, port, rows)
             if port in node.side_lanes:

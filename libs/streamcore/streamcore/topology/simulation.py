@@ -19,6 +19,7 @@ from streamcore.engine.shuffle import ShuffleBlock
 from streamcore.errors import ConfigError
 from streamcore.kernel import ControlRecord
 from streamcore.offsets import PARTITIONS_PER_TOPIC
+from streamcore.runtime_context import USER_COUNTER, USER_GAUGE
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION
 from streamcore.state.blob_store import MemoryBlobs
 from streamcore.topology import text_tables as tables
@@ -37,7 +38,8 @@ FROM_PARTITION = "partition"
 
 @dataclass
 class SimulationResult:
-    """The output of a run. ``lanes``: rows by lane. ``dead``: dead letters. ``counters``: ``<operator>.<metric>``.
+    """The output of a run. ``lanes``: rows by lane. ``dead``: dead letters. ``counters``: ``<operator>.<metric>``, also
+    those of functions. ``gauges``: the latest of functions, ``<step>.<name>``.
 
     ``columns``: the columns of each lane of the topology, also of lanes without rows.
     """
@@ -46,6 +48,7 @@ class SimulationResult:
     dead: list[Record] = field(default_factory=list)
     counters: dict[str, int] = field(default_factory=dict)
     columns: dict[str, Schema] = field(default_factory=dict)
+    gauges: dict[str, int] = field(default_factory=dict)
 
     def __getitem__(self, lane: str) -> pl.DataFrame:
         """Return the rows of a lane; ``ConfigError`` if the topology has no such lane."""
@@ -66,6 +69,7 @@ class SimulationResult:
             self.lanes[lane] = _append(self.lanes[lane], rows) if lane in self.lanes else rows
         self.columns |= other.columns
         self.dead += other.dead
+        self.gauges |= other.gauges
         for name, count in other.counters.items():
             self.counters[name] = self.counters.get(name, 0) + count
 
@@ -145,8 +149,16 @@ class Simulation:
             self.ingest.record_progress(progress)
         blocks += self.ingest.finish({})
         for output in self.local.run(blocks):
-            result.add(_to_result(output.lanes, output.records, output.metrics.counters))
+            one = _to_result(output.lanes, output.records, output.metrics.counters)
+            one.gauges = {name: value + result.gauges.get(name, 0) for name, value in one.gauges.items()}
+            result.add(one)
         return result
+
+    def close(self) -> None:
+        """Close the functions of the topology (``ProcessFunction.close``)."""
+        self.stateless_stage.close()
+        for shard in self.local.shards.values():
+            shard.close()
 
     def _engine_columns(self, source: int, node: SourceNode, rows: pl.DataFrame, clock_ms: int) -> pl.DataFrame:
         schema = node.ports["main"]
@@ -185,12 +197,14 @@ class Simulation:
 
 
 _MS = pl.col(pl.Datetime).dt.epoch("ms")
+_COUNTER, _GAUGE = f"{USER_COUNTER}.", f"{USER_GAUGE}."
 
 
 def _to_result(lanes: Sequence[LaneRows], records: Sequence[Record], counters: Mapping[str, int]) -> SimulationResult:
-    result = SimulationResult(
-        dead=[record for record in records if record.lane == DEAD_LETTERS], counters=dict(counters)
-    )
+    gauges = {name.removeprefix(_GAUGE): value for name, value in counters.items() if name.startswith(_GAUGE)}
+    counts = {name.removeprefix(_COUNTER): n for name, n in counters.items() if not name.startswith(_GAUGE)}
+    dead = [record for record in records if record.lane == DEAD_LETTERS]
+    result = SimulationResult(dead=dead, counters=counts, gauges=gauges)
     for rows in lanes:
         result.add(SimulationResult({rows.lane: rows.rows.select(pl.exclude("^__.*$"))}))
     return result
@@ -208,4 +222,5 @@ def simulate(
     for start in range(0, max_rows, cut_rows):
         result.add(simulation.cut({name: rows[start : start + cut_rows] for name, rows in inputs.items()}))
     result.add(simulation.end())
+    simulation.close()
     return result

@@ -7,7 +7,7 @@
         orders.filter(pl.col("quantity") > 0)
         .map(amount=pl.col("price") * pl.col("quantity"))
         .key_by("country")
-        .window(Tumbling(3_600_000))
+        .window(Tumbling("1h"))
         .aggregate(revenue=Sum("amount"), orders=Count())
     )
     topology = Topology("revenue", revenue.sink("revenue", key="country"))
@@ -27,6 +27,7 @@ import polars as pl
 from streamcore.app import EventTime
 from streamcore.arguments import check_type
 from streamcore.decode.formats import JSON, InputFormat
+from streamcore.durations import Duration
 from streamcore.enrich.spec import Enrichment
 from streamcore.errors import ConfigError
 from streamcore.operators.base import LATE, MAIN, CutTime
@@ -82,7 +83,7 @@ def source(
     """
     check_type("source", schema, StreamSchema, "write source(StreamSchema.parse({...}))")
     strategy = watermark or WatermarkStrategy()
-    check_type("source: watermark", strategy, WatermarkStrategy, "write such as bounded_out_of_orderness(5_000)")
+    check_type("source: watermark", strategy, WatermarkStrategy, "write such as bounded_out_of_orderness('5s')")
     check_type("source: time", time, EventTime, "write such as EventTime.INGESTION")
     return Stream(OutputPort(SourceNode(schema.name, schema, strategy, time, format, raw)))
 
@@ -224,7 +225,7 @@ class KeyedStream:
         from streamcore.operators.rolling.totals import RollingSpan
 
         for span in spans:
-            check_type("rolling", span, RollingSpan, "write such as RollingSpan('1h', 3_600_000, 60_000)")
+            check_type("rolling", span, RollingSpan, "write such as RollingSpan('1h', '1h', '1m')")
         spec = RollingSpec(self.key, spans, aggregates, max_entries)
         create_operator = partial(Rolling, spec, dict(self.schema))
         about = ", ".join(f"{span.name} in {format_duration(span.step_ms)}" for span in spans)
@@ -269,7 +270,7 @@ class KeyedStream:
 
     def deduplicate(
         self,
-        horizon_ms: int,
+        horizon_ms: Duration,
         *,
         name: str = "",
         max_ids: int = 10_000_000,
@@ -300,7 +301,7 @@ class KeyedStream:
         )
         lanes = {LATE: late_to} | ({DUPLICATES: duplicates_to} if duplicates_to else {})
         create_operator = partial(Deduplicate, spec, {**self.schema, EVENT_MS: pl.Int64()})
-        about = f"within {format_duration(horizon_ms)}"
+        about = f"within {format_duration(spec.horizon_ms)}"
         return operate([self], "deduplicate", create_operator, name=name, about=about, side_lanes=lanes)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from streamcore.aggregates.base import Aggregate
 from streamcore.arguments import check_function, check_type
+from streamcore.durations import Duration, duration_ms
 from streamcore.errors import ConfigError
 from streamcore.operators.base import LATE, Operator
 from streamcore.operators.failures import FAILED, FAILED_PANE
@@ -50,7 +51,7 @@ class WindowedStream:
     failed_lane: str = DEAD_LETTERS
 
     def __post_init__(self) -> None:
-        check_type("window", self.assigner, Assigner, "write such as Tumbling(60_000)")
+        check_type("window", self.assigner, Assigner, "write such as Tumbling('1m')")
         if self.when is not None:
             check_type("trigger", self.when, Trigger, "write such as AfterWatermark(early=AfterCount(10))")
         if self.evictor is not None:
@@ -72,9 +73,9 @@ class WindowedStream:
         """Accumulate, and emit a retraction of the previous pane before each pane."""
         return replace(self, accumulation=Accumulation.RETRACTING)
 
-    def allowed_lateness(self, lateness_ms: int) -> WindowedStream:
-        """Set how long, in milliseconds of the watermark after its end, a window accepts late elements."""
-        return replace(self, lateness_ms=lateness_ms)
+    def allowed_lateness(self, lateness_ms: Duration) -> WindowedStream:
+        """Set how long after its end, by the watermark, a window accepts late elements."""
+        return replace(self, lateness_ms=duration_ms("allowed_lateness", lateness_ms))
 
     def evict(self, evictor: Evictor) -> WindowedStream:
         """Set which elements of a pane are left out of its result."""

@@ -14,6 +14,7 @@ from typing import ClassVar
 from zoneinfo import ZoneInfo
 
 from streamcore.arguments import check_whole
+from streamcore.durations import DurationField
 from streamcore.errors import ConfigError
 from streamcore.windowing.model import END_OF_TIME_MS, AnyWindow, CountWindow, Element, Window
 
@@ -40,13 +41,15 @@ class Assigner(ABC):
 
 @dataclass(frozen=True)
 class Tumbling(Assigner):
-    """Adjacent windows of ``size_ms``, one of which starts at ``offset_ms``."""
+    """Adjacent windows of ``size_ms``, one of which starts at ``offset_ms``.
 
-    size_ms: int
-    offset_ms: int = 0
+    Durations are text such as ``"10m"``, a ``timedelta``, or milliseconds (``streamcore.durations``).
+    """
+
+    size_ms: DurationField = DurationField()
+    offset_ms: DurationField = DurationField(0)
 
     def __post_init__(self) -> None:
-        check_whole(size_ms=self.size_ms, offset_ms=self.offset_ms)
         _require(self.size_ms > 0, f"size_ms must be positive, not {self.size_ms}")
         _require(abs(self.offset_ms) < self.size_ms, f"offset_ms must be within one size_ms, not {self.offset_ms}")
 
@@ -59,12 +62,11 @@ class Tumbling(Assigner):
 class Sliding(Assigner):
     """Windows of ``size_ms`` that start every ``slide_ms``, one of them at ``offset_ms``."""
 
-    size_ms: int
-    slide_ms: int
-    offset_ms: int = 0
+    size_ms: DurationField = DurationField()
+    slide_ms: DurationField = DurationField()
+    offset_ms: DurationField = DurationField(0)
 
     def __post_init__(self) -> None:
-        check_whole(size_ms=self.size_ms, slide_ms=self.slide_ms, offset_ms=self.offset_ms)
         _require(self.slide_ms > 0, f"slide_ms must be positive, not {self.slide_ms}")
         _require(
             self.slide_ms <= self.size_ms,
@@ -87,12 +89,11 @@ class Session(Assigner):
     to ``MAX_GAP_MS``.
     """
 
-    gap_ms: int
+    gap_ms: DurationField = DurationField()
     gap_field: str | None = None
     merges: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check_whole(gap_ms=self.gap_ms)
         _require(0 < self.gap_ms <= MAX_GAP_MS, f"gap_ms must be positive and at most {MAX_GAP_MS}, not {self.gap_ms}")
 
     def windows(self, element: Element) -> tuple[Window]:

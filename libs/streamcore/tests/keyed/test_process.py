@@ -361,9 +361,9 @@ def test_events_of_new_keys_fail_at_the_limit_of_keys_until_a_key_is_dropped() -
 def function_with_ttl(domain: TimeDomain, refresh: Refresh) -> ProcessFunction:
     class Lasting(ProcessFunction):
         outputs = {MAIN: {"state": pl.String}}
-        value = ValueState(int, ttl=Ttl(10, domain, refresh))
-        items = ListState(int, ttl=Ttl(10, domain, refresh))
-        entries = MapState(str, int, ttl=Ttl(10, domain, refresh))
+        value = ValueState(int, ttl=Ttl("10ms", domain, refresh))
+        items = ListState(int, ttl=Ttl("10ms", domain, refresh))
+        entries = MapState(str, int, ttl=Ttl("10ms", domain, refresh))
 
         def process(self, event: Any, context: ProcessContext) -> Iterable[object]:
             if event.n:
@@ -416,7 +416,7 @@ def test_an_event_out_of_order_neither_shortens_a_time_to_live_nor_reads_expired
 
 class Cleared(ProcessFunction):
     outputs = {MAIN: {"state": pl.Int64}}
-    value = ValueState(int, ttl=Ttl(10))
+    value = ValueState(int, ttl=Ttl("10ms"))
 
     def process(self, event: Any, context: ProcessContext) -> Iterable[object]:
         if event.n < 0:
@@ -437,7 +437,7 @@ def test_a_cleared_value_leaves_no_expiry_time_for_the_next_one(restart: bool) -
 
 class Queue(ProcessFunction):
     outputs = {MAIN: {"state": pl.String}}
-    items = ListState(int, ttl=Ttl(10))
+    items = ListState(int, ttl=Ttl("10ms"))
 
     def process(self, event: Any, context: ProcessContext) -> Iterable[object]:
         if event.n > 0:

@@ -28,6 +28,7 @@ from streamcore.watermark import END_OF_TIME_MS
 from tests.harness.servers.otlp_collector import Collector, collecting
 
 STATE_COUNTERS = {"state_entries.window": 10, "state_bytes.window": 900, "budget_reached.rule": 1}
+FUNCTION_COUNTERS = {"__counter.velocity.alarms": 2, "__gauge.velocity.cards": 7}
 
 
 def free_port() -> int:
@@ -52,7 +53,13 @@ def cut(batch: int) -> CutReport:
         commit_ms=30,
         state_bytes=4_096,
         shards_loaded=1,
-        counters={"window late": 5, "candidates.large@1": 9, "matches.large@1": 2, **STATE_COUNTERS},
+        counters={
+            "window late": 5,
+            "candidates.large@1": 9,
+            "matches.large@1": 2,
+            **STATE_COUNTERS,
+            **FUNCTION_COUNTERS,
+        },
         oversized=0,
         sinks={"postgres": SinkReport(WriteOutcome.COMMITTED, "exactly-once", 7, 1, 12)},
     )

@@ -99,7 +99,7 @@ def test_a_date_that_recurs_for_an_hour_belongs_to_the_day_that_has_started() ->
 @pytest.mark.parametrize("gap", [None, 0, -3, True, 2.5, "7"])
 def test_an_invalid_gap_falls_back_to_the_common_gap(gap: float | str | None) -> None:
     element = Element("a", {"gap": gap}, 100, 0)
-    assert Session(10, "gap").windows(element) == (Window(100, 110),)
+    assert Session("10ms", "gap").windows(element) == (Window(100, 110),)
 
 
 def test_the_global_window_holds_every_time() -> None:

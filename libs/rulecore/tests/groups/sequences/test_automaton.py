@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from rulecore.compile.sequence_program import SequenceProgram, build_program
 from rulecore.documents.rule_kinds import SequenceStep, Skip, Without
-from rulecore.documents.scalars import render_duration
 from rulecore.groups.sequences.automaton import MatchSet
+from streamcore.durations import render_duration
 from tests.harness.oracles.sequences import Event, Row, Wanted, find
 
 Items = list[tuple[int, int | None]]  # (times, within), times 0 for a ``without``

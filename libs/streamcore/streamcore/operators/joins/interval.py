@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from streamcore.arguments import check_whole
+from streamcore.durations import DurationField
 from streamcore.errors import ConfigError
 from streamcore.operators.base import LATE, MAIN, CutTime, Ports
 from streamcore.operators.joins.join_input import DEFAULT_MAX_ROWS, REJECTED, JoinInput
@@ -29,17 +29,16 @@ from streamcore.state.table import StateTable
 _MAX_BOUND_MS = 2**53
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class JoinInterval:
     """From ``lower_ms`` to ``upper_ms`` after the left row's event time. Bounds are inclusive by default."""
 
-    lower_ms: int
-    upper_ms: int
+    lower_ms: DurationField = DurationField()
+    upper_ms: DurationField = DurationField()
     lower_inclusive: bool = True
     upper_inclusive: bool = True
 
     def __post_init__(self) -> None:
-        check_whole(lower_ms=self.lower_ms, upper_ms=self.upper_ms)
         if self.first_ms > self.last_ms:
             raise ConfigError(f"no time is within {self}; lower_ms must not be above upper_ms")
         if max(abs(self.lower_ms), abs(self.upper_ms)) > _MAX_BOUND_MS:

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field
 
 from streamcore.arguments import APP_NAME_RULE, check_app_name
 from streamcore.cuts.cut_clock import MAX_CLOCK_AHEAD_MS
+from streamcore.durations import Milliseconds
 from streamcore.errors import ConfigError
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.key_space import DEFAULT_KEY_GROUPS, MAX_KEY_GROUPS
@@ -31,6 +32,13 @@ _FIXED = (
 class RestoreDocument(Document):
     """Decisions of a person about a restore."""
 
+    app: Annotated[
+        str | None,
+        Field(
+            description="App whose savepoints this one may start from, as a fork beside it; its own savepoints come "
+            "first."
+        ),
+    ] = None
     drop: Annotated[
         tuple[str, ...],
         Field(description="Operators or tables whose state a restore drops."),
@@ -200,7 +208,7 @@ class ServiceSettings(Document):
     @property
     def watermark(self) -> WatermarkStrategy:
         """The watermark strategy of every stream."""
-        return WatermarkStrategy(self.max_out_of_orderness_ms, self.idle_timeout_ms)
+        return WatermarkStrategy(Milliseconds(self.max_out_of_orderness_ms), Milliseconds(self.idle_timeout_ms))
 
     @property
     def spark_session(self) -> SparkSettings:
