@@ -65,6 +65,8 @@ if TYPE_CHECKING:
     from streamcore.kafka.settings import KafkaSettings, SaslMechanism, SecurityProtocol
     from streamcore.keyed import (
         AggregatingState,
+        BroadcastState,
+        CoProcessFunction,
         KeyedLimits,
         ListState,
         MapState,
@@ -146,8 +148,8 @@ _MODULES = {
     "streamcore.errors": "ConfigError CorruptState Drained Fenced Permanent Retryable StreamError",
     "streamcore.kafka.settings": "KafkaSettings SaslMechanism SecurityProtocol",
     "streamcore.keyed": (
-        "AggregatingState KeyedLimits ListState MapState Migration ProcessContext ProcessFunction ReducingState "
-        "Refresh TimeDomain Ttl ValueState ValueTypeMismatch WhenFull"
+        "AggregatingState BroadcastState CoProcessFunction KeyedLimits ListState MapState Migration ProcessContext "
+        "ProcessFunction ReducingState Refresh TimeDomain Ttl ValueState ValueTypeMismatch WhenFull"
     ),
     "streamcore.limits": "Limits StateSettings",
     "streamcore.operators.base": "MAIN",
@@ -196,8 +198,10 @@ __all__ = [
     "Avro",
     "Bare",
     "BatchLookupClient",
+    "BroadcastState",
     "Caching",
     "CalendarDay",
+    "CoProcessFunction",
     "Collect",
     "ConfigError",
     "Confluent",

@@ -112,7 +112,7 @@ class TopologyGraph:
 def _side_lanes(node: TopologyNode) -> Mapping[str, str]:
     """Return the lanes of the ports of a step that end in one."""
     match node:
-        case StatefulNode():
+        case StatefulNode() | nodes.KeylessNode():
             return node.side_lanes
         case nodes.EnrichmentNode():
             return {nodes.FAILED: node.failed_to}

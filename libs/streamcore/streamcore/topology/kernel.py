@@ -17,7 +17,8 @@ import pyarrow as pa
 from streamcore.enrich import shared_enricher
 from streamcore.errors import CorruptState
 from streamcore.kernel import Cut, KernelOutput, StreamKey
-from streamcore.operators.base import MAIN, CutTime, Operator
+from streamcore.operators.base import MAIN, CutTime, Operator, Ports
+from streamcore.operators.process.keyless import KeylessProcess
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION
 from streamcore.state.table import StateTable
 from streamcore.topology.control_rows import control_rows, unreadable_records
@@ -29,6 +30,7 @@ from streamcore.topology.nodes import (
     FAILED,
     DeadLetterNode,
     EnrichmentNode,
+    KeylessNode,
     OutputPort,
     SinkNode,
     StatefulNode,
@@ -72,14 +74,15 @@ class StatelessStageRunner:
     def __init__(self, topology: TopologyGraph, topics: Sequence[str] = ()) -> None:
         self.topology = topology
         self.dead_letter_writer = DeadLetterWriter(topics)
+        self.keyless = _create_keyless(topology, 0)
 
-    def step(self, source: int, events: pa.Table, clock_ms: int) -> KernelOutput:  # noqa: ARG002 - unused
+    def step(self, source: int, events: pa.Table, clock_ms: int) -> KernelOutput:
         """Process decoded events (``StreamSchema.arrow``) of one source, by the index of the source."""
-        return self.rows(source, to_logical(events, self.topology.sources[source].stream))
+        return self.rows(source, to_logical(events, self.topology.sources[source].stream), clock_ms)
 
-    def rows(self, source: int, rows: pl.DataFrame) -> KernelOutput:
+    def rows(self, source: int, rows: pl.DataFrame, clock_ms: int = 0) -> KernelOutput:
         """Process rows with the columns of the source and of the engine."""
-        cut_pass = _CutPass(self.topology, 0, {}, dead_letter_writer=self.dead_letter_writer)
+        cut_pass = _CutPass(self.topology, 0, {}, self.keyless, clock_ms, dead_letter_writer=self.dead_letter_writer)
         cut_pass.set_rows(self.topology.sources[source], MAIN, rows)
         cut_pass.run()
         return cut_pass.output()
@@ -96,10 +99,19 @@ class KeyedStageRunner:
         self.level = level
         nodes = [node for node in topology.levels.nodes_on(level) if isinstance(node, StatefulNode)]
         self.operators: dict[StatefulNode, Operator] = {node: node.create_operator() for node in nodes}
+        self.keyless = _create_keyless(topology, level)
         self._by_name = {topology.node_name(node): operator for node, operator in self.operators.items()}
 
     def step(self, cut: Cut) -> KernelOutput:
-        cut_pass = _CutPass(self.topology, self.level, self.operators, cut, dead_letter_writer=self.dead_letter_writer)
+        cut_pass = _CutPass(
+            self.topology,
+            self.level,
+            self.operators,
+            self.keyless,
+            cut.clock_ms,
+            cut,
+            dead_letter_writer=self.dead_letter_writer,
+        )
         cut_pass.run()
         return cut_pass.output()
 
@@ -124,6 +136,10 @@ class KeyedStageRunner:
             operator.on_state_loaded()
 
 
+def _create_keyless(topology: TopologyGraph, level: int) -> dict[KeylessNode, KeylessProcess]:
+    return {node: node.create() for node in topology.levels.nodes_on(level) if isinstance(node, KeylessNode)}
+
+
 @dataclass
 class _CutPass:
     """One pass through the nodes of a level, for one cut. ``frames``: the rows of each output port so far."""
@@ -131,6 +147,8 @@ class _CutPass:
     topology: TopologyGraph
     level: int
     operators: Mapping[StatefulNode, Operator]
+    keyless: Mapping[KeylessNode, KeylessProcess]
+    clock_ms: int
     cut: Cut | None = None
     frames: dict[tuple[TopologyNode, str], pl.DataFrame] = field(default_factory=dict)
     records: list[Record] = field(default_factory=list)
@@ -164,6 +182,8 @@ class _CutPass:
                     self._transform(node)
                 case EnrichmentNode():
                     self._enrich(node)
+                case KeylessNode():
+                    self._process(node)
 
     def output(self) -> KernelOutput:
         """Return the records, lane rows and counters, and the rows for later levels."""
@@ -215,15 +235,23 @@ class _CutPass:
 
     def _run_operator(self, node: StatefulNode) -> None:
         assert self.cut is not None, "operators run on keyed levels only"
+        time = self._cut_time(node)
         inputs = [self._input(node, input_index) for input_index in range(len(node.keyed))]
         if node.control_input:
-            inputs.append(control_rows(self.cut.control))
-        ports = self.operators[node].step(inputs, self._cut_time(node))
+            inputs.append(control_rows(self.cut.control, time.watermark_ms))
+        self._set_ports(node, self.operators[node].step(inputs, time), node.side_lanes)
+        self._count(node, self.operators[node].metrics())
+
+    def _process(self, node: KeylessNode) -> None:
+        rows = self.read_port(node.input_port)
+        if rows is not None:
+            self._set_ports(node, self.keyless[node].run(rows, self.clock_ms), node.side_lanes)
+
+    def _set_ports(self, node: TopologyNode, ports: Ports, side_lanes: Mapping[str, str]) -> None:
         for port, rows in ports.items():
             self.set_rows(node, port, rows)
-            if port in node.side_lanes:
-                self._write_side_output(node, port, node.side_lanes[port], rows)
-        self._count(node, self.operators[node].metrics())
+            if port in side_lanes:
+                self._write_side_output(node, port, side_lanes[port], rows)
 
     def _write_side_output(self, node: TopologyNode, port: str, lane: str, rows: pl.DataFrame) -> None:
         """Write the rows of a side output to a lane; on the lane of dead letters, in the form of dead letters."""

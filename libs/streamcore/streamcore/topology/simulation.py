@@ -140,7 +140,8 @@ class Simulation:
         for source, node in enumerate(self.topology.sources):
             rows = inputs.get(node.name)
             if rows is not None and rows.height:
-                blocks += self._process_source(source, self._engine_columns(source, node, rows, clock_ms), result)
+                rows = self._engine_columns(source, node, rows, clock_ms)
+                blocks += self._process_source(source, rows, clock_ms, result)
         for progress in ends:
             self.ingest.record_progress(progress)
         blocks += self.ingest.finish({})
@@ -173,13 +174,15 @@ class Simulation:
             (time if node.time == "field" else pl.lit(clock_ms, pl.Int64)).alias(EVENT_MS),
         )
 
-    def _process_source(self, source: int, rows: pl.DataFrame, result: SimulationResult) -> Iterator[ShuffleBlock]:
+    def _process_source(
+        self, source: int, rows: pl.DataFrame, clock_ms: int, result: SimulationResult
+    ) -> Iterator[ShuffleBlock]:
         strategy = self.local.app.watermark_for(source)
         names = [PARTITION, EVENT_MS, *(n for n in (strategy.punctuation, strategy.end) if n is not None)]
         for progress in measure_progress(to_table(rows.select(names).with_columns(_MS)), strategy):
             self.seen.add(progress.partition)
             self.ingest.record_progress(progress)
-        output = self.stateless_stage.rows(source, rows)
+        output = self.stateless_stage.rows(source, rows, clock_ms)
         result.add(_to_result(output.lanes, output.records, output.counters))
         yield from self.ingest.pack(output.rows)
 

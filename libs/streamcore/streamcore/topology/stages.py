@@ -101,7 +101,7 @@ def _assign_stateless(levels: StageAssignment, node: TopologyNode) -> None:
     """Assign a stateless node to the levels of its inputs. The output keeps the key if its columns do not change."""
     key_by_level: dict[int, Key | None] = {}
     for level in sorted(frozenset().union(*(levels.level_by_node[port.node] for port in node.inputs))):
-        keys = {levels.keys[port.node, level] for port in node.inputs if level in levels.level_by_node[port.node]}
+        keys = {_key(levels, port, level) for port in node.inputs if level in levels.level_by_node[port.node]}
         key = next(iter(keys)) if len(keys) == 1 else None
         key_by_level[level] = key if key is not None and node.keeps(key) else None
     _record(levels, node, key_by_level, _sources(levels, node))
@@ -155,4 +155,11 @@ def _columns_to_send(planned: PlannedExchange, keyed_input: KeyedInput) -> tuple
 def _is_partitioned(levels: StageAssignment, keyed_input: KeyedInput, level: int) -> bool:
     if level not in levels.level_by_node[keyed_input.port.node]:
         return True
-    return not keyed_input.broadcast and levels.keys[keyed_input.port.node, level] == keyed_input.key
+    return not keyed_input.broadcast and _key(levels, keyed_input.port, level) == keyed_input.key
+
+
+def _key(levels: StageAssignment, port: OutputPort, level: int) -> Key | None:
+    """Return the key by which the rows of a port are partitioned on a level."""
+    node = port.node
+    is_unkeyed = isinstance(node, StatefulNode) and port.name in node.unkeyed_ports
+    return None if is_unkeyed else levels.keys[node, level]
