@@ -81,8 +81,13 @@ if TYPE_CHECKING:
         ValueTypeMismatch,
         WhenFull,
     )
+    from streamcore.keyed.window_states import per_window
     from streamcore.limits import Limits, StateSettings
     from streamcore.operators.base import MAIN
+    from streamcore.operators.group_calls import GroupContext
+    from streamcore.operators.joins.process_cogroup import ProcessCoGroupFunction
+    from streamcore.operators.windows.general.pane_values import WindowView
+    from streamcore.operators.windows.process_operator import ProcessWindowFunction
     from streamcore.schema import StreamSchema
     from streamcore.sinks.delta.settings import DeltaSettings, DeltaStorage, DeltaTableSpec
     from streamcore.sinks.delta.sink import DeltaSink
@@ -151,8 +156,13 @@ _MODULES = {
         "AggregatingState BroadcastState CoProcessFunction KeyedLimits ListState MapState Migration ProcessContext "
         "ProcessFunction ReducingState Refresh TimeDomain Ttl ValueState ValueTypeMismatch WhenFull"
     ),
+    "streamcore.keyed.window_states": "per_window",
     "streamcore.limits": "Limits StateSettings",
     "streamcore.operators.base": "MAIN",
+    "streamcore.operators.group_calls": "GroupContext",
+    "streamcore.operators.joins.process_cogroup": "ProcessCoGroupFunction",
+    "streamcore.operators.windows.general.pane_values": "WindowView",
+    "streamcore.operators.windows.process_operator": "ProcessWindowFunction",
     "streamcore.schema": "StreamSchema",
     "streamcore.sinks.delta.settings": "DeltaSettings DeltaStorage DeltaTableSpec",
     "streamcore.sinks.delta.sink": "DeltaSink",
@@ -226,6 +236,7 @@ __all__ = [
     "First",
     "Funnel",
     "GlobalWindow",
+    "GroupContext",
     "InSequence",
     "IndexSpec",
     "JoinedStream",
@@ -258,8 +269,10 @@ __all__ = [
     "Permanent",
     "PostgresSettings",
     "PostgresSink",
+    "ProcessCoGroupFunction",
     "ProcessContext",
     "ProcessFunction",
+    "ProcessWindowFunction",
     "Purging",
     "Quantiles",
     "ReducingState",
@@ -304,12 +317,14 @@ __all__ = [
     "Variance",
     "WatermarkStrategy",
     "WhenFull",
+    "WindowView",
     "WindowedStream",
     "ascending_timestamps",
     "bounded_out_of_orderness",
     "control_stream",
     "event_table",
     "from_punctuation",
+    "per_window",
     "run_app",
     "simulate",
     "source",

@@ -9,7 +9,7 @@ from streamcore.keyed.broadcast import BroadcastState
 from streamcore.keyed.call_scope import TimeDomain
 from streamcore.keyed.collection_states import ListState, MapState
 from streamcore.keyed.collection_table import WhenFull
-from streamcore.keyed.function import CoProcessFunction, KeyedFunction, ProcessContext, ProcessFunction
+from streamcore.keyed.function import CoProcessFunction, KeyedFunction, ProcessContext, ProcessFunction, UserFunction
 from streamcore.keyed.keyed_store import KeyedLimits
 from streamcore.keyed.migration import Migration, Row
 from streamcore.keyed.states import AggregatingState, ReducingState, ValueState
@@ -32,6 +32,7 @@ __all__ = [
     "Row",
     "TimeDomain",
     "Ttl",
+    "UserFunction",
     "ValueState",
     "ValueTypeMismatch",
     "WhenFull",

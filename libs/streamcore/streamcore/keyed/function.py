@@ -21,8 +21,8 @@ Rows = Iterable[object] | None
 KeyFunction = Callable[["ProcessContext"], Rows]
 
 
-class KeyedFunction:
-    """What all keyed functions have. Subclasses declare states as class attributes (``streamcore.keyed.states``).
+class UserFunction:
+    """What all functions have that keep state. Subclasses declare states on the class (``streamcore.keyed.states``).
 
     ``outputs``: the columns of each output port; the operator adds ``EVENT_MS``. ``version``: raise it when the stored
     values change their meaning. ``migrations[1]`` turns the values that version 1 stored for a key into those of
@@ -36,6 +36,10 @@ class KeyedFunction:
     outputs: Mapping[str, Schema] = {}
     version: ClassVar[int] = 1
     migrations: ClassVar[Mapping[int, Migration]] = {}
+
+
+class KeyedFunction(UserFunction):
+    """What all functions have that are called for each event of a key."""
 
     def on_timer(self, at_ms: int, context: ProcessContext) -> Rows:
         """Process a timer of the key that was set for ``at_ms``. Return or yield rows, as ``process`` does."""

@@ -250,7 +250,9 @@ class Twice(ProcessFunction):
 
 class AsksForKey(Twice):
     def process(self, event: Any, context: ProcessContext) -> list[object]:
-        return [context.key if event.n == 1 else context.timers.set(1) if event.n == 2 else context.is_late]
+        if event.n == 2:
+            context.timers.set(1)
+        return [context.key if event.n == 1 else context.is_late]
 
 
 def test_key_timers_and_watermark_need_a_key() -> None:
@@ -382,7 +384,7 @@ class Misplaced(Limits):
         else:
             self.total += 1
 
-    def process_control(self, record: Any, context: ProcessContext) -> None:
+    def process_control(self, record: Any, context: ProcessContext) -> Any:
         self.limits[record.user] = str(record.n)  # type: ignore[assignment]
 
 
