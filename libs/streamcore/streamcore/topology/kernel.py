@@ -35,24 +35,30 @@ from streamcore.topology.nodes import (
     SinkNode,
     StatefulNode,
     StatelessNode,
+    TimestampsNode,
     TopologyNode,
     UnionNode,
     empty_rows,
 )
-from streamcore.watermark import END_OF_TIME_MS, NO_WATERMARK
+from streamcore.topology.times.assigned_times import assign_times
+from streamcore.watermark import END_OF_TIME_MS, NO_WATERMARK, Progress
 from streamcore.wire.lane_rows import LaneRows
 from streamcore.wire.lanes import DEAD_LETTERS, Record
 
 
 @dataclass(frozen=True)
 class TopologyStatelessStage:
-    """A picklable callable that creates the runner of the stateless stage on a worker. ``topics``: by source index."""
+    """A picklable callable that creates the runner of the stateless stage on a worker. ``topics``: by source index.
+
+    ``max_future_ms``: how far a time that a step assigns may be ahead of the clock.
+    """
 
     topology: TopologyGraph
     topics: tuple[str, ...] = ()
+    max_future_ms: int = 0
 
     def __call__(self) -> StatelessStageRunner:
-        return StatelessStageRunner(self.topology, self.topics)
+        return StatelessStageRunner(self.topology, self.topics, self.max_future_ms)
 
 
 @dataclass(frozen=True)
@@ -71,8 +77,9 @@ class TopologyStage:
 class StatelessStageRunner:
     """Runs level 0, on the events of one task."""
 
-    def __init__(self, topology: TopologyGraph, topics: Sequence[str] = ()) -> None:
+    def __init__(self, topology: TopologyGraph, topics: Sequence[str] = (), max_future_ms: int | None = None) -> None:
         self.topology = topology
+        self.max_future_ms = max_future_ms
         self.dead_letter_writer = DeadLetterWriter(topics)
         self.keyless = _create_keyless(topology, 0)
 
@@ -83,6 +90,7 @@ class StatelessStageRunner:
     def rows(self, source: int, rows: pl.DataFrame, clock_ms: int = 0) -> KernelOutput:
         """Process rows with the columns of the source and of the engine."""
         cut_pass = _CutPass(self.topology, 0, {}, self.keyless, clock_ms, dead_letter_writer=self.dead_letter_writer)
+        cut_pass.latest_ms = None if self.max_future_ms is None else clock_ms + self.max_future_ms
         cut_pass.set_rows(self.topology.sources[source], MAIN, rows)
         cut_pass.run()
         return cut_pass.output()
@@ -154,6 +162,8 @@ class _CutPass:
     records: list[Record] = field(default_factory=list)
     lanes: list[LaneRows] = field(default_factory=list)
     counters: Counter[str] = field(default_factory=Counter)
+    progress: list[Progress] = field(default_factory=list)
+    latest_ms: int | None = None
     dead_letter_writer: DeadLetterWriter = field(default_factory=DeadLetterWriter)
 
     def set_rows(self, node: TopologyNode, port: str, rows: pl.DataFrame) -> None:
@@ -182,6 +192,8 @@ class _CutPass:
                     self._transform(node)
                 case EnrichmentNode():
                     self._enrich(node)
+                case TimestampsNode():
+                    self._assign_times(node)
                 case KeylessNode():
                     self._process(node)
 
@@ -193,7 +205,7 @@ class _CutPass:
             if sent is not None:
                 columns = planned.columns
                 rows[planned.exchange.rows] = sent if columns is None else sent.select(*columns, pl.col("^__.*$"))
-        return KernelOutput(self.records, self.lanes, rows, dict(self.counters))
+        return KernelOutput(self.records, self.lanes, rows, dict(self.counters), self.progress)
 
     def _transform(self, node: StatelessNode) -> None:
         rows = self.read_port(node.input_port)
@@ -203,6 +215,18 @@ class _CutPass:
         self.records += result.dead
         if result.succeeded:
             self.set_rows(node, MAIN, pl.concat(result.succeeded) if len(result.succeeded) > 1 else result.succeeded[0])
+
+    def _assign_times(self, node: TimestampsNode) -> None:
+        rows = self.read_port(node.input_port)
+        if rows is None:
+            return
+        levels, count = self.topology.levels, len(self.topology.sources)
+        derived = {source: n for n, (step, source) in enumerate(levels.derived, count) if step is node}
+        assigned = assign_times(node, rows, derived, self.latest_ms)
+        self.set_rows(node, MAIN, assigned.rows)
+        self.progress += assigned.progress
+        reasons = [f"{self.topology.node_name(node)}: {reason}" for reason in assigned.reasons]
+        self.records += self.dead_letter_writer.to_records(assigned.rejected, [FAILED] * len(reasons), reasons)
 
     def _enrich(self, node: EnrichmentNode) -> None:
         rows = self.read_port(node.input_port)

@@ -104,14 +104,13 @@ class SourceNode(TopologyNode):
 
     @property
     def detail(self) -> str:
-        watermark_text = (
-            "watermark by the clock"
-            if self.time is EventTime.PROCESSING
-            else "punctuated"
-            if self.watermark.punctuation
-            else f"disorder {format_duration(self.watermark.max_out_of_orderness_ms)}"
-        )
-        return f"{self.time.value} time, {watermark_text}"
+        by_clock = self.time is EventTime.PROCESSING
+        return f"{self.time.value} time, {'watermark by the clock' if by_clock else describe_watermark(self.watermark)}"
+
+
+def describe_watermark(strategy: WatermarkStrategy) -> str:
+    """Return a short text of a strategy."""
+    return "punctuated" if strategy.punctuation else f"disorder {format_duration(strategy.max_out_of_orderness_ms)}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,6 +200,34 @@ class EnrichmentNode(TopologyNode):
         return f"by {', '.join(self.enrichment.key)}"
 
     def keeps(self, columns: Sequence[str]) -> bool:  # noqa: ARG002 - columns are only added
+        return True
+
+
+@dataclass(frozen=True, eq=False)
+class TimestampsNode(TopologyNode):
+    """Assigns the event time of the rows from a column. ``watermark``: how the watermark follows from these times."""
+
+    input_port: OutputPort
+    column: str
+    watermark: WatermarkStrategy
+
+    @property
+    def inputs(self) -> tuple[OutputPort, ...]:
+        return (self.input_port,)
+
+    @property
+    def ports(self) -> Mapping[str, Schema]:
+        return {MAIN: self.input_port.schema}
+
+    @property
+    def kind(self) -> str:
+        return "timestamps"
+
+    @property
+    def detail(self) -> str:
+        return f"from {self.column}, {describe_watermark(self.watermark)}"
+
+    def keeps(self, columns: Sequence[str]) -> bool:  # noqa: ARG002 - no column is changed
         return True
 
 

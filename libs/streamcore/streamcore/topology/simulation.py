@@ -115,11 +115,14 @@ class Simulation:
 
     def end(self, *, clock_ms: int = 0) -> SimulationResult:
         """Run the last cut. Every stream ends, so all windows close and all event-time timers fire."""
-        ends = [Progress(n, -END_OF_TIME_MS, 0, END_OF_TIME_MS) for n in sorted(self.seen) or self._first_partitions()]
+        derived = self._first_partitions()[len(self.topology.sources) :]
+        partitions = sorted({*self.seen, *derived} if self.seen else self._first_partitions())
+        ends = [Progress(n, -END_OF_TIME_MS, 0, END_OF_TIME_MS) for n in partitions]
         return self._run({}, clock_ms, {}, ends)
 
     def _first_partitions(self) -> list[int]:
-        return [source * PARTITIONS_PER_TOPIC for source in range(len(self.topology.sources))]
+        count = len(self.topology.sources) + len(self.topology.levels.derived)
+        return [source * PARTITIONS_PER_TOPIC for source in range(count)]
 
     def _run(
         self,
@@ -183,6 +186,9 @@ class Simulation:
             self.seen.add(progress.partition)
             self.ingest.record_progress(progress)
         output = self.stateless_stage.rows(source, rows, clock_ms)
+        for progress in output.progress:
+            self.seen.add(progress.partition)
+            self.ingest.record_progress(progress)
         result.add(_to_result(output.lanes, output.records, output.counters))
         yield from self.ingest.pack(output.rows)
 

@@ -35,6 +35,7 @@ from streamcore.topology.control_rows import SCHEMA as CONTROL
 from streamcore.topology.expression_check import check_expression
 from streamcore.topology.labels import format_duration
 from streamcore.topology.nodes import (
+    TIME,
     DeadLetterNode,
     EnrichmentNode,
     KeyedInput,
@@ -45,10 +46,12 @@ from streamcore.topology.nodes import (
     SourceNode,
     StatefulNode,
     StatelessNode,
+    TimestampsNode,
     Transform,
     UnionNode,
     empty_rows,
 )
+from streamcore.topology.times.time_columns import reject_changed_time
 from streamcore.topology.transforms import FilterRows, MapColumns, SelectColumns, schema_after
 from streamcore.watermark import NO_WATERMARK, WatermarkStrategy
 from streamcore.wire.lanes import DEAD_LETTERS
@@ -104,11 +107,12 @@ class Stream:
         """Add columns, or replace those of the same name. Each is a Polars expression over one row.
 
         ``ConfigError`` for an expression over several rows, such as ``cum_sum``: its result would depend on the cut.
-        The event time of a row is that of its source. A new value in the column of the time changes the column only,
-        not the windows of the row; the stream names the field with the event time.
+        The event time of a row is that of its source, or what ``assign_timestamps`` has set; the column that holds it
+        cannot be replaced.
         """
         for name, expression in columns.items():
             check_expression(f"map: column {name}", expression)
+        reject_changed_time("map", self.port, columns)
         return self._add_stateless_step("map", MapColumns(columns), changes=frozenset(columns))
 
     def select(self, *columns: str | pl.Expr) -> Stream:
@@ -117,6 +121,8 @@ class Stream:
         for number, expression in enumerate(exprs, 1):
             check_expression(f"select: expression {number}", expression)
         unchanged = {c for c in columns if isinstance(c, str)}
+        computed = {e.meta.output_name(raise_if_undetermined=False) for e in exprs if not e.meta.is_column()}
+        reject_changed_time("select", self.port, {name for name in computed if name is not None})
         return self._add_stateless_step("select", SelectColumns(exprs), changes=frozenset(set(self.schema) - unchanged))
 
     def filter(self, condition: pl.Expr) -> Stream:
@@ -145,8 +151,29 @@ class Stream:
         _ = node.ports  # a function that cannot work fails here
         return Stream(OutputPort(node))
 
+    def assign_timestamps(self, column: str, watermark: WatermarkStrategy | None = None, *, name: str = "") -> Stream:
+        """Set the event time of the rows to a column of times: windows, joins and timers after it use the new time.
+
+        ``watermark``: how it follows from the new times, for each source partition; its fields ``punctuation`` and
+        ``end`` name columns of this stream. Only possible before the first ``key_by``. A row without a time, or with
+        one that is too far ahead of the clock (``Limits.max_future_ms``), is a dead letter.
+        """
+        strategy = watermark or WatermarkStrategy()
+        check_type("assign_timestamps: watermark", strategy, WatermarkStrategy, "write bounded_out_of_orderness(5_000)")
+        for field, kinds in (
+            (column, (TIME,)),
+            (strategy.punctuation, (pl.Boolean(), TIME)),
+            (strategy.end, (pl.Boolean(),)),
+        ):
+            if field is not None and self.schema.get(field) not in kinds:
+                raise ConfigError(
+                    f"assign_timestamps: column {field} is {self.schema.get(field, 'missing')}; it must be "
+                    f"{' or '.join(map(str, kinds))}"
+                )
+        return Stream(OutputPort(TimestampsNode(name, self.port, column, strategy)))
+
     def enrich(self, enrichment: Enrichment, *, failed_to: str = DEAD_LETTERS) -> Stream:
-        """Add columns from a store outside the app (``streamcore.enrich``). Only possible before the first ``key_by``.
+        """Add columns from a store outside the app (``streamcore.enrich``), before or after a key.
 
         ``failed_to``: the lane of rows whose lookup failed, with the reason. They are also the side output ``failed``.
         """

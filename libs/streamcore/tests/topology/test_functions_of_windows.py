@@ -146,11 +146,8 @@ def test_state_per_key_and_per_window_follows_the_panes(
     assert sorted(result["large"].rows()) == sorted(large)
     assert len(result.dead) == failed
     if kind != "counts":  # unfinished count windows end with the stream only if their trigger fires
-        stored = [
-            shard.kernel.table("changes/function_entries").rows(0, 1).height
-            for shard in simulation.local.shards.values()
-        ]
-        assert sum(stored) == 0, "the state of a window ends with it"
+        tables = [shard.kernel.table("changes/function_entries") for shard in simulation.local.shards.values()]
+        assert sum(table.rows(0, 1).height for table in tables) == 0, "the state of a window ends with it"
 
 
 def test_a_failing_call_leaves_neither_state_nor_side_output() -> None:
@@ -192,7 +189,7 @@ def test_a_window_function_that_cannot_work_is_rejected_where_it_is_written() ->
     windowed = A.key_by("user").window(Tumbling(10))
     with pytest.raises(ConfigError, match="a retraction would be computed with later state"):
         windowed.retracting().process(Changes())
-    with pytest.raises(ConfigError, match="a session merges with others .* declare it without per_window"):
+    with pytest.raises(ConfigError, match=r"a session merges with others .* declare it without per_window"):
         A.key_by("user").window(Session(10)).process(Changes())
     with pytest.raises(ConfigError, match="takes a ProcessWindowFunction, not a function; write a class"):
         windowed.process(sums)  # type: ignore[arg-type]
