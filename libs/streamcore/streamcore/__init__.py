@@ -66,6 +66,8 @@ if TYPE_CHECKING:
     from streamcore.kafka.settings import KafkaSettings, SaslMechanism, SecurityProtocol
     from streamcore.keyed import (
         AggregatingState,
+        BroadcastState,
+        CoProcessFunction,
         KeyedLimits,
         ListState,
         MapState,
@@ -80,8 +82,13 @@ if TYPE_CHECKING:
         ValueTypeMismatch,
         WhenFull,
     )
+    from streamcore.keyed.window_states import per_window
     from streamcore.limits import Limits, StateSettings
     from streamcore.operators.base import MAIN
+    from streamcore.operators.group_calls import GroupContext
+    from streamcore.operators.joins.process_cogroup import ProcessCoGroupFunction
+    from streamcore.operators.windows.general.pane_values import WindowView
+    from streamcore.operators.windows.process_operator import ProcessWindowFunction
     from streamcore.runtime_context import FunctionCounter, FunctionGauge, RuntimeContext
     from streamcore.schema import StreamSchema
     from streamcore.service.program.settings import ProgramSettings, ProgramStream
@@ -150,12 +157,17 @@ _MODULES = {
     "streamcore.errors": "ConfigError CorruptState Drained Fenced Permanent Retryable StreamError",
     "streamcore.kafka.settings": "KafkaSettings SaslMechanism SecurityProtocol",
     "streamcore.keyed": (
-        "AggregatingState KeyedLimits ListState MapState Migration ProcessContext ProcessFunction ReducingState "
-        "Refresh TimeDomain Ttl ValueState ValueTypeMismatch WhenFull"
+        "AggregatingState BroadcastState CoProcessFunction KeyedLimits ListState MapState Migration ProcessContext "
+        "ProcessFunction ReducingState Refresh TimeDomain Ttl ValueState ValueTypeMismatch WhenFull"
     ),
+    "streamcore.keyed.window_states": "per_window",
     "streamcore.limits": "Limits StateSettings",
     "streamcore.operators.base": "MAIN",
     "streamcore.runtime_context": "FunctionCounter FunctionGauge RuntimeContext",
+    "streamcore.operators.group_calls": "GroupContext",
+    "streamcore.operators.joins.process_cogroup": "ProcessCoGroupFunction",
+    "streamcore.operators.windows.general.pane_values": "WindowView",
+    "streamcore.operators.windows.process_operator": "ProcessWindowFunction",
     "streamcore.schema": "StreamSchema",
     "streamcore.service.program.settings": "ProgramSettings ProgramStream",
     "streamcore.sinks.delta.settings": "DeltaSettings DeltaStorage DeltaTableSpec",
@@ -202,8 +214,10 @@ __all__ = [
     "Avro",
     "Bare",
     "BatchLookupClient",
+    "BroadcastState",
     "Caching",
     "CalendarDay",
+    "CoProcessFunction",
     "Collect",
     "ConfigError",
     "Confluent",
@@ -231,6 +245,7 @@ __all__ = [
     "FunctionGauge",
     "Funnel",
     "GlobalWindow",
+    "GroupContext",
     "InSequence",
     "IndexSpec",
     "JoinedStream",
@@ -263,8 +278,10 @@ __all__ = [
     "Permanent",
     "PostgresSettings",
     "PostgresSink",
+    "ProcessCoGroupFunction",
     "ProcessContext",
     "ProcessFunction",
+    "ProcessWindowFunction",
     "ProgramSettings",
     "ProgramStream",
     "Purging",
@@ -312,12 +329,14 @@ __all__ = [
     "Variance",
     "WatermarkStrategy",
     "WhenFull",
+    "WindowView",
     "WindowedStream",
     "ascending_timestamps",
     "bounded_out_of_orderness",
     "control_stream",
     "event_table",
     "from_punctuation",
+    "per_window",
     "run_app",
     "simulate",
     "source",

@@ -18,7 +18,7 @@ from streamcore.errors import ConfigError
 from streamcore.kernel import Exchange, KernelFactory, StatelessStageFactory, StreamKey
 from streamcore.key_space import DEFAULT_KEY_GROUPS, MAX_KEY_GROUPS, KeySpace
 from streamcore.limits import Limits, StateSettings
-from streamcore.offsets import source_index
+from streamcore.offsets import PARTITIONS_PER_TOPIC, source_index, source_partitions
 from streamcore.schema import Kind, StreamSchema
 from streamcore.watermark import WatermarkStrategy
 from streamcore.wire.lanes import CONTROL as CONTROL_LANE
@@ -87,6 +87,18 @@ _MARKS = (Kind.BOOLEAN, Kind.TIMESTAMP)
 
 
 @dataclass(frozen=True, slots=True)
+class DerivedSource:
+    """The event time that a step of the stateless stage assigns to rows of a source: a time with its own watermark.
+
+    Each source partition has a derived partition, with the index of the derived source in place of that of the source;
+    these indexes follow those of the sources. ``source``: the index of the source.
+    """
+
+    source: int
+    watermark: WatermarkStrategy
+
+
+@dataclass(frozen=True, slots=True)
 class App:
     """One running stream program.
 
@@ -95,7 +107,8 @@ class App:
     ``shards``: fixed in a checkpoint; a savepoint is restored with any number, up to ``key_groups``. ``lanes``: the
     topic of each lane; ``tables``: the lanes that end in sinks instead. ``control_topic``: every shard gets each of its
     records in the same cut. ``watermark_groups``: groups of sources (by index) that share a watermark; the first
-    group's is the watermark of the app; by default one group has all sources.
+    group's is the watermark of the app; by default one group has all sources. ``derived_sources``: further indexes that
+    groups may have.
     """
 
     name: str
@@ -109,6 +122,7 @@ class App:
     tables: frozenset[str] = frozenset()
     shards: int = 4
     key_groups: int = DEFAULT_KEY_GROUPS
+    derived_sources: tuple[DerivedSource, ...] = ()
     watermark: WatermarkStrategy = field(default_factory=WatermarkStrategy)
     state: StateSettings = field(default_factory=StateSettings)
     limits: Limits = field(default_factory=Limits)
@@ -165,12 +179,23 @@ class App:
         return tuple(s.schema for s in self.sources)
 
     def watermark_for(self, source: int) -> WatermarkStrategy:
-        """Return the watermark strategy of the source with this index."""
+        """Return the watermark strategy of the source, or of the derived source, with this index."""
+        if source >= len(self.sources):
+            return self.derived_sources[source - len(self.sources)].watermark
         return self.sources[source].watermark or self.watermark
 
     def follows_clock(self, partition: int) -> bool:
         """Return whether the clock of the cut is the watermark of this source partition."""
-        return self.sources[source_index(partition)].time is EventTime.PROCESSING
+        index = source_index(partition)
+        return index < len(self.sources) and self.sources[index].time is EventTime.PROCESSING
+
+    def with_derived(self, partitions: Iterable[int]) -> Iterator[int]:
+        """Yield the numbers of source partitions, and those of the partitions that are derived from them."""
+        for number in partitions:
+            yield number
+            for index, derived in enumerate(self.derived_sources, len(self.sources)):
+                if derived.source == source_index(number):
+                    yield source_partitions(index)[number % PARTITIONS_PER_TOPIC]
 
     def idle_timeout_ms(self, partition: int) -> int:
         """Return how long this source partition may be without events before it counts as idle, in milliseconds."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from streamcore.operators.base import CutTime
     from streamcore.state.scope import TableScope
     from streamcore.state.table import StateTable
+    from streamcore.watermark import Progress
     from streamcore.wire.lane_rows import LaneRows
     from streamcore.wire.lanes import Record
 
@@ -87,13 +88,15 @@ class Cut:
 class KernelOutput:
     """The output of a step: records and rows for lanes, and ``rows`` for the exchanges of later stages.
 
-    ``counters``: numbers of occurrences by name, for the metrics.
+    ``counters``: numbers of occurrences by name, for the metrics. ``progress``: of derived partitions
+    (``app.DerivedSource``), from the stateless stage.
     """
 
     records: Sequence[Record] = ()
     lanes: Sequence[LaneRows] = ()
     rows: Mapping[StreamKey, pl.DataFrame | pa.Table] = field(default_factory=dict)
     counters: Mapping[str, int] = field(default_factory=dict)
+    progress: Sequence[Progress] = ()
 
 
 class Kernel(Protocol):

@@ -164,6 +164,8 @@ class Ingest:
         self.records += [(shard, record) for record in output.records]
         self.records += [(shard, record) for rows in output.lanes for record in rows.records()]
         self.counted.update(output.counters)
+        for progress in output.progress:
+            self.record_progress(progress)
 
     def pack(self, rows: Mapping[StreamKey, pl.DataFrame | pa.Table]) -> Iterator[ShuffleBlock]:
         """Pack rows into a shuffle block for each exchange and shard."""

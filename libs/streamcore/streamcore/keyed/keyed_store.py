@@ -12,7 +12,7 @@ from typing import TypeVar
 import polars as pl
 
 from streamcore.errors import ConfigError
-from streamcore.keyed.broadcast import BroadcastState
+from streamcore.keyed.broadcast import BroadcastTable
 from streamcore.keyed.call_scope import CallScope
 from streamcore.keyed.collection_states import CollectionState
 from streamcore.keyed.collection_table import CollectionItem, CollectionTable
@@ -76,7 +76,7 @@ class KeyedStore:
         self.all_states: list[ValueCell | CollectionTable] = [*self.cells.values(), *self.collections.values()]
         self.values = ValueRows(self.keys, self.cells, dirty)
         self.timers = TimerTable(self.keys, self.scope, limits.timers_per_key)
-        self.broadcast = BroadcastState(self.scope, limits.broadcast_entries)
+        self.broadcast = BroadcastTable(self.scope, limits.broadcast_entries)
         self.versions = versions
         self.migration = StateMigration(versions, self._write_migrated)
         self._possibly_unused: set[int] = set()
@@ -110,6 +110,14 @@ class KeyedStore:
         if self.values.has_values(key_slot) or self.timers.has_timers(key_slot):
             return True
         return any(collection.has_items(key_slot) for collection in self.collections.values())
+
+    def live_key_slots(self) -> list[int]:
+        """Return the key slots of the keys that have unexpired state or a timer, in an order of the keys alone."""
+        return [
+            key_slot
+            for key_slot in self.keys.in_order()
+            if self.timers.has_timers(key_slot) or any(state.is_live(key_slot) for state in self.all_states)
+        ]
 
     def start_expiry(self) -> None:
         """Start the time to live of loaded values that were stored without one. Call it when the times are known."""

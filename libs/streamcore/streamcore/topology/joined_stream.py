@@ -29,9 +29,11 @@ from streamcore.windowing import Assigner
 from streamcore.wire.lanes import DEAD_LETTERS
 
 if TYPE_CHECKING:
+    from streamcore.keyed import KeyedLimits
     from streamcore.operators.base import Operator
     from streamcore.operators.joins import WindowedSpec
     from streamcore.operators.joins.cogroup import CoGroupFunction
+    from streamcore.operators.joins.process_cogroup import ProcessCoGroupFunction
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,6 +188,25 @@ class WindowedJoin:
         check_function("apply", function, "write a function of key, window, left rows and right rows")
         joined = self.joined
         create_operator = partial(CoGroup, self._spec, function, schema, joined.left.schema, joined.right.schema)
+        return joined.operate(
+            name,
+            describe_windows(self.assigner),
+            create_operator,
+            keeps_key=False,
+            side_lanes={FAILED_PANE: joined.failed_lane},
+        )
+
+    def process(self, function: ProcessCoGroupFunction, *, name: str = "", limits: KeyedLimits | None = None) -> Stream:
+        """Call a function for all rows of both sides of a key and window, with state per key and side outputs.
+
+        As ``apply`` otherwise. ``limits``: of its state.
+        """
+        from streamcore.operators.joins.process_cogroup import ProcessCoGroup
+
+        joined = self.joined
+        create_operator = partial(
+            ProcessCoGroup, function, self._spec, joined.left.schema, joined.right.schema, limits=limits
+        )
         return joined.operate(
             name,
             describe_windows(self.assigner),

@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from streamcore.operators.base import Operator
 from streamcore.runtime_context import Openable, RuntimeContext, close
 from streamcore.topology.graph import TopologyGraph
-from streamcore.topology.nodes import StatefulNode, StatelessNode, TopologyNode, Transform
+from streamcore.topology.nodes import StatelessNode, TopologyNode, Transform
 
 
 @dataclass
@@ -43,9 +42,9 @@ class OpenFunctions:
 
         return counted, context
 
-    def operator(self, node: StatefulNode, operator: Operator) -> RuntimeContext | None:
-        """Open the operator of a node, unless it was opened; return its context if it has one."""
-        return self._open(node, operator)
+    def open(self, node: TopologyNode, runner: object) -> RuntimeContext | None:
+        """Open what runs the functions of a node, unless it was opened; return its context if it has one."""
+        return self._open(node, runner)
 
     def close(self) -> None:
         """Close what was opened."""

@@ -119,11 +119,14 @@ class Simulation:
 
     def end(self, *, clock_ms: int = 0) -> SimulationResult:
         """Run the last cut. Every stream ends, so all windows close and all event-time timers fire."""
-        ends = [Progress(n, -END_OF_TIME_MS, 0, END_OF_TIME_MS) for n in sorted(self.seen) or self._first_partitions()]
+        derived = self._first_partitions()[len(self.topology.sources) :]
+        partitions = sorted({*self.seen, *derived} if self.seen else self._first_partitions())
+        ends = [Progress(n, -END_OF_TIME_MS, 0, END_OF_TIME_MS) for n in partitions]
         return self._run({}, clock_ms, {}, ends)
 
     def _first_partitions(self) -> list[int]:
-        return [source * PARTITIONS_PER_TOPIC for source in range(len(self.topology.sources))]
+        count = len(self.topology.sources) + len(self.topology.levels.derived)
+        return [source * PARTITIONS_PER_TOPIC for source in range(count)]
 
     def _run(
         self,
@@ -144,7 +147,8 @@ class Simulation:
         for source, node in enumerate(self.topology.sources):
             rows = inputs.get(node.name)
             if rows is not None and rows.height:
-                blocks += self._process_source(source, self._engine_columns(source, node, rows, clock_ms), result)
+                rows = self._engine_columns(source, node, rows, clock_ms)
+                blocks += self._process_source(source, rows, clock_ms, result)
         for progress in ends:
             self.ingest.record_progress(progress)
         blocks += self.ingest.finish({})
@@ -185,13 +189,18 @@ class Simulation:
             (time if node.time == "field" else pl.lit(clock_ms, pl.Int64)).alias(EVENT_MS),
         )
 
-    def _process_source(self, source: int, rows: pl.DataFrame, result: SimulationResult) -> Iterator[ShuffleBlock]:
+    def _process_source(
+        self, source: int, rows: pl.DataFrame, clock_ms: int, result: SimulationResult
+    ) -> Iterator[ShuffleBlock]:
         strategy = self.local.app.watermark_for(source)
         names = [PARTITION, EVENT_MS, *(n for n in (strategy.punctuation, strategy.end) if n is not None)]
         for progress in measure_progress(to_table(rows.select(names).with_columns(_MS)), strategy):
             self.seen.add(progress.partition)
             self.ingest.record_progress(progress)
-        output = self.stateless_stage.rows(source, rows)
+        output = self.stateless_stage.rows(source, rows, clock_ms)
+        for progress in output.progress:
+            self.seen.add(progress.partition)
+            self.ingest.record_progress(progress)
         result.add(_to_result(output.lanes, output.records, output.counters))
         yield from self.ingest.pack(output.rows)
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 import polars as pl
 
@@ -36,19 +36,23 @@ from streamcore.topology.control_rows import SCHEMA as CONTROL
 from streamcore.topology.expression_check import check_expression
 from streamcore.topology.labels import format_duration
 from streamcore.topology.nodes import (
+    TIME,
     DeadLetterNode,
     EnrichmentNode,
     KeyedInput,
+    KeylessNode,
     OutputPort,
     Schema,
     SinkNode,
     SourceNode,
     StatefulNode,
     StatelessNode,
+    TimestampsNode,
     Transform,
     UnionNode,
     empty_rows,
 )
+from streamcore.topology.times.time_columns import reject_changed_time
 from streamcore.topology.transforms import FilterRows, MapColumns, SelectColumns, schema_after
 from streamcore.watermark import NO_WATERMARK, WatermarkStrategy
 from streamcore.wire.lanes import DEAD_LETTERS
@@ -60,6 +64,7 @@ if TYPE_CHECKING:
     from streamcore.operators.base import Operator
     from streamcore.operators.deduplication.operator import WhenFull
     from streamcore.operators.rolling.totals import RollingSpan
+    from streamcore.topology.connected.streams import CoKeyedStream, ConnectedStream
     from streamcore.topology.joined_stream import JoinedStream
     from streamcore.topology.windowed_stream import WindowedStream
     from streamcore.windowing import Assigner
@@ -103,11 +108,12 @@ class Stream:
         """Add columns, or replace those of the same name. Each is a Polars expression over one row.
 
         ``ConfigError`` for an expression over several rows, such as ``cum_sum``: its result would depend on the cut.
-        The event time of a row is that of its source. A new value in the column of the time changes the column only,
-        not the windows of the row; the stream names the field with the event time.
+        The event time of a row is that of its source, or what ``assign_timestamps`` has set; the column that holds it
+        cannot be replaced.
         """
         for name, expression in columns.items():
             check_expression(f"map: column {name}", expression)
+        reject_changed_time("map", self.port, columns)
         return self._add_stateless_step("map", MapColumns(columns), changes=frozenset(columns))
 
     def select(self, *columns: str | pl.Expr) -> Stream:
@@ -116,6 +122,8 @@ class Stream:
         for number, expression in enumerate(exprs, 1):
             check_expression(f"select: expression {number}", expression)
         unchanged = {c for c in columns if isinstance(c, str)}
+        computed = {e.meta.output_name(raise_if_undetermined=False) for e in exprs if not e.meta.is_column()}
+        reject_changed_time("select", self.port, {name for name in computed if name is not None})
         return self._add_stateless_step("select", SelectColumns(exprs), changes=frozenset(set(self.schema) - unchanged))
 
     def filter(self, condition: pl.Expr) -> Stream:
@@ -132,8 +140,41 @@ class Stream:
         """
         return self._add_stateless_step("flat_map", function, changes=None)
 
+    def process(self, function: ProcessFunction, *, name: str = "", failed_to: str = DEAD_LETTERS) -> Stream:
+        """Call a function without state for each row (``streamcore.operators.process.keyless``).
+
+        It runs where the rows are, before the first ``key_by`` in stage 1. ``failed_to``: the lane of rows for which a
+        call failed, with the reason.
+        """
+        from streamcore.operators.failures import FAILED
+
+        node = KeylessNode(name, self.port, function, {FAILED: failed_to})
+        _ = node.ports  # a function that cannot work fails here
+        return Stream(OutputPort(node))
+
+    def assign_timestamps(self, column: str, watermark: WatermarkStrategy | None = None, *, name: str = "") -> Stream:
+        """Set the event time of the rows to a column of times: windows, joins and timers after it use the new time.
+
+        ``watermark``: how it follows from the new times, for each source partition; its fields ``punctuation`` and
+        ``end`` name columns of this stream. Only possible before the first ``key_by``. A row without a time, or with
+        one that is too far ahead of the clock (``Limits.max_future_ms``), is a dead letter.
+        """
+        strategy = watermark or WatermarkStrategy()
+        check_type("assign_timestamps: watermark", strategy, WatermarkStrategy, "write bounded_out_of_orderness(5_000)")
+        for field, kinds in (
+            (column, (TIME,)),
+            (strategy.punctuation, (pl.Boolean(), TIME)),
+            (strategy.end, (pl.Boolean(),)),
+        ):
+            if field is not None and self.schema.get(field) not in kinds:
+                raise ConfigError(
+                    f"assign_timestamps: column {field} is {self.schema.get(field, 'missing')}; it must be "
+                    f"{' or '.join(map(str, kinds))}"
+                )
+        return Stream(OutputPort(TimestampsNode(name, self.port, column, strategy)))
+
     def enrich(self, enrichment: Enrichment, *, failed_to: str = DEAD_LETTERS) -> Stream:
-        """Add columns from a store outside the app (``streamcore.enrich``). Only possible before the first ``key_by``.
+        """Add columns from a store outside the app (``streamcore.enrich``), before or after a key.
 
         ``failed_to``: the lane of rows whose lookup failed, with the reason. They are also the side output ``failed``.
         """
@@ -234,16 +275,26 @@ class KeyedStream:
             lanes |= {FAILED: DEAD_LETTERS, FAILED_PANE: DEAD_LETTERS}
         return operate([self], "rolling", create_operator, name=name, about=about, side_lanes=lanes)
 
-    def connect(self, broadcast: BroadcastStream) -> ConnectedStream:
-        """Connect a broadcast stream, for a keyed function that processes both."""
+    @overload
+    def connect(self, other: KeyedStream) -> CoKeyedStream: ...
+    @overload
+    def connect(self, other: BroadcastStream) -> ConnectedStream: ...
+    def connect(self, other: KeyedStream | BroadcastStream) -> CoKeyedStream | ConnectedStream:
+        """Connect another stream, for one function that processes both with the same state.
+
+        ``other``: a stream with a key of the same types, or a broadcast stream.
+        """
+        from streamcore.topology.connected.streams import CoKeyedStream, ConnectedStream
+
+        if isinstance(other, KeyedStream):
+            return CoKeyedStream(self, other)
         check_type(
             "connect",
-            broadcast,
+            other,
             BroadcastStream,
-            "write .broadcast() before key_by, for small data that every shard needs; two streams with one key are "
-            "joined with join, or united with union and a tag column",
+            "write other.key_by('id'), or other.broadcast() for small data that every shard needs",
         )
-        return ConnectedStream(self, broadcast)
+        return ConnectedStream(self, other)
 
     def process(
         self,
@@ -252,14 +303,18 @@ class KeyedStream:
         name: str = "",
         limits: KeyedLimits | None = None,
         failed_to: str = DEAD_LETTERS,
+        keeps_key: bool = False,
     ) -> Stream:
         """Call a keyed function with state and timers for each event (``streamcore.operators.process``).
 
-        ``failed_to``: the lane of events for which a call failed, with the reason.
+        ``failed_to``: the lane of events for which a call failed, with the reason. ``keeps_key``: output rows have the
+        key columns with the key of their call, so that a step with the same key after it needs no shuffle; a call that
+        emits another key fails. (In Flink: ``reinterpretAsKeyedStream``, where nothing checks it.)
         """
         from streamcore.operators.failures import FAILED
+        from streamcore.topology.connected.streams import process
 
-        return _process(self, None, function, name, limits, {FAILED: failed_to})
+        return process(self, function, None, None, name, limits, {FAILED: failed_to}, keeps_key=keeps_key)
 
     def join(self, right: KeyedStream) -> JoinedStream:
         """Join another stream or a changing table by key; a method of the result selects the kind of join."""
@@ -317,64 +372,7 @@ def control_stream() -> BroadcastStream:
     return BroadcastStream(None)
 
 
-@dataclass(frozen=True, eq=False)
-class ConnectedStream:
-    """A keyed stream connected with a broadcast stream."""
-
-    stream: KeyedStream
-    control_input: BroadcastStream
-
-    def process(
-        self,
-        function: ProcessFunction,
-        *,
-        name: str = "",
-        limits: KeyedLimits | None = None,
-        failed_to: str = DEAD_LETTERS,
-        failed_control_to: str = DEAD_LETTERS,
-    ) -> Stream:
-        """Call a keyed function as ``KeyedStream.process`` does.
-
-        The rows of the broadcast stream go to ``process_control``, before the events of their cut.
-        ``failed_control_to``: the lane of those rows for which that call failed, with the reason.
-        """
-        from streamcore.operators.failures import FAILED
-        from streamcore.operators.process import FAILED_CONTROL
-
-        side_lanes = {FAILED: failed_to, FAILED_CONTROL: failed_control_to}
-        return _process(self.stream, self.control_input, function, name, limits, side_lanes)
-
-
-def _process(
-    stream: KeyedStream,
-    broadcast: BroadcastStream | None,
-    function: ProcessFunction,
-    name: str,
-    limits: KeyedLimits | None,
-    side_lanes: Mapping[str, str],
-) -> Stream:
-    from streamcore.operators.process import ProcessOperator
-
-    inputs, records = [stream], None
-    if broadcast is not None:
-        records = CONTROL if broadcast.keyed is None else broadcast.keyed.schema
-        inputs += [] if broadcast.keyed is None else [KeyedStream(broadcast.keyed)]
-    create_operator = partial(
-        ProcessOperator, function, key=stream.key, events=dict(stream.schema), control=records, limits=limits
-    )
-    return operate(
-        inputs,
-        "process",
-        create_operator,
-        name=name,
-        about=type(function).__name__,
-        control_input=broadcast is not None and broadcast.keyed is None,
-        keeps_key=False,
-        side_lanes=side_lanes,
-    )
-
-
-def operate(
+def operate(  # noqa: PLR0913 - an operator has that many properties
     inputs: Sequence[KeyedStream],
     kind: str,
     create_operator: Callable[[], Operator],
@@ -384,12 +382,14 @@ def operate(
     control_input: bool = False,
     keeps_key: bool = True,
     side_lanes: Mapping[str, str] | None = None,
+    unkeyed_ports: frozenset[str] = frozenset(),
 ) -> Stream:
     """Add an operator over keyed inputs: the base of all keyed steps, also of operators outside this package.
 
     ``kind``, ``about``: the operator in pictures. ``create_operator``: called on each shard; a class, a
     ``functools.partial`` or another picklable callable. ``control_input``: the operator also receives the app's control
-    records, as its last input. ``keeps_key``: the output has the key columns unchanged. ``side_lanes``: lanes by port.
+    records, as its last input. ``keeps_key``: the output has the key columns unchanged, except that of
+    ``unkeyed_ports``. ``side_lanes``: lanes by port.
     """
     for stream in inputs:
         check_type(kind, stream, KeyedStream, "write such as stream.key_by('id')")
@@ -401,7 +401,17 @@ def operate(
         raise ConfigError(f"{kind}: it has no port {min(unknown)!r}; it has {sorted(ports)}")
     delay_ms = operator.output_delay_ms
     node = StatefulNode(
-        name, kind, keyed, create_operator, ports, about, control_input, keeps_key, delay_ms, side_lanes_by_port
+        name,
+        kind,
+        keyed,
+        create_operator,
+        ports,
+        about,
+        control_input,
+        keeps_key,
+        delay_ms,
+        side_lanes_by_port,
+        unkeyed_ports,
     )
     return Stream(OutputPort(node))
 

@@ -11,7 +11,7 @@ from streamcore.aggregates.base import Aggregate
 from streamcore.arguments import check_function, check_type
 from streamcore.durations import Duration, duration_ms
 from streamcore.errors import ConfigError
-from streamcore.operators.base import LATE, Operator
+from streamcore.operators.base import LATE, MAIN, Operator
 from streamcore.operators.failures import FAILED, FAILED_PANE
 from streamcore.topology.labels import describe_windows
 from streamcore.topology.nodes import KeyedInput, Schema
@@ -31,7 +31,9 @@ from streamcore.windowing.triggers import walk
 from streamcore.wire.lanes import DEAD_LETTERS
 
 if TYPE_CHECKING:
+    from streamcore.keyed import KeyedLimits
     from streamcore.operators.windows.general.pane_values import PaneFunction, PaneRows, WindowView
+    from streamcore.operators.windows.process_operator import ProcessWindowFunction
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,6 +145,21 @@ class WindowedStream:
         check_function("apply", compute, "write a function of a WindowView")
         return self._add_window_operator(name, set(self.keyed.port.schema), function=PaneFunction(compute, schema))
 
+    def process(self, function: ProcessWindowFunction, *, name: str = "", limits: KeyedLimits | None = None) -> Stream:
+        """Call a function for each pane, with state per key and per window, and side outputs.
+
+        As ``apply`` otherwise (``streamcore.operators.windows.process_operator``). ``limits``: of its state.
+        """
+        from streamcore.operators.windows.process_operator import ProcessWindows
+
+        columns, schema = self._columns(set(self.keyed.port.schema))
+        late = self.late_lane is not None
+        create_operator = partial(
+            ProcessWindows, function, self.spec, self.keyed.key, schema, late_lane=late, limits=limits
+        )
+        side_ports = frozenset(getattr(function, "outputs", {})) - {MAIN}
+        return self._add_operator(name, "window", create_operator, columns, None, unkeyed_ports=side_ports)
+
     def _add_window_operator(
         self,
         name: str,
@@ -190,8 +207,12 @@ class WindowedStream:
         create_operator: Callable[[], Operator],
         columns: tuple[str, ...] | None,
         aggregates: Mapping[str, Aggregate] | None,
+        unkeyed_ports: frozenset[str] = frozenset(),
     ) -> Stream:
-        """Add the operator. ``columns``: those that are sent to it. ``aggregates``: None if a function takes panes."""
+        """Add the operator. ``columns``: those that are sent to it. ``aggregates``: None if a function takes panes.
+
+        ``unkeyed_ports``: whose rows need not have the key of their window.
+        """
         lanes = {LATE: self.late_lane} if self.late_lane else {}
         if self.spec.calls_user_code or (aggregates is not None and _call_user_code(aggregates)):
             lanes |= {FAILED: self.failed_lane, FAILED_PANE: self.failed_lane}
@@ -204,6 +225,7 @@ class WindowedStream:
             name=name,
             about=describe_windows(self.assigner),
             side_lanes=lanes,
+            unkeyed_ports=unkeyed_ports,
         )
 
     def _window_columns(self) -> set[str]:

@@ -519,11 +519,6 @@ def test_only_control_records_write_broadcast_state_and_one_that_fails_changes_n
 # --- invalid functions -----------------------------------------------------------------------------------------
 
 
-class Yielding(Passing):
-    def process_control(self, record: Any, context: ProcessContext) -> Any:
-        yield record
-
-
 class Reserved(Passing):
     outputs = {FAILED: EVENTS}
 
@@ -539,10 +534,10 @@ class Unordered(Passing):
         (Passing(), {"events": {"key": pl.Float64}}, "cannot be a key"),
         (Passing(), {"events": {"key": pl.UInt64}}, "cannot be a key"),
         (Passing(), {"events": {"key": pl.Decimal(38, 2)}}, "cannot be a key"),
-        (Passing(), {"events": {"key": pl.List(pl.Int64)}}, "Passing: events: List"),
+        (Passing(), {"events": {"key": pl.List(pl.Int64)}}, "cannot be a key"),
+        (Passing(), {"events": {"key": pl.String, "at": pl.Date}}, "Passing: events: Date"),
         (Passing(), {"events": {"key": pl.String, "__x": pl.String}}, "are reserved for the engine"),
         (Passing(), {"control": CONTROL}, "define a method process_control"),
-        (Yielding(), {"control": CONTROL}, "every shard would;"),
         (ProcessFunction(), {}, "define a method process"),
         (Reserved(), {}, "are reserved for the operator"),
         (Unordered(), {}, "do not lead to version 1"),

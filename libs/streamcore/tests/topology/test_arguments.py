@@ -76,10 +76,10 @@ anything: Any = lambda *arguments: pl.DataFrame()  # noqa: E731
 
 WRONG: list[tuple[Callable[[], object], str]] = [
     (
-        lambda: KEYED.connect(OTHER),
-        "connect: takes a BroadcastStream, not a KeyedStream; write .broadcast() before key_by, for small data that "
-        "every shard needs; two streams with one key are joined with join, or united with union and a tag column",
+        lambda: KEYED.connect(B.key_by("k", "v")),
+        "connect: the keys are k String and k String, v Int64; key both streams by as many columns of equal types",
     ),
+    (lambda: KEYED.connect(OTHER).process(Velocity()), "process: takes a CoProcessFunction, not a Velocity"),
     (lambda: KEYED.connect(B), "connect: takes a BroadcastStream, not a Stream"),
     (lambda: KEYED.connect(B.broadcast()).process(Velocity), "not the class Velocity; write Velocity(...)"),
     (lambda: KEYED.process(Velocity), "process: takes a ProcessFunction, not the class Velocity; write Velocity(...)"),
