@@ -216,6 +216,6 @@ def test_exactly_the_settings_of_the_session_need_another_process(name: str) -> 
 
 
 DECIDED = {
-    *("app", "checkpoint", "shards", "jars", "parallelism", "driver_memory", "local_dir", "java_options"),
+    *("app", "checkpoint", "shards", "key_groups", "jars", "parallelism", "driver_memory", "local_dir", "java_options"),
     *("executors", "telemetry", "spark", "memory_limit_bytes"),
 }

@@ -33,11 +33,11 @@ def schema(name: str, event_time: str) -> StreamSchema:
 
 
 def stream(name: str = "a", event_time: str = "ts") -> Stream:
-    return source(schema(name, event_time), bounded_out_of_orderness(5))
+    return source(schema(name, event_time), bounded_out_of_orderness("5ms"))
 
 
 def counts(rows: Stream, lane: str = "out") -> SinkNode:
-    windows = rows.key_by("user").window(Tumbling(20)).late_to(f"late-{lane}")
+    windows = rows.key_by("user").window(Tumbling("20ms")).late_to(f"late-{lane}")
     return windows.aggregate(f"windows-{lane}", n=Count()).sink(lane)
 
 
@@ -70,7 +70,7 @@ events = st.lists(
 def test_assigned_times_have_the_effect_of_times_of_the_source(
     found: list[tuple[int, int, str, int]], cut_rows: int, shards: int, restarts: bool
 ) -> None:
-    assigned = Topology("t", counts(stream().assign_timestamps("other", bounded_out_of_orderness(5))))
+    assigned = Topology("t", counts(stream().assign_timestamps("other", bounded_out_of_orderness("5ms"))))
     of_source = Topology("t", counts(stream(event_time="other")))
     rows = frame(found)
     result, wanted = (run(t, rows, cut_rows, shards, restarts=restarts) for t in (assigned, of_source))
@@ -164,6 +164,6 @@ def test_what_would_change_the_column_and_not_the_time_is_rejected() -> None:
         a.assign_timestamps("user")
     with pytest.raises(ConfigError, match="assign_timestamps: column nope is missing"):
         a.assign_timestamps("other", from_punctuation("nope"))
-    late = a.key_by("user").window(Tumbling(20)).aggregate(n=Count())
+    late = a.key_by("user").window(Tumbling("20ms")).aggregate(n=Count())
     with pytest.raises(ConfigError, match="times must be assigned before the first key_by"):
         Topology("t", late.assign_timestamps("window_end").sink("out"))

@@ -38,7 +38,7 @@ DELAY_MS = 20
 def stream(name: str, key: str, *, raw: bool = False) -> Stream:
     fields = {"ts": "timestamp not null", key: "string not null", "n": "long not null"}
     schema = StreamSchema.parse({"name": name, "event_time": "ts", "keys": [[key]], "fields": fields})
-    return source(schema, bounded_out_of_orderness(5), raw=raw)
+    return source(schema, bounded_out_of_orderness("5ms"), raw=raw)
 
 
 ORDERS, PAYMENTS, RULES = stream("orders", "user"), stream("payments", "payer"), stream("rules", "user", raw=True)
@@ -275,7 +275,7 @@ class Limits(ProcessFunction):
         "log": {"text": pl.String},
     }
     total = ValueState(int, default=0)
-    recent = ValueState(int, ttl=Ttl(10))
+    recent = ValueState(int, ttl=Ttl("10ms"))
     limits = BroadcastState(str, int)
     names = BroadcastState(int, str)
 

@@ -45,7 +45,7 @@ Event = tuple[int, str, int]
 def stream(name: str) -> Stream:
     fields = {"ts": "timestamp not null", "user": "string not null", "n": "long not null"}
     schema = StreamSchema.parse({"name": name, "event_time": "ts", "keys": [["user"]], "fields": fields})
-    return source(schema, bounded_out_of_orderness(20))
+    return source(schema, bounded_out_of_orderness("20ms"))
 
 
 A, B = stream("a"), stream("b")
@@ -106,9 +106,9 @@ def sums(window: WindowView) -> list[dict[str, object]]:
 
 
 WINDOWS = {
-    "tumbling, late panes": A.key_by("user").window(Tumbling(30)).allowed_lateness(40),
+    "tumbling, late panes": A.key_by("user").window(Tumbling("30ms")).allowed_lateness("40ms"),
     "sliding, early panes": A.key_by("user")
-    .window(Sliding(40, 20))
+    .window(Sliding("40ms", "20ms"))
     .trigger(AfterWatermark(early=Repeatedly(AfterCount(2)))),
     "counts": A.key_by("user").window(CountTumbling(3)).trigger(Repeatedly(AfterCount(1))),
     "global": A.key_by("user").window(GlobalWindow()).trigger(Repeatedly(AfterCount(2))).discarding(),
@@ -151,7 +151,7 @@ def test_state_per_key_and_per_window_follows_the_panes(
 
 
 def test_a_failing_call_leaves_neither_state_nor_side_output() -> None:
-    step = A.key_by("user").window(Tumbling(10)).process(Changes(), name="changes")
+    step = A.key_by("user").window(Tumbling("10ms")).process(Changes(), name="changes")
     topology = Topology("t", step.sink("out"), step.side("large").sink("large"))
     result, _ = run(topology, [(1, "a", 5), (12, "a", 9), (13, "a", 4), (25, "a", 6)], 2, 1, restarts=True)
     assert result["out"].select("total", "change").rows() == [(5, 5), (6, 1)]
@@ -170,7 +170,7 @@ class OfSession(ProcessWindowFunction):
     """State per key in sessions."""
 
     outputs = {MAIN: {"session": pl.Int64}}
-    sessions = ValueState(int, default=0, ttl=Ttl(200))
+    sessions = ValueState(int, default=0, ttl=Ttl("200ms"))
 
     def process(self, window: WindowView, context: GroupContext) -> list[dict[str, object]]:
         self.sessions += 1
@@ -179,18 +179,18 @@ class OfSession(ProcessWindowFunction):
 
 @pytest.mark.parametrize(("cut_rows", "shards"), [(1, 1), (2, 3), (9, 2)])
 def test_sessions_have_state_per_key(cut_rows: int, shards: int) -> None:
-    step = A.key_by("user").window(Session(10)).process(OfSession())
+    step = A.key_by("user").window(Session("10ms")).process(OfSession())
     found = [(0, "a", 1), (1, "b", 1), (30, "a", 1), (31, "a", 1), (60, "a", 1), (500, "a", 1)]
     result, _ = run(Topology("t", step.sink("out")), found, cut_rows, shards, restarts=True)
     assert sorted(result["out"].select("user", "session").rows()) == [("a", 1), ("a", 1), ("a", 2), ("a", 3), ("b", 1)]
 
 
 def test_a_window_function_that_cannot_work_is_rejected_where_it_is_written() -> None:
-    windowed = A.key_by("user").window(Tumbling(10))
+    windowed = A.key_by("user").window(Tumbling("10ms"))
     with pytest.raises(ConfigError, match="a retraction would be computed with later state"):
         windowed.retracting().process(Changes())
     with pytest.raises(ConfigError, match=r"a session merges with others .* declare it without per_window"):
-        A.key_by("user").window(Session(10)).process(Changes())
+        A.key_by("user").window(Session("10ms")).process(Changes())
     with pytest.raises(ConfigError, match="takes a ProcessWindowFunction, not a function; write a class"):
         windowed.process(sums)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="takes a ValueState, ReducingState or AggregatingState without ttl"):
@@ -224,7 +224,7 @@ def test_a_co_group_has_state_per_key_and_side_outputs(
     left: list[Event], right: list[Event], cut_rows: int, shards: int, restarts: bool
 ) -> None:
     left, right = sorted(left), sorted(right)  # in order, so that no row is late
-    step = A.key_by("user").join(B.key_by("user")).window(Tumbling(30)).process(Balance())
+    step = A.key_by("user").join(B.key_by("user")).window(Tumbling("30ms")).process(Balance())
     topology = Topology("t", step.sink("out"), step.side("single").sink("single"))
     # Streams that advance together: both have an event of each time in the same cut.
     times = sorted({ts for ts, _, _ in (*left, *right)})
@@ -271,7 +271,7 @@ class Numbered(ProcessFunction):
 @pytest.mark.parametrize(("cut_rows", "shards"), [(1, 1), (2, 4), (9, 3)])
 def test_without_key_columns_all_rows_have_one_state_on_one_shard(cut_rows: int, shards: int) -> None:
     numbered = A.key_by().process(Numbered())
-    changes = A.key_by().window(Tumbling(30)).process(All())
+    changes = A.key_by().window(Tumbling("30ms")).process(All())
     topology = Topology("t", numbered.sink("out"), changes.sink("changes"))
     found = [(n * 10, "abc"[n % 3], n) for n in range(7)]
     result, _ = run(topology, found, cut_rows, shards, restarts=True)
