@@ -1,6 +1,7 @@
 """An archive of the classes that Spark's JVM loads, so that each of the many JVMs of a test run maps them.
 
-The first run on a machine makes it (``streamcore.spark.class_archive``).
+The first run on a machine makes it (``streamcore.spark.class_archive``). A run that cannot, as on a machine that is too
+busy, goes on without it.
 """
 
 from __future__ import annotations
@@ -41,5 +42,9 @@ def use() -> None:
         if not (part / "spark.jsa").exists():
             raise SetupError(f"tests: no archive of Spark's classes: {completed.stderr[-2000:]}")
 
-    local_cache.publish(target, build, to_stderr)
+    try:
+        local_cache.publish(target, build, to_stderr)
+    except (SetupError, subprocess.TimeoutExpired) as error:
+        to_stderr(f"Spark starts without an archive of its classes: {error}")
+        return
     os.environ[_VARIABLE] = str(target / "spark.jsa")
