@@ -13,6 +13,20 @@ from headgate.programs.program_settings import ProgramOptions
 
 @click.command(name="run")
 @program_options
+@click.option(
+    "--from",
+    "starting",
+    default=None,
+    metavar="PLACE",
+    help="Where the first start begins in topics: earliest, latest, an offset, or a time with its zone.",
+)
+@click.option(
+    "--until",
+    "ending",
+    default=None,
+    metavar="PLACE",
+    help="Where the topics end, in the same forms, as it is at the first start: the program reads so far and stops.",
+)
 @click.option("--local", is_flag=True, help="Start the local broker, create missing topics, and show a live view.")
 @click.option("--live", is_flag=True, help="The same with the Kafka of the settings, without the local broker.")
 @click.option(
@@ -30,6 +44,8 @@ def command(
     program: str,
     options: ProgramOptions,
     partitions: int,
+    starting: str | None,
+    ending: str | None,
     *,
     local: bool,
     live: bool,
@@ -42,8 +58,13 @@ def command(
     line of JSON on stdout, messages go to stderr. SIGTERM and Ctrl-C stop between two batches, and the next run
     continues there.
     """
+    from dataclasses import replace
+
     from headgate.console import no_pandas
 
+    bounds = {"starting_offsets": starting, "ending_offsets": ending}
+    given = [f"{name}='{place}'" for name, place in bounds.items() if place is not None]
+    options = replace(options, entries=(*options.entries, *given))
     no_pandas.unblock()
     if local or live:
         _run_with_view(program, options, partitions, local=local, fresh=fresh, keep_broker=keep_broker)

@@ -15,6 +15,7 @@ from streamcore.decode.formats import JSON, InputFormat
 from streamcore.decode.reject_codes import DecodeLimits, ExtraFields
 from streamcore.decode.types import Decoder
 from streamcore.errors import ConfigError
+from streamcore.files.listing import FileInput
 from streamcore.kernel import Exchange, KernelFactory, StatelessStageFactory, StreamKey
 from streamcore.key_space import DEFAULT_KEY_GROUPS, MAX_KEY_GROUPS, KeySpace
 from streamcore.limits import Limits, StateSettings
@@ -51,7 +52,8 @@ class Source:
 
     ``watermark``: the strategy of this source; None: the app's. With ``EventTime.PROCESSING`` only its ``end`` has an
     effect. ``raw``: each event also has the key and the value of
-    its record as columns (``streamcore.wire.raw.ORIGIN``). Raises ``ConfigError`` if format and stream do not fit.
+    its record as columns (``streamcore.wire.raw.ORIGIN``). ``files``: files whose records come before those of the
+    topic, or instead of them if the stream is not ``live``. Raises ``ConfigError`` if format and stream do not fit.
     """
 
     schema: StreamSchema
@@ -61,6 +63,8 @@ class Source:
     time: EventTime = EventTime.FIELD
     format: InputFormat = JSON
     raw: bool = False
+    files: FileInput | None = None
+    live: bool = True
 
     def decoder(self, limits: Limits) -> Decoder:
         """Create a decoder of the stream's records."""
@@ -70,6 +74,10 @@ class Source:
 
     def __post_init__(self) -> None:
         self.decoder(Limits())
+        if self.files is None and not self.live:
+            raise ConfigError(f"stream {self.schema.name}: it has neither files nor a topic")
+        if self.files is not None and self.time is EventTime.INGESTION:
+            raise ConfigError(f"stream {self.schema.name}: files have no time of arrival; use the time of a field")
         if self.watermark is not None:
             if self.time is EventTime.PROCESSING and self.watermark.punctuation is not None:
                 raise ConfigError(

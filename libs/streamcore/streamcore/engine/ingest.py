@@ -65,12 +65,17 @@ class Ingest:
         self.held_rows = 0
 
     def process(
-        self, batches: Iterable[pa.RecordBatch], clock: CutClock, partitions: Mapping[int, int] | None = None
+        self,
+        batches: Iterable[pa.RecordBatch],
+        clock: CutClock,
+        partitions: Mapping[int, int] | None = None,
+        ended: Iterable[int] = (),
     ) -> Iterator[ShuffleBlock]:
         """Turn all batches of a task (``raw.RAW``) into shuffle blocks; hold at most ``Limits.flush_rows`` events and
         one batch in memory.
 
-        ``partitions``: all source partitions with the offset where the cut begins; only one task of the cut gets them.
+        ``partitions``: all source partitions with the offset where the cut begins, ``ended``: those that the cut reads
+        to their end; only one task of the cut gets them.
         """
         self.reset(clock)
         for batch in batches:
@@ -78,6 +83,8 @@ class Ingest:
                 self._add(batch)
             if self.held_rows >= self.app.limits.flush_rows:
                 yield from self._flush_events()
+        for partition in ended:
+            self.record_progress(Progress(partition, NO_WATERMARK, 0, END_OF_TIME_MS))
         yield from self.finish(partitions or {})
 
     def _add(self, batch: pa.RecordBatch) -> None:

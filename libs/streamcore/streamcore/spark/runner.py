@@ -40,6 +40,7 @@ from streamcore.checkpoint.origin import RestoreOrigin
 from streamcore.cuts.cut_clock import MAX_CLOCK_AHEAD_MS, reject_clock_ahead, wall_clock_ms
 from streamcore.cuts.cut_id import CutId
 from streamcore.engine.cut_watch import CutWatch
+from streamcore.engine.inputs import kafka_topics, open_bounds, with_files
 from streamcore.engine.lag import Lag, LagTracker
 from streamcore.engine.output import OutputCommitter
 from streamcore.engine.planner import Planner
@@ -100,8 +101,10 @@ class RunSettings:
     markers_topic: str
     #: Least milliseconds between the starts of two cuts; with 0 a cut starts when the previous one ends.
     trigger_ms: int = 0
-    #: Where a new app begins in a topic: ``earliest`` or ``latest``.
+    #: Where a new app begins in a topic: ``earliest``, ``latest``, an offset, or a time with its zone.
     starting_offsets: str = "earliest"
+    #: Where the topics end: as ``starting_offsets``, at the first start. The app stops there. None: they have no end.
+    ending_offsets: str | None = None
     #: Most milliseconds by which the clock of the last cut may be ahead of the machine's clock at the start. With more
     #: the start is rejected, because one of both clocks is wrong.
     max_clock_ahead_ms: int = MAX_CLOCK_AHEAD_MS
@@ -177,7 +180,7 @@ class Runner:
         # collections were a third of the driver's cost of output.
         gc.freeze()
         try:
-            with BrokerWatch(self.settings.kafka, [self.app.control_topic, *self.app.topics]):
+            with BrokerWatch(self.settings.kafka, [*kafka_topics(self.app)]):
                 self._run_with_restarts(session, epoch)
         except (Py4JError, ConnectionError) as error:
             if (jvm_end := explain_jvm_end(session)) is not None:
@@ -284,9 +287,11 @@ class Runner:
         return Lag() if self._lag_tracker is None else self._lag_tracker.current()
 
     def _planner(self) -> Planner:
-        ends = KafkaPartitionOffsets(self.settings.kafka, [self.app.control_topic, *self.app.topics])
-        self._lag_tracker = LagTracker(ends, self.app.topics)
-        return Planner(self.app, self.root.offsets, self._lag_tracker, self.settings.starting_offsets == "latest")
+        topics = KafkaPartitionOffsets(self.settings.kafka, [*kafka_topics(self.app)])
+        bounds = open_bounds(self.app, self.root.offsets, topics, self.settings.ending_offsets)
+        self._lag_tracker = LagTracker(with_files(topics, bounds), self.app.topics)
+        starting = self.settings.starting_offsets
+        return Planner(self.app, self.root.offsets, self._lag_tracker, starting, bounds=bounds)
 
     def _start(self, session: SparkSession, cuts: _Cuts) -> StreamingQuery:
         """Start the query. Until the first batch is committed, its shards begin with the initial state, if any."""

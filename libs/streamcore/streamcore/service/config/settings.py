@@ -15,6 +15,7 @@ from streamcore.errors import ConfigError
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.key_space import DEFAULT_KEY_GROUPS, MAX_KEY_GROUPS
 from streamcore.limits import Limits
+from streamcore.offsets import PLACE_PATTERN
 from streamcore.service.config.documents import Document, NotNegative, Positive
 from streamcore.service.config.executors import ExecutorsDocument
 from streamcore.service.config.telemetry import TelemetryDocument
@@ -112,9 +113,19 @@ class ServiceSettings(Document):
         Field(description="Shortest time between the starts of two batches, in milliseconds; 0 starts at once."),
     ] = 0
     starting_offsets: Annotated[
-        Annotated[str, Field(pattern="^(earliest|latest)$")],
-        Field(description="Where the first start begins in a topic: earliest or latest."),
+        Annotated[str, Field(pattern=PLACE_PATTERN)],
+        Field(
+            description="Where the first start begins in a topic: earliest, latest, an offset of every partition, or a "
+            "time with its zone such as 2026-12-01T08:00:00Z, by the timestamps of the records."
+        ),
     ] = "earliest"
+    ending_offsets: Annotated[
+        Annotated[str, Field(pattern=PLACE_PATTERN)] | None,
+        Field(
+            description="Where the topics end, in the forms of starting_offsets, as it is at the first start: the app "
+            "reads so far, closes all windows and stops. Without it topics have no end."
+        ),
+    ] = None
     max_out_of_orderness_ms: Annotated[
         NotNegative,
         Field(description="Event time in milliseconds by which events may arrive out of order; later ones are late."),

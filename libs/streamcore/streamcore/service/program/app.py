@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from streamcore.app import App
+from streamcore.app import App, Source
 from streamcore.engine.report import Listeners
 from streamcore.errors import ConfigError
+from streamcore.files.listing import FileInput
 from streamcore.service.build_runner import build_runner
 from streamcore.service.config.sinks import sink_factory
 from streamcore.service.program.reference import Program
-from streamcore.service.program.settings import ProgramSettings
+from streamcore.service.program.settings import ProgramSettings, ProgramStream
 from streamcore.spark.runner import Runner
 from streamcore.spark.runtime import Runtime
 from streamcore.topology.topology import Topology
@@ -46,8 +47,11 @@ def bind_topics(topology: Topology, settings: ProgramSettings) -> App:
         shards=settings.shards,
         limits=settings.limits,
     )
-    sources = [
-        replace(source, reject_extra_fields=settings.stream(source.schema.name).reject_extra_fields)
-        for source in app.sources
-    ]
-    return replace(app, name=settings.app, sources=tuple(sources))
+    sources = tuple(_bind_source(source, settings.stream(source.schema.name)) for source in app.sources)
+    return replace(app, name=settings.app, sources=sources)
+
+
+def _bind_source(source: Source, stream: ProgramStream) -> Source:
+    files = None if stream.files is None else FileInput(stream.files, stream.header)
+    live = files is None or stream.then_topic
+    return replace(source, reject_extra_fields=stream.reject_extra_fields, files=files, live=live)

@@ -20,6 +20,18 @@ class ProgramStream(Document):
         str | None,
         Field(description="Topic that the records arrive on; without it the name of the stream."),
     ] = None
+    files: Annotated[
+        str | None,
+        Field(
+            description="Folder, file or s3://bucket/prefix with Parquet files, or text files with a record a line, "
+            "which are read instead of the topic."
+        ),
+    ] = None
+    header: Annotated[bool, Field(description="Whether the first line of each text file is no record.")] = False
+    then_topic: Annotated[
+        bool,
+        Field(description="Whether the topic is read after the files, from starting_offsets on: history, then live."),
+    ] = False
     reject_extra_fields: Annotated[
         bool,
         Field(description="Whether a record with fields that the stream does not declare is rejected."),
