@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from streamcore.app import CONTROL, App
 from streamcore.checkpoint.offset_log import CutBounds, OffsetLog
 from streamcore.cuts.cut_clock import CutClock, CutTimer
+from streamcore.engine.alignment import SourceAlignment
 from streamcore.errors import CorruptState, Permanent
 from streamcore.offsets import (
     OffsetRange,
@@ -49,7 +50,8 @@ class Planner:
     """Plans the cuts of one app and divides them among tasks.
 
     ``ends``: the offsets of all topics. ``from_the_end``: a new app begins at the latest events instead of the
-    earliest. ``timer``: the clocks, which are read only while a cut is planned.
+    earliest. ``timer``: the clocks, which are read only while a cut is planned. ``alignment``: of sources with a limit
+    of drift; the caller records each cut in it.
     """
 
     app: App
@@ -57,6 +59,10 @@ class Planner:
     ends: PartitionOffsets
     from_the_end: bool = False
     timer: CutTimer = field(default_factory=CutTimer)
+    alignment: SourceAlignment = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "alignment", SourceAlignment(self.app))
 
     def plan_cut(self, batch: int, on_poll: Callable[[], None], before_write: Callable[[], None]) -> CutBounds:
         """Return the bounds of the batch from the offset log, or plan new ones and write them to it.
@@ -79,7 +85,9 @@ class Planner:
             ends = self.ends.latest()
             _reject_shrunk(start, ends)
             own_limits = {self.app.control_topic: control_limit}
-            end = next_offsets(start, ends, limits.events_per_cut, self.timer.read(start.clock), own_limits)
+            clock = self.timer.read(start.clock)
+            readable = self.alignment.limit(start, ends, clock.elapsed_ms)
+            end = next_offsets(start, readable, limits.events_per_cut, clock, own_limits)
             if end.offsets != start.offsets or _passed_ms(start.clock, end.clock) >= _EMPTY_CUT_MS:
                 break
             time.sleep(_POLL_S)

@@ -160,6 +160,8 @@ class Stream:
         """
         strategy = watermark or WatermarkStrategy()
         check_type("assign_timestamps: watermark", strategy, WatermarkStrategy, "write bounded_out_of_orderness(5_000)")
+        if strategy.max_drift_ms is not None:
+            raise ConfigError("assign_timestamps: partitions of a topic wait, so write with_alignment at the source")
         for field, kinds in (
             (column, (TIME,)),
             (strategy.punctuation, (pl.Boolean(), TIME)),

@@ -282,12 +282,6 @@ def test_a_lane_without_rows_has_its_columns_and_an_unknown_lane_is_rejected() -
     assert simulation.cut({"a": rows((1, "x", 5))})["out"].columns == columns == ["ts", "user", "n"]
 
 
-def test_a_new_value_in_the_time_column_does_not_move_a_row_to_another_window() -> None:
-    moved = A.map(ts=pl.col("ts").dt.offset_by("1h")).key_by("user").window(Tumbling(1_000)).aggregate(n=Sum("n"))
-    result = simulate(Topology("t", moved.sink("out")), {"a": rows((1, "x", 5))})
-    assert result["out"]["window_start"].dt.epoch("ms").to_list() == [0]
-
-
 def test_an_element_is_late_once_for_each_sliding_window_that_does_not_take_it() -> None:
     windows = A.key_by("user").window(Sliding(40, 10)).late_to("late").aggregate(n=Sum("n"))
     simulation = Simulation(Topology("t", windows.sink("out")))
