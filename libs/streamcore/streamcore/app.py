@@ -84,6 +84,11 @@ class Source:
                     f"stream {self.schema.name}: watermark: by processing time the watermark is the clock, so that "
                     f"{self.watermark.punctuation!r} cannot set it; use another event time, or no punctuation"
                 )
+            if self.time is EventTime.PROCESSING and self.watermark.max_drift_ms is not None:
+                raise ConfigError(
+                    f"stream {self.schema.name}: watermark: by processing time no partition is ahead of another; leave "
+                    "out with_alignment"
+                )
             for name, kinds in ((self.watermark.punctuation, _MARKS), (self.watermark.end, _MARKS[:1])):
                 field_there = None if name is None else self.schema.get(name)
                 if name is not None and (field_there is None or field_there.type.kind not in kinds):

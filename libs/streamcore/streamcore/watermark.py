@@ -31,12 +31,26 @@ class WatermarkStrategy:
     longer holds the watermark back. ``punctuation``: a field of the events. If it is set, only events with this field
     advance the watermark, and ``max_out_of_orderness_ms`` has no effect: a boolean that is true advances it to the
     event time, a timestamp to that timestamp. ``end``: a boolean field, true in the last event of a partition.
+    ``max_drift_ms``, ``alignment_group``: set by ``with_alignment``; None: no partition waits for another.
     """
 
     max_out_of_orderness_ms: DurationField = DurationField(10_000)
     idle_timeout_ms: DurationField = DurationField(30_000)
     punctuation: str | None = None
     end: str | None = None
+    max_drift_ms: int | None = None
+    alignment_group: str = ""
+
+    def with_alignment(self, max_drift_ms: int, *, group: str = "") -> WatermarkStrategy:
+        """Return the strategy of a source whose partitions wait when they are far ahead (``engine.alignment``).
+
+        ``max_drift_ms``: by how much the watermark of a partition may be ahead of the earliest of all partitions of
+        the sources of this ``group``.
+        """
+        check_whole(max_drift_ms=max_drift_ms)
+        if max_drift_ms < 0:
+            raise ConfigError(f"with_alignment: max_drift_ms is at least 0, not {max_drift_ms}")
+        return replace(self, max_drift_ms=max_drift_ms, alignment_group=group)
 
     def __post_init__(self) -> None:
         if self.max_out_of_orderness_ms < 0 or self.idle_timeout_ms < 1:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from streamcore.app import CONTROL, App
 from streamcore.checkpoint.offset_log import CutBounds, OffsetLog
 from streamcore.cuts.cut_clock import CutClock, CutTimer
+from streamcore.engine.alignment import SourceAlignment
 from streamcore.engine.inputs import EARLIEST, InputBounds, resolve
 from streamcore.errors import CorruptState, Drained, Permanent
 from streamcore.files.listing import FileRange
@@ -56,7 +57,7 @@ class Planner:
 
     ``ends``: the offsets of all topics and files. ``starting``: where a new app begins in topics of events
     (``offsets.PLACE_PATTERN``). ``bounds``: where its inputs end. ``timer``: the clocks, which are read only while a
-    cut is planned.
+    cut is planned. ``alignment``: of sources with a limit of drift; the caller records each cut in it.
     """
 
     app: App
@@ -65,6 +66,10 @@ class Planner:
     starting: str = EARLIEST
     timer: CutTimer = field(default_factory=CutTimer)
     bounds: InputBounds = field(default_factory=InputBounds)
+    alignment: SourceAlignment = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "alignment", SourceAlignment(self.app))
 
     def plan_cut(self, batch: int, on_poll: Callable[[], None], before_write: Callable[[], None]) -> CutBounds:
         """Return the bounds of the batch from the offset log, or plan new ones and write them to it.
@@ -89,8 +94,10 @@ class Planner:
             ends = self.ends.latest()
             _reject_shrunk(start, ends)
             own_limits = {self.app.control_topic: control_limit}
-            readable = self.bounds.limit(start, ends, self.app.control_topic)
-            end = next_offsets(start, readable, limits.events_per_cut, self.timer.read(start.clock), own_limits)
+            clock = self.timer.read(start.clock)
+            bounded = self.bounds.limit(start, ends, self.app.control_topic)
+            readable = self.alignment.limit(start, bounded, clock.elapsed_ms)
+            end = next_offsets(start, readable, limits.events_per_cut, clock, own_limits)
             if end.offsets != start.offsets or _passed_ms(start.clock, end.clock) >= _EMPTY_CUT_MS:
                 break
             time.sleep(_POLL_S)

@@ -419,6 +419,8 @@ class _Cuts:
         committed = self.outputs.commit(cut.id(batch), blobs, self.runner.watch.enter)
         # 4. Spark writes commits/<batch> when this returns.
         committed_s = time.perf_counter()
+        watermarks = _by_topic(self.runner.app, [row.partitions for row in rows])
+        self.planner.alignment.record(cut, watermarks)
         self.runner.on_cut_committed(
             CutReport(
                 batch=batch,
@@ -431,7 +433,7 @@ class _Cuts:
                 clock_ms=cut.end.clock.clock_ms,
                 clock_ahead_ms=cut.end.clock.ahead_ms,
                 watermark_ms=max((r.watermark_ms for r in rows), default=0),
-                watermarks=_by_topic(self.runner.app, [row.partitions for row in rows]),
+                watermarks=watermarks,
                 run_ms=round((collected_s - started_s) * 1000),
                 commit_ms=round((committed_s - collected_s) * 1000),
                 state_bytes=sum(r.state_bytes for r in rows),

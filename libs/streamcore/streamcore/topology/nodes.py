@@ -19,7 +19,7 @@ from streamcore.decode.formats import JSON, InputFormat
 from streamcore.enrich.spec import ATTEMPTS, REASON, Enrichment
 from streamcore.errors import ConfigError
 from streamcore.operators.base import MAIN
-from streamcore.schema import EVENT_MS, Kind, StreamSchema, Type
+from streamcore.schema import EVENT_MS, OFFSET, PARTITION, Kind, StreamSchema, Type
 from streamcore.topology.labels import format_duration
 from streamcore.watermark import WatermarkStrategy
 from streamcore.wire.lanes import DeadLetterCode
@@ -263,7 +263,7 @@ class KeyedInput:
     broadcast: bool = False
 
     def __post_init__(self) -> None:
-        missing = [name for name in self.key if name not in self.port.schema]
+        missing = [name for name in self.key if name not in {*self.port.schema, PARTITION, OFFSET}]
         if missing:
             raise ConfigError(f"key_by: the stream has no columns {missing}; it has {[*self.port.schema]}")
 

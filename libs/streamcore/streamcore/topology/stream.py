@@ -31,7 +31,7 @@ from streamcore.durations import Duration
 from streamcore.enrich.spec import Enrichment
 from streamcore.errors import ConfigError
 from streamcore.operators.base import LATE, MAIN, CutTime
-from streamcore.schema import EVENT_MS, StreamSchema
+from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
 from streamcore.topology.control_rows import SCHEMA as CONTROL
 from streamcore.topology.expression_check import check_expression
 from streamcore.topology.labels import format_duration
@@ -161,6 +161,8 @@ class Stream:
         """
         strategy = watermark or WatermarkStrategy()
         check_type("assign_timestamps: watermark", strategy, WatermarkStrategy, "write bounded_out_of_orderness(5_000)")
+        if strategy.max_drift_ms is not None:
+            raise ConfigError("assign_timestamps: partitions of a topic wait, so write with_alignment at the source")
         for field, kinds in (
             (column, (TIME,)),
             (strategy.punctuation, (pl.Boolean(), TIME)),
@@ -190,8 +192,31 @@ class Stream:
         return Stream(OutputPort(UnionNode("", (self.port, *(other.port for other in others)))))
 
     def key_by(self, *columns: str) -> KeyedStream:
-        """Partition the rows by key columns; without columns, all rows have one key."""
+        """Partition the rows by key columns; without columns, all rows have one key, on one shard."""
+        for column in columns:
+            if column.startswith("__"):
+                raise ConfigError(f"key_by: the stream has no column {column!r}")
         return KeyedStream(KeyedInput(self.port, columns))
+
+    def rebalance(self) -> Stream:
+        """Divide the rows evenly among all shards, so that the steps after it run on all of them in parallel.
+
+        For costly steps without a key behind a topic of few partitions: stage 1 reads a partition in one task. It costs
+        a shuffle. The rows of a partition are no longer in order.
+        """
+        return _send(KeyedInput(self.port, (PARTITION, OFFSET)), "rebalance")
+
+    def partition_by(self, *columns: str) -> Stream:
+        """Send rows with equal values in the columns to one shard, without a key for state; without columns, all rows.
+
+        The shard follows from a hash of the values: a shard has no number that a program could choose, because the
+        number of shards may change. (In Flink: ``partitionCustom`` and ``global``.)
+        """
+        if nested := [name for name in columns if name in self.schema and self.schema[name].is_nested()]:
+            raise ConfigError(
+                f"partition_by: columns {nested} are lists or structs; map them to text or numbers before"
+            )
+        return _send(KeyedInput(self.port, columns), "partition")
 
     def broadcast(self) -> BroadcastStream:
         """Send all rows to every shard: for small data that every shard needs, such as rules or rates."""
@@ -370,6 +395,14 @@ class BroadcastStream:
 def control_stream() -> BroadcastStream:
     """Return the records of the app's control topic, with text columns ``key`` and ``value`` (null: revoked)."""
     return BroadcastStream(None)
+
+
+def _send(rows: KeyedInput, kind: str) -> Stream:
+    """Add a step that sends rows to other shards."""
+    from streamcore.operators.pass_on import PassOn
+
+    by = ", ".join(name for name in rows.key if name in rows.schema)
+    return operate([KeyedStream(rows)], kind, PassOn, about=by and f"by {by}", keeps_key=bool(by))
 
 
 def operate(  # noqa: PLR0913 - an operator has that many properties
