@@ -79,7 +79,7 @@ chart: setup ## what of the chart is generated: CRDs, the operator's rights, the
 	@$(VENV)/python -m headgate_operator.rbac > charts/headgate/files/roles.yaml
 	@$(VENV)/python -m tools.chart_values
 
-chart-test: setup ## the chart by helm and promtool (both on the PATH); with HEADGATE_KUBECONFIG on that API server too
+chart-test: setup ## the chart by helm, helm-unittest and promtool (on the PATH); with HEADGATE_KUBECONFIG on that API server too
 	@$(VENV)/python -m pytest tests/chart/test_rendered.py tests/chart/test_values.py tests/chart/test_monitoring.py \
 		tests/chart/test_on_api_server.py $(ARGS)
 

@@ -1,6 +1,6 @@
 """Two keyed steps: the best three products of each hour, and the plan of the engine.
 
-First revenue by product and hour, then all products of an hour together and the best three of them. The second window
+The first step computes the revenue of each product and hour, the second the best three products of each hour. The second window
 needs no extra step: a result row of a window has the window's last millisecond as its event time, so it falls into
 the same hour. Each change of the key is one shuffle and one stage with its own state, and the plan shows them before
 the app runs.

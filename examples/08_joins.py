@@ -3,7 +3,7 @@
 An interval join pairs rows of a key that are near in event time; an outer join also returns the orders that were not
 paid, as soon as the watermark makes that certain. A temporal join reads the other stream as a table that changes, and
 takes the row that was valid at the order's event time: an order that arrives late still gets its old price. Both keep
-only as much state as the watermark asks for.
+only the rows that the watermark still needs.
 
 ::
 
