@@ -10,8 +10,18 @@ from dataclasses import dataclass, field
 Json = dict[str, object]
 Event = tuple[int, str, int, str, int]
 
+CONTIGUITIES = ("next", "followed_by", "followed_by_any")
+INNER = ("relaxed", "consecutive", "allow_combinations")
 NO_SKIP: Json = {"strategy": "no_skip"}
+TO_NEXT: Json = {"strategy": "skip_to_next"}
+PAST_LAST: Json = {"strategy": "skip_past_last_event"}
 _TOKEN = re.compile(r"(?P<kind>[a-z]+)(?P<v>-?\d+)(?:/(?P<key>\w+))?(?:=(?P<time>-?\d+))?")
+
+
+def skip_to(which: str, name: str, *, throws: bool = False) -> Json:
+    """The strategy that goes on at the `first` or the `last` event of a step."""
+    skip: Json = {"strategy": f"skip_to_{which}", "step": name}
+    return {**skip, "on_miss": "throw"} if throws else skip
 
 
 def kind(*names: str) -> Json:
