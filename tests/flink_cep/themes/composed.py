@@ -352,3 +352,10 @@ def negation(cases: Cases) -> None:
         "a1 b1 b2 c1 b3 x1 c2=9 n1=30",
         within_ms=10,
     )
+    last_maybe = [step("a"), step("x", "not_followed_by"), step("b", "followed_by", times=OPTIONAL)]
+    cases.add("not", "not_followed_by before an optional step at the end", last_maybe, "a1 x1 b1 a2 b2")
+    overlap = [step("a"), step("x", "not_followed_by", where=both(kind("b"), v(">", 5))), step("b", "followed_by")]
+    longer = [*overlap, step("c", "followed_by")]
+    cases.add(
+        "not", "not_followed_by that overlaps with the next step, which is not the last", longer, "a1 b9 c1 a2 b1 c2"
+    )

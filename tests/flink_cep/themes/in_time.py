@@ -129,7 +129,7 @@ def within(cases: Cases) -> None:
         )
     cases.add(
         "within",
-        "on a step in the middle: the least time counts for the whole",
+        "a group at the end, whose last event is too late",
         [step("a"), step("b", "followed_by"), group([step("c"), step("d", "followed_by")], "followed_by")],
         "a1=10 b1=12 c1=14 d1=19 n1=40",
         within_ms=9,

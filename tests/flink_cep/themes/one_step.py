@@ -250,3 +250,5 @@ def until(cases: Cases) -> None:
         "a1 b1 s1 b2 c1=12 n1=40",
         within_ms=10,
     )
+    first = [step("a"), step("b", "followed_by", times=ONE_OR_MORE, until=v(">", 5)), step("c", "followed_by")]
+    cases.add("until", "until holds for the event that would begin the loop", first, "a1 b9 b1 b8 b2 c1")
