@@ -87,6 +87,14 @@ clean: ## remove the environment and what tools left; the cache and the broker's
 	rm -rf .venv .setup.lock .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
+.PHONY: flink-cep
+FLINK_CEP := tests/flink_cep/runner
+flink-cep: setup ## what Flink's CEP library gives for the patterns of tests/flink_cep (needs Maven and Java 17)
+	@$(VENV)/python -m tests.flink_cep.generate build/flink_cep/cases.jsonl
+	@mvn --quiet --file $(FLINK_CEP) compile dependency:build-classpath
+	@java -XX:+UseSerialGC -cp "$(FLINK_CEP)/target/classes:$$(cat $(FLINK_CEP)/target/classpath)" headgate.Main \
+		build/flink_cep/cases.jsonl tests/flink_cep/corpus.jsonl
+
 .PHONY: nightly
 SCHEDULES ?= 100000
 PAIRS ?= 200000
