@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from streamcore.durations import Duration, DurationField
+from streamcore.durations import Duration, DurationField, duration_ms
 from streamcore.errors import ConfigError
 
 #: The watermark before the first event. Durations can be subtracted from it without overflow.
@@ -41,16 +41,16 @@ class WatermarkStrategy:
     max_drift_ms: int | None = None
     alignment_group: str = ""
 
-    def with_alignment(self, max_drift_ms: int, *, group: str = "") -> WatermarkStrategy:
+    def with_alignment(self, max_drift_ms: Duration, *, group: str = "") -> WatermarkStrategy:
         """Return the strategy of a source whose partitions wait when they are far ahead (``engine.alignment``).
 
         ``max_drift_ms``: by how much the watermark of a partition may be ahead of the earliest of all partitions of
         the sources of this ``group``.
         """
-        check_whole(max_drift_ms=max_drift_ms)
-        if max_drift_ms < 0:
-            raise ConfigError(f"with_alignment: max_drift_ms is at least 0, not {max_drift_ms}")
-        return replace(self, max_drift_ms=max_drift_ms, alignment_group=group)
+        drift_ms = duration_ms("max_drift_ms", max_drift_ms)
+        if drift_ms < 0:
+            raise ConfigError(f"with_alignment: max_drift_ms is at least 0, not {drift_ms}")
+        return replace(self, max_drift_ms=drift_ms, alignment_group=group)
 
     def __post_init__(self) -> None:
         if self.max_out_of_orderness_ms < 0 or self.idle_timeout_ms < 1:
@@ -66,8 +66,7 @@ def bounded_out_of_orderness(
     max_out_of_orderness_ms: Duration, idle_timeout_ms: Duration = 30_000
 ) -> WatermarkStrategy:
     """Return the strategy for events that come at most ``max_out_of_orderness_ms`` of event time after a later one of
-    their
-    partition."""
+    their partition."""
     return WatermarkStrategy(max_out_of_orderness_ms, idle_timeout_ms)
 
 
