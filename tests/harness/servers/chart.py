@@ -1,4 +1,4 @@
-"""The chart as Helm renders it. Without ``helm``, or another program, on the PATH a test is skipped with that reason."""
+"""The chart as Helm renders it. A test that needs ``helm`` or another program that is not on the PATH is skipped."""
 
 from __future__ import annotations
 
