@@ -376,7 +376,6 @@ def test_a_fork_has_its_own_identity_and_continues_where_the_savepoint_ends(
     ("words", "message"),
     [
         (["--as", "shop"], "give the fork another name"),
-        (["--as", "b", "--set", "shards=3"], "shards"),
         (["--as", "B b"], "app name"),
     ],
 )

@@ -18,7 +18,7 @@ from streamcore.schema import StreamSchema
 from streamcore.watermark import END_OF_TIME_MS, WatermarkStrategy
 
 DRIFT_MS, IDLE_MS, PER_CUT, CUT_MS = 50, 1_000, 12, 100
-ALIGNED = WatermarkStrategy(0, IDLE_MS).with_alignment(DRIFT_MS)
+ALIGNED = WatermarkStrategy(0, IDLE_MS).with_alignment(f"{DRIFT_MS}ms")
 
 
 def source(name: str, watermark: WatermarkStrategy) -> Source:
@@ -108,7 +108,7 @@ def test_a_partition_that_is_idle_or_has_ended_holds_no_other_back() -> None:
 
 def test_sources_of_other_groups_and_without_a_limit_do_not_wait() -> None:
     fast = [n * 1_000 for n in range(30)]
-    other_group = WatermarkStrategy(0, IDLE_MS).with_alignment(DRIFT_MS, group="other")
+    other_group = WatermarkStrategy(0, IDLE_MS).with_alignment(f"{DRIFT_MS}ms", group="other")
     sources = (source("x", ALIGNED), source("y", other_group), source("z", WatermarkStrategy(0, IDLE_MS)))
     cuts = Cuts({("x", 0): [1], ("y", 0): fast, ("z", 0): fast}, app(*sources))
     taken = [cuts.cut() for _ in range(6)]
@@ -118,6 +118,6 @@ def test_sources_of_other_groups_and_without_a_limit_do_not_wait() -> None:
 
 def test_an_alignment_without_a_meaning_is_rejected() -> None:
     with pytest.raises(ConfigError, match="max_drift_ms is at least 0"):
-        WatermarkStrategy().with_alignment(-1)
+        WatermarkStrategy().with_alignment("-1ms")
     with pytest.raises(ConfigError, match="by processing time no partition is ahead"):
         Source(source("x", ALIGNED).schema, "x", watermark=ALIGNED, time=EventTime.PROCESSING)
