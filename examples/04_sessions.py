@@ -23,8 +23,6 @@ import polars as pl
 
 import streamcore as sc
 
-MINUTE_MS = 60_000
-
 CLICKS = sc.StreamSchema.parse(
     {
         "name": "clicks",
@@ -37,9 +35,9 @@ CLICKS = sc.StreamSchema.parse(
 sessions = (
     sc.source(CLICKS, sc.bounded_out_of_orderness(0))
     .key_by("user")
-    .window(sc.Session(30 * MINUTE_MS))
+    .window(sc.Session("30m"))
     .trigger(sc.AfterWatermark(early=sc.AfterCount(2), late=sc.AfterCount(1)))
-    .allowed_lateness(60 * MINUTE_MS)
+    .allowed_lateness("1h")
 )
 PANES = ("user", "window_start", "window_end", "pane", "timing", "is_retraction", "clicks")
 MODES = {

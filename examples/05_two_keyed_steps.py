@@ -19,8 +19,6 @@ import polars as pl
 
 import streamcore as sc
 
-HOUR_MS = 3_600_000
-
 ORDERS = sc.StreamSchema.parse(
     {
         "name": "orders",
@@ -42,13 +40,13 @@ def a_row_each(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 revenue = (
-    sc.source(ORDERS, sc.bounded_out_of_orderness(60_000))
+    sc.source(ORDERS, sc.bounded_out_of_orderness("1m"))
     .map(amount=pl.col("price") * pl.col("quantity"))
     .key_by("product")
-    .window(sc.Tumbling(HOUR_MS))
+    .window(sc.Tumbling("1h"))
     .aggregate("revenue", revenue=sc.Sum("amount"))
 )
-top = revenue.key_by().window(sc.Tumbling(HOUR_MS)).aggregate("best", top=sc.TopN("product", by="revenue", n=3))
+top = revenue.key_by().window(sc.Tumbling("1h")).aggregate("best", top=sc.TopN("product", by="revenue", n=3))
 topology = sc.Topology(
     "top-products",
     top.flat_map(a_row_each).select("window_start", "rank", "product", "revenue").sink("top"),

@@ -26,8 +26,6 @@ import polars as pl
 
 import streamcore as sc
 
-TEN_MINUTES_MS = 600_000
-HOUR_MS = 3_600_000
 LIMIT = Decimal(500)
 
 PAYMENTS = sc.StreamSchema.parse(
@@ -47,15 +45,15 @@ class Velocity(sc.ProcessFunction):
         sc.MAIN: {"card": pl.String, "at": pl.Datetime("ms", "UTC"), "spent": pl.Decimal(12, 2)},
         "quiet": {"card": pl.String, "payments": pl.Int64},
     }
-    recent = sc.ListState(Decimal, most=1_000, ttl=sc.Ttl(TEN_MINUTES_MS))
-    alarmed = sc.ValueState(default=False, ttl=sc.Ttl(TEN_MINUTES_MS))
+    recent = sc.ListState(Decimal, most=1_000, ttl=sc.Ttl("10m"))
+    alarmed = sc.ValueState(default=False, ttl=sc.Ttl("10m"))
     payments = sc.ValueState(default=0)
 
     def process(self, event: Any, context: sc.ProcessContext) -> Iterator[dict[str, object]]:
         self.recent.append(event.amount)
         self.payments += 1
         context.timers.clear()
-        context.timers.set(context.event_ms + HOUR_MS)
+        context.timers.after("1h")
         spent = sum(self.recent)
         if spent > LIMIT and not self.alarmed:
             self.alarmed = True

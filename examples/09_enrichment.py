@@ -22,8 +22,6 @@ import polars as pl
 
 import streamcore as sc
 
-DAY_MS = 24 * 3_600_000
-
 ORDERS = sc.StreamSchema.parse(
     {
         "name": "orders",
@@ -67,7 +65,7 @@ SEGMENTS = sc.Enrichment(
 )
 enriched = sc.source(ORDERS).enrich(SEGMENTS, failed_to="unanswered")
 fallback = enriched.side("failed").map(segment=pl.lit("unknown")).select(*enriched.schema)
-once = enriched.union(fallback).key_by("event_id").deduplicate(DAY_MS, name="once", duplicates_to="duplicates")
+once = enriched.union(fallback).key_by("event_id").deduplicate("1d", name="once", duplicates_to="duplicates")
 topology = sc.Topology(
     "segments", once.select("event_id", "customer", "segment", "amount").sink("orders", key="event_id")
 )

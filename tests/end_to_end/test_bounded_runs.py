@@ -94,7 +94,7 @@ def test_files_and_closed_ranges_give_the_output_of_the_same_rows_in_process(
         return script
 
     # Lines in three files, one of them in a subfolder; blank lines are no records, and other files do not count.
-    folder = tmp_path / "lines"
+    folder = tmp_path / "input-lines"
     (folder / "b").mkdir(parents=True)
     (folder / "a.jsonl").write_bytes(lines(ROWS[:150]) + b"\n")
     (folder / "b" / "1.ndjson").write_bytes(lines(ROWS[150:151]))
@@ -104,7 +104,7 @@ def test_files_and_closed_ranges_give_the_output_of_the_same_rows_in_process(
     no_topic = new_topic("files")
     by_lines = add("lines", ROWS, f"{no_topic}-lines", FileInput(str(folder)), None)
     # Parquet, in files of several cuts.
-    parquet = tmp_path / "parquet"
+    parquet = tmp_path / "input-parquet"
     parquet.mkdir()
     table(ROWS[:250]).write_parquet(parquet / "1.parquet", row_group_size=40)
     table(ROWS[250:]).with_columns(pl.col("at").dt.replace_time_zone(None)).write_parquet(parquet / "2.parquet")

@@ -14,6 +14,7 @@ from headgate_rules.app import build_app
 from headgate_rules.settings import RulesSettings
 from streamcore.app import App
 from streamcore.checkpoint.checkpoint import AppIdentity, CheckpointRoot
+from streamcore.checkpoint.epoch import read_epoch
 from streamcore.checkpoint.epochs import EpochStore
 from streamcore.cuts.cut_clock import CutClock
 from streamcore.engine.in_process import InProcessApp, RawRecord, control_record
@@ -362,6 +363,7 @@ def test_a_fork_has_its_own_identity_and_continues_where_the_savepoint_ends(
     assert (document["app"], document["max_matches"], document["restore"]) == ("shop-b", 50, {"app": "shop"})
     root = CheckpointRoot(Path(document["checkpoint"]))
     assert root.identity() == AppIdentity("shop-b", 2)
+    assert read_epoch(root.epoch_path) == 1
     start = root.offsets.read_start()
     assert start is not None
     assert dict(start.offsets) == {("orders", 0): 120}, "its own control topic is read from the beginning"

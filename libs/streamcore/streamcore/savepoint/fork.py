@@ -15,12 +15,16 @@ from streamcore.storage import ObjectStore
 
 
 def as_fork(savepoint: Savepoint, app: str, control_topic: str) -> Savepoint:
-    """Return the savepoint as one of the app that forks it. ``app``: its name."""
+    """Return the savepoint as one of the app that forks it. ``app``: its name.
+
+    Its epoch is 0, below those of every app: the epochs of the fork are its own, and begin at 1.
+    """
     manifest = savepoint.manifest
     position = manifest.next_position
     offsets = {place: at for place, at in position.offsets.items() if place[0] != manifest.app.control_topic}
     forked = replace(
         manifest,
+        epoch=0,
         app=replace(manifest.app, name=app, control_topic=control_topic),
         position=replace(position, offsets=offsets).to_json(),
     )
