@@ -80,9 +80,9 @@ if TYPE_CHECKING:
         ValueTypeMismatch,
         WhenFull,
     )
+    from streamcore.keyed.runtime_context import FunctionCounter, FunctionGauge, RuntimeContext
     from streamcore.limits import Limits, StateSettings
     from streamcore.operators.base import MAIN
-    from streamcore.runtime_context import FunctionCounter, FunctionGauge, RuntimeContext
     from streamcore.schema import StreamSchema
     from streamcore.service.program.settings import ProgramSettings, ProgramStream
     from streamcore.sinks.delta.settings import DeltaSettings, DeltaStorage, DeltaTableSpec
@@ -155,7 +155,7 @@ _MODULES = {
     ),
     "streamcore.limits": "Limits StateSettings",
     "streamcore.operators.base": "MAIN",
-    "streamcore.runtime_context": "FunctionCounter FunctionGauge RuntimeContext",
+    "streamcore.keyed.runtime_context": "FunctionCounter FunctionGauge RuntimeContext",
     "streamcore.schema": "StreamSchema",
     "streamcore.service.program.settings": "ProgramSettings ProgramStream",
     "streamcore.sinks.delta.settings": "DeltaSettings DeltaStorage DeltaTableSpec",

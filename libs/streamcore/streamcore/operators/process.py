@@ -57,13 +57,13 @@ from streamcore.keyed.call_scope import NO_KEY, CallScope, TimeDomain
 from streamcore.keyed.function import ProcessContext, ProcessFunction
 from streamcore.keyed.keyed_store import KeyedLimits, KeyedStore
 from streamcore.keyed.migration import Row
+from streamcore.keyed.runtime_context import RuntimeContext
 from streamcore.keyed.state_tables import build_tables
 from streamcore.keyed.states import declared_states
 from streamcore.keyed.timers import ChainedTimerLimit
 from streamcore.keyed.value_codec import describe
 from streamcore.operators.base import MAIN, CutTime, Ports
 from streamcore.operators.failures import FAILED, FAILED_REASON
-from streamcore.runtime_context import RuntimeContext
 from streamcore.schema import EVENT_MS
 from streamcore.state.row_versions import Versions
 from streamcore.state.table import StateTable

@@ -17,6 +17,7 @@ import pyarrow as pa
 from streamcore.enrich import shared_enricher
 from streamcore.errors import CorruptState
 from streamcore.kernel import Cut, KernelOutput, StreamKey
+from streamcore.keyed.runtime_context import OpenFunctions, counted
 from streamcore.operators.base import MAIN, CutTime, Operator
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION
 from streamcore.state.table import StateTable
@@ -37,7 +38,6 @@ from streamcore.topology.nodes import (
     UnionNode,
     empty_rows,
 )
-from streamcore.topology.open_functions import OpenFunctions
 from streamcore.watermark import END_OF_TIME_MS, NO_WATERMARK
 from streamcore.wire.lane_rows import LaneRows
 from streamcore.wire.lanes import DEAD_LETTERS, Record
@@ -73,7 +73,7 @@ class StatelessStageRunner:
     def __init__(self, topology: TopologyGraph, topics: Sequence[str] = ()) -> None:
         self.topology = topology
         self.dead_letter_writer = DeadLetterWriter(topics)
-        self.functions = OpenFunctions(topology)
+        self.functions = OpenFunctions()
 
     def close(self) -> None:
         """Close the functions of the stage."""
@@ -102,7 +102,7 @@ class KeyedStageRunner:
         self.level = level
         nodes = [node for node in topology.levels.nodes_on(level) if isinstance(node, StatefulNode)]
         self.operators: dict[StatefulNode, Operator] = {node: node.create_operator() for node in nodes}
-        self.functions = OpenFunctions(topology)
+        self.functions = OpenFunctions()
         self._by_name = {topology.node_name(node): operator for node, operator in self.operators.items()}
 
     def step(self, cut: Cut) -> KernelOutput:
@@ -199,8 +199,10 @@ class _CutPass:
         rows = self.read_port(node.input_port)
         if rows is None:
             return
-        function, context = self.functions.transform(node)
-        result = run_isolated(self.topology.node_name(node), function, node.schema, rows, self.dead_letter_writer)
+        step = self.topology.node_name(node)
+        context = self.functions.open(step, node.function)
+        function = node.function if context is None else counted(node.function, context)
+        result = run_isolated(step, function, node.schema, rows, self.dead_letter_writer)
         if context is not None:
             self.counters.update(context.take_metrics())
         self.records += result.dead
@@ -241,7 +243,7 @@ class _CutPass:
         inputs = [self._input(node, input_index) for input_index in range(len(node.keyed))]
         if node.control_input:
             inputs.append(control_rows(self.cut.control))
-        context = self.functions.operator(node, self.operators[node])
+        context = self.functions.open(self.topology.node_name(node), self.operators[node])
         ports = self.operators[node].step(inputs, self._cut_time(node))
         if context is not None:
             self.counters.update(context.take_metrics())

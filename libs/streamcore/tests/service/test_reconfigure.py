@@ -199,6 +199,7 @@ OTHER: dict[str, object] = {
     "savepoints": "/elsewhere",
     "restore": {"drop": ["x"]},
     "starting_offsets": "latest",
+    "ending_offsets": "latest",
     "memory_limit_bytes": 4_000_000_000,
 }
 
