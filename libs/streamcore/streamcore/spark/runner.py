@@ -27,6 +27,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import pandas  # noqa: F401 - pyspark imports it when a query is built; imported here, while the JVM starts
+import pyspark  # noqa: F401 - before a part of it: a thread that starts the session imports both the other way round
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
