@@ -10,6 +10,7 @@ import pytest
 
 from conftest import NewTopic
 from streamcore.app import App
+from streamcore.cuts.writer_id import WriterId
 from streamcore.errors import Fenced
 from streamcore.kafka.delivery import CommitOutcome, OutRecord
 from streamcore.kafka.exactly_once import ExactlyOnceWriter
@@ -18,7 +19,6 @@ from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.topics import ensure_topics
 from streamcore.spark.launch import own_topics
 from streamcore.topology.simulation import Simulation, SimulationResult
-from streamcore.writer_id import WriterId
 from tests.harness.apps.versioned_shop import LANES, Version, moment, restore, rows, save
 from tests.harness.cut_ids import cut_id
 

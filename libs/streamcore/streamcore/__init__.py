@@ -82,6 +82,7 @@ if TYPE_CHECKING:
         ValueTypeMismatch,
         WhenFull,
     )
+    from streamcore.keyed.runtime_context import FunctionCounter, FunctionGauge, RuntimeContext
     from streamcore.keyed.window_states import per_window
     from streamcore.limits import Limits, StateSettings
     from streamcore.operators.base import MAIN
@@ -89,7 +90,6 @@ if TYPE_CHECKING:
     from streamcore.operators.joins.process_cogroup import ProcessCoGroupFunction
     from streamcore.operators.windows.general.pane_values import WindowView
     from streamcore.operators.windows.process_operator import ProcessWindowFunction
-    from streamcore.runtime_context import FunctionCounter, FunctionGauge, RuntimeContext
     from streamcore.schema import StreamSchema
     from streamcore.service.program.settings import ProgramSettings, ProgramStream
     from streamcore.sinks.delta.settings import DeltaSettings, DeltaStorage, DeltaTableSpec
@@ -163,7 +163,7 @@ _MODULES = {
     "streamcore.keyed.window_states": "per_window",
     "streamcore.limits": "Limits StateSettings",
     "streamcore.operators.base": "MAIN",
-    "streamcore.runtime_context": "FunctionCounter FunctionGauge RuntimeContext",
+    "streamcore.keyed.runtime_context": "FunctionCounter FunctionGauge RuntimeContext",
     "streamcore.operators.group_calls": "GroupContext",
     "streamcore.operators.joins.process_cogroup": "ProcessCoGroupFunction",
     "streamcore.operators.windows.general.pane_values": "WindowView",

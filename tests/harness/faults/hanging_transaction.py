@@ -12,11 +12,11 @@ from collections.abc import Iterable
 import kafka
 
 from streamcore.cuts.cut_id import CutId
+from streamcore.cuts.writer_id import WriterId
 from streamcore.kafka.delivery import OutRecord
 from streamcore.kafka.markers import Marker
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.topics import TopicSpec, ensure_topics
-from streamcore.writer_id import WriterId
 
 LENIENT = {"transaction.partition.verification.enable": "false"}
 

@@ -32,8 +32,8 @@ from streamcore.engine.shuffle import (
     pack_rows,
 )
 from streamcore.kernel import ControlRecord, KernelOutput, StatelessStage, StreamKey
+from streamcore.keyed.runtime_context import close
 from streamcore.offsets import PARTITIONS_PER_TOPIC
-from streamcore.runtime_context import close
 from streamcore.schema import EVENT_MS, PARTITION, StreamSchema
 from streamcore.watermark import END_OF_TIME_MS, NO_WATERMARK, Progress, WatermarkStrategy
 from streamcore.wire.arrow_ipc import to_table

@@ -28,9 +28,9 @@ from streamcore.engine.shuffle import (
 )
 from streamcore.errors import CorruptState
 from streamcore.kernel import Cut, Kernel, KernelOutput
+from streamcore.keyed.runtime_context import close
 from streamcore.offsets import source_index, source_partitions
 from streamcore.operators.base import CutTime
-from streamcore.runtime_context import close
 from streamcore.schema import OFFSET, PARTITION
 from streamcore.state.blob_store import BlobStore
 from streamcore.state.state_log import HEAD, StateLog

@@ -56,6 +56,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from streamcore.cuts.cut_id import CutId
+from streamcore.cuts.writer_id import WriterId
 from streamcore.errors import ConfigError, Fenced, Permanent, Retryable
 from streamcore.kafka.delivery import (
     CommitOutcome,
@@ -73,7 +74,6 @@ from streamcore.kafka.markers import Marker, read_marker, read_stable_marker
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.systems import transactions_dependency
 from streamcore.kafka.transactional_producer import TransactionalProducer
-from streamcore.writer_id import WriterId
 
 #: How many earlier epochs the first writer of a new epoch fences.
 MAX_PAST_EPOCHS = 16

@@ -18,13 +18,13 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+from streamcore.cuts.writer_id import WriterId
 from streamcore.errors import Retryable
 from streamcore.kafka import admin_clients
 from streamcore.kafka.delivery import DeliverySettings
 from streamcore.kafka.partition_offsets import KafkaPartitionOffsets
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.offsets import TopicPartition
-from streamcore.writer_id import WriterId
 
 if TYPE_CHECKING:
     import kafka

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 import confluent_kafka as ck
 
 from streamcore.cuts.cut_id import CutId
+from streamcore.cuts.writer_id import WriterId
 from streamcore.errors import CorruptState, Retryable
 from streamcore.kafka import data_clients as clients
 from streamcore.kafka.data_clients import ClientLog, Isolation
 from streamcore.kafka.settings import KafkaSettings
-from streamcore.writer_id import WriterId
 
 #: The first reads begin this many offsets before the end: the marker of a running app is among the last few records.
 _LOOK_BACK_OFFSETS = (200, 20_000)

@@ -14,9 +14,9 @@ from streamcore.keyed.call_records import PortBuffer, Schema
 from streamcore.keyed.call_scope import CallScope, TimeDomain
 from streamcore.keyed.keyed_store import KeyedStore
 from streamcore.keyed.migration import Migration
+from streamcore.keyed.runtime_context import RuntimeContext
 from streamcore.keyed.timers import TimerTable
 from streamcore.keyed.value_codec import ValueTypeMismatch
-from streamcore.runtime_context import RuntimeContext
 
 Rows = Iterable[object] | None
 #: A function of the key of the context; it returns rows as ``ProcessFunction.process`` does.

@@ -20,13 +20,13 @@ from streamcore.keyed.call_records import PortBuffer, check_schema
 from streamcore.keyed.call_scope import NO_KEY, TimeDomain
 from streamcore.keyed.keyed_store import KeyedStore
 from streamcore.keyed.migration import Row
+from streamcore.keyed.runtime_context import RuntimeContext
 from streamcore.keyed.state_tables import build_tables
 from streamcore.keyed.states import SingleValueState, declared_states
 from streamcore.keyed.timers import ChainedTimerLimit
 from streamcore.keyed.value_codec import ValueTypeMismatch
 from streamcore.keyed.window_states import WindowBounds, WindowCell, stored_form
 from streamcore.operators.base import MAIN, CutTime
-from streamcore.runtime_context import RuntimeContext
 from streamcore.schema import EVENT_MS
 from streamcore.state.row_versions import Versions
 from streamcore.state.table import StateTable

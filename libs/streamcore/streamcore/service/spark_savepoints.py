@@ -13,6 +13,7 @@ from streamcore.checkpoint.checkpoint import AppIdentity
 from streamcore.checkpoint.epochs import EpochClaim, EpochProgress, EpochStore
 from streamcore.control.commands import Promote
 from streamcore.control.status import CompatibilityInfo, SavepointInfo
+from streamcore.cuts.writer_id import WriterId
 from streamcore.errors import ConfigError
 from streamcore.kafka.delivery import DeliverySettings
 from streamcore.kafka.hanging_transactions import end_hanging_transactions
@@ -28,7 +29,6 @@ from streamcore.spark.runner import Runner
 from streamcore.spark.runtime import Runtime
 from streamcore.spark.savepoint_writer import take_savepoint_of_stopped
 from streamcore.storage import open_object_store
-from streamcore.writer_id import WriterId
 
 _MARKERS_TIMEOUT_MS = 30_000
 

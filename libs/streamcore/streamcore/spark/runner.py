@@ -39,6 +39,7 @@ from streamcore.checkpoint.offset_log import CutBounds
 from streamcore.checkpoint.origin import RestoreOrigin
 from streamcore.cuts.cut_clock import MAX_CLOCK_AHEAD_MS, reject_clock_ahead, wall_clock_ms
 from streamcore.cuts.cut_id import CutId
+from streamcore.cuts.writer_id import WriterId
 from streamcore.engine.cut_watch import CutWatch
 from streamcore.engine.inputs import kafka_topics, open_bounds, with_files
 from streamcore.engine.lag import Lag, LagTracker
@@ -68,7 +69,6 @@ from streamcore.spark.wire import ASSIGNMENTS_PROPERTY, encode_assignments
 from streamcore.storage import open_object_store
 from streamcore.storage.atomic_files import list_names, remove_folder
 from streamcore.storage.location import Location, for_spark
-from streamcore.writer_id import WriterId
 
 _POLL_S = 0.2
 #: How old the last check of the lease may be while a cut waits for input, in seconds.

@@ -14,8 +14,8 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from streamcore.kernel import BUDGET_REACHED, STATE_BYTES, STATE_ENTRIES
+from streamcore.keyed.runtime_context import USER_COUNTER, USER_GAUGE
 from streamcore.memory.memory_use import MemoryUse
-from streamcore.runtime_context import USER_COUNTER, USER_GAUGE
 
 if TYPE_CHECKING:
     from streamcore.engine.report import CutReport

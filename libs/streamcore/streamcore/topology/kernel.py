@@ -17,6 +17,7 @@ import pyarrow as pa
 from streamcore.enrich import shared_enricher
 from streamcore.errors import CorruptState
 from streamcore.kernel import Cut, KernelOutput, StreamKey
+from streamcore.keyed.runtime_context import OpenFunctions, counted
 from streamcore.operators.base import MAIN, CutTime, Operator, Ports
 from streamcore.operators.process.keyless import KeylessProcess
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION
@@ -41,7 +42,6 @@ from streamcore.topology.nodes import (
     UnionNode,
     empty_rows,
 )
-from streamcore.topology.open_functions import OpenFunctions
 from streamcore.topology.times.assigned_times import assign_times
 from streamcore.watermark import END_OF_TIME_MS, NO_WATERMARK, Progress
 from streamcore.wire.lane_rows import LaneRows
@@ -83,7 +83,7 @@ class StatelessStageRunner:
         self.topology = topology
         self.max_future_ms = max_future_ms
         self.dead_letter_writer = DeadLetterWriter(topics)
-        self.functions = OpenFunctions(topology)
+        self.functions = OpenFunctions()
         self.keyless = _create_keyless(topology, 0)
 
     def close(self) -> None:
@@ -122,7 +122,7 @@ class KeyedStageRunner:
         self.level = level
         nodes = [node for node in topology.levels.nodes_on(level) if isinstance(node, StatefulNode)]
         self.operators: dict[StatefulNode, Operator] = {node: node.create_operator() for node in nodes}
-        self.functions = OpenFunctions(topology)
+        self.functions = OpenFunctions()
         self.keyless = _create_keyless(topology, level)
         self._by_name = {topology.node_name(node): operator for node, operator in self.operators.items()}
 
@@ -237,8 +237,10 @@ class _CutPass:
         rows = self.read_port(node.input_port)
         if rows is None:
             return
-        function, context = self.functions.transform(node)
-        result = run_isolated(self.topology.node_name(node), function, node.schema, rows, self.dead_letter_writer)
+        step = self.topology.node_name(node)
+        context = self.functions.open(step, node.function)
+        function = node.function if context is None else counted(node.function, context)
+        result = run_isolated(step, function, node.schema, rows, self.dead_letter_writer)
         if context is not None:
             self.counters.update(context.take_metrics())
         self.records += result.dead
@@ -292,7 +294,7 @@ class _CutPass:
         inputs = [self._input(node, input_index) for input_index in range(len(node.keyed))]
         if node.control_input:
             inputs.append(control_rows(self.cut.control, time.watermark_ms))
-        context = self.functions.open(node, self.operators[node])
+        context = self.functions.open(self.topology.node_name(node), self.operators[node])
         self._set_ports(node, self.operators[node].step(inputs, time), node.side_lanes)
         self._count(node, self.operators[node].metrics())
         if context is not None:
@@ -301,7 +303,7 @@ class _CutPass:
     def _process(self, node: KeylessNode) -> None:
         rows = self.read_port(node.input_port)
         if rows is not None:
-            context = self.functions.open(node, self.keyless[node])
+            context = self.functions.open(self.topology.node_name(node), self.keyless[node])
             self._set_ports(node, self.keyless[node].run(rows, self.clock_ms), node.side_lanes)
             if context is not None:
                 self.counters.update(context.take_metrics())

@@ -18,8 +18,8 @@ from streamcore.engine.ingest import Ingest, measure_progress
 from streamcore.engine.shuffle import ShuffleBlock
 from streamcore.errors import ConfigError
 from streamcore.kernel import ControlRecord
+from streamcore.keyed.runtime_context import USER_COUNTER, USER_GAUGE
 from streamcore.offsets import PARTITIONS_PER_TOPIC
-from streamcore.runtime_context import USER_COUNTER, USER_GAUGE
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION
 from streamcore.state.blob_store import MemoryBlobs
 from streamcore.topology import text_tables as tables

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from streamcore.cuts.cut_id import CutId
+from streamcore.cuts.writer_id import WriterId
 from streamcore.errors import ConfigError, CorruptState, Fenced, Permanent, Retryable
 from streamcore.kafka.control_topic import ControlLog
 from streamcore.kafka.data_clients import Isolation
@@ -29,7 +30,6 @@ from streamcore.kafka.markers import Marker, read_marker
 from streamcore.kafka.readers import read_topic
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.topics import TopicSpec, check_transaction_timeout, delete_topics, describe, ensure_topics
-from streamcore.writer_id import WriterId
 from tests.harness.cut_ids import cut_id
 from tests.harness.oracles.committed_records import read_committed
 

@@ -13,6 +13,7 @@ import pytest
 from headgate.local.java import Java
 from headgate.local.servers.base import Lifetime
 from headgate.local.servers.kafka import BrokerSettings, EmbeddedBroker
+from streamcore.cuts.writer_id import WriterId
 from streamcore.kafka import exactly_once
 from streamcore.kafka.delivery import CommitStep, DeliverySettings, OutRecord, WriterHooks
 from streamcore.kafka.exactly_once import ExactlyOnceWriter
@@ -21,7 +22,6 @@ from streamcore.kafka.markers import read_marker
 from streamcore.kafka.readers import read_topic
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.transactional_producer import TransactionalProducer
-from streamcore.writer_id import WriterId
 from tests.harness.cut_ids import cut_id
 from tests.harness.faults.hanging_transaction import LENIENT, make_hanging_transaction
 from tests.harness.servers import processes

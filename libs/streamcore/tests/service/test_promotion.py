@@ -19,6 +19,7 @@ from streamcore.checkpoint.offset_log import CutBounds
 from streamcore.checkpoint.origin import RestoreOrigin
 from streamcore.control.commands import Promote
 from streamcore.cuts.cut_clock import CutClock
+from streamcore.cuts.writer_id import WriterId
 from streamcore.errors import ConfigError, CorruptState, Fenced, Retryable
 from streamcore.kafka.delivery import OutRecord
 from streamcore.kafka.readers import read_topic
@@ -32,7 +33,6 @@ from streamcore.service.spark_savepoints import ServiceSavepoints
 from streamcore.spark.runtime import Runtime
 from streamcore.storage import atomic_files as files
 from streamcore.topology.simulation import Simulation
-from streamcore.writer_id import WriterId
 from tests.harness.apps.versioned_shop import Version, initial_of, moment, rows, save
 from tests.harness.cut_ids import cut_id
 from tests.harness.faults.hanging_transaction import LENIENT, make_hanging_transaction

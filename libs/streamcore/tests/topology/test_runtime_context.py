@@ -10,8 +10,8 @@ import pytest
 
 from streamcore.errors import ConfigError
 from streamcore.keyed import ProcessContext, ProcessFunction, ValueState
+from streamcore.keyed.runtime_context import FunctionCounter, FunctionGauge, RuntimeContext
 from streamcore.operators.base import MAIN
-from streamcore.runtime_context import FunctionCounter, FunctionGauge, RuntimeContext
 from streamcore.schema import StreamSchema
 from streamcore.telemetry.totals import MetricTotals
 from streamcore.topology.simulation import Simulation

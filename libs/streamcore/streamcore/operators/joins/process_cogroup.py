@@ -9,6 +9,7 @@ import polars as pl
 from streamcore.arguments import check_type
 from streamcore.keyed import KeyedLimits, UserFunction
 from streamcore.keyed.function import Rows
+from streamcore.keyed.runtime_context import RuntimeContext
 from streamcore.operators.base import LATE, MAIN, CutTime, Ports
 from streamcore.operators.failures import FAILED_PANE
 from streamcore.operators.group_calls import GroupCalls, GroupContext
@@ -16,7 +17,6 @@ from streamcore.operators.joins.cogroup import KEYLESS, CoGroup
 from streamcore.operators.joins.join_input import REJECTED
 from streamcore.operators.joins.output_columns import Schema
 from streamcore.operators.joins.window_matching import WindowedSpec
-from streamcore.runtime_context import RuntimeContext
 from streamcore.state.table import StateTable
 from streamcore.windowing.model import Window
 

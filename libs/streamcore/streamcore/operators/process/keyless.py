@@ -18,12 +18,12 @@ from streamcore.keyed.broadcast import declared_broadcast_states
 from streamcore.keyed.call_records import InputRows, PortBuffer, check_schema, row_class
 from streamcore.keyed.function import ProcessContext, ProcessFunction
 from streamcore.keyed.keyed_store import KeyedLimits, KeyedStore
+from streamcore.keyed.runtime_context import RuntimeContext
 from streamcore.keyed.states import declared_states
 from streamcore.operators.base import MAIN
 from streamcore.operators.failures import FAILED, FAILED_REASON
 from streamcore.operators.process.checks import check_function
 from streamcore.operators.process.inputs import without_origin
-from streamcore.runtime_context import RuntimeContext
 from streamcore.schema import EVENT_MS
 from streamcore.state.row_versions import Versions
 from streamcore.wire.raw import ORIGIN

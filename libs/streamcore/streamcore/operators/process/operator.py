@@ -65,6 +65,7 @@ from streamcore.keyed.call_scope import NO_KEY, CallScope, TimeDomain
 from streamcore.keyed.function import CoProcessFunction, KeyedFunction, ProcessContext, ProcessFunction, Rows
 from streamcore.keyed.keyed_store import KeyedLimits, KeyedStore
 from streamcore.keyed.migration import Row
+from streamcore.keyed.runtime_context import RuntimeContext
 from streamcore.keyed.state_tables import build_tables
 from streamcore.keyed.states import declared_states
 from streamcore.keyed.timers import ChainedTimerLimit
@@ -73,7 +74,6 @@ from streamcore.operators.failures import FAILED, FAILED_REASON
 from streamcore.operators.process.checks import check_function
 from streamcore.operators.process.inputs import ArrivingRow, EventInput, merge_rows, without_origin
 from streamcore.operators.process.key_check import KeyCheckedPort
-from streamcore.runtime_context import RuntimeContext
 from streamcore.schema import EVENT_MS
 from streamcore.state.row_versions import Versions
 from streamcore.state.table import StateTable

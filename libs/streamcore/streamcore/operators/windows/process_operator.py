@@ -29,12 +29,12 @@ from streamcore.arguments import check_type
 from streamcore.errors import ConfigError
 from streamcore.keyed import KeyedLimits, UserFunction
 from streamcore.keyed.function import Rows
+from streamcore.keyed.runtime_context import RuntimeContext
 from streamcore.operators.base import LATE, MAIN, CutTime, Ports
 from streamcore.operators.failures import FAILED, FAILED_PANE
 from streamcore.operators.group_calls import GroupCalls, GroupContext
 from streamcore.operators.windows.general.pane_values import PaneFunction, WindowView
 from streamcore.operators.windows.operator import WindowOperator
-from streamcore.runtime_context import RuntimeContext
 from streamcore.schema import EVENT_MS
 from streamcore.state.table import StateTable
 from streamcore.windowing.model import Accumulation

@@ -12,13 +12,16 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Protocol, runtime_checkable
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar, runtime_checkable
 
 from streamcore.errors import ConfigError
 
 #: Counters of a kernel that are counters and gauges of users' functions, by the part of the name before the first dot.
 #: The rest is the step, a dot and the name. No step begins with an underscore.
 USER_COUNTER, USER_GAUGE = "__counter", "__gauge"
+_Argument = TypeVar("_Argument")
+_Result = TypeVar("_Result")
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}\Z")
 _MOST = 100
 
@@ -124,3 +127,44 @@ def close(function: object) -> None:
     closing = getattr(function, "close", None)
     if callable(closing):
         closing()
+
+
+@dataclass
+class OpenFunctions:
+    """The functions of one shard of a stage, or of one task of the stateless stage: each is opened before its first
+    call, where it runs, never where an app is only described or packed."""
+
+    shard: int | None = None
+    shards: int = 1
+    _contexts: dict[str, RuntimeContext] = field(default_factory=dict)
+    _opened: list[object] = field(default_factory=list)
+
+    def locate(self, shard: int, shards: int) -> None:
+        """Set where the functions run. Called before each cut, and taken for those that are opened later."""
+        self.shard, self.shards = shard, shards
+
+    def open(self, step: str, function: object) -> RuntimeContext | None:
+        """Open the function or operator of a step, unless it was opened; return its context if it has one."""
+        known = self._contexts.get(step)
+        if known is None and isinstance(function, Openable) and not isinstance(function, type):
+            known = RuntimeContext(step, self.shard, self.shards)
+            function.open(known)
+            self._contexts[step] = known
+            self._opened.append(function)
+        return known
+
+    def close(self) -> None:
+        """Close what was opened."""
+        while self._opened:
+            close(self._opened.pop())
+        self._contexts.clear()
+
+
+def counted(function: Callable[[_Argument], _Result], context: RuntimeContext) -> Callable[[_Argument], _Result]:
+    """Return the function such that what a failed call has counted is taken back."""
+
+    def call(argument: _Argument) -> _Result:
+        with context.undone_on_error():
+            return function(argument)
+
+    return call
