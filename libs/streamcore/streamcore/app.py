@@ -112,6 +112,7 @@ class App:
     ``tables``: the lanes that end in sinks instead. ``control_topic``: every shard gets each of its records in the same
     cut. ``watermark_groups``: groups of sources (by index) that share a watermark; the first group's is the watermark
     of the app; by default one group has all sources. ``derived_sources``: further indexes that groups may have.
+    ``lane_sources``: the sources (by index) whose events reach a lane; for other lanes all.
     """
 
     name: str
@@ -125,6 +126,7 @@ class App:
     tables: frozenset[str] = frozenset()
     shards: int = 4
     derived_sources: tuple[DerivedSource, ...] = ()
+    lane_sources: Mapping[str, frozenset[int]] = field(default_factory=dict)
     watermark: WatermarkStrategy = field(default_factory=WatermarkStrategy)
     state: StateSettings = field(default_factory=StateSettings)
     limits: Limits = field(default_factory=Limits)

@@ -160,6 +160,7 @@ def _arriving(draw: st.DrawFn, found: Sequence[Seen], allowed_ms: int) -> list[I
 event_time_assigners: st.SearchStrategy[Assigner] = st.one_of(
     st.builds(Tumbling, st.integers(8, 40), st.integers(-7, 7)),
     st.builds(Sliding, st.integers(12, 40), st.integers(6, 12), st.integers(-5, 5)),
+    st.builds(Sliding, st.integers(4, 10), st.integers(11, 25), st.integers(-5, 5)),
 )
 sessions: st.SearchStrategy[Session] = st.builds(Session, st.integers(3, 15), st.none() | st.just("gap"))
 count_assigners: st.SearchStrategy[Assigner] = st.one_of(

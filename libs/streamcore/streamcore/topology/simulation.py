@@ -17,7 +17,7 @@ from streamcore.engine.in_process import InProcessApp
 from streamcore.engine.ingest import Ingest, measure_progress
 from streamcore.engine.shuffle import ShuffleBlock
 from streamcore.errors import ConfigError
-from streamcore.kernel import ControlRecord
+from streamcore.kernel import BUSY_US, ControlRecord
 from streamcore.offsets import PARTITIONS_PER_TOPIC
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION
 from streamcore.state.blob_store import MemoryBlobs
@@ -198,7 +198,8 @@ _MS = pl.col(pl.Datetime).dt.epoch("ms")
 
 def _to_result(lanes: Sequence[LaneRows], records: Sequence[Record], counters: Mapping[str, int]) -> SimulationResult:
     result = SimulationResult(
-        dead=[record for record in records if record.lane == DEAD_LETTERS], counters=dict(counters)
+        dead=[record for record in records if record.lane == DEAD_LETTERS],
+        counters={name: count for name, count in counters.items() if not name.startswith(f"{BUSY_US}.")},
     )
     for rows in lanes:
         result.add(SimulationResult({rows.lane: rows.rows.select(pl.exclude("^__.*$"))}))
