@@ -121,7 +121,7 @@ class App:
     topic of each lane; ``tables``: the lanes that end in sinks instead. ``control_topic``: every shard gets each of its
     records in the same cut. ``watermark_groups``: groups of sources (by index) that share a watermark; the first
     group's is the watermark of the app; by default one group has all sources. ``derived_sources``: further indexes that
-    groups may have.
+    groups may have. ``lane_sources``: the sources (by index) whose events reach a lane; for other lanes all.
     """
 
     name: str
@@ -136,6 +136,7 @@ class App:
     shards: int = 4
     key_groups: int = DEFAULT_KEY_GROUPS
     derived_sources: tuple[DerivedSource, ...] = ()
+    lane_sources: Mapping[str, frozenset[int]] = field(default_factory=dict)
     watermark: WatermarkStrategy = field(default_factory=WatermarkStrategy)
     state: StateSettings = field(default_factory=StateSettings)
     limits: Limits = field(default_factory=Limits)

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 #: Counters of a kernel that are metrics of their own, by the part of their name before the first dot: sizes of state
 #: by its kind, and rules that exceed a budget of state by the kind of budget.
 STATE_ENTRIES, STATE_BYTES, BUDGET_REACHED = "state_entries", "state_bytes", "budget_reached"
+#: The same, with the name of a step: microseconds in which it ran. And with the number of a source partition: the
+#: broker's timestamp of the first record that the cut reads of it.
+BUSY_US, FIRST_RECORD_MS = "busy_us", "first_record_ms"
 
 
 @dataclass(frozen=True, slots=True)

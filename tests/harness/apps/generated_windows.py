@@ -166,6 +166,12 @@ event_time_assigners: st.SearchStrategy[Assigner] = st.one_of(
         st.integers(6, 12).map(Milliseconds),
         st.integers(-5, 5).map(Milliseconds),
     ),
+    st.builds(
+        Sliding,
+        st.integers(4, 10).map(Milliseconds),
+        st.integers(11, 25).map(Milliseconds),
+        st.integers(-5, 5).map(Milliseconds),
+    ),
 )
 sessions: st.SearchStrategy[Session] = st.builds(
     Session, st.integers(3, 15).map(Milliseconds), st.none() | st.just("gap")

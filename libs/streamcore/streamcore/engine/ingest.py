@@ -31,7 +31,7 @@ from streamcore.engine.shuffle import (
     pack_records,
     pack_rows,
 )
-from streamcore.kernel import ControlRecord, KernelOutput, StatelessStage, StreamKey
+from streamcore.kernel import FIRST_RECORD_MS, ControlRecord, KernelOutput, StatelessStage, StreamKey
 from streamcore.keyed.runtime_context import close
 from streamcore.offsets import PARTITIONS_PER_TOPIC
 from streamcore.schema import EVENT_MS, PARTITION, StreamSchema
@@ -103,6 +103,7 @@ class Ingest:
 
     def _add_events(self, source: int, batch: pa.RecordBatch) -> None:
         numbers = pc.add(batch.column("partition"), pa.scalar(source * PARTITIONS_PER_TOPIC, pa.int32()))
+        self._note_first_records(numbers, batch.column("timestamp_ms"))
         raw = RawBatch(
             values=batch.column("value"),
             partition=numbers,
@@ -115,6 +116,13 @@ class Ingest:
         if decoded.events.num_rows:
             events = self._with_event_time(source, batch, decoded)
             self._hold(source, _with_records(events, batch, decoded) if self.app.sources[source].raw else events)
+
+    def _note_first_records(self, numbers: pa.Array, timestamps_ms: pa.Array) -> None:
+        """Keep the timestamp of the first record of each source partition that has one: of the first batch."""
+        timed = pa.table({"n": numbers, "ms": timestamps_ms}).filter(pc.is_valid(timestamps_ms)).group_by("n")
+        first = timed.aggregate([("ms", "min")]).to_pydict()
+        for number, ms in zip(first["n"], first["ms_min"], strict=True):
+            self.counted.setdefault(f"{FIRST_RECORD_MS}.{number}", ms)
 
     def _with_event_time(self, source: int, batch: pa.RecordBatch, decoded: Decoded) -> pa.Table:
         """Return the events with the event time of the source's kind (``EventTime``)."""

@@ -43,6 +43,7 @@ from streamcore.cuts.writer_id import WriterId
 from streamcore.engine.cut_watch import CutWatch
 from streamcore.engine.inputs import kafka_topics, open_bounds, with_files
 from streamcore.engine.lag import Lag, LagTracker
+from streamcore.engine.latency import lane_latencies, take_first_records
 from streamcore.engine.output import OutputCommitter
 from streamcore.engine.planner import Planner
 from streamcore.engine.report import CutReport, Listeners
@@ -421,6 +422,8 @@ class _Cuts:
         committed_s = time.perf_counter()
         watermarks = _by_topic(self.runner.app, [row.partitions for row in rows])
         self.planner.alignment.record(cut, watermarks)
+        counters = _sum_counters(row.counters for row in rows)
+        first_records_ms = take_first_records(counters)
         self.runner.on_cut_committed(
             CutReport(
                 batch=batch,
@@ -438,9 +441,11 @@ class _Cuts:
                 commit_ms=round((committed_s - collected_s) * 1000),
                 state_bytes=sum(r.state_bytes for r in rows),
                 shards_loaded=sum(r.shards_loaded for r in rows),
-                counters=_sum_counters(row.counters for row in rows),
+                counters=counters,
                 oversized=committed.receipt.oversized,
                 sinks=committed.sinks,
+                shards=len(rows),
+                latencies_ms=lane_latencies(self.runner.app, committed.lanes, first_records_ms, wall_clock_ms()),
             ),
             cut.end,
         )

@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from streamcore.arguments import check_whole
 from streamcore.environment import EnvironmentVariable, Reader
+from streamcore.errors import ConfigError
 from streamcore.spark import s3a as objects
 from streamcore.spark.executors import Executors
 from streamcore.spark.jvm_process import start_jvm
@@ -82,6 +84,10 @@ _OFTEN_USED = (
 )
 
 
+#: As many cuts as ``checkpoint.offset_log`` keeps.
+MAX_RETAINED = 100
+
+
 @dataclass(frozen=True, slots=True)
 class SparkSettings:
     """Settings of a Spark session."""
@@ -108,8 +114,18 @@ class SparkSettings:
     json_logs: bool = False
     #: Whether the checkpoint is in a bucket.
     objects: bool = False
+    #: Checkpoints that are kept, one a cut: the state after each of the last cuts. From 2 to 100.
+    retained_checkpoints: int = 20
     #: Further settings of Spark, by name.
     extra: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_whole(retained_checkpoints=self.retained_checkpoints)
+        if not 2 <= self.retained_checkpoints <= MAX_RETAINED:
+            raise ConfigError(
+                f"retained_checkpoints: {self.retained_checkpoints} is not from 2, for the cut that may run again, to "
+                f"{MAX_RETAINED}, of which the offset log has the offsets"
+            )
 
 
 def _options(settings: SparkSettings) -> dict[str, str]:
@@ -141,7 +157,7 @@ def _options(settings: SparkSettings) -> dict[str, str]:
         "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
         "spark.sql.streaming.metricsEnabled": "false",
         "spark.sql.streaming.numRecentProgressUpdates": "20",
-        "spark.sql.streaming.minBatchesToRetain": "20",
+        "spark.sql.streaming.minBatchesToRetain": str(settings.retained_checkpoints),
         # Hadoop's local file system starts a process (chmod, readlink) for each file it makes, renames or opens:
         # measured 40 of them and 150 ms a cut. This one asks the operating system directly.
         "spark.hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem",

@@ -13,7 +13,7 @@ from heapq import nlargest
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from streamcore.kernel import BUDGET_REACHED, STATE_BYTES, STATE_ENTRIES
+from streamcore.kernel import BUDGET_REACHED, BUSY_US, STATE_BYTES, STATE_ENTRIES
 from streamcore.keyed.runtime_context import USER_COUNTER, USER_GAUGE
 from streamcore.memory.memory_use import MemoryUse
 
@@ -34,8 +34,8 @@ class MetricTotals:
     """The numbers behind the metrics of one app.
 
     ``*_ms``: milliseconds; ``cut_at_ms`` and ``savepoint_at_ms`` since 1970. ``loaded``: shards whose state was read
-    from storage. ``counted``: counters of operators and rules. ``batch``: -1 before the first cut. ``memory``: reads
-    the memory in use, None without a limit.
+    from storage. ``counted``: counters of operators and rules. ``busy_us``, ``waiting_us``: microseconds of each step
+    of a topology. ``batch``: -1 before the first cut. ``memory``: reads the memory in use, None without a limit.
     """
 
     events: int = 0
@@ -43,6 +43,8 @@ class MetricTotals:
     lanes: dict[str, int] = field(default_factory=dict)
     reasons: dict[str, int] = field(default_factory=dict)
     counted: dict[str, int] = field(default_factory=dict)
+    busy_us: dict[str, int] = field(default_factory=dict)
+    waiting_us: dict[str, int] = field(default_factory=dict)
     sink_rows: dict[str, int] = field(default_factory=dict)
     sink_rejected: dict[str, int] = field(default_factory=dict)
     markers: dict[str, int] = field(default_factory=dict)
@@ -75,6 +77,7 @@ class MetricTotals:
         add_all(self.lanes, report.lanes)
         add_all(self.reasons, report.reasons)
         self._add_counters(report.counters)
+        self._add_busy_time(report)
         self.state_bytes += report.state_bytes
         add_all(self.sink_rows, {name: sink.rows for name, sink in report.sinks.items()})
         add_all(self.sink_rejected, {name: sink.rejected for name, sink in report.sinks.items()})
@@ -87,6 +90,14 @@ class MetricTotals:
         # Before the first event there is no watermark, so there is no delay.
         self.delay_ms = max(0, report.wall_ms - report.watermark_ms) if report.watermark_ms > 0 else 0
 
+    def _add_busy_time(self, report: CutReport) -> None:
+        """Add the time in which each step ran, and the rest of the time that the shards had for the cut."""
+        prefix = f"{BUSY_US}."
+        busy = {name.removeprefix(prefix): us for name, us in report.counters.items() if name.startswith(prefix)}
+        add_all(self.busy_us, busy)
+        whole_us = report.run_ms * 1000 * report.shards
+        add_all(self.waiting_us, {step: max(0, whole_us - us) for step, us in busy.items()})
+
     def _add_counters(self, counters: Mapping[str, int]) -> None:
         """Add the counters of operators and rules.
 
@@ -95,7 +106,17 @@ class MetricTotals:
         name as their labels (``runtime_context``); all other names are labels of one metric.
         """
         kinds = (
-            *("candidates", "matches", STATE_ENTRIES, STATE_BYTES, BUDGET_REACHED, USER_COUNTER, USER_GAUGE, OTHER),
+            *(
+                "candidates",
+                "matches",
+                STATE_ENTRIES,
+                STATE_BYTES,
+                BUDGET_REACHED,
+                BUSY_US,
+                USER_COUNTER,
+                USER_GAUGE,
+                OTHER,
+            ),
         )
         by_kind: dict[str, dict[str, int]] = {kind: {} for kind in kinds}
         for name, count in counters.items():

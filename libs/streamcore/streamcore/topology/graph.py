@@ -59,6 +59,21 @@ class TopologyGraph:
         """The operators, each after its inputs."""
         return tuple(node for node in self.levels.nodes if isinstance(node, StatefulNode))
 
+    @property
+    def lane_sources(self) -> dict[str, frozenset[int]]:
+        """The indexes of the sources whose rows reach each lane, except ``DEAD_LETTERS``, which all reach."""
+        ends = [(sink.lane, sink.input_port.node) for sink in self.sinks]
+        ends += [(lane, node) for node in self.levels.nodes for lane in _side_lanes(node).values()]
+        found: dict[str, frozenset[int]] = {}
+        for lane, node in ends:
+            if lane != DEAD_LETTERS:
+                found[lane] = found.get(lane, frozenset()) | self._real_sources(node)
+        return found
+
+    def _real_sources(self, node: TopologyNode) -> frozenset[int]:
+        count = len(self.sources)
+        return frozenset(n if n < count else self.levels.derived[n - count][1] for n in self.levels.sources[node])
+
     def source_name(self, index: int) -> str:
         """Return the name of a source, or of the step that assigns the time of a derived source."""
         count = len(self.sources)

@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 class JoinedStream:
     """Two keyed streams to be joined.
 
-    ``left_outer``, ``full_outer``, ``late_to`` and ``rejected_to`` return a changed copy; other methods add the join.
-    ``suffix``: appended to a right column that has the name of a left one. ``max_rows``: the maximum of rows that a
-    shard keeps per side.
+    ``left_outer``, ``right_outer``, ``full_outer``, ``late_to`` and ``rejected_to`` return changed copies; others
+    add the join. ``suffix``: appended to a right column that has the name of a left one. ``max_rows``: the maximum of
+    rows that a shard keeps per side.
     """
 
     left: KeyedInput
@@ -57,6 +57,10 @@ class JoinedStream:
     def left_outer(self) -> JoinedStream:
         """Emit left rows without a partner too."""
         return replace(self, kind=JoinKind.LEFT)
+
+    def right_outer(self) -> JoinedStream:
+        """Emit right rows without a partner too."""
+        return replace(self, kind=JoinKind.RIGHT)
 
     def full_outer(self) -> JoinedStream:
         """Emit rows of both sides without a partner too."""
@@ -74,11 +78,23 @@ class JoinedStream:
         """Set the lane of the groups on which the function of a co-group fails; without this call: dead letters."""
         return replace(self, failed_lane=lane)
 
-    def within(self, lower_ms: Duration, upper_ms: Duration, *, name: str = "") -> Stream:
-        """Join right rows whose event time is ``lower_ms`` to ``upper_ms`` (inclusive) after that of the left row."""
+    def within(
+        self,
+        lower_ms: Duration,
+        upper_ms: Duration,
+        *,
+        lower_inclusive: bool = True,
+        upper_inclusive: bool = True,
+        name: str = "",
+    ) -> Stream:
+        """Join right rows whose event time is ``lower_ms`` to ``upper_ms`` after that of the left row.
+
+        A function of each pair is the next step: after the join, ``key_by`` with its key and ``process`` need no
+        shuffle. (In Flink: ``ProcessJoinFunction``.)
+        """
         from streamcore.operators.joins import IntervalJoin, IntervalJoinSpec, JoinInterval
 
-        interval = JoinInterval(lower_ms, upper_ms)
+        interval = JoinInterval(lower_ms, upper_ms, lower_inclusive, upper_inclusive)
         spec = IntervalJoinSpec(self.keys, interval, self.kind, self.suffix, self.max_rows)
         return self.operate(
             name,

@@ -43,6 +43,7 @@ from streamcore.topology.nodes import (
     empty_rows,
 )
 from streamcore.topology.times.assigned_times import assign_times
+from streamcore.topology.times.busy_time import BusyTime
 from streamcore.watermark import END_OF_TIME_MS, NO_WATERMARK, Progress
 from streamcore.wire.lane_rows import LaneRows
 from streamcore.wire.lanes import DEAD_LETTERS, Record
@@ -190,6 +191,7 @@ class _CutPass:
     counters: Counter[str] = field(default_factory=Counter)
     progress: list[Progress] = field(default_factory=list)
     latest_ms: int | None = None
+    busy: BusyTime = field(default_factory=BusyTime)
     dead_letter_writer: DeadLetterWriter = field(default_factory=DeadLetterWriter)
 
     def set_rows(self, node: TopologyNode, port: str, rows: pl.DataFrame) -> None:
@@ -205,23 +207,27 @@ class _CutPass:
         if self.cut is not None and self.cut.shard == 0 and self.level == self.topology.first_control_level:
             self.records += unreadable_records(self.cut.control, self.dead_letter_writer)
         for node in self.topology.levels.nodes_on(self.level):
-            match node:
-                case StatefulNode():
-                    self._run_operator(node)
-                case DeadLetterNode():
-                    self._write_dead_letters(node)
-                case SinkNode():
-                    self._write_lane(node)
-                case UnionNode():
-                    self._union(node)
-                case StatelessNode():
-                    self._transform(node)
-                case EnrichmentNode():
-                    self._enrich(node)
-                case TimestampsNode():
-                    self._assign_times(node)
-                case KeylessNode():
-                    self._process(node)
+            with self.busy.measure(self.topology.node_name(node)):
+                self._run_node(node)
+
+    def _run_node(self, node: TopologyNode) -> None:
+        match node:
+            case StatefulNode():
+                self._run_operator(node)
+            case DeadLetterNode():
+                self._write_dead_letters(node)
+            case SinkNode():
+                self._write_lane(node)
+            case UnionNode():
+                self._union(node)
+            case StatelessNode():
+                self._transform(node)
+            case EnrichmentNode():
+                self._enrich(node)
+            case TimestampsNode():
+                self._assign_times(node)
+            case KeylessNode():
+                self._process(node)
 
     def output(self) -> KernelOutput:
         """Return the records, lane rows and counters, and the rows for later levels."""
@@ -231,7 +237,8 @@ class _CutPass:
             if sent is not None:
                 columns = planned.columns
                 rows[planned.exchange.rows] = sent if columns is None else sent.select(*columns, pl.col("^__.*$"))
-        return KernelOutput(self.records, self.lanes, rows, dict(self.counters), self.progress)
+        counters = {**self.counters, **self.busy.counters()}
+        return KernelOutput(self.records, self.lanes, rows, counters, self.progress)
 
     def _transform(self, node: StatelessNode) -> None:
         rows = self.read_port(node.input_port)

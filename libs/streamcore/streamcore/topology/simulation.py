@@ -17,7 +17,7 @@ from streamcore.engine.in_process import InProcessApp
 from streamcore.engine.ingest import Ingest, measure_progress
 from streamcore.engine.shuffle import ShuffleBlock
 from streamcore.errors import ConfigError
-from streamcore.kernel import ControlRecord
+from streamcore.kernel import BUSY_US, ControlRecord
 from streamcore.keyed.runtime_context import USER_COUNTER, USER_GAUGE
 from streamcore.offsets import PARTITIONS_PER_TOPIC
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION
@@ -211,7 +211,8 @@ _COUNTER, _GAUGE = f"{USER_COUNTER}.", f"{USER_GAUGE}."
 
 def _to_result(lanes: Sequence[LaneRows], records: Sequence[Record], counters: Mapping[str, int]) -> SimulationResult:
     gauges = {name.removeprefix(_GAUGE): value for name, value in counters.items() if name.startswith(_GAUGE)}
-    counts = {name.removeprefix(_COUNTER): n for name, n in counters.items() if not name.startswith(_GAUGE)}
+    not_counted = (_GAUGE, f"{BUSY_US}.")
+    counts = {name.removeprefix(_COUNTER): n for name, n in counters.items() if not name.startswith(not_counted)}
     dead = [record for record in records if record.lane == DEAD_LETTERS]
     result = SimulationResult(dead=dead, counters=counts, gauges=gauges)
     for rows in lanes:

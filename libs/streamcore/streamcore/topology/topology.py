@@ -57,6 +57,7 @@ class Topology(TopologyGraph):
             exchanges=tuple(planned.exchange for planned in self.levels.exchanges),
             watermark_groups=self.watermark_groups,
             derived_sources=tuple(DerivedSource(source, node.watermark) for node, source in self.levels.derived),
+            lane_sources=self.lane_sources,
             tables=self.tables,
             shards=shards,
             key_groups=key_groups,

@@ -1,8 +1,8 @@
 """Assigners: which windows an element belongs to.
 
-An assigner is immutable, and ``windows`` is a pure function of one element. It returns at least one window, ordered by
-start, and each contains the element. Negative times are valid. An assigner does not know which windows exist: the owner
-of the windows merges sessions.
+An assigner is immutable, and ``windows`` is a pure function of one element. It returns windows ordered by start, each
+of which contains the element: at least one, except for samples (``Sliding``). Negative times are valid. An assigner
+does not know which windows exist: the owner of the windows merges sessions.
 """
 
 from __future__ import annotations
@@ -60,7 +60,11 @@ class Tumbling(Assigner):
 
 @dataclass(frozen=True)
 class Sliding(Assigner):
-    """Windows of ``size_ms`` that start every ``slide_ms``, one of them at ``offset_ms``."""
+    """Windows of ``size_ms`` that start every ``slide_ms``, one of them at ``offset_ms``.
+
+    With a ``slide_ms`` above ``size_ms`` the windows are samples: an event between two of them is in no window, and is
+    neither counted nor late.
+    """
 
     size_ms: DurationField = DurationField()
     slide_ms: DurationField = DurationField()
@@ -68,10 +72,6 @@ class Sliding(Assigner):
 
     def __post_init__(self) -> None:
         _require(self.slide_ms > 0, f"slide_ms must be positive, not {self.slide_ms}")
-        _require(
-            self.slide_ms <= self.size_ms,
-            f"slide_ms ({self.slide_ms}) above size_ms ({self.size_ms}) leaves events without a window",
-        )
         _require(abs(self.offset_ms) < self.slide_ms, f"offset_ms must be within one slide_ms, not {self.offset_ms}")
 
     def windows(self, element: Element) -> tuple[Window, ...]:

@@ -86,8 +86,8 @@ class IntervalJoin:
     @property
     def output_delay_ms(self) -> int:
         """Return how many milliseconds output rows can be behind the watermark before the cut."""
-        left = max(0, self.spec.interval.last_ms) if self.spec.kind is not JoinKind.INNER else 0
-        right = max(0, -self.spec.interval.first_ms) if self.spec.kind is JoinKind.FULL else 0
+        left = max(0, self.spec.interval.last_ms) if self.spec.kind.keeps_left else 0
+        right = max(0, -self.spec.interval.first_ms) if self.spec.kind.keeps_right else 0
         return max(left, right)
 
     def step(self, inputs: Sequence[pl.DataFrame], time: CutTime) -> Ports:
@@ -128,9 +128,9 @@ class IntervalJoin:
         found_left = left.find(right_run, -interval.last_ms, -interval.first_ms)
         left_places = np.concatenate([left_base[found_right.rows], found_left.places])
         right_places = np.concatenate([found_right.places, right_base[found_left.rows]])
-        if self.spec.kind is not JoinKind.INNER:
+        if self.spec.kind.keeps_left:
             left.mark(left_places)
-        if self.spec.kind is JoinKind.FULL:
+        if self.spec.kind.keeps_right:
             right.mark(right_places)
         order = np.lexsort((right.numbers(right_places), left.numbers(left_places)))
         return self._columns.pairs(left.frame(left_places[order]), right.frame(right_places[order]))
@@ -143,9 +143,9 @@ class IntervalJoin:
     def _outer(self, left: pl.DataFrame, right: pl.DataFrame) -> list[pl.DataFrame]:
         """Return the rows without a partner that an outer join emits."""
         rows = []
-        if self.spec.kind is not JoinKind.INNER:
+        if self.spec.kind.keeps_left:
             rows.append(self._columns.left_only(left))
-        if self.spec.kind is JoinKind.FULL:
+        if self.spec.kind.keeps_right:
             rows.append(self._columns.right_only(right))
         return rows
 

@@ -52,10 +52,10 @@ def join_naively(arrivals: list[Arrival], interval: JoinInterval, kind: JoinKind
     rights = [a for a in arrivals if a.side == 1]
     pairs = [(left, right) for left in lefts for right in rights if matches(left, right, interval)]
     result: list[Row] = [(*a.values, *b.values[2:], max(a.event_ms, b.event_ms)) for a, b in pairs]
-    if kind is not JoinKind.INNER:
+    if kind in (JoinKind.LEFT, JoinKind.FULL):
         matched = {id(a) for a, _ in pairs}
         result += [(*a.values, None, None, a.event_ms) for a in lefts if id(a) not in matched]
-    if kind is JoinKind.FULL:
+    if kind in (JoinKind.RIGHT, JoinKind.FULL):
         matched = {id(b) for _, b in pairs}
         result += [(*b.values[:2], None, *b.values[2:], b.event_ms) for b in rights if id(b) not in matched]
     return by_value(result)

@@ -148,14 +148,14 @@ def expected_pairs(obvious: Obvious, kind: JoinKind) -> list[Row]:
     for key, window, group in obvious.closed:
         lefts, rights = ([a for a in group if a.side == side] for side in (0, 1))
         result += [(*key, a.values[2], b.values[2], window.end_ms) for a in lefts for b in rights]
-        if kind is not JoinKind.INNER and not rights:
+        if kind in (JoinKind.LEFT, JoinKind.FULL) and not rights:
             result += [(*key, a.values[2], None, window.end_ms) for a in lefts]
-        if kind is JoinKind.FULL and not lefts:
+        if kind in (JoinKind.RIGHT, JoinKind.FULL) and not lefts:
             result += [(*key, None, b.values[2], window.end_ms) for b in rights]
     for row, window in obvious.keyless:
-        if row.side == 0 and kind is not JoinKind.INNER:
+        if row.side == 0 and kind in (JoinKind.LEFT, JoinKind.FULL):
             result.append((*row.values, None, window.end_ms))
-        if row.side == 1 and kind is JoinKind.FULL:
+        if row.side == 1 and kind in (JoinKind.RIGHT, JoinKind.FULL):
             result.append((*row.values[:2], None, row.values[2], window.end_ms))
     return by_value(result)
 
