@@ -132,6 +132,11 @@ def _options(settings: SparkSettings) -> dict[str, str]:
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(settings.parallelism),
         "spark.sql.adaptive.enabled": "false",
+        # A cut has few and fat rows: to interpret expressions costs less than to generate code and compile it.
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        # Each execution describes its plan for a page of Spark's that is not shown.
+        "spark.sql.ui.explainMode": "simple",
         # What is large in a row of ours is compressed already (``streamcore.wire.arrow_ipc``).
         "spark.shuffle.compress": "false",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
