@@ -26,7 +26,6 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
 
-import pandas  # noqa: F401 - pyspark imports it when a query is built; imported here, while the JVM starts
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -176,15 +175,14 @@ class Runner:
         if self.root.last_committed() is not None:  # Spark's own state holds the initial state by now
             remove_folder(self.root.initial)
         self._reject_clock_ahead()
-        session = self.runtime.session()
         # Freeze the loaded objects, so that the garbage collector looks only at objects of the cuts. Its full
         # collections were a third of the driver's cost of output.
         gc.freeze()
         try:
             with BrokerWatch(self.settings.kafka, [*kafka_topics(self.app)]):
-                self._run_with_restarts(session, epoch)
+                self._run_with_restarts(epoch)
         except (Py4JError, ConnectionError) as error:
-            if (jvm_end := explain_jvm_end(session)) is not None:
+            if (jvm_end := explain_jvm_end(self.runtime.session())) is not None:
                 raise jvm_end from error
             raise
         finally:
@@ -196,7 +194,7 @@ class Runner:
         if last is not None:
             reject_clock_ahead(last.clock, limit_ms, f"checkpoint {self.root.path}", wall_clock_ms())
 
-    def _run_with_restarts(self, session: SparkSession, epoch: int) -> None:
+    def _run_with_restarts(self, epoch: int) -> None:
         """Start the query again after each ``Retryable``, until the app has drained.
 
         A committed cut resets the count of failures. Raises ``Permanent`` after too many failures in a row, or when a
@@ -206,7 +204,7 @@ class Runner:
         last_error = ""
         while not self._boundary.draining:
             try:
-                self._run_query(session, epoch)
+                self._run_query(epoch)
                 return
             except Retryable as error:
                 if self._cuts_committed > last_committed:
@@ -224,8 +222,11 @@ class Runner:
             self._boundary.wait(pause_ms / 1000)
             pause_ms = min(2 * pause_ms, self.settings.restarts.pause_max_ms)
 
-    def _run_query(self, session: SparkSession, epoch: int) -> None:
-        """Open the writer and the sinks, check the checkpoint, and run one query until it ends."""
+    def _run_query(self, epoch: int) -> None:
+        """Open the writer and the sinks, check the checkpoint, and run one query until it ends.
+
+        All that needs no Spark comes first, because the first session may still be starting.
+        """
         lease = self.runtime.lease
         hooks = WriterHooks(
             still_owner=lease.check, check_history=partial(self._check_history, epoch), replace_oversized=_truncate
@@ -250,7 +251,8 @@ class Runner:
                     self._check_history(epoch, cut)
                 self._reject_rewind(epoch)
                 self._failure = None
-                query = self._start(session, _Cuts(self, self._planner(), session, outputs, epoch))
+                planner, session = self._planner(), self.runtime.session()
+                query = self._start(session, _Cuts(self, planner, session, outputs, epoch))
                 try:
                     self._poll_progress(query)
                 finally:
