@@ -90,6 +90,7 @@ if TYPE_CHECKING:
     from streamcore.operators.joins.process_cogroup import ProcessCoGroupFunction
     from streamcore.operators.windows.general.pane_values import WindowView
     from streamcore.operators.windows.process_operator import ProcessWindowFunction
+    from streamcore.savepoint.division import divide_state
     from streamcore.schema import StreamSchema
     from streamcore.service.program.settings import ProgramSettings, ProgramStream
     from streamcore.sinks.delta.settings import DeltaSettings, DeltaStorage, DeltaTableSpec
@@ -169,6 +170,7 @@ _MODULES = {
     "streamcore.operators.windows.general.pane_values": "WindowView",
     "streamcore.operators.windows.process_operator": "ProcessWindowFunction",
     "streamcore.schema": "StreamSchema",
+    "streamcore.savepoint.division": "divide_state",
     "streamcore.service.program.settings": "ProgramSettings ProgramStream",
     "streamcore.sinks.delta.settings": "DeltaSettings DeltaStorage DeltaTableSpec",
     "streamcore.sinks.delta.sink": "DeltaSink",
@@ -334,6 +336,7 @@ __all__ = [
     "ascending_timestamps",
     "bounded_out_of_orderness",
     "control_stream",
+    "divide_state",
     "event_table",
     "from_punctuation",
     "per_window",

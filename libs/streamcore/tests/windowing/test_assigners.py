@@ -41,7 +41,8 @@ def assign_day(zone: str, event_ms: int) -> Window:
 @given(assigners, TIMES_MS, st.integers(0, 50))
 def test_every_element_has_windows_and_each_holds_it(assigner: Assigner, event_ms: int, number: int) -> None:
     windows = assigner.windows(element_at(event_ms, number))
-    assert windows
+    samples = isinstance(assigner, Sliding) and assigner.slide_ms > assigner.size_ms
+    assert windows or samples
     for window in windows:
         if isinstance(window, CountWindow):
             assert window.first <= number < window.end

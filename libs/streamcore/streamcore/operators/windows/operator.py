@@ -114,7 +114,9 @@ class WindowOperator:
         assigner = self._assigner
         if not isinstance(assigner, Sliding) or assigner.slide_ms <= assigner.size_ms:
             return rows
-        return rows.filter((pl.col(EVENT_MS) - assigner.offset_ms) % assigner.slide_ms < assigner.size_ms)
+        in_windows = rows.filter((pl.col(EVENT_MS) - assigner.offset_ms) % assigner.slide_ms < assigner.size_ms)
+        self._metrics.elements += rows.height - in_windows.height
+        return in_windows
 
     def tables(self) -> Mapping[str, StateTable]:
         """Return all state."""
