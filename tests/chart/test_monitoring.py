@@ -47,11 +47,11 @@ def _metrics() -> frozenset[str]:
     port = free_port()
     with Telemetry(TelemetrySettings("rules", port)) as telemetry:
         totals = telemetry.totals
+        telemetry.cut(replace(cut_report(), latencies_ms={"alerts": 400}))
         for name in _BY_NAME:
             getattr(totals, name)["one"] = 1
         totals.function_counts["velocity.alarms"] = totals.function_gauges["velocity.cards"] = 1
         totals.partition_delay_ms["shop", "0"] = 1
-        telemetry.cut(replace(cut_report(), latencies_ms={"alerts": 400}))
         telemetry.watch(lambda: Lag(1, 1))
         telemetry.watch_memory(lambda: MemoryUse(700, 1_000, ()))
         telemetry.savepoint_done(1)
