@@ -28,6 +28,7 @@ from rulecore.firing import RuleFiring
 from rulecore.groups.absence.group import AbsenceGroup
 from rulecore.groups.base import CutContext, GroupId
 from rulecore.settings import GroupSettings
+from streamcore.hashing import KeySpace
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
 from streamcore.state import KeyValueTable, MemoryBlobs, StateLog, StateSettings
 from streamcore.watermark import NO_WATERMARK
@@ -86,7 +87,7 @@ class Run:
 
     def cut(self, events: pl.DataFrame | None, watermark_ms: int) -> tuple[float, float, int]:
         """Run a cut. Return the CPU-seconds of the cut, those of writing its state, and the bytes written."""
-        context = CutContext(0, 1, "beats", 0, self.watermark_ms, watermark_ms)
+        context = CutContext(0, KeySpace(), "beats", 0, self.watermark_ms, watermark_ms)
         begin = time.process_time()
         if events is not None:
             self.group.add(events, context)

@@ -25,6 +25,7 @@ from rulecore.firing import RuleFiring
 from rulecore.groups.base import CutContext, GroupId
 from rulecore.groups.registry import make_group
 from rulecore.settings import GroupSettings
+from streamcore.hashing import KeySpace
 from streamcore.schema import EVENT_MS, StreamSchema
 from streamcore.state import KeyValueTable, MemoryBlobs, StateLog, StateSettings
 from streamcore.watermark import NO_WATERMARK
@@ -215,7 +216,7 @@ def feed(
     for first in range(0, rows.height, CUT):
         cut = rows[first : first + CUT]
         next_ms = int(cut[EVENT_MS][-1])
-        moment = CutContext(0, 1, "pay", next_ms, watermark_ms, next_ms)
+        moment = CutContext(0, KeySpace(), "pay", next_ms, watermark_ms, next_ms)
         began = time.process_time()
         firings, failures = group.add(cut, moment)
         group.close(moment)

@@ -30,7 +30,7 @@ from streamcore.savepoint import Savepoint, SavepointRepository
 from streamcore.savepoint.app_description import check_app_compatibility
 from streamcore.savepoint.create import SavepointPosition, write_manifest
 from streamcore.savepoint.restore import restore_checkpoint
-from streamcore.savepoint.state_files import live_rows, read_cells, write_shard
+from streamcore.savepoint.state_files import save_shard
 from streamcore.schema import StreamSchema
 from streamcore.spark.launch import own_topics
 from streamcore.spark.runner import Runner, RunSettings
@@ -75,10 +75,7 @@ def make_savepoint(app: App, name: str, megabytes: int, to: SavepointRepository)
     for cut in range(max(1, megabytes * 1_000_000 // _ROW_BYTES // _CUT)):
         simulation.cut({"orders": _rows(_CUT, cut)}, clock_ms=cut)
     folder = to.create("made")
-    receipts = [
-        write_shard(folder, stage, shard, live_rows(app, stage, blobs), read_cells(blobs))
-        for (stage, shard), blobs in simulation.blobs.items()
-    ]
+    receipts = [save_shard(folder, app, stage, shard, blobs) for (stage, shard), blobs in simulation.blobs.items()]
     return Savepoint(
         folder,
         write_manifest(folder, "made", app, SavepointPosition(1, 0, StreamOffsets(CutClock.at(1), {}), 0), receipts),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ import pytest
 from headgate_rules.app import build_app
 from headgate_rules.settings import RulesSettings
 from streamcore.engine.in_process import InProcessApp, RawRecord, control_record
+from streamcore.savepoint.division import divide_state
 from streamcore.wire.lanes import Record
 from tests.lab import events, rules
 from tests.lab.judge import Evidence, Read, judge
@@ -25,16 +26,25 @@ CLOCK_MS = events.START_MS + 30 * 86_400_000
 
 @pytest.fixture(scope="module")
 def evidence(tmp_path_factory: pytest.TempPathFactory) -> Evidence:
-    """Cuts that end anywhere in a run of some minutes, a version of ``upd`` before each, in one process."""
-    folder = tmp_path_factory.mktemp("lab")
-    app = new_app(folder)
+    """The evidence of a run with two shards."""
+    return run_in_process(tmp_path_factory.mktemp("lab"), (2,))
+
+
+def run_in_process(folder: Path, shards: Sequence[int]) -> Evidence:
+    """Run cuts that end anywhere in a run of some minutes, a version of ``upd`` before each, in one process.
+
+    ``shards``: numbers of shards, each for an equal number of cuts, with the state divided anew.
+    """
+    app = new_app(folder, shards[0])
     arrivals = events.events("in-process", COUNT)
     places = events.placed(arrivals)
     records = [RawRecord(0, p.partition, p.offset, p.event.value) for p in places]
     control = [*rules.first_records(), *rules.bad_records()]
     sent = list(control)
     output = [app.cut([control_record(n, key, value) for n, (key, value) in enumerate(control)], CLOCK_MS)]
-    for number, first in enumerate(range(0, len(records), PER_CUT)):
+    starts = range(0, len(records), PER_CUT)
+    for number, first in enumerate(starts):
+        app = with_shards(app, folder, shards[number * len(shards) // len(starts)])
         change = [rules.upd(number + 2), *([rules.bad_ips(number + 2)] if number % 3 == 0 else [])]
         cut = [control_record(len(sent) + n, key, value) for n, (key, value) in enumerate(change)]
         sent += change
@@ -58,7 +68,17 @@ def read(record: Record, batch: int, before: int) -> Read:
     return Read(0, before + batch, record.value, 1, batch)
 
 
-def new_app(folder: Path) -> InProcessApp:
+def with_shards(app: InProcessApp, folder: Path, shards: int) -> InProcessApp:
+    """Return the app with this number of shards."""
+    if app.app.shards == shards:
+        return app
+    new = new_app(folder, shards)
+    new.blobs = divide_state(app.blobs, app.app, new.app)
+    new.next_offsets = app.next_offsets
+    return new
+
+
+def new_app(folder: Path, shards: int) -> InProcessApp:
     file = folder / "lab.yaml"
     file.write_text(events.stream_file())
     document = {
@@ -67,7 +87,7 @@ def new_app(folder: Path) -> InProcessApp:
         "streams": [{"schema_file": str(file), "topic": TOPIC}],
         "checkpoint": str(folder),
         "jars": str(folder),
-        "shards": 2,
+        "shards": shards,
         "max_out_of_orderness_ms": events.DISORDER_MS,
     }
     app = InProcessApp(build_app(RulesSettings.model_validate(document)))
@@ -81,6 +101,13 @@ def test_the_oracle_and_the_kernel_agree_and_every_rule_has_alerts(evidence: Evi
     assert verdict.expected == verdict.seen > 400
     assert {alert.body["rule"] for alert in evidence.lanes["alerts"]} == {d["id"] for d in rules.documents()} | {"upd"}
     assert verdict.versions > 10
+
+
+@pytest.mark.slow
+def test_changes_of_the_number_of_shards_change_no_alert(tmp_path: Path) -> None:
+    verdict = judge(run_in_process(tmp_path, (2, 5, 16, 3, 1, 128)))
+    assert verdict.differences == []
+    assert verdict.expected == verdict.seen > 400
 
 
 Plant = Callable[[list[Read], int], list[Read]]

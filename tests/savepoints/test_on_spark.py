@@ -1,7 +1,7 @@
 """An app on Spark runs from savepoint to savepoint, changed each time; its output equals that of an uninterrupted run.
 
-One app, one set of lanes, four runs in one session: unchanged; with other shuffle partitions and other code; with one
-operator more and one less; with a state in another layout. Each begins with the last savepoint of the one before. The
+One app, one set of lanes, four runs in one session: unchanged; with more shards, other shuffle partitions and other
+code; with one operator more and one less; with fewer shards and a state in another layout. Each begins with the last savepoint of the one before. The
 second one dies in its first batch, after the commit of the sink and before that of Spark. A fifth one, from a savepoint
 after which the first run continued, is rejected.
 """
@@ -26,7 +26,8 @@ from tests.harness.apps.versioned_shop import Euros, Version, moment, restore, r
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1_000)]
 
-SHARDS = 3
+#: The shards of each run.
+SHARDS = (3, 5, 5, 2)
 #: The run that dies.
 DIES = 1
 #: Cuts of each run, its version, its shuffle partitions, and what its restore drops.
@@ -44,9 +45,9 @@ def in_process(folder: Path) -> SimulationResult:
     saved: Savepoint | None = None
     for number, (cuts, version, _, drop) in enumerate(RUNS):
         topology = version.topology("shop")
-        app, begun = topology.app(shards=SHARDS), folder / f"run-{number}"
+        app, begun = topology.app(shards=SHARDS[number]), folder / f"run-{number}"
         blobs = {} if saved is None else restore(saved, app, begun, RestoreDecisions(drop))
-        simulation = Simulation(topology, shards=SHARDS, blobs=blobs)
+        simulation = Simulation(topology, app=app, blobs=blobs)
         simulation.offsets = offsets
         for _ in range(cuts):
             result.add(simulation.cut(rows(cut), clock_ms=1_000_000 + cut))
@@ -57,7 +58,7 @@ def in_process(folder: Path) -> SimulationResult:
 
 def uninterrupted(count: int = len(RUNS)) -> SimulationResult:
     """Run the first version through the cuts of the first ``count`` runs."""
-    simulation, result = Simulation(Version().topology("shop"), shards=SHARDS), SimulationResult()
+    simulation, result = Simulation(Version().topology("shop"), shards=1), SimulationResult()
     for cut in range(sum(cuts for cuts, *_ in RUNS[:count])):
         result.add(simulation.cut(rows(cut), clock_ms=1_000_000 + cut))
     return result
@@ -69,7 +70,7 @@ def test_four_runs_of_an_app_from_savepoints_give_the_output_of_one_uninterrupte
     topics = {"orders": new_topic("orders"), "views": new_topic("views")}
     steps, scripts = send(kafka, topics, sum(cuts for cuts, *_ in RUNS)), list[Script]()
     for number, (cuts, version, partitions, drop) in enumerate(RUNS):
-        app = version.topology("shop-runs").app(topics=topics, shards=SHARDS)
+        app = version.topology("shop-runs").app(topics=topics, shards=SHARDS[number])
         some, steps = steps[:cuts], steps[cuts:]
         place, spark = tmp_path / f"run-{number}", SparkSettings(spark_jars, parallelism=partitions)
         before = f"run-{number - 1}" if number else ""

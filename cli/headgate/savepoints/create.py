@@ -74,7 +74,7 @@ def _take_from_stopped(
     from streamcore.spark.savepoint_writer import take_savepoint_of_stopped
 
     with Runtime(loaded.app.name, root.path, loaded.settings.spark_session) as runtime:
-        epoch = root.initialise(AppIdentity(loaded.app.name, loaded.app.shards))
+        epoch = root.initialise(AppIdentity.of(loaded.app.name, loaded.app.key_space))
         named = check_name(name) if name else default_name(loaded.app.name, root.last_committed() or 0, epoch)
         session = runtime.session()
         return take_savepoint_of_stopped(

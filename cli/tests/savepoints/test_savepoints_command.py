@@ -118,7 +118,7 @@ def test_a_rules_app_restored_from_a_savepoint_gives_the_alerts_of_an_uninterrup
     }
     assert at.run("restore", "one", "--checkpoint", str(tmp_path / "e2")) == 0
     assert "epoch 2, continues after batch 3" in capsys.readouterr().out
-    after = InProcessApp(at.app, initial_of(tmp_path / "e2", stages=1))
+    after = InProcessApp(at.app, initial_of(tmp_path / "e2", at.app))
     after.next_offsets = before.next_offsets
     assert [sorted(run_cuts(after, [cut])) for cut in range(3, CUTS)] == [sorted(one) for one in whole[3:]]
     assert any(lane == "alerts" for one in whole[3:] for lane, _, _ in one)
@@ -193,16 +193,17 @@ def test_verify_finds_one_changed_byte_and_gives_an_exit_code(
     assert "its digest differs" in capsys.readouterr().err
 
 
-def test_restore_rejects_another_number_of_shards_and_writes_nothing(
+def test_restore_divides_the_state_among_another_number_of_shards(
     shop: SavedApp, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = new_saved_app(tmp_path, shards=3)
     where = ["--service", "rules", "--settings", str(other.file), "--savepoints", str(shop.folder / "savepoints")]
-    assert run(["savepoint", "plan", "one", *where]) == 1
-    assert capsys.readouterr().out.startswith("incompatible\n  incompatible: it has 2 shards, the app is set to 3")
-    assert run(["savepoint", "restore", "one", "--checkpoint", str(tmp_path / "e2"), *where]) == 1
-    assert "cannot be restored so" in capsys.readouterr().err
-    assert not (tmp_path / "e2" / "app.json").exists()
+    assert run(["savepoint", "plan", "one", *where]) == 0
+    reason = "compatible: 3 shards of 128 key groups divide its state, which 2 shards of 128 key groups had"
+    assert reason in capsys.readouterr().out
+    assert run(["savepoint", "restore", "one", "--checkpoint", str(tmp_path / "e2"), *where]) == 0
+    assert CheckpointRoot(tmp_path / "e2").identity() == AppIdentity("shop", 3)
+    assert [*initial_of(tmp_path / "e2", other.app)] == [(0, 0), (0, 1), (0, 2)]
 
 
 def test_restore_does_not_overwrite_a_checkpoint_in_use(shop: SavedApp, capsys: pytest.CaptureFixture[str]) -> None:
@@ -248,7 +249,7 @@ def test_the_same_commands_show_restore_and_delete_savepoints_in_a_bucket(
     assert run(["savepoint", "plan", "one", *service]) == 0
     assert run(["savepoint", "restore", "one", *service, "--checkpoint", str(tmp_path / "e2")]) == 0
     assert "epoch 2, continues after batch 3" in capsys.readouterr().out
-    assert [*initial_of(tmp_path / "e2", stages=1)]
+    assert [*initial_of(tmp_path / "e2", at.app)]
     assert run(["savepoint", "delete", "one", *where]) == 0
     assert bucket.files() == []
 

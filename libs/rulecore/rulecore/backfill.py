@@ -33,7 +33,7 @@ from rulecore.groups.windows.distinct_table import VALUE
 from rulecore.groups.windows.group import WindowGroup
 from rulecore.groups.windows.pane_table import FIRED, PANE, PANE_MASK
 from rulecore.settings import GroupSettings
-from streamcore.hashing import hash_columns, shard_for
+from streamcore.hashing import hash_columns
 from streamcore.schema import StreamSchema
 from streamcore.state import KeyValueTable
 from streamcore.state.table import HASH
@@ -181,7 +181,7 @@ def apply_backfill(
 
 
 def _rows_of_shard(frame: pl.DataFrame, key: Sequence[str], context: CutContext) -> pl.DataFrame:
-    owners = shard_for(hash_columns([frame[name] for name in key], frame.height), context.shards)
+    owners = context.key_space.shard_for(hash_columns([frame[name] for name in key], frame.height))
     return frame.filter(pl.Series(owners == context.shard))
 
 

@@ -44,6 +44,7 @@ from streamcore.kernel import BUDGET_REACHED, STATE_BYTES, STATE_ENTRIES, Contro
 from streamcore.offsets import PARTITIONS_PER_TOPIC
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
 from streamcore.state import KeyValueTable, StateTable
+from streamcore.state.scope import REPLICATED, TableScope, keyed_by
 from streamcore.watermark import NO_WATERMARK
 from streamcore.wire.lanes import LATE, Record
 
@@ -99,6 +100,18 @@ class RulesKernel:
         return (
             kernel_tables[name] if name in kernel_tables else self._group(GroupId.parse(name.split(":")[1])).table(name)
         )
+
+    def scope(self, name: str) -> TableScope:
+        """Return the scope of a table: of a group, the key by which its events are routed; of rules, all shards."""
+        if name in self.dispatcher.tables():
+            return self.dispatcher.scope(name, self.rules)
+        if name in self._kernel_tables():
+            return REPLICATED
+        group = GroupId.parse(name.split(":")[1])
+        schema = self.schemas[group.stream]
+        route = schema.route_for(group.group_by)
+        assert route is not None, "the rule set accepts only groups that are routed"
+        return keyed_by(schema.keys[route])
 
     def on_state_loaded(self) -> None:
         """Restore the lists, the rules and the groups from the loaded tables."""
@@ -365,7 +378,7 @@ class RulesKernel:
     def _cut_context(self, cut: Cut, stream: str) -> CutContext:
         """Return the context of a cut for the groups of a stream."""
         times = (cut.clock_ms, cut.watermark_ms, cut.next_watermark_ms)
-        return CutContext(cut.shard, self.config.shards, self.topics[stream], *times, self.lists.contents(cut.clock_ms))
+        return CutContext(cut.shard, cut.key_space, self.topics[stream], *times, self.lists.contents(cut.clock_ms))
 
     def _alerts(self, firings: Sequence[RuleFiring], name: str, frame: pl.DataFrame | None) -> list[Record]:
         """Return the alerts of the firings of stream ``name``; ``RuleFiring.row`` is a row of ``frame``."""

@@ -96,7 +96,5 @@ class RulesConfig:
     budgets: StateBudgets = field(default_factory=StateBudgets)
     #: Most matches of one rule in one cut and shard.
     max_matches: int = 100_000
-    #: Number of shards of the app.
-    shards: int = 1
     #: Limits of lists.
     lists: ListLimits = field(default_factory=ListLimits)

@@ -39,7 +39,7 @@ HAVING = (
 
 
 def app() -> InProcessApp:
-    kernel = RulesFactory((RuleStream(SCHEMA, "pay"),), dispatch=DispatchSettings(compare_every_ms=10**12), shards=3)
+    kernel = RulesFactory((RuleStream(SCHEMA, "pay"),), dispatch=DispatchSettings(compare_every_ms=10**12))
     watermark = WatermarkStrategy(max_out_of_orderness_ms=30 * MINUTE)
     return InProcessApp(App("t", (Source(SCHEMA, "pay"),), "control", {}, (kernel,), shards=3, watermark=watermark))
 

@@ -90,7 +90,7 @@ def events() -> Iterator[RawRecord]:
 
 def new_app(budgets: StateBudgets, app: InProcessApp | None = None, shards: int = 2) -> InProcessApp:
     """Return an app; with ``app``, a new process that continues from its state."""
-    kernel = RulesFactory((RuleStream(SCHEMA, "pay"),), shards=shards, budgets=budgets)
+    kernel = RulesFactory((RuleStream(SCHEMA, "pay"),), budgets=budgets)
     watermark = WatermarkStrategy(max_out_of_orderness_ms=MINUTE)
     created = App("t", (Source(SCHEMA, "pay"),), "control", {}, (kernel,), shards=shards, watermark=watermark)
     return InProcessApp(created) if app is None else InProcessApp(created, app.blobs, next_offsets=app.next_offsets)

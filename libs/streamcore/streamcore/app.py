@@ -15,6 +15,7 @@ from streamcore.decode.formats import JSON, InputFormat
 from streamcore.decode.reject_codes import DecodeLimits, ExtraFields
 from streamcore.decode.types import Decoder
 from streamcore.errors import ConfigError
+from streamcore.hashing import DEFAULT_KEY_GROUPS, KeySpace
 from streamcore.kernel import Exchange, KernelFactory, StatelessStageFactory, StreamKey
 from streamcore.limits import Limits, StateSettings
 from streamcore.offsets import source_index
@@ -25,7 +26,7 @@ from streamcore.watermark import WatermarkStrategy
 CONTROL = -1
 
 MAX_STREAMS = 256
-MAX_SHARDS = 4096
+MAX_KEY_GROUPS = 32_768
 MAX_STAGES = 16
 
 
@@ -91,10 +92,10 @@ class App:
 
     ``stages``: the kernels of the keyed stages, which run one after the other. ``exchanges``: the inputs of the stages.
     Without a ``stateless_stage`` every event goes to the first keyed stage, once under each key of its stream.
-    ``shards``: fixed when the app first starts, while the parallelism may change. ``lanes``: the topic of each lane;
-    ``tables``: the lanes that end in sinks instead. ``control_topic``: every shard gets each of its records in the same
-    cut. ``watermark_groups``: groups of sources (by index) that share a watermark; the first group's is the watermark
-    of the app; by default one group has all sources.
+    ``shards``: fixed in a checkpoint; a savepoint is restored with any number, up to ``key_groups``. ``lanes``: the
+    topic of each lane; ``tables``: the lanes that end in sinks instead. ``control_topic``: every shard gets each of its
+    records in the same cut. ``watermark_groups``: groups of sources (by index) that share a watermark; the first
+    group's is the watermark of the app; by default one group has all sources.
     """
 
     name: str
@@ -107,6 +108,7 @@ class App:
     watermark_groups: tuple[tuple[int, ...], ...] = ()
     tables: frozenset[str] = frozenset()
     shards: int = 4
+    key_groups: int = DEFAULT_KEY_GROUPS
     watermark: WatermarkStrategy = field(default_factory=WatermarkStrategy)
     state: StateSettings = field(default_factory=StateSettings)
     limits: Limits = field(default_factory=Limits)
@@ -115,8 +117,13 @@ class App:
         check_app_name(self.name)
         if not 1 <= len(self.sources) <= MAX_STREAMS:
             raise ConfigError(f"app {self.name}: between 1 and {MAX_STREAMS} streams")
-        if not 1 <= self.shards <= MAX_SHARDS:
-            raise ConfigError(f"app {self.name}: between 1 and {MAX_SHARDS} shards")
+        if not 1 <= self.key_groups <= MAX_KEY_GROUPS:
+            raise ConfigError(f"app {self.name}: between 1 and {MAX_KEY_GROUPS} key groups, not {self.key_groups}")
+        if not 1 <= self.shards <= self.key_groups:
+            raise ConfigError(
+                f"app {self.name}: between 1 and {self.key_groups} shards, not {self.shards}: a shard owns at least "
+                "one key group; set key_groups higher for more"
+            )
         if not 1 <= len(self.stages) <= MAX_STAGES:
             raise ConfigError(f"app {self.name}: between 1 and {MAX_STAGES} keyed stages, not {len(self.stages)}")
         for kind, names in (("stream", [s.schema.name for s in self.sources]), ("topic", [*self.topics])):
@@ -140,6 +147,11 @@ class App:
             raise ConfigError(
                 f"app {self.name}: topic {self.control_topic} is the control topic and a source; use two topics"
             )
+
+    @property
+    def key_space(self) -> KeySpace:
+        """The division of the keys among the shards."""
+        return KeySpace(self.shards, self.key_groups)
 
     @property
     def topics(self) -> tuple[str, ...]:

@@ -42,6 +42,9 @@ class Drained(StreamError):
     """Raised in the query's callback to reject the next batch, before any of it has run."""
 
 
-def other_shards(stored: int, asked: int) -> str:
-    """Return why an app of ``asked`` shards cannot continue from the state of ``stored`` shards."""
-    return f"it has {stored} shards, the app is set to {asked}; set it to {stored}. (Shuffle partitions may change.)"
+def other_division(parts: str, stored: int, asked: int) -> str:
+    """Return why an app of ``asked`` parts (shards, key groups) cannot continue from the state of ``stored`` parts."""
+    return (
+        f"it has {stored} {parts}, the app is set to {asked}; set it to {stored}, or take a savepoint and restore it, "
+        f"which divides the state among {asked} {parts}"
+    )

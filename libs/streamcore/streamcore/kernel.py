@@ -12,11 +12,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from streamcore.hashing import KeySpace
+
 if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
     from streamcore.operators.base import CutTime
+    from streamcore.state.scope import TableScope
     from streamcore.state.table import StateTable
     from streamcore.wire.lane_rows import LaneRows
     from streamcore.wire.lanes import Record
@@ -65,6 +68,7 @@ class Cut:
     (``offsets.source_partitions``). ``watermark_ms``: the watermark at the start of the cut; ``next_watermark_ms``:
     at its end. ``watermark_times``: both, for each watermark group of the app. ``latest_event_ms``: for each
     stream, the latest event time before the cut. Output of which an app has one per cut is emitted by ``shard`` 0.
+    ``key_space``: decides which shard owns a key.
     """
 
     shard: int
@@ -76,6 +80,7 @@ class Cut:
     latest_event_ms: Mapping[str, int]
     watermark_times: Sequence[CutTime] = ()
     start_offsets: Mapping[int, int] = field(default_factory=dict)
+    key_space: KeySpace = field(default_factory=KeySpace)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +109,10 @@ class Kernel(Protocol):
 
     def table(self, name: str) -> StateTable:
         """Return the table of that name, into which stored rows are loaded; create it if it does not exist."""
+        ...
+
+    def scope(self, name: str) -> TableScope:
+        """Return the scope of the table of that name. Replicated tables are loaded before it is asked for others."""
         ...
 
     def on_state_loaded(self) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamcore.hashing import bucket_for, fingerprint_columns, hash_columns, mix, shard_for
+from streamcore.hashing import KeySpace, bucket_for, fingerprint_columns, hash_columns, mix
 
 
 def hashes(*columns: pl.Series) -> list[str]:
@@ -67,7 +67,7 @@ def test_a_slice_of_a_column_is_hashed_like_the_whole() -> None:
 
 
 def test_the_empty_key_sends_every_row_to_one_shard() -> None:
-    assert len(set(shard_for(hash_columns([], 5), 8).tolist())) == 1
+    assert len(set(KeySpace(8).shard_for(hash_columns([], 5)).tolist())) == 1
 
 
 @given(st.lists(st.one_of(st.none(), st.text(max_size=8)), min_size=1, max_size=50), st.integers(1, 64))
@@ -76,13 +76,13 @@ def test_equal_keys_share_a_shard_and_a_bucket_at_any_position(keys: list[str | 
     together = hash_columns([column], len(keys))
     apart = np.concatenate([hash_columns([column[i : i + 1]], 1) for i in range(len(keys))])
     assert (together == apart).all()
-    assert (shard_for(together, parts) < parts).all()
+    assert (KeySpace(parts).shard_for(together) < parts).all()
     assert (bucket_for(together, parts) < parts).all()
 
 
 def test_keys_spread_evenly() -> None:
     column = pl.Series([f"user-{i}" for i in range(20_000)])
-    counts = np.bincount(shard_for(hash_columns([column], 20_000), 16), minlength=16)
+    counts = np.bincount(KeySpace(16).shard_for(hash_columns([column], 20_000)), minlength=16)
     assert counts.min() > 1_100
     assert counts.max() < 1_400
 

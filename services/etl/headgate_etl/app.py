@@ -126,6 +126,7 @@ def build_app(settings: EtlSettings) -> App:
         lanes={lane: settings.lane_topic(lane) for lane in topology.lanes},
         control_topic=settings.control_topic,
         shards=settings.shards,
+        key_groups=settings.key_groups,
         limits=settings.limits,
     )
     strict = [each.reject_extra_fields for each in plan.inputs]

@@ -43,10 +43,10 @@ def build_app(settings: RulesSettings) -> App:
                     group_bytes=settings.max_group_state_bytes,
                     shard_bytes=settings.max_shard_state_bytes,
                 ),
-                shards=settings.shards,
             ),
         ),
         shards=settings.shards,
+        key_groups=settings.key_groups,
         watermark=settings.watermark,
         limits=settings.limits,
     )

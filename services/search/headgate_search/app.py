@@ -77,6 +77,7 @@ def _bind_topics(topology: Topology, settings: SearchSettings) -> App:
         lanes={lane: settings.lane_topic(lane) for lane in topology.lanes},
         control_topic=settings.control_topic,
         shards=settings.shards,
+        key_groups=settings.key_groups,
         limits=settings.limits,
     )
     strict = {stream.topic for stream in (settings.products, settings.events) if stream.reject_extra_fields}

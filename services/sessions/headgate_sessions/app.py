@@ -82,6 +82,7 @@ def _bind_topics(topology: Topology, settings: SessionsSettings) -> App:
         lanes={lane: settings.lane_topic(lane) for lane in topology.lanes},
         control_topic=settings.control_topic,
         shards=settings.shards,
+        key_groups=settings.key_groups,
         limits=settings.limits,
     )
     (app_source,) = app.sources

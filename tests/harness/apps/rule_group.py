@@ -19,6 +19,7 @@ from rulecore.groups.registry import make_group
 from rulecore.language import ListType
 from rulecore.language.types import Value
 from rulecore.settings import GroupSettings
+from streamcore.hashing import KeySpace
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
 from streamcore.state import KeyValueTable, MemoryBlobs, StateLog, StateSettings, StateTable
 from streamcore.state.state_log import HEAD
@@ -130,7 +131,9 @@ class Process:
         lists: Mapping[str, Content] | None = None,
     ) -> list[RuleFiring]:
         """Take one cut of rows, in order of arrival."""
-        context = CutContext(self.shard, self.shards, "events", 0, watermark_ms, next_watermark_ms, lists or {})
+        context = CutContext(
+            self.shard, KeySpace(self.shards), "events", 0, watermark_ms, next_watermark_ms, lists or {}
+        )
         added, failures = self.group.add(self._frame(rows), context) if rows else ([], [])
         closed, more = self.group.close(context)
         assert not failures

@@ -22,7 +22,7 @@ from streamcore.savepoint.app_description import check_app_compatibility
 from streamcore.savepoint.create import SavepointPosition, write_manifest
 from streamcore.savepoint.initial_state import initial_blobs
 from streamcore.savepoint.restore import restore_checkpoint
-from streamcore.savepoint.state_files import live_rows, read_cells, write_shard
+from streamcore.savepoint.state_files import save_shard
 from streamcore.schema import StreamSchema
 from streamcore.state.blob_store import MemoryBlobs
 from streamcore.storage import LocalObjectStore, open_object_store
@@ -161,10 +161,7 @@ def save(
     """Write a savepoint of a local app."""
     savepoints = SavepointRepository(LocalObjectStore(folder), app.name)
     to = savepoints.create(name)
-    receipts = [
-        write_shard(to, stage, shard, live_rows(app, stage, kept), read_cells(kept))
-        for (stage, shard), kept in blobs.items()
-    ]
+    receipts = [save_shard(to, app, stage, shard, kept) for (stage, shard), kept in blobs.items()]
     write_manifest(to, name, app, moment, receipts)
     return savepoints.get(name)
 
@@ -179,13 +176,12 @@ def restore(
     """Restore a savepoint; return the initial state of a local app."""
     root, manifest = CheckpointRoot(checkpoint), savepoint.manifest
     restore_checkpoint(savepoint, app, check_app_compatibility(manifest, app, decisions), root, manifest.epoch + 1)
-    return initial_of(checkpoint, len(app.stages))
+    return initial_of(checkpoint, app)
 
 
-def initial_of(checkpoint: Path, stages: int) -> dict[tuple[int, int], MemoryBlobs]:
+def initial_of(checkpoint: Path, app: App) -> dict[tuple[int, int], MemoryBlobs]:
     """Return the initial state of the shards of a checkpoint that was made from a savepoint."""
     root = CheckpointRoot(checkpoint)
-    folder, identity = open_object_store(root.initial), root.identity()
-    assert identity is not None, "it was made"
-    places = [(stage, shard) for stage in range(stages) for shard in range(identity.shards)]
-    return {place: MemoryBlobs(dict(initial_blobs(folder, *place))) for place in places}
+    folder = open_object_store(root.initial)
+    places = [(stage, shard) for stage in range(len(app.stages)) for shard in range(app.shards)]
+    return {place: MemoryBlobs(dict(initial_blobs(folder, app, *place))) for place in places}

@@ -13,6 +13,7 @@ from typing import Final
 
 import orjson
 
+from rulecore.alerts.key_hashes import owned_entries
 from rulecore.alerts.suppression import Suppression
 from rulecore.alerts.trial_comparison import TrialComparison
 from rulecore.compile.rule import CompiledRule
@@ -23,6 +24,7 @@ from rulecore.ruleset.ruleset import RuleSet
 from rulecore.settings import DispatchSettings
 from streamcore.kernel import Cut
 from streamcore.state import StateTable
+from streamcore.state.scope import LOCAL, ScopeKind, TableScope
 from streamcore.wire.lanes import ALERTS, SHADOW
 
 SUPPRESSED: Final = "suppressed"
@@ -72,6 +74,12 @@ class AlertDispatcher:
             _COUNTS: self.comparison.counts,
             _SUBJECTS: self.comparison.subjects,
         }
+
+    def scope(self, name: str, rules: RuleSet) -> TableScope:
+        """Return the scope of a table. A comparison of versions begins anew with another number of shards."""
+        if name != _SUPPRESSION:
+            return LOCAL
+        return TableScope(ScopeKind.KEYED, lambda rows: owned_entries(rows, rules))
 
     def on_state_loaded(self) -> None:
         """Rebuild the queues of expiries after the tables' rows have been loaded."""

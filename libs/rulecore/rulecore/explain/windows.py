@@ -30,6 +30,7 @@ from rulecore.lists.fill_columns import with_list_columns
 from rulecore.lists.scalar import logical_lists
 from rulecore.lists.store import ListStore
 from rulecore.settings import GroupSettings
+from streamcore.hashing import KeySpace
 from streamcore.schema import EVENT_MS, StreamSchema
 from streamcore.state import KeyValueTable
 from streamcore.watermark import NO_WATERMARK
@@ -150,7 +151,7 @@ class _Probe:
         return make_group(group, self.schema, GroupSettings())
 
     def _cut_context(self, next_watermark_ms: int) -> CutContext:
-        return CutContext(0, 1, self.topic, 0, NO_WATERMARK, next_watermark_ms, self.contents)
+        return CutContext(0, KeySpace(), self.topic, 0, NO_WATERMARK, next_watermark_ms, self.contents)
 
 
 def _set_rule(group: RuleGroup, rule: CompiledRule, table: KeyValueTable) -> None:

@@ -13,6 +13,7 @@ from rulecore.documents.rule import RuleKind
 from rulecore.firing import RuleFailure, RuleFiring
 from rulecore.language.types import Value
 from rulecore.state_size import StateHolder
+from streamcore.hashing import KeySpace
 from streamcore.state import KeyValueTable, StateTable
 
 
@@ -62,12 +63,12 @@ class ListValues(Protocol):
 class CutContext:
     """The facts of a cut that a group needs besides the events. Times are in epoch milliseconds.
 
-    ``topic``: the topic of the group's stream. ``shard`` is one of ``shards``; ``streamcore.hashing.shard_for`` returns
-    the shard of a key. ``lists``: the contents of the lists, by name.
+    ``topic``: the topic of the group's stream. ``shard``: the number of the shard; ``key_space`` decides which shard
+    owns a key. ``lists``: the contents of the lists, by name.
     """
 
     shard: int
-    shards: int
+    key_space: KeySpace
     topic: str
     clock_ms: int
     watermark_ms: int

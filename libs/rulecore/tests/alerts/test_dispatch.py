@@ -30,7 +30,7 @@ CLOCK = T0 + 1000 * 60 * MINUTE
 
 def app(shards: int = 2, **settings: int) -> InProcessApp:
     dispatch = DispatchSettings(compare_every_ms=settings.pop("compare_every_ms", 0))
-    kernel = RulesFactory((RuleStream(SCHEMA, "pay"),), dispatch=dispatch, shards=shards, **settings)  # type: ignore[arg-type]
+    kernel = RulesFactory((RuleStream(SCHEMA, "pay"),), dispatch=dispatch, **settings)  # type: ignore[arg-type]
     watermark = WatermarkStrategy(max_out_of_orderness_ms=0)
     return InProcessApp(
         App("t", (Source(SCHEMA, "pay"),), "control", {}, (kernel,), shards=shards, watermark=watermark)

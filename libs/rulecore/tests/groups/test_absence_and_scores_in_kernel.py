@@ -30,7 +30,7 @@ SCHEMA = StreamSchema.parse(
 
 
 def new_app() -> App:
-    kernel = RulesFactory((RuleStream(SCHEMA, "pay"),), shards=SHARDS)
+    kernel = RulesFactory((RuleStream(SCHEMA, "pay"),))
     watermark = WatermarkStrategy(max_out_of_orderness_ms=0)
     return App("t", (Source(SCHEMA, "pay"),), "control", {}, (kernel,), shards=SHARDS, watermark=watermark)
 

@@ -2,7 +2,7 @@
 
 ::
 
-    <root>/app.json      name, shards, output version, format of these files: written once, compared at each start
+    <root>/app.json      name, shards, key groups, output version, format: written once, compared at each start
     <root>/epoch.json    see ``epoch``
     <root>/lease.*       see ``lease``
     <root>/offsets/N     the offset ranges of batch N: see ``offset_log``
@@ -24,7 +24,8 @@ from dataclasses import dataclass
 from streamcore.checkpoint.epoch import FIRST_EPOCH, create_epoch, read_epoch
 from streamcore.checkpoint.offset_log import OffsetLog
 from streamcore.cuts.cut_id import CutId
-from streamcore.errors import ConfigError, other_shards
+from streamcore.errors import ConfigError, other_division
+from streamcore.hashing import DEFAULT_KEY_GROUPS, KeySpace
 from streamcore.storage.atomic_files import (
     Entry,
     list_numbers,
@@ -37,7 +38,7 @@ from streamcore.storage.atomic_files import (
 )
 from streamcore.storage.location import Location
 
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 _RESTORE = "restore from a savepoint, or start with a new checkpoint"
 
 
@@ -51,6 +52,12 @@ class AppIdentity:
     name: str
     shards: int
     output_version: int = 1
+    key_groups: int = DEFAULT_KEY_GROUPS
+
+    @classmethod
+    def of(cls, name: str, keys: KeySpace) -> AppIdentity:
+        """Return the identity of the app with this name and division of its keys."""
+        return cls(name, keys.shards, key_groups=keys.key_groups)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +136,7 @@ class CheckpointRoot:
         # app.json comes last: while it is missing, the root counts as not yet created.
         create_epoch(self.epoch_path, epoch)
         entries: dict[str, Entry] = {"name": identity.name, "shards": identity.shards}
+        entries["key_groups"] = identity.key_groups
         entries |= {"output_version": identity.output_version, "format_version": FORMAT_VERSION}
         write_json(self.app_path, entries)
         return epoch
@@ -157,8 +165,8 @@ class CheckpointRoot:
                 f"checkpoint {self.path}: format {version}, this program reads {FORMAT_VERSION}; use the program that "
                 "wrote it to take a savepoint, and restore that with this one"
             )
-        shards, output = (read_int(self.app_path, entries, n) for n in ("shards", "output_version"))
-        return AppIdentity(str(entries.get("name", "")), shards, output)
+        numbers = (read_int(self.app_path, entries, n) for n in ("shards", "output_version", "key_groups"))
+        return AppIdentity(str(entries.get("name", "")), *numbers)
 
     def _check_identity(self, known: AppIdentity, asked: AppIdentity) -> None:
         if known.name != asked.name:
@@ -166,8 +174,12 @@ class CheckpointRoot:
                 f"checkpoint {self.path}: belongs to app {known.name}, not {asked.name}; "
                 f"give {asked.name} a checkpoint of its own"
             )
-        if known.shards != asked.shards:
-            raise ConfigError(f"checkpoint {self.path}: {other_shards(known.shards, asked.shards)}")
+        for name, old, new in (
+            ("shards", known.shards, asked.shards),
+            ("key groups", known.key_groups, asked.key_groups),
+        ):
+            if old != new:
+                raise ConfigError(f"checkpoint {self.path}: {other_division(name, old, new)}")
         old, new = known.output_version, asked.output_version
         if old != new:
             raise ConfigError(

@@ -17,7 +17,7 @@ from streamcore.cuts.cut_clock import CutClock
 from streamcore.engine.ingest import Ingest
 from streamcore.engine.shard import Shard, ShardOutput
 from streamcore.engine.shuffle import ShuffleBlock
-from streamcore.errors import ConfigError, other_shards
+from streamcore.errors import ConfigError, other_division
 from streamcore.offsets import source_partitions
 from streamcore.state.blob_store import MemoryBlobs
 from streamcore.wire.lanes import Record
@@ -57,7 +57,9 @@ class InProcessApp:
         """Raise ``ConfigError`` if ``blobs`` is the state of another number of shards or of more stages."""
         shards = {shard for _, shard in self.blobs}
         if shards and len(shards) != self.app.shards:
-            raise ConfigError(f"the state of app {self.app.name}: {other_shards(len(shards), self.app.shards)}")
+            raise ConfigError(
+                f"the state of app {self.app.name}: {other_division('shards', len(shards), self.app.shards)}"
+            )
         stages = {stage for stage, _ in self.blobs}
         if len(stages) > len(self.app.stages):
             raise ConfigError(

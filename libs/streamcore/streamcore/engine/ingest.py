@@ -166,7 +166,7 @@ class Ingest:
             exchange_rows = rows.get(exchange.rows)
             if exchange_rows is not None and len(exchange_rows):
                 table = exchange_rows if isinstance(exchange_rows, pa.Table) else to_table(exchange_rows)
-                yield from pack_rows(exchange, BlockKind.ROWS + index, table, self.app.shards, self.clock.clock_ms)
+                yield from pack_rows(exchange, BlockKind.ROWS + index, table, self.app.key_space, self.clock.clock_ms)
 
     def finish(self, partitions: Mapping[int, int]) -> Iterator[ShuffleBlock]:
         """Yield the remaining blocks of the cut. Every shard gets a progress block, even an empty one, so that every

@@ -149,6 +149,7 @@ class Shard:
                 for one, other in zip(before, after, strict=True)
             ],
             start_offsets=contents.partitions,
+            key_space=self.app.key_space,
         )
 
     # --- the next stage -----------------------------------------------------------------------------------------
@@ -175,7 +176,7 @@ class Shard:
                     pl.int_range(pl.len(), dtype=pl.Int64).alias(OFFSET),
                 )
                 kind = BlockKind.ROWS + index
-                yield from pack_rows(exchange, kind, to_table(numbered), self.app.shards, contents.clock_ms)
+                yield from pack_rows(exchange, kind, to_table(numbered), self.app.key_space, contents.clock_ms)
 
     # --- state --------------------------------------------------------------------------------------------------
 

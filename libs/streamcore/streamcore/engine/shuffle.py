@@ -21,7 +21,7 @@ import orjson
 import polars as pl
 import pyarrow as pa
 
-from streamcore.hashing import hash_columns, shard_for
+from streamcore.hashing import KeySpace, hash_columns
 from streamcore.kernel import ControlRecord, Exchange, StreamKey
 from streamcore.schema import OFFSET, PARTITION
 from streamcore.watermark import Progress
@@ -93,19 +93,19 @@ class ShardInput:
     forward: list[ShuffleBlock]
 
 
-def pack_rows(exchange: Exchange, kind: int, table: pa.Table, shards: int, clock_ms: int) -> Iterator[ShuffleBlock]:
+def pack_rows(exchange: Exchange, kind: int, table: pa.Table, keys: KeySpace, clock_ms: int) -> Iterator[ShuffleBlock]:
     """Yield a block with rows of one exchange for every shard that owns some.
 
-    ``kind``: ``BlockKind.ROWS`` plus the index of the exchange. ``shards``: number of shards of the app.
+    ``kind``: ``BlockKind.ROWS`` plus the index of the exchange. ``keys``: decides the shard of a row.
     """
     if exchange.broadcast:
         blob = ipc_stream(table)
-        yield from (ShuffleBlock(shard, kind, clock_ms, blob) for shard in range(shards))
+        yield from (ShuffleBlock(shard, kind, clock_ms, blob) for shard in range(keys.shards))
         return
     columns = pl.DataFrame(table.select(exchange.key)).get_columns()
-    owners = shard_for(hash_columns(columns, table.num_rows), shards)
+    owners = keys.shard_for(hash_columns(columns, table.num_rows))
     ordered = table.take(pa.array(np.argsort(owners.astype(np.int16), kind="stable")))
-    ends = np.cumsum(np.bincount(owners, minlength=shards))
+    ends = np.cumsum(np.bincount(owners, minlength=keys.shards))
     start = 0
     for shard, end in enumerate(ends.tolist()):
         if end > start:

@@ -12,10 +12,13 @@ import polars as pl
 from streamcore.keyed.call_scope import CallScope
 from streamcore.keyed.value_codec import ValueTypeMismatch, check_value, decode, encode
 from streamcore.state.key_value_table import KeyValueTable
+from streamcore.state.scope import REPLICATED
 
 
 class BroadcastState(MutableMapping[object, object]):
     """A mapping of plain values to plain values (``streamcore.keyed.value_codec``), with at most ``max_entries``."""
+
+    scope = REPLICATED
 
     def __init__(self, scope: CallScope, max_entries: int) -> None:
         self._scope = scope

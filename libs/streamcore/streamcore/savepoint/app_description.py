@@ -37,6 +37,7 @@ def describe(app: App, stored: Iterable[StoredTable] = ()) -> AppDescription:
         watermark_groups=tuple(tuple(app.topics[source] for source in group) for group in app.watermark_groups),
         tables=tuple(table for stage in range(len(app.stages)) for table in _tables(app, stage, names)),
         operators=tuple(_operators(app)),
+        key_groups=app.key_groups,
     )
 
 

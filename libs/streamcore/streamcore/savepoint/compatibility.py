@@ -10,7 +10,6 @@ import enum
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from streamcore.errors import other_shards
 from streamcore.savepoint.manifest import AppDescription, SavepointManifest, StateTableDescription, StoredTable
 
 
@@ -94,7 +93,7 @@ def check_compatibility(
 ) -> CompatibilityReport:
     """Check whether the savepoint can be restored as ``app``, the result of ``describe`` for the savepoint's tables."""
     decided = decisions or RestoreDecisions()
-    reasons = [*_identity(stored.app, app), *_sources(stored.app, app, decided.accept), *_moved_topics(stored, app)]
+    reasons = [*_identity(stored, app), *_sources(stored.app, app, decided.accept), *_moved_topics(stored, app)]
     if not stored.settled and UNSETTLED not in decided.accept:
         reasons.append(
             Reason(
@@ -116,15 +115,27 @@ def check_compatibility(
     return CompatibilityReport(tuple(reasons), stages)
 
 
-def _identity(old: AppDescription, new: AppDescription) -> Iterator[Reason]:
-    """Yield a reason if the apps differ in name or number of shards."""
+def _identity(stored: SavepointManifest, new: AppDescription) -> Iterator[Reason]:
+    """Yield a reason if the apps differ in name or in the division of their keys."""
+    old = stored.app
     if old.name != new.name:
         yield Reason(Compatibility.INCOMPATIBLE, f"it is of app {old.name}, and this is {new.name}")
-    if old.shards != new.shards:
+    if (old.shards, old.key_groups) == (new.shards, new.key_groups):
+        return
+    yield Reason(
+        Compatibility.COMPATIBLE, f"{_division(new)} divide its state, which {_division(old)} had; nothing is lost"
+    )
+    for copies in stored.unequal_copies:
         yield Reason(
             Compatibility.INCOMPATIBLE,
-            other_shards(old.shards, new.shards),
+            f"{copies.table} must be equal in all shards to be divided anew, and differs in shards "
+            f"{copies.shards[0]} and {copies.shards[1]}; restore it with {old.shards} shards, let the app run until "
+            "they agree (a rule that is in quarantine in one shard: publish it again), and take another savepoint",
         )
+
+
+def _division(app: AppDescription) -> str:
+    return f"{app.shards} shards of {'unknown' if app.key_groups is None else app.key_groups} key groups"
 
 
 def _sources(old: AppDescription, new: AppDescription, accepted: Collection[str]) -> Iterator[Reason]:

@@ -4,13 +4,13 @@ A crash before the end of step 3 leaves a folder without a manifest, which is no
 name removes it.
 
 1. ``SavepointRepository.create``: an empty folder.
-2. ``state_files.write_shard`` for each shard of each stage, in any process, with its state after the batch.
+2. ``state_files.save_shard`` for each shard of each stage, in any process, with its state after the batch.
 3. ``write_manifest``: the manifest, with the digests of the files of step 2. Now the savepoint exists.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from typing import Any
@@ -19,7 +19,13 @@ from streamcore.app import App
 from streamcore.engine.shard import from_cells
 from streamcore.offsets import StreamOffsets, to_topic_partition
 from streamcore.savepoint.app_description import describe
-from streamcore.savepoint.manifest import MANIFEST, PartitionProgress, SavepointManifest, WatermarkGroupProgress
+from streamcore.savepoint.manifest import (
+    MANIFEST,
+    PartitionProgress,
+    SavepointManifest,
+    UnequalCopies,
+    WatermarkGroupProgress,
+)
 from streamcore.savepoint.state_files import ShardReceipt, merge
 from streamcore.storage import ObjectStore
 from streamcore.watermark import PartitionTime, WatermarkState
@@ -57,9 +63,23 @@ def write_manifest(
         watermark_groups=tuple(_watermark_groups(app, [receipt.cells for receipt in ordered])),
         tables=merge(table for receipt in ordered for table in receipt.tables),
         files=tuple(receipt.file for receipt in ordered),
+        unequal_copies=tuple(_unequal_copies(ordered)),
     )
     folder.write(MANIFEST, manifest.to_json())
     return manifest
+
+
+def _unequal_copies(receipts: Iterable[ShardReceipt]) -> Iterator[UnequalCopies]:
+    """Yield each replicated table with two shards whose rows differ."""
+    first: dict[tuple[int, str], tuple[int, str]] = {}
+    found: set[tuple[int, str]] = set()
+    for receipt in receipts:
+        for name, digest in receipt.copies.items():
+            table, shard = (receipt.file.stage, name), receipt.file.shard
+            known_shard, known_digest = first.setdefault(table, (shard, digest))
+            if digest != known_digest and table not in found:
+                found.add(table)
+                yield UnequalCopies(name, (known_shard, shard))
 
 
 def _version() -> str:

@@ -2,8 +2,10 @@
 
 The folder has copies of the savepoint's files that the app needs, and an index that maps their tables to stages
 (``InitialStateIndex``). A shard without state reads its files there in its first cut, in the worker that runs the
-shard: so shards are read in parallel. Promises: a shard gets identical blobs at each attempt, so a cut that was not
-committed can be repeated; a file whose digest differs from the manifest raises ``CorruptState``.
+shard: so shards are read in parallel. If the app has another number of shards or of key groups than the savepoint, a
+shard takes its part of the files of several stored shards (``division``). Promises: a shard gets identical blobs at
+each attempt, so a cut that was not committed can be repeated; a file whose digest differs from the manifest raises
+``CorruptState``.
 """
 
 from __future__ import annotations
@@ -17,8 +19,11 @@ from functools import cache
 import polars as pl
 from pydantic import TypeAdapter, ValidationError
 
+from streamcore.app import App
 from streamcore.errors import CorruptState
+from streamcore.hashing import KeySpace
 from streamcore.savepoint.compatibility import CompatibilityReport
+from streamcore.savepoint.division import divide_rows, overlapping_shards
 from streamcore.savepoint.manifest import StateFile
 from streamcore.savepoint.repository import Savepoint, read_verified
 from streamcore.savepoint.state_files import read_parts
@@ -46,13 +51,15 @@ class InitialStateIndex:
     """The index of the folder.
 
     ``files``: the copied files. ``taken``: the tables that the app restores. ``cells``: values that every shard begins
-    with, also one without rows. ``buckets``: number of buckets of each shard's state log.
+    with, also one without rows. ``buckets``: number of buckets of each shard's state log. ``stored``: the division of
+    the keys among the shards of the files; None if it is unknown.
     """
 
     files: tuple[StateFile, ...]
     taken: tuple[TableAssignment, ...]
     cells: Mapping[str, object]
     buckets: int
+    stored: KeySpace | None = None
 
     def write(self, folder: ObjectStore) -> None:
         """Write the index to the folder."""
@@ -82,21 +89,27 @@ def copy_files(
     with ThreadPoolExecutor(_COPIES) as copies:
         for copied in [copies.submit(_copy, savepoint, file, folder) for file in files]:
             copied.result()
-    InitialStateIndex(files, taken, cells, buckets).write(folder)
+    InitialStateIndex(files, taken, cells, buckets, savepoint.manifest.app.key_space).write(folder)
 
 
 def _copy(savepoint: Savepoint, file: StateFile, folder: ObjectStore) -> None:
     folder.write(file.path, savepoint.content(file))
 
 
-def initial_blobs(folder: ObjectStore, stage: int, shard: int) -> Iterator[tuple[str, bytes]]:
-    """Yield name and content of the blobs that a shard begins with, the head last."""
+def initial_blobs(folder: ObjectStore, app: App, stage: int, shard: int) -> Iterator[tuple[str, bytes]]:
+    """Yield name and content of the blobs that a shard of the app begins with, the head last."""
     index = InitialStateIndex.read(folder)
-    yield from fresh_log(_rows(folder, index, stage, shard), index.buckets, index.cells)
+    if index.stored == app.key_space:
+        rows = _read_rows(folder, index, stage, shard)
+    else:
+        shards = {file.shard for file in index.files}
+        taken = overlapping_shards(index.stored, shards, app.key_space, shard)
+        rows = divide_rows(app, stage, shard, [_read_rows(folder, index, stage, one) for one in taken])
+    yield from fresh_log(rows, index.buckets, index.cells)
 
 
-def _rows(folder: ObjectStore, index: InitialStateIndex, stage: int, shard: int) -> dict[str, pl.DataFrame]:
-    """Return the rows that a shard of a stage begins with, by table."""
+def _read_rows(folder: ObjectStore, index: InitialStateIndex, stage: int, shard: int) -> dict[str, pl.DataFrame]:
+    """Return the rows of a stored shard that a stage restores, by table."""
     frames_by_table: dict[str, list[pl.DataFrame]] = defaultdict(list)
     for file in index.files:
         wanted = index.tables(file.stage, stage) if file.shard == shard else ()
@@ -113,8 +126,8 @@ class InitialBlobStore:
     In that cut they are read from memory, because Spark's store reads more slowly than it writes.
     """
 
-    def __init__(self, blobs: BlobStore, folder: ObjectStore, stage: int, shard: int) -> None:
-        self._blobs, self._folder = blobs, folder
+    def __init__(self, blobs: BlobStore, folder: ObjectStore, app: App, stage: int, shard: int) -> None:
+        self._blobs, self._folder, self._app = blobs, folder, app
         self._stage_and_shard = (stage, shard)
         self._initial: dict[str, bytes] = {}
 
@@ -123,7 +136,7 @@ class InitialBlobStore:
         if stored is None:
             stored = self._blobs.get(name)
         if stored is None and name == HEAD:
-            for initial_name, blob in initial_blobs(self._folder, *self._stage_and_shard):
+            for initial_name, blob in initial_blobs(self._folder, self._app, *self._stage_and_shard):
                 self.put(initial_name, blob)
                 self._initial[initial_name] = blob
             stored = self._initial[HEAD]

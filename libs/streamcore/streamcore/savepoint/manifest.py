@@ -15,10 +15,13 @@ from functools import cache
 from pydantic import TypeAdapter, ValidationError
 
 from streamcore.errors import ConfigError, CorruptState
+from streamcore.hashing import KeySpace
 from streamcore.offsets import StreamOffsets
 from streamcore.storage import checked_json
 
-FORMAT = 3
+FORMAT = 4
+#: The formats that this program reads. Format 3 did not know key groups.
+READABLE = (3, FORMAT)
 _REMEDY = "take the savepoint from a copy"
 MANIFEST = "manifest.json"
 
@@ -58,7 +61,7 @@ class AppDescription:
     """The parts of an app that decide whether a savepoint is compatible.
 
     ``watermark_groups``: the topics of each watermark group. ``operators``: those with state of a stream program; none
-    for other apps.
+    for other apps. ``key_groups``: None in a savepoint of format 3, whose shards had no ranges of key groups.
     """
 
     name: str
@@ -69,6 +72,20 @@ class AppDescription:
     watermark_groups: tuple[tuple[str, ...], ...]
     tables: tuple[StateTableDescription, ...]
     operators: tuple[OperatorDescription, ...] = ()
+    key_groups: int | None = None
+
+    @property
+    def key_space(self) -> KeySpace | None:
+        """The division of its keys; None if it is unknown, so that any shard may have the rows of any key group."""
+        return None if self.key_groups is None else KeySpace(self.shards, self.key_groups)
+
+
+@dataclass(frozen=True, slots=True)
+class UnequalCopies:
+    """A replicated table whose rows differ between two shards, so that no other number of shards can take them."""
+
+    table: str
+    shards: tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +137,7 @@ class SavepointManifest:
 
     ``position``: the offsets and clock at which the next cut begins (``StreamOffsets.to_json``). ``settled``: False if
     a part of a later batch may be written. ``app``: the app that took it. ``version``: of the program.
+    ``unequal_copies``: one entry for each replicated table that is not the same in all shards.
     """
 
     name: str
@@ -134,6 +152,7 @@ class SavepointManifest:
     tables: tuple[StoredTable, ...]
     files: tuple[StateFile, ...]
     format: int = FORMAT
+    unequal_copies: tuple[UnequalCopies, ...] = ()
 
     @property
     def total_bytes(self) -> int:
@@ -160,8 +179,9 @@ class SavepointManifest:
 
         Raises ``ConfigError`` for the format of another program version, and ``CorruptState`` if it is invalid.
         """
-        if (known := _format(content)) not in (FORMAT, None):
-            raise ConfigError(f"{where}: format {known!r}, this program reads {FORMAT}; use the program that wrote it")
+        if (known := _format(content)) not in (*READABLE, None):
+            read = " and ".join(map(str, READABLE))
+            raise ConfigError(f"{where}: format {known!r}, this program reads {read}; use the program that wrote it")
         document = checked_json.parse(content, f"{where}/{MANIFEST}", _REMEDY)
         try:
             return _adapter().validate_python(document)

@@ -59,7 +59,7 @@ def restore_checkpoint(
         root.restored_from_path
     )
     # 4. After this the folder is a checkpoint.
-    root.create(AppIdentity(app.name, app.shards), epoch)
+    root.create(AppIdentity.of(app.name, app.key_space), epoch)
 
 
 def check_restorable(manifest: SavepointManifest, plan: CompatibilityReport, root: CheckpointRoot, epoch: int) -> None:

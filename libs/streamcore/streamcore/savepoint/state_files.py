@@ -11,17 +11,20 @@ import io
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from streamcore.app import App
 from streamcore.errors import CorruptState
+from streamcore.kernel import Kernel
 from streamcore.savepoint.blob_file import write_rows
 from streamcore.savepoint.manifest import StateFile, StoredTable, sha256
 from streamcore.state.blob_store import BlobStore
 from streamcore.state.frame_codec import from_bytes, to_bytes
 from streamcore.state.row_versions import VERSION
+from streamcore.state.scope import ScopeKind, TableScope
 from streamcore.state.state_log import HEAD, LogHead, StateLog
 from streamcore.storage import ObjectStore
 
@@ -49,11 +52,15 @@ class StatePart:
 
 @dataclass(frozen=True, slots=True)
 class ShardReceipt:
-    """A written file of a shard: its entry in the manifest, its tables, and the cells of the shard's state log."""
+    """A written file of a shard: its entry in the manifest, its tables, and the cells of the shard's state log.
+
+    ``copies``: the digest of the rows of each replicated table, also of one without rows.
+    """
 
     file: StateFile
     tables: tuple[StoredTable, ...]
     cells: Mapping[str, object]
+    copies: Mapping[str, str]
 
 
 def read_cells(blobs: BlobStore) -> Mapping[str, object]:
@@ -64,16 +71,34 @@ def read_cells(blobs: BlobStore) -> Mapping[str, object]:
 
 def live_rows(app: App, stage: int, blobs: BlobStore) -> Frames:
     """Load the shard's state into the app's kernel; return the kernel's rows by table."""
+    return _rows_of(_load(app, stage, blobs))
+
+
+def _load(app: App, stage: int, blobs: BlobStore) -> Kernel:
     kernel, log = app.stages[stage](), StateLog(app.state)
     log.load(blobs.get(HEAD), blobs, kernel.table)
     kernel.on_state_loaded()
+    return kernel
+
+
+def _rows_of(kernel: Kernel) -> dict[str, pl.DataFrame]:
     return {name: table.rows(0, 1) for name, table in kernel.tables().items()}
 
 
-def write_shard(
-    folder: ObjectStore, stage: int, shard: int, frames: Frames, cells: Mapping[str, object]
-) -> ShardReceipt:
-    """Write the file of a shard. ``frames``: its rows by table."""
+def save_shard(folder: ObjectStore, app: App, stage: int, shard: int, blobs: BlobStore) -> ShardReceipt:
+    """Write the state of a shard, which is in ``blobs``, as a file of the savepoint.
+
+    Raise ``CorruptState`` if the shard has rows of a keyed table that another shard owns: a table that declares a wrong
+    scope could not be divided among another number of shards.
+    """
+    kernel = _load(app, stage, blobs)
+    frames, copies = _rows_of(kernel), {}
+    for name, rows in frames.items():
+        scope = kernel.scope(name)
+        if scope.kind is ScopeKind.KEYED:
+            frames[name] = _owned(app, shard, name, rows, scope)
+        elif scope.kind is ScopeKind.REPLICATED:
+            copies[name] = sha256(to_bytes(rows))
     tables: list[StoredTable] = []
     parts: list[StatePart] = []
     for name in sorted(frames):
@@ -84,7 +109,21 @@ def write_shard(
     content = write_parts(parts)
     file = StateFile(f"state/stage-{stage}/shard-{shard:05}.parquet", stage, shard, len(content), sha256(content))
     folder.write(file.path, content)
-    return ShardReceipt(file, merge(tables), cells)
+    return ShardReceipt(file, merge(tables), read_cells(blobs), copies)
+
+
+def _owned(app: App, shard: int, name: str, rows: pl.DataFrame, scope: TableScope) -> pl.DataFrame:
+    """Return the rows that have an effect; ``CorruptState`` if another shard owns one of them."""
+    if not rows.height:
+        return rows
+    kept, hashes = scope.hashed(rows)
+    foreign = int(np.count_nonzero(app.key_space.shard_for(hashes) != shard))
+    if foreign:
+        raise CorruptState(
+            f"app {app.name}: {foreign} of {rows.height} rows of the state {name} in shard {shard} belong to other "
+            "shards: the program declares a wrong scope for this table; report it"
+        )
+    return kept
 
 
 def write_parts(parts: Iterable[StatePart]) -> bytes:

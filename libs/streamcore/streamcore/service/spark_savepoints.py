@@ -71,7 +71,7 @@ class ServiceSavepoints:
             rewinds = command.discard_newer or self._decisions.rewinds
             restore_checkpoint(saved, self.app, self._plan(saved), root, command.epoch, rewinds=rewinds)
         # Checks an existing or restored checkpoint, or creates an empty one.
-        root.initialise(AppIdentity(self.app.name, self.app.shards), epoch=command.epoch)
+        root.initialise(AppIdentity.of(self.app.name, self.app.key_space), epoch=command.epoch)
 
     def create(self, name: str, runner: Runner) -> SavepointInfo:
         """See ``Savepoints``."""

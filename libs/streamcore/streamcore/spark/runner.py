@@ -168,7 +168,7 @@ class Runner:
 
     def run(self) -> None:
         """Run the app until it has drained. Raise ``StreamError`` if it fails for good."""
-        epoch = self.root.initialise(AppIdentity(self.app.name, self.app.shards), epoch=self.runtime.epoch)
+        epoch = self.root.initialise(AppIdentity.of(self.app.name, self.app.key_space), epoch=self.runtime.epoch)
         if self.root.last_committed() is not None:  # Spark's own state holds the initial state by now
             remove_folder(self.root.initial)
         self._reject_clock_ahead()

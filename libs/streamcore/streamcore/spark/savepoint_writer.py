@@ -23,7 +23,7 @@ from streamcore.checkpoint.epoch import read_epoch
 from streamcore.errors import ConfigError
 from streamcore.savepoint.create import SavepointPosition, write_manifest
 from streamcore.savepoint.repository import Savepoint, SavepointRepository
-from streamcore.savepoint.state_files import ShardReceipt, live_rows, read_cells, write_shard
+from streamcore.savepoint.state_files import ShardReceipt, save_shard
 from streamcore.spark.stages import state_variable
 from streamcore.spark.wire import PackedApp
 from streamcore.state.blob_store import MemoryBlobs
@@ -146,7 +146,7 @@ class _WriteShards:
 
         app = self.app.unpack()
         for shard, blobs in sorted(_by_shard(batches).items()):
-            receipt = write_shard(self.folder, self.stage, shard, live_rows(app, self.stage, blobs), read_cells(blobs))
+            receipt = save_shard(self.folder, app, self.stage, shard, blobs)
             yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(receipt)], pa.binary())], ["receipt"])
 
 

@@ -90,7 +90,7 @@ def run_shard(
     if shard is None:
         shard = _shards[key] = Shard(_unpack_and_evict(packed), number, stage)
     if initial is not None:
-        blobs = InitialBlobStore(blobs, initial, stage, number)
+        blobs = InitialBlobStore(blobs, initial, shard.app, stage, number)
     output = shard.step([ShuffleBlock(r[0], r[1], r[2], bytes(r[3])) for r in rows], blobs)
     if shard.last:
         yield _to_row(output)

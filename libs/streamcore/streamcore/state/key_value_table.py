@@ -9,13 +9,18 @@ import polars as pl
 
 from streamcore.compact import compact
 from streamcore.hashing import bucket_for, hash_columns
+from streamcore.state.scope import KEYED, TableScope
 from streamcore.state.table import HASH
 
 
 class KeyValueTable:
-    """A dictionary as ``StateTable``. A deleted key is stored with a null value until its bucket is rewritten."""
+    """A dictionary as ``StateTable``. A deleted key is stored with a null value until its bucket is rewritten.
 
-    def __init__(self) -> None:
+    ``scope``: keyed, if its keys are those of the events; otherwise the owner declares which shard has a row.
+    """
+
+    def __init__(self, scope: TableScope = KEYED) -> None:
+        self.scope = scope
         self._values: dict[str, bytes | None] = {}
         self._dirty: set[str] = set()
         self._count = 0  # of buckets

@@ -19,6 +19,7 @@ from streamcore.errors import CorruptState
 from streamcore.kernel import Cut, KernelOutput, StreamKey
 from streamcore.operators.base import MAIN, CutTime, Operator
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION
+from streamcore.state.scope import TableScope, scope_of
 from streamcore.state.table import StateTable
 from streamcore.topology.control_rows import control_rows, unreadable_records
 from streamcore.topology.dead_letters import DeadLetterWriter, without_origin
@@ -118,6 +119,9 @@ class KeyedStageRunner:
                 "keep the names of operators when a topology changes"
             )
         return table
+
+    def scope(self, name: str) -> TableScope:
+        return scope_of(self.table(name))
 
     def on_state_loaded(self) -> None:
         for operator in self.operators.values():

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from streamcore.app import App, Source
+from streamcore.hashing import DEFAULT_KEY_GROUPS
 from streamcore.limits import Limits, StateSettings
 from streamcore.topology import render
 from streamcore.topology.graph import TopologyGraph
@@ -25,13 +26,15 @@ class Topology(TopologyGraph):
         lanes: Mapping[str, str] | None = None,
         control_topic: str | None = None,
         shards: int = 4,
+        key_groups: int = DEFAULT_KEY_GROUPS,
         state: StateSettings | None = None,
         limits: Limits | None = None,
     ) -> App:
         """Return the app that runs the topology.
 
         ``topics``: Kafka topics by the name of the stream, which is the default. ``lanes``: Kafka topics by lane;
-        ``<topology>.<lane>`` by default. ``control_topic``: ``<topology>.control`` by default.
+        ``<topology>.<lane>`` by default. ``control_topic``: ``<topology>.control`` by default. ``shards``: a savepoint
+        can be restored with any number of them, up to ``key_groups`` (Flink: parallelism and max parallelism).
         """
         from streamcore.topology.kernel import TopologyStage, TopologyStatelessStage
 
@@ -55,6 +58,7 @@ class Topology(TopologyGraph):
             watermark_groups=self.watermark_groups,
             tables=self.tables,
             shards=shards,
+            key_groups=key_groups,
             state=state or StateSettings(),
             limits=limits or Limits(),
         )

@@ -197,7 +197,7 @@ def test_a_newer_format_is_rejected(root: CheckpointRoot) -> None:
     entries = read_json(root.app_path)
     assert entries is not None
     write_json(root.app_path, {**entries, "format_version": 99})
-    with pytest.raises(ConfigError, match="format 99, this program reads 5"):
+    with pytest.raises(ConfigError, match="format 99, this program reads 6"):
         root.initialise(SHOP)
 
 

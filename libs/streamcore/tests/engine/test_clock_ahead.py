@@ -26,6 +26,7 @@ from streamcore.spark.runner import Runner, RunSettings
 from streamcore.spark.runtime import Runtime
 from streamcore.state import StateTable
 from streamcore.state.blob_store import MemoryBlobs
+from streamcore.state.scope import TableScope
 from streamcore.storage.location import location
 from streamcore.watermark import ascending_timestamps
 from streamcore.wire.lanes import DEAD_LETTERS, Record
@@ -47,6 +48,9 @@ class NoKernel:
         return {}
 
     def table(self, name: str) -> StateTable:
+        raise KeyError(name)
+
+    def scope(self, name: str) -> TableScope:
         raise KeyError(name)
 
     def on_state_loaded(self) -> None:

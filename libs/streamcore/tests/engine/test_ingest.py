@@ -16,6 +16,7 @@ from streamcore.kernel import Cut, KernelOutput, StreamKey
 from streamcore.limits import Limits
 from streamcore.schema import OFFSET, PARTITION, StreamSchema
 from streamcore.state import StateTable
+from streamcore.state.scope import TableScope
 from streamcore.wire.lane_codec import decode_records, encode_records, group_by_lane
 from streamcore.wire.lane_rows import LaneRows
 from streamcore.wire.lanes import DEAD_LETTERS, Record
@@ -48,6 +49,9 @@ class Recorder:
         return {}
 
     def table(self, name: str) -> StateTable:
+        raise KeyError(name)
+
+    def scope(self, name: str) -> TableScope:
         raise KeyError(name)
 
     def on_state_loaded(self) -> None:

@@ -13,6 +13,7 @@ from streamcore.errors import ConfigError
 from streamcore.kernel import Cut, Exchange, KernelOutput, StreamKey
 from streamcore.schema import EVENT_MS, StreamSchema
 from streamcore.state import StateTable
+from streamcore.state.scope import TableScope
 from streamcore.watermark import (
     END_OF_TIME_MS,
     NO_WATERMARK,
@@ -43,6 +44,9 @@ class Times:
         return {}
 
     def table(self, name: str) -> StateTable:
+        raise KeyError(name)
+
+    def scope(self, name: str) -> TableScope:
         raise KeyError(name)
 
     def on_state_loaded(self) -> None:

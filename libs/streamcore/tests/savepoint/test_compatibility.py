@@ -17,7 +17,7 @@ from streamcore.savepoint import (
     StateTableDescription,
     check_compatibility,
 )
-from streamcore.savepoint.manifest import OperatorDescription, StoredTable
+from streamcore.savepoint.manifest import OperatorDescription, StoredTable, UnequalCopies
 
 APP = AppDescription(
     name="shop",
@@ -31,6 +31,7 @@ APP = AppDescription(
         StateTableDescription("running/values", 0, {}, version=2, reads=(1,)),
         StateTableDescription("join/left", 1, {"user": "String"}),
     ),
+    key_groups=128,
 )
 
 
@@ -68,6 +69,14 @@ def check(
     return found.compatibility, "; ".join(reason.text for reason in found.reasons)
 
 
+def test_other_shards_are_rejected_if_a_replicated_table_differs_between_shards() -> None:
+    saved = replace(SAVED, unequal_copies=(UnequalCopies("rules", (0, 3)),))
+    assert check(saved, APP) == (Compatibility.COMPATIBLE, "")
+    found, reasons = check(saved, replace(APP, shards=8))
+    assert found is Compatibility.INCOMPATIBLE
+    assert "rules must be equal in all shards to be divided anew, and differs in shards 0 and 3" in reasons
+
+
 def test_an_unchanged_app_is_compatible_and_each_table_goes_to_its_stage() -> None:
     found = check_compatibility(SAVED, APP)
     assert (found.compatibility, found.reasons, found.possible) == (Compatibility.COMPATIBLE, (), True)
@@ -91,7 +100,7 @@ def test_tables_of_one_name_in_two_stages_cannot_be_restored_into_one() -> None:
     ("change", "verdict", "text"),
     [
         ({"name": "other"}, Compatibility.INCOMPATIBLE, "it is of app shop, and this is other"),
-        ({"shards": 8}, Compatibility.INCOMPATIBLE, "it has 4 shards, the app is set to 8; set it to 4"),
+        ({"shards": 8}, Compatibility.COMPATIBLE, "8 shards of 128 key groups divide its state, which 4 shards of 128"),
         ({"topics": ("orders",)}, Compatibility.DECISION, "topics views would not be read any more"),
         ({"topics": ("orders", "views", "clicks")}, Compatibility.COMPATIBLE, "topic clicks is new"),
         ({"control_topic": "c"}, Compatibility.DECISION, "control records came from shop.control"),

@@ -13,7 +13,7 @@ from streamcore.savepoint import Savepoint, SavepointRepository
 from streamcore.savepoint.app_description import check_app_compatibility
 from streamcore.savepoint.create import write_manifest
 from streamcore.savepoint.initial_state import InitialBlobStore, copy_files, initial_blobs
-from streamcore.savepoint.state_files import live_rows, read_cells, write_shard
+from streamcore.savepoint.state_files import live_rows, read_cells, save_shard
 from streamcore.state.blob_store import MemoryBlobs
 from streamcore.state.state_log import HEAD
 from streamcore.storage import ObjectStore
@@ -37,7 +37,7 @@ class Restored:
         return self.simulation.local.app
 
     def first(self, stage: int, shard: int, blobs: MemoryBlobs) -> InitialBlobStore:
-        return InitialBlobStore(blobs, self.folder, stage, shard)
+        return InitialBlobStore(blobs, self.folder, self.app, stage, shard)
 
 
 @pytest.fixture
@@ -46,10 +46,7 @@ def restored(any_place: ObjectStore) -> Restored:
     for cut in range(3):
         simulation.cut(rows(cut), clock_ms=cut)
     app, to = simulation.local.app, SavepointRepository(any_place, "shop").create("one")
-    receipts = [
-        write_shard(to, stage, shard, live_rows(app, stage, blobs), read_cells(blobs))
-        for (stage, shard), blobs in simulation.blobs.items()
-    ]
+    receipts = [save_shard(to, app, stage, shard, blobs) for (stage, shard), blobs in simulation.blobs.items()]
     savepoint = Savepoint(to, write_manifest(to, "one", app, moment(), receipts))
     restored = Restored(simulation, savepoint, any_place.under("initial"))
     refill(restored)
@@ -86,7 +83,7 @@ def test_an_uncommitted_attempt_is_repeated_byte_for_byte(restored: Restored) ->
         first, again = MemoryBlobs(), MemoryBlobs()
         restored.first(stage, shard, first).get(HEAD)
         restored.first(stage, shard, again).get(HEAD)
-        assert first.blobs == again.blobs == dict(initial_blobs(restored.folder, stage, shard))
+        assert first.blobs == again.blobs == dict(initial_blobs(restored.folder, restored.app, stage, shard))
 
 
 def test_a_shard_with_a_committed_head_does_not_read_its_initial_state(restored: Restored) -> None:

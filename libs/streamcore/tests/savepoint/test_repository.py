@@ -16,7 +16,7 @@ from streamcore.errors import ConfigError, CorruptState
 from streamcore.offsets import StreamOffsets
 from streamcore.savepoint import Savepoint, SavepointManifest, SavepointRepository, apps, check_name, default_name
 from streamcore.savepoint.create import SavepointPosition, write_manifest
-from streamcore.savepoint.state_files import live_rows, read_cells, read_parts, write_shard
+from streamcore.savepoint.state_files import read_parts, save_shard
 from streamcore.storage import ObjectStore
 from streamcore.topology.simulation import Simulation
 from tests.harness.apps.versioned_shop import Version, rows
@@ -72,10 +72,7 @@ class Breaking:
 
 def take(simulation: Simulation, savepoints: SavepointRepository, name: str, batch: int = 2) -> Savepoint:
     folder, app = savepoints.create(name), simulation.local.app
-    receipts = [
-        write_shard(folder, stage, shard, live_rows(app, stage, blobs), read_cells(blobs))
-        for (stage, shard), blobs in simulation.blobs.items()
-    ]
+    receipts = [save_shard(folder, app, stage, shard, blobs) for (stage, shard), blobs in simulation.blobs.items()]
     moment = SavepointPosition(
         1, batch, StreamOffsets(CutClock.at(17), {("orders", 0): 90, ("shop.control", 0): 1}), 1_000 * batch
     )

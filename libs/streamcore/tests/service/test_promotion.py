@@ -124,7 +124,7 @@ def test_a_promoted_standby_restores_the_savepoint_once(shop: Shop) -> None:
     origin = RestoreOrigin.read(root.restored_from_path)
     assert origin is not None
     assert (origin.savepoint, origin.batch, origin.rewinds) == ("one", BATCH, False)
-    assert initial_of(on_disk(root.path), stages=len(first.app.stages))
+    assert initial_of(on_disk(root.path), first.app)
     first.start.release()
     shutil.rmtree(shop.folder / "savepoints")
     shop.standby().go(2, "one")

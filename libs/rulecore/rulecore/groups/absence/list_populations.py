@@ -15,7 +15,7 @@ from rulecore.groups.absence.rule_matrix import NO_EVENT, Ints
 from rulecore.groups.absence.state import ExpectedKeys
 from rulecore.groups.base import CutContext, ListValues
 from rulecore.groups.windows.members import DTYPES
-from streamcore.hashing import hash_columns, shard_for
+from streamcore.hashing import hash_columns
 from streamcore.schema import StreamSchema
 
 
@@ -77,5 +77,5 @@ class ListPopulations:
         column = pl.Series(self._name, values, dtype=self._dtype, strict=False).drop_nulls().unique()
         hashes = hash_columns([column], len(column))
         routed = hashes if self._routed else hash_columns([], len(column))
-        mine = np.flatnonzero(shard_for(routed, context.shards) == context.shard)
+        mine = np.flatnonzero(context.key_space.shard_for(routed) == context.shard)
         return pl.DataFrame([column[mine[np.argsort(hashes[mine])]]])

@@ -15,7 +15,7 @@ from rulecore.errors import ExpressionError, RuleSetError
 from rulecore.firing import FiringTime, RuleFiring
 from rulecore.groups.absence.group import AbsenceGroup
 from rulecore.settings import GroupSettings
-from streamcore.hashing import hash_columns, shard_for
+from streamcore.hashing import KeySpace, hash_columns
 from streamcore.state import MemoryBlobs
 from streamcore.watermark import NO_WATERMARK
 from tests.harness.apps.rule_group import MINUTE, Content, Event, Process, compile_fields
@@ -347,7 +347,7 @@ def test_a_missing_list_arms_no_key() -> None:
 
 def test_each_shard_arms_only_the_listed_keys_that_it_owns() -> None:
     devices = [f"d{n}" for n in range(20)]
-    owner = shard_for(hash_columns([pl.Series(devices)], 20), 3).tolist()
+    owner = KeySpace(3).shard_for(hash_columns([pl.Series(devices)], 20)).tolist()
     for shard in range(3):
         process = Process(shard=shard, shards=3)
         process.set_rules([absence_rule(**LISTED)], now_ms=0)

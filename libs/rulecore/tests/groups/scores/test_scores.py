@@ -16,6 +16,7 @@ from rulecore.firing import FiringTime, RuleFiring
 from rulecore.groups.base import CutContext
 from rulecore.groups.scores.group import ScoreGroup, Signal
 from rulecore.settings import GroupSettings
+from streamcore.hashing import KeySpace
 from streamcore.state import MemoryBlobs
 from streamcore.watermark import NO_WATERMARK
 from tests.harness.apps.rule_group import MINUTE, Process, compile_fields
@@ -51,7 +52,7 @@ def cut(
     process: Process, signals: Sequence[Signal], watermarks: tuple[float, float] = (NONE, NONE)
 ) -> list[RuleFiring]:
     before, after = (NO_WATERMARK if w < -1e9 else int(w * MINUTE) for w in watermarks)
-    moment = CutContext(0, 1, "beats", 0, before, after)
+    moment = CutContext(0, KeySpace(), "beats", 0, before, after)
     firings, failures = score_group(process).signals(signals, moment)
     assert not failures
     assert score_group(process).close(moment) == ([], [])

@@ -41,6 +41,7 @@ from streamcore.operators.deduplication.seen_ids import IdHashes, Mask, SeenIds
 from streamcore.operators.deduplication.within_cut import duplicates_within_cut
 from streamcore.schema import EVENT_MS
 from streamcore.state.key_value_table import KeyValueTable
+from streamcore.state.scope import merged
 from streamcore.state.table import StateTable
 
 #: The port of rows that repeat one that passed.
@@ -119,7 +120,7 @@ class Deduplicate:
         spec.check(schema)
         self.spec = spec
         self._seen = SeenIds(spec.horizon_ms)
-        self._limits = KeyValueTable()
+        self._limits = KeyValueTable(merged(_latest_floor))
         self._counts = {"duplicates": 0, "late": 0, "without_id": 0, "not_remembered": 0, "evicted": 0}
 
     @property
@@ -210,6 +211,12 @@ class Deduplicate:
     def _count(self, **counts: int) -> None:
         for name, number in counts.items():
             self._counts[name] += number
+
+
+def _latest_floor(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the row with the latest floor: the ids before it are forgotten in at least one of the shards."""
+    latest = max(range(rows.height), key=lambda row: int(rows["value"][row] or b"-1"), default=None)
+    return rows[:0] if latest is None else rows[[latest]]
 
 
 def _without_nulls(columns: Sequence[pl.Series], height: int) -> Mask:

@@ -8,9 +8,11 @@ from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
 
+from streamcore.app import MAX_KEY_GROUPS
 from streamcore.arguments import check_app_name
 from streamcore.cuts.cut_clock import MAX_CLOCK_AHEAD_MS
 from streamcore.errors import ConfigError
+from streamcore.hashing import DEFAULT_KEY_GROUPS
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.limits import Limits
 from streamcore.service.config.documents import Document, NotNegative, Positive
@@ -76,8 +78,16 @@ class ServiceSettings(Document):
     ] = None
     shards: Annotated[
         Positive,
-        Field(description="Number of shards of the state; fixed by the first start."),
+        Field(description="Number of shards of the state. Another number is an upgrade, from a savepoint."),
     ] = 4
+    key_groups: Annotated[
+        Positive,
+        Field(
+            le=MAX_KEY_GROUPS,
+            description="Number of key groups, which are divided among the shards; the most shards that the app can "
+            "have. Another number is an upgrade, too.",
+        ),
+    ] = DEFAULT_KEY_GROUPS
     parallelism: Annotated[
         Positive,
         Field(description="Number of Spark partitions; best the number of cores of all executors."),

@@ -13,6 +13,7 @@ from streamcore.columnar.key_slots import KeySlots
 from streamcore.operators.windows.general.window_table import ARRIVED, NUMBER, KeyedJournaledTable, SlotBuckets
 from streamcore.operators.windows.journal import GONE, JournaledTable
 from streamcore.schema import EVENT_MS
+from streamcore.state.scope import keep_rows, merged
 from streamcore.state.table import HASH
 from streamcore.watermark import NO_WATERMARK
 from streamcore.windowing.model import Element, Fields
@@ -151,6 +152,8 @@ class ArrivalTable(KeyedJournaledTable):
 
 class ProgressTable(JournaledTable):
     """The table of the operator's progress. It has one row: the number of elements so far, and the watermark."""
+
+    scope = merged(keep_rows)
 
     def __init__(self) -> None:
         super().__init__({SEQUENCE: pl.Int64(), WATERMARK: pl.Int64()}, [])
