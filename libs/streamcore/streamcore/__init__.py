@@ -79,8 +79,19 @@ if TYPE_CHECKING:
         ValueTypeMismatch,
         WhenFull,
     )
-    from streamcore.limits import Limits, StateSettings
+    from streamcore.limits import Limits, PatternLimits, StateSettings
     from streamcore.operators.base import MAIN
+    from streamcore.patterns.expressions import MatchedStep, MatchExpression, candidate, matched
+    from streamcore.patterns.pattern import (
+        AfterMatchSkip,
+        Pattern,
+        WithinType,
+        no_skip,
+        skip_past_last_event,
+        skip_to_first,
+        skip_to_last,
+        skip_to_next,
+    )
     from streamcore.schema import StreamSchema
     from streamcore.sinks.delta.settings import DeltaSettings, DeltaStorage, DeltaTableSpec
     from streamcore.sinks.delta.sink import DeltaSink
@@ -93,6 +104,7 @@ if TYPE_CHECKING:
     from streamcore.spark.runner import RestartPolicy, RunSettings
     from streamcore.spark.session import SparkSettings
     from streamcore.topology.joined_stream import JoinedStream
+    from streamcore.topology.pattern_stream import PatternStream
     from streamcore.topology.simulation import Simulation, SimulationResult, simulate
     from streamcore.topology.stream import KeyedStream, Stream, control_stream, source
     from streamcore.topology.text_tables import event_table
@@ -149,8 +161,12 @@ _MODULES = {
         "AggregatingState KeyedLimits ListState MapState Migration ProcessContext ProcessFunction ReducingState "
         "Refresh TimeDomain Ttl ValueState ValueTypeMismatch WhenFull"
     ),
-    "streamcore.limits": "Limits StateSettings",
+    "streamcore.limits": "Limits PatternLimits StateSettings",
     "streamcore.operators.base": "MAIN",
+    "streamcore.patterns.expressions": "MatchExpression MatchedStep candidate matched",
+    "streamcore.patterns.pattern": (
+        "AfterMatchSkip Pattern WithinType no_skip skip_past_last_event skip_to_first skip_to_last skip_to_next"
+    ),
     "streamcore.schema": "StreamSchema",
     "streamcore.sinks.delta.settings": "DeltaSettings DeltaStorage DeltaTableSpec",
     "streamcore.sinks.delta.sink": "DeltaSink",
@@ -163,6 +179,7 @@ _MODULES = {
     "streamcore.spark.runner": "RestartPolicy RunSettings",
     "streamcore.spark.session": "SparkSettings",
     "streamcore.topology.joined_stream": "JoinedStream",
+    "streamcore.topology.pattern_stream": "PatternStream",
     "streamcore.topology.simulation": "Simulation SimulationResult simulate",
     "streamcore.topology.stream": "KeyedStream Stream control_stream source",
     "streamcore.topology.text_tables": "event_table",
@@ -182,6 +199,7 @@ __all__ = [
     "Accumulation",
     "Accumulator",
     "AfterCount",
+    "AfterMatchSkip",
     "AfterProcessingTime",
     "AfterWatermark",
     "Aggregate",
@@ -241,6 +259,8 @@ __all__ = [
     "LookupClient",
     "LookupRetries",
     "MapState",
+    "MatchExpression",
+    "MatchedStep",
     "Max",
     "Mean",
     "Migration",
@@ -251,6 +271,9 @@ __all__ = [
     "OpenSearchSettings",
     "OpenSearchSink",
     "OrFinally",
+    "Pattern",
+    "PatternLimits",
+    "PatternStream",
     "Permanent",
     "PostgresSettings",
     "PostgresSink",
@@ -301,13 +324,21 @@ __all__ = [
     "WatermarkStrategy",
     "WhenFull",
     "WindowedStream",
+    "WithinType",
     "ascending_timestamps",
     "bounded_out_of_orderness",
+    "candidate",
     "control_stream",
     "event_table",
     "from_punctuation",
+    "matched",
+    "no_skip",
     "run_app",
     "simulate",
+    "skip_past_last_event",
+    "skip_to_first",
+    "skip_to_last",
+    "skip_to_next",
     "source",
 ]
 

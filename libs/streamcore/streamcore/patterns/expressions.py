@@ -63,7 +63,7 @@ class MatchRead:
             case MatchFunction.MAX:
                 return max(known)
             case MatchFunction.MEAN:
-                return reduce(operator.add, known) / len(known)
+                return float(reduce(operator.add, known)) / len(known)
             case _:
                 return reduce(operator.add, known)
 
@@ -170,7 +170,16 @@ class MatchExpression:
 
     def holds(self, candidate: Mapping[str, Any], matched: Sequence[Any]) -> bool:
         """Return whether the expression is true for this event (see ``IterativeCondition``)."""
-        return self._evaluate(candidate, dict(zip(self._reads, matched, strict=True))) is True
+        return self.value(candidate, matched) is True
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the expression is an aggregate of earlier events and nothing more."""
+        return isinstance(self._tree(), MatchRead)
+
+    def value(self, candidate: Mapping[str, Any], matched: Sequence[Any]) -> Any:
+        """Return the value for this event. ``matched``: a value for each of ``reads``."""
+        return self._evaluate(candidate, dict(zip(self._reads, matched, strict=True)))
 
     def __repr__(self) -> str:
         return self._text

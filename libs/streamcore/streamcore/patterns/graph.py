@@ -156,7 +156,8 @@ class _Builder:
         before = self._level.steps[self._level.position - 1]
         if before.greedy and before.until is not None:
             raise ConfigError(
-                f"pattern: not_followed_by({step.name!r}) at the end: the step before is greedy and has until; leave one out"
+                f"pattern: not_followed_by({step.name!r}) at the end: the step before is greedy and has until; "
+                "leave one of them out"
             )
         condition = self._take_guard(step)
         state = self._new_state(StateKind.PENDING, step)
@@ -179,7 +180,11 @@ class _Builder:
         step = self._level.step
         if step.loops:
             self._set_first_of_loop(step, first=False)
-            looping = self._looping(self._without_earlier_nots(sink))
+            behind = self._without_earlier_nots(sink)
+            looping = self._looping(behind)
+            if step.greedy and behind is not sink:  # the way by which the step takes nothing
+                self._before_greedy[id(sink)] = self._copy(sink)
+                _forbid(sink, self._take_guard(step))
             self._set_first_of_loop(step, first=True)
             state = self._times(looping, sink)
         elif step.repeats:

@@ -15,7 +15,7 @@ key and a serial number. What is gone is stored once as a tombstone.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from itertools import chain, repeat
+from itertools import chain, pairwise, repeat
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -24,7 +24,6 @@ import polars as pl
 
 from streamcore.columnar.grouping import expand_counts, with_capacity
 from streamcore.columnar.key_slots import KeySlots
-from streamcore.hashing import bucket_for
 from streamcore.schema import EVENT_MS
 from streamcore.state.table import HASH
 
@@ -75,6 +74,11 @@ _FIELDS: Final = len(Partial._fields)
 _STORED: Final = (STATE, NODE, FIRST_EVENT, STARTED_MS, STEP_MS, LENGTH)
 
 
+def value_column(column: str) -> str:
+    """Return the name of the table's column for the values of a column of events."""
+    return f"value:{column}"
+
+
 def run_code(patterns: Ints, key_slots: Ints) -> Ints:
     """Return the code of a pattern (its number) and a key (its key slot), ascending by pattern, then by key slot."""
     return patterns << _SLOT_BITS | key_slots
@@ -91,7 +95,7 @@ class Nodes:
         self.event = np.empty(0, np.int64)
         self.event_ms = np.empty(0, np.int64)
         self.serial = np.empty(0, np.int64)
-        self.hash = np.empty(0, np.uint64)
+        self.slot = np.empty(0, np.int64)
         self.users = np.empty(0, np.int64)
         self.size = 0
         self.live = 0
@@ -103,19 +107,19 @@ class Nodes:
         event: Ints,
         event_ms: Ints,
         serial: Ints,
-        hashes: npt.NDArray[np.uint64],
+        key_slots: Ints,
         values: Mapping[str, list[Any]],
     ) -> None:
         """Append nodes. Nobody uses them yet."""
         size = self.size + len(before)
-        for name in ("before", "step", "event", "event_ms", "serial", "hash", "users"):
+        for name in ("before", "step", "event", "event_ms", "serial", "slot", "users"):
             setattr(self, name, with_capacity(getattr(self, name), size))
         added = slice(self.size, size)
         self.before[added], self.step[added], self.event[added] = before, step, event
-        self.event_ms[added], self.serial[added], self.hash[added] = event_ms, serial, hashes
+        self.event_ms[added], self.serial[added], self.slot[added] = event_ms, serial, key_slots
         self.users[added] = 0
         for name, column in self.values.items():
-            column += values[name]
+            column.extend(values[name])
         self.size = size
         self.live += len(before)
 
@@ -155,7 +159,7 @@ class Nodes:
         held = np.flatnonzero(self.users[: self.size] >= 0)
         new = np.full(self.size + 1, -1)
         new[held] = np.arange(len(held))
-        for name in ("before", "step", "event", "event_ms", "serial", "hash", "users"):
+        for name in ("before", "step", "event", "event_ms", "serial", "slot", "users"):
             setattr(self, name, getattr(self, name)[held])
         self.before = new[self.before]
         held_list = held.tolist()
@@ -184,7 +188,7 @@ class MatchStore:
         self._next_serial = 0
         self._dirty: dict[int, list[int]] = {}  # code -> rows stored before, and the first row that differs
         self._new_from = 0  # nodes from this index on have never been stored
-        self._over: list[tuple[npt.NDArray[np.uint64], Ints]] = []  # stored nodes that are over: hashes and serials
+        self._over: list[tuple[Ints, Ints]] = []  # stored nodes that are over: key slots and serials
         self._loaded_partials: list[pl.DataFrame] = []
         self._loaded_nodes: list[pl.DataFrame] = []
         #: Computes the deadline of loaded partial matches: pattern, rows (``_FIELDS`` columns), time of the last event.
@@ -228,7 +232,9 @@ class MatchStore:
     ) -> None:
         """Replace the partial matches of runs. New nodes must have been appended."""
         changed = [i for i, (old, new) in enumerate(zip(before, after, strict=True)) if old != new]
-        added, wakes, counts = [], [], []
+        added: list[Partial] = []
+        wakes: list[int] = []
+        counts: list[int] = []
         for i in changed:
             old, new = before[i], after[i]
             self._mark(codes[i], old, new)
@@ -302,7 +308,7 @@ class MatchStore:
         """Append nodes, in the order in which partial matches were promised their indexes."""
         serial = np.arange(self._next_serial, self._next_serial + len(before))
         self._next_serial += len(before)
-        self.nodes.append(before, step, event, event_ms, serial, self.keys.hashes[key_slots], values)
+        self.nodes.append(before, step, event, event_ms, serial, key_slots, values)
         self.nodes.use(before[before >= 0])
 
     def drop_unused(self, from_node: int) -> None:
@@ -316,7 +322,7 @@ class MatchStore:
         over = self.nodes.release(released)
         stored = over[over < self._new_from]
         if len(stored):
-            self._over.append((self.nodes.hash[stored], self.nodes.serial[stored]))
+            self._over.append((self.nodes.slot[stored], self.nodes.serial[stored]))
 
     # --- rules --------------------------------------------------------------------------------------------------
 
@@ -330,7 +336,7 @@ class MatchStore:
     # --- state --------------------------------------------------------------------------------------------------
 
     def partial_changes(self) -> pl.DataFrame:
-        """Return the rows of partial matches that changed, with tombstones, and reset the list."""
+        """Return the rows of partial matches that changed, with tombstones, and reset the list; before ``node_changes``."""
         self.resolve()
         codes = sorted(self._dirty)
         runs = self.find(np.array(codes, np.int64))
@@ -385,17 +391,24 @@ class MatchStore:
         new = self._new_from + np.flatnonzero(nodes.users[self._new_from : nodes.size] >= 0)
         frame = self._node_frame(new)
         if self._over:
-            hashes, serials = (np.concatenate(part) for part in zip(*self._over, strict=True))
+            slots, serials = (np.concatenate(part) for part in zip(*self._over, strict=True))
             gone = np.zeros(len(serials), np.int64)
+            zeros = np.zeros(len(serials), np.int64)
+            columns = {HASH: self.keys.hashes[slots], SERIAL: serials, BEFORE: zeros, STEP: zeros + GONE}
             tombstones = pl.DataFrame(
-                {HASH: hashes, SERIAL: serials, BEFORE: gone, STEP: gone + GONE, EVENT: gone, EVENT_MS: gone}
-            ).with_columns(pl.lit(None, dtype).alias(f"value:{name}") for name, dtype in nodes.dtypes.items())
+                [
+                    *self.keys.frame(slots).get_columns(),
+                    *(pl.Series(name, column) for name, column in {**columns, EVENT: zeros, EVENT_MS: zeros}.items()),
+                    *(pl.Series(value_column(name), [None] * len(zeros), t) for name, t in nodes.dtypes.items()),
+                ]
+            )
             frame = pl.concat([frame, tombstones])
             self._over = []
         if nodes.size > 2 * nodes.live + _MIN_ROWS:
             new_index = nodes.compact()
             self._rows[: self._used, 1] = new_index[np.minimum(self._rows[: self._used, 1], len(new_index) - 1)]
         self._new_from = nodes.size
+        self.forget_keys()
         return frame
 
     def node_rows(self, bucket: int, buckets: int) -> pl.DataFrame:
@@ -403,14 +416,16 @@ class MatchStore:
         self.resolve()
         nodes = self.nodes
         live = np.flatnonzero(nodes.users[: nodes.size] >= 0)
-        return self._node_frame(live[bucket_for(nodes.hash[live], buckets) == bucket])
+        return self._node_frame(live[self.keys.in_bucket(nodes.slot[live], bucket, buckets)] if len(live) else live)
 
     def _node_frame(self, nodes: Ints) -> pl.DataFrame:
         columns, index = self.nodes, nodes.tolist()
         before = columns.before[nodes]
         serials = np.where(before >= 0, columns.serial[before] if columns.size else 0, NO_NODE)
+        slots = columns.slot[nodes]
         frame = [
-            pl.Series(HASH, columns.hash[nodes]),
+            *self.keys.frame(slots).get_columns(),
+            pl.Series(HASH, self.keys.hashes[slots]),
             pl.Series(SERIAL, columns.serial[nodes]),
             pl.Series(BEFORE, serials),
             pl.Series(STEP, columns.step[nodes]),
@@ -419,7 +434,7 @@ class MatchStore:
         ]
         for name, dtype in columns.dtypes.items():
             values = columns.values[name]
-            frame.append(pl.Series(f"value:{name}", [values[i] for i in index], dtype=dtype))
+            frame.append(pl.Series(value_column(name), [values[i] for i in index], dtype=dtype))
         return pl.DataFrame(frame)
 
     def forget_keys(self) -> None:
@@ -464,7 +479,7 @@ class MatchStore:
             .fill_null(NO_NODE)
             .to_numpy()
         )
-        missing = [pl.lit(None, t).alias(f"value:{n}") for n, t in values.items() if f"value:{n}" not in nodes.columns]
+        missing = [pl.lit(None, t).alias(value_column(n)) for n, t in values.items() if value_column(n) not in nodes.columns]
         nodes = nodes.with_columns(missing)
         self.nodes.append(
             before,
@@ -472,13 +487,13 @@ class MatchStore:
             nodes[EVENT].to_numpy(),
             nodes[EVENT_MS].to_numpy(),
             nodes[SERIAL].to_numpy(),
-            nodes[HASH].to_numpy(),
-            {name: nodes[f"value:{name}"].to_list() for name in values},
+            self.keys.assign(nodes),
+            {name: nodes[value_column(name)].to_list() for name in values},
         )
         self.nodes.use(before[before >= 0])
         self._new_from = self.nodes.size
-        self._next_serial = max(next_serial, 1 + int(nodes[SERIAL].max() or 0) if nodes.height else 0)  # type: ignore[call-overload]
-        self.next_event = max(next_event, 1 + int(nodes[EVENT].max() or 0) if nodes.height else 0)  # type: ignore[call-overload]
+        self._next_serial = max(next_serial, 1 + int(self.nodes.serial[: self.nodes.size].max(initial=-1)))
+        self.next_event = max(next_event, 1 + int(self.nodes.event[: self.nodes.size].max(initial=-1)))
         self._load_partials(partials, index)
 
     def _load_partials(self, partials: pl.DataFrame, index: pl.DataFrame) -> None:
@@ -501,7 +516,7 @@ class MatchStore:
         rows[:, -1] = self.deadlines(codes >> _SLOT_BITS, rows, last_ms)
         starts = np.flatnonzero(np.diff(codes, prepend=-1))
         bounds = [*starts.tolist(), len(codes)]
-        lists = [list(map(Partial._make, rows[a:b].tolist())) for a, b in zip(bounds, bounds[1:], strict=False)]
+        lists = [list(map(Partial._make, rows[a:b].tolist())) for a, b in pairwise(bounds)]
         self.write(codes[starts].tolist(), [()] * len(lists), lists)
         self._dirty = {}
         self.drop_unused(0)

@@ -231,9 +231,7 @@ class Pattern:
         most = least if most is None else most
         check_whole(least=least, most=most)
         if not 0 <= least <= most or not 1 <= most <= MAX_TIMES:
-            raise ConfigError(
-                f"pattern: times({least}, {most}): from 0 to {MAX_TIMES}, and the second not below the first"
-            )
+            raise ConfigError(f"pattern: times({least}, {most}): from 0 to {MAX_TIMES}, the first not above the second")
         pattern = self._quantify("times", max(1, least), most, within_ms)
         return pattern.optional() if least == 0 else pattern
 

@@ -56,10 +56,13 @@ if TYPE_CHECKING:
     from streamcore.aggregates.base import Aggregate
     from streamcore.keyed import ProcessFunction
     from streamcore.keyed.keyed_store import KeyedLimits
+    from streamcore.limits import PatternLimits
     from streamcore.operators.base import Operator
     from streamcore.operators.deduplication.operator import WhenFull
     from streamcore.operators.rolling.totals import RollingSpan
+    from streamcore.patterns.pattern import Pattern
     from streamcore.topology.joined_stream import JoinedStream
+    from streamcore.topology.pattern_stream import PatternStream
     from streamcore.topology.windowed_stream import WindowedStream
     from streamcore.windowing import Assigner
 
@@ -204,6 +207,13 @@ class KeyedStream:
         from streamcore.topology.windowed_stream import WindowedStream
 
         return WindowedStream(self.keyed, assigner)
+
+    def pattern(self, pattern: Pattern, *, limits: PatternLimits | None = None) -> PatternStream:
+        """Find a pattern in the events of each key (``streamcore.patterns``)."""
+        from streamcore.limits import PatternLimits
+        from streamcore.topology.pattern_stream import PatternStream
+
+        return PatternStream(self.keyed, pattern, limits or PatternLimits())
 
     def rolling(
         self,
