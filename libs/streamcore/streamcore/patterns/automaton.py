@@ -9,27 +9,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streamcore.errors import ConfigError
-from streamcore.patterns.conditions import TRUE, All, AnyOf, Guard, Leaf, Masks, Not, alternatives, both, holds
+from streamcore.patterns.conditions import TRUE, Conjunction, Alternation, Guard, Leaf, Masks, Negation, alternatives, both, holds
 from streamcore.patterns.expressions import IterativeCondition, MatchFunction
 from streamcore.patterns.graph import Action, State, StateKind, StepGuards, build_graph
 from streamcore.patterns.pattern import (
     MAX_CONDITIONS,
     Contiguity,
     Disjunction,
+    Excluded,
     Pattern,
     SkipKind,
     Step,
     WithinType,
 )
 
-Ints = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
+if TYPE_CHECKING:  # a rule is checked without NumPy
+    import numpy as np
+    import numpy.typing as npt
+
+    Ints = npt.NDArray[np.int64]
+    Mask = npt.NDArray[np.bool_]
 
 #: The most states of a pattern.
 MAX_STATES = 100_000
@@ -74,8 +76,7 @@ class Automaton:
     """The automaton of a pattern. ``leaves``: the conditions by bit. ``start``: the number of the state to begin in.
 
     ``steps``: the names of the steps by number. ``skip_step``: the number of the step that the skip strategy names.
-    ``structure``: equal for patterns whose stored states mean the same. ``gap_ms``: by step, the time within which its
-    event follows the event before.
+    ``structure``: equal for patterns whose stored states mean the same. ``limits``: the time limit of each step.
     """
 
     states: tuple[FlatState, ...]
@@ -85,7 +86,7 @@ class Automaton:
     skip: SkipKind
     skip_step: int
     structure: str
-    gap_ms: tuple[int | None, ...]
+    limits: tuple[tuple[int | None, WithinType], ...]
     iterative: Mapping[int, IterativeCondition] = field(default_factory=dict)
     _moves: dict[tuple[int, int], Moves] = field(default_factory=dict)
     _undecided: dict[tuple[int, int], tuple[int, ...]] = field(default_factory=dict)
@@ -123,7 +124,7 @@ class Automaton:
     def begins(self, bits: Ints) -> Mask:
         """Return which events may begin a match, whatever their iterative conditions say."""
         simple = ~self.iterative_bits
-        result = np.zeros(len(bits), bool)
+        result: Mask = bits != bits  # noqa: PLR0124 - false for all of them, without NumPy
         for masks, _, _ in self.states[self.start].moves:
             for required, forbidden in masks:
                 result |= (bits & (required & simple) == required & simple) & (bits & (forbidden & simple) == 0)
@@ -195,7 +196,6 @@ class _Compiler:
         iterative = {n: leaf for n, leaf in enumerate(self._leaves) if _is_iterative(leaf)}
         self._check_reads(iterative)
         flat = tuple(_flatten(state, self._steps) for state in states)
-        gaps = (s.limit_ms if s.limit is WithinType.PREVIOUS_AND_CURRENT else None for s in self._steps)
         return Automaton(
             flat,
             tuple(self._leaves),
@@ -204,7 +204,7 @@ class _Compiler:
             pattern.skip.kind,
             skip_step,
             _structure(pattern),
-            tuple(gaps),
+            tuple((step.limit_ms, step.limit) for step in self._steps),
             iterative,
         )
 
@@ -221,11 +221,11 @@ class _Compiler:
             for one in all_of:
                 guard = both(guard, self._leaf(one))
             options.append(guard)
-        return options[0] if len(options) == 1 else AnyOf(tuple(options))
+        return options[0] if len(options) == 1 else Alternation(tuple(options))
 
     def _leaf(self, condition: Any) -> Guard:
-        if isinstance(condition, Not):
-            return Not(self._leaf(condition.condition))
+        if isinstance(condition, Excluded):
+            return Negation(Conjunction(tuple(map(self._leaf, condition.conditions))))
         number = self._by_identity.get(id(condition))
         if number is None:
             number = self._by_identity[id(condition)] = len(self._leaves)
@@ -358,4 +358,4 @@ def _structure(pattern: Pattern) -> str:
     return " ".join([*parts, *(["pending"] if pending else [])])
 
 
-__all__ = ["All", "Automaton", "FlatState", "Move", "Moves", "compile_pattern"]
+__all__ = ["Automaton", "FlatState", "Move", "Moves", "compile_pattern"]

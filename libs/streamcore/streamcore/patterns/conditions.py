@@ -20,37 +20,37 @@ class Leaf:
 
 
 @dataclass(frozen=True, slots=True)
-class Not:
+class Negation:
     """The condition does not hold. A condition that is null does not hold, so its negation does."""
 
     condition: Guard
 
 
 @dataclass(frozen=True, slots=True)
-class All:
+class Conjunction:
     """All conditions hold; without any, it is true."""
 
     conditions: tuple[Guard, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class AnyOf:
+class Alternation:
     """At least one condition holds."""
 
     conditions: tuple[Guard, ...]
 
 
-Guard = Leaf | Not | All | AnyOf
-TRUE = All()
+Guard = Leaf | Negation | Conjunction | Alternation
+TRUE = Conjunction()
 #: Bits that must be set, and bits that must not.
 Masks = tuple[int, int]
 
 
 def both(first: Guard, second: Guard) -> Guard:
     """Return the conjunction."""
-    parts = [*(first.conditions if isinstance(first, All) else [first])]
-    parts += second.conditions if isinstance(second, All) else [second]
-    return parts[0] if len(parts) == 1 else All(tuple(parts))
+    parts = [*(first.conditions if isinstance(first, Conjunction) else [first])]
+    parts += second.conditions if isinstance(second, Conjunction) else [second]
+    return parts[0] if len(parts) == 1 else Conjunction(tuple(parts))
 
 
 def leaves(guard: Guard) -> Iterable[int]:
@@ -58,9 +58,9 @@ def leaves(guard: Guard) -> Iterable[int]:
     match guard:
         case Leaf(number):
             yield number
-        case Not(condition):
+        case Negation(condition):
             yield from leaves(condition)
-        case All(conditions) | AnyOf(conditions):
+        case Conjunction(conditions) | Alternation(conditions):
             for condition in conditions:
                 yield from leaves(condition)
 
@@ -79,11 +79,11 @@ def _disjuncts(guard: Guard, *, wanted: bool) -> list[Masks]:
     match guard:
         case Leaf(number):
             return [(1 << number, 0) if wanted else (0, 1 << number)]
-        case Not(condition):
+        case Negation(condition):
             return _disjuncts(condition, wanted=not wanted)
-        case All(conditions) | AnyOf(conditions):
+        case Conjunction(conditions) | Alternation(conditions):
             parts = [_disjuncts(condition, wanted=wanted) for condition in conditions]
-            if isinstance(guard, AnyOf) is wanted:
+            if isinstance(guard, Alternation) is wanted:
                 return [masks for part in parts for masks in part]
             combined: list[Masks] = [(0, 0)]
             for part in parts:

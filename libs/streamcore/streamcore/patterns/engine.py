@@ -335,14 +335,17 @@ class _Run:
     def _extend(self, partial: Partial, target: int, step: int, row: int, ms: int) -> Partial | None:
         """Return a partial match with one more event; None if it comes too late, or the match would be too long."""
         context = self.context
-        longest_ms = self.automaton.gap_ms[step]
-        if longest_ms is not None and ms - context.time_of(partial.node) >= longest_ms:
-            return None  # the state that it waited in was that of an earlier step, without this limit
+        last_ms, goes_on = context.time_of(partial.node), context.step_of(partial.node) == step
+        limit_ms, limit = self.automaton.limits[step]
+        if limit_ms is not None:  # a loop before the step does not have the step's limit while it waits
+            since_ms = partial.step_ms if goes_on and limit is WithinType.SINCE_STEP_BEFORE else last_ms
+            if ms - since_ms >= limit_ms:
+                return None
         if partial.length >= context.engine.limits.length:
             context.engine.dropped += 1
             return None
         node = context.new_node(partial.node, step, row, self.key_slot)
-        step_ms = partial.step_ms if context.step_of(partial.node) == step else context.time_of(partial.node)
+        step_ms = partial.step_ms if goes_on else last_ms
         deadline = _deadline(self.automaton, target, partial.started_ms, ms, step_ms, step)
         return Partial(target, node, partial.first, partial.started_ms, step_ms, partial.length + 1, deadline)
 

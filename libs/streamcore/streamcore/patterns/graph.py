@@ -22,7 +22,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from streamcore.errors import ConfigError
-from streamcore.patterns.conditions import TRUE, Guard, Not, both
+from streamcore.patterns.conditions import TRUE, Guard, Negation, both
 from streamcore.patterns.pattern import Contiguity, Pattern, Step, WithinType
 
 
@@ -162,16 +162,16 @@ class _Builder:
         condition = self._take_guard(step)
         state = self._new_state(StateKind.PENDING, step)
         state.proceed(self._stop(step, condition), condition)
-        state.ignore(state, Not(condition))
+        state.ignore(state, Negation(condition))
         return state
 
     def _not_next(self, step: Step, sink: State) -> State:
         condition = self._take_guard(step)
         state = self._like(sink) if sink.limited else self._new_state(StateKind.NORMAL, step)
         if sink.kind is StateKind.FINAL:  # the match is complete with the next event, which it does not have
-            state.ignore(sink, Not(condition))
+            state.ignore(sink, Negation(condition))
         else:
-            state.proceed(sink, Not(condition))
+            state.proceed(sink, Negation(condition))
         state.proceed(self._stop(step, condition), condition)
         return state
 
@@ -263,7 +263,7 @@ class _Builder:
         until = self._guards(step).until
         if step.greedy and until is not None:
             state.proceed(self._before_greedy[id(proceed_to)], both(guard, until))
-            guard = both(guard, Not(until))
+            guard = both(guard, Negation(until))
         state.proceed(proceed_to, guard)
 
     def _looping(self, sink: State) -> State:
@@ -282,7 +282,7 @@ class _Builder:
                 before = self._copy(sink)
                 state.proceed(before, both(guard, until))
                 self._before_greedy[id(sink)] = before
-                guard = both(guard, Not(until))
+                guard = both(guard, Negation(until))
             state.proceed(sink, guard)
             _forbid(sink, self._take_guard(step))
         else:
@@ -421,7 +421,7 @@ class _Builder:
     def _between(self, contiguity: Contiguity, step: Step) -> Guard | None:
         if contiguity is Contiguity.STRICT:
             return None
-        guard = TRUE if contiguity is Contiguity.RELAXED_ANY else Not(self._guards(step).where)
+        guard = TRUE if contiguity is Contiguity.RELAXED_ANY else Negation(self._guards(step).where)
         return _unless(self._until_of_group(), guard)
 
     def _true_guard(self) -> Guard:
@@ -458,13 +458,13 @@ def _inner(step: Step) -> Contiguity:
 
 def _unless(until: Guard | None, guard: Guard | None) -> Guard | None:
     """Return the guard for events that do not satisfy ``until``; None stays None."""
-    return guard if until is None or guard is None else both(Not(until), guard)
+    return guard if until is None or guard is None else both(Negation(until), guard)
 
 
 def _forbid(state: State, take: Guard) -> None:
     """Close the edges of a state to events that a greedy step before it could take."""
     for edge in state.edges:
-        edge.guard = both(edge.guard, Not(take))
+        edge.guard = both(edge.guard, Negation(take))
 
 
 __all__ = ["Action", "Edge", "State", "StateKind", "StepGuards", "WithinType", "build_graph"]

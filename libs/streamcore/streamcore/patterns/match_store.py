@@ -99,6 +99,7 @@ class Nodes:
         self.users = np.empty(0, np.int64)
         self.size = 0
         self.live = 0
+        self.text_bytes = 0  # of all nodes, those that are over and not removed yet included
 
     def append(
         self,
@@ -120,6 +121,8 @@ class Nodes:
         self.users[added] = 0
         for name, column in self.values.items():
             column.extend(values[name])
+            if self.dtypes[name] == pl.String:
+                self.text_bytes += sum(map(len, filter(None, values[name])))
         self.size = size
         self.live += len(before)
 
@@ -154,6 +157,11 @@ class Nodes:
         self.live -= len(ended)
         return ended
 
+    def keep_values(self, dtypes: Mapping[str, pl.DataType]) -> None:
+        """Keep the values of these columns from now on; a column that was not kept before is null."""
+        self.values = {name: self.values.get(name) or [None] * self.size for name in dtypes}
+        self.dtypes = dict(dtypes)
+
     def compact(self) -> Ints:
         """Remove the nodes that are over; return the new index of each node by the old one."""
         held = np.flatnonzero(self.users[: self.size] >= 0)
@@ -165,6 +173,8 @@ class Nodes:
         held_list = held.tolist()
         self.values = {name: [column[i] for i in held_list] for name, column in self.values.items()}
         self.size = self.live = len(held)
+        texts = [self.values[name] for name, dtype in self.dtypes.items() if dtype == pl.String]
+        self.text_bytes = sum(len(text) for column in texts for text in column if text)
         return new
 
 
@@ -207,6 +217,15 @@ class MatchStore:
     def run_count(self) -> int:
         """The number of runs."""
         return len(self._runs)
+
+    def lengths(self) -> tuple[Ints, Ints, Ints]:
+        """Return the pattern and the key slot of each partial match, and the number of its events."""
+        self.resolve()
+        runs = np.flatnonzero(self._count[: self._size] > 0)
+        counts = self._count[runs]
+        codes = np.repeat(self._code[runs], counts)
+        lengths = self._rows[expand_counts(self._start[runs], counts)][:, Partial._fields.index("length")]
+        return codes >> _SLOT_BITS, codes & _SLOT, lengths
 
     # --- runs ---------------------------------------------------------------------------------------------------
 
@@ -324,7 +343,12 @@ class MatchStore:
         if len(stored):
             self._over.append((self.nodes.slot[stored], self.nodes.serial[stored]))
 
-    # --- rules --------------------------------------------------------------------------------------------------
+    # --- patterns -----------------------------------------------------------------------------------------------
+
+    def keep_values(self, dtypes: Mapping[str, pl.DataType]) -> None:
+        """Keep the values of these columns of events from now on; a column that was not kept before is null."""
+        self.resolve()
+        self.nodes.keep_values(dtypes)
 
     def keep(self, patterns: Collection[int]) -> None:
         """Drop the runs of all other patterns."""

@@ -123,6 +123,13 @@ class Disjunction:
         return Disjunction((*self.alternatives, (condition,)))
 
 
+@dataclass(frozen=True, slots=True)
+class Excluded:
+    """Among the conditions of an alternative: that these do not all hold."""
+
+    conditions: tuple[Any, ...]
+
+
 @dataclass(frozen=True, eq=False)
 class Step:
     """A step: events that satisfy ``condition``, or the events of ``group``.

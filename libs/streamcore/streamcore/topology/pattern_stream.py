@@ -21,7 +21,7 @@ from streamcore.topology.stream import KeyedStream, Stream, operate
 from streamcore.wire.lanes import DEAD_LETTERS
 
 if TYPE_CHECKING:
-    from streamcore.operators.patterns.output import ApplyFunction, MatchEvents, SelectColumns
+    from streamcore.operators.patterns.output import MatchApply, MatchEvents, MatchColumns
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,9 +70,9 @@ class PatternStream:
 
         ``matched(step)`` has the aggregates, such as ``total=matched("paid").sum("amount")``. ``name``: of the step.
         """
-        from streamcore.operators.patterns.output import SelectColumns
+        from streamcore.operators.patterns.output import MatchColumns
 
-        return self._add_operator(name, SelectColumns(columns))
+        return self._add_operator(name, MatchColumns(columns))
 
     def apply(
         self,
@@ -86,11 +86,11 @@ class PatternStream:
         The function gets the events of each step that has any, in order, as dictionaries. ``schema``: the columns of
         the rows, beside those of the key. It must be pure. Every event is kept whole for it, so ``select`` is cheaper.
         """
-        from streamcore.operators.patterns.output import ApplyFunction
+        from streamcore.operators.patterns.output import MatchApply
 
-        return self._add_operator(name, ApplyFunction(function, schema))
+        return self._add_operator(name, MatchApply(function, schema))
 
-    def _add_operator(self, name: str, output: SelectColumns | ApplyFunction) -> Stream:
+    def _add_operator(self, name: str, output: MatchColumns | MatchApply) -> Stream:
         from streamcore.operators.patterns.operator import (
             FAILED_MATCH,
             TIMED_OUT,
@@ -98,7 +98,7 @@ class PatternStream:
             check_conditions,
             needed_columns,
         )
-        from streamcore.operators.patterns.output import ApplyFunction
+        from streamcore.operators.patterns.output import MatchApply
 
         before = self.keyed.port.schema
         automaton = compile_pattern(self.pattern)
@@ -122,7 +122,7 @@ class PatternStream:
         lanes = {FAILED: self.failed_lane}
         lanes |= {LATE: self.late_lane} if self.late_lane else {}
         lanes |= {TIMED_OUT: self.timed_out_lane} if self.timed_out_lane else {}
-        lanes |= {FAILED_MATCH: self.failed_lane} if isinstance(output, ApplyFunction) else {}
+        lanes |= {FAILED_MATCH: self.failed_lane} if isinstance(output, MatchApply) else {}
         return operate(
             [KeyedStream(replace(self.keyed, columns=columns))],
             "pattern",

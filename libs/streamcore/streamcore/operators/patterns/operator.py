@@ -27,7 +27,7 @@ from streamcore.keyed.call_scope import TimeDomain
 from streamcore.limits import PatternLimits
 from streamcore.operators.base import LATE, LATE_REASON, LATENESS_MS, MAIN, CutTime, Ports
 from streamcore.operators.failures import FAILED, FAILED_REASON
-from streamcore.operators.patterns.output import ApplyFunction, MatchRows, SelectColumns
+from streamcore.operators.patterns.output import MatchApply, MatchRows, MatchColumns
 from streamcore.operators.patterns.waiting_events import BITS, NUMBER, WaitingEvents
 from streamcore.patterns.automaton import Automaton, compile_pattern
 from streamcore.patterns.engine import EventBatch, Match, MatchEngine
@@ -64,7 +64,7 @@ class PatternOperator:
         pattern: Pattern,
         key: Sequence[str],
         schema: Mapping[str, pl.DataType],
-        output: SelectColumns | ApplyFunction,
+        output: MatchColumns | MatchApply,
         *,
         time: TimeDomain = TimeDomain.EVENT,
         timed_out: bool = False,
@@ -115,7 +115,7 @@ class PatternOperator:
             passed = passed.with_columns(order)
         else:
             self._waiting.add(rows)
-            passed, until_ms = self._waiting.release(time.next_watermark_ms), time.next_watermark_ms - 1
+            passed, until_ms = self._waiting.release(time.next_watermark_ms), time.next_watermark_ms
             self._counts["waiting_dropped"] += self._waiting.limit_fresh(
                 self.limits.waiting_per_key, self.limits.waiting
             )
@@ -226,7 +226,7 @@ class PatternOperator:
         ports = {MAIN: self._rows(main.frame(), main.sources, key_slots, times)}
         if self._timed_out:
             ports[TIMED_OUT] = self._rows(timed_out.frame(), timed_out.sources, key_slots, times)
-        if isinstance(self._output, ApplyFunction):
+        if isinstance(self._output, MatchApply):
             frame = pl.DataFrame(
                 [(text, reason) for _, text, reason in failed],
                 schema={MATCH: pl.String(), FAILED_REASON: pl.String()},
@@ -260,7 +260,7 @@ class PatternOperator:
 
 
 def needed_columns(
-    automaton: Automaton, output: SelectColumns | ApplyFunction, schema: Mapping[str, pl.DataType]
+    automaton: Automaton, output: MatchColumns | MatchApply, schema: Mapping[str, pl.DataType]
 ) -> set[str]:
     """Return the columns of events that a pattern's conditions and its output read."""
     needed = output.needs(schema)

@@ -22,7 +22,7 @@ MatchEvents = Mapping[str, Sequence[Mapping[str, Any]]]
 
 
 @dataclass(frozen=True, eq=False)
-class SelectColumns:
+class MatchColumns:
     """A row for each match, with these columns. A step without events has the values of an empty step."""
 
     columns: Mapping[str, MatchExpression]
@@ -56,7 +56,7 @@ class SelectColumns:
 
 
 @dataclass(frozen=True, eq=False)
-class ApplyFunction:
+class MatchApply:
     """The rows that a function returns for each match. ``columns``: their columns."""
 
     function: Callable[[MatchEvents], Iterable[Mapping[str, Any]]]
@@ -80,7 +80,7 @@ class ApplyFunction:
 class MatchRows:
     """Collects the rows of matches of one port. ``events``: the columns of events, as a function sees them."""
 
-    def __init__(self, output: SelectColumns | ApplyFunction, events: Schema) -> None:
+    def __init__(self, output: MatchColumns | MatchApply, events: Schema) -> None:
         self._output = output
         self._events = [*events]
         self.schema = dict(output.schema(events))
@@ -91,7 +91,7 @@ class MatchRows:
         """Add the rows of match ``number``. Return why that failed, or None."""
         output = self._output
         try:
-            if isinstance(output, SelectColumns):
+            if isinstance(output, MatchColumns):
                 rows = output.rows(by_step, value_of)
             else:
                 match = {
@@ -100,7 +100,7 @@ class MatchRows:
                 }
                 rows = [self._checked(row) for row in output.function(match)]
         except CALL_ERRORS as error:
-            name = "select" if isinstance(output, SelectColumns) else name_of(output.function)
+            name = "select" if isinstance(output, MatchColumns) else name_of(output.function)
             return failure_reason(name, error)
         self.rows += rows
         self.sources += [number] * len(rows)
