@@ -33,8 +33,9 @@ if TYPE_CHECKING:  # a rule is checked without NumPy
     Ints = npt.NDArray[np.int64]
     Mask = npt.NDArray[np.bool_]
 
-#: The most states of a pattern.
+#: The most states of a pattern, and the most ways to go on from a state without an event.
 MAX_STATES = 100_000
+MAX_WAYS = 5_000
 
 
 class Move(NamedTuple):
@@ -269,8 +270,8 @@ def _flatten(state: State, steps: Sequence[Step]) -> FlatState:
     while stack:
         current, guard = stack.pop()
         visited += 1
-        if visited > MAX_STATES:
-            raise ConfigError("pattern: a group repeats without an event")
+        if visited > MAX_WAYS:
+            raise ConfigError("pattern: a group can repeat without an event, or there are too many optional steps")
         if current.kind is StateKind.STOP:
             stops += alternatives(guard)
             continue
@@ -305,19 +306,31 @@ def _flatten(state: State, steps: Sequence[Step]) -> FlatState:
 
 def _pending_behind(state: State) -> list[State]:
     """Return the pending state to which a state proceeds, if it does: a match is complete there, too."""
-    found = []
-    for edge in state.edges:
-        if edge.action is Action.PROCEED:
-            found += [edge.target] if edge.target.kind is StateKind.PENDING else _pending_behind(edge.target)
-    return found
+    found: dict[int, State] = {}
+    stack, visited = [state], set[int]()
+    while stack:
+        current = stack.pop()
+        visited.add(current.number)
+        for edge in current.edges:
+            if edge.action is Action.PROCEED and edge.target.number not in visited:
+                if edge.target.kind is StateKind.PENDING:
+                    found[edge.target.number] = edge.target
+                else:
+                    stack.append(edge.target)
+    return [*found.values()]
 
 
 def _completing(state: State) -> tuple[Masks, ...]:
     """Return the alternatives by which a state that was just entered proceeds to the end."""
     found: list[Masks] = []
     stack: list[tuple[State, Guard]] = [(state, TRUE)]
+    visited: set[tuple[int, tuple[Masks, ...]]] = set()
     while stack:
         current, guard = stack.pop()
+        way = current.number, alternatives(guard)
+        if way in visited:
+            continue
+        visited.add(way)
         for edge in current.edges:
             if edge.action is Action.PROCEED:
                 condition = both(guard, edge.guard)

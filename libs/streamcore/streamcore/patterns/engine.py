@@ -82,7 +82,7 @@ class MatchEngine:
         The order is that of the patterns and key slots, then of time. No event before ``until_ms`` may follow.
         """
         self.store.resolve()
-        return _Pass(self, batch, until_ms).run()
+        return _Pass(self, batch, min(until_ms, NEVER - 1)).run()
 
     def _deadlines(self, patterns: Ints, rows: Ints, last_ms: Ints) -> Ints:
         """Return the deadlines of loaded partial matches (see ``MatchStore.deadlines``)."""
