@@ -10,11 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 #: Time, letter, value.
 Event = tuple[int, str, int]
 #: An event, and the events taken before with the names of their steps.
 Taken = tuple[tuple[str, int], ...]
+#: The events taken so far, with their steps.
+Values = list[tuple[str, Event]]
+#: Changes to a position.
+Context = dict[str, Any]
 Predicate = Callable[[Event, Sequence[tuple[str, Event]]], bool]
 
 STRICT, RELAXED, RELAXED_ANY = "next", "followed_by", "followed_by_any"
@@ -26,7 +31,7 @@ class Item:
 
     name: str
     kind: str
-    where: Predicate | None = None
+    where: Predicate = lambda _event, _before: True
     least: int = 1
     most: int | None = 1
     optional: bool = False
@@ -79,7 +84,7 @@ def choices(items: Sequence[Item]) -> Iterator[Choice]:
     return _from(tuple(items), 0, {}, lambda context: iter([(_end(items, context), None)]))
 
 
-def _end(items: Sequence[Item], context: dict) -> End:
+def _end(items: Sequence[Item], context: Context) -> End:
     last, end = items[-1], End()
     if last.kind == "not_next":
         end = End(not_next=last.where, greedy=context.get("greedy_first"))
@@ -96,7 +101,7 @@ def _without(where: Predicate, other: Predicate | None) -> Predicate:
 
 
 def _from(
-    items: tuple[Item, ...], number: int, context: dict, then: Callable[[dict], Iterator[Choice]]
+    items: tuple[Item, ...], number: int, context: Context, then: Callable[[Context], Iterator[Choice]]
 ) -> Iterator[Choice]:
     """Yield what may come next when these items from ``number`` on are left. ``context``: changes to the position."""
     if number == len(items):
@@ -114,12 +119,12 @@ def _from(
     inside = (following.where,) if following is not None and following.kind == "not_followed_by" else ()
     is_greedy = item.greedy and item.most != item.least
 
-    def behind(changed: dict) -> Iterator[Choice]:
+    def behind(changed: Context) -> Iterator[Choice]:
         if is_greedy:
             changed = {**changed, "greedy": item.where, "lifted_by": item.until}
         yield from _from(items, number + 1, changed, then)
 
-    def after(times: int, changed: dict) -> Iterator[Choice]:
+    def after(times: int, changed: Context) -> Iterator[Choice]:
         if item.most is None or times < item.most:
             again = {**changed, "contiguity": item.inner}
             if not item.group:
@@ -130,7 +135,7 @@ def _from(
         if times >= item.least:
             yield from behind(changed)
 
-    def take(times: int, changed: dict) -> Iterator[Choice]:
+    def take(times: int, changed: Context) -> Iterator[Choice]:
         if item.group:
             first, *others = item.group
             if first.inner == RELAXED:  # it has none of its own
@@ -221,7 +226,7 @@ class BruteForce:
             for later in range(event + 1, len(self.events)):
                 self._extend(after, rest, later, taken, values)
 
-    def _forbids(self, position: Position, before: int, event: int, values: list, *, completes: bool = False) -> bool:
+    def _forbids(self, position: Position, before: int, event: int, values: Values, *, completes: bool = False) -> bool:
         candidate = self.events[event]
         if not completes and any(stop(candidate, values) for stop in position.stops):
             return True
@@ -235,7 +240,7 @@ class BruteForce:
             return not lifted
         return False
 
-    def _kills(self, position: Position, before: int, event: int, values: list) -> bool:
+    def _kills(self, position: Position, before: int, event: int, values: Values) -> bool:
         """Return whether an event that is passed over ends the wait for a position."""
         candidate = self.events[event]
         if position.contiguity == STRICT:
@@ -246,7 +251,7 @@ class BruteForce:
             return True
         return self._forbids(position, before, event, values)
 
-    def _note_prefix(self, position: Position, taken: Taken, values: list) -> None:
+    def _note_prefix(self, position: Position, taken: Taken, values: Values) -> None:
         before = taken[-1][1]
         dies = len(self.events)
         for event in range(before + 1, len(self.events)):
@@ -260,7 +265,7 @@ class BruteForce:
             limits.append(self.events[before][0] + position.gap_ms)
         self.prefixes.add(Prefix(taken, dies, min(limits, default=None)))
 
-    def _complete(self, end: End, taken: Taken, values: list) -> None:
+    def _complete(self, end: End, taken: Taken, values: Values) -> None:
         last = taken[-1][1]
         if end.not_next is not None:
             after = last + 1

@@ -57,8 +57,13 @@ def _steps(items: Sequence[Json], skip: AfterMatchSkip | None = None) -> Pattern
 
 def _quantified(pattern: Pattern, quantifier: Json) -> Pattern:
     least, most = quantifier["min"], quantifier["max"]
+    within_ms = quantifier.get("within_ms")
     if (least, most) != (1, 1):
-        pattern = pattern.times_or_more(least) if most is None else pattern.times(least, most)
+        pattern = (
+            pattern.times_or_more(least, within_ms=within_ms)
+            if most is None
+            else pattern.times(least, most, within_ms=within_ms)
+        )
     if quantifier.get("inner") == "consecutive":
         pattern = pattern.consecutive()
     if quantifier.get("inner") == "allow_combinations":

@@ -126,7 +126,8 @@ class _Generator:
         return tuple(events)
 
     def _items(self, count: int, depth: int) -> list[Item]:
-        rng, items = self.rng, []
+        rng = self.rng
+        items: list[Item] = []
         for number in range(count):
             kind = "begin" if not number else rng.choice(["next", "followed_by", "followed_by", "followed_by_any"])
             before = items[-1] if items else None

@@ -26,8 +26,8 @@ from rulecore.compile.sequence import CompiledSequence
 from rulecore.documents import message_template as message
 from rulecore.documents.message_template import MessageTemplate
 from rulecore.documents.rule import Rule, RuleKind, canonical_json
-from rulecore.documents.scalars import render_duration
 from rulecore.documents.rule_kinds import TimedOut
+from rulecore.documents.scalars import render_duration
 from rulecore.documents.windows import CountSpec, SequenceSpan, SessionSpec, SlidingSpec, TumblingSpec
 from rulecore.errors import RuleSetError
 from rulecore.language import AggregateCall, Expr, ListType, Scope

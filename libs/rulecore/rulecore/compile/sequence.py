@@ -25,7 +25,16 @@ from rulecore.language import Expr
 from rulecore.lists.list_columns import ListColumn
 from rulecore.matching.access_plan import AccessPath, AccessPlan, plan_access
 from streamcore.patterns.automaton import Automaton, compile_pattern
-from streamcore.patterns.pattern import AfterMatchSkip, Contiguity, Disjunction, Excluded, Pattern, SkipKind, Step, WithinType
+from streamcore.patterns.pattern import (
+    AfterMatchSkip,
+    Contiguity,
+    Disjunction,
+    Excluded,
+    Pattern,
+    SkipKind,
+    Step,
+    WithinType,
+)
 from streamcore.schema import BOOLEAN, LONG, TIMESTAMP, Type
 
 _BYTES_PER_KEY: Final = 60
@@ -224,7 +233,9 @@ class _Compiler:
         if without is not None:  # it wins over the step
             (forbidden,) = without.alternatives
             condition = condition.also(Excluded(forbidden))
-        step = Step(item.step, Contiguity(item.contiguity.value), condition, greedy=item.greedy, forbid_at_end_only=True)
+        step = Step(
+            item.step, Contiguity(item.contiguity.value), condition, greedy=item.greedy, forbid_at_end_only=True
+        )
         return self._repeated(step, item, path)
 
     def _group(self, item: StepGroup, path: str) -> Step:
@@ -308,4 +319,3 @@ def check_captures(rule: Rule, columns: Mapping[str, Type]) -> None:
                     hint=f"there are {', '.join(sorted(columns))}",
                 )
             start = rule.then.message.find(f"{{{item.step}.", start + 1)
-

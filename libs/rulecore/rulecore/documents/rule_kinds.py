@@ -209,9 +209,7 @@ def steps_of(items: Sequence[SequenceStep | Without | StepGroup]) -> list[Sequen
     return found
 
 
-def check_sequence(
-    items: Sequence[SequenceStep | Without | StepGroup], span_ms: int, skip: Skip | SkipToStep
-) -> None:
+def check_sequence(items: Sequence[SequenceStep | Without | StepGroup], span_ms: int, skip: Skip | SkipToStep) -> None:
     """Raise ``ValueError`` for items that do not make a sequence of at most ``span_ms``."""
     steps = steps_of(items)
     if not steps or isinstance(items[0], Without):
@@ -347,7 +345,6 @@ class Score(DocumentModel):
 __all__ = [
     "Again",
     "ColumnName",
-    "StepContiguity",
     "EventExpectation",
     "ListedKeys",
     "Score",
@@ -356,6 +353,7 @@ __all__ = [
     "SignalCounting",
     "Skip",
     "SkipToStep",
+    "StepContiguity",
     "StepGroup",
     "StepTimes",
     "TimedOut",

@@ -12,7 +12,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streamcore.errors import ConfigError
-from streamcore.patterns.conditions import TRUE, Conjunction, Alternation, Guard, Leaf, Masks, Negation, alternatives, both, holds
+from streamcore.patterns.conditions import (
+    TRUE,
+    Alternation,
+    Conjunction,
+    Guard,
+    Leaf,
+    Masks,
+    Negation,
+    alternatives,
+    both,
+    holds,
+)
 from streamcore.patterns.expressions import IterativeCondition, MatchFunction
 from streamcore.patterns.graph import Action, State, StateKind, StepGuards, build_graph
 from streamcore.patterns.pattern import (
@@ -189,6 +200,11 @@ class _Compiler:
                     f"{list(pattern.step_names)}"
                 )
             skip_step = names.index(pattern.skip.step)
+        longest = max((s.limit_ms or 0 for s in self._steps if s.limit is WithinType.PREVIOUS_AND_CURRENT), default=0)
+        if pattern.within_ms is not None and longest > pattern.within_ms:
+            raise ConfigError(
+                f"pattern: within: {longest} ms between two steps are more than {pattern.within_ms} ms of the whole pattern"
+            )
         states = build_graph(pattern, self._guards)
         if len(states) > MAX_STATES:
             raise ConfigError(

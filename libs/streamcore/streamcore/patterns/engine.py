@@ -108,7 +108,7 @@ def _deadline(automaton: Automaton, state: int, started_ms: int, last_ms: int, s
     if waiting.kind is StateKind.PENDING and waiting.limit is WithinType.SINCE_STEP_BEFORE:
         within_ms = None  # what must not follow has a time of its own, behind that of the match
     deadline = NEVER if within_ms is None else started_ms + within_ms
-    if limit_ms is None:
+    if limit_ms is None or (waiting.limit is WithinType.BETWEEN_TIMES and waiting.step != last_step):
         return deadline
     since_ms = step_ms if waiting.limit is WithinType.SINCE_STEP_BEFORE and waiting.step == last_step else last_ms
     return min(deadline, since_ms + limit_ms)
@@ -337,7 +337,9 @@ class _Run:
         context = self.context
         last_ms, goes_on = context.time_of(partial.node), context.step_of(partial.node) == step
         limit_ms, limit = self.automaton.limits[step]
-        if limit_ms is not None:  # a loop before the step does not have the step's limit while it waits
+        if limit_ms is not None and (
+            goes_on or limit is not WithinType.BETWEEN_TIMES
+        ):  # a loop before the step does not have the step's limit while it waits
             since_ms = partial.step_ms if goes_on and limit is WithinType.SINCE_STEP_BEFORE else last_ms
             if ms - since_ms >= limit_ms:
                 return None

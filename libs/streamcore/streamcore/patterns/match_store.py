@@ -503,7 +503,9 @@ class MatchStore:
             .fill_null(NO_NODE)
             .to_numpy()
         )
-        missing = [pl.lit(None, t).alias(value_column(n)) for n, t in values.items() if value_column(n) not in nodes.columns]
+        missing = [
+            pl.lit(None, t).alias(value_column(n)) for n, t in values.items() if value_column(n) not in nodes.columns
+        ]
         nodes = nodes.with_columns(missing)
         self.nodes.append(
             before,

@@ -50,12 +50,13 @@ class WithinType(enum.StrEnum):
     """What a time limit is about: the first and the last event of a match, or a step and the event before it.
 
     SINCE_STEP_BEFORE: all events of the step, from the last event of the step before it; of the first step, from its
-    own first event.
+    own first event. BETWEEN_TIMES: two events of the step.
     """
 
     FIRST_AND_LAST = "first_and_last"
     PREVIOUS_AND_CURRENT = "previous_and_current"
     SINCE_STEP_BEFORE = "since_step_before"
+    BETWEEN_TIMES = "between_times"
 
 
 class SkipKind(enum.StrEnum):
@@ -340,7 +341,7 @@ class Pattern:
         pattern = self._replace(least=least, most=most, repeats=True)
         if within_ms is None:
             return pattern
-        return pattern.within(within_ms, WithinType.PREVIOUS_AND_CURRENT)
+        return pattern.within(within_ms, WithinType.BETWEEN_TIMES)
 
     def _set_inner(self, method: str, contiguity: Contiguity) -> Pattern:
         step = self._last(method)

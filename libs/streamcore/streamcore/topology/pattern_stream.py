@@ -21,7 +21,7 @@ from streamcore.topology.stream import KeyedStream, Stream, operate
 from streamcore.wire.lanes import DEAD_LETTERS
 
 if TYPE_CHECKING:
-    from streamcore.operators.patterns.output import MatchApply, MatchEvents, MatchColumns
+    from streamcore.operators.patterns.output import MatchApply, MatchColumns, MatchEvents
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,6 @@ import polars as pl
 import pytest
 
 import streamcore as sc
-from streamcore.errors import ConfigError
 from streamcore.topology.simulation import Simulation, SimulationResult
 from tests.harness.patterns.brute_force import BruteForce, Event
 from tests.harness.patterns.generated import Case, generate

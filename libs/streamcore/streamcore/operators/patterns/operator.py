@@ -27,7 +27,7 @@ from streamcore.keyed.call_scope import TimeDomain
 from streamcore.limits import PatternLimits
 from streamcore.operators.base import LATE, LATE_REASON, LATENESS_MS, MAIN, CutTime, Ports
 from streamcore.operators.failures import FAILED, FAILED_REASON
-from streamcore.operators.patterns.output import MatchApply, MatchRows, MatchColumns
+from streamcore.operators.patterns.output import MatchApply, MatchColumns, MatchRows
 from streamcore.operators.patterns.waiting_events import BITS, NUMBER, WaitingEvents
 from streamcore.patterns.automaton import Automaton, compile_pattern
 from streamcore.patterns.engine import EventBatch, Match, MatchEngine
@@ -85,7 +85,9 @@ class PatternOperator:
         self._engine = MatchEngine(keys, kept, self.limits)
         self._engine.set_patterns({_PATTERN: self.automaton}, frozenset([_PATTERN]) if timed_out else frozenset())
         self._timed_out = timed_out
-        waiting = {name: self._schema[name] for name in self._schema if name in self.key or name in self._read_columns()}
+        waiting = {
+            name: self._schema[name] for name in self._schema if name in self.key or name in self._read_columns()
+        }
         self._waiting = WaitingEvents({**waiting, EVENT_MS: pl.Int64()}, self.key, self._bits)
         self._meta = KeyValueTable(REPLICATED)
         self._counts = dict.fromkeys(("late", "waiting_dropped", "failed", "timed_out", "matches"), 0)
@@ -160,9 +162,10 @@ class PatternOperator:
 
     def _with_bits(self, rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Return the rows with their bits, and those on which a condition fails, with the reason."""
-        good, failed = [rows.clear().with_columns(pl.lit(0, pl.Int64).alias(BITS))], [
-            rows.clear().with_columns(pl.lit(None, pl.String).alias(FAILED_REASON))
-        ]
+        good, failed = (
+            [rows.clear().with_columns(pl.lit(0, pl.Int64).alias(BITS))],
+            [rows.clear().with_columns(pl.lit(None, pl.String).alias(FAILED_REASON))],
+        )
         parts = [rows] if rows.height else []
         while parts:
             part = parts.pop()
@@ -201,9 +204,7 @@ class PatternOperator:
 
     def _late(self, late: pl.DataFrame, watermark_ms: int) -> pl.DataFrame:
         self._counts["late"] += late.height
-        return late.with_columns(
-            pl.lit(_LATE).alias(LATE_REASON), (watermark_ms - pl.col(EVENT_MS)).alias(LATENESS_MS)
-        )
+        return late.with_columns(pl.lit(_LATE).alias(LATE_REASON), (watermark_ms - pl.col(EVENT_MS)).alias(LATENESS_MS))
 
     # --- matches ------------------------------------------------------------------------------------------------
 
@@ -211,7 +212,9 @@ class PatternOperator:
         store = self._engine.store
         key_slots = np.array([m.key_slot for m in matches], np.int64)
         times = np.array([m.time_ms for m in matches], np.int64)
-        order = np.lexsort((np.arange(len(matches)), store.keys.hashes[key_slots] if len(matches) else key_slots, times))
+        order = np.lexsort(
+            (np.arange(len(matches)), store.keys.hashes[key_slots] if len(matches) else key_slots, times)
+        )
         main, timed_out = (MatchRows(self._output, self._events) for _ in range(2))
         failed: list[tuple[int, str, str]] = []
         for number in order.tolist():
