@@ -2,8 +2,8 @@
 
 A pattern is plain data (``Item``). For every number of times that its steps may take, there is a list of positions, one
 for each event (``choices`` yields them one after the other). A choice of events, one for each position, is a match if
-what lies between two of its events is what the contiguity allows, and the limits of time hold. The skip strategy is applied to the matches in the
-order in which they become certain.
+what lies between two of its events is what the contiguity allows, and the limits of time hold. The skip strategy is
+applied to the matches in the order in which they become certain.
 """
 
 from __future__ import annotations
@@ -76,12 +76,16 @@ class End:
 
 
 #: What may come next: a position with what may come after it, or the end.
-Choice = tuple[Position, Callable[[], Iterator["Choice"]]] | tuple[End, None]
+Choice = tuple[Position | End, Callable[[], Iterator["Choice"]]]
 
 
 def choices(items: Sequence[Item]) -> Iterator[Choice]:
     """Yield what the first event of a match may be, for each number of times that the steps may take."""
-    return _from(tuple(items), 0, {}, lambda context: iter([(_end(items, context), None)]))
+    return _from(tuple(items), 0, {}, lambda context: iter([(_end(items, context), _nothing)]))
+
+
+def _nothing() -> Iterator[Choice]:
+    return iter(())
 
 
 def _end(items: Sequence[Item], context: Context) -> End:
@@ -164,7 +168,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Prefix:
-    """The first events of a match that may go on. ``until``: the last event up to which it can; ``dead_ms``: or time."""
+    """The first events of a match that may go on, until the event ``dies`` or the deadline."""
 
     taken: Taken
     dies: int
@@ -189,42 +193,46 @@ class BruteForce:
                 self._extend(position, then, start, (), [])
 
     def _extend(
-        self, position: Position, then: Callable[[], Iterator[Choice]], event: int, taken: Taken, values: list
+        self,
+        position: Position | End,
+        then: Callable[[], Iterator[Choice]],
+        event: int,
+        taken: Taken,
+        values: Values,
     ) -> None:
         """Try to take this event for a position, and go on."""
-        candidate = self.events[event]
-        if not position.where(candidate, values) or (position.until and position.until(candidate, values)):
+        assert isinstance(position, Position)
+        if not self._may_take(position, event, taken, values):
             return
-        if not taken and position.greedy and position.greedy(candidate, values):
-            if not (position.lifted_by and position.lifted_by(candidate, values)):
-                return
-        following = list(then())
-        if taken:
-            first, before = taken[0][1], taken[-1][1]
-            if self.within_ms is not None and candidate[0] - self.events[first][0] >= self.within_ms:
-                return
-            if position.gap_ms is not None and candidate[0] - self.events[before][0] >= position.gap_ms:
-                return
-            if any(self._kills(position, before, e, values) for e in range(before + 1, event)):
-                return
-            if position.contiguity == STRICT and event != before + 1:
-                return
-            stopped = self._forbids(position, before, event, values)
-            if self._forbids(position, before, event, values, completes=True):
-                return
-        else:
-            stopped = False
-        taken, values = (*taken, (position.step, event)), [*values, (position.step, candidate)]
-        for after, rest in following:
+        stopped = bool(taken) and self._forbids(position, taken[-1][1], event, values)
+        taken, values = (*taken, (position.step, event)), [*values, (position.step, self.events[event])]
+        for after, rest in then():
             if isinstance(after, End):
                 if not stopped or after == End():
                     self._complete(after, taken, values)
-                continue
-            if stopped:
-                continue
-            self._note_prefix(after, taken, values)
-            for later in range(event + 1, len(self.events)):
-                self._extend(after, rest, later, taken, values)
+            elif not stopped:
+                self._note_prefix(after, taken, values)
+                for later in range(event + 1, len(self.events)):
+                    self._extend(after, rest, later, taken, values)
+
+    def _may_take(self, position: Position, event: int, taken: Taken, values: Values) -> bool:
+        """Return whether the event is one for this position, whatever may come next."""
+        candidate = self.events[event]
+        if not position.where(candidate, values) or (position.until and position.until(candidate, values)):
+            return False
+        if not taken:
+            lifted = position.lifted_by and position.lifted_by(candidate, values)
+            return not (position.greedy and position.greedy(candidate, values) and not lifted)
+        first, before = taken[0][1], taken[-1][1]
+        too_late = (self.within_ms is not None and candidate[0] - self.events[first][0] >= self.within_ms) or (
+            position.gap_ms is not None and candidate[0] - self.events[before][0] >= position.gap_ms
+        )
+        return not (
+            too_late
+            or any(self._kills(position, before, e, values) for e in range(before + 1, event))
+            or (position.contiguity == STRICT and event != before + 1)
+            or self._forbids(position, before, event, values, completes=True)
+        )
 
     def _forbids(self, position: Position, before: int, event: int, values: Values, *, completes: bool = False) -> bool:
         candidate = self.events[event]
@@ -271,13 +279,10 @@ class BruteForce:
             after = last + 1
             limit = None if self.within_ms is None else self.events[taken[0][1]][0] + self.within_ms
             self.prefixes.add(Prefix(taken, min(after, len(self.events)), limit))
-            if (
-                after < len(self.events)
-                and not end.not_next(self.events[after], values)
-                and not (end.greedy and end.greedy(self.events[after], values))
-            ):
-                if limit is None or self.events[after][0] < limit:
-                    self.found.append(Found(self.events[after][0], after, taken))
+            if after < len(self.events) and (limit is None or self.events[after][0] < limit):
+                candidate = self.events[after]
+                if not end.not_next(candidate, values) and not (end.greedy and end.greedy(candidate, values)):
+                    self.found.append(Found(candidate[0], after, taken))
             return
         if end.not_followed_by is None:
             self.found.append(Found(self.events[last][0], last, taken))

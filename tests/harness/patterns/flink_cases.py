@@ -93,7 +93,8 @@ def _simple(node: Json) -> pl.Expr:
     if "not" in node:
         return ~_simple(node["not"])
     right = pl.col(node["than"]["field"]) if "than" in node else pl.lit(node["value"])
-    return _COMPARE[node["op"]](pl.col(node["field"]), right)
+    found: pl.Expr = _COMPARE[node["op"]](pl.col(node["field"]), right)
+    return found
 
 
 def _iterative(node: Json) -> MatchExpression:
@@ -104,7 +105,8 @@ def _iterative(node: Json) -> MatchExpression:
         return ~_iterative(node["not"])
     left = _side(node)
     right = _side(node["than"]) if "than" in node else node["value"]
-    return _COMPARE[node["op"]](left, right).fill_null(bool(node.get("if_none", False)))
+    compared: MatchExpression = _COMPARE[node["op"]](left, right)
+    return compared.fill_null(bool(node.get("if_none", False)))
 
 
 def _side(node: Json) -> MatchExpression:
@@ -114,7 +116,7 @@ def _side(node: Json) -> MatchExpression:
         return matched(node["count"]).count()
     word = next(name for name in ("first", "last", "sum") if name in node)
     step, _, column = node[word].partition(".")
-    found = getattr(matched(step), word)(column)
+    found: MatchExpression = getattr(matched(step), word)(column)
     return found.fill_null(0) if word == "sum" else found
 
 

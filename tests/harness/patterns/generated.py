@@ -131,7 +131,7 @@ class _Generator:
         for number in range(count):
             kind = "begin" if not number else rng.choice(["next", "followed_by", "followed_by", "followed_by_any"])
             before = items[-1] if items else None
-            if number and not before.optional and not before.group and not depth and rng.random() < 0.15:
+            if before is not None and not (before.optional or before.group or depth) and rng.random() < 0.15:
                 items += self._negation(before, last=number == count - 1)
                 if number == count - 1:
                     break
@@ -178,7 +178,8 @@ class _Generator:
             stop = self.conditions[f"{name}.until"] = Condition(self._letters())
             until = stop.predicate()
         plain = not repeats and not optional and before is not None and (before.least, before.most) == (1, 1)
-        gap = 3 if plain and not depth and not before.optional and not before.group and rng.random() < 0.15 else None
+        alone = before is not None and not depth and not before.optional and not before.group
+        gap = 3 if plain and alone and rng.random() < 0.15 else None
         return Item(name, kind, condition.predicate(), least, most, optional, greedy, inner, until, gap_ms=gap)
 
     def _condition(self, own: str) -> Condition:

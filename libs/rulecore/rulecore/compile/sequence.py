@@ -287,7 +287,7 @@ def _conjunction(common: Expr | None, expr: Expr | None) -> Expr:
 def _fingerprint(rule: Rule, group_by: Sequence[str], compiler: _Compiler) -> str:
     assert isinstance(rule.within, SequenceSpan)
     skip = rule.skip.value if isinstance(rule.skip, Skip) else [rule.skip.to_first, rule.skip.to_last]
-    # Names of steps matter only where conditions read them, which have them in their fingerprints, or the skip strategy.
+    # Names of steps matter where conditions read them, which have them in their fingerprints, and to the skip strategy.
     steps = [step.step for step in steps_of(rule.sequence or ())] if isinstance(rule.skip, SkipToStep) else []
     identity = [rule.on, list(group_by), compiler.parts, rule.within.span, skip, steps]
     return hashlib.blake2b(orjson.dumps(identity), digest_size=16).hexdigest()

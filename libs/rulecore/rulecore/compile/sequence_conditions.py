@@ -68,8 +68,8 @@ def _logical(function: MatchFunction, value: Any, of: Type, kind: Type) -> Value
     """Return the logical value of an aggregate of physical values."""
     if function is MatchFunction.MEAN and value is not None and of.kind is Kind.DECIMAL:
         return float(Decimal(value).scaleb(-of.scale))
-    if value is None or function is MatchFunction.COUNT:
-        return value
+    if function is MatchFunction.COUNT:
+        return int(value)
     return lang.to_logical(value, kind)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from streamcore.errors import ConfigError
 from streamcore.patterns.conditions import (
@@ -36,13 +36,6 @@ from streamcore.patterns.pattern import (
     Step,
     WithinType,
 )
-
-if TYPE_CHECKING:  # a rule is checked without NumPy
-    import numpy as np
-    import numpy.typing as npt
-
-    Ints = npt.NDArray[np.int64]
-    Mask = npt.NDArray[np.bool_]
 
 #: The most states of a pattern, and the most ways to go on from a state without an event.
 MAX_STATES = 100_000
@@ -133,14 +126,12 @@ class Automaton:
             found = self._undecided[key] = self._find_undecided(state, bits)
         return found
 
-    def begins(self, bits: Ints) -> Mask:
-        """Return which events may begin a match, whatever their iterative conditions say."""
+    @property
+    def begin_masks(self) -> tuple[Masks, ...]:
+        """The masks of events that may begin a match, whatever their iterative conditions say."""
         simple = ~self.iterative_bits
-        result: Mask = bits != bits  # noqa: PLR0124 - false for all of them, without NumPy
-        for masks, _, _ in self.states[self.start].moves:
-            for required, forbidden in masks:
-                result |= (bits & (required & simple) == required & simple) & (bits & (forbidden & simple) == 0)
-        return result
+        all_masks = [pair for masks, _, _ in self.states[self.start].moves for pair in masks]
+        return tuple(dict.fromkeys((required & simple, forbidden & simple) for required, forbidden in all_masks))
 
     def is_inert(self, bits: int) -> bool:
         """Return whether an event of these bits changes no partial match and begins none."""
@@ -203,7 +194,7 @@ class _Compiler:
         longest = max((s.limit_ms or 0 for s in self._steps if s.limit is WithinType.PREVIOUS_AND_CURRENT), default=0)
         if pattern.within_ms is not None and longest > pattern.within_ms:
             raise ConfigError(
-                f"pattern: within: {longest} ms between two steps are more than {pattern.within_ms} ms of the whole pattern"
+                f"pattern: within: {longest} ms between two steps, and {pattern.within_ms} ms for the whole pattern"
             )
         states = build_graph(pattern, self._guards)
         if len(states) > MAX_STATES:

@@ -125,7 +125,12 @@ class _Pass:
         self.matches: list[Match] = []
         nodes = self.store.nodes
         self.first_node = nodes.size
-        self.before, self.step, self.row, self.slots = [], [], [], []  # type: list[int], list[int], list[int], list[int]
+        self.before: list[int] = []
+        self.step: list[int] = []
+        self.row: list[int] = []
+        self.slots: list[int] = []
+        self.events: list[int] = []
+        self.bits: list[int] = []
         self.room = engine.limits.partials - len(self.store)
         self.columns: dict[str, list[Any]] = {}
         self.times: list[int] = [] if batch is None else batch.event_ms.tolist()
@@ -154,7 +159,7 @@ class _Pass:
         return self.matches
 
     def _runs(self) -> tuple[Ints, list[int], list[int]]:
-        """Return the codes of the runs to run, and for each the bounds of its events among those of the batch.
+        """Return the codes of the runs with events to look at, and the bounds of these events in the batch.
 
         A run without a partial match and without an event that begins one is left out.
         """
@@ -174,7 +179,10 @@ class _Pass:
         starts = run_starts(batch.patterns)
         for low, high in zip(starts.tolist(), [*starts[1:].tolist(), len(batch.patterns)], strict=True):
             automaton = self.engine.automata[int(batch.patterns[low])]
-            begins[low:high] = automaton.begins(batch.bits[low:high])
+            bits, found = batch.bits[low:high], np.zeros(high - low, bool)
+            for required, forbidden in automaton.begin_masks:
+                found |= (bits & required == required) & (bits & forbidden == 0)
+            begins[low:high] = found
         return begins
 
     # --- nodes --------------------------------------------------------------------------------------------------
@@ -242,7 +250,7 @@ class _Pass:
 
 
 class _Run:
-    """The events of one pattern and key. ``partials`` are in order of their first events, and never changed in place."""
+    """One pattern and key. ``partials`` are in order of their first events, and never changed in place."""
 
     __slots__ = ("automaton", "context", "held", "key_slot", "partials", "pattern", "soonest_ms")
 
@@ -273,40 +281,46 @@ class _Run:
     # --- events -------------------------------------------------------------------------------------------------
 
     def _take(self, row: int, ms: int, bits: int) -> None:
-        automaton, context = self.automaton, self.context
-        iterative = bool(automaton.iterative)
+        """Let every partial match take, ignore or end with an event, and begin others with it."""
         kept: list[Partial] = []
         complete: list[Partial] = []
-        soonest = NEVER
         for partial in self.partials:
-            state = partial.state
-            if iterative:
-                moves, stops = automaton.moves(state, self._decide(partial, state, bits, row))
-            else:
-                moves, stops = automaton.moves(state, bits)
-            retained = len(kept)
-            for target, step, completes in moves:
-                if step < 0:
-                    if target == state:
-                        kept.append(partial)
-                    elif completes:
-                        complete.append(partial._replace(state=_FINAL, deadline_ms=NEVER))
-                    elif (waiting := self._move(partial, target)).deadline_ms > ms:
-                        kept.append(waiting)
-                else:
-                    moved = self._extend(partial, target, step, row, ms)
-                    if moved is None:
-                        continue
-                    if completes:
-                        complete.append(moved._replace(state=_FINAL, deadline_ms=NEVER))
-                    if automaton.states[target].kind is not StateKind.FINAL:
-                        kept.append(moved)
-            if stops:
-                del kept[retained:]
-        start = automaton.start
-        if iterative:
-            bits = self._decide(None, start, bits, row)
-        for target, step, completes in automaton.moves(start, bits).moves:
+            self._go_on(partial, row, ms, bits, kept, complete)
+        self._begin_with(row, ms, bits, kept, complete)
+        limit = self.context.engine.limits.partials_per_key
+        if len(kept) > limit:
+            self.context.engine.dropped += len(kept) - limit
+            del kept[: len(kept) - limit]
+        self.partials = kept
+        self.soonest_ms = min([p.deadline_ms for p in kept], default=NEVER)
+        if complete or self.held:
+            self._settle(complete, ms)
+
+    def _go_on(
+        self, partial: Partial, row: int, ms: int, bits: int, kept: list[Partial], complete: list[Partial]
+    ) -> None:
+        """Add what becomes of a partial match with an event to ``kept`` and ``complete``."""
+        automaton, state = self.automaton, partial.state
+        if automaton.iterative:
+            bits = self._decide(partial, state, bits, row)
+        moves, stops = automaton.moves(state, bits)
+        going_on: list[Partial] = []
+        for target, step, completes in moves:
+            moved = self._move(partial, target, ms) if step < 0 else self._extend(partial, target, step, row, ms)
+            if moved is not None:
+                if completes:
+                    complete.append(moved._replace(state=_FINAL, deadline_ms=NEVER))
+                if automaton.states[target].kind is not StateKind.FINAL:
+                    going_on.append(moved)
+        if not stops:
+            kept += going_on
+
+    def _begin_with(self, row: int, ms: int, bits: int, kept: list[Partial], complete: list[Partial]) -> None:
+        """Add the partial matches that begin with an event, and those that it completes at once."""
+        automaton, context = self.automaton, self.context
+        if automaton.iterative:
+            bits = self._decide(None, automaton.start, bits, row)
+        for target, step, completes in automaton.moves(automaton.start, bits).moves:
             if context.room <= 0:
                 context.engine.dropped += 1
                 continue
@@ -316,15 +330,6 @@ class _Run:
             if automaton.states[target].kind is not StateKind.FINAL:
                 context.room -= 1
                 kept.append(begun)
-        limit = context.engine.limits.partials_per_key
-        if len(kept) > limit:
-            context.engine.dropped += len(kept) - limit
-            del kept[: len(kept) - limit]
-        for partial in kept:
-            soonest = min(soonest, partial.deadline_ms)
-        self.partials, self.soonest_ms = kept, soonest
-        if complete or (self.held and automaton.skip is not SkipKind.NO_SKIP):
-            self._settle(complete, ms)
 
     def _begin(self, target: int, step: int, row: int, ms: int) -> Partial:
         context = self.context
@@ -333,7 +338,7 @@ class _Run:
         return Partial(target, node, context.first_event + row, ms, ms, 1, deadline)
 
     def _extend(self, partial: Partial, target: int, step: int, row: int, ms: int) -> Partial | None:
-        """Return a partial match with one more event; None if it comes too late, or the match would be too long."""
+        """Return a partial match with one more event; None if that comes too late, or is one too many."""
         context = self.context
         last_ms, goes_on = context.time_of(partial.node), context.step_of(partial.node) == step
         limit_ms, limit = self.automaton.limits[step]
@@ -351,12 +356,15 @@ class _Run:
         deadline = _deadline(self.automaton, target, partial.started_ms, ms, step_ms, step)
         return Partial(target, node, partial.first, partial.started_ms, step_ms, partial.length + 1, deadline)
 
-    def _move(self, partial: Partial, target: int) -> Partial:
+    def _move(self, partial: Partial, target: int, ms: int) -> Partial | None:
+        """Return a partial match that waits in another state; None if its time is over there."""
+        if target == partial.state:
+            return partial
         context, node = self.context, partial.node
         deadline = _deadline(
             self.automaton, target, partial.started_ms, context.time_of(node), partial.step_ms, context.step_of(node)
         )
-        return partial._replace(state=target, deadline_ms=deadline)
+        return partial._replace(state=target, deadline_ms=deadline) if deadline > ms else None
 
     def _decide(self, partial: Partial | None, state: int, bits: int, row: int) -> int:
         """Return the bits with those of the iterative conditions that matter."""

@@ -360,7 +360,10 @@ class MatchStore:
     # --- state --------------------------------------------------------------------------------------------------
 
     def partial_changes(self) -> pl.DataFrame:
-        """Return the rows of partial matches that changed, with tombstones, and reset the list; before ``node_changes``."""
+        """Return the rows of partial matches that changed, with tombstones, and reset the list.
+
+        Called before ``node_changes``, which forgets keys.
+        """
         self.resolve()
         codes = sorted(self._dirty)
         runs = self.find(np.array(codes, np.int64))
@@ -416,7 +419,6 @@ class MatchStore:
         frame = self._node_frame(new)
         if self._over:
             slots, serials = (np.concatenate(part) for part in zip(*self._over, strict=True))
-            gone = np.zeros(len(serials), np.int64)
             zeros = np.zeros(len(serials), np.int64)
             columns = {HASH: self.keys.hashes[slots], SERIAL: serials, BEFORE: zeros, STEP: zeros + GONE}
             tombstones = pl.DataFrame(

@@ -220,7 +220,7 @@ class Pattern:
         return self._replace(condition=step.condition.otherwise(condition))
 
     def until(self, condition: object) -> Pattern:
-        """Stop taking events for the step at an event that satisfies the condition; for ``one_or_more`` and the like."""
+        """Let the step take no more from an event on that satisfies the condition; for ``one_or_more`` and the like."""
         step = self._last("until")
         if not step.loops:
             raise ConfigError(f"pattern: until: {step.name!r} takes a limited number of events; it needs none")
@@ -283,7 +283,7 @@ class Pattern:
     # --- time ---------------------------------------------------------------------------------------------------
 
     def within(self, within_ms: int, between: WithinType = WithinType.FIRST_AND_LAST) -> Pattern:
-        """Set a time limit (exclusive), in milliseconds: of the whole pattern, or between the step and the event before.
+        """Set a time limit (exclusive), in milliseconds: of the pattern, or between the step and the event before.
 
         An event that comes so long after the first event, or the event before, is too late.
         """

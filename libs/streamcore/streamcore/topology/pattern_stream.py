@@ -30,7 +30,7 @@ class PatternStream:
 
     keyed: KeyedInput
     pattern: Pattern
-    limits: PatternLimits = PatternLimits()
+    limits: PatternLimits
     time: TimeDomain = TimeDomain.EVENT
     late_lane: str | None = None
     timed_out_lane: str | None = None

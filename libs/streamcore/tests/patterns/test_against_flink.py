@@ -29,9 +29,9 @@ DIFFERENT = {
     "group-21": ROUNDS,
     "skip-7": TIES,
     "skip-27": TIES,
-    "not-end-9": "In Flink, a match whose last step repeats is pending only after a further event, and lost without one.",
+    "not-end-9": "In Flink, a match whose last step repeats needs a further event to become pending.",
     "within-previous-6": "Flink ignores the time to the step before if the step repeats.",
-    "within-previous-7": "Flink applies the time between a step's events to the wrong ones: from the step before to the first.",
+    "within-previous-7": "Flink applies the time between a step's events to the first one and the step before.",
     "within-previous-8": "As within-previous-7.",
     "within-previous-9": "As within-previous-7.",
 }

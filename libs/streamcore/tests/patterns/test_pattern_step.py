@@ -1,4 +1,4 @@
-"""The step ``pattern`` of a topology: equal results for any disorder, cuts, shards and restarts, and what it refuses."""
+"""The step ``pattern`` of a topology: equal results for any disorder, cuts, shards and restarts."""
 
 from __future__ import annotations
 
@@ -35,7 +35,15 @@ EVENTS = sc.StreamSchema.parse(
         },
     }
 )
-ROWS = {"key": pl.String, "letter": pl.String, "v": pl.Int64, "number": pl.Int64, "at": pl.Datetime("ms", "UTC")}
+ROWS = pl.Schema(
+    {
+        "key": pl.String(),
+        "letter": pl.String(),
+        "v": pl.Int64(),
+        "number": pl.Int64(),
+        "at": pl.Datetime("ms", "UTC"),
+    }
+)
 Found = tuple[str, tuple[tuple[str, int], ...]]
 
 

@@ -260,8 +260,9 @@ class SequenceGroup:
 
     def table(self, name: str) -> StateTable:
         """Return the table of that name."""
-        content = name.partition(":")[0]
-        return {"waiting": self.buffer, "taken": self.store.events}.get(content, self.store.partials)
+        if name.startswith("waiting:"):
+            return self.buffer
+        return self.store.events if name.startswith("taken:") else self.store.partials
 
 
 def _rules_by_sequence(rules: Sequence[CompiledRule], ids: SequenceIds) -> dict[int, _SequenceRules]:

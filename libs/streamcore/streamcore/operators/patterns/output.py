@@ -128,7 +128,7 @@ def _dtype_of(name: str, expression: MatchExpression, schema: Schema) -> pl.Data
     known = {bool: pl.Boolean(), int: pl.Int64(), float: pl.Float64(), str: pl.String()}
     if type(value) not in known:
         raise ConfigError(
-            f"select: column {name}: {expression!r} gives a {type(value).__name__}; select its parts, and compute in map"
+            f"select: column {name}: {expression!r} gives a {type(value).__name__}; select its parts, and use map"
         )
     return known[type(value)]
 

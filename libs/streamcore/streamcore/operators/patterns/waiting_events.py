@@ -52,7 +52,9 @@ class WaitingEvents:
     def drop_before(self, before_ms: int) -> None:
         """Take in what was loaded, and drop the rows that a cut before the load released."""
         if self._loaded:
-            loaded = pl.concat([self._kept.drop(BITS), *self._loaded], how="diagonal_relaxed").cast(dict(self._stored))
+            loaded = pl.concat([self._kept.drop(BITS), *self._loaded], how="diagonal_relaxed").select(
+                pl.col(name).cast(dtype) for name, dtype in self._stored.items()
+            )
             loaded = loaded.unique(subset=[HASH, NUMBER], keep="last", maintain_order=True)
             loaded = loaded.filter(pl.col(EVENT_MS) >= before_ms)
             self._kept = loaded.select(self._stored.names()).with_columns(self._bits(loaded).alias(BITS))
@@ -86,7 +88,9 @@ class WaitingEvents:
     def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
         rows = self._kept.drop(BITS)
         if self._loaded:
-            rows = pl.concat([rows, *self._loaded], how="diagonal_relaxed").cast(dict(self._stored))
+            rows = pl.concat([rows, *self._loaded], how="diagonal_relaxed").select(
+                pl.col(name).cast(dtype) for name, dtype in self._stored.items()
+            )
         return rows.filter(pl.Series(bucket_for(rows[HASH].to_numpy(), buckets) == bucket, dtype=pl.Boolean))
 
     def load(self, rows: pl.DataFrame) -> None:
