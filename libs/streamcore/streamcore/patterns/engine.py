@@ -17,11 +17,14 @@ import polars as pl
 from streamcore.columnar.grouping import run_starts
 from streamcore.limits import PatternLimits
 from streamcore.patterns.automaton import Automaton
+from streamcore.patterns.column_run import ColumnInput, PlainRuns, PlainTables, build_tables, run_columns
 from streamcore.patterns.expressions import IterativeCondition, MatchRead
 from streamcore.patterns.graph import StateKind
 from streamcore.patterns.match_store import NEVER, NO_NODE, Ints, Mask, MatchStore, Partial, run_code
 from streamcore.patterns.pattern import SkipKind, WithinType
 
+#: From how many runs on columns cost less than running each by itself.
+FEWEST_RUNS: Final = 48
 _FINAL: Final = 0  # the number of the state of matches that are not emitted yet
 
 
@@ -65,6 +68,9 @@ class MatchEngine:
         self.store.deadlines = self._deadlines
         self.limits = limits
         self.automata: Mapping[int, Automaton] = {}
+        self.tables: PlainTables | None = None
+        #: From how many runs on plain patterns are run in columns.
+        self.fewest_runs = FEWEST_RUNS
         self.timed_out: frozenset[int] = frozenset()
         self.dropped = 0
 
@@ -75,6 +81,7 @@ class MatchEngine:
         """
         self.automata = automata
         self.timed_out = timed_out
+        self.tables = build_tables({number: one for number, one in automata.items() if number not in timed_out})
 
     def run(self, batch: EventBatch | None, until_ms: int) -> list[Match]:
         """Take the events, then advance time to ``until_ms``, and return what is certain then.
@@ -144,10 +151,15 @@ class _Pass:
         codes = np.concatenate([codes, due])
         if not len(codes):
             return []
-        before = store.read(store.find(codes))
-        code_list = codes.tolist()
+        first_node = self.first_node
         lows += [0] * len(due)
         highs += [0] * len(due)
+        hard = self._run_plain(codes, np.array(lows, np.int64), np.array(highs, np.int64))
+        codes = codes[hard]
+        lows = [lows[i] for i in hard.tolist()]
+        highs = [highs[i] for i in hard.tolist()]
+        before = store.read(store.find(codes))
+        code_list = codes.tolist()
         automata = self.engine.automata
         after = []
         for code, partials, low, high in zip(code_list, before, lows, highs, strict=True):
@@ -155,8 +167,42 @@ class _Pass:
             after.append(_Run(self, automata[pattern], pattern, code & 0xFFFFFFFF, partials).run(low, high))
         self._append_nodes()
         store.write(code_list, before, after)
-        store.drop_unused(self.first_node)
+        store.drop_unused(first_node)
         return self.matches
+
+    def _run_plain(self, codes: Ints, lows: Ints, highs: Ints) -> Ints:
+        """Run plain patterns in columns if there are enough runs; return the indexes of the other runs."""
+        engine, store, batch = self.engine, self.store, self.batch
+        tables, everything = engine.tables, np.arange(len(codes))
+        if tables is None:
+            return everything
+        is_plain = np.isin(codes >> 32, list(tables.cells))
+        plain = np.flatnonzero(is_plain)
+        if len(plain) < engine.fewest_runs or self.room < int((highs - lows).sum()):
+            return everything
+        rows, owner = store.read_rows(store.find(codes[plain]))
+        none = np.empty(0, np.int64)
+        nodes = store.nodes
+        given = ColumnInput(
+            none if batch is None else batch.events,
+            none if batch is None else batch.bits,
+            none if batch is None else batch.event_ms,
+            self.first_event,
+            self.until_ms,
+            nodes.step[: nodes.size],
+            nodes.event_ms[: nodes.size],
+            engine.limits.partials_per_key,
+            engine.limits.length,
+            engine.fewest_runs,
+        )
+        runs = PlainRuns(codes[plain] >> 32, codes[plain] & 0xFFFFFFFF, lows[plain], highs[plain], rows, owner)
+        result = run_columns(tables, runs, given)
+        new = result.nodes
+        self._add_nodes(new.before, new.step, new.row, new.key_slot)
+        self.first_node = nodes.size
+        easy = ~result.hard
+        store.write_rows(codes[plain[easy]], rows[easy[owner]], result.rows, (np.cumsum(easy) - 1)[result.owner])
+        return np.concatenate([np.flatnonzero(~is_plain), plain[result.hard]])
 
     def _runs(self) -> tuple[Ints, list[int], list[int]]:
         """Return the codes of the runs with events to look at, and the bounds of these events in the batch.
@@ -234,17 +280,20 @@ class _Pass:
         return found
 
     def _append_nodes(self) -> None:
-        if not self.before:
+        columns = (self.before, self.step, self.row, self.slots)
+        self._add_nodes(*(np.array(column, np.int64) for column in columns))
+
+    def _add_nodes(self, before: Ints, step: Ints, rows: Ints, key_slots: Ints) -> None:
+        if not len(before):
             return
         assert self.batch is not None
-        rows = np.array(self.row, np.int64)
         values = {name: self.batch.values[name].gather(rows).to_list() for name in self.store.nodes.dtypes}
         self.store.add_nodes(
-            np.array(self.before, np.int64),
-            np.array(self.step, np.int64),
+            before,
+            step,
             self.first_event + rows,
             self.batch.event_ms[rows],
-            np.array(self.slots, np.int64),
+            key_slots,
             values,
         )
 

@@ -246,6 +246,44 @@ class MatchStore:
         sizes[runs >= 0] = counts
         return [[next(rows) for _ in range(size)] for size in sizes.tolist()]
 
+    def read_rows(self, runs: Ints) -> tuple[Ints, Ints]:
+        """Return the rows of the partial matches of runs, and the index in ``runs`` of each; none for run -1."""
+        known = np.flatnonzero(runs >= 0)
+        counts = self._count[runs[known]] if len(known) else known
+        return self._rows[expand_counts(self._start[runs[known]], counts)], np.repeat(known, counts)
+
+    def write_rows(self, codes: Ints, before: Ints, after: Ints, owner: Ints) -> None:
+        """Replace the rows of runs, as ``write`` does. ``owner``: the index in ``codes`` of each row of ``after``."""
+        counts = np.bincount(owner, minlength=len(codes))
+        self.nodes.use(after[:, 1])
+        self._held += len(after) - len(before)
+        self._end_nodes(before[:, 1])
+        if self._used + len(after) > len(self._rows):
+            self._compact_rows(len(after))
+        self._rows[self._used : self._used + len(after)] = after
+        starts = self._used + np.cumsum(counts) - counts
+        self._used += len(after)
+        wakes = np.full(len(codes), NEVER)
+        if len(after):
+            held = np.flatnonzero(counts)
+            wakes[held] = np.minimum.reduceat(after[:, -1], (np.cumsum(counts) - counts)[held])
+        runs = self.find(codes)
+        stored = np.where(runs >= 0, self._count[runs] if self._size else 0, 0)
+        dirty = self._dirty
+        for code, rows in zip(codes.tolist(), stored.tolist(), strict=True):
+            known = dirty.get(code)
+            if known is None:
+                dirty[code] = [rows, 0]
+            else:
+                known[1] = 0
+        same = (runs >= 0) & (counts > 0)
+        at = runs[same]
+        self._start[at], self._count[at], self._wake[at] = starts[same], counts[same], wakes[same]
+        others = np.flatnonzero(~same)
+        columns = (codes[others].tolist(), starts[others].tolist(), counts[others].tolist(), wakes[others].tolist())
+        for code, start, count, wake in zip(*columns, strict=True):
+            self._set_run(code, start, count, wake)
+
     def write(
         self, codes: Sequence[int], before: Sequence[Sequence[Partial]], after: Sequence[Sequence[Partial]]
     ) -> None:

@@ -39,6 +39,7 @@ def run(case: Case, rng: random.Random, end_ms: int) -> tuple[list[Taken], set[T
     automaton = compile_pattern(case.pattern)
     engine = MatchEngine({"key": pl.String()}, VALUES, PatternLimits())
     engine.set_patterns({0: automaton}, timed_out=frozenset([0]))
+    engine.fewest_runs = rng.choice([0, 48])  # in columns, or by itself
     engine.store.keys.assign(pl.DataFrame({"key": ["k"]}))
     numbered = list(enumerate(case.events))
     matches: list[Taken] = []
