@@ -19,8 +19,8 @@ partial matches that began before it. Of matches that begin with one event and a
 that of their partial matches, in which a way that takes an event is before one that passes it over.
 
 *How it works.* ``graph`` builds states and edges from a pattern. ``automaton`` makes each state a table from bits, one
-for each condition, to moves. ``engine`` runs the automaton over the events of each key, and ``match_store`` keeps
-partial matches and their events in columns and tables.
+for each condition, to moves. ``engine`` runs the automaton over the events of each key, or of many keys at once where
+that is simple (``column_run``), and ``match_store`` keeps partial matches and their events in columns and tables.
 
 *Other than in Flink*, where each is a fault of Flink's (``libs/streamcore/tests/patterns/test_against_flink.py``):
 rounds of a group after the first one begin as the group's contiguity says, and give no match twice; a time limit of a

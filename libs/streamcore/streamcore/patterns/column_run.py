@@ -51,8 +51,8 @@ class PlainTables:
 
     def by_run(self, patterns: Ints, of: Mapping[int, int]) -> Ints:
         """Return a number of the pattern of each run."""
-        known, index = np.unique(patterns, return_inverse=True)
-        return np.array([of[pattern] for pattern in known.tolist()], np.int64)[index]
+        known = sorted(of)
+        return np.array([of[pattern] for pattern in known], np.int64)[np.searchsorted(known, patterns)]
 
 
 def build_tables(automata: Mapping[int, Automaton]) -> PlainTables | None:

@@ -15,14 +15,15 @@ key and a serial number. What is gone is stored once as a tombstone.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from itertools import chain, pairwise, repeat
+from itertools import chain, pairwise
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from streamcore.columnar.grouping import expand_counts, with_capacity
+from streamcore.columnar.grouping import expand_counts, run_starts, sorted_distinct, with_capacity
+from streamcore.columnar.hash_table import HashTable
 from streamcore.columnar.key_slots import KeySlots
 from streamcore.schema import EVENT_MS
 from streamcore.state.table import HASH
@@ -143,7 +144,7 @@ class Nodes:
         """Remove one user from each node. Return the nodes that are over: without users, and with released ones."""
         over = []
         np.subtract.at(self.users, nodes, 1)
-        nodes = np.unique(nodes)
+        nodes = sorted_distinct(nodes)
         while len(nodes):
             ended = nodes[self.users[nodes] == 0]
             self.users[ended] = -1
@@ -152,7 +153,7 @@ class Nodes:
             before = before[before >= 0]
             if len(before):
                 np.subtract.at(self.users, before, 1)
-            nodes = np.unique(before)
+            nodes = sorted_distinct(before)
         ended = np.concatenate(over) if over else np.empty(0, np.int64)
         self.live -= len(ended)
         return ended
@@ -184,8 +185,8 @@ class MatchStore:
     def __init__(self, keys: Mapping[str, pl.DataType], values: Mapping[str, pl.DataType]) -> None:
         self.keys = KeySlots(keys)
         self.nodes = Nodes(values)
-        self._runs: dict[int, int] = {}  # code -> run
-        self._free: list[int] = []
+        self._runs = HashTable()  # from code to run
+        self._free = np.empty(0, np.int64)
         self._code = np.empty(0, np.int64)
         self._start = np.empty(0, np.int64)
         self._count = np.empty(0, np.int64)
@@ -196,7 +197,8 @@ class MatchStore:
         self._held = 0
         self.next_event = 0
         self._next_serial = 0
-        self._dirty: dict[int, list[int]] = {}  # code -> rows stored before, and the first row that differs
+        #: Of each write: the codes, and for each the rows that were stored before, and the first one that differs.
+        self._changed: list[tuple[Ints, Ints, Ints]] = []
         self._new_from = 0  # nodes from this index on have never been stored
         self._over: list[tuple[Ints, Ints]] = []  # stored nodes that are over: key slots and serials
         self._loaded_partials: list[pl.DataFrame] = []
@@ -231,7 +233,7 @@ class MatchStore:
 
     def find(self, codes: Ints) -> Ints:
         """Return the run of each code, -1 for none."""
-        return np.fromiter(map(self._runs.get, codes.tolist(), repeat(-1)), np.int64, len(codes))
+        return self._runs.find(codes.view(np.uint64))
 
     def due(self, until_ms: int) -> Ints:
         """Return the codes of the runs that have a deadline up to this time."""
@@ -252,8 +254,25 @@ class MatchStore:
         counts = self._count[runs[known]] if len(known) else known
         return self._rows[expand_counts(self._start[runs[known]], counts)], np.repeat(known, counts)
 
-    def write_rows(self, codes: Ints, before: Ints, after: Ints, owner: Ints) -> None:
-        """Replace the rows of runs, as ``write`` does. ``owner``: the index in ``codes`` of each row of ``after``."""
+    def write(
+        self, codes: Sequence[int], before: Sequence[Sequence[Partial]], after: Sequence[Sequence[Partial]]
+    ) -> None:
+        """Replace the partial matches of runs. New nodes must have been appended."""
+        changed = [i for i, (old, new) in enumerate(zip(before, after, strict=True)) if old != new]
+        self.write_rows(
+            np.array([codes[i] for i in changed], np.int64),
+            _to_rows([partial for i in changed for partial in before[i]]),
+            _to_rows([partial for i in changed for partial in after[i]]),
+            np.repeat(np.arange(len(changed)), [len(after[i]) for i in changed]).astype(np.int64),
+            np.array([_equal_rows(before[i], after[i]) for i in changed], np.int64),
+        )
+
+    def write_rows(self, codes: Ints, before: Ints, after: Ints, owner: Ints, equal: Ints | None = None) -> None:
+        """Replace the rows of distinct runs.
+
+        ``owner``: the index in ``codes`` of each row of ``after``, ascending. ``equal``: how many first rows of each run
+        have not changed; by default none.
+        """
         counts = np.bincount(owner, minlength=len(codes))
         self.nodes.use(after[:, 1])
         self._held += len(after) - len(before)
@@ -261,95 +280,48 @@ class MatchStore:
         if self._used + len(after) > len(self._rows):
             self._compact_rows(len(after))
         self._rows[self._used : self._used + len(after)] = after
-        starts = self._used + np.cumsum(counts) - counts
-        self._used += len(after)
+        firsts = np.cumsum(counts) - counts
         wakes = np.full(len(codes), NEVER)
-        if len(after):
-            held = np.flatnonzero(counts)
-            wakes[held] = np.minimum.reduceat(after[:, -1], (np.cumsum(counts) - counts)[held])
+        held = np.flatnonzero(counts)
+        if len(held):
+            wakes[held] = np.minimum.reduceat(after[:, -1], firsts[held])
         runs = self.find(codes)
-        stored = np.where(runs >= 0, self._count[runs] if self._size else 0, 0)
-        dirty = self._dirty
-        for code, rows in zip(codes.tolist(), stored.tolist(), strict=True):
-            known = dirty.get(code)
-            if known is None:
-                dirty[code] = [rows, 0]
-            else:
-                known[1] = 0
-        same = (runs >= 0) & (counts > 0)
-        at = runs[same]
-        self._start[at], self._count[at], self._wake[at] = starts[same], counts[same], wakes[same]
-        others = np.flatnonzero(~same)
-        columns = (codes[others].tolist(), starts[others].tolist(), counts[others].tolist(), wakes[others].tolist())
-        for code, start, count, wake in zip(*columns, strict=True):
-            self._set_run(code, start, count, wake)
+        known = runs >= 0
+        stored = np.zeros(len(codes), np.int64)
+        stored[known] = self._count[runs[known]]
+        self._changed.append((codes, stored, np.zeros(len(codes), np.int64) if equal is None else equal))
+        self._drop_runs(codes[known & (counts == 0)], runs[known & (counts == 0)])
+        runs[~known & (counts > 0)] = self._new_runs(codes[~known & (counts > 0)])
+        at = runs[held]
+        self._start[at], self._count[at], self._wake[at] = self._used + firsts[held], counts[held], wakes[held]
+        self._used += len(after)
 
-    def write(
-        self, codes: Sequence[int], before: Sequence[Sequence[Partial]], after: Sequence[Sequence[Partial]]
-    ) -> None:
-        """Replace the partial matches of runs. New nodes must have been appended."""
-        changed = [i for i, (old, new) in enumerate(zip(before, after, strict=True)) if old != new]
-        added: list[Partial] = []
-        wakes: list[int] = []
-        counts: list[int] = []
-        for i in changed:
-            old, new = before[i], after[i]
-            self._mark(codes[i], old, new)
-            added += new
-            counts.append(len(new))
-            wakes.append(min((p.deadline_ms for p in new), default=NEVER))
-        released = np.fromiter((p.node for i in changed for p in before[i]), np.int64)
-        self.nodes.use(np.fromiter((p.node for p in added), np.int64, len(added)))
-        self._held += len(added) - len(released)
-        self._end_nodes(released)
-        total = self._used + len(added)
-        if total > len(self._rows):
-            self._compact_rows(len(added))
-            total = self._used + len(added)
-        flat = np.fromiter(chain.from_iterable(added), np.int64, _FIELDS * len(added))
-        self._rows[self._used : total] = flat.reshape(-1, _FIELDS)
-        starts = self._used + np.cumsum([0, *counts])[:-1]
-        self._used = total
-        for i, start, count, wake in zip(changed, starts.tolist(), counts, wakes, strict=True):
-            self._set_run(codes[i], start, count, wake)
+    def _drop_runs(self, codes: Ints, runs: Ints) -> None:
+        if len(codes):
+            self._runs.remove(codes.view(np.uint64))
+            self._count[runs], self._wake[runs] = 0, NEVER
+            self._free = np.concatenate([self._free, runs])
 
-    def _mark(self, code: int, old: Sequence[Partial], new: Sequence[Partial]) -> None:
-        same = 0
-        for one, other in zip(old, new, strict=False):
-            if one != other:
-                break
-            same += 1
-        known = self._dirty.get(code)
-        if known is None:
-            self._dirty[code] = [len(old), same]
-        elif same < known[1]:
-            known[1] = same
-
-    def _set_run(self, code: int, start: int, count: int, wake: int) -> None:
-        run = self._runs.get(code)
-        if not count:
-            if run is not None:
-                del self._runs[code]
-                self._free.append(run)
-                self._count[run], self._wake[run] = 0, NEVER
-            return
-        if run is None:
-            run = self._runs[code] = self._free.pop() if self._free else self._grow()
-            self._code[run] = code
-        self._start[run], self._count[run], self._wake[run] = start, count, wake
-
-    def _grow(self) -> int:
-        run = self._size
-        self._size += 1
-        if self._size > len(self._code):
+    def _new_runs(self, codes: Ints) -> Ints:
+        if not len(codes):
+            return codes
+        reused = min(len(self._free), len(codes))
+        room = len(self._free) - reused
+        size = self._size + len(codes) - reused
+        runs = np.concatenate([self._free[room:], np.arange(self._size, size)])
+        self._free = self._free[:room]
+        if size > len(self._code):
             for name in ("_code", "_start", "_count", "_wake"):
-                setattr(self, name, with_capacity(getattr(self, name), self._size))
-            self._count[run:], self._wake[run:] = 0, NEVER
-        return run
+                setattr(self, name, with_capacity(getattr(self, name), size))
+            self._count[self._size :], self._wake[self._size :] = 0, NEVER
+        self._size = size
+        self._code[runs] = codes
+        self._runs.add(codes.view(np.uint64), runs)
+        return runs
 
     def _compact_rows(self, room: int) -> None:
         """Move the extents together, with room for as many rows again."""
-        live = np.fromiter(self._runs.values(), np.int64, len(self._runs))
+        live = np.flatnonzero(self._count[: self._size] > 0)
         counts = self._count[live]
         held = self._rows[expand_counts(self._start[live], counts)]
         self._rows = np.empty((max(_MIN_ROWS, 2 * (len(held) + room)), _FIELDS), np.int64)
@@ -391,9 +363,10 @@ class MatchStore:
     def keep(self, patterns: Collection[int]) -> None:
         """Drop the runs of all other patterns."""
         self.resolve()
-        codes = [code for code in self._runs if code >> _SLOT_BITS not in patterns]
-        runs = np.fromiter((self._runs[code] for code in codes), np.int64, len(codes))
-        self.write(codes, self.read(runs), [[]] * len(codes))
+        runs = np.flatnonzero(self._count[: self._size] > 0)
+        runs = runs[~np.isin(self._code[runs] >> _SLOT_BITS, list(patterns))]
+        rows, _ = self.read_rows(runs)
+        self.write_rows(self._code[runs], rows, rows[:0], np.empty(0, np.int64))
 
     # --- state --------------------------------------------------------------------------------------------------
 
@@ -403,21 +376,31 @@ class MatchStore:
         Called before ``node_changes``, which forgets keys.
         """
         self.resolve()
-        codes = sorted(self._dirty)
-        runs = self.find(np.array(codes, np.int64))
-        counts = np.where(runs >= 0, self._count[runs] if self._size else 0, 0)
-        stored, same = np.array([self._dirty[code] for code in codes], np.int64).reshape(-1, 2).T
-        self._dirty = {}
+        codes, stored, same = self._take_changed()
+        runs = self.find(codes)
+        counts = np.zeros(len(codes), np.int64)
+        counts[runs >= 0] = self._count[runs[runs >= 0]]
         same = np.minimum(same, counts)
         live = np.repeat(np.arange(len(codes)), counts - same)
         places = expand_counts(same, counts - same)
-        frame = self._frame(np.array(codes, np.int64)[live], places, self._start[runs[live]] + places)
+        frame = self._frame(codes[live], places, self._start[runs[live]] + places)
         gone_counts = np.maximum(stored - counts, 0)
         gone = np.repeat(np.arange(len(codes)), gone_counts)
         if len(gone):
-            tombstones = self._frame(np.array(codes, np.int64)[gone], expand_counts(counts, gone_counts), None)
+            tombstones = self._frame(codes[gone], expand_counts(counts, gone_counts), None)
             frame = pl.concat([frame, tombstones])
         return frame
+
+    def _take_changed(self) -> tuple[Ints, Ints, Ints]:
+        """Return the changed runs in order of their codes, with what ``_changed`` says of them."""
+        if not self._changed:
+            return (np.empty(0, np.int64),) * 3
+        codes, stored, same = (np.concatenate(part) for part in zip(*self._changed, strict=True))
+        self._changed = []
+        order = np.argsort(codes, kind="stable")  # of several writes of a code, the first one knows what was stored
+        codes, same = codes[order], same[order]
+        starts = run_starts(codes)
+        return codes[starts], stored[order[starts]], np.minimum.reduceat(same, starts) if len(starts) else same
 
     def partial_rows(self, bucket: int, buckets: int) -> pl.DataFrame:
         """Return the rows of partial matches of a bucket."""
@@ -503,7 +486,7 @@ class MatchStore:
 
     def forget_keys(self) -> None:
         """Forget the keys that have no partial match; called when a cut is over."""
-        self.keys.keep(np.unique(self._code[: self._size][self._count[: self._size] > 0] & _SLOT))
+        self.keys.keep(sorted_distinct(self._code[: self._size][self._count[: self._size] > 0] & _SLOT))
 
     # --- loading ------------------------------------------------------------------------------------------------
 
@@ -584,9 +567,24 @@ class MatchStore:
         bounds = [*starts.tolist(), len(codes)]
         lists = [list(map(Partial._make, rows[a:b].tolist())) for a, b in pairwise(bounds)]
         self.write(codes[starts].tolist(), [()] * len(lists), lists)
-        self._dirty = {}
+        self._changed = []
         self.drop_unused(0)
         self._over = []
+
+
+def _to_rows(partials: Sequence[Partial]) -> Ints:
+    flat = np.fromiter(chain.from_iterable(partials), np.int64, _FIELDS * len(partials))
+    return flat.reshape(-1, _FIELDS)
+
+
+def _equal_rows(before: Sequence[Partial], after: Sequence[Partial]) -> int:
+    """Return how many first partial matches are equal."""
+    equal = 0
+    for one, other in zip(before, after, strict=False):
+        if one != other:
+            break
+        equal += 1
+    return equal
 
 
 class PartialTable:

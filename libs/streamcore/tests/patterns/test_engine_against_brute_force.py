@@ -12,6 +12,7 @@ import pytest
 
 from streamcore.limits import PatternLimits
 from streamcore.patterns.automaton import Automaton, compile_pattern
+from streamcore.patterns.column_run import build_tables
 from streamcore.patterns.engine import EventBatch, Match, MatchEngine
 from tests.harness.patterns.brute_force import BruteForce, Event, Taken
 from tests.harness.patterns.generated import Case, generate
@@ -34,12 +35,15 @@ def batch(automaton: Automaton, events: list[tuple[int, Event]]) -> EventBatch:
     return EventBatch(zeros, ms, frame, zeros, np.arange(len(events)), bits)
 
 
-def run(case: Case, rng: random.Random, end_ms: int) -> tuple[list[Taken], set[Taken]]:
-    """Return the matches and the timed-out partial matches of the engine, with random calls."""
+def run(case: Case, rng: random.Random, end_ms: int, *, columns: bool = False) -> tuple[list[Taken], set[Taken]]:
+    """Return the matches and the timed-out partial matches of the engine, with random calls.
+
+    ``columns``: plain patterns run in columns, also a single run, and without time-outs.
+    """
     automaton = compile_pattern(case.pattern)
     engine = MatchEngine({"key": pl.String()}, VALUES, PatternLimits())
-    engine.set_patterns({0: automaton}, timed_out=frozenset([0]))
-    engine.fewest_runs = rng.choice([0, 48])  # in columns, or by itself
+    engine.set_patterns({0: automaton}, timed_out=frozenset() if columns else frozenset([0]))
+    engine.fewest_runs = 0 if columns else engine.fewest_runs
     engine.store.keys.assign(pl.DataFrame({"key": ["k"]}))
     numbered = list(enumerate(case.events))
     matches: list[Taken] = []
@@ -78,3 +82,17 @@ def test_matches_are_those_of_the_definition(part: int) -> None:
         assert Counter(found) == Counter(expected), f"seed {seed}\n{case}"
         if case.skip == "no_skip":
             assert timed_out == reference.timed_out(), f"seed {seed}\n{case}"
+
+
+def test_plain_patterns_give_the_same_in_columns() -> None:
+    plain = 0
+    for seed in range(2 * PATTERNS):
+        case = generate(seed)
+        if build_tables({0: compile_pattern(case.pattern)}) is None:
+            continue
+        plain += 1
+        found, _ = run(case, random.Random(seed), case.events[-1][0] + 2, columns=True)
+        reference = BruteForce(case.items, case.events, case.within_ms, end_ms=case.events[-1][0] + 2)
+        expected = reference.matches(case.skip, case.skip_step, found)
+        assert Counter({*found}) == Counter({*expected}), f"seed {seed}\n{case}"
+    assert plain > PATTERNS // 10
