@@ -84,12 +84,23 @@ if TYPE_CHECKING:
     )
     from streamcore.keyed.runtime_context import FunctionCounter, FunctionGauge, RuntimeContext
     from streamcore.keyed.window_states import per_window
-    from streamcore.limits import Limits, StateSettings
+    from streamcore.limits import Limits, PatternLimits, StateSettings
     from streamcore.operators.base import MAIN
     from streamcore.operators.group_calls import GroupContext
     from streamcore.operators.joins.process_cogroup import ProcessCoGroupFunction
     from streamcore.operators.windows.general.pane_values import WindowView
     from streamcore.operators.windows.process_operator import ProcessWindowFunction
+    from streamcore.patterns.expressions import MatchedStep, MatchExpression, candidate, matched
+    from streamcore.patterns.pattern import (
+        AfterMatchSkip,
+        Pattern,
+        WithinType,
+        no_skip,
+        skip_past_last_event,
+        skip_to_first,
+        skip_to_last,
+        skip_to_next,
+    )
     from streamcore.savepoint.division import divide_state
     from streamcore.schema import StreamSchema
     from streamcore.service.program.settings import ProgramSettings, ProgramStream
@@ -104,6 +115,7 @@ if TYPE_CHECKING:
     from streamcore.spark.runner import RestartPolicy, RunSettings
     from streamcore.spark.session import SparkSettings
     from streamcore.topology.joined_stream import JoinedStream
+    from streamcore.topology.pattern_stream import PatternStream
     from streamcore.topology.simulation import Simulation, SimulationResult, simulate
     from streamcore.topology.stream import KeyedStream, Stream, control_stream, source
     from streamcore.topology.text_tables import event_table
@@ -162,13 +174,17 @@ _MODULES = {
         "ProcessFunction ReducingState Refresh TimeDomain Ttl ValueState ValueTypeMismatch WhenFull"
     ),
     "streamcore.keyed.window_states": "per_window",
-    "streamcore.limits": "Limits StateSettings",
+    "streamcore.limits": "Limits PatternLimits StateSettings",
     "streamcore.operators.base": "MAIN",
     "streamcore.keyed.runtime_context": "FunctionCounter FunctionGauge RuntimeContext",
     "streamcore.operators.group_calls": "GroupContext",
     "streamcore.operators.joins.process_cogroup": "ProcessCoGroupFunction",
     "streamcore.operators.windows.general.pane_values": "WindowView",
     "streamcore.operators.windows.process_operator": "ProcessWindowFunction",
+    "streamcore.patterns.expressions": "MatchExpression MatchedStep candidate matched",
+    "streamcore.patterns.pattern": (
+        "AfterMatchSkip Pattern WithinType no_skip skip_past_last_event skip_to_first skip_to_last skip_to_next"
+    ),
     "streamcore.schema": "StreamSchema",
     "streamcore.savepoint.division": "divide_state",
     "streamcore.service.program.settings": "ProgramSettings ProgramStream",
@@ -183,6 +199,7 @@ _MODULES = {
     "streamcore.spark.runner": "RestartPolicy RunSettings",
     "streamcore.spark.session": "SparkSettings",
     "streamcore.topology.joined_stream": "JoinedStream",
+    "streamcore.topology.pattern_stream": "PatternStream",
     "streamcore.topology.simulation": "Simulation SimulationResult simulate",
     "streamcore.topology.stream": "KeyedStream Stream control_stream source",
     "streamcore.topology.text_tables": "event_table",
@@ -202,6 +219,7 @@ __all__ = [
     "Accumulation",
     "Accumulator",
     "AfterCount",
+    "AfterMatchSkip",
     "AfterProcessingTime",
     "AfterWatermark",
     "Aggregate",
@@ -267,6 +285,8 @@ __all__ = [
     "LookupClient",
     "LookupRetries",
     "MapState",
+    "MatchExpression",
+    "MatchedStep",
     "Max",
     "Mean",
     "Migration",
@@ -277,6 +297,9 @@ __all__ = [
     "OpenSearchSettings",
     "OpenSearchSink",
     "OrFinally",
+    "Pattern",
+    "PatternLimits",
+    "PatternStream",
     "Permanent",
     "PostgresSettings",
     "PostgresSink",
@@ -333,15 +356,23 @@ __all__ = [
     "WhenFull",
     "WindowView",
     "WindowedStream",
+    "WithinType",
     "ascending_timestamps",
     "bounded_out_of_orderness",
+    "candidate",
     "control_stream",
     "divide_state",
     "event_table",
     "from_punctuation",
+    "matched",
+    "no_skip",
     "per_window",
     "run_app",
     "simulate",
+    "skip_past_last_event",
+    "skip_to_first",
+    "skip_to_last",
+    "skip_to_next",
     "source",
 ]
 

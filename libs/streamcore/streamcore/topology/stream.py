@@ -32,8 +32,8 @@ from streamcore.enrich.spec import Enrichment
 from streamcore.errors import ConfigError
 from streamcore.operators.base import LATE, MAIN, CutTime
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
+from streamcore.topology.checks.expression_check import check_expression
 from streamcore.topology.control_rows import SCHEMA as CONTROL
-from streamcore.topology.expression_check import check_expression
 from streamcore.topology.labels import format_duration
 from streamcore.topology.nodes import (
     TIME,
@@ -61,11 +61,14 @@ if TYPE_CHECKING:
     from streamcore.aggregates.base import Aggregate
     from streamcore.keyed import ProcessFunction
     from streamcore.keyed.keyed_store import KeyedLimits
+    from streamcore.limits import PatternLimits
     from streamcore.operators.base import Operator
     from streamcore.operators.deduplication.operator import WhenFull
     from streamcore.operators.rolling.totals import RollingSpan
+    from streamcore.patterns.pattern import Pattern
     from streamcore.topology.connected.streams import CoKeyedStream, ConnectedStream
     from streamcore.topology.joined_stream import JoinedStream
+    from streamcore.topology.pattern_stream import PatternStream
     from streamcore.topology.windowed_stream import WindowedStream
     from streamcore.windowing import Assigner
 
@@ -271,6 +274,13 @@ class KeyedStream:
         from streamcore.topology.windowed_stream import WindowedStream
 
         return WindowedStream(self.keyed, assigner)
+
+    def pattern(self, pattern: Pattern, *, limits: PatternLimits | None = None) -> PatternStream:
+        """Find a pattern in the events of each key (``streamcore.patterns``)."""
+        from streamcore.limits import PatternLimits
+        from streamcore.topology.pattern_stream import PatternStream
+
+        return PatternStream(self.keyed, pattern, limits or PatternLimits())
 
     def rolling(
         self,

@@ -39,6 +39,11 @@ class DeadLetterCode(Code):
         "has the key and the window; if a function failed, also the number of elements and the first of them.",
         "Read `reason`, and correct the function or the data.",
     )
+    FAILED_MATCH = (
+        "failed_match",
+        "The function of a pattern fails on a match. The value has the key and, as JSON text, the events of the match.",
+        "Read `reason`, and correct the function or the data.",
+    )
     LATE = (
         "late",
         "The row is too far behind the watermark for a step, such as deduplication.",

@@ -1,7 +1,6 @@
 """Checks that what a step returns for a row depends on this row alone, by trying it on a few made-up rows.
 
-It finds what ``streamcore.topology.expression_check`` cannot see: Python functions, plugins, and functions from frames
-to frames. A step that fails on the made-up rows passes, because their values need not be ones that it can process.
+It finds what ``checks.expression_check`` cannot see: Python functions, plugins, and functions from frames to frames. A step that fails on the made-up rows passes, because their values need not be ones that it can process.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import polars as pl
 from streamcore.calls import CALL_ERRORS
 from streamcore.errors import ConfigError
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION
-from streamcore.topology.expression_check import REMEDY
+from streamcore.topology.checks.expression_check import REMEDY
 
 #: The numbers of the made-up rows: in no order, and one of them twice.
 _VALUES = (3, 1, 2, 1)

@@ -2,7 +2,7 @@
 
 A cut holds any number of rows, so a ``cum_sum`` or a mean over the rows of a cut depends on where cuts begin. Functions
 of the elements of a row's own list are no functions of several rows. What Python functions and plugins do is not
-visible in an expression: ``streamcore.topology.step_check`` evaluates it.
+visible in an expression: ``streamcore.topology.checks.step_check`` evaluates it.
 """
 
 from __future__ import annotations
