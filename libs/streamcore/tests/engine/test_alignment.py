@@ -68,6 +68,7 @@ class Cuts:
 steps = st.lists(st.integers(0, 40), min_size=1, max_size=40)
 
 
+@pytest.mark.slow
 @given(steps, steps, steps, st.integers(13, 20))
 def test_no_partition_is_further_ahead_than_the_limit_and_one_cut(
     one: list[int], other: list[int], third: list[int], restart_every: int

@@ -65,6 +65,7 @@ events = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=25)
 @given(events, st.sampled_from([1, 4, 30]), st.integers(1, 3), st.booleans())
 def test_assigned_times_have_the_effect_of_times_of_the_source(

@@ -134,6 +134,7 @@ def expected(cuts: list[Cut]) -> tuple[list[tuple[str, str]], list[tuple[str, li
 events = st.lists(st.tuples(st.integers(0, 60), st.sampled_from("abc"), st.integers(0, 9)), max_size=8)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=40)
 @given(st.lists(st.tuples(events, events), min_size=1, max_size=6), st.integers(1, 4), st.integers(0, 2))
 def test_both_streams_share_state_and_timers_for_any_shards_and_restarts(
@@ -188,8 +189,12 @@ def test_the_same_key_after_a_function_that_keeps_it_needs_no_shuffle_and_anothe
 
 
 def test_the_port_of_the_second_streams_failures_is_not_partitioned_by_the_first_key() -> None:
-    failed = CONNECTED.side("failed_second").key_by("payer").process(Count(), name="after")
-    assert len(Topology("t", failed.sink("out")).levels.exchanges) == 3
+    other = stream("other", "payer").map(user=pl.lit("of another key"))
+    step = ORDERS.key_by("user").connect(other.key_by("payer")).process(History(), keeps_key=True)
+    by_user = [
+        step.side(port).key_by("user").process(Count()).sink(port) for port in ("paid", "failed", "failed_second")
+    ]
+    assert [len(Topology("t", sink).levels.exchanges) for sink in by_user] == [2, 2, 3]
 
 
 class Count(ProcessFunction):

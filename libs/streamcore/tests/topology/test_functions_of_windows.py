@@ -117,6 +117,7 @@ WINDOWS = {
 events = st.lists(st.tuples(st.integers(0, 120), st.sampled_from("abc"), st.integers(0, 9)), min_size=1, max_size=25)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=25)
 @given(st.sampled_from(sorted(WINDOWS)), events, st.sampled_from([1, 3, 30]), st.integers(1, 3), st.booleans())
 def test_state_per_key_and_per_window_follows_the_panes(
@@ -218,6 +219,7 @@ class Balance(ProcessCoGroupFunction):
         assert self.balance != 2, "two"
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=20)
 @given(events, events, st.sampled_from([1, 4, 30]), st.integers(1, 3), st.booleans())
 def test_a_co_group_has_state_per_key_and_side_outputs(
