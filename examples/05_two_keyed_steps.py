@@ -1,8 +1,8 @@
 """Two keyed steps: the best three products of each hour, and the plan of the engine.
 
-The first step computes the revenue of each product and hour, the second the best three products of each hour. The second window
-needs no extra step: a result row of a window has the window's last millisecond as its event time, so it falls into
-the same hour. Each change of the key is one shuffle and one stage with its own state, and the plan shows them before
+The first step computes the revenue of each product and hour, the second the best three products of each hour. A result
+row of a window has the window's last millisecond as its event time, so in the second window it falls into the same
+hour. Each change of the key is one shuffle and one stage with its own state, and the plan shows them before
 the app runs.
 
 ::

@@ -1,9 +1,9 @@
 """A function over one key at a time: state, timers, time to live.
 
 For logic that no window can express. State is declared on the class and read like attributes, always that of the
-event's card. State with a time to live expires by itself, each element of a list on its own, so the list below has the payments
-of the last ten minutes. A timer of event time fires when the watermark reaches it, in order of time, so a back-test
-has the same rows as a live run.
+event's card. State with a time to live expires by itself, each element of a list on its own, so the list below has the
+payments of the last ten minutes. A timer of event time fires when the watermark reaches it, in order of time, so a
+back-test has the same rows as a live run.
 
 ::
 

@@ -1,4 +1,4 @@
-"""The chart as Helm renders it. Without ``helm`` on the PATH, or another program, a test is skipped with that reason."""
+"""The chart as Helm renders it. Without ``helm`` or another program on the PATH a test is skipped with that reason."""
 
 from __future__ import annotations
 
