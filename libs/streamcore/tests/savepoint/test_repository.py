@@ -19,15 +19,12 @@ from streamcore.savepoint.create import SavepointPosition, write_manifest
 from streamcore.savepoint.state_files import read_parts, save_shard
 from streamcore.storage import ObjectStore
 from streamcore.topology.simulation import Simulation
-from tests.harness.apps.versioned_shop import Version, rows
+from tests.harness.apps.versioned_shop import Version, simulated
 
 
 @pytest.fixture(scope="module")
 def simulation() -> Simulation:
-    shop = Simulation(Version().topology("shop"), shards=2)
-    for cut in range(3):
-        shop.cut(rows(cut), clock_ms=cut)
-    return shop
+    return simulated(Version(), shards=2)
 
 
 class Crash(BaseException):

@@ -32,8 +32,7 @@ from streamcore.service.promotion import settings_for_epoch, standalone_checkpoi
 from streamcore.service.spark_savepoints import ServiceSavepoints
 from streamcore.spark.runtime import Runtime
 from streamcore.storage import atomic_files as files
-from streamcore.topology.simulation import Simulation
-from tests.harness.apps.versioned_shop import Version, initial_of, moment, rows, save
+from tests.harness.apps.versioned_shop import Version, initial_of, moment, save, simulated
 from tests.harness.cut_ids import cut_id
 from tests.harness.faults.hanging_transaction import LENIENT, make_hanging_transaction
 from tests.harness.servers import processes
@@ -94,9 +93,7 @@ class Shop:
         return Standby(self.settings, (version or self.version).topology("shop").app(shards=2))
 
     def save_savepoint(self) -> Savepoint:
-        simulation = Simulation(self.version.topology("shop"), shards=2)
-        for cut in range(3):
-            simulation.cut(rows(cut), clock_ms=cut)
+        simulation = simulated(self.version, shards=2)
         place = Path(self.settings.savepoints_root)
         return save(simulation.local.app, simulation.blobs, place, moment(BATCH))
 

@@ -1,6 +1,7 @@
 """Checks that what a step returns for a row depends on this row alone, by trying it on a few made-up rows.
 
-It finds what ``checks.expression_check`` cannot see: Python functions, plugins, and functions from frames to frames. A step that fails on the made-up rows passes, because their values need not be ones that it can process.
+It finds what ``expression_check`` cannot see: Python functions, plugins, and functions from frames to frames. A step
+that fails on the made-up rows passes, because their values need not be ones that it can process.
 """
 
 from __future__ import annotations
