@@ -76,16 +76,16 @@ def build_tables(automata: Mapping[int, Automaton]) -> PlainTables | None:
             columns.append((state.kind is StateKind.PENDING, limit_ms, since_step, between, state.step))
     if not cells:
         return None
-    pending, limits, since_step, between, steps = zip(*columns, strict=True)
+    of_states = [*zip(*columns, strict=True)]
     plain = {number: automata[number] for number in cells}
     return PlainTables(
         np.array(target, np.int64),
         np.array(takes, np.int64),
-        np.array(pending, bool),
-        np.array(limits, np.int64),
-        np.array(since_step, bool),
-        np.array(between, bool),
-        np.array(steps, np.int64),
+        np.array(of_states[0], bool),
+        np.array(of_states[1], np.int64),
+        np.array(of_states[2], bool),
+        np.array(of_states[3], bool),
+        np.array(of_states[4], np.int64),
         cells,
         states,
         {number: len(automaton.leaves) for number, automaton in plain.items()},

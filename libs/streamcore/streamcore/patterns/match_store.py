@@ -270,8 +270,8 @@ class MatchStore:
     def write_rows(self, codes: Ints, before: Ints, after: Ints, owner: Ints, equal: Ints | None = None) -> None:
         """Replace the rows of distinct runs.
 
-        ``owner``: the index in ``codes`` of each row of ``after``, ascending. ``equal``: how many first rows of each run
-        have not changed; by default none.
+        ``owner``: the index in ``codes`` of each row of ``after``, ascending. ``equal``: how many first rows of each
+        run have not changed; by default none.
         """
         counts = np.bincount(owner, minlength=len(codes))
         self.nodes.use(after[:, 1])
