@@ -16,10 +16,10 @@ import numpy as np
 
 from streamcore.patterns.automaton import Automaton
 from streamcore.patterns.graph import StateKind
-from streamcore.patterns.match_store import NEVER, NO_NODE, Ints, Mask, Partial
+from streamcore.patterns.match_store import NEVER, NO_NODE, Ints, Mask, PartialMatch
 from streamcore.patterns.pattern import WithinType
 
-STATE, NODE, FIRST, STARTED, STEP_MS, LENGTH, DEADLINE = range(len(Partial._fields))
+STATE, NODE, FIRST, STARTED, STEP_MS, LENGTH, DEADLINE = range(len(PartialMatch._fields))
 _MAX_LEAVES: Final = 12
 _MAX_CELLS: Final = 1 << 18
 #: In ``PlainTables.target``: the partial match ends; the run is hard.
@@ -126,7 +126,7 @@ def _cells(automaton: Automaton) -> list[tuple[int, int]] | None:
 class PlainRuns(NamedTuple):
     """Runs to be run in columns: numbers of patterns and key slots, and the bounds of their events in the batch.
 
-    ``rows``: the partial matches (columns of ``Partial``) in order, ``owner``: the run of each.
+    ``rows``: the partial matches (columns of ``PartialMatch``) in order, ``owner``: the run of each.
     """
 
     patterns: Ints
@@ -265,7 +265,7 @@ class _Columns:
         owner, step = active[begins], tables.takes[cell[begins]]
         if not len(owner):
             return
-        rows = np.empty((len(owner), len(Partial._fields)), np.int64)
+        rows = np.empty((len(owner), len(PartialMatch._fields)), np.int64)
         rows[:, STATE] = target[begins]
         rows[:, NODE] = self._new_nodes(np.full(len(owner), NO_NODE), step, row[owner], owner)
         rows[:, FIRST] = self.given.first_event + row[owner]

@@ -20,7 +20,7 @@ from streamcore.patterns.automaton import Automaton
 from streamcore.patterns.column_run import ColumnInput, PlainRuns, PlainTables, build_tables, run_columns
 from streamcore.patterns.expressions import IterativeCondition, MatchRead
 from streamcore.patterns.graph import StateKind
-from streamcore.patterns.match_store import NEVER, NO_NODE, Ints, Mask, MatchStore, Partial, run_code
+from streamcore.patterns.match_store import NEVER, NO_NODE, Ints, Mask, MatchStore, PartialMatch, run_code
 from streamcore.patterns.pattern import SkipKind, WithinType
 
 #: From how many runs on columns cost less than running each by itself.
@@ -43,7 +43,7 @@ class Match:
 
 
 @dataclass(frozen=True, slots=True)
-class EventBatch:
+class PatternEvents:
     """Events in order of key slot, then in the order in which their key's events are looked at.
 
     ``key_slots``, ``event_ms``: by event. ``values``: a row for each event. For event ``events[i]`` the conditions of
@@ -77,13 +77,13 @@ class MatchEngine:
     def set_patterns(self, automata: Mapping[int, Automaton], timed_out: frozenset[int] = frozenset()) -> None:
         """Run these patterns, by number, from now on. ``timed_out``: those whose timed-out partial matches are emitted.
 
-        A number means one structure for ever. Partial matches of other patterns are dropped by ``store.keep``.
+        A number means one structure for ever. PartialMatch matches of other patterns are dropped by ``store.keep``.
         """
         self.automata = automata
         self.timed_out = timed_out
         self.tables = build_tables({number: one for number, one in automata.items() if number not in timed_out})
 
-    def run(self, batch: EventBatch | None, until_ms: int) -> list[Match]:
+    def run(self, batch: PatternEvents | None, until_ms: int) -> list[Match]:
         """Take the events, then advance time to ``until_ms``, and return what is certain then.
 
         The order is that of the patterns and key slots, then of time. No event before ``until_ms`` may follow.
@@ -106,7 +106,7 @@ class MatchEngine:
 def _deadline(automaton: Automaton, state: int, started_ms: int, last_ms: int, step_ms: int, last_step: int) -> int:
     """Return when the time of a partial match in this state is over; ``NEVER`` without a limit.
 
-    ``last_ms``: the time of its last event. ``step_ms``: see ``Partial``. ``last_step``: the step of its last event.
+    ``last_ms``: the time of its last event. ``step_ms``: see ``PartialMatch``. ``last_step``: that of its last event.
     """
     waiting = automaton.states[state]
     if waiting.kind is StateKind.FINAL:
@@ -124,7 +124,7 @@ def _deadline(automaton: Automaton, state: int, started_ms: int, last_ms: int, s
 class _Pass:
     """One call of ``MatchEngine.run``."""
 
-    def __init__(self, engine: MatchEngine, batch: EventBatch | None, until_ms: int) -> None:
+    def __init__(self, engine: MatchEngine, batch: PatternEvents | None, until_ms: int) -> None:
         self.engine = engine
         self.store = engine.store
         self.batch = batch
@@ -220,7 +220,7 @@ class _Pass:
         self.events, self.bits = batch.events.tolist(), batch.bits.tolist()
         return codes[active], starts[active].tolist(), ends[active].tolist()
 
-    def _begins(self, batch: EventBatch) -> Mask:
+    def _begins(self, batch: PatternEvents) -> Mask:
         begins = np.empty(len(batch.patterns), bool)
         starts = run_starts(batch.patterns)
         for low, high in zip(starts.tolist(), [*starts[1:].tolist(), len(batch.patterns)], strict=True):
@@ -304,7 +304,7 @@ class _Run:
     __slots__ = ("automaton", "context", "held", "key_slot", "partials", "pattern", "soonest_ms")
 
     def __init__(
-        self, context: _Pass, automaton: Automaton, pattern: int, key_slot: int, partials: Sequence[Partial]
+        self, context: _Pass, automaton: Automaton, pattern: int, key_slot: int, partials: Sequence[PartialMatch]
     ) -> None:
         self.context = context
         self.automaton = automaton
@@ -314,7 +314,7 @@ class _Run:
         self.held = [p for p in partials if p.state == _FINAL] if len(self.partials) < len(partials) else []
         self.soonest_ms = min([p.deadline_ms for p in self.partials], default=NEVER)
 
-    def run(self, low: int, high: int) -> list[Partial]:
+    def run(self, low: int, high: int) -> list[PartialMatch]:
         """Take the events of the batch from ``low`` to ``high``, advance time, and return the partial matches."""
         context = self.context
         for i in range(low, high):
@@ -331,8 +331,8 @@ class _Run:
 
     def _take(self, row: int, ms: int, bits: int) -> None:
         """Let every partial match take, ignore or end with an event, and begin others with it."""
-        kept: list[Partial] = []
-        complete: list[Partial] = []
+        kept: list[PartialMatch] = []
+        complete: list[PartialMatch] = []
         for partial in self.partials:
             self._go_on(partial, row, ms, bits, kept, complete)
         self._begin_with(row, ms, bits, kept, complete)
@@ -346,14 +346,20 @@ class _Run:
             self._settle(complete, ms)
 
     def _go_on(
-        self, partial: Partial, row: int, ms: int, bits: int, kept: list[Partial], complete: list[Partial]
+        self,
+        partial: PartialMatch,
+        row: int,
+        ms: int,
+        bits: int,
+        kept: list[PartialMatch],
+        complete: list[PartialMatch],
     ) -> None:
         """Add what becomes of a partial match with an event to ``kept`` and ``complete``."""
         automaton, state = self.automaton, partial.state
         if automaton.iterative:
             bits = self._decide(partial, state, bits, row)
         moves, stops = automaton.moves(state, bits)
-        going_on: list[Partial] = []
+        going_on: list[PartialMatch] = []
         for target, step, completes in moves:
             moved = self._move(partial, target, ms) if step < 0 else self._extend(partial, target, step, row, ms)
             if moved is not None:
@@ -364,7 +370,7 @@ class _Run:
         if not stops:
             kept += going_on
 
-    def _begin_with(self, row: int, ms: int, bits: int, kept: list[Partial], complete: list[Partial]) -> None:
+    def _begin_with(self, row: int, ms: int, bits: int, kept: list[PartialMatch], complete: list[PartialMatch]) -> None:
         """Add the partial matches that begin with an event, and those that it completes at once."""
         automaton, context = self.automaton, self.context
         if automaton.iterative:
@@ -380,13 +386,13 @@ class _Run:
                 context.room -= 1
                 kept.append(begun)
 
-    def _begin(self, target: int, step: int, row: int, ms: int) -> Partial:
+    def _begin(self, target: int, step: int, row: int, ms: int) -> PartialMatch:
         context = self.context
         node = context.new_node(NO_NODE, step, row, self.key_slot)
         deadline = _deadline(self.automaton, target, ms, ms, ms, step)
-        return Partial(target, node, context.first_event + row, ms, ms, 1, deadline)
+        return PartialMatch(target, node, context.first_event + row, ms, ms, 1, deadline)
 
-    def _extend(self, partial: Partial, target: int, step: int, row: int, ms: int) -> Partial | None:
+    def _extend(self, partial: PartialMatch, target: int, step: int, row: int, ms: int) -> PartialMatch | None:
         """Return a partial match with one more event; None if that comes too late, or is one too many."""
         context = self.context
         last_ms, goes_on = context.time_of(partial.node), context.step_of(partial.node) == step
@@ -403,9 +409,9 @@ class _Run:
         node = context.new_node(partial.node, step, row, self.key_slot)
         step_ms = partial.step_ms if goes_on else last_ms
         deadline = _deadline(self.automaton, target, partial.started_ms, ms, step_ms, step)
-        return Partial(target, node, partial.first, partial.started_ms, step_ms, partial.length + 1, deadline)
+        return PartialMatch(target, node, partial.first, partial.started_ms, step_ms, partial.length + 1, deadline)
 
-    def _move(self, partial: Partial, target: int, ms: int) -> Partial | None:
+    def _move(self, partial: PartialMatch, target: int, ms: int) -> PartialMatch | None:
         """Return a partial match that waits in another state; None if its time is over there."""
         if target == partial.state:
             return partial
@@ -415,7 +421,7 @@ class _Run:
         )
         return partial._replace(state=target, deadline_ms=deadline) if deadline > ms else None
 
-    def _decide(self, partial: Partial | None, state: int, bits: int, row: int) -> int:
+    def _decide(self, partial: PartialMatch | None, state: int, bits: int, row: int) -> int:
         """Return the bits with those of the iterative conditions that matter."""
         automaton = self.automaton
         undecided = automaton.undecided(state, bits)
@@ -458,7 +464,7 @@ class _Run:
 
     # --- matches ------------------------------------------------------------------------------------------------
 
-    def _settle(self, complete: list[Partial], now_ms: int) -> None:
+    def _settle(self, complete: list[PartialMatch], now_ms: int) -> None:
         """Emit matches. With a skip strategy, a match waits for partial matches that began before it."""
         if self.automaton.skip is SkipKind.NO_SKIP:
             for match in complete:
@@ -475,7 +481,7 @@ class _Run:
                 self.soonest_ms = min([p.deadline_ms for p in self.partials], default=NEVER)
         self.held = held
 
-    def _survives(self, match: Partial) -> Callable[[Partial], bool]:
+    def _survives(self, match: PartialMatch) -> Callable[[PartialMatch], bool]:
         """Return whether the match leaves a partial match alive."""
         context, kind = self.context, self.automaton.skip
         if kind is SkipKind.TO_NEXT:
@@ -489,12 +495,12 @@ class _Run:
         number = context.number_of(taken[0] if kind is SkipKind.TO_FIRST else taken[-1])
         return lambda p: p.first >= number
 
-    def _emit(self, partial: Partial, time_ms: int, *, timed_out: bool = False) -> None:
+    def _emit(self, partial: PartialMatch, time_ms: int, *, timed_out: bool = False) -> None:
         nodes = tuple(self.context.chain(partial.node))
         self.context.matches.append(Match(self.pattern, self.key_slot, time_ms, nodes, timed_out))
 
 
-def _first(partial: Partial) -> int:
+def _first(partial: PartialMatch) -> int:
     return partial.first
 
 

@@ -1,6 +1,6 @@
 """The partial matches of an operator or group, in columns: one row per partial match, one per event that it has taken.
 
-The events of a partial match are a chain of *nodes*: a node has an event, its step and the node before. Partial matches
+The events of a partial match are a chain of *nodes*: a node has an event, its step and the node before. PartialMatch matches
 with an equal beginning share its nodes, so a branch costs one node. (Flink's shared buffer keeps one entry for a state
 and event with edges to several predecessors, and needs versions to tell which edges belong together. A node has one
 predecessor, so a chain of nodes is one partial match, and a count of its users tells when a node is over.)
@@ -54,7 +54,7 @@ _SLOT: Final = (1 << _SLOT_BITS) - 1
 _MIN_ROWS: Final = 4096
 
 
-class Partial(NamedTuple):
+class PartialMatch(NamedTuple):
     """A partial match, or a complete one that is not emitted yet (in the automaton's final state).
 
     ``node``: that of its last event. ``first``: the number of its first event. ``started_ms``: the time of that event.
@@ -71,7 +71,7 @@ class Partial(NamedTuple):
     deadline_ms: int
 
 
-_FIELDS: Final = len(Partial._fields)
+_FIELDS: Final = len(PartialMatch._fields)
 _STORED: Final = (STATE, NODE, FIRST_EVENT, STARTED_MS, STEP_MS, LENGTH)
 
 
@@ -226,7 +226,7 @@ class MatchStore:
         runs = np.flatnonzero(self._count[: self._size] > 0)
         counts = self._count[runs]
         codes = np.repeat(self._code[runs], counts)
-        lengths = self._rows[expand_counts(self._start[runs], counts)][:, Partial._fields.index("length")]
+        lengths = self._rows[expand_counts(self._start[runs], counts)][:, PartialMatch._fields.index("length")]
         return codes >> _SLOT_BITS, codes & _SLOT, lengths
 
     # --- runs ---------------------------------------------------------------------------------------------------
@@ -239,11 +239,11 @@ class MatchStore:
         """Return the codes of the runs that have a deadline up to this time."""
         return self._code[: self._size][self._wake[: self._size] <= until_ms]
 
-    def read(self, runs: Ints) -> list[list[Partial]]:
+    def read(self, runs: Ints) -> list[list[PartialMatch]]:
         """Return the partial matches of each run; none for run -1."""
         known = runs[runs >= 0]
         counts = self._count[known]
-        rows = map(Partial._make, self._rows[expand_counts(self._start[known], counts)].tolist())
+        rows = map(PartialMatch._make, self._rows[expand_counts(self._start[known], counts)].tolist())
         sizes = np.zeros(len(runs), np.int64)
         sizes[runs >= 0] = counts
         return [[next(rows) for _ in range(size)] for size in sizes.tolist()]
@@ -255,7 +255,7 @@ class MatchStore:
         return self._rows[expand_counts(self._start[runs[known]], counts)], np.repeat(known, counts)
 
     def write(
-        self, codes: Sequence[int], before: Sequence[Sequence[Partial]], after: Sequence[Sequence[Partial]]
+        self, codes: Sequence[int], before: Sequence[Sequence[PartialMatch]], after: Sequence[Sequence[PartialMatch]]
     ) -> None:
         """Replace the partial matches of runs. New nodes must have been appended."""
         changed = [i for i, (old, new) in enumerate(zip(before, after, strict=True)) if old != new]
@@ -565,19 +565,19 @@ class MatchStore:
         rows[:, -1] = self.deadlines(codes >> _SLOT_BITS, rows, last_ms)
         starts = np.flatnonzero(np.diff(codes, prepend=-1))
         bounds = [*starts.tolist(), len(codes)]
-        lists = [list(map(Partial._make, rows[a:b].tolist())) for a, b in pairwise(bounds)]
+        lists = [list(map(PartialMatch._make, rows[a:b].tolist())) for a, b in pairwise(bounds)]
         self.write(codes[starts].tolist(), [()] * len(lists), lists)
         self._changed = []
         self.drop_unused(0)
         self._over = []
 
 
-def _to_rows(partials: Sequence[Partial]) -> Ints:
+def _to_rows(partials: Sequence[PartialMatch]) -> Ints:
     flat = np.fromiter(chain.from_iterable(partials), np.int64, _FIELDS * len(partials))
     return flat.reshape(-1, _FIELDS)
 
 
-def _equal_rows(before: Sequence[Partial], after: Sequence[Partial]) -> int:
+def _equal_rows(before: Sequence[PartialMatch], after: Sequence[PartialMatch]) -> int:
     """Return how many first partial matches are equal."""
     equal = 0
     for one, other in zip(before, after, strict=False):
@@ -619,4 +619,4 @@ class NodeTable:
         self._store.load(nodes=rows)
 
 
-__all__ = ["Iterable", "MatchStore", "NodeTable", "Nodes", "Partial", "PartialTable", "run_code"]
+__all__ = ["Iterable", "MatchStore", "NodeTable", "Nodes", "PartialMatch", "PartialTable", "run_code"]

@@ -13,7 +13,7 @@ import pytest
 from streamcore.limits import PatternLimits
 from streamcore.patterns.automaton import Automaton, compile_pattern
 from streamcore.patterns.column_run import build_tables
-from streamcore.patterns.engine import EventBatch, Match, MatchEngine
+from streamcore.patterns.engine import Match, MatchEngine, PatternEvents
 from tests.harness.patterns.brute_force import BruteForce, Event, Taken
 from tests.harness.patterns.generated import Case, generate
 
@@ -22,7 +22,7 @@ PATTERNS = int(os.environ.get("HEADGATE_PATTERNS", "300"))
 VALUES = {"letter": pl.String(), "v": pl.Int64(), "number": pl.Int64()}
 
 
-def batch(automaton: Automaton, events: list[tuple[int, Event]]) -> EventBatch:
+def batch(automaton: Automaton, events: list[tuple[int, Event]]) -> PatternEvents:
     """Return events of one key with their bits. ``events``: with their numbers."""
     rows = [(letter, v, number) for number, (_, letter, v) in events]
     frame = pl.DataFrame(rows, schema=VALUES, orient="row")
@@ -32,7 +32,7 @@ def batch(automaton: Automaton, events: list[tuple[int, Event]]) -> EventBatch:
             bits |= frame.select(condition).to_series().cast(pl.Int64).to_numpy() << leaf
     ms = np.array([e[0] for _, e in events], np.int64)
     zeros = np.zeros(len(events), np.int64)
-    return EventBatch(zeros, ms, frame, zeros, np.arange(len(events)), bits)
+    return PatternEvents(zeros, ms, frame, zeros, np.arange(len(events)), bits)
 
 
 def run(case: Case, rng: random.Random, end_ms: int, *, columns: bool = False) -> tuple[list[Taken], set[Taken]]:

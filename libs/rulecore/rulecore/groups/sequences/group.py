@@ -34,7 +34,7 @@ from rulecore.state_size import StateSize, StateUse, key_bytes_at_most, size_by_
 from streamcore.hashing import hash_columns
 from streamcore.limits import PatternLimits
 from streamcore.patterns.automaton import Automaton
-from streamcore.patterns.engine import EventBatch, Match, MatchEngine
+from streamcore.patterns.engine import Match, MatchEngine, PatternEvents
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
 from streamcore.state import HASH, KeyValueTable, StateTable
 
@@ -167,7 +167,7 @@ class SequenceGroup:
         self._dropped["events_dropped"] += self.buffer.limit_fresh(self.settings.events)
         return self._firings(matches, context.topic), []
 
-    def _batch(self, passed: pl.DataFrame) -> EventBatch:
+    def _batch(self, passed: pl.DataFrame) -> PatternEvents:
         """Return events in order of (key slot, time, partition, offset), with their roles in the sequences."""
         key_slots = self.store.keys.assign(passed)
         times, partitions, offsets = (passed[n].to_numpy() for n in (EVENT_MS, PARTITION, OFFSET))
@@ -176,7 +176,7 @@ class SequenceGroup:
         event_indexes = np.repeat(np.arange(len(order)), conditions.list.len().to_numpy())
         roles = self._roles.roles_for_events(event_indexes, conditions.explode().to_numpy().astype(np.int64))
         values = passed.select(PARTITION, OFFSET, *(pl.col(value_column(n)).alias(n) for n in self._buffered))
-        return EventBatch(key_slots[order], times[order], values[order], roles.sequences, roles.events, roles.roles)
+        return PatternEvents(key_slots[order], times[order], values[order], roles.sequences, roles.events, roles.roles)
 
     def _firings(self, matches: Sequence[Match], topic: str) -> list[RuleFiring]:
         """Return the firings in order of time, key hash and rule.

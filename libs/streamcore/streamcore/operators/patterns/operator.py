@@ -30,7 +30,7 @@ from streamcore.operators.failures import FAILED, FAILED_REASON
 from streamcore.operators.patterns.output import MatchApply, MatchColumns, MatchRows
 from streamcore.operators.patterns.waiting_events import BITS, NUMBER, WaitingEvents
 from streamcore.patterns.automaton import Automaton, compile_pattern
-from streamcore.patterns.engine import EventBatch, Match, MatchEngine
+from streamcore.patterns.engine import Match, MatchEngine, PatternEvents
 from streamcore.patterns.expressions import MatchExpression
 from streamcore.patterns.match_store import Ints
 from streamcore.patterns.pattern import Pattern
@@ -187,13 +187,13 @@ class PatternOperator:
         inert = [bits for bits in distinct if self.automaton.is_inert(bits)]
         return rows.filter(~pl.col(BITS).is_in(inert)) if inert else rows
 
-    def _batch(self, rows: pl.DataFrame) -> EventBatch:
+    def _batch(self, rows: pl.DataFrame) -> PatternEvents:
         key_slots = self._engine.store.keys.assign(rows)
         times, numbers = rows[EVENT_MS].to_numpy(), rows[NUMBER].to_numpy()
         order = np.lexsort((numbers, times, key_slots))
         rows, key_slots = rows[order], key_slots[order]
         events = np.arange(rows.height)
-        return EventBatch(
+        return PatternEvents(
             key_slots,
             rows[EVENT_MS].to_numpy(),
             rows.select([*self._values]),
