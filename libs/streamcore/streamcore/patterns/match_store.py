@@ -1,6 +1,6 @@
 """The partial matches of an operator or group, in columns: one row per partial match, one per event that it has taken.
 
-The events of a partial match are a chain of *nodes*: a node has an event, its step and the node before. PartialMatch matches
+The events of a partial match are a chain of *nodes*: a node has an event, its step and the node before. Partial matches
 with an equal beginning share its nodes, so a branch costs one node. (Flink's shared buffer keeps one entry for a state
 and event with edges to several predecessors, and needs versions to tell which edges belong together. A node has one
 predecessor, so a chain of nodes is one partial match, and a count of its users tells when a node is over.)
