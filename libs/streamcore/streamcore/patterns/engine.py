@@ -77,7 +77,7 @@ class MatchEngine:
     def set_patterns(self, automata: Mapping[int, Automaton], timed_out: frozenset[int] = frozenset()) -> None:
         """Run these patterns, by number, from now on. ``timed_out``: those whose timed-out partial matches are emitted.
 
-        A number means one structure for ever. PartialMatch matches of other patterns are dropped by ``store.keep``.
+        A number means one structure for ever. Partial matches of other patterns are dropped by ``store.keep``.
         """
         self.automata = automata
         self.timed_out = timed_out
