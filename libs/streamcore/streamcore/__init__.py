@@ -115,7 +115,7 @@ if TYPE_CHECKING:
     from streamcore.spark.runner import RestartPolicy, RunSettings
     from streamcore.spark.session import SparkSettings
     from streamcore.topology.joined_stream import JoinedStream
-    from streamcore.topology.pattern_stream import PatternStream
+    from streamcore.topology.patterns.pattern_stream import PatternStream
     from streamcore.topology.simulation import Simulation, SimulationResult, simulate
     from streamcore.topology.stream import KeyedStream, Stream, control_stream, source
     from streamcore.topology.text_tables import event_table
@@ -199,7 +199,7 @@ _MODULES = {
     "streamcore.spark.runner": "RestartPolicy RunSettings",
     "streamcore.spark.session": "SparkSettings",
     "streamcore.topology.joined_stream": "JoinedStream",
-    "streamcore.topology.pattern_stream": "PatternStream",
+    "streamcore.topology.patterns.pattern_stream": "PatternStream",
     "streamcore.topology.simulation": "Simulation SimulationResult simulate",
     "streamcore.topology.stream": "KeyedStream Stream control_stream source",
     "streamcore.topology.text_tables": "event_table",

@@ -106,7 +106,7 @@ class MatchEngine:
 def _deadline(automaton: Automaton, state: int, started_ms: int, last_ms: int, step_ms: int, last_step: int) -> int:
     """Return when the time of a partial match in this state is over; ``NEVER`` without a limit.
 
-    ``last_ms``: the time of its last event. ``step_ms``: see ``PartialMatch``. ``last_step``: its step.
+    ``last_ms``: the time of its last event. ``step_ms``: see ``PartialMatch``. ``last_step``: that of its last event.
     """
     waiting = automaton.states[state]
     if waiting.kind is StateKind.FINAL:

@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from streamcore.patterns.pattern import Pattern
     from streamcore.topology.connected.streams import CoKeyedStream, ConnectedStream
     from streamcore.topology.joined_stream import JoinedStream
-    from streamcore.topology.pattern_stream import PatternStream
+    from streamcore.topology.patterns.pattern_stream import PatternStream
     from streamcore.topology.windowed_stream import WindowedStream
     from streamcore.windowing import Assigner
 
@@ -278,7 +278,7 @@ class KeyedStream:
     def pattern(self, pattern: Pattern, *, limits: PatternLimits | None = None) -> PatternStream:
         """Find a pattern in the events of each key (``streamcore.patterns``)."""
         from streamcore.limits import PatternLimits
-        from streamcore.topology.pattern_stream import PatternStream
+        from streamcore.topology.patterns.pattern_stream import PatternStream
 
         return PatternStream(self.keyed, pattern, limits or PatternLimits())
 
