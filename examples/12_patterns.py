@@ -41,11 +41,11 @@ pattern = (
     .greedy()
     .followed_by("paid")
     .where(sc.candidate("amount") > 20 * tried.last("amount"))
-    .within(15 * 60_000)
+    .within("15m")
 )
 
 stolen = (
-    sc.source(PAYMENTS, sc.bounded_out_of_orderness(60_000))
+    sc.source(PAYMENTS, sc.bounded_out_of_orderness("1m"))
     .key_by("card")
     .pattern(pattern)
     .timed_out_to("given_up")

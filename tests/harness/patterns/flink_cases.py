@@ -10,6 +10,7 @@ from typing import Any
 
 import polars as pl
 
+from streamcore.durations import Milliseconds
 from streamcore.operators.base import LATE, MAIN, CutTime
 from streamcore.operators.patterns.operator import TIMED_OUT, PatternOperator
 from streamcore.operators.patterns.output import MatchApply
@@ -35,7 +36,7 @@ def build(case: Json) -> Pattern:
     skip = case["skip"]
     strategy = AfterMatchSkip(SkipKind(skip["strategy"]), skip.get("step", ""))
     pattern = _steps(case["pattern"], strategy)
-    return pattern.within(case["within_ms"]) if case["within_ms"] is not None else pattern
+    return pattern.within(Milliseconds(case["within_ms"])) if case["within_ms"] is not None else pattern
 
 
 def _steps(items: Sequence[Json], skip: AfterMatchSkip | None = None) -> Pattern:
@@ -50,14 +51,14 @@ def _steps(items: Sequence[Json], skip: AfterMatchSkip | None = None) -> Pattern
         if "until" in item:
             pattern = pattern.until(condition(item["until"]))
         if item.get("within_previous_ms") is not None:
-            pattern = pattern.within(item["within_previous_ms"], WithinType.PREVIOUS_AND_CURRENT)
+            pattern = pattern.within(Milliseconds(item["within_previous_ms"]), WithinType.PREVIOUS_AND_CURRENT)
     assert pattern is not None
     return pattern
 
 
 def _quantified(pattern: Pattern, quantifier: Json) -> Pattern:
     least, most = quantifier["min"], quantifier["max"]
-    within_ms = quantifier.get("within_ms")
+    within_ms = None if quantifier.get("within_ms") is None else Milliseconds(quantifier["within_ms"])
     if (least, most) != (1, 1):
         pattern = (
             pattern.times_or_more(least, within_ms=within_ms)

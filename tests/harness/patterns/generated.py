@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from streamcore.durations import Milliseconds
 from streamcore.patterns.expressions import MatchExpression, candidate, matched
 from streamcore.patterns.pattern import AfterMatchSkip, Contiguity, Pattern, SkipKind, WithinType
 from tests.harness.patterns.brute_force import Event, Item, Predicate
@@ -78,7 +79,7 @@ class Case:
     def pattern(self) -> Pattern:
         """Return the pattern of the engine."""
         pattern = _build(self.items, self.conditions, AfterMatchSkip(SkipKind(self.skip), self.skip_step))
-        return pattern.within(self.within_ms) if self.within_ms is not None else pattern
+        return pattern.within(Milliseconds(self.within_ms)) if self.within_ms is not None else pattern
 
     def __str__(self) -> str:
         lines = [f"  {i.kind} {i.name} {self._describe(i)}" for i in self.items]
@@ -228,7 +229,7 @@ def _build(items: Sequence[Item], conditions: dict[str, Condition], skip: AfterM
                 pattern = pattern.where(condition)
         if item.kind.startswith("not"):
             if item.gap_ms is not None:
-                pattern = pattern.within(item.gap_ms, WithinType.PREVIOUS_AND_CURRENT)
+                pattern = pattern.within(Milliseconds(item.gap_ms), WithinType.PREVIOUS_AND_CURRENT)
             continue
         if (item.least, item.most) != (1, 1):
             pattern = pattern.times_or_more(item.least) if item.most is None else pattern.times(item.least, item.most)
@@ -244,6 +245,6 @@ def _build(items: Sequence[Item], conditions: dict[str, Condition], skip: AfterM
             (stop,) = conditions[f"{item.name}.until"].expression()
             pattern = pattern.until(stop)
         if item.gap_ms is not None:
-            pattern = pattern.within(item.gap_ms, WithinType.PREVIOUS_AND_CURRENT)
+            pattern = pattern.within(Milliseconds(item.gap_ms), WithinType.PREVIOUS_AND_CURRENT)
     assert pattern is not None
     return pattern

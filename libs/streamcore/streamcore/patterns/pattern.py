@@ -4,7 +4,7 @@
 
     Pattern.begin("failed").where(pl.col("status") == "failed").times(3)
         .followed_by("paid").where(pl.col("status") == "ok")
-        .within(600_000)
+        .within("10m")
 
 Every method returns another pattern. Names and meanings are those of Flink's CEP library; see the package docstring.
 ``ConfigError`` for what cannot be combined, where it is written.
@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from streamcore.arguments import check_type, check_whole
+from streamcore.durations import Duration, duration_ms
 from streamcore.errors import ConfigError
 
 #: The most steps of a pattern, those of groups included, and the most distinct conditions.
@@ -230,11 +231,11 @@ class Pattern:
 
     # --- quantifiers --------------------------------------------------------------------------------------------
 
-    def one_or_more(self, *, within_ms: int | None = None) -> Pattern:
+    def one_or_more(self, *, within_ms: Duration | None = None) -> Pattern:
         """Let the step take one event or more. ``within_ms``: the longest time between two of them (exclusive)."""
         return self.times_or_more(1, within_ms=within_ms)
 
-    def times(self, least: int, most: int | None = None, *, within_ms: int | None = None) -> Pattern:
+    def times(self, least: int, most: int | None = None, *, within_ms: Duration | None = None) -> Pattern:
         """Let the step take so many events, or from ``least`` to ``most``. ``within_ms``: as in ``one_or_more``."""
         most = least if most is None else most
         check_whole(least=least, most=most)
@@ -243,7 +244,7 @@ class Pattern:
         pattern = self._quantify("times", max(1, least), most, within_ms)
         return pattern.optional() if least == 0 else pattern
 
-    def times_or_more(self, least: int, *, within_ms: int | None = None) -> Pattern:
+    def times_or_more(self, least: int, *, within_ms: Duration | None = None) -> Pattern:
         """Let the step take so many events or more. ``within_ms``: as in ``one_or_more``."""
         check_whole(least=least)
         if not 1 <= least <= MAX_TIMES:
@@ -282,12 +283,12 @@ class Pattern:
 
     # --- time ---------------------------------------------------------------------------------------------------
 
-    def within(self, within_ms: int, between: WithinType = WithinType.FIRST_AND_LAST) -> Pattern:
-        """Set a time limit (exclusive), in milliseconds: of the pattern, or between the step and the event before.
+    def within(self, within_ms: Duration, between: WithinType = WithinType.FIRST_AND_LAST) -> Pattern:
+        """Set a time limit (exclusive): of the pattern, or between the step and the event before.
 
         An event that comes so long after the first event, or the event before, is too late.
         """
-        check_whole(within_ms=within_ms)
+        within_ms = duration_ms("within", within_ms)
         check_type("within: between", between, WithinType, "write such as WithinType.PREVIOUS_AND_CURRENT")
         if within_ms < 1:
             raise ConfigError(f"pattern: within({within_ms}): at least 1 millisecond")
@@ -334,7 +335,7 @@ class Pattern:
             raise ConfigError(f"pattern: more than {MAX_STEPS} steps")
         return pattern
 
-    def _quantify(self, method: str, least: int, most: int | None, within_ms: int | None) -> Pattern:
+    def _quantify(self, method: str, least: int, most: int | None, within_ms: Duration | None) -> Pattern:
         step = self._last(method)
         if step.repeats:
             raise ConfigError(f"pattern: {method}: {step.name!r} has a quantifier already")

@@ -147,6 +147,7 @@ def test_each_keyed_row_is_in_one_shard_and_each_replicated_row_in_all(program: 
     kernel, before, after = app.stages[0](), _rows(stored, simulation.blobs), _rows(app, divided)
     kinds = Counter(kernel.scope(name).kind for name in before)
     assert kinds[ScopeKind.KEYED] > 0
+    assert sum(found.total() for name, found in before.items() if kernel.scope(name).kind is ScopeKind.KEYED) > 5
     for name, found in before.items():
         if kernel.scope(name).kind is ScopeKind.KEYED:
             assert after.get(name, Counter()) == found, name
