@@ -188,9 +188,15 @@ def _worker_python(settings: SparkSettings) -> str:
 
 def open_session(app_name: str, settings: SparkSettings) -> SparkSession:
     """Start (or find) the session. Sets ``PYSPARK_PYTHON``, so that workers run the driver's Python."""
+    from py4j import protocol
     from pyspark import java_gateway
     from pyspark.sql import SparkSession
+    from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
 
+    # They look at each argument of each call to the JVM, and load pyspark's tests, and pandas with them, to know whether
+    # there is NumPy: 0.4 seconds of processor time while the JVM waits. No argument of ours is of NumPy.
+    numpy_converters = (NumpyArrayConverter, NumpyScalarConverter)
+    protocol.INPUT_CONVERTER[:] = [c for c in protocol.INPUT_CONVERTER if not isinstance(c, numpy_converters)]
     vars(java_gateway)["Popen"] = start_gateway if settings.executors is None else start_jvm
     os.environ |= {_PYTHON: sys.executable, _PYTHON_PATH: os.environ.get(_DRIVER_PATH, "")}
     os.environ.setdefault(_WORKER_PYTHON, _worker_python(settings))
