@@ -25,7 +25,7 @@ def command(program: str, options: ProgramOptions, form: str) -> None:
 
     PROGRAM is MODULE:TOPOLOGY or FILE.py:TOPOLOGY, as for headgate run.
     """
-    from headgate.console import no_pandas
+    from streamcore.wire import no_pandas
 
     no_pandas.unblock()
     from headgate.programs.program_settings import load_program

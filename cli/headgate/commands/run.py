@@ -60,7 +60,7 @@ def command(
     """
     from dataclasses import replace
 
-    from headgate.console import no_pandas
+    from streamcore.wire import no_pandas
 
     bounds = {"starting_offsets": starting, "ending_offsets": ending}
     given = [f"{name}='{place}'" for name, place in bounds.items() if place is not None]

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any  # a settings document is made of anything
 
-from headgate.console import no_pandas
 from headgate.errors import InputError
+from streamcore.wire import no_pandas
 
 if TYPE_CHECKING:
     from streamcore.app import App

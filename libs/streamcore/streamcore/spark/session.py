@@ -208,12 +208,18 @@ def _ignore_error(*_: object) -> None:
 
 def open_session(app_name: str, settings: SparkSettings) -> SparkSession:
     """Start (or find) the session. Sets ``PYSPARK_PYTHON``, so that workers run the driver's Python."""
+    from py4j import protocol
     from pyspark import accumulators, java_gateway
     from pyspark.sql import SparkSession
+    from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
 
     for server in (accumulators.AccumulatorTCPServer, accumulators.AccumulatorUnixServer):
         # It would print a stack trace when the JVM ends; the runner reports why it ended.
         server.handle_error = _ignore_error  # type: ignore[assignment]
+    # They look at each argument of each call to the JVM, and load pyspark's tests, and pandas with them, to know if there
+    # is NumPy: 0.4 seconds of processor time while the JVM waits. No argument of ours is of NumPy.
+    numpy_converters = (NumpyArrayConverter, NumpyScalarConverter)
+    protocol.INPUT_CONVERTER[:] = [c for c in protocol.INPUT_CONVERTER if not isinstance(c, numpy_converters)]
     vars(java_gateway)["Popen"] = start_gateway if settings.executors is None else start_jvm
     os.environ |= {_PYTHON: sys.executable, _PYTHON_PATH: os.environ.get(_DRIVER_PATH, "")}
     os.environ.setdefault(_WORKER_PYTHON, _worker_python(settings))

@@ -1,6 +1,6 @@
-"""Prevents the import of pandas: pyarrow would import it, for about a second, only to recognize its types.
+"""Prevents the import of pandas: pyarrow would import it, for up to a second, only to recognize its types.
 
-Code that starts Spark, or builds an app for it, unblocks pandas first.
+Imports no heavy modules.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ class _PandasBlocker:
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:  # noqa: ARG002
         if name == "pandas":
-            raise ModuleNotFoundError("the headgate command runs without pandas", name=name)
+            raise ModuleNotFoundError("this process runs without pandas", name=name)
 
 
 def block() -> None:
@@ -26,3 +26,14 @@ def block() -> None:
 def unblock() -> None:
     """Allow the import of pandas again."""
     sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _PandasBlocker)]
+
+
+def hide_from_pyarrow() -> None:
+    """Have pyarrow find no pandas, unless it has looked for it already: it looks once. Other modules may import it."""
+    block()
+    try:
+        import pyarrow as pa
+
+        pa.array([])
+    finally:
+        unblock()
