@@ -357,8 +357,8 @@ class MatchStore:
 
     def keep_values(self, dtypes: Mapping[str, pl.DataType]) -> None:
         """Keep the values of these columns of events from now on; a column that was not kept before is null."""
-        self.resolve()
         self.nodes.keep_values(dtypes)
+        self.resolve()  # afterwards, so that loaded events keep theirs
 
     def keep(self, patterns: Collection[int]) -> None:
         """Drop the runs of all other patterns."""

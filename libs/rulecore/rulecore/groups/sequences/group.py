@@ -99,11 +99,11 @@ class SequenceGroup:
         }
         automata = {number: sequence.automaton for number, sequence in self._sequences.items()}
         timed_out = frozenset(number for number, one in self._sequences.items() if one.emits_timed_out)
-        self.engine.set_patterns(automata, timed_out)
-        self.store.keep(automata.keys())
         self._values = tuple(sorted({c for sequence in self._sequences.values() for c in sequence.values}))
         values = {name: self._dtypes[name] for name in self._values}
-        self.store.keep_values(self._origin | values)
+        self.store.keep_values(self._origin | values)  # first: it takes the values of loaded events
+        self.engine.set_patterns(automata, timed_out)
+        self.store.keep(automata.keys())
         iterative = {c for one in self._sequences.values() for i in one.automaton.iterative.values() for c in i.columns}
         self._buffered = tuple(sorted(iterative | {*self._values}))
         self.buffer.keep(ids.conditions.values(), {name: self._dtypes[name] for name in self._buffered})
