@@ -1,4 +1,4 @@
-"""The entries of sequences that patterns brought, by the meaning of Flink's CEP library: rules, events, and alerts by hand.
+"""The entries of patterns in the sequences of rules, by the meaning of Flink's CEP library, with alerts by hand.
 
 An event is written as minute, kind and amount (``5a7``; ``5a`` has amount 0), a match as its events.
 """
