@@ -216,8 +216,8 @@ def open_session(app_name: str, settings: SparkSettings) -> SparkSession:
     for server in (accumulators.AccumulatorTCPServer, accumulators.AccumulatorUnixServer):
         # It would print a stack trace when the JVM ends; the runner reports why it ended.
         server.handle_error = _ignore_error  # type: ignore[assignment]
-    # They look at each argument of each call to the JVM, and load pyspark's tests, and pandas with them, to know if NumPy
-    # is there: 0.4 seconds of processor time while the JVM waits. No argument of ours is of NumPy.
+    # They look at each argument of each call to the JVM, and load pyspark's tests, and pandas with them, to know if
+    # NumPy is there: 0.4 seconds of processor time while the JVM waits. No argument of ours is of NumPy.
     numpy_converters = (NumpyArrayConverter, NumpyScalarConverter)
     protocol.INPUT_CONVERTER[:] = [c for c in protocol.INPUT_CONVERTER if not isinstance(c, numpy_converters)]
     vars(java_gateway)["Popen"] = start_gateway if settings.executors is None else start_jvm
