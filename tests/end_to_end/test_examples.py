@@ -65,7 +65,7 @@ def test_an_example_prints_its_stored_output(program: Path) -> None:
 def test_the_table_of_the_readme_lists_every_example() -> None:
     readme = (FOLDER / "README.md").read_text()
     assert [path.name for path in PROGRAMS if f"({path.name})" not in readme] == []
-    assert len(PROGRAMS) == 11
+    assert len(PROGRAMS) == 12
 
 
 def test_01_money_is_exact_and_an_invalid_row_is_a_dead_letter_that_affects_no_other() -> None:
