@@ -193,8 +193,8 @@ def open_session(app_name: str, settings: SparkSettings) -> SparkSession:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
 
-    # They look at each argument of each call to the JVM, and load pyspark's tests, and pandas with them, to know whether
-    # there is NumPy: 0.4 seconds of processor time while the JVM waits. No argument of ours is of NumPy.
+    # They look at each argument of each call to the JVM, and load pyspark's tests and pandas to know whether there is
+    # NumPy: 0.4 seconds of processor time while the JVM waits. No argument of ours is of NumPy.
     numpy_converters = (NumpyArrayConverter, NumpyScalarConverter)
     protocol.INPUT_CONVERTER[:] = [c for c in protocol.INPUT_CONVERTER if not isinstance(c, numpy_converters)]
     vars(java_gateway)["Popen"] = start_gateway if settings.executors is None else start_jvm
