@@ -13,15 +13,9 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any
 
-from streamcore.environment import EnvironmentVariable, Reader
+from streamcore.environment import JAVA_HOME
 from streamcore.spark.java_command import gateway_command, gateway_environment
 
-_JAVA_HOME = EnvironmentVariable(
-    "JAVA_HOME",
-    "Folder of the Java runtime.",
-    *(Reader.COMMAND, Reader.SERVICE),
-    default="`java` on the PATH; the command then downloads one",
-)
 #: Beginnings of lines that come with every start: Java names a module that Spark loads on purpose, and Spark reports
 #: the steps of a process that it asks for the state variables of a query.
 _NOISE = (
@@ -54,7 +48,7 @@ def start_gateway(command: Sequence[str], *, env: Mapping[str, str], **options: 
 
     Raises ``ConfigError`` if there is no Java.
     """
-    gateway = gateway_command(command, env.get(_JAVA_HOME))
+    gateway = gateway_command(command, env.get(JAVA_HOME))
     return start_jvm(gateway, env=gateway_environment(command, env), **options)
 
 
