@@ -1,8 +1,8 @@
 """Looks up fields by HTTP: one GET request per key, answered with a JSON object.
 
 The requests run on a thread pool, with persistent ``http.client`` connections; the number of threads limits the
-requests in flight. 404 means an unknown key. 429 and 5xx are retried. Other statuses, redirections and responses without a
-JSON object fail at once. Each worker reads the token from its file.
+requests in flight. 404 means an unknown key. 429 and 5xx are retried. Other statuses, redirections and responses
+without a JSON object fail at once. Each worker reads the token from its file.
 """
 
 from __future__ import annotations
