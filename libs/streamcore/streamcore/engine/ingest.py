@@ -54,7 +54,7 @@ class Ingest:
         self.clock = clock
         self.control: list[ControlRecord] = []
         self.records: list[tuple[int, Record]] = []
-        self.counted: Counter[str] = Counter()
+        self.counters: Counter[str] = Counter()
         self.progress: dict[int, Progress] = {}
         self.events: list[list[pa.Table]] = [[] for _ in self.app.sources]
         self.held_rows = 0
@@ -158,7 +158,7 @@ class Ingest:
         shard = table.column(PARTITION)[0].as_py() % self.app.shards
         self.records += [(shard, record) for record in output.records]
         self.records += [(shard, record) for rows in output.lanes for record in rows.records()]
-        self.counted.update(output.counters)
+        self.counters.update(output.counters)
 
     def pack(self, rows: Mapping[StreamKey, pl.DataFrame | pa.Table]) -> Iterator[ShuffleBlock]:
         """Pack rows into a shuffle block for each exchange and shard."""
@@ -183,8 +183,8 @@ class Ingest:
         for shard in sorted({s for s, _ in self.records}):
             blob = pack_records([r for s, r in self.records if s == shard], (self._first_partition(), 0))
             yield ShuffleBlock(shard, BlockKind.RECORDS, self.clock.clock_ms, blob)
-        if self.counted:
-            blob = pack_metrics(ShardMetrics(counters=self.counted))
+        if self.counters:
+            blob = pack_metrics(ShardMetrics(counters=self.counters))
             yield ShuffleBlock(0, BlockKind.METRICS, self.clock.clock_ms, blob)
 
     def _first_partition(self) -> int:
