@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from streamcore.hashing import KeySpace
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from streamcore.operators.base import CutTime
+    from streamcore.state.cold.cold_state import ColdState
+    from streamcore.state.cold.paged_state import PagedState
     from streamcore.state.scope import TableScope
     from streamcore.state.table import StateTable
     from streamcore.wire.lane_rows import LaneRows
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 #: Counters of a kernel that are metrics of their own, by the part of their name before the first dot: sizes of state
 #: by its kind, and rules that exceed a budget of state by the kind of budget.
 STATE_ENTRIES, STATE_BYTES, BUDGET_REACHED = "state_entries", "state_bytes", "budget_reached"
+#: The counters of the cold state (``streamcore.state.cold``), likewise.
+COLD = "cold"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +121,18 @@ class Kernel(Protocol):
 
     def on_state_loaded(self) -> None:
         """Rebuild what is derived from the tables, each time stored rows were loaded."""
+        ...
+
+
+@runtime_checkable
+class PagingKernel(Protocol):
+    """A kernel some of whose keys can be cold. ``cold``: set by the shard; before the kernel uses rows of a key, it
+    lets it recall the key."""
+
+    cold: ColdState | None
+
+    def paged_states(self) -> Mapping[str, PagedState]:
+        """Return the states that can be moved to disk, by operator: their tables are named ``<operator>/<table>``."""
         ...
 
 

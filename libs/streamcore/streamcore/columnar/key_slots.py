@@ -74,6 +74,13 @@ class KeySlots:
         """Return the key slots that have a key, in ascending order."""
         return np.flatnonzero(self._row[: self._size] >= 0)
 
+    def with_equal_hashes(self, key_slots: Ints) -> Ints:
+        """Return these distinct key slots, and all others whose keys have one of their hashes."""
+        if not self._same_hashes:
+            return key_slots
+        used = self.used()
+        return used[np.isin(self.hashes[used], self.hashes[key_slots])]
+
     def assign(self, frame: pl.DataFrame) -> Ints:
         """Return the key slot of each row's key; a new key gets one. ``sweep`` forgets keys that are not held."""
         keys = frame.select(list(self.dtypes))

@@ -15,6 +15,7 @@ import polars as pl
 from streamcore.columnar.hash_table import Ints
 from streamcore.columnar.key_slots import KeySlots
 from streamcore.errors import ConfigError
+from streamcore.hashing import UInt64Array
 from streamcore.keyed.value_types import is_stored_as
 from streamcore.state.table import HASH
 
@@ -66,6 +67,18 @@ class KeyRegistry:
         used = self._key_slots.used()
         key_slots: list[int] = used[self._key_slots.in_bucket(used, bucket, buckets)].tolist()
         return key_slots
+
+    def used(self) -> Ints:
+        """Return the key slots that have a key, in ascending order."""
+        return self._key_slots.used()
+
+    def hashes(self, key_slots: Ints) -> UInt64Array:
+        """Return the hashes of these keys."""
+        return self._key_slots.hashes[key_slots]
+
+    def with_equal_hashes(self, key_slots: Ints) -> Ints:
+        """Return these key slots, and all others whose keys have one of their hashes."""
+        return self._key_slots.with_equal_hashes(key_slots)
 
     def stored_columns(self, key_slots: Sequence[int]) -> list[pl.Series]:
         """Return the hash column and the key columns of these keys: the first columns of every table."""

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import polars as pl
 
+from streamcore.columnar.hash_table import Ints
 from streamcore.errors import ConfigError
 from streamcore.keyed.broadcast import BroadcastState
 from streamcore.keyed.call_scope import CallScope
@@ -51,7 +52,7 @@ class KeyedStore:
     """The state of all keys, by key slot (``streamcore.columnar.key_slots``).
 
     ``function_name`` appears in messages. ``cells``: the single-value states by name. ``collections``: the lists and
-    maps by name.
+    maps by name. ``cold_keys``: how many more keys are on disk; they count towards the limit of keys.
     """
 
     def __init__(
@@ -79,11 +80,12 @@ class KeyedStore:
         self.broadcast = BroadcastState(self.scope, limits.broadcast_entries)
         self.versions = versions
         self.migration = StateMigration(versions, self._write_migrated)
+        self.cold_keys = 0
         self._possibly_unused: set[int] = set()
 
     def admit(self, rows: pl.DataFrame) -> list[int]:
         """Return the key slot of each row, after giving new keys one. -1 for a new key beyond the limit of keys."""
-        key_slots = self.keys.admit(rows, self.limits.keys)
+        key_slots = self.keys.admit(rows, self.limits.keys - self.cold_keys)
         self._possibly_unused.update(self.keys.take_added())
         self.grow()
         return key_slots
@@ -111,6 +113,25 @@ class KeyedStore:
             return True
         return any(collection.has_items(key_slot) for collection in self.collections.values())
 
+    def drop(self, key_slots: Ints) -> None:
+        """Forget these keys and their state, which is written: ``streamcore.keyed.paging`` moves them to disk."""
+        dropped = key_slots.tolist()
+        for storage in self.all_states:
+            storage.drop(dropped)
+        self.timers.forget(dropped)
+        self._possibly_unused.difference_update(dropped)
+        self._possibly_unused.update(set(self.keys.take_added()).difference(dropped))
+        self.scope.emptied.difference_update(dropped)
+        self.keys.forget(dropped)
+
+    def on_keys_loaded(self) -> None:
+        """Migrate the keys of older versions that were loaded. Call it after the last row of a recall."""
+        self.migration.migrate_all()
+        self.grow()
+        for collection in self.collections.values():
+            collection.finish_restore()
+        self._possibly_unused.update(self.keys.take_added())
+
     def start_expiry(self) -> None:
         """Start the time to live of loaded values that were stored without one. Call it when the times are known."""
         for storage in self.all_states:
@@ -120,12 +141,8 @@ class KeyedStore:
 
     def on_state_loaded(self) -> None:
         """Migrate the keys of older versions, and forget empty keys. Call it after the last stored row."""
-        self.migration.migrate_all()
-        self.grow()
-        for collection in self.collections.values():
-            collection.finish_restore()
+        self.on_keys_loaded()
         self.broadcast.on_state_loaded()
-        self._possibly_unused.update(self.keys.take_added())
         self.sweep()
 
     def key_slots_for(self, rows: pl.DataFrame) -> list[int]:

@@ -57,6 +57,7 @@ from streamcore.keyed.call_scope import NO_KEY, CallScope, TimeDomain
 from streamcore.keyed.function import ProcessContext, ProcessFunction
 from streamcore.keyed.keyed_store import KeyedLimits, KeyedStore
 from streamcore.keyed.migration import Row
+from streamcore.keyed.paging import PagedKeys
 from streamcore.keyed.state_tables import build_tables
 from streamcore.keyed.states import declared_states
 from streamcore.keyed.timers import ChainedTimerLimit
@@ -115,6 +116,7 @@ class ProcessOperator:
         self._event_row = row_class(self._event_schema, "Event")
         self._control_row = row_class(self._control_schema or {}, "Control")
         self._tables = build_tables(self._store)
+        self.paged_state = PagedKeys(self._store)
 
     # --- Operator -----------------------------------------------------------------------------------------------
 
@@ -194,6 +196,7 @@ class ProcessOperator:
     def _process_events(self, frame: pl.DataFrame) -> None:
         events = InputRows.from_frame(frame, self._event_schema, f"{self._function_name}: events")
         key_slots = self._store.admit(frame)
+        self.paged_state.touch(key_slots)
         scope, context, main = self._scope, self._context, self._output_ports[MAIN]
         watermark_ms = scope.watermark_ms
         process, journal = self._function.process, scope.journal

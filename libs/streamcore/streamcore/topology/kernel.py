@@ -11,14 +11,18 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 
 from streamcore.enrich import shared_enricher
 from streamcore.errors import CorruptState
+from streamcore.hashing import hash_columns
 from streamcore.kernel import Cut, KernelOutput, StreamKey
 from streamcore.operators.base import MAIN, CutTime, Operator
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION
+from streamcore.state.cold.cold_state import ColdState
+from streamcore.state.cold.paged_state import PagedOperator, PagedState
 from streamcore.state.scope import TableScope, scope_of
 from streamcore.state.table import StateTable
 from streamcore.topology.control_rows import control_rows, unreadable_records
@@ -98,9 +102,16 @@ class KeyedStageRunner:
         nodes = [node for node in topology.levels.nodes_on(level) if isinstance(node, StatefulNode)]
         self.operators: dict[StatefulNode, Operator] = {node: node.create_operator() for node in nodes}
         self._by_name = {topology.node_name(node): operator for node, operator in self.operators.items()}
+        self.cold: ColdState | None = None
+
+    def paged_states(self) -> Mapping[str, PagedState]:
+        operators = self._by_name.items()
+        return {name: operator.paged_state for name, operator in operators if isinstance(operator, PagedOperator)}
 
     def step(self, cut: Cut) -> KernelOutput:
-        cut_pass = _CutPass(self.topology, self.level, self.operators, cut, dead_letter_writer=self.dead_letter_writer)
+        cut_pass = _CutPass(
+            self.topology, self.level, self.operators, cut, dead_letter_writer=self.dead_letter_writer, cold=self.cold
+        )
         cut_pass.run()
         return cut_pass.output()
 
@@ -130,7 +141,10 @@ class KeyedStageRunner:
 
 @dataclass
 class _CutPass:
-    """One pass through the nodes of a level, for one cut. ``frames``: the rows of each output port so far."""
+    """One pass through the nodes of a level, for one cut.
+
+    ``frames``: the rows of each output port so far. ``cold``: has the cold keys of the operators.
+    """
 
     topology: TopologyGraph
     level: int
@@ -141,6 +155,7 @@ class _CutPass:
     lanes: list[LaneRows] = field(default_factory=list)
     counters: Counter[str] = field(default_factory=Counter)
     dead_letter_writer: DeadLetterWriter = field(default_factory=DeadLetterWriter)
+    cold: ColdState | None = None
 
     def set_rows(self, node: TopologyNode, port: str, rows: pl.DataFrame) -> None:
         """Store the rows of an output port, if there are any."""
@@ -222,12 +237,29 @@ class _CutPass:
         inputs = [self._input(node, input_index) for input_index in range(len(node.keyed))]
         if node.control_input:
             inputs.append(control_rows(self.cut.control))
-        ports = self.operators[node].step(inputs, self._cut_time(node))
+        time = self._cut_time(node)
+        if self.cold is not None and self.cold.pages(self.topology.node_name(node)):
+            self._recall(node, inputs, time, self.cold)
+        ports = self.operators[node].step(inputs, time)
         for port, rows in ports.items():
             self.set_rows(node, port, rows)
             if port in node.side_lanes:
                 self._write_side_output(node, port, node.side_lanes[port], rows)
         self._count(node, self.operators[node].metrics())
+
+    def _recall(self, node: StatefulNode, inputs: Sequence[pl.DataFrame], time: CutTime, cold: ColdState) -> None:
+        """Load the cold keys that the operator needs in this cut."""
+        hashes = [
+            hash_columns(rows.select(one.key).get_columns(), rows.height)
+            for rows, one in zip(inputs, node.keyed, strict=False)  # control records have no key
+            if rows.height and not one.broadcast
+        ]
+        cold.recall(
+            self.topology.node_name(node),
+            np.concatenate([np.empty(0, np.uint64), *hashes]),
+            time.next_watermark_ms,
+            time.clock_ms,
+        )
 
     def _write_side_output(self, node: TopologyNode, port: str, lane: str, rows: pl.DataFrame) -> None:
         """Write the rows of a side output to a lane; on the lane of dead letters, in the form of dead letters."""
