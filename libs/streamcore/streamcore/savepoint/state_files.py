@@ -80,8 +80,9 @@ def read_cells(blobs: BlobStore) -> Mapping[str, object]:
 def live_rows(app: App, stage: int, blobs: BlobStore) -> Frames:
     """Load the shard's state into the app's kernel; return its rows by table, those in memory and the cold ones."""
     kernel, cold = _load(app, stage, blobs)
-    parts = [_rows_of(kernel), *([] if cold is None else cold.live_rows())]
-    return concat_tables([{name: rows for name, rows in part.items() if rows.height} for part in parts])
+    in_memory = _rows_of(kernel)
+    parts = [in_memory, *([] if cold is None else cold.live_rows())]
+    return in_memory | concat_tables([{name: rows for name, rows in part.items() if rows.height} for part in parts])
 
 
 def _load(app: App, stage: int, blobs: BlobStore) -> tuple[Kernel, ColdState | None]:

@@ -136,7 +136,8 @@ class Rolling:
         return {f"steps-{totals.span.name}": totals.slices for totals in self.totals}
 
     def on_state_loaded(self) -> None:
-        """Do nothing: the first step, which knows the watermark, applies the loaded rows."""
+        """Apply the loaded rows, so that a savepoint that is taken now has them. The first step expires them."""
+        self._apply_loaded()
 
     def metrics(self) -> Mapping[str, int]:
         """Return the counts since the last call and reset them, and the number of stored keys and entries."""
