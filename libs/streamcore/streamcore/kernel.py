@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 #: Counters of a kernel that are metrics of their own, by the part of their name before the first dot: sizes of state
 #: by its kind, and rules that exceed a budget of state by the kind of budget.
 STATE_ENTRIES, STATE_BYTES, BUDGET_REACHED = "state_entries", "state_bytes", "budget_reached"
-#: The counters of the cold state (``streamcore.state.cold``), likewise.
-COLD = "cold"
+#: The sizes of paged tables in memory and on disk, and how many keys moved (``streamcore.state.cold``), likewise.
+COLD, COLD_MOVES = "cold", "cold_moves"
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,7 @@ def build_app(settings: RulesSettings) -> App:
         shards=settings.shards,
         key_groups=settings.key_groups,
         watermark=settings.watermark,
+        state=settings.state,
         limits=settings.limits,
     )
 

@@ -27,7 +27,7 @@ from streamcore.engine.shuffle import (
     unpack_blocks,
 )
 from streamcore.errors import CorruptState
-from streamcore.kernel import COLD, Cut, Kernel, KernelOutput, PagingKernel
+from streamcore.kernel import COLD, COLD_MOVES, Cut, Kernel, KernelOutput, PagingKernel
 from streamcore.offsets import source_index, source_partitions
 from streamcore.operators.base import CutTime
 from streamcore.schema import OFFSET, PARTITION
@@ -124,7 +124,9 @@ class Shard:
         cold = self.log.cold
         if cold is None or not cold.is_active:
             return output.counters
-        return {**output.counters, **{f"{COLD}.{name}": count for name, count in cold.metrics().items()}}
+        sizes, moves = cold.sizes(), cold.take_moves()
+        counted = {f"{COLD}.{name}": size for name, size in sizes.items()}
+        return {**output.counters, **counted, **{f"{COLD_MOVES}.{name}": count for name, count in moves.items()}}
 
     # --- time ---------------------------------------------------------------------------------------------------
 

@@ -76,9 +76,13 @@ class KeyRegistry:
         """Return the hashes of these keys."""
         return self._key_slots.hashes[key_slots]
 
-    def with_equal_hashes(self, key_slots: Ints) -> Ints:
-        """Return these key slots, and all others whose keys have one of their hashes."""
-        return self._key_slots.with_equal_hashes(key_slots)
+    def track_use(self) -> None:
+        """Record from now on when keys are admitted."""
+        self._key_slots.track_use()
+
+    def least_used(self, share: float) -> Ints:
+        """Return the key slots of this share of the keys, those that were admitted least recently."""
+        return self._key_slots.least_used(share)
 
     def stored_columns(self, key_slots: Sequence[int]) -> list[pl.Series]:
         """Return the hash column and the key columns of these keys: the first columns of every table."""

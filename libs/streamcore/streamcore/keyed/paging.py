@@ -7,7 +7,7 @@ merge of runs drops values whose time to live has ended.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,7 +18,7 @@ from streamcore.keyed.keyed_store import KeyedStore
 from streamcore.keyed.state_tables import CollectionStateTable, ValueStateTable, live_entries, live_values
 from streamcore.keyed.timers import stored_deadlines
 from streamcore.keyed.value_state import ValueCell
-from streamcore.state.cold.paged_state import ColdTimes, Frames, Ints, is_member
+from streamcore.state.cold.paged_state import ColdTimes, Frames, is_member
 from streamcore.state.table import HASH, StateTable
 
 _VALUES, _ENTRIES, _TIMERS = "values", "entries", "timers"
@@ -26,7 +26,6 @@ _VALUES, _ENTRIES, _TIMERS = "values", "entries", "timers"
 #: the values themselves: measured with whole numbers.
 _KEY_BYTES, _VALUE_BYTES, _ITEM_BYTES, _TIMER_BYTES = 200, 16, 250, 300
 _SAMPLE = 64
-_NO_CUTS: Ints = np.empty(0, np.int64)
 
 
 class _PagedTable(StateTable, Protocol):
@@ -45,29 +44,9 @@ class PagedKeys:
             _ENTRIES: CollectionStateTable(store),
             _TIMERS: store.timers,
         }
-        self._used: Ints | None = None  # by key slot: the number of the last cut that used it
-        self._cut = 0
-
-    # --- use ----------------------------------------------------------------------------------------------------
 
     def start_paging(self) -> None:
-        self._used = _NO_CUTS
-
-    def touch(self, key_slots: Iterable[int]) -> None:
-        """Record that these keys are used in the cut that begins."""
-        if self._used is None:
-            return
-        self._cut += 1
-        used = np.fromiter(key_slots, np.int64)
-        self._last_use()[used[used >= 0]] = self._cut
-
-    def _last_use(self) -> Ints:
-        """Return the number of the last cut that used each key slot; 0 for a key that was loaded."""
-        count = self._store.keys.key_slot_count
-        if self._used is None or count > len(self._used):
-            known = _NO_CUTS if self._used is None else self._used
-            self._used = np.concatenate([known, np.zeros(2 * count - len(known), np.int64)])
-        return self._used
+        self._store.keys.track_use()
 
     def memory_bytes(self) -> int:
         store = self._store
@@ -81,12 +60,7 @@ class PagedKeys:
     # --- moving -------------------------------------------------------------------------------------------------
 
     def evict(self, share: float) -> Frames:
-        keys = self._store.keys
-        used = keys.used()
-        count = max(1, round(share * len(used))) if len(used) else 0
-        if count < len(used):
-            used = used[np.argpartition(self._last_use()[used], count - 1)[:count]]
-        used = keys.with_equal_hashes(used)
+        used = self._store.keys.least_used(share)
         key_slots = used.tolist()
         frames = {name: rows for name, table in self._tables.items() if (rows := table.rows_of(key_slots)).height}
         self._store.drop(used)

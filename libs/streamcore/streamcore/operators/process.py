@@ -196,7 +196,6 @@ class ProcessOperator:
     def _process_events(self, frame: pl.DataFrame) -> None:
         events = InputRows.from_frame(frame, self._event_schema, f"{self._function_name}: events")
         key_slots = self._store.admit(frame)
-        self.paged_state.touch(key_slots)
         scope, context, main = self._scope, self._context, self._output_ports[MAIN]
         watermark_ms = scope.watermark_ms
         process, journal = self._function.process, scope.journal

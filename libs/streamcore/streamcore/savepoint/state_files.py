@@ -117,6 +117,11 @@ def initial_log(
         return
     written = MemoryBlobs()
     cold.begin(written)
+    # First the tables that stay in memory: the times of cold rows depend on the progress of their operator.
+    for name, one in rows.items():
+        if one.height and not cold.pages_table(name):
+            kernel.table(name).load(one)
+    kernel.on_state_loaded()
     in_memory = cold.add(rows)
     yield from written.blobs.items()
     yield from fresh_log(in_memory, buckets, cells, cold.to_json())

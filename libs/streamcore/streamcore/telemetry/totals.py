@@ -13,7 +13,7 @@ from heapq import nlargest
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from streamcore.kernel import BUDGET_REACHED, STATE_BYTES, STATE_ENTRIES
+from streamcore.kernel import BUDGET_REACHED, COLD, COLD_MOVES, STATE_BYTES, STATE_ENTRIES
 from streamcore.memory.memory_use import MemoryUse
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ def _no_memory() -> MemoryUse | None:
 class MetricTotals:
     """The numbers behind the metrics of one app.
 
+    ``cold``: rows and bytes of paged tables. ``cold_moves``: keys that moved to disk and back.
     ``*_ms``: milliseconds; ``cut_at_ms`` and ``savepoint_at_ms`` since 1970. ``loaded``: shards whose state was read
     from storage. ``counted``: counters of operators and rules. ``batch``: -1 before the first cut. ``memory``: reads
     the memory in use, None without a limit.
@@ -56,6 +57,8 @@ class MetricTotals:
     rule_state_entries: dict[str, int] = field(default_factory=dict)
     rule_state_bytes: dict[str, int] = field(default_factory=dict)
     budgets_reached: dict[str, int] = field(default_factory=dict)
+    cold: dict[str, int] = field(default_factory=dict)
+    cold_moves: dict[str, int] = field(default_factory=dict)
     delay_ms: int = 0
     partition_delay_ms: dict[tuple[str, str], int] = field(default_factory=dict)
     cut_at_ms: int = 0
@@ -88,9 +91,10 @@ class MetricTotals:
         """Add the counters of operators and rules.
 
         ``candidates.<rule>@<version>`` and ``matches.<rule>@<version>`` are metrics with the rule as their label, and
-        the sizes of state are gauges with the kind of state as their label; all other names are labels of one metric.
+        the sizes of state are gauges with the kind of state as their label, and so are those of cold state; all other
+        names are labels of one metric.
         """
-        kinds = ("candidates", "matches", STATE_ENTRIES, STATE_BYTES, BUDGET_REACHED, OTHER)
+        kinds = ("candidates", "matches", STATE_ENTRIES, STATE_BYTES, BUDGET_REACHED, COLD, COLD_MOVES, OTHER)
         by_kind: dict[str, dict[str, int]] = {kind: {} for kind in kinds}
         for name, count in counters.items():
             kind, _, rule = name.partition(".")
@@ -103,6 +107,8 @@ class MetricTotals:
         add_all(self.matches, by_kind["matches"])
         add_all(self.budgets_reached, by_kind[BUDGET_REACHED])
         add_all(self.counted, by_kind[OTHER])
+        add_all(self.cold_moves, by_kind[COLD_MOVES])
+        self.cold = by_kind[COLD] or self.cold
         self.rule_state_entries = by_kind[STATE_ENTRIES] or self.rule_state_entries  # a cut that ran before has none
         self.rule_state_bytes = by_kind[STATE_BYTES] or self.rule_state_bytes
 

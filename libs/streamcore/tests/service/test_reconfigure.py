@@ -200,6 +200,7 @@ OTHER: dict[str, object] = {
     "restore": {"drop": ["x"]},
     "starting_offsets": "latest",
     "memory_limit_bytes": 4_000_000_000,
+    "state_memory_bytes": 1_000_000_000,
 }
 
 

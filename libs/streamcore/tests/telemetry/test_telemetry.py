@@ -52,7 +52,14 @@ def cut(batch: int) -> CutReport:
         commit_ms=30,
         state_bytes=4_096,
         shards_loaded=1,
-        counters={"window late": 5, "candidates.large@1": 9, "matches.large@1": 2, **STATE_COUNTERS},
+        counters={
+            "cold.disk_rows": 4,
+            "cold_moves.evicted": 2,
+            "window late": 5,
+            "candidates.large@1": 9,
+            "matches.large@1": 2,
+            **STATE_COUNTERS,
+        },
         oversized=0,
         sinks={"postgres": SinkReport(WriteOutcome.COMMITTED, "exactly-once", 7, 1, 12)},
     )
@@ -99,6 +106,8 @@ def test_prometheus_can_scrape_the_metrics_of_cuts() -> None:
     assert value(samples, "headgate_rules_state_entries", 'kind="window"') == 10
     assert value(samples, "headgate_rules_state_bytes", 'kind="window"') == 900
     assert value(samples, "headgate_rules_budget_reached_total", 'budget="rule"') == 3
+    assert value(samples, "headgate_state_paged", 'kind="disk_rows"') == 4
+    assert value(samples, "headgate_state_moves_total", 'kind="evicted"') == 6
     assert value(samples, "headgate_memory_used_bytes") == 700
     assert value(samples, "headgate_memory_limit_bytes") == 1_000
     assert value(samples, "headgate_marker", 'sink="postgres"') == 2

@@ -66,6 +66,10 @@ class ColdState:
         """Return whether keys of that operator may be cold."""
         return operator in self._rows and bool(self._rows[operator].runs)
 
+    def pages_table(self, name: str) -> bool:
+        """Return whether keys of the table of that name in the kernel may be cold."""
+        return name in self._tables
+
     def recall(self, operator: str, hashes: UInt64Array, event_ms: int, clock_ms: int) -> None:
         """Load the cold keys of these hashes, and those with a deadline up to these times in epoch milliseconds."""
         rows = self._rows[operator]
@@ -184,16 +188,22 @@ class ColdState:
         """Return about how many bytes the paged tables take in memory."""
         return sum(rows.state.memory_bytes() for rows in self._rows.values())
 
-    def metrics(self) -> dict[str, int]:
-        """Return rows and bytes that are cold, and the keys recalled and evicted since the last call."""
+    def sizes(self) -> dict[str, int]:
+        """Return the rows and bytes on disk, with those that recalled keys left there until their run is merged, and
+        about how many bytes the paged tables take in memory."""
         runs = [run for rows in self._rows.values() for run in rows.runs]
-        counts = {
-            "rows": sum(run.rows for run in runs),
-            "bytes": sum(run.size for run in runs),
+        return {
+            "disk_rows": sum(run.rows for run in runs),
+            "disk_bytes": sum(run.size for run in runs),
             "memory_bytes": self.memory_bytes(),
+        }
+
+    def take_moves(self) -> dict[str, int]:
+        """Return how many keys were recalled and evicted since the last call."""
+        moves = {
             "recalled": sum(rows.recalled_count for rows in self._rows.values()),
             "evicted": sum(rows.evicted_count for rows in self._rows.values()),
         }
         for rows in self._rows.values():
             rows.recalled_count = rows.evicted_count = 0
-        return {name: count for name, count in counts.items() if count}
+        return moves
