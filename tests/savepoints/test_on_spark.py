@@ -1,9 +1,9 @@
 """An app on Spark runs from savepoint to savepoint, changed each time; its output equals that of an uninterrupted run.
 
 One app, one set of lanes, four runs in one session: unchanged; with more shards, other shuffle partitions and other
-code; with one operator more and one less; with fewer shards and a state in another layout. Each begins with the last savepoint of the one before. The
-second one dies in its first batch, after the commit of the sink and before that of Spark. A fifth one, from a savepoint
-after which the first run continued, is rejected.
+code; with one operator more and one less; with fewer shards and a state in another layout. Each begins with the last
+savepoint of the one before. The second one dies in its first batch, after the commit of the sink and before that of
+Spark. A fifth one, from a savepoint after which the first run continued, is rejected.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from streamcore.state.table import HASH, StateTable
 _VALUES, _ENTRIES, _TIMERS = "values", "entries", "timers"
 #: About how many bytes of memory a key takes, each of its values, each item of a list or map, and each timer, beside
 #: the values themselves: measured with whole numbers.
-_KEY_BYTES, _VALUE_BYTES, _ITEM_BYTES, _TIMER_BYTES = 200, 16, 250, 300
+_KEY_BYTES, _VALUE_BYTES, _ITEM_BYTES, _TIMER_BYTES = 110, 16, 250, 300
 _SAMPLE = 64
 
 

@@ -6,7 +6,7 @@ a row of it expires or a pause of it ends. The keys whose rows arrived first are
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,13 +76,13 @@ class PagedRows:
             table.load(rows)
 
     def times(self, frames: Frames) -> ColdTimes:
-        due: dict[bool, list[Deadlines]] = {False: [Deadlines()], True: [Deadlines()]}
+        event, clock = [Deadlines()], [Deadlines()]
         for name, rows in frames.items():
             table = self._tables[name]
             if table.keeps_ms is not None:
                 times = rows[EVENT_MS].to_numpy() + table.keeps_ms
-                due[table.by_clock].append(Deadlines(rows[HASH].to_numpy(), times))
-        return ColdTimes(*(Deadlines(*map(np.concatenate, zip(*due[clock], strict=True))) for clock in (False, True)))
+                (clock if table.by_clock else event).append(Deadlines(rows[HASH].to_numpy(), times))
+        return ColdTimes(_concat(event), _concat(clock))
 
     def is_expired(self, newest_ms: int) -> bool:  # noqa: ARG002 - keys are recalled before their rows expire
         return False
@@ -101,3 +101,7 @@ class PagedRows:
         for name, one in self._tables.items():
             one.rows.cold_count, next_number = summary[name]
             one.rows.skip_numbers(next_number)
+
+
+def _concat(parts: Sequence[Deadlines]) -> Deadlines:
+    return Deadlines(np.concatenate([one.hashes for one in parts]), np.concatenate([one.times for one in parts]))

@@ -21,11 +21,18 @@ from typing import IO
 
 import pyarrow as pa
 
+from streamcore.environment import EnvironmentVariable, Reader
 from streamcore.errors import Retryable
 from streamcore.state.cold.block import Block
 
 #: Most blocks that a shard keeps open; each takes a file descriptor.
 MAX_OPEN_BLOCKS = 128
+SPARK_FOLDERS = EnvironmentVariable(
+    "SPARK_LOCAL_DIRS",
+    "Folders for temporary files of an executor, of which cold keys take the first; Spark sets it in executor pods.",
+    Reader.WORKER,
+)
+
 _PREFIX = "headgate-cold-"
 _LOCK = "lock"
 
@@ -94,7 +101,7 @@ def _disk_error(folder: Path, error: OSError) -> Retryable:
 @functools.cache
 def process_folder(parent: str | None) -> Path:
     """Return this process's folder, after removing the folders of dead processes. Created and locked once."""
-    root = Path(parent or os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or tempfile.gettempdir())
+    root = Path(parent or os.environ.get(SPARK_FOLDERS, "").split(",")[0] or tempfile.gettempdir())
     try:
         root.mkdir(parents=True, exist_ok=True)
         remove_dead_folders(root)

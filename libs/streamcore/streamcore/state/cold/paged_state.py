@@ -47,8 +47,10 @@ class ColdTimes(NamedTuple):
 class PagedState(Protocol):
     """The state of one operator that can be moved to disk by key. All rows are of tables that it declares."""
 
-    #: The paged tables of the operator by name. Others stay in memory.
-    tables: tuple[str, ...]
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """Return the names of the paged tables of the operator. Others stay in memory."""
+        ...
 
     def memory_bytes(self) -> int:
         """Return about how many bytes the paged tables take in memory. Called in every cut."""
