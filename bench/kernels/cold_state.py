@@ -108,7 +108,8 @@ class _Shard:
         self.cold.recall("total", hash_columns([pl.Series(keys)], len(keys)), 0, 0)
         store = self.operator.paged_state._store
         key_slots = store.admit(pl.DataFrame({"key": keys}))
-        return [store.cells["total"].values[key_slot] for key_slot in key_slots]
+        totals = [store.cells["total"].values[key_slot] for key_slot in key_slots]
+        return [total for total in totals if isinstance(total, int)]
 
 
 def _draw(keys: int, cut: int) -> tuple[Ints, Ints]:
@@ -192,7 +193,7 @@ def main() -> None:
         measured = measure if arguments.child == "cuts" else measure_start
         show(measured(arguments.keys, memory_bytes, Path(arguments.folder)))
         return
-    means = {}
+    means: dict[str, float] = {}
     for kind in [arguments.only] if arguments.only else ["memory", "cold"]:
         folder = tempfile.mkdtemp(prefix="cold-state-")
         for step in ("cuts", "start"):
