@@ -60,16 +60,20 @@ class Lists:
         return self._frame([key for key in sorted(self.lists) if bucket_for(HASHES[[key]], buckets)[0] == bucket])
 
     def load(self, rows: pl.DataFrame) -> None:
-        for (key,), one in rows.group_by("key", maintain_order=True):
-            self.lists[key] = [value for value in one["value"].to_list() if value is not None]  # type: ignore[index]
-            if not self.lists[key]:  # type: ignore[index]
-                del self.lists[key]  # type: ignore[arg-type]
+        loaded: dict[int, list[str]] = {}
+        for key, value in rows.select("key", "value").rows():
+            loaded.setdefault(key, []).extend([] if value is None else [value])
+        self.lists |= loaded
+        self.lists = {key: values for key, values in self.lists.items() if values}
 
     def _frame(self, keys: list[int]) -> pl.DataFrame:
-        pairs = [(key, value) for key in keys for value in self.lists.get(key) or [None]]
-        columns = {"key": [key for key, _ in pairs], "value": [value for _, value in pairs]}
-        frame = pl.DataFrame(columns, schema={"key": pl.Int64, "value": pl.String})
-        return frame.insert_column(0, pl.Series(HASH, hashes_of(columns["key"]), dtype=pl.UInt64))
+        empty: list[str | None] = [None]
+        pairs = [(key, value) for key in keys for value in (self.lists.get(key) or empty)]
+        numbers = [key for key, _ in pairs]
+        frame = pl.DataFrame(
+            {"key": numbers, "value": [value for _, value in pairs]}, schema={"key": pl.Int64, "value": pl.String}
+        )
+        return frame.insert_column(0, pl.Series(HASH, hashes_of(numbers), dtype=pl.UInt64))
 
     # --- PagedState
 
