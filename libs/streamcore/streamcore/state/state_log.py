@@ -86,6 +86,11 @@ class LogHead:
         return cls(*(document[part] for part in parts))
 
     @property
+    def log_sequences(self) -> range:
+        """The numbers of the cuts whose log blobs are stored."""
+        return range(max(1, self.sequence - len(self.written) + 1), self.sequence + 1)
+
+    @property
     def chain(self) -> str:
         """The digest of everything written so far; empty before the first cut that wrote."""
         return self.chains[-1] if self.chains else ""
@@ -137,7 +142,11 @@ class StateLog:
         if stored is None:
             return
         wanted = unpack(pack({name: one.rows(0, 1) for name, one in (tables or {}).items()}))
-        for frames in _read_rows(stored, blobs):
+        if self.cold is not None:
+            head = LogHead.from_json(stored)
+            self.cold.find_evicted((n, _read(blobs, f"log/{n}")) for n in head.log_sequences if head.cold)
+        for sequence, every in _read_rows(stored, blobs):
+            frames = every if self.cold is None else self.cold.without_evicted(sequence, every)
             for name in wanted.keys() & frames.keys():
                 _check_columns(name, frames[name].schema, wanted.pop(name).schema)
             self._load_tables(frames, table)
@@ -225,20 +234,20 @@ def fresh_log(
     yield HEAD, LogHead(1, [digest], [1] * buckets, dict(cells), cold).to_json()
 
 
-def _read_rows(stored: bytes, blobs: BlobStore) -> Iterator[Mapping[str, pl.DataFrame]]:
-    """Yield the stored rows of a shard's tables, oldest first, in the order in which they must be loaded.
+def _read_rows(stored: bytes, blobs: BlobStore) -> Iterator[tuple[int, Mapping[str, pl.DataFrame]]]:
+    """Yield the stored rows of a shard's tables, oldest first, in the order in which they must be loaded, each with the
+    number of the cut that wrote them.
 
     A row may be repeated with changes, and the table detects deleted rows. ``CorruptState`` if a blob is missing.
     """
     head = LogHead.from_json(stored)
-    buckets = len(head.written)
     for bucket, sequence in enumerate(head.written):
         if sequence:
-            yield _read(blobs, f"bucket/{bucket}")
+            yield sequence, _read(blobs, f"bucket/{bucket}")
     written = np.asarray(head.written, dtype=np.int64)
-    for sequence in range(max(1, head.sequence - buckets + 1), head.sequence + 1):
+    for sequence in head.log_sequences:
         frames = _read(blobs, f"log/{sequence}")
-        yield {n: _newer_than(f, written, sequence) for n, f in frames.items()}
+        yield sequence, {n: _newer_than(f, written, sequence) for n, f in frames.items()}
 
 
 def _read(blobs: BlobStore, name: str) -> dict[str, pl.DataFrame]:

@@ -18,7 +18,7 @@ table of the log       rows
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import polars as pl
@@ -33,9 +33,10 @@ from streamcore.state.cold.local_files import LocalFiles
 from streamcore.state.cold.paged_state import PagedState, is_member
 from streamcore.state.table import HASH, StateTable
 
+_CUT = "__cut"
 _ROWS, _OUT, _IN = "cold/rows/", "cold/out/", "cold/in/"
 #: The share of its memory that a shard's tables take after an eviction.
-_AFTER_EVICTION = 0.75
+_AFTER_EVICTION = 0.9
 
 #: The shards of this process that page: they share ``memory_bytes``.
 _paging: weakref.WeakSet[ColdState] = weakref.WeakSet()
@@ -52,7 +53,7 @@ class ColdState:
         self._blobs = ColdBlobs(LocalFiles(settings.local_dir, name), local=local)
         self._rows = {operator: ColdRows(operator, state, self._blobs) for operator, state in states.items()}
         self._tables = {f"{operator}/{table}": operator for operator, state in states.items() for table in state.tables}
-        self._local = local
+        self._evicted_in: dict[str, pl.DataFrame] = {}
         if settings.memory_bytes is not None and states:
             for state in states.values():
                 state.start_paging()
@@ -111,6 +112,34 @@ class ColdState:
     def finish(self) -> None:
         """Remove what no head lists any more. Called when the new head was written."""
         self._blobs.files.keep(digest for rows in self._rows.values() for digest in rows.digests())
+
+    def find_evicted(self, logs: Iterable[tuple[int, Mapping[str, pl.DataFrame]]]) -> None:
+        """Read the numbers of the cuts in which keys were evicted, so that ``without_evicted`` knows them.
+
+        ``logs``: the frames of each blob of the log, with the number of its cut.
+        """
+        parts: dict[str, list[pl.DataFrame]] = {}
+        for sequence, frames in logs:
+            for name, rows in frames.items():
+                if name.startswith(_OUT):
+                    numbered = rows.select(HASH, pl.lit(sequence, pl.Int64).alias(_CUT))
+                    parts.setdefault(name.removeprefix(_OUT), []).append(numbered)
+        self._evicted_in = {
+            operator: pl.concat(found).group_by(HASH).agg(pl.col(_CUT).max()) for operator, found in parts.items()
+        }
+
+    def without_evicted(self, sequence: int, frames: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
+        """Return the frames of a blob that this cut wrote, without the rows of keys that later cuts evicted: most of
+        what the log has, if memory is small, and loading rows costs more than dropping them."""
+        kept = {}
+        for name, rows in frames.items():
+            later = self._evicted_in.get(self._tables.get(name.removeprefix(_ROWS), ""))
+            if later is None or not rows.height:
+                kept[name] = rows
+                continue
+            cuts = rows.select(HASH).join(later, on=HASH, how="left", maintain_order="left")[_CUT]
+            kept[name] = rows.filter(cuts.is_null() | (cuts < sequence))
+        return kept
 
     def load_frames(self, frames: Mapping[str, pl.DataFrame], table: Callable[[str], StateTable]) -> None:
         """Load the frames of one blob of the log."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -140,9 +140,9 @@ class Store:
         self.log = StateLog(self.settings, self.cold)
         self.log.load(self.blobs.get(HEAD), self.blobs, lambda _: self.table)
 
-    def cut(self, written: Mapping[int, list[str]], until_ms: int) -> None:
+    def cut(self, written: Mapping[int, list[str]], until_ms: int, read: Iterable[int] = ()) -> None:
         if self.cold.pages("op"):
-            self.cold.recall("op", hashes_of([*written]), until_ms, 0)
+            self.cold.recall("op", hashes_of([*written, *read]), until_ms, 0)
         for key, values in written.items():
             self.table.write(key, values)
         self.log.commit(self.blobs, {"op/lists": self.table}, {"until": until_ms})
@@ -163,6 +163,7 @@ cuts = st.lists(
             st.integers(0, KEYS - 1), st.lists(st.text("abc", min_size=1, max_size=3), max_size=3), max_size=20
         ),
         st.integers(0, 40),
+        st.lists(st.integers(0, KEYS - 1), max_size=5),
         st.booleans(),
     ),
     min_size=1,
@@ -173,7 +174,7 @@ cuts = st.lists(
 @given(history=cuts, memory_bytes=st.sampled_from([1, 500, 1_500]))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_the_rows_in_memory_and_on_disk_are_those_of_a_dictionary(
-    history: list[tuple[dict[int, list[str]], int, bool]], memory_bytes: int, tmp_path: Path
+    history: list[tuple[dict[int, list[str]], int, list[int], bool]], memory_bytes: int, tmp_path: Path
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(run, "BLOCK_BYTES", 200)
@@ -181,10 +182,10 @@ def test_the_rows_in_memory_and_on_disk_are_those_of_a_dictionary(
         patch.setattr(cold_rows, "_MIN_MERGED", 10)
         patch.setattr(cold_rows, "_MIN_RECALLED", 2)
         store, expected = Store(tmp_path, memory_bytes), dict[int, list[str]]()
-        for written, until_ms, restart in history:
+        for written, until_ms, read, restart in history:
             if restart:
                 store.restart()
-            store.cut(written, until_ms)
+            store.cut(written, until_ms, read)
             expected |= written
             expected = {key: values for key, values in expected.items() if values}
             assert store.all_lists() == expected
