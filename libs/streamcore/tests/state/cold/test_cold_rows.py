@@ -197,6 +197,19 @@ def test_the_rows_in_memory_and_on_disk_are_those_of_a_dictionary(
         assert len(stored) <= 33 * (2 * cold_rows._MAX_RUNS + 1)
 
 
+def test_a_restart_has_the_keys_that_were_recalled_and_not_written(tmp_path: Path) -> None:
+    store = Store(tmp_path, 1)
+    lists = {key: [f"v{key}"] for key in range(KEYS)}
+    store.cut(lists, -1)
+    store.settings = StateSettings(buckets=3, memory_bytes=1_000_000, local_dir=str(tmp_path))
+    store.restart()
+    assert not store.table.lists
+    store.cut({}, -1, range(KEYS))
+    assert store.table.lists == lists
+    store.restart()
+    assert store.table.lists == lists
+
+
 def test_keys_that_are_due_are_recalled(tmp_path: Path) -> None:
     store = Store(tmp_path, 1)
     store.cut({key: [f"v{key}"] for key in range(20)}, 0)
