@@ -11,6 +11,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 import polars as pl
@@ -142,7 +143,7 @@ def save_shard(folder: ObjectStore, app: App, stage: int, shard: int, blobs: Blo
     tables: list[StoredTable] = []
 
     def parts() -> Iterator[StatePart]:
-        for frames in (_rows_of(kernel), *([] if cold is None else cold.live_rows())):
+        for frames in chain([_rows_of(kernel)], [] if cold is None else cold.live_rows()):
             for name in sorted(frames):
                 scope, rows = kernel.scope(name), frames[name]
                 if scope.kind is ScopeKind.KEYED:

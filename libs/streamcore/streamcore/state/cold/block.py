@@ -23,6 +23,7 @@ from streamcore.columnar.grouping import expand_counts
 from streamcore.hashing import UInt64Array
 from streamcore.state.cold.paged_state import Deadlines, Frames, Ints, gather, spread
 from streamcore.state.frame_codec import to_bytes
+from streamcore.state.row_versions import VERSION
 from streamcore.state.table import HASH
 
 _SPREAD = "__spread"
@@ -161,6 +162,12 @@ def _to_frame(batch: pa.RecordBatch) -> pl.DataFrame:
     frame = pl.from_arrow(batch)
     assert isinstance(frame, pl.DataFrame), "a record batch becomes a frame"
     return frame.with_columns(_AS_INT64)
+
+
+def version_of(frames: Frames) -> int:
+    """Return the version of rows (``row_versions``), which is the same in all of a part; 0 without one."""
+    versions = [rows[VERSION].max() for rows in frames.values() if rows.height and VERSION in rows.columns]
+    return max((version for version in versions if isinstance(version, int)), default=0)
 
 
 def concat_tables(parts: Sequence[Mapping[str, pl.DataFrame]]) -> dict[str, pl.DataFrame]:

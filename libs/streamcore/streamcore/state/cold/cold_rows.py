@@ -23,6 +23,7 @@ from streamcore.state.cold.block import (
     sort_rows,
     sorted_keys,
     unsorted_rows,
+    version_of,
 )
 from streamcore.state.cold.blocks import ColdBlobs
 from streamcore.state.cold.paged_state import Deadlines, Frames, PagedState, gather, is_member, spread
@@ -87,8 +88,11 @@ class ColdRows:
             found, frames = run.find(keys, self.blobs.read_filter(self.operator, run), self._read)
             parts += frames
             keys = keys[~found]
-        rows = concat_tables(parts)
-        if rows:
+        by_version: dict[int, list[Frames]] = {}
+        for part in filter(None, parts):
+            by_version.setdefault(version_of(part), []).append(part)
+        for _, same in sorted(by_version.items()):
+            rows = concat_tables(same)
             found_hashes = _distinct_hashes(rows)
             self.recalled.add(found_hashes)
             self.recalled_count += len(found_hashes)
@@ -118,12 +122,16 @@ class ColdRows:
         return self.blobs.read(self.operator, run, index)
 
     def live_rows(self) -> Iterator[dict[str, pl.DataFrame]]:
-        """Yield all cold rows by table, a part of the keys at a time."""
+        """Yield all cold rows by table, a part of the keys at a time; rows of a part have one version."""
         bits = max((run.bits for run in self.runs), default=0)
         for prefix in range(1 << bits if self.runs else 0):
-            frames, _ = self._merged_rows(self.runs, bits, prefix)
-            if frames:
-                yield {name: unsorted_rows(rows) for name, rows in frames.items()}
+            seen = _NO_KEYS
+            for version in sorted({run.version for run in self.runs}, reverse=True):
+                same = [run for run in self.runs if run.version == version]
+                frames, gone = self._merged_rows(same, bits, prefix, seen)
+                seen = np.concatenate([seen, gone, _all_keys(frames)])
+                if frames:
+                    yield {name: unsorted_rows(rows) for name, rows in frames.items()}
 
     # --- writing ------------------------------------------------------------------------------------------------
 
@@ -155,7 +163,8 @@ class ColdRows:
         ordered = {name: sort_rows(rows) for name, rows in frames.items()}
         keys = np.unique(np.concatenate([*map(sorted_keys, ordered.values()), spread(gone)]))
         size = sum(rows.estimated_size() for rows in ordered.values())
-        target = Run(self._take_number(), _bits_for(int(size)), 0, 0, _NEVER, "", [], KeyFilter.for_keys(len(keys)))
+        bits, key_filter = _bits_for(int(size)), KeyFilter.for_keys(len(keys))
+        target = Run(self._take_number(), bits, 0, 0, _NEVER, "", [], version_of(frames), key_filter)
         writer = _RunWriter(self.operator, self.state, self.blobs, target)
         pieces = {name: (rows, slice_by_prefix(sorted_keys(rows), writer.run.bits)) for name, rows in ordered.items()}
         gone = np.sort(spread(gone))
@@ -195,7 +204,8 @@ class ColdRows:
         """Return a merge of the newest runs that are similar, or of all newer ones if there are too many runs."""
         count, rows = 0, 0
         for run in reversed(self.runs):
-            if count and run.rows > 2 * rows and len(self.runs) <= _MAX_RUNS:
+            is_similar = run.rows <= 2 * rows or len(self.runs) > _MAX_RUNS
+            if count and not (is_similar and run.version == self.runs[-1].version):
                 break
             count, rows = count + 1, rows + run.rows
         if count < _MERGE_RUNS:
@@ -203,7 +213,7 @@ class ColdRows:
         sources = self.runs[len(self.runs) - count :]
         bits = _bits_for(sum(run.size for run in sources))
         filtered = KeyFilter.for_keys(sum(run.keys for run in sources))
-        target = Run(self._take_number(), bits, 0, 0, _NEVER, "", [], filtered)
+        target = Run(self._take_number(), bits, 0, 0, _NEVER, "", [], sources[0].version, filtered)
         return Merge([run.number for run in sources], target)
 
     def _merge_block(self, merge: Merge) -> int:
@@ -226,12 +236,14 @@ class ColdRows:
         kept = self.state.without_expired({name: unsorted_rows(rows) for name, rows in frames.items()})
         return {name: sort_rows(rows) for name, rows in kept.items() if rows.height}
 
-    def _merged_rows(self, runs: list[Run], bits: int, prefix: int) -> tuple[dict[str, pl.DataFrame], UInt64Array]:
+    def _merged_rows(
+        self, runs: list[Run], bits: int, prefix: int, seen: UInt64Array = _NO_KEYS
+    ) -> tuple[dict[str, pl.DataFrame], UInt64Array]:
         """Return the newest rows in some runs of the keys with a prefix, sorted, without recalled keys; and the keys
-        without rows."""
+        without rows. ``seen``: keys that newer runs have."""
         width = 64 - bits
         first, end = prefix << width, (prefix + 1) << width
-        seen, parts, gone_parts = _NO_KEYS, [], []
+        parts, gone_parts = [], []
         for run in reversed(runs):
             frames, gone = self._rows_between(run, first, end)
             frames = {n: rows.filter(pl.Series(~is_member(sorted_keys(rows), seen))) for n, rows in frames.items()}

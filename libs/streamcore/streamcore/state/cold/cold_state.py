@@ -9,7 +9,7 @@ memory and of no others, and a restart loads those; the head lists the runs.
 =====================  ====================================================================================
 table of the log       rows
 =====================  ====================================================================================
-``cold/rows/<table>``  the recalled rows of a table; loaded before its changes
+``cold/rows/<v>/<t>``  the recalled rows of table t in version v; loaded before its changes
 ``cold/out/<o>``       the hashes of the keys of operator o that were evicted; forgotten after the changes
 ``cold/in/<o>``        the keys of operator o that are in memory although runs have old rows of them
 =====================  ====================================================================================
@@ -21,16 +21,17 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from streamcore.hashing import UInt64Array
 from streamcore.limits import StateSettings
 from streamcore.state.blob_store import BlobStore
-from streamcore.state.cold.block import concat_tables
+from streamcore.state.cold.block import concat_tables, version_of
 from streamcore.state.cold.blocks import ColdBlobs
 from streamcore.state.cold.cold_rows import ColdRows
 from streamcore.state.cold.local_files import LocalFiles
-from streamcore.state.cold.paged_state import PagedState, is_member
+from streamcore.state.cold.paged_state import Frames, Ints, PagedState, is_member
 from streamcore.state.table import HASH, StateTable
 
 _CUT = "__cut"
@@ -53,7 +54,8 @@ class ColdState:
         self._blobs = ColdBlobs(LocalFiles(settings.local_dir, name), local=local)
         self._rows = {operator: ColdRows(operator, state, self._blobs) for operator, state in states.items()}
         self._tables = {f"{operator}/{table}": operator for operator, state in states.items() for table in state.tables}
-        self._evicted_in: dict[str, pl.DataFrame] = {}
+        #: By operator: the hashes of keys that the log shows as evicted, ascending, and the last cut that evicted each.
+        self._evicted_in: dict[str, tuple[UInt64Array, Ints]] = {}
         if settings.memory_bytes is not None and states:
             for state in states.values():
                 state.start_paging()
@@ -91,13 +93,16 @@ class ColdState:
         evicted = self._evict()
         for operator, rows in self._rows.items():
             gone = evicted.get(operator)
-            recalled = {f"{operator}/{table}": one for table, one in concat_tables(rows.recalled_rows).items()}
+            by_version: dict[int, list[Frames]] = {}
+            for part in rows.recalled_rows:
+                by_version.setdefault(version_of(part), []).append(part)
             rows.recalled_rows = []
-            for name, one in recalled.items():
-                frames[_ROWS + name] = one
+            for version, parts in by_version.items():
+                for table, one in concat_tables(parts).items():
+                    frames[f"{_ROWS}{version:06}/{operator}/{table}"] = one
             if gone is not None and gone.size:
                 for name in [*frames]:
-                    if self._tables.get(name.removeprefix(_ROWS)) == operator:
+                    if self._tables.get(_table_name(name)) == operator:
                         frames[name] = frames[name].filter(pl.Series(~is_member(frames[name][HASH].to_numpy(), gone)))
                 frames[_OUT + operator] = pl.DataFrame({HASH: gone})
             frames[_IN + operator] = rows.recalled.changes()
@@ -124,33 +129,36 @@ class ColdState:
                 if name.startswith(_OUT):
                     numbered = rows.select(HASH, pl.lit(sequence, pl.Int64).alias(_CUT))
                     parts.setdefault(name.removeprefix(_OUT), []).append(numbered)
-        self._evicted_in = {
-            operator: pl.concat(found).group_by(HASH).agg(pl.col(_CUT).max()) for operator, found in parts.items()
-        }
+        self._evicted_in = {}
+        for operator, found in parts.items():
+            latest = pl.concat(found).group_by(HASH).agg(pl.col(_CUT).max()).sort(HASH)
+            self._evicted_in[operator] = latest[HASH].to_numpy(), latest[_CUT].to_numpy()
 
     def without_evicted(self, sequence: int, frames: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
         """Return the frames of a blob that this cut wrote, without the rows of keys that later cuts evicted: most of
         what the log has, if memory is small, and loading rows costs more than dropping them."""
         kept = {}
         for name, rows in frames.items():
-            later = self._evicted_in.get(self._tables.get(name.removeprefix(_ROWS), ""))
+            later = self._evicted_in.get(self._tables.get(_table_name(name), ""))
             if later is None or not rows.height:
                 kept[name] = rows
                 continue
-            cuts = rows.select(HASH).join(later, on=HASH, how="left", maintain_order="left")[_CUT]
-            kept[name] = rows.filter(cuts.is_null() | (cuts < sequence))
+            evicted, cuts = later
+            hashes = rows[HASH].to_numpy()
+            places = np.minimum(np.searchsorted(evicted, hashes), len(evicted) - 1)
+            kept[name] = rows.filter(pl.Series((evicted[places] != hashes) | (cuts[places] < sequence)))
         return kept
 
     def load_frames(self, frames: Mapping[str, pl.DataFrame], table: Callable[[str], StateTable]) -> None:
         """Load the frames of one blob of the log."""
         for prefix in (_ROWS, "", _IN, _OUT):
-            for name, rows in frames.items():
+            for name, rows in sorted(frames.items(), key=_by_name):
                 if rows.height and (name.startswith(prefix) if prefix else not name.startswith((_ROWS, _IN, _OUT))):
                     self._load_frame(prefix, name.removeprefix(prefix), rows, table)
 
     def _load_frame(self, prefix: str, name: str, rows: pl.DataFrame, table: Callable[[str], StateTable]) -> None:
         if prefix in ("", _ROWS):
-            table(name).load(rows)
+            table(_table_name(prefix + name)).load(rows)
         elif prefix == _IN:
             self._operator(name, table).recalled.load(rows)
         else:
@@ -178,10 +186,18 @@ class ColdState:
     # --- rows of savepoints -------------------------------------------------------------------------------------
 
     def live_rows(self) -> Iterator[dict[str, pl.DataFrame]]:
-        """Yield the cold rows by table of the kernel, a part of the keys at a time."""
+        """Yield the cold rows by table of the kernel, a part of the keys at a time.
+
+        Forgets the keys in memory. Rows with a version go through the operator, which brings them to its own.
+        """
         for operator, rows in self._rows.items():
+            rows.state.evict(1.0)
             for frames in rows.live_rows():
-                yield {f"{operator}/{table}": one for table, one in frames.items()}
+                part: Frames = frames
+                if version_of(frames):
+                    rows.state.recall(frames)
+                    part = rows.state.evict(1.0)
+                yield {f"{operator}/{table}": one for table, one in part.items()}
 
     def add(self, frames: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
         """Write the rows of paged tables as cold rows, and return those of the other tables."""
@@ -236,3 +252,12 @@ class ColdState:
         for rows in self._rows.values():
             rows.recalled_count = rows.evicted_count = 0
         return moves
+
+
+def _table_name(name: str) -> str:
+    """Return the kernel's name of the table of a frame of the log."""
+    return name.removeprefix(_ROWS).partition("/")[2] if name.startswith(_ROWS) else name
+
+
+def _by_name(frame: tuple[str, pl.DataFrame]) -> str:
+    return frame[0]

@@ -84,7 +84,8 @@ def _bit(places: UInt64Array) -> npt.NDArray[np.uint8]:
 class Run:
     """A run.
 
-    ``number``: its name among the runs of its operator. ``newest_ms``: of ``ColdTimes``. ``filter_digest``: of the
+    ``number``: its name among the runs of its operator. ``version``: of its rows; runs of different versions are not
+    merged, because columns of one name can have two types. ``newest_ms``: of ``ColdTimes``. ``filter_digest``: of the
     filter's blob. ``key_filter``: None until it is read.
     """
 
@@ -95,18 +96,19 @@ class Run:
     newest_ms: int | None
     filter_digest: str
     blocks: list[StoredBlock]
+    version: int = 0
     key_filter: KeyFilter | None = field(default=None, compare=False)
 
     def to_json(self) -> list[object]:
         """Return the run as the head stores it."""
         blocks = [[b.digest, b.size, b.event_ms, b.clock_ms] for b in self.blocks]
-        return [self.number, self.bits, self.keys, self.rows, self.newest_ms, self.filter_digest, blocks]
+        return [self.number, self.bits, self.keys, self.rows, self.newest_ms, self.filter_digest, blocks, self.version]
 
     @classmethod
     def from_json(cls, stored: Sequence[object]) -> Run:
         """Return a stored run."""
-        number, bits, keys, rows, newest_ms, digest, blocks = stored
-        return cls(number, bits, keys, rows, newest_ms, digest, [StoredBlock(*b) for b in blocks])  # type: ignore[arg-type, attr-defined]  # as to_json wrote it
+        number, bits, keys, rows, newest_ms, digest, blocks, version = stored
+        return cls(number, bits, keys, rows, newest_ms, digest, [StoredBlock(*b) for b in blocks], version)  # type: ignore[arg-type, attr-defined]  # as to_json wrote it
 
     @property
     def size(self) -> int:

@@ -148,7 +148,8 @@ class Store:
         self.log.commit(self.blobs, {"op/lists": self.table}, {"until": until_ms})
 
     def all_lists(self) -> dict[int, list[str]]:
-        every = [self.table.rows(0, 1), *(part["op/lists"] for part in self.cold.live_rows())]
+        cold = self.cold._rows["op"].live_rows()  # those of the shard forget the keys in memory
+        every = [self.table.rows(0, 1), *(part["lists"] for part in cold)]
         found: dict[int, list[str]] = {}
         for rows in every:
             for key, value in rows.select("key", "value").rows():

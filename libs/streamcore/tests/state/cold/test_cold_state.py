@@ -7,8 +7,9 @@ import random
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -23,7 +24,7 @@ from streamcore.state.blob_store import MemoryBlobs
 from streamcore.state.cold import local_files
 from streamcore.state.state_log import HEAD, LogHead
 from streamcore.topology.simulation import Simulation, SimulationResult
-from tests.harness.apps.stateful_programs import PROGRAMS
+from tests.harness.apps.stateful_programs import PROGRAMS, by_user
 from tests.harness.apps.versioned_shop import rows
 
 CUTS = 12
@@ -259,3 +260,55 @@ def test_another_number_of_shards_starts_with_cold_keys(program: str, tmp_path: 
     assert simulation is not None
     result.add(simulation.end(clock_ms=9_000))
     assert _lines(result) == _lines(whole)
+
+
+# --- a new version of a function ------------------------------------------------------------------------------------
+
+
+class Cents(sc.ProcessFunction):
+    """Adds up whole numbers."""
+
+    outputs = {"main": {"text": pl.String}}  # noqa: RUF012
+    cents = sc.ValueState(int, default=0)
+
+    def process(self, event: Any, context: sc.ProcessContext) -> Iterable[object]:
+        self.cents += event.n
+        yield {"text": f"{context.key} {self.cents}"}
+
+
+class Texts(sc.ProcessFunction):
+    """The same totals as texts, in a state of the same name and one of another."""
+
+    outputs = {"main": {"text": pl.String}}  # noqa: RUF012
+    version = 2
+    migrations = {1: lambda row: {"cents": str(row.get("cents", 0)), "old": True}}  # noqa: RUF012
+    cents = sc.ValueState(str, default="0")
+    old = sc.ValueState(bool, default=False)
+
+    def process(self, event: Any, context: sc.ProcessContext) -> Iterable[object]:
+        self.cents = str(int(self.cents) + event.n)
+        yield {"text": f"{context.key} {self.cents} {self.old}"}
+
+
+def _versions(folder: Path, memory_bytes: int | None) -> tuple[list[str], Counter[str]]:
+    """Run a few cuts of each version; return the output, and the rows of a savepoint of the second."""
+    lines, blobs, offsets = [], dict[tuple[int, int], MemoryBlobs](), [0]
+    for turn, function in enumerate((Cents(), Texts())):
+        topology = sc.Topology("shop", by_user().process(function, name="sums").sink("out"))
+        state = StateSettings(buckets=3, memory_bytes=memory_bytes, local_dir=str(folder))
+        simulation = Simulation(topology, app=topology.app(shards=1, state=state), blobs=blobs)
+        simulation.offsets = offsets
+        for cut in range(6 * turn, 6 * turn + 6):
+            orders = rows(cut)["orders"]
+            kept = orders if turn == 0 else orders.filter(pl.col("user") < f"u{cut % 5}")  # old keys stay cold
+            lines += simulation.cut({"orders": kept})["out"]["text"].to_list()
+        blobs, offsets = simulation.blobs, simulation.offsets
+    stored = live_rows(simulation.local.app, 0, blobs[0, 0])["sums/values"]
+    return sorted(lines), Counter(map(repr, stored.select(sorted(stored.columns)).rows()))
+
+
+def test_cold_keys_of_an_older_version_are_migrated(tmp_path: Path) -> None:
+    whole = _versions(tmp_path, None)
+    assert any(line.endswith("True") for line in whole[0])
+    for memory_bytes in (1, 1_500):
+        assert _versions(tmp_path, memory_bytes) == whole
