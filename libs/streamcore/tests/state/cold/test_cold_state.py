@@ -292,7 +292,7 @@ class Texts(sc.ProcessFunction):
 
 def _versions(folder: Path, memory_bytes: int | None) -> tuple[list[str], Counter[str]]:
     """Run a few cuts of each version; return the output, and the rows of a savepoint of the second."""
-    lines, blobs, offsets = [], dict[tuple[int, int], MemoryBlobs](), [0]
+    lines, blobs, offsets, stored = [], dict[tuple[int, int], MemoryBlobs](), [0], pl.DataFrame()
     for turn, function in enumerate((Cents(), Texts())):
         topology = sc.Topology("shop", by_user().process(function, name="sums").sink("out"))
         state = StateSettings(buckets=3, memory_bytes=memory_bytes, local_dir=str(folder))
@@ -303,7 +303,7 @@ def _versions(folder: Path, memory_bytes: int | None) -> tuple[list[str], Counte
             kept = orders if turn == 0 else orders.filter(pl.col("user") < f"u{cut % 5}")  # old keys stay cold
             lines += simulation.cut({"orders": kept})["out"]["text"].to_list()
         blobs, offsets = simulation.blobs, simulation.offsets
-    stored = live_rows(simulation.local.app, 0, blobs[0, 0])["sums/values"]
+        stored = live_rows(simulation.local.app, 0, blobs[0, 0])["sums/values"]
     return sorted(lines), Counter(map(repr, stored.select(sorted(stored.columns)).rows()))
 
 
