@@ -62,7 +62,8 @@ COPY tools/image/entrypoint /opt/headgate/bin/entrypoint
 COPY rules/ /app/rules/
 COPY streams/ /app/streams/
 COPY --from=code /opt/code /opt/code
-ENV PATH=/opt/headgate/bin:/opt/code/bin:$PATH PYTHONUNBUFFERED=1 \
+# Programs of users are modules in /app: `FROM` this image and `COPY` them there (docs/programs.md).
+ENV PATH=/opt/headgate/bin:/opt/code/bin:$PATH PYTHONUNBUFFERED=1 PYTHONPATH=/app \
     SPARK_HOME=/opt/headgate/lib/python3.11/site-packages/pyspark
 # Spark's JVM maps its classes from this file.
 RUN HOME=/tmp python -m streamcore.spark.class_archive /opt/headgate/classes.jsa

@@ -79,13 +79,21 @@ chart: setup ## what of the chart is generated: CRDs, the operator's rights, the
 	@$(VENV)/python -m headgate_operator.rbac > charts/headgate/files/roles.yaml
 	@$(VENV)/python -m tools.chart_values
 
-chart-test: setup ## the chart by helm and promtool (both on the PATH); with HEADGATE_KUBECONFIG on that API server too
+chart-test: setup ## the chart by helm, helm-unittest and promtool (on the PATH); with HEADGATE_KUBECONFIG on that API server too
 	@$(VENV)/python -m pytest tests/chart/test_rendered.py tests/chart/test_values.py tests/chart/test_monitoring.py \
 		tests/chart/test_on_api_server.py $(ARGS)
 
 clean: ## remove the environment and what tools left; the cache and the broker's data stay
 	rm -rf .venv .setup.lock .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.PHONY: flink-cep
+FLINK_CEP := tests/flink_cep/runner
+flink-cep: setup ## what Flink's CEP library gives for the patterns of tests/flink_cep (needs Maven and Java 17)
+	@$(VENV)/python -m tests.flink_cep.generate build/flink_cep/cases.jsonl
+	@mvn --quiet --file $(FLINK_CEP) compile dependency:build-classpath
+	@java -XX:+UseSerialGC -cp "$(FLINK_CEP)/target/classes:$$(cat $(FLINK_CEP)/target/classpath)" headgate.Main \
+		build/flink_cep/cases.jsonl tests/flink_cep/corpus.jsonl
 
 .PHONY: nightly
 SCHEDULES ?= 100000
@@ -96,6 +104,7 @@ CHANGES ?= 300
 RELEASE ?= 1000
 CHANGE_KILLS ?= 5
 OWNER_SCHEDULES ?= 5000
+PATTERNS ?= 10000
 OWNER_RUNS ?= 20
 LAB_MINUTES ?= 60
 LAB_SEED ?= $(shell date +%Y%m%d)
@@ -108,6 +117,7 @@ nightly: setup ## the long forms: index against naive, language against DuckDB, 
 		$(VENV)/python -m pytest -s tests/faults/test_changes_under_load.py $(ARGS)
 	@HYPOTHESIS_PROFILE=nightly $(VENV)/python -m pytest -n $(WORKERS) -m "not slow and not spark and not kafka" --timeout 3600 \
 		libs services cli/tests $(ARGS)
+	@HEADGATE_PATTERNS=$(PATTERNS) $(VENV)/python -m pytest -n $(WORKERS) libs/streamcore/tests/patterns --timeout 7200 $(ARGS)
 	@HEADGATE_OWNER_SCHEDULES=$(OWNER_SCHEDULES) HEADGATE_OWNER_RUNS=$(OWNER_RUNS) $(VENV)/python -m pytest -s \
 		libs/streamcore/tests/kafka/test_suspended_owners.py libs/streamcore/tests/kafka/test_suspended_processes.py --timeout 7200 $(ARGS)
 	@HEADGATE_DAMAGED_FILES=$(DAMAGED_FILES) $(VENV)/python -m pytest -s tests/faults/test_damaged_spark_files.py --timeout 7200 $(ARGS)

@@ -47,12 +47,26 @@ settings.load_profile(_PROFILE)
 #: What part of a property's examples a profile runs.
 _SHARE_OF_EXAMPLES = {"quick": 0.05, "test": 0.4, "nightly": 10.0}
 
+#: The marker of the tests that take a fixture: a test that needs a server has it even if its file does not say so.
+_MARKERS = {
+    "broker": pytest.mark.kafka,
+    "new_broker": pytest.mark.kafka,
+    "postgres": pytest.mark.postgres,
+    "new_postgres": pytest.mark.postgres,
+    "opensearch": pytest.mark.opensearch,
+    "new_opensearch": pytest.mark.opensearch,
+}
+
 _SERVERS = pytest.StashKey[ServerSource]()
 _UNITS = pytest.StashKey[Path]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep the servers of the run, unless this is a worker: then use those of the process that started it."""
+    """Keep the servers of the run, unless this is a worker: then use those of the process that started it.
+
+    The garbage collector is off until all tests are collected: it would walk through all of them again and again.
+    """
+    gc.disable()
     address: str | None = getattr(config, "workerinput", {}).get("servers")
     config.stash[_SERVERS] = WorkerServers(address) if address else ServerKeeper()
     if address:
@@ -91,9 +105,12 @@ def pytest_xdist_auto_num_workers() -> int:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
     """Apply the profile's share of examples to properties; in a run with workers, put first what takes longest.
 
-    A test of the table of what takes long is ``slow``, unless it is a property, which takes what its examples take.
+    A test that takes a server's fixture gets the server's marker. A test of the table of what takes long is ``slow``,
+    unless it is a property, which takes what its examples take.
     """
     for item in items:
+        for fixture in _MARKERS.keys() & set(getattr(item, "fixturenames", ())):
+            item.add_marker(_MARKERS[fixture])
         named = item.nodeid.split("[", 1)[0] in distribution.expected_seconds()
         if named and not hasattr(getattr(item, "function", None), "hypothesis"):
             item.add_marker(pytest.mark.slow)
@@ -112,6 +129,7 @@ def pytest_collection_finish() -> None:
     """Keep the garbage collector from the thousands of tests that were collected: they live as long as the run."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 #: Makes a topic of its own: ``new_topic("orders", 4)``; further arguments as of ``TopicSpec``.

@@ -15,7 +15,7 @@ from bench.harness import in_process, jobs
 from bench.harness.environment import Environment, open_environment
 from bench.harness.result import Result, show
 from bench.sinks import postgres as postgres_sink
-from bench.spark import copies, etl, latency, operators, propagation, release, sequences, startup, throughput
+from bench.spark import copies, etl, latency, operators, propagation, recovery, release, sequences, startup, throughput
 from headgate.console.messages import to_stderr
 
 _WHOLE = "cpu_seconds_per_million"
@@ -157,6 +157,10 @@ def _startup(request: Request) -> list[Result]:
     return startup.startup(request.environment, request.options)
 
 
+def _recovery(request: Request) -> list[Result]:
+    return recovery.recovery(request.environment, 2 if request.quick else 10, request.options)
+
+
 def _check_rules(request: Request) -> list[Result]:
     return rule_check.rule_check(request.environment, request.rules or (100 if request.quick else 1_000))
 
@@ -192,6 +196,7 @@ WORKLOADS: Mapping[str, Callable[[Request], list[Result]]] = {
     "rule-latency": _rule_latency,
     "release": _release,
     "startup": _startup,
+    "recovery": _recovery,
     "check-rules": _check_rules,
     "explain": _explain,
     "postgres-sink": _postgres_sink,

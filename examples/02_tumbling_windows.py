@@ -23,8 +23,6 @@ from __future__ import annotations
 
 import streamcore as sc
 
-MINUTE_MS = 60_000
-
 ORDERS = sc.StreamSchema.parse(
     {
         "name": "orders",
@@ -40,9 +38,9 @@ ORDERS = sc.StreamSchema.parse(
 )
 
 revenue = (
-    sc.source(ORDERS, sc.bounded_out_of_orderness(5_000))
+    sc.source(ORDERS, sc.bounded_out_of_orderness("5s"))
     .key_by("shop")
-    .window(sc.Tumbling(MINUTE_MS))
+    .window(sc.Tumbling("1m"))
     .late_to("late")
     .aggregate(orders=sc.Count(), revenue=sc.Sum("amount"))
 )

@@ -19,8 +19,6 @@ from __future__ import annotations
 
 import streamcore as sc
 
-MINUTE_MS = 60_000
-
 REQUESTS = sc.StreamSchema.parse(
     {
         "name": "requests",
@@ -37,9 +35,9 @@ REQUESTS = sc.StreamSchema.parse(
 )
 
 latency = (
-    sc.source(REQUESTS, sc.bounded_out_of_orderness(10_000))
+    sc.source(REQUESTS, sc.bounded_out_of_orderness("10s"))
     .key_by("service")
-    .window(sc.Sliding(10 * MINUTE_MS, 5 * MINUTE_MS))
+    .window(sc.Sliding("10m", "5m"))
     .aggregate(
         requests=sc.Count(),
         customers=sc.CountDistinct("customer"),  # nulls are not counted

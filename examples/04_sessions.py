@@ -1,9 +1,9 @@
 """Sessions with early results, late events and retractions.
 
-A session ends after 30 minutes without a click. Nobody wants to wait for that, so a pane fires early after every second
+A session ends after 30 minutes without a click. Results should come sooner, so a pane fires early after every second
 click, once at the end, and again for a click that comes late but within the allowed lateness. The accumulation mode
 decides how a pane relates to earlier ones: it has all clicks again, only the new ones, or all of them after a
-retraction of the earlier pane. With retractions sums over panes stay right downstream, also when a late click merges
+retraction of the earlier pane. With retractions, sums over panes stay right downstream, also when a late click merges
 two sessions.
 
 ::
@@ -23,8 +23,6 @@ import polars as pl
 
 import streamcore as sc
 
-MINUTE_MS = 60_000
-
 CLICKS = sc.StreamSchema.parse(
     {
         "name": "clicks",
@@ -37,9 +35,9 @@ CLICKS = sc.StreamSchema.parse(
 sessions = (
     sc.source(CLICKS, sc.bounded_out_of_orderness(0))
     .key_by("user")
-    .window(sc.Session(30 * MINUTE_MS))
+    .window(sc.Session("30m"))
     .trigger(sc.AfterWatermark(early=sc.AfterCount(2), late=sc.AfterCount(1)))
-    .allowed_lateness(60 * MINUTE_MS)
+    .allowed_lateness("1h")
 )
 PANES = ("user", "window_start", "window_end", "pane", "timing", "is_retraction", "clicks")
 MODES = {
@@ -47,7 +45,7 @@ MODES = {
     "discarding": sessions.discarding(),
     "retracting": sessions.retracting(),
 }
-# One topology with all three modes. What is summed downstream counts a retraction as less.
+# One topology with all three modes. A sum downstream subtracts the clicks of a retraction.
 panes = {mode: windows.aggregate(mode, clicks=sc.Count()) for mode, windows in MODES.items()}
 signed = panes["retracting"].map(net=pl.when("is_retraction").then(-pl.col("clicks")).otherwise(pl.col("clicks")))
 topology = sc.Topology(

@@ -1,9 +1,9 @@
 """Two keyed steps: the best three products of each hour, and the plan of the engine.
 
-First revenue by product and hour, then all products of an hour together and the best three of them. The second window
-needs no extra step: a result row of a window has the window's last millisecond as its event time, so it falls into
-the same hour. Each change of the key is one shuffle and one stage with its own state, and the plan shows them before
-the app runs.
+The first step computes the revenue of each product and hour, the second the best three products of each hour. The
+second window needs no extra step: a result row of a window has the window's last millisecond as its event time, so
+it falls into the same hour. Each change of the key is one shuffle and one stage with its own state, and the plan
+shows them before the app runs.
 
 ::
 
@@ -18,8 +18,6 @@ from __future__ import annotations
 import polars as pl
 
 import streamcore as sc
-
-HOUR_MS = 3_600_000
 
 ORDERS = sc.StreamSchema.parse(
     {
@@ -42,13 +40,13 @@ def a_row_each(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 revenue = (
-    sc.source(ORDERS, sc.bounded_out_of_orderness(60_000))
+    sc.source(ORDERS, sc.bounded_out_of_orderness("1m"))
     .map(amount=pl.col("price") * pl.col("quantity"))
     .key_by("product")
-    .window(sc.Tumbling(HOUR_MS))
+    .window(sc.Tumbling("1h"))
     .aggregate("revenue", revenue=sc.Sum("amount"))
 )
-top = revenue.key_by().window(sc.Tumbling(HOUR_MS)).aggregate("best", top=sc.TopN("product", by="revenue", n=3))
+top = revenue.key_by().window(sc.Tumbling("1h")).aggregate("best", top=sc.TopN("product", by="revenue", n=3))
 topology = sc.Topology(
     "top-products",
     top.flat_map(a_row_each).select("window_start", "rank", "product", "revenue").sink("top"),

@@ -1,17 +1,17 @@
 """A function over one key at a time: state, timers, time to live.
 
 For logic that no window can express. State is declared on the class and read like attributes, always that of the
-event's card. State with a time to live forgets by itself, each payment of a list on its own, so the list below *is* the
-last ten minutes. A timer of event time fires when the watermark comes to it, in order of time, and so gives the same
-rows in a back-test as live.
+event's card. State with a time to live expires by itself, each element of a list on its own, so the list below has
+the payments of the last ten minutes. A timer of event time fires when the watermark reaches it, in order of time,
+so a back-test has the same rows as a live run.
 
 ::
 
     event time  10:00  10:04  10:06  10:08       10:16:30                     11:16:30
     card c1      200    250    100     30            450                        timer
                  |------ 550 in ten minutes: alarm        |----- an hour of silence --|
-                               |--- 580: alarmed already
-                                       |------------ 480: the first three are forgotten
+                               |--- 580: has alarmed already
+                                       |------------ 480: the first payment has expired
 
 In Flink: ``KeyedProcessFunction`` with ``ListState``, ``StateTtlConfig`` (there by processing time only) and timers.
 """
@@ -26,8 +26,6 @@ import polars as pl
 
 import streamcore as sc
 
-TEN_MINUTES_MS = 600_000
-HOUR_MS = 3_600_000
 LIMIT = Decimal(500)
 
 PAYMENTS = sc.StreamSchema.parse(
@@ -47,15 +45,15 @@ class Velocity(sc.ProcessFunction):
         sc.MAIN: {"card": pl.String, "at": pl.Datetime("ms", "UTC"), "spent": pl.Decimal(12, 2)},
         "quiet": {"card": pl.String, "payments": pl.Int64},
     }
-    recent = sc.ListState(Decimal, most=1_000, ttl=sc.Ttl(TEN_MINUTES_MS))
-    alarmed = sc.ValueState(default=False, ttl=sc.Ttl(TEN_MINUTES_MS))
+    recent = sc.ListState(Decimal, most=1_000, ttl=sc.Ttl("10m"))
+    alarmed = sc.ValueState(default=False, ttl=sc.Ttl("10m"))
     payments = sc.ValueState(default=0)
 
     def process(self, event: Any, context: sc.ProcessContext) -> Iterator[dict[str, object]]:
         self.recent.append(event.amount)
         self.payments += 1
         context.timers.clear()
-        context.timers.set(context.event_ms + HOUR_MS)
+        context.timers.after("1h")
         spent = sum(self.recent)
         if spent > LIMIT and not self.alarmed:
             self.alarmed = True

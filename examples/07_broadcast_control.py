@@ -7,7 +7,7 @@ invalid record is a dead letter with the reason, and the previous limit stays in
 ::
 
     cut           1                2                 3                  4
-    control   FR = 100.00      FR = 50.00        FR = "lots"        FR taken back
+    control   FR = 100.00      FR = 50.00        FR = "lots"        FR deleted
     payment       p1  80           p2  80            p3  80             p4  80
                   passes          rejected     rejected: still 50.00      passes: no limit
 

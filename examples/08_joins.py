@@ -3,7 +3,7 @@
 An interval join pairs rows of a key that are near in event time; an outer join also returns the orders that were not
 paid, as soon as the watermark makes that certain. A temporal join reads the other stream as a table that changes, and
 takes the row that was valid at the order's event time: an order that arrives late still gets its old price. Both keep
-only as much state as the watermark asks for.
+only the rows that the watermark still needs.
 
 ::
 
@@ -23,8 +23,6 @@ import polars as pl
 
 import streamcore as sc
 
-HOUR_MS = 3_600_000
-
 
 def stream(name: str, key: str, **fields: str) -> sc.StreamSchema:
     """All three have a time; the rest differs."""
@@ -36,11 +34,11 @@ ORDERS = stream("orders", "order", order="string not null", product="string not 
 PAYMENTS = stream("payments", "order", order="string not null", paid="decimal(12,2) not null")
 PRICES = stream("prices", "product", product="string not null", price="decimal(12,2) not null")
 
-orders = sc.source(ORDERS, sc.bounded_out_of_orderness(60_000))
-payments = sc.source(PAYMENTS, sc.bounded_out_of_orderness(60_000))
-prices = sc.source(PRICES, sc.bounded_out_of_orderness(60_000))
+orders = sc.source(ORDERS, sc.bounded_out_of_orderness("1m"))
+payments = sc.source(PAYMENTS, sc.bounded_out_of_orderness("1m"))
+prices = sc.source(PRICES, sc.bounded_out_of_orderness("1m"))
 
-paid = orders.key_by("order").join(payments.key_by("order")).left_outer().within(0, HOUR_MS, name="paid")
+paid = orders.key_by("order").join(payments.key_by("order")).left_outer().within(0, "1h", name="paid")
 priced = orders.key_by("product").join(prices.key_by("product")).left_outer().as_of_event_time(name="priced")
 topology = sc.Topology(
     "orders",

@@ -22,8 +22,6 @@ import polars as pl
 
 import streamcore as sc
 
-DAY_MS = 24 * 3_600_000
-
 ORDERS = sc.StreamSchema.parse(
     {
         "name": "orders",
@@ -67,7 +65,7 @@ SEGMENTS = sc.Enrichment(
 )
 enriched = sc.source(ORDERS).enrich(SEGMENTS, failed_to="unanswered")
 fallback = enriched.side("failed").map(segment=pl.lit("unknown")).select(*enriched.schema)
-once = enriched.union(fallback).key_by("event_id").deduplicate(DAY_MS, name="once", duplicates_to="duplicates")
+once = enriched.union(fallback).key_by("event_id").deduplicate("1d", name="once", duplicates_to="duplicates")
 topology = sc.Topology(
     "segments", once.select("event_id", "customer", "segment", "amount").sink("orders", key="event_id")
 )
@@ -76,7 +74,7 @@ ROWS = [
     ("2026-03-02 10:00:00", "e1", "ann", "20.00"),
     ("2026-03-02 10:00:04", "e2", "zoe", "5.00"),  # an unknown customer: the segment is null
     ("2026-03-02 10:00:05", "e1", "ann", "20.00"),  # sent again
-    ("2026-03-02 10:00:09", "e3", "eve", "7.50"),  # no answer
+    ("2026-03-02 10:00:09", "e3", "eve", "7.50"),  # the lookup fails
     ("2026-03-02 10:00:12", "e4", "bob", "9.99"),
 ]
 

@@ -1,7 +1,7 @@
 """The same topology on Kafka and Spark, and state that outlives a process.
 
-``topology.app`` binds streams and lanes to topics; ``launch`` runs the app on Spark until it is stopped, and each event
-counts exactly once in its output, through restarts too. Nothing of the topology changes between a test in
+``topology.app`` binds streams and lanes to topics; ``headgate run`` runs the app on Spark until it is stopped, and each
+event counts exactly once in its output, through restarts too. Nothing of the topology changes between a test in
 this process and that: the same operators, shards and state. So a restart can be tried here: the state after cut 1 is a
 few blobs, another simulation continues from them, and both together give the output of an uninterrupted one.
 
@@ -12,23 +12,19 @@ few blobs, another simulation continues from them, and both together give the ou
                             blobs
                               +----- cut 2      ->  the same revenue
 
-To run it on Spark, with JSON events in the topic ``shop.orders``::
+To run it on Kafka and Spark, with a broker and topics on this machine::
 
-    python examples/10_kafka_and_spark.py --bootstrap localhost:9092 --jars ~/spark-jars --checkpoint /tmp/revenue
+    headgate run examples/10_kafka_and_spark.py --local
 
 In Flink: ``KafkaSource``, ``KafkaSink`` with ``EXACTLY_ONCE``, checkpoints, and restoring a savepoint.
 """
 
 from __future__ import annotations
 
-import argparse
-from pathlib import Path
-
 import polars as pl
 
 import streamcore as sc
 
-HOUR_MS = 3_600_000
 ORDERS = sc.StreamSchema.parse(
     {
         "name": "orders",
@@ -41,8 +37,8 @@ ORDERS = sc.StreamSchema.parse(
         },
     }
 )
-orders = sc.source(ORDERS, sc.bounded_out_of_orderness(60_000))
-by_hour = orders.key_by("country").window(sc.Tumbling(HOUR_MS)).late_to("late")
+orders = sc.source(ORDERS, sc.bounded_out_of_orderness("1m"))
+by_hour = orders.key_by("country").window(sc.Tumbling("1h")).late_to("late")
 revenue = by_hour.aggregate("revenue", orders=sc.Count(), revenue=sc.Sum("amount"))
 topology = sc.Topology(
     "revenue",
@@ -72,23 +68,7 @@ def results(restart_before: int | None = None) -> sc.SimulationResult:
     return result
 
 
-def on_spark(bootstrap: str, jars: Path, checkpoint: Path) -> None:
-    """Until SIGTERM or Ctrl-C. All that a restart needs is in the folder ``checkpoint``."""
-
-    sc.run_app(
-        app(), sc.RunSettings(sc.KafkaSettings(bootstrap), checkpoint, sc.SparkSettings(jars), "revenue.markers")
-    )
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--bootstrap", help="host:port of Kafka; without it nothing is started")
-    parser.add_argument("--jars", type=Path, default=Path("jars"), help="the folder of Spark's Kafka and file jars")
-    parser.add_argument("--checkpoint", type=Path, default=Path("checkpoint"))
-    given = parser.parse_args()
-    if given.bootstrap:
-        on_spark(given.bootstrap, given.jars, given.checkpoint)
-        return
     print(topology.plan().text())
     print(f"reads {[one.topic for one in app().sources]} and {app().control_topic}, with {app().shards} shards")
     print("\n".join(f"lane {lane} -> topic {topic}" for lane, topic in app().lanes.items()), end="\n\n")

@@ -16,20 +16,22 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from pydantic.alias_generators import to_camel
 
 from headgate_etl.settings import EtlSettings
-from headgate_operator.crds import APP_NAME
 from headgate_operator.resources import StreamAppSpec
 from headgate_operator.resources.base import FreeObject
-from headgate_operator.resources.spec import FILE_NAME, Name, NameOrNone
+from headgate_operator.resources.spec import FILE_NAME, PROGRAM, Name, NameOrNone
 from headgate_rules.settings import RulesSettings
 from headgate_search.settings import SearchSettings
 from headgate_sessions.settings import SessionsSettings
+from streamcore.arguments import APP_NAME
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.service.config.settings import ServiceSettings
+from streamcore.service.program.settings import ProgramSettings
 
 FILE = Path(__file__).parents[1] / "charts/headgate/values.schema.json"
 Schema = dict[str, Any]
 SERVICES: Mapping[str, type[ServiceSettings]] = {
     "etl": EtlSettings,
+    "program": ProgramSettings,
     "rules": RulesSettings,
     "search": SearchSettings,
     "sessions": SessionsSettings,
@@ -235,7 +237,7 @@ def values_schema() -> Schema:
         "type": "object",
         "description": "Values that Helm shares between charts; unused.",
     }
-    schema["properties"]["apps"]["propertyNames"] = {"pattern": APP_NAME}
+    schema["properties"]["apps"]["propertyNames"] = {"pattern": f"^{APP_NAME}$"}
     return _plain(schema | {"$schema": "https://json-schema.org/draft/2020-12/schema", "$defs": parts})
 
 
@@ -244,6 +246,8 @@ def _config(settings: type[ServiceSettings]) -> Schema:
     for name in _OPERATORS:
         del schema["properties"][name]
     schema["required"] = [name for name in schema["required"] if name not in ("app", "kafka", *_OPERATORS)]
+    if settings is ProgramSettings:  # whose program may have settings of its own
+        schema["additionalProperties"] = True
     return schema
 
 
@@ -258,6 +262,8 @@ def _app() -> Schema:
         {"if": {"properties": {"service": {"const": name}}, "required": ["service"]}, "then": _with_config(name)}
         for name in SERVICES
     ]
+    is_program = {"properties": {"service": {"const": PROGRAM}}, "required": ["service"]}
+    schema["allOf"].append({"if": is_program, "then": {"required": ["module"]}})
     return schema
 
 

@@ -142,6 +142,12 @@ class Child:
         self.process.wait()
         self._reader.join(10)
 
+    def kill_leader(self) -> None:
+        """Kill the process alone; its child processes end by themselves."""
+        self.process.kill()
+        self.process.wait()
+        self._reader.join(10)
+
     def __enter__(self) -> Child:
         return self
 

@@ -18,6 +18,7 @@ from bench.harness.events import SCHEMA, EventSet, batches
 from headgate.console.messages import Print
 from headgate.local import cache, jars
 from headgate.local import java as java_runtime
+from headgate.local.class_archive import ClassArchive
 from headgate.local.servers.kafka import BrokerSettings, EmbeddedBroker
 from streamcore.kafka import data_clients as clients
 from streamcore.kafka.readers import end_offsets
@@ -140,7 +141,8 @@ def create_topic(kafka: KafkaSettings, spec: TopicSpec) -> None:
 
 
 def open_environment(print_message: Print, *, fresh: bool) -> Environment:
-    """Start the benchmark's broker, or use it if it runs. ``fresh``: begin with an empty folder."""
+    """Start the benchmark's broker, or use it if it runs, and have Spark use an archive of its classes. ``fresh``:
+    begin with an empty folder."""
     java = java_runtime.ensure(print_message)
     java_runtime.activate(java)
     folder = cache.root() / "bench"
@@ -151,4 +153,7 @@ def open_environment(print_message: Print, *, fresh: bool) -> Environment:
     folder.mkdir(parents=True, exist_ok=True)
     bootstrap = broker.start()
     library = jars.ensure(jars.JarSet.SPARK, java, print_message)
+    if archive := ClassArchive.of(java, library):
+        archive.build(print_message)
+        archive.use()
     return Environment(broker, KafkaSettings(bootstrap, client_id="bench"), folder, library, java, print_message)

@@ -28,7 +28,7 @@ from rulecore.firing import RuleFiring
 from rulecore.groups.absence.group import AbsenceGroup
 from rulecore.groups.base import CutContext, GroupId
 from rulecore.settings import GroupSettings
-from streamcore.hashing import KeySpace
+from streamcore.key_space import KeySpace
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
 from streamcore.state import KeyValueTable, MemoryBlobs, StateLog, StateSettings
 from streamcore.watermark import NO_WATERMARK

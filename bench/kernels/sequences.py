@@ -198,7 +198,7 @@ def _count_output(spent: RunCosts, kernel: RulesKernel, output: KernelOutput) ->
     for group in kernel.groups.values():
         assert isinstance(group, SequenceGroup)
         spent.most_events = max(spent.most_events, len(group.buffer))
-        spent.most_partials = max(spent.most_partials, len(group.partials))
+        spent.most_partials = max(spent.most_partials, len(group.store))
 
 
 def main() -> None:

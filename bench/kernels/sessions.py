@@ -27,6 +27,7 @@ from bench.spark.throughput import compare
 from bench.spark.topologies import sessions_settings, topology
 from headgate_sessions.session_records import session_aggregates
 from streamcore.aggregates import Aggregate, Count
+from streamcore.durations import Milliseconds
 from streamcore.limits import StateSettings
 from streamcore.operators.base import MAIN, CutTime
 from streamcore.operators.windows.revised_operator import RevisedWindows
@@ -82,7 +83,7 @@ def _run_operator(
     plan = topology("bench", job)
     (node,) = plan.stateful_nodes
     schema = node.keyed[0].schema
-    spec = WindowSpec(Session(job.gap_ms), AfterWatermark(), Accumulation.ACCUMULATING)
+    spec = WindowSpec(Session(Milliseconds(job.gap_ms)), AfterWatermark(), Accumulation.ACCUMULATING)
     operator = RevisedWindows(spec, policy, ("user_id",), schema, aggregates)
     log, blobs, head = StateLog(StateSettings()), MemoryBlobs(), StatelessStageRunner(plan)
     watermark_ms, seconds, records = NO_WATERMARK, 0.0, 0

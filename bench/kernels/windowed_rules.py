@@ -25,7 +25,7 @@ from rulecore.firing import RuleFiring
 from rulecore.groups.base import CutContext, GroupId
 from rulecore.groups.registry import make_group
 from rulecore.settings import GroupSettings
-from streamcore.hashing import KeySpace
+from streamcore.key_space import KeySpace
 from streamcore.schema import EVENT_MS, StreamSchema
 from streamcore.state import KeyValueTable, MemoryBlobs, StateLog, StateSettings
 from streamcore.watermark import NO_WATERMARK

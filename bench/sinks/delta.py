@@ -137,9 +137,9 @@ def _check(cuts: Path, table: Path) -> Result:
 
 
 def _write_with_headgate(cuts: list[Path], table: Path, _: Path, *, partitioned: bool) -> None:
+    from streamcore.cuts.writer_id import WriterId
     from streamcore.sinks.delta.settings import DeltaSettings, DeltaTableSpec
     from streamcore.sinks.delta.sink import DeltaSink
-    from streamcore.writer_id import WriterId
 
     spec = DeltaTableSpec(str(table), ("day",) if partitioned else ())
     sink = DeltaSink(DeltaSettings({"rows": spec}), {"rows": _SCHEMA})

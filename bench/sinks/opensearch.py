@@ -27,10 +27,10 @@ from pydantic import JsonValue
 
 from headgate.local.servers.base import Lifetime
 from headgate.local.servers.opensearch import EmbeddedOpenSearch, OpenSearchNodeSettings
+from streamcore.cuts.writer_id import WriterId
 from streamcore.sinks.opensearch.settings import BulkLimits, IndexSpec, OpenSearchSettings
 from streamcore.sinks.opensearch.sink import OpenSearchSink
 from streamcore.sinks.sink import SinkHooks
-from streamcore.writer_id import WriterId
 from tests.harness.cut_ids import cut_id
 
 _WORDS = ["white", "hanging", "heart", "light", "holder", "metal", "lantern", "cream", "cupid", "hearts", "coat", "red"]

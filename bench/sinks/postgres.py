@@ -36,9 +36,9 @@ from headgate.console.messages import Print, to_stderr
 from headgate.local import processes
 from headgate.local.servers.base import Lifetime
 from headgate.local.servers.postgres import EmbeddedPostgres, PostgresServerSettings
+from streamcore.cuts.writer_id import WriterId
 from streamcore.sinks.postgres.settings import PostgresSettings, TableName, TableSpec
 from streamcore.sinks.postgres.sink import PostgresSink
-from streamcore.writer_id import WriterId
 from tests.harness.cut_ids import cut_id
 
 CUT = 20_000

@@ -111,8 +111,11 @@ class _WatchedApp:
         self._thread.join(_LIMIT_S)
 
 
-def savepoint(environment: Environment, megabytes: int, *, standby: bool = False) -> Result:
-    """Restore generated state, run cuts, and take a savepoint. ``standby``: run warm-up cuts first."""
+def savepoint(environment: Environment, megabytes: int, *, standby: bool = False, shards: int = _SHARDS) -> Result:
+    """Restore generated state, run cuts, and take a savepoint.
+
+    ``standby``: run warm-up cuts first. ``shards``: of the restored app; the state is that of ``_SHARDS`` shards.
+    """
     name = environment.new_name("savepoint")
     folder = environment.run_folder(name)
     topics = {"orders": f"{name}.orders", "views": f"{name}.views"}
@@ -122,6 +125,7 @@ def savepoint(environment: Environment, megabytes: int, *, standby: bool = False
     ensure_topics(environment.kafka, own_topics(app, f"{name}.markers"))
     savepoints = SavepointRepository(LocalObjectStore(folder / "savepoints"), name)
     first, spark = make_savepoint(app, name, megabytes, savepoints), SparkSettings(environment.jars)
+    app = topology(name).app(topics=topics, shards=shards)
     environment.print_message(f"savepoint: state of {first.manifest.total_bytes / 1e6:.0f} MB is written")
     checkpoint = folder / "e2"
     settings = RunSettings(environment.kafka, checkpoint, spark, f"{name}.markers", savepoints=savepoints.place.url)
@@ -148,6 +152,7 @@ def savepoint(environment: Environment, megabytes: int, *, standby: bool = False
     return {
         "workload": "savepoint",
         "standby": standby,
+        "shards": [_SHARDS, shards],
         "state_mb": round(state_bytes / 1e6, 1),
         "rows": second.manifest.total_rows,
         "restore_prepared_s": round(prepared - begun, 1),
@@ -164,8 +169,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="bench.spark.savepoint")
     parser.add_argument("--mb", type=int, default=100)
     parser.add_argument("--standby", action="store_true")
+    parser.add_argument("--shards", type=int, default=_SHARDS, help="restore with this number of shards")
     wanted = parser.parse_args()
-    show(savepoint(open_environment(to_stderr, fresh=False), wanted.mb, standby=wanted.standby))
+    show(savepoint(open_environment(to_stderr, fresh=False), wanted.mb, standby=wanted.standby, shards=wanted.shards))
     return 0
 
 

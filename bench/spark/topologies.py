@@ -20,6 +20,7 @@ from headgate_sessions.event_columns import prepare_events
 from headgate_sessions.session_records import session_rows
 from headgate_sessions.settings import SessionsSettings
 from streamcore.aggregates import Count, Sum
+from streamcore.durations import Milliseconds
 from streamcore.errors import Retryable
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.keyed import ProcessContext, ProcessFunction, ValueState
@@ -45,7 +46,7 @@ _STREAM = StreamSchema.parse(SCHEMA)
 
 def topology(name: str, job: Job) -> Topology:
     """Build the topology of a job, with the output columns of Spark's side."""
-    events = source(_STREAM, bounded_out_of_orderness(job.delay_ms))
+    events = source(_STREAM, bounded_out_of_orderness(Milliseconds(job.delay_ms)))
     return Topology(name, _results(events, job).sink(LANE, key="user_id"))
 
 
@@ -102,8 +103,12 @@ def sessions_settings(job: Job) -> SessionsSettings:
 
 def _assigner(job: Job) -> Assigner:
     if job.kind is Kind.SESSIONS:
-        return Session(job.gap_ms)
-    return Tumbling(job.size_ms) if job.size_ms == job.slide_ms else Sliding(job.size_ms, job.slide_ms)
+        return Session(Milliseconds(job.gap_ms))
+    return (
+        Tumbling(Milliseconds(job.size_ms))
+        if job.size_ms == job.slide_ms
+        else Sliding(Milliseconds(job.size_ms), Milliseconds(job.slide_ms))
+    )
 
 
 # --- the keyed function ---------------------------------------------------------------------------------------------

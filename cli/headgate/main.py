@@ -15,12 +15,12 @@ from collections.abc import Sequence
 import click
 
 from headgate import commands
-from headgate.console import no_pandas
 from headgate.console.lazy_group import LazyGroup
 from headgate.console.messages import to_stderr
 from streamcore.codes import ExitCode
 from streamcore.environment import EnvironmentVariable, Reader
 from streamcore.errors import StreamError
+from streamcore.wire import no_pandas
 
 _PYDANTIC_PLUGINS = EnvironmentVariable(
     "PYDANTIC_DISABLE_PLUGINS",

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import urllib.request
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from headgate_operator.runtime.metrics import Counters
 from streamcore.engine.lag import Lag
 from streamcore.memory.memory_use import MemoryUse
 from streamcore.telemetry import Telemetry, TelemetrySettings
+from tests.harness.apps.cut_reports import cut_report
 from tests.harness.operator.api_server import free_port
 from tests.harness.servers.chart import CHART, EVERYTHING, program, render_manifests, select_kind
 
@@ -34,7 +36,7 @@ _UPGRADE = Upgrade(
 )
 _BY_NAME = (
     *("cuts", "lanes", "reasons", "counted", "sink_rows", "sink_rejected", "markers", "candidates", "matches"),
-    *("rule_state_entries", "rule_state_bytes", "budgets_reached"),
+    *("rule_state_entries", "rule_state_bytes", "budgets_reached", "busy_us", "waiting_us"),
 )
 _DASHBOARD = CHART / "files/dashboard.json"
 
@@ -45,8 +47,10 @@ def _metrics() -> frozenset[str]:
     port = free_port()
     with Telemetry(TelemetrySettings("rules", port)) as telemetry:
         totals = telemetry.totals
+        telemetry.cut(replace(cut_report(), latencies_ms={"alerts": 400}))
         for name in _BY_NAME:
             getattr(totals, name)["one"] = 1
+        totals.function_counts["velocity.alarms"] = totals.function_gauges["velocity.cards"] = 1
         totals.partition_delay_ms["shop", "0"] = 1
         telemetry.watch(lambda: Lag(1, 1))
         telemetry.watch_memory(lambda: MemoryUse(700, 1_000, ()))

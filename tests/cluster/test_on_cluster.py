@@ -129,8 +129,8 @@ def test_a_published_rule_takes_effect_in_the_running_app(shop: Shop) -> None:
     assert [pod["metadata"]["uid"] for pod in shop.app.drivers()] == [pod["metadata"]["uid"] for pod in before]
 
 
-def test_an_upgrade_by_savepoint_loses_nothing(shop: Shop) -> None:
-    shop.upgrade(image=build_faulty_image("none"))
+def test_an_upgrade_by_savepoint_to_more_shards_loses_nothing(shop: Shop) -> None:
+    shop.upgrade(image=build_faulty_image("none"), config={"shards": 6})
 
 
 @long_form

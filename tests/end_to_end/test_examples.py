@@ -65,7 +65,7 @@ def test_an_example_prints_its_stored_output(program: Path) -> None:
 def test_the_table_of_the_readme_lists_every_example() -> None:
     readme = (FOLDER / "README.md").read_text()
     assert [path.name for path in PROGRAMS if f"({path.name})" not in readme] == []
-    assert len(PROGRAMS) == 10
+    assert len(PROGRAMS) == 12
 
 
 def test_01_money_is_exact_and_an_invalid_row_is_a_dead_letter_that_affects_no_other() -> None:
@@ -152,6 +152,14 @@ def test_10_a_restart_changes_nothing(restart_before: int) -> None:
         ("10:00", "FR", 2, Decimal("20.10")),
         ("11:00", "FR", 1, Decimal("7.00")),
     ]
+
+
+@pytest.mark.parametrize(("cut_rows", "shards"), [(1, 3), (2, 1), (6, 2)])
+def test_11_orders_and_payments_meet_in_one_state_for_any_cuts_and_shards(cut_rows: int, shards: int) -> None:
+    result = example(11).results(cut_rows, shards)
+    assert rows(result, "paid", "order", "payments") == [("o1", [Decimal("20.00")])]
+    assert sorted(rows(result, "unpaid", "order", "missing")) == [("o2", Decimal("7.50")), ("o4", Decimal("9.00"))]
+    assert rows(result, "unknown", "order", "paid") == [("o3", Decimal("7.00"))]
 
 
 def steps(kafka: KafkaSettings, topic: str, cuts: Sequence[pl.DataFrame]) -> list[Step]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import orjson
 import polars as pl
@@ -14,7 +15,11 @@ import pytest
 from conftest import NewTopic
 from streamcore.kafka.readers import read_topic
 from streamcore.kafka.settings import KafkaSettings
+from streamcore.keyed import BroadcastState, CoProcessFunction, ListState, ProcessContext, ProcessFunction, ValueState
+from streamcore.operators.base import MAIN
+from streamcore.operators.group_calls import GroupContext
 from streamcore.operators.windows.general.pane_values import WindowView
+from streamcore.operators.windows.process_operator import ProcessWindowFunction
 from streamcore.schema import StreamSchema
 from streamcore.spark.session import SparkSettings
 from streamcore.topology.simulation import Simulation, SimulationResult
@@ -60,6 +65,99 @@ def two_steps(name: str) -> Topology:
     )
 
 
+def connected(name: str) -> Topology:
+    """Return what connects streams: a function of two streams, of a broadcast stream, without a key, and of windows.
+
+    Times are assigned anew, rows are rebalanced, and the key is kept.
+    """
+    sales = source(SCHEMA, bounded_out_of_orderness(1_000))
+    timed = sales.map(at=pl.col("ts").dt.offset_by("1s")).assign_timestamps("at", bounded_out_of_orderness(1_000))
+    small, large = timed.filter(pl.col("n") < 5), timed.filter(pl.col("n") >= 5).map(buyer=pl.col("user"))
+    pairs = small.key_by("user").connect(large.key_by("buyer")).process(Pairs(), name="pairs", keeps_key=True)
+    limits = sales.filter(pl.col("n") == 9)
+    limited = timed.key_by("user").connect(limits.broadcast()).process(Above(), name="above")
+    split = sales.rebalance().process(Halves(), name="halves")
+    changes = timed.key_by("user").window(Tumbling(2_000)).process(Changes(), name="changes")
+    return Topology(
+        name,
+        pairs.key_by("user").process(Numbers(), name="numbers").sink("pairs"),
+        limited.sink("above"),
+        limited.side("log").sink("log"),
+        split.sink("halves"),
+        split.side("odd").sink("odd"),
+        changes.sink("changes"),
+        changes.side("large").sink("large"),
+    )
+
+
+class Pairs(CoProcessFunction):
+    outputs = {MAIN: {"user": pl.String, "small": pl.Int64, "large": pl.Int64, "seen": pl.List(pl.Int64)}}
+    small = ValueState(int, default=0)
+    large = ListState(int, most=4)
+
+    def process1(self, event: Any, context: ProcessContext) -> None:
+        self.small += event.n
+        context.timers.set(context.event_ms + 500)
+
+    def process2(self, event: Any, context: ProcessContext) -> Iterator[dict[str, object]]:
+        self.large.append(event.n)
+        yield {"user": event.buyer, "small": self.small, "large": sum(self.large), "seen": list(self.large)}
+
+    def on_timer(self, at_ms: int, context: ProcessContext) -> Iterator[dict[str, object]]:
+        yield {"user": context.key, "small": self.small, "large": at_ms, "seen": []}
+
+
+class Numbers(ProcessFunction):
+    outputs = {MAIN: {"user": pl.String, "number": pl.Int64, "large": pl.Int64}}
+    number = ValueState(int, default=0)
+
+    def process(self, event: Any, context: ProcessContext) -> Iterator[dict[str, object]]:
+        self.number += 1
+        yield {"user": event.user, "number": self.number, "large": event.large}
+
+
+class Above(ProcessFunction):
+    outputs = {MAIN: {"user": pl.String, "total": pl.Int64}, "log": {"limits": pl.Int64}}
+    total = ValueState(int, default=0)
+    limits = BroadcastState(str, int)
+
+    def process_control(self, record: Any, context: ProcessContext) -> Iterator[dict[str, object]]:
+        self.limits[record.user] = record.n
+        context.side("log", {"limits": len(self.limits)})
+        context.apply_to_keyed_state(self.report)
+        yield {"user": "limit", "total": record.n}
+
+    def report(self, context: ProcessContext) -> Iterator[dict[str, object]]:
+        if self.total > self.limits.get(context.key, 1_000):
+            yield {"user": context.key, "total": self.total}
+            self.total = 0
+
+    def process(self, event: Any, context: ProcessContext) -> None:
+        self.total += event.n
+
+
+class Halves(ProcessFunction):
+    outputs = {MAIN: {"half": pl.Int64}, "odd": {"n": pl.Int64}}
+
+    def process(self, event: Any, context: ProcessContext) -> Iterator[dict[str, object]]:
+        if event.n % 2:
+            context.side("odd", {"n": event.n})
+        else:
+            yield {"half": event.n // 2}
+
+
+class Changes(ProcessWindowFunction):
+    outputs = {MAIN: {"total": pl.Int64, "change": pl.Int64}, "large": {"total": pl.Int64}}
+    before = ValueState(int, default=0)
+
+    def process(self, window: WindowView, context: GroupContext) -> Iterator[dict[str, object]]:
+        total = int(window.elements["n"].sum())
+        if total > 15:
+            context.side("large", {"total": total})
+        yield {"total": total, "change": total - self.before}
+        self.before = total
+
+
 def divide_by_rows_beyond_three(view: WindowView) -> pl.DataFrame:
     """Divide by a value that is zero for a pane of three rows."""
     return pl.DataFrame({"quotient": [100 // (view.elements.height - 3)]})
@@ -103,15 +201,20 @@ def test_output_on_spark_equals_output_in_process_also_after_a_restart(
     tmp_path: Path, kafka: KafkaSettings, spark_jars: Path, new_topic: NewTopic
 ) -> None:
     topic = new_topic("sales")
-    topology = two_steps("steps")
-    app = topology.app(topics={"sales": topic}, shards=3)
+    scripts: dict[str, Script] = {}
     steps = send(kafka, topic)
-    script = Script(app, kafka, tmp_path / "checkpoint", SparkSettings(spark_jars), steps)
-    run(tmp_path, [replace(script, steps=steps[:2]), script])
-    wanted = in_process(topology)
-    for lane in ("digits", "both", "late", "plain", "quotients"):
-        assert expected(wanted[lane])
-        assert objects(kafka, app.lanes[lane]) == expected(wanted[lane])
-    letters = read_topic(kafka, app.lanes["deadletters"])
-    assert sorted(str(letter.value) for letter in letters) == sorted(str(letter.value) for letter in wanted.dead)
-    assert {letter.header("reason_code") for letter in letters} == {b"failed_pane"}
+    topologies = {topology.name: topology for topology in (two_steps("steps"), connected("connected"))}
+    for name, topology in topologies.items():
+        app = topology.app(topics={"sales": topic}, shards=3)
+        scripts[name] = Script(app, kafka, tmp_path / f"checkpoint-{name}", SparkSettings(spark_jars), steps)
+    first = [replace(script, steps=steps[:2]) for script in scripts.values()]
+    run(tmp_path, [*first, *scripts.values()])
+    for name, topology in topologies.items():
+        wanted, lanes = in_process(topology), scripts[name].app.lanes
+        for lane in sorted({*lanes} - {"deadletters"}):
+            assert expected(wanted[lane]), lane
+            assert objects(kafka, lanes[lane]) == expected(wanted[lane]), lane
+        letters = read_topic(kafka, lanes["deadletters"])
+        assert sorted(str(letter.value) for letter in letters) == sorted(str(letter.value) for letter in wanted.dead)
+        codes = {letter.header("reason_code") for letter in letters}
+        assert codes == ({b"failed_pane"} if name == "steps" else set())

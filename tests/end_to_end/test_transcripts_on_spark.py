@@ -47,14 +47,14 @@ from streamcore.windowing import (
 from streamcore.windowing.model import END_OF_TIME_MS, AnyWindow, Fields
 from tests.harness.apps.scripted_cuts import Script, Step, run
 from tests.harness.oracles.lane_reader import batch_of
-from tests.harness.oracles.transcripts import FUNCTIONS, Mismatch, Transcript, load
+from tests.harness.oracles.transcripts import FUNCTIONS, Mismatch, Transcript, load_all
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1_000)]
 
-FILES = sorted((Path(__file__).parents[2] / "libs/streamcore/tests/windowing/transcripts").glob("*.yaml"))
-WRITTEN = [transcript for file in FILES for transcript in load(file)]
 #: A JSON event from before 1970 is a dead letter, so what is about such times is for the other two runners.
-TRANSCRIPTS = [one for one in WRITTEN if all((s.element.at if s.element else s.watermark or 0) >= 0 for s in one.steps)]
+TRANSCRIPTS = [
+    one for one in load_all() if all((s.element.at if s.element else s.watermark or 0) >= 0 for s in one.steps)
+]
 FIELDS = ("v", "gap", "hold_ms", "done")
 FOREVER_MS = 2**60
 Row = Mapping[str, object]
@@ -279,4 +279,4 @@ def test_every_transcript_holds_on_spark_and_every_wrong_one_fails(runs: dict[in
     unexpected = [str(mismatch) for name, mismatch in wrong.items() if name not in expected]
     assert not unexpected, "\n\n".join(unexpected[:5])
     assert set(wrong) == expected
-    assert (len(TRANSCRIPTS), len(WRITTEN)) == (122, 127)
+    assert (len(TRANSCRIPTS), len(load_all())) == (122, 127)

@@ -36,8 +36,8 @@ def test_a_damaged_file_changes_no_output_or_the_error_names_it(
     assert not whole.error
     assert whole.records
     assert len(damaged) == COUNT
-    wrong = [outcome for outcome in damaged if not is_safe(outcome, whole)]
-    assert not wrong
+    wrong = [f"{one.damage}: {one.error or 'other records'}" for one in damaged if not is_safe(one, whole)]
+    assert not wrong, "\n".join(wrong)
 
 
 def is_safe(outcome: Outcome, whole: Outcome) -> bool:

@@ -74,10 +74,12 @@ def kill_the_jvm(scene: Scene) -> None:
     """Kill the JVM of Spark: the driver ends with one sentence that names it."""
     scene.start_faulty()
     scene.app.wait_for_cuts(1)
+    before = len(scene.app.log.read_text())
     pid = scene.app.kill_jvm()
     assert scene.app.wait_for_end() == 1
-    *_, last = scene.app.log.read_text().splitlines()
-    assert f"Permanent: the JVM of Spark (process {pid}) ended: signal 9" in last
+    text = scene.app.log.read_text()[before:]
+    assert "Traceback" not in text, "the noise of libraries is kept out"
+    assert f"Permanent: the JVM of Spark (process {pid}) ended: signal 9" in text.splitlines()[-1]
 
 
 def kill_at_random(scene: Scene, watcher: Watcher, chance: random.Random) -> None:

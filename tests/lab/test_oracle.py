@@ -17,6 +17,8 @@ from streamcore.wire.lanes import Record
 from tests.lab import events, rules
 from tests.lab.judge import Evidence, Read, judge
 
+pytestmark = pytest.mark.slow
+
 TOPIC = "lab.events"
 LANES = ("alerts", "shadow", "status", "late", "deadletters")
 COUNT = 3_000

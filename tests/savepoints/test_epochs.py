@@ -10,6 +10,7 @@ import pytest
 
 from conftest import NewTopic
 from streamcore.app import App
+from streamcore.cuts.writer_id import WriterId
 from streamcore.errors import Fenced
 from streamcore.kafka.delivery import CommitOutcome, OutRecord
 from streamcore.kafka.exactly_once import ExactlyOnceWriter
@@ -18,7 +19,6 @@ from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.topics import ensure_topics
 from streamcore.spark.launch import own_topics
 from streamcore.topology.simulation import Simulation, SimulationResult
-from streamcore.writer_id import WriterId
 from tests.harness.apps.versioned_shop import LANES, Version, moment, restore, rows, save
 from tests.harness.cut_ids import cut_id
 
@@ -76,7 +76,7 @@ def expected(frame: pl.DataFrame) -> list[str]:
 
 @pytest.fixture
 def app(new_topic: NewTopic) -> App:
-    return Version().topology(new_topic("lives").replace(".", "-").lower()[:40]).app(shards=2)
+    return Version().topology(new_topic("lives").replace(".", "-").lower()[:40].rstrip("-")).app(shards=2)
 
 
 def test_with_a_raised_epoch_the_lanes_equal_those_of_an_uninterrupted_run(

@@ -7,7 +7,14 @@ from pathlib import Path
 import click
 
 from headgate.console.output import Json, Output, emit, output_option
-from headgate.savepoints.options import decisions_option, parse_decisions, place_option, savepoints_at, service_option
+from headgate.savepoints.options import (
+    decisions_option,
+    find_for,
+    parse_decisions,
+    place_option,
+    savepoints_at,
+    service_option,
+)
 from headgate.savepoints.render import compatibility_json, compatibility_text, list_text, manifest_text, summary
 from streamcore.savepoint import check_name
 from streamcore.storage.location import location
@@ -38,15 +45,21 @@ def command() -> None:
 )
 @output_option
 def create(
-    name: str, service: str, file: Path, place: str | None, accept_unsettled: bool, limit_s: float, output: Output
+    name: str,
+    service: str,
+    file: Path | None,
+    place: str | None,
+    accept_unsettled: bool,
+    limit_s: float,
+    output: Output,
 ) -> None:
     """Create a savepoint of an app that runs or has stopped. NAME is <app>-b<batch>-e<epoch> by default.
 
     A running app continues afterwards. For an app that the operator manages, the savepoint is of the newest epoch
     and the app must be stopped; while it runs, create a Savepoint resource instead.
     """
+    from headgate.programs.service_app import load_app
     from headgate.savepoints.create import create as take
-    from headgate.savepoints.service_app import load_app
 
     loaded = load_app(service, file)
     savepoints = savepoints_at(place or loaded.settings.savepoints_root, loaded.app.name)
@@ -101,18 +114,18 @@ def verify(name: str, place: str, app: str, output: Output) -> int:
 def plan(
     name: str,
     service: str,
-    file: Path,
+    file: Path | None,
     place: str | None,
     drop: tuple[str, ...],
     accept: tuple[str, ...],
     output: Output,
 ) -> int:
     """Check whether this version of the app can continue from a savepoint. Exit code 1 when it cannot."""
-    from headgate.savepoints.service_app import load_app
+    from headgate.programs.service_app import load_app
     from streamcore.savepoint.app_description import check_app_compatibility
 
     loaded = load_app(service, file)
-    manifest = savepoints_at(place or loaded.settings.savepoints_root, loaded.app.name).get(name).manifest
+    manifest = find_for(loaded, place, name).manifest
     found = check_app_compatibility(manifest, loaded.app, parse_decisions(drop, accept))
     emit(output, {"name": name, **compatibility_json(found)}, compatibility_text(found))
     return 0 if found.possible else 1
@@ -132,7 +145,7 @@ def plan(
 def restore(
     name: str,
     service: str,
-    file: Path,
+    file: Path | None,
     place: str | None,
     drop: tuple[str, ...],
     accept: tuple[str, ...],
@@ -141,12 +154,12 @@ def restore(
     output: Output,
 ) -> None:
     """Create a new checkpoint from a savepoint; a service that starts with it continues from the savepoint."""
+    from headgate.programs.service_app import load_app
     from headgate.savepoints.create import new_checkpoint
     from headgate.savepoints.create import restore as make
-    from headgate.savepoints.service_app import load_app
 
     loaded = load_app(service, file)
-    found = savepoints_at(place or loaded.settings.savepoints_root, loaded.app.name).get(name)
+    found = find_for(loaded, place, name)
     to = location(checkpoint) if checkpoint else new_checkpoint(loaded.settings.checkpoint)
     restored = make(
         loaded, found, to, found.manifest.epoch + 1 if epoch is None else epoch, parse_decisions(drop, accept)

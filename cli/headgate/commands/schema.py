@@ -5,17 +5,29 @@ from __future__ import annotations
 import importlib
 import json
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-SERVICES: Final = ("etl", "rules", "search", "sessions")
+from headgate.errors import InputError
+from headgate.programs import service_app
+
+if TYPE_CHECKING:
+    from streamcore.service.config.settings import ServiceSettings
+
+#: The services with a settings document; ``program`` stands for the settings that every program has.
+SERVICES: Final = (*service_app.SERVICES, "program")
 _TYPE: Final = r"^ *(boolean|long|double|string|timestamp|decimal\([0-9]+, *[0-9]+\))( not null)? *$"
 
 
 @click.command(name="schema")
 @click.argument("document", type=click.Choice(["rule", "list", "stream", "settings"]))
-@click.option("--service", type=click.Choice(SERVICES), default=None, help="Whose settings (for `settings`).")
+@click.option(
+    "--service",
+    metavar="SERVICE",
+    default=None,
+    help=f"Whose settings (for `settings`): {', '.join(SERVICES)}, or a program as MODULE:TOPOLOGY.",
+)
 def command(document: str, service: str | None) -> None:
     """Print the JSON Schema (draft 2020-12) of a document.
 
@@ -39,12 +51,21 @@ def document_schema(document: str, service: str | None = None) -> Mapping[str, A
             return list_json_schema()
         case "stream":
             return {"$schema": DRAFT, **_STREAM}
-    try:
-        settings = getattr(importlib.import_module(f"headgate_{service}.settings"), f"{str(service).title()}Settings")
-    except ModuleNotFoundError as error:
-        raise click.ClickException(f"the {service} service is not installed: no module {error.name}") from error
-    schema: dict[str, Any] = settings.model_json_schema(mode="validation")
+    assert service is not None, "checked by the command"
+    schema: dict[str, Any] = _settings_model(service).model_json_schema(mode="validation")
     return {"$schema": DRAFT, **schema, "title": f"Settings of the Headgate {service} service"}
+
+
+def _settings_model(service: str) -> type[ServiceSettings]:
+    if service_app.is_program(service):
+        from streamcore.service.program.definition import program_service
+
+        return program_service(service).settings
+    if service not in SERVICES:
+        raise InputError(f"there is no service {service}; there are {', '.join(SERVICES)}")
+    module = "streamcore.service.program" if service == "program" else f"headgate_{service}"
+    model: type[ServiceSettings] = getattr(importlib.import_module(f"{module}.settings"), f"{service.title()}Settings")
+    return model
 
 
 _NAME: Final = {"type": "string", "pattern": "^[a-z_][a-z0-9_]{0,62}$"}

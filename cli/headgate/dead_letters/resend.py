@@ -15,12 +15,12 @@ import orjson
 
 from headgate.dead_letters.model import DeadLetter, DeadLetterFilter, Repair, to_dead_letter
 from headgate.errors import InputError
+from streamcore.cuts.writer_id import WriterId
 from streamcore.kafka.idempotent_sender import IdempotentSender, KeyedRecord, sent_keys
 from streamcore.kafka.readers import scan_topic
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.topics import describe
 from streamcore.wire.lanes import DeadLetterCode
-from streamcore.writer_id import WriterId
 
 REPLAYED_FROM, REPLAYED_CODE = "replayed_from", "replayed_code"
 _BATCH = 1_000

@@ -78,15 +78,18 @@ class SinkMetrics:
 
 
 class AppProcess:
-    """One app. ``module``: the Python module to run; ``topics``: the topics that the app reads.
+    """One app. ``module``: the Python module to run, which may be followed by ``arguments``; ``topics``: the topics
+    that the app reads.
 
     ``metrics`` may be read from any thread; the methods are for one thread.
     """
 
-    def __init__(self, module: str, settings_file: Path, log: Path, topics: Sequence[str]) -> None:
-        self.command: Sequence[str] = (sys.executable, "-m", module, "--settings", str(settings_file))
+    def __init__(
+        self, module: str, settings_file: Path, log: Path, topics: Sequence[str], arguments: Sequence[str] = ()
+    ) -> None:
+        self.command: Sequence[str] = (sys.executable, "-m", module, *arguments, "--settings", str(settings_file))
         self._topics = frozenset(topics)
-        self._message_prefix = f"{module.replace('_', '-')}:"
+        self._message_prefix = f"headgate-{module.rpartition('.')[2].removeprefix('headgate_')}:"
         self._process: subprocess.Popen[bytes] | None = None
         self._watch: subprocess.Popen[bytes] | None = None
         self._reader: threading.Thread | None = None
@@ -115,6 +118,11 @@ class AppProcess:
             target=self._read, args=(self._process.stdout,), name="app-reports", daemon=True
         )
         self._reader.start()
+
+    @property
+    def has_finished(self) -> bool:
+        """Whether the app has ended with exit code 0: it was drained, or its input has an end."""
+        return self._process is not None and self._process.poll() == 0
 
     def raise_if_ended(self) -> None:
         """Raise ``AppEndedError`` if the app has ended."""

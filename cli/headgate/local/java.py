@@ -25,16 +25,10 @@ from pathlib import Path
 from headgate.console.messages import Print, to_stderr
 from headgate.errors import SetupError
 from headgate.local import cache
-from streamcore.environment import EnvironmentVariable, Reader
+from streamcore.environment import JAVA_HOME, EnvironmentVariable, Reader
 
 SUPPORTED = (17, 21)
 _VERSIONS = " or ".join(map(str, SUPPORTED))
-_JAVA_HOME = EnvironmentVariable(
-    "JAVA_HOME",
-    "Folder of the Java runtime.",
-    *(Reader.COMMAND, Reader.SERVICE),
-    default="`java` on the PATH; the command then downloads one",
-)
 _PATH = EnvironmentVariable("PATH", "Folders in which programs such as `java` are found.", Reader.COMMAND)
 _SYSTEM_HOMES = Path("/usr/lib/jvm")
 _VECTOR = "jdk.incubator.vector"
@@ -70,7 +64,7 @@ class Java:
     @property
     def environment(self) -> dict[str, str]:
         """Variables for a process that starts Spark."""
-        return {_JAVA_HOME: str(self.spark_home)}
+        return {JAVA_HOME: str(self.spark_home)}
 
 
 def ensure(print_message: Print = to_stderr) -> Java:
@@ -86,7 +80,7 @@ def activate(java: Java) -> None:
 def find_installed(environment: Mapping[str, str]) -> Java | None:
     """Find the machine's own Java of a supported version."""
     homes: list[Path] = []
-    if home := environment.get(_JAVA_HOME):
+    if home := environment.get(JAVA_HOME):
         homes.append(Path(home))
     if program := shutil.which("java", path=environment.get(_PATH, "")):
         homes.append(_find_home(Path(program)))
@@ -96,7 +90,7 @@ def find_installed(environment: Mapping[str, str]) -> Java | None:
 def at_least(version: int, print_message: Print = to_stderr) -> Java:
     """Return a Java of ``version`` or newer, for servers that need more than Spark does; fetch one if there is
     none."""
-    homes = [Path(home)] if (home := os.environ.get(_JAVA_HOME)) else []
+    homes = [Path(home)] if (home := os.environ.get(JAVA_HOME)) else []
     homes += [_find_home(Path(program))] if (program := shutil.which("java")) else []
     homes += sorted(_SYSTEM_HOMES.glob("*"), reverse=True)
     installed = next((java for java in map(_read, homes) if java is not None and java.version >= version), None)

@@ -11,7 +11,7 @@ import uuid
 from dataclasses import dataclass
 
 from headgate.errors import InputError
-from headgate.savepoints.service_app import ServiceApp
+from headgate.programs.service_app import ServiceApp
 from streamcore.checkpoint.checkpoint import AppIdentity, CheckpointRoot
 from streamcore.checkpoint.epoch import read_epoch
 from streamcore.checkpoint.epochs import EpochStore

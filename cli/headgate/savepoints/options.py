@@ -9,10 +9,11 @@ from typing import Any, TypeVar
 
 import click
 
+from headgate.programs.service_app import SERVICES, ServiceApp, is_program, load_app
 from headgate.rules.options import DEFAULT_APP
-from headgate.savepoints.service_app import SERVICES, load_app
 from streamcore.environment import EnvironmentVariable, Reader
-from streamcore.savepoint import ACCEPTABLE, RestoreDecisions, SavepointRepository
+from streamcore.savepoint import ACCEPTABLE, RestoreDecisions, Savepoint, SavepointRepository
+from streamcore.savepoint.fork import find_savepoint
 from streamcore.storage import open_object_store
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
@@ -34,7 +35,7 @@ def place_option(command: Callable[..., _Result]) -> Callable[..., _Result]:
 
     @functools.wraps(command)
     def with_place(service: str | None, file: Path | None, place: str | None, app: str | None, **more: Any) -> _Result:
-        if service is not None and file is not None:
+        if service is not None and (file is not None or is_program(service)):
             loaded = load_app(service, file)
             place, app = place or loaded.settings.savepoints_root, app or loaded.app.name
         elif service is not None or file is not None:
@@ -54,14 +55,18 @@ def service_option(command: Callable[..., _Result]) -> Callable[..., _Result]:
 def _service_options(command: Callable[..., _Result], default_place: str, *, required: bool) -> Callable[..., _Result]:
     decorators = [
         click.option(
-            "--service", type=click.Choice(SERVICES), required=required, help="The service that runs the app."
+            "--service",
+            metavar="SERVICE",
+            required=required,
+            help=f"The service that runs the app: {', '.join(SERVICES)}, or a program as MODULE:TOPOLOGY or "
+            "FILE.py:TOPOLOGY.",
         ),
         click.option(
             "--settings",
             "file",
             type=click.Path(exists=True, dir_okay=False, path_type=Path),
-            required=required,
-            help="The settings file of the service, YAML or JSON.",
+            default=None,
+            help="The settings file of the service, YAML or JSON (default, for a program: those of `headgate run`).",
         ),
         click.option(
             "--savepoints",
@@ -98,3 +103,9 @@ def parse_decisions(drop: tuple[str, ...], accept: tuple[str, ...]) -> RestoreDe
 def savepoints_at(place: str, app: str) -> SavepointRepository:
     """Return the savepoints of an app in a folder or bucket."""
     return SavepointRepository(open_object_store(place), app)
+
+
+def find_for(loaded: ServiceApp, place: str | None, name: str) -> Savepoint:
+    """Return the savepoint that an app may start from: its own, or one of the app that it is a fork of."""
+    folder = open_object_store(place or loaded.settings.savepoints_root)
+    return find_savepoint(folder, name, loaded.app.name, loaded.app.control_topic, loaded.settings.restore.app)

@@ -75,7 +75,7 @@ def test_the_figures_of_a_run_exclude_earlier_runs(output: AlertOutput) -> None:
 
 def test_edited_rules_are_named_and_not_compared(output: AlertOutput) -> None:
     published = {rule.id: rule for rule in SHIPPED}
-    published["large-payment"] = published["large-payment"].model_copy(update={"version": 2})
+    published["large-payment"] = published["large-payment"].model_copy(update={"version": 3})
     published["card-testing"] = published["card-testing"].model_copy(update={"mode": RuleMode.SHADOW})
     published["mine"] = published["large-refund"].model_copy(update={"id": "mine"})
     del published["view-flood"]

@@ -14,6 +14,7 @@ from headgate_rules.app import build_app
 from headgate_rules.settings import RulesSettings
 from streamcore.app import App
 from streamcore.checkpoint.checkpoint import AppIdentity, CheckpointRoot
+from streamcore.checkpoint.epoch import read_epoch
 from streamcore.checkpoint.epochs import EpochStore
 from streamcore.cuts.cut_clock import CutClock
 from streamcore.engine.in_process import InProcessApp, RawRecord, control_record
@@ -342,3 +343,54 @@ def test_commands_use_the_newest_epoch_of_an_app_and_do_not_restore_among_its_ep
     assert at.run("restore", "one") == 1
     assert "it holds the checkpoints of epochs 1, 10; name a folder with --checkpoint" in capsys.readouterr().err
     assert at.run("restore", "one", "--checkpoint", str(tmp_path / "elsewhere")) == 0
+
+
+def test_a_fork_has_its_own_identity_and_continues_where_the_savepoint_ends(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "headgate.savepoints.fork._create_topics", lambda _: None
+    )  # no broker: tests/end_to_end has one
+    at = new_saved_app(tmp_path)
+    local = InProcessApp(at.app)
+    run_cuts(local, range(3))
+    taken = take_savepoint(at, local)
+    words = ["--from", "one", "--as", "shop-b", "--set", "max_matches=50", "--write", str(tmp_path / "b.json")]
+    where = ["--service", "rules", "--settings", str(at.file), "--savepoints", str(tmp_path / "savepoints")]
+    assert run(["fork", *words, *where]) == 0
+    assert "a fork of shop" in capsys.readouterr().out
+    document = json.loads((tmp_path / "b.json").read_text())
+    assert (document["app"], document["max_matches"], document["restore"]) == ("shop-b", 50, {"app": "shop"})
+    root = CheckpointRoot(Path(document["checkpoint"]))
+    assert root.identity() == AppIdentity("shop-b", 2)
+    assert read_epoch(root.epoch_path) == 1
+    start = root.offsets.read_start()
+    assert start is not None
+    assert dict(start.offsets) == {("orders", 0): 120}, "its own control topic is read from the beginning"
+    assert taken.manifest.app.name == "shop", "the savepoint is only read"
+    # The way of the operator: the settings of the fork find the savepoint by its first app.
+    there = ["--service", "rules", "--settings", str(tmp_path / "b.json")]
+    assert run(["savepoint", "plan", "one", *there]) == 0
+    assert run(["savepoint", "restore", "one", "--checkpoint", str(tmp_path / "e9"), *there]) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--as", "shop"], "give the fork another name"),
+        (["--as", "B b"], "app name"),
+    ],
+)
+def test_a_fork_that_cannot_be_is_rejected_and_writes_nothing(
+    shop: SavedApp, tmp_path: Path, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = ["--service", "rules", "--settings", str(shop.file), "--savepoints", str(shop.folder / "savepoints")]
+    file = tmp_path / "b.json"
+    checkpoint = tmp_path / "b"
+    more = ["--write", str(file), "--checkpoint", str(checkpoint)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("headgate.savepoints.fork._create_topics", lambda _: None)
+        assert run(["fork", "--from", "one", *words, *more, *where]) == 1
+    assert message in capsys.readouterr().err
+    assert not file.exists()
+    assert not (checkpoint / "identity.json").exists()

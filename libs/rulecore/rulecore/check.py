@@ -14,13 +14,13 @@ from rulecore.compile.rule import CompiledRule, EventCountWindow, RuleLimits, Se
 from rulecore.compile.score_compatibility import incompatibility
 from rulecore.documents.loading import LoadedRule
 from rulecore.documents.rule import Emit, Rule, RuleKind, canonical_json
-from rulecore.documents.scalars import render_duration
 from rulecore.documents.yaml_reader import PathKey, Problem, SourceLocation, YamlDocument, dotted_path
 from rulecore.errors import ExpressionError, RuleError
 from rulecore.language import ListType
 from rulecore.matching.access_plan import AccessPath
 from rulecore.testing.rule_tests import ALERT_FIELDS
 from rulecore.unique_keys import Event, unique_keys
+from streamcore.durations import render_duration
 from streamcore.schema import StreamSchema
 
 _BYTES_PER_PANE: Final = 32  # one aggregate of one key in one pane

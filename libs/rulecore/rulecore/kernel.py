@@ -22,6 +22,7 @@ from rulecore.alerts.budgets import firings_within_budget, matches_within_budget
 from rulecore.alerts.dispatch import SUPPRESSED, AlertDispatcher, FiredRule
 from rulecore.backfill import apply_backfill
 from rulecore.compile.rule import CompiledRule, RuleLimits
+from rulecore.documents.quarantine import quarantine_record
 from rulecore.documents.rule import RuleKind, RuleMode
 from rulecore.documents.slots import version_key
 from rulecore.documents.status import IncompleteCounts, RuleStatus, StatusKind, Subject, as_reply, status_record
@@ -222,7 +223,11 @@ class RulesKernel:
         self.rules, rule_statuses = before.apply(changes, cut.clock_ms) if changes else before.at_time(cut.clock_ms)
         if self.rules is not before:
             self._store_rules()
-        if self.rules.epoch != before.epoch:
+        newly_quarantined = self.rules.quarantined.keys() - before.quarantined.keys()
+        for compiled in self.rules.rules.values():
+            if version_key(compiled.rule) in newly_quarantined:
+                self.dispatcher.suppression.release(compiled.rule)
+        if self.rules.epoch != before.epoch or newly_quarantined:
             self._assign_groups(cut.latest_event_ms, cut.watermark_ms)
         self._apply_backfills(cut)
         statuses += [self._with_incomplete_counts(status, known_columns, cut) for status in rule_statuses]
@@ -293,14 +298,14 @@ class RulesKernel:
         matches = matcher.match(frame)
         counts = np.bincount(matches.rule, minlength=len(matcher.rules))
         self._count_cost(matcher, {"candidates": matches.candidates, "matches": counts})
-        records = [self._quarantine(matcher.rules[n], reason) for n, reason in matches.failed]
+        records = [record for n, reason in matches.failed for record in self._quarantine(matcher.rules[n], reason)]
         if not len(matches.row):
             return records
         kept, exceeding = matches_within_budget(matcher, matches, counts, self.limits)
         rows = frame[matches.row[kept]].to_dicts()
         for row, number in zip(rows, matches.rule[kept].tolist(), strict=True):
             records += self._event_alert(matcher.rules[number], row)
-        return records + [self._quarantine(rule, reason) for rule, reason in exceeding]
+        return [*records, *(record for exceeded in exceeding for record in self._quarantine(*exceeded))]
 
     def _count_cost(self, matcher: EventMatcher[CompiledRule], measures: Mapping[str, Ints]) -> None:
         """Add the highest counts of each measure to the counters of the cut.
@@ -390,7 +395,7 @@ class RulesKernel:
             origin = None if firing.row is None else self._origin(name, events[firing.row])
             self.firings.setdefault(name, []).append((firing, origin))
             records += self._alert(firing, origin)
-        return records + [self._quarantine(rule, reason) for rule, reason in exceeding]
+        return [*records, *(record for exceeded in exceeding for record in self._quarantine(*exceeded))]
 
     def _alert(self, firing: RuleFiring, origin: Origin | None) -> Iterable[Record]:
         """Yield the alert of a firing, unless it is suppressed or over budget."""
@@ -415,7 +420,8 @@ class RulesKernel:
             firings, failures = action()
             if not failures:
                 return firings, records
-            records += [self._quarantine(f.rule, f.reason) for f in failures]
+            for failure in failures:
+                records += self._quarantine(failure.rule, failure.reason)
             if group not in self.groups.values():
                 return [], records
 
@@ -426,19 +432,21 @@ class RulesKernel:
             versions = {version_key(c.rule): c for c in self.rules.with_state()}
             for version, budget, reason in over:
                 self.dispatcher.count(f"{BUDGET_REACHED}.{budget}")
-                records.append(self._quarantine(versions[version], reason))
+                records += self._quarantine(versions[version], reason)
         return records
 
-    def _quarantine(self, rule: CompiledRule, reason: str) -> Record:
-        """Put the rule into quarantine, drop its state, and return the status record that reports it."""
+    def _quarantine(self, rule: CompiledRule, reason: str) -> list[Record]:
+        """Put the rule into quarantine on this shard and drop its state.
+
+        Return the status that reports it, and the control record that puts it into quarantine on all shards.
+        """
         self.rules = self.rules.quarantine(rule, reason)
         self.dispatcher.suppression.release(rule.rule)
         self._store_rules()
         self._assign_groups({}, 0)
         kind, mode = StatusKind.QUARANTINED, rule.rule.mode_text
-        return status_record(
-            RuleStatus(rule.rule.id, rule.rule.version, kind, reason, self.rules.epoch, 0, -1, mode=mode)
-        )
+        status = RuleStatus(rule.rule.id, rule.rule.version, kind, reason, self.rules.epoch, 0, -1, mode=mode)
+        return [status_record(status), quarantine_record(rule.rule, reason)]
 
 
 def _late_record(schema: StreamSchema, row: Mapping[str, object], origin: Origin, watermark_ms: int) -> Record:

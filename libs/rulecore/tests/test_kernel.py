@@ -15,6 +15,7 @@ from rulecore.factory import RulesFactory
 from rulecore.language.columnar.compiler import to_polars
 from rulecore.settings import RuleStream
 from streamcore.app import App, Source
+from streamcore.durations import Milliseconds
 from streamcore.engine.in_process import InProcessApp, RawRecord, control_record
 from streamcore.schema import StreamSchema
 from streamcore.watermark import WatermarkStrategy
@@ -43,7 +44,7 @@ SCHEMA = StreamSchema.parse(
 
 def new_app(shards: int = 2, max_out_of_orderness_ms: int = 0) -> App:
     kernel = RulesFactory((RuleStream(SCHEMA, "pay"),))
-    watermark = WatermarkStrategy(max_out_of_orderness_ms=max_out_of_orderness_ms)
+    watermark = WatermarkStrategy(max_out_of_orderness_ms=Milliseconds(max_out_of_orderness_ms))
     return App("t", (Source(SCHEMA, "pay"),), "control", {}, (kernel,), shards=shards, watermark=watermark)
 
 

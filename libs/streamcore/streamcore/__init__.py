@@ -4,8 +4,8 @@ This package is the door. A stream program needs one import line::
 
     import streamcore as sc
 
-    orders = sc.source(ORDERS, sc.bounded_out_of_orderness(5_000))
-    revenue = orders.key_by("shop").window(sc.Tumbling(60_000)).aggregate(revenue=sc.Sum("amount"))
+    orders = sc.source(ORDERS, sc.bounded_out_of_orderness("5s"))
+    revenue = orders.key_by("shop").window(sc.Tumbling("1m")).aggregate(revenue=sc.Sum("amount"))
     topology = sc.Topology("revenue", revenue.sink("revenue", key="shop"))
 
     sc.simulate(topology, {"orders": sc.event_table(ORDERS, ROWS)})  # in this process, without a broker
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from streamcore.app import App, EventTime
     from streamcore.decode.formats import AccessLog, Avro, Bare, Confluent, Container, Csv, Json, SingleObject
     from streamcore.decode.text.access_log import LogLayout
+    from streamcore.durations import Duration
     from streamcore.engine.report import CutReport, Listeners
     from streamcore.enrich import (
         Answer,
@@ -65,6 +66,8 @@ if TYPE_CHECKING:
     from streamcore.kafka.settings import KafkaSettings, SaslMechanism, SecurityProtocol
     from streamcore.keyed import (
         AggregatingState,
+        BroadcastState,
+        CoProcessFunction,
         KeyedLimits,
         ListState,
         MapState,
@@ -79,9 +82,28 @@ if TYPE_CHECKING:
         ValueTypeMismatch,
         WhenFull,
     )
-    from streamcore.limits import Limits, StateSettings
+    from streamcore.keyed.runtime_context import FunctionCounter, FunctionGauge, RuntimeContext
+    from streamcore.keyed.window_states import per_window
+    from streamcore.limits import Limits, PatternLimits, StateSettings
     from streamcore.operators.base import MAIN
+    from streamcore.operators.group_calls import GroupContext
+    from streamcore.operators.joins.process_cogroup import ProcessCoGroupFunction
+    from streamcore.operators.windows.general.pane_values import WindowView
+    from streamcore.operators.windows.process_operator import ProcessWindowFunction
+    from streamcore.patterns.expressions import MatchedStep, MatchExpression, candidate, matched
+    from streamcore.patterns.pattern import (
+        AfterMatchSkip,
+        Pattern,
+        WithinType,
+        no_skip,
+        skip_past_last_event,
+        skip_to_first,
+        skip_to_last,
+        skip_to_next,
+    )
+    from streamcore.savepoint.division import divide_state
     from streamcore.schema import StreamSchema
+    from streamcore.service.program.settings import ProgramSettings, ProgramStream
     from streamcore.sinks.delta.settings import DeltaSettings, DeltaStorage, DeltaTableSpec
     from streamcore.sinks.delta.sink import DeltaSink
     from streamcore.sinks.opensearch.settings import IndexSpec, OpenSearchSettings
@@ -93,6 +115,7 @@ if TYPE_CHECKING:
     from streamcore.spark.runner import RestartPolicy, RunSettings
     from streamcore.spark.session import SparkSettings
     from streamcore.topology.joined_stream import JoinedStream
+    from streamcore.topology.patterns.pattern_stream import PatternStream
     from streamcore.topology.simulation import Simulation, SimulationResult, simulate
     from streamcore.topology.stream import KeyedStream, Stream, control_stream, source
     from streamcore.topology.text_tables import event_table
@@ -139,6 +162,7 @@ _MODULES = {
     "streamcore.app": "App EventTime",
     "streamcore.decode.formats": "AccessLog Avro Bare Confluent Container Csv Json SingleObject",
     "streamcore.decode.text.access_log": "LogLayout",
+    "streamcore.durations": "Duration",
     "streamcore.engine.report": "CutReport Listeners",
     "streamcore.enrich": (
         "Answer BatchLookupClient Caching Enrichment Key LookupClient LookupRetries OnFailure ResultOrder"
@@ -146,12 +170,24 @@ _MODULES = {
     "streamcore.errors": "ConfigError CorruptState Drained Fenced Permanent Retryable StreamError",
     "streamcore.kafka.settings": "KafkaSettings SaslMechanism SecurityProtocol",
     "streamcore.keyed": (
-        "AggregatingState KeyedLimits ListState MapState Migration ProcessContext ProcessFunction ReducingState "
-        "Refresh TimeDomain Ttl ValueState ValueTypeMismatch WhenFull"
+        "AggregatingState BroadcastState CoProcessFunction KeyedLimits ListState MapState Migration ProcessContext "
+        "ProcessFunction ReducingState Refresh TimeDomain Ttl ValueState ValueTypeMismatch WhenFull"
     ),
-    "streamcore.limits": "Limits StateSettings",
+    "streamcore.keyed.window_states": "per_window",
+    "streamcore.limits": "Limits PatternLimits StateSettings",
     "streamcore.operators.base": "MAIN",
+    "streamcore.keyed.runtime_context": "FunctionCounter FunctionGauge RuntimeContext",
+    "streamcore.operators.group_calls": "GroupContext",
+    "streamcore.operators.joins.process_cogroup": "ProcessCoGroupFunction",
+    "streamcore.operators.windows.general.pane_values": "WindowView",
+    "streamcore.operators.windows.process_operator": "ProcessWindowFunction",
+    "streamcore.patterns.expressions": "MatchExpression MatchedStep candidate matched",
+    "streamcore.patterns.pattern": (
+        "AfterMatchSkip Pattern WithinType no_skip skip_past_last_event skip_to_first skip_to_last skip_to_next"
+    ),
     "streamcore.schema": "StreamSchema",
+    "streamcore.savepoint.division": "divide_state",
+    "streamcore.service.program.settings": "ProgramSettings ProgramStream",
     "streamcore.sinks.delta.settings": "DeltaSettings DeltaStorage DeltaTableSpec",
     "streamcore.sinks.delta.sink": "DeltaSink",
     "streamcore.sinks.opensearch.settings": "IndexSpec OpenSearchSettings",
@@ -163,6 +199,7 @@ _MODULES = {
     "streamcore.spark.runner": "RestartPolicy RunSettings",
     "streamcore.spark.session": "SparkSettings",
     "streamcore.topology.joined_stream": "JoinedStream",
+    "streamcore.topology.patterns.pattern_stream": "PatternStream",
     "streamcore.topology.simulation": "Simulation SimulationResult simulate",
     "streamcore.topology.stream": "KeyedStream Stream control_stream source",
     "streamcore.topology.text_tables": "event_table",
@@ -182,6 +219,7 @@ __all__ = [
     "Accumulation",
     "Accumulator",
     "AfterCount",
+    "AfterMatchSkip",
     "AfterProcessingTime",
     "AfterWatermark",
     "Aggregate",
@@ -196,8 +234,10 @@ __all__ = [
     "Avro",
     "Bare",
     "BatchLookupClient",
+    "BroadcastState",
     "Caching",
     "CalendarDay",
+    "CoProcessFunction",
     "Collect",
     "ConfigError",
     "Confluent",
@@ -215,13 +255,17 @@ __all__ = [
     "DeltaStorage",
     "DeltaTableSpec",
     "Drained",
+    "Duration",
     "Enrichment",
     "EventTime",
     "Evictor",
     "Fenced",
     "First",
+    "FunctionCounter",
+    "FunctionGauge",
     "Funnel",
     "GlobalWindow",
+    "GroupContext",
     "InSequence",
     "IndexSpec",
     "JoinedStream",
@@ -241,6 +285,8 @@ __all__ = [
     "LookupClient",
     "LookupRetries",
     "MapState",
+    "MatchExpression",
+    "MatchedStep",
     "Max",
     "Mean",
     "Migration",
@@ -251,11 +297,18 @@ __all__ = [
     "OpenSearchSettings",
     "OpenSearchSink",
     "OrFinally",
+    "Pattern",
+    "PatternLimits",
+    "PatternStream",
     "Permanent",
     "PostgresSettings",
     "PostgresSink",
+    "ProcessCoGroupFunction",
     "ProcessContext",
     "ProcessFunction",
+    "ProcessWindowFunction",
+    "ProgramSettings",
+    "ProgramStream",
     "Purging",
     "Quantiles",
     "ReducingState",
@@ -268,6 +321,7 @@ __all__ = [
     "RevisionPolicy",
     "RowAccumulator",
     "RunSettings",
+    "RuntimeContext",
     "SaslMechanism",
     "SecurityProtocol",
     "Session",
@@ -300,14 +354,25 @@ __all__ = [
     "Variance",
     "WatermarkStrategy",
     "WhenFull",
+    "WindowView",
     "WindowedStream",
+    "WithinType",
     "ascending_timestamps",
     "bounded_out_of_orderness",
+    "candidate",
     "control_stream",
+    "divide_state",
     "event_table",
     "from_punctuation",
+    "matched",
+    "no_skip",
+    "per_window",
     "run_app",
     "simulate",
+    "skip_past_last_event",
+    "skip_to_first",
+    "skip_to_last",
+    "skip_to_next",
     "source",
 ]
 

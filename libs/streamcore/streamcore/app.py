@@ -15,18 +15,19 @@ from streamcore.decode.formats import JSON, InputFormat
 from streamcore.decode.reject_codes import DecodeLimits, ExtraFields
 from streamcore.decode.types import Decoder
 from streamcore.errors import ConfigError
-from streamcore.hashing import DEFAULT_KEY_GROUPS, KeySpace
+from streamcore.files.listing import FileInput
 from streamcore.kernel import Exchange, KernelFactory, StatelessStageFactory, StreamKey
+from streamcore.key_space import DEFAULT_KEY_GROUPS, MAX_KEY_GROUPS, KeySpace
 from streamcore.limits import Limits, StateSettings
-from streamcore.offsets import source_index
+from streamcore.offsets import PARTITIONS_PER_TOPIC, source_index, source_partitions
 from streamcore.schema import Kind, StreamSchema
 from streamcore.watermark import WatermarkStrategy
+from streamcore.wire.lanes import CONTROL as CONTROL_LANE
 
 #: ``source`` of raw records of the control topic; events carry the index of their topic in ``App.topics``.
 CONTROL = -1
 
 MAX_STREAMS = 256
-MAX_KEY_GROUPS = 32_768
 MAX_STAGES = 16
 
 
@@ -51,7 +52,8 @@ class Source:
 
     ``watermark``: the strategy of this source; None: the app's. With ``EventTime.PROCESSING`` only its ``end`` has an
     effect. ``raw``: each event also has the key and the value of
-    its record as columns (``streamcore.wire.raw.ORIGIN``). Raises ``ConfigError`` if format and stream do not fit.
+    its record as columns (``streamcore.wire.raw.ORIGIN``). ``files``: files whose records come before those of the
+    topic, or instead of them if the stream is not ``live``. Raises ``ConfigError`` if format and stream do not fit.
     """
 
     schema: StreamSchema
@@ -61,6 +63,8 @@ class Source:
     time: EventTime = EventTime.FIELD
     format: InputFormat = JSON
     raw: bool = False
+    files: FileInput | None = None
+    live: bool = True
 
     def decoder(self, limits: Limits) -> Decoder:
         """Create a decoder of the stream's records."""
@@ -70,11 +74,20 @@ class Source:
 
     def __post_init__(self) -> None:
         self.decoder(Limits())
+        if self.files is None and not self.live:
+            raise ConfigError(f"stream {self.schema.name}: it has neither files nor a topic")
+        if self.files is not None and self.time is EventTime.INGESTION:
+            raise ConfigError(f"stream {self.schema.name}: files have no time of arrival; use the time of a field")
         if self.watermark is not None:
             if self.time is EventTime.PROCESSING and self.watermark.punctuation is not None:
                 raise ConfigError(
                     f"stream {self.schema.name}: watermark: by processing time the watermark is the clock, so that "
                     f"{self.watermark.punctuation!r} cannot set it; use another event time, or no punctuation"
+                )
+            if self.time is EventTime.PROCESSING and self.watermark.max_drift_ms is not None:
+                raise ConfigError(
+                    f"stream {self.schema.name}: watermark: by processing time no partition is ahead of another; leave "
+                    "out with_alignment"
                 )
             for name, kinds in ((self.watermark.punctuation, _MARKS), (self.watermark.end, _MARKS[:1])):
                 field_there = None if name is None else self.schema.get(name)
@@ -87,6 +100,18 @@ _MARKS = (Kind.BOOLEAN, Kind.TIMESTAMP)
 
 
 @dataclass(frozen=True, slots=True)
+class DerivedSource:
+    """The event time that a step of the stateless stage assigns to rows of a source: a time with its own watermark.
+
+    Each source partition has a derived partition, with the index of the derived source in place of that of the source;
+    these indexes follow those of the sources. ``source``: the index of the source.
+    """
+
+    source: int
+    watermark: WatermarkStrategy
+
+
+@dataclass(frozen=True, slots=True)
 class App:
     """One running stream program.
 
@@ -95,7 +120,8 @@ class App:
     ``shards``: fixed in a checkpoint; a savepoint is restored with any number, up to ``key_groups``. ``lanes``: the
     topic of each lane; ``tables``: the lanes that end in sinks instead. ``control_topic``: every shard gets each of its
     records in the same cut. ``watermark_groups``: groups of sources (by index) that share a watermark; the first
-    group's is the watermark of the app; by default one group has all sources.
+    group's is the watermark of the app; by default one group has all sources. ``derived_sources``: further indexes that
+    groups may have. ``lane_sources``: the sources (by index) whose events reach a lane; for other lanes all.
     """
 
     name: str
@@ -109,6 +135,8 @@ class App:
     tables: frozenset[str] = frozenset()
     shards: int = 4
     key_groups: int = DEFAULT_KEY_GROUPS
+    derived_sources: tuple[DerivedSource, ...] = ()
+    lane_sources: Mapping[str, frozenset[int]] = field(default_factory=dict)
     watermark: WatermarkStrategy = field(default_factory=WatermarkStrategy)
     state: StateSettings = field(default_factory=StateSettings)
     limits: Limits = field(default_factory=Limits)
@@ -138,7 +166,8 @@ class App:
     def _check_topics(self) -> None:
         """Raise ``ConfigError`` if the app would read what it writes, or read events as control records."""
         for lane, topic in self.lanes.items():
-            if topic in (*self.topics, self.control_topic):
+            own_control = lane == CONTROL_LANE and topic == self.control_topic
+            if topic in (*self.topics, self.control_topic) and not own_control:
                 raise ConfigError(
                     f"app {self.name}: it reads topic {topic} and would write lane {lane} to it, an endless loop; "
                     "give the lane a topic of its own"
@@ -164,12 +193,23 @@ class App:
         return tuple(s.schema for s in self.sources)
 
     def watermark_for(self, source: int) -> WatermarkStrategy:
-        """Return the watermark strategy of the source with this index."""
+        """Return the watermark strategy of the source, or of the derived source, with this index."""
+        if source >= len(self.sources):
+            return self.derived_sources[source - len(self.sources)].watermark
         return self.sources[source].watermark or self.watermark
 
     def follows_clock(self, partition: int) -> bool:
         """Return whether the clock of the cut is the watermark of this source partition."""
-        return self.sources[source_index(partition)].time is EventTime.PROCESSING
+        index = source_index(partition)
+        return index < len(self.sources) and self.sources[index].time is EventTime.PROCESSING
+
+    def with_derived(self, partitions: Iterable[int]) -> Iterator[int]:
+        """Yield the numbers of source partitions, and those of the partitions that are derived from them."""
+        for number in partitions:
+            yield number
+            for index, derived in enumerate(self.derived_sources, len(self.sources)):
+                if derived.source == source_index(number):
+                    yield source_partitions(index)[number % PARTITIONS_PER_TOPIC]
 
     def idle_timeout_ms(self, partition: int) -> int:
         """Return how long this source partition may be without events before it counts as idle, in milliseconds."""

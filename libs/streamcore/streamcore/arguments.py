@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
-from datetime import timedelta
 
 from streamcore.errors import ConfigError
 
-_APP_NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
+#: Pattern of the whole name of an app. Names of topics, transactional ids, pods and services begin with it, so it is
+#: what Kafka and Kubernetes allow, with space for what follows.
+APP_NAME = r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?"
+APP_NAME_RULE = "use a-z, 0-9 and -, at most 40, a-z first and no - at the end"
 
 
 def check_app_name(name: str) -> None:
-    """Raise ``ConfigError`` unless the name of an app also fits in names of topics and of Kubernetes."""
-    if not _APP_NAME.fullmatch(name):
-        raise ConfigError(f"app name {name!r}: use a-z, 0-9 and -, at most 40, a-z first")
+    """Raise ``ConfigError`` unless the name is one that an app may have."""
+    if not re.fullmatch(APP_NAME, name):
+        raise ConfigError(f"app name {name!r}: {APP_NAME_RULE}")
 
 
 def check_type(method: str, value: object, expected: type, remedy: str) -> None:
@@ -36,11 +38,8 @@ def check_function(method: str, value: object, remedy: str) -> None:
 def check_whole(**values: object) -> None:
     """Raise ``ConfigError`` unless all values, by the names of their arguments, are whole numbers."""
     for name, value in values.items():
-        if isinstance(value, timedelta):
-            ms = value // timedelta(milliseconds=1)
-            raise ConfigError(f"{name}: takes whole milliseconds, not a timedelta; write {ms:_}")
         if isinstance(value, bool) or not hasattr(value, "__index__"):
-            raise ConfigError(f"{name}: takes a whole number, not {value!r}; write such as 60_000")
+            raise ConfigError(f"{name}: takes a whole number, not {value!r}; write such as 100")
 
 
 def _with_article(cls: type) -> str:

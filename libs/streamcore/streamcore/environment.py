@@ -37,3 +37,12 @@ class EnvironmentVariable(str):
         variable.description, variable.readers = description, readers
         variable.default, variable.secret = default, secret
         return variable
+
+
+#: Declared here, because packages that cannot import each other read it.
+JAVA_HOME = EnvironmentVariable(
+    "JAVA_HOME",
+    "Folder of the Java runtime.",
+    *(Reader.COMMAND, Reader.SERVICE),
+    default="`java` on the PATH; the command then downloads one",
+)

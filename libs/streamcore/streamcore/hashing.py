@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -19,9 +18,6 @@ import polars as pl
 import pyarrow as pa
 
 UInt64Array = npt.NDArray[np.uint64]
-
-#: The number of key groups of an app that sets none; Flink's default.
-DEFAULT_KEY_GROUPS = 128
 
 _NULL = np.uint64(0x9E3779B97F4A7C15)
 _SEED = np.uint64(0x2545F4914F6CDD1D)
@@ -56,29 +52,6 @@ def fingerprint_columns(columns: Sequence[pl.Series], height: int) -> tuple[UInt
     """
     one, other = _fold(columns, height, (_SEED, _SECOND_SEED))
     return one, other
-
-
-@dataclass(frozen=True, slots=True)
-class KeySpace:
-    """How the keys of an app are divided: into ``key_groups`` key groups by their hash, of which each of ``shards``
-    shards owns a range. So another number of shards moves whole key groups (Flink: key group, max parallelism).
-    """
-
-    shards: int = 1
-    key_groups: int = DEFAULT_KEY_GROUPS
-
-    def group_for(self, hashes: UInt64Array) -> npt.NDArray[np.int64]:
-        """Return the key group of each hash: its upper half modulo the number of key groups."""
-        return ((hashes >> np.uint64(32)) % np.uint64(self.key_groups)).astype(np.int64)
-
-    def shard_for(self, hashes: UInt64Array) -> npt.NDArray[np.int32]:
-        """Return the shard that owns each hash."""
-        return (self.group_for(hashes) * self.shards // self.key_groups).astype(np.int32)
-
-    def groups_of(self, shard: int) -> range:
-        """Return the key groups that a shard owns."""
-        first, end = (-(-number * self.key_groups // self.shards) for number in (shard, shard + 1))
-        return range(first, end)
 
 
 def bucket_for(hashes: UInt64Array, buckets: int) -> npt.NDArray[np.int32]:

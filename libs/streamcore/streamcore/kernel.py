@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from streamcore.hashing import KeySpace
+from streamcore.key_space import KeySpace
 
 if TYPE_CHECKING:
     import polars as pl
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from streamcore.state.cold.paged_state import PagedState
     from streamcore.state.scope import TableScope
     from streamcore.state.table import StateTable
+    from streamcore.watermark import Progress
     from streamcore.wire.lane_rows import LaneRows
     from streamcore.wire.lanes import Record
 
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 STATE_ENTRIES, STATE_BYTES, BUDGET_REACHED = "state_entries", "state_bytes", "budget_reached"
 #: The sizes of paged tables in memory and on disk, and how many keys moved (``streamcore.state.cold``), likewise.
 COLD, COLD_MOVES = "cold", "cold_moves"
+#: The same, with the name of a step: microseconds in which it ran. And with the number of a source partition: the
+#: broker's timestamp of the first record that the cut reads of it.
+BUSY_US, FIRST_RECORD_MS = "busy_us", "first_record_ms"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +95,15 @@ class Cut:
 class KernelOutput:
     """The output of a step: records and rows for lanes, and ``rows`` for the exchanges of later stages.
 
-    ``counters``: numbers of occurrences by name, for the metrics.
+    ``counters``: numbers of occurrences by name, for the metrics. ``progress``: of derived partitions
+    (``app.DerivedSource``), from the stateless stage.
     """
 
     records: Sequence[Record] = ()
     lanes: Sequence[LaneRows] = ()
     rows: Mapping[StreamKey, pl.DataFrame | pa.Table] = field(default_factory=dict)
     counters: Mapping[str, int] = field(default_factory=dict)
+    progress: Sequence[Progress] = ()
 
 
 class Kernel(Protocol):

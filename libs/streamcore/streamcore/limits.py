@@ -33,3 +33,19 @@ class StateSettings:
     memory_bytes: int | None = None
     #: Folder for the files of cold keys; None: Spark's folder for temporary files, or the system's.
     local_dir: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PatternLimits:
+    """Bounds of the state of a pattern, in one shard. What exceeds one is dropped and counted."""
+
+    #: Most partial matches of a key; of more, those that began first are dropped.
+    partials_per_key: int = 1_000
+    #: Most partial matches of all keys when a cut begins; beyond it no new ones begin.
+    partials: int = 5_000_000
+    #: Most events of a match; a longer partial match is dropped.
+    length: int = 10_000
+    #: Most events of a key that wait for the watermark; of new ones the latest are dropped.
+    waiting_per_key: int = 10_000
+    #: Most events of all keys that wait for the watermark; of new ones the latest are dropped.
+    waiting: int = 5_000_000

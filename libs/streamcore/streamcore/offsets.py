@@ -17,6 +17,12 @@ from streamcore.errors import CorruptState
 #: A source partition is one number: its topic's index in ``App.topics``, times this, and the partition in the topic.
 PARTITIONS_PER_TOPIC = 1 << 16
 
+#: The number of the partition that the files of a stream are, beside those of its topic.
+FILES_PARTITION = PARTITIONS_PER_TOPIC - 1
+
+#: The forms of ``starting_offsets`` and ``ending_offsets``: a name, an offset, or a time.
+PLACE_PATTERN = r"^(earliest|latest|[0-9]{1,18}|[0-9]{4}-[0-9]{2}-[0-9]{2}[T ].*)$"
+
 #: A partition of a topic.
 TopicPartition = tuple[str, int]
 

@@ -2,7 +2,8 @@
 
 Clients report each failure and each success; ``attempt`` does both for a call, and notices a call that gets no answer.
 A failure that a retry mends within ``Dependency.grace_s`` is not worth a message. ``OUTAGES`` is the reporter of this
-process: however many clients of a system fail, people read one message.
+process: however many clients of a system fail, people read one message. ``LastingWarning`` logs any other condition
+that lasts, in the same rhythm.
 
 No kernel uses this module: it reads clocks.
 """
@@ -150,12 +151,12 @@ class Outages:
             lasted_s = now_s - outage.began_s
             if outage.reported_s is None and lasted_s >= dependency.grace_s:
                 since = self.utc_now() - datetime.timedelta(seconds=lasted_s)
-                text = "%s is unavailable since %s UTC: %s. %s. %s"
-                details = (outage.reason.rstrip("."), dependency.meanwhile, dependency.remedy)
+                text = "%s is unavailable since %s UTC: %s %s. %s"
+                details = (_end_sentence(outage.reason), dependency.meanwhile, dependency.remedy)
                 self.log.warning(text, dependency.name, f"{since:%H:%M:%S}", *details)
             elif outage.reported_s is not None and now_s - outage.reported_s >= REPEAT_S:
-                text = "%s is still unavailable, after %.0f s: %s. %s"
-                self.log.warning(text, dependency.name, lasted_s, outage.reason.rstrip("."), dependency.remedy)
+                text = "%s is still unavailable, after %.0f s: %s %s"
+                self.log.warning(text, dependency.name, lasted_s, _end_sentence(outage.reason), dependency.remedy)
             else:
                 continue
             outage.reported_s = now_s
@@ -169,6 +170,49 @@ class Outages:
         while True:
             time.sleep(_CHECK_S)
             self.check()
+
+
+def _end_sentence(text: str) -> str:
+    return text if text.endswith((".", "?", "!")) else f"{text}."
+
+
+class LastingWarning:
+    """Logs a condition that lasts: at once, then every minute, and its end. One thread at a time may call it.
+
+    ``now_s``: monotonic seconds.
+    """
+
+    def __init__(self, log: logging.Logger, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._log = log
+        self._now_s = now_s
+        self._began_s: float | None = None
+        self._logged_s = 0.0
+
+    @property
+    def lasts(self) -> bool:
+        """Whether the condition has begun and has not ended."""
+        return self._began_s is not None
+
+    @property
+    def seconds(self) -> float:
+        """For how long the condition lasts; 0 if it does not."""
+        return 0.0 if self._began_s is None else self._now_s() - self._began_s
+
+    def warn(self, first: str, again: str) -> None:
+        """The condition is there: log ``first`` at its begin and ``again`` each minute."""
+        now_s = self._now_s()
+        if self._began_s is None:
+            self._began_s = self._logged_s = now_s
+            self._log.warning("%s", first)
+        elif now_s - self._logged_s >= REPEAT_S:
+            self._logged_s = now_s
+            self._log.warning("%s", again)
+
+    def end(self, text: str) -> None:
+        """The condition is over: log ``text`` if it lasted."""
+        if self._began_s is not None:
+            self._began_s = None
+            self._log.info("%s", text)
 
 
 #: The reporter of this process.

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from streamcore.arguments import check_whole
+from streamcore.durations import Duration, DurationField, duration_ms
 from streamcore.errors import ConfigError
 
 #: The watermark before the first event. Durations can be subtracted from it without overflow.
@@ -22,7 +22,7 @@ NO_WATERMARK: Final = -(2**62)
 END_OF_TIME_MS: Final = 2**62
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class WatermarkStrategy:
     """How the watermark of a source's partitions follows from their events.
 
@@ -31,32 +31,46 @@ class WatermarkStrategy:
     longer holds the watermark back. ``punctuation``: a field of the events. If it is set, only events with this field
     advance the watermark, and ``max_out_of_orderness_ms`` has no effect: a boolean that is true advances it to the
     event time, a timestamp to that timestamp. ``end``: a boolean field, true in the last event of a partition.
+    ``max_drift_ms``, ``alignment_group``: set by ``with_alignment``; None: no partition waits for another.
     """
 
-    max_out_of_orderness_ms: int = 10_000
-    idle_timeout_ms: int = 30_000
+    max_out_of_orderness_ms: DurationField = DurationField(10_000)
+    idle_timeout_ms: DurationField = DurationField(30_000)
     punctuation: str | None = None
     end: str | None = None
+    max_drift_ms: int | None = None
+    alignment_group: str = ""
+
+    def with_alignment(self, max_drift_ms: Duration, *, group: str = "") -> WatermarkStrategy:
+        """Return the strategy of a source whose partitions wait when they are far ahead (``engine.alignment``).
+
+        ``max_drift_ms``: by how much the watermark of a partition may be ahead of the earliest of all partitions of
+        the sources of this ``group``.
+        """
+        drift_ms = duration_ms("max_drift_ms", max_drift_ms)
+        if drift_ms < 0:
+            raise ConfigError(f"with_alignment: max_drift_ms is at least 0, not {drift_ms}")
+        return replace(self, max_drift_ms=drift_ms, alignment_group=group)
 
     def __post_init__(self) -> None:
-        check_whole(max_out_of_orderness_ms=self.max_out_of_orderness_ms, idle_timeout_ms=self.idle_timeout_ms)
         if self.max_out_of_orderness_ms < 0 or self.idle_timeout_ms < 1:
             raise ConfigError(f"{self}: max_out_of_orderness_ms is at least 0, idle_timeout_ms at least 1")
 
 
-def ascending_timestamps(idle_timeout_ms: int = 30_000) -> WatermarkStrategy:
+def ascending_timestamps(idle_timeout_ms: Duration = 30_000) -> WatermarkStrategy:
     """Return the strategy for events that come in the order of their times within each partition."""
     return WatermarkStrategy(0, idle_timeout_ms)
 
 
-def bounded_out_of_orderness(max_out_of_orderness_ms: int, idle_timeout_ms: int = 30_000) -> WatermarkStrategy:
+def bounded_out_of_orderness(
+    max_out_of_orderness_ms: Duration, idle_timeout_ms: Duration = 30_000
+) -> WatermarkStrategy:
     """Return the strategy for events that come at most ``max_out_of_orderness_ms`` of event time after a later one of
-    their
-    partition."""
+    their partition."""
     return WatermarkStrategy(max_out_of_orderness_ms, idle_timeout_ms)
 
 
-def from_punctuation(field_name: str, idle_timeout_ms: int = 30_000) -> WatermarkStrategy:
+def from_punctuation(field_name: str, idle_timeout_ms: Duration = 30_000) -> WatermarkStrategy:
     """Return the strategy for streams whose events carry the progress of event time
     (``WatermarkStrategy.punctuation``)."""
     return WatermarkStrategy(0, idle_timeout_ms, punctuation=field_name)

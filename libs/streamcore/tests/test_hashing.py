@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamcore.hashing import KeySpace, bucket_for, fingerprint_columns, hash_columns, mix
+from streamcore.hashing import bucket_for, fingerprint_columns, hash_columns, mix
+from streamcore.key_space import KeySpace
 
 
 def hashes(*columns: pl.Series) -> list[str]:

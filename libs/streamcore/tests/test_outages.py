@@ -52,6 +52,14 @@ def test_an_outage_is_logged_once_then_every_minute_and_at_its_end(
     assert [record.levelname for record in caplog.records] == ["WARNING"] * 3 + ["INFO"]
 
 
+@pytest.mark.parametrize("end", ["", ".", "?"])
+def test_the_reason_is_a_sentence(end: str, outages: Outages, clock: _Clock, caplog: pytest.LogCaptureFixture) -> None:
+    outages.failed(DB, f"refused; is the server running{end}")
+    clock.now_s += GRACE_S
+    outages.check()
+    assert f"is the server running{end or '.'} Cuts wait and no row is lost. Start" in caplog.messages[0]
+
+
 def test_a_failure_that_a_retry_fixes_immediately_is_not_logged(
     outages: Outages, clock: _Clock, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from streamcore.watermark import END_OF_TIME_MS, NO_WATERMARK, Progress, WatermarkState, WatermarkStrategy
 
-STRATEGY = WatermarkStrategy(max_out_of_orderness_ms=10, idle_timeout_ms=1_000)
+STRATEGY = WatermarkStrategy(max_out_of_orderness_ms="10ms", idle_timeout_ms=1_000)
 
 
 def idle(_: int) -> int:

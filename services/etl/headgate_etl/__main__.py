@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from headgate_etl.service import SERVICE
+from streamcore.service.main import run_service
 
 if __name__ == "__main__":
-    sys.exit(SERVICE.run())
+    sys.exit(run_service(SERVICE))

@@ -7,7 +7,7 @@
     ...              │          ┘      │            │           ▲ │           │      └─▶ rows of a table (a sink)
                      ▼                 ▼            ▼           │ ▼           ▼
                      <app>.deadletters: reason, and the record's own bytes    │
-    <app>.control: lists ───────────────────────────────────────┘ answers ─▶ <app>.status
+    <app>.control: lists ───────────────────────────────────────┘ replies ─▶ <app>.status
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from functools import partial
 
 import polars as pl
 
-from headgate_etl.derive_with_lists import ANSWERS, DeriveOperatorFactory
+from headgate_etl.derive_with_lists import REPLIES, DeriveOperatorFactory
 from headgate_etl.documents import DeduplicateDocument, RouteTarget
 from headgate_etl.http_lookup import enrichment
 from headgate_etl.mapping_types import CODE, REASON
@@ -27,6 +27,7 @@ from headgate_etl.routing import RouteRows
 from headgate_etl.settings import EtlSettings
 from headgate_etl.sinks import sink_factories
 from streamcore.app import App
+from streamcore.durations import Milliseconds
 from streamcore.engine.report import Listeners
 from streamcore.operators.deduplication.operator import DUPLICATES, WhenFull
 from streamcore.service.build_runner import build_runner
@@ -51,9 +52,9 @@ def build_topology(settings: EtlSettings) -> Topology:
     if settings.deduplicate is not None:
         clean = _deduplicate(clean, settings.id, settings.deduplicate)
     duplicates = _duplicates_lane(clean, plan, settings.deduplicate)
-    clean, answers = _derive(clean, settings, plan, dead_letters)
+    clean, replies = _derive(clean, settings, plan, dead_letters)
     routed = _route(clean, plan, dead_letters)
-    return Topology(settings.app, *routed, *duplicates, *dead_letters, *answers)
+    return Topology(settings.app, *routed, *duplicates, *dead_letters, *replies)
 
 
 def _read_input(settings: EtlSettings, source_input: Input) -> Stream:
@@ -71,7 +72,7 @@ def _keep_valid(rows: Stream, dead_letters: list[SinkNode]) -> Stream:
 
 def _deduplicate(rows: Stream, key: tuple[str, ...], document: DeduplicateDocument) -> Stream:
     return rows.key_by(*key).deduplicate(
-        document.horizon_ms,
+        Milliseconds(document.horizon_ms),
         name="deduplicate",
         max_ids=document.max_ids,
         when_full=WhenFull.FORGET_OLDEST if document.forget_oldest else WhenFull.PASS,
@@ -90,14 +91,14 @@ def _duplicates_lane(rows: Stream, plan: EtlPlan, document: DeduplicateDocument 
 def _derive(
     rows: Stream, settings: EtlSettings, plan: EtlPlan, dead_letters: list[SinkNode]
 ) -> tuple[Stream, list[SinkNode]]:
-    """Add the derived fields; also return the lane of answers to control records about lists, if lists are used."""
+    """Add the derived fields; also return the lane of replies to control records about lists, if lists are used."""
     if plan.derived is None:
         return rows, []
     if not plan.uses_lists:
         return _keep_valid(rows.flat_map(plan.derived), dead_letters), []
     factory = DeriveOperatorFactory(plan.derived, plan.lists)
     derived = operate([rows.key_by(*settings.id)], "derive", factory, name="derive", control_input=True)
-    return _keep_valid(derived, dead_letters), [derived.side(ANSWERS).sink(STATUS, key="rule")]
+    return _keep_valid(derived, dead_letters), [derived.side(REPLIES).sink(STATUS, key="rule")]
 
 
 def _route(rows: Stream, plan: EtlPlan, dead_letters: list[SinkNode]) -> list[SinkNode]:

@@ -1,7 +1,7 @@
 """The operator that computes derived fields with the content of lists, which it reads from the control topic.
 
 ``headgate lists publish`` sends a list, as for rules: versioned, in parts, with an owner and optionally an expiry. The
-operator answers on the status lane. It applies the control records of a cut before it computes the rows of the cut, and
+operator replies on the status lane. It applies the control records of a cut before it computes the rows of the cut, and
 expires entries by the clock of the cut. So all rows of a cut are computed with one content of the lists, also when the
 cut is replayed.
 """
@@ -27,8 +27,8 @@ from streamcore.state import KeyValueTable
 from streamcore.state.table import StateTable
 from streamcore.topology.control_rows import CONTROL_KEY, CONTROL_VALUE
 
-#: The port of answers to control records.
-ANSWERS = "answers"
+#: The port of replies to control records.
+REPLIES = "replies"
 _ANSWER = {
     "subject": pl.String(),
     "rule": pl.String(),
@@ -53,7 +53,7 @@ class DeriveOperatorFactory:
 
 
 class DeriveOperator:
-    """Computes derived fields (port ``MAIN``), and answers control records about lists (port ``ANSWERS``)."""
+    """Computes derived fields (port ``MAIN``), and replies to control records about lists (port ``REPLIES``)."""
 
     def __init__(self, stage: MappingStage, lists: Mapping[str, ListType]) -> None:
         self.stage, self.declared = stage, lists
@@ -69,8 +69,8 @@ class DeriveOperator:
     def step(self, inputs: Sequence[pl.DataFrame], time: CutTime) -> Ports:
         """Apply the control records of the cut, then compute the derived fields of its rows."""
         rows, records = inputs
-        answers = self._apply_control(records, time)
-        return {MAIN: self.stage.run(rows, self.lists.contents(time.clock_ms)), ANSWERS: answers}
+        replies = self._apply_control(records, time)
+        return {MAIN: self.stage.run(rows, self.lists.contents(time.clock_ms)), REPLIES: replies}
 
     def tables(self) -> Mapping[str, StateTable]:
         """Return the table of stored lists."""
@@ -89,7 +89,7 @@ class DeriveOperator:
     # --- lists ------------------------------------------------------------------------------------------------------
 
     def _apply_control(self, records: pl.DataFrame, time: CutTime) -> pl.DataFrame:
-        """Apply the control records of the cut, and return the answers; only shard 0 answers."""
+        """Apply the control records of the cut, and return the replies; only shard 0 replies."""
         if not records.height:
             return pl.DataFrame(schema=_ANSWER)
         updates, _, deletions = control.split_records(_to_control_records(records))
@@ -98,19 +98,19 @@ class DeriveOperator:
         if self.lists is not before:
             save(self.lists, self._table)
         if time.shard > 0:
-            return _answer_rows([])
+            return _reply_rows([])
         self._rejected += sum(status.status is StatusKind.REJECTED for status, _ in outcomes)
-        return _answer_rows([as_reply(status, record) for status, record in outcomes])
+        return _reply_rows([as_reply(status, record) for status, record in outcomes])
 
     def _apply(self, record: ControlRecord) -> RuleStatus:
         """Apply one control record to the lists, unless it changes a type that expressions depend on."""
         key = (record.key or b"").decode()
-        store, answer = self.lists.apply(key, record.value, partial(_users_of, self.declared))
+        store, reply = self.lists.apply(key, record.value, partial(_users_of, self.declared))
         if (mismatch := self._type_mismatch(store, key)) is not None:
-            answer = replace(answer, status=StatusKind.REJECTED, reason=mismatch)
+            reply = replace(reply, status=StatusKind.REJECTED, reason=mismatch)
         else:
             self.lists = store
-        return answer
+        return reply
 
     def _type_mismatch(self, store: ListStore, key: str) -> str | None:
         """Return the reason if the published list of ``key`` has other types than the settings declare, or None."""
@@ -132,18 +132,18 @@ def _to_control_records(records: pl.DataFrame) -> list[ControlRecord]:
     return [ControlRecord(p, o, k.encode(), None if v is None else v.encode()) for p, o, k, v in columns.iter_rows()]
 
 
-def _answer_rows(answers: Sequence[RuleStatus]) -> pl.DataFrame:
+def _reply_rows(replies: Sequence[RuleStatus]) -> pl.DataFrame:
     rows = [
         {
-            "subject": answer.subject.value,
-            "rule": answer.name,
-            "version": answer.version,
-            "status": answer.status.value,
-            "reason": answer.reason,
-            "rules_epoch": answer.rules_epoch,
-            "control": {"partition": answer.partition, "offset": answer.offset},
+            "subject": reply.subject.value,
+            "rule": reply.name,
+            "version": reply.version,
+            "status": reply.status.value,
+            "reason": reply.reason,
+            "rules_epoch": reply.rules_epoch,
+            "control": {"partition": reply.partition, "offset": reply.offset},
             EVENT_MS: 0,
         }
-        for answer in answers
+        for reply in replies
     ]
     return pl.DataFrame(rows, schema=_ANSWER)

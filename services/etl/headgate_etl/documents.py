@@ -62,7 +62,7 @@ class LookupDocument(Document):
     cache_entries: NotNegative = Field(default=100_000, description="Most entries of the cache of one worker.")
     cache_ms: NotNegative = Field(default=60_000, description="Milliseconds that a response is cached.")
     missing_cache_ms: NotNegative = Field(default=10_000, description="Milliseconds that an unknown key is cached.")
-    answer_bytes: Positive = Field(default=1024 * 1024, description="Largest response in bytes.")
+    max_response_bytes: Positive = Field(default=1024 * 1024, description="Largest response in bytes.")
     failed: OnMissing = Field(
         default=OnMissing.DEAD_LETTER,
         description="What happens to a row without a response: null fields, or a dead letter.",

@@ -1,8 +1,8 @@
 """Looks up fields by HTTP: one GET request per key, answered with a JSON object.
 
 The requests run on a thread pool, with persistent ``http.client`` connections; the number of threads limits the
-requests in flight. 404 means an unknown key. 429 and 5xx are retried. Other statuses, redirections and answers that are
-not a JSON object fail at once. Each worker reads the token from its file.
+requests in flight. 404 means an unknown key. 429 and 5xx are retried. Other statuses, redirections and responses that
+are not a JSON object fail at once. Each worker reads the token from its file.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class JsonOverHttp:
     url: str
     threads: int
     timeout_ms: int
-    answer_bytes: int
+    max_response_bytes: int
     token_file: Path | None = None
     ca_file: Path | None = None
     _idle: SimpleQueue[http.client.HTTPConnection] = field(default_factory=SimpleQueue, repr=False)
@@ -75,12 +75,12 @@ class JsonOverHttp:
             raise
 
     def _exchange(self, connection: http.client.HTTPConnection, key: str) -> Answer:
-        """Send the request, read the answer, and keep the connection for the next request if it is still open."""
+        """Send the request, read the response, and keep the connection for the next request if it is still open."""
         parts = self._url_parts
         path = parts.path + (f"?{parts.query}" if parts.query else "")
         connection.request("GET", path.replace("{key}", quote(key, safe="")) or "/", headers=self._headers)
         response = connection.getresponse()
-        body = response.read(self.answer_bytes + 1)
+        body = response.read(self.max_response_bytes + 1)
         if response.isclosed():
             self._idle.put(connection)
         else:
@@ -94,13 +94,13 @@ class JsonOverHttp:
             raise Retryable(f"{self._url_parts.netloc} answered {status}")
         if status != _OK:
             raise Permanent(f"{self._url_parts.netloc} answered {status}")
-        if len(body) > self.answer_bytes:
-            raise Permanent(f"{self._url_parts.netloc}: the answer has more than {self.answer_bytes} bytes")
+        if len(body) > self.max_response_bytes:
+            raise Permanent(f"{self._url_parts.netloc}: the response has more than {self.max_response_bytes} bytes")
         document = orjson.loads(body)
         if not isinstance(document, dict):
             raise Permanent(f"{self._url_parts.netloc} answered no JSON object")
-        answer: Mapping[str, object] = document
-        return answer
+        values: Mapping[str, object] = document
+        return values
 
     @property
     def _url_parts(self) -> _UrlParts:
@@ -140,7 +140,7 @@ def enrichment(document: LookupDocument, adds: Mapping[str, pl.DataType]) -> Enr
         document.url,
         document.concurrency,
         document.timeout_ms,
-        document.answer_bytes,
+        document.max_response_bytes,
         document.token_file,
         document.ca_file,
     )

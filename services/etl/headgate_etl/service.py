@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headgate_etl.documents import RouteTarget
 from headgate_etl.settings import EtlSettings
-from streamcore.service.definition import ServiceDefinition
+from streamcore.service.definition import ServiceDefinition, in_module
 from streamcore.wire.lanes import DEAD_LETTERS, STATUS
 
 
@@ -15,4 +15,4 @@ def _lanes(settings: EtlSettings) -> tuple[str, ...]:
     return (*routes, *((duplicates,) if duplicates else ()), DEAD_LETTERS, STATUS)
 
 
-SERVICE = ServiceDefinition("headgate-etl", EtlSettings, "headgate_etl.app", _lanes)
+SERVICE = ServiceDefinition("headgate-etl", EtlSettings, in_module("headgate_etl.app"), _lanes)

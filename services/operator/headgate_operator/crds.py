@@ -16,16 +16,16 @@ import yaml
 from pydantic import TypeAdapter
 
 from headgate_operator.resources import GROUP, VERSION, SavepointSpec, SavepointStatus, Status, StreamAppSpec
-from headgate_operator.resources.base import format_duration
+from streamcore.arguments import APP_NAME, APP_NAME_RULE
+from streamcore.durations import render_duration
 
 Schema = dict[str, Any]
 #: Entries that a structural schema must not have, or does not need.
 _DROPPED = {"title", "additionalProperties", "$defs", "exclusiveMinimum"}
-#: Names of pods, services and folders begin with the app's name. The name ``savepoints`` is that of a folder.
-APP_NAME = r"^[a-z]([-a-z0-9]{0,38}[a-z0-9])?$"
+#: The name ``savepoints`` is that of the folder beside those of the apps.
 _NAME_RULE = {
-    "rule": f"self.metadata.name.matches('{APP_NAME}') && self.metadata.name != 'savepoints'",
-    "message": "an app's name is at most 40 of a-z, 0-9 and -, begins with a-z, and is not savepoints",
+    "rule": f"self.metadata.name.matches('^{APP_NAME}$') && self.metadata.name != 'savepoints'",
+    "message": f"the name of an app: {APP_NAME_RULE}; and not savepoints",
 }
 _KEEP = {"helm.sh/resource-policy": "keep"}  # deleting a CRD deletes every app
 
@@ -59,7 +59,7 @@ def _default(schema: Schema) -> object:
     if schema.get("type") == "object":
         return {}
     value = schema["default"]
-    return format_duration(value) if schema.get("type") == "string" and isinstance(value, int) else value
+    return render_duration(value) if schema.get("type") == "string" and isinstance(value, int) else value
 
 
 def _resolve_reference(schema: Schema, models: Mapping[str, Schema]) -> Schema:

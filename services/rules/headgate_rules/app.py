@@ -18,6 +18,7 @@ from streamcore.engine.report import Listeners
 from streamcore.service.build_runner import build_runner
 from streamcore.spark.runner import Runner
 from streamcore.spark.runtime import Runtime
+from streamcore.wire.lanes import CONTROL
 
 
 def build_app(settings: RulesSettings) -> App:
@@ -30,7 +31,7 @@ def build_app(settings: RulesSettings) -> App:
             for stream, schema in schemas
         ),
         control_topic=settings.control_topic,
-        lanes={lane: settings.lane_topic(lane) for lane in LANES},
+        lanes={lane: settings.lane_topic(lane) for lane in LANES} | {CONTROL: settings.control_topic},
         stages=(
             RulesFactory(
                 streams=tuple(RuleStream(schema, stream.topic) for stream, schema in schemas),

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from headgate_rules.settings import RulesSettings
 from headgate_rules.topics import LANES
-from streamcore.service.definition import ServiceDefinition
+from streamcore.service.definition import ServiceDefinition, in_module
 
-SERVICE = ServiceDefinition("headgate-rules", RulesSettings, "headgate_rules.app", lambda _: LANES)
+SERVICE = ServiceDefinition("headgate-rules", RulesSettings, in_module("headgate_rules.app"), lambda _: LANES)

@@ -19,6 +19,7 @@ from headgate_search.products import CODE, FIELDS, LOG_POSITION, REASON, add_fau
 from headgate_search.settings import DOCUMENTS, SearchSettings
 from headgate_search.topics import CHANGES
 from streamcore.app import App
+from streamcore.durations import Milliseconds
 from streamcore.engine.report import Listeners
 from streamcore.operators.rolling.totals import RollingSpan
 from streamcore.service.build_runner import build_runner
@@ -35,7 +36,7 @@ def build_topology(settings: SearchSettings) -> Topology:
     products = source(settings.products.stream_schema(), settings.watermark)
     events = source(settings.events.stream_schema(), settings.watermark)
 
-    spans = [RollingSpan(span.name, span.span_ms, span.step_ms) for span in settings.spans]
+    spans = [RollingSpan(span.name, Milliseconds(span.span_ms), Milliseconds(span.step_ms)) for span in settings.spans]
     metric_columns = [f"{measure}_{span.name}" for span in spans for measure in MEASURES]
     popularity = (
         events.filter(IS_COUNTED)
@@ -52,7 +53,7 @@ def build_topology(settings: SearchSettings) -> Topology:
         deleted="deleted",
         right_deleted="inactive",
         order=LOG_POSITION,
-        refresh_ms=settings.refresh_ms,
+        refresh_ms=Milliseconds(settings.refresh_ms),
         name="documents",
     )
     documents = latest.select("id", "deleted", *FIELDS, "updated_at", *map(_metric_or_default, metric_columns))

@@ -33,7 +33,7 @@ STRICT = {
 }
 
 
-class Broker:
+class Topics:
     """Both topics in memory: records with offsets, in the order of sending."""
 
     def __init__(self, count: int) -> None:
@@ -49,25 +49,25 @@ class Broker:
 
 
 @pytest.fixture(scope="module")
-def broker() -> Broker:
-    return Broker(RECORDS)
+def topics() -> Topics:
+    return Topics(RECORDS)
 
 
-def run(broker: Broker, shards: int, cut_records: int) -> tuple[Index, Counter[str]]:
+def run(topics: Topics, shards: int, cut_records: int) -> tuple[Index, Counter[str]]:
     """Run the app in cuts of about ``cut_records`` records; another process continues in the middle."""
     settings = search.settings(shards=shards, **STRICT)
     app = InProcessApp(build_app(settings), partitions=[1 << 16 | n for n in range(PARTITIONS)])
     rng, index, lanes = random.Random(cut_records), Index(), Counter[str]()
     start, clock_ms, restarted = 0, NOW_MS, False
-    while start < len(broker.log):
+    while start < len(topics.log):
         end = start + rng.randrange(1, 2 * cut_records)
         clock_ms += rng.randrange(1, 5_000)
-        if not restarted and 2 * start > len(broker.log):
+        if not restarted and 2 * start > len(topics.log):
             app, restarted = (
                 InProcessApp(app.app, app.blobs, partitions=app.partitions, next_offsets=app.next_offsets),
                 True,
             )
-        apply_output(index, lanes, app.cut(broker.log[start:end], clock_ms, tasks=2))
+        apply_output(index, lanes, app.cut(topics.log[start:end], clock_ms, tasks=2))
         start = end
     apply_output(index, lanes, app.cut([], clock_ms + settings.refresh_ms))
     return index, lanes
@@ -102,17 +102,17 @@ def to_expected_form(index: Index) -> dict[str, ExpectedDocument]:
 
 
 @pytest.mark.parametrize(("shards", "cut_records"), [(1, 3_000), (3, 700)])
-def test_the_index_equals_the_expectation_of_the_shop(broker: Broker, shards: int, cut_records: int) -> None:
-    index, lanes = run(broker, shards, cut_records)
+def test_the_index_equals_the_expectation_of_the_shop(topics: Topics, shards: int, cut_records: int) -> None:
+    index, lanes = run(topics, shards, cut_records)
     found = to_expected_form(index)
-    assert found.keys() == broker.expected.documents.keys()
-    assert found == broker.expected.documents
-    assert lanes[DEAD_LETTERS] == broker.expected.dead_letters
+    assert found.keys() == topics.expected.documents.keys()
+    assert found == topics.expected.documents
+    assert lanes[DEAD_LETTERS] == topics.expected.dead_letters
     assert set(lanes) <= {DEAD_LETTERS, LATE}
 
 
-def test_the_expectation_has_every_case(broker: Broker) -> None:
-    expected = broker.expected
+def test_the_expectation_has_every_case(topics: Topics) -> None:
+    expected = topics.expected
     assert len(expected.deleted) > 5
     assert expected.dead_letters > 20
     assert any(one["views_1h"] for one in expected.documents.values())

@@ -23,6 +23,7 @@ from headgate_sessions.session_records import session_aggregates, session_rows
 from headgate_sessions.settings import SessionsSettings
 from headgate_sessions.topics import KEYS, SESSIONS, table_lane
 from streamcore.app import App
+from streamcore.durations import Milliseconds
 from streamcore.engine.report import Listeners
 from streamcore.errors import ConfigError
 from streamcore.service.build_runner import build_runner
@@ -42,7 +43,7 @@ def build_topology(settings: SessionsSettings) -> Topology:
     events = prepare_events(source(schema, settings.watermark), settings, schema)
     if settings.deduplicate_ms:
         by_id = events.key_by("event_id")
-        events = by_id.deduplicate(settings.deduplicate_ms, max_ids=settings.max_ids, late_to=LATE)
+        events = by_id.deduplicate(Milliseconds(settings.deduplicate_ms), max_ids=settings.max_ids, late_to=LATE)
     lanes = {SESSIONS: session_rows(build_sessions(events, settings), settings), **dashboard_metrics(events, settings)}
     sinks = [rows.sink(lane, key=KEYS[lane]) for lane, rows in lanes.items()]
     return Topology(settings.app, *sinks, *_table_sinks(lanes, settings))
@@ -60,10 +61,10 @@ def _table_sinks(lanes: Mapping[str, Stream], settings: SessionsSettings) -> lis
 def build_sessions(events: Stream, settings: SessionsSettings) -> Stream:
     """Return the revisions of the sessions, which are built from the events that have a user."""
     user_events = events.filter(pl.col("user_id").is_not_null()).key_by("user_id")
-    windows = user_events.window(Session(settings.gap.gap_ms, "gap_ms" if settings.gap.by_type else None))
-    policy = RevisionPolicy(settings.early_ms, at_end=settings.early_ms > 0)
+    windows = user_events.window(Session(Milliseconds(settings.gap.gap_ms), "gap_ms" if settings.gap.by_type else None))
+    policy = RevisionPolicy(Milliseconds(settings.early_ms), at_end=settings.early_ms > 0)
     return (
-        windows.allowed_lateness(settings.lateness_ms)
+        windows.allowed_lateness(Milliseconds(settings.lateness_ms))
         .late_to(LATE)
         .revise(policy, SESSIONS, **session_aggregates(settings))
     )

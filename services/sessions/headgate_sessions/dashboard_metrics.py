@@ -13,6 +13,7 @@ import polars as pl
 from headgate_sessions.settings import DashboardMetricsDocument, SessionsSettings
 from headgate_sessions.topics import ACTIVE, ACTIVITY, REVENUE, TOP
 from streamcore.aggregates import ApproxDistinct, Count, Sum, TopN
+from streamcore.durations import Milliseconds
 from streamcore.topology.stream import Stream
 from streamcore.windowing import RevisionPolicy, Sliding, Tumbling
 
@@ -31,18 +32,25 @@ def dashboard_metrics(events: Stream, settings: SessionsSettings) -> Mapping[str
 
 def _activity(events: Stream, metrics: DashboardMetricsDocument, lateness_ms: int) -> Stream:
     """Return the number of events and the approximate number of users of each minute."""
-    minutes = events.key_by().window(Tumbling(metrics.every_ms)).allowed_lateness(lateness_ms)
+    minutes = (
+        events.key_by().window(Tumbling(Milliseconds(metrics.every_ms))).allowed_lateness(Milliseconds(lateness_ms))
+    )
     revisions = minutes.revise(
-        RevisionPolicy(metrics.early_ms, at_end=True), ACTIVITY, events=Count(), users=ApproxDistinct("user_id")
+        RevisionPolicy(Milliseconds(metrics.early_ms), at_end=True),
+        ACTIVITY,
+        events=Count(),
+        users=ApproxDistinct("user_id"),
     )
     return revisions.select(pl.col("window_start").alias("minute"), "events", "users", "is_final", "revision")
 
 
 def _revenue(events: Stream, metrics: DashboardMetricsDocument, lateness_ms: int) -> Stream:
     """Return the revenue and the number of payments of each minute and currency."""
-    money_events = events.filter(pl.col("money").is_not_null()).key_by("currency").window(Tumbling(metrics.every_ms))
-    revisions = money_events.allowed_lateness(lateness_ms).revise(
-        RevisionPolicy(metrics.early_ms, at_end=True), REVENUE, revenue=Sum("money"), payments=Count()
+    money_events = (
+        events.filter(pl.col("money").is_not_null()).key_by("currency").window(Tumbling(Milliseconds(metrics.every_ms)))
+    )
+    revisions = money_events.allowed_lateness(Milliseconds(lateness_ms)).revise(
+        RevisionPolicy(Milliseconds(metrics.early_ms), at_end=True), REVENUE, revenue=Sum("money"), payments=Count()
     )
     return revisions.select(
         pl.col("window_start").alias("minute"), "currency", "revenue", "payments", "is_final", "revision"
@@ -51,7 +59,7 @@ def _revenue(events: Stream, metrics: DashboardMetricsDocument, lateness_ms: int
 
 def _active(events: Stream, metrics: DashboardMetricsDocument) -> Stream:
     """Return the approximate number of users of each sliding window."""
-    windows = events.key_by().window(Sliding(metrics.active_ms, metrics.active_every_ms))
+    windows = events.key_by().window(Sliding(Milliseconds(metrics.active_ms), Milliseconds(metrics.active_every_ms)))
     return windows.aggregate(ACTIVE, users=ApproxDistinct("user_id")).select(
         pl.col("window_start").alias("since"), pl.col("window_end").alias("until"), "users"
     )
@@ -60,12 +68,14 @@ def _active(events: Stream, metrics: DashboardMetricsDocument) -> Stream:
 def _top(events: Stream, metrics: DashboardMetricsDocument) -> Stream:
     """Return the pages with the most events of each sliding window, by rank."""
     windows = (
-        events.filter(pl.col("page").is_not_null()).key_by("page").window(Sliding(metrics.top_ms, metrics.top_every_ms))
+        events.filter(pl.col("page").is_not_null())
+        .key_by("page")
+        .window(Sliding(Milliseconds(metrics.top_ms), Milliseconds(metrics.top_every_ms)))
     )
     # Sliding windows end at multiples of top_every_ms. So the counts of one sliding window, and no others, are in the
     # tumbling window of that length, where the ranking is made.
     pages = windows.aggregate("pages", events=Count()).select("page", "events", pl.col("window_end").alias("until"))
-    rankings = pages.key_by("until").window(Tumbling(metrics.top_every_ms))
+    rankings = pages.key_by("until").window(Tumbling(Milliseconds(metrics.top_every_ms)))
     ranked = rankings.aggregate(TOP, best=TopN("page", by="events", n=metrics.top))
     return ranked.flat_map(_ExplodeRanks(metrics.top_ms))
 

@@ -79,6 +79,7 @@ def test_revenue_is_exact_by_minute_and_currency_and_is_published_early(
     assert every.height > last_revisions(every, "minute", "currency").height
 
 
+@pytest.mark.slow
 def test_active_users_are_counted_over_the_last_minutes(result: SimulationResult, on_time_events: pl.DataFrame) -> None:
     found = without_first_windows(result["active"], "since", on_time_events)
     assert found["until"].is_unique().all()
@@ -88,6 +89,7 @@ def test_active_users_are_counted_over_the_last_minutes(result: SimulationResult
         assert users == pytest.approx(len(there), rel=0.05)
 
 
+@pytest.mark.slow
 def test_top_pages_are_ranked_by_their_events(result: SimulationResult, on_time_events: pl.DataFrame) -> None:
     found = without_first_windows(result["top"], "since", on_time_events)
     assert found["until"].n_unique() > 5

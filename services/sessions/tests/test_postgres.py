@@ -9,10 +9,10 @@ import pytest
 from conftest import Database, NewDatabase
 from headgate_sessions.app import build_topology
 from headgate_sessions.settings import SessionsSettings
+from streamcore.cuts.writer_id import WriterId
 from streamcore.service.config.sinks import sink_factory
 from streamcore.sinks.sink import Sink, SinkHooks, WriteOutcome
 from streamcore.wire.arrow_ipc import to_table
-from streamcore.writer_id import WriterId
 from tests.harness.apps.sessions_app import (
     CHECKOUT_GAP_MS,
     GAP_MS,

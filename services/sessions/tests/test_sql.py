@@ -69,6 +69,7 @@ def test_every_column_has_a_comment(lane: str) -> None:
     assert set(re.findall(rf"comment on column sessions\.{TABLES[lane]}\.(\w+)", text)) == set(columns)
 
 
+@pytest.mark.slow
 def test_conversion_and_funnel_are_computed_from_the_final_sessions(
     db: duckdb.DuckDBPyConnection, result: SimulationResult
 ) -> None:
@@ -80,6 +81,7 @@ def test_conversion_and_funnel_are_computed_from_the_final_sessions(
     assert steps[0][1] > steps[3][1] > 0
 
 
+@pytest.mark.slow
 def test_no_view_contains_a_session_that_was_merged_into_another(
     db: duckdb.DuckDBPyConnection, result: SimulationResult
 ) -> None:
@@ -88,6 +90,7 @@ def test_no_view_contains_a_session_that_was_merged_into_another(
         assert found == select_final(result[SESSIONS]).height
 
 
+@pytest.mark.slow
 def test_the_live_views_show_the_latest_figures(db: duckdb.DuckDBPyConnection, result: SimulationResult) -> None:
     active, top = result[ACTIVE], result[TOP]
     users = db.execute("select users from sessions.active_now").fetchall()

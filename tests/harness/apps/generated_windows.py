@@ -13,6 +13,7 @@ from itertools import accumulate
 from hypothesis import strategies as st
 
 from streamcore.aggregates import Aggregate, Count, Sum
+from streamcore.durations import Milliseconds
 from streamcore.errors import ConfigError
 from streamcore.windowing import (
     Accumulation,
@@ -158,10 +159,23 @@ def _arriving(draw: st.DrawFn, found: Sequence[Seen], allowed_ms: int) -> list[I
 
 
 event_time_assigners: st.SearchStrategy[Assigner] = st.one_of(
-    st.builds(Tumbling, st.integers(8, 40), st.integers(-7, 7)),
-    st.builds(Sliding, st.integers(12, 40), st.integers(6, 12), st.integers(-5, 5)),
+    st.builds(Tumbling, st.integers(8, 40).map(Milliseconds), st.integers(-7, 7).map(Milliseconds)),
+    st.builds(
+        Sliding,
+        st.integers(12, 40).map(Milliseconds),
+        st.integers(6, 12).map(Milliseconds),
+        st.integers(-5, 5).map(Milliseconds),
+    ),
+    st.builds(
+        Sliding,
+        st.integers(4, 10).map(Milliseconds),
+        st.integers(11, 25).map(Milliseconds),
+        st.integers(-5, 5).map(Milliseconds),
+    ),
 )
-sessions: st.SearchStrategy[Session] = st.builds(Session, st.integers(3, 15), st.none() | st.just("gap"))
+sessions: st.SearchStrategy[Session] = st.builds(
+    Session, st.integers(3, 15).map(Milliseconds), st.none() | st.just("gap")
+)
 count_assigners: st.SearchStrategy[Assigner] = st.one_of(
     st.builds(CountTumbling, st.integers(1, 4)), st.builds(CountSliding, st.integers(3, 6), st.integers(1, 3))
 )
@@ -169,7 +183,7 @@ assigners = st.one_of(event_time_assigners, sessions, count_assigners, st.just(G
 
 _simple: st.SearchStrategy[Trigger] = st.one_of(
     st.builds(AfterCount, st.integers(1, 4)),
-    st.builds(AfterProcessingTime, st.integers(0, 40)),
+    st.builds(AfterProcessingTime, st.integers(0, 40).map(Milliseconds)),
     st.just(OnPunctuation("done")),
     st.just(AtEndOfStream()),
     st.just(Never()),
@@ -215,12 +229,14 @@ def specs(
     if assigner.merges:
         trigger = trigger if isinstance(trigger, AfterWatermark) else Repeatedly(trigger)
     evicts = accumulation is not Accumulation.DISCARDING and draw(st.booleans())
-    evictor = draw(st.builds(KeepCount, st.integers(1, 3)) | st.builds(KeepRecent, st.integers(1, 20)))
+    evictor = draw(
+        st.builds(KeepCount, st.integers(1, 3)) | st.builds(KeepRecent, st.integers(1, 20).map(Milliseconds))
+    )
     purges = accumulation is Accumulation.ACCUMULATING and draw(st.sampled_from([False, False, True]))
     return WindowSpec(
         assigner,
         Purging(trigger) if purges else trigger,
         accumulation,
-        lateness_ms,
+        Milliseconds(lateness_ms),
         evictor if evicts else None,
     )

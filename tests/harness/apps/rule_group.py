@@ -19,7 +19,7 @@ from rulecore.groups.registry import make_group
 from rulecore.language import ListType
 from rulecore.language.types import Value
 from rulecore.settings import GroupSettings
-from streamcore.hashing import KeySpace
+from streamcore.key_space import KeySpace
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
 from streamcore.state import KeyValueTable, MemoryBlobs, StateLog, StateSettings, StateTable
 from streamcore.state.state_log import HEAD

@@ -52,7 +52,8 @@ class Script:
     ``midway``: name of a savepoint after the first cut; ``saved``: of one after the last. ``restored``: the savepoint
     that the checkpoint is made from. ``forgets``: remove Spark's commit of the last batch first, as after a crash.
     ``rejected``: a part of the error that must stop the app before its first cut. ``markers``: another topic of
-    markers. ``restarts``: the most restarts after a failure.
+    markers. ``restarts``: the most restarts after a failure. ``starting``, ``ending``: where topics begin and end, of
+    an app without ``steps`` that runs to the end of its inputs.
     """
 
     app: App
@@ -69,6 +70,8 @@ class Script:
     place: str = ""
     markers: str = ""
     restarts: int = 8
+    starting: str = "earliest"
+    ending: str | None = None
     decisions: RestoreDecisions = field(default_factory=RestoreDecisions)
 
     @property
@@ -156,6 +159,8 @@ def run_script(session: SparkSession, script: Script) -> None:
         script.checkpoint,
         script.spark,
         script.markers_topic,
+        starting_offsets=script.starting,
+        ending_offsets=script.ending,
         restarts=RestartPolicy(script.restarts),
         savepoints=place,
     )

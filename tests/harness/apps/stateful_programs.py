@@ -57,7 +57,7 @@ def _joined() -> sc.JoinedStream:
 
 PROGRAMS: Mapping[str, Callable[[], sc.Stream]] = {
     "sliced windows": lambda: by_user().window(sc.Sliding(6_000, 2_000)).aggregate("w", n=sc.Sum("n")),
-    "sessions": lambda: by_user().window(sc.Session(900)).aggregate("s", n=sc.Count()),
+    "sessions": lambda: by_user().window(sc.Session("900ms")).aggregate("s", n=sc.Count()),
     "early windows": lambda: (
         by_user().window(sc.Tumbling(9_000)).trigger(sc.Repeatedly(sc.AfterCount(2))).aggregate("e", n=sc.Max("n"))
     ),
@@ -69,7 +69,7 @@ PROGRAMS: Mapping[str, Callable[[], sc.Stream]] = {
     ),
     "count windows": lambda: by_user().window(sc.CountTumbling(4)).aggregate("c", n=sc.Sum("n")),
     "revised windows": lambda: (
-        by_user().window(sc.Session(900)).revise(sc.RevisionPolicy(early_ms=500), "r", n=sc.Count())
+        by_user().window(sc.Session("900ms")).revise(sc.RevisionPolicy(early_ms="500ms"), "r", n=sc.Count())
     ),
     "rolling totals": lambda: by_user().rolling(RollingSpan("5s", 5_000, 1_000), n=sc.Sum("n")),
     "duplicates": lambda: (

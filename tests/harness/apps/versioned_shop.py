@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from streamcore.savepoint.state_files import save_shard
 from streamcore.schema import StreamSchema
 from streamcore.state.blob_store import MemoryBlobs
 from streamcore.storage import LocalObjectStore, open_object_store
+from streamcore.topology.simulation import Simulation
 from streamcore.topology.stream import Stream, source
 from streamcore.topology.topology import Topology
 from streamcore.watermark import bounded_out_of_orderness
@@ -105,6 +107,7 @@ class Version:
     def lanes(self) -> tuple[str, ...]:
         return (*LANES, *(["pairs"] if self.joined else []), *(["visits"] if self.visits else []))
 
+    @cache  # noqa: B019 - there are few versions
     def topology(self, name: str) -> Topology:
         orders, views = source(ORDERS, bounded_out_of_orderness(2_000)), source(VIEWS, bounded_out_of_orderness(2_000))
         if self.rewritten:
@@ -121,7 +124,7 @@ class Version:
         if self.joined:
             sinks.append(self._pairs(orders, views).sink("pairs", key="user"))
         if self.visits:
-            visits = views.key_by("user").window(Session(200)).aggregate("visits", views=Count())
+            visits = views.key_by("user").window(Session("200ms")).aggregate("visits", views=Count())
             sinks.append(visits.sink("visits", key="user"))
         return Topology(name, *sinks)
 
@@ -146,6 +149,15 @@ def rows(cut: int) -> dict[str, pl.DataFrame]:
     }
     as_time = pl.col("ts").cast(pl.Datetime("ms", "UTC"))
     return {"orders": pl.DataFrame(orders).with_columns(as_time), "views": pl.DataFrame(views).with_columns(as_time)}
+
+
+@cache
+def simulated(version: Version, shards: int) -> Simulation:
+    """Return the shop after three cuts. Tests share it, so they may not run further cuts."""
+    simulation = Simulation(version.topology("shop"), shards=shards)
+    for cut in range(3):
+        simulation.cut(rows(cut), clock_ms=cut)
+    return simulation
 
 
 # --- savepoints in this process -------------------------------------------------------------------------------------

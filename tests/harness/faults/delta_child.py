@@ -19,10 +19,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from streamcore.cuts.writer_id import WriterId
 from streamcore.sinks.delta.settings import DeltaSettings, DeltaTableSpec
 from streamcore.sinks.delta.sink import DeltaSink
 from streamcore.sinks.sink import RetryPolicy, SinkHooks
-from streamcore.writer_id import WriterId
 from tests.harness.cut_ids import cut_id
 
 SCHEMA = pa.schema([("id", pa.int64()), ("day", pa.large_string())])

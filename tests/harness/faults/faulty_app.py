@@ -19,11 +19,12 @@ from typing import Any
 
 from headgate_rules.service import SERVICE
 from streamcore.cuts.cut_id import CutId
+from streamcore.cuts.writer_id import WriterId
 from streamcore.kafka.delivery import CommitReceipt, CommitStep, OutRecord, OutRecords, WriterHooks
 from streamcore.kafka.exactly_once import ExactlyOnceWriter
 from streamcore.kafka.settings import KafkaSettings
+from streamcore.service.main import run_service
 from streamcore.spark import runner
-from streamcore.writer_id import WriterId
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -101,4 +102,4 @@ def _faults() -> Faults:
 if __name__ == "__main__":
     FaultyWriter.faults = _faults()
     vars(runner)["ExactlyOnceWriter"] = FaultyWriter  # the one name by which the runner knows it
-    sys.exit(SERVICE.run())
+    sys.exit(run_service(SERVICE))

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from streamcore.cuts.writer_id import WriterId
 from streamcore.sinks.postgres.connection import Connection
 from streamcore.sinks.postgres.ledger import PostgresLedger, PostgresLedgerEntry
 from streamcore.sinks.postgres.settings import PostgresSettings, TableName, TableSpec
 from streamcore.sinks.postgres.sink import PostgresSink, PostgresStep
 from streamcore.sinks.sink import RetryPolicy, SinkHooks
-from streamcore.writer_id import WriterId
 from tests.harness.cut_ids import cut_id
 
 CUTS = 4

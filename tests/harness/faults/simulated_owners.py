@@ -22,6 +22,7 @@ from typing import Any
 from streamcore.checkpoint.checkpoint import AppIdentity, CheckpointRoot
 from streamcore.checkpoint.offset_log import CutBounds
 from streamcore.cuts.cut_clock import CutClock
+from streamcore.cuts.writer_id import WriterId
 from streamcore.errors import Fenced, Retryable, StreamError
 from streamcore.kafka import exactly_once
 from streamcore.kafka.delivery import CommitStep, DeliverySettings, OutRecord, OutRecords, WriterHooks
@@ -29,7 +30,6 @@ from streamcore.kafka.markers import Marker
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.offsets import StreamOffsets
 from streamcore.storage.atomic_files import make_folder, write_text
-from streamcore.writer_id import WriterId
 
 APP = AppIdentity("shop", 1)
 _TOPIC = ("orders", 0)
@@ -296,7 +296,7 @@ def simulated_broker(schedule: Callable[[], Schedule], patch: Any) -> Iterator[N
 
     patch.setattr(exactly_once, "time", Time)
     patch.setattr(exactly_once, "TransactionalProducer", Producers)
-    patch.setattr(exactly_once, "end_hanging_transaction", lambda *_: False)
+    patch.setattr(exactly_once, "end_hanging_transactions", lambda *_: [])
     patch.setattr(exactly_once, "read_marker", marker)
     patch.setattr(exactly_once, "read_stable_marker", marker)
     with suppress(_KilledError):

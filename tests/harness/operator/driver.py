@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import zlib
 from dataclasses import dataclass, field
 
 from tests.harness.operator.store import Rejection, SavepointState, Store
@@ -31,6 +32,11 @@ FAULTS = (
 
 #: Ticks until a change of settings is applied or rejected: at once, or after the operator stopped waiting.
 _CHANGE_TICKS = (1, 2, 5, 30, 60)
+
+
+def hash_of(name: str) -> int:
+    """Return a number that depends on the name only, unlike ``hash``."""
+    return zlib.crc32(name.encode())
 
 
 @dataclass(frozen=True)
@@ -223,9 +229,16 @@ class Driver:
         """End the process as SIGKILL or a dead node does: the lease stays until another process takes it."""
         self.ended, self.code = True, 137
 
+    def _load(self) -> tuple[int, int]:
+        """Return lag and busy share. After a start the load of an image is high or low, then neither."""
+        if self.committed > 12:
+            return 1, 60
+        return (30, 95) if hash_of(self.image.name) % 2 else (1, 10)
+
     def report(self, now_ms: int) -> str:
         """Return the status that the driver publishes now."""
         lag_rows = 5_000 * self.committed if self.image.fault == "lags" else 10
+        lag_s, busy_percent = self._load()
         return json.dumps(
             {
                 "phase": "drained" if self.ended and self.code == 0 else self.phase,
@@ -233,7 +246,8 @@ class Driver:
                 "batch": self.batch,
                 "committed": self.committed,
                 "lag_rows": lag_rows,
-                "lag_s": 1,
+                "lag_s": lag_s,
+                "busy_percent": busy_percent,
                 "at_ms": now_ms,
                 "compatibility": {"verdict": self.plan, "reasons": []} if self.plan else None,
                 "results": self.results,

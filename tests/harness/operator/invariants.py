@@ -139,7 +139,7 @@ def _savepoints_in_use(status: Status, cluster: Cluster) -> set[str]:
     from headgate_operator.reconcile.garbage_collection import in_use
     from headgate_operator.reconcile.observed import Observed
 
-    return set(in_use(Context(cluster.app.desired, Observed(), 0), status))
+    return set(in_use(Context(cluster.app.desired, cluster.app.desired, Observed(), 0), status))
 
 
 def _owner_runs(cluster: Cluster, status: Status) -> bool:

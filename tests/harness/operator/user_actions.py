@@ -8,6 +8,7 @@ from dataclasses import replace
 from headgate_operator.reconcile.observed import Desired
 from headgate_operator.resources.savepoint import SavepointReason
 from headgate_operator.resources.spec import (
+    AutoscalingSpec,
     DeletionPolicy,
     RollbackPolicy,
     RunState,
@@ -62,7 +63,8 @@ def change_image(cluster: Cluster, rng: random.Random, fault: str | None = None)
     state = max(image.state for image in cluster.images.values()) + (rng.random() < 0.2)
     image = Image(f"sim:{len(cluster.images)}", fault or rng.choice(FAULTS), state, rng.random() < 0.5)
     cluster.images[image.name] = image
-    mode = rng.choice(MODES) if rng.random() < 0.3 else spec.upgrade.mode
+    other_mode = rng.random() < 0.3 and not spec.autoscaling.enabled
+    mode = rng.choice(MODES) if other_mode else spec.upgrade.mode
     upgrade = spec.upgrade.model_copy(update={"mode": mode})
     edit(cluster, spec.model_copy(update={"image": image.name, "upgrade": upgrade}))
 
@@ -78,6 +80,16 @@ def change_settings(cluster: Cluster, rng: random.Random) -> None:
 def change_partitions(cluster: Cluster, rng: random.Random) -> None:
     """Change the number of partitions, which needs an upgrade by savepoint."""
     edit(cluster, cluster.app.desired.spec.model_copy(update={"shuffle_partitions": rng.randint(2, 4)}))
+
+
+def change_autoscaling(cluster: Cluster, rng: random.Random) -> None:
+    """Switch autoscaling on, with other bounds, or off. It needs upgrades by savepoint."""
+    spec = cluster.app.desired.spec
+    bounds = {"min_executors": rng.randint(1, 2), "max_executors": rng.choice((0, 2, 4))}
+    times = {"lag": 10_000, "up_after": 2_000, "down_after": 4_000}
+    policy = AutoscalingSpec.model_validate(bounds | times)
+    upgrade = spec.upgrade.model_copy(update={"mode": UpgradeMode.SAVEPOINT})
+    edit(cluster, spec.model_copy(update={"autoscaling": policy, "upgrade": upgrade, "executors": 2}))
 
 
 def toggle_suspension(cluster: Cluster, rng: random.Random) -> None:
@@ -170,6 +182,7 @@ ACTIONS = (
     (change_image, 10),
     (change_settings, 3),
     (change_partitions, 1),
+    (change_autoscaling, 2),
     (toggle_suspension, 1),
     (resume, 3),
     (edit_invalidly, 1),

@@ -60,15 +60,16 @@ class Windowed:
 
 
 _SOLD = "quantity * milli"
-PER_EVENT: Mapping[str, str] = {
-    "bulk-line": "quantity >= 1000",
-    "free-item": "milli = 0 and quantity > 10",
-    "large-cancellation": f"invoice_no like 'C%' and quantity < 0 and {_SOLD} <= -500000",
-    "line-without-customer": f"customer_id is null and {_SOLD} >= 100000",
+#: The version of each rule per event, and its condition as SQL.
+PER_EVENT: Mapping[str, tuple[int, str]] = {
+    "bulk-line": (1, "quantity >= 1000"),
+    "free-item": (2, "milli = 0 and quantity > 10"),
+    "large-cancellation": (1, f"invoice_no like 'C%' and quantity < 0 and {_SOLD} <= -500000"),
+    "line-without-customer": (2, f"customer_id is null and {_SOLD} >= 100000"),
 }
 EARLY: Mapping[str, Windowed] = {
     "cancellation-burst": Windowed(
-        version=1,
+        version=2,
         key="customer_id",
         where="quantity < 0 and milli > 0 and customer_id is not null",
         size_ms=DAY_MS,
@@ -78,7 +79,7 @@ EARLY: Mapping[str, Windowed] = {
         names={"count(*)": "n", "sum(quantity * unit_price)": "total"},
     ),
     "hourly-customer-sales": Windowed(
-        version=1,
+        version=2,
         key="customer_id",
         where="quantity > 0 and milli > 0 and customer_id is not null",
         size_ms=HOUR_MS,
@@ -100,7 +101,7 @@ EARLY: Mapping[str, Windowed] = {
 }
 FINAL: Mapping[str, Windowed] = {
     "daily-country-sales": Windowed(
-        version=1,
+        version=2,
         key="country",
         where="quantity > 0 and country is not null and country <> 'United Kingdom'",
         size_ms=DAY_MS,
@@ -110,7 +111,7 @@ FINAL: Mapping[str, Windowed] = {
         names={"count(*)": "n", "sum(quantity * unit_price)": "total"},
     ),
     "weekly-cancelled-value": Windowed(
-        version=1,
+        version=2,
         key="customer_id",
         where="invoice_no like 'C%' and quantity < 0 and customer_id is not null",
         size_ms=7 * DAY_MS,
@@ -135,7 +136,7 @@ def alerts(path: Path, *, watermark_ms: int | None = None) -> list[OracleAlert]:
         if watermark_ms is None:
             ((latest_ms,),) = db.sql("select max(ms) from line").fetchall()
             watermark_ms = latest_ms - DISORDER_MS
-        found = [a for rule, where in PER_EVENT.items() for a in _per_event(db, rule, where)]
+        found = [a for rule, (version, where) in PER_EVENT.items() for a in _per_event(db, rule, version, where)]
         found += [a for rule, what in EARLY.items() for a in _early(db, rule, what)]
         found += [a for rule, what in FINAL.items() for a in _final(db, rule, what, watermark_ms)]
     return sorted(found, key=by_identity)
@@ -170,9 +171,9 @@ def _load(db: duckdb.DuckDBPyConnection, path: Path) -> None:
     )
 
 
-def _per_event(db: duckdb.DuckDBPyConnection, rule: str, where: str) -> list[OracleAlert]:
+def _per_event(db: duckdb.DuckDBPyConnection, rule: str, version: int, where: str) -> list[OracleAlert]:
     rows = db.sql(f"select row, ms, customer_id from line where {where}").fetchall()
-    return [OracleAlert(rule, 1, (("customer_id", key),), None, None, ms, (), row) for row, ms, key in rows]
+    return [OracleAlert(rule, version, (("customer_id", key),), None, None, ms, (), row) for row, ms, key in rows]
 
 
 def _early(db: duckdb.DuckDBPyConnection, rule: str, what: Windowed) -> list[OracleAlert]:

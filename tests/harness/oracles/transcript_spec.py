@@ -12,6 +12,7 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from streamcore.durations import Milliseconds
 from streamcore.windowing import (
     Accumulation,
     AfterCount,
@@ -98,11 +99,11 @@ class AssignerText(OneOf):
     def build(self) -> Assigner:
         match getattr(self, self.chosen):
             case TumblingText(size_ms=size_ms, offset_ms=offset_ms):
-                return Tumbling(size_ms, offset_ms)
+                return Tumbling(Milliseconds(size_ms), Milliseconds(offset_ms))
             case SlidingText(size_ms=size_ms, slide_ms=slide_ms, offset_ms=offset_ms):
-                return Sliding(size_ms, slide_ms, offset_ms)
+                return Sliding(Milliseconds(size_ms), Milliseconds(slide_ms), Milliseconds(offset_ms))
             case SessionText(gap_ms=gap_ms, gap_field=gap_field):
-                return Session(gap_ms, gap_field)
+                return Session(Milliseconds(gap_ms), gap_field)
             case CountSlidingText(count=count, every=every):
                 return CountSliding(count, every)
             case str(zone):
@@ -148,7 +149,7 @@ class TriggerText(OneOf):
             case "after_count", int(count):
                 return AfterCount(count)
             case "after_processing_time_ms", int(delay_ms):
-                return AfterProcessingTime(delay_ms)
+                return AfterProcessingTime(Milliseconds(delay_ms))
             case "on_punctuation", str(flag):
                 return OnPunctuation(flag)
             case "repeatedly", TriggerText() as text:
@@ -184,7 +185,7 @@ class EvictorText(OneOf):
             case "keep_count", int(count):
                 return KeepCount(count)
             case "keep_recent_ms", int(span_ms):
-                return KeepRecent(span_ms)
+                return KeepRecent(Milliseconds(span_ms))
             case _, NearText(field=field, delta=delta):
                 return KeepNear(field, Decimal(delta))
         raise ValueError("an evictor needs a setting")
@@ -204,6 +205,6 @@ class SpecText(Strict):
             self.windows.build(),
             self.trigger.build(),
             self.accumulation,
-            self.allowed_lateness_ms,
+            Milliseconds(self.allowed_lateness_ms),
             None if self.evictor is None else self.evictor.build(),
         )

@@ -8,6 +8,7 @@ between what it expects and what happened, names the file, the transcript and th
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, Protocol, Self, TypeVar
 
@@ -19,6 +20,8 @@ from streamcore.windowing import DroppedElement, DropReason, FiredPane, Timing, 
 from streamcore.windowing.model import AnyWindow, CountWindow, Fields, Scalar
 from streamcore.yaml_loader import SAFE_LOADER
 from tests.harness.oracles.transcript_spec import SpecText, Strict
+
+_FOLDER = Path(__file__).parents[3] / "libs/streamcore/tests/windowing/transcripts"
 
 #: What a transcript's ``function`` names.
 FUNCTIONS: dict[str, Aggregate] = {
@@ -187,6 +190,12 @@ class _UniqueKeys(SAFE_LOADER):  # type: ignore[valid-type,misc]
             raise TranscriptError(f"a key stands twice, line {node.start_mark.line + 1}")
         mapping: dict[Hashable, Any] = super().construct_mapping(node, deep)
         return mapping
+
+
+@cache
+def load_all() -> tuple[Transcript, ...]:
+    """Return the transcripts of all files of the repository: read once, for the tests of several modules run them."""
+    return tuple(transcript for path in sorted(_FOLDER.glob("*.yaml")) for transcript in load(path))
 
 
 def load(path: Path) -> list[Transcript]:

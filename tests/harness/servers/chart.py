@@ -1,4 +1,4 @@
-"""The chart as Helm renders it. Without ``helm`` on the PATH a test is skipped with that reason."""
+"""The chart as Helm renders it. A test that needs ``helm`` or another program that is not on the PATH is skipped."""
 
 from __future__ import annotations
 
@@ -27,11 +27,16 @@ def program(name: str) -> str:
     return found
 
 
+def run(name: str, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    """Run a program with these arguments."""
+    return subprocess.run(
+        [program(name), *arguments], input=stdin, capture_output=True, text=True, check=False, timeout=300
+    )
+
+
 def helm(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
     """Run a command of Helm."""
-    return subprocess.run(
-        [program("helm"), *arguments], input=stdin, capture_output=True, text=True, check=False, timeout=300
-    )
+    return run("helm", *arguments, stdin=stdin)
 
 
 def template(values: Mapping[str, Any] | None = None, *, release: str = "demo", namespace: str = "shop") -> str:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from streamcore.cuts.writer_id import WriterId
 from streamcore.sinks.postgres.settings import PostgresSettings, TableName, TableSpec
 from streamcore.sinks.postgres.sink import PostgresSink
 from streamcore.sinks.sink import RetryPolicy, SinkHooks, WriteResult
-from streamcore.writer_id import WriterId
 from tests.harness.cut_ids import cut_id
 
 if TYPE_CHECKING:

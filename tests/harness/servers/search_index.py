@@ -11,10 +11,10 @@ import pyarrow as pa
 import urllib3
 
 from headgate.local.servers.opensearch import EmbeddedOpenSearch
+from streamcore.cuts.writer_id import WriterId
 from streamcore.sinks.opensearch.settings import BulkLimits, IndexSpec, OpenSearchSettings
 from streamcore.sinks.opensearch.sink import OpenSearchSink
 from streamcore.sinks.sink import RetryPolicy, SinkHooks
-from streamcore.writer_id import WriterId
 from tests.harness.cut_ids import cut_id
 from tests.harness.run.shared_servers import worker_id
 

@@ -176,7 +176,7 @@ def _render_value(path: str, value: Json) -> str:
 
 
 def _render_state(state: StateChange) -> str:
-    from rulecore.documents.scalars import render_duration
+    from streamcore.durations import render_duration
 
     if state.incomplete_ms is None:
         return f"{state.state_name}: {state.outcome}" + (", begins empty" if state.outcome == "new" else "")

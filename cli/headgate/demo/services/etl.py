@@ -124,11 +124,11 @@ class EtlService:
 
     def live_view(self, run: ServiceRun, timeline: Timeline) -> LiveView:
         """Return a view of the lanes, the sink, and the latest records."""
-        from headgate.demo.views.service_watch import ServiceLiveView
+        from headgate.demo.views.service_watch import service_live_view
 
         app, bootstrap = run.workspace.names.app, run.kafka.bootstrap
         hint = f"headgate deadletters list --app {app} --bootstrap {bootstrap}"
-        return ServiceLiveView(run, timeline, hint)
+        return service_live_view(run, timeline, hint)
 
     def verifier(self, run: ServiceRun) -> Verifier:
         """Return the verifier of the clean rows in topic and table, and of the rejected records."""

@@ -163,10 +163,10 @@ class SearchService:
 
     def live_view(self, run: ServiceRun, timeline: Timeline) -> LiveView:
         """Return a view of the lanes, the sink, and the latest documents."""
-        from headgate.demo.views.service_watch import ServiceLiveView
+        from headgate.demo.views.service_watch import service_live_view
 
         url = f"{self.opensearch.login.hosts[0].rstrip('/')}/{alias_for(run.workspace.names)}/_search?q=lantern"
-        return ServiceLiveView(run, timeline, f"look: curl '{url.removeprefix('http://')}'")
+        return service_live_view(run, timeline, f"look: curl '{url.removeprefix('http://')}'")
 
     def verifier(self, run: ServiceRun) -> Verifier:
         """Return the verifier of the documents."""

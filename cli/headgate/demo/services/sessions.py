@@ -126,11 +126,11 @@ class SessionsService:
 
     def live_view(self, run: ServiceRun, timeline: Timeline) -> LiveView:
         """Return a view of the lanes, the sink, and the latest records."""
-        from headgate.demo.views.service_watch import ServiceLiveView
+        from headgate.demo.views.service_watch import service_live_view
 
         server = self.database.settings()
         hint = f"views in schema {_SCHEMA} of postgresql://{server.user}@{server.host}:{server.port}/{server.database}"
-        return ServiceLiveView(run, timeline, hint)
+        return service_live_view(run, timeline, hint)
 
     def verifier(self, run: ServiceRun) -> Verifier:
         """Return the verifier of the rows of sessions.session."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from headgate.console.timeline import Timeline
@@ -16,9 +16,12 @@ from headgate.demo.service import ServiceRun
 from headgate.demo.views.panels import RunMetrics
 from headgate.demo.views.service import LatestRecord, ServiceState, SinkRow, render
 from streamcore.kafka.readers import Follower, Record
+from streamcore.kafka.settings import KafkaSettings
 
 if TYPE_CHECKING:
     from rich.layout import Layout
+
+    from headgate.demo.app_process import AppMetrics
 
 _KEPT_PER_LANE: Final = 100  # records
 _OTHER_LINES: Final = 15  # lines of the screen without records, about
@@ -46,18 +49,40 @@ def run_metrics(run: ServiceRun, timeline: Timeline, phase: str) -> RunMetrics:
     )
 
 
-class ServiceLiveView:
-    """Reads the app's lanes until it is closed. For one thread. ``hint``: the next command for the user."""
+def service_live_view(run: ServiceRun, timeline: Timeline, hint: str) -> ServiceLiveView:
+    """Return the live view of a service of ``headgate up``. ``hint``: the next command for the user."""
+    names = run.workspace.names
+    return ServiceLiveView(
+        run.kafka,
+        {names.lane(lane): lane for lane in names.lanes},
+        lambda: run.app.metrics,
+        lambda phase: run_metrics(run, timeline, phase),
+        hint,
+    )
 
-    def __init__(self, run: ServiceRun, timeline: Timeline, hint: str) -> None:
-        self._run = run
-        self._timeline = timeline
+
+class ServiceLiveView:
+    """Reads the app's lanes until it is closed. For one thread.
+
+    ``lanes``: the name of each lane by its topic. ``app``: returns the figures of the app's reports. ``figures``:
+    returns those of the first panels, for a phase. ``hint``: the next command for the user.
+    """
+
+    def __init__(
+        self,
+        kafka: KafkaSettings,
+        lanes: Mapping[str, str],
+        app: Callable[[], AppMetrics],
+        figures: Callable[[str], RunMetrics],
+        hint: str,
+    ) -> None:
+        self._lanes = dict(lanes)
+        self._app = app
+        self._figures = figures
         self._hint = hint
-        names = run.workspace.names
-        self._lanes = {names.lane(lane): lane for lane in names.lanes}
-        self._follower = Follower(run.kafka, [*self._lanes])
-        self._counts: Counter[str] = Counter(dict.fromkeys(names.lanes, 0))
-        self._latest = {lane: deque[LatestRecord](maxlen=_KEPT_PER_LANE) for lane in names.lanes}
+        self._follower = Follower(kafka, [*self._lanes])
+        self._counts: Counter[str] = Counter(dict.fromkeys(self._lanes.values(), 0))
+        self._latest = {lane: deque[LatestRecord](maxlen=_KEPT_PER_LANE) for lane in self._lanes.values()}
 
     def close(self) -> None:
         """Close the consumer."""
@@ -78,7 +103,7 @@ class ServiceLiveView:
 
     def status_line(self) -> str:
         """Render the metrics as one line."""
-        state = run_metrics(self._run, self._timeline, "")
+        state = self._figures("")
         lanes = ", ".join(f"{count:,} {lane}" for lane, count in self._counts.items())
         sinks = ", ".join(f"{row.rows:,} rows in {row.sink}" for row in self._sinks())
         return (
@@ -87,7 +112,7 @@ class ServiceLiveView:
         )
 
     def _state(self, phase: str, rows: int) -> ServiceState:
-        common = run_metrics(self._run, self._timeline, phase)
+        common = self._figures(phase)
         return ServiceState(
             **{name: getattr(common, name) for name in RunMetrics.__slots__},
             lanes=dict(self._counts),
@@ -97,7 +122,7 @@ class ServiceLiveView:
         )
 
     def _sinks(self) -> tuple[SinkRow, ...]:
-        sinks = self._run.app.metrics.sinks
+        sinks = self._app().sinks
         return tuple(SinkRow(n, s.guarantee, s.rows, s.rejected, s.ms) for n, s in sorted(sinks.items()))
 
     def _add(self, record: Record) -> None:

@@ -17,9 +17,9 @@ import orjson
 from rulecore import language as lang
 from rulecore.documents.rule import Rule
 from rulecore.documents.rule_kinds import Again, ListedKeys
-from rulecore.documents.scalars import render_duration
 from rulecore.errors import RuleSetError
 from rulecore.language import Expr, ListType
+from streamcore.durations import render_duration
 from streamcore.schema import LONG, TIMESTAMP, StreamSchema, Type
 
 MIN_EVERY_MS: Final = 1_000

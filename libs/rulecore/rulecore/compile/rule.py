@@ -26,13 +26,14 @@ from rulecore.compile.sequence import CompiledSequence
 from rulecore.documents import message_template as message
 from rulecore.documents.message_template import MessageTemplate
 from rulecore.documents.rule import Rule, RuleKind, canonical_json
-from rulecore.documents.scalars import render_duration
+from rulecore.documents.rule_kinds import TimedOut
 from rulecore.documents.windows import CountSpec, SequenceSpan, SessionSpec, SlidingSpec, TumblingSpec
 from rulecore.errors import RuleSetError
 from rulecore.language import AggregateCall, Expr, ListType, Scope
 from rulecore.lists.list_columns import ListColumn, distinct, extract_list_columns
 from rulecore.matching.access_plan import AccessPlan, plan_access
-from streamcore.schema import LONG, StreamSchema, Type
+from streamcore.durations import render_duration
+from streamcore.schema import BOOLEAN, LONG, StreamSchema, Type
 
 _DAY_MS = 86_400_000
 _NO_LISTS: Mapping[str, ListType] = MappingProxyType({})
@@ -308,6 +309,7 @@ def _compile_sequence_rule(
         alert_fields=(
             AlertField("count", sequences.COUNT, LONG),
             AlertField("duration_ms", sequences.DURATION, LONG),
+            *([AlertField("timed_out", sequences.TIMED_OUT, BOOLEAN)] if rule.timed_out is TimedOut.EMIT else []),
             *(AlertField(c.name, c.name, c.type) for c in sequence.captures),
         ),
         family=RuleKind.SEQUENCE,

@@ -1,30 +1,41 @@
-"""Compiles a rule's ``sequence`` against its stream.
+"""Compiles a rule's ``sequence`` against its stream: a pattern of ``streamcore.patterns``, and its conditions.
 
-Pure functions, which raise only ``ExpressionError`` with the path of the faulty entry (``sequence.2.where``). The
-fingerprint identifies the pattern: stream, ``group_by``, normalized conditions, ``times``, time limits and ``skip``.
+Pure functions, which raise only ``ExpressionError`` with the path of the faulty entry (``sequence.2.where``), and
+``ConfigError`` for a pattern that cannot work. The fingerprint identifies the pattern: stream, ``group_by``, normalized
+conditions, quantifiers, time limits and ``skip``.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import orjson
 
 from rulecore import language as lang
-from rulecore.compile import conditions
 from rulecore.compile.conditions import NameScope
-from rulecore.compile.sequence_program import SequenceProgram, build_program
+from rulecore.compile.sequence_conditions import RuleLeaf, StepCondition, split_condition
 from rulecore.documents.rule import Rule
-from rulecore.documents.rule_kinds import SequenceStep, Without
+from rulecore.documents.rule_kinds import Repetition, SequenceStep, Skip, SkipToStep, StepGroup, Without, steps_of
 from rulecore.documents.windows import SequenceSpan
 from rulecore.errors import ExpressionError
 from rulecore.language import Expr
 from rulecore.lists.list_columns import ListColumn
 from rulecore.matching.access_plan import AccessPath, AccessPlan, plan_access
-from streamcore.schema import LONG, TIMESTAMP, Type
+from streamcore.patterns.automaton import Automaton, compile_pattern
+from streamcore.patterns.pattern import (
+    AfterMatchSkip,
+    Contiguity,
+    Disjunction,
+    Excluded,
+    Pattern,
+    SkipKind,
+    Step,
+    WithinType,
+)
+from streamcore.schema import BOOLEAN, LONG, TIMESTAMP, Type
 
 _BYTES_PER_KEY: Final = 60
 _BYTES_PER_EVENT: Final = 30
@@ -35,6 +46,10 @@ COUNT: Final = "#count"
 DURATION: Final = "#duration_ms"
 STARTED: Final = "#started"
 ENDED: Final = "#ended"
+TIMED_OUT: Final = "#timed_out"
+
+#: The role of an event that satisfies no condition of a step, and ends what nothing may come between.
+PRESENT: Final = 1 << 62
 
 #: Names that the message of any sequence rule may use, with their columns of ``Firing.values`` and types.
 MESSAGE_FIELDS: Final[Mapping[str, tuple[str, Type]]] = {
@@ -44,12 +59,14 @@ MESSAGE_FIELDS: Final[Mapping[str, tuple[str, Type]]] = {
     "ended": (ENDED, TIMESTAMP),
 }
 
+_SKIPS: Final = {Skip.PAST_LAST: SkipKind.PAST_LAST_EVENT, Skip.TO_NEXT: SkipKind.TO_NEXT, Skip.NONE: SkipKind.NO_SKIP}
+
 
 @dataclass(frozen=True, slots=True)
 class SequenceCondition:
-    """A distinct condition of the sequence, including the rule's ``where``.
+    """A distinct condition on one event, including the rule's ``where``.
 
-    ``plan``: how matching events are found. ``roles``: a bit for each entry of ``sequence`` with this condition.
+    ``plan``: how matching events are found. ``roles``: the bits of the automaton's leaves with this condition.
     """
 
     fingerprint: str
@@ -61,7 +78,7 @@ class SequenceCondition:
 class Capture:
     """A value that the message uses: that of ``column`` in the last event of a step.
 
-    ``name``: ``step.column``. ``step``: the number of the step, from 0, without the entries ``without``.
+    ``name``: ``step.column``. ``step``: the number of the step in the automaton.
     """
 
     name: str
@@ -72,12 +89,21 @@ class Capture:
 
 @dataclass(frozen=True, slots=True)
 class CompiledSequence:
-    """A compiled sequence. ``fingerprint``: the name of its stored state."""
+    """A compiled sequence. ``fingerprint``: the name of its stored state.
+
+    ``span_ms``: the longest time from its first event to its last. ``values``: the columns that are kept of each event
+    because later conditions read them. ``unambiguous``: it has one match at most for a first and a last event.
+    ``length``: the fewest events of a match.
+    """
 
     fingerprint: str
-    program: SequenceProgram
+    automaton: Automaton
     conditions: tuple[SequenceCondition, ...]
     captures: tuple[Capture, ...]
+    span_ms: int
+    values: tuple[str, ...]
+    unambiguous: bool
+    length: int
 
     @property
     def access(self) -> AccessPath:
@@ -87,13 +113,14 @@ class CompiledSequence:
     @property
     def bytes_per_partial(self) -> int:
         """The approximate size, in bytes, of a key with one nearly complete sequence."""
-        return _BYTES_PER_KEY + self.program.length * (_BYTES_PER_EVENT + _BYTES_PER_VALUE * len(self.captures))
+        kept = len({*self.values, *(c.column for c in self.captures)})
+        return _BYTES_PER_KEY + self.length * (_BYTES_PER_EVENT + _BYTES_PER_VALUE * kept)
 
     @property
     def note(self) -> str:
         """The cost of the sequence, as readable text."""
         return (
-            f"{self.program.length} events, {len(self.conditions)} conditions; an event that satisfies one waits for "
+            f"{self.length} events, {len(self.conditions)} conditions; an event that satisfies one waits for "
             f"the watermark; about {self.bytes_per_partial} bytes a key that is on the way"
         )
 
@@ -107,69 +134,178 @@ def compile_sequence(
     """
     assert rule.sequence is not None
     assert isinstance(rule.within, SequenceSpan)
-    compiled = [_compile_entry(n, item, names) for n, item in enumerate(rule.sequence)]
-    exprs = [_conjunction(where, condition.expr) for condition in compiled]
-    roles: dict[str, int] = {}
-    by_fingerprint: dict[str, Expr] = {}
-    for number, expr in enumerate(exprs):
-        fingerprint = lang.fingerprint(expr)
-        roles[fingerprint] = roles.get(fingerprint, 0) | 1 << number
-        by_fingerprint[fingerprint] = expr
-    program = build_program(rule.sequence, rule.within.span, rule.skip)
-    sequence = CompiledSequence(
-        fingerprint=_fingerprint(rule, group_by, exprs),
-        program=program,
-        conditions=tuple(SequenceCondition(f, plan_access(expr), roles[f]) for f, expr in by_fingerprint.items()),
-        captures=_captures(rule, names.columns),
+    compiler = _Compiler(rule.sequence, where, names)
+    skip = (
+        AfterMatchSkip(_SKIPS[rule.skip])
+        if isinstance(rule.skip, Skip)
+        else AfterMatchSkip(SkipKind.TO_FIRST if rule.skip.to_first else SkipKind.TO_LAST, rule.skip.step)
     )
-    return sequence, tuple(column for condition in compiled for column in condition.list_columns)
+    pattern = Pattern(compiler.steps(rule.sequence), skip, rule.within.span + 1)
+    automaton = compile_pattern(pattern)
+    iterative = [condition for condition in automaton.leaves if isinstance(condition, StepCondition)]
+    return CompiledSequence(
+        fingerprint=_fingerprint(rule, group_by, compiler),
+        automaton=automaton,
+        conditions=_event_conditions(automaton, pattern, where),
+        captures=_captures(rule, names.columns, automaton.steps),
+        span_ms=rule.within.span,
+        values=tuple(sorted({read.column for c in iterative for read in c.reads if read.column})),
+        unambiguous=all(_is_plain(item) for item in rule.sequence) and isinstance(rule.skip, Skip),
+        length=sum(_fewest(item) for item in rule.sequence),
+    ), tuple(compiler.list_columns)
 
 
-def _compile_entry(number: int, item: SequenceStep | Without, names: NameScope) -> conditions.EventCondition:
-    name, text = ("where", item.where) if isinstance(item, SequenceStep) else ("without", item.without)
-    return conditions.compile_condition(text, f"sequence.{number}.{name}", names)
+def _event_conditions(automaton: Automaton, pattern: Pattern, where: Expr | None) -> tuple[SequenceCondition, ...]:
+    roles: dict[str, int] = {}
+    exprs: dict[str, Expr] = {}
+    for number, leaf in enumerate(automaton.leaves):
+        if isinstance(leaf, RuleLeaf):
+            roles[leaf.fingerprint] = roles.get(leaf.fingerprint, 0) | 1 << number
+            exprs[leaf.fingerprint] = leaf.expr
+    if _has_strict_step(pattern):
+        expr = lang.Literal(value=True, type=BOOLEAN) if where is None else where
+        fingerprint = lang.fingerprint(expr)
+        roles[fingerprint] = roles.get(fingerprint, 0) | PRESENT
+        exprs[fingerprint] = expr
+    return tuple(SequenceCondition(f, plan_access(expr), roles[f]) for f, expr in exprs.items())
 
 
-def _conjunction(common: Expr | None, expr: Expr) -> Expr:
-    if common is None:
-        return expr
+def _has_strict_step(pattern: Pattern) -> bool:
+    """Return whether an event that satisfies no condition can end a partial match."""
+    _, *others = pattern.steps
+    strict = (Contiguity.STRICT, Contiguity.NOT_NEXT)
+    return (
+        any(step.contiguity in strict for step in others)
+        or any(step.inner is Contiguity.STRICT for step in pattern.steps)
+        or any(step.group is not None and _has_strict_step(step.group) for step in pattern.steps)
+    )
+
+
+def _is_plain(item: SequenceStep | Without | StepGroup) -> bool:
+    """Return whether there is at most one way to take the events of the entry."""
+    if isinstance(item, Without):
+        return True
+    plain = isinstance(item, SequenceStep) and item.contiguity.value != Contiguity.RELAXED_ANY.value
+    return plain and item.bounds[0] == item.bounds[1] and not item.optional and not item.allow_combinations
+
+
+def _fewest(item: SequenceStep | Without | StepGroup) -> int:
+    if isinstance(item, Without) or item.optional:
+        return 0
+    return item.bounds[0] * (sum(map(_fewest, item.group)) if isinstance(item, StepGroup) else 1)
+
+
+class _Compiler:
+    """Compiles the entries of a sequence. ``parts``: what the fingerprint is made of."""
+
+    def __init__(
+        self, items: Sequence[SequenceStep | Without | StepGroup], where: Expr | None, names: NameScope
+    ) -> None:
+        self._all_steps = tuple(step.step for step in steps_of(items))
+        self._where = where
+        self._names = names
+        self._leaves: dict[str, RuleLeaf] = {}
+        self._known: tuple[str, ...] = ()
+        self.list_columns: list[ListColumn] = []
+        self.parts: list[object] = []
+
+    def steps(self, items: Sequence[SequenceStep | Without | StepGroup], path: str = "sequence") -> tuple[Step, ...]:
+        """Return the steps of the pattern. ``path``: of the entries, for errors."""
+        steps: list[Step] = []
+        before: Disjunction | None = None  # of the `without` in front
+        for number, item in enumerate(items):
+            here = f"{path}.{number}"
+            if isinstance(item, Without):
+                step = self._without(item, f"without {here}", here)
+                before = None if item.directly else step.condition
+            elif isinstance(item, StepGroup):
+                step, before = self._group(item, here), None
+            else:
+                step, before = self._step(item, here, before), None
+            if not steps and not step.contiguity.negates:
+                step = replace(step, contiguity=Contiguity.STRICT)  # nothing is before it
+            steps.append(step)
+        return tuple(steps)
+
+    def _step(self, item: SequenceStep, path: str, without: Disjunction | None) -> Step:
+        self._known = (*self._known, item.step)
+        condition = self._condition(item.where, f"{path}.where", self._known)
+        if without is not None:  # it wins over the step
+            (forbidden,) = without.alternatives
+            condition = condition.also(Excluded(forbidden))
+        step = Step(
+            item.step, Contiguity(item.contiguity.value), condition, greedy=item.greedy, forbid_at_end_only=True
+        )
+        return self._repeated(step, item, path)
+
+    def _group(self, item: StepGroup, path: str) -> Step:
+        inside = Pattern(self.steps(item.group, f"{path}.group"))
+        step = Step("/".join(inside.step_names), Contiguity(item.contiguity.value), group=inside)
+        return self._repeated(step, item, path)
+
+    def _repeated(self, step: Step, item: Repetition, path: str) -> Step:
+        least, most = item.bounds
+        until = None if item.until is None else self._condition(item.until, f"{path}.until", self._known)
+        inner = Contiguity.STRICT if item.consecutive else Contiguity.RELAXED_ANY if item.allow_combinations else None
+        self.parts.append([item.contiguity.value, least, most, item.optional, step.greedy, inner, item.within])
+        return replace(
+            step,
+            least=max(1, least),
+            most=most,
+            repeats=(least, most) != (1, 1),
+            optional=item.optional or least == 0,
+            inner=inner,
+            until=until,
+            limit_ms=None if item.within is None else item.within + 1,
+            limit=WithinType.SINCE_STEP_BEFORE,
+        )
+
+    def _without(self, item: Without, name: str, path: str) -> Step:
+        condition = self._condition(item.without, f"{path}.without", self._known)
+        contiguity = Contiguity.NOT_NEXT if item.directly else Contiguity.NOT_FOLLOWED_BY
+        self.parts.append([contiguity, item.within])
+        limit_ms = None if item.within is None else item.within + 1
+        return Step(name, contiguity, condition, limit_ms=limit_ms, limit=WithinType.SINCE_STEP_BEFORE)
+
+    def _condition(self, text: str, path: str, steps: Sequence[str]) -> Disjunction:
+        """Return the condition as one on the event alone, and one that reads earlier events."""
+        simple, over_steps, list_columns = split_condition(text, path, self._names, tuple(steps))
+        self.list_columns += list_columns
+        simple = _conjunction(self._where, simple)
+        leaf = RuleLeaf(lang.fingerprint(simple), simple)
+        leaf = self._leaves.setdefault(leaf.fingerprint, leaf)
+        self.parts.append([leaf.fingerprint, None if over_steps is None else lang.fingerprint(over_steps.expr)])
+        return Disjunction(((leaf,) if over_steps is None else (leaf, over_steps),))
+
+
+def _conjunction(common: Expr | None, expr: Expr | None) -> Expr:
+    if common is None or expr is None:
+        return expr or common or lang.Literal(value=True, type=BOOLEAN)
     return lang.normalize(lang.And(terms=(*lang.conjuncts(common), *lang.conjuncts(expr))))
 
 
-def _fingerprint(rule: Rule, group_by: Sequence[str], exprs: Sequence[Expr]) -> str:
-    assert rule.sequence is not None
+def _fingerprint(rule: Rule, group_by: Sequence[str], compiler: _Compiler) -> str:
     assert isinstance(rule.within, SequenceSpan)
-    items = [
-        [
-            isinstance(item, SequenceStep),
-            lang.fingerprint(expr),
-            item.times if isinstance(item, SequenceStep) else 0,
-            item.within,
-        ]
-        for item, expr in zip(rule.sequence, exprs, strict=True)
-    ]
-    identity = [rule.on, list(group_by), items, rule.within.span, rule.skip.value]
+    skip = rule.skip.value if isinstance(rule.skip, Skip) else [rule.skip.to_first, rule.skip.to_last]
+    # Names of steps matter where conditions read them, which have them in their fingerprints, and to the skip strategy.
+    steps = [step.step for step in steps_of(rule.sequence or ())] if isinstance(rule.skip, SkipToStep) else []
+    identity = [rule.on, list(group_by), compiler.parts, rule.within.span, skip, steps]
     return hashlib.blake2b(orjson.dumps(identity), digest_size=16).hexdigest()
 
 
-def _captures(rule: Rule, columns: Mapping[str, Type]) -> tuple[Capture, ...]:
+def _captures(rule: Rule, columns: Mapping[str, Type], steps: Sequence[str]) -> tuple[Capture, ...]:
     """Return each ``{step.column}`` of the message once. Names without a step are not included."""
-    assert rule.sequence is not None
-    steps = [item.step for item in rule.sequence if isinstance(item, SequenceStep)]
     return tuple(
-        Capture(f"{step}.{column}", number, column, columns[column])
-        for number, step in enumerate(steps)
+        Capture(f"{item.step}.{column}", steps.index(item.step), column, columns[column])
+        for item in steps_of(rule.sequence or ())
         for column in columns
-        if f"{{{step}.{column}}}" in rule.then.message
+        if f"{{{item.step}.{column}}}" in rule.then.message
     )
 
 
 def check_captures(rule: Rule, columns: Mapping[str, Type]) -> None:
     """Raise ``ExpressionError`` if the message has a ``{step.column}`` of an existing step and an unknown column."""
-    assert rule.sequence is not None
-    for item in rule.sequence:
-        if not isinstance(item, SequenceStep):
-            continue
+    for item in steps_of(rule.sequence or ()):
         start = rule.then.message.find(f"{{{item.step}.")
         while start >= 0:
             column, _, _ = rule.then.message[start + len(item.step) + 2 :].partition("}")

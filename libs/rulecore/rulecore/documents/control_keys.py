@@ -12,6 +12,7 @@ from rulecore.documents.status import Subject
 RELEASE_KEY: Final = "release/"
 STAGED_KEY: Final = "staged/"
 BACKFILL_KEY: Final = "backfill/"
+QUARANTINE_KEY: Final = "quarantine/"
 LIST_KEY: Final = "list/"
 LIST_PART_KEY: Final = "part/"
 
@@ -19,6 +20,7 @@ _SUBJECTS: Final = {
     RELEASE_KEY: Subject.RELEASE,
     STAGED_KEY: Subject.PART,
     BACKFILL_KEY: Subject.BACKFILL,
+    QUARANTINE_KEY: Subject.RULE,
     LIST_KEY: Subject.LIST,
     LIST_PART_KEY: Subject.PART,
 }

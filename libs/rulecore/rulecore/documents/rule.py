@@ -15,7 +15,15 @@ import orjson
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
 
 from rulecore.documents.base import DocumentModel
-from rulecore.documents.rule_kinds import EventExpectation, Score, SequenceItem, Skip, check_sequence
+from rulecore.documents.rule_kinds import (
+    EventExpectation,
+    Score,
+    SequenceItem,
+    Skip,
+    SkipToStep,
+    TimedOut,
+    check_sequence,
+)
 from rulecore.documents.scalars import MAX_TEXT, ColumnName, Duration, Expected, Expression, Scalar, Time, abbreviate
 from rulecore.documents.windows import SequenceSpan, Within
 from streamcore.compact import compact
@@ -278,8 +286,14 @@ class Rule(DocumentModel):
         Field(description="Steps that must follow one another within the duration."),
     ] = None
     skip: Annotated[
-        Skip, Field(strict=False), Field(description="Where the search for the next match of a sequence begins.")
+        Annotated[Skip, Field(strict=False)] | SkipToStep,
+        Field(description="Which other partial matches a match of a sequence discards."),
     ] = Skip.PAST_LAST
+    timed_out: Annotated[
+        TimedOut,
+        Field(strict=False),
+        Field(description="Whether a sequence that began and was not completed in time alerts, too."),
+    ] = TimedOut.DROP
     expect: Annotated[
         EventExpectation | None,
         Field(description="Event that must come regularly; the rule alerts when it is missing."),
@@ -310,6 +324,8 @@ class Rule(DocumentModel):
             raise ValueError("suppress: an event rule needs `by`, the columns whose values are suppressed separately")
         if self.skip is not Skip.PAST_LAST and self.kind is not RuleKind.SEQUENCE:
             raise ValueError("skip: is for sequences; leave it out")
+        if self.timed_out is not TimedOut.DROP and self.kind is not RuleKind.SEQUENCE:
+            raise ValueError("timed_out: is for sequences; leave it out")
         if self.emit is Emit.FINAL and self.kind is not RuleKind.WINDOW:
             raise ValueError(f"emit: final is for window rules; a rule of kind {self.kind} has one time to alert")
         return self
@@ -378,7 +394,7 @@ def _check_sequence(rule: Rule) -> None:
     if not isinstance(rule.within, SequenceSpan):
         raise ValueError("within: a sequence needs its longest duration, such as within: 1h")
     assert rule.sequence is not None
-    check_sequence(rule.sequence, rule.within.span)
+    check_sequence(rule.sequence, rule.within.span, rule.skip)
 
 
 def _check_absence(rule: Rule) -> None:

@@ -10,51 +10,155 @@ from typing import Annotated, Final
 from pydantic import BeforeValidator, Discriminator, Field, PlainSerializer, Tag, model_validator
 
 from rulecore.documents.base import DocumentModel
-from rulecore.documents.scalars import ColumnName, Duration, Expression, abbreviate, parse_duration_ms, render_duration
+from rulecore.documents.scalars import ColumnName, Duration, Expression, abbreviate, parse_duration_ms
+from streamcore.durations import render_duration
 
 MAX_TIMES: Final = 1_000
+MAX_GROUP_STEPS: Final = 20
 MAX_SIGNALS: Final = 200
 RuleName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,79}$")]
 ListName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
 
 
-class SequenceStep(DocumentModel):
-    """``times`` events that satisfy ``where``; other events may come between them.
+class StepContiguity(enum.StrEnum):
+    """What may lie between the event before and an event of the step: nothing, what is not of the step, anything."""
+
+    NEXT = "next"
+    FOLLOWED_BY = "followed_by"
+    FOLLOWED_BY_ANY = "followed_by_any"
+
+
+class StepTimes(DocumentModel):
+    """From ``min`` to ``max`` times; without ``max`` any number of times from ``min`` on."""
+
+    min: Annotated[int, Field(ge=0, le=MAX_TIMES), Field(description="Fewest events; 0 makes the step optional.")]
+    max: Annotated[int | None, Field(ge=1, le=MAX_TIMES), Field(description="Most events; without it any number.")] = (
+        None
+    )
+
+    @model_validator(mode="after")
+    def _check_order(self) -> StepTimes:
+        if self.max is not None and self.max < self.min:
+            raise ValueError(f"times: max {self.max} is below min {self.min}")
+        return self
+
+
+class Repetition(DocumentModel):
+    """What a step and a group have in common: how they follow the step before, and how often they occur.
 
     ``within``: the longest time from the last event of the previous step (in the first step: from its own first event)
     to the last of these events.
     """
 
-    step: Annotated[ColumnName, Field(description="Name of the step; messages refer to it as {step.column}.")]
-    where: Annotated[Expression, Field(description="Condition that an event of the step satisfies.")]
-    times: Annotated[int, Field(ge=1, le=MAX_TIMES), Field(description="How many such events complete the step.")] = 1
+    contiguity: Annotated[
+        StepContiguity,
+        Field(strict=False),
+        Field(description="What may lie before the event; `{next: NAME}` and the like are short for it."),
+    ] = StepContiguity.FOLLOWED_BY
+    times: Annotated[
+        Annotated[int, Field(ge=1, le=MAX_TIMES)] | StepTimes,
+        Field(description="How many such events complete the step: a number, or {min: 2, max: 4}."),
+    ] = 1
+    optional: Annotated[bool, Field(description="Whether the step may be left out.")] = False
+    until: Annotated[
+        Expression | None, Field(description="Condition at whose first event a step without max takes no more events.")
+    ] = None
+    consecutive: Annotated[bool, Field(description="Whether nothing may come between the events of the step.")] = False
+    allow_combinations: Annotated[
+        bool, Field(description="Whether the step may leave out events that satisfy its condition.")
+    ] = False
     within: Annotated[
         Duration | None, Field(description="Longest time from the step before to the last event of this step.")
     ] = None
+
+    @property
+    def bounds(self) -> tuple[int, int | None]:
+        """The fewest and the most times."""
+        return (self.times.min, self.times.max) if isinstance(self.times, StepTimes) else (self.times, self.times)
+
+    @model_validator(mode="after")
+    def _check_combination(self) -> Repetition:
+        if self.bounds == (1, 1) and (self.consecutive or self.allow_combinations):
+            raise ValueError("consecutive and allow_combinations are for steps with times")
+        if self.consecutive and self.allow_combinations:
+            raise ValueError("consecutive and allow_combinations: only one of them")
+        if self.until is not None and self.bounds[1] is not None:
+            raise ValueError("until: the step takes a limited number of events; write times: {min: 1} without max")
+        return self
+
+
+class SequenceStep(Repetition):
+    """Events that satisfy ``where``, as often as ``times`` says. ``where`` may read the events of earlier steps.
+
+    ``a.amount`` is the value of the last event of step a, and so is ``last(a.amount)``; there are ``first``, ``sum``,
+    ``min``, ``max``, ``avg`` and ``count(a)``. The events of the step itself that were taken before can be read, too.
+    """
+
+    step: Annotated[ColumnName, Field(description="Name of the step; messages refer to it as {step.column}.")]
+    where: Annotated[Expression, Field(description="Condition that an event of the step satisfies.")]
+    greedy: Annotated[
+        bool, Field(description="Whether the step takes as many events as it can before the next step takes one.")
+    ] = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_contiguity(cls, value: object) -> object:
+        """Read ``{next: NAME}`` and the like as ``{step: NAME, contiguity: next}``."""
+        if not isinstance(value, Mapping):
+            return value
+        given = [word.value for word in StepContiguity if word.value in value]
+        if not given:
+            return value
+        if len(given) > 1 or "step" in value or "contiguity" in value:
+            raise ValueError(f"a step has one of step, {', '.join(StepContiguity)}")
+        rest = {name: entry for name, entry in value.items() if name != given[0]}
+        return {"step": value[given[0]], "contiguity": given[0], **rest}
+
+    @model_validator(mode="after")
+    def _check_greedy(self) -> SequenceStep:
+        least, most = self.bounds
+        if self.greedy and (least == most or self.allow_combinations):
+            raise ValueError("greedy: is for steps with times from min to max, and not with allow_combinations")
+        return self
 
 
 class Without(DocumentModel):
     """No event between the neighbouring steps satisfies the condition.
 
     At the end of a sequence: no event within ``within`` after the last step does; the sequence matches when that time
-    has passed.
+    has passed. ``directly``: only the event right after the step before is forbidden.
     """
 
     without: Annotated[
         Expression, Field(description="Condition that no event between the neighbouring steps may satisfy.")
     ]
+    directly: Annotated[bool, Field(description="Whether only the next event is forbidden, not later ones.")] = False
     within: Annotated[
         Duration | None,
         Field(description="At the end of a sequence: how long after the last step no such event may come."),
     ] = None
 
 
+class StepGroup(Repetition):
+    """Steps that occur together, as often as ``times`` says."""
+
+    group: Annotated[
+        tuple[Annotated[SequenceStep, Tag("step")] | Annotated[Without, Tag("without")], ...],
+        Field(strict=False, min_length=1, max_length=MAX_GROUP_STEPS),
+        Field(description="Steps that occur one after the other, and `without` between them."),
+    ]
+
+
 def _tag_for(value: object) -> str:
-    return "without" if isinstance(value, Without) or (isinstance(value, Mapping) and "without" in value) else "step"
+    for tag, kind in (("without", Without), ("group", StepGroup)):
+        if isinstance(value, kind) or (isinstance(value, Mapping) and tag in value):
+            return tag
+    return "step"
 
 
 SequenceItem = Annotated[
-    Annotated[SequenceStep, Tag("step")] | Annotated[Without, Tag("without")], Discriminator(_tag_for)
+    Annotated[SequenceStep, Tag("step")] | Annotated[Without, Tag("without")] | Annotated[StepGroup, Tag("group")],
+    Discriminator(_tag_for),
 ]
 
 
@@ -70,28 +174,76 @@ class Skip(enum.StrEnum):
     NONE = "none"
 
 
-def check_sequence(items: Sequence[SequenceStep | Without], span_ms: int) -> None:
+class SkipToStep(DocumentModel):
+    """A match discards the partial matches that began before the first or last event of one of its steps."""
+
+    to_first: Annotated[ColumnName | None, Field(description="Step to whose first event the search goes on.")] = None
+    to_last: Annotated[ColumnName | None, Field(description="Step to whose last event the search goes on.")] = None
+
+    @model_validator(mode="after")
+    def _check_one(self) -> SkipToStep:
+        if (self.to_first is None) == (self.to_last is None):
+            raise ValueError("skip: write one of {to_first: STEP} and {to_last: STEP}")
+        return self
+
+    @property
+    def step(self) -> str:
+        """The name of the step."""
+        return self.to_first or self.to_last or ""
+
+
+class TimedOut(enum.StrEnum):
+    """What happens with a partial match whose time is over. ``emit``: an alert with ``timed_out`` true."""
+
+    DROP = "drop"
+    EMIT = "emit"
+
+
+def steps_of(items: Sequence[SequenceStep | Without | StepGroup]) -> list[SequenceStep]:
+    """Return the steps in order, those of groups in their place."""
+    found = []
+    for item in items:
+        if isinstance(item, StepGroup):
+            found += [step for step in item.group if isinstance(step, SequenceStep)]
+        elif isinstance(item, SequenceStep):
+            found.append(item)
+    return found
+
+
+def check_sequence(items: Sequence[SequenceStep | Without | StepGroup], span_ms: int, skip: Skip | SkipToStep) -> None:
     """Raise ``ValueError`` for items that do not make a sequence of at most ``span_ms``."""
-    steps = [item for item in items if isinstance(item, SequenceStep)]
+    steps = steps_of(items)
     if not steps or isinstance(items[0], Without):
         raise ValueError("sequence: begins with a step; a `without` before it cannot be expressed")
-    if len(steps) == 1 and steps[0].times == 1 and len(items) == 1:
+    if len(steps) == 1 and steps[0].times == 1 and len(items) == 1 and not isinstance(items[0], StepGroup):
         raise ValueError("sequence: one event is no sequence; write an event rule with `where`")
     if len({s.step for s in steps}) != len(steps):
         raise ValueError("sequence: two steps have the same name")
+    if isinstance(skip, SkipToStep) and skip.step not in {s.step for s in steps}:
+        raise ValueError(f"skip: there is no step {skip.step}")
     for before, item in itertools.pairwise(items):
         if isinstance(before, Without) and isinstance(item, Without):
             raise ValueError("sequence: two `without` in a row; join their conditions by or")
+        if isinstance(item, Without) and isinstance(before, Repetition) and _may_be_left_out(before):
+            raise ValueError("sequence: a `without` after an optional step; what it follows is unclear")
     for item in items[:-1]:
         if isinstance(item, Without) and item.within is not None:
             raise ValueError("sequence: only a `without` at the end has `within`; between steps leave it out")
     last = items[-1]
-    if isinstance(last, Without) and last.within is None:
-        raise ValueError("sequence: a `without` at the end needs `within`: how long after the last step it holds")
+    if isinstance(last, Without) and (last.within is None) != last.directly:
+        raise ValueError(
+            "sequence: a `without` at the end needs `within`: how long after the last step it holds"
+            if last.within is None
+            else "sequence: a `without` with `directly` has no `within`: it is about the next event"
+        )
     for item in items:
         if item.within is not None and item.within > span_ms:
             longest = render_duration(span_ms)
             raise ValueError(f"sequence: within: {render_duration(item.within)} is longer than the rule's, {longest}")
+
+
+def _may_be_left_out(item: Repetition) -> bool:
+    return item.optional or item.bounds[0] == 0
 
 
 class Again(enum.StrEnum):
@@ -201,5 +353,11 @@ __all__ = [
     "SequenceStep",
     "SignalCounting",
     "Skip",
+    "SkipToStep",
+    "StepContiguity",
+    "StepGroup",
+    "StepTimes",
+    "TimedOut",
     "Without",
+    "steps_of",
 ]

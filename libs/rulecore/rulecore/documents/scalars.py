@@ -5,17 +5,18 @@ Each is a pydantic type that reports one error for one fault; the error names th
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import math
-import re
 from typing import Annotated, Final
 
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
+from streamcore import durations
+from streamcore.durations import render_duration
+
 MAX_TEXT: Final = 2_000
 
-_UNITS_MS: Final = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
-_DURATION = re.compile(r"([1-9][0-9]{0,11})(ms|s|m|h|d)\Z")
 _INT64: Final = 2**63
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MS: Final = datetime.timedelta(milliseconds=1)
@@ -24,16 +25,14 @@ _LAST_MS: Final = 253_402_300_799_999  # 9999-12-31T23:59:59.999Z
 
 
 def parse_duration_ms(value: object) -> int:
-    """Convert ``500ms``, ``30s``, ``5m``, ``1h``, ``7d`` to milliseconds; raise ``ValueError`` for anything else."""
-    if isinstance(value, str) and (match := _DURATION.match(value)):
-        return int(match[1]) * _UNITS_MS[match[2]]
+    """Convert ``500ms``, ``30s``, ``5m``, ``1h``, ``7d`` to milliseconds; raise ``ValueError`` for anything else.
+
+    A duration in a rule is positive, and begins with no zero.
+    """
+    if isinstance(value, str) and not value.startswith("0"):
+        with contextlib.suppress(ValueError):
+            return durations.parse_duration_ms(value)
     raise ValueError(f"{abbreviate(value)} is no duration; write a whole number and a unit: 500ms, 30s, 5m, 1h, 7d")
-
-
-def render_duration(duration_ms: int) -> str:
-    """Return the shortest text that ``parse_duration_ms`` reads back to the same number of milliseconds."""
-    unit = next(u for u, ms in _UNITS_MS.items() if duration_ms % ms == 0)
-    return f"{duration_ms // _UNITS_MS[unit]}{unit}"
 
 
 def abbreviate(value: object) -> str:

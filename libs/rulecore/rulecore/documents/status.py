@@ -34,7 +34,7 @@ class StatusKind(Code):
     QUARANTINED = (
         "quarantined",
         "The evaluation of a version fails, or it exceeds a budget of matches or state, so the shard evaluates it no "
-        "more and drops its state.",
+        "more and drops its state. A control record of the app itself then puts it into quarantine on all shards.",
         "Read `reason`, and publish a changed version.",
     )
     EFFECTIVE = ("effective", "The clock has reached the start of the version's time.", "Nothing.")

@@ -8,7 +8,8 @@ from typing import Annotated, Final
 from pydantic import BeforeValidator, Discriminator, Field, PlainSerializer, Tag, model_validator
 
 from rulecore.documents.base import DocumentModel
-from rulecore.documents.scalars import Duration, abbreviate, render_duration
+from rulecore.documents.scalars import Duration, abbreviate
+from streamcore.durations import render_duration
 
 _WINDOWS: Final = "{tumbling: 1h}, {sliding: 24h, every: 1h}, {session: 30m} and {count: 100}"
 

@@ -16,7 +16,7 @@ from rulecore.alerts.alerts import AlertContext, event_alert
 from rulecore.compile.overrides import as_live, without_suppression
 from rulecore.compile.rule import CompiledRule
 from rulecore.documents.rule import RuleKind
-from rulecore.documents.rule_kinds import SequenceStep
+from rulecore.documents.rule_kinds import SequenceStep, StepGroup, steps_of
 from rulecore.documents.yaml_reader import Json
 from rulecore.explain.condition import explain_condition
 from rulecore.explain.explanation import EventTrace, ExplainQuestion, Explanation, RejectedClause, build_explanation
@@ -69,13 +69,27 @@ def parse_conditions(
     """Return the rule's conditions on single events as its author wrote them, by name."""
     own = rule.rule
     texts: dict[str, str] = {} if own.where is None else {"where": own.where}
-    for number, item in enumerate(own.sequence or ()):
-        name = f"step {item.step}" if isinstance(item, SequenceStep) else f"without after item {number}"
-        texts[name] = item.where if isinstance(item, SequenceStep) else item.without
     if own.expect is not None:
         texts["expect"] = own.expect.where
     scope = replace(Scope.of_event(schema), lists=lists or {})
-    return {name: lang.parse(text, scope, field="where") for name, text in texts.items()}
+    found = {name: lang.parse(text, scope, field="where") for name, text in texts.items()}
+    return found | _sequence_conditions(rule, scope)
+
+
+def _sequence_conditions(rule: CompiledRule, scope: Scope) -> dict[str, Expr]:
+    """Return the conditions of a sequence's entries on single events; what reads earlier steps is left out."""
+    items = rule.rule.sequence or ()
+    with_steps = scope.with_steps(tuple(step.step for step in steps_of(items)))
+    found: dict[str, Expr] = {}
+    flat = [inner for item in items for inner in (item.group if isinstance(item, StepGroup) else (item,))]
+    for number, item in enumerate(flat):
+        name = f"step {item.step}" if isinstance(item, SequenceStep) else f"without after item {number}"
+        text = item.where if isinstance(item, SequenceStep) else item.without
+        terms = lang.conjuncts(lang.parse(text, with_steps, field="where"))
+        simple = tuple(t for t in terms if not lang.aggregates(t) and not any("." in c for c in lang.columns(t)))
+        if simple:
+            found[name] = simple[0] if len(simple) == 1 else lang.And(terms=simple)
+    return found
 
 
 def trace_event(

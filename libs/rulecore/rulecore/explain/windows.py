@@ -30,7 +30,7 @@ from rulecore.lists.fill_columns import with_list_columns
 from rulecore.lists.scalar import logical_lists
 from rulecore.lists.store import ListStore
 from rulecore.settings import GroupSettings
-from streamcore.hashing import KeySpace
+from streamcore.key_space import KeySpace
 from streamcore.schema import EVENT_MS, StreamSchema
 from streamcore.state import KeyValueTable
 from streamcore.watermark import NO_WATERMARK

@@ -13,7 +13,7 @@ from rulecore.documents.rule import RuleKind
 from rulecore.firing import RuleFailure, RuleFiring
 from rulecore.language.types import Value
 from rulecore.state_size import StateHolder
-from streamcore.hashing import KeySpace
+from streamcore.key_space import KeySpace
 from streamcore.state import KeyValueTable, StateTable
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from streamcore.schema import StreamSchema, Type
+from streamcore.schema import LONG, StreamSchema, Type
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,13 +23,21 @@ class Scope:
 
     ``columns``: the columns outside of aggregates. ``arguments``: the columns inside of aggregates; None for
     ``columns``. ``aggregates``: whether aggregates are allowed. ``where`` may use the event's columns; ``having`` may
-    use the columns of ``group_by``, and aggregates of the event's columns.
+    use the columns of ``group_by``, and aggregates of the event's columns. ``steps``: the steps of a sequence whose
+    events the expression may read, as ``step.column`` (of the last one), ``first``, ``last`` and aggregates.
     """
 
     columns: Mapping[str, Type]
     aggregates: bool = False
     arguments: Mapping[str, Type] | None = None
     lists: Mapping[str, ListType] = field(default_factory=dict)
+    steps: tuple[str, ...] = ()
+
+    def with_steps(self, steps: tuple[str, ...]) -> Scope:
+        """Return the scope of a condition of a sequence, which may read the events of these steps."""
+        of_steps = {f"{step}.{name}": kind for step in steps for name, kind in self.columns.items()}
+        arguments = of_steps | dict.fromkeys(steps, LONG)
+        return replace(self, columns={**self.columns, **of_steps}, aggregates=True, arguments=arguments, steps=steps)
 
     @classmethod
     def of_event(cls, schema: StreamSchema) -> Scope:

@@ -13,8 +13,9 @@ from typing import Final
 from rulecore.backfill import Backfill, BackfillRows, decode_backfill, decode_part, decode_parts
 from rulecore.compile.cache import ChangeBytes, compile_version, decode_part_cached, with_canonical_bytes
 from rulecore.compile.rule import RuleLimits
-from rulecore.documents.control_keys import BACKFILL_KEY, RELEASE_KEY, STAGED_KEY, parse_key
+from rulecore.documents.control_keys import BACKFILL_KEY, QUARANTINE_KEY, RELEASE_KEY, STAGED_KEY, parse_key
 from rulecore.documents.loading import decode_record
+from rulecore.documents.quarantine import decode_quarantine
 from rulecore.documents.releases import RuleRelease, decode_release, digest_part
 from rulecore.documents.rule import Rule, canonical_json
 from rulecore.documents.slots import Slot, VersionSlot
@@ -59,6 +60,8 @@ class RuleSetUpdate:
         """Apply a record by the kind of its key; raise ``RuleError`` if it is rejected."""
         if key.startswith(BACKFILL_KEY):
             yield self._apply_backfill(key.removeprefix(BACKFILL_KEY), value)
+        elif key.startswith(QUARANTINE_KEY):
+            yield self.versions.set_quarantine(*decode_quarantine(key, value))
         elif key.startswith(STAGED_KEY):
             yield self._stage_part(key.removeprefix(STAGED_KEY), value)
         elif key.startswith(RELEASE_KEY):

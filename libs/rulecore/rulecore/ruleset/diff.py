@@ -26,10 +26,10 @@ from rulecore.compile.rule import (
     compile_rule,
 )
 from rulecore.documents.rule import Rule, RuleKind, RuleMode
-from rulecore.documents.scalars import render_duration
 from rulecore.documents.yaml_reader import Json, PathKey, dotted_path
 from rulecore.errors import RuleError
 from rulecore.language import Expr, Scope
+from streamcore.durations import render_duration
 from streamcore.schema import StreamSchema
 
 _EXPRESSIONS: Final = frozenset({"where", "having", "without"})

@@ -14,7 +14,7 @@ from rulecore.compile.rule import CompiledRule
 from rulecore.compile.score_compatibility import check_compatible
 from rulecore.documents.rule import Rule, RuleKind
 from rulecore.documents.slots import Slot, VersionSlot, displaced_slots, slot_for, version_key
-from rulecore.documents.status import RuleStatus, StatusKind
+from rulecore.documents.status import REASON_CHARACTERS, RuleStatus, StatusKind
 from rulecore.errors import RuleSetError
 
 
@@ -76,6 +76,17 @@ class VersionTable:
         for slot in slots:
             self._drop(VersionSlot(name, slot))
         return RuleStatus(name, version, StatusKind.DELETED, None, 0, 0, 0)
+
+    def set_quarantine(self, name: str, version: int, reason: str | None) -> RuleStatus:
+        """Put a version into quarantine. Without a reason, or for a version that no slot has, nothing changes."""
+        rules = [c.rule for p, c in self.rules.items() if p.rule == name and c.rule.version == version]
+        if reason is None or not rules:
+            note = "nothing changed" if reason is None else "there is no such version"
+            return RuleStatus(name, version, StatusKind.QUARANTINED, note, 0, 0, 0)
+        self.quarantined[version_key(rules[0])] = reason[:REASON_CHARACTERS]
+        self.streams.add(rules[0].on)
+        self.touched = True
+        return RuleStatus(name, version, StatusKind.QUARANTINED, reason, 0, 0, 0, mode=rules[0].mode_text)
 
     def check_room(self, name: str) -> None:
         """Raise ``RuleSetError`` if a rule of this id would be one more than the limit."""

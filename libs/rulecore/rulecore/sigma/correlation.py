@@ -12,13 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rulecore.documents.scalars import render_duration
 from rulecore.documents.yaml_reader import Json
 from rulecore.sigma.detection import TranslatedDetection
 from rulecore.sigma.document import SigmaCorrelation
 from rulecore.sigma.errors import SigmaImportError
 from rulecore.sigma.expression_text import ConditionText, conjunction, disjunction
 from rulecore.sigma.field_map import FieldMap, FieldTarget
+from streamcore.durations import render_duration
 
 _AT: Final = ("correlation",)
 _OPERATORS: Final[Mapping[str, str]] = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<=", "eq": "=", "neq": "<>"}

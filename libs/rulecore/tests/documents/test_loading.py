@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from rulecore.documents.json_schema import rule_json_schema
 from rulecore.documents.loading import decode_record, load_path, load_text
 from rulecore.documents.rule import Emit, Rule, RuleMode, Severity, canonical_json
-from rulecore.documents.scalars import parse_duration_ms, parse_time_ms, render_duration, render_time
+from rulecore.documents.scalars import parse_duration_ms, parse_time_ms, render_time
 from rulecore.documents.windows import SlidingSpec, TumblingSpec
 from rulecore.documents.yaml_reader import LoadLimits, SourceLocation, read_yaml
 from rulecore.errors import DocumentError
+from streamcore.durations import render_duration
 
 EVENT_RULE = """\
 id: big

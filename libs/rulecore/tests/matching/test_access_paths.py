@@ -150,6 +150,7 @@ def test_the_naive_evaluator_equals_the_plain_function() -> None:
             assert evaluate(expr, event) is predicate.truth(event), (shape, predicate.text[:300], event)
 
 
+@pytest.mark.slow
 def test_the_rules_use_every_access_path_and_share_common_conditions() -> None:
     one = case(2, 2, 1)
     matcher = EventMatcher(one.compiled)

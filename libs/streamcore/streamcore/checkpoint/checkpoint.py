@@ -25,7 +25,7 @@ from streamcore.checkpoint.epoch import FIRST_EPOCH, create_epoch, read_epoch
 from streamcore.checkpoint.offset_log import OffsetLog
 from streamcore.cuts.cut_id import CutId
 from streamcore.errors import ConfigError, other_division
-from streamcore.hashing import DEFAULT_KEY_GROUPS, KeySpace
+from streamcore.key_space import DEFAULT_KEY_GROUPS, KeySpace
 from streamcore.storage.atomic_files import (
     Entry,
     list_numbers,
@@ -256,9 +256,8 @@ class CheckpointRoot:
             )
         if planned[-1] - (committed[-1] if committed else planned[0] - 1) > 1:
             self._raise_damaged(
-                f"batches after {committed[-1] if committed else None} are planned but not committed up to "
-                f"{planned[-1]}",
-                "more than the last commit is missing",
+                f"spark/commits/{committed[-1] + 1 if committed else planned[0]} is missing",
+                f"the batches up to {planned[-1]} are planned, and only the last may be without a commit",
             )
         self._check_contents(planned, committed)
         decided = self.offsets.batches()

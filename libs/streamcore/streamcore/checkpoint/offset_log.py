@@ -26,6 +26,7 @@ from streamcore.storage.checked_json import digest_of
 from streamcore.storage.location import Location
 
 _BEGIN = "begin"
+_INPUTS = "inputs"
 _REMEDY = "restore the app from a savepoint"
 
 
@@ -100,6 +101,16 @@ class OffsetLog:
         """Return the offsets that ``write_start`` wrote, or None. Raise ``CorruptState`` if the file was changed."""
         document = read_document(self.folder / _BEGIN)
         return None if document is None else StreamOffsets.from_json(document)
+
+    def write_inputs(self, document: dict[str, object]) -> None:
+        """Write where the inputs of a bounded app end, once (``engine.inputs``)."""
+        make_folder(self.folder)
+        write_json(self.folder / _INPUTS, document)
+
+    def read_inputs(self) -> dict[str, object] | None:
+        """Return what ``write_inputs`` wrote, or None. Raise ``CorruptState`` if the file was changed."""
+        document = read_document(self.folder / _INPUTS)
+        return None if document is None else dict(document)
 
     def last(self) -> StreamOffsets | None:
         """Return where the last planned batch ends or, before the first one, where a restored app begins; or None."""

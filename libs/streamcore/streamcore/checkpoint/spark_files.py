@@ -29,6 +29,8 @@ from streamcore.storage.location import Location
 
 #: A snapshot, or Spark's checksum of one: a checksum shows that a snapshot was there.
 _SNAPSHOT = re.compile(r"((\d+)_.*\.zip)(\.crc)?\Z")
+#: The file with the schema of the state, in the description of an operator.
+_SCHEMA = re.compile(r"/_stateSchema/default/([^\"/]+)\"")
 #: Start of Hadoop's file of checksums: its name and the number of bytes of each checksum. A CRC-32 of each follows.
 _CHECKSUMS = struct.Struct(">4sI")
 
@@ -58,15 +60,24 @@ def _find_log_damage(spark: Location) -> Iterator[str]:
     for log in ("offsets", "commits"):
         for batch in list_numbers(spark / log)[-2:]:
             yield from _check_document(spark / log, str(batch), f"{log}/{batch}")
+    begun = bool(list_numbers(spark / "commits"))
     for operator in (f"state/{number}" for number in list_numbers(spark / "state")):
-        for batch in list_numbers(spark / operator / "_metadata/v2"):
-            yield from _check_document(
-                spark / operator / "_metadata/v2", str(batch), f"{operator}/_metadata/v2/{batch}"
-            )
-        schemas = f"{operator}/_stateSchema/default"
-        for file in list_names(spark / schemas):
-            if not file.endswith(".crc"):
-                yield from _check_file(spark / schemas, file, f"{schemas}/{file}")
+        yield from _check_operator(spark, operator, begun=begun)
+
+
+def _check_operator(spark: Location, operator: str, *, begun: bool) -> Iterator[str]:
+    """Check what the operator's first batch wrote about itself. ``begun``: a batch is committed."""
+    descriptions = list_numbers(spark / operator / "_metadata/v2")
+    if begun and not descriptions:
+        yield f"{operator}/_metadata/v2/0 is missing"
+    for batch in descriptions:
+        name = f"{operator}/_metadata/v2/{batch}"
+        damage = list(_check_document(spark / operator / "_metadata/v2", str(batch), name))
+        yield from damage
+        if not damage:
+            for schema in _SCHEMA.findall((read_whole(spark / name) or b"").decode()):
+                folder = f"{operator}/_stateSchema/default"
+                yield from _check_file(spark / folder, schema, f"{folder}/{schema}")
 
 
 def _committed_ids(commits: Location) -> _Ids:
@@ -111,8 +122,13 @@ def _check_snapshot(folder: Location, name: str, snapshot: str) -> Iterator[str]
     if damage:
         yield from damage
         return
+    try:
+        sorted_files = _sorted_files(read_whole(folder / snapshot) or b"")
+    except (zipfile.BadZipFile, zlib.error, LookupError, ValueError):
+        yield f"{name}/{snapshot} is cut short or changed"
+        return
     tables = list_names(folder / "SSTs")
-    for table, size in _sorted_files(read_whole(folder / snapshot) or b""):
+    for table, size in sorted_files:
         where = f"{name}/SSTs/{table}"
         if table not in tables:
             yield f"{where} is missing"
@@ -122,12 +138,14 @@ def _check_snapshot(folder: Location, name: str, snapshot: str) -> Iterator[str]
             yield from _check_file(folder / "SSTs", table, where)
 
 
-def _sorted_files(snapshot: bytes) -> Iterator[tuple[str, int]]:
-    """Yield name and size of the sorted files of a snapshot."""
+def _sorted_files(snapshot: bytes) -> list[tuple[str, int]]:
+    """Return name and size of the sorted files of a snapshot. Raise an error of ``zipfile``, ``LookupError`` or
+    ``ValueError`` if the snapshot is damaged."""
     with zipfile.ZipFile(io.BytesIO(snapshot)) as parts:
+        if (damaged := parts.testzip()) is not None:
+            raise zipfile.BadZipFile(damaged)
         metadata = json.loads(parts.read("metadata").partition(b"\n")[2])
-    for file in metadata["sstFiles"]:
-        yield file["dfsSstFileName"], file["sizeBytes"]
+    return [(file["dfsSstFileName"], file["sizeBytes"]) for file in metadata["sstFiles"]]
 
 
 def _check_document(folder: Location, file: str, name: str) -> Iterator[str]:

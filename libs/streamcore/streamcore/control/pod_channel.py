@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from streamcore.control.commands import COMMAND_ANNOTATION
 from streamcore.control.status import STATUS_ANNOTATION
 from streamcore.errors import ConfigError, Retryable
+from streamcore.outages import LastingWarning
 
 if TYPE_CHECKING:
     from kubernetes.client import CoreV1Api
@@ -98,19 +99,22 @@ class PodAnnotationChannel:
 
     def _watch_until_closed(self) -> None:
         pause_s = _PAUSE_S
+        warning = LastingWarning(_LOG)
         while not self._closed.is_set():
             began_s = time.monotonic()
             try:
                 with _TranslateErrors(f"pod {self._name}"):
                     self._watch()
             except (Retryable, ConfigError) as error:
-                _LOG.warning("cannot watch for commands, trying again: %s", error)
+                again = f"still cannot watch for commands, for {warning.seconds:.0f} s now: {error}"
+                warning.warn(f"cannot watch for commands, trying again: {error}", again)
                 if time.monotonic() - began_s > _PAUSE_MAX_S:
                     pause_s = _PAUSE_S
                 self._closed.wait(pause_s)
                 pause_s = min(2 * pause_s, _PAUSE_MAX_S)
             else:
                 pause_s = _PAUSE_S
+                warning.end(f"commands are watched again, after {warning.seconds:.0f} s")
 
     def _watch(self) -> None:
         """List and watch once. Ends by itself, which also detects a connection that was lost silently."""

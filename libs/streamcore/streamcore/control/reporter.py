@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib import metadata
 from typing import TYPE_CHECKING
@@ -31,6 +32,16 @@ VERSION = EnvironmentVariable(
 _LOG = logging.getLogger(__name__)
 
 
+#: The share of the time in batches is that of so many cuts.
+_BUSY_CUTS = 20
+
+
+def _busy_percent(cuts: Sequence[tuple[int, int]]) -> int:
+    """Return the share of the time that cuts took, from the first to the last. ``cuts``: start and duration of each."""
+    elapsed_ms = cuts[-1][0] + cuts[-1][1] - cuts[0][0]
+    return 0 if elapsed_ms <= 0 else min(100, round(100 * sum(duration for _, duration in cuts) / elapsed_ms))
+
+
 class StatusReporter:
     """Reports one process; a ``CutListener`` of its app. While ``server`` is entered, commands are served too."""
 
@@ -41,6 +52,7 @@ class StatusReporter:
         )
         self.respond = self.server.respond
         self._lag: Callable[[], Lag] = Lag
+        self._cuts: deque[tuple[int, int]] = deque(maxlen=_BUSY_CUTS)
 
     def set_phase(self, phase: DriverPhase) -> None:
         """Report a new phase."""
@@ -86,11 +98,13 @@ class StatusReporter:
 
     def cut(self, report: CutReport) -> None:
         """Report a committed cut (``CutListener``)."""
+        self._cuts.append((report.wall_ms, report.run_ms + report.commit_ms))
         self.server.update(
             lambda status: replace(
                 self._with_lag(status),
                 epoch=report.epoch,
                 batch=report.batch,
+                busy_percent=_busy_percent(self._cuts),
                 committed=status.committed + 1,
                 watermark_ms=report.watermark_ms if report.watermark_ms > 0 else None,
                 message="",

@@ -25,6 +25,7 @@ from streamcore.control.channel import ControlChannel
 from streamcore.control.commands import Command, parse_command
 from streamcore.control.status import CommandResult, DriverStatus
 from streamcore.errors import StreamError
+from streamcore.outages import LastingWarning
 
 _LOG = logging.getLogger(__name__)
 _FINAL_PAUSE_S = 0.5
@@ -134,17 +135,20 @@ class ControlServer:
 
     def _publish_until_closed(self) -> None:
         pause_ms = self._policy.retry_ms
+        warning = LastingWarning(_LOG)
         while True:
             closing = self._closing.is_set()
             try:
                 self._load_history()
                 self._publish()
             except StreamError as error:
-                _LOG.warning("cannot publish the status, trying again: %s", error)
+                again = f"still cannot publish the status, for {warning.seconds:.0f} s now: {error}"
+                warning.warn(f"cannot publish the status, trying again: {error}", again)
                 self._pause(pause_ms)
                 pause_ms = min(2 * pause_ms, self._policy.retry_max_ms)
                 continue
             pause_ms = self._policy.retry_ms
+            warning.end(f"the status is published again, after {warning.seconds:.0f} s")
             if closing and self._published is self._status:
                 return
             self._wait_for_change()

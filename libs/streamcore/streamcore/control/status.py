@@ -89,6 +89,7 @@ class DriverStatus:
     """``batch``: the last one committed, -1 before the first; ``committed``: batches since this process started.
 
     ``lag_rows``: offsets of its inputs that are not read yet; ``lag_s``: the age of the oldest of them.
+    ``busy_percent``: the share of the time that its last batches took.
     ``watermark_ms``: None while there is none. ``at_ms``: when this status was made. ``results``: of commands, by id.
     """
 
@@ -99,6 +100,7 @@ class DriverStatus:
     committed: int = 0
     lag_rows: int = 0
     lag_s: float = 0.0
+    busy_percent: int = 0
     watermark_ms: int | None = None
     at_ms: int = 0
     compatibility: CompatibilityInfo | None = None
@@ -148,6 +150,7 @@ class DriverStatus:
             committed=_int(document.get("committed"), 0),
             lag_rows=_int(document.get("lag_rows"), 0),
             lag_s=_float(document.get("lag_s")),
+            busy_percent=_int(document.get("busy_percent"), 0),
             watermark_ms=None if watermark_ms is None else _int(watermark_ms, 0),
             at_ms=_int(document.get("at_ms"), 0),
             compatibility=_parse_compatibility(document.get("compatibility")),

@@ -31,7 +31,8 @@ from streamcore.engine.shuffle import (
     pack_records,
     pack_rows,
 )
-from streamcore.kernel import ControlRecord, KernelOutput, StatelessStage, StreamKey
+from streamcore.kernel import FIRST_RECORD_MS, ControlRecord, KernelOutput, StatelessStage, StreamKey
+from streamcore.keyed.runtime_context import close
 from streamcore.offsets import PARTITIONS_PER_TOPIC
 from streamcore.schema import EVENT_MS, PARTITION, StreamSchema
 from streamcore.watermark import END_OF_TIME_MS, NO_WATERMARK, Progress, WatermarkStrategy
@@ -49,6 +50,10 @@ class Ingest:
         self.head: StatelessStage = app.stateless_stage() if app.stateless_stage is not None else KeyRouter(app.schemas)
         self.reset(CutClock())
 
+    def close(self) -> None:
+        """Close the functions of the stateless stage, when the process drops this object."""
+        close(self.head)
+
     def reset(self, clock: CutClock) -> None:
         """Begin a new cut: drop the remains of the previous one, and take its times."""
         self.clock = clock
@@ -60,12 +65,17 @@ class Ingest:
         self.held_rows = 0
 
     def process(
-        self, batches: Iterable[pa.RecordBatch], clock: CutClock, partitions: Mapping[int, int] | None = None
+        self,
+        batches: Iterable[pa.RecordBatch],
+        clock: CutClock,
+        partitions: Mapping[int, int] | None = None,
+        ended: Iterable[int] = (),
     ) -> Iterator[ShuffleBlock]:
         """Turn all batches of a task (``raw.RAW``) into shuffle blocks; hold at most ``Limits.flush_rows`` events and
         one batch in memory.
 
-        ``partitions``: all source partitions with the offset where the cut begins; only one task of the cut gets them.
+        ``partitions``: all source partitions with the offset where the cut begins, ``ended``: those that the cut reads
+        to their end; only one task of the cut gets them.
         """
         self.reset(clock)
         for batch in batches:
@@ -73,6 +83,8 @@ class Ingest:
                 self._add(batch)
             if self.held_rows >= self.app.limits.flush_rows:
                 yield from self._flush_events()
+        for partition in ended:
+            self.record_progress(Progress(partition, NO_WATERMARK, 0, END_OF_TIME_MS))
         yield from self.finish(partitions or {})
 
     def _add(self, batch: pa.RecordBatch) -> None:
@@ -91,6 +103,7 @@ class Ingest:
 
     def _add_events(self, source: int, batch: pa.RecordBatch) -> None:
         numbers = pc.add(batch.column("partition"), pa.scalar(source * PARTITIONS_PER_TOPIC, pa.int32()))
+        self._note_first_records(numbers, batch.column("timestamp_ms"))
         raw = RawBatch(
             values=batch.column("value"),
             partition=numbers,
@@ -103,6 +116,13 @@ class Ingest:
         if decoded.events.num_rows:
             events = self._with_event_time(source, batch, decoded)
             self._hold(source, _with_records(events, batch, decoded) if self.app.sources[source].raw else events)
+
+    def _note_first_records(self, numbers: pa.Array, timestamps_ms: pa.Array) -> None:
+        """Keep the timestamp of the first record of each source partition that has one: of the first batch."""
+        timed = pa.table({"n": numbers, "ms": timestamps_ms}).filter(pc.is_valid(timestamps_ms)).group_by("n")
+        first = timed.aggregate([("ms", "min")]).to_pydict()
+        for number, ms in zip(first["n"], first["ms_min"], strict=True):
+            self.counted.setdefault(f"{FIRST_RECORD_MS}.{number}", ms)
 
     def _with_event_time(self, source: int, batch: pa.RecordBatch, decoded: Decoded) -> pa.Table:
         """Return the events with the event time of the source's kind (``EventTime``)."""
@@ -159,6 +179,8 @@ class Ingest:
         self.records += [(shard, record) for record in output.records]
         self.records += [(shard, record) for rows in output.lanes for record in rows.records()]
         self.counted.update(output.counters)
+        for progress in output.progress:
+            self.record_progress(progress)
 
     def pack(self, rows: Mapping[StreamKey, pl.DataFrame | pa.Table]) -> Iterator[ShuffleBlock]:
         """Pack rows into a shuffle block for each exchange and shard."""

@@ -18,13 +18,13 @@ import pyarrow as pa
 
 from streamcore.app import App
 from streamcore.cuts.cut_id import CutId
+from streamcore.cuts.writer_id import WriterId
 from streamcore.errors import ConfigError
 from streamcore.kafka.delivery import CommitReceipt, OutRecord, OutRecords
 from streamcore.kafka.exactly_once import ExactlyOnceWriter
 from streamcore.sinks.sink import RejectedRow, Sink, WriteOutcome, WriteResult
 from streamcore.wire.lane_codec import LaneRecords, group_by_lane
 from streamcore.wire.lanes import DEAD_LETTERS, DeadLetterCode
-from streamcore.writer_id import WriterId
 
 _NO_CODE = DeadLetterCode.NO_CODE.encode()
 

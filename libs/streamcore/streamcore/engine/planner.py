@@ -14,8 +14,12 @@ from dataclasses import dataclass, field
 from streamcore.app import CONTROL, App
 from streamcore.checkpoint.offset_log import CutBounds, OffsetLog
 from streamcore.cuts.cut_clock import CutClock, CutTimer
-from streamcore.errors import CorruptState, Permanent
+from streamcore.engine.alignment import SourceAlignment
+from streamcore.engine.inputs import EARLIEST, InputBounds, resolve
+from streamcore.errors import CorruptState, Drained, Permanent
+from streamcore.files.listing import FileRange
 from streamcore.offsets import (
+    FILES_PARTITION,
     OffsetRange,
     PartitionOffsets,
     StreamOffsets,
@@ -36,27 +40,36 @@ _POLL_S = 0.02
 class TaskAssignment:
     """The part of a cut that one task of stage 1 reads.
 
-    ``partitions``: all source partitions with the offset where the cut begins in each; only one task gets them.
+    ``partitions``: all source partitions with the offset where the cut begins in each, and ``ended``: those that the
+    cut reads to their end; only one task gets them. ``files``: the rows of files, by the index of their source.
     """
 
     ranges: tuple[OffsetRange, ...]
     clock: CutClock
     partitions: tuple[tuple[int, int], ...] = ()
+    ended: tuple[int, ...] = ()
+    files: tuple[tuple[int, tuple[FileRange, ...]], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Planner:
     """Plans the cuts of one app and divides them among tasks.
 
-    ``ends``: the offsets of all topics. ``from_the_end``: a new app begins at the latest events instead of the
-    earliest. ``timer``: the clocks, which are read only while a cut is planned.
+    ``ends``: the offsets of all topics and files. ``starting``: where a new app begins in topics of events
+    (``offsets.PLACE_PATTERN``). ``bounds``: where its inputs end. ``timer``: the clocks, which are read only while a
+    cut is planned. ``alignment``: of sources with a limit of drift; the caller records each cut in it.
     """
 
     app: App
     log: OffsetLog
     ends: PartitionOffsets
-    from_the_end: bool = False
+    starting: str = EARLIEST
     timer: CutTimer = field(default_factory=CutTimer)
+    bounds: InputBounds = field(default_factory=InputBounds)
+    alignment: SourceAlignment = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "alignment", SourceAlignment(self.app))
 
     def plan_cut(self, batch: int, on_poll: Callable[[], None], before_write: Callable[[], None]) -> CutBounds:
         """Return the bounds of the batch from the offset log, or plan new ones and write them to it.
@@ -65,13 +78,15 @@ class Planner:
         called at each poll for input, ``before_write`` before the bounds are written; an error of either is raised, and
         nothing is written then.
 
-        Raises ``CorruptState`` if the log lacks the previous batch, and ``Permanent`` if records that were read before
-        no longer exist.
+        Raises ``Drained`` if all inputs have been read to their end, ``CorruptState`` if the log lacks the previous
+        batch, and ``Permanent`` if records that were read before no longer exist.
         """
         planned = self.log.read(batch)
         if planned is not None:
             return planned
         start, previous = self._start(batch)
+        if batch and self.bounds.is_finished(start, self.app.control_topic):
+            raise Drained(f"app {self.app.name}: all inputs are read to their end")
         limits = self.app.limits
         control_limit = limits.control_records_per_cut if batch else sys.maxsize
         while True:
@@ -79,7 +94,10 @@ class Planner:
             ends = self.ends.latest()
             _reject_shrunk(start, ends)
             own_limits = {self.app.control_topic: control_limit}
-            end = next_offsets(start, ends, limits.events_per_cut, self.timer.read(start.clock), own_limits)
+            clock = self.timer.read(start.clock)
+            bounded = self.bounds.limit(start, ends, self.app.control_topic)
+            readable = self.alignment.limit(start, bounded, clock.elapsed_ms)
+            end = next_offsets(start, readable, limits.events_per_cut, clock, own_limits)
             if end.offsets != start.offsets or _passed_ms(start.clock, end.clock) >= _EMPTY_CUT_MS:
                 break
             time.sleep(_POLL_S)
@@ -102,21 +120,43 @@ class Planner:
         if restored is not None:
             offsets = {partition: restored.offsets.get(partition, first) for partition, first in offsets.items()}
             return StreamOffsets(restored.clock, offsets), digest_of(restored.to_json())
-        if self.from_the_end:
-            latest = self.ends.latest().items()
-            offsets |= {partition: end for partition, end in latest if partition[0] != self.app.control_topic}
+        if self.starting != EARLIEST:
+            offsets |= self._starting_offsets(offsets)
         return StreamOffsets(CutClock(), offsets), ""
+
+    def _starting_offsets(self, earliest: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Return where a new app begins in each partition of its topics of events, within what is there."""
+        wanted, latest = resolve(self.starting, self.ends, "starting_offsets"), self.ends.latest()
+        return {
+            place: min(max(offset, earliest.get(place, 0)), latest[place])
+            for place, offset in wanted.items()
+            if place[0] != self.app.control_topic and place[1] != FILES_PARTITION
+        }
 
     def assign(self, cut: CutBounds, tasks: int) -> list[TaskAssignment]:
         """Divide the cut among at most ``tasks`` tasks; return at least one assignment."""
         numbers = {self.app.control_topic: CONTROL} | {topic: n for n, topic in enumerate(self.app.topics)}
         ranges_by_task = assign_ranges(ranges_between(cut.start, cut.end, numbers), tasks) or [[]]
-        event_partitions = [partition for partition in cut.end.offsets if partition[0] != self.app.control_topic]
+        event_partitions = [place for place in cut.end.offsets if place[0] != self.app.control_topic]
         starts = sorted(
-            (source_partitions(numbers[t])[p], cut.start.offsets.get((t, p), 0)) for t, p in event_partitions
+            (source_partitions(numbers[t])[p], cut.start.offsets.get((t, p), 0))
+            for t, p in event_partitions
+            if not self.bounds.waits((t, p), cut.end)
         )
+        ended = self.bounds.ended(cut.end, self.app.control_topic)
+        ended_numbers = tuple(sorted(source_partitions(numbers[t])[p] for t, p in ended))
         return [
-            TaskAssignment(tuple(ranges), cut.end.clock, () if task else tuple(starts))
+            TaskAssignment(
+                tuple(one for one in ranges if one.partition != FILES_PARTITION),
+                cut.end.clock,
+                () if task else tuple(starts),
+                () if task else ended_numbers,
+                tuple(
+                    (one.source, self.bounds.file_ranges(one.topic, one.start, one.end))
+                    for one in ranges
+                    if one.partition == FILES_PARTITION
+                ),
+            )
             for task, ranges in enumerate(ranges_by_task)
         ]
 

@@ -6,7 +6,7 @@ This module imports neither Spark nor a Kafka client, so that telemetry, service
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from streamcore.errors import Retryable
@@ -26,7 +26,9 @@ class CutReport:
     milliseconds of each partition that has had events, by topic and partition. ``run_ms``: duration of the Spark job;
     ``commit_ms``: duration of writing the output. ``state_bytes``: bytes of state written. ``shards_loaded``: number of
     shards that had to read their state. ``counters``: of the operators, by operator and name. ``oversized``: number of
-    records above the size limit.
+    records above the size limit. ``shards``: number of shards. ``latencies_ms``: for each lane that got records, the
+    time from the broker's timestamp of the oldest record in the cut that its topics have, until the output was
+    committed.
     """
 
     batch: int
@@ -47,6 +49,8 @@ class CutReport:
     counters: Mapping[str, int]
     oversized: int
     sinks: Mapping[str, SinkReport]
+    shards: int = 1
+    latencies_ms: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def wall_ms(self) -> int:

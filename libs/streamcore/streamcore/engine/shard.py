@@ -28,6 +28,7 @@ from streamcore.engine.shuffle import (
 )
 from streamcore.errors import CorruptState
 from streamcore.kernel import COLD, COLD_MOVES, Cut, Kernel, KernelOutput, PagingKernel
+from streamcore.keyed.runtime_context import close
 from streamcore.offsets import source_index, source_partitions
 from streamcore.operators.base import CutTime
 from streamcore.schema import OFFSET, PARTITION
@@ -83,7 +84,13 @@ class Shard:
         self.last = stage + 1 == len(app.stages)
         self._reset()
 
+    def close(self) -> None:
+        """Close the functions of the kernel, when the process drops this shard."""
+        close(self.kernel)
+
     def _reset(self) -> None:
+        if hasattr(self, "kernel"):
+            self.close()
         self.kernel: Kernel = self.app.stages[self.stage]()
         self.log = StateLog(self.app.state, page_kernel(self.app, self.stage, self.number, self.kernel))
         self.times = [WatermarkState() for _ in self.app.watermark_groups]
@@ -114,7 +121,12 @@ class Shard:
             else [*self._broadcast_blocks(contents), *contents.forward, *self._exchange_blocks(output, contents)],
             events=sum(p.events for p in contents.progress),
             watermark_ms=after[0].watermark_ms,
-            partitions={n: one.watermark_ms for time in after for n, one in time.partitions.items() if one.has_begun},
+            partitions={
+                n: one.watermark_ms
+                for time in after
+                for n, one in time.partitions.items()
+                if one.has_begun and source_index(n) < len(self.app.sources)
+            },
             clock_ms=contents.clock_ms,
             metrics=sum(contents.metrics, ShardMetrics(written, int(loaded), self._counters(output))),
         )
@@ -133,9 +145,11 @@ class Shard:
     def _watermark_groups(self) -> Iterator[tuple[Collection[int], WatermarkState]]:
         return zip(self.app.watermark_groups, self.times, strict=True)
 
-    @staticmethod
-    def _register_partitions(group: Collection[int], time: WatermarkState, contents: ShardInput) -> WatermarkState:
-        return time.expect([n for n in contents.partitions if source_index(n) in group], contents.elapsed_ms)
+    def _register_partitions(
+        self, group: Collection[int], time: WatermarkState, contents: ShardInput
+    ) -> WatermarkState:
+        partitions = self.app.with_derived(contents.partitions)
+        return time.expect([n for n in partitions if source_index(n) in group], contents.elapsed_ms)
 
     def _advance(self, group: Collection[int], time: WatermarkState, contents: ShardInput) -> WatermarkState:
         progress = [p for p in contents.progress if source_index(p.partition) in group]

@@ -21,8 +21,9 @@ import orjson
 import polars as pl
 import pyarrow as pa
 
-from streamcore.hashing import KeySpace, hash_columns
+from streamcore.hashing import hash_columns
 from streamcore.kernel import ControlRecord, Exchange, StreamKey
+from streamcore.key_space import KeySpace
 from streamcore.schema import OFFSET, PARTITION
 from streamcore.watermark import Progress
 from streamcore.wire.arrow_ipc import ipc_stream

@@ -30,8 +30,9 @@ have fenced this writer, and this writer's own step 1 would then have come after
 second check fences this writer again.
 
 **A commit that the brokers forget.** Brokers that were all killed may leave a confirmed transaction without its end
-(``hanging_transactions``). So step 1 ends such a transaction first, as the coordinator has recorded its outcome, and
-the writer begins at step 1 after all brokers were away.
+(``hanging_transactions``). So step 1 ends such a transaction first, as the coordinator has recorded its outcome; in an
+epoch without a visible marker also those of the writer w in every earlier epoch. And the writer begins at step 1 after
+all brokers were away.
 
 **A batch without records** opens no transaction and writes no marker. The marker then stays at an earlier batch, which
 is harmless: a replay of the empty batch has no records either (output is a pure function of the batch), and the marker
@@ -55,6 +56,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from streamcore.cuts.cut_id import CutId
+from streamcore.cuts.writer_id import WriterId
 from streamcore.errors import ConfigError, Fenced, Permanent, Retryable
 from streamcore.kafka.delivery import (
     CommitOutcome,
@@ -67,12 +69,11 @@ from streamcore.kafka.delivery import (
     record_bytes,
     reject_oversized,
 )
-from streamcore.kafka.hanging_transactions import end_hanging_transaction
+from streamcore.kafka.hanging_transactions import end_hanging_transactions
 from streamcore.kafka.markers import Marker, read_marker, read_stable_marker
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.systems import transactions_dependency
 from streamcore.kafka.transactional_producer import TransactionalProducer
-from streamcore.writer_id import WriterId
 
 #: How many earlier epochs the first writer of a new epoch fences.
 MAX_PAST_EPOCHS = 16
@@ -247,7 +248,9 @@ class ExactlyOnceWriter:
         # transactional id; the broker ends its open transaction.
         if (seen := self.read_stable_marker()) is not None:
             self._hooks.check_history(seen.cut)
-        end_hanging_transaction(self._settings, self._writer, self._markers_topic, self._topics, self._delivery)
+        # Before the fencing, which makes the coordinator forget how the last transaction ended.
+        writers = [self._writer] if seen is not None else [self._writer, *self._past_writers()]
+        end_hanging_transactions(self._settings, writers, [self._markers_topic, *self._topics], self._delivery)
         self._producer = TransactionalProducer.fence(self._settings, self._writer, self._delivery)
         self._marker_partition = self._producer.marker_partition(self._markers_topic, self._writer)
         self._hooks.on_step(CommitStep.FENCED)
@@ -315,11 +318,14 @@ class ExactlyOnceWriter:
         return read_stable_marker(self._settings, self._markers_topic, self._writer, timeout_ms)
 
     def _fence_past_epochs(self) -> None:
-        """Fence this writer's processes of the last ``MAX_PAST_EPOCHS`` epochs."""
-        newest = self._writer.epoch - 1
-        for epoch in range(newest, max(0, newest - MAX_PAST_EPOCHS), -1):
-            past = WriterId(self._writer.app, epoch, self._writer.writer)
+        for past in self._past_writers():
             TransactionalProducer.fence(self._settings, past, self._delivery).end()
+
+    def _past_writers(self) -> list[WriterId]:
+        """Return this writer in the last ``MAX_PAST_EPOCHS`` epochs, newest first."""
+        newest = self._writer.epoch - 1
+        epochs = range(newest, max(0, newest - MAX_PAST_EPOCHS), -1)
+        return [WriterId(self._writer.app, epoch, self._writer.writer) for epoch in epochs]
 
     def _end_producer(self, *, abort: bool = False) -> None:
         """Close the producer. Without ``abort`` its transaction stays open until the next step 1 resolves it."""

@@ -1,4 +1,4 @@
-"""Ends a transaction whose markers the broker has lost: a *hanging transaction* (KIP-664).
+"""Ends transactions whose markers the broker has lost: *hanging transactions* (KIP-664).
 
 A transaction coordinator that starts while partitions have no leader, as after ``kill -9`` of all brokers, takes the
 partitions for deleted: it skips their transaction markers and records the transaction as complete (seen with Kafka
@@ -6,7 +6,9 @@ partitions for deleted: it skips their transaction markers and records the trans
 the partitions from readers of committed records. The marker of the last cut is among them.
 
 The coordinator still knows how the transaction ended, until the next producer with this transactional id begins. So
-before it does, an empty transaction over the same partitions is ended in the same way: its markers end both.
+before it does, an empty transaction over the same partitions is ended in the same way: its markers end both. After a
+restore the writers of the earlier epochs are looked at too, because their hanging transactions hide the output of the
+new epoch as well.
 """
 
 from __future__ import annotations
@@ -14,36 +16,43 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import closing
+from typing import TYPE_CHECKING
 
+from streamcore.cuts.writer_id import WriterId
 from streamcore.errors import Retryable
 from streamcore.kafka import admin_clients
 from streamcore.kafka.delivery import DeliverySettings
 from streamcore.kafka.partition_offsets import KafkaPartitionOffsets
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.offsets import TopicPartition
-from streamcore.writer_id import WriterId
+
+if TYPE_CHECKING:
+    import kafka
+    from kafka.admin import TransactionDescription
 
 _POLL_S = 0.1
 
 
-def end_hanging_transaction(
-    settings: KafkaSettings, writer: WriterId, markers_topic: str, topics: Sequence[str], delivery: DeliverySettings
-) -> bool:
-    """End the hanging transaction of the writer, if there is one; return whether there was. Fences the writer then.
-
-    ``topics``: those that the writer writes. Only their partitions that hide records get markers; if another writer's
-    transaction hides them, the markers change nothing.
+def end_hanging_transactions(
+    settings: KafkaSettings, writers: Sequence[WriterId], topics: Sequence[str], delivery: DeliverySettings
+) -> list[WriterId]:
+    """End the hanging transactions of the writers in ``topics``, all that they write; return the writers that had one.
+    Fences these, and no other writer: the transaction of a process that writes is open, and does not hang.
 
     Raises ``Retryable`` if the broker does not answer within ``request_timeout_ms``.
     """
-    if not _hidden_partitions(settings, [markers_topic]):
-        return False
-    committed = _was_committed(settings, writer)
-    hidden = _hidden_partitions(settings, [markers_topic, *topics])
-    if committed is None or not hidden:
-        return False
-    _write_markers(settings, writer, hidden, delivery, committed=committed)
-    return True
+    if not _hidden_partitions(settings, topics):
+        return []
+    ended = []
+    with closing(admin_clients.admin(settings)) as client:
+        for writer in writers:
+            search = _Search(settings, writer, topics, client)
+            with admin_clients.naming_errors(settings, f"state of transaction {writer.transactional_id}"):
+                committed, partitions = search.find()
+            if partitions:
+                _write_markers(settings, writer, partitions, delivery, committed=committed)
+                ended.append(writer)
+    return ended
 
 
 def _hidden_partitions(settings: KafkaSettings, topics: Sequence[str]) -> list[TopicPartition]:
@@ -53,31 +62,82 @@ def _hidden_partitions(settings: KafkaSettings, topics: Sequence[str]) -> list[T
     return [partition for partition, offset in stable.items() if offset < ends[partition]]
 
 
-def _was_committed(settings: KafkaSettings, writer: WriterId) -> bool | None:
-    """Return whether the last transaction of the writer was committed (or aborted), once the coordinator has ended it.
-    None: it is open, and the next ``init_transactions`` aborts it; or the coordinator does not know the writer; or the
-    broker is older than Kafka 3.0 and cannot tell."""
-    from kafka import errors as kp
-    from kafka.admin import TransactionState
+class _Search:
+    """Looks for the hanging transaction of a writer."""
 
-    name, deadline = writer.transactional_id, time.monotonic() + settings.request_timeout_ms / 1000
-    prepared = (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
-    with (
-        closing(admin_clients.admin(settings)) as client,
-        admin_clients.naming_errors(settings, f"state of transaction {name}"),
-    ):
+    def __init__(
+        self, settings: KafkaSettings, writer: WriterId, topics: Sequence[str], client: kafka.KafkaAdminClient
+    ) -> None:
+        self._settings = settings
+        self._name = writer.transactional_id
+        self._topics = topics
+        self._client = client
+
+    def find(self) -> tuple[bool, list[TopicPartition]]:
+        """Return whether the last transaction was committed, and the partitions in which it hangs.
+
+        No partitions: the transaction is open, and the next ``init_transactions`` aborts it; or no process of the
+        writer has ended one in the last days; or the broker is older than Kafka 3.0 and cannot tell.
+
+        If the coordinator knows only that the transaction has ended, it was aborted: a producer that begins (its
+        ``init_transactions``) aborts the open transaction of the one before.
+        """
+        from kafka.admin import TransactionState
+
+        described = self._describe_ended()
+        if described is None:
+            return False, []
+        hanging = self._open_partitions(described.producer_id)
+        if hanging is None:
+            # Without a look at the partitions: the markers change nothing where another writer hides the records.
+            hanging = (
+                [] if described.state == TransactionState.EMPTY else _hidden_partitions(self._settings, self._topics)
+            )
+        # A process of the writer that has begun its next transaction meanwhile explains the open partitions.
+        if not hanging or self._describe_ended() != described:
+            return False, []
+        return described.state == TransactionState.COMPLETE_COMMIT, hanging
+
+    def _describe_ended(self) -> TransactionDescription | None:
+        """Return how the last transaction of the writer ended; wait while the coordinator ends it. None: it is open, or
+        unknown."""
+        from kafka import errors as kp
+        from kafka.admin import TransactionState
+
+        deadline = time.monotonic() + self._settings.request_timeout_ms / 1000
+        prepared = (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
         try:
-            while (state := client.describe_transactions([name])[name].state) in prepared:
+            while (described := self._client.describe_transactions([self._name])[self._name]).state in prepared:
                 if time.monotonic() > deadline:
                     raise Retryable(
-                        f"kafka {settings.bootstrap}: transaction {name} is not complete after "
-                        f"{settings.request_timeout_ms} ms; look at the log of the broker"
+                        f"kafka {self._settings.bootstrap}: transaction {self._name} is not complete after "
+                        f"{self._settings.request_timeout_ms} ms; look at the log of the broker"
                     )
                 time.sleep(_POLL_S)
         except (kp.TransactionalIdNotFoundError, kp.UnsupportedVersionError, kp.IncompatibleBrokerVersion):
             return None
-    ended = {TransactionState.COMPLETE_COMMIT: True, TransactionState.COMPLETE_ABORT: False}
-    return ended.get(state)
+        ended = (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT, TransactionState.EMPTY)
+        return described if described.state in ended else None
+
+    def _open_partitions(self, producer_id: int) -> list[TopicPartition] | None:
+        """Return the hidden partitions for which a transaction of the producer is open. None: this client may not read
+        the topics, or the broker is too old."""
+        from kafka import TopicPartition as KafkaTopicPartition
+        from kafka import errors as kp
+
+        hidden = [KafkaTopicPartition(*one) for one in _hidden_partitions(self._settings, self._topics)]
+        try:
+            producers = self._client.describe_producers(hidden)
+        except (kp.AuthorizationError, kp.UnsupportedVersionError, kp.IncompatibleBrokerVersion):
+            return None
+        return [
+            (partition.topic, partition.partition)
+            for partition, state in producers.items()
+            if any(
+                one.producer_id == producer_id and one.current_transaction_start_offset >= 0
+                for one in state.active_producers
+            )
+        ]
 
 
 def _write_markers(

@@ -16,12 +16,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from streamcore.cuts.writer_id import WriterId
 from streamcore.kafka.delivery import DeliverySettings, Headers
 from streamcore.kafka.readers import scan_topic
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.topics import TopicSpec, ensure_topics
 from streamcore.kafka.transactional_producer import TransactionalProducer
-from streamcore.writer_id import WriterId
 
 
 @dataclass(frozen=True, slots=True)

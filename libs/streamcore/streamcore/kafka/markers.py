@@ -16,11 +16,11 @@ from dataclasses import dataclass
 import confluent_kafka as ck
 
 from streamcore.cuts.cut_id import CutId
+from streamcore.cuts.writer_id import WriterId
 from streamcore.errors import CorruptState, Retryable
 from streamcore.kafka import data_clients as clients
 from streamcore.kafka.data_clients import ClientLog, Isolation
 from streamcore.kafka.settings import KafkaSettings
-from streamcore.writer_id import WriterId
 
 #: The first reads begin this many offsets before the end: the marker of a running app is among the last few records.
 _LOOK_BACK_OFFSETS = (200, 20_000)
@@ -144,8 +144,9 @@ class _PartitionReader:
             if self._reached_end_or_raise(message):
                 return last
         raise Retryable(
-            f"kafka {self.settings.bootstrap}: markers topic {topic}, partition {partition}: "
-            f"offset {self.end} was not reached within the time limit; another writer's transaction may be open there"
+            f"kafka {self.settings.bootstrap}: markers topic {topic}, partition {partition}: an open transaction hides "
+            f"the records before offset {self.end}; if it does not end by itself within its time-out, find it with "
+            f"kafka-transactions.sh find-hanging --topic {topic} --partition {partition}"
         )
 
     def _reached_end_or_raise(self, message: ck.Message) -> bool:

@@ -75,7 +75,7 @@ class RangeReader:
         """Yield the records of ``ranges``, at most one range per partition, in batches of ``raw.RAW``.
 
         A batch has up to about 16 MiB. The records of a partition are in order. ``timestamps``: include the broker's
-        timestamps, which costs time for each record.
+        timestamps, which costs time for each record; without it, only the first record of a piece has one.
 
         Raises ``Permanent`` if records were deleted, and ``Retryable`` if no record arrives for ``request_timeout_ms``.
         After ``Retryable``, or if the caller leaves the iterator early, the same ranges can be read again.
@@ -204,11 +204,20 @@ class RangeReader:
             np.concatenate([_offsets(piece) for _, piece in pieces]),
             list(map(ck.Message.key, messages)),
             list(map(ck.Message.value, messages)),
-            [message.timestamp()[1] for message in messages] if timestamps else None,
+            [message.timestamp()[1] for message in messages] if timestamps else _first_timestamps(pieces),
         )
         mean = batch.nbytes / len(messages)
         self._record_bytes = max(mean, 0.8 * self._record_bytes + 0.2 * mean)
         return batch
+
+
+def _first_timestamps(pieces: Sequence[tuple[OffsetRange, list[ck.Message]]]) -> pa.Array:
+    """Return the timestamp of the first record of each piece, in milliseconds, and null for the others."""
+    counts = np.array([len(messages) for _, messages in pieces])
+    values, is_null = np.zeros(counts.sum(), np.int64), np.ones(counts.sum(), dtype=bool)
+    first = np.cumsum(counts) - counts
+    values[first], is_null[first] = [messages[0].timestamp()[1] for _, messages in pieces], False
+    return pa.array(values, pa.int64(), mask=is_null)
 
 
 def _offsets(messages: Sequence[ck.Message]) -> npt.NDArray[np.int64]:

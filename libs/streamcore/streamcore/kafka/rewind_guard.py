@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from streamcore.checkpoint.epoch import FIRST_EPOCH
 from streamcore.checkpoint.origin import RestoreOrigin
 from streamcore.errors import ConfigError
 from streamcore.kafka.exactly_once import MAX_PAST_EPOCHS
@@ -23,7 +24,7 @@ def check_not_behind_output(origin: RestoreOrigin, epoch: int, last_batch: LastB
     """
     if origin.rewinds:
         return
-    for earlier in range(max(origin.epoch, epoch - MAX_PAST_EPOCHS), epoch):
+    for earlier in range(max(FIRST_EPOCH, origin.epoch, epoch - MAX_PAST_EPOCHS), epoch):
         last = last_batch(earlier)
         if last is not None and (earlier > origin.epoch or last > origin.batch):
             raise ConfigError(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from streamcore.cuts.writer_id import WriterId
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.outages import Dependency
-from streamcore.writer_id import WriterId
 
 _MEANWHILE = "Until it is back the app commits no cut, and loses nothing"
 #: A writer that was cut off repeats its transaction within this time after the broker is back.

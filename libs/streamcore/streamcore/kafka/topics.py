@@ -104,6 +104,15 @@ def describe(settings: KafkaSettings, names: Sequence[str]) -> dict[str, TopicSt
         return _describe(admin, settings, names)
 
 
+def topic_names(settings: KafkaSettings) -> frozenset[str]:
+    """Return the names of all topics that this user may see."""
+    with (
+        closing(clients.consumer(settings, clients.Isolation.COMMITTED)) as client,
+        clients.naming_errors(settings, "list topics"),
+    ):
+        return frozenset(client.list_topics(timeout=settings.request_timeout_ms / 1000).topics)
+
+
 def alter_topic(settings: KafkaSettings, name: str, options: Mapping[str, str | None]) -> None:
     """Set these settings of a topic, and leave its others unchanged. None restores the broker's default."""
     from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 
 import confluent_kafka as ck
 
+from streamcore.cuts.writer_id import WriterId
 from streamcore.errors import Fenced, StreamError
 from streamcore.kafka import data_clients as clients
 from streamcore.kafka.data_clients import ClientLog
 from streamcore.kafka.delivery import DeliverySettings, OutRecord, OutRecords
 from streamcore.kafka.markers import Marker, markers_partition, partition_count
 from streamcore.kafka.settings import KafkaSettings
-from streamcore.writer_id import WriterId
 
 _POLL_EVERY_RECORDS = 10_000
 _ABORT_TIMEOUT_S = 5.0

@@ -5,10 +5,11 @@ promises that a failed call leaves no trace, that state reads back exactly as it
 migrate the state of an older one. It does not know how events are routed to keys or when checkpoints are written.
 """
 
+from streamcore.keyed.broadcast import BroadcastState
 from streamcore.keyed.call_scope import TimeDomain
 from streamcore.keyed.collection_states import ListState, MapState
 from streamcore.keyed.collection_table import WhenFull
-from streamcore.keyed.function import ProcessContext, ProcessFunction
+from streamcore.keyed.function import CoProcessFunction, KeyedFunction, ProcessContext, ProcessFunction, UserFunction
 from streamcore.keyed.keyed_store import KeyedLimits
 from streamcore.keyed.migration import Migration, Row
 from streamcore.keyed.states import AggregatingState, ReducingState, ValueState
@@ -17,6 +18,9 @@ from streamcore.keyed.value_codec import ValueTypeMismatch
 
 __all__ = [
     "AggregatingState",
+    "BroadcastState",
+    "CoProcessFunction",
+    "KeyedFunction",
     "KeyedLimits",
     "ListState",
     "MapState",
@@ -28,6 +32,7 @@ __all__ = [
     "Row",
     "TimeDomain",
     "Ttl",
+    "UserFunction",
     "ValueState",
     "ValueTypeMismatch",
     "WhenFull",

@@ -112,6 +112,14 @@ class PortBuffer:
         columns = [pl.Series(name, values[n::width], dtype=dtype) for n, (name, dtype) in pairs]
         return pl.DataFrame([*columns, pl.Series(EVENT_MS, times, dtype=pl.Int64)])
 
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self._times)
+
+    def truncate(self, rows: int) -> None:
+        """Forget all rows but the first ``rows``."""
+        del self._times[rows:], self._values[rows * len(self._schema) :]
+
     def _undo_add(self) -> None:
         """Remove the last row."""
         self._times.pop()

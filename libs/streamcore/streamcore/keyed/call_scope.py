@@ -40,13 +40,15 @@ NO_KEY: SupportsIndex = _NoKey()
 class CallScope:
     """The current key, the times and the journal of one call. Times are epoch milliseconds.
 
-    ``key_slot``: the index of the current key's state. ``event_ms``: the time of the event or timer. ``now_ms``: the
-    event time by which state expires, never before the watermark. ``in_control``: a control record is processed.
-    ``journal``: functions and arguments that undo the call. ``emptied``: key slots that lost a value or timer, so that
-    the key may have no state left. ``counts``: for the metrics. ``after_undo``: called after every undo.
+    ``key_slot``: the index of the current key's state. ``row``: the number of the input row, of a function without a
+    key. ``event_ms``: the time of the event or timer. ``now_ms``: the event time by which state expires, never before
+    the watermark. ``in_control``: a control record is processed. ``journal``: functions and arguments that undo the
+    call. ``emptied``: key slots that lost a value or timer, so that the key may have no state left. ``counts``: for the
+    metrics. ``after_undo``: called after every undo.
     """
 
     key_slot: int = NO_KEY  # type: ignore[assignment]  # raises on use, which saves a check at each use
+    row: int = 0
     event_ms: int = 0
     now_ms: int = NO_WATERMARK
     watermark_ms: int = NO_WATERMARK

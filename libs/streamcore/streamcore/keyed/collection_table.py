@@ -244,6 +244,11 @@ class CollectionTable:
         for key_slot in key_slots:
             self.cells[key_slot] = None
 
+    def is_live(self, key_slot: int) -> bool:
+        """Return whether the key has an item that has not expired. The last item expires last."""
+        items = self.cells[key_slot]
+        return items is not None and not self._is_expired(next(reversed(items)), items)
+
     def grow(self, key_count: int) -> None:
         """Make room for ``key_count`` keys."""
         self.cells.extend([None] * (key_count - len(self.cells)))

@@ -84,6 +84,15 @@ class KeyRegistry:
         """Return the key slots of this share of the keys, those that were admitted least recently."""
         return self._key_slots.least_used(share)
 
+    def in_order(self) -> list[int]:
+        """Return the key slots of all keys by the hash of the key and then the key, as in every process."""
+        used = self._key_slots.used()
+        columns = [pl.Series(HASH, self._key_slots.hashes[used], dtype=pl.UInt64)]
+        keys = pl.DataFrame([*columns, *self._key_slots.frame(used).get_columns()])
+        order = keys.select(pl.arg_sort_by(*keys.columns))
+        key_slots: list[int] = used[order.to_series().to_numpy()].tolist()
+        return key_slots
+
     def stored_columns(self, key_slots: Sequence[int]) -> list[pl.Series]:
         """Return the hash column and the key columns of these keys: the first columns of every table."""
         indexes = np.asarray(key_slots, dtype=np.int64)

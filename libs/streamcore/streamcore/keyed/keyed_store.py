@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -13,7 +13,7 @@ import polars as pl
 
 from streamcore.columnar.hash_table import Ints
 from streamcore.errors import ConfigError
-from streamcore.keyed.broadcast import BroadcastState
+from streamcore.keyed.broadcast import BroadcastTable
 from streamcore.keyed.call_scope import CallScope
 from streamcore.keyed.collection_states import CollectionState
 from streamcore.keyed.collection_table import CollectionItem, CollectionTable
@@ -52,7 +52,8 @@ class KeyedStore:
     """The state of all keys, by key slot (``streamcore.columnar.key_slots``).
 
     ``function_name`` appears in messages. ``cells``: the single-value states by name. ``collections``: the lists and
-    maps by name. ``cold_keys``: how many more keys are on disk; they count towards the limit of keys.
+    maps by name. ``cold_keys``: how many more keys are on disk; they count towards the limit of keys. ``load_cold``:
+    loads them all.
     """
 
     def __init__(
@@ -77,10 +78,11 @@ class KeyedStore:
         self.all_states: list[ValueCell | CollectionTable] = [*self.cells.values(), *self.collections.values()]
         self.values = ValueRows(self.keys, self.cells, dirty)
         self.timers = TimerTable(self.keys, self.scope, limits.timers_per_key)
-        self.broadcast = BroadcastState(self.scope, limits.broadcast_entries)
+        self.broadcast = BroadcastTable(self.scope, limits.broadcast_entries)
         self.versions = versions
         self.migration = StateMigration(versions, self._write_migrated)
         self.cold_keys = 0
+        self.load_cold: Callable[[], None] = _load_nothing
         self._possibly_unused: set[int] = set()
 
     def admit(self, rows: pl.DataFrame) -> list[int]:
@@ -131,6 +133,20 @@ class KeyedStore:
         for collection in self.collections.values():
             collection.finish_restore()
         self._possibly_unused.update(self.keys.take_added())
+
+    def live_key_slots(self) -> list[int]:
+        """Return the key slots of the keys that have unexpired state or a timer, in an order of the keys alone."""
+        return [
+            key_slot
+            for key_slot in self.keys.in_order()
+            if self.timers.has_timers(key_slot) or any(state.is_live(key_slot) for state in self.all_states)
+        ]
+
+    def recall_all(self) -> None:
+        """Load all keys that are on disk, in a cut in which a function is applied to all keys."""
+        if self.cold_keys:
+            self.load_cold()
+            self.start_expiry()
 
     def start_expiry(self) -> None:
         """Start the time to live of loaded values that were stored without one. Call it when the times are known."""
@@ -210,6 +226,10 @@ class KeyedStore:
                         f"{self.function_name}: state {name} is stored as {rows[column].dtype} and declared as "
                         f"{declared}; raise the function's version and give a migration"
                     )
+
+
+def _load_nothing() -> None:
+    """Do nothing: no key is on disk."""
 
 
 def _create_cell(state: DeclaredState, scope: CallScope, dirty: set[int]) -> ValueCell:

@@ -1,13 +1,14 @@
 """Moves the keys of a keyed function to disk and back: the rows of its values, entries and timers.
 
-A cold key is recalled for its events and for its first timer of each time domain. Its state expires where it is: a
+A cold key is recalled for its events, for its first timer of each time domain, and when a control record applies a
+function to all keys. Its state expires where it is: a
 merge of runs drops values whose time to live has ended.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -47,6 +48,9 @@ class PagedKeys:
 
     def start_paging(self) -> None:
         self._store.keys.track_use()
+
+    def set_load_all(self, load_all: Callable[[], None]) -> None:
+        self._store.load_cold = load_all
 
     def memory_bytes(self) -> int:
         store = self._store

@@ -60,7 +60,9 @@ class DeclaredState(ABC):
 
 
 class SingleValueState(DeclaredState):
-    """The declaration of a state with one value per key."""
+    """The declaration of a state with one value per key, or per window of a key (``keyed.window_states``)."""
+
+    is_per_window = False
 
 
 class ValueState(SingleValueState, Generic[T]):

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from streamcore.durations import DurationField
 from streamcore.errors import ConfigError
 from streamcore.keyed.call_scope import TimeDomain
 
@@ -24,14 +25,14 @@ class Refresh(StrEnum):
     ON_READ = "on_read"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Ttl:
     """The time to live of a value, or of each single item of a list or map.
 
     ``after_ms``: how long it is, in milliseconds. ``domain``: the time that counts. ``refresh``: what restarts it.
     """
 
-    after_ms: int
+    after_ms: DurationField = DurationField()
     domain: TimeDomain = TimeDomain.EVENT
     refresh: Refresh = Refresh.ON_WRITE
 

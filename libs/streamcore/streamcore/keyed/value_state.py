@@ -42,6 +42,10 @@ class ValueCell:
         """Return the value, or None."""
         return self.values[self.scope.key_slot]
 
+    def is_live(self, key_slot: int) -> bool:
+        """Return whether the key has a value that has not expired."""
+        return self.values[key_slot] is not None
+
     def set(self, value: object) -> None:
         """Write a value; None clears. ``ValueTypeMismatch`` if the value has the wrong type."""
         scope = self.scope
@@ -120,6 +124,11 @@ class ExpiringValueCell(ValueCell):
             self._set_refreshed(key_slot, now)
             self.dirty.add(key_slot)
         return value
+
+    def is_live(self, key_slot: int) -> bool:
+        refreshed_ms = self.refreshed_times[key_slot]
+        is_unexpired = refreshed_ms is not None and refreshed_ms + self._after_ms > self.scope.now(self._domain)
+        return is_unexpired and self.values[key_slot] is not None
 
     def set(self, value: object) -> None:
         super().set(value)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Context, Decimal, Inexact, InvalidOperation
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, cast
 
 import polars as pl
 
@@ -69,8 +69,16 @@ def value_type_for_column(declared: ColumnType) -> ValueType:
         return ValueType(dtype, _decimal_coercion(dtype.precision or 38, dtype.scale))
     if (coerce := _COERCIONS.get(dtype)) is not None:
         return ValueType(dtype, coerce)
+    if isinstance(dtype, pl.List):
+        items = value_type_for_column(cast("ColumnType", dtype.inner))
+        return ValueType(pl.List(items.dtype), _list_coercion(items.coerce))
+    if isinstance(dtype, pl.Struct):
+        fields = {field.name: value_type_for_column(cast("ColumnType", field.dtype)) for field in dtype.fields}
+        struct = pl.Struct({name: field.dtype for name, field in fields.items()})
+        return ValueType(struct, _struct_coercion({name: field.coerce for name, field in fields.items()}))
     raise ConfigError(
-        f"{dtype!r}: columns are text, numbers, booleans, decimals and pl.Datetime('ms', 'UTC'); choose one of them"
+        f"{dtype!r}: columns are text, numbers, booleans, decimals, pl.Datetime('ms', 'UTC'), and lists and structs of "
+        "these; choose one of them"
     )
 
 
@@ -90,6 +98,8 @@ def value_type_for_state(declared: object) -> ValueType:
     if is_column_type(declared):
         if declared == pl.Float32:
             raise ConfigError("pl.Float32 loses digits between two events of a key; declare pl.Float64")
+        if isinstance(declared, pl.List | pl.Struct) or declared in (pl.List, pl.Struct):
+            raise ConfigError(f"{declared!r} can change in place; declare a ListState, a MapState or a tuple")
         return value_type_for_column(declared)
     raise ConfigError(
         f"state cannot hold {declared!r}: declare int, float, bool, str, Decimal, bytes, datetime, tuple, a NamedTuple "
@@ -184,6 +194,24 @@ def _named_tuple_coercion(exact_type: Any) -> Callable[[Any], Any]:
         if type(value) is exact_type:
             return exact_type._make(check_value(tuple(value)))
         return _require_none(value, f"is not a {exact_type.__name__}")
+
+    return coerce
+
+
+def _list_coercion(coerce_item: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def coerce(value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            return [coerce_item(item) for item in value]
+        return _require_none(value, "is not a list")
+
+    return coerce
+
+
+def _struct_coercion(fields: dict[str, Callable[[Any], Any]]) -> Callable[[Any], Any]:
+    def coerce(value: Any) -> Any:
+        if isinstance(value, dict) and value.keys() == fields.keys():
+            return {name: coerce_field(value[name]) for name, coerce_field in fields.items()}
+        return _require_none(value, f"is not a dictionary with the fields {[*fields]}")
 
     return coerce
 

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Final
 
 from streamcore.memory.memory_use import MemoryUse
-from streamcore.outages import REPEAT_S
+from streamcore.outages import LastingWarning
 
 #: The share of the limit at which memory is nearly used up, and the share below which it is not any more.
 WARN_SHARE: Final = 0.8
@@ -32,11 +32,8 @@ class MemoryWarning:
         read: Callable[[], MemoryUse | None],
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._log = log
         self._read = read
-        self._now_s = now_s
-        self._began_s: float | None = None
-        self._logged_s = 0.0
+        self._warning = LastingWarning(log, now_s)
         self._ended = threading.Event()
         self.latest: MemoryUse | None = None
 
@@ -58,20 +55,14 @@ class MemoryWarning:
         self.latest = use = self._read()
         if use is None:
             return
-        if self._began_s is None:
-            if use.used >= WARN_SHARE * use.limit:
-                self._began_s = self._logged_s = self._now_s()
-                self._log.warning(
-                    "memory: %s; at the limit the system ends one of these processes and cuts run again. Give the app "
-                    "more memory, or let it keep less state",
-                    _figures(use),
-                )
-        elif use.used < OVER_SHARE * use.limit:
-            self._log.warning("memory: enough again after %.0f s: %s", self._now_s() - self._began_s, _figures(use))
-            self._began_s = None
-        elif self._now_s() - self._logged_s >= REPEAT_S:
-            self._logged_s = self._now_s()
-            self._log.warning("memory: still nearly used up: %s", _figures(use))
+        if self._warning.lasts and use.used < OVER_SHARE * use.limit:
+            self._warning.end(f"memory: enough again after {self._warning.seconds:.0f} s: {_figures(use)}")
+        elif self._warning.lasts or use.used >= WARN_SHARE * use.limit:
+            self._warning.warn(
+                f"memory: {_figures(use)}; at the limit the system ends one of these processes and cuts run again. "
+                "Give the app more memory, or let it keep less state",
+                f"memory: still nearly used up, for {self._warning.seconds:.0f} s now: {_figures(use)}",
+            )
 
     def _check_until_end(self) -> None:
         while not self._ended.wait(_CHECK_S):

@@ -129,8 +129,8 @@ def _identity(stored: SavepointManifest, new: AppDescription) -> Iterator[Reason
         yield Reason(
             Compatibility.INCOMPATIBLE,
             f"{copies.table} must be equal in all shards to be divided anew, and differs in shards "
-            f"{copies.shards[0]} and {copies.shards[1]}; restore it with {old.shards} shards, let the app run until "
-            "they agree (a rule that is in quarantine in one shard: publish it again), and take another savepoint",
+            f"{copies.shards[0]} and {copies.shards[1]}; take another savepoint; if they differ again, "
+            f"restore it with {old.shards} shards, delete the rule that is in quarantine and publish it again",
         )
 
 

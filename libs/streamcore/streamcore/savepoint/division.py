@@ -12,8 +12,8 @@ from collections.abc import Collection, Mapping, Sequence
 import polars as pl
 
 from streamcore.app import App
-from streamcore.hashing import KeySpace
 from streamcore.kernel import Kernel
+from streamcore.key_space import KeySpace
 from streamcore.savepoint.state_files import Frames, initial_log, live_rows, read_cells
 from streamcore.state.blob_store import MemoryBlobs
 from streamcore.state.scope import ScopeKind

@@ -21,7 +21,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from streamcore.app import App
 from streamcore.errors import CorruptState
-from streamcore.hashing import KeySpace
+from streamcore.key_space import KeySpace
 from streamcore.savepoint.compatibility import CompatibilityReport
 from streamcore.savepoint.division import divide_rows, overlapping_shards
 from streamcore.savepoint.manifest import StateFile

@@ -15,7 +15,7 @@ from functools import cache
 from pydantic import TypeAdapter, ValidationError
 
 from streamcore.errors import ConfigError, CorruptState
-from streamcore.hashing import KeySpace
+from streamcore.key_space import KeySpace
 from streamcore.offsets import StreamOffsets
 from streamcore.storage import checked_json
 

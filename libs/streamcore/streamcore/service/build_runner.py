@@ -38,6 +38,7 @@ def build_runner(
         markers_topic=settings.markers_topic,
         trigger_ms=settings.trigger_ms,
         starting_offsets=settings.starting_offsets,
+        ending_offsets=settings.ending_offsets,
         max_clock_ahead_ms=settings.max_clock_ahead_ms,
         sinks=tuple(sinks),
         savepoints=settings.savepoints_root,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from streamcore.cuts.cut_clock import span_text
 from streamcore.errors import Retryable
-from streamcore.outages import REPEAT_S
+from streamcore.outages import LastingWarning
 
 if TYPE_CHECKING:
     from streamcore.engine.report import CutReport
@@ -25,35 +25,21 @@ class ClockWarning:
     """
 
     def __init__(self, log: logging.Logger, now_s: Callable[[], float] = time.monotonic) -> None:
-        self._log = log
-        self._now_s = now_s
-        self._began_s: float | None = None
-        self._logged_s = 0.0
+        self._warning = LastingWarning(log, now_s)
 
     def cut(self, report: CutReport) -> None:
         """See ``CutListener``."""
+        lasted = span_text(round(self._warning.seconds * 1_000))
         if report.clock_ahead_ms < _AHEAD_MS:
-            if self._began_s is not None:
-                self._log.warning("the clock of the cuts goes on; it stood still for %s", self._duration())
-            self._began_s = None
-        elif self._began_s is None:
-            self._began_s = self._logged_s = self._now_s()
-            self._log.warning(
-                "the clock of the cuts is %s ahead of this machine's clock and stands still until that is there: "
-                "timers, triggers and windows by processing time wait, and event times are limited by this machine's "
-                "clock; if this machine's clock is wrong, correct it",
-                span_text(report.clock_ahead_ms),
-            )
-        elif self._now_s() - self._logged_s >= REPEAT_S:
-            self._logged_s = self._now_s()
-            self._log.warning(
-                "the clock of the cuts is still %s ahead of this machine's clock; it stands still for %s now",
-                span_text(report.clock_ahead_ms),
-                self._duration(),
-            )
-
-    def _duration(self) -> str:
-        return span_text(round((self._now_s() - (self._began_s or 0)) * 1_000))
+            self._warning.end(f"the clock of the cuts goes on; it stood still for {lasted}")
+            return
+        ahead = span_text(report.clock_ahead_ms)
+        self._warning.warn(
+            f"the clock of the cuts is {ahead} ahead of this machine's clock and stands still until that is there: "
+            "timers, triggers and windows by processing time wait, and event times are limited by this machine's "
+            "clock; if this machine's clock is wrong, correct it",
+            f"the clock of the cuts is still {ahead} ahead of this machine's clock; it stands still for {lasted} now",
+        )
 
     def progress(self, progress: Mapping[str, object]) -> None:
         """See ``CutListener``: cuts have the clock."""

@@ -17,6 +17,7 @@ Spark: the JVM starts first, and Spark's and the service's own modules are impor
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import queue
@@ -44,6 +45,7 @@ from streamcore.service.reconfigure import ActiveRunner, LiveReconfiguration
 from streamcore.service.savepoint_api import Savepoints, SavepointsFactory
 from streamcore.service.telemetry_hook import NoTelemetry, TelemetryHook, telemetry_for
 from streamcore.spark.runtime import Runtime
+from streamcore.wire import no_pandas
 
 if TYPE_CHECKING:
     from streamcore.engine.report import Listeners
@@ -155,13 +157,22 @@ class ServiceProcess(Generic[S]):
         settings = self._settings
         checkpoint = None if self._mode.standby else standalone_checkpoint(settings)
         with Runtime(settings.app, checkpoint, settings.spark_session) as runtime, self._serving(own=False):
-            make_runner = self._build()
+            make_runner = self._load()
             self._savepoints = self._savepoints_of(settings, runtime)
             self._ready.set()
             if not self._mode.standby or self._wait_as_standby(make_runner, runtime):
                 self._run_app(make_runner, runtime)
             else:
                 self._finish_drain()
+
+    def _load(self) -> RunnerFactory[S]:
+        """Import the service's modules while the JVM starts. No garbage is looked for: what is loaded stays."""
+        gc.disable()
+        try:
+            no_pandas.hide_from_pyarrow()
+            return self._build()
+        finally:
+            gc.enable()
 
     def _wait_as_standby(self, make_runner: RunnerFactory[S], runtime: Runtime) -> bool:
         """Warm up and wait until this process is promoted; return False if it must stop instead."""

@@ -42,10 +42,16 @@ class _Json(logging.Formatter):
         return orjson.dumps(entry).decode()
 
 
+def _is_not_py4j(record: logging.LogRecord) -> bool:
+    """Py4J logs under the root's name that the JVM ended; the runner reports why."""
+    return record.module != "java_gateway"
+
+
 def configure(service: str, style: LogStyle = "auto") -> None:
     """Configure the logs of this process. ``auto`` is plain on a terminal and elsewhere; a pod sets JSON explicitly."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Json(service) if style == "json" else _Plain(service))
+    handler.addFilter(_is_not_py4j)
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -22,11 +22,10 @@ from streamcore.control.channel import ControlChannel, FileChannel, standby_chan
 from streamcore.environment import EnvironmentVariable, Reader
 from streamcore.errors import ConfigError, StreamError
 from streamcore.service import logs
-from streamcore.service.config.documents import load_document
 from streamcore.service.config.executors import POD_NAME, POD_NAMESPACE
 from streamcore.service.config.settings import ServiceSettings
+from streamcore.service.definition import ServiceDefinition
 from streamcore.service.lifecycle import RunnerFactory, ServiceProcess, StartMode
-from streamcore.service.savepoint_api import SavepointsFactory
 
 S = TypeVar("S", bound=ServiceSettings)
 
@@ -54,18 +53,22 @@ class ServiceExit(ExitCode):
     )
 
 
-def run_service(
-    name: str, settings: type[S], build: Callable[[], RunnerFactory[S]], savepoints: SavepointsFactory[S]
-) -> int:
-    """Run a service. ``name`` precedes every message. ``build`` imports the runner's builder while the JVM starts."""
-    arguments = _parser(name).parse_args()
+def run_service(service: ServiceDefinition[S], arguments: Sequence[str] | None = None) -> int:
+    """Run a service with these arguments (default: those of the command line); return its exit code."""
+    name = service.name
+    parsed = _parser(name).parse_args(arguments)
     log = logging.getLogger(name)
     logs.configure(name)
+
+    def build() -> RunnerFactory[S]:  # called while the JVM starts, because it imports Spark
+        return service.factory().create_runner
+
     try:
-        document = load_document(arguments.settings, settings)
-        logs.configure(name, document.telemetry.logs)
-        mode = StartMode(arguments.standby, arguments.restore_from)
-        ServiceProcess(name, document, build, _channel(document, mode, os.environ), mode, savepoints).run()
+        settings = service.load_settings(parsed.settings)
+        logs.configure(name, settings.telemetry.logs)
+        mode = StartMode(parsed.standby, parsed.restore_from)
+        channel = _channel(settings, mode, os.environ)
+        ServiceProcess(name, settings, build, channel, mode, service.savepoints).run()
     except StreamError as error:
         log.error("%s: %s", type(error).__name__, error)
         return ServiceExit.SETTINGS if isinstance(error, ConfigError) else ServiceExit.FAILED

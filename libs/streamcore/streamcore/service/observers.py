@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 import logging
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import orjson
 
 from streamcore.errors import Retryable
+from streamcore.outages import LastingWarning
 
 if TYPE_CHECKING:
     from streamcore.engine.report import CutReport, Listeners
@@ -70,9 +72,38 @@ class StartMessage:
         """See ``CutListener``: messages are the log's."""
 
 
+class FailureMessages:
+    """Logs the failures after which the query starts again: each at once, the same one each minute, and the first cut
+    after them. ``now_s``: monotonic seconds."""
+
+    def __init__(self, log: logging.Logger, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._log = log
+        self._warning = LastingWarning(log, now_s)
+        self._last = ""
+
+    def cut(self, report: CutReport) -> None:
+        """See ``CutListener``."""
+        self._warning.end(f"batch {report.batch} is committed, {self._warning.seconds:.0f} s after the first failure")
+
+    def progress(self, progress: Mapping[str, object]) -> None:
+        """See ``CutListener``. Do nothing: ``cut`` reports the end of a failure."""
+
+    def failure(self, error: Retryable) -> None:
+        """See ``CutListener``."""
+        text = str(error)
+        if self._warning.lasts and text != self._last:
+            self._log.warning("trying again: %s", text)
+        else:
+            again = f"trying again, for {self._warning.seconds:.0f} s now: {text}"
+            self._warning.warn(f"trying again: {text}", again)
+        self._last = text
+
+
 def combine_listeners(observers: Sequence[CutListener], log: logging.Logger) -> Listeners:
     """All of them, in order, and the log for failures."""
     from streamcore.engine.report import Listeners
+
+    observers = [FailureMessages(log), *observers]
 
     def report(cut: CutReport) -> None:
         for observer in observers:
@@ -83,7 +114,6 @@ def combine_listeners(observers: Sequence[CutListener], log: logging.Logger) -> 
             observer.progress(metrics)
 
     def failure(error: Retryable) -> None:
-        log.warning("trying again: %s", error)
         for observer in observers:
             observer.failure(error)
 

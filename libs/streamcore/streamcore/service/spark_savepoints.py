@@ -13,10 +13,15 @@ from streamcore.checkpoint.checkpoint import AppIdentity
 from streamcore.checkpoint.epochs import EpochClaim, EpochProgress, EpochStore
 from streamcore.control.commands import Promote
 from streamcore.control.status import CompatibilityInfo, SavepointInfo
+from streamcore.cuts.writer_id import WriterId
 from streamcore.errors import ConfigError
+from streamcore.kafka.delivery import DeliverySettings
+from streamcore.kafka.hanging_transactions import end_hanging_transactions
 from streamcore.kafka.markers import read_marker
+from streamcore.kafka.partition_offsets import list_partitions
 from streamcore.savepoint import CompatibilityReport, RestoreDecisions, Savepoint, SavepointRepository
 from streamcore.savepoint.app_description import check_app_compatibility
+from streamcore.savepoint.fork import find_savepoint
 from streamcore.savepoint.restore import check_restorable, restore_checkpoint
 from streamcore.savepoint.verify import verify_readable
 from streamcore.service.config.settings import ServiceSettings
@@ -24,7 +29,6 @@ from streamcore.spark.runner import Runner
 from streamcore.spark.runtime import Runtime
 from streamcore.spark.savepoint_writer import take_savepoint_of_stopped
 from streamcore.storage import open_object_store
-from streamcore.writer_id import WriterId
 
 _MARKERS_TIMEOUT_MS = 30_000
 
@@ -41,12 +45,12 @@ class ServiceSavepoints:
 
     def plan(self, name: str) -> CompatibilityInfo:
         """See ``Savepoints``."""
-        report = self._plan(self._savepoints.get(name))
+        report = self._plan(self._find(name))
         return CompatibilityInfo(str(report.compatibility), tuple(reason.text for reason in report.reasons))
 
     def verify(self, name: str) -> str:
         """See ``Savepoints``."""
-        saved = self._savepoints.get(name)
+        saved = self._find(name)
         report = self._plan(saved)
         if not report.possible:
             raise ConfigError(f"savepoint {name}: {report.compatibility}: {'; '.join(r.text for r in report.reasons)}")
@@ -89,24 +93,32 @@ class ServiceSavepoints:
         """Return the savepoint to restore; None if the command names none or the checkpoint exists."""
         if command.restore is None or self._epochs.exists(command.epoch):
             return None
-        return self._savepoints.get(command.restore)
+        return self._find(command.restore)
 
     def _last_written(self, epoch: int, begun: int) -> int | None:
         """Return the last batch of ``epoch`` whose output may be written, or None. ``begun``: its last planned batch.
 
         Without sinks this is the batch of the newest marker; a process of that epoch may still write later ones, so
-        the next owner fences the epoch and reads again. With a sink it is ``begun``, because a sink gets its rows
-        before Kafka has the marker.
+        the next owner fences the epoch and reads again. Hanging transactions, which would hide the marker, are ended
+        first. With a sink it is ``begun``, because a sink gets its rows before Kafka has the marker.
         """
         if self.app.tables:
             return begun
-        writer = WriterId(self.app.name, epoch, "driver")
-        marker = read_marker(self.settings.kafka, self.settings.markers_topic, writer, _MARKERS_TIMEOUT_MS)
+        kafka, markers = self.settings.kafka, self.settings.markers_topic
+        writers = [WriterId(self.app.name, one) for one in self._epochs.existing()]
+        topics = list(list_partitions(kafka, [markers, *set(self.app.lanes.values())]))  # a new lane has no topic yet
+        end_hanging_transactions(kafka, writers, topics, DeliverySettings())
+        marker = read_marker(kafka, markers, WriterId(self.app.name, epoch), _MARKERS_TIMEOUT_MS)
         return None if marker is None else marker.cut.batch
 
     @property
     def _epochs(self) -> EpochStore:
         return EpochStore(self.settings.checkpoint)
+
+    def _find(self, name: str) -> Savepoint:
+        """Return a savepoint of this app, or of the app that it is a fork of."""
+        place = open_object_store(self.settings.savepoints_root)
+        return find_savepoint(place, name, self.app.name, self.app.control_topic, self.settings.restore.app)
 
     @property
     def _savepoints(self) -> SavepointRepository:

@@ -22,10 +22,10 @@ from pydantic import Field, PositiveInt
 from pydantic.dataclasses import dataclass as settings_dataclass
 
 from streamcore.cuts.cut_id import CutId
+from streamcore.cuts.writer_id import WriterId
 from streamcore.errors import Fenced
 from streamcore.outages import OUTAGES, Dependency, Outages
 from streamcore.settings import STRICT
-from streamcore.writer_id import WriterId
 
 
 class Guarantee(enum.StrEnum):

@@ -6,10 +6,14 @@ is a stack trace of Java. Its last cause describes the failure, and the error of
 
 from __future__ import annotations
 
+import contextlib
 import re
+import shutil
 import signal
 import subprocess
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streamcore import errors
@@ -31,6 +35,8 @@ _DAMAGED = ("ChecksumException", "Checksum error", "Stream is corrupted", "ZipEx
 #: Texts of failures of which a damaged or missing file may be the cause.
 _UNREADABLE = ("CANNOT_LOAD_STATE_STORE", "RocksDBException", "NoSuchFile", "FileNotFound", "JsonParseException")
 _MOST_FILES = 3
+#: A disk with less room counts as full: a block of 4 KiB may be free that a larger file does not fit into.
+_FULL_BYTES = 1 << 20
 #: Exit code of a JVM with -XX:+ExitOnOutOfMemoryError.
 _OUT_OF_MEMORY = 3
 
@@ -40,17 +46,20 @@ class TaskFailed(Retryable):
     that it is a fault of the program."""
 
 
-def explain_failure(text: str, root: CheckpointRoot, find_savepoint: Callable[[], str | None]) -> StreamError:
+def explain_failure(
+    text: str, root: CheckpointRoot, find_savepoint: Callable[[], str | None], local_dir: Path | None = None
+) -> StreamError:
     """Return the error for a query that ended with this text of Spark.
 
     ``root``: the app's checkpoint, of which Spark's files are checked; those of the state only if the text is about
-    them, for there may be many. ``find_savepoint`` returns the name of the newest savepoint.
+    them, for there may be many. ``find_savepoint`` returns the name of the newest savepoint. ``local_dir``: the folder
+    in which Spark keeps files for itself.
     """
     if (python := _worker_error(text)) is not None:
         return python
     cause = last_cause(text)
     if "No space left on device" in text:
-        return Retryable(f"a disk that Spark writes to is full ({cause}); make room there, or in its folder local_dir")
+        return Retryable(f"disk full: {_describe_full_disks(root, local_dir)} ({cause}); make room there")
     damage = find_log_damage(root.spark)
     if not damage and any(sign in text for sign in _DAMAGED + _UNREADABLE):
         damage = find_state_damage(root.spark)
@@ -60,14 +69,34 @@ def explain_failure(text: str, root: CheckpointRoot, find_savepoint: Callable[[]
         return Retryable("a Python worker of Spark ended: it was killed, or its memory was not enough")
     if "Python worker failed to connect back" in text:
         return Retryable("a Python worker of Spark did not start in time; the machine has too little processor time")
+    if "CANNOT_LOAD_STATE_STORE" in text:
+        remedy = _describe_remedy(find_savepoint())
+        return Retryable(f"checkpoint {root.spark}: the state cannot be read: {cause}; if this stays so, {remedy}")
     return Retryable(cause)
+
+
+def _describe_full_disks(root: CheckpointRoot, local_dir: Path | None) -> str:
+    """Name the folders that have no room, or all to which Spark writes if there is room again."""
+    folders = {"checkpoint": root.path, "local_dir": local_dir or Path(tempfile.gettempdir())}
+    free = {f"{name} {path}": _free_bytes(path) for name, path in folders.items() if isinstance(path, Path)}
+    full = [f"{place} has {count} bytes free" for place, count in free.items() if count < _FULL_BYTES]
+    return " and ".join(full or free)
+
+
+def _free_bytes(folder: Path) -> int:
+    with contextlib.suppress(OSError):
+        return shutil.disk_usage(folder).free
+    return 0
 
 
 def _describe_damage(root: CheckpointRoot, damage: list[str], cause: str, savepoint: str | None) -> str:
     files = "; ".join(damage[:_MOST_FILES]) or f"the files of Spark cannot be read ({cause})"
     more = f"; and {len(damage) - _MOST_FILES} more" if len(damage) > _MOST_FILES else ""
-    remedy = "a savepoint; there is none of this app" if savepoint is None else f"savepoint {savepoint}"
-    return f"checkpoint {root.spark}: {files}{more}; restore the app from {remedy}. Nothing was changed."
+    return f"checkpoint {root.spark}: {files}{more}; {_describe_remedy(savepoint)}. Nothing was changed."
+
+
+def _describe_remedy(savepoint: str | None) -> str:
+    return f"restore the app from {f'savepoint {savepoint}' if savepoint else 'a savepoint; there is none of this app'}"
 
 
 def last_cause(text: str) -> str:

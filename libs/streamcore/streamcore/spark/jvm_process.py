@@ -10,8 +10,11 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any
+
+from streamcore.environment import JAVA_HOME
+from streamcore.spark.java_command import gateway_command, gateway_environment
 
 #: Beginnings of lines that come with every start: Java names a module that Spark loads on purpose, and Spark reports
 #: the steps of a process that it asks for the state variables of a query.
@@ -38,6 +41,15 @@ def start_jvm(command: Sequence[str], *, preexec_fn: Callable[[], object], **opt
     if process.stderr is not None:
         threading.Thread(target=_forward, args=(process.stderr,), name="jvm-messages", daemon=True).start()
     return process
+
+
+def start_gateway(command: Sequence[str], *, env: Mapping[str, str], **options: Any) -> subprocess.Popen[bytes]:
+    """Start the JVM of ``command``, which calls ``spark-submit``, as ``start_jvm`` does, but without ``spark-submit``.
+
+    Raises ``ConfigError`` if there is no Java.
+    """
+    gateway = gateway_command(command, env.get(JAVA_HOME))
+    return start_jvm(gateway, env=gateway_environment(command, env), **options)
 
 
 def _forward(messages: IO[bytes]) -> None:

@@ -44,5 +44,5 @@ def own_topics(app: App, markers_topic: str) -> list[TopicSpec]:
     from streamcore.kafka.control_topic import control_topic
     from streamcore.kafka.topics import TopicSpec
 
-    lanes = [TopicSpec(topic, 1) for topic in dict.fromkeys(app.lanes.values())]
+    lanes = [TopicSpec(topic, 1) for topic in dict.fromkeys(app.lanes.values()) if topic != app.control_topic]
     return [*lanes, control_topic(app.control_topic), TopicSpec(markers_topic, 1, compacted=True)]

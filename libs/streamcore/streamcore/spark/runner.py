@@ -26,7 +26,6 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
 
-import pandas  # noqa: F401 - pyspark imports it when a query is built; imported here, while the JVM starts
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -39,8 +38,11 @@ from streamcore.checkpoint.offset_log import CutBounds
 from streamcore.checkpoint.origin import RestoreOrigin
 from streamcore.cuts.cut_clock import MAX_CLOCK_AHEAD_MS, reject_clock_ahead, wall_clock_ms
 from streamcore.cuts.cut_id import CutId
+from streamcore.cuts.writer_id import WriterId
 from streamcore.engine.cut_watch import CutWatch
+from streamcore.engine.inputs import kafka_topics, open_bounds, with_files
 from streamcore.engine.lag import Lag, LagTracker
+from streamcore.engine.latency import lane_latencies, take_first_records
 from streamcore.engine.output import OutputCommitter
 from streamcore.engine.planner import Planner
 from streamcore.engine.report import CutReport, Listeners
@@ -67,7 +69,6 @@ from streamcore.spark.wire import ASSIGNMENTS_PROPERTY, encode_assignments
 from streamcore.storage import open_object_store
 from streamcore.storage.atomic_files import list_names, remove_folder
 from streamcore.storage.location import Location, for_spark
-from streamcore.writer_id import WriterId
 
 _POLL_S = 0.2
 #: How old the last check of the lease may be while a cut waits for input, in seconds.
@@ -100,8 +101,10 @@ class RunSettings:
     markers_topic: str
     #: Least milliseconds between the starts of two cuts; with 0 a cut starts when the previous one ends.
     trigger_ms: int = 0
-    #: Where a new app begins in a topic: ``earliest`` or ``latest``.
+    #: Where a new app begins in a topic: ``earliest``, ``latest``, an offset, or a time with its zone.
     starting_offsets: str = "earliest"
+    #: Where the topics end: as ``starting_offsets``, at the first start. The app stops there. None: they have no end.
+    ending_offsets: str | None = None
     #: Most milliseconds by which the clock of the last cut may be ahead of the machine's clock at the start. With more
     #: the start is rejected, because one of both clocks is wrong.
     max_clock_ahead_ms: int = MAX_CLOCK_AHEAD_MS
@@ -172,15 +175,14 @@ class Runner:
         if self.root.last_committed() is not None:  # Spark's own state holds the initial state by now
             remove_folder(self.root.initial)
         self._reject_clock_ahead()
-        session = self.runtime.session()
         # Freeze the loaded objects, so that the garbage collector looks only at objects of the cuts. Its full
         # collections were a third of the driver's cost of output.
         gc.freeze()
         try:
-            with BrokerWatch(self.settings.kafka, [self.app.control_topic, *self.app.topics]):
-                self._run_with_restarts(session, epoch)
+            with BrokerWatch(self.settings.kafka, [*kafka_topics(self.app)]):
+                self._run_with_restarts(epoch)
         except (Py4JError, ConnectionError) as error:
-            if (jvm_end := explain_jvm_end(session)) is not None:
+            if (jvm_end := explain_jvm_end(self.runtime.session())) is not None:
                 raise jvm_end from error
             raise
         finally:
@@ -192,7 +194,7 @@ class Runner:
         if last is not None:
             reject_clock_ahead(last.clock, limit_ms, f"checkpoint {self.root.path}", wall_clock_ms())
 
-    def _run_with_restarts(self, session: SparkSession, epoch: int) -> None:
+    def _run_with_restarts(self, epoch: int) -> None:
         """Start the query again after each ``Retryable``, until the app has drained.
 
         A committed cut resets the count of failures. Raises ``Permanent`` after too many failures in a row, or when a
@@ -202,7 +204,7 @@ class Runner:
         last_error = ""
         while not self._boundary.draining:
             try:
-                self._run_query(session, epoch)
+                self._run_query(epoch)
                 return
             except Retryable as error:
                 if self._cuts_committed > last_committed:
@@ -220,8 +222,11 @@ class Runner:
             self._boundary.wait(pause_ms / 1000)
             pause_ms = min(2 * pause_ms, self.settings.restarts.pause_max_ms)
 
-    def _run_query(self, session: SparkSession, epoch: int) -> None:
-        """Open the writer and the sinks, check the checkpoint, and run one query until it ends."""
+    def _run_query(self, epoch: int) -> None:
+        """Open the writer and the sinks, check the checkpoint, and run one query until it ends.
+
+        All that needs no Spark comes first, because the first session may still be starting.
+        """
         lease = self.runtime.lease
         hooks = WriterHooks(
             still_owner=lease.check, check_history=partial(self._check_history, epoch), replace_oversized=_truncate
@@ -246,7 +251,8 @@ class Runner:
                     self._check_history(epoch, cut)
                 self._reject_rewind(epoch)
                 self._failure = None
-                query = self._start(session, _Cuts(self, self._planner(), session, outputs, epoch))
+                planner, session = self._planner(), self.runtime.session()
+                query = self._start(session, _Cuts(self, planner, session, outputs, epoch))
                 try:
                     self._poll_progress(query)
                 finally:
@@ -284,9 +290,11 @@ class Runner:
         return Lag() if self._lag_tracker is None else self._lag_tracker.current()
 
     def _planner(self) -> Planner:
-        ends = KafkaPartitionOffsets(self.settings.kafka, [self.app.control_topic, *self.app.topics])
-        self._lag_tracker = LagTracker(ends, self.app.topics)
-        return Planner(self.app, self.root.offsets, self._lag_tracker, self.settings.starting_offsets == "latest")
+        topics = KafkaPartitionOffsets(self.settings.kafka, [*kafka_topics(self.app)])
+        bounds = open_bounds(self.app, self.root.offsets, topics, self.settings.ending_offsets)
+        self._lag_tracker = LagTracker(with_files(topics, bounds), self.app.topics)
+        starting = self.settings.starting_offsets
+        return Planner(self.app, self.root.offsets, self._lag_tracker, starting, bounds=bounds)
 
     def _start(self, session: SparkSession, cuts: _Cuts) -> StreamingQuery:
         """Start the query. Until the first batch is committed, its shards begin with the initial state, if any."""
@@ -337,7 +345,7 @@ class Runner:
         """Return the error of streamcore for an error of Spark, or of the callback."""
         if not isinstance(error, Py4JError | PySparkException):
             return TaskFailed(f"{type(error).__name__}: {error}")
-        return explain_failure(str(error), self.root, self._newest_savepoint)
+        return explain_failure(str(error), self.root, self._newest_savepoint, self.settings.spark.local_dir)
 
     def _newest_savepoint(self) -> str | None:
         """Return the name of the newest savepoint of the app, or None if none can be read."""
@@ -414,6 +422,10 @@ class _Cuts:
         committed = self.outputs.commit(cut.id(batch), blobs, self.runner.watch.enter)
         # 4. Spark writes commits/<batch> when this returns.
         committed_s = time.perf_counter()
+        watermarks = _by_topic(self.runner.app, [row.partitions for row in rows])
+        self.planner.alignment.record(cut, watermarks)
+        counters = _sum_counters(row.counters for row in rows)
+        first_records_ms = take_first_records(counters)
         self.runner.on_cut_committed(
             CutReport(
                 batch=batch,
@@ -426,14 +438,16 @@ class _Cuts:
                 clock_ms=cut.end.clock.clock_ms,
                 clock_ahead_ms=cut.end.clock.ahead_ms,
                 watermark_ms=max((r.watermark_ms for r in rows), default=0),
-                watermarks=_by_topic(self.runner.app, [row.partitions for row in rows]),
+                watermarks=watermarks,
                 run_ms=round((collected_s - started_s) * 1000),
                 commit_ms=round((committed_s - collected_s) * 1000),
                 state_bytes=sum(r.state_bytes for r in rows),
                 shards_loaded=sum(r.shards_loaded for r in rows),
-                counters=_sum_counters(row.counters for row in rows),
+                counters=counters,
                 oversized=committed.receipt.oversized,
                 sinks=committed.sinks,
+                shards=len(rows),
+                latencies_ms=lane_latencies(self.runner.app, committed.lanes, first_records_ms, wall_clock_ms()),
             ),
             cut.end,
         )

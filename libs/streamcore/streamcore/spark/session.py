@@ -13,10 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from streamcore.arguments import check_whole
 from streamcore.environment import EnvironmentVariable, Reader
+from streamcore.errors import ConfigError
 from streamcore.spark import s3a as objects
 from streamcore.spark.executors import Executors
-from streamcore.spark.jvm_process import start_jvm
+from streamcore.spark.jvm_process import start_gateway, start_jvm
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,11 +49,11 @@ _POLARS_THREADS = EnvironmentVariable(
     *(Reader.SERVICE, Reader.WORKER),
     default="`1`",
 )
-_CLASS_ARCHIVE = EnvironmentVariable(
+CLASS_ARCHIVE = EnvironmentVariable(
     "STREAMCORE_CLASS_ARCHIVE",
-    "Archive of the classes that Spark's JVM loads, which halves its start. The image has one.",
-    Reader.SERVICE,
-    default="none",
+    "Archive of the classes that Spark's JVM loads, for faster starts. The image has one; `headgate up` builds one.",
+    *(Reader.COMMAND, Reader.SERVICE),
+    default="none; `headgate up` takes the one in its cache",
 )
 
 _STATE = "spark.sql.streaming.stateStore"
@@ -72,14 +74,20 @@ _WORKER_PROGRAM = Path(__file__).with_name("worker_python.sh")
 _PRELOAD = ("pyspark.worker", "streamcore.spark.worker")
 _FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
-
-#: Where most classes come from. The JVM looks for each class in one jar after the other, and Spark has 270 of them.
+#: Would register the functions of machine learning in every session, a third of a second of processor time.
+_LEFT_OUT = "spark-mllib_"
+#: Where most classes come from. The JVM looks for each class in one jar after the other, and Spark has 270 of them: a
+#: third of its start was spent on looking.
 _OFTEN_USED = (
     *("scala-library", "spark-catalyst_*", "spark-core_*", "spark-sql_*", "spark-sql-api_*", "spark-common-utils_*"),
     *("spark-network-common_*", "spark-unsafe_*", "log4j-api", "log4j-core", "scala-reflect", "py4j", "janino"),
     *("commons-compiler", "hadoop-client-api", "arrow-vector", "netty-common", "netty-transport", "netty-buffer"),
     *("jackson-core", "jackson-databind", "jackson-module-scala_*", "json4s-*", "antlr4-runtime", "ivy"),
 )
+
+
+#: As many cuts as ``checkpoint.offset_log`` keeps.
+MAX_RETAINED = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,14 +116,23 @@ class SparkSettings:
     json_logs: bool = False
     #: Whether the checkpoint is in a bucket.
     objects: bool = False
+    #: Checkpoints that are kept, one a cut: the state after each of the last cuts. From 2 to 100.
+    retained_checkpoints: int = 20
     #: Further settings of Spark, by name.
     extra: Mapping[str, str] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        check_whole(retained_checkpoints=self.retained_checkpoints)
+        if not 2 <= self.retained_checkpoints <= MAX_RETAINED:
+            raise ConfigError(
+                f"retained_checkpoints: {self.retained_checkpoints} is not from 2, for the cut that may run again, to "
+                f"{MAX_RETAINED}, of which the offset log has the offsets"
+            )
+
 
 def _options(settings: SparkSettings) -> dict[str, str]:
-    further = [] if settings.jars is None else [f"{settings.jars}/*"]
-    jars = os.pathsep.join([*_often_used(), *further])
-    archive = os.environ.get(_CLASS_ARCHIVE)
+    jars = os.pathsep.join(class_path(settings.jars))
+    archive = os.environ.get(CLASS_ARCHIVE)
     archives = [f"-XX:SharedArchiveFile={archive}", *QUIET_ARCHIVES] if archive else []
     logs = ["-Dstreamcore.logs=json"] if settings.json_logs else []
     java_options = " ".join([*_JAVA_OPTIONS, *archives, *logs, *settings.java_options])
@@ -131,6 +148,11 @@ def _options(settings: SparkSettings) -> dict[str, str]:
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(settings.parallelism),
         "spark.sql.adaptive.enabled": "false",
+        # A cut has few and fat rows: to interpret expressions costs less than to generate code and compile it.
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        # Each execution describes its plan for a page of Spark's that is not shown.
+        "spark.sql.ui.explainMode": "simple",
         # What is large in a row of ours is compressed already (``streamcore.wire.arrow_ipc``).
         "spark.shuffle.compress": "false",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
@@ -141,7 +163,7 @@ def _options(settings: SparkSettings) -> dict[str, str]:
         "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
         "spark.sql.streaming.metricsEnabled": "false",
         "spark.sql.streaming.numRecentProgressUpdates": "20",
-        "spark.sql.streaming.minBatchesToRetain": "20",
+        "spark.sql.streaming.minBatchesToRetain": str(settings.retained_checkpoints),
         # Hadoop's local file system starts a process (chmod, readlink) for each file it makes, renames or opens:
         # measured 40 of them and 150 ms a cut. This one asks the operating system directly.
         "spark.hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem",
@@ -161,13 +183,17 @@ def _options(settings: SparkSettings) -> dict[str, str]:
     return options | dict(settings.extra)
 
 
-def _often_used() -> list[str]:
-    """Those of Spark's own jars that are put before the others: a third of the JVM's start was spent on looking."""
+def class_path(further: Path | None) -> list[str]:
+    """Return the class path of Spark's JVM: its own jars that are often used, those of the folder ``further``, and its
+    other jars."""
     spec = importlib.util.find_spec("pyspark")
     assert spec is not None, "pyspark is among the requirements"
     assert spec.origin is not None, "pyspark is a package of files"
-    home = Path(os.environ.get(_SPARK_HOME) or Path(spec.origin).parent)
-    return [str(jar) for name in _OFTEN_USED for jar in sorted((home / "jars").glob(f"{name}-[0-9]*.jar"))]
+    jars = Path(os.environ.get(_SPARK_HOME) or Path(spec.origin).parent) / "jars"
+    often_used = [str(jar) for name in _OFTEN_USED for jar in sorted(jars.glob(f"{name}-[0-9]*.jar"))]
+    rest = (str(jar) for jar in sorted(jars.glob("*.jar")) if not jar.name.startswith(_LEFT_OUT))
+    folder = [] if further is None else [f"{further}/*"]
+    return list(dict.fromkeys([*often_used, *folder, *rest]))
 
 
 def _worker_python(settings: SparkSettings) -> str:
@@ -176,12 +202,25 @@ def _worker_python(settings: SparkSettings) -> str:
     return str(_WORKER_PROGRAM) if is_local else sys.executable
 
 
+def _ignore_error(*_: object) -> None:
+    return None
+
+
 def open_session(app_name: str, settings: SparkSettings) -> SparkSession:
     """Start (or find) the session. Sets ``PYSPARK_PYTHON``, so that workers run the driver's Python."""
-    from pyspark import java_gateway
+    from py4j import protocol
+    from pyspark import accumulators, java_gateway
     from pyspark.sql import SparkSession
+    from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
 
-    vars(java_gateway)["Popen"] = start_jvm
+    for server in (accumulators.AccumulatorTCPServer, accumulators.AccumulatorUnixServer):
+        # It would print a stack trace when the JVM ends; the runner reports why it ended.
+        server.handle_error = _ignore_error  # type: ignore[assignment]
+    # They look at each argument of each call to the JVM, and load pyspark's tests, and pandas with them, to know if
+    # NumPy is there: 0.4 seconds of processor time while the JVM waits. No argument of ours is of NumPy.
+    numpy_converters = (NumpyArrayConverter, NumpyScalarConverter)
+    protocol.INPUT_CONVERTER[:] = [c for c in protocol.INPUT_CONVERTER if not isinstance(c, numpy_converters)]
+    vars(java_gateway)["Popen"] = start_gateway if settings.executors is None else start_jvm
     os.environ |= {_PYTHON: sys.executable, _PYTHON_PATH: os.environ.get(_DRIVER_PATH, "")}
     os.environ.setdefault(_WORKER_PYTHON, _worker_python(settings))
     os.environ.setdefault(_POLARS_THREADS, "1")

@@ -38,14 +38,21 @@ _CLOCK_MS = 1_000
 
 
 def warm_up(
-    session: SparkSession, app: App, kafka: KafkaSettings, tasks: int, scratch: Location, enough: Callable[[], bool]
-) -> None:
-    """Run the empty cuts; stop early if ``enough`` returns True. ``scratch``: folder of the scratch checkpoint, which
-    executors must reach and which is deleted at the end.
+    session: SparkSession,
+    app: App,
+    kafka: KafkaSettings,
+    tasks: int,
+    scratch: Location,
+    enough: Callable[[], bool],
+    limit_s: float = _LIMIT_S,
+) -> bool:
+    """Run the empty cuts; stop early if ``enough`` returns True, or after ``limit_s`` seconds. Return whether all ran.
+
+    ``scratch``: folder of the scratch checkpoint, which executors must reach and which is deleted at the end.
 
     A failure is only logged, because the first real cut would report it.
     """
-    deadline = time.monotonic() + _LIMIT_S
+    deadline = time.monotonic() + limit_s
     done = threading.Event()
 
     def cut(frame: DataFrame, batch: int) -> None:
@@ -72,3 +79,4 @@ def warm_up(
     finally:
         with contextlib.suppress(StreamError):
             remove_folder(scratch)
+    return done.is_set()

@@ -8,6 +8,7 @@ the stored head, and a client compares its read position with the start of the r
 from __future__ import annotations
 
 import functools
+import itertools
 import logging
 import os
 from collections.abc import Iterable, Iterator
@@ -22,10 +23,12 @@ from streamcore.engine.planner import TaskAssignment
 from streamcore.engine.shard import Shard, ShardOutput
 from streamcore.engine.shuffle import ShuffleBlock
 from streamcore.environment import EnvironmentVariable, Reader
+from streamcore.files.reader import FileReader
 from streamcore.kafka.range_reader import RangeReader
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.memory.memory_use import MemoryReader
 from streamcore.memory.memory_warning import MemoryWarning
+from streamcore.offsets import FILES_PARTITION
 from streamcore.savepoint.initial_state import InitialBlobStore
 from streamcore.spark.wire import PackedApp
 from streamcore.state.blob_store import BlobStore
@@ -47,6 +50,7 @@ EXECUTOR = EnvironmentVariable(
 
 _ingests: dict[str, Ingest] = {}
 _readers: dict[KafkaSettings, RangeReader] = {}
+_files = FileReader()
 _shards: dict[tuple[str, int, int], Shard] = {}
 
 
@@ -56,8 +60,9 @@ def run_stage1(packed: PackedApp, kafka: KafkaSettings, assignment: TaskAssignme
     if ingest is None:
         ingest = _ingests[packed.identity] = Ingest(_unpack_and_evict(packed))
     timestamps = any(source.time is EventTime.INGESTION for source in ingest.app.sources)
-    batches = _read(kafka, assignment, timestamps=timestamps)
-    for block in ingest.process(batches, assignment.clock, dict(assignment.partitions)):
+    batches = itertools.chain(_read(kafka, assignment, timestamps=timestamps), _read_files(ingest.app, assignment))
+    partitions = dict(assignment.partitions)
+    for block in ingest.process(batches, assignment.clock, partitions, assignment.ended):
         columns = [
             pa.array([block.shard], pa.int32()),
             pa.array([int(block.kind)], pa.int32()),
@@ -74,6 +79,14 @@ def _read(kafka: KafkaSettings, assignment: TaskAssignment, *, timestamps: bool)
     reader = _readers.pop(kafka, None) or RangeReader(kafka)
     yield from reader.read(assignment.ranges, timestamps=timestamps)
     _readers[kafka] = reader
+
+
+def _read_files(app: App, assignment: TaskAssignment) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of files of the assignment."""
+    for source, ranges in assignment.files:
+        files = app.sources[source].files
+        assert files is not None, "only streams with files have ranges of them"
+        yield from _files.read(source, FILES_PARTITION, ranges, header=files.header)
 
 
 def run_shard(
@@ -104,9 +117,9 @@ def _unpack_and_evict(packed: PackedApp) -> App:
     _watch_memory()
     app = packed.unpack()
     for identity in [i for i, ingest in _ingests.items() if i != packed.identity and ingest.app.name == app.name]:
-        del _ingests[identity]
+        _ingests.pop(identity).close()
     for key in [k for k, shard in _shards.items() if k[0] != packed.identity and shard.app.name == app.name]:
-        del _shards[key]
+        _shards.pop(key).close()
     return app
 
 

@@ -15,29 +15,22 @@ import gc
 import importlib
 import os
 import signal
-import sys
-from collections.abc import Sequence
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 from streamcore.spark.session import PRELOAD
-
-
-class _WithoutPandas:
-    """Hides pandas from pyarrow, which would load it, a third of all that is loaded, only to know its types."""
-
-    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:  # noqa: ARG002
-        if name == "pandas":
-            raise ModuleNotFoundError("workers do without pandas", name=name)
+from streamcore.wire import no_pandas
 
 
 def main() -> None:
-    """Load, then serve forks until Spark ends."""
+    """Load, then serve forks until Spark ends. No garbage is looked for meanwhile: what is loaded stays."""
+    gc.disable()
+    no_pandas.block()
     from pyspark import daemon
 
-    sys.meta_path.insert(0, _WithoutPandas())
     for name in filter(None, os.environ.get(PRELOAD, "").split(",")):
         importlib.import_module(name)
     gc.freeze()
+    gc.enable()
     # As the JVM does (``jvm_process``): a drain needs the workers. The JVM ends this process by its standard input, and
     # the workers by SIGKILL.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})

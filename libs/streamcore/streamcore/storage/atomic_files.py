@@ -233,7 +233,7 @@ def file_error(path: Path, error: OSError) -> StreamError:
     """Return ``ConfigError`` for missing rights or folders, else ``Retryable``, also for a full disk."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return Retryable(
-            f"{path}: disk full ({_free_bytes(path)} bytes free); make room; start an app that has ended again"
+            f"{path}: disk full ({_free_bytes(path)} bytes free); make room there; start the app again if it has ended"
         )
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return ConfigError(f"{path}: {error.strerror}; give this user the right to write there, or use another folder")

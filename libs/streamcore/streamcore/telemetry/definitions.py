@@ -57,6 +57,19 @@ def _by_name(read: Callable[[MetricTotals], Mapping[str, int]]) -> Reader:
     return lambda totals, _lag: [(count, (name,)) for name, count in [*read(totals).items()]]
 
 
+def _by_step(read: Callable[[MetricTotals], Mapping[str, int]]) -> Reader:
+    return lambda totals, _lag: [(count, _step_and_name(name)) for name, count in [*read(totals).items()]]
+
+
+def _step_and_name(name: str) -> tuple[str, str]:
+    step, _, metric = name.rpartition(".")
+    return step, metric
+
+
+def _seconds_by_name(read: Callable[[MetricTotals], Mapping[str, int]]) -> Reader:
+    return lambda totals, _lag: [(us / 1_000_000, (name,)) for name, us in [*read(totals).items()]]
+
+
 def _partition_delays(totals: MetricTotals, _lag: object) -> Iterable[Sample]:
     return [(ms / 1000, partition) for partition, ms in [*totals.partition_delay_ms.items()]]
 
@@ -86,8 +99,37 @@ CUT_DURATION = MetricDefinition(
     ("phase",),
 )
 
+#: Recorded once for each lane that a cut writes to.
+LANE_LATENCY = MetricDefinition(
+    MetricKind.HISTOGRAM,
+    "headgate.lane.latency",
+    "s",
+    "Time from the broker's timestamp of the oldest record of a cut, in the topics that feed the lane, until the "
+    "output of the cut is committed: the longest that an event took. The time that a window waits is not in it.",
+    ("lane",),
+)
+
 METRICS = (
     CUT_DURATION,
+    LANE_LATENCY,
+    MetricDefinition(
+        _COUNTER,
+        "headgate.operator.busy",
+        "s",
+        f"Time in which a step of a stream program runs, of all shards and tasks. The first {NAMES} steps have their "
+        "names, all others together are `other`.",
+        ("operator",),
+        _seconds_by_name(lambda t: t.busy_us),
+    ),
+    MetricDefinition(
+        _COUNTER,
+        "headgate.operator.waiting",
+        "s",
+        "Time of the shards in cuts in which the step does not run: it waits for its input, for other steps and for "
+        "slower shards.",
+        ("operator",),
+        _seconds_by_name(lambda t: t.waiting_us),
+    ),
     MetricDefinition(_COUNTER, "headgate.events", "", "Events that were decoded.", (), _value(lambda t: t.events)),
     MetricDefinition(
         _COUNTER, "headgate.cuts", "", "Cuts that were committed.", ("outcome",), _by_name(lambda t: t.cuts)
@@ -115,6 +157,22 @@ METRICS = (
         "Counts of operators and rules, such as rows that are late, dropped or rejected by a limit.",
         ("what",),
         _by_name(lambda t: t.counted),
+    ),
+    MetricDefinition(
+        _COUNTER,
+        "headgate.function.count",
+        "",
+        "Counters of functions in programs, which they make with `RuntimeContext.counter`.",
+        ("step", "name"),
+        _by_step(lambda t: t.function_counts),
+    ),
+    MetricDefinition(
+        _GAUGE,
+        "headgate.function.gauge",
+        "",
+        "Gauges of functions in programs, which they make with `RuntimeContext.gauge`: the sum over the shards.",
+        ("step", "name"),
+        _by_step(lambda t: t.function_gauges),
     ),
     MetricDefinition(
         _COUNTER,

@@ -17,7 +17,7 @@ from opentelemetry.util.types import Attributes
 from streamcore.engine.lag import Lag
 from streamcore.errors import Retryable
 from streamcore.memory.memory_use import MemoryUse
-from streamcore.telemetry.definitions import CUT_DURATION, METRICS, MetricDefinition, MetricKind
+from streamcore.telemetry.definitions import CUT_DURATION, LANE_LATENCY, METRICS, MetricDefinition, MetricKind
 from streamcore.telemetry.exporters import TelemetrySettings, export
 from streamcore.telemetry.totals import MetricTotals
 
@@ -46,6 +46,12 @@ class Telemetry:
             CUT_DURATION.name,
             CUT_DURATION.unit,
             CUT_DURATION.description,
+            explicit_bucket_boundaries_advisory=_BUCKETS,
+        )
+        self._latencies = meter.create_histogram(
+            LANE_LATENCY.name,
+            LANE_LATENCY.unit,
+            LANE_LATENCY.description,
             explicit_bucket_boundaries_advisory=_BUCKETS,
         )
         self._declare(meter)
@@ -88,6 +94,8 @@ class Telemetry:
         self._durations.record(report.commit_ms / 1000, {"phase": "commit"})
         for name, sink in report.sinks.items():
             self._durations.record(sink.ms / 1000, {"phase": f"sink {name}"})
+        for lane, ms in report.latencies_ms.items():
+            self._latencies.record(ms / 1000, {"lane": lane})
         trace_cut(self._tracer, report, time.time_ns())
 
     def progress(self, progress: Mapping[str, object]) -> None:

@@ -13,7 +13,8 @@ from heapq import nlargest
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from streamcore.kernel import BUDGET_REACHED, COLD, COLD_MOVES, STATE_BYTES, STATE_ENTRIES
+from streamcore.kernel import BUDGET_REACHED, BUSY_US, COLD, COLD_MOVES, STATE_BYTES, STATE_ENTRIES
+from streamcore.keyed.runtime_context import USER_COUNTER, USER_GAUGE
 from streamcore.memory.memory_use import MemoryUse
 
 if TYPE_CHECKING:
@@ -34,8 +35,8 @@ class MetricTotals:
 
     ``cold``: rows and bytes of paged tables. ``cold_moves``: keys that moved to disk and back.
     ``*_ms``: milliseconds; ``cut_at_ms`` and ``savepoint_at_ms`` since 1970. ``loaded``: shards whose state was read
-    from storage. ``counted``: counters of operators and rules. ``batch``: -1 before the first cut. ``memory``: reads
-    the memory in use, None without a limit.
+    from storage. ``counted``: counters of operators and rules. ``busy_us``, ``waiting_us``: microseconds of each step
+    of a topology. ``batch``: -1 before the first cut. ``memory``: reads the memory in use, None without a limit.
     """
 
     events: int = 0
@@ -43,6 +44,8 @@ class MetricTotals:
     lanes: dict[str, int] = field(default_factory=dict)
     reasons: dict[str, int] = field(default_factory=dict)
     counted: dict[str, int] = field(default_factory=dict)
+    busy_us: dict[str, int] = field(default_factory=dict)
+    waiting_us: dict[str, int] = field(default_factory=dict)
     sink_rows: dict[str, int] = field(default_factory=dict)
     sink_rejected: dict[str, int] = field(default_factory=dict)
     markers: dict[str, int] = field(default_factory=dict)
@@ -59,6 +62,8 @@ class MetricTotals:
     budgets_reached: dict[str, int] = field(default_factory=dict)
     cold: dict[str, int] = field(default_factory=dict)
     cold_moves: dict[str, int] = field(default_factory=dict)
+    function_counts: dict[str, int] = field(default_factory=dict)
+    function_gauges: dict[str, int] = field(default_factory=dict)
     delay_ms: int = 0
     partition_delay_ms: dict[tuple[str, str], int] = field(default_factory=dict)
     cut_at_ms: int = 0
@@ -75,6 +80,7 @@ class MetricTotals:
         add_all(self.lanes, report.lanes)
         add_all(self.reasons, report.reasons)
         self._add_counters(report.counters)
+        self._add_busy_time(report)
         self.state_bytes += report.state_bytes
         add_all(self.sink_rows, {name: sink.rows for name, sink in report.sinks.items()})
         add_all(self.sink_rejected, {name: sink.rejected for name, sink in report.sinks.items()})
@@ -87,14 +93,37 @@ class MetricTotals:
         # Before the first event there is no watermark, so there is no delay.
         self.delay_ms = max(0, report.wall_ms - report.watermark_ms) if report.watermark_ms > 0 else 0
 
+    def _add_busy_time(self, report: CutReport) -> None:
+        """Add the time in which each step ran, and the rest of the time that the shards had for the cut."""
+        prefix = f"{BUSY_US}."
+        busy = {name.removeprefix(prefix): us for name, us in report.counters.items() if name.startswith(prefix)}
+        add_all(self.busy_us, busy)
+        whole_us = report.run_ms * 1000 * report.shards
+        add_all(self.waiting_us, {step: max(0, whole_us - us) for step, us in busy.items()})
+
     def _add_counters(self, counters: Mapping[str, int]) -> None:
         """Add the counters of operators and rules.
 
         ``candidates.<rule>@<version>`` and ``matches.<rule>@<version>`` are metrics with the rule as their label, and
-        the sizes of state are gauges with the kind of state as their label, and so are those of cold state; all other
-        names are labels of one metric.
+        the sizes of state are gauges with the kind of state as their label, and so are those of cold state. Those of
+        users' functions have step and name as their labels (``runtime_context``); all other names are labels of one
+        metric.
         """
-        kinds = ("candidates", "matches", STATE_ENTRIES, STATE_BYTES, BUDGET_REACHED, COLD, COLD_MOVES, OTHER)
+        kinds = (
+            *(
+                "candidates",
+                "matches",
+                STATE_ENTRIES,
+                STATE_BYTES,
+                BUDGET_REACHED,
+                BUSY_US,
+                COLD,
+                COLD_MOVES,
+                USER_COUNTER,
+                USER_GAUGE,
+                OTHER,
+            ),
+        )
         by_kind: dict[str, dict[str, int]] = {kind: {} for kind in kinds}
         for name, count in counters.items():
             kind, _, rule = name.partition(".")
@@ -106,6 +135,8 @@ class MetricTotals:
         add_all(self.candidates, by_kind["candidates"])
         add_all(self.matches, by_kind["matches"])
         add_all(self.budgets_reached, by_kind[BUDGET_REACHED])
+        add_all(self.function_counts, by_kind[USER_COUNTER])
+        self.function_gauges |= dict([*by_kind[USER_GAUGE].items()][:NAMES])
         add_all(self.counted, by_kind[OTHER])
         add_all(self.cold_moves, by_kind[COLD_MOVES])
         self.cold = by_kind[COLD] or self.cold

@@ -17,21 +17,24 @@ from streamcore.wire.lanes import Record
 from streamcore.wire.raw import RAW_KEY, RAW_OFFSET, RAW_PARTITION, RAW_VALUE
 
 #: Text columns of a control row. Bytes of a value that are not UTF-8 become ``\xNN``, so that the operator rejects the
-#: row. A null value revokes the record of its key. The event time of a control row is always 0.
+#: row. A null value revokes the record of its key.
 CONTROL_KEY = "key"
 CONTROL_VALUE = "value"
 #: The columns of a control row: its text, and its record, as rows of a source with ``raw=True`` have it.
 SCHEMA = {CONTROL_KEY: pl.String(), CONTROL_VALUE: pl.String(), **ORIGIN_SCHEMA}
 
 
-def control_rows(records: Sequence[ControlRecord]) -> pl.DataFrame:
-    """Return the records as rows, in order of offset, without those of ``unreadable_records``."""
+def control_rows(records: Sequence[ControlRecord], watermark_ms: int) -> pl.DataFrame:
+    """Return the records as rows, in order of offset, without those of ``unreadable_records``.
+
+    Their event time is the watermark, 0 before the first: so no row that they give is late, and none is early.
+    """
     readable = [(key, record) for record in records if (key := _decode_key(record.key)) is not None]
     columns = {
         CONTROL_KEY: [key for key, _ in readable],
         CONTROL_VALUE: [_decode_value(record.value) for _, record in readable],
         **_origin([record for _, record in readable]),
-        EVENT_MS: [0] * len(readable),
+        EVENT_MS: [max(0, watermark_ms)] * len(readable),
         PARTITION: [record.partition for _, record in readable],
         OFFSET: [record.offset for _, record in readable],
     }

@@ -14,6 +14,7 @@ from streamcore.calls import CALL_ERRORS, check_times, failure_reason
 from streamcore.enrich.spec import REASON
 from streamcore.operators.base import LATE_REASON
 from streamcore.operators.failures import FAILED_REASON
+from streamcore.operators.process import FAILED_SECOND
 from streamcore.topology.dead_letters import DeadLetterWriter
 from streamcore.topology.nodes import Schema, Transform
 from streamcore.wire.lanes import DeadLetterCode, Record
@@ -75,7 +76,8 @@ def _run_halves(
 
 
 def dead_letters(step: str, port: str, rows: pl.DataFrame, writer: DeadLetterWriter = _WITHOUT_TOPICS) -> list[Record]:
-    """Return the rows of a side output as dead letters. The port is their code."""
+    """Return the rows of a side output as dead letters. The port is their code, ``failed`` also for a second input."""
+    code = DeadLetterCode.FAILED.value if port == FAILED_SECOND else port
     reasons = [column for column in _REASON_COLUMNS if column in rows.columns]
     texts = rows[reasons[0]].to_list() if reasons else [port] * rows.height
-    return writer.to_records(rows.drop(reasons), [port] * rows.height, [f"{step}: {text}" for text in texts])
+    return writer.to_records(rows.drop(reasons), [code] * rows.height, [f"{step}: {text}" for text in texts])

@@ -59,9 +59,29 @@ class TopologyGraph:
         """The operators, each after its inputs."""
         return tuple(node for node in self.levels.nodes if isinstance(node, StatefulNode))
 
+    @property
+    def lane_sources(self) -> dict[str, frozenset[int]]:
+        """The indexes of the sources whose rows reach each lane, except ``DEAD_LETTERS``, which all reach."""
+        ends = [(sink.lane, sink.input_port.node) for sink in self.sinks]
+        ends += [(lane, node) for node in self.levels.nodes for lane in _side_lanes(node).values()]
+        found: dict[str, frozenset[int]] = {}
+        for lane, node in ends:
+            if lane != DEAD_LETTERS:
+                found[lane] = found.get(lane, frozenset()) | self._real_sources(node)
+        return found
+
+    def _real_sources(self, node: TopologyNode) -> frozenset[int]:
+        count = len(self.sources)
+        return frozenset(n if n < count else self.levels.derived[n - count][1] for n in self.levels.sources[node])
+
+    def source_name(self, index: int) -> str:
+        """Return the name of a source, or of the step that assigns the time of a derived source."""
+        count = len(self.sources)
+        return self.sources[index].name if index < count else self.node_name(self.levels.derived[index - count][0])
+
     @cached_property
     def watermark_groups(self) -> tuple[tuple[int, ...], ...]:
-        """Sets of source indexes with a common watermark: all sources, and the sources of each operator."""
+        """Sets of source indexes with a common watermark: all sources, and those of each operator, derived ones too."""
         all_sources = tuple(range(len(self.sources)))
         by_operator = [tuple(sorted(self.levels.sources[node])) for node in self.stateful_nodes]
         return tuple(dict.fromkeys([all_sources, *by_operator]))
@@ -112,7 +132,7 @@ class TopologyGraph:
 def _side_lanes(node: TopologyNode) -> Mapping[str, str]:
     """Return the lanes of the ports of a step that end in one."""
     match node:
-        case StatefulNode():
+        case StatefulNode() | nodes.KeylessNode():
             return node.side_lanes
         case nodes.EnrichmentNode():
             return {nodes.FAILED: node.failed_to}

@@ -2,8 +2,8 @@
 
 ::
 
-    orders.key_by("id").join(payments.key_by("order_id")).within(0, 3_600_000)
-    views.key_by("user").join(clicks.key_by("user")).window(Tumbling(60_000)).pairs()
+    orders.key_by("id").join(payments.key_by("order_id")).within(0, "1h")
+    views.key_by("user").join(clicks.key_by("user")).window(Tumbling("1m")).pairs()
     orders.key_by("currency").join(rates.key_by("currency")).as_of_event_time()
     products.key_by("id").join(figures.key_by("product_id")).latest(deleted="gone")
 """
@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from streamcore.arguments import check_function, check_type, check_whole
+from streamcore.arguments import check_function, check_type
+from streamcore.durations import Duration, duration_ms
 from streamcore.operators.base import LATE
 from streamcore.operators.failures import FAILED_PANE
 from streamcore.operators.joins.join_input import DEFAULT_MAX_ROWS, REJECTED
@@ -28,18 +29,20 @@ from streamcore.windowing import Assigner
 from streamcore.wire.lanes import DEAD_LETTERS
 
 if TYPE_CHECKING:
+    from streamcore.keyed import KeyedLimits
     from streamcore.operators.base import Operator
     from streamcore.operators.joins import WindowedSpec
     from streamcore.operators.joins.cogroup import CoGroupFunction
+    from streamcore.operators.joins.process_cogroup import ProcessCoGroupFunction
 
 
 @dataclass(frozen=True, eq=False)
 class JoinedStream:
     """Two keyed streams to be joined.
 
-    ``left_outer``, ``full_outer``, ``late_to`` and ``rejected_to`` return a changed copy; other methods add the join.
-    ``suffix``: appended to a right column that has the name of a left one. ``max_rows``: the maximum of rows that a
-    shard keeps per side.
+    ``left_outer``, ``right_outer``, ``full_outer``, ``late_to`` and ``rejected_to`` return changed copies; others
+    add the join. ``suffix``: appended to a right column that has the name of a left one. ``max_rows``: the maximum of
+    rows that a shard keeps per side.
     """
 
     left: KeyedInput
@@ -54,6 +57,10 @@ class JoinedStream:
     def left_outer(self) -> JoinedStream:
         """Emit left rows without a partner too."""
         return replace(self, kind=JoinKind.LEFT)
+
+    def right_outer(self) -> JoinedStream:
+        """Emit right rows without a partner too."""
+        return replace(self, kind=JoinKind.RIGHT)
 
     def full_outer(self) -> JoinedStream:
         """Emit rows of both sides without a partner too."""
@@ -71,14 +78,27 @@ class JoinedStream:
         """Set the lane of the groups on which the function of a co-group fails; without this call: dead letters."""
         return replace(self, failed_lane=lane)
 
-    def within(self, lower_ms: int, upper_ms: int, *, name: str = "") -> Stream:
-        """Join right rows whose event time is ``lower_ms`` to ``upper_ms`` (inclusive) after that of the left row."""
+    def within(
+        self,
+        lower_ms: Duration,
+        upper_ms: Duration,
+        *,
+        lower_inclusive: bool = True,
+        upper_inclusive: bool = True,
+        name: str = "",
+    ) -> Stream:
+        """Join right rows whose event time is ``lower_ms`` to ``upper_ms`` after that of the left row.
+
+        A function of each pair is the next step: after the join, ``key_by`` with its key and ``process`` need no
+        shuffle. (In Flink: ``ProcessJoinFunction``.)
+        """
         from streamcore.operators.joins import IntervalJoin, IntervalJoinSpec, JoinInterval
 
-        spec = IntervalJoinSpec(self.keys, JoinInterval(lower_ms, upper_ms), self.kind, self.suffix, self.max_rows)
+        interval = JoinInterval(lower_ms, upper_ms, lower_inclusive, upper_inclusive)
+        spec = IntervalJoinSpec(self.keys, interval, self.kind, self.suffix, self.max_rows)
         return self.operate(
             name,
-            f"{format_duration(lower_ms)} to {format_duration(upper_ms)}",
+            f"{format_duration(interval.lower_ms)} to {format_duration(interval.upper_ms)}",
             partial(IntervalJoin, spec, *self._schemas),
         )
 
@@ -109,7 +129,7 @@ class JoinedStream:
         deleted: str | None = None,
         right_deleted: str | None = None,
         order: tuple[str, ...] = (),
-        refresh_ms: int = 0,
+        refresh_ms: Duration = 0,
         name: str = "",
     ) -> Stream:
         """Join two changing tables by key, whenever one of them changes (``streamcore.operators.joins.latest``).
@@ -120,13 +140,13 @@ class JoinedStream:
         """
         from streamcore.operators.joins import TableTableJoin, TableTableSpec
 
-        check_whole(refresh_ms=refresh_ms)
-        spec = TableTableSpec(self.keys, deleted, right_deleted, order, refresh_ms, self.suffix, self.max_rows)
+        pause_ms = duration_ms("refresh_ms", refresh_ms)
+        spec = TableTableSpec(self.keys, deleted, right_deleted, order, pause_ms, self.suffix, self.max_rows)
         return self.operate(name, "latest of both", partial(TableTableJoin, spec, *self._schemas))
 
-    def window(self, assigner: Assigner, *, allowed_lateness_ms: int = 0) -> WindowedJoin:
+    def window(self, assigner: Assigner, *, allowed_lateness_ms: Duration = 0) -> WindowedJoin:
         """Join rows of one window. ``allowed_lateness_ms``: by the watermark, after the end of the window."""
-        return WindowedJoin(self, assigner, allowed_lateness_ms)
+        return WindowedJoin(self, assigner, duration_ms("allowed_lateness_ms", allowed_lateness_ms))
 
     @property
     def keys(self) -> JoinKeys:
@@ -164,8 +184,7 @@ class WindowedJoin:
     allowed_lateness_ms: int
 
     def __post_init__(self) -> None:
-        check_type("window", self.assigner, Assigner, "write such as Tumbling(60_000)")
-        check_whole(allowed_lateness_ms=self.allowed_lateness_ms)
+        check_type("window", self.assigner, Assigner, "write such as Tumbling('1m')")
 
     def pairs(self, *, name: str = "") -> Stream:
         """Emit all pairs per key and window and, in an outer join, rows without a partner."""
@@ -185,6 +204,25 @@ class WindowedJoin:
         check_function("apply", function, "write a function of key, window, left rows and right rows")
         joined = self.joined
         create_operator = partial(CoGroup, self._spec, function, schema, joined.left.schema, joined.right.schema)
+        return joined.operate(
+            name,
+            describe_windows(self.assigner),
+            create_operator,
+            keeps_key=False,
+            side_lanes={FAILED_PANE: joined.failed_lane},
+        )
+
+    def process(self, function: ProcessCoGroupFunction, *, name: str = "", limits: KeyedLimits | None = None) -> Stream:
+        """Call a function for all rows of both sides of a key and window, with state per key and side outputs.
+
+        As ``apply`` otherwise. ``limits``: of its state.
+        """
+        from streamcore.operators.joins.process_cogroup import ProcessCoGroup
+
+        joined = self.joined
+        create_operator = partial(
+            ProcessCoGroup, function, self._spec, joined.left.schema, joined.right.schema, limits=limits
+        )
         return joined.operate(
             name,
             describe_windows(self.assigner),

@@ -19,7 +19,9 @@ from streamcore.enrich import shared_enricher
 from streamcore.errors import CorruptState
 from streamcore.hashing import hash_columns
 from streamcore.kernel import Cut, KernelOutput, StreamKey
-from streamcore.operators.base import MAIN, CutTime, Operator
+from streamcore.keyed.runtime_context import OpenFunctions, counted
+from streamcore.operators.base import MAIN, CutTime, Operator, Ports
+from streamcore.operators.process.keyless import KeylessProcess
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION
 from streamcore.state.cold.cold_state import ColdState
 from streamcore.state.cold.paged_state import PagedOperator, PagedState
@@ -34,28 +36,36 @@ from streamcore.topology.nodes import (
     FAILED,
     DeadLetterNode,
     EnrichmentNode,
+    KeylessNode,
     OutputPort,
     SinkNode,
     StatefulNode,
     StatelessNode,
+    TimestampsNode,
     TopologyNode,
     UnionNode,
     empty_rows,
 )
-from streamcore.watermark import END_OF_TIME_MS, NO_WATERMARK
+from streamcore.topology.times.assigned_times import assign_times
+from streamcore.topology.times.busy_time import BusyTime
+from streamcore.watermark import END_OF_TIME_MS, NO_WATERMARK, Progress
 from streamcore.wire.lane_rows import LaneRows
 from streamcore.wire.lanes import DEAD_LETTERS, Record
 
 
 @dataclass(frozen=True)
 class TopologyStatelessStage:
-    """A picklable callable that creates the runner of the stateless stage on a worker. ``topics``: by source index."""
+    """A picklable callable that creates the runner of the stateless stage on a worker. ``topics``: by source index.
+
+    ``max_future_ms``: how far a time that a step assigns may be ahead of the clock.
+    """
 
     topology: TopologyGraph
     topics: tuple[str, ...] = ()
+    max_future_ms: int = 0
 
     def __call__(self) -> StatelessStageRunner:
-        return StatelessStageRunner(self.topology, self.topics)
+        return StatelessStageRunner(self.topology, self.topics, self.max_future_ms)
 
 
 @dataclass(frozen=True)
@@ -74,17 +84,33 @@ class TopologyStage:
 class StatelessStageRunner:
     """Runs level 0, on the events of one task."""
 
-    def __init__(self, topology: TopologyGraph, topics: Sequence[str] = ()) -> None:
+    def __init__(self, topology: TopologyGraph, topics: Sequence[str] = (), max_future_ms: int | None = None) -> None:
         self.topology = topology
+        self.max_future_ms = max_future_ms
         self.dead_letter_writer = DeadLetterWriter(topics)
+        self.functions = OpenFunctions()
+        self.keyless = _create_keyless(topology, 0)
 
-    def step(self, source: int, events: pa.Table, clock_ms: int) -> KernelOutput:  # noqa: ARG002 - unused
+    def close(self) -> None:
+        """Close the functions of the stage."""
+        self.functions.close()
+
+    def step(self, source: int, events: pa.Table, clock_ms: int) -> KernelOutput:
         """Process decoded events (``StreamSchema.arrow``) of one source, by the index of the source."""
-        return self.rows(source, to_logical(events, self.topology.sources[source].stream))
+        return self.rows(source, to_logical(events, self.topology.sources[source].stream), clock_ms)
 
-    def rows(self, source: int, rows: pl.DataFrame) -> KernelOutput:
+    def rows(self, source: int, rows: pl.DataFrame, clock_ms: int = 0) -> KernelOutput:
         """Process rows with the columns of the source and of the engine."""
-        cut_pass = _CutPass(self.topology, 0, {}, dead_letter_writer=self.dead_letter_writer)
+        cut_pass = _CutPass(
+            self.topology,
+            0,
+            {},
+            self.functions,
+            self.keyless,
+            clock_ms,
+            dead_letter_writer=self.dead_letter_writer,
+        )
+        cut_pass.latest_ms = None if self.max_future_ms is None else clock_ms + self.max_future_ms
         cut_pass.set_rows(self.topology.sources[source], MAIN, rows)
         cut_pass.run()
         return cut_pass.output()
@@ -101,6 +127,8 @@ class KeyedStageRunner:
         self.level = level
         nodes = [node for node in topology.levels.nodes_on(level) if isinstance(node, StatefulNode)]
         self.operators: dict[StatefulNode, Operator] = {node: node.create_operator() for node in nodes}
+        self.functions = OpenFunctions()
+        self.keyless = _create_keyless(topology, level)
         self._by_name = {topology.node_name(node): operator for node, operator in self.operators.items()}
         self.cold: ColdState | None = None
 
@@ -109,11 +137,24 @@ class KeyedStageRunner:
         return {name: operator.paged_state for name, operator in operators if isinstance(operator, PagedOperator)}
 
     def step(self, cut: Cut) -> KernelOutput:
+        self.functions.locate(cut.shard, cut.key_space.shards)
         cut_pass = _CutPass(
-            self.topology, self.level, self.operators, cut, dead_letter_writer=self.dead_letter_writer, cold=self.cold
+            self.topology,
+            self.level,
+            self.operators,
+            self.functions,
+            self.keyless,
+            cut.clock_ms,
+            cut,
+            dead_letter_writer=self.dead_letter_writer,
+            cold=self.cold,
         )
         cut_pass.run()
         return cut_pass.output()
+
+    def close(self) -> None:
+        """Close the functions of the level."""
+        self.functions.close()
 
     def tables(self) -> Mapping[str, StateTable]:
         return {
@@ -139,6 +180,10 @@ class KeyedStageRunner:
             operator.on_state_loaded()
 
 
+def _create_keyless(topology: TopologyGraph, level: int) -> dict[KeylessNode, KeylessProcess]:
+    return {node: node.create() for node in topology.levels.nodes_on(level) if isinstance(node, KeylessNode)}
+
+
 @dataclass
 class _CutPass:
     """One pass through the nodes of a level, for one cut.
@@ -149,11 +194,17 @@ class _CutPass:
     topology: TopologyGraph
     level: int
     operators: Mapping[StatefulNode, Operator]
+    functions: OpenFunctions
+    keyless: Mapping[KeylessNode, KeylessProcess]
+    clock_ms: int
     cut: Cut | None = None
     frames: dict[tuple[TopologyNode, str], pl.DataFrame] = field(default_factory=dict)
     records: list[Record] = field(default_factory=list)
     lanes: list[LaneRows] = field(default_factory=list)
     counters: Counter[str] = field(default_factory=Counter)
+    progress: list[Progress] = field(default_factory=list)
+    latest_ms: int | None = None
+    busy: BusyTime = field(default_factory=BusyTime)
     dead_letter_writer: DeadLetterWriter = field(default_factory=DeadLetterWriter)
     cold: ColdState | None = None
 
@@ -170,19 +221,27 @@ class _CutPass:
         if self.cut is not None and self.cut.shard == 0 and self.level == self.topology.first_control_level:
             self.records += unreadable_records(self.cut.control, self.dead_letter_writer)
         for node in self.topology.levels.nodes_on(self.level):
-            match node:
-                case StatefulNode():
-                    self._run_operator(node)
-                case DeadLetterNode():
-                    self._write_dead_letters(node)
-                case SinkNode():
-                    self._write_lane(node)
-                case UnionNode():
-                    self._union(node)
-                case StatelessNode():
-                    self._transform(node)
-                case EnrichmentNode():
-                    self._enrich(node)
+            with self.busy.measure(self.topology.node_name(node)):
+                self._run_node(node)
+
+    def _run_node(self, node: TopologyNode) -> None:
+        match node:
+            case StatefulNode():
+                self._run_operator(node)
+            case DeadLetterNode():
+                self._write_dead_letters(node)
+            case SinkNode():
+                self._write_lane(node)
+            case UnionNode():
+                self._union(node)
+            case StatelessNode():
+                self._transform(node)
+            case EnrichmentNode():
+                self._enrich(node)
+            case TimestampsNode():
+                self._assign_times(node)
+            case KeylessNode():
+                self._process(node)
 
     def output(self) -> KernelOutput:
         """Return the records, lane rows and counters, and the rows for later levels."""
@@ -192,16 +251,34 @@ class _CutPass:
             if sent is not None:
                 columns = planned.columns
                 rows[planned.exchange.rows] = sent if columns is None else sent.select(*columns, pl.col("^__.*$"))
-        return KernelOutput(self.records, self.lanes, rows, dict(self.counters))
+        counters = {**self.counters, **self.busy.counters()}
+        return KernelOutput(self.records, self.lanes, rows, counters, self.progress)
 
     def _transform(self, node: StatelessNode) -> None:
         rows = self.read_port(node.input_port)
         if rows is None:
             return
-        result = run_isolated(self.topology.node_name(node), node.function, node.schema, rows, self.dead_letter_writer)
+        step = self.topology.node_name(node)
+        context = self.functions.open(step, node.function)
+        function = node.function if context is None else counted(node.function, context)
+        result = run_isolated(step, function, node.schema, rows, self.dead_letter_writer)
+        if context is not None:
+            self.counters.update(context.take_metrics())
         self.records += result.dead
         if result.succeeded:
             self.set_rows(node, MAIN, pl.concat(result.succeeded) if len(result.succeeded) > 1 else result.succeeded[0])
+
+    def _assign_times(self, node: TimestampsNode) -> None:
+        rows = self.read_port(node.input_port)
+        if rows is None:
+            return
+        levels, count = self.topology.levels, len(self.topology.sources)
+        derived = {source: n for n, (step, source) in enumerate(levels.derived, count) if step is node}
+        assigned = assign_times(node, rows, derived, self.latest_ms)
+        self.set_rows(node, MAIN, assigned.rows)
+        self.progress += assigned.progress
+        reasons = [f"{self.topology.node_name(node)}: {reason}" for reason in assigned.reasons]
+        self.records += self.dead_letter_writer.to_records(assigned.rejected, [FAILED] * len(reasons), reasons)
 
     def _enrich(self, node: EnrichmentNode) -> None:
         rows = self.read_port(node.input_port)
@@ -234,18 +311,31 @@ class _CutPass:
 
     def _run_operator(self, node: StatefulNode) -> None:
         assert self.cut is not None, "operators run on keyed levels only"
+        time = self._cut_time(node)
         inputs = [self._input(node, input_index) for input_index in range(len(node.keyed))]
         if node.control_input:
-            inputs.append(control_rows(self.cut.control))
-        time = self._cut_time(node)
+            inputs.append(control_rows(self.cut.control, time.watermark_ms))
         if self.cold is not None and self.cold.pages(self.topology.node_name(node)):
             self._recall(node, inputs, time, self.cold)
-        ports = self.operators[node].step(inputs, time)
+        context = self.functions.open(self.topology.node_name(node), self.operators[node])
+        self._set_ports(node, self.operators[node].step(inputs, time), node.side_lanes)
+        self._count(node, self.operators[node].metrics())
+        if context is not None:
+            self.counters.update(context.take_metrics())
+
+    def _process(self, node: KeylessNode) -> None:
+        rows = self.read_port(node.input_port)
+        if rows is not None:
+            context = self.functions.open(self.topology.node_name(node), self.keyless[node])
+            self._set_ports(node, self.keyless[node].run(rows, self.clock_ms), node.side_lanes)
+            if context is not None:
+                self.counters.update(context.take_metrics())
+
+    def _set_ports(self, node: TopologyNode, ports: Ports, side_lanes: Mapping[str, str]) -> None:
         for port, rows in ports.items():
             self.set_rows(node, port, rows)
-            if port in node.side_lanes:
-                self._write_side_output(node, port, node.side_lanes[port], rows)
-        self._count(node, self.operators[node].metrics())
+            if port in side_lanes:
+                self._write_side_output(node, port, side_lanes[port], rows)
 
     def _recall(self, node: StatefulNode, inputs: Sequence[pl.DataFrame], time: CutTime, cold: ColdState) -> None:
         """Load the cold keys that the operator needs in this cut."""

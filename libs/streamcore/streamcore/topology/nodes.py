@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -18,14 +19,16 @@ from streamcore.decode.formats import JSON, InputFormat
 from streamcore.enrich.spec import ATTEMPTS, REASON, Enrichment
 from streamcore.errors import ConfigError
 from streamcore.operators.base import MAIN
-from streamcore.schema import EVENT_MS, Kind, StreamSchema, Type
+from streamcore.schema import EVENT_MS, OFFSET, PARTITION, Kind, StreamSchema, Type
 from streamcore.topology.labels import format_duration
 from streamcore.watermark import WatermarkStrategy
 from streamcore.wire.lanes import DeadLetterCode
 from streamcore.wire.raw import ORIGIN
 
 if TYPE_CHECKING:
+    from streamcore.keyed.function import ProcessFunction
     from streamcore.operators.base import Operator
+    from streamcore.operators.process.keyless import KeylessProcess
 
 #: The port of rows for which an enrichment failed.
 FAILED = DeadLetterCode.FAILED.value
@@ -101,14 +104,13 @@ class SourceNode(TopologyNode):
 
     @property
     def detail(self) -> str:
-        watermark_text = (
-            "watermark by the clock"
-            if self.time is EventTime.PROCESSING
-            else "punctuated"
-            if self.watermark.punctuation
-            else f"disorder {format_duration(self.watermark.max_out_of_orderness_ms)}"
-        )
-        return f"{self.time.value} time, {watermark_text}"
+        by_clock = self.time is EventTime.PROCESSING
+        return f"{self.time.value} time, {'watermark by the clock' if by_clock else describe_watermark(self.watermark)}"
+
+
+def describe_watermark(strategy: WatermarkStrategy) -> str:
+    """Return a short text of a strategy."""
+    return "punctuated" if strategy.punctuation else f"disorder {format_duration(strategy.max_out_of_orderness_ms)}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,6 +137,37 @@ class StatelessNode(TopologyNode):
 
     def keeps(self, columns: Sequence[str]) -> bool:
         return self.changes is not None and not self.changes.intersection(columns)
+
+
+@dataclass(frozen=True, eq=False)
+class KeylessNode(TopologyNode):
+    """A process function without a key. ``side_lanes``: the lanes of ports that end in one."""
+
+    input_port: OutputPort
+    function: ProcessFunction
+    side_lanes: Mapping[str, str]
+
+    @property
+    def inputs(self) -> tuple[OutputPort, ...]:
+        return (self.input_port,)
+
+    @cached_property
+    def ports(self) -> Mapping[str, Schema]:
+        return self.create().ports
+
+    @property
+    def kind(self) -> str:
+        return "process"
+
+    @property
+    def detail(self) -> str:
+        return type(self.function).__name__
+
+    def create(self) -> KeylessProcess:
+        """Return what runs the function."""
+        from streamcore.operators.process.keyless import KeylessProcess
+
+        return KeylessProcess(self.function, self.input_port.schema)
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,6 +204,34 @@ class EnrichmentNode(TopologyNode):
 
 
 @dataclass(frozen=True, eq=False)
+class TimestampsNode(TopologyNode):
+    """Assigns the event time of the rows from a column. ``watermark``: how the watermark follows from these times."""
+
+    input_port: OutputPort
+    column: str
+    watermark: WatermarkStrategy
+
+    @property
+    def inputs(self) -> tuple[OutputPort, ...]:
+        return (self.input_port,)
+
+    @property
+    def ports(self) -> Mapping[str, Schema]:
+        return {MAIN: self.input_port.schema}
+
+    @property
+    def kind(self) -> str:
+        return "timestamps"
+
+    @property
+    def detail(self) -> str:
+        return f"from {self.column}, {describe_watermark(self.watermark)}"
+
+    def keeps(self, columns: Sequence[str]) -> bool:  # noqa: ARG002 - no column is changed
+        return True
+
+
+@dataclass(frozen=True, eq=False)
 class UnionNode(TopologyNode):
     """The rows of several streams with equal columns."""
 
@@ -202,7 +263,7 @@ class KeyedInput:
     broadcast: bool = False
 
     def __post_init__(self) -> None:
-        missing = [name for name in self.key if name not in self.port.schema]
+        missing = [name for name in self.key if name not in {*self.port.schema, PARTITION, OFFSET}]
         if missing:
             raise ConfigError(f"key_by: the stream has no columns {missing}; it has {[*self.port.schema]}")
 
@@ -219,8 +280,8 @@ class StatefulNode(TopologyNode):
 
     ``schemas``: the columns of each port. ``about``: details for pictures. ``control_input``: the operator also
     receives the control records, as its last input. ``side_lanes``: the lanes of ports that end in one.
-    ``keeps_key``: the output has the key columns unchanged. ``delay_ms``: how far the event times of output rows may be
-    behind the operator's watermark.
+    ``keeps_key``: the output has the key columns unchanged, except that of ``unkeyed_ports``. ``delay_ms``: how far the
+    event times of output rows may be behind the operator's watermark.
     """
 
     step_kind: str
@@ -232,6 +293,7 @@ class StatefulNode(TopologyNode):
     keeps_key: bool = True
     delay_ms: int = 0
     side_lanes: Mapping[str, str] = field(default_factory=dict)
+    unkeyed_ports: frozenset[str] = frozenset()
 
     @property
     def inputs(self) -> tuple[OutputPort, ...]:

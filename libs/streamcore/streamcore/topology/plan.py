@@ -103,5 +103,5 @@ def _exchange(planned: PlannedExchange) -> ExchangePlan:
 def _operator(topology: TopologyGraph, node: StatefulNode) -> OperatorPlan:
     name = topology.node_name(node)
     tables = tuple(f"{name}/{table}" for table in node.create_operator().tables())
-    streams = tuple(topology.sources[source].name for source in sorted(topology.levels.sources[node]))
+    streams = tuple(dict.fromkeys(topology.source_name(source) for source in sorted(topology.levels.sources[node])))
     return OperatorPlan(name, node.kind, tables, streams, topology.levels.delays[node])

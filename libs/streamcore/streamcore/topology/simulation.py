@@ -17,7 +17,8 @@ from streamcore.engine.in_process import InProcessApp
 from streamcore.engine.ingest import Ingest, measure_progress
 from streamcore.engine.shuffle import ShuffleBlock
 from streamcore.errors import ConfigError
-from streamcore.kernel import ControlRecord
+from streamcore.kernel import BUSY_US, ControlRecord
+from streamcore.keyed.runtime_context import USER_COUNTER, USER_GAUGE
 from streamcore.offsets import PARTITIONS_PER_TOPIC
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION
 from streamcore.state.blob_store import MemoryBlobs
@@ -37,7 +38,8 @@ FROM_PARTITION = "partition"
 
 @dataclass
 class SimulationResult:
-    """The output of a run. ``lanes``: rows by lane. ``dead``: dead letters. ``counters``: ``<operator>.<metric>``.
+    """The output of a run. ``lanes``: rows by lane. ``dead``: dead letters. ``counters``: ``<operator>.<metric>``, also
+    those of functions. ``gauges``: the latest of functions, ``<step>.<name>``.
 
     ``columns``: the columns of each lane of the topology, also of lanes without rows.
     """
@@ -46,6 +48,7 @@ class SimulationResult:
     dead: list[Record] = field(default_factory=list)
     counters: dict[str, int] = field(default_factory=dict)
     columns: dict[str, Schema] = field(default_factory=dict)
+    gauges: dict[str, int] = field(default_factory=dict)
 
     def __getitem__(self, lane: str) -> pl.DataFrame:
         """Return the rows of a lane; ``ConfigError`` if the topology has no such lane."""
@@ -66,6 +69,7 @@ class SimulationResult:
             self.lanes[lane] = _append(self.lanes[lane], rows) if lane in self.lanes else rows
         self.columns |= other.columns
         self.dead += other.dead
+        self.gauges |= other.gauges
         for name, count in other.counters.items():
             self.counters[name] = self.counters.get(name, 0) + count
 
@@ -115,11 +119,14 @@ class Simulation:
 
     def end(self, *, clock_ms: int = 0) -> SimulationResult:
         """Run the last cut. Every stream ends, so all windows close and all event-time timers fire."""
-        ends = [Progress(n, -END_OF_TIME_MS, 0, END_OF_TIME_MS) for n in sorted(self.seen) or self._first_partitions()]
+        derived = self._first_partitions()[len(self.topology.sources) :]
+        partitions = sorted({*self.seen, *derived} if self.seen else self._first_partitions())
+        ends = [Progress(n, -END_OF_TIME_MS, 0, END_OF_TIME_MS) for n in partitions]
         return self._run({}, clock_ms, {}, ends)
 
     def _first_partitions(self) -> list[int]:
-        return [source * PARTITIONS_PER_TOPIC for source in range(len(self.topology.sources))]
+        count = len(self.topology.sources) + len(self.topology.levels.derived)
+        return [source * PARTITIONS_PER_TOPIC for source in range(count)]
 
     def _run(
         self,
@@ -140,13 +147,22 @@ class Simulation:
         for source, node in enumerate(self.topology.sources):
             rows = inputs.get(node.name)
             if rows is not None and rows.height:
-                blocks += self._process_source(source, self._engine_columns(source, node, rows, clock_ms), result)
+                rows = self._engine_columns(source, node, rows, clock_ms)
+                blocks += self._process_source(source, rows, clock_ms, result)
         for progress in ends:
             self.ingest.record_progress(progress)
         blocks += self.ingest.finish({})
         for output in self.local.run(blocks):
-            result.add(_to_result(output.lanes, output.records, output.metrics.counters))
+            one = _to_result(output.lanes, output.records, output.metrics.counters)
+            one.gauges = {name: value + result.gauges.get(name, 0) for name, value in one.gauges.items()}
+            result.add(one)
         return result
+
+    def close(self) -> None:
+        """Close the functions of the topology (``ProcessFunction.close``)."""
+        self.stateless_stage.close()
+        for shard in self.local.shards.values():
+            shard.close()
 
     def _engine_columns(self, source: int, node: SourceNode, rows: pl.DataFrame, clock_ms: int) -> pl.DataFrame:
         schema = node.ports["main"]
@@ -173,24 +189,32 @@ class Simulation:
             (time if node.time == "field" else pl.lit(clock_ms, pl.Int64)).alias(EVENT_MS),
         )
 
-    def _process_source(self, source: int, rows: pl.DataFrame, result: SimulationResult) -> Iterator[ShuffleBlock]:
+    def _process_source(
+        self, source: int, rows: pl.DataFrame, clock_ms: int, result: SimulationResult
+    ) -> Iterator[ShuffleBlock]:
         strategy = self.local.app.watermark_for(source)
         names = [PARTITION, EVENT_MS, *(n for n in (strategy.punctuation, strategy.end) if n is not None)]
         for progress in measure_progress(to_table(rows.select(names).with_columns(_MS)), strategy):
             self.seen.add(progress.partition)
             self.ingest.record_progress(progress)
-        output = self.stateless_stage.rows(source, rows)
+        output = self.stateless_stage.rows(source, rows, clock_ms)
+        for progress in output.progress:
+            self.seen.add(progress.partition)
+            self.ingest.record_progress(progress)
         result.add(_to_result(output.lanes, output.records, output.counters))
         yield from self.ingest.pack(output.rows)
 
 
 _MS = pl.col(pl.Datetime).dt.epoch("ms")
+_COUNTER, _GAUGE = f"{USER_COUNTER}.", f"{USER_GAUGE}."
 
 
 def _to_result(lanes: Sequence[LaneRows], records: Sequence[Record], counters: Mapping[str, int]) -> SimulationResult:
-    result = SimulationResult(
-        dead=[record for record in records if record.lane == DEAD_LETTERS], counters=dict(counters)
-    )
+    gauges = {name.removeprefix(_GAUGE): value for name, value in counters.items() if name.startswith(_GAUGE)}
+    not_counted = (_GAUGE, f"{BUSY_US}.")
+    counts = {name.removeprefix(_COUNTER): n for name, n in counters.items() if not name.startswith(not_counted)}
+    dead = [record for record in records if record.lane == DEAD_LETTERS]
+    result = SimulationResult(dead=dead, counters=counts, gauges=gauges)
     for rows in lanes:
         result.add(SimulationResult({rows.lane: rows.rows.select(pl.exclude("^__.*$"))}))
     return result
@@ -208,4 +232,5 @@ def simulate(
     for start in range(0, max_rows, cut_rows):
         result.add(simulation.cut({name: rows[start : start + cut_rows] for name, rows in inputs.items()}))
     result.add(simulation.end())
+    simulation.close()
     return result

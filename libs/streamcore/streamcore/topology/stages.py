@@ -13,11 +13,11 @@ from dataclasses import dataclass, field, replace
 from streamcore.errors import ConfigError
 from streamcore.kernel import Exchange, StreamKey
 from streamcore.topology.nodes import (
-    EnrichmentNode,
     KeyedInput,
     OutputPort,
     SourceNode,
     StatefulNode,
+    TimestampsNode,
     TopologyNode,
     walk,
 )
@@ -54,6 +54,9 @@ class StageAssignment:
     #: By node: the milliseconds by which its watermark is behind that of its sources, because earlier operators hold
     #: rows back.
     delays: dict[TopologyNode, int] = field(default_factory=dict)
+    #: The derived sources in the order of their indexes, which follow those of the sources: the step that assigns the
+    #: time, and the index of the source whose rows reach it.
+    derived: list[tuple[TimestampsNode, int]] = field(default_factory=list)
 
     @property
     def count(self) -> int:
@@ -66,19 +69,19 @@ class StageAssignment:
 
 
 def assign_stages(sinks: Sequence[TopologyNode], names: dict[TopologyNode, str]) -> StageAssignment:
-    """Assign every node that the sinks need to its levels; ``ConfigError`` for an enrichment after a key."""
+    """Assign every node that the sinks need to its levels; ``ConfigError`` for times that are assigned after a key."""
     levels = StageAssignment([*walk(sinks)], names)
-    index = 0
+    index, source_count = 0, sum(isinstance(node, SourceNode) for node in levels.nodes)
     for node in levels.nodes:
         if isinstance(node, SourceNode):
             _record(levels, node, {0: None}, frozenset((index,)))
             index += 1
         elif isinstance(node, StatefulNode):
             _assign_operator(levels, node)
+        elif isinstance(node, TimestampsNode):
+            _assign_timestamps(levels, node, source_count)
         else:
             _assign_stateless(levels, node)
-        if isinstance(node, EnrichmentNode) and max(levels.level_by_node[node]) > 0:
-            raise ConfigError(f"enrich {node.name}: an enrichment must be before the first key_by")
     return levels
 
 
@@ -101,10 +104,27 @@ def _assign_stateless(levels: StageAssignment, node: TopologyNode) -> None:
     """Assign a stateless node to the levels of its inputs. The output keeps the key if its columns do not change."""
     key_by_level: dict[int, Key | None] = {}
     for level in sorted(frozenset().union(*(levels.level_by_node[port.node] for port in node.inputs))):
-        keys = {levels.keys[port.node, level] for port in node.inputs if level in levels.level_by_node[port.node]}
+        keys = {_key(levels, port, level) for port in node.inputs if level in levels.level_by_node[port.node]}
         key = next(iter(keys)) if len(keys) == 1 else None
         key_by_level[level] = key if key is not None and node.keeps(key) else None
     _record(levels, node, key_by_level, _sources(levels, node))
+
+
+def _assign_timestamps(levels: StageAssignment, node: TimestampsNode, source_count: int) -> None:
+    """Assign the step to level 0; from there on, its rows have the time of a derived source for each of their sources.
+
+    It cannot run later: the shards of a cut know the watermark before the cut's first keyed stage.
+    """
+    if max(levels.level_by_node[node.input_port.node]) > 0:
+        raise ConfigError(
+            f"assign_timestamps {node.column}: times must be assigned before the first key_by, because the watermark "
+            "of a cut is the same in all of its keyed stages; write the rows to a topic that another app reads"
+        )
+    before = levels.sources[node.input_port.node]
+    real = sorted({levels.derived[n - source_count][1] if n >= source_count else n for n in before})
+    first = source_count + len(levels.derived)
+    levels.derived += [(node, source) for source in real]
+    _record(levels, node, {0: None}, frozenset(range(first, first + len(real))))
 
 
 def _assign_operator(levels: StageAssignment, node: StatefulNode) -> None:
@@ -155,4 +175,11 @@ def _columns_to_send(planned: PlannedExchange, keyed_input: KeyedInput) -> tuple
 def _is_partitioned(levels: StageAssignment, keyed_input: KeyedInput, level: int) -> bool:
     if level not in levels.level_by_node[keyed_input.port.node]:
         return True
-    return not keyed_input.broadcast and levels.keys[keyed_input.port.node, level] == keyed_input.key
+    return not keyed_input.broadcast and _key(levels, keyed_input.port, level) == keyed_input.key
+
+
+def _key(levels: StageAssignment, port: OutputPort, level: int) -> Key | None:
+    """Return the key by which the rows of a port are partitioned on a level."""
+    node = port.node
+    is_unkeyed = isinstance(node, StatefulNode) and port.name in node.unkeyed_ports
+    return None if is_unkeyed else levels.keys[node, level]

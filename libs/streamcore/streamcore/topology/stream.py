@@ -7,7 +7,7 @@
         orders.filter(pl.col("quantity") > 0)
         .map(amount=pl.col("price") * pl.col("quantity"))
         .key_by("country")
-        .window(Tumbling(3_600_000))
+        .window(Tumbling("1h"))
         .aggregate(revenue=Sum("amount"), orders=Count())
     )
     topology = Topology("revenue", revenue.sink("revenue", key="country"))
@@ -20,34 +20,39 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 import polars as pl
 
 from streamcore.app import EventTime
 from streamcore.arguments import check_type
 from streamcore.decode.formats import JSON, InputFormat
+from streamcore.durations import Duration
 from streamcore.enrich.spec import Enrichment
 from streamcore.errors import ConfigError
 from streamcore.operators.base import LATE, MAIN, CutTime
-from streamcore.schema import EVENT_MS, StreamSchema
+from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
+from streamcore.topology.checks.expression_check import check_expression
 from streamcore.topology.control_rows import SCHEMA as CONTROL
-from streamcore.topology.expression_check import check_expression
 from streamcore.topology.labels import format_duration
 from streamcore.topology.nodes import (
+    TIME,
     DeadLetterNode,
     EnrichmentNode,
     KeyedInput,
+    KeylessNode,
     OutputPort,
     Schema,
     SinkNode,
     SourceNode,
     StatefulNode,
     StatelessNode,
+    TimestampsNode,
     Transform,
     UnionNode,
     empty_rows,
 )
+from streamcore.topology.times.time_columns import reject_changed_time
 from streamcore.topology.transforms import FilterRows, MapColumns, SelectColumns, schema_after
 from streamcore.watermark import NO_WATERMARK, WatermarkStrategy
 from streamcore.wire.lanes import DEAD_LETTERS
@@ -56,10 +61,14 @@ if TYPE_CHECKING:
     from streamcore.aggregates.base import Aggregate
     from streamcore.keyed import ProcessFunction
     from streamcore.keyed.keyed_store import KeyedLimits
+    from streamcore.limits import PatternLimits
     from streamcore.operators.base import Operator
     from streamcore.operators.deduplication.operator import WhenFull
     from streamcore.operators.rolling.totals import RollingSpan
+    from streamcore.patterns.pattern import Pattern
+    from streamcore.topology.connected.streams import CoKeyedStream, ConnectedStream
     from streamcore.topology.joined_stream import JoinedStream
+    from streamcore.topology.patterns.pattern_stream import PatternStream
     from streamcore.topology.windowed_stream import WindowedStream
     from streamcore.windowing import Assigner
 
@@ -82,7 +91,7 @@ def source(
     """
     check_type("source", schema, StreamSchema, "write source(StreamSchema.parse({...}))")
     strategy = watermark or WatermarkStrategy()
-    check_type("source: watermark", strategy, WatermarkStrategy, "write such as bounded_out_of_orderness(5_000)")
+    check_type("source: watermark", strategy, WatermarkStrategy, "write such as bounded_out_of_orderness('5s')")
     check_type("source: time", time, EventTime, "write such as EventTime.INGESTION")
     return Stream(OutputPort(SourceNode(schema.name, schema, strategy, time, format, raw)))
 
@@ -102,11 +111,12 @@ class Stream:
         """Add columns, or replace those of the same name. Each is a Polars expression over one row.
 
         ``ConfigError`` for an expression over several rows, such as ``cum_sum``: its result would depend on the cut.
-        The event time of a row is that of its source. A new value in the column of the time changes the column only,
-        not the windows of the row; the stream names the field with the event time.
+        The event time of a row is that of its source, or what ``assign_timestamps`` has set; the column that holds it
+        cannot be replaced.
         """
         for name, expression in columns.items():
             check_expression(f"map: column {name}", expression)
+        reject_changed_time("map", self.port, columns)
         return self._add_stateless_step("map", MapColumns(columns), changes=frozenset(columns))
 
     def select(self, *columns: str | pl.Expr) -> Stream:
@@ -115,6 +125,8 @@ class Stream:
         for number, expression in enumerate(exprs, 1):
             check_expression(f"select: expression {number}", expression)
         unchanged = {c for c in columns if isinstance(c, str)}
+        computed = {e.meta.output_name(raise_if_undetermined=False) for e in exprs if not e.meta.is_column()}
+        reject_changed_time("select", self.port, {name for name in computed if name is not None})
         return self._add_stateless_step("select", SelectColumns(exprs), changes=frozenset(set(self.schema) - unchanged))
 
     def filter(self, condition: pl.Expr) -> Stream:
@@ -131,8 +143,43 @@ class Stream:
         """
         return self._add_stateless_step("flat_map", function, changes=None)
 
+    def process(self, function: ProcessFunction, *, name: str = "", failed_to: str = DEAD_LETTERS) -> Stream:
+        """Call a function without state for each row (``streamcore.operators.process.keyless``).
+
+        It runs where the rows are, before the first ``key_by`` in stage 1. ``failed_to``: the lane of rows for which a
+        call failed, with the reason.
+        """
+        from streamcore.operators.failures import FAILED
+
+        node = KeylessNode(name, self.port, function, {FAILED: failed_to})
+        _ = node.ports  # a function that cannot work fails here
+        return Stream(OutputPort(node))
+
+    def assign_timestamps(self, column: str, watermark: WatermarkStrategy | None = None, *, name: str = "") -> Stream:
+        """Set the event time of the rows to a column of times: windows, joins and timers after it use the new time.
+
+        ``watermark``: how it follows from the new times, for each source partition; its fields ``punctuation`` and
+        ``end`` name columns of this stream. Only possible before the first ``key_by``. A row without a time, or with
+        one that is too far ahead of the clock (``Limits.max_future_ms``), is a dead letter.
+        """
+        strategy = watermark or WatermarkStrategy()
+        check_type("assign_timestamps: watermark", strategy, WatermarkStrategy, "write bounded_out_of_orderness(5_000)")
+        if strategy.max_drift_ms is not None:
+            raise ConfigError("assign_timestamps: partitions of a topic wait, so write with_alignment at the source")
+        for field, kinds in (
+            (column, (TIME,)),
+            (strategy.punctuation, (pl.Boolean(), TIME)),
+            (strategy.end, (pl.Boolean(),)),
+        ):
+            if field is not None and self.schema.get(field) not in kinds:
+                raise ConfigError(
+                    f"assign_timestamps: column {field} is {self.schema.get(field, 'missing')}; it must be "
+                    f"{' or '.join(map(str, kinds))}"
+                )
+        return Stream(OutputPort(TimestampsNode(name, self.port, column, strategy)))
+
     def enrich(self, enrichment: Enrichment, *, failed_to: str = DEAD_LETTERS) -> Stream:
-        """Add columns from a store outside the app (``streamcore.enrich``). Only possible before the first ``key_by``.
+        """Add columns from a store outside the app (``streamcore.enrich``), before or after a key.
 
         ``failed_to``: the lane of rows whose lookup failed, with the reason. They are also the side output ``failed``.
         """
@@ -148,8 +195,31 @@ class Stream:
         return Stream(OutputPort(UnionNode("", (self.port, *(other.port for other in others)))))
 
     def key_by(self, *columns: str) -> KeyedStream:
-        """Partition the rows by key columns; without columns, all rows have one key."""
+        """Partition the rows by key columns; without columns, all rows have one key, on one shard."""
+        for column in columns:
+            if column.startswith("__"):
+                raise ConfigError(f"key_by: the stream has no column {column!r}")
         return KeyedStream(KeyedInput(self.port, columns))
+
+    def rebalance(self) -> Stream:
+        """Divide the rows evenly among all shards, so that the steps after it run on all of them in parallel.
+
+        For costly steps without a key behind a topic of few partitions: stage 1 reads a partition in one task. It costs
+        a shuffle. The rows of a partition are no longer in order.
+        """
+        return _send(KeyedInput(self.port, (PARTITION, OFFSET)), "rebalance")
+
+    def partition_by(self, *columns: str) -> Stream:
+        """Send rows with equal values in the columns to one shard, without a key for state; without columns, all rows.
+
+        The shard follows from a hash of the values: a shard has no number that a program could choose, because the
+        number of shards may change. (In Flink: ``partitionCustom`` and ``global``.)
+        """
+        if nested := [name for name in columns if name in self.schema and self.schema[name].is_nested()]:
+            raise ConfigError(
+                f"partition_by: columns {nested} are lists or structs; map them to text or numbers before"
+            )
+        return _send(KeyedInput(self.port, columns), "partition")
 
     def broadcast(self) -> BroadcastStream:
         """Send all rows to every shard: for small data that every shard needs, such as rules or rates."""
@@ -205,6 +275,13 @@ class KeyedStream:
 
         return WindowedStream(self.keyed, assigner)
 
+    def pattern(self, pattern: Pattern, *, limits: PatternLimits | None = None) -> PatternStream:
+        """Find a pattern in the events of each key (``streamcore.patterns``)."""
+        from streamcore.limits import PatternLimits
+        from streamcore.topology.patterns.pattern_stream import PatternStream
+
+        return PatternStream(self.keyed, pattern, limits or PatternLimits())
+
     def rolling(
         self,
         *spans: RollingSpan,
@@ -224,7 +301,7 @@ class KeyedStream:
         from streamcore.operators.rolling.totals import RollingSpan
 
         for span in spans:
-            check_type("rolling", span, RollingSpan, "write such as RollingSpan('1h', 3_600_000, 60_000)")
+            check_type("rolling", span, RollingSpan, "write such as RollingSpan('1h', '1h', '1m')")
         spec = RollingSpec(self.key, spans, aggregates, max_entries)
         create_operator = partial(Rolling, spec, dict(self.schema))
         about = ", ".join(f"{span.name} in {format_duration(span.step_ms)}" for span in spans)
@@ -233,16 +310,26 @@ class KeyedStream:
             lanes |= {FAILED: DEAD_LETTERS, FAILED_PANE: DEAD_LETTERS}
         return operate([self], "rolling", create_operator, name=name, about=about, side_lanes=lanes)
 
-    def connect(self, broadcast: BroadcastStream) -> ConnectedStream:
-        """Connect a broadcast stream, for a keyed function that processes both."""
+    @overload
+    def connect(self, other: KeyedStream) -> CoKeyedStream: ...
+    @overload
+    def connect(self, other: BroadcastStream) -> ConnectedStream: ...
+    def connect(self, other: KeyedStream | BroadcastStream) -> CoKeyedStream | ConnectedStream:
+        """Connect another stream, for one function that processes both with the same state.
+
+        ``other``: a stream with a key of the same types, or a broadcast stream.
+        """
+        from streamcore.topology.connected.streams import CoKeyedStream, ConnectedStream
+
+        if isinstance(other, KeyedStream):
+            return CoKeyedStream(self, other)
         check_type(
             "connect",
-            broadcast,
+            other,
             BroadcastStream,
-            "write .broadcast() before key_by, for small data that every shard needs; two streams with one key are "
-            "joined with join, or united with union and a tag column",
+            "write other.key_by('id'), or other.broadcast() for small data that every shard needs",
         )
-        return ConnectedStream(self, broadcast)
+        return ConnectedStream(self, other)
 
     def process(
         self,
@@ -251,14 +338,18 @@ class KeyedStream:
         name: str = "",
         limits: KeyedLimits | None = None,
         failed_to: str = DEAD_LETTERS,
+        keeps_key: bool = False,
     ) -> Stream:
         """Call a keyed function with state and timers for each event (``streamcore.operators.process``).
 
-        ``failed_to``: the lane of events for which a call failed, with the reason.
+        ``failed_to``: the lane of events for which a call failed, with the reason. ``keeps_key``: output rows have the
+        key columns with the key of their call, so that a step with the same key after it needs no shuffle; a call that
+        emits another key fails. (In Flink: ``reinterpretAsKeyedStream``, where nothing checks it.)
         """
         from streamcore.operators.failures import FAILED
+        from streamcore.topology.connected.streams import process
 
-        return _process(self, None, function, name, limits, {FAILED: failed_to})
+        return process(self, function, None, None, name, limits, {FAILED: failed_to}, keeps_key=keeps_key)
 
     def join(self, right: KeyedStream) -> JoinedStream:
         """Join another stream or a changing table by key; a method of the result selects the kind of join."""
@@ -269,7 +360,7 @@ class KeyedStream:
 
     def deduplicate(
         self,
-        horizon_ms: int,
+        horizon_ms: Duration,
         *,
         name: str = "",
         max_ids: int = 10_000_000,
@@ -300,7 +391,7 @@ class KeyedStream:
         )
         lanes = {LATE: late_to} | ({DUPLICATES: duplicates_to} if duplicates_to else {})
         create_operator = partial(Deduplicate, spec, {**self.schema, EVENT_MS: pl.Int64()})
-        about = f"within {format_duration(horizon_ms)}"
+        about = f"within {format_duration(spec.horizon_ms)}"
         return operate([self], "deduplicate", create_operator, name=name, about=about, side_lanes=lanes)
 
 
@@ -316,64 +407,15 @@ def control_stream() -> BroadcastStream:
     return BroadcastStream(None)
 
 
-@dataclass(frozen=True, eq=False)
-class ConnectedStream:
-    """A keyed stream connected with a broadcast stream."""
+def _send(rows: KeyedInput, kind: str) -> Stream:
+    """Add a step that sends rows to other shards."""
+    from streamcore.operators.pass_on import PassOn
 
-    stream: KeyedStream
-    control_input: BroadcastStream
-
-    def process(
-        self,
-        function: ProcessFunction,
-        *,
-        name: str = "",
-        limits: KeyedLimits | None = None,
-        failed_to: str = DEAD_LETTERS,
-        failed_control_to: str = DEAD_LETTERS,
-    ) -> Stream:
-        """Call a keyed function as ``KeyedStream.process`` does.
-
-        The rows of the broadcast stream go to ``process_control``, before the events of their cut.
-        ``failed_control_to``: the lane of those rows for which that call failed, with the reason.
-        """
-        from streamcore.operators.failures import FAILED
-        from streamcore.operators.process import FAILED_CONTROL
-
-        side_lanes = {FAILED: failed_to, FAILED_CONTROL: failed_control_to}
-        return _process(self.stream, self.control_input, function, name, limits, side_lanes)
+    by = ", ".join(name for name in rows.key if name in rows.schema)
+    return operate([KeyedStream(rows)], kind, PassOn, about=by and f"by {by}", keeps_key=bool(by))
 
 
-def _process(
-    stream: KeyedStream,
-    broadcast: BroadcastStream | None,
-    function: ProcessFunction,
-    name: str,
-    limits: KeyedLimits | None,
-    side_lanes: Mapping[str, str],
-) -> Stream:
-    from streamcore.operators.process import ProcessOperator
-
-    inputs, records = [stream], None
-    if broadcast is not None:
-        records = CONTROL if broadcast.keyed is None else broadcast.keyed.schema
-        inputs += [] if broadcast.keyed is None else [KeyedStream(broadcast.keyed)]
-    create_operator = partial(
-        ProcessOperator, function, key=stream.key, events=dict(stream.schema), control=records, limits=limits
-    )
-    return operate(
-        inputs,
-        "process",
-        create_operator,
-        name=name,
-        about=type(function).__name__,
-        control_input=broadcast is not None and broadcast.keyed is None,
-        keeps_key=False,
-        side_lanes=side_lanes,
-    )
-
-
-def operate(
+def operate(  # noqa: PLR0913 - an operator has that many properties
     inputs: Sequence[KeyedStream],
     kind: str,
     create_operator: Callable[[], Operator],
@@ -383,12 +425,14 @@ def operate(
     control_input: bool = False,
     keeps_key: bool = True,
     side_lanes: Mapping[str, str] | None = None,
+    unkeyed_ports: frozenset[str] = frozenset(),
 ) -> Stream:
     """Add an operator over keyed inputs: the base of all keyed steps, also of operators outside this package.
 
     ``kind``, ``about``: the operator in pictures. ``create_operator``: called on each shard; a class, a
     ``functools.partial`` or another picklable callable. ``control_input``: the operator also receives the app's control
-    records, as its last input. ``keeps_key``: the output has the key columns unchanged. ``side_lanes``: lanes by port.
+    records, as its last input. ``keeps_key``: the output has the key columns unchanged, except that of
+    ``unkeyed_ports``. ``side_lanes``: lanes by port.
     """
     for stream in inputs:
         check_type(kind, stream, KeyedStream, "write such as stream.key_by('id')")
@@ -400,7 +444,17 @@ def operate(
         raise ConfigError(f"{kind}: it has no port {min(unknown)!r}; it has {sorted(ports)}")
     delay_ms = operator.output_delay_ms
     node = StatefulNode(
-        name, kind, keyed, create_operator, ports, about, control_input, keeps_key, delay_ms, side_lanes_by_port
+        name,
+        kind,
+        keyed,
+        create_operator,
+        ports,
+        about,
+        control_input,
+        keeps_key,
+        delay_ms,
+        side_lanes_by_port,
+        unkeyed_ports,
     )
     return Stream(OutputPort(node))
 

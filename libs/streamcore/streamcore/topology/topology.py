@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from streamcore.app import App, Source
-from streamcore.hashing import DEFAULT_KEY_GROUPS
+from streamcore.app import App, DerivedSource, Source
+from streamcore.key_space import DEFAULT_KEY_GROUPS
 from streamcore.limits import Limits, StateSettings
 from streamcore.topology import render
 from streamcore.topology.graph import TopologyGraph
@@ -53,9 +53,11 @@ class Topology(TopologyGraph):
                 TopologyStage(self, level, source_topics, control_topic)
                 for level in range(1, max(2, self.levels.count))
             ),
-            stateless_stage=TopologyStatelessStage(self, source_topics),
+            stateless_stage=TopologyStatelessStage(self, source_topics, (limits or Limits()).max_future_ms),
             exchanges=tuple(planned.exchange for planned in self.levels.exchanges),
             watermark_groups=self.watermark_groups,
+            derived_sources=tuple(DerivedSource(source, node.watermark) for node, source in self.levels.derived),
+            lane_sources=self.lane_sources,
             tables=self.tables,
             shards=shards,
             key_groups=key_groups,

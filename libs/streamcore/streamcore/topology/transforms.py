@@ -13,8 +13,8 @@ import polars as pl
 
 from streamcore.errors import ConfigError
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION
+from streamcore.topology.checks.step_check import check_step
 from streamcore.topology.nodes import Schema, Transform, empty_rows
-from streamcore.topology.step_check import check_step
 
 _ENGINE_COLUMNS = "^__.*$"
 _INDEX = "__index"
@@ -60,7 +60,7 @@ def _evaluate(rows: pl.DataFrame, expressions: Sequence[pl.Expr]) -> pl.DataFram
 def schema_after(step_kind: str, function: Transform, schema: Schema) -> Schema:
     """Return the columns of a function's output for this schema; ``ConfigError`` if it fails on an empty frame.
 
-    Also if its result for a row depends on other rows (``streamcore.topology.step_check``).
+    Also if its result for a row depends on other rows (``streamcore.topology.checks.step_check``).
     """
     empty_input = empty_rows(schema).with_columns(
         pl.lit(0, pl.Int32).alias(PARTITION), pl.lit(0, pl.Int64).alias(OFFSET)

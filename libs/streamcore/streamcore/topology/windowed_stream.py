@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from streamcore.aggregates.base import Aggregate
 from streamcore.arguments import check_function, check_type
+from streamcore.durations import Duration, duration_ms
 from streamcore.errors import ConfigError
-from streamcore.operators.base import LATE, Operator
+from streamcore.operators.base import LATE, MAIN, Operator
 from streamcore.operators.failures import FAILED, FAILED_PANE
 from streamcore.topology.labels import describe_windows
 from streamcore.topology.nodes import KeyedInput, Schema
@@ -30,7 +31,9 @@ from streamcore.windowing.triggers import walk
 from streamcore.wire.lanes import DEAD_LETTERS
 
 if TYPE_CHECKING:
+    from streamcore.keyed import KeyedLimits
     from streamcore.operators.windows.general.pane_values import PaneFunction, PaneRows, WindowView
+    from streamcore.operators.windows.process_operator import ProcessWindowFunction
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +53,7 @@ class WindowedStream:
     failed_lane: str = DEAD_LETTERS
 
     def __post_init__(self) -> None:
-        check_type("window", self.assigner, Assigner, "write such as Tumbling(60_000)")
+        check_type("window", self.assigner, Assigner, "write such as Tumbling('1m')")
         if self.when is not None:
             check_type("trigger", self.when, Trigger, "write such as AfterWatermark(early=AfterCount(10))")
         if self.evictor is not None:
@@ -72,9 +75,9 @@ class WindowedStream:
         """Accumulate, and emit a retraction of the previous pane before each pane."""
         return replace(self, accumulation=Accumulation.RETRACTING)
 
-    def allowed_lateness(self, lateness_ms: int) -> WindowedStream:
-        """Set how long, in milliseconds of the watermark after its end, a window accepts late elements."""
-        return replace(self, lateness_ms=lateness_ms)
+    def allowed_lateness(self, lateness_ms: Duration) -> WindowedStream:
+        """Set how long after its end, by the watermark, a window accepts late elements."""
+        return replace(self, lateness_ms=duration_ms("allowed_lateness", lateness_ms))
 
     def evict(self, evictor: Evictor) -> WindowedStream:
         """Set which elements of a pane are left out of its result."""
@@ -142,6 +145,21 @@ class WindowedStream:
         check_function("apply", compute, "write a function of a WindowView")
         return self._add_window_operator(name, set(self.keyed.port.schema), function=PaneFunction(compute, schema))
 
+    def process(self, function: ProcessWindowFunction, *, name: str = "", limits: KeyedLimits | None = None) -> Stream:
+        """Call a function for each pane, with state per key and per window, and side outputs.
+
+        As ``apply`` otherwise (``streamcore.operators.windows.process_operator``). ``limits``: of its state.
+        """
+        from streamcore.operators.windows.process_operator import ProcessWindows
+
+        columns, schema = self._columns(set(self.keyed.port.schema))
+        late = self.late_lane is not None
+        create_operator = partial(
+            ProcessWindows, function, self.spec, self.keyed.key, schema, late_lane=late, limits=limits
+        )
+        side_ports = frozenset(getattr(function, "outputs", {})) - {MAIN}
+        return self._add_operator(name, "window", create_operator, columns, None, unkeyed_ports=side_ports)
+
     def _add_window_operator(
         self,
         name: str,
@@ -189,8 +207,12 @@ class WindowedStream:
         create_operator: Callable[[], Operator],
         columns: tuple[str, ...] | None,
         aggregates: Mapping[str, Aggregate] | None,
+        unkeyed_ports: frozenset[str] = frozenset(),
     ) -> Stream:
-        """Add the operator. ``columns``: those that are sent to it. ``aggregates``: None if a function takes panes."""
+        """Add the operator. ``columns``: those that are sent to it. ``aggregates``: None if a function takes panes.
+
+        ``unkeyed_ports``: whose rows need not have the key of their window.
+        """
         lanes = {LATE: self.late_lane} if self.late_lane else {}
         if self.spec.calls_user_code or (aggregates is not None and _call_user_code(aggregates)):
             lanes |= {FAILED: self.failed_lane, FAILED_PANE: self.failed_lane}
@@ -203,6 +225,7 @@ class WindowedStream:
             name=name,
             about=describe_windows(self.assigner),
             side_lanes=lanes,
+            unkeyed_ports=unkeyed_ports,
         )
 
     def _window_columns(self) -> set[str]:

@@ -1,8 +1,8 @@
 """Assigners: which windows an element belongs to.
 
-An assigner is immutable, and ``windows`` is a pure function of one element. It returns at least one window, ordered by
-start, and each contains the element. Negative times are valid. An assigner does not know which windows exist: the owner
-of the windows merges sessions.
+An assigner is immutable, and ``windows`` is a pure function of one element. It returns windows ordered by start, each
+of which contains the element: at least one, except for samples (``Sliding``). Negative times are valid. An assigner
+does not know which windows exist: the owner of the windows merges sessions.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import ClassVar
 from zoneinfo import ZoneInfo
 
 from streamcore.arguments import check_whole
+from streamcore.durations import DurationField
 from streamcore.errors import ConfigError
 from streamcore.windowing.model import END_OF_TIME_MS, AnyWindow, CountWindow, Element, Window
 
@@ -40,13 +41,15 @@ class Assigner(ABC):
 
 @dataclass(frozen=True)
 class Tumbling(Assigner):
-    """Adjacent windows of ``size_ms``, one of which starts at ``offset_ms``."""
+    """Adjacent windows of ``size_ms``, one of which starts at ``offset_ms``.
 
-    size_ms: int
-    offset_ms: int = 0
+    Durations are text such as ``"10m"``, a ``timedelta``, or milliseconds (``streamcore.durations``).
+    """
+
+    size_ms: DurationField = DurationField()
+    offset_ms: DurationField = DurationField(0)
 
     def __post_init__(self) -> None:
-        check_whole(size_ms=self.size_ms, offset_ms=self.offset_ms)
         _require(self.size_ms > 0, f"size_ms must be positive, not {self.size_ms}")
         _require(abs(self.offset_ms) < self.size_ms, f"offset_ms must be within one size_ms, not {self.offset_ms}")
 
@@ -57,19 +60,18 @@ class Tumbling(Assigner):
 
 @dataclass(frozen=True)
 class Sliding(Assigner):
-    """Windows of ``size_ms`` that start every ``slide_ms``, one of them at ``offset_ms``."""
+    """Windows of ``size_ms`` that start every ``slide_ms``, one of them at ``offset_ms``.
 
-    size_ms: int
-    slide_ms: int
-    offset_ms: int = 0
+    With a ``slide_ms`` above ``size_ms`` the windows are samples: an event between two of them is in no window, and is
+    neither counted nor late.
+    """
+
+    size_ms: DurationField = DurationField()
+    slide_ms: DurationField = DurationField()
+    offset_ms: DurationField = DurationField(0)
 
     def __post_init__(self) -> None:
-        check_whole(size_ms=self.size_ms, slide_ms=self.slide_ms, offset_ms=self.offset_ms)
         _require(self.slide_ms > 0, f"slide_ms must be positive, not {self.slide_ms}")
-        _require(
-            self.slide_ms <= self.size_ms,
-            f"slide_ms ({self.slide_ms}) above size_ms ({self.size_ms}) leaves events without a window",
-        )
         _require(abs(self.offset_ms) < self.slide_ms, f"offset_ms must be within one slide_ms, not {self.offset_ms}")
 
     def windows(self, element: Element) -> tuple[Window, ...]:
@@ -87,12 +89,11 @@ class Session(Assigner):
     to ``MAX_GAP_MS``.
     """
 
-    gap_ms: int
+    gap_ms: DurationField = DurationField()
     gap_field: str | None = None
     merges: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check_whole(gap_ms=self.gap_ms)
         _require(0 < self.gap_ms <= MAX_GAP_MS, f"gap_ms must be positive and at most {MAX_GAP_MS}, not {self.gap_ms}")
 
     def windows(self, element: Element) -> tuple[Window]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from streamcore.arguments import check_whole
+from streamcore.durations import DurationField
 from streamcore.errors import ConfigError
 from streamcore.windowing.model import Element, Scalar
 
@@ -43,10 +44,9 @@ class KeepCount(Evictor):
 class KeepRecent(Evictor):
     """Keeps the elements less than ``span_ms`` of event time before the latest element."""
 
-    span_ms: int
+    span_ms: DurationField = DurationField()
 
     def __post_init__(self) -> None:
-        check_whole(span_ms=self.span_ms)
         if self.span_ms < 1:
             raise ConfigError(f"span_ms must be positive, not {self.span_ms}")
 

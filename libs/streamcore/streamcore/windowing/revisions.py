@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streamcore.arguments import check_whole
+from streamcore.durations import DurationField
 from streamcore.errors import ConfigError
 
 
@@ -20,12 +20,11 @@ class RevisionPolicy:
     """When records of a window are emitted. The final one always is, after its end and the allowed lateness."""
 
     #: Milliseconds of the clock after the first change that was not emitted, at which a record is emitted; 0: none is.
-    early_ms: int = 0
+    early_ms: DurationField = DurationField(0)
     #: Whether a record is emitted when the watermark passes the end, and then in each cut that changes the window.
     at_end: bool = False
 
     def __post_init__(self) -> None:
-        check_whole(early_ms=self.early_ms)
         if self.early_ms < 0:
             raise ConfigError(f"early_ms must not be negative: {self.early_ms}")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streamcore.arguments import check_whole
+from streamcore.durations import DurationField
 from streamcore.errors import ConfigError
 from streamcore.windowing.assigners import Assigner
 from streamcore.windowing.composite_triggers import Purging
@@ -27,7 +27,7 @@ class WindowSpec:
     assigner: Assigner
     trigger: Trigger
     accumulation: Accumulation
-    allowed_lateness_ms: int = 0
+    allowed_lateness_ms: DurationField = DurationField(0)
     evictor: Evictor | None = None
 
     def __post_init__(self) -> None:
@@ -41,7 +41,6 @@ class WindowSpec:
         return not all(part is None or is_built_in(part) for part in (self.assigner, self.evictor, *walk(self.trigger)))
 
     def _check_lateness(self) -> None:
-        check_whole(allowed_lateness_ms=self.allowed_lateness_ms)
         _reject(self.allowed_lateness_ms < 0, f"allowed_lateness_ms must not be negative: {self.allowed_lateness_ms}")
         is_never_late = not (self.assigner.in_event_time and self.assigner.ends)
         trigger = self.trigger.trigger if isinstance(self.trigger, Purging) else self.trigger

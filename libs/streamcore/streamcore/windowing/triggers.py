@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from streamcore.arguments import check_type, check_whole
+from streamcore.durations import DurationField
 from streamcore.errors import ConfigError
 from streamcore.windowing.model import Element
 
@@ -191,10 +192,9 @@ class AfterCount(Trigger):
 class AfterProcessingTime(Trigger):
     """Fires ``delay_ms`` of processing time after the first element since the last pane."""
 
-    delay_ms: int
+    delay_ms: DurationField = DurationField()
 
     def __post_init__(self) -> None:
-        check_whole(delay_ms=self.delay_ms)
         if self.delay_ms < 0:
             raise ConfigError(f"delay_ms must not be negative: {self.delay_ms}")
 

@@ -16,6 +16,8 @@ SHADOW = "shadow"
 STATUS = "status"
 LATE = "late"
 DEAD_LETTERS = "deadletters"
+#: Records that an app writes to its own control topic, so that every shard reads them in a later cut.
+CONTROL = "control"
 
 
 class DeadLetterCode(Code):
@@ -35,6 +37,11 @@ class DeadLetterCode(Code):
         "failed_pane",
         "A function of a window or of a co-group, or `merge` or `result` of an accumulator, fails on a pane. The value "
         "has the key and the window; if a function failed, also the number of elements and the first of them.",
+        "Read `reason`, and correct the function or the data.",
+    )
+    FAILED_MATCH = (
+        "failed_match",
+        "The function of a pattern fails on a match. The value has the key and, as JSON text, the events of the match.",
         "Read `reason`, and correct the function or the data.",
     )
     LATE = (

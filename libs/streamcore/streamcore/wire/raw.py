@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 #: Columns of a raw batch, in this order. ``source``: the topic's index in the app, or ``app.CONTROL``.
-#: ``timestamp_ms``: the broker's, null where it was not requested.
+#: ``timestamp_ms``: the broker's; null where it was not requested, except in the first record of a piece.
 RAW = pa.schema(
     [
         pa.field("source", pa.int32()),
@@ -34,7 +34,7 @@ def raw_batch(
     offsets: npt.NDArray[np.int64],
     keys: Sequence[bytes | None],
     values: Sequence[bytes | None],
-    timestamps_ms: Sequence[int | None] | None = None,
+    timestamps_ms: Sequence[int | None] | pa.Array | None = None,
 ) -> pa.RecordBatch:
     """Build a batch of ``RAW`` from columns of equal length."""
     columns = [
@@ -43,6 +43,12 @@ def raw_batch(
         pa.array(offsets),
         pa.array(keys, pa.binary()),
         pa.array(values, pa.binary()),
-        pa.nulls(len(values), pa.int64()) if timestamps_ms is None else pa.array(timestamps_ms, pa.int64()),
+        _timestamps(len(values), timestamps_ms),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=RAW)
+
+
+def _timestamps(rows: int, timestamps_ms: Sequence[int | None] | pa.Array | None) -> pa.Array:
+    if isinstance(timestamps_ms, pa.Array):
+        return timestamps_ms
+    return pa.nulls(rows, pa.int64()) if timestamps_ms is None else pa.array(timestamps_ms, pa.int64())

@@ -119,6 +119,7 @@ def decides(name: str) -> bool:
     return not name.startswith("spark/") and name not in {f"offsets/{batch}" for batch in range(LAST)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [make_running, make_restored])
 def test_a_damaged_checkpoint_file_is_named_or_changes_no_decision(
     make: Callable[[Path], tuple[CheckpointRoot, CutId | None]], tmp_path: Path

@@ -15,6 +15,7 @@ import pytest
 
 from streamcore.app import App
 from streamcore.cuts.cut_id import CutId
+from streamcore.cuts.writer_id import WriterId
 from streamcore.engine.output import OutputCommitter
 from streamcore.errors import ConfigError, Retryable
 from streamcore.kafka.exactly_once import ExactlyOnceWriter
@@ -29,7 +30,6 @@ from streamcore.topology.topology import Topology
 from streamcore.wire.lane_codec import encode_records
 from streamcore.wire.lane_rows import LaneRows
 from streamcore.wire.lanes import Record
-from streamcore.writer_id import WriterId
 from tests.harness.cut_ids import cut_id
 from tests.harness.run.shared_servers import unique_name
 

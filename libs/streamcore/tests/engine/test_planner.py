@@ -65,7 +65,13 @@ def log(tmp_path: Path) -> OffsetLog:
 
 def planner(log: OffsetLog, topics: Topics, *times: int, from_the_end: bool = False) -> Planner:
     clock = iter(times)
-    return Planner(APP, log, topics, from_the_end=from_the_end, timer=CutTimer(lambda: next(clock), lambda: 0))
+    return Planner(
+        APP,
+        log,
+        topics,
+        starting="latest" if from_the_end else "earliest",
+        timer=CutTimer(lambda: next(clock), lambda: 0),
+    )
 
 
 def test_a_planned_batch_reads_the_same_offsets_whatever_arrives_later(log: OffsetLog) -> None:

@@ -123,7 +123,7 @@ def test_the_clock_does_not_move_the_watermark_of_ingestion_time() -> None:
 
 def test_each_source_has_its_own_out_of_orderness() -> None:
     local = app(
-        Source(schema("a"), "a", watermark=bounded_out_of_orderness(10)),
+        Source(schema("a"), "a", watermark=bounded_out_of_orderness("10ms")),
         Source(schema("b"), "b", watermark=ascending_timestamps()),
     )
     assert watermark(local, event(0, 200), event(0, 195, source=1)) == 190
@@ -164,7 +164,7 @@ def test_every_stage_sees_the_same_time() -> None:
     exchanges = (Exchange(StreamKey("s", 0), ()), Exchange(StreamKey("next", 0), (), stage=1))
     one = App(
         "t",
-        (Source(schema(), "t", watermark=bounded_out_of_orderness(5)),),
+        (Source(schema(), "t", watermark=bounded_out_of_orderness("5ms")),),
         "c",
         {},
         (Pass, Times),
@@ -198,4 +198,4 @@ def test_by_processing_time_no_event_sets_the_watermark() -> None:
 
 def test_a_negative_out_of_orderness_is_rejected() -> None:
     with pytest.raises(ConfigError, match="max_out_of_orderness_ms is at least 0"):
-        bounded_out_of_orderness(-1)
+        bounded_out_of_orderness("-1ms")

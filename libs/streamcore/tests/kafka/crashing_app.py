@@ -14,11 +14,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from streamcore.cuts.cut_id import CutId
+from streamcore.cuts.writer_id import WriterId
 from streamcore.kafka.delivery import CommitStep, OutRecord, WriterHooks
 from streamcore.kafka.exactly_once import ExactlyOnceWriter
 from streamcore.kafka.markers import Marker
 from streamcore.kafka.settings import KafkaSettings
-from streamcore.writer_id import WriterId
 
 BATCHES = 6
 RECORDS = 20

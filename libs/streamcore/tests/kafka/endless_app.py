@@ -15,13 +15,13 @@ from pathlib import Path
 from streamcore.checkpoint.checkpoint import AppIdentity, CheckpointRoot
 from streamcore.checkpoint.offset_log import CutBounds
 from streamcore.cuts.cut_clock import CutClock
+from streamcore.cuts.writer_id import WriterId
 from streamcore.errors import StreamError
 from streamcore.kafka.delivery import CommitStep, DeliverySettings, OutRecord, WriterHooks
 from streamcore.kafka.exactly_once import MARKER_EVERY, ExactlyOnceWriter
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.offsets import StreamOffsets
 from streamcore.storage.atomic_files import make_folder, write_text
-from streamcore.writer_id import WriterId
 
 TRANSACTION_MS = 2_000
 ENDED = 3

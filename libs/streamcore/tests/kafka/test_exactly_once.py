@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from streamcore.cuts.cut_id import CutId
+from streamcore.cuts.writer_id import WriterId
 from streamcore.errors import ConfigError, CorruptState, Fenced, Permanent, Retryable
 from streamcore.kafka.control_topic import ControlLog
 from streamcore.kafka.data_clients import Isolation
@@ -29,7 +30,6 @@ from streamcore.kafka.markers import Marker, read_marker
 from streamcore.kafka.readers import read_topic
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.topics import TopicSpec, check_transaction_timeout, delete_topics, describe, ensure_topics
-from streamcore.writer_id import WriterId
 from tests.harness.cut_ids import cut_id
 from tests.harness.oracles.committed_records import read_committed
 
@@ -252,7 +252,7 @@ def test_an_open_transaction_of_another_writer_does_not_hide_our_marker(kafka: K
         thread.start()
         begun.wait(30)
         ours.commit(cut_id(4), rows(topics, 4))
-        with pytest.raises(Retryable, match="another writer's transaction"):
+        with pytest.raises(Retryable, match="an open transaction hides"):
             read_marker(kafka, topics.markers, WriterId(topics.app, 1), timeout_ms=1_500)
         finish.set()
         thread.join(30)

@@ -1,28 +1,29 @@
-"""A transaction whose markers the broker has lost is ended as the coordinator recorded it: nothing is lost or twice.
-
-The tests make such a transaction on a broker that lets a producer write to a partition that the coordinator does not
-know to be part of the transaction, so the coordinator writes no marker there.
-"""
+"""A transaction whose markers the broker has lost is ended as the coordinator recorded it: nothing is lost or twice."""
 
 from __future__ import annotations
 
-import uuid
 from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import kafka as kafka_python
 import pytest
 
+from headgate.local.java import Java
+from headgate.local.servers.base import Lifetime
+from headgate.local.servers.kafka import BrokerSettings, EmbeddedBroker
+from streamcore.cuts.writer_id import WriterId
 from streamcore.kafka import exactly_once
 from streamcore.kafka.delivery import CommitStep, DeliverySettings, OutRecord, WriterHooks
 from streamcore.kafka.exactly_once import ExactlyOnceWriter
-from streamcore.kafka.hanging_transactions import end_hanging_transaction
-from streamcore.kafka.markers import Marker
+from streamcore.kafka.hanging_transactions import end_hanging_transactions
+from streamcore.kafka.markers import read_marker
 from streamcore.kafka.readers import read_topic
 from streamcore.kafka.settings import KafkaSettings
-from streamcore.kafka.topics import TopicSpec, ensure_topics
-from streamcore.writer_id import WriterId
+from streamcore.kafka.transactional_producer import TransactionalProducer
 from tests.harness.cut_ids import cut_id
+from tests.harness.faults.hanging_transaction import LENIENT, make_hanging_transaction
 from tests.harness.servers import processes
 
 if TYPE_CHECKING:
@@ -54,39 +55,33 @@ def check_visible(kafka: KafkaSettings, topics: Topics, *batches: int) -> None:
 
 
 def open_writer(
-    kafka: KafkaSettings, topics: Topics, hooks: WriterHooks | None = None, delivery: DeliverySettings | None = None
+    kafka: KafkaSettings,
+    topics: Topics,
+    hooks: WriterHooks | None = None,
+    delivery: DeliverySettings | None = None,
+    *,
+    epoch: int = 1,
 ) -> ExactlyOnceWriter:
-    name = WriterId(topics.app, 1)
+    name = WriterId(topics.app, epoch)
     return ExactlyOnceWriter(kafka, name, topics.markers, delivery=delivery, hooks=hooks, topics=[topics.out])
 
 
-def make_hanging_transaction(kafka: KafkaSettings, topics: Topics, batch: int, *, commit: bool) -> None:
-    """Write the batch and its marker, and end the transaction without markers in their partitions."""
-    scratch = f"{topics.app}.{uuid.uuid4().hex[:8]}"
-    ensure_topics(kafka, [TopicSpec(scratch, 1)])
-    writer = WriterId(topics.app, 1)
-    producer = kafka_python.KafkaProducer(**kafka.kafka_python(), transactional_id=writer.transactional_id)
-    producer.init_transactions()
-    producer.begin_transaction()
-    producer.send(scratch, b"known to the coordinator").get(30)
-    manager = producer._transaction_manager
-    manager.maybe_add_partition_to_transaction = manager._partitions_in_transaction.add
-    marker = Marker(writer, cut_id(batch))
-    for record in records(topics, batch):
-        producer.send(topics.out, record.value, record.key)
-    producer.send(topics.markers, marker.value, writer.key, partition=0)
-    producer.flush(30)
-    if commit:
-        producer.commit_transaction()
-    else:
-        producer.abort_transaction()
-    producer.close()
+def leave_hanging(kafka: KafkaSettings, topics: Topics, batch: int, *, commit: bool, epoch: int = 1) -> None:
+    """Let a writer write the batch in a transaction that hangs."""
+    writer, contents = WriterId(topics.app, epoch), records(topics, batch)
+    make_hanging_transaction(kafka, writer, topics.markers, cut_id(batch), contents, commit=commit)
 
 
-@pytest.fixture(name="lenient")
-def _lenient(new_broker: NewBroker) -> KafkaSettings:
-    broker = new_broker(extra={"transaction.partition.verification.enable": "false"})
-    return KafkaSettings(broker.start(), request_timeout_ms=5_000)
+@pytest.fixture(name="lenient", scope="module")
+def _lenient(tmp_path_factory: pytest.TempPathFactory, java: Java) -> Iterator[KafkaSettings]:
+    settings = BrokerSettings(
+        tmp_path_factory.mktemp("lenient"), 0, lifetime=Lifetime.WITH_PARENT, extra=tuple(LENIENT.items())
+    )
+    broker = EmbeddedBroker(settings, java)
+    try:
+        yield KafkaSettings(broker.start(), request_timeout_ms=5_000)
+    finally:
+        broker.kill()
 
 
 def test_a_hanging_transaction_ends_as_the_coordinator_recorded_it(
@@ -97,7 +92,7 @@ def test_a_hanging_transaction_ends_as_the_coordinator_recorded_it(
         with open_writer(lenient, topics) as writer:
             writer.open()
             writer.commit(cut_id(0), records(topics, 0))
-        make_hanging_transaction(lenient, topics, 1, commit=topics is committed)
+        leave_hanging(lenient, topics, 1, commit=topics is committed)
         check_visible(lenient, topics, 0)  # the records of batch 1 are hidden
 
     with open_writer(lenient, committed) as writer:
@@ -112,31 +107,114 @@ def test_a_hanging_transaction_ends_as_the_coordinator_recorded_it(
     check_visible(lenient, aborted, 0, 1)
 
     unprotected = new_topics(lenient)
-    make_hanging_transaction(lenient, unprotected, 1, commit=True)
+    leave_hanging(lenient, unprotected, 1, commit=True)
     with monkeypatch.context() as patch:
-        patch.setattr(exactly_once, "end_hanging_transaction", lambda *_: False)
-        with open_writer(lenient, unprotected, delivery=IMPATIENT) as writer, pytest.raises(Exception, match="was not"):
+        patch.setattr(exactly_once, "end_hanging_transactions", lambda *_: [])
+        with (
+            open_writer(lenient, unprotected, delivery=IMPATIENT) as writer,
+            pytest.raises(Exception, match="open transaction"),
+        ):
             writer.open()
 
 
-def test_a_transaction_that_is_open_or_of_another_writer_does_not_hang(kafka: KafkaSettings, topics: Topics) -> None:
-    delivery = DeliverySettings()
-    ours, other = WriterId(topics.app, 1), WriterId(topics.app, 1, "other")
-    assert not end_hanging_transaction(kafka, ours, topics.markers, [topics.out], delivery)
-    with ExactlyOnceWriter(kafka, ours, topics.markers) as writer:
+@pytest.mark.parametrize("protected", [True, False])
+def test_hanging_transactions_of_earlier_epochs_end_before_the_first_batch_after_a_restore(
+    lenient: KafkaSettings, new_topics: NewTopics, monkeypatch: pytest.MonkeyPatch, protected: bool
+) -> None:
+    topics = new_topics(lenient)
+    for epoch in (1, 2):
+        with open_writer(lenient, topics, epoch=epoch) as writer:
+            writer.open()
+    leave_hanging(lenient, topics, 1, commit=True, epoch=1)
+    leave_hanging(lenient, topics, 2, commit=False, epoch=2)
+    if not protected:
+        monkeypatch.setattr(ExactlyOnceWriter, "_past_writers", lambda _: [])
+        with (
+            open_writer(lenient, topics, delivery=IMPATIENT, epoch=4) as writer,
+            pytest.raises(Exception, match="open transaction"),
+        ):
+            writer.open()
+        return
+    with open_writer(lenient, topics, epoch=4) as writer:
+        assert writer.open() is None
+        writer.commit(cut_id(0), records(topics, 0))
+    check_visible(lenient, topics, 0, 1)
+    markers = [read_marker(lenient, topics.markers, WriterId(topics.app, epoch), 5_000) for epoch in (1, 2, 4)]
+    assert [marker and marker.cut.batch for marker in markers] == [1, None, 0]
+
+
+def test_a_transaction_whose_abort_at_the_next_start_was_lost_is_aborted(
+    lenient: KafkaSettings, new_topics: NewTopics
+) -> None:
+    topics = new_topics(lenient)
+    leave_hanging(lenient, topics, 0, commit=False)
+    writer = WriterId(topics.app, 1)
+    TransactionalProducer.fence(lenient, writer, DeliverySettings()).end()  # the coordinator forgets the outcome
+    check_visible(lenient, topics)
+    every, delivery = [topics.markers, topics.out], DeliverySettings()
+    assert end_hanging_transactions(lenient, [writer], every, delivery) == [writer]
+    assert end_hanging_transactions(lenient, [writer], every, delivery) == []
+    with open_writer(lenient, topics) as again:
+        assert again.open() is None
+        again.commit(cut_id(0), records(topics, 0))
+    check_visible(lenient, topics, 0)
+
+
+def test_a_transaction_in_the_lanes_alone_is_found(lenient: KafkaSettings, new_topics: NewTopics) -> None:
+    topics, other = new_topics(lenient), new_topics(lenient)
+    elsewhere = replace(topics, markers=other.markers)
+    leave_hanging(lenient, elsewhere, 0, commit=False)
+    with open_writer(lenient, topics) as writer:
         writer.open()
-        found: list[bool] = []
+        writer.commit(cut_id(0), records(topics, 0))
+    check_visible(lenient, topics, 0)
+
+
+def test_a_writer_without_the_right_to_read_the_topics_ends_its_hanging_transaction(
+    lenient: KafkaSettings, new_topics: NewTopics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def denied(*_: object) -> None:
+        raise kafka_python.errors.TopicAuthorizationFailedError
+
+    topics = new_topics(lenient)
+    leave_hanging(lenient, topics, 0, commit=True)
+    monkeypatch.setattr(kafka_python.KafkaAdminClient, "describe_producers", denied)
+    with open_writer(lenient, topics) as writer:
+        assert writer.open() == cut_id(0)
+    check_visible(lenient, topics, 0)
+
+
+def test_the_transaction_of_a_living_owner_does_not_hang(kafka: KafkaSettings, topics: Topics) -> None:
+    """Between batches or with an open transaction, of this epoch or a newer one; and a neighbour shares the lane."""
+    delivery, every = DeliverySettings(), [topics.markers, topics.out]
+    ours, newer = WriterId(topics.app, 1), WriterId(topics.app, 2)
+    writers = [ours, newer, WriterId(topics.app, 2, "other")]
+    assert end_hanging_transactions(kafka, writers, every, delivery) == []
+    with open_writer(kafka, topics) as writer:
+        writer.open()
+        writer.commit(cut_id(0), records(topics, 0))
+    neighbour = TransactionalProducer.fence(kafka, WriterId(f"{topics.app}-neighbour", 1), delivery)
+    neighbour.producer.begin_transaction()
+    neighbour.produce(records(topics, 9), [])
+    neighbour.producer.flush()
+    with open_writer(kafka, topics, epoch=2) as writer:
+        writer.open()
+        writer.commit(cut_id(0), records(topics, 1))
+        found = [end_hanging_transactions(kafka, writers, every, delivery)]  # only the neighbour hides records
 
         def look(step: CommitStep) -> None:
             if step is CommitStep.BEFORE_COMMIT:
                 writer._producer.producer.flush()  # type: ignore[union-attr]
-                found.append(end_hanging_transaction(kafka, ours, topics.markers, [topics.out], delivery))
-                found.append(end_hanging_transaction(kafka, other, topics.markers, [topics.out], delivery))
+                found.append(end_hanging_transactions(kafka, writers, every, delivery))
 
         writer._hooks = WriterHooks(on_step=look)
-        writer.commit(cut_id(0), records(topics, 0))
-    assert found == [False, False]
-    check_visible(kafka, topics, 0)
+        writer.commit(cut_id(1), records(topics, 2))
+        writer._hooks = WriterHooks()
+        writer.commit(cut_id(2), records(topics, 3))
+    neighbour.producer.commit_transaction()
+    neighbour.end()
+    assert found == [[], []]
+    check_visible(kafka, topics, 0, 1, 2, 3, 9)
 
 
 def test_a_writer_looks_for_a_hanging_transaction_after_all_brokers_were_away(

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headgate.local.java import Java
+from streamcore.cuts.writer_id import WriterId
 from streamcore.errors import ConfigError
 from streamcore.kafka.delivery import OutRecord
 from streamcore.kafka.exactly_once import ExactlyOnceWriter
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.topics import wait_for_broker
-from streamcore.writer_id import WriterId
 from tests.harness.cut_ids import cut_id
 from tests.harness.oracles.committed_records import read_committed
 from tests.harness.servers.sasl_broker import SECRET, asking_broker

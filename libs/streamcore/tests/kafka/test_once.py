@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import pytest
 
 from conftest import NewTopic
+from streamcore.cuts.writer_id import WriterId
 from streamcore.errors import StreamError
 from streamcore.kafka.idempotent_sender import IdempotentSender, KeyedRecord
 from streamcore.kafka.settings import KafkaSettings
-from streamcore.writer_id import WriterId
 from tests.harness.oracles.committed_records import read_committed
 
 pytestmark = pytest.mark.kafka

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from kafka.admin import ConfigResource, ConfigResourceType
 
+from streamcore.cuts.writer_id import WriterId
 from streamcore.errors import ConfigError, Permanent, Retryable
 from streamcore.kafka import admin_clients as control_plane
 from streamcore.kafka import data_clients as clients
@@ -21,7 +22,6 @@ from streamcore.kafka.exactly_once import ExactlyOnceWriter
 from streamcore.kafka.readers import Follower, Record, end_offsets, read_topic, scan_topic
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.topics import TopicSpec, delete_topics, describe, ensure_topics, wait_for_broker
-from streamcore.writer_id import WriterId
 from tests.harness.cut_ids import cut_id
 from tests.harness.oracles.committed_records import read_committed
 

@@ -133,8 +133,8 @@ def test_rows_of_several_versions_in_one_state_log_read_as_rows_of_the_last_vers
 
 class Kept(ProcessFunction):
     outputs = {MAIN: {"text": pl.String}}
-    total = ValueState(int, ttl=Ttl(10, TimeDomain.CLOCK))
-    items = MapState(int, int, ttl=Ttl(10, TimeDomain.CLOCK))
+    total = ValueState(int, ttl=Ttl("10ms", TimeDomain.CLOCK))
+    items = MapState(int, int, ttl=Ttl("10ms", TimeDomain.CLOCK))
 
     def process(self, event: Any, context: ProcessContext) -> Iterable[object]:
         if event.n:
@@ -146,7 +146,7 @@ class Kept(ProcessFunction):
 class KeptTwo(Kept):
     version = 2
     migrations = {1: lambda row: row | {"fresh": 1}}
-    fresh = ValueState(int, ttl=Ttl(5, TimeDomain.CLOCK))
+    fresh = ValueState(int, ttl=Ttl("5ms", TimeDomain.CLOCK))
 
     def process(self, event: Any, context: ProcessContext) -> Iterable[object]:
         yield {"text": f"{self.total} {list(self.items)} {self.fresh}"}

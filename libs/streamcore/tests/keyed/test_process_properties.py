@@ -13,6 +13,7 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streamcore.durations import Milliseconds
 from streamcore.keyed import (
     AggregatingState,
     ListState,
@@ -33,7 +34,7 @@ from streamcore.state.state_log import HEAD
 from streamcore.watermark import NO_WATERMARK
 from tests.harness.apps.keyed_operator import Event, Runner, runner
 
-TTL_MS = 7
+TTL_MS = Milliseconds(7)
 INSTRUCTIONS = 16
 
 

@@ -75,6 +75,7 @@ def test_a_limit_in_the_settings_applies_to_the_process_and_its_children() -> No
 def test_low_memory_is_logged_immediately_then_every_minute_then_when_it_is_over(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    caplog.set_level(logging.INFO)
     now_s, used = 0.0, 0
     processes = tuple(ProcessMemory((30 - n) * MB, 100 + n, "Python") for n in range(9))
     warning = MemoryWarning(logging.getLogger("shop"), lambda: MemoryUse(used * MB, 100 * MB, processes), lambda: now_s)
@@ -88,7 +89,7 @@ def test_low_memory_is_logged_immediately_then_every_minute_then_when_it_is_over
     assert logged[1].startswith("memory: 80 of 100 MB are in use (80 %), Python 100 has 30 MB, Python 101 has 29 MB")
     assert logged[1].count("Python") == 4
     assert "Give the app more memory, or let it keep less state" in logged[1]
-    assert logged[121].startswith("memory: still nearly used up: 76 of 100 MB are in use")
+    assert logged[121].startswith("memory: still nearly used up, for 120 s now: 76 of 100 MB are in use")
     assert logged[151].startswith("memory: enough again after 150 s: 74 of 100 MB")
 
 

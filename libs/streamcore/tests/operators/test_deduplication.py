@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streamcore.durations import Milliseconds
 from streamcore.errors import ConfigError
 from streamcore.operators.base import LATE, LATE_REASON, LATENESS_MS, MAIN, CutTime
 from streamcore.operators.deduplication.operator import DUPLICATES, Deduplicate, Deduplication, Duplicates, WhenFull
@@ -23,7 +24,7 @@ from streamcore.windowing.model import END_OF_TIME_MS
 SCHEMA = {"id": pl.String(), "row": pl.Int64(), EVENT_MS: pl.Int64()}
 SETTINGS = StateSettings(buckets=4)
 NO_WATERMARK = -(2**62)
-HORIZON = 100
+HORIZON = Milliseconds(100)
 
 
 @dataclass(frozen=True)
@@ -154,7 +155,7 @@ def test_every_row_goes_to_the_port_of_the_definition(
     rows: list[Row], sizes: list[int], disorder: int, horizon: int
 ) -> None:
     cuts, plain = split_into_cuts(rows, sizes, disorder), Plain(horizon)
-    assert run(Deduplication(("id",), horizon), cuts) == [p for cut in cuts for p in plain.step(cut)]
+    assert run(Deduplication(("id",), Milliseconds(horizon)), cuts) == [p for cut in cuts for p in plain.step(cut)]
 
 
 @given(rows_of, sizes_of, sizes_of, horizons)
@@ -162,7 +163,7 @@ def test_any_cuts_give_the_same_result_while_no_row_is_behind_the_watermark(
     rows: list[Row], sizes: list[int], others: list[int], horizon: int
 ) -> None:
     disorder = 800  # more than the rows are apart
-    spec = Deduplication(("id",), horizon)
+    spec = Deduplication(("id",), Milliseconds(horizon))
     assert run(spec, split_into_cuts(rows, sizes, disorder)) == run(spec, split_into_cuts(rows, others, disorder))
 
 
@@ -170,7 +171,7 @@ def test_any_cuts_give_the_same_result_while_no_row_is_behind_the_watermark(
 def test_at_most_one_of_several_copies_with_one_event_time_passes(
     rows: list[Row], sizes: list[int], disorder: int, horizon: int
 ) -> None:
-    ports = run(Deduplication(("id",), horizon), split_into_cuts(rows, sizes, disorder))
+    ports = run(Deduplication(("id",), Milliseconds(horizon)), split_into_cuts(rows, sizes, disorder))
     passed = [row for row, port in zip(rows, ports, strict=True) if port == MAIN and row.id is not None]
     assert len(passed) == len(set(passed))
 

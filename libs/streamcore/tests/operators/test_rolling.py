@@ -18,7 +18,7 @@ from streamcore.watermark import END_OF_TIME_MS, NO_WATERMARK
 from tests.harness.apps.two_inputs import Arrival, CutPlan, Driver, Plan, plans
 
 SCHEMA = pl.Schema({"key": pl.String(), "amount": pl.Decimal(12, 2)})
-SPANS = (RollingSpan("short", 6, 2), RollingSpan("long", 25, 5))
+SPANS = (RollingSpan("short", "6ms", "2ms"), RollingSpan("long", "25ms", "5ms"))
 SPEC = RollingSpec(("key",), SPANS, {"rows": Count(), "paid": Sum("amount")})
 
 amounts = st.one_of(st.none(), st.integers(-(10**12) + 1, 10**12 - 1).map(lambda cents: Decimal(cents).scaleb(-2)))

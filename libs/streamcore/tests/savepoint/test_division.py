@@ -9,22 +9,25 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import streamcore as sc
 from streamcore.errors import ConfigError, CorruptState
-from streamcore.hashing import KeySpace
+from streamcore.key_space import KeySpace
+from streamcore.savepoint import Savepoint
 from streamcore.savepoint.division import divide_state, overlapping_shards
+from streamcore.savepoint.manifest import SavepointManifest
 from streamcore.savepoint.state_files import live_rows, save_shard
 from streamcore.state.key_value_table import KeyValueTable
 from streamcore.state.scope import ScopeKind
-from streamcore.storage import LocalObjectStore
+from streamcore.storage import LocalObjectStore, checked_json
 from streamcore.topology.simulation import Simulation, SimulationResult
 from tests.harness.apps.running_sums import RunningSums
 from tests.harness.apps.stateful_programs import PROGRAMS, by_user, orders
-from tests.harness.apps.versioned_shop import rows
+from tests.harness.apps.versioned_shop import Version, moment, restore, rows, save
 
 CUTS = 6
 #: Numbers of shards, one after the other, each for two cuts.
@@ -71,16 +74,22 @@ def test_each_keyed_row_is_in_one_shard_and_each_replicated_row_in_all(program: 
     for cut in range(3):
         simulation.cut({n: f for n, f in rows(cut).items() if n in read}, control={"u1": b"silent"}, clock_ms=cut)
     stored, app = simulation.local.app, topology.app(shards=7)
-    divided = divide_state(simulation.blobs, stored, app)
+    divided, again = (divide_state(simulation.blobs, stored, app) for _ in range(2))
+    assert {place: one.blobs for place, one in divided.items()} == {place: one.blobs for place, one in again.items()}
     kernel, before, after = app.stages[0](), _rows(stored, simulation.blobs), _rows(app, divided)
     kinds = Counter(kernel.scope(name).kind for name in before)
     assert kinds[ScopeKind.KEYED] > 0
-    assert any(found.total() for name, found in before.items() if kernel.scope(name).kind is ScopeKind.KEYED)
+    assert sum(found.total() for name, found in before.items() if kernel.scope(name).kind is ScopeKind.KEYED) > 5
     for name, found in before.items():
         if kernel.scope(name).kind is ScopeKind.KEYED:
             assert after.get(name, Counter()) == found, name
         elif kernel.scope(name).kind is ScopeKind.REPLICATED:
             assert {row: count / 7 for row, count in after[name].items()} == {r: c / 4 for r, c in found.items()}
+
+
+def _keyed_rows(app: sc.App, blobs: Mapping[tuple[int, int], Any]) -> dict[str, Counter[str]]:
+    """Return the rows of all tables but those of the operators' progress, which are merged."""
+    return {name: found for name, found in _rows(app, blobs).items() if found and not name.endswith("/progress")}
 
 
 def _rows(app: sc.App, blobs: Mapping[tuple[int, int], Any]) -> dict[str, Counter[str]]:
@@ -130,3 +139,31 @@ def test_an_app_has_at_most_as_many_shards_as_key_groups() -> None:
     assert topology.app(shards=129, key_groups=256).key_space == KeySpace(129, 256)
     with pytest.raises(ConfigError, match="between 1 and 32768 key groups"):
         topology.app(key_groups=40_000)
+
+
+def test_a_savepoint_without_key_groups_is_read_whatever_shard_had_its_rows(tmp_path: Path) -> None:
+    """Format 3, whose shards owned no ranges: here each shard has the rows of another."""
+    topology = Version().topology("shop")
+    before = Simulation(topology, shards=3)
+    for cut in range(3):
+        before.cut(rows(cut), clock_ms=cut)
+    swapped = {(stage, (shard + 1) % 3): blobs for (stage, shard), blobs in before.blobs.items()}
+    with pytest.raises(CorruptState, match="belong to other shards"):
+        save(before.local.app, swapped, tmp_path / "swapped", moment())
+    savepoint = save(before.local.app, before.blobs, tmp_path / "saved", moment())
+    old = _as_format_3(savepoint)
+    for shards in (3, 5):
+        app = topology.app(shards=shards)
+        restored = restore(old, app, tmp_path / f"restored-{shards}")
+        assert _keyed_rows(app, restored) == _keyed_rows(before.local.app, before.blobs)
+
+
+def _as_format_3(savepoint: Savepoint) -> Savepoint:
+    """Rewrite the manifest, and give each file to another shard."""
+    document = orjson.loads(savepoint.manifest.to_json())
+    document["format"] = 3
+    del document["app"]["key_groups"], document["unequal_copies"], document["blake2b"]
+    for file in document["files"]:
+        file["shard"] = (file["shard"] + 1) % 3
+    content = checked_json.encode(document)
+    return Savepoint(savepoint.folder, SavepointManifest.from_json(content, "the old one"))

@@ -18,7 +18,7 @@ from streamcore.state.blob_store import MemoryBlobs
 from streamcore.state.state_log import HEAD
 from streamcore.storage import ObjectStore
 from streamcore.topology.simulation import Simulation
-from tests.harness.apps.versioned_shop import Version, moment, rows
+from tests.harness.apps.versioned_shop import Version, moment, simulated
 
 SHARDS = 3
 CELLS = {"watermark_groups": [{"watermark_ms": 7, "partitions": {}}]}
@@ -42,9 +42,7 @@ class Restored:
 
 @pytest.fixture
 def restored(any_place: ObjectStore) -> Restored:
-    simulation = Simulation(Version().topology("shop"), shards=SHARDS)
-    for cut in range(3):
-        simulation.cut(rows(cut), clock_ms=cut)
+    simulation = simulated(Version(), SHARDS)
     app, to = simulation.local.app, SavepointRepository(any_place, "shop").create("one")
     receipts = [save_shard(to, app, stage, shard, blobs) for (stage, shard), blobs in simulation.blobs.items()]
     savepoint = Savepoint(to, write_manifest(to, "one", app, moment(), receipts))

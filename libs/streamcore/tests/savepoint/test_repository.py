@@ -19,15 +19,12 @@ from streamcore.savepoint.create import SavepointPosition, write_manifest
 from streamcore.savepoint.state_files import read_parts, save_shard
 from streamcore.storage import ObjectStore
 from streamcore.topology.simulation import Simulation
-from tests.harness.apps.versioned_shop import Version, rows
+from tests.harness.apps.versioned_shop import Version, simulated
 
 
 @pytest.fixture(scope="module")
 def simulation() -> Simulation:
-    shop = Simulation(Version().topology("shop"), shards=2)
-    for cut in range(3):
-        shop.cut(rows(cut), clock_ms=cut)
-    return shop
+    return simulated(Version(), shards=2)
 
 
 class Crash(BaseException):
@@ -172,7 +169,7 @@ def test_a_savepoint_without_a_name_is_named_after_app_batch_and_epoch() -> None
 @pytest.mark.parametrize(
     ("harm", "error", "text"),
     [
-        (lambda d: {**d, "format": 9}, ConfigError, "format 9, this program reads 3"),
+        (lambda d: {**d, "format": 9}, ConfigError, "format 9, this program reads 3 and 4"),
         (lambda d: {k: v for k, v in d.items() if k != "files"}, CorruptState, "does not have the digest"),
         (lambda d: [d], CorruptState, "not a JSON object"),
     ],

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from streamcore.engine.report import CutReport
-from streamcore.kafka.delivery import CommitOutcome
 from streamcore.service.clock_warning import ClockWarning
+from tests.harness.apps.cut_reports import cut_report
 
 MINUTE_MS = 60_000
 
@@ -26,36 +25,14 @@ class Process:
 
     def cuts(self, seconds: int, ahead_ms: int) -> None:
         for _ in range(seconds):
-            self.warning.cut(report(ahead_ms))
+            self.warning.cut(cut_report(clock_ahead_ms=ahead_ms))
             self.now_s += 1
-
-
-def report(ahead_ms: int) -> CutReport:
-    return CutReport(
-        batch=0,
-        epoch=1,
-        outcome=CommitOutcome.COMMITTED,
-        events=0,
-        lanes={},
-        reasons={},
-        offsets={},
-        clock_ms=0,
-        clock_ahead_ms=ahead_ms,
-        watermark_ms=0,
-        watermarks={},
-        run_ms=0,
-        commit_ms=0,
-        state_bytes=0,
-        shards_loaded=0,
-        counters={},
-        oversized=0,
-        sinks={},
-    )
 
 
 def test_a_clock_that_stands_still_is_logged_immediately_then_every_minute_and_at_its_end(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    caplog.set_level(logging.INFO)
     process = Process()
     process.cuts(5, 0)
     process.cuts(5, 900)

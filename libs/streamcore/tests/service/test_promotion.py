@@ -6,6 +6,7 @@ import fcntl
 import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -18,7 +19,11 @@ from streamcore.checkpoint.offset_log import CutBounds
 from streamcore.checkpoint.origin import RestoreOrigin
 from streamcore.control.commands import Promote
 from streamcore.cuts.cut_clock import CutClock
+from streamcore.cuts.writer_id import WriterId
 from streamcore.errors import ConfigError, CorruptState, Fenced, Retryable
+from streamcore.kafka.delivery import OutRecord
+from streamcore.kafka.readers import read_topic
+from streamcore.kafka.topics import TopicSpec, ensure_topics
 from streamcore.leases.acquire import LeaseHeld, lease_for
 from streamcore.offsets import StreamOffsets
 from streamcore.savepoint import Savepoint
@@ -27,9 +32,14 @@ from streamcore.service.promotion import settings_for_epoch, standalone_checkpoi
 from streamcore.service.spark_savepoints import ServiceSavepoints
 from streamcore.spark.runtime import Runtime
 from streamcore.storage import atomic_files as files
-from streamcore.topology.simulation import Simulation
-from tests.harness.apps.versioned_shop import Version, initial_of, moment, rows, save
+from tests.harness.apps.versioned_shop import Version, initial_of, moment, save, simulated
+from tests.harness.cut_ids import cut_id
+from tests.harness.faults.hanging_transaction import LENIENT, make_hanging_transaction
+from tests.harness.servers import processes
 from tests.harness.servers.checkpoint_files import on_disk
+
+if TYPE_CHECKING:
+    from conftest import NewBroker
 
 BATCH = 7
 
@@ -62,11 +72,17 @@ class Shop:
 
     folder: Path
     version: Version = Version()  # noqa: RUF009 - a value
+    bootstrap: str = "nowhere:1"
 
     @property
     def settings(self) -> ServiceSettings:
         return ServiceSettings.model_validate(
-            {"app": "shop", "kafka": {"bootstrap": "nowhere:1"}, "checkpoint": str(self.folder / "shop"), "shards": 2}
+            {
+                "app": "shop",
+                "kafka": {"bootstrap": self.bootstrap},
+                "checkpoint": str(self.folder / "shop"),
+                "shards": 2,
+            }
         )
 
     @property
@@ -77,9 +93,7 @@ class Shop:
         return Standby(self.settings, (version or self.version).topology("shop").app(shards=2))
 
     def save_savepoint(self) -> Savepoint:
-        simulation = Simulation(self.version.topology("shop"), shards=2)
-        for cut in range(3):
-            simulation.cut(rows(cut), clock_ms=cut)
+        simulation = simulated(self.version, shards=2)
         place = Path(self.settings.savepoints_root)
         return save(simulation.local.app, simulation.blobs, place, moment(BATCH))
 
@@ -326,15 +340,40 @@ def test_a_planned_batch_counts_as_written_if_a_sink_may_have_its_rows(shop: Sho
     """Kafka has no marker of a batch whose rows a sink committed before the process died."""
     first, second = shop.standby(), shop.standby()
     first.go(2, "one")
-    shop.epochs.checkpoint(2).offsets.write(
-        0, CutBounds(StreamOffsets(CutClock(), {}), StreamOffsets(CutClock.at(1), {}))
-    )
+    plan_batch(shop, 2)
     first.start.release()
     second.app = replace(second.app, tables=frozenset({"windows"}))
     second.savepoints = ServiceSavepoints(second.settings, second.app, second.start)
     with pytest.raises(NewerEpochExists, match="batch 0 of epoch 2 is committed, which is newer than the savepoint"):
         second.go(3, "one")
     assert shop.epochs.existing() == (2,)
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+def test_a_promote_learns_whether_a_batch_in_a_hanging_transaction_was_written(
+    shop: Shop, new_broker: NewBroker
+) -> None:
+    shop.bootstrap = new_broker(extra=LENIENT).start()
+    standby, kafka, markers = shop.standby(), shop.settings.kafka, shop.settings.markers_topic
+    lane = next(iter(standby.app.lanes.values()))  # the topics of the other lanes do not exist yet
+    ensure_topics(kafka, [TopicSpec(lane, 1), TopicSpec(markers, 1, compacted=True)])
+    for epoch, commit in ((2, False), (3, True)):
+        standby.go(epoch, "one")
+        plan_batch(shop, epoch)
+        standby.start.release()
+        writer, records = WriterId("shop", epoch), [OutRecord(lane, None, b"%d" % epoch)]
+        make_hanging_transaction(kafka, writer, markers, cut_id(0), records, commit=commit)
+        standby = shop.standby()
+    with pytest.raises(NewerEpochExists, match="batch 0 of epoch 3 is committed, which is newer than the savepoint"):
+        standby.go(4, "one")
+    processes.wait_until(lambda: [one.value for one in read_topic(kafka, lane)] == [b"3"], "the records of epoch 3", 20)
+
+
+def plan_batch(shop: Shop, epoch: int) -> None:
+    """Plan the first batch of the epoch."""
+    bounds = CutBounds(StreamOffsets(CutClock(), {}), StreamOffsets(CutClock.at(1), {}))
+    shop.epochs.checkpoint(epoch).offsets.write(0, bounds)
 
 
 def test_a_process_that_is_not_promoted_leaves_epochs_alone(shop: Shop) -> None:

@@ -199,6 +199,7 @@ OTHER: dict[str, object] = {
     "savepoints": "/elsewhere",
     "restore": {"drop": ["x"]},
     "starting_offsets": "latest",
+    "ending_offsets": "latest",
     "memory_limit_bytes": 4_000_000_000,
     "state_memory_bytes": 1_000_000_000,
 }
@@ -217,6 +218,6 @@ def test_exactly_the_settings_of_the_session_need_another_process(name: str) -> 
 
 
 DECIDED = {
-    *("app", "checkpoint", "shards", "jars", "parallelism", "driver_memory", "local_dir", "java_options"),
+    *("app", "checkpoint", "shards", "key_groups", "jars", "parallelism", "driver_memory", "local_dir", "java_options"),
     *("executors", "telemetry", "spark", "memory_limit_bytes"),
 }

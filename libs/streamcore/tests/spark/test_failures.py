@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import sys
+import zipfile
 import zlib
 from pathlib import Path
 from types import SimpleNamespace
@@ -45,6 +47,7 @@ Caused by: {}
 \tat org.apache.hadoop.fs.FSInputChecker.verifySums(FSInputChecker.java:347)
 """
 )
+SCHEMA = "_stateSchema/default/0_id"
 
 
 def explain(text: str, folder: Path, savepoint: str | None = "nightly") -> StreamError:
@@ -57,7 +60,11 @@ def state_file(folder: Path, content: bytes, checked: bytes) -> Path:
         (folder / "spark" / log).mkdir(parents=True)
         (folder / "spark" / log / "0").write_text('v2\n{"stateUniqueIds":{"0":[["id"]]}}')
     (folder / "spark" / "metadata").write_text("{}")
-    file = folder / "spark" / "state" / "0" / "0" / "1_id.changelog"
+    operator = folder / "spark" / "state" / "0"
+    for name, text in (("_metadata/v2/0", 'v2\n{"paths":["file:/a/_stateSchema/default/0_id"]}'), (SCHEMA, "v3")):
+        (operator / name).parent.mkdir(parents=True)
+        (operator / name).write_text(text)
+    file = operator / "0" / "1_id.changelog"
     file.parent.mkdir(parents=True)
     file.write_bytes(content)
     sums = b"crc\0" + (512).to_bytes(4, "big") + zlib.crc32(checked).to_bytes(4, "big")
@@ -102,10 +109,34 @@ def test_the_error_names_a_missing_file(tmp_path: Path) -> None:
     assert "state/0/0/1_id.changelog is missing; restore the app from a savepoint; there is none" in str(found)
 
 
+@pytest.mark.parametrize("name", ["_metadata/v2/0", SCHEMA])
+def test_the_error_names_a_missing_file_of_an_operator(name: str, tmp_path: Path) -> None:
+    state_file(tmp_path, b"", b"")
+    assert type(explain(JOB + "java.lang.IllegalStateException: no metadata", tmp_path)) is Retryable
+    (tmp_path / "spark/state/0" / name).unlink()
+    found = explain(JOB + "java.lang.IllegalStateException: no metadata", tmp_path)
+    assert type(found) is CorruptState
+    assert f"state/0/{name} is missing; restore the app from savepoint nightly" in str(found)
+
+
 def test_the_error_names_a_missing_snapshot_that_has_a_checksum(tmp_path: Path) -> None:
     snapshot = state_file(tmp_path, b"", b"").with_name("1_id.zip")
     snapshot.with_name("1_id.zip.crc").write_bytes(b"{}")
     assert "state/0/0/1_id.zip is missing" in str(explain(STATE.format("java.lang.NullPointerException"), tmp_path))
+
+
+@pytest.mark.parametrize("place", [0, 40, -90])
+def test_the_error_names_a_changed_snapshot_without_checksums(place: int, tmp_path: Path) -> None:
+    snapshot = state_file(tmp_path, b"", b"").with_name("1_id.zip")
+    with zipfile.ZipFile(snapshot, "w") as parts:
+        parts.writestr("MANIFEST-000005", b"m" * 64)
+        parts.writestr("metadata", 'v1\n{"sstFiles":[]}')
+    content = bytearray(snapshot.read_bytes())
+    text = STATE.format("java.lang.NullPointerException")
+    assert type(explain(text, tmp_path)) is Retryable
+    content[place] ^= 1
+    snapshot.write_bytes(content)
+    assert "state/0/0/1_id.zip is cut short or changed; restore the app" in str(explain(text, tmp_path))
 
 
 def test_damage_that_only_spark_detects_is_corrupt_state(tmp_path: Path) -> None:
@@ -120,14 +151,27 @@ def test_intact_state_that_could_not_be_loaded_is_retryable(tmp_path: Path) -> N
     state_file(tmp_path, b"written", b"written")
     found = explain(STATE.format("java.io.IOException: Connection reset"), tmp_path)
     assert type(found) is Retryable
-    assert str(found) == "IOException: Connection reset"
+    assert str(found) == (
+        f"checkpoint {tmp_path}/spark: the state cannot be read: IOException: Connection reset; if this stays so, "
+        "restore the app from savepoint nightly"
+    )
 
 
-def test_the_error_names_a_full_disk(tmp_path: Path) -> None:
-    found = explain(STATE.format("java.io.FileNotFoundException: /var/x/y (No space left on device)"), tmp_path)
+@pytest.mark.parametrize("full", ["checkpoint", "local_dir"])
+def test_the_error_names_the_full_disk(full: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folders = {"checkpoint": tmp_path / "checkpoint", "local_dir": tmp_path / "local"}
+
+    def disk_usage(folder: Path) -> SimpleNamespace:
+        return SimpleNamespace(free=4096 if folder == folders[full] else 1 << 30)
+
+    text = STATE.format("java.io.FileNotFoundException: /var/x/y (No space left on device)")
+    monkeypatch.setattr(shutil, "disk_usage", disk_usage)
+    found = explain_failure(text, CheckpointRoot(folders["checkpoint"]), lambda: None, folders["local_dir"])
     assert type(found) is Retryable
-    assert "disk that Spark writes to is full" in str(found)
-    assert "/var/x/y" in str(found)
+    assert str(found) == (
+        f"disk full: {full} {folders[full]} has 4096 bytes free (FileNotFoundException: /var/x/y (No space left on "
+        "device)); make room there"
+    )
 
 
 def test_a_task_error_without_a_cause_keeps_its_message(tmp_path: Path) -> None:

@@ -28,6 +28,8 @@ from streamcore.watermark import END_OF_TIME_MS
 from tests.harness.servers.otlp_collector import Collector, collecting
 
 STATE_COUNTERS = {"state_entries.window": 10, "state_bytes.window": 900, "budget_reached.rule": 1}
+FUNCTION_COUNTERS = {"__counter.velocity.alarms": 2, "__gauge.velocity.cards": 7}
+BUSY_COUNTERS = {"busy_us.sums": 150_000, "busy_us.slow": 900_000}
 
 
 def free_port() -> int:
@@ -59,8 +61,12 @@ def cut(batch: int) -> CutReport:
             "candidates.large@1": 9,
             "matches.large@1": 2,
             **STATE_COUNTERS,
+            **FUNCTION_COUNTERS,
+            **BUSY_COUNTERS,
         },
         oversized=0,
+        shards=2,
+        latencies_ms={"alerts": 400},
         sinks={"postgres": SinkReport(WriteOutcome.COMMITTED, "exactly-once", 7, 1, 12)},
     )
 
@@ -115,6 +121,12 @@ def test_prometheus_can_scrape_the_metrics_of_cuts() -> None:
     assert value(samples, "headgate_restarts_total") == 1
     assert value(samples, "headgate_cut_duration_seconds_count", 'phase="run"') == 3
     assert value(samples, "headgate_cut_duration_seconds_sum", 'phase="spark triggerExecution"') == 0.25
+    assert value(samples, "headgate_lane_latency_seconds_count", 'lane="alerts"') == 3
+    assert value(samples, "headgate_lane_latency_seconds_sum", 'lane="alerts"') == pytest.approx(1.2)
+    for step, busy_s, waiting_s in (("sums", 0.45, 0.75), ("slow", 2.7, 0)):  # of 3 cuts of 200 ms on 2 shards
+        label = f'operator="{step}"'
+        assert value(samples, "headgate_operator_busy_seconds_total", label) == pytest.approx(busy_s)
+        assert value(samples, "headgate_operator_waiting_seconds_total", label) == pytest.approx(waiting_s)
     assert 59 < value(samples, "headgate_savepoint_age_seconds") < 70
     for metric in METRICS:
         assert any(re.match(rf"{metric.prometheus_name}(_bucket)?({{|$)", name) for name in samples), metric.name

@@ -30,7 +30,7 @@ SCHEMA = StreamSchema.parse(
         "fields": {"ts": "timestamp not null", "user": "string not null", "n": "long not null"},
     }
 )
-A = source(SCHEMA, bounded_out_of_orderness(20))
+A = source(SCHEMA, bounded_out_of_orderness("20ms"))
 POISONED = ("b", "d")
 #: What the poisoned keys have in ``n``; the other keys have less.
 POISON = 1_000
@@ -106,12 +106,12 @@ class Spoils(Total):
 
 EARLY = AfterWatermark(early=Repeatedly(AfterCount(2)), late=AfterCount(1))
 WINDOWS: dict[str, Callable[[KeyedStream], WindowedStream]] = {
-    "tumbling": lambda keyed: keyed.window(Tumbling(10)),
-    "sliding": lambda keyed: keyed.window(Sliding(20, 10)),
-    "late": lambda keyed: keyed.window(Sliding(20, 10)).allowed_lateness(30),
-    "session": lambda keyed: keyed.window(Session(5)),
-    "retracting": lambda keyed: keyed.window(Session(5)).trigger(EARLY).allowed_lateness(30).retracting(),
-    "evicting": lambda keyed: keyed.window(Tumbling(10)).evict(KeepCount(2)),
+    "tumbling": lambda keyed: keyed.window(Tumbling("10ms")),
+    "sliding": lambda keyed: keyed.window(Sliding("20ms", "10ms")),
+    "late": lambda keyed: keyed.window(Sliding("20ms", "10ms")).allowed_lateness("30ms"),
+    "session": lambda keyed: keyed.window(Session("5ms")),
+    "retracting": lambda keyed: keyed.window(Session("5ms")).trigger(EARLY).allowed_lateness("30ms").retracting(),
+    "evicting": lambda keyed: keyed.window(Tumbling("10ms")).evict(KeepCount(2)),
 }
 PROGRAMS = [*WINDOWS, "revised", "rolling"]
 
@@ -119,9 +119,9 @@ PROGRAMS = [*WINDOWS, "revised", "rolling"]
 def program(kind: str, accumulator: Accumulator, rows: Stream = A) -> Topology:
     keyed, total = rows.key_by("user"), Custom(accumulator)
     if kind == "rolling":
-        return Topology("t", keyed.rolling(RollingSpan("s", 20, 10), total=total).sink("out"))
+        return Topology("t", keyed.rolling(RollingSpan("s", "20ms", "10ms"), total=total).sink("out"))
     if kind == "revised":
-        revised = keyed.window(Session(5)).revise(RevisionPolicy(at_end=True), total=total, count=Count())
+        revised = keyed.window(Session("5ms")).revise(RevisionPolicy(at_end=True), total=total, count=Count())
         return Topology("t", revised.sink("out"))
     return Topology("t", WINDOWS[kind](keyed).aggregate(total=total, count=Count()).sink("out"))
 
@@ -271,7 +271,7 @@ def test_an_accumulator_whose_create_fails_is_rejected_where_it_is_written() -> 
 
 
 def test_a_dead_letter_has_the_whole_element_and_its_record() -> None:
-    raw = source(SCHEMA, bounded_out_of_orderness(20), raw=True)
+    raw = source(SCHEMA, bounded_out_of_orderness("20ms"), raw=True)
     event = rows((1, "x", POISON)).with_columns(pl.lit(b"the record").alias("@value"))
     (letter,) = simulate(program("tumbling", FailsToAdd(), raw), {"a": event}).dead
     assert (letter.value, dict(letter.headers)["source_offset"]) == (b"the record", b"0")

@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 
 from streamcore.aggregates import Count
+from streamcore.durations import Milliseconds
 from streamcore.operators import failures
 from streamcore.operators.windows.general.pane_values import WindowView
 from streamcore.schema import StreamSchema
@@ -31,7 +32,7 @@ COUNT = {"count": pl.Int64()}
 
 def stream(name: str = "a", *, raw: bool = False) -> Stream:
     schema = StreamSchema.parse({"name": name, "event_time": "ts", "keys": [["user"]], "fields": FIELDS})
-    return source(schema, bounded_out_of_orderness(20), raw=raw)
+    return source(schema, bounded_out_of_orderness("20ms"), raw=raw)
 
 
 def rows(*events: tuple[int, str, int]) -> pl.DataFrame:
@@ -60,11 +61,13 @@ def count_group(
 
 
 def apply(compute: Callable[[WindowView], Any], size_ms: int = 10) -> Topology:
-    return Topology("t", stream().key_by("user").window(Tumbling(size_ms)).apply(compute, COUNT).sink("out"))
+    return Topology(
+        "t", stream().key_by("user").window(Tumbling(Milliseconds(size_ms))).apply(compute, COUNT).sink("out")
+    )
 
 
 def co_group(function: Callable[..., Any]) -> Topology:
-    joined = stream("a").key_by("user").join(stream("b").key_by("user")).window(Sliding(20, 10))
+    joined = stream("a").key_by("user").join(stream("b").key_by("user")).window(Sliding("20ms", "10ms"))
     return Topology("t", joined.apply(function, {"user": pl.String(), "count": pl.Int64()}).sink("out"))
 
 
@@ -75,11 +78,15 @@ def window_topology(poisoned: tuple[str, ...], kind: str) -> Topology:
     windows = (
         stream()
         .key_by("user")
-        .window({"tumbling": Tumbling(10), "sliding": Sliding(20, 10), "session": Session(5)}.get(kind, Tumbling(10)))
+        .window(
+            {"tumbling": Tumbling("10ms"), "sliding": Sliding("20ms", "10ms"), "session": Session("5ms")}.get(
+                kind, Tumbling("10ms")
+            )
+        )
     )
     if kind == "retracting":
         early = AfterWatermark(early=Repeatedly(AfterCount(2)), late=AfterCount(1))
-        windows = windows.trigger(early).allowed_lateness(50).retracting()
+        windows = windows.trigger(early).allowed_lateness("50ms").retracting()
     return Topology("t", windows.apply(partial(count_rows, poisoned=poisoned), COUNT).sink("out"))
 
 
@@ -153,7 +160,7 @@ def test_a_dead_letter_has_elements_of_every_type_that_json_can_hold() -> None:
         "raw": pl.col("user").cast(pl.Binary),
         "hidden": pl.concat_list(pl.col("user").cast(pl.Binary)),
     }
-    windows = stream().map(**columns).key_by("user").window(Tumbling(10))
+    windows = stream().map(**columns).key_by("user").window(Tumbling("10ms"))
     topology = Topology("t", windows.apply(partial(count_rows, poisoned=("x",)), COUNT).sink("out"))
     ((_, value),) = letters(simulate(topology, {"a": rows((1, "x", 7))}))
     (element,) = value["elements"]
@@ -177,7 +184,7 @@ def test_a_dead_letter_of_large_elements_is_bounded_in_bytes() -> None:
 
 
 def test_a_dead_letter_has_the_records_of_the_elements_if_the_source_is_raw() -> None:
-    windows = stream(raw=True).key_by("user").window(Tumbling(10))
+    windows = stream(raw=True).key_by("user").window(Tumbling("10ms"))
     topology = Topology("t", windows.apply(partial(count_rows, poisoned=("x",)), COUNT).sink("out"))
     event = rows((1, "x", 1)).with_columns(pl.lit(b"the record").alias("@value"))
     ((_, value),) = letters(simulate(topology, {"a": event}))
@@ -233,7 +240,7 @@ def test_a_window_continues_as_if_its_failed_pane_had_been_emitted() -> None:
         return pl.DataFrame({"count": [100 // (view.elements.height - 3)]})
 
     early = AfterWatermark(early=Repeatedly(AfterCount(1)))
-    windows = stream().key_by("user").window(Tumbling(100)).trigger(early)
+    windows = stream().key_by("user").window(Tumbling("100ms")).trigger(early)
     topology = Topology("t", windows.apply(fail_on_three, COUNT).sink("out"))
     result = simulate(topology, {"a": rows(*((n, "x", n) for n in range(5)))}, cut_rows=1)
     assert result["out"].filter(pl.col("timing") == "early")["pane"].to_list() == [0, 1, 3, 4]
@@ -252,7 +259,7 @@ def test_a_restart_between_failing_panes_changes_nothing() -> None:
 
 
 def test_a_lane_can_take_failed_panes_instead_of_the_dead_letters() -> None:
-    windows = stream().key_by("user").window(Tumbling(10)).failed_to("broken")
+    windows = stream().key_by("user").window(Tumbling("10ms")).failed_to("broken")
     failing = windows.apply(partial(count_rows, poisoned=("x",)), COUNT)
     topology = Topology("t", failing.sink("out"), failing.side("failed_pane").select("user").sink("users"))
     result = simulate(topology, {"a": rows((1, "x", 7))})
@@ -263,7 +270,7 @@ def test_a_lane_can_take_failed_panes_instead_of_the_dead_letters() -> None:
 @pytest.mark.parametrize("gap_ms", [MAX_GAP_MS + 1, 2**62, 2**63 - 1])
 @pytest.mark.parametrize("kind", ["plain", "early", "revised"])
 def test_an_invalid_session_gap_counts_as_no_gap(kind: str, gap_ms: int) -> None:
-    windows = stream().key_by("user").window(Session(5, "n"))
+    windows = stream().key_by("user").window(Session("5ms", "n"))
     if kind == "early":
         windows = windows.trigger(AfterWatermark(early=Repeatedly(AfterCount(9))))
     count = {"count": Count()}

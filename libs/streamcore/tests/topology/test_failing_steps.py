@@ -78,7 +78,7 @@ def test_a_step_that_returns_the_columns_in_another_form_keeps_the_row(
         stream()
         .flat_map(partial(spoil_sevens, spoil=spoil))
         .key_by("user")
-        .window(Tumbling(10))
+        .window(Tumbling("10ms"))
         .aggregate(count=Count())
     )
     result = simulate(Topology("t", counted.sink("out")), {"a": rows((1, "x", 6), (2, "x", 7))}, cut_rows=1)
@@ -120,6 +120,6 @@ def test_a_step_may_return_only_nulls() -> None:
 
 def test_a_lane_of_bytes_is_rejected_where_it_is_written() -> None:
     for dtype in (pl.Binary(), pl.List(pl.Struct({"b": pl.Binary()}))):
-        panes = stream().key_by("user").window(Tumbling(10)).apply(lambda _: [], {"b": dtype})
+        panes = stream().key_by("user").window(Tumbling("10ms")).apply(lambda _: [], {"b": dtype})
         with pytest.raises(ConfigError, match=r"sink out: columns \['b'\] are bytes"):
             panes.sink("out")

@@ -29,7 +29,7 @@ SCHEMA = StreamSchema.parse(
         "fields": {"ts": "timestamp not null", "user": "string not null", "n": "long not null"},
     }
 )
-KEYED = source(SCHEMA, bounded_out_of_orderness(20)).key_by("user")
+KEYED = source(SCHEMA, bounded_out_of_orderness("20ms")).key_by("user")
 #: What a poisoned key has in ``n``.
 POISON = 1_000
 
@@ -113,7 +113,7 @@ def rows(*events: tuple[int, str, int]) -> pl.DataFrame:
 
 
 def program(part: Assigner | Trigger | Evictor, assigner: Assigner | None = None) -> Topology:
-    windows = KEYED.window(part if isinstance(part, Assigner) else assigner or Tumbling(10))
+    windows = KEYED.window(part if isinstance(part, Assigner) else assigner or Tumbling("10ms"))
     if isinstance(part, Trigger):
         windows = windows.trigger(part)
     if isinstance(part, Evictor):
@@ -135,11 +135,11 @@ def panes(result: SimulationResult, *, without: str = "") -> list[tuple[object, 
 PARTS = [
     (BySize(), None, "failed"),
     (AtEach("observe"), None, "failed"),
-    (AtEach("observe"), Session(5), "failed"),
-    (AtEach("merge"), Session(5), "failed"),
+    (AtEach("observe"), Session("5ms"), "failed"),
+    (AtEach("merge"), Session("5ms"), "failed"),
     (AtEach("ready"), None, "failed_pane"),
     (AtEach("fire"), None, "failed_pane"),
-    (AtEach("fire"), Session(5), "failed_pane"),
+    (AtEach("fire"), Session("5ms"), "failed_pane"),
     (KeepSmall(), None, "failed_pane"),
 ]
 

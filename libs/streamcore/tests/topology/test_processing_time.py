@@ -127,3 +127,53 @@ def test_a_join_by_processing_time_gives_up_on_a_partner_by_the_clock() -> None:
     assert simulation.cut({"a": rows("ab")}, clock_ms=BEGIN_MS)["pairs"].is_empty()
     assert simulation.cut({"b": rows("b")}, clock_ms=BEGIN_MS + 5_000)["pairs"]["user"].to_list() == ["b"]
     assert simulation.cut({}, clock_ms=BEGIN_MS + 5_001)["pairs"]["user"].to_list() == ["a"]
+
+
+#: Milliseconds since the cut before, and the user and the gap of each event of the cut; 0: the gap of the step.
+GapCuts = list[tuple[int, list[tuple[str, int]]]]
+gap_events = st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from([0, 1_000, 6_000])), max_size=3)
+gap_cuts = st.lists(st.tuples(st.integers(0, 4_000), gap_events), min_size=1, max_size=12)
+WITH_GAP = source(
+    StreamSchema.parse(
+        {"name": "g", "event_time": "ts", "keys": [["user"]], "fields": {**FIELDS, "gap": "long not null"}}
+    ),
+    time=EventTime.PROCESSING,
+)
+OWN_GAPS = Topology(
+    "g", WITH_GAP.key_by("user").window(Session(GAP_MS, gap_field="gap")).aggregate("own", n=Count()).sink("sessions")
+)
+
+
+@pytest.mark.slow
+@settings(deadline=None, max_examples=20)
+@given(gap_cuts, st.integers(1, 3), st.booleans())
+def test_a_session_by_processing_time_ends_by_the_clock_after_the_gaps_of_its_events(
+    busy: GapCuts, shards: int, restarts: bool
+) -> None:
+    clock_ms, found, simulation = BEGIN_MS, [], Simulation(OWN_GAPS, shards=shards)
+    times: dict[str, list[list[int]]] = {}  # by user: start, end and number of events of each session
+    clocks_of_cuts = []
+    for step_ms, events_of_cut in [*busy, *[(1_000, []) for _ in range(8)]]:
+        clock_ms += step_ms
+        clocks_of_cuts.append(clock_ms)
+        if restarts:
+            simulation = Simulation(OWN_GAPS, shards=shards, blobs=simulation.blobs)
+        at = datetime(1970, 1, 1, tzinfo=UTC)
+        rows_of_cut = [(at, user, gap) for user, gap in events_of_cut]
+        schema = pl.Schema({"ts": pl.Datetime("ms", "UTC"), "user": pl.String(), "gap": pl.Int64()})
+        result = simulation.cut({"g": pl.DataFrame(rows_of_cut, schema=schema, orient="row")}, clock_ms=clock_ms)
+        panes_of_cut = result["sessions"].select("user", pl.col("window_start", "window_end").dt.epoch("ms"), "n")
+        found += [(clock_ms, *row) for row in panes_of_cut.rows()]
+        for user, gap in events_of_cut:
+            end = clock_ms + (gap or GAP_MS)
+            own = times.setdefault(user, [])
+            if own and clock_ms < own[-1][1]:
+                own[-1] = [own[-1][0], max(own[-1][1], end), own[-1][2] + 1]
+            else:
+                own.append([clock_ms, end, 1])
+    wanted = [
+        (next(clock for clock in clocks_of_cuts if clock >= end), user, start, end, n)
+        for user, own in times.items()
+        for start, end, n in own
+    ]
+    assert sorted(found) == sorted(wanted)

@@ -86,7 +86,7 @@ def test_a_union_of_several_stages_runs_in_each_of_them_and_an_operator_receives
 
 
 def test_rows_that_several_operators_need_by_one_key_are_sent_once() -> None:
-    joined = A.key_by("user").join(B.key_by("user")).within(0, 10)
+    joined = A.key_by("user").join(B.key_by("user")).within(0, "10ms")
     counted = A.key_by("user").window(Tumbling(1_000)).aggregate(n=Sum("n"))
     topology = Topology("t", joined.sink("j"), counted.sink("c"), sums(A, "user").sink("s"), sums(A, "shop").sink("x"))
     assert [(level, key) for _, level, _, key in exchanges(topology)] == [

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamcore.aggregates import Aggregate, Count, Mean, Min, Sum
+from streamcore.durations import Milliseconds
 from streamcore.windowing import (
     Accumulation,
     AfterCount,
@@ -179,7 +180,7 @@ def test_a_window_with_data_in_time_has_one_pane_on_time(
     assigner: Assigner, given_inputs: list[Input], lateness_ms: int
 ) -> None:
     trigger = AfterWatermark(early=AfterCount(2), late=AfterCount(2))
-    result = run(WindowSpec(assigner, trigger, Accumulation.ACCUMULATING, lateness_ms), given_inputs)
+    result = run(WindowSpec(assigner, trigger, Accumulation.ACCUMULATING, Milliseconds(lateness_ms)), given_inputs)
     for panes in group_by_window(result.panes).values():
         in_time = panes[0].timing is not Timing.LATE
         assert [pane.timing for pane in panes].count(Timing.ON_TIME) == int(in_time)

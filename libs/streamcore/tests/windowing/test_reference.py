@@ -21,7 +21,7 @@ from streamcore.windowing import (
 )
 from streamcore.windowing.model import Scalar
 
-SPEC = WindowSpec(Tumbling(10), AfterWatermark(), Accumulation.DISCARDING)
+SPEC = WindowSpec(Tumbling("10ms"), AfterWatermark(), Accumulation.DISCARDING)
 
 
 def elements(*values: Scalar) -> list[Element]:

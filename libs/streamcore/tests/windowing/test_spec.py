@@ -35,14 +35,13 @@ from streamcore.windowing import (
     WindowSpec,
 )
 
-TEN = Tumbling(10)
+TEN = Tumbling("10ms")
 ACCUMULATING, DISCARDING, RETRACTING = Accumulation.ACCUMULATING, Accumulation.DISCARDING, Accumulation.RETRACTING
 REJECTED: list[tuple[Callable[[], object], str]] = [
     (lambda: Tumbling(0), "size_ms must be positive"),
-    (lambda: Tumbling(10, 10), "offset_ms must be within one size_ms"),
-    (lambda: Sliding(10, 0), "slide_ms must be positive"),
-    (lambda: Sliding(10, 11), "leaves events without a window"),
-    (lambda: Sliding(10, 5, -5), "offset_ms must be within one slide_ms"),
+    (lambda: Tumbling("10ms", "10ms"), "offset_ms must be within one size_ms"),
+    (lambda: Sliding("10ms", 0), "slide_ms must be positive"),
+    (lambda: Sliding("10ms", "5ms", "-5ms"), "offset_ms must be within one slide_ms"),
     (lambda: Session(0), "gap_ms must be positive"),
     (lambda: CalendarDay("Europe/Atlantis"), "not a zone of the IANA database"),
     (lambda: CalendarDay("../etc/passwd"), "not a zone of the IANA database"),
@@ -50,7 +49,7 @@ REJECTED: list[tuple[Callable[[], object], str]] = [
     (lambda: CountSliding(2, 0), "every must be positive"),
     (lambda: CountSliding(2, 3), "leaves elements without a window"),
     (lambda: AfterCount(0), "positive count"),
-    (lambda: AfterProcessingTime(-1), "must not be negative"),
+    (lambda: AfterProcessingTime("-1ms"), "must not be negative"),
     (lambda: AfterWatermark(early=AfterWatermark()), "early must not contain AfterWatermark"),
     (lambda: AfterWatermark(late=Repeatedly(AfterWatermark())), "late must not contain AfterWatermark"),
     (lambda: AllOf(AfterCount(1)), "AllOf needs at least two"),
@@ -59,17 +58,17 @@ REJECTED: list[tuple[Callable[[], object], str]] = [
     (lambda: KeepCount(0), "positive count"),
     (lambda: KeepRecent(0), "must be positive"),
     (lambda: KeepNear("v", Decimal(0)), "must be positive"),
-    (lambda: WindowSpec(TEN, AfterWatermark(), DISCARDING, -1), "must not be negative"),
-    (lambda: WindowSpec(TEN, AfterWatermark(), DISCARDING, 5), r"late=AfterCount\(1\)"),
-    (lambda: WindowSpec(TEN, Purging(AfterWatermark()), ACCUMULATING, 5), "no effect"),
-    (lambda: WindowSpec(GlobalWindow(), Never(), DISCARDING, 5), "leave out allowed_lateness_ms"),
-    (lambda: WindowSpec(CountTumbling(2), Never(), DISCARDING, 5), "leave out allowed_lateness_ms"),
+    (lambda: WindowSpec(TEN, AfterWatermark(), DISCARDING, "-1ms"), "must not be negative"),
+    (lambda: WindowSpec(TEN, AfterWatermark(), DISCARDING, "5ms"), r"late=AfterCount\(1\)"),
+    (lambda: WindowSpec(TEN, Purging(AfterWatermark()), ACCUMULATING, "5ms"), "no effect"),
+    (lambda: WindowSpec(GlobalWindow(), Never(), DISCARDING, "5ms"), "leave out allowed_lateness_ms"),
+    (lambda: WindowSpec(CountTumbling(2), Never(), DISCARDING, "5ms"), "leave out allowed_lateness_ms"),
     (lambda: WindowSpec(TEN, Purging(AfterWatermark()), DISCARDING), "leave out Purging"),
     (lambda: WindowSpec(TEN, AfterWatermark(early=Purging(AfterCount(1))), RETRACTING), "use Accumulation.ACCUM"),
     (lambda: WindowSpec(TEN, AfterWatermark(), DISCARDING, evictor=KeepCount(1)), "use ACCUMULATING or RETRACTING"),
-    (lambda: WindowSpec(Session(5), AfterCount(2), DISCARDING), "wrap the trigger in Repeatedly"),
-    (lambda: WindowSpec(Session(5), AnyOf(AfterWatermark(), AfterCount(2)), DISCARDING), "in Repeatedly"),
-    (lambda: WindowSpec(Session(5), AllOf(AfterWatermark(), AfterCount(2)), DISCARDING, 5), "in Repeatedly"),
+    (lambda: WindowSpec(Session("5ms"), AfterCount(2), DISCARDING), "wrap the trigger in Repeatedly"),
+    (lambda: WindowSpec(Session("5ms"), AnyOf(AfterWatermark(), AfterCount(2)), DISCARDING), "in Repeatedly"),
+    (lambda: WindowSpec(Session("5ms"), AllOf(AfterWatermark(), AfterCount(2)), DISCARDING, "5ms"), "in Repeatedly"),
 ]
 
 
@@ -82,10 +81,10 @@ def test_an_invalid_spec_is_rejected(make: Callable[[], object], message: str) -
 @pytest.mark.parametrize(
     ("assigner", "trigger"),
     [
-        (Session(5), AfterWatermark()),
-        (Session(5), AllOf(AfterWatermark(), AfterCount(2))),
-        (Session(5), InSequence(AfterCount(1), AfterWatermark())),
-        (Session(5), Never()),
+        (Session("5ms"), AfterWatermark()),
+        (Session("5ms"), AllOf(AfterWatermark(), AfterCount(2))),
+        (Session("5ms"), InSequence(AfterCount(1), AfterWatermark())),
+        (Session("5ms"), Never()),
         (TEN, OrFinally(AfterWatermark(), AfterCount(2))),
         (GlobalWindow(), Purging(Repeatedly(AfterCount(2)))),
     ],

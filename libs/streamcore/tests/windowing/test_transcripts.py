@@ -7,12 +7,10 @@ from pathlib import Path
 import pytest
 
 from streamcore.windowing import ReferenceWindows
-from tests.harness.oracles.transcripts import Mismatch, Transcript, TranscriptError, load
+from tests.harness.oracles.transcripts import Mismatch, Transcript, TranscriptError, load, load_all
 
-FOLDER = Path(__file__).with_name("transcripts")
-ALL = [transcript for path in sorted(FOLDER.glob("*.yaml")) for transcript in load(path)]
-RIGHT = [transcript for transcript in ALL if not transcript.wrong]
-WRONG = [transcript for transcript in ALL if transcript.wrong]
+RIGHT = [transcript for transcript in load_all() if not transcript.wrong]
+WRONG = [transcript for transcript in load_all() if transcript.wrong]
 
 
 @pytest.mark.parametrize("transcript", RIGHT, ids=lambda transcript: transcript.label)

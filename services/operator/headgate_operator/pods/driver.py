@@ -48,7 +48,7 @@ def _container(release: Release, savepoint: str) -> Manifest:
         "name": CONTAINER,
         "image": spec.image,
         "imagePullPolicy": spec.image_pull_policy,
-        "args": ["python", "-m", f"headgate_{spec.service}", "--settings", SETTINGS_FILE, *standby],
+        "args": ["python", "-m", *spec.process, "--settings", SETTINGS_FILE, *standby],
         "env": [*_environment(release), *spec.driver.env],
         "resources": dict(spec.driver.resources),
         "ports": [

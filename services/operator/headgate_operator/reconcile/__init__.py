@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from headgate_operator.reconcile.actions import Action, DeletePod
+from headgate_operator.reconcile.autoscaling import next_change_ms, scaled
 from headgate_operator.reconcile.conditions import absorb_status, describe
 from headgate_operator.reconcile.context import Context, ReconcileResult, open_upgrade
 from headgate_operator.reconcile.deletion import continue_delete, delete
@@ -51,7 +52,7 @@ ENDS_WITH_ABSENCE = frozenset({Phase.SUSPENDING, Phase.DELETING})
 
 def reconcile(desired: Desired, observed: Observed, status: Status, now_ms: int) -> ReconcileResult:
     """Return the status to write and the actions that follow it. ``now_ms``: milliseconds since 1970."""
-    context = Context(desired, observed, now_ms)
+    context = Context(desired, scaled(desired, status), observed, now_ms)
     step = _decide(context, absorb_status(context, status))
     if step.status.phase is not Phase.DELETING:
         step = collect_garbage(context, step)
@@ -147,6 +148,7 @@ def wake_ms(status: Status, desired: Desired, now_ms: int, at_most_ms: int) -> i
         command_ms,
         scheduled_ms,
         collection_ms,
+        *next_change_ms(status, desired.spec.autoscaling),
     )
     waits_ms = [at_ms - now_ms for at_ms in deadlines_ms if at_ms is not None and at_ms > now_ms]
     return min([at_most_ms, *waits_ms])

@@ -20,8 +20,13 @@ from headgate_operator.traces import traceparent
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Input of a reconciliation besides the status. ``now_ms``: milliseconds since 1970."""
+    """Input of a reconciliation besides the status.
 
+    ``written``: the app as people wrote it; ``desired`` has the number of executors that autoscaling decided.
+    ``now_ms``: milliseconds since 1970.
+    """
+
+    written: Desired
     desired: Desired
     observed: Observed
     now_ms: int

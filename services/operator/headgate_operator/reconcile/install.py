@@ -141,4 +141,4 @@ def cancel_install(context: Context, status: Status) -> Status:
         "Suspended",
         "the app was suspended before its first start was finished",
     )
-    return enter_phase(context, replace(status, standby=None), Phase.SUSPENDING)
+    return enter_phase(context, replace(status, standby=None, owner=None, pending_command=None), Phase.SUSPENDING)

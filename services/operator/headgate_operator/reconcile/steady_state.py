@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from headgate_operator.reconcile.autoscaling import autoscale
 from headgate_operator.reconcile.bring_up import wait_for_exclusive
 from headgate_operator.reconcile.context import Context, ReconcileResult, enter_phase
 from headgate_operator.reconcile.driver_commands import CommandState, advance_command, clear_command
@@ -49,7 +50,10 @@ def reconcile_running(context: Context, status: Status) -> ReconcileResult:
             if can_reconfigure_live(context, status)
             else begin_upgrade(context, status)
         )
-    return restart_if_config_unknown(context, status, pod) or request_due_savepoint(context, status)
+    if (restarted := restart_if_config_unknown(context, status, pod)) is not None:
+        return restarted
+    scaling = autoscale(context, status, pod)
+    return scaling if scaling.actions else request_due_savepoint(context, scaling.status)
 
 
 def _hangs(context: Context, pod: PodView) -> bool:

@@ -6,14 +6,16 @@ they are text: ``120s``, and RFC 3339.
 
 from __future__ import annotations
 
-import re
+import contextlib
 from datetime import UTC, datetime
 from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, JsonValue, PlainSerializer, Strict, WithJsonSchema
 from pydantic.alias_generators import to_camel
 
-_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+from streamcore import durations
+from streamcore.durations import render_duration
+
 _DURATION = r"^[0-9]{1,9}(ms|s|m|h|d)$"
 
 #: The configuration of dataclasses in a status: camelCase names; unknown entries, of a newer operator, are ignored.
@@ -28,16 +30,10 @@ class ResourceModel(BaseModel):
 
 def parse_duration_ms(text: object) -> object:
     """Convert ``"120s"`` to 120000. Any other value is returned as it is, for the validator to accept or reject."""
-    match = re.fullmatch(r"([0-9]+)(ms|s|m|h|d)", text) if isinstance(text, str) else None
-    return int(match[1]) * _UNITS_MS[match[2]] if match else text
-
-
-def format_duration(duration_ms: int) -> str:
-    """Return the duration in the largest unit that is exact: 21600000 gives ``"6h"``."""
-    if not duration_ms:
-        return "0s"
-    unit = next((unit for unit in ("d", "h", "m", "s") if duration_ms % _UNITS_MS[unit] == 0), "ms")
-    return f"{duration_ms // _UNITS_MS[unit]}{unit}"
+    if isinstance(text, str):
+        with contextlib.suppress(ValueError):
+            return durations.parse_duration_ms(text)
+    return text
 
 
 def parse_instant_ms(text: object) -> object:
@@ -56,7 +52,7 @@ DurationMs = Annotated[
     int,
     Strict(),
     BeforeValidator(parse_duration_ms),
-    PlainSerializer(format_duration, return_type=str),
+    PlainSerializer(render_duration, return_type=str),
     WithJsonSchema({"type": "string", "pattern": _DURATION}),
 ]
 InstantMs = Annotated[

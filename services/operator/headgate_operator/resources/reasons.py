@@ -174,6 +174,11 @@ class EventReason(Code):
         "The operator cannot continue without a decision.",
         "Execute the command in the message of the condition Degraded.",
     )
+    SCALING = (
+        "Scaling",
+        "Autoscaling changes the number of executors; the message has the load.",
+        "Nothing; the upgrade that follows shows the outcome.",
+    )
     DATA_LEFT = (
         "DataLeft",
         "The data of savepoints cannot be removed from the storage.",

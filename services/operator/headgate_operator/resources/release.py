@@ -18,7 +18,7 @@ from headgate_operator.resources.base import STORED
 from headgate_operator.resources.spec import StreamAppSpec
 
 #: The entries of a spec that do not determine the pods.
-_POLICY = {"upgrade", "savepoints", "restore", "state", "deletion_policy", "deletion_deadline"}
+_POLICY = {"autoscaling", "upgrade", "savepoints", "restore", "state", "deletion_policy", "deletion_deadline"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import AfterValidator, ConfigDict, Field, JsonValue, WithJsonSchema
+from pydantic import AfterValidator, ConfigDict, Field, JsonValue, WithJsonSchema, model_validator
 from pydantic.alias_generators import to_camel
 
 from headgate_operator.resources.base import DurationMs, FreeObject, ResourceModel
 
 _LABEL = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+_MODULE = r"^([A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*)?$"
 Count = Annotated[int, Field(ge=0, le=1_000)]
 Positive = Annotated[int, Field(ge=1, le=10_000)]
 Name = Annotated[str, Field(pattern=_LABEL, max_length=63)]
@@ -249,6 +250,46 @@ class RestoreSpec(ResourceModel):
     ] = ""
 
 
+class AutoscalingSpec(ResourceModel):
+    """Executors by load. A change of their number is an upgrade of the app, with its savepoint and its proof."""
+
+    max_executors: Annotated[
+        Count,
+        Field(description="Most executor pods; 0 leaves the number of executors as it is."),
+    ] = 0
+    min_executors: Annotated[
+        Positive,
+        Field(description="Fewest executor pods."),
+    ] = 1
+    lag: Annotated[
+        DurationMs,
+        Field(
+            description="Age of the oldest unprocessed row from which on the app needs more executors, such as 60s; "
+            "below half of it, an app that is not busy may have fewer."
+        ),
+    ] = 60_000
+    up_after: Annotated[
+        DurationMs,
+        Field(description="Time that the load must be high before executors are added, such as 2m."),
+    ] = 120_000
+    down_after: Annotated[
+        DurationMs,
+        Field(
+            description="Time that the load must be low before an executor is removed, such as 15m; also the pause "
+            "after a change that failed, twice as long after each further one, up to 32 times."
+        ),
+    ] = 900_000
+    busy_percent: Annotated[
+        int,
+        Field(ge=1, le=90, description="Share of the time in batches, in percent, up to which the load is low."),
+    ] = 40
+
+    @property
+    def enabled(self) -> bool:
+        """Whether the number of executors follows the load."""
+        return self.max_executors > 0
+
+
 class PodSpec(ResourceModel):
     """Settings of a pod of the app, beside those that the operator decides."""
 
@@ -309,11 +350,24 @@ class DriverSpec(PodSpec):
     ] = 120_000
 
 
+#: The service whose app is a topology in the image, which ``module`` names.
+PROGRAM = "program"
+_PROGRAM_RULE = "a program has a module, such as revenue:topology, and no other service has one"
 _SPEC_RULES: list[JsonValue] = [
+    {
+        "rule": f"(self.service == '{PROGRAM}') == (has(self.module) && self.module != '')",
+        "message": _PROGRAM_RULE,
+    },
     {"rule": "self.service == oldSelf.service", "message": "service is fixed for the app's life"},
     {
         "rule": "self.upgrade.mode == 'savepoint' || self.shufflePartitions == oldSelf.shufflePartitions",
         "message": "another number of shuffle partitions needs upgrade.mode: savepoint",
+    },
+    {
+        "rule": "!has(self.autoscaling) || self.autoscaling.maxExecutors == 0 || (self.executors > 0 && "
+        "self.autoscaling.minExecutors <= self.autoscaling.maxExecutors && self.upgrade.mode == 'savepoint')",
+        "message": "autoscaling needs executors of at least 1, minExecutors up to maxExecutors, and upgrade.mode: "
+        "savepoint",
     },
     {
         "rule": "self.upgrade.mode != 'stateless' || self.savepoints.every == '0s'",
@@ -335,8 +389,18 @@ class StreamAppSpec(ResourceModel):
 
     service: Annotated[
         Name,
-        Field(description="Service that the app runs, such as rules or etl; fixed for the life of the app."),
+        Field(
+            description="Service that the app runs, such as rules or etl, or program for a topology in the image; "
+            "fixed for the life of the app."
+        ),
     ]
+    module: Annotated[
+        Annotated[str, Field(pattern=_MODULE, max_length=253)],
+        Field(
+            description="Topology of a program in the image, as module:topology; a new one is an upgrade. Empty for "
+            "every other service."
+        ),
+    ] = ""
     image: Annotated[
         Annotated[str, Field(min_length=1, max_length=512)],
         Field(description="Image of driver and executors; a new one is an upgrade."),
@@ -376,6 +440,10 @@ class StreamAppSpec(ResourceModel):
         Positive,
         Field(description="Number of Spark partitions; changing it needs upgrade.mode: savepoint."),
     ] = 2
+    autoscaling: Annotated[
+        AutoscalingSpec,
+        Field(description="Number of executors by load; off unless maxExecutors is set."),
+    ] = AutoscalingSpec()
     checkpoint: Annotated[
         CheckpointSpec,
         Field(description="Location of checkpoint and savepoints."),
@@ -404,6 +472,19 @@ class StreamAppSpec(ResourceModel):
     ] = 300_000
     driver: Annotated[DriverSpec, Field(description="Pod of the driver.")] = DriverSpec()
     executor: Annotated[PodSpec, Field(description="Pods of the executors.")] = PodSpec()
+
+    @model_validator(mode="after")
+    def _check_module(self) -> Self:
+        if (self.service == PROGRAM) != bool(self.module):
+            raise ValueError(_PROGRAM_RULE)
+        return self
+
+    @property
+    def process(self) -> tuple[str, ...]:
+        """The module of Python that runs the service, and its first arguments."""
+        if self.service == PROGRAM:
+            return ("streamcore.service.program", self.module)
+        return (f"headgate_{self.service}",)
 
     @property
     def savepoints_root(self) -> str:

@@ -298,6 +298,29 @@ class AppProgress:
 
 
 @dataclass(frozen=True, slots=True)
+class ScaleState:
+    """The number of executors that autoscaling has decided, and the load since then."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = STORED
+
+    executors: Annotated[int, Field(description="Number of executors that the app gets.")]
+    reason: Annotated[str, Field(description="Reason of the last change, for people.")] = ""
+    high_since: Annotated[
+        InstantMs | None,
+        Field(description="Time since which the load is high."),
+    ] = None
+    low_since: Annotated[
+        InstantMs | None,
+        Field(description="Time since which the load is low."),
+    ] = None
+    not_before: Annotated[
+        InstantMs | None,
+        Field(description="Time of the earliest next change, after one that failed."),
+    ] = None
+    failures: Annotated[int, Field(description="Number of changes that failed.")] = 0
+
+
+@dataclass(frozen=True, slots=True)
 class GarbageCollection:
     """The removal of the data of savepoints, by a collector pod."""
 
@@ -346,6 +369,10 @@ class Status:
     resume: Annotated[
         Phase | None,
         Field(description="Phase to continue with when the old pod is gone."),
+    ] = None
+    scale: Annotated[
+        ScaleState | None,
+        Field(description="Decision of autoscaling; none while it is off."),
     ] = None
     restarts: Annotated[int, Field(description="Restarts without a healthy time in between.")] = 0
     retry_after: Annotated[

@@ -194,3 +194,11 @@ def test_every_object_is_owned_by_its_app(app: Desired) -> None:
         assert manifest["metadata"]["ownerReferences"][0]["uid"] == "0a1b2c3d"
         assert manifest["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "headgate-operator"
     assert "app.kubernetes.io/managed-by" not in executor_template(app, app.release)["metadata"]["labels"]
+
+
+def test_a_driver_of_a_program_runs_the_topology_that_the_spec_names() -> None:
+    spec = StreamAppSpec.model_validate(_SPEC | {"service": "program", "module": "revenue:topology"})
+    program = Desired.of("shop", "revenue", "0a1b2c3d", 1, spec)
+    args = pods.driver_pod(program, program.release, "revenue-0a1b2-1")["spec"]["containers"][0]["args"]
+    assert args[:5] == ["python", "-m", "streamcore.service.program", "revenue:topology", "--settings"]
+    assert args[-1] == "--standby"

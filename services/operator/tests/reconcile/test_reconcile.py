@@ -413,3 +413,14 @@ def test_an_invalid_edit_changes_no_running_pod() -> None:
     assert (step.status.phase, _kinds(step)) == (Phase.STABLE, [])
     degraded = next(condition for condition in step.status.conditions if condition.type == "Degraded")
     assert (degraded.status, degraded.reason) == ("True", "InvalidSpec")
+
+
+def test_a_first_start_that_waits_for_its_promotion_can_be_suspended() -> None:
+    install = Upgrade(1, UpgradeKind.INSTALL, _desired().release, _NOW, claim=Checkpoint(1, allow_empty=True))
+    pending = PendingCommand("promote-1", "promote", "old", _NOW + 60_000)
+    status = replace(_stable(), phase=Phase.STARTING, stable=None, upgrade=install, pending_command=pending)
+    step = reconcile(_desired(2, state="suspended"), Observed((_running_pod(),)), status, _NOW)
+    assert step.status.phase is Phase.SUSPENDING
+    assert (step.status.owner, step.status.pending_command) == (None, None)
+    assert _kinds(step) == [act.DeletePod]
+    assert reconcile(_desired(2, state="suspended"), Observed(), step.status, _NOW).status.phase is Phase.SUSPENDED

@@ -9,13 +9,13 @@ from pydantic import TypeAdapter, ValidationError
 
 from headgate_operator.resources import Status, StreamAppSpec, release_for
 from headgate_operator.resources.base import (
-    format_duration,
     format_instant,
     parse_duration_ms,
     parse_instant_ms,
 )
 from headgate_operator.resources.release import image_version
 from headgate_operator.runtime.parse import write_status
+from streamcore.durations import render_duration
 from tests.harness.operator.schedule import Schedule
 
 _SPEC = {"service": "rules", "image": "headgate:1.4.0", "config": {"shards": 4}, "checkpoint": {"root": "/checkpoints"}}
@@ -27,7 +27,7 @@ def _spec(**changed: object) -> StreamAppSpec:
 
 @given(st.integers(0, 10**9))
 def test_a_duration_reads_back_as_it_was_written(duration_ms: int) -> None:
-    assert parse_duration_ms(format_duration(duration_ms)) == duration_ms
+    assert parse_duration_ms(render_duration(duration_ms)) == duration_ms
 
 
 @given(st.integers(0, 4 * 10**12))
@@ -60,6 +60,17 @@ def test_a_change_of_settings_changes_the_revision_and_keeps_the_shape() -> None
     one, other = release_for(_spec(), 1), release_for(_spec(config={"shards": 8}), 2)
     assert one.revision != other.revision
     assert one.shape == other.shape
+
+
+def test_a_program_names_a_topology_and_no_other_service_does() -> None:
+    assert _spec(service="program", module="shop.revenue:topology").process[1] == "shop.revenue:topology"
+    for wrong in ({"service": "program"}, {"module": "revenue:topology"}):
+        with pytest.raises(ValidationError, match="a program has a module"):
+            _spec(**wrong)
+    with pytest.raises(ValidationError, match="module"):
+        _spec(service="program", module="revenue.py")
+    one, other = (release_for(_spec(service="program", module=f"{name}:topology"), 1) for name in ("a", "b"))
+    assert one.shape != other.shape, "another topology needs another process"
 
 
 @pytest.mark.parametrize(

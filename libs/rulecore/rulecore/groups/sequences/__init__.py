@@ -8,30 +8,25 @@ known. Until then it waits, if it satisfies a condition of a step or ``without``
 depends neither on the order of arrival within the watermark's disorder nor on how the input is cut. Events later than
 the watermark are left out, as everywhere.
 
-*Steps.* A partial match ("partial") begins with each event that satisfies the first step. It takes the next event that
-satisfies the step it waits for, and no other: events between are passed over (skip till next match), and there is no
-second way from one beginning. A step with ``times: n`` takes n events one after the other. One event may begin a
-partial and be taken by others that wait for it, by each once.
+*Steps.* The rule's ``sequence`` is a pattern of ``streamcore.patterns``, whose package docstring has the exact meaning
+of contiguity, quantifiers, groups, conditions over earlier events and skip strategies. A partial match ("partial")
+begins with each event that satisfies the first step. Without further entries a step takes the next event that satisfies
+it, and no other: events between are passed over (skip till next match). A step with ``times: n`` takes n events one
+after the other. One event may begin a partial and be taken by others that wait for it, by each once.
 
-*Times*, all inclusive ("at most"). ``within`` of the rule: from a partial's first event to its last. ``within`` of a
-step: from the last event of the step before it to its own last event; of the first step: from its own first event to
-its last. A partial whose time is over is gone.
+*Times*, all inclusive ("at most"), other than in the pattern. ``within`` of the rule: from a partial's first event to
+its last. ``within`` of a step: from the last event of the step before it to its own last event; of the first step: from
+its own first event to its last. A partial whose time is over is gone; with ``timed_out: emit`` it fires as well.
 
 *Without.* Between two steps: an event that satisfies the condition ends every partial that has all of the step before
-and nothing yet of the step after. If it satisfies the step after as well, ``without`` wins. It may begin a new partial.
-At the end: a partial with all of its steps is *pending* until ``within`` of the ``without`` is over, and an event that
-satisfies the condition behind its last event in the order above, at most so long after it, ends it. Otherwise it
-matches when the watermark has passed its end, and the end is the time of the match.
+and nothing yet of the step after. (In a pattern, it also counts between the events of the step before.) If it satisfies
+the step after as well, ``without`` wins. It may begin a new partial. At the end: a partial with all of its steps is
+*pending* until ``within`` of the ``without`` is over, and an event that satisfies the condition behind its last event
+in the order above, at most so long after it, ends it. Otherwise it matches when the watermark has passed its end, and
+the end is the time of the match. Its time is not part of the rule's ``within``.
 
-*After a match* (``skip``). ``past_last``: every partial that began with or before the match's last event is discarded,
-so of those that are complete with one event only the one that began first matches. A pending one discards nothing until
-it matches, for it may still be ended: pending ones match in the order of their last events, and each discards those
-that began up to its own last event, pending or not; partials that began inside its quiet time stay. ``to_next``
-discards those that began with the same event, ``none`` nothing; as there is one way from each beginning, both keep all
-other partials.
-
-*Limits.* A key keeps at most ``GroupSettings.partials`` partials a sequence, pending ones included; one more, and the
-one that began first is dropped. At most ``GroupSettings.events`` events of a key wait; those that wait already stay,
+*Limits.* A key keeps at most ``GroupSettings.partials`` partials a sequence, pending ones included; of more, those that
+began first are dropped. At most ``GroupSettings.events`` events of a key wait; those that wait already stay,
 and of the new ones of a cut the latest in the order above are rejected. The first limit depends on the events alone,
 the second on the cut as well (the same cut always rejects the same). Both are counted, see ``SequenceGroup.metrics``.
 

@@ -2,62 +2,89 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import orjson
+
 from rulecore.compile.rule import CompiledRule
-from rulecore.compile.sequence import COUNT, DURATION, ENDED, STARTED
+from rulecore.compile.sequence import COUNT, DURATION, ENDED, STARTED, TIMED_OUT
 from rulecore.firing import FiringTime, Origin, RuleFiring
-from rulecore.groups.sequences.automaton import Match
 from rulecore.groups.sequences.ids import required_sequence
 from rulecore.language.types import Value
 from streamcore.offsets import PARTITIONS_PER_TOPIC
 
 
 @dataclass(frozen=True, slots=True)
+class MatchedEvent:
+    """An event of a match. ``step``: the number of the step that took it. ``values``: by column."""
+
+    event_ms: int
+    partition: int
+    offset: int
+    step: int
+    values: Mapping[str, Value]
+
+
+@dataclass(frozen=True, slots=True)
 class SequenceMatch:
-    """A match of the sequence with this number, for the key in this key slot."""
+    """A match: its events in order, and its time ``end_ms``: that of the last event, or the end of a quiet time.
 
-    sequence: int
-    key_slot: int
-    match: Match
-
-
-def to_firing(rule: CompiledRule, key: Mapping[str, Value], match: Match, topic: str, since_ms: int) -> RuleFiring:
-    """Return the firing of a rule for a match. ``since_ms``: the latest event time before the sequence was known.
-
-    Two matches of a rule version and key never have an equal first event, so partition and offset of the first and the
-    last event, with the number of events, identify the firing (``mark``).
+    ``timed_out``: it is a partial match whose time was over then.
     """
-    origins = tuple(Origin(topic, e[1] % PARTITIONS_PER_TOPIC, e[2], e[0]) for e in match.events)
+
+    events: Sequence[MatchedEvent]
+    end_ms: int
+    timed_out: bool = False
+
+
+def to_firing(
+    rule: CompiledRule, key: Mapping[str, Value], match: SequenceMatch, topic: str, since_ms: int
+) -> RuleFiring:
+    """Return the firing of a rule for a match. ``since_ms``: the latest event time before the sequence was known."""
+    origins = tuple(Origin(topic, e.partition % PARTITIONS_PER_TOPIC, e.offset, e.event_ms) for e in match.events)
     first, last = origins[0], origins[-1]
-    span_ms = required_sequence(rule).program.span_ms
     return RuleFiring(
         rule=rule,
         key=key,
-        mark=(first.partition, first.offset, last.partition, last.offset, len(origins)),
+        mark=_mark(rule, match, origins),
         time_ms=match.end_ms,
         start_ms=first.event_ms,
         end_ms=match.end_ms,
         timing=FiringTime.FINAL,
         row=None,
         values=_values(rule, match),
-        incomplete=last.event_ms - span_ms <= since_ms,
+        incomplete=last.event_ms - required_sequence(rule).span_ms <= since_ms,
         events=origins,
     )
 
 
-def _values(rule: CompiledRule, match: Match) -> dict[str, Value]:
+def _mark(rule: CompiledRule, match: SequenceMatch, origins: Sequence[Origin]) -> tuple[int, ...]:
+    """Return what identifies the firing among those of its rule version and key.
+
+    If there is at most one way from a first event, the first and the last one do; otherwise a digest of all events.
+    """
+    first, last = origins[0], origins[-1]
+    ends = (first.partition, first.offset, last.partition, last.offset, len(origins))
+    if required_sequence(rule).unambiguous and not match.timed_out:
+        return ends
+    events = [[e.step, o.partition, o.offset] for e, o in zip(match.events, origins, strict=True)]
+    digest = hashlib.blake2b(orjson.dumps([match.timed_out, events]), digest_size=7).digest()
+    return (*ends, int.from_bytes(digest, "big"))
+
+
+def _values(rule: CompiledRule, match: SequenceMatch) -> dict[str, Value]:
     """Return the values of the alert: count, times and captured values."""
-    sequence = required_sequence(rule)
-    started, ended = match.events[0][0], match.events[-1][0]
+    started, ended = match.events[0].event_ms, match.events[-1].event_ms
     values: dict[str, Value] = {
         COUNT: len(match.events),
         DURATION: ended - started,
         STARTED: started,
         ENDED: ended,
+        TIMED_OUT: match.timed_out,
     }
-    for capture in sequence.captures:
-        last_of_step = match.events[sequence.program.step_ends[capture.step] - 1]
-        values[capture.name] = last_of_step[4].get(capture.column)
+    last_of_step = {event.step: event.values for event in match.events}
+    for capture in required_sequence(rule).captures:
+        values[capture.name] = last_of_step.get(capture.step, {}).get(capture.column)
     return values

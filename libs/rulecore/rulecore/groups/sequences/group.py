@@ -1,57 +1,64 @@
 """The group of sequence rules of one stream and ``group_by``: evaluates their conditions once for all rules.
 
 A cut has four steps. One index matches the events with all distinct conditions; an event that satisfies one of them is
-buffered. The events that the watermark passes are sorted by key and time, and get their roles in the sequences. For
-each sequence and key, an automaton (``MatchSet``) takes these events and extends its partial matches (partials). A
-pending partial whose quiet time ends before the watermark matches. The package docstring has the exact semantics.
+buffered. The events that the watermark passes are sorted by key and time, and get their roles in the sequences. The
+engine of patterns (``streamcore.patterns``) takes these events and extends the partial matches of each sequence and
+key. What waits for a time that the watermark passes matches or ends. The package docstring has the exact semantics.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
 from rulecore.compile.rule import CompiledRule
 from rulecore.compile.sequence import SequenceCondition
-from rulecore.compile.sequence_program import BEGINS, SequenceProgram
 from rulecore.documents.rule import RuleMode
+from rulecore.documents.rule_kinds import TimedOut
 from rulecore.documents.slots import version_key
 from rulecore.firing import RuleFailure, RuleFiring
 from rulecore.groups.base import CutContext, GroupId
-from rulecore.groups.sequences.automaton import Event, Match, MatchSet
 from rulecore.groups.sequences.event_buffer import CONDITIONS, EventBuffer, value_column
 from rulecore.groups.sequences.event_roles import RoleTable
-from rulecore.groups.sequences.firings import SequenceMatch, to_firing
+from rulecore.groups.sequences.firings import MatchedEvent, SequenceMatch, to_firing
 from rulecore.groups.sequences.ids import SequenceIds, required_sequence
-from rulecore.groups.sequences.partial_matches import PartialMatchTable, sequence_key_code
 from rulecore.groups.windows.members import DTYPES
-from rulecore.language.types import Value
 from rulecore.matching.matcher import EventMatcher, EventMatches
 from rulecore.settings import GroupSettings
-from rulecore.state_size import StateSize, StateUse
+from rulecore.state_size import StateSize, StateUse, key_bytes_at_most, size_by_group
 from streamcore.hashing import hash_columns
+from streamcore.limits import PatternLimits
+from streamcore.patterns.automaton import Automaton
+from streamcore.patterns.engine import Match, MatchEngine, PatternEvents
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
 from streamcore.state import HASH, KeyValueTable, StateTable
 
-Ints = npt.NDArray[np.int64]
+#: A partial match, and an event that it has taken, without their text.
+PARTIAL_BYTES: Final = 300
+NODE_BYTES: Final = 220
 
 
 @dataclass(frozen=True, slots=True)
 class _SequenceRules:
     """A distinct sequence, and the rules that fire when it matches.
 
-    ``since_ms``: the latest event time before the sequence was known. ``captured``: the columns that messages show.
+    ``since_ms``: the latest event time before the sequence was known. ``values``: the columns of events to keep.
     """
 
-    program: SequenceProgram
+    automaton: Automaton
     since_ms: int
     rules: tuple[CompiledRule, ...]
-    captured: tuple[str, ...]
+    values: tuple[str, ...]
+
+    @property
+    def emits_timed_out(self) -> bool:
+        """Whether a rule fires when the time of a partial match is over."""
+        return any(rule.rule.timed_out is TimedOut.EMIT for rule in self.rules)
 
 
 class SequenceGroup:
@@ -63,7 +70,9 @@ class SequenceGroup:
         self._dtypes = {f.name: DTYPES[f.type.kind] for f in schema.fields}
         keys = {name: self._dtypes[name] for name in group.group_by}
         self.buffer = EventBuffer(keys)
-        self.partials = PartialMatchTable(keys)
+        self._origin = {PARTITION: pl.Int64(), OFFSET: pl.Int64()}
+        self.engine = MatchEngine(keys, self._origin, PatternLimits(partials_per_key=settings.partials))
+        self.store = self.engine.store
         self._rules: tuple[CompiledRule, ...] = ()
         self._sequences: dict[int, _SequenceRules] = {}
         self._sequence_numbers: dict[str, int] = {}  # by version of a rule
@@ -71,8 +80,9 @@ class SequenceGroup:
         self._condition_numbers = np.empty(0, np.int32)  # of ``_conditions``, from ``SequenceIds``
         self._matcher: EventMatcher[SequenceCondition] = EventMatcher(())
         self._roles = RoleTable.build(())
-        self._captured: tuple[str, ...] = ()
-        self._dropped = {"events_dropped": 0, "partials_dropped": 0}
+        self._values: tuple[str, ...] = ()  # the columns that are kept of events in partial matches
+        self._buffered: tuple[str, ...] = ()  # and those that are kept of waiting events
+        self._dropped = {"events_dropped": 0}
 
     # --- rules --------------------------------------------------------------------------------------------------
 
@@ -87,9 +97,16 @@ class SequenceGroup:
         self._sequence_numbers = {
             version_key(rule.rule): ids.sequences[required_sequence(rule).fingerprint] for rule in rules
         }
-        self.partials.keep(self._sequences.keys())
-        self._captured = tuple(sorted({c for sequence in self._sequences.values() for c in sequence.captured}))
-        self.buffer.keep(ids.conditions.values(), {name: self._dtypes[name] for name in self._captured})
+        automata = {number: sequence.automaton for number, sequence in self._sequences.items()}
+        timed_out = frozenset(number for number, one in self._sequences.items() if one.emits_timed_out)
+        self._values = tuple(sorted({c for sequence in self._sequences.values() for c in sequence.values}))
+        values = {name: self._dtypes[name] for name in self._values}
+        self.store.keep_values(self._origin | values)  # first: it takes the values of loaded events
+        self.engine.set_patterns(automata, timed_out)
+        self.store.keep(automata.keys())
+        iterative = {c for one in self._sequences.values() for i in one.automaton.iterative.values() for c in i.columns}
+        self._buffered = tuple(sorted(iterative | {*self._values}))
+        self.buffer.keep(ids.conditions.values(), {name: self._dtypes[name] for name in self._buffered})
         conditions = {c.fingerprint: c for rule in rules for c in required_sequence(rule).conditions}
         self._conditions = tuple(conditions)
         self._condition_numbers = np.array([ids.conditions[f] for f in conditions], np.int32)
@@ -136,70 +153,32 @@ class SequenceGroup:
                 events[PARTITION].cast(pl.Int64),
                 events[OFFSET],
                 pl.Series(CONDITIONS, conditions),
-                *(events[name].alias(value_column(name)) for name in self._captured),
+                *(events[name].alias(value_column(name)) for name in self._buffered),
             ]
         )
 
     def close(self, context: CutContext) -> tuple[list[RuleFiring], list[RuleFailure]]:
-        """Process the events that the watermark passes, then the partials whose time ends before it."""
+        """Process the events that the watermark passes, then the partial matches whose time ends before it."""
         before_ms = context.next_watermark_ms
+        self.store.resolve()
         self.buffer.drop_before(context.watermark_ms)
-        matches: list[SequenceMatch] = []
         passed = self.buffer.release(before_ms)
-        if passed.height:
-            matches += self._process(passed, before_ms)
-        for code, row in self.partials.due(before_ms):
-            matches += self._advance_without_event(code, row, before_ms)
+        matches = self.engine.run(self._batch(passed) if passed.height else None, before_ms)
         self._dropped["events_dropped"] += self.buffer.limit_fresh(self.settings.events)
         return self._firings(matches, context.topic), []
 
-    def _process(self, passed: pl.DataFrame, before_ms: int) -> list[SequenceMatch]:
-        """Pass events to the automata of their sequences and keys, and return the matches."""
-        events = _Events.of(passed, self.partials.keys.assign(passed), self._captured)
-        roles = self._roles.roles_for_events(events.event_indexes, events.conditions)
-        runs, run_roles = roles.runs(events.key_slots)
-        if not len(run_roles):
-            return []
-        first = runs[:-1]
-        codes = sequence_key_code(roles.sequences[first], events.key_slots[roles.events[first]])
-        rows = self.partials.find(codes)
-        active = np.flatnonzero((rows >= 0) | (run_roles & BEGINS > 0))
-        all_matches: list[SequenceMatch] = []
-        event_indexes, event_roles = roles.events.tolist(), roles.roles.tolist()
-        bounds = runs.tolist()
-        sequences = roles.sequences[first].tolist()
-        code_list, row_list = codes.tolist(), rows.tolist()
-        for run in active.tolist():
-            sequence_rules = self._sequences[sequences[run]]
-            code, row = code_list[run], row_list[run]
-            partials = MatchSet(sequence_rules.program, self.settings.partials, self.partials.get(row))
-            matches: list[Match] = []
-            for i in range(bounds[run], bounds[run + 1]):
-                matches += partials.take(events.event(event_indexes[i], event_roles[i], sequence_rules.captured))
-            all_matches += self._store(code, partials, matches, before_ms)
-        return all_matches
+    def _batch(self, passed: pl.DataFrame) -> PatternEvents:
+        """Return events in order of (key slot, time, partition, offset), with their roles in the sequences."""
+        key_slots = self.store.keys.assign(passed)
+        times, partitions, offsets = (passed[n].to_numpy() for n in (EVENT_MS, PARTITION, OFFSET))
+        order = np.lexsort((offsets, partitions, times, key_slots))
+        conditions = passed[CONDITIONS].gather(order)
+        event_indexes = np.repeat(np.arange(len(order)), conditions.list.len().to_numpy())
+        roles = self._roles.roles_for_events(event_indexes, conditions.explode().to_numpy().astype(np.int64))
+        values = passed.select(PARTITION, OFFSET, *(pl.col(value_column(n)).alias(n) for n in self._buffered))
+        return PatternEvents(key_slots[order], times[order], values[order], roles.sequences, roles.events, roles.roles)
 
-    def _store(self, code: int, partials: MatchSet, matches: list[Match], before_ms: int) -> list[SequenceMatch]:
-        """Advance the partials to the watermark, store them, and return all matches with their sequence and key."""
-        matches += partials.advance_to(before_ms)
-        self.partials.put(code, partials)
-        self._dropped["partials_dropped"] += partials.dropped
-        return [SequenceMatch(code >> 32, code & 0xFFFFFFFF, match) for match in matches]
-
-    def _advance_without_event(self, code: int, row: int, before_ms: int) -> list[SequenceMatch]:
-        """Advance the partials of a row to the watermark: pending ones match, expired ones are dropped."""
-        program = self._sequences[code >> 32].program
-        if program.quiet_ms is None:  # no partial is ever pending
-            self.partials.drop(code)
-            return []
-        partials = MatchSet(program, self.settings.partials, self.partials.get(row))
-        matches = partials.advance_to(before_ms)
-        if not matches and not partials.partials:
-            self.partials.drop(code)
-            return []
-        return self._store(code, partials, matches, before_ms)
-
-    def _firings(self, matches: Sequence[SequenceMatch], topic: str) -> list[RuleFiring]:
+    def _firings(self, matches: Sequence[Match], topic: str) -> list[RuleFiring]:
         """Return the firings in order of time, key hash and rule.
 
         Key slots must not decide: another process that replays the cut assigns other key slots.
@@ -207,31 +186,58 @@ class SequenceGroup:
         if not matches:
             return []
         key_slots = np.array([match.key_slot for match in matches])
-        keys = self.partials.keys.frame(key_slots).to_dicts()
-        hashes = self.partials.keys.hashes[key_slots].tolist()
+        keys = self.store.keys.frame(key_slots).to_dicts()
+        hashes = self.store.keys.hashes[key_slots].tolist()
         fired: list[tuple[tuple[object, ...], RuleFiring]] = []
         for match, key, key_hash in zip(matches, keys, hashes, strict=True):
-            sequence_rules = self._sequences[match.sequence]
+            sequence_rules = self._sequences[match.pattern]
+            matched = self._matched(match)
             for rule in sequence_rules.rules:
-                rule_firing = to_firing(rule, key, match.match, topic, sequence_rules.since_ms)
+                if match.timed_out and rule.rule.timed_out is not TimedOut.EMIT:
+                    continue
+                rule_firing = to_firing(rule, key, matched, topic, sequence_rules.since_ms)
                 fired.append(((rule_firing.time_ms, key_hash, rule.rule.id, rule_firing.mark), rule_firing))
         return [rule_firing for _, rule_firing in sorted(fired, key=lambda pair: pair[0])]
+
+    def _matched(self, match: Match) -> SequenceMatch:
+        """Return a match with the values of its events. What becomes certain at a deadline was so 1 ms before it."""
+        nodes = self.store.nodes
+        values = {name: nodes.values[name] for name in (PARTITION, OFFSET, *self._values)}
+        events = tuple(
+            MatchedEvent(
+                int(nodes.event_ms[n]),
+                values[PARTITION][n],
+                values[OFFSET][n],
+                int(nodes.step[n]),
+                {name: values[name][n] for name in self._values},
+            )
+            for n in match.nodes
+        )
+        waited = match.timed_out or match.time_ms > events[-1].event_ms
+        return SequenceMatch(events, match.time_ms - waited, match.timed_out)
 
     # --- state --------------------------------------------------------------------------------------------------
 
     def state_size(self) -> StateSize:
-        """Return the size of all partials and buffered events (see ``StateHolder``)."""
-        return self.partials.state_size + self.buffer.state_size
+        """Return the size of all partial matches and buffered events, or more (see ``StateHolder``)."""
+        store, nodes = self.store, self.store.nodes
+        count = len(store)
+        size = count * PARTIAL_BYTES + nodes.size * NODE_BYTES + nodes.text_bytes + key_bytes_at_most(store.keys)
+        return StateSize(count, size) + self.buffer.state_size
 
     def state_use(self, _watermark_ms: int) -> StateUse:
-        """Return the size of the partials of each rule's sequence, and of the events that satisfied its conditions."""
+        """Return the size of the partial matches of each rule's sequence, and of the events of its conditions.
+
+        The events of a partial match count for each partial match that has them.
+        """
         numbers = dict(zip(self._conditions, self._condition_numbers.tolist(), strict=True))
         conditions = {
             version_key(rule.rule): {numbers[c.fingerprint] for c in required_sequence(rule).conditions}
             for rule in self._rules
         }
         events = self.buffer.state_sizes({"": set(numbers.values()), **conditions})
-        total, partials = self.partials.state_use()
+        patterns, key_slots, lengths = self.store.lengths()
+        total, partials = size_by_group(patterns, PARTIAL_BYTES + lengths * NODE_BYTES, self.store.keys, key_slots)
         by_rule = {
             name: events[name] + partials.get(sequence, StateSize())
             for name, sequence in self._sequence_numbers.items()
@@ -239,17 +245,24 @@ class SequenceGroup:
         return StateUse(total + events[""], by_rule)
 
     def metrics(self) -> Mapping[str, int]:
-        """Return the events and partials that limits dropped since the last call."""
+        """Return the events and partial matches that limits dropped since the last call."""
         counts, self._dropped = self._dropped, dict.fromkeys(self._dropped, 0)
-        return counts
+        dropped, self.engine.dropped = self.engine.dropped, 0
+        return counts | {"partials_dropped": dropped}
 
     def tables(self) -> dict[str, StateTable]:
         """Return the group's tables by name."""
-        return {f"waiting:{self.group}": self.buffer, f"partials:{self.group}": self.partials}
+        return {
+            f"waiting:{self.group}": self.buffer,
+            f"partials:{self.group}": self.store.partials,
+            f"taken:{self.group}": self.store.events,
+        }
 
     def table(self, name: str) -> StateTable:
         """Return the table of that name."""
-        return self.buffer if name.startswith("waiting:") else self.partials
+        if name.startswith("waiting:"):
+            return self.buffer
+        return self.store.events if name.startswith("taken:") else self.store.partials
 
 
 def _rules_by_sequence(rules: Sequence[CompiledRule], ids: SequenceIds) -> dict[int, _SequenceRules]:
@@ -259,44 +272,16 @@ def _rules_by_sequence(rules: Sequence[CompiledRule], ids: SequenceIds) -> dict[
         by_fingerprint.setdefault(required_sequence(rule).fingerprint, []).append(rule)
     return {
         ids.sequences[fingerprint]: _SequenceRules(
-            program=required_sequence(alike[0]).program,
+            automaton=required_sequence(alike[0]).automaton,
             since_ms=ids.since_ms[fingerprint],
             rules=tuple(rule for rule in alike if rule.rule.status is not RuleMode.PAUSED),
-            captured=tuple(sorted({c.column for rule in alike for c in required_sequence(rule).captures})),
+            values=_values(alike),
         )
         for fingerprint, alike in by_fingerprint.items()
     }
 
 
-@dataclass(frozen=True, slots=True)
-class _Events:
-    """Events in order of (key slot, time, partition, offset).
-
-    ``conditions[i]`` is the number of a condition that the event at index ``event_indexes[i]`` satisfies.
-    ``origins``: event time, partition and offset of each event. ``values``: by captured column.
-    """
-
-    key_slots: Ints
-    event_indexes: Ints
-    conditions: Ints
-    origins: Sequence[tuple[int, int, int]]
-    values: Mapping[str, Sequence[Value]]
-
-    @classmethod
-    def of(cls, frame: pl.DataFrame, key_slots: Ints, captured: Sequence[str]) -> _Events:
-        """Return the events of rows of the buffer. ``key_slots``: the key slot of each."""
-        times, partitions, offsets = (frame[n].to_numpy() for n in (EVENT_MS, PARTITION, OFFSET))
-        order = np.lexsort((offsets, partitions, times, key_slots))
-        conditions = frame[CONDITIONS].gather(order)
-        counts = conditions.list.len().to_numpy()
-        return cls(
-            key_slots=key_slots[order],
-            event_indexes=np.repeat(np.arange(len(order)), counts),
-            conditions=conditions.explode().to_numpy().astype(np.int64),
-            origins=list(zip(*(v[order].tolist() for v in (times, partitions, offsets)), strict=True)),
-            values={name: frame[value_column(name)].gather(order).to_list() for name in captured},
-        )
-
-    def event(self, index: int, roles: int, captured: Sequence[str]) -> Event:
-        """Return the event at an index as the input of an automaton."""
-        return (*self.origins[index], roles, {name: self.values[name][index] for name in captured})
+def _values(rules: Sequence[CompiledRule]) -> tuple[str, ...]:
+    """Return the columns that messages and later conditions read."""
+    sequences = [required_sequence(rule) for rule in rules]
+    return tuple(sorted({c.column for s in sequences for c in s.captures} | {v for s in sequences for v in s.values}))

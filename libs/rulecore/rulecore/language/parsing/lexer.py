@@ -120,6 +120,9 @@ class Lexer:
 
     def _add_word(self, token: Token, following: Token | None, tokens: list[Token], index: int) -> int:
         word = token.text.lower()
+        if word not in KEYWORDS and (column := self._column_of_step(tokens, index)) is not None:
+            self._add(LexemeKind.NAME, f"{word}.{column.text.lower()}", token.start, column.end)
+            return 3
         is_string = following is not None and following.kind in (TokenKind.STRING, TokenKind.RAW)
         if word == "escape" and is_string:
             return self._add_escape(tokens, index)
@@ -142,6 +145,15 @@ class Lexer:
         else:
             self._add(LexemeKind.NAME, word, token.start, token.end)
         return 1
+
+    def _column_of_step(self, tokens: list[Token], index: int) -> Token | None:
+        """Return the token of the column in ``step.column``, if the word at ``index`` begins such a name."""
+        if index + 2 >= len(tokens):
+            return None
+        word, dot, column = tokens[index : index + 3]
+        adjacent = word.end == dot.start and dot.end == column.start
+        is_name = dot.text == "." and column.kind is TokenKind.OTHER and _WORD.match(column.text)
+        return column if adjacent and is_name else None
 
     def _opened_function(self) -> str:
         """Return the name of the function before the bracket that the last lexeme opens, else ""."""

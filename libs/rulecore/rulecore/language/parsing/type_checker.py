@@ -150,6 +150,8 @@ class TypeChecker:
         names = arguments if self.enclosing else self.scope.columns
         if name in names:
             return ColumnRef(name=name, type=names[name])
+        if self.scope.steps:
+            raise self.error(syntax, f"unknown column {name}", suggest(name, list(names), list(names)))
         if name in arguments:
             hint = f"accepted here: {format_list(names)}, or an aggregate, such as max({name})"
             raise self.error(syntax, f"{name} is not in group_by", hint)
@@ -368,6 +370,8 @@ class TypeChecker:
             return self._if(syntax)
         if name == "lookup":
             return self._lookup(syntax)
+        if self.scope.steps and name in ("first", "last"):
+            return self._of_step(syntax, name)
         if name in functions.AGGREGATES:
             return self._aggregate(syntax, "count_distinct" if lexeme.distinct else name)
         if name not in functions.FUNCTIONS:
@@ -393,6 +397,13 @@ class TypeChecker:
             self._constant_pattern(syntax.parts[1], name, self.limits.regex_bytes)
         arguments = tuple(self.expr(part) for part in syntax.parts)
         return self._check_growth(syntax, self._build(syntax, syntax.parts, lambda: Call.of(name, arguments)))
+
+    def _of_step(self, syntax: SyntaxNode, name: str) -> Expr:
+        """Return ``first(step.column)`` or ``last(step.column)`` as a column of that name."""
+        lexeme = self._operand_lexeme(syntax.parts[0]) if len(syntax.parts) == 1 else None
+        if lexeme is None or "." not in lexeme.text or lexeme.text not in self.scope.columns:
+            raise self.error(syntax, f"{name} takes a column of an earlier step", f"write such as {name}(step.column)")
+        return ColumnRef(name=f"{name}({lexeme.text})", type=self.scope.columns[lexeme.text])
 
     def _aggregate(self, syntax: SyntaxNode, name: str) -> Expr:
         if not self.scope.aggregates:

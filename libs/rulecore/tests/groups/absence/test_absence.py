@@ -15,7 +15,8 @@ from rulecore.errors import ExpressionError, RuleSetError
 from rulecore.firing import FiringTime, RuleFiring
 from rulecore.groups.absence.group import AbsenceGroup
 from rulecore.settings import GroupSettings
-from streamcore.hashing import KeySpace, hash_columns
+from streamcore.hashing import hash_columns
+from streamcore.key_space import KeySpace
 from streamcore.state import MemoryBlobs
 from streamcore.watermark import NO_WATERMARK
 from tests.harness.apps.rule_group import MINUTE, Content, Event, Process, compile_fields

@@ -16,7 +16,7 @@ from rulecore.firing import FiringTime, RuleFiring
 from rulecore.groups.base import CutContext
 from rulecore.groups.scores.group import ScoreGroup, Signal
 from rulecore.settings import GroupSettings
-from streamcore.hashing import KeySpace
+from streamcore.key_space import KeySpace
 from streamcore.state import MemoryBlobs
 from streamcore.watermark import NO_WATERMARK
 from tests.harness.apps.rule_group import MINUTE, Process, compile_fields

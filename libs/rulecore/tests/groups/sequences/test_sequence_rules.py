@@ -361,7 +361,7 @@ def test_beyond_the_limit_the_oldest_partial_is_dropped_and_counted() -> None:
     fired = run.cut(events("1a 2a 3a 4a 5b"), T0 + 6 * MINUTE)
     assert [[o.offset for o in f.events] for f in fired] == []
     assert group.metrics() == {"events_dropped": 0, "partials_dropped": 2}
-    assert len(group.partials) == 2
+    assert len(group.store) == 2
     assert group.metrics()["partials_dropped"] == 0
 
 
@@ -370,7 +370,7 @@ def test_beyond_the_limit_the_latest_new_events_are_rejected_and_counted() -> No
     run.cut(events("9b 1a"), T0)
     run.cut([(ms, 0, 10 + o, row) for ms, _, o, row in events("4b 2a")], T0)
     assert group.metrics() == {"events_dropped": 1, "partials_dropped": 0}
-    assert (len(group.buffer), len(group.partials)) == (3, 0)
+    assert (len(group.buffer), len(group.store)) == (3, 0)
     fired = run.cut([], END)
     assert [[o.offset for o in f.events] for f in fired] == [[1, 0]]  # 4b is missing, 9b was buffered before
 
@@ -395,9 +395,9 @@ def test_no_state_is_kept_of_unmatched_events_and_ended_partials() -> None:
     run.cut(events("1x 2x 3a"), T0)
     assert len(group.buffer) == 1
     run.cut([], T0 + 63 * MINUTE)
-    assert len(group.partials) == 1
+    assert len(group.store) == 1
     run.cut([], T0 + 63 * MINUTE + 1)
-    assert len(group.partials) == 0
+    assert len(group.store) == 0
     assert sum(table.rows(0, 1).height for table in group.tables().values()) == 0
 
 

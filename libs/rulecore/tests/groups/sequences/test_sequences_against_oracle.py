@@ -11,10 +11,10 @@ import orjson
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rulecore.documents.scalars import render_duration
 from rulecore.factory import RulesFactory
 from rulecore.settings import GroupSettings, RuleStream
 from streamcore.app import App, Source
+from streamcore.durations import render_duration
 from streamcore.engine.in_process import InProcessApp, RawRecord, control_record
 from streamcore.schema import StreamSchema
 from streamcore.state import StateSettings

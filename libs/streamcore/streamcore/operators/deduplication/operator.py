@@ -34,6 +34,7 @@ import numpy as np
 import polars as pl
 
 from streamcore.arguments import check_whole
+from streamcore.durations import DurationField
 from streamcore.errors import ConfigError
 from streamcore.hashing import fingerprint_columns
 from streamcore.operators.base import LATE, LATE_REASON, LATENESS_MS, MAIN, CutTime, Ports
@@ -74,7 +75,7 @@ class WhenFull(StrEnum):
     FORGET_OLDEST = "forget_oldest"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Deduplication:
     """The settings of a deduplication.
 
@@ -84,7 +85,7 @@ class Deduplication:
     """
 
     id_columns: tuple[str, ...]
-    horizon_ms: int
+    horizon_ms: DurationField = DurationField()
     max_ids: int = 10_000_000
     when_full: WhenFull = WhenFull.PASS
     duplicates: Duplicates = Duplicates.PORT
@@ -92,7 +93,7 @@ class Deduplication:
     def __post_init__(self) -> None:
         if not self.id_columns or len(set(self.id_columns)) < len(self.id_columns):
             raise ConfigError(f"deduplication: id columns {list(self.id_columns)}: name at least one, each once")
-        check_whole(horizon_ms=self.horizon_ms, max_ids=self.max_ids)
+        check_whole(max_ids=self.max_ids)
         if not 0 < self.horizon_ms <= MAX_HORIZON_MS:
             raise ConfigError(f"deduplication: horizon_ms {self.horizon_ms}: from 1 to {MAX_HORIZON_MS} (ten years)")
         if not 0 < self.max_ids <= MAX_IDS:

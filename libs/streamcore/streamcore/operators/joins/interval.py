@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from streamcore.arguments import check_whole
+from streamcore.durations import DurationField
 from streamcore.errors import ConfigError
 from streamcore.operators.base import LATE, MAIN, CutTime, Ports
 from streamcore.operators.joins.join_input import DEFAULT_MAX_ROWS, REJECTED, JoinInput
@@ -30,17 +30,16 @@ from streamcore.state.table import StateTable
 _MAX_BOUND_MS = 2**53
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class JoinInterval:
     """From ``lower_ms`` to ``upper_ms`` after the left row's event time. Bounds are inclusive by default."""
 
-    lower_ms: int
-    upper_ms: int
+    lower_ms: DurationField = DurationField()
+    upper_ms: DurationField = DurationField()
     lower_inclusive: bool = True
     upper_inclusive: bool = True
 
     def __post_init__(self) -> None:
-        check_whole(lower_ms=self.lower_ms, upper_ms=self.upper_ms)
         if self.first_ms > self.last_ms:
             raise ConfigError(f"no time is within {self}; lower_ms must not be above upper_ms")
         if max(abs(self.lower_ms), abs(self.upper_ms)) > _MAX_BOUND_MS:
@@ -94,8 +93,8 @@ class IntervalJoin:
     @property
     def output_delay_ms(self) -> int:
         """Return how many milliseconds output rows can be behind the watermark before the cut."""
-        left = max(0, self.spec.interval.last_ms) if self.spec.kind is not JoinKind.INNER else 0
-        right = max(0, -self.spec.interval.first_ms) if self.spec.kind is JoinKind.FULL else 0
+        left = max(0, self.spec.interval.last_ms) if self.spec.kind.keeps_left else 0
+        right = max(0, -self.spec.interval.first_ms) if self.spec.kind.keeps_right else 0
         return max(left, right)
 
     def step(self, inputs: Sequence[pl.DataFrame], time: CutTime) -> Ports:
@@ -136,9 +135,9 @@ class IntervalJoin:
         found_left = left.find(right_run, -interval.last_ms, -interval.first_ms)
         left_places = np.concatenate([left_base[found_right.rows], found_left.places])
         right_places = np.concatenate([found_right.places, right_base[found_left.rows]])
-        if self.spec.kind is not JoinKind.INNER:
+        if self.spec.kind.keeps_left:
             left.mark(left_places)
-        if self.spec.kind is JoinKind.FULL:
+        if self.spec.kind.keeps_right:
             right.mark(right_places)
         order = np.lexsort((right.numbers(right_places), left.numbers(left_places)))
         return self._columns.pairs(left.frame(left_places[order]), right.frame(right_places[order]))
@@ -151,9 +150,9 @@ class IntervalJoin:
     def _outer(self, left: pl.DataFrame, right: pl.DataFrame) -> list[pl.DataFrame]:
         """Return the rows without a partner that an outer join emits."""
         rows = []
-        if self.spec.kind is not JoinKind.INNER:
+        if self.spec.kind.keeps_left:
             rows.append(self._columns.left_only(left))
-        if self.spec.kind is JoinKind.FULL:
+        if self.spec.kind.keeps_right:
             rows.append(self._columns.right_only(right))
         return rows
 

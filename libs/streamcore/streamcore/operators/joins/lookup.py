@@ -46,7 +46,7 @@ class LookupSpec:
 
     def check(self, table: Schema) -> None:
         """Raise ``ConfigError`` if the settings do not fit the columns of the table."""
-        if self.kind is JoinKind.FULL:
+        if self.kind.keeps_right:
             raise ConfigError(
                 "a look-up is inner or left: rows of the table without a row of the stream are not emitted"
             )

@@ -30,11 +30,22 @@ _MAX_KEY_DIGITS = 18
 
 
 class JoinKind(StrEnum):
-    """Whose rows come out without a partner: of neither input, the left's, those of both."""
+    """Whose rows come out without a partner: of neither input, the left's, the right's, those of both."""
 
     INNER = "inner"
     LEFT = "left"
+    RIGHT = "right"
     FULL = "full"
+
+    @property
+    def keeps_left(self) -> bool:
+        """Return whether left rows come out without a partner."""
+        return self in (JoinKind.LEFT, JoinKind.FULL)
+
+    @property
+    def keeps_right(self) -> bool:
+        """Return whether right rows come out without a partner."""
+        return self in (JoinKind.RIGHT, JoinKind.FULL)
 
 
 @dataclass(frozen=True, slots=True)

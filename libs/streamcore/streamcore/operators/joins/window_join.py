@@ -87,9 +87,9 @@ class WindowJoin:
     def _outer(self, left: WindowedRows, right: WindowedRows) -> list[tuple[pl.DataFrame, WindowedRows]]:
         """Return the rows without a partner that this kind of join emits, with the columns of the output."""
         rows = []
-        if self._kind is not JoinKind.INNER:
+        if self._kind.keeps_left:
             rows.append((self._sides.columns.left_only(left.rows), left))
-        if self._kind is JoinKind.FULL:
+        if self._kind.keeps_right:
             rows.append((self._sides.columns.right_only(right.rows), right))
         return rows
 

@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from streamcore.arguments import check_whole
 from streamcore.columnar.grouping import dense_codes, distinct, resized, sorted_distinct
 from streamcore.columnar.hash_table import Ints
 from streamcore.columnar.key_slots import KeySlots
+from streamcore.durations import DurationField
 from streamcore.errors import ConfigError
 from streamcore.operators.windows.aggregate_set import AggregateSet, Columns, take_rows
 from streamcore.operators.windows.sliced.slice_table import SliceTable
@@ -25,7 +25,7 @@ from streamcore.watermark import END_OF_TIME_MS
 _NO_NUMBERS = np.empty(0, dtype=np.int64)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RollingSpan:
     """A span of event time. ``name`` ends the names of its columns, as ``1h`` in ``views_1h``.
 
@@ -33,11 +33,10 @@ class RollingSpan:
     """
 
     name: str
-    span_ms: int
-    step_ms: int
+    span_ms: DurationField = DurationField()
+    step_ms: DurationField = DurationField()
 
     def __post_init__(self) -> None:
-        check_whole(span_ms=self.span_ms, step_ms=self.step_ms)
         if not 0 < self.step_ms <= self.span_ms or self.span_ms % self.step_ms:
             raise ConfigError(f"span {self.name}: {self.span_ms} ms must be a whole number of steps of {self.step_ms}")
 

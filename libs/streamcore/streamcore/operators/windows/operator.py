@@ -39,7 +39,7 @@ from streamcore.operators.windows.sliced.slicing import slicing_for
 from streamcore.schema import EVENT_MS
 from streamcore.state.cold.paged_state import PagedState
 from streamcore.state.table import StateTable
-from streamcore.windowing.assigners import Session
+from streamcore.windowing.assigners import Session, Sliding
 from streamcore.windowing.spec import WindowSpec
 
 #: The default limit of the live windows of a shard.
@@ -80,6 +80,7 @@ class WindowOperator:
         self.late_lane = late_lane
         self._aggregate_set = aggregate_set
         self._failures = plan.failures
+        self._assigner = spec.assigner
         self._calls_user_code = spec.calls_user_code
         self._values = list(plan.output.values)
         self._metrics = WindowMetrics()
@@ -96,7 +97,7 @@ class WindowOperator:
 
     def step(self, inputs: Sequence[pl.DataFrame], time: CutTime) -> Ports:
         """Process a cut."""
-        (rows,) = inputs
+        rows = self._in_windows(inputs[0])
         ports = {}
         if self._aggregate_set.failures is not None:
             rows, ports[FAILED] = self._aggregate_set.split_failing(rows)
@@ -114,6 +115,15 @@ class WindowOperator:
         failed = failed.filter(~pl.col(IS_RETRACTION)).drop(IS_RETRACTION)  # a failed pane has nothing to retract
         self._metrics.failed += failed.height
         return {MAIN: main, FAILED_PANE: failed, **ports}
+
+    def _in_windows(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Return the rows without those between two windows that are samples."""
+        assigner = self._assigner
+        if not isinstance(assigner, Sliding) or assigner.slide_ms <= assigner.size_ms:
+            return rows
+        in_windows = rows.filter((pl.col(EVENT_MS) - assigner.offset_ms) % assigner.slide_ms < assigner.size_ms)
+        self._metrics.elements += rows.height - in_windows.height
+        return in_windows
 
     def tables(self) -> Mapping[str, StateTable]:
         """Return all state."""

@@ -8,13 +8,14 @@ from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
 
-from streamcore.app import MAX_KEY_GROUPS
-from streamcore.arguments import check_app_name
+from streamcore.arguments import APP_NAME_RULE, check_app_name
 from streamcore.cuts.cut_clock import MAX_CLOCK_AHEAD_MS
+from streamcore.durations import Milliseconds
 from streamcore.errors import ConfigError
-from streamcore.hashing import DEFAULT_KEY_GROUPS
 from streamcore.kafka.settings import KafkaSettings
+from streamcore.key_space import DEFAULT_KEY_GROUPS, MAX_KEY_GROUPS
 from streamcore.limits import Limits, StateSettings
+from streamcore.offsets import PLACE_PATTERN
 from streamcore.service.config.documents import Document, NotNegative, Positive
 from streamcore.service.config.executors import ExecutorsDocument
 from streamcore.service.config.telemetry import TelemetryDocument
@@ -24,7 +25,7 @@ from streamcore.watermark import WatermarkStrategy
 
 #: Settings that a running process cannot change.
 _FIXED = (
-    *("app", "checkpoint", "shards", "jars", "parallelism", "driver_memory", "local_dir", "java_options"),
+    *("app", "checkpoint", "shards", "key_groups", "jars", "parallelism", "driver_memory", "local_dir", "java_options"),
     *("executors", "telemetry", "spark", "memory_limit_bytes"),
 )
 
@@ -32,6 +33,13 @@ _FIXED = (
 class RestoreDocument(Document):
     """Decisions of a person about a restore."""
 
+    app: Annotated[
+        str | None,
+        Field(
+            description="App whose savepoints this one may start from, as a fork beside it; its own savepoints come "
+            "first."
+        ),
+    ] = None
     drop: Annotated[
         tuple[str, ...],
         Field(description="Operators or tables whose state a restore drops."),
@@ -62,7 +70,7 @@ class ServiceSettings(Document):
     app: Annotated[
         str,
         AfterValidator(_check_app_name),
-        Field(description="Name of the app; its topics and folders begin with it."),
+        Field(description=f"Name of the app; its topics and folders begin with it: {APP_NAME_RULE}."),
     ]
     kafka: Annotated[KafkaSettings, Field(description="How to reach Kafka.")]
     checkpoint: Annotated[
@@ -112,9 +120,19 @@ class ServiceSettings(Document):
         Field(description="Shortest time between the starts of two batches, in milliseconds; 0 starts at once."),
     ] = 0
     starting_offsets: Annotated[
-        Annotated[str, Field(pattern="^(earliest|latest)$")],
-        Field(description="Where the first start begins in a topic: earliest or latest."),
+        Annotated[str, Field(pattern=PLACE_PATTERN)],
+        Field(
+            description="Where the first start begins in a topic: earliest, latest, an offset of every partition, or a "
+            "time with its zone such as 2026-12-01T08:00:00Z, by the timestamps of the records."
+        ),
     ] = "earliest"
+    ending_offsets: Annotated[
+        Annotated[str, Field(pattern=PLACE_PATTERN)] | None,
+        Field(
+            description="Where the topics end, in the forms of starting_offsets, as it is at the first start: the app "
+            "reads so far, closes all windows and stops. Without it topics have no end."
+        ),
+    ] = None
     max_out_of_orderness_ms: Annotated[
         NotNegative,
         Field(description="Event time in milliseconds by which events may arrive out of order; later ones are late."),
@@ -208,7 +226,7 @@ class ServiceSettings(Document):
     @property
     def watermark(self) -> WatermarkStrategy:
         """The watermark strategy of every stream."""
-        return WatermarkStrategy(self.max_out_of_orderness_ms, self.idle_timeout_ms)
+        return WatermarkStrategy(Milliseconds(self.max_out_of_orderness_ms), Milliseconds(self.idle_timeout_ms))
 
     @property
     def spark_session(self) -> SparkSettings:

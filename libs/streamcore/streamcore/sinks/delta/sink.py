@@ -53,6 +53,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from streamcore.cuts.cut_id import CutId
+from streamcore.cuts.writer_id import WriterId
 from streamcore.errors import ConfigError, Fenced, Retryable
 from streamcore.sinks.delta.maintenance import TableMaintenance
 from streamcore.sinks.delta.rows import partitions, shape_rows
@@ -61,7 +62,6 @@ from streamcore.sinks.delta.settings import DeltaSettings, DeltaTableSpec
 from streamcore.sinks.delta.table import OpenTable
 from streamcore.sinks.sink import Guarantee, SinkHooks, WriteOutcome, WriteResult, check_same_cut, sink_dependency
 from streamcore.storage.checked_json import DIGEST_DIGITS
-from streamcore.writer_id import WriterId
 
 T = TypeVar("T")
 

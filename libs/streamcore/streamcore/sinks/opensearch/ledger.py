@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streamcore.cuts.cut_id import CutId
+from streamcore.cuts.writer_id import WriterId
 from streamcore.errors import Fenced
 from streamcore.sinks.opensearch.bulk_lines import document_version
 from streamcore.sinks.opensearch.client import RequestRejected, SearchClient
 from streamcore.sinks.opensearch.settings import Json
 from streamcore.sinks.sink import check_same_cut
-from streamcore.writer_id import WriterId
 
 INDEX = "headgate-ledger"
 _CONFLICT = 409

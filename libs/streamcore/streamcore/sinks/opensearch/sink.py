@@ -36,6 +36,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from streamcore.cuts.cut_id import CutId
+from streamcore.cuts.writer_id import WriterId
 from streamcore.errors import ConfigError, Retryable
 from streamcore.sinks.opensearch import indexes
 from streamcore.sinks.opensearch.bulk import BulkCounters, BulkSender
@@ -46,7 +47,6 @@ from streamcore.sinks.opensearch.ledger import IndexLedger, IndexLedgerEntry
 from streamcore.sinks.opensearch.retries import RequestRetries
 from streamcore.sinks.opensearch.settings import OpenSearchSettings
 from streamcore.sinks.sink import Guarantee, RejectedRow, SinkHooks, WriteOutcome, WriteResult
-from streamcore.writer_id import WriterId
 
 _MIN_VERSION = 2
 #: Time-out of the requests of a cut without rows, which must not wait long for a server that hangs.

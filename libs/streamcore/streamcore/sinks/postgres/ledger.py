@@ -14,13 +14,13 @@ import psycopg
 from psycopg import sql
 
 from streamcore.cuts.cut_id import CutId
+from streamcore.cuts.writer_id import WriterId
 from streamcore.errors import ConfigError, Fenced, Permanent
 from streamcore.sinks.postgres.catalog import exists
 from streamcore.sinks.postgres.connection import Connection
 from streamcore.sinks.postgres.errors import error_text
 from streamcore.sinks.postgres.settings import TableName
 from streamcore.sinks.sink import RejectedRow
-from streamcore.writer_id import WriterId
 
 _CREATE = """\
 CREATE TABLE {} (

@@ -44,6 +44,7 @@ import psycopg
 import pyarrow as pa
 
 from streamcore.cuts.cut_id import CutId
+from streamcore.cuts.writer_id import WriterId
 from streamcore.errors import ConfigError, Permanent, Retryable
 from streamcore.sinks.postgres.apply_rows import RowApplier
 from streamcore.sinks.postgres.catalog import check_database, check_table
@@ -55,7 +56,6 @@ from streamcore.sinks.postgres.row_checks import CheckedRows
 from streamcore.sinks.postgres.settings import PostgresSettings
 from streamcore.sinks.postgres.staging import Staging
 from streamcore.sinks.sink import Guarantee, SinkHooks, WriteOutcome, WriteResult, check_same_cut, sink_dependency
-from streamcore.writer_id import WriterId
 
 T = TypeVar("T")
 

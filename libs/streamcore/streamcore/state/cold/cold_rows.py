@@ -7,7 +7,8 @@ RocksDB: universal compaction). A merge runs block by block over several cuts, s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import weakref
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +27,7 @@ from streamcore.state.cold.block import (
     version_of,
 )
 from streamcore.state.cold.blocks import ColdBlobs
-from streamcore.state.cold.paged_state import Deadlines, Frames, PagedState, gather, is_member, spread
+from streamcore.state.cold.paged_state import Deadlines, Frames, PagedState, RecallsAll, gather, is_member, spread
 from streamcore.state.cold.recalled_keys import RecalledKeys
 from streamcore.state.cold.run import BLOCK_BYTES, MAX_BITS, KeyFilter, Run, StoredBlock
 from streamcore.state.table import HASH
@@ -72,6 +73,8 @@ class ColdRows:
         self.recalled_rows: list[Frames] = []
         self._merge: Merge | None = None
         self._next_number = 1
+        if isinstance(state, RecallsAll):
+            state.set_load_all(_weakly(self.recall_all))
 
     # --- reading ------------------------------------------------------------------------------------------------
 
@@ -92,12 +95,19 @@ class ColdRows:
         for part in filter(None, parts):
             by_version.setdefault(version_of(part), []).append(part)
         for _, same in sorted(by_version.items()):
-            rows = concat_tables(same)
-            found_hashes = _distinct_hashes(rows)
-            self.recalled.add(found_hashes)
-            self.recalled_count += len(found_hashes)
-            self.recalled_rows.append(rows)
-            self.state.recall(rows)
+            self._recall_rows(concat_tables(same))
+
+    def recall_all(self) -> None:
+        """Load the rows of all cold keys, a part of the keys at a time."""
+        for rows in self.live_rows():
+            self._recall_rows(rows)
+
+    def _recall_rows(self, rows: dict[str, pl.DataFrame]) -> None:
+        hashes = _distinct_hashes(rows)
+        self.recalled.add(hashes)
+        self.recalled_count += len(hashes)
+        self.recalled_rows.append(rows)
+        self.state.recall(rows)
 
     def recall_due(self, event_ms: int, clock_ms: int) -> None:
         """Load the keys with a deadline up to these times."""
@@ -364,6 +374,18 @@ class _RunWriter:
         assert self.run.key_filter is not None, "a run that is written has a filter"
         self.run.filter_digest = self._blobs.write_filter(self._operator, self.run.number, self.run.key_filter)
         return self.run
+
+
+def _weakly(method: Callable[[], None]) -> Callable[[], None]:
+    """Return the method without a reference to its object, which has one to whom gets the method."""
+    reference = weakref.WeakMethod(method)
+
+    def call() -> None:
+        bound = reference()
+        assert bound is not None, "cold rows live as long as their operator is used"
+        bound()
+
+    return call
 
 
 def _bits_for(size: int) -> int:

@@ -6,7 +6,7 @@ paged tables move together, so a key is either in memory or cold.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -101,6 +101,15 @@ class PagedState(Protocol):
 
     def restore_summary(self, summary: Mapping[str, object]) -> None:
         """Take over a stored summary. Called after the last stored row is loaded."""
+        ...
+
+
+@runtime_checkable
+class RecallsAll(Protocol):
+    """A paged state whose operator may need all keys in the middle of a cut."""
+
+    def set_load_all(self, load_all: Callable[[], None]) -> None:
+        """Take the function that loads all cold keys."""
         ...
 
 

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streamcore.durations import Milliseconds
 from streamcore.errors import ConfigError
 from streamcore.operators.base import LATE, MAIN
 from streamcore.operators.joins.interval import IntervalJoin, IntervalJoinSpec, JoinInterval
@@ -33,7 +34,9 @@ left_rows = st.tuples(st.just(0), st.tuples(texts, wholes, st.integers(0, 3)))
 right_rows = st.tuples(st.just(1), st.tuples(texts, wholes, st.integers(0, 3), st.booleans()))
 rows = st.one_of(left_rows, right_rows)
 intervals = st.builds(
-    lambda low, length: JoinInterval(low, low + length), st.integers(-8, 8), st.sampled_from([0, 1, 4, 12])
+    lambda low, length: JoinInterval(Milliseconds(low), Milliseconds(low + length)),
+    st.integers(-8, 8),
+    st.sampled_from([0, 1, 4, 12]),
 )
 kinds = st.sampled_from(list(JoinKind))
 
@@ -49,10 +52,10 @@ def join_naively(arrivals: list[Arrival], interval: JoinInterval, kind: JoinKind
     rights = [a for a in arrivals if a.side == 1]
     pairs = [(left, right) for left in lefts for right in rights if matches(left, right, interval)]
     result: list[Row] = [(*a.values, *b.values[2:], max(a.event_ms, b.event_ms)) for a, b in pairs]
-    if kind is not JoinKind.INNER:
+    if kind in (JoinKind.LEFT, JoinKind.FULL):
         matched = {id(a) for a, _ in pairs}
         result += [(*a.values, None, None, a.event_ms) for a in lefts if id(a) not in matched]
-    if kind is JoinKind.FULL:
+    if kind in (JoinKind.RIGHT, JoinKind.FULL):
         matched = {id(b) for _, b in pairs}
         result += [(*b.values[:2], None, *b.values[2:], b.event_ms) for b in rights if id(b) not in matched]
     return by_value(result)
@@ -141,7 +144,7 @@ def _named(arrival: Arrival, name: int) -> Arrival:
 
 @pytest.mark.parametrize("kind", [JoinKind.LEFT, JoinKind.FULL])
 def test_a_row_that_was_matched_before_a_restart_is_not_emitted_as_unmatched_after_it(kind: JoinKind) -> None:
-    run = driver(JoinInterval(0, 10), kind)
+    run = driver(JoinInterval(0, "10ms"), kind)
     run.cut(CutPlan((Arrival(0, 5, ("a", 1, 1)),), 0, restart=False))
     run.cut(CutPlan((Arrival(1, 6, ("a", 1, 2, True)),), 0, restart=True))
     run.cut(CutPlan((), END_OF_TIME_MS, restart=True))
@@ -155,7 +158,7 @@ def test_a_row_is_kept_until_the_last_moment_at_which_a_partner_may_arrive(
     first: tuple[int, int], second: tuple[int, int]
 ) -> None:
     rows = [Arrival(side, at, ("a", 1, 1) if side == 0 else ("a", 1, 2, True)) for side, at in (first, second)]
-    run = driver(JoinInterval(-5, 10), JoinKind.FULL)
+    run = driver(JoinInterval("-5ms", "10ms"), JoinKind.FULL)
     run.cut(CutPlan((rows[0],), second[1], restart=False))
     run.cut(CutPlan((rows[1],), END_OF_TIME_MS, restart=True))
     assert run.ports[MAIN] == [("a", 1, 1, 2, True, max(first[1], second[1]))]
@@ -192,7 +195,7 @@ def test_keys_of_every_type_are_equal_by_value_also_after_a_restart(
 
 
 def test_bounds_can_be_omitted() -> None:
-    run = driver(JoinInterval(0, 10, lower_inclusive=False, upper_inclusive=False), JoinKind.INNER)
+    run = driver(JoinInterval(0, "10ms", lower_inclusive=False, upper_inclusive=False), JoinKind.INNER)
     rights = tuple(Arrival(1, at, ("a", 1, at, True)) for at in range(-2, 13))
     run.run([CutPlan((Arrival(0, 0, ("a", 1, 0)), *rights), END_OF_TIME_MS, restart=False)])
     assert [row[3] for row in run.ports[MAIN]] == list(range(1, 10))
@@ -202,7 +205,7 @@ def test_bounds_can_be_omitted() -> None:
 @pytest.mark.parametrize("kind", list(JoinKind))
 def test_a_long_stream_joins_as_in_duckdb_and_state_stays_as_small_as_the_interval(kind: JoinKind) -> None:
     random = np.random.default_rng(5)
-    n, span, interval = 6_000, 60_000, JoinInterval(-300, 500)
+    n, span, interval = 6_000, 60_000, JoinInterval("-300ms", "500ms")
     times = np.sort(random.integers(0, span, n))
     left, right = (
         {"k": [f"k{x}" for x in random.integers(0, 40, n).tolist()], "n": random.integers(0, 3, n).tolist()}
@@ -250,7 +253,7 @@ def test_a_cut_reads_only_rows_of_its_keys(monkeypatch: pytest.MonkeyPatch) -> N
         return found
 
     monkeypatch.setattr(SortedRun, "matches", matches)
-    run = driver(JoinInterval(0, 10), JoinKind.INNER, 10_000)
+    run = driver(JoinInterval(0, "10ms"), JoinKind.INNER, 10_000)
     kept = tuple(Arrival(1, at, ("busy", 1, at, True)) for at in range(5_000))
     run.cut(CutPlan(kept, 0, restart=False))
     looked.clear()
@@ -274,9 +277,9 @@ def test_an_invalid_join_is_rejected_when_it_is_built(
     spec: JoinKeys, left: pl.Schema, right: pl.Schema, message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):
-        IntervalJoin(IntervalJoinSpec(spec, JoinInterval(0, 1)), left, right)
+        IntervalJoin(IntervalJoinSpec(spec, JoinInterval(0, "1ms")), left, right)
 
 
 def test_an_empty_interval_is_rejected() -> None:
     with pytest.raises(ConfigError, match="no time is within"):
-        JoinInterval(3, 4, lower_inclusive=False, upper_inclusive=False)
+        JoinInterval("3ms", "4ms", lower_inclusive=False, upper_inclusive=False)

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamcore.aggregates import Count, Sum
+from streamcore.durations import Milliseconds
 from streamcore.errors import ConfigError
 from streamcore.operators.base import LATE, MAIN, CutTime
 from streamcore.operators.windows.revised_operator import RevisedWindows
@@ -62,7 +63,7 @@ class Runner:
 
     def _make(self) -> None:
         trigger = AfterWatermark(late=Never())
-        spec = WindowSpec(self.assigner, trigger, Accumulation.ACCUMULATING, self.lateness_ms)
+        spec = WindowSpec(self.assigner, trigger, Accumulation.ACCUMULATING, Milliseconds(self.lateness_ms))
         aggregates = {"events": Count(), "total": Sum("v")}
         self.operator = RevisedWindows(spec, self.policy, ("key",), SCHEMA, aggregates)
         self.log = StateLog(SETTINGS)
@@ -165,8 +166,8 @@ def inputs(draw: st.DrawFn) -> list[Cut]:
     return [*found, Cut([], clock_ms, END_OF_TIME_MS)]
 
 
-assigners = st.sampled_from([Session(7), Session(7, "gap"), Tumbling(10)])
-revisings = st.builds(RevisionPolicy, st.sampled_from([0, 1, 5]), st.booleans())
+assigners = st.sampled_from([Session("7ms"), Session("7ms", "gap"), Tumbling("10ms")])
+revisings = st.builds(RevisionPolicy, st.sampled_from([0, 1, 5]).map(Milliseconds), st.booleans())
 
 
 @settings(max_examples=60, deadline=None)
@@ -231,7 +232,7 @@ def revisions(records: pl.DataFrame) -> list[tuple[object, ...]]:
 
 
 def test_a_session_that_grows_backwards_keeps_its_name() -> None:
-    runner = Runner(Session(10), RevisionPolicy(at_end=True), lateness_ms=100)
+    runner = Runner(Session("10ms"), RevisionPolicy(at_end=True), lateness_ms=100)
     first, _ = runner.cut(Cut([("a", 50, None, 1)], 0, 70))
     assert revisions(first) == [(50, 50, 60, None, 1, False, False, 1)]
     again, _ = runner.cut(Cut([("a", 45, None, 1)], 0, 71))
@@ -241,14 +242,14 @@ def test_a_session_that_grows_backwards_keeps_its_name() -> None:
 
 
 def test_merging_two_sessions_retracts_the_later_one_and_revises_the_earlier_one() -> None:
-    runner = Runner(Session(10), RevisionPolicy(at_end=True), lateness_ms=100)
+    runner = Runner(Session("10ms"), RevisionPolicy(at_end=True), lateness_ms=100)
     runner.cut(Cut([("a", 50, None, 1), ("a", 65, None, 1)], 0, 80))
     merged, _ = runner.cut(Cut([("a", 57, None, 1)], 0, 80))
     assert revisions(merged) == [(65, 65, 75, 50, 2, True, True, 0), (50, 50, 75, None, 2, False, False, 3)]
 
 
 def test_merging_a_session_that_was_never_emitted_retracts_nothing() -> None:
-    runner = Runner(Session(10), RevisionPolicy(early_ms=5), lateness_ms=100)
+    runner = Runner(Session("10ms"), RevisionPolicy(early_ms="5ms"), lateness_ms=100)
     runner.cut(Cut([("a", 50, None, 1)], 0, 0))
     early, _ = runner.cut(Cut([("a", 35, None, 1)], 5, 0))
     assert revisions(early) == [(50, 50, 60, None, 1, False, False, 1)]
@@ -258,7 +259,7 @@ def test_merging_a_session_that_was_never_emitted_retracts_nothing() -> None:
 
 
 def test_an_early_record_is_emitted_when_the_clock_has_passed_the_delay_after_the_first_change() -> None:
-    runner = Runner(Session(10), RevisionPolicy(early_ms=5))
+    runner = Runner(Session("10ms"), RevisionPolicy(early_ms="5ms"))
     assert revisions(runner.cut(Cut([("a", 50, None, 1)], 100, 0))[0]) == []
     assert revisions(runner.cut(Cut([("a", 51, None, 1)], 104, 0))[0]) == []
     assert revisions(runner.cut(Cut([], 105, 0))[0]) == [(50, 50, 61, None, 1, False, False, 2)]
@@ -266,13 +267,13 @@ def test_an_early_record_is_emitted_when_the_clock_has_passed_the_delay_after_th
 
 
 def test_windows_that_cannot_be_revised_are_rejected() -> None:
-    spec = WindowSpec(Sliding(10, 5), AfterWatermark(), Accumulation.ACCUMULATING)
+    spec = WindowSpec(Sliding("10ms", "5ms"), AfterWatermark(), Accumulation.ACCUMULATING)
     with pytest.raises(ConfigError, match="only sessions and tumbling"):
         RevisedWindows(spec, RevisionPolicy(), ("key",), SCHEMA, {"events": Count()})
 
 
 def test_windows_beyond_the_limit_are_counted() -> None:
-    spec = WindowSpec(Session(10), AfterWatermark(), Accumulation.ACCUMULATING)
+    spec = WindowSpec(Session("10ms"), AfterWatermark(), Accumulation.ACCUMULATING)
     operator = RevisedWindows(spec, RevisionPolicy(), ("key",), SCHEMA, {"events": Count()}, max_windows=1)
     operator.step([frame([("a", 1, None, 1), ("b", 2, None, 1)])], CutTime(NO_WATERMARK, 0, 0))
     assert operator.metrics()["rejected"] == 1

@@ -44,7 +44,9 @@ def rows(*found: tuple[str | None, int | None, int, int]) -> pl.DataFrame:
     return pl.DataFrame(list(found), schema={**SCHEMA, EVENT_MS: pl.Int64()}, orient="row")
 
 
-@pytest.mark.parametrize("assigner", [Tumbling(10), Sliding(10, 5), Session(5), GlobalWindow(), CountTumbling(2)])
+@pytest.mark.parametrize(
+    "assigner", [Tumbling("10ms"), Sliding("10ms", "5ms"), Session("5ms"), GlobalWindow(), CountTumbling(2)]
+)
 def test_the_output_has_the_declared_columns_even_without_rows(assigner: Assigner) -> None:
     operator = WindowOperator(at_end(assigner), ("user", "country"), SCHEMA, {"n": Count(), "sum": Sum("v")})
     empty = operator.step([rows()], BEFORE)
@@ -75,18 +77,18 @@ def test_a_pane_has_its_window_and_the_last_millisecond_of_it_as_event_time() ->
 def test_null_is_a_key_and_no_key_columns_give_one_key() -> None:
     given_rows = rows((None, 1, 1, 1), (None, 1, 2, 2), ("a", None, 4, 3), (None, None, 8, 4))
     time = CutTime(NO_WATERMARK, END_OF_TIME_MS, 0)
-    two = WindowOperator(at_end(Tumbling(10)), ("user", "country"), SCHEMA, {"sum": Sum("v")})
+    two = WindowOperator(at_end(Tumbling("10ms")), ("user", "country"), SCHEMA, {"sum": Sum("v")})
     assert sorted(two.step([given_rows], time)[MAIN]["sum"].to_list()) == [3, 4, 8]
-    none = WindowOperator(at_end(Session(10)), (), SCHEMA, {"sum": Sum("v")})
+    none = WindowOperator(at_end(Session("10ms")), (), SCHEMA, {"sum": Sum("v")})
     assert none.step([given_rows], time)[MAIN]["sum"].to_list() == [15]
 
 
 @pytest.mark.parametrize(
     "spec",
     [
-        at_end(Tumbling(10)),
-        at_end(Session(5)),
-        WindowSpec(Tumbling(10), Repeatedly(AfterCount(9)), Accumulation.DISCARDING),
+        at_end(Tumbling("10ms")),
+        at_end(Session("5ms")),
+        WindowSpec(Tumbling("10ms"), Repeatedly(AfterCount(9)), Accumulation.DISCARDING),
     ],
     ids=["in columns", "sessions", "one by one"],
 )
@@ -104,7 +106,7 @@ def test_beyond_the_limit_no_window_opens_and_its_elements_are_counted(spec: Win
 def test_late_rows_are_emitted_or_only_counted() -> None:
     late = [rows(("a", 1, 1, 3))]
     for late_lane in (True, False):
-        operator = WindowOperator(at_end(Tumbling(10)), ("user",), SCHEMA, {"n": Count()}, late_lane=late_lane)
+        operator = WindowOperator(at_end(Tumbling("10ms")), ("user",), SCHEMA, {"n": Count()}, late_lane=late_lane)
         operator.step([rows()], CutTime(NO_WATERMARK, 50, 0))
         ports = operator.step(late, CutTime(50, 50, 0))
         assert (LATE in ports) is late_lane
@@ -122,7 +124,7 @@ def test_a_full_window_function_sees_all_elements_and_gives_any_rows() -> None:
         return view.elements.select(pl.col("v").diff().alias("step")).drop_nulls()
 
     function = PaneFunction(differences, {"step": pl.Int64()})
-    operator = WindowOperator(at_end(Tumbling(10)), ("user",), SCHEMA, function=function)
+    operator = WindowOperator(at_end(Tumbling("10ms")), ("user",), SCHEMA, function=function)
     operator.step([rows(("a", 1, 1, 1), ("b", 1, 7, 1))], BEFORE)
     ports = operator.step([rows(("a", 1, 4, 3), ("a", 1, 9, 2))], CutTime(NO_WATERMARK, 10, 0))
     assert ports[MAIN].select("user", "step").rows() == [("a", 3), ("a", 5)]
@@ -131,7 +133,7 @@ def test_a_full_window_function_sees_all_elements_and_gives_any_rows() -> None:
 
 
 def test_an_evictor_restricts_the_elements_that_aggregates_see() -> None:
-    spec = WindowSpec(Tumbling(10), AfterWatermark(), Accumulation.ACCUMULATING, evictor=KeepCount(2))
+    spec = WindowSpec(Tumbling("10ms"), AfterWatermark(), Accumulation.ACCUMULATING, evictor=KeepCount(2))
     operator = WindowOperator(spec, ("user",), SCHEMA, {"sum": Sum("v")})
     arriving = rows(("a", 1, 1, 1), ("a", 1, 2, 2), ("a", 1, 4, 3))
     ports = operator.step([arriving], CutTime(NO_WATERMARK, 10, 0))
@@ -150,16 +152,16 @@ def test_an_evictor_restricts_the_elements_that_aggregates_see() -> None:
         ({"aggregates": {"sum": Sum("nothing")}}, "no column 'nothing'"),
         ({"schema": {**SCHEMA, "window_start": pl.Int64()}}, "'window_start' would stand twice in late rows"),
         ({"max_windows": 0}, "max_windows must be positive"),
-        ({"spec": at_end(Session(5, "user"))}, "gap_field: column 'user' is String; whole numbers are needed"),
+        ({"spec": at_end(Session("5ms", "user"))}, "gap_field: column 'user' is String; whole numbers are needed"),
         (
-            {"spec": WindowSpec(Tumbling(5), OnPunctuation("v"), Accumulation.DISCARDING)},
+            {"spec": WindowSpec(Tumbling("5ms"), OnPunctuation("v"), Accumulation.DISCARDING)},
             "OnPunctuation: column 'v' is Int64; booleans are needed",
         ),
     ],
 )
 def test_an_invalid_operator_is_rejected_with_a_reason(change: dict[str, object], message: str) -> None:
     settings: dict[str, object] = {
-        "spec": at_end(Tumbling(10)),
+        "spec": at_end(Tumbling("10ms")),
         "keys": ("user",),
         "schema": SCHEMA,
         "aggregates": {"n": Count()},

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamcore.aggregates import Aggregate, Collect, Count, Max, Sum
+from streamcore.durations import Milliseconds
 from streamcore.watermark import NO_WATERMARK
 from streamcore.windowing import (
     Accumulation,
@@ -122,7 +123,7 @@ def check(
 
 
 aggregates: st.SearchStrategy[Aggregate] = st.sampled_from([Count(), Sum("v"), Max("v"), Collect("v")])
-slides = st.builds(Sliding, st.integers(5, 40), st.integers(1, 5), st.just(0))
+slides = st.builds(Sliding, st.integers(5, 40).map(Milliseconds), st.integers(1, 5).map(Milliseconds), st.just(0))
 days = st.just(CalendarDay("Europe/Berlin"))
 at_end = st.builds(
     AfterWatermark,
@@ -130,7 +131,7 @@ at_end = st.builds(
     st.none()
     | st.just(Never())
     | st.builds(AfterCount, st.integers(1, 2))
-    | st.builds(AfterProcessingTime, st.integers(0, 20)),
+    | st.builds(AfterProcessingTime, st.integers(0, 20).map(Milliseconds)),
 )
 
 
@@ -139,7 +140,7 @@ def at_end_only(draw: st.DrawFn, assigners: st.SearchStrategy[Assigner]) -> Wind
     """Draw specs that take the columnar paths, and specs close to them."""
     trigger = draw(at_end)
     lateness_ms = 0 if trigger.late is None else draw(st.sampled_from([0, 10, 60]))
-    return WindowSpec(draw(assigners), trigger, draw(st.sampled_from(list(Accumulation))), lateness_ms)
+    return WindowSpec(draw(assigners), trigger, draw(st.sampled_from(list(Accumulation))), Milliseconds(lateness_ms))
 
 
 @settings(deadline=None, max_examples=100)
@@ -208,7 +209,7 @@ def run_operator(spec: WindowSpec, given_cuts: Sequence[Cut], function: Aggregat
 
 
 def test_later_elements_do_not_change_an_emitted_pane_of_a_shared_slice() -> None:
-    spec = WindowSpec(Sliding(20, 10), AfterWatermark(late=AfterCount(1)), Accumulation.RETRACTING, 50)
+    spec = WindowSpec(Sliding("20ms", "10ms"), AfterWatermark(late=AfterCount(1)), Accumulation.RETRACTING, "50ms")
     rows: list[Row] = [("a", {"v": 1}, 5), ("a", {"v": 2}, 15)]
     late: list[Row] = [("a", {"v": 4}, 6)]
     given_cuts = [Cut(tuple(rows), 0, 20), Cut(tuple(late), 0, 30), Cut((), 0, END_OF_TIME_MS)]

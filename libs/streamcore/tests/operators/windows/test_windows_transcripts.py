@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 
 import pytest
 
 from tests.harness.apps.window_operator import OperatorRunner
-from tests.harness.oracles.transcripts import Mismatch, Transcript, load
+from tests.harness.oracles.transcripts import Mismatch, Transcript, load_all
 
-FOLDER = Path(__file__).parents[2] / "windowing" / "transcripts"
-ALL = [transcript for path in sorted(FOLDER.glob("*.yaml")) for transcript in load(path)]
-RIGHT = [transcript for transcript in ALL if not transcript.wrong]
-WRONG = [transcript for transcript in ALL if transcript.wrong]
+RIGHT = [transcript for transcript in load_all() if not transcript.wrong]
+WRONG = [transcript for transcript in load_all() if transcript.wrong]
 
 
 @pytest.mark.parametrize("transcript", RIGHT, ids=lambda transcript: transcript.label)

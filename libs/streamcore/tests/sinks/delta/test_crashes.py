@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from streamcore.cuts.cut_id import CutId
+from streamcore.cuts.writer_id import WriterId
 from streamcore.errors import Fenced
 from streamcore.sinks.delta.sink import DeltaSink
 from streamcore.sinks.sink import SinkHooks, WriteOutcome
-from streamcore.writer_id import WriterId
 from tests.harness.cut_ids import cut_id
 from tests.harness.faults import delta_child
 from tests.harness.faults.delta_child import PER_CUT, SCHEMA, cut, settings, sink

@@ -16,11 +16,11 @@ import pytest
 from pydantic import TypeAdapter
 
 from streamcore.cuts.cut_id import CutId
+from streamcore.cuts.writer_id import WriterId
 from streamcore.errors import Fenced, StreamError
 from streamcore.sinks.delta.settings import DeltaSettings
 from streamcore.sinks.delta.sink import DeltaSink
 from streamcore.sinks.sink import SinkHooks, WriteOutcome
-from streamcore.writer_id import WriterId
 from tests.harness.cut_ids import cut_id
 from tests.harness.faults import delta_child
 from tests.harness.faults.delta_child import PER_CUT, SCHEMA, cut, settings, sink

@@ -18,12 +18,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from streamcore.cuts.writer_id import WriterId
 from streamcore.errors import ConfigError, Retryable
 from streamcore.service.config.sinks import sink_factory
 from streamcore.sinks.delta.settings import DeltaSettings, DeltaStorage, DeltaTableSpec
 from streamcore.sinks.delta.sink import DeltaSink
 from streamcore.sinks.sink import Guarantee, RetryPolicy, SinkHooks, WriteOutcome, WriteResult
-from streamcore.writer_id import WriterId
 from tests.harness.cut_ids import cut_id
 from tests.harness.oracles import delta_log
 from tests.harness.oracles.delta_log import Row, table_of

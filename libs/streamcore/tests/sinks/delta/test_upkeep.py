@@ -16,12 +16,12 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from streamcore.cuts.writer_id import WriterId
 from streamcore.sinks.delta.compaction import DataFile, compact, small_files
 from streamcore.sinks.delta.maintenance import MaintenanceRun, run_maintenance
 from streamcore.sinks.delta.settings import DeltaSettings, DeltaTableSpec
 from streamcore.sinks.delta.sink import DeltaSink
 from streamcore.sinks.sink import WriteOutcome
-from streamcore.writer_id import WriterId
 from tests.harness.cut_ids import cut_id
 from tests.harness.oracles import delta_log
 from tests.harness.oracles.delta_log import Row

@@ -59,8 +59,8 @@ def test_a_later_epoch_fences_the_earlier_one_and_numbers_its_batches_from_zero(
 
 
 def test_apps_and_sinks_have_ledger_rows_of_their_own(append_database: SinkDatabase) -> None:
+    from streamcore.cuts.writer_id import WriterId
     from streamcore.sinks.postgres.sink import PostgresSink
-    from streamcore.writer_id import WriterId
     from tests.harness.servers.postgres_table import ORDERS, orders
 
     for app, name in (("shop", "one"), ("shop", "two"), ("store", "one")):

@@ -10,13 +10,13 @@ import pyarrow as pa
 import pytest
 from pydantic import TypeAdapter
 
+from streamcore.cuts.writer_id import WriterId
 from streamcore.errors import ConfigError, Retryable
 from streamcore.service.config.sinks import sink_factory
 from streamcore.sinks.postgres.ddl import create_tables
 from streamcore.sinks.postgres.settings import PostgresSettings, SslMode, TableName, TableSpec
 from streamcore.sinks.postgres.sink import PostgresSink
 from streamcore.sinks.sink import RetryPolicy, SinkHooks
-from streamcore.writer_id import WriterId
 from tests.harness.cut_ids import cut_id
 from tests.harness.servers.postgres_table import CREATE, ORDERS, orders, spec
 

@@ -29,7 +29,7 @@ class WindowView:
 
     ``key``: the values of the key columns. ``first`` and ``end``: the bounds of the window, in epoch milliseconds or,
     for count windows, in numbers of elements; ``end`` is exclusive. ``pane``: the number of the pane in its window,
-    from 0. ``elements``: the input rows of the pane, in order of arrival.
+    from 0. ``elements``: the input rows of the pane, in order of arrival. ``is_final``: no pane of the window follows.
     """
 
     key: tuple[object, ...]
@@ -38,6 +38,7 @@ class WindowView:
     pane: int
     timing: Timing
     elements: pl.DataFrame
+    is_final: bool = False
 
 
 #: A pane's rows: a frame, or a mapping a row.
@@ -156,7 +157,9 @@ class FunctionValues:
         elements = to_frame(_elements(firing.view), self.schema)
         if isinstance(firing.view, FailedView):
             return FailedCall(firing.view.reason, (elements,))
-        view = WindowView(key, *bounds(firing.window), firing.pane, firing.timing, elements.clone())
+        view = WindowView(
+            key, *bounds(firing.window), firing.pane, firing.timing, elements.clone(), is_final=firing.final
+        )
         try:
             return self.function.rows(view)
         except CALL_ERRORS as error:

@@ -1,0 +1,139 @@
+"""The conditions of a sequence's entries: what depends on one event, and what reads the events of earlier steps.
+
+``where: amount > 500 and amount > a.amount`` has one part of each kind. The first kind is matched by the index of all
+rules; the second is an ``IterativeCondition`` of ``streamcore.patterns``, evaluated by the language's reference for an
+event and the events that a partial match has taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Final
+
+from rulecore import language as lang
+from rulecore.compile.conditions import NameScope, compile_expr
+from rulecore.errors import ExpressionError
+from rulecore.language import Expr
+from rulecore.language.types import Value
+from rulecore.lists.list_columns import ListColumn
+from streamcore.patterns.expressions import MatchFunction, MatchRead
+from streamcore.schema import BOOLEAN, Kind, Type
+
+_AGGREGATES: Final = {
+    "count": MatchFunction.COUNT,
+    "sum": MatchFunction.SUM,
+    "min": MatchFunction.MIN,
+    "max": MatchFunction.MAX,
+    "avg": MatchFunction.MEAN,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RuleLeaf:
+    """A condition on one event. ``fingerprint``: of its expression."""
+
+    fingerprint: str
+    expr: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class StepCondition:
+    """An ``IterativeCondition``: an expression over columns of the event, and ``reads`` under their names.
+
+    ``types``: the types of the event's columns. ``read_types``: of each read, the name and the type of the column that
+    it is about, and the type of its value.
+    """
+
+    expr: Expr
+    types: Mapping[str, Type]
+    reads: tuple[MatchRead, ...]
+    read_types: tuple[tuple[str, Type, Type], ...]
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """The columns of the event that it reads."""
+        return frozenset(self.types)
+
+    def holds(self, candidate: Mapping[str, Any], matched: Sequence[Any]) -> bool:
+        """Return whether it is true. Values are physical (``streamcore.schema``)."""
+        row: dict[str, object] = {name: lang.to_logical(candidate[name], kind) for name, kind in self.types.items()}
+        for (name, of, kind), read, value in zip(self.read_types, self.reads, matched, strict=True):
+            row[name] = _logical(read.function, value, of, kind)
+        return lang.evaluate(self.expr, row) is True
+
+
+def _logical(function: MatchFunction, value: Any, of: Type, kind: Type) -> Value:
+    """Return the logical value of an aggregate of physical values."""
+    if function is MatchFunction.MEAN and value is not None and of.kind is Kind.DECIMAL:
+        return float(Decimal(value).scaleb(-of.scale))
+    if function is MatchFunction.COUNT:
+        return int(value)
+    return lang.to_logical(value, kind)
+
+
+def split_condition(
+    text: str, path: str, names: NameScope, steps: tuple[str, ...]
+) -> tuple[Expr | None, StepCondition | None, Sequence[ListColumn]]:
+    """Return the part of a condition on the event alone, that on earlier events, and the columns that lists give.
+
+    ``path``: the entry, for errors. ``steps``: the steps that the condition may read. A part is None if there is none.
+    """
+    scope = lang.Scope(names.columns, lists=names.lists).with_steps(steps)
+    parsed = lang.parse(text, scope, field=path, limits=names.limits, expect=BOOLEAN)
+    simple = [term for term in lang.conjuncts(parsed) if not _reads_steps(term)]
+    over_steps = [term for term in lang.conjuncts(parsed) if _reads_steps(term)]
+    compiled = compile_expr(_all_of(simple)) if simple else None
+    return (
+        None if compiled is None else compiled.expr,
+        _step_condition(_all_of(over_steps), text, path, names) if over_steps else None,
+        () if compiled is None else compiled.list_columns,
+    )
+
+
+def _all_of(terms: Sequence[Expr]) -> Expr:
+    return terms[0] if len(terms) == 1 else lang.And(terms=tuple(terms))
+
+
+def _reads_steps(expr: Expr) -> bool:
+    return bool(lang.aggregates(expr)) or any("." in name for name in lang.columns(expr))
+
+
+def _step_condition(expr: Expr, text: str, path: str, names: NameScope) -> StepCondition:
+    if lang.lists(expr):
+        raise ExpressionError(
+            "a list beside an earlier step", field=path, text=text, hint="join the two conditions by and, not by or"
+        )
+    reads: dict[str, tuple[MatchRead, Type, Type]] = {}
+    replaced: dict[lang.AggregateCall, str] = {}
+    for call in lang.aggregates(expr):
+        argument = call.argument
+        if not isinstance(argument, lang.ColumnRef) or call.function not in _AGGREGATES:
+            known = ", ".join([*_AGGREGATES, "first", "last"])
+            raise ExpressionError(
+                f"{call.function} of an earlier step", field=path, text=text, hint=f"there are {known} of step.column"
+            )
+        step, _, column = argument.name.partition(".")
+        if column == "" and call.function != "count":
+            raise ExpressionError(
+                f"{call.function}({step})", field=path, text=text, hint=f"write such as {call.function}({step}.column)"
+            )
+        name = f"{call.function}({argument.name})"
+        reads[name] = MatchRead(step, _AGGREGATES[call.function], column), argument.type, call.type
+        replaced[call] = name
+    expr = lang.normalize(lang.replace_aggregates(expr, replaced))
+    types = {}
+    for name in sorted(lang.columns(expr) - {*reads}):
+        if "." not in name:
+            types[name] = names.columns[name]
+            continue
+        function, inner = MatchFunction.LAST, name
+        if name.endswith(")"):
+            word, _, inner = name[:-1].partition("(")
+            function = MatchFunction(word)
+        step, _, column = inner.partition(".")
+        kind = names.columns[column]
+        reads[name] = MatchRead(step, function, column), kind, kind
+    read_types = tuple((name, of, kind) for name, (_, of, kind) in reads.items())
+    return StepCondition(expr, types, tuple(read for read, _, _ in reads.values()), read_types)

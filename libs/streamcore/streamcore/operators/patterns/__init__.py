@@ -1,0 +1,1 @@
+"""The operator that finds a pattern in the events of each key."""

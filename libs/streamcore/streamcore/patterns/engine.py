@@ -1,0 +1,509 @@
+"""Runs patterns over the events of keys, in order, on the partial matches of a ``MatchStore``.
+
+The order of a key's events is given; results depend on nothing else: neither on how the events are divided into calls,
+nor on calls without events in between, if no event before ``until_ms`` follows. For this, what ends by time ends in the
+order of the deadlines, each at its own time, however far time advances at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+
+from streamcore.columnar.grouping import run_starts
+from streamcore.limits import PatternLimits
+from streamcore.patterns.automaton import Automaton
+from streamcore.patterns.column_run import ColumnInput, PlainRuns, PlainTables, build_tables, run_columns
+from streamcore.patterns.expressions import IterativeCondition, MatchRead
+from streamcore.patterns.graph import StateKind
+from streamcore.patterns.match_store import NEVER, NO_NODE, Ints, Mask, MatchStore, PartialMatch, run_code
+from streamcore.patterns.pattern import SkipKind, WithinType
+
+#: From how many runs on columns cost less than running each by itself.
+FEWEST_RUNS: Final = 48
+_FINAL: Final = 0  # the number of the state of matches that are not emitted yet
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A match, or a partial match whose time was over. ``nodes``: its events, valid until the next ``run``.
+
+    ``time_ms``: the event time at which it is certain: that of its last event, or the deadline that made it so.
+    """
+
+    pattern: int
+    key_slot: int
+    time_ms: int
+    nodes: tuple[int, ...]
+    timed_out: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PatternEvents:
+    """Events in order of key slot, then in the order in which their key's events are looked at.
+
+    ``key_slots``, ``event_ms``: by event. ``values``: a row for each event. For event ``events[i]`` the conditions of
+    pattern ``patterns[i]`` give ``bits[i]``; these are in order of pattern, then event.
+    """
+
+    key_slots: Ints
+    event_ms: Ints
+    values: pl.DataFrame
+    patterns: Ints
+    events: Ints
+    bits: Ints
+
+
+class MatchEngine:
+    """The partial matches of several patterns over one stream and key. ``values``: the columns of events to keep."""
+
+    def __init__(
+        self, keys: Mapping[str, pl.DataType], values: Mapping[str, pl.DataType], limits: PatternLimits
+    ) -> None:
+        self.store = MatchStore(keys, values)
+        self.store.deadlines = self._deadlines
+        self.limits = limits
+        self.automata: Mapping[int, Automaton] = {}
+        self.tables: PlainTables | None = None
+        #: From how many runs on plain patterns are run in columns.
+        self.fewest_runs = FEWEST_RUNS
+        self.timed_out: frozenset[int] = frozenset()
+        self.dropped = 0
+
+    def set_patterns(self, automata: Mapping[int, Automaton], timed_out: frozenset[int] = frozenset()) -> None:
+        """Run these patterns, by number, from now on. ``timed_out``: those whose timed-out partial matches are emitted.
+
+        A number means one structure for ever. Partial matches of other patterns are dropped by ``store.keep``.
+        """
+        self.automata = automata
+        self.timed_out = timed_out
+        self.tables = build_tables({number: one for number, one in automata.items() if number not in timed_out})
+
+    def run(self, batch: PatternEvents | None, until_ms: int) -> list[Match]:
+        """Take the events, then advance time to ``until_ms``, and return what is certain then.
+
+        The order is that of the patterns and key slots, then of time. No event before ``until_ms`` may follow.
+        """
+        self.store.resolve()
+        return _Pass(self, batch, min(until_ms, NEVER - 1)).run()
+
+    def _deadlines(self, patterns: Ints, rows: Ints, last_ms: Ints) -> Ints:
+        """Return the deadlines of loaded partial matches (see ``MatchStore.deadlines``)."""
+        deadlines = np.full(len(rows), NEVER)
+        node_steps = self.store.nodes.step
+        for i, (pattern, row, ms) in enumerate(zip(patterns.tolist(), rows.tolist(), last_ms.tolist(), strict=True)):
+            automaton = self.automata.get(pattern)
+            if automaton is not None and row[0] < len(automaton.states):
+                step = int(node_steps[row[1]]) if row[1] >= 0 else -1
+                deadlines[i] = _deadline(automaton, row[0], row[3], ms, row[4], step)
+        return deadlines
+
+
+def _deadline(automaton: Automaton, state: int, started_ms: int, last_ms: int, step_ms: int, last_step: int) -> int:
+    """Return when the time of a partial match in this state is over; ``NEVER`` without a limit.
+
+    ``last_ms``: the time of its last event. ``step_ms``: see ``PartialMatch``. ``last_step``: that of its last event.
+    """
+    waiting = automaton.states[state]
+    if waiting.kind is StateKind.FINAL:
+        return NEVER
+    limit_ms, within_ms = waiting.limit_ms, automaton.within_ms
+    if waiting.kind is StateKind.PENDING and waiting.limit is WithinType.SINCE_STEP_BEFORE:
+        within_ms = None  # what must not follow has a time of its own, behind that of the match
+    deadline = NEVER if within_ms is None else started_ms + within_ms
+    if limit_ms is None or (waiting.limit is WithinType.BETWEEN_TIMES and waiting.step != last_step):
+        return deadline
+    since_ms = step_ms if waiting.limit is WithinType.SINCE_STEP_BEFORE and waiting.step == last_step else last_ms
+    return min(deadline, since_ms + limit_ms)
+
+
+class _Pass:
+    """One call of ``MatchEngine.run``."""
+
+    def __init__(self, engine: MatchEngine, batch: PatternEvents | None, until_ms: int) -> None:
+        self.engine = engine
+        self.store = engine.store
+        self.batch = batch
+        self.until_ms = until_ms
+        self.matches: list[Match] = []
+        nodes = self.store.nodes
+        self.first_node = nodes.size
+        self.before: list[int] = []
+        self.step: list[int] = []
+        self.row: list[int] = []
+        self.slots: list[int] = []
+        self.events: list[int] = []
+        self.bits: list[int] = []
+        self.room = engine.limits.partials - len(self.store)
+        self.columns: dict[str, list[Any]] = {}
+        self.times: list[int] = [] if batch is None else batch.event_ms.tolist()
+        self.first_event = self.store.next_event
+        self.store.next_event += len(self.times)
+
+    def run(self) -> list[Match]:
+        store = self.store
+        codes, lows, highs = self._runs()
+        due = np.setdiff1d(store.due(self.until_ms), codes)
+        codes = np.concatenate([codes, due])
+        if not len(codes):
+            return []
+        first_node = self.first_node
+        lows += [0] * len(due)
+        highs += [0] * len(due)
+        hard = self._run_plain(codes, np.array(lows, np.int64), np.array(highs, np.int64))
+        codes = codes[hard]
+        lows = [lows[i] for i in hard.tolist()]
+        highs = [highs[i] for i in hard.tolist()]
+        before = store.read(store.find(codes))
+        code_list = codes.tolist()
+        automata = self.engine.automata
+        after = []
+        for code, partials, low, high in zip(code_list, before, lows, highs, strict=True):
+            pattern = code >> 32
+            after.append(_Run(self, automata[pattern], pattern, code & 0xFFFFFFFF, partials).run(low, high))
+        self._append_nodes()
+        store.write(code_list, before, after)
+        store.drop_unused(first_node)
+        return self.matches
+
+    def _run_plain(self, codes: Ints, lows: Ints, highs: Ints) -> Ints:
+        """Run plain patterns in columns if there are enough runs; return the indexes of the other runs."""
+        engine, store, batch = self.engine, self.store, self.batch
+        tables, everything = engine.tables, np.arange(len(codes))
+        if tables is None:
+            return everything
+        is_plain = np.isin(codes >> 32, list(tables.cells))
+        plain = np.flatnonzero(is_plain)
+        if len(plain) < engine.fewest_runs or self.room < int((highs - lows).sum()):
+            return everything
+        rows, owner = store.read_rows(store.find(codes[plain]))
+        none = np.empty(0, np.int64)
+        nodes = store.nodes
+        given = ColumnInput(
+            none if batch is None else batch.events,
+            none if batch is None else batch.bits,
+            none if batch is None else batch.event_ms,
+            self.first_event,
+            self.until_ms,
+            nodes.step[: nodes.size],
+            nodes.event_ms[: nodes.size],
+            engine.limits.partials_per_key,
+            engine.limits.length,
+            engine.fewest_runs,
+        )
+        runs = PlainRuns(codes[plain] >> 32, codes[plain] & 0xFFFFFFFF, lows[plain], highs[plain], rows, owner)
+        result = run_columns(tables, runs, given)
+        new = result.nodes
+        self._add_nodes(new.before, new.step, new.row, new.key_slot)
+        self.first_node = nodes.size
+        easy = ~result.hard
+        store.write_rows(codes[plain[easy]], rows[easy[owner]], result.rows, (np.cumsum(easy) - 1)[result.owner])
+        return np.concatenate([np.flatnonzero(~is_plain), plain[result.hard]])
+
+    def _runs(self) -> tuple[Ints, list[int], list[int]]:
+        """Return the codes of the runs with events to look at, and the bounds of these events in the batch.
+
+        A run without a partial match and without an event that begins one is left out.
+        """
+        batch, none = self.batch, np.empty(0, np.int64)
+        if batch is None or not len(batch.events):
+            return none, [], []
+        pair_codes = run_code(batch.patterns, batch.key_slots[batch.events])
+        starts = run_starts(pair_codes)
+        codes = pair_codes[starts]
+        active = (self.store.find(codes) >= 0) | np.logical_or.reduceat(self._begins(batch), starts)
+        ends = np.append(starts[1:], len(pair_codes))
+        self.events, self.bits = batch.events.tolist(), batch.bits.tolist()
+        return codes[active], starts[active].tolist(), ends[active].tolist()
+
+    def _begins(self, batch: PatternEvents) -> Mask:
+        begins = np.empty(len(batch.patterns), bool)
+        starts = run_starts(batch.patterns)
+        for low, high in zip(starts.tolist(), [*starts[1:].tolist(), len(batch.patterns)], strict=True):
+            automaton = self.engine.automata[int(batch.patterns[low])]
+            bits, found = batch.bits[low:high], np.zeros(high - low, bool)
+            for required, forbidden in automaton.begin_masks:
+                found |= (bits & required == required) & (bits & forbidden == 0)
+            begins[low:high] = found
+        return begins
+
+    # --- nodes --------------------------------------------------------------------------------------------------
+
+    def new_node(self, before: int, step: int, row: int, key_slot: int) -> int:
+        """Return the index of a new node for an event of the batch."""
+        self.before.append(before)
+        self.step.append(step)
+        self.row.append(row)
+        self.slots.append(key_slot)
+        return self.first_node + len(self.before) - 1
+
+    def chain(self, node: int) -> list[int]:
+        """Return the nodes of a chain, first event first."""
+        recent = []
+        while node >= self.first_node:
+            recent.append(node)
+            node = self.before[node - self.first_node]
+        return [*self.store.nodes.chain(node), *reversed(recent)]
+
+    def step_of(self, node: int) -> int:
+        """Return the step that took the event of a node."""
+        return self.step[node - self.first_node] if node >= self.first_node else int(self.store.nodes.step[node])
+
+    def number_of(self, node: int) -> int:
+        """Return the number of the event of a node."""
+        if node >= self.first_node:
+            return self.first_event + self.row[node - self.first_node]
+        return int(self.store.nodes.event[node])
+
+    def time_of(self, node: int) -> int:
+        """Return the time of the event of a node."""
+        if node >= self.first_node:
+            return self.times[self.row[node - self.first_node]]
+        return int(self.store.nodes.event_ms[node])
+
+    def value_of(self, node: int, column: str) -> Any:
+        """Return a value of the event of a node."""
+        if node >= self.first_node:
+            return self.column(column)[self.row[node - self.first_node]]
+        return self.store.nodes.values[column][node]
+
+    def column(self, name: str) -> list[Any]:
+        """Return a column of the events of the batch."""
+        found = self.columns.get(name)
+        if found is None:
+            assert self.batch is not None
+            found = self.columns[name] = self.batch.values[name].to_list()
+        return found
+
+    def _append_nodes(self) -> None:
+        columns = (self.before, self.step, self.row, self.slots)
+        self._add_nodes(*(np.array(column, np.int64) for column in columns))
+
+    def _add_nodes(self, before: Ints, step: Ints, rows: Ints, key_slots: Ints) -> None:
+        if not len(before):
+            return
+        assert self.batch is not None
+        values = {name: self.batch.values[name].gather(rows).to_list() for name in self.store.nodes.dtypes}
+        self.store.add_nodes(
+            before,
+            step,
+            self.first_event + rows,
+            self.batch.event_ms[rows],
+            key_slots,
+            values,
+        )
+
+
+class _Run:
+    """One pattern and key. ``partials`` are in order of their first events, and never changed in place."""
+
+    __slots__ = ("automaton", "context", "held", "key_slot", "partials", "pattern", "soonest_ms")
+
+    def __init__(
+        self, context: _Pass, automaton: Automaton, pattern: int, key_slot: int, partials: Sequence[PartialMatch]
+    ) -> None:
+        self.context = context
+        self.automaton = automaton
+        self.pattern = pattern
+        self.key_slot = key_slot
+        self.partials = [p for p in partials if p.state != _FINAL]
+        self.held = [p for p in partials if p.state == _FINAL] if len(self.partials) < len(partials) else []
+        self.soonest_ms = min([p.deadline_ms for p in self.partials], default=NEVER)
+
+    def run(self, low: int, high: int) -> list[PartialMatch]:
+        """Take the events of the batch from ``low`` to ``high``, advance time, and return the partial matches."""
+        context = self.context
+        for i in range(low, high):
+            row = context.events[i]
+            ms = context.times[row]
+            if ms >= self.soonest_ms:
+                self._advance(ms)
+            self._take(row, ms, context.bits[i])
+        if context.until_ms >= self.soonest_ms:
+            self._advance(context.until_ms)
+        return self.partials + self.held if self.held else self.partials
+
+    # --- events -------------------------------------------------------------------------------------------------
+
+    def _take(self, row: int, ms: int, bits: int) -> None:
+        """Let every partial match take, ignore or end with an event, and begin others with it."""
+        kept: list[PartialMatch] = []
+        complete: list[PartialMatch] = []
+        for partial in self.partials:
+            self._go_on(partial, row, ms, bits, kept, complete)
+        self._begin_with(row, ms, bits, kept, complete)
+        limit = self.context.engine.limits.partials_per_key
+        if len(kept) > limit:
+            self.context.engine.dropped += len(kept) - limit
+            del kept[: len(kept) - limit]
+        self.partials = kept
+        self.soonest_ms = min([p.deadline_ms for p in kept], default=NEVER)
+        if complete or self.held:
+            self._settle(complete, ms)
+
+    def _go_on(
+        self,
+        partial: PartialMatch,
+        row: int,
+        ms: int,
+        bits: int,
+        kept: list[PartialMatch],
+        complete: list[PartialMatch],
+    ) -> None:
+        """Add what becomes of a partial match with an event to ``kept`` and ``complete``."""
+        automaton, state = self.automaton, partial.state
+        if automaton.iterative:
+            bits = self._decide(partial, state, bits, row)
+        moves, stops = automaton.moves(state, bits)
+        going_on: list[PartialMatch] = []
+        for target, step, completes in moves:
+            moved = self._move(partial, target, ms) if step < 0 else self._extend(partial, target, step, row, ms)
+            if moved is not None:
+                if completes:
+                    complete.append(moved._replace(state=_FINAL, deadline_ms=NEVER))
+                if automaton.states[target].kind is not StateKind.FINAL:
+                    going_on.append(moved)
+        if not stops:
+            kept += going_on
+
+    def _begin_with(self, row: int, ms: int, bits: int, kept: list[PartialMatch], complete: list[PartialMatch]) -> None:
+        """Add the partial matches that begin with an event, and those that it completes at once."""
+        automaton, context = self.automaton, self.context
+        if automaton.iterative:
+            bits = self._decide(None, automaton.start, bits, row)
+        for target, step, completes in automaton.moves(automaton.start, bits).moves:
+            if context.room <= 0:
+                context.engine.dropped += 1
+                continue
+            begun = self._begin(target, step, row, ms)
+            if completes:
+                complete.append(begun._replace(state=_FINAL, deadline_ms=NEVER))
+            if automaton.states[target].kind is not StateKind.FINAL:
+                context.room -= 1
+                kept.append(begun)
+
+    def _begin(self, target: int, step: int, row: int, ms: int) -> PartialMatch:
+        context = self.context
+        node = context.new_node(NO_NODE, step, row, self.key_slot)
+        deadline = _deadline(self.automaton, target, ms, ms, ms, step)
+        return PartialMatch(target, node, context.first_event + row, ms, ms, 1, deadline)
+
+    def _extend(self, partial: PartialMatch, target: int, step: int, row: int, ms: int) -> PartialMatch | None:
+        """Return a partial match with one more event; None if that comes too late, or is one too many."""
+        context = self.context
+        last_ms, goes_on = context.time_of(partial.node), context.step_of(partial.node) == step
+        limit_ms, limit = self.automaton.limits[step]
+        if limit_ms is not None and (
+            goes_on or limit is not WithinType.BETWEEN_TIMES
+        ):  # a loop before the step does not have the step's limit while it waits
+            since_ms = partial.step_ms if goes_on and limit is WithinType.SINCE_STEP_BEFORE else last_ms
+            if ms - since_ms >= limit_ms:
+                return None
+        if partial.length >= context.engine.limits.length:
+            context.engine.dropped += 1
+            return None
+        node = context.new_node(partial.node, step, row, self.key_slot)
+        step_ms = partial.step_ms if goes_on else last_ms
+        deadline = _deadline(self.automaton, target, partial.started_ms, ms, step_ms, step)
+        return PartialMatch(target, node, partial.first, partial.started_ms, step_ms, partial.length + 1, deadline)
+
+    def _move(self, partial: PartialMatch, target: int, ms: int) -> PartialMatch | None:
+        """Return a partial match that waits in another state; None if its time is over there."""
+        if target == partial.state:
+            return partial
+        context, node = self.context, partial.node
+        deadline = _deadline(
+            self.automaton, target, partial.started_ms, context.time_of(node), partial.step_ms, context.step_of(node)
+        )
+        return partial._replace(state=target, deadline_ms=deadline) if deadline > ms else None
+
+    def _decide(self, partial: PartialMatch | None, state: int, bits: int, row: int) -> int:
+        """Return the bits with those of the iterative conditions that matter."""
+        automaton = self.automaton
+        undecided = automaton.undecided(state, bits)
+        if not undecided:
+            return bits
+        by_step: dict[str, list[int]] = {}
+        if partial is not None:
+            for node in self.context.chain(partial.node):
+                by_step.setdefault(automaton.steps[self.context.step_of(node)], []).append(node)
+        for leaf in undecided:
+            if self._holds(automaton.iterative[leaf], by_step, row):
+                bits |= 1 << leaf
+        return bits
+
+    def _holds(self, condition: IterativeCondition, by_step: Mapping[str, list[int]], row: int) -> bool:
+        context = self.context
+        row_values = {name: context.column(name)[row] for name in condition.columns}
+        return condition.holds(
+            row_values, [read_value(read, by_step.get(read.step, ()), context.value_of) for read in condition.reads]
+        )
+
+    # --- time ---------------------------------------------------------------------------------------------------
+
+    def _advance(self, until_ms: int) -> None:
+        """End the partial matches whose time is over at this time: those of one deadline together, in their order."""
+        automaton, states = self.automaton, self.automaton.states
+        while (now_ms := self.soonest_ms) <= until_ms:
+            ended = [p for p in self.partials if p.deadline_ms == now_ms]
+            self.partials = [p for p in self.partials if p.deadline_ms != now_ms]
+            self.soonest_ms = min([p.deadline_ms for p in self.partials], default=NEVER)
+            complete = [
+                p._replace(state=_FINAL, deadline_ms=NEVER) for p in ended if states[p.state].kind is StateKind.PENDING
+            ]
+            if self.pattern in self.context.engine.timed_out:
+                for partial in ended:
+                    if states[partial.state].kind is not StateKind.PENDING:
+                        self._emit(partial, now_ms, timed_out=True)
+            if complete or (self.held and automaton.skip is not SkipKind.NO_SKIP):
+                self._settle(complete, now_ms)
+
+    # --- matches ------------------------------------------------------------------------------------------------
+
+    def _settle(self, complete: list[PartialMatch], now_ms: int) -> None:
+        """Emit matches. With a skip strategy, a match waits for partial matches that began before it."""
+        if self.automaton.skip is SkipKind.NO_SKIP:
+            for match in complete:
+                self._emit(match, now_ms)
+            return
+        held = sorted([*self.held, *complete], key=_first)
+        while held and (not self.partials or held[0].first <= self.partials[0].first):
+            match = held.pop(0)
+            self._emit(match, now_ms)
+            keep = self._survives(match)
+            held = list(filter(keep, held))
+            if not all(map(keep, self.partials)):
+                self.partials = list(filter(keep, self.partials))
+                self.soonest_ms = min([p.deadline_ms for p in self.partials], default=NEVER)
+        self.held = held
+
+    def _survives(self, match: PartialMatch) -> Callable[[PartialMatch], bool]:
+        """Return whether the match leaves a partial match alive."""
+        context, kind = self.context, self.automaton.skip
+        if kind is SkipKind.TO_NEXT:
+            return lambda p: p.first > match.first
+        if kind is SkipKind.PAST_LAST_EVENT:
+            last = context.number_of(match.node)
+            return lambda p: p.first > last
+        taken = [n for n in context.chain(match.node) if context.step_of(n) == self.automaton.skip_step]
+        if not taken:
+            return lambda _: True
+        number = context.number_of(taken[0] if kind is SkipKind.TO_FIRST else taken[-1])
+        return lambda p: p.first >= number
+
+    def _emit(self, partial: PartialMatch, time_ms: int, *, timed_out: bool = False) -> None:
+        nodes = tuple(self.context.chain(partial.node))
+        self.context.matches.append(Match(self.pattern, self.key_slot, time_ms, nodes, timed_out))
+
+
+def _first(partial: PartialMatch) -> int:
+    return partial.first
+
+
+def read_value(read: MatchRead, nodes: Sequence[int], value_of: Callable[[int, str], Any]) -> Any:
+    """Return an aggregate over the events of these nodes, which one step has taken."""
+    return read.compute([value_of(node, read.column) for node in nodes] if read.column else nodes)

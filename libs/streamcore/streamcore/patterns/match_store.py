@@ -1,0 +1,622 @@
+"""The partial matches of an operator or group, in columns: one row per partial match, one per event that it has taken.
+
+The events of a partial match are a chain of *nodes*: a node has an event, its step and the node before. Partial matches
+with an equal beginning share its nodes, so a branch costs one node. (Flink's shared buffer keeps one entry for a state
+and event with edges to several predecessors, and needs versions to tell which edges belong together. A node has one
+predecessor, so a chain of nodes is one partial match, and a count of its users tells when a node is over.)
+
+A *run* is the partial matches of one pattern and key, in order of their first events. Rows of a run lie side by side
+(an extent); a cut that changes a run appends its rows anew, and space is reclaimed when more than half is unused.
+
+Stored are two tables. A partial match is identified by its key, pattern and place in the run; a node by the hash of its
+key and a serial number. What is gone is stored once as a tombstone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import chain, pairwise
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from streamcore.columnar.grouping import expand_counts, run_starts, sorted_distinct, with_capacity
+from streamcore.columnar.hash_table import HashTable
+from streamcore.columnar.key_slots import KeySlots
+from streamcore.schema import EVENT_MS
+from streamcore.state.table import HASH
+
+Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+#: Columns of stored rows.
+PATTERN: Final = "__pattern"
+PLACE: Final = "__place"
+STATE: Final = "__state"
+NODE: Final = "__node"
+FIRST_EVENT: Final = "__first_event"
+STARTED_MS: Final = "__started_ms"
+STEP_MS: Final = "__step_ms"
+LENGTH: Final = "__length"
+SERIAL: Final = "__serial"
+BEFORE: Final = "__before"
+STEP: Final = "__step"
+EVENT: Final = "__event"
+#: In ``STATE`` and ``STEP``: the row is gone.
+GONE: Final = -1
+NEVER: Final = 2**62
+NO_NODE: Final = -1
+
+_SLOT_BITS: Final = 32
+_SLOT: Final = (1 << _SLOT_BITS) - 1
+_MIN_ROWS: Final = 4096
+
+
+class PartialMatch(NamedTuple):
+    """A partial match, or a complete one that is not emitted yet (in the automaton's final state).
+
+    ``node``: that of its last event. ``first``: the number of its first event. ``started_ms``: the time of that event.
+    ``step_ms``: the time of the last event of the step before the one that took the last event (of the first step: of
+    its first event). ``length``: its events. ``deadline_ms``: when its time is over, ``NEVER`` for no limit.
+    """
+
+    state: int
+    node: int
+    first: int
+    started_ms: int
+    step_ms: int
+    length: int
+    deadline_ms: int
+
+
+_FIELDS: Final = len(PartialMatch._fields)
+_STORED: Final = (STATE, NODE, FIRST_EVENT, STARTED_MS, STEP_MS, LENGTH)
+
+
+def value_column(column: str) -> str:
+    """Return the name of the table's column for the values of a column of events."""
+    return f"value:{column}"
+
+
+def run_code(patterns: Ints, key_slots: Ints) -> Ints:
+    """Return the code of a pattern (its number) and a key (its key slot), ascending by pattern, then by key slot."""
+    return patterns << _SLOT_BITS | key_slots
+
+
+class Nodes:
+    """The nodes, by index: the node before, the step, the event's number and time, and its values by column."""
+
+    def __init__(self, values: Mapping[str, pl.DataType]) -> None:
+        self.dtypes = dict(values)
+        self.values: dict[str, list[Any]] = {name: [] for name in values}
+        self.before = np.empty(0, np.int64)
+        self.step = np.empty(0, np.int64)
+        self.event = np.empty(0, np.int64)
+        self.event_ms = np.empty(0, np.int64)
+        self.serial = np.empty(0, np.int64)
+        self.slot = np.empty(0, np.int64)
+        self.users = np.empty(0, np.int64)
+        self.size = 0
+        self.live = 0
+        self.text_bytes = 0  # of all nodes, those that are over and not removed yet included
+
+    def append(
+        self,
+        before: Ints,
+        step: Ints,
+        event: Ints,
+        event_ms: Ints,
+        serial: Ints,
+        key_slots: Ints,
+        values: Mapping[str, list[Any]],
+    ) -> None:
+        """Append nodes. Nobody uses them yet."""
+        size = self.size + len(before)
+        for name in ("before", "step", "event", "event_ms", "serial", "slot", "users"):
+            setattr(self, name, with_capacity(getattr(self, name), size))
+        added = slice(self.size, size)
+        self.before[added], self.step[added], self.event[added] = before, step, event
+        self.event_ms[added], self.serial[added], self.slot[added] = event_ms, serial, key_slots
+        self.users[added] = 0
+        for name, column in self.values.items():
+            column.extend(values[name])
+            if self.dtypes[name] == pl.String:
+                self.text_bytes += sum(map(len, filter(None, values[name])))
+        self.size = size
+        self.live += len(before)
+
+    def chain(self, node: int) -> list[int]:
+        """Return the nodes of a chain, first event first."""
+        before, found = self.before, []
+        while node >= 0:
+            found.append(node)
+            node = int(before[node])
+        found.reverse()
+        return found
+
+    def use(self, nodes: Ints) -> None:
+        """Count one user for each node; repeated ones count as often."""
+        np.add.at(self.users, nodes, 1)
+
+    def release(self, nodes: Ints) -> Ints:
+        """Remove one user from each node. Return the nodes that are over: without users, and with released ones."""
+        over = []
+        np.subtract.at(self.users, nodes, 1)
+        nodes = sorted_distinct(nodes)
+        while len(nodes):
+            ended = nodes[self.users[nodes] == 0]
+            self.users[ended] = -1
+            over.append(ended)
+            before = self.before[ended]
+            before = before[before >= 0]
+            if len(before):
+                np.subtract.at(self.users, before, 1)
+            nodes = sorted_distinct(before)
+        ended = np.concatenate(over) if over else np.empty(0, np.int64)
+        self.live -= len(ended)
+        return ended
+
+    def keep_values(self, dtypes: Mapping[str, pl.DataType]) -> None:
+        """Keep the values of these columns from now on; a column that was not kept before is null."""
+        self.values = {name: self.values.get(name) or [None] * self.size for name in dtypes}
+        self.dtypes = dict(dtypes)
+
+    def compact(self) -> Ints:
+        """Remove the nodes that are over; return the new index of each node by the old one."""
+        held = np.flatnonzero(self.users[: self.size] >= 0)
+        new = np.full(self.size + 1, -1)
+        new[held] = np.arange(len(held))
+        for name in ("before", "step", "event", "event_ms", "serial", "slot", "users"):
+            setattr(self, name, getattr(self, name)[held])
+        self.before = new[self.before]
+        held_list = held.tolist()
+        self.values = {name: [column[i] for i in held_list] for name, column in self.values.items()}
+        self.size = self.live = len(held)
+        texts = [self.values[name] for name, dtype in self.dtypes.items() if dtype == pl.String]
+        self.text_bytes = sum(len(text) for column in texts for text in column if text)
+        return new
+
+
+class MatchStore:
+    """The runs and nodes, and their two tables. ``keys``: the types of the key columns. ``values``: those of events."""
+
+    def __init__(self, keys: Mapping[str, pl.DataType], values: Mapping[str, pl.DataType]) -> None:
+        self.keys = KeySlots(keys)
+        self.nodes = Nodes(values)
+        self._runs = HashTable()  # from code to run
+        self._free = np.empty(0, np.int64)
+        self._code = np.empty(0, np.int64)
+        self._start = np.empty(0, np.int64)
+        self._count = np.empty(0, np.int64)
+        self._wake = np.empty(0, np.int64)
+        self._size = 0
+        self._rows = np.empty((0, _FIELDS), np.int64)
+        self._used = 0
+        self._held = 0
+        self.next_event = 0
+        self._next_serial = 0
+        #: Of each write: the codes, and for each the rows that were stored before, and the first one that differs.
+        self._changed: list[tuple[Ints, Ints, Ints]] = []
+        self._new_from = 0  # nodes from this index on have never been stored
+        self._over: list[tuple[Ints, Ints]] = []  # stored nodes that are over: key slots and serials
+        self._loaded_partials: list[pl.DataFrame] = []
+        self._loaded_nodes: list[pl.DataFrame] = []
+        #: Computes the deadline of loaded partial matches: pattern, rows (``_FIELDS`` columns), time of the last event.
+        self.deadlines: Callable[[Ints, Ints, Ints], Ints] = lambda patterns, _rows, _last: np.full(
+            len(patterns), NEVER
+        )
+        self.partials = PartialTable(self)
+        self.events = NodeTable(self)
+
+    def __len__(self) -> int:
+        """Return the number of partial matches."""
+        self.resolve()
+        return self._held
+
+    @property
+    def run_count(self) -> int:
+        """The number of runs."""
+        return len(self._runs)
+
+    def lengths(self) -> tuple[Ints, Ints, Ints]:
+        """Return the pattern and the key slot of each partial match, and the number of its events."""
+        self.resolve()
+        runs = np.flatnonzero(self._count[: self._size] > 0)
+        counts = self._count[runs]
+        codes = np.repeat(self._code[runs], counts)
+        lengths = self._rows[expand_counts(self._start[runs], counts)][:, PartialMatch._fields.index("length")]
+        return codes >> _SLOT_BITS, codes & _SLOT, lengths
+
+    # --- runs ---------------------------------------------------------------------------------------------------
+
+    def find(self, codes: Ints) -> Ints:
+        """Return the run of each code, -1 for none."""
+        return self._runs.find(codes.view(np.uint64))
+
+    def due(self, until_ms: int) -> Ints:
+        """Return the codes of the runs that have a deadline up to this time."""
+        return self._code[: self._size][self._wake[: self._size] <= until_ms]
+
+    def read(self, runs: Ints) -> list[list[PartialMatch]]:
+        """Return the partial matches of each run; none for run -1."""
+        known = runs[runs >= 0]
+        counts = self._count[known]
+        rows = map(PartialMatch._make, self._rows[expand_counts(self._start[known], counts)].tolist())
+        sizes = np.zeros(len(runs), np.int64)
+        sizes[runs >= 0] = counts
+        return [[next(rows) for _ in range(size)] for size in sizes.tolist()]
+
+    def read_rows(self, runs: Ints) -> tuple[Ints, Ints]:
+        """Return the rows of the partial matches of runs, and the index in ``runs`` of each; none for run -1."""
+        known = np.flatnonzero(runs >= 0)
+        counts = self._count[runs[known]] if len(known) else known
+        return self._rows[expand_counts(self._start[runs[known]], counts)], np.repeat(known, counts)
+
+    def write(
+        self, codes: Sequence[int], before: Sequence[Sequence[PartialMatch]], after: Sequence[Sequence[PartialMatch]]
+    ) -> None:
+        """Replace the partial matches of runs. New nodes must have been appended."""
+        changed = [i for i, (old, new) in enumerate(zip(before, after, strict=True)) if old != new]
+        self.write_rows(
+            np.array([codes[i] for i in changed], np.int64),
+            _to_rows([partial for i in changed for partial in before[i]]),
+            _to_rows([partial for i in changed for partial in after[i]]),
+            np.repeat(np.arange(len(changed)), [len(after[i]) for i in changed]).astype(np.int64),
+            np.array([_equal_rows(before[i], after[i]) for i in changed], np.int64),
+        )
+
+    def write_rows(self, codes: Ints, before: Ints, after: Ints, owner: Ints, equal: Ints | None = None) -> None:
+        """Replace the rows of distinct runs.
+
+        ``owner``: the index in ``codes`` of each row of ``after``, ascending. ``equal``: how many first rows of each
+        run have not changed; by default none.
+        """
+        counts = np.bincount(owner, minlength=len(codes))
+        self.nodes.use(after[:, 1])
+        self._held += len(after) - len(before)
+        self._end_nodes(before[:, 1])
+        if self._used + len(after) > len(self._rows):
+            self._compact_rows(len(after))
+        self._rows[self._used : self._used + len(after)] = after
+        firsts = np.cumsum(counts) - counts
+        wakes = np.full(len(codes), NEVER)
+        held = np.flatnonzero(counts)
+        if len(held):
+            wakes[held] = np.minimum.reduceat(after[:, -1], firsts[held])
+        runs = self.find(codes)
+        known = runs >= 0
+        stored = np.zeros(len(codes), np.int64)
+        stored[known] = self._count[runs[known]]
+        self._changed.append((codes, stored, np.zeros(len(codes), np.int64) if equal is None else equal))
+        self._drop_runs(codes[known & (counts == 0)], runs[known & (counts == 0)])
+        runs[~known & (counts > 0)] = self._new_runs(codes[~known & (counts > 0)])
+        at = runs[held]
+        self._start[at], self._count[at], self._wake[at] = self._used + firsts[held], counts[held], wakes[held]
+        self._used += len(after)
+
+    def _drop_runs(self, codes: Ints, runs: Ints) -> None:
+        if len(codes):
+            self._runs.remove(codes.view(np.uint64))
+            self._count[runs], self._wake[runs] = 0, NEVER
+            self._free = np.concatenate([self._free, runs])
+
+    def _new_runs(self, codes: Ints) -> Ints:
+        if not len(codes):
+            return codes
+        reused = min(len(self._free), len(codes))
+        room = len(self._free) - reused
+        size = self._size + len(codes) - reused
+        runs = np.concatenate([self._free[room:], np.arange(self._size, size)])
+        self._free = self._free[:room]
+        if size > len(self._code):
+            for name in ("_code", "_start", "_count", "_wake"):
+                setattr(self, name, with_capacity(getattr(self, name), size))
+            self._count[self._size :], self._wake[self._size :] = 0, NEVER
+        self._size = size
+        self._code[runs] = codes
+        self._runs.add(codes.view(np.uint64), runs)
+        return runs
+
+    def _compact_rows(self, room: int) -> None:
+        """Move the extents together, with room for as many rows again."""
+        live = np.flatnonzero(self._count[: self._size] > 0)
+        counts = self._count[live]
+        held = self._rows[expand_counts(self._start[live], counts)]
+        self._rows = np.empty((max(_MIN_ROWS, 2 * (len(held) + room)), _FIELDS), np.int64)
+        self._rows[: len(held)] = held
+        self._start[live] = np.cumsum(counts) - counts
+        self._used = len(held)
+
+    # --- nodes --------------------------------------------------------------------------------------------------
+
+    def add_nodes(
+        self, before: Ints, step: Ints, event: Ints, event_ms: Ints, key_slots: Ints, values: Mapping[str, list[Any]]
+    ) -> None:
+        """Append nodes, in the order in which partial matches were promised their indexes."""
+        serial = np.arange(self._next_serial, self._next_serial + len(before))
+        self._next_serial += len(before)
+        self.nodes.append(before, step, event, event_ms, serial, key_slots, values)
+        self.nodes.use(before[before >= 0])
+
+    def drop_unused(self, from_node: int) -> None:
+        """End the nodes from this index on that no partial match uses."""
+        unused = from_node + np.flatnonzero(self.nodes.users[from_node : self.nodes.size] == 0)
+        if len(unused):
+            self.nodes.use(unused)
+            self._end_nodes(unused)
+
+    def _end_nodes(self, released: Ints) -> None:
+        over = self.nodes.release(released)
+        stored = over[over < self._new_from]
+        if len(stored):
+            self._over.append((self.nodes.slot[stored], self.nodes.serial[stored]))
+
+    # --- patterns -----------------------------------------------------------------------------------------------
+
+    def keep_values(self, dtypes: Mapping[str, pl.DataType]) -> None:
+        """Keep the values of these columns of events from now on; a column that was not kept before is null."""
+        self.nodes.keep_values(dtypes)
+        self.resolve()  # afterwards, so that loaded events keep theirs
+
+    def keep(self, patterns: Collection[int]) -> None:
+        """Drop the runs of all other patterns."""
+        self.resolve()
+        runs = np.flatnonzero(self._count[: self._size] > 0)
+        runs = runs[~np.isin(self._code[runs] >> _SLOT_BITS, list(patterns))]
+        rows, _ = self.read_rows(runs)
+        self.write_rows(self._code[runs], rows, rows[:0], np.empty(0, np.int64))
+
+    # --- state --------------------------------------------------------------------------------------------------
+
+    def partial_changes(self) -> pl.DataFrame:
+        """Return the rows of partial matches that changed, with tombstones, and reset the list.
+
+        Called before ``node_changes``, which forgets keys.
+        """
+        self.resolve()
+        codes, stored, same = self._take_changed()
+        runs = self.find(codes)
+        counts = np.zeros(len(codes), np.int64)
+        counts[runs >= 0] = self._count[runs[runs >= 0]]
+        same = np.minimum(same, counts)
+        live = np.repeat(np.arange(len(codes)), counts - same)
+        places = expand_counts(same, counts - same)
+        frame = self._frame(codes[live], places, self._start[runs[live]] + places)
+        gone_counts = np.maximum(stored - counts, 0)
+        gone = np.repeat(np.arange(len(codes)), gone_counts)
+        if len(gone):
+            tombstones = self._frame(codes[gone], expand_counts(counts, gone_counts), None)
+            frame = pl.concat([frame, tombstones])
+        return frame
+
+    def _take_changed(self) -> tuple[Ints, Ints, Ints]:
+        """Return the changed runs in order of their codes, with what ``_changed`` says of them."""
+        if not self._changed:
+            return (np.empty(0, np.int64),) * 3
+        codes, stored, same = (np.concatenate(part) for part in zip(*self._changed, strict=True))
+        self._changed = []
+        order = np.argsort(codes, kind="stable")  # of several writes of a code, the first one knows what was stored
+        codes, same = codes[order], same[order]
+        starts = run_starts(codes)
+        return codes[starts], stored[order[starts]], np.minimum.reduceat(same, starts) if len(starts) else same
+
+    def partial_rows(self, bucket: int, buckets: int) -> pl.DataFrame:
+        """Return the rows of partial matches of a bucket."""
+        self.resolve()
+        live = np.flatnonzero(self._count[: self._size] > 0)
+        live = live[self.keys.in_bucket(self._code[live] & _SLOT, bucket, buckets)] if len(live) else live
+        live = live[np.argsort(self._code[live])]
+        counts = self._count[live]
+        places = expand_counts(np.zeros(len(live), np.int64), counts)
+        of_row = np.repeat(live, counts)
+        return self._frame(self._code[of_row], places, self._start[of_row] + places)
+
+    def _frame(self, codes: Ints, places: Ints, rows: Ints | None) -> pl.DataFrame:
+        """Return rows as stored; tombstones without ``rows``."""
+        slots = codes & _SLOT
+        columns = [
+            pl.Series(HASH, self.keys.hashes[slots]),
+            pl.Series(PATTERN, codes >> _SLOT_BITS),
+            pl.Series(PLACE, places),
+        ]
+        if rows is None:
+            zeros = np.zeros(len(codes), np.int64)
+            columns += [pl.Series(name, zeros + GONE if name == STATE else zeros) for name in _STORED]
+        else:
+            values = self._rows[rows]
+            values[:, 1] = np.where(
+                values[:, 1] >= 0, self.nodes.serial[values[:, 1]] if self.nodes.size else 0, NO_NODE
+            )
+            columns += [pl.Series(name, values[:, i]) for i, name in enumerate(_STORED)]
+        return pl.DataFrame([*self.keys.frame(slots).get_columns(), *columns])
+
+    def node_changes(self) -> pl.DataFrame:
+        """Return the nodes that are new or over, and reset the list. Forgets keys and nodes that nobody uses."""
+        self.resolve()
+        nodes = self.nodes
+        new = self._new_from + np.flatnonzero(nodes.users[self._new_from : nodes.size] >= 0)
+        frame = self._node_frame(new)
+        if self._over:
+            slots, serials = (np.concatenate(part) for part in zip(*self._over, strict=True))
+            zeros = np.zeros(len(serials), np.int64)
+            columns = {HASH: self.keys.hashes[slots], SERIAL: serials, BEFORE: zeros, STEP: zeros + GONE}
+            tombstones = pl.DataFrame(
+                [
+                    *self.keys.frame(slots).get_columns(),
+                    *(pl.Series(name, column) for name, column in {**columns, EVENT: zeros, EVENT_MS: zeros}.items()),
+                    *(pl.Series(value_column(name), [None] * len(zeros), t) for name, t in nodes.dtypes.items()),
+                ]
+            )
+            frame = pl.concat([frame, tombstones])
+            self._over = []
+        if nodes.size > 2 * nodes.live + _MIN_ROWS:
+            new_index = nodes.compact()
+            self._rows[: self._used, 1] = new_index[np.minimum(self._rows[: self._used, 1], len(new_index) - 1)]
+        self._new_from = nodes.size
+        self.forget_keys()
+        return frame
+
+    def node_rows(self, bucket: int, buckets: int) -> pl.DataFrame:
+        """Return the live nodes of a bucket."""
+        self.resolve()
+        nodes = self.nodes
+        live = np.flatnonzero(nodes.users[: nodes.size] >= 0)
+        return self._node_frame(live[self.keys.in_bucket(nodes.slot[live], bucket, buckets)] if len(live) else live)
+
+    def _node_frame(self, nodes: Ints) -> pl.DataFrame:
+        columns, index = self.nodes, nodes.tolist()
+        before = columns.before[nodes]
+        serials = np.where(before >= 0, columns.serial[before] if columns.size else 0, NO_NODE)
+        slots = columns.slot[nodes]
+        frame = [
+            *self.keys.frame(slots).get_columns(),
+            pl.Series(HASH, self.keys.hashes[slots]),
+            pl.Series(SERIAL, columns.serial[nodes]),
+            pl.Series(BEFORE, serials),
+            pl.Series(STEP, columns.step[nodes]),
+            pl.Series(EVENT, columns.event[nodes]),
+            pl.Series(EVENT_MS, columns.event_ms[nodes]),
+        ]
+        for name, dtype in columns.dtypes.items():
+            values = columns.values[name]
+            frame.append(pl.Series(value_column(name), [values[i] for i in index], dtype=dtype))
+        return pl.DataFrame(frame)
+
+    def forget_keys(self) -> None:
+        """Forget the keys that have no partial match; called when a cut is over."""
+        self.keys.keep(sorted_distinct(self._code[: self._size][self._count[: self._size] > 0] & _SLOT))
+
+    # --- loading ------------------------------------------------------------------------------------------------
+
+    def load(self, partials: pl.DataFrame | None = None, nodes: pl.DataFrame | None = None) -> None:
+        """Keep stored rows, oldest first, until ``resolve``."""
+        if partials is not None:
+            self._loaded_partials.append(partials)
+        if nodes is not None:
+            self._loaded_nodes.append(nodes)
+
+    def resolve(self) -> None:
+        """Build the columns from what was loaded, over what was there; called before every use."""
+        if not self._loaded_partials and not self._loaded_nodes:
+            return
+        partials, nodes = self._loaded_partials, self._loaded_nodes
+        self._loaded_partials, self._loaded_nodes = [], []
+        all_partials = pl.concat([self.partial_rows(0, 1), *partials], how="diagonal")
+        all_nodes = pl.concat([self.node_rows(0, 1), *nodes], how="diagonal")
+        key = [*self.keys.dtypes, HASH, PATTERN, PLACE]
+        all_partials = all_partials.unique(subset=key, keep="last", maintain_order=True).filter(pl.col(STATE) != GONE)
+        all_nodes = all_nodes.unique(subset=[HASH, SERIAL], keep="last", maintain_order=True)
+        all_nodes = all_nodes.filter(pl.col(STEP) != GONE)
+        self._rebuild(all_partials, all_nodes)
+
+    def _rebuild(self, partials: pl.DataFrame, nodes: pl.DataFrame) -> None:
+        next_event, next_serial = self.next_event, self._next_serial
+        old_deadlines, tables = self.deadlines, (self.partials, self.events)
+        dtypes = self.keys.dtypes
+        values = self.nodes.dtypes
+        self.__init__(dtypes, values)  # type: ignore[misc]  # begins anew
+        self.deadlines, (self.partials, self.events) = old_deadlines, tables
+        nodes = nodes.sort(SERIAL, maintain_order=True).with_row_index("__index")
+        index = nodes.select(HASH, SERIAL, pl.col("__index").cast(pl.Int64))
+        before = (
+            nodes.select(HASH, pl.col(BEFORE).alias(SERIAL))
+            .join(index, on=[HASH, SERIAL], how="left", maintain_order="left")["__index"]
+            .fill_null(NO_NODE)
+            .to_numpy()
+        )
+        missing = [
+            pl.lit(None, t).alias(value_column(n)) for n, t in values.items() if value_column(n) not in nodes.columns
+        ]
+        nodes = nodes.with_columns(missing)
+        self.nodes.append(
+            before,
+            nodes[STEP].to_numpy(),
+            nodes[EVENT].to_numpy(),
+            nodes[EVENT_MS].to_numpy(),
+            nodes[SERIAL].to_numpy(),
+            self.keys.assign(nodes),
+            {name: nodes[value_column(name)].to_list() for name in values},
+        )
+        self.nodes.use(before[before >= 0])
+        self._new_from = self.nodes.size
+        self._next_serial = max(next_serial, 1 + int(self.nodes.serial[: self.nodes.size].max(initial=-1)))
+        self.next_event = max(next_event, 1 + int(self.nodes.event[: self.nodes.size].max(initial=-1)))
+        self._load_partials(partials, index)
+
+    def _load_partials(self, partials: pl.DataFrame, index: pl.DataFrame) -> None:
+        slots = self.keys.assign(partials)
+        codes = run_code(partials[PATTERN].to_numpy(), slots)
+        order = np.lexsort((partials[PLACE].to_numpy(), codes))
+        partials, codes = partials[order], codes[order]
+        node = (
+            partials.select(HASH, pl.col(NODE).alias(SERIAL))
+            .join(index, on=[HASH, SERIAL], how="left", maintain_order="left")["__index"]
+            .fill_null(NO_NODE)
+            .to_numpy()
+        )
+        columns = [partials[name].to_numpy() for name in _STORED]
+        columns[1] = node
+        rows = (
+            np.column_stack([*columns, np.full(len(codes), NEVER)]) if len(codes) else np.empty((0, _FIELDS), np.int64)
+        )
+        last_ms = self.nodes.event_ms[node] if self.nodes.size else np.zeros(len(node), np.int64)
+        rows[:, -1] = self.deadlines(codes >> _SLOT_BITS, rows, last_ms)
+        starts = np.flatnonzero(np.diff(codes, prepend=-1))
+        bounds = [*starts.tolist(), len(codes)]
+        lists = [list(map(PartialMatch._make, rows[a:b].tolist())) for a, b in pairwise(bounds)]
+        self.write(codes[starts].tolist(), [()] * len(lists), lists)
+        self._changed = []
+        self.drop_unused(0)
+        self._over = []
+
+
+def _to_rows(partials: Sequence[PartialMatch]) -> Ints:
+    flat = np.fromiter(chain.from_iterable(partials), np.int64, _FIELDS * len(partials))
+    return flat.reshape(-1, _FIELDS)
+
+
+def _equal_rows(before: Sequence[PartialMatch], after: Sequence[PartialMatch]) -> int:
+    """Return how many first partial matches are equal."""
+    equal = 0
+    for one, other in zip(before, after, strict=False):
+        if one != other:
+            break
+        equal += 1
+    return equal
+
+
+class PartialTable:
+    """The ``StateTable`` of partial matches."""
+
+    def __init__(self, store: MatchStore) -> None:
+        self._store = store
+
+    def changes(self) -> pl.DataFrame:
+        return self._store.partial_changes()
+
+    def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
+        return self._store.partial_rows(bucket, buckets)
+
+    def load(self, rows: pl.DataFrame) -> None:
+        self._store.load(partials=rows)
+
+
+class NodeTable:
+    """The ``StateTable`` of the events that partial matches have taken."""
+
+    def __init__(self, store: MatchStore) -> None:
+        self._store = store
+
+    def changes(self) -> pl.DataFrame:
+        return self._store.node_changes()
+
+    def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
+        return self._store.node_rows(bucket, buckets)
+
+    def load(self, rows: pl.DataFrame) -> None:
+        self._store.load(nodes=rows)
+
+
+__all__ = ["Iterable", "MatchStore", "NodeTable", "Nodes", "PartialMatch", "PartialTable", "run_code"]

@@ -1,0 +1,1 @@
+"""The interface for patterns over a keyed stream."""

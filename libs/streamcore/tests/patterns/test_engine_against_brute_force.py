@@ -1,0 +1,98 @@
+"""Generated patterns give the matches that their definition gives, however the events are divided into calls."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter
+
+import numpy as np
+import polars as pl
+import pytest
+
+from streamcore.limits import PatternLimits
+from streamcore.patterns.automaton import Automaton, compile_pattern
+from streamcore.patterns.column_run import build_tables
+from streamcore.patterns.engine import Match, MatchEngine, PatternEvents
+from tests.harness.patterns.brute_force import BruteForce, Event, Taken
+from tests.harness.patterns.generated import Case, generate
+
+#: How many patterns are generated.
+PATTERNS = int(os.environ.get("HEADGATE_PATTERNS", "300"))
+VALUES = {"letter": pl.String(), "v": pl.Int64(), "number": pl.Int64()}
+
+
+def batch(automaton: Automaton, events: list[tuple[int, Event]]) -> PatternEvents:
+    """Return events of one key with their bits. ``events``: with their numbers."""
+    rows = [(letter, v, number) for number, (_, letter, v) in events]
+    frame = pl.DataFrame(rows, schema=VALUES, orient="row")
+    bits = np.zeros(len(events), np.int64)
+    for leaf, condition in enumerate(automaton.leaves):
+        if leaf not in automaton.iterative:
+            bits |= frame.select(condition).to_series().cast(pl.Int64).to_numpy() << leaf
+    ms = np.array([e[0] for _, e in events], np.int64)
+    zeros = np.zeros(len(events), np.int64)
+    return PatternEvents(zeros, ms, frame, zeros, np.arange(len(events)), bits)
+
+
+def run(case: Case, rng: random.Random, end_ms: int, *, columns: bool = False) -> tuple[list[Taken], set[Taken]]:
+    """Return the matches and the timed-out partial matches of the engine, with random calls.
+
+    ``columns``: plain patterns run in columns, also a single run, and without time-outs.
+    """
+    automaton = compile_pattern(case.pattern)
+    engine = MatchEngine({"key": pl.String()}, VALUES, PatternLimits())
+    engine.set_patterns({0: automaton}, timed_out=frozenset() if columns else frozenset([0]))
+    engine.fewest_runs = 0 if columns else engine.fewest_runs
+    engine.store.keys.assign(pl.DataFrame({"key": ["k"]}))
+    numbered = list(enumerate(case.events))
+    matches: list[Taken] = []
+    timed_out: set[Taken] = set()
+
+    def note(found: list[Match]) -> None:
+        nodes = engine.store.nodes
+        for match in found:
+            taken = tuple((automaton.steps[nodes.step[n]], nodes.values["number"][n]) for n in match.nodes)
+            if match.timed_out:
+                timed_out.add(taken)
+            else:
+                matches.append(taken)
+
+    while numbered:
+        count = rng.randint(1, len(numbered))
+        part, numbered = numbered[:count], numbered[count:]
+        until = min(numbered[0][1][0] - 1, part[-1][1][0] + rng.randint(0, 3)) if numbered else part[-1][1][0]
+        note(engine.run(batch(automaton, part), until))
+        for table in (engine.store.partials, engine.store.events):
+            table.changes()
+    note(engine.run(None, end_ms))
+    return matches, timed_out
+
+
+@pytest.mark.parametrize("part", range(10))
+def test_matches_are_those_of_the_definition(part: int) -> None:
+    for seed in range(part, PATTERNS, 10):
+        case = generate(seed)
+        end_ms = case.events[-1][0] + random.Random(seed).choice([0, 2, 100])
+        found, timed_out = run(case, random.Random(seed), end_ms)
+        reference = BruteForce(case.items, case.events, case.within_ms, end_ms=end_ms)
+        expected = reference.matches(case.skip, case.skip_step, found)
+        if any(item.group for item in case.items):  # its rounds may be divided in several ways, with one match each
+            found, expected = [*set(found)], [*set(expected)]
+        assert Counter(found) == Counter(expected), f"seed {seed}\n{case}"
+        if case.skip == "no_skip":
+            assert timed_out == reference.timed_out(), f"seed {seed}\n{case}"
+
+
+def test_plain_patterns_give_the_same_in_columns() -> None:
+    plain = 0
+    for seed in range(2 * PATTERNS):
+        case = generate(seed)
+        if build_tables({0: compile_pattern(case.pattern)}) is None:
+            continue
+        plain += 1
+        found, _ = run(case, random.Random(seed), case.events[-1][0] + 2, columns=True)
+        reference = BruteForce(case.items, case.events, case.within_ms, end_ms=case.events[-1][0] + 2)
+        expected = reference.matches(case.skip, case.skip_step, found)
+        assert Counter({*found}) == Counter({*expected}), f"seed {seed}\n{case}"
+    assert plain > PATTERNS // 10
