@@ -35,7 +35,7 @@ _UPGRADE = Upgrade(
     phases=(PhaseTime(Phase.PREFLIGHT, 0), PhaseTime(Phase.STOPPING, 1)),
 )
 _BY_NAME = (
-    *("cuts", "lanes", "reasons", "counted", "sink_rows", "sink_rejected", "markers", "candidates", "matches"),
+    *("cuts", "lanes", "reasons", "counters", "sink_rows", "sink_rejected", "markers", "candidates", "matches"),
     *("rule_state_entries", "rule_state_bytes", "budgets_reached", "busy_us", "waiting_us"),
 )
 _DASHBOARD = CHART / "files/dashboard.json"
@@ -189,7 +189,7 @@ _CASES: dict[str, tuple[dict[str, str], str, set[str]]] = {
 @pytest.mark.parametrize("case", sorted(_CASES))
 def test_each_alert_fires_under_its_condition_and_no_other(case: str, rules_file: Path) -> None:
     series, at, wanted = _CASES[case]
-    reconciling = {'headgate_operator_reconciles_total{what="all"}': "0+60x60"}
+    reconciling = {'headgate_operator_reconciles_total{result="all"}': "0+60x60"}
     names = sorted({alert["alert"] for alert in _alerts()})
     text = {
         "rule_files": [rules_file.name],

@@ -45,8 +45,8 @@ _DEAD_LETTERS = (
     "where PostgreSQL or OpenSearch rejects it: the SQLSTATE, or the type of the error."
 )
 _RULES = (
-    "The lane `status` answers each control record with one of these. Errors in rules have no codes: each has its "
-    "file, line and column, the path in the document and a sentence (`headgate rules check`)."
+    "The lane `status` has a reply to each control record, with one of these. Errors in rules have no codes: each has "
+    "its file, line and column, the path in the document and a sentence (`headgate rules check`)."
 )
 _OPERATOR = "`kubectl describe streamapp` shows phase, conditions, the last upgrade and the events of an app."
 _SECTIONS: dict[tuple[str, str], tuple[Codes, ...]] = {

@@ -28,36 +28,37 @@ _NUMBERS = (
 def as_text(result: BacktestResult) -> str:
     """Render a line about the events, the table, and notes for the reader."""
     report = result.report
-    lines = [_about(result), ""]
-    lines += _compared_table(report) if result.against is not None else _plain_table(report)
+    lines = [_summary_line(result), ""]
+    lines += _comparison_table(report) if result.against is not None else _plain_table(report)
     lines += ["", *_notes(result)]
     return "\n".join(lines).rstrip()
 
 
-def _about(result: BacktestResult) -> str:
+def _summary_line(result: BacktestResult) -> str:
     report = result.report
     rate = f"{report.events / result.seconds:,.0f} events/s" if result.seconds else ""
     span = f", {show_time(report.first_ms)} to {show_time(report.last_ms)} UTC" if report.events else ""
-    return f"{report.events:,} events of {result.of}{span}  ({result.seconds:.1f} s, {rate})"
+    return f"{report.events:,} events of {result.source}{span}  ({result.seconds:.1f} s, {rate})"
 
 
 def _plain_table(report: BacktestReport) -> list[str]:
-    rows = [(name, *_side(one, report.events)) for name, one in report.new.items()]
+    rows = [(name, *_new_columns(one, report.events)) for name, one in report.new.items()]
     return table(_HEAD, rows, _NUMBERS)
 
 
-def _compared_table(report: BacktestReport) -> list[str]:
+def _comparison_table(report: BacktestReport) -> list[str]:
     head = (*_HEAD, "LIVE", "LIVE ALERTS", "BOTH", "ONLY NEW", "ONLY LIVE")
     names = [*report.new, *(name for name in report.live if name not in report.new)]
     rows = []
     for name in names:
         new, live, both = report.new.get(name), report.live.get(name), report.compared[name]
-        own = _side(new, report.events) if new is not None else ("-",) * 8
-        rows.append((name, *own, *_other(live), *_differences(new, live, both)))
+        own = _new_columns(new, report.events) if new is not None else ("-",) * 8
+        rows.append((name, *own, *_live_columns(live), *_difference_columns(new, live, both)))
     return table(head, rows, _NUMBERS)
 
 
-def _side(one: RuleCounts, events: int) -> tuple[str, ...]:
+def _new_columns(one: RuleCounts, events: int) -> tuple[str, ...]:
+    """Return the cells of the columns from VERSION to LAST, for the rule of the back-test."""
     share = f"{100 * one.hits / events:.3g} %" if one.hits else "-"
     keys = f"{one.keys:,}" if one.keys_exact else f">{one.keys:,}"
     incomplete = f"{one.incomplete:,}" if one.incomplete else "-"
@@ -65,11 +66,15 @@ def _side(one: RuleCounts, events: int) -> tuple[str, ...]:
     return str(one.version), one.kind, f"{one.hits:,}", keys, share, incomplete, *times
 
 
-def _other(one: RuleCounts | None) -> tuple[str, str]:
+def _live_columns(one: RuleCounts | None) -> tuple[str, str]:
+    """Return the cells of LIVE and LIVE ALERTS, for the published version of the rule."""
     return ("-", "-") if one is None else (f"v{one.version}", f"{one.hits:,}")
 
 
-def _differences(new: RuleCounts | None, live: RuleCounts | None, both: VersionDiffResult) -> tuple[str, str, str]:
+def _difference_columns(
+    new: RuleCounts | None, live: RuleCounts | None, both: VersionDiffResult
+) -> tuple[str, str, str]:
+    """Return the cells of BOTH, ONLY NEW and ONLY LIVE."""
     if new is None or live is None:
         return "-", "-", "-"
     return f"{both.both:,}", f"{both.only_new:,}", f"{both.only_live:,}"
@@ -93,9 +98,11 @@ def _notes(result: BacktestResult) -> list[str]:
         )
     if any(one.forgotten for one in report.compared.values()):
         notes.append("too many alerts waited for their partner: some of ONLY NEW and ONLY LIVE may be of both")
-    if report.dead:
-        notes.append(f"{sum(report.dead.values()):,} records are no events of {result.stream}:")
-        notes += [f"  {count:>9,}  {reason}" for reason, count in sorted(report.dead.items(), key=lambda p: -p[1])]
+    if report.dead_letters:
+        notes.append(f"{sum(report.dead_letters.values()):,} records are no events of {result.stream}:")
+        notes += [
+            f"  {count:>9,}  {reason}" for reason, count in sorted(report.dead_letters.items(), key=lambda p: -p[1])
+        ]
     if result.against is not None:
         silent = [name for name in report.new if name not in report.live]
         notes.append(f"compared with {result.against}" + (f"; not there: {', '.join(silent)}" if silent else ""))
@@ -116,13 +123,13 @@ def as_json(result: BacktestResult) -> Json:
             entry |= {"both": both.both, "only_new": both.only_new, "only_live": both.only_live}
         rules.append(entry)
     return {
-        "events_of": result.of,
+        "events_of": result.source,
         "stream": result.stream,
         "events": report.events,
         "first_ms": report.first_ms,
         "last_ms": report.last_ms,
         "late": report.late,
-        "not_events": [{"reason": reason, "records": count} for reason, count in sorted(report.dead.items())],
+        "not_events": [{"reason": reason, "records": count} for reason, count in sorted(report.dead_letters.items())],
         "compared_with": result.against,
         "seconds": round(result.seconds, 3),
         "rules": rules,

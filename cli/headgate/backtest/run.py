@@ -57,10 +57,10 @@ class BacktestRequest:
 
 @dataclass(frozen=True, slots=True)
 class EventSource:
-    """The events of a back-test. ``of``: their source, for users; ``total``: their number; ``batches``: pairs of the
-    number of records read and the events in them."""
+    """The events of a back-test. ``source``: their origin, for users; ``total``: their number; ``batches``: pairs of
+    the number of records read and the events in them."""
 
-    of: str
+    source: str
     topic: str
     total: int
     partitions: Sequence[int]
@@ -71,7 +71,7 @@ class EventSource:
 class BacktestResult:
     """A finished back-test. ``against``: the subject of the comparison, None without one. ``notes``: for users."""
 
-    of: str
+    source: str
     stream: str
     against: str | None
     report: BacktestReport
@@ -103,14 +103,16 @@ def run(request: BacktestRequest, progress: Progress, alerts: AlertCallback | No
         partitions=events.partitions,
         on_alert=alerts,
     )
-    with progress(f"backtest {events.of}", events.total) as on_progress:
+    with progress(f"backtest {events.source}", events.total) as on_progress:
         done = 0
         for count, batch in events.batches:
             job.step(batch)
             done += count
             on_progress(done)
     seconds = time.monotonic() - began
-    return BacktestResult(events.of, schema.name, against, job.report(), seconds, tuple(dict.fromkeys([*notes, *more])))
+    return BacktestResult(
+        events.source, schema.name, against, job.report(), seconds, tuple(dict.fromkeys([*notes, *more]))
+    )
 
 
 def _stream(bundle: RuleBundle, wanted: str | None) -> StreamSchema:

@@ -66,7 +66,7 @@ def file_batches(
             part = whole if left is None else whole.slice(0, left)
             left = None if left is None else left - part.num_rows
             events = _events(part, names, decode, offset)
-            yield part.num_rows, EventBatch(events, decode.take_dead())
+            yield part.num_rows, EventBatch(events, decode.take_dead_letters())
             offset += part.num_rows
 
 
@@ -130,7 +130,7 @@ def topic_batches(
             ended = frozenset(p for (_, p), end in wanted.end.items() if after.offsets[wanted.topic, p] >= end)
             yield (
                 sum(s.end - s.start for s in todo),
-                EventBatch(events.sort(PARTITION, OFFSET), decode.take_dead(), ended),
+                EventBatch(events.sort(PARTITION, OFFSET), decode.take_dead_letters(), ended),
             )
             position = after
 

@@ -29,10 +29,10 @@ def command(program: str, options: ProgramOptions, form: str) -> None:
 
     no_pandas.unblock()
     from headgate.programs.program_settings import load_program
-    from streamcore.service.program.definition import topology_of
+    from streamcore.service.program.definition import load_topology
 
     loaded = load_program(program, options)
-    topology = topology_of(program, loaded.settings)
+    topology = load_topology(program, loaded.settings)
     if form != _PLAN:
         click.echo(topology.text() if form == _GRAPH else topology.mermaid())
         return

@@ -11,8 +11,8 @@ from headgate.savepoints.options import (
     decisions_option,
     find_for,
     parse_decisions,
-    place_option,
     savepoints_at,
+    savepoints_option,
     service_option,
 )
 from headgate.savepoints.render import compatibility_json, compatibility_text, list_text, manifest_text, summary
@@ -48,7 +48,7 @@ def create(
     name: str,
     service: str,
     file: Path | None,
-    place: str | None,
+    root: str | None,
     accept_unsettled: bool,
     limit_s: float,
     output: Output,
@@ -62,28 +62,28 @@ def create(
     from headgate.savepoints.create import create as take
 
     loaded = load_app(service, file)
-    savepoints = savepoints_at(place or loaded.settings.savepoints_root, loaded.app.name)
+    savepoints = savepoints_at(root or loaded.settings.savepoints_root, loaded.app.name)
     manifest = take(loaded, savepoints, name, accept_unsettled=accept_unsettled, limit_s=limit_s).manifest
     emit(output, summary(manifest), list_text([manifest]))
 
 
 @command.command(name="list")
-@place_option
+@savepoints_option
 @output_option
-def list_(place: str, app: str, output: Output) -> None:
+def list_(root: str, app: str, output: Output) -> None:
     """List the savepoints of an app, the oldest first."""
-    manifests = [savepoint.manifest for savepoint in savepoints_at(place, app)]
+    manifests = [savepoint.manifest for savepoint in savepoints_at(root, app)]
     data: list[Json] = [summary(manifest) for manifest in manifests]
     emit(output, data, list_text(manifests))
 
 
 @command.command()
 @click.argument("name")
-@place_option
+@savepoints_option
 @output_option
-def show(name: str, place: str, app: str, output: Output) -> None:
+def show(name: str, root: str, app: str, output: Output) -> None:
     """Show a savepoint: offsets, watermarks, size of the state. To see its rows: headgate state show."""
-    manifest = savepoints_at(place, app).get(name).manifest
+    manifest = savepoints_at(root, app).get(name).manifest
     tables: list[Json] = [
         {"table": t.name, "stage": t.stage, "rows": t.rows, "bytes": t.bytes, "columns": dict(t.columns)}
         for t in manifest.tables
@@ -94,11 +94,11 @@ def show(name: str, place: str, app: str, output: Output) -> None:
 
 @command.command()
 @click.argument("name")
-@place_option
+@savepoints_option
 @output_option
-def verify(name: str, place: str, app: str, output: Output) -> int:
+def verify(name: str, root: str, app: str, output: Output) -> int:
     """Compare every file of a savepoint with its digest. Exit code 1 when one differs."""
-    found = savepoints_at(place, app).get(name)
+    found = savepoints_at(root, app).get(name)
     faults = found.verify()
     text = "\n".join(faults) if faults else f"{name}: {len(found.manifest.files)} files have the right digests"
     data: list[Json] = [*faults]
@@ -115,7 +115,7 @@ def plan(
     name: str,
     service: str,
     file: Path | None,
-    place: str | None,
+    root: str | None,
     drop: tuple[str, ...],
     accept: tuple[str, ...],
     output: Output,
@@ -125,7 +125,7 @@ def plan(
     from streamcore.savepoint.app_description import check_app_compatibility
 
     loaded = load_app(service, file)
-    manifest = find_for(loaded, place, name).manifest
+    manifest = find_for(loaded, root, name).manifest
     found = check_app_compatibility(manifest, loaded.app, parse_decisions(drop, accept))
     emit(output, {"name": name, **compatibility_json(found)}, compatibility_text(found))
     return 0 if found.possible else 1
@@ -146,7 +146,7 @@ def restore(
     name: str,
     service: str,
     file: Path | None,
-    place: str | None,
+    root: str | None,
     drop: tuple[str, ...],
     accept: tuple[str, ...],
     checkpoint: str | None,
@@ -159,7 +159,7 @@ def restore(
     from headgate.savepoints.create import restore as make
 
     loaded = load_app(service, file)
-    found = find_for(loaded, place, name)
+    found = find_for(loaded, root, name)
     to = location(checkpoint) if checkpoint else new_checkpoint(loaded.settings.checkpoint)
     restored = make(
         loaded, found, to, found.manifest.epoch + 1 if epoch is None else epoch, parse_decisions(drop, accept)
@@ -175,12 +175,12 @@ def restore(
 
 @command.command()
 @click.argument("names", nargs=-1, required=True)
-@place_option
+@savepoints_option
 @click.option("--missing-ok", is_flag=True, help="Ignore missing savepoints, and delete incomplete ones.")
 @output_option
-def delete(names: tuple[str, ...], place: str, app: str, missing_ok: bool, output: Output) -> None:
+def delete(names: tuple[str, ...], root: str, app: str, missing_ok: bool, output: Output) -> None:
     """Delete savepoints. Checkpoints that were made from them do not need them."""
-    savepoints = savepoints_at(place, app)
+    savepoints = savepoints_at(root, app)
     for name in names:  # all or none, if one was mistyped
         check_name(name) if missing_ok else savepoints.get(name)
     for name in names:
@@ -190,14 +190,14 @@ def delete(names: tuple[str, ...], place: str, app: str, missing_ok: bool, outpu
 
 
 @command.command()
-@place_option
+@savepoints_option
 @click.option(
     "--checkpoint",
     required=True,
     help="The app's checkpoint folder; all its epochs are deleted.",
 )
 @output_option
-def purge(place: str, app: str, checkpoint: str, output: Output) -> int:
+def purge(root: str, app: str, checkpoint: str, output: Output) -> int:
     """Delete every savepoint and every checkpoint of an app. Rejected while the app runs.
 
     Missing ones are no error. Topics and tables stay. If the app starts a new epoch meanwhile, that epoch stays and
@@ -205,7 +205,7 @@ def purge(place: str, app: str, checkpoint: str, output: Output) -> int:
     """
     from headgate.savepoints.purge import purge as remove
 
-    result = remove(savepoints_at(place, app), location(checkpoint))
+    result = remove(savepoints_at(root, app), location(checkpoint))
     data: dict[str, Json] = {"app": app, "savepoints": result.savepoints, "checkpoints": result.checkpoints}
     text = f"{app}: {result.savepoints} savepoints and {result.checkpoints} checkpoints are removed"
     if result.begun:

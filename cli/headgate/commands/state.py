@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from headgate.console.output import Output, emit, output_option
-from headgate.savepoints.options import place_option, savepoints_at
+from headgate.savepoints.options import savepoints_at, savepoints_option
 
 
 @click.group(name="state")
@@ -19,7 +19,7 @@ def command() -> None:
 @command.command()
 @click.argument("name")
 @click.argument("table")
-@place_option
+@savepoints_option
 @click.option(
     "--where",
     "conditions",
@@ -33,7 +33,7 @@ def command() -> None:
 def show(
     name: str,
     table: str,
-    place: str,
+    root: str,
     app: str,
     conditions: tuple[str, ...],
     shard: int | None,
@@ -46,5 +46,5 @@ def show(
     """
     from headgate.savepoints.state_render import data, read, text
 
-    rows = read(savepoints_at(place, app).get(name), table, conditions, shard, limit)
+    rows = read(savepoints_at(root, app).get(name), table, conditions, shard, limit)
     emit(output, data(rows), text(rows))

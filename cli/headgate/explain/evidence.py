@@ -61,8 +61,8 @@ def decode_lines(
     count = len(lines)
     decode = EventDecoder(schema, clock_ms)
     events = decode(pa.array(lines, pa.binary()), pa.array([0] * count, pa.int32()), pa.array(range(count), pa.int64()))
-    if decode.dead:
-        raise no_event(path, schema, decode.dead)
+    if decode.dead_letters:
+        raise no_event(path, schema, decode.dead_letters)
     if rule.group_by and count > 1:
         key = events[count - 1].select(rule.group_by).row(0, named=True)
         events = events.filter([pl.col(n).eq_missing(pl.lit(v)) for n, v in key.items()])

@@ -63,7 +63,7 @@ class ExplainQuery:
 
 @dataclass(frozen=True, slots=True)
 class ExplainResult:
-    """The result of an explanation. ``about``: the event or key in question, for users. ``circumstances``: the reasons
+    """The result of an explanation. ``about``: the event or key in question, for users. ``reasons``: the reasons
     why the rule raised no alert that are not in its conditions.
 
     ``alert``: the published alert that the query names. ``differences``: the fields in which the recomputed alert
@@ -72,7 +72,7 @@ class ExplainResult:
 
     explanation: Explanation
     about: str
-    circumstances: tuple[RuleReason, ...]
+    reasons: tuple[RuleReason, ...]
     notes: tuple[str, ...]
     alert: Mapping[str, Json] | None = None
     differences: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""An explanation as a document for programs: everything that is known."""
+"""The JSON form of an explanation, for programs."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from rulecore.explain.condition import Clause
 from rulecore.explain.explanation import EventTrace, WindowTrace
 
 
-def as_json(answer: ExplainResult) -> Json:
-    """Everything that is known."""
-    explanation = answer.explanation
+def as_json(result: ExplainResult) -> Json:
+    """Return all parts of the explanation as JSON."""
+    explanation = result.explanation
     rule = explanation.rule.rule
-    silent = any(one.decisive for one in answer.circumstances)
+    silent = any(one.decisive for one in result.reasons)
     document = {
         "rule": rule.id,
         "version": rule.version,
         "kind": rule.kind.value,
-        "about": answer.about,
+        "about": result.about,
         "fired": explanation.fired and not silent,
         "verdict": explanation.verdict,
-        "circumstances": [asdict(one) for one in answer.circumstances],
+        "reasons": [asdict(one) for one in result.reasons],
         "event": None if explanation.event is None else _event_json(explanation.event),
         "events": [_event_json(event) for event in explanation.events],
         "windows": [_window_json(window) for window in explanation.windows],
@@ -33,11 +33,11 @@ def as_json(answer: ExplainResult) -> Json:
         "satisfied": explanation.satisfied,
         "rejected": [asdict(one) for one in explanation.rejected],
         "alerts": list(explanation.alerts),
-        "alert": answer.alert,
-        "same": answer.same,
-        "differences": list(answer.differences),
-        "published": None if answer.published is None else _found_json(answer),
-        "notes": list(answer.notes),
+        "alert": result.alert,
+        "same": result.same,
+        "differences": list(result.differences),
+        "published": None if result.published is None else _found_json(result),
+        "notes": list(result.notes),
     }
     found: Json = orjson.loads(orjson.dumps(document, default=_plain))
     return found
@@ -47,8 +47,8 @@ def _plain(value: object) -> str:
     return format(value, "f") if isinstance(value, Decimal) else str(value)
 
 
-def _found_json(answer: ExplainResult) -> Json:
-    found = answer.published
+def _found_json(result: ExplainResult) -> Json:
+    found = result.published
     assert found is not None
     key = (found.key or b"").decode()
     return {"alert_id": key, "topic": found.topic, "partition": found.partition, "offset": found.offset}

@@ -1,6 +1,6 @@
-"""The text form of an explanation for users: the answer, then aligned trees.
+"""The text form of an explanation: whether the rule fired and why, then its conditions as aligned trees.
 
-Colours go through ``click.style``; click leaves them away when stdout is no terminal.
+Colours go through ``click.style``; click omits them when stdout is no terminal.
 """
 
 from __future__ import annotations
@@ -24,52 +24,54 @@ _VALUES = 100  # and of the values beside it
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A line of a tree."""
+    """A line of a tree: ``text`` is the clause with the branches before it."""
 
     text: str
     clause: Clause
 
 
-def as_text(answer: ExplainResult) -> str:
-    """Everything, the answer first."""
-    explanation = answer.explanation
-    lines = [_headline(answer), f"  {explanation.verdict}"]
-    lines += [f"  {line}" for line in _comparison(answer)]
-    for one in answer.circumstances:
+def as_text(result: ExplainResult) -> str:
+    """Render the whole explanation; the first line says whether the rule fired."""
+    explanation = result.explanation
+    lines = [_headline(result), f"  {explanation.verdict}"]
+    lines += [f"  {line}" for line in _compare_with_published(result)]
+    for one in result.reasons:
         label = click.style(one.name, fg="magenta", bold=True)
         lines.append(f"  {label}: {one.text}")
     if explanation.event is not None:
-        lines += ["", *_event(explanation.event)]
+        lines += ["", *_render_event(explanation.event)]
     for window in explanation.windows:
-        lines += ["", *_window(window, explanation)]
+        lines += ["", *_render_window(window, explanation)]
     if explanation.event is None or explanation.rule.group_by:
-        lines += _event_lines(explanation)
-    lines += _alerts(explanation)
+        lines += _render_event_counts(explanation)
+    lines += _render_alerts(explanation)
     if any("*" in line for line in lines):
         lines += ["", click.style("* this clause decided", dim=True)]
-    lines += [""] * bool(answer.notes) + [click.style(note, dim=True) for note in answer.notes]
+    lines += [""] * bool(result.notes) + [click.style(note, dim=True) for note in result.notes]
     return "\n".join(lines)
 
 
-def _headline(answer: ExplainResult) -> str:
-    rule = answer.explanation.rule.rule
-    silent = any(one.decisive for one in answer.circumstances)
-    fired = answer.explanation.fired and not silent
+def _headline(result: ExplainResult) -> str:
+    """Return the rule, the event or key in question, and whether the rule fired."""
+    rule = result.explanation.rule.rule
+    silent = any(one.decisive for one in result.reasons)
+    fired = result.explanation.fired and not silent
     word = click.style("FIRED" if fired else "DID NOT FIRE", fg="green" if fired else "red", bold=True)
     mode = "" if rule.mode_text == "live" else f", {rule.mode_text}"
     name = click.style(f"{rule.id} version {rule.version}", bold=True)
-    return f"{name} ({rule.kind}{mode}) on {answer.about}: {word}"
+    return f"{name} ({rule.kind}{mode}) on {result.about}: {word}"
 
 
-def _comparison(answer: ExplainResult) -> Iterator[str]:
-    if answer.alert is not None:
-        if answer.same:
-            yield f"recomputed: the same alert, {answer.alert['alert_id']}"
+def _compare_with_published(result: ExplainResult) -> Iterator[str]:
+    """Yield whether the recomputed alert equals the published one, and the position of its record."""
+    if result.alert is not None:
+        if result.same:
+            yield f"recomputed: the same alert, {result.alert['alert_id']}"
         else:
             yield click.style("recomputed: not the same", fg="red")
-            yield from (f"  {line}" for line in answer.differences)
-    if answer.published is not None:
-        found = answer.published
+            yield from (f"  {line}" for line in result.differences)
+    if result.published is not None:
+        found = result.published
         yield f"its alert is {(found.key or b'').decode()} at {found.topic}:{found.partition}:{found.offset}"
 
 
@@ -78,41 +80,42 @@ def _comparison(answer: ExplainResult) -> Iterator[str]:
 
 def tree(name: str, clause: Clause) -> list[str]:
     """Render a condition as an aligned tree: text, truth (``*``: this clause decided), values."""
-    rows = [*_rows(clause, "", "", name)]
+    rows = [*_tree_lines(clause, "", "", name)]
     width = max(len(row.text) for row in rows)
-    return [_row(row, width) for row in rows]
+    return [_render_line(row, width) for row in rows]
 
 
-def _rows(clause: Clause, lead: str, branch: str, name: str = "") -> Iterator[_Line]:
+def _tree_lines(clause: Clause, lead: str, branch: str, name: str = "") -> Iterator[_Line]:
     label = f"{name}: " if name else ""
     words = {"and": "all of", "or": "any of", "not": "not"}
-    text = words[clause.joint] if clause.joint else _short(clause.text, _TEXT)
+    text = words[clause.joint] if clause.joint else _shorten(clause.text, _TEXT)
     yield _Line(f"{lead}{branch}{label}{text}", clause)
     inner = lead + {"": "", "├─ ": "│  ", "└─ ": "   "}[branch]
     for number, part in enumerate(clause.parts, 1):
-        yield from _rows(part, inner, "└─ " if number == len(clause.parts) else "├─ ")
+        yield from _tree_lines(part, inner, "└─ " if number == len(clause.parts) else "├─ ")
 
 
-def _row(row: _Line, width: int) -> str:
+def _render_line(row: _Line, width: int) -> str:
     clause = row.clause
     word = f"{clause.truth}*" if clause.decided and not clause.parts else clause.truth.value
     truth = click.style(word, fg=_COLOURS[clause.truth], bold=clause.decided) + " " * (6 - len(word))
     text = f"{row.text:{width}}"
-    shown = _short(", ".join(map(str, clause.seen)), _VALUES)
+    shown = _shorten(", ".join(map(str, clause.seen)), _VALUES)
     if clause.note and not (len(clause.seen) == 1 and clause.seen[0].value is None):
         shown = f"{shown}  ({clause.note})" if shown else clause.note
     line = f"  {text if clause.decided else click.style(text, dim=True)}  {truth}  {shown}"
     return line.rstrip()
 
 
-def _short(text: str, most: int) -> str:
+def _shorten(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 3] + "..."
 
 
 # --- events and windows -----------------------------------------------------------------------------------------
 
 
-def _event(event: EventTrace) -> list[str]:
+def _render_event(event: EventTrace) -> list[str]:
+    """Render the position and time of an event, and each condition on it as a tree."""
     origin = event.origin
     lines = [f"event {origin.topic}:{origin.partition}:{origin.offset} of {show_time(origin.event_ms)} UTC"]
     names = event.conditions
@@ -123,22 +126,25 @@ def _event(event: EventTrace) -> list[str]:
     return lines
 
 
-def _window(window: WindowTrace, explanation: Explanation) -> list[str]:
+def _render_window(window: WindowTrace, explanation: Explanation) -> list[str]:
+    """Render a window as of one of its events or its end: its `having` as a tree, and the alerts in it so far."""
     span = f"{show_time(window.start_ms)} to {show_time(window.end_ms)} UTC"
     when = "at its end" if window.row is None else f"after its event of {show_time(window.time_ms)}"
     lines = [f"window {span}, {when}", *tree("having", window.having)]
-    extra = [seen for seen in window.seen if all(seen.text != s.text for s in _atoms(window.having))]
+    extra = [seen for seen in window.seen if all(seen.text != s.text for s in _observed_values(window.having))]
     lines += [f"  {seen}" for seen in extra]
     earlier = alerts_in(window, explanation.alerts)
-    lines += [f"  fired {_when(alert)}" for alert in earlier] or ["  has not fired in it"]
+    lines += [f"  fired {_firing_text(alert)}" for alert in earlier] or ["  has not fired in it"]
     return lines
 
 
-def _atoms(clause: Clause) -> list[ObservedValue]:
+def _observed_values(clause: Clause) -> list[ObservedValue]:
+    """Return the values of all leaves of the clause."""
     return [seen for leaf in clause.leaves() for seen in leaf.seen]
 
 
-def _when(alert: Mapping[str, Json]) -> str:
+def _firing_text(alert: Mapping[str, Json]) -> str:
+    """Return the event that fired the alert, or the end of its window, with the time."""
     source = alert["source"]
     at = show_time(int(str(alert["event_time_ms"])))
     if not isinstance(source, dict):
@@ -146,7 +152,7 @@ def _when(alert: Mapping[str, Json]) -> str:
     return f"at {source['topic']}:{source['partition']}:{source['offset']} of {at} UTC"
 
 
-def _event_lines(explanation: Explanation) -> list[str]:
+def _render_event_counts(explanation: Explanation) -> list[str]:
     """Return the number of events that counted, and the latest of them; when none did, the condition that failed."""
     rule = explanation.rule.rule
     if not explanation.looked_at:
@@ -173,7 +179,7 @@ def _satisfied_names(event: EventTrace) -> str:
     return ", ".join(name for name, clause in event.conditions.items() if clause.truth is Truth.TRUE)
 
 
-def _alerts(explanation: Explanation) -> list[str]:
+def _render_alerts(explanation: Explanation) -> list[str]:
     """Render the alerts that the kernel computes, the latest last."""
     if not explanation.alerts:
         return []

@@ -28,10 +28,10 @@ class EventDecoder:
     def __init__(self, schema: StreamSchema, clock_ms: int) -> None:
         self.schema = schema
         self.clock_ms = clock_ms
-        self.dead: Counter[str] = Counter()
+        self.dead_letters: Counter[str] = Counter()
 
     def __call__(self, values: pa.Array, partition: pa.Array, offset: pa.Array) -> pl.DataFrame:
-        """Decode records; return the events, and count the rejected records in ``dead``."""
+        """Decode records; return the events, and count the rejected records in ``dead_letters``."""
         decode = self._decode_scalars if len(values) <= SCALAR_LIMIT else self._decode_columns
         frame = pl.from_arrow(decode(values, partition, offset))
         assert isinstance(frame, pl.DataFrame)
@@ -39,7 +39,7 @@ class EventDecoder:
 
     def _decode_scalars(self, values: pa.Array, partition: pa.Array, offset: pa.Array) -> pa.Table:
         decoded = decode_scalars(self.schema, values.to_pylist(), self.clock_ms)
-        self.dead.update(row.general for row in decoded if isinstance(row, RejectedRecord))
+        self.dead_letters.update(row.general for row in decoded if isinstance(row, RejectedRecord))
         names = self.schema.names
         rows = [
             {**dict(zip(names, row, strict=True)), PARTITION: position[0], OFFSET: position[1]}
@@ -54,7 +54,7 @@ class EventDecoder:
         from streamcore.decode.types import RawBatch
 
         decoded = self._decoder.decode(RawBatch(values, partition, offset, self.clock_ms))
-        self.dead.update(record.general for record in _rejections(decoded.dead))
+        self.dead_letters.update(record.general for record in _rejections(decoded.dead))
         return decoded.events
 
     @functools.cached_property
@@ -63,10 +63,10 @@ class EventDecoder:
 
         return JsonDecoder(self.schema, limits=DecodeLimits(), extra_fields=ExtraFields.IGNORE)
 
-    def take_dead(self) -> Mapping[str, int]:
+    def take_dead_letters(self) -> Mapping[str, int]:
         """Return the number of rejected records since the last call, by reason, and reset it."""
-        dead, self.dead = self.dead, Counter()
-        return dead
+        dead_letters, self.dead_letters = self.dead_letters, Counter()
+        return dead_letters
 
 
 def _rejections(dead: pa.Table) -> Iterator[RejectedRecord]:

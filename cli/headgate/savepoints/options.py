@@ -27,32 +27,32 @@ _SAVEPOINTS = EnvironmentVariable(
 )
 
 
-def place_option(command: Callable[..., _Result]) -> Callable[..., _Result]:
-    """Add options that name an app and the place of its savepoints, as the command's parameters ``app`` and ``place``.
+def savepoints_option(command: Callable[..., _Result]) -> Callable[..., _Result]:
+    """Add options that name an app and the root of its savepoints, as the command's parameters ``app`` and ``root``.
 
     They are ``--savepoints`` and ``--app``, or ``--service`` and ``--settings``, from which both follow.
     """
 
     @functools.wraps(command)
-    def with_place(service: str | None, file: Path | None, place: str | None, app: str | None, **more: Any) -> _Result:
+    def with_root(service: str | None, file: Path | None, root: str | None, app: str | None, **more: Any) -> _Result:
         if service is not None and (file is not None or is_program(service)):
             loaded = load_app(service, file)
-            place, app = place or loaded.settings.savepoints_root, app or loaded.app.name
+            root, app = root or loaded.settings.savepoints_root, app or loaded.app.name
         elif service is not None or file is not None:
             raise click.UsageError("--service and --settings belong together: give both, or --app and --savepoints")
-        return command(place=place or DEFAULT_SAVEPOINTS, app=app or DEFAULT_APP, **more)
+        return command(root=root or DEFAULT_SAVEPOINTS, app=app or DEFAULT_APP, **more)
 
     defaults = f"that of the settings, or {DEFAULT_SAVEPOINTS}"
     app_option = click.option("--app", help=f"The app (default: that of the settings, or {DEFAULT_APP}).")
-    return _service_options(app_option(with_place), defaults, required=False)
+    return _service_options(app_option(with_root), defaults, required=False)
 
 
 def service_option(command: Callable[..., _Result]) -> Callable[..., _Result]:
-    """Add ``--service``, ``--settings`` (parameter ``file``) and ``--savepoints`` (``place``) to a command."""
+    """Add ``--service``, ``--settings`` (parameter ``file``) and ``--savepoints`` (``root``) to a command."""
     return _service_options(command, "that of the settings", required=True)
 
 
-def _service_options(command: Callable[..., _Result], default_place: str, *, required: bool) -> Callable[..., _Result]:
+def _service_options(command: Callable[..., _Result], default_root: str, *, required: bool) -> Callable[..., _Result]:
     decorators = [
         click.option(
             "--service",
@@ -70,10 +70,10 @@ def _service_options(command: Callable[..., _Result], default_place: str, *, req
         ),
         click.option(
             "--savepoints",
-            "place",
+            "root",
             default=None,
             envvar=_SAVEPOINTS,
-            help=f"Folder or s3://bucket/prefix with the savepoints of all apps (default: {default_place}).",
+            help=f"Folder or s3://bucket/prefix with the savepoints of all apps (default: {default_root}).",
         ),
     ]
     for decorator in reversed(decorators):
@@ -100,12 +100,12 @@ def parse_decisions(drop: tuple[str, ...], accept: tuple[str, ...]) -> RestoreDe
     return RestoreDecisions(frozenset(drop), frozenset(accept))
 
 
-def savepoints_at(place: str, app: str) -> SavepointRepository:
+def savepoints_at(root: str, app: str) -> SavepointRepository:
     """Return the savepoints of an app in a folder or bucket."""
-    return SavepointRepository(open_object_store(place), app)
+    return SavepointRepository(open_object_store(root), app)
 
 
-def find_for(loaded: ServiceApp, place: str | None, name: str) -> Savepoint:
+def find_for(loaded: ServiceApp, root: str | None, name: str) -> Savepoint:
     """Return the savepoint that an app may start from: its own, or one of the app that it is a fork of."""
-    folder = open_object_store(place or loaded.settings.savepoints_root)
+    folder = open_object_store(root or loaded.settings.savepoints_root)
     return find_savepoint(folder, name, loaded.app.name, loaded.app.control_topic, loaded.settings.restore.app)

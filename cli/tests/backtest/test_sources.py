@@ -46,16 +46,16 @@ def decode_by_replay(path: Path, schema: StreamSchema) -> tuple[pl.DataFrame, Co
     values = [row.value for row in read_rows(path, schema)]
     count = len(values)
     frame = decode(pa.array(values, pa.binary()), pa.array([0] * count, pa.int32()), pa.array(range(count), pa.int64()))
-    return frame, decode.dead
+    return frame, decode.dead_letters
 
 
 def decode_by_columns(path: Path, schema: StreamSchema, size: int = 1_000) -> tuple[pl.DataFrame, Counter[str]]:
     """Decode the columns, as a back-test does."""
     batches = [batch for _, batch in file_batches([path], schema, NOW_MS, size=size)]
-    dead: Counter[str] = Counter()
+    dead_letters: Counter[str] = Counter()
     for batch in batches:
-        dead.update(batch.dead)
-    return pl.concat([batch.events for batch in batches]), dead
+        dead_letters.update(batch.dead_letters)
+    return pl.concat([batch.events for batch in batches]), dead_letters
 
 
 WHEN = st.datetimes(datetime.datetime(1960, 1, 1), datetime.datetime(2026, 12, 31))
@@ -123,19 +123,19 @@ def test_a_back_test_decodes_the_same_events_and_reasons_as_a_replay(
 ) -> None:
     path = tmp_path_factory.mktemp("odd") / "odd.parquet"
     pq.write_table(table, path)
-    events, dead = decode_by_columns(path, SCHEMA, size=3)
+    events, dead_letters = decode_by_columns(path, SCHEMA, size=3)
     wanted, reasons = decode_by_replay(path, SCHEMA)
     assert events.equals(wanted), f"{events} is not {wanted}"
-    assert dead == reasons
+    assert dead_letters == reasons
 
 
 def test_a_back_test_and_a_replay_decode_real_invoice_lines_alike() -> None:
     schema = load_stream("retail", ROOT / "streams")
     path = ROOT / "tests" / "data" / "retail_sample.parquet"
-    events, dead = decode_by_columns(path, schema, size=7_000)
+    events, dead_letters = decode_by_columns(path, schema, size=7_000)
     wanted, _ = decode_by_replay(path, schema)
     assert events.equals(wanted)
-    assert not dead
+    assert not dead_letters
 
 
 def test_offsets_continue_over_several_files_and_a_limit_is_exact(tmp_path: Path) -> None:

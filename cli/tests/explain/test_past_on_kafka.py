@@ -142,7 +142,7 @@ def test_an_explanation_names_paused_rules_late_events_and_dead_letters(
         assert past("explain", name, "--event", past.place(number), "-o", "json") == 0
         found = printed(capsys)
         assert found["fired"] is False
-        names[name] = [one["name"] for one in found["circumstances"]]
+        names[name] = [one["name"] for one in found["reasons"]]
     assert names == {"asleep": ["paused"], "burst": ["late"], "large": ["dead letter"]}
 
 

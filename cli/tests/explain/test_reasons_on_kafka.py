@@ -81,13 +81,13 @@ def kept(kafka: KafkaSettings) -> ExplainedApp:
         ("listed", 0, False, []),
     ],
 )
-def test_an_explanation_names_the_circumstances_of_a_rule(
+def test_an_explanation_names_the_reasons_of_a_rule(
     kept: ExplainedApp, target: str, number: int, fired: bool, names: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert kept("explain", target, "--event", kept.place(number), "-o", "json") == 0
     found = printed(capsys)
-    found_names = [one["name"] for one in found["circumstances"]]
-    assert (found["fired"], found_names) == (fired, names), found["circumstances"]
+    found_names = [one["name"] for one in found["reasons"]]
+    assert (found["fired"], found_names) == (fired, names), found["reasons"]
 
 
 def test_an_explanation_names_the_alert_that_began_a_silence(
@@ -95,7 +95,7 @@ def test_an_explanation_names_the_alert_that_began_a_silence(
 ) -> None:
     first = next(alert for alert in kept.alerts["quiet"] if alert["key"] == {"user_id": "u1"})
     assert kept("explain", "quiet", "--event", kept.place(2), "-o", "json") == 0
-    (one,) = printed(capsys)["circumstances"]
+    (one,) = printed(capsys)["reasons"]
     assert one["text"].startswith(f"alert {first['alert_id']} of 2026-01-05 08:00:00 UTC began a silence of 3600 s")
 
 
@@ -106,7 +106,7 @@ def test_an_explanation_of_a_canary_names_the_lane_of_the_alert(
 ) -> None:
     assert kept("explain", f"shared@{version}", "--event", kept.place(number), "-o", "json") == 0
     found = printed(capsys)
-    (one,) = found["circumstances"]
+    (one,) = found["reasons"]
     assert one["name"] == "canary"
     assert one["text"].endswith(f"go to {found['published']['topic']}")
 

@@ -30,7 +30,7 @@ def test_few_and_many_records_decode_to_the_same_events(records: list[bytes | No
 
     def decode_all() -> tuple[Any, Any]:
         decode = EventDecoder(SHOP, NOW_MS)
-        return decode(pa.array(records, pa.binary()), *places), decode.take_dead()
+        return decode(pa.array(records, pa.binary()), *places), decode.take_dead_letters()
 
     few, few_dead = decode_all()
     with pytest.MonkeyPatch.context() as patch:

@@ -100,6 +100,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> SavedApp:
     return at
 
 
+@pytest.mark.slow
 def test_a_rules_app_restored_from_a_savepoint_gives_the_alerts_of_an_uninterrupted_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -19,7 +19,7 @@ _DAY_MS = 86_400_000
 _OBJECT_ADDRESS = re.compile("0x[0-9a-f]{6,}")
 
 
-def name_of(function: Callable[..., object]) -> str:
+def get_call_name(function: Callable[..., object]) -> str:
     """Return the name of a function, of that of a ``functools.partial``, or of the class of another callable."""
     inner = function.func if isinstance(function, partial) else function
     return str(getattr(inner, "__name__", type(inner).__name__))

@@ -31,7 +31,7 @@ class KeySpace:
         """Return the shard that owns each hash."""
         return (self.group_for(hashes) * self.shards // self.key_groups).astype("int32")
 
-    def groups_of(self, shard: int) -> range:
+    def get_groups(self, shard: int) -> range:
         """Return the key groups that a shard owns."""
         first, end = (-(-number * self.key_groups // self.shards) for number in (shard, shard + 1))
         return range(first, end)

@@ -1,10 +1,10 @@
 """Timestamps as text: ISO 8601, with an offset or in the stream's zone, to epoch milliseconds.
 
-Accepted: ``YYYY-MM-DD``, ``T`` or one space, ``HH:MM`` or ``HH:MM:SS`` or ``HH:MM:SS.f`` with 1 to 9 digits (cut off,
-not rounded, after the milliseconds), then ``Z``, ``+HH:MM``, ``+HHMM``, ``+HH`` or nothing. Without an offset the time
-is in the stream's zone. At the change of the clocks a time that exists twice is the earlier of the two, and a time that
-does not exist is read with the offset from before the change, so it moves forward by the length of the gap; Java,
-PostgreSQL and Spark do the same. Leap seconds (``:60``) and ``24:00`` are rejected.
+Accepted: ``YYYY-MM-DD``, then ``T`` or one space, then ``HH:MM`` or ``HH:MM:SS`` or ``HH:MM:SS.f`` with 1 to 9 digits
+(cut off, not rounded, after the milliseconds), then ``Z``, ``+HH:MM``, ``+HHMM``, ``+HH`` or nothing. Without an offset
+the time is in the stream's zone. At the change of the clocks a time that exists twice is the earlier of the two, and a
+time that does not exist is read with the offset from before the change, so it moves forward by the length of the gap;
+Java, PostgreSQL and Spark do the same. Leap seconds (``:60``) and ``24:00`` are rejected.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ import polars as pl
 from headgate_etl.derive_with_lists import REPLIES, DeriveOperatorFactory
 from headgate_etl.documents import DeduplicateDocument, RouteTarget
 from headgate_etl.http_lookup import enrichment
-from headgate_etl.mapping_types import CODE, REASON
+from headgate_etl.mapping.types import CODE, REASON
 from headgate_etl.masking import mask_columns
 from headgate_etl.plan import EtlPlan, Input, build_plan
 from headgate_etl.routing import RouteRows

@@ -14,7 +14,7 @@ from functools import partial
 
 import polars as pl
 
-from headgate_etl.mapping_stage import MappingStage
+from headgate_etl.mapping.stage import MappingStage
 from rulecore.documents.control_keys import LIST_KEY, LIST_PART_KEY
 from rulecore.documents.status import RuleStatus, StatusKind, as_reply
 from rulecore.language import ListType
@@ -105,7 +105,7 @@ class DeriveOperator:
     def _apply(self, record: ControlRecord) -> RuleStatus:
         """Apply one control record to the lists, unless it changes a type that expressions depend on."""
         key = (record.key or b"").decode()
-        store, reply = self.lists.apply(key, record.value, partial(_users_of, self.declared))
+        store, reply = self.lists.apply(key, record.value, partial(_list_users, self.declared))
         if (mismatch := self._type_mismatch(store, key)) is not None:
             reply = replace(reply, status=StatusKind.REJECTED, reason=mismatch)
         else:
@@ -122,7 +122,7 @@ class DeriveOperator:
         return f"the settings declare list {name} of {declared.of}{value}; publish it with these types"
 
 
-def _users_of(declared: Mapping[str, ListType], name: str) -> Sequence[str]:
+def _list_users(declared: Mapping[str, ListType], name: str) -> Sequence[str]:
     """Return what uses the list: a list in use cannot be deleted."""
     return ("the settings",) if name in declared else ()
 

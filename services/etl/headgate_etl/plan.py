@@ -13,8 +13,8 @@ from headgate_etl import masking
 from headgate_etl import name_resolution as names
 from headgate_etl.documents import InputDocument, OnMissing
 from headgate_etl.expressions import ExpressionReader, inline, null_of_type, uses_lists
-from headgate_etl.mapping_stage import MappingStage
-from headgate_etl.mapping_types import ComputedField, RowRule
+from headgate_etl.mapping.stage import MappingStage
+from headgate_etl.mapping.types import ComputedField, RowRule
 from headgate_etl.problems import Problems
 from headgate_etl.routing import Route
 from rulecore.language import Expr, ListType, columns
@@ -99,13 +99,13 @@ def _rules(
     return rules
 
 
-def _columns_of(rule: RowRule) -> frozenset[str]:
+def _list_columns(rule: RowRule) -> frozenset[str]:
     return frozenset().union(columns(rule.expr), *(columns(lookup.operand) for lookup in rule.lookups))
 
 
 def _is_early(settings: EtlDocument, rule: RowRule) -> bool:
     """Whether the rule reads only fields that inputs provide, so that the input's stage can check it."""
-    return not rule.lookups and _columns_of(rule) <= {*names.mapped_fields(settings)}
+    return not rule.lookups and _list_columns(rule) <= {*names.mapped_fields(settings)}
 
 
 def _input(

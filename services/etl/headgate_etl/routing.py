@@ -12,7 +12,7 @@ import polars as pl
 
 from headgate_etl.columns import ROW, to_physical
 from headgate_etl.documents import RouteTarget
-from headgate_etl.mapping_types import CODE, REASON
+from headgate_etl.mapping.types import CODE, REASON
 from headgate_etl.masking import Mask, mask_columns
 from headgate_etl.row_codes import RowCode
 from rulecore.language import Expr, columns

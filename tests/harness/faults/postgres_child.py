@@ -38,8 +38,8 @@ CREATE = (
 class ForgetfulSink(PostgresSink):
     """The protection switched off: it never sees what the ledger says."""
 
-    def locked_entry(self, connection: Connection, ledger: PostgresLedger) -> PostgresLedgerEntry:
-        return PostgresLedgerEntry(super().locked_entry(connection, ledger).epoch, None)
+    def lock_ledger(self, connection: Connection, ledger: PostgresLedger) -> PostgresLedgerEntry:
+        return PostgresLedgerEntry(super().lock_ledger(connection, ledger).epoch, None)
 
 
 def rows_of(cut: int) -> pa.Table:

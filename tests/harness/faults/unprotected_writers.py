@@ -21,8 +21,8 @@ from streamcore.spark import runner
 class ForgetfulPostgres(postgres.PostgresSink):
     """Never sees which cut was written last."""
 
-    def locked_entry(self, connection: Connection, ledger: PostgresLedger) -> PostgresLedgerEntry:
-        return PostgresLedgerEntry(super().locked_entry(connection, ledger).epoch, None)
+    def lock_ledger(self, connection: Connection, ledger: PostgresLedger) -> PostgresLedgerEntry:
+        return PostgresLedgerEntry(super().lock_ledger(connection, ledger).epoch, None)
 
 
 class ForgetfulDelta(delta.DeltaSink):

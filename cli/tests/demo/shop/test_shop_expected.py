@@ -79,6 +79,7 @@ def test_the_expectation_covers_every_shipped_rule_with_its_window() -> None:
     assert not [name for name in PER_EVENT if rules[name].windowed]
 
 
+@pytest.mark.slow
 def test_every_shipped_rule_is_expected_to_fire_soon() -> None:
     expected = expect(ShopSettings(7, shop_start_ms(NOW_MS)), (10 + ROUND) * EVENTS_PER_BLOCK, PARTITIONS)
     assert {alert.rule for alert in expected.alerts} == set(PER_EVENT) | set(WINDOWED)
@@ -92,6 +93,7 @@ def test_a_day_that_ends_between_the_partitions_is_uncertain() -> None:
     assert sizes[1] > 0
 
 
+@pytest.mark.slow
 def test_the_number_of_partitions_changes_only_the_source_of_an_alert() -> None:
     settings = ShopSettings(7, shop_start_ms(NOW_MS))
     one, four = (expect(settings, 12 * EVENTS_PER_BLOCK, p) for p in (1, 4))

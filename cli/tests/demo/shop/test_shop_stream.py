@@ -58,6 +58,7 @@ def test_the_decoder_gives_every_record_its_expected_fate(all_records: list[Shop
     assert decoded.events.column("ts").to_pylist() == [r.event_ms for r in all_records if r.fate is not RecordFate.DEAD]
 
 
+@pytest.mark.slow
 def test_every_kind_of_dead_letter_occurs() -> None:
     schema = StreamSchema.parse(yaml.safe_load((ROOT / "streams" / "shop.yaml").read_text()))
     dead = [r.value for r in records(SHOP, 0, 60 * EVENTS_PER_BLOCK) if r.fate is RecordFate.DEAD]

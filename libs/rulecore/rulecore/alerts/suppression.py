@@ -87,7 +87,7 @@ class Suppression:
     def release(self, rule: Rule) -> None:
         """Drop the entries of a rule in its mode."""
         if (name := _suppressor(rule)) in self._sizes:
-            for key in [key for key, _ in self.table if _suppressor_of(key) == name]:
+            for key in [key for key, _ in self.table if _get_suppressor(key) == name]:
                 self._drop(key)
 
     def _drop(self, key: str) -> None:
@@ -95,7 +95,7 @@ class Suppression:
         self._count(key, -1)
 
     def _count(self, key: str, by: int) -> None:
-        name = _suppressor_of(key)
+        name = _get_suppressor(key)
         change = StateSize(by, by * (ENTRY_BYTES + len(key)))
         self._total += change
         self._sizes[name] = self._sizes.get(name, _EMPTY) + change
@@ -108,7 +108,7 @@ def _suppressor(rule: Rule) -> str:
     return orjson.dumps([rule.id, rule.status.value])[:-1].decode()
 
 
-def _suppressor_of(key: str) -> str:
+def _get_suppressor(key: str) -> str:
     return key[: key.index(",[")]
 
 

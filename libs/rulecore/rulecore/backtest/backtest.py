@@ -29,12 +29,12 @@ from streamcore.watermark import END_OF_TIME_MS, NO_WATERMARK, Progress, Waterma
 class EventBatch:
     """The events of one cut (``StreamSchema.arrow``), in order of partition and offset.
 
-    ``dead``: the number of records that are no events, by reason. ``ended``: source partitions that hold no further
-    events; the watermark does not wait for them.
+    ``dead_letters``: the number of records that are no events, by reason. ``ended``: source partitions that hold no
+    further events; the watermark does not wait for them.
     """
 
     events: pl.DataFrame
-    dead: Mapping[str, int] = field(default_factory=dict)
+    dead_letters: Mapping[str, int] = field(default_factory=dict)
     ended: frozenset[int] = frozenset()
 
 
@@ -51,12 +51,12 @@ class BacktestSide:
 class BacktestReport:
     """The result of a back-test. ``new``, ``live`` and ``compared`` are by rule id; the last two need a comparison.
 
-    ``events``: events processed, ``late`` of them behind the watermark. ``dead``: records that were no events, by
-    reason. ``first_ms`` and ``last_ms``: the earliest and the latest event time, in epoch milliseconds.
+    ``events``: events processed, ``late`` of them behind the watermark. ``dead_letters``: records that were no events,
+    by reason. ``first_ms`` and ``last_ms``: the earliest and the latest event time, in epoch milliseconds.
     """
 
     events: int
-    dead: Mapping[str, int]
+    dead_letters: Mapping[str, int]
     late: int
     first_ms: int | None
     last_ms: int | None
@@ -100,7 +100,7 @@ class Backtest:
         self._time = WatermarkState().expect(partitions, 0)
         self._clock_ms = 0
         self._first_ms: int | None = None
-        self._dead: dict[str, int] = {}
+        self._dead_letters: dict[str, int] = {}
         self._events = self._late = 0
 
     @property
@@ -109,12 +109,12 @@ class Backtest:
         return self._events
 
     def step(self, batch: EventBatch) -> None:
-        """Process one cut. A cut without events only counts the dead records and moves the watermark.
+        """Process one cut. A cut without events only counts the dead letters and moves the watermark.
 
         Raises ``RuleSetError`` if the kernel rejects a rule.
         """
-        for reason, count in batch.dead.items():
-            self._dead[reason] = self._dead.get(reason, 0) + count
+        for reason, count in batch.dead_letters.items():
+            self._dead_letters[reason] = self._dead_letters.get(reason, 0) + count
         events = batch.events
         watermark_ms = self._time.watermark_ms
         self._advance_watermark(events, batch.ended)
@@ -154,7 +154,7 @@ class Backtest:
         """Return the report of the events so far."""
         return BacktestReport(
             events=self._events,
-            dead=dict(self._dead),
+            dead_letters=dict(self._dead_letters),
             late=self._late,
             first_ms=self._first_ms,
             last_ms=self._clock_ms if self._events else None,

@@ -18,7 +18,7 @@ from rulecore import language as lang
 from rulecore.compile.conditions import NameScope
 from rulecore.compile.sequence_conditions import RuleLeaf, StepCondition, split_condition
 from rulecore.documents.rule import Rule
-from rulecore.documents.rule_kinds import Repetition, SequenceStep, Skip, SkipToStep, StepGroup, Without, steps_of
+from rulecore.documents.rule_kinds import Repetition, SequenceStep, Skip, SkipToStep, StepGroup, Without, flatten_steps
 from rulecore.documents.windows import SequenceSpan
 from rulecore.errors import ExpressionError
 from rulecore.language import Expr
@@ -201,7 +201,7 @@ class _Compiler:
     def __init__(
         self, items: Sequence[SequenceStep | Without | StepGroup], where: Expr | None, names: NameScope
     ) -> None:
-        self._all_steps = tuple(step.step for step in steps_of(items))
+        self._all_steps = tuple(step.step for step in flatten_steps(items))
         self._where = where
         self._names = names
         self._leaves: dict[str, RuleLeaf] = {}
@@ -288,7 +288,7 @@ def _fingerprint(rule: Rule, group_by: Sequence[str], compiler: _Compiler) -> st
     assert isinstance(rule.within, SequenceSpan)
     skip = rule.skip.value if isinstance(rule.skip, Skip) else [rule.skip.to_first, rule.skip.to_last]
     # Names of steps matter where conditions read them, which have them in their fingerprints, and to the skip strategy.
-    steps = [step.step for step in steps_of(rule.sequence or ())] if isinstance(rule.skip, SkipToStep) else []
+    steps = [step.step for step in flatten_steps(rule.sequence or ())] if isinstance(rule.skip, SkipToStep) else []
     identity = [rule.on, list(group_by), compiler.parts, rule.within.span, skip, steps]
     return hashlib.blake2b(orjson.dumps(identity), digest_size=16).hexdigest()
 
@@ -297,7 +297,7 @@ def _captures(rule: Rule, columns: Mapping[str, Type], steps: Sequence[str]) -> 
     """Return each ``{step.column}`` of the message once. Names without a step are not included."""
     return tuple(
         Capture(f"{item.step}.{column}", steps.index(item.step), column, columns[column])
-        for item in steps_of(rule.sequence or ())
+        for item in flatten_steps(rule.sequence or ())
         for column in columns
         if f"{{{item.step}.{column}}}" in rule.then.message
     )
@@ -305,7 +305,7 @@ def _captures(rule: Rule, columns: Mapping[str, Type], steps: Sequence[str]) -> 
 
 def check_captures(rule: Rule, columns: Mapping[str, Type]) -> None:
     """Raise ``ExpressionError`` if the message has a ``{step.column}`` of an existing step and an unknown column."""
-    for item in steps_of(rule.sequence or ()):
+    for item in flatten_steps(rule.sequence or ()):
         start = rule.then.message.find(f"{{{item.step}.")
         while start >= 0:
             column, _, _ = rule.then.message[start + len(item.step) + 2 :].partition("}")

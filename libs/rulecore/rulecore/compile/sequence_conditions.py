@@ -84,15 +84,15 @@ def split_condition(
     parsed = lang.parse(text, scope, field=path, limits=names.limits, expect=BOOLEAN)
     simple = [term for term in lang.conjuncts(parsed) if not _reads_steps(term)]
     over_steps = [term for term in lang.conjuncts(parsed) if _reads_steps(term)]
-    compiled = compile_expr(_all_of(simple)) if simple else None
+    compiled = compile_expr(_join_with_and(simple)) if simple else None
     return (
         None if compiled is None else compiled.expr,
-        _step_condition(_all_of(over_steps), text, path, names) if over_steps else None,
+        _step_condition(_join_with_and(over_steps), text, path, names) if over_steps else None,
         () if compiled is None else compiled.list_columns,
     )
 
 
-def _all_of(terms: Sequence[Expr]) -> Expr:
+def _join_with_and(terms: Sequence[Expr]) -> Expr:
     return terms[0] if len(terms) == 1 else lang.And(terms=tuple(terms))
 
 

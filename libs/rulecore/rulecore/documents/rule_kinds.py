@@ -199,7 +199,7 @@ class TimedOut(enum.StrEnum):
     EMIT = "emit"
 
 
-def steps_of(items: Sequence[SequenceStep | Without | StepGroup]) -> list[SequenceStep]:
+def flatten_steps(items: Sequence[SequenceStep | Without | StepGroup]) -> list[SequenceStep]:
     """Return the steps in order, those of groups in their place."""
     found = []
     for item in items:
@@ -212,7 +212,7 @@ def steps_of(items: Sequence[SequenceStep | Without | StepGroup]) -> list[Sequen
 
 def check_sequence(items: Sequence[SequenceStep | Without | StepGroup], span_ms: int, skip: Skip | SkipToStep) -> None:
     """Raise ``ValueError`` for items that do not make a sequence of at most ``span_ms``."""
-    steps = steps_of(items)
+    steps = flatten_steps(items)
     if not steps or isinstance(items[0], Without):
         raise ValueError("sequence: begins with a step; a `without` before it cannot be expressed")
     if len(steps) == 1 and steps[0].times == 1 and len(items) == 1 and not isinstance(items[0], StepGroup):
@@ -359,5 +359,5 @@ __all__ = [
     "StepTimes",
     "TimedOut",
     "Without",
-    "steps_of",
+    "flatten_steps",
 ]

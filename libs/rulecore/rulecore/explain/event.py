@@ -16,7 +16,7 @@ from rulecore.alerts.alerts import AlertContext, event_alert
 from rulecore.compile.overrides import as_live, without_suppression
 from rulecore.compile.rule import CompiledRule
 from rulecore.documents.rule import RuleKind
-from rulecore.documents.rule_kinds import SequenceStep, StepGroup, steps_of
+from rulecore.documents.rule_kinds import SequenceStep, StepGroup, flatten_steps
 from rulecore.documents.yaml_reader import Json
 from rulecore.explain.condition import explain_condition
 from rulecore.explain.explanation import EventTrace, ExplainQuestion, Explanation, RejectedClause, build_explanation
@@ -79,7 +79,7 @@ def parse_conditions(
 def _sequence_conditions(rule: CompiledRule, scope: Scope) -> dict[str, Expr]:
     """Return the conditions of a sequence's entries on single events; what reads earlier steps is left out."""
     items = rule.rule.sequence or ()
-    with_steps = scope.with_steps(tuple(step.step for step in steps_of(items)))
+    with_steps = scope.with_steps(tuple(step.step for step in flatten_steps(items)))
     found: dict[str, Expr] = {}
     flat = [inner for item in items for inner in (item.group if isinstance(item, StepGroup) else (item,))]
     for number, item in enumerate(flat):

@@ -24,14 +24,14 @@ def with_list_columns(
         content = contents.get(column.list.name)
         if column.name in frame.columns:
             continue
-        if content is None or not _has_types_of(content.type, column):
+        if content is None or not _has_types(content.type, column):
             frame = frame.with_columns(pl.lit(None, DTYPES[column.type.kind]).alias(column.name))
         elif (keys := _keys(frame, column.operand)) is not None:
             frame = frame.with_columns(_look_up(content, column, keys).alias(column.name))
     return frame
 
 
-def _has_types_of(kind: ListType, column: ListColumn) -> bool:
+def _has_types(kind: ListType, column: ListColumn) -> bool:
     """Return whether the list has the types that the column was compiled for."""
     if column.kind is ListColumnKind.IN:
         return kind.of == column.list.of

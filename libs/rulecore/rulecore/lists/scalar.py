@@ -1,6 +1,7 @@
 """Contents of lists for the reference evaluator, which evaluates one event: mappings of logical values.
 
-Explanations of alerts and tests use them. Nothing is copied: a lookup converts its key and its result.
+A logical value is as rules use it, such as ``Decimal("1.50")``; a physical one is as columns store it, such as 150.
+Explanations of alerts and tests use these mappings. Nothing is copied: a lookup converts its key and its result.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from streamcore.schema import Kind, Type
 
 
 class LogicalList(Mapping[Value, Value]):
-    """A mapping of logical entries to their values, which are None in a list without values."""
+    """A list as a mapping of its logical entries to their values, which are None in a list without values."""
 
     def __init__(self, content: ListContent) -> None:
         self.content = content
@@ -35,7 +36,7 @@ class LogicalList(Mapping[Value, Value]):
 
 
 def logical_lists(contents: Mapping[str, ListContent]) -> Mapping[str, Mapping[Value, Value]]:
-    """Return the mapping that ``lang.evaluate`` takes as ``lists``."""
+    """Return the contents as the mapping that ``lang.evaluate`` takes as ``lists``."""
     return {name: LogicalList(content) for name, content in contents.items()}
 
 

@@ -231,4 +231,4 @@ def test_a_back_test_counts_invalid_records_by_reason() -> None:
     job.step(EventBatch(frame([]), {"not_json: text": 2}))
     job.step(EventBatch(frame([Event(0, 0, "a", 500)]), {"not_json: text": 1}))
     report = job.report()
-    assert (report.dead, report.events, report.new["large"].hits) == ({"not_json: text": 3}, 1, 1)
+    assert (report.dead_letters, report.events, report.new["large"].hits) == ({"not_json: text": 3}, 1, 1)

@@ -22,7 +22,7 @@ from streamcore.storage.atomic_files import (
     read_document,
     write_json,
 )
-from streamcore.storage.checked_json import digest_of
+from streamcore.storage.checked_json import compute_digest
 from streamcore.storage.location import Location
 
 _BEGIN = "begin"
@@ -49,7 +49,7 @@ class CutBounds:
 
     def id(self, batch: int) -> CutId:
         """Return the identity of the cut as ``batch``."""
-        return CutId(batch, digest_of(self.to_json(batch)))
+        return CutId(batch, compute_digest(self.to_json(batch)))
 
 
 @dataclass(frozen=True, slots=True)

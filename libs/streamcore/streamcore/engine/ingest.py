@@ -59,7 +59,7 @@ class Ingest:
         self.clock = clock
         self.control: list[ControlRecord] = []
         self.records: list[tuple[int, Record]] = []
-        self.counted: Counter[str] = Counter()
+        self.counters: Counter[str] = Counter()
         self.progress: dict[int, Progress] = {}
         self.events: list[list[pa.Table]] = [[] for _ in self.app.sources]
         self.held_rows = 0
@@ -122,7 +122,7 @@ class Ingest:
         timed = pa.table({"n": numbers, "ms": timestamps_ms}).filter(pc.is_valid(timestamps_ms)).group_by("n")
         first = timed.aggregate([("ms", "min")]).to_pydict()
         for number, ms in zip(first["n"], first["ms_min"], strict=True):
-            self.counted.setdefault(f"{FIRST_RECORD_MS}.{number}", ms)
+            self.counters.setdefault(f"{FIRST_RECORD_MS}.{number}", ms)
 
     def _with_event_time(self, source: int, batch: pa.RecordBatch, decoded: Decoded) -> pa.Table:
         """Return the events with the event time of the source's kind (``EventTime``)."""
@@ -178,7 +178,7 @@ class Ingest:
         shard = table.column(PARTITION)[0].as_py() % self.app.shards
         self.records += [(shard, record) for record in output.records]
         self.records += [(shard, record) for rows in output.lanes for record in rows.records()]
-        self.counted.update(output.counters)
+        self.counters.update(output.counters)
         for progress in output.progress:
             self.record_progress(progress)
 
@@ -205,8 +205,8 @@ class Ingest:
         for shard in sorted({s for s, _ in self.records}):
             blob = pack_records([r for s, r in self.records if s == shard], (self._first_partition(), 0))
             yield ShuffleBlock(shard, BlockKind.RECORDS, self.clock.clock_ms, blob)
-        if self.counted:
-            blob = pack_metrics(ShardMetrics(counters=self.counted))
+        if self.counters:
+            blob = pack_metrics(ShardMetrics(counters=self.counters))
             yield ShuffleBlock(0, BlockKind.METRICS, self.clock.clock_ms, blob)
 
     def _first_partition(self) -> int:

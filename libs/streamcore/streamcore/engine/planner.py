@@ -29,7 +29,7 @@ from streamcore.offsets import (
     ranges_between,
     source_partitions,
 )
-from streamcore.storage.checked_json import digest_of
+from streamcore.storage.checked_json import compute_digest
 
 #: A cut without input is planned after this time, so that the clock advances and partitions become idle.
 _EMPTY_CUT_MS = 1_000
@@ -119,7 +119,7 @@ class Planner:
         restored = self.log.read_start()
         if restored is not None:
             offsets = {partition: restored.offsets.get(partition, first) for partition, first in offsets.items()}
-            return StreamOffsets(restored.clock, offsets), digest_of(restored.to_json())
+            return StreamOffsets(restored.clock, offsets), compute_digest(restored.to_json())
         if self.starting != EARLIEST:
             offsets |= self._starting_offsets(offsets)
         return StreamOffsets(CutClock(), offsets), ""

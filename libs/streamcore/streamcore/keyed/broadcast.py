@@ -95,10 +95,10 @@ class BroadcastView(MutableMapping[K, T]):
         self._table.delete(self._state.name, self._packed_key(key))
 
     def __iter__(self) -> Iterator[K]:
-        return map(self._state.key_type.unpack, self._table.keys_of(self._state.name))
+        return map(self._state.key_type.unpack, self._table.list_keys(self._state.name))
 
     def __len__(self) -> int:
-        return len(self._table.keys_of(self._state.name))
+        return len(self._table.list_keys(self._state.name))
 
     def _packed_key(self, key: K) -> object:
         return self._state.key_type.pack(key)
@@ -124,10 +124,10 @@ class BroadcastTable(MutableMapping[object, object]):
         return self.read(UNDECLARED, key)
 
     def __iter__(self) -> Iterator[object]:
-        return iter(self.keys_of(UNDECLARED))
+        return iter(self.list_keys(UNDECLARED))
 
     def __len__(self) -> int:
-        return len(self.keys_of(UNDECLARED))
+        return len(self.list_keys(UNDECLARED))
 
     def __setitem__(self, key: object, value: object) -> None:
         self.write(UNDECLARED, check_value(key), check_value(value))
@@ -135,7 +135,7 @@ class BroadcastTable(MutableMapping[object, object]):
     def __delitem__(self, key: object) -> None:
         self.delete(UNDECLARED, key)
 
-    def keys_of(self, state: str) -> list[object]:
+    def list_keys(self, state: str) -> list[object]:
         """Return the keys of a broadcast state in the order in which their entries were last written."""
         return list(self._values.get(state, ()))
 

@@ -26,8 +26,8 @@ def overlapping_shards(stored: KeySpace | None, shards: Collection[int], wanted:
     """
     if stored is None or stored.key_groups != wanted.key_groups:
         return sorted(shards)
-    groups = wanted.groups_of(shard)
-    return [one for one in sorted(shards) if _overlap(stored.groups_of(one), groups)]
+    groups = wanted.get_groups(shard)
+    return [one for one in sorted(shards) if _overlap(stored.get_groups(one), groups)]
 
 
 def _overlap(one: range, other: range) -> bool:

@@ -85,6 +85,6 @@ class ScopedTable(Protocol):
     scope: TableScope
 
 
-def scope_of(table: object) -> TableScope:
+def get_scope(table: object) -> TableScope:
     """Return the declared scope of a table; ``KEYED`` if it declares none."""
     return table.scope if isinstance(table, ScopedTable) else KEYED

@@ -46,7 +46,8 @@ from streamcore.state.row_versions import VERSION
 from streamcore.state.table import HASH, StateTable
 
 HEAD = "head"
-FORMAT = 2
+#: The format of a head without cold rows, which a version that knows none reads too, and of one that lists some.
+FORMAT, COLD_FORMAT = 1, 2
 
 
 @dataclass(slots=True)
@@ -67,23 +68,26 @@ class LogHead:
     def to_json(self) -> bytes:
         """Return the head as stored."""
         document = {
-            "format": FORMAT,
+            "format": COLD_FORMAT if self.cold else FORMAT,
             "sequence": self.sequence,
             "chains": self.chains,
             "written": self.written,
             "cells": self.cells,
-            "cold": self.cold,
         }
+        if self.cold:
+            document["cold"] = self.cold
         return orjson.dumps(document, option=orjson.OPT_SORT_KEYS)
 
     @classmethod
     def from_json(cls, blob: bytes) -> LogHead:
         """Return a stored head; ``CorruptState`` if its format is unknown."""
         document = orjson.loads(blob)
-        if document.get("format") != FORMAT:
-            raise CorruptState(f"shard state has format {document.get('format')!r}; this version reads {FORMAT}")
-        parts = ("sequence", "chains", "written", "cells", "cold")
-        return cls(*(document[part] for part in parts))
+        if document.get("format") not in (FORMAT, COLD_FORMAT):
+            raise CorruptState(
+                f"shard state has format {document.get('format')!r}; this version reads {FORMAT} and {COLD_FORMAT}"
+            )
+        known = {part: document[part] for part in ("sequence", "chains", "written", "cells")}
+        return cls(**known, cold=document.get("cold", {}))
 
     @property
     def log_sequences(self) -> range:

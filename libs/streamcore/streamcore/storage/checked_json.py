@@ -20,7 +20,7 @@ DIGEST_DIGITS = 15
 RESTORE = "restore the app from a savepoint, or this file from a copy"
 
 
-def digest_of(document: Mapping[str, object]) -> str:
+def compute_digest(document: Mapping[str, object]) -> str:
     """Return the first ``DIGEST_DIGITS`` hexadecimal digits of the BLAKE2b digest of a document's canonical JSON.
 
     In canonical JSON, keys are sorted and no spaces stand between tokens. Equal documents have equal digests.
@@ -31,7 +31,7 @@ def digest_of(document: Mapping[str, object]) -> str:
 
 def encode(document: Mapping[str, object]) -> bytes:
     """Return the document, with its digest as its last entry, as indented JSON."""
-    return json.dumps({**document, _DIGEST: digest_of(document)}, indent=1).encode()
+    return json.dumps({**document, _DIGEST: compute_digest(document)}, indent=1).encode()
 
 
 def parse(content: bytes, where: object, remedy: str = RESTORE) -> dict[str, Any]:
@@ -46,6 +46,6 @@ def parse(content: bytes, where: object, remedy: str = RESTORE) -> dict[str, Any
     if not isinstance(document, dict):
         raise CorruptState(f"{where}: damaged: not a JSON object ({len(content)} bytes); {remedy}")
     stored = document.pop(_DIGEST, None)
-    if stored != digest_of(document):
+    if stored != compute_digest(document):
         raise CorruptState(f"{where}: damaged: its content does not have the digest {stored!r} in it; {remedy}")
     return document

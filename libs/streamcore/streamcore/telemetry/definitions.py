@@ -152,11 +152,11 @@ METRICS = (
     ),
     MetricDefinition(
         _COUNTER,
-        "headgate.counted",
+        "headgate.counters",
         "",
-        "Counts of operators and rules, such as rows that are late, dropped or rejected by a limit.",
-        ("what",),
-        _by_name(lambda t: t.counted),
+        "Counters of operators and rules, such as rows that are late, dropped or rejected by a limit.",
+        ("counter",),
+        _by_name(lambda t: t.counters),
     ),
     MetricDefinition(
         _COUNTER,

@@ -35,7 +35,7 @@ class MetricTotals:
 
     ``cold``: rows and bytes of paged tables. ``cold_moves``: keys that moved to disk and back.
     ``*_ms``: milliseconds; ``cut_at_ms`` and ``savepoint_at_ms`` since 1970. ``loaded``: shards whose state was read
-    from storage. ``counted``: counters of operators and rules. ``busy_us``, ``waiting_us``: microseconds of each step
+    from storage. ``counters``: counters of operators and rules. ``busy_us``, ``waiting_us``: microseconds of each step
     of a topology. ``batch``: -1 before the first cut. ``memory``: reads the memory in use, None without a limit.
     """
 
@@ -43,7 +43,7 @@ class MetricTotals:
     cuts: dict[str, int] = field(default_factory=dict)
     lanes: dict[str, int] = field(default_factory=dict)
     reasons: dict[str, int] = field(default_factory=dict)
-    counted: dict[str, int] = field(default_factory=dict)
+    counters: dict[str, int] = field(default_factory=dict)
     busy_us: dict[str, int] = field(default_factory=dict)
     waiting_us: dict[str, int] = field(default_factory=dict)
     sink_rows: dict[str, int] = field(default_factory=dict)
@@ -137,7 +137,7 @@ class MetricTotals:
         add_all(self.budgets_reached, by_kind[BUDGET_REACHED])
         add_all(self.function_counts, by_kind[USER_COUNTER])
         self.function_gauges |= dict([*by_kind[USER_GAUGE].items()][:NAMES])
-        add_all(self.counted, by_kind[OTHER])
+        add_all(self.counters, by_kind[OTHER])
         add_all(self.cold_moves, by_kind[COLD_MOVES])
         self.cold = by_kind[COLD] or self.cold
         self.rule_state_entries = by_kind[STATE_ENTRIES] or self.rule_state_entries  # a cut that ran before has none

@@ -25,7 +25,7 @@ from streamcore.operators.process.keyless import KeylessProcess
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION
 from streamcore.state.cold.cold_state import ColdState
 from streamcore.state.cold.paged_state import PagedOperator, PagedState
-from streamcore.state.scope import TableScope, scope_of
+from streamcore.state.scope import TableScope, get_scope
 from streamcore.state.table import StateTable
 from streamcore.topology.control_rows import control_rows, unreadable_records
 from streamcore.topology.dead_letters import DeadLetterWriter, without_origin
@@ -173,7 +173,7 @@ class KeyedStageRunner:
         return table
 
     def scope(self, name: str) -> TableScope:
-        return scope_of(self.table(name))
+        return get_scope(self.table(name))
 
     def on_state_loaded(self) -> None:
         for operator in self.operators.values():

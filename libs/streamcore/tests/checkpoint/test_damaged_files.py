@@ -153,7 +153,7 @@ def test_a_damaged_checkpoint_file_is_named_or_changes_no_decision(
 def test_without_the_digest_a_changed_bit_is_not_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root, _ = make_running(tmp_path / "checkpoint")
     file = tmp_path / "checkpoint" / "offsets" / str(LAST + 1)
-    monkeypatch.setattr("streamcore.storage.checked_json.digest_of", lambda _: "")
+    monkeypatch.setattr("streamcore.storage.checked_json.compute_digest", lambda _: "")
     file.write_bytes(file.read_bytes().replace(b'"blake2b": "', b'"blake2b": "", "x": "').replace(b"617", b"417"))
     bounds = root.offsets.read(LAST + 1)
     assert bounds is not None

@@ -123,10 +123,10 @@ def test_a_savepoint_finds_a_table_that_declares_a_wrong_scope(tmp_path: Path) -
 @given(st.integers(1, 64), st.integers(1, 64), st.integers(64, 300))
 def test_the_overlapping_shards_are_those_that_share_key_groups(stored: int, wanted: int, key_groups: int) -> None:
     old, new = KeySpace(stored, key_groups), KeySpace(wanted, key_groups)
-    every = [group for shard in range(stored) for group in old.groups_of(shard)]
+    every = [group for shard in range(stored) for group in old.get_groups(shard)]
     assert every == [*range(key_groups)], "ranges without gaps"
     for shard in range(wanted):
-        sharing = [one for one in range(stored) if {*old.groups_of(one)} & {*new.groups_of(shard)}]
+        sharing = [one for one in range(stored) if {*old.get_groups(one)} & {*new.get_groups(shard)}]
         assert overlapping_shards(old, range(stored), new, shard) == sharing
         assert overlapping_shards(None, range(stored), new, shard) == [*range(stored)]
 

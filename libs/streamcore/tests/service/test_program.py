@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from streamcore.errors import ConfigError
-from streamcore.service.program.definition import program_service, topology_of
+from streamcore.service.program.definition import load_topology, program_service
 from streamcore.service.program.reference import load_program
 from streamcore.service.program.settings import ProgramSettings
 
@@ -79,7 +79,7 @@ def test_a_program_with_settings_of_its_own_gets_them_and_a_wrong_one_is_named(f
     reference = f"{folder}/case_settings.py:topology"
     settings = settings_of(reference, limit=5)
     assert (settings.app, settings.model_dump()["limit"]) == ("limited", 5.0)
-    assert topology_of(reference, settings).name == "limited"
+    assert load_topology(reference, settings).name == "limited"
     with pytest.raises(ConfigError, match="limit: Input should be greater than 0"):
         settings_of(reference, limit=0)
 

@@ -96,7 +96,7 @@ def test_prometheus_can_scrape_the_metrics_of_cuts() -> None:
     assert value(samples, "headgate_events_total") == 300
     assert value(samples, "headgate_records_total", 'lane="alerts"') == 6
     assert value(samples, "headgate_deadletters_total", 'reason="not_json"') == 3
-    assert value(samples, "headgate_counted_total", 'what="window late"') == 15
+    assert value(samples, "headgate_counters_total", 'counter="window late"') == 15
     assert value(samples, "headgate_lag_rows") == 42
     assert value(samples, "headgate_control_lag_rows") == 7
     assert value(samples, "headgate_lag_time_seconds") == 1.5

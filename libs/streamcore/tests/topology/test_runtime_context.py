@@ -137,7 +137,7 @@ def test_metrics_have_step_and_name_as_labels() -> None:
     for _ in range(2):
         totals._add_counters(context.take_metrics())
     assert (totals.function_counts, totals.function_gauges) == ({"velocity.alarms": 3}, {"velocity.cards": 7})
-    assert totals.counted == {}
+    assert totals.counters == {}
 
 
 def test_wrong_names_and_negative_counts_are_rejected() -> None:

@@ -15,7 +15,7 @@ from headgate_operator.reconcile.actions import Action, DeletePod
 from headgate_operator.reconcile.autoscaling import next_change_ms, scaled
 from headgate_operator.reconcile.conditions import absorb_status, describe
 from headgate_operator.reconcile.context import Context, ReconcileResult, open_upgrade
-from headgate_operator.reconcile.deletion import continue_delete, delete
+from headgate_operator.reconcile.deletion import begin_delete, continue_delete
 from headgate_operator.reconcile.garbage_collection import collect_garbage, delete_finished_collectors
 from headgate_operator.reconcile.install import (
     cancel_install,
@@ -81,7 +81,7 @@ def _decide(context: Context, status: Status) -> ReconcileResult:
 def _run_phase(context: Context, status: Status) -> ReconcileResult:
     """Run the phase of the status; begin the deletion if the app is being deleted."""
     if context.desired.deleting_since_ms is not None and status.phase is not Phase.DELETING:
-        return delete(context, status)
+        return begin_delete(context, status)
     return _PHASES[status.phase](context, status)
 
 

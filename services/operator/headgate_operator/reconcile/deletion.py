@@ -25,7 +25,7 @@ from headgate_operator.resources.spec import DeletionPolicy
 from headgate_operator.resources.status import GarbageCollection, Phase, Status, UpgradeOutcome
 
 
-def delete(context: Context, status: Status) -> ReconcileResult:
+def begin_delete(context: Context, status: Status) -> ReconcileResult:
     """Begin the deletion, from any phase."""
     if status.upgrade is not None and status.upgrade.outcome is UpgradeOutcome.OPEN:
         status = close_upgrade(context, status, UpgradeOutcome.SUPERSEDED, FailureReason.DELETED, "the app was deleted")

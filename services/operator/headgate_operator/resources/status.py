@@ -178,7 +178,7 @@ class PendingCommand:
 
 @dataclass(frozen=True, slots=True)
 class PendingConfig:
-    """Settings that a driver was asked to apply without a restart, by the command ``configure`` with this ``id``.
+    """Settings that a driver is to apply without a restart, sent by the command ``configure`` with this ``id``.
 
     The release ``revision`` differs from the stable one only in these settings. Without a result of the command it is
     unknown with which of the two the driver runs.
@@ -187,7 +187,7 @@ class PendingConfig:
     __pydantic_config__: ClassVar[ConfigDict] = STORED
 
     id: Annotated[str, Field(description="Id of the configure command.")]
-    pod: Annotated[str, Field(description="Pod that was asked to apply the settings.")]
+    pod: Annotated[str, Field(description="Pod that received the settings.")]
     revision: Annotated[str, Field(description="Revision of the release with these settings.")]
     generation: Annotated[
         int,
@@ -368,7 +368,7 @@ class Status:
     ] = None
     resume: Annotated[
         Phase | None,
-        Field(description="Phase to continue with when the old pod is gone."),
+        Field(description="Phase to continue with when the old pod has ended."),
     ] = None
     scale: Annotated[
         ScaleState | None,
@@ -381,7 +381,7 @@ class Status:
     ] = None
     terminate_by: Annotated[
         InstantMs | None,
-        Field(description="Time at which a person is asked for if old pods still run."),
+        Field(description="Time from which the app needs a person if old pods still run."),
     ] = None
     prepare_by: Annotated[
         InstantMs | None,
@@ -401,7 +401,7 @@ class Status:
     ] = ""
     pending_config: Annotated[
         PendingConfig | None,
-        Field(description="Settings that a driver was asked to apply and has not confirmed."),
+        Field(description="Settings that a driver received and has not confirmed."),
     ] = None
     last_scheduled: Annotated[
         InstantMs | None,

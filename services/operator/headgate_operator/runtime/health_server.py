@@ -56,7 +56,7 @@ COUNTED = {
     "reconciles": MetricDefinition(
         "headgate_operator_reconciles",
         "Reconciliations: `all` of them, and those that are repeated, by reason: `StaleRead` or `NotExclusive`.",
-        ("what",),
+        ("result",),
         CounterMetricFamily,
     ),
 }

@@ -143,7 +143,7 @@ class CountSubgroup:
         codes = self.panes.runs.codes()
         living = self.panes.living(codes)
         kept = codes[living]
-        distinct = {c: sets.state_size_of(lambda own: np.isin(own, kept)) for c, sets in self.sets.items()}
+        distinct = {c: sets.measure_living(lambda own: np.isin(own, kept)) for c, sets in self.sets.items()}
         return self.panes.state_sizes({"": living})[""], distinct
 
     def tables(self) -> Mapping[str, StateTable]:

@@ -36,7 +36,7 @@ class DistinctTable:
         """The size of all sets; those of expired panes count until they are dropped."""
         return self._count.size
 
-    def state_size_of(self, living: Callable[[Ints], npt.NDArray[np.bool_]]) -> StateSize:
+    def measure_living(self, living: Callable[[Ints], npt.NDArray[np.bool_]]) -> StateSize:
         """Return the size of the sets of living panes. ``living``: which of these codes are living panes."""
         codes = np.fromiter(self._sets, np.int64, len(self._sets))
         count = ValueCount()

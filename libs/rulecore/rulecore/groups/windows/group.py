@@ -393,7 +393,7 @@ class WindowGroup:
         masks = {name: kept & (self.panes.runs.column(f"{name}.n") > 0) for name in sorted(counters)}
         every = np.logical_or.reduce([kept & False, *masks.values()])
         panes = self.panes.state_sizes({"": every, **masks})
-        distinct = {c: t.state_size_of(lambda codes: (codes & PANE_MASK) >= first) for c, t in self.distinct.items()}
+        distinct = {c: t.measure_living(lambda codes: (codes & PANE_MASK) >= first) for c, t in self.distinct.items()}
         by_rule = {
             version_name(rule): sum(
                 (distinct[s.column] for s in rule.aggregates if s.column in distinct), panes[rows_column(rule)]

@@ -96,7 +96,7 @@ def learn_shape(schema: StreamSchema, samples: Iterable[JsonObject]) -> JsonShap
     for sample in samples:
         names = [name for name, _ in sample.pairs if _learnable(schema, name)]
         new_notations = {
-            name: notation for name, value in sample.pairs if (notation := _notation_of(schema.get(name), value))
+            name: notation for name, value in sample.pairs if (notation := _detect_notation(schema.get(name), value))
         }
         merged = {name: set(after) for name, after in followers.items()}
         for name, following in zip(names, [*names[1:], None], strict=True):
@@ -164,7 +164,7 @@ def _with_unseen(schema: StreamSchema, order: Sequence[str]) -> list[str]:
     return result
 
 
-def _notation_of(field: Field | None, value: object) -> Notation | None:
+def _detect_notation(field: Field | None, value: object) -> Notation | None:
     """Return the notation of a valid value; None if it is null, or its type has only one."""
     if field is None or value is None or field.type.kind not in (Kind.DECIMAL, Kind.TIMESTAMP):
         return None

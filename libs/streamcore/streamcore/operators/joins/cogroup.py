@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 import polars as pl
 
-from streamcore.calls import CALL_ERRORS, check_times, failure_reason, name_of
+from streamcore.calls import CALL_ERRORS, check_times, failure_reason, get_call_name
 from streamcore.errors import ConfigError
 from streamcore.operators.base import MAIN, CutTime, Ports
 from streamcore.operators.failures import FAILED_PANE, FailedCall, PaneFailures
@@ -94,7 +94,7 @@ class CoGroup:
                 rows = self._rows(key, Window(int(start), int(end)), *(side.clone() for side in sides))
                 frames.append(rows.with_columns(pl.lit(end - 1, pl.Int64).alias(EVENT_MS)))
             except CALL_ERRORS as error:
-                failed[i] = FailedCall(failure_reason(name_of(self._function), error), sides)
+                failed[i] = FailedCall(failure_reason(get_call_name(self._function), error), sides)
         return pl.concat(frames), self._failed_groups(matches, failed)
 
     def _rows(self, key: tuple[object, ...], window: Window, left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:

@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 
 from streamcore.arguments import check_function, check_type
-from streamcore.calls import CALL_ERRORS, failure_reason, name_of
+from streamcore.calls import CALL_ERRORS, failure_reason, get_call_name
 from streamcore.errors import ConfigError
 from streamcore.patterns.engine import read_value
 from streamcore.patterns.expressions import MatchExpression, MatchFunction, MatchRead
@@ -100,7 +100,7 @@ class MatchRows:
                 }
                 rows = [self._checked(row) for row in output.function(match)]
         except CALL_ERRORS as error:
-            name = "select" if isinstance(output, MatchColumns) else name_of(output.function)
+            name = "select" if isinstance(output, MatchColumns) else get_call_name(output.function)
             return failure_reason(name, error)
         self.rows += rows
         self.sources += [number] * len(rows)

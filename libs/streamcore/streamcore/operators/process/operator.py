@@ -57,7 +57,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from streamcore.calls import CALL_ERRORS, failure_reason, name_of
+from streamcore.calls import CALL_ERRORS, failure_reason, get_call_name
 from streamcore.errors import ConfigError
 from streamcore.keyed.broadcast import declared_broadcast_states
 from streamcore.keyed.call_records import InputRows, PortBuffer, Schema, check_schema, row_class
@@ -271,7 +271,7 @@ class ProcessOperator:
                 try:
                     self._emit(function(self._context))
                 except CALL_ERRORS as error:
-                    self._fail_key(name_of(function), error)
+                    self._fail_key(get_call_name(function), error)
                 scope.journal.clear()
 
     def _process_events(self, frames: Sequence[pl.DataFrame]) -> None:

@@ -54,7 +54,7 @@ class StreamDocument(Document):
 
     def input_format(self) -> InputFormat:
         """Return the format of its records; ``ConfigError`` names a file that cannot be read."""
-        return self.format.value()
+        return self.format.to_format()
 
 
 def load_schema(path: Path) -> StreamSchema:

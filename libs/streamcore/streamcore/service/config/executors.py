@@ -57,8 +57,8 @@ class ExecutorsDocument(Document):
         Field(description="File with the secret that driver and executors authenticate with; without it they do not."),
     ] = None
 
-    def value(self, environment: Mapping[str, str]) -> Executors:
-        """Return the executors for Spark.
+    def to_executors(self, environment: Mapping[str, str]) -> Executors:
+        """Return the executors that a Spark session is built with.
 
         ``environment``: the environment variables of the driver's pod. ``ConfigError`` if one of them is missing
         (``_NEEDED``), or the template, or the secret file.

@@ -23,7 +23,7 @@ class JsonDocument(Document):
 
     kind: Annotated[Literal["json"], Field(description="Name of the format.")]
 
-    def value(self) -> InputFormat:
+    def to_format(self) -> InputFormat:
         """Return the format."""
         from streamcore.decode.formats import Json
 
@@ -41,7 +41,7 @@ class CsvDocument(Document):
     delimiter: Annotated[str, Field(description="Character between two columns.")] = ","
     null_values: Annotated[tuple[str, ...], Field(description="Texts that stand for NULL.")] = ()
 
-    def value(self) -> InputFormat:
+    def to_format(self) -> InputFormat:
         """Return the format."""
         from streamcore.decode.formats import Csv
 
@@ -65,7 +65,7 @@ class AccessLogDocument(Document):
         Field(description="Column of the log for each field of the stream."),
     ] = Field(default_factory=dict)
 
-    def value(self) -> InputFormat:
+    def to_format(self) -> InputFormat:
         """Return the format."""
         from streamcore.decode.formats import AccessLog
         from streamcore.decode.text.access_log import LogLayout
@@ -110,7 +110,7 @@ class AvroDocument(Document):
             raise ValueError(f"framing {self.framing} needs {needed or 'no schema'}, and no other setting of schemas")
         return self
 
-    def value(self) -> InputFormat:
+    def to_format(self) -> InputFormat:
         """Return the format; ``ConfigError`` names a file that cannot be read."""
         from streamcore.decode.formats import Avro
 

@@ -231,7 +231,7 @@ class ServiceSettings(Document):
     @property
     def spark_session(self) -> SparkSettings:
         """The settings of the Spark session; ``ConfigError`` if there are executors and no pod (see ``executors``)."""
-        executors = None if self.executors is None else self.executors.value(os.environ)
+        executors = None if self.executors is None else self.executors.to_executors(os.environ)
         return SparkSettings(
             jars=self.jars,
             # A task that fails runs once more: a worker that was killed costs its task, not the query.

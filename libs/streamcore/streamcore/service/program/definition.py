@@ -34,6 +34,6 @@ def program_service(reference: str) -> ServiceDefinition[ProgramSettings]:
     return ServiceDefinition("headgate-program", program.settings, factory, lanes, defaults)
 
 
-def topology_of(reference: str, settings: ProgramSettings) -> Topology:
+def load_topology(reference: str, settings: ProgramSettings) -> Topology:
     """Return the topology of a program for these settings."""
     return load_program(reference).topology(settings)

@@ -12,7 +12,7 @@
 1. ``live``: check in the ledger that no later epoch has begun and no other process has written this batch, and read
    which indexes each lane is written to.
 2. ``sent``: send the documents to each of those indexes, with version ``epoch << 40 | batch``, deletions too.
-3. ``noted``: write epoch, batch, digest and index names to the ledger.
+3. ``recorded``: write epoch, batch, digest and index names to the ledger.
 
 A crash after or within a step leaves a part of the cut's documents. Spark runs the cut again with equal rows: an
 existing document already has this version (a conflict, and no change), the missing ones are written. So the contents of
@@ -55,14 +55,14 @@ _QUICK_TIMEOUT_MS = 1_000
 
 @dataclass(slots=True)
 class _Session:
-    """What exists between ``open`` and ``close``. ``quick``: a client with a short time-out. ``noted``: the index names
-    in the ledger, as last written."""
+    """The connections between ``open`` and ``close``. ``quick``: a client with a short time-out. ``recorded``: the
+    index names in the ledger, as last written."""
 
     owner: WriterId
     client: SearchClient
     quick: SearchClient
     sender: BulkSender
-    noted: tuple[str, ...] = ()
+    recorded: tuple[str, ...] = ()
 
     def ledger(self, client: SearchClient, sink: str) -> IndexLedger:
         """Return the app's ledger, read through one of the clients."""
@@ -107,7 +107,7 @@ class OpenSearchSink:
         )
         self._session = _Session(owner, client, quick, sender)
         try:
-            return self._attempts().run(self._open)
+            return self._retries().run(self._open)
         except BaseException:
             self.close()
             raise
@@ -119,7 +119,7 @@ class OpenSearchSink:
             self._follow_quietly(session, cut)
             return WriteResult(WriteOutcome.EMPTY)
         # 1. Check the epoch, and read the live indexes.
-        live = self._attempts().run(lambda: self._live(session, session.client, cut))
+        live = self._retries().run(lambda: self._live_indexes(session, session.client, cut))
         self._hooks.on_step("live")
         # 2. The documents.
         version, count, rejected = document_version(session.owner.epoch, cut.batch), 0, list[RejectedRow]()
@@ -130,8 +130,8 @@ class OpenSearchSink:
             count += written
         self._hooks.on_step("sent")
         # 3. The ledger.
-        self._attempts().run(lambda: self._note(session, session.client, cut, live))
-        self._hooks.on_step("noted")
+        self._retries().run(lambda: self._record_cut(session, session.client, cut, live))
+        self._hooks.on_step("recorded")
         return WriteResult(WriteOutcome.COMMITTED, count, rejected)
 
     def close(self) -> None:
@@ -147,7 +147,7 @@ class OpenSearchSink:
             raise ConfigError(f"sink {self.name} is not open; call open() before write()")
         return self._session
 
-    def _attempts(self) -> RequestRetries:
+    def _retries(self) -> RequestRetries:
         return RequestRetries(self._settings.patience, self._hooks, self._require_session().client.server)
 
     def _open(self) -> CutId | None:
@@ -169,7 +169,8 @@ class OpenSearchSink:
         self._hooks.on_step("checked")
         return last
 
-    def _live(self, session: _Session, client: SearchClient, cut: CutId) -> dict[str, tuple[str, ...]]:
+    def _live_indexes(self, session: _Session, client: SearchClient, cut: CutId) -> dict[str, tuple[str, ...]]:
+        """Check in the ledger that this process may write the cut; return the live indexes of each lane."""
         session.ledger(client, self.name).check(session.owner.epoch, cut)
         specs = self._settings.indexes.items()
         return {lane: indexes.live_indexes(client, spec.alias) for lane, spec in specs}
@@ -194,19 +195,21 @@ class OpenSearchSink:
             missing = max(missing, missing_here)
         return [rejected[row] for row in sorted(rejected)], documents.ids - missing
 
-    def _note(self, session: _Session, client: SearchClient, cut: CutId, live: Mapping[str, tuple[str, ...]]) -> None:
+    def _record_cut(
+        self, session: _Session, client: SearchClient, cut: CutId, live: Mapping[str, tuple[str, ...]]
+    ) -> None:
         """Write the cut and the live indexes to the ledger."""
         names = _names(live)
         session.ledger(client, self.name).write(IndexLedgerEntry(session.owner.epoch, cut, names))
-        session.noted = names
+        session.recorded = names
 
     def _follow_quietly(self, session: _Session, cut: CutId) -> None:
         """In a cut without rows, write changed live indexes to the ledger, for a rebuild that waits for it. An
         unreachable server is ignored, because the cut has nothing to write."""
         with contextlib.suppress(Retryable), self._hooks.outages.attempt(session.quick.server, str(cut)):
-            live = self._live(session, session.quick, cut)
-            if _names(live) != session.noted:
-                self._note(session, session.quick, cut, live)
+            live = self._live_indexes(session, session.quick, cut)
+            if _names(live) != session.recorded:
+                self._record_cut(session, session.quick, cut, live)
 
 
 def _names(live: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:

@@ -25,18 +25,18 @@ class Connection(psycopg.Connection[tuple[object, ...]]):
     """A connection whose calls fail after ``answer_ms`` milliseconds without a response.
 
     The server's own statement time-out is not enough: a frozen server process enforces none, while its operating system
-    still answers keep-alives. ``on_answer`` is called after each response.
+    still answers keep-alives. ``on_response`` is called after each response.
     """
 
     answer_ms: int | None = None
-    on_answer: Callable[[], None] = staticmethod(_ignore)
+    on_response: Callable[[], None] = staticmethod(_ignore)
 
     def wait(self, gen: PQGen[T], interval: float = _WAKE_UP_S, timeout: float | None = None) -> T:
         """Wait for the server, at most ``answer_ms`` if no ``timeout`` is given. psycopg waits for every response
         here."""
         limit_s = self.answer_ms / 1000 if timeout is None and self.answer_ms is not None else timeout
         answer = super().wait(gen, interval, limit_s)
-        self.on_answer()
+        self.on_response()
         return answer
 
 

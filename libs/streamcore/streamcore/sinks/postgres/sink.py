@@ -15,9 +15,9 @@ One transaction holds every row of a cut and the ledger row that records it. The
 The state that a crash just after each step leaves (``PostgresStep``; the tests crash there):
 
 - ``FENCED`` (0): a ledger row of this epoch and no rows. The next process begins at step 0.
-- ``LOCKED``, ``STAGED``, ``APPLIED``, ``NOTED`` (1 to 4): an open transaction. The server rolls it back as soon as the
-  operating system closes the socket, or else after ``Timeouts.silence_ms``. Until then the next process waits for the
-  lock, within its ``RetryPolicy``.
+- ``LOCKED``, ``STAGED``, ``APPLIED``, ``RECORDED`` (1 to 4): an open transaction. The server rolls it back as soon as
+  the operating system closes the socket, or else after ``Timeouts.silence_ms``. Until then the next process waits for
+  the lock, within its ``RetryPolicy``.
 - ``COMMITTED`` (5): the cut and its ledger row are committed, but the app has not recorded the cut as done. It writes
   the cut again, and step 1 returns the recorded result.
 
@@ -67,7 +67,7 @@ class PostgresStep(enum.StrEnum):
     LOCKED = "locked"
     STAGED = "staged"
     APPLIED = "applied"
-    NOTED = "noted"
+    RECORDED = "recorded"
     COMMITTED = "committed"
 
 
@@ -144,7 +144,7 @@ class PostgresSink:
         attempts, pause_ms, deadline = 1, patience.pause_ms, 0.0
         while True:
             try:
-                return self._translating(action, action_name)
+                return self._run_action(action, action_name)
             except Retryable as error:
                 self.close()
                 deadline = deadline or time.monotonic() + patience.recovery_ms / 1000
@@ -158,7 +158,7 @@ class PostgresSink:
             attempts += 1
             self._hooks.still_owner()
 
-    def _translating(self, action: Callable[[], T], action_name: str) -> T:
+    def _run_action(self, action: Callable[[], T], action_name: str) -> T:
         """Run ``action``; turn psycopg's errors into errors of ``streamcore.errors``, and report outages."""
         with self._hooks.outages.attempt(self._server, action_name):
             try:
@@ -180,7 +180,7 @@ class PostgresSink:
         """Return the open connection. If there is none, connect, check all tables and create the staging tables."""
         if self._connection is None:
             self._connection = connect(self._settings, f"headgate {self._own_ledger.owner.app} {self._name}")
-            self._connection.on_answer = partial(self._hooks.outages.answered, self._server)
+            self._connection.on_response = partial(self._hooks.outages.answered, self._server)
             check_database(self._connection)
             columns = {lane: check_table(self._connection, table) for lane, table in self._tables.items()}
             self._staging = {
@@ -195,7 +195,7 @@ class PostgresSink:
     def _write(self, attempt: _Attempt) -> WriteResult:
         connection, ledger = self._ensure_connection(), self._own_ledger
         # 1. The row lock keeps every other process out until this transaction ends.
-        entry = self.locked_entry(connection, ledger)
+        entry = self.lock_ledger(connection, ledger)
         self._hooks.on_step(PostgresStep.LOCKED)
         if entry.cut is not None:
             check_same_cut(attempt.cut, entry.cut, f"postgres sink {self._name}")
@@ -212,14 +212,14 @@ class PostgresSink:
         self._hooks.on_step(PostgresStep.APPLIED)
         # 4. The ledger records the cut in the transaction that writes it.
         ledger.record_cut(connection, attempt.cut, applied.rows, applied.rejected)
-        self._hooks.on_step(PostgresStep.NOTED)
+        self._hooks.on_step(PostgresStep.RECORDED)
         # 5. Every session sees the rows.
-        attempt.commit_asked = True
+        attempt.commit_sent = True
         connection.commit()
         self._hooks.on_step(PostgresStep.COMMITTED)
         return WriteResult(WriteOutcome.COMMITTED, applied.rows, applied.rejected)
 
-    def locked_entry(self, connection: Connection, ledger: PostgresLedger) -> PostgresLedgerEntry:
+    def lock_ledger(self, connection: Connection, ledger: PostgresLedger) -> PostgresLedgerEntry:
         """Lock the ledger row until the transaction ends, and return it (step 1).
 
         Raises ``Fenced`` if a later epoch owns it, and ``Permanent`` if the server has lost commits.
@@ -242,14 +242,14 @@ class PostgresSink:
 
 
 class _Attempt:
-    """A cut that is being written. ``commit_asked``: the commit was sent to the server at least once."""
+    """A cut that is being written. ``commit_sent``: the commit was sent to the server at least once."""
 
     def __init__(self, cut: CutId, lanes: list[CheckedRows]) -> None:
         self.cut = cut
-        self.commit_asked = False
+        self.commit_sent = False
         self.lanes = lanes
 
     def recorded_result(self, entry: PostgresLedgerEntry) -> WriteResult:
         """Return the result of the cut, which the ledger shows as written."""
-        outcome = WriteOutcome.COMMITTED if self.commit_asked else WriteOutcome.SKIPPED
+        outcome = WriteOutcome.COMMITTED if self.commit_sent else WriteOutcome.SKIPPED
         return WriteResult(outcome, entry.rows, entry.rejected)

@@ -30,7 +30,7 @@ def template(tmp_path: Path) -> Path:
 
 
 def test_a_driver_with_complete_settings_requests_its_executors_from_the_cluster(template: Path) -> None:
-    executors = ExecutorsDocument(count=3, cores=2, template=template).value(POD)
+    executors = ExecutorsDocument(count=3, cores=2, template=template).to_executors(POD)
     options = executors.options()
     assert executors.slots == 6
     assert options["spark.master"] == "k8s://https://10.0.0.1:443"
@@ -42,7 +42,9 @@ def test_a_driver_with_complete_settings_requests_its_executors_from_the_cluster
 
 def test_an_ipv6_address_of_the_api_server_is_written_in_brackets(template: Path) -> None:
     options = (
-        ExecutorsDocument(count=1, template=template).value(POD | {"KUBERNETES_SERVICE_HOST": "fd00::1"}).options()
+        ExecutorsDocument(count=1, template=template)
+        .to_executors(POD | {"KUBERNETES_SERVICE_HOST": "fd00::1"})
+        .options()
     )
     assert options["spark.master"] == "k8s://https://[fd00::1]:443"
 
@@ -51,21 +53,21 @@ def test_an_ipv6_address_of_the_api_server_is_written_in_brackets(template: Path
 def test_the_error_names_each_setting_that_the_pod_lacks(template: Path, missing: str) -> None:
     known = {name: value for name, value in POD.items() if name != missing}
     with pytest.raises(ConfigError, match=missing):
-        ExecutorsDocument(count=1, template=template).value(known)
+        ExecutorsDocument(count=1, template=template).to_executors(known)
 
 
 def test_the_error_names_a_missing_template(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"nowhere\.yaml"):
-        ExecutorsDocument(count=1, template=tmp_path / "nowhere.yaml").value(POD)
+        ExecutorsDocument(count=1, template=tmp_path / "nowhere.yaml").to_executors(POD)
 
 
 def test_the_secret_between_driver_and_executors_is_a_file(template: Path, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     document = ExecutorsDocument(count=1, template=template, secret_file=secret)
     with pytest.raises(ConfigError, match="mount the secret"):
-        document.value(POD)
+        document.to_executors(POD)
     secret.write_text("hunter2")
-    options = document.value(POD).options()
+    options = document.to_executors(POD).options()
     assert options["spark.authenticate"] == "true"
     assert options["spark.authenticate.secret.file"] == str(secret)
     assert "hunter2" not in str(options)

@@ -127,7 +127,7 @@ def test_column_types_become_mappings_that_keep_values_exact(search_index: Searc
 _IDS = st.sampled_from(["a", "b", "c", "d", "e"])
 _ROWS = st.lists(st.tuples(_IDS, st.sampled_from(["x", "y"]), st.integers(0, 9), st.booleans()), max_size=8)
 #: Where the process dies in each attempt of a cut, until one attempt succeeds.
-_CRASHES = st.lists(st.sampled_from(["live", "request", "sent", "noted"]), max_size=2)
+_CRASHES = st.lists(st.sampled_from(["live", "request", "sent", "recorded"]), max_size=2)
 
 
 def _run(search_index: SearchIndex, cuts: Sequence[Sequence[Row]], crashes: Sequence[Sequence[str]]) -> None:

@@ -80,7 +80,7 @@ def wire(append_database: SinkDatabase) -> Iterator[Wire]:
 
 def test_the_ledger_settles_a_commit_whose_response_is_lost(append_database: SinkDatabase, wire: Wire) -> None:
     def lose(step: str) -> None:
-        if step == PostgresStep.NOTED and not losses:
+        if step == PostgresStep.RECORDED and not losses:
             losses.append(step)
             wire.lose_answers()
             threading.Timer(0.5, wire.cut).start()
@@ -88,7 +88,7 @@ def test_the_ledger_settles_a_commit_whose_response_is_lost(append_database: Sin
     losses: list[str] = []
     sink = append_database.sink(APPEND, port=wire.port, hooks=SinkHooks(on_step=lose))
     written = append_database.write(sink, 0, ("a", ONE, 1), ("b", ONE, 1))
-    assert (losses, written.outcome, written.rows) == ([PostgresStep.NOTED], WriteOutcome.COMMITTED, 2)
+    assert (losses, written.outcome, written.rows) == ([PostgresStep.RECORDED], WriteOutcome.COMMITTED, 2)
     assert append_database.rows() == [("a", ONE, 1), ("b", ONE, 1)]
 
 

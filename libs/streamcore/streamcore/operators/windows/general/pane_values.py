@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 import polars as pl
 
-from streamcore.calls import CALL_ERRORS, check_times, failure_reason, name_of
+from streamcore.calls import CALL_ERRORS, check_times, failure_reason, get_call_name
 from streamcore.columnar.hash_table import Ints
 from streamcore.errors import ConfigError
 from streamcore.operators.failures import FailedCall, PaneFailures
@@ -59,7 +59,7 @@ class PaneFunction:
     @property
     def name(self) -> str:
         """Return the function's name for messages."""
-        return name_of(self.compute)
+        return get_call_name(self.compute)
 
     def rows(self, view: WindowView) -> pl.DataFrame:
         """Call the function, and return its rows with the columns of ``schema``."""

@@ -11,7 +11,7 @@ from decimal import Decimal
 import numpy as np
 import polars as pl
 
-from headgate_etl.mapping_types import CODE, REASON, FirstError, MappingSpec
+from headgate_etl.mapping.types import CODE, REASON, FirstError, MappingSpec
 from headgate_etl.row_codes import RowCode
 from rulecore.documents.scalars import abbreviate
 from rulecore.language import Expr, columns, to_logical
@@ -31,7 +31,7 @@ class ErrorMessages:
     def __init__(self, spec: MappingSpec, inputs: pl.DataFrame, checked: pl.DataFrame) -> None:
         self.spec, self.inputs, self.checked = spec, inputs, checked
 
-    def columns_of(self, errors: FirstError) -> tuple[pl.Series, pl.Series]:
+    def write(self, errors: FirstError) -> tuple[pl.Series, pl.Series]:
         """Return the columns ``CODE`` and ``REASON``, null for rows without an error."""
         height = len(errors.number)
         failed = np.flatnonzero(errors.number >= 0)

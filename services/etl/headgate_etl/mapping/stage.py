@@ -16,10 +16,10 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
-from headgate_etl import expression_errors
 from headgate_etl.columns import ROW, to_logical, to_physical
-from headgate_etl.error_messages import ErrorMessages
-from headgate_etl.mapping_types import ComputedField, FirstError, MappingSpec, Mask
+from headgate_etl.mapping import expression_errors
+from headgate_etl.mapping.error_messages import ErrorMessages
+from headgate_etl.mapping.types import ComputedField, FirstError, MappingSpec, Mask
 from headgate_etl.row_codes import RowCode
 from rulecore.language import Expr, columns
 from rulecore.language.columnar.compiler import to_polars
@@ -55,7 +55,7 @@ class MappingStage(MappingSpec):
                 number, (~checked[_RULE + rule.name].fill_null(value=True)).to_numpy(), RowCode.RULE + rule.name
             )
         computed = [self._column(rows, frame, field) for field in self.fields]
-        error_columns = ErrorMessages(self, frame, checked).columns_of(errors)
+        error_columns = ErrorMessages(self, frame, checked).write(errors)
         kept = rows.select(*self.keeps, *(name for name in ORIGIN if name in rows.columns))
         return kept.with_columns(*computed, *error_columns).hstack(rows.select(_ENGINE_COLUMNS))
 
