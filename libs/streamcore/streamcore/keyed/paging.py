@@ -105,6 +105,8 @@ class PagedKeys:
 
     def count_cold(self, frames: Frames) -> None:
         self._store.cold_keys += _key_count(frames)
+        if _TIMERS in frames:
+            self._store.timers.skip_orders(frames[_TIMERS])
 
     def cold_summary(self) -> Mapping[str, object]:
         return {"keys": self._store.cold_keys, "next_timer": self._store.timers.next_order}

@@ -178,6 +178,12 @@ class TimerTable:
         dirty, self._dirty = self._dirty, {}
         return self._frame([(d, s, at, self.queues[d].waiting.get(s, _NO_TIMES).get(at)) for d, s, at in dirty])
 
+    def skip_orders(self, rows: pl.DataFrame) -> None:
+        """Give no timer that is set from now on an order number up to those of these stored timers."""
+        latest = rows[_ORDER].max()
+        if isinstance(latest, int):
+            self.next_order = max(self.next_order, latest + 1)
+
     def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
         return self.rows_of(self._keys.in_bucket(bucket, buckets))
 
@@ -201,7 +207,7 @@ class TimerTable:
                 queue.remove(key_slot, at_ms)
             if order is not None:
                 queue.add(key_slot, at_ms, order)
-                self.next_order = max(self.next_order, order + 1)
+        self.skip_orders(rows)
 
     def _frame(self, timers: Sequence[tuple[TimeDomain, int, int, int | None]]) -> pl.DataFrame:
         if not timers:

@@ -117,7 +117,7 @@ def _read_rows(folder: ObjectStore, index: InitialStateIndex, stage: int, shard:
             for part in read_parts(read_verified(folder, file, f"checkpoint {folder.url}"), file.path):
                 if part.table in wanted:
                     frames_by_table[part.table].append(part.frame)
-    return {name: pl.concat(frames) for name, frames in frames_by_table.items()}
+    return {name: pl.concat(frames, how="diagonal_relaxed") for name, frames in frames_by_table.items()}
 
 
 class InitialBlobStore:

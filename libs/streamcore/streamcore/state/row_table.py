@@ -201,7 +201,7 @@ class RowTable:
         run = build_run(self.keys, rows[HASH].to_numpy(), rows[EVENT_MS].to_numpy(), numbers, frame, states)
         exists = self._load_existing(run)
         self._append(run.take(np.flatnonzero(~exists & (run.states < DELETED))))
-        self._next_number = self._reported_below = max(self._next_number, int(numbers.max(initial=-1)) + 1)
+        self.skip_numbers(next_number(rows))
         self._merge_runs()
 
     def _load_existing(self, of: SortedRun) -> Mask:
@@ -290,6 +290,11 @@ class RowTable:
             runs[-2:] = [merge_runs(runs[-2:])]
         self._runs = runs
         self._bases = np.cumsum([0, *(len(run) for run in runs)])[:-1].tolist()
+
+
+def next_number(rows: pl.DataFrame) -> int:
+    """Return the number after those of stored rows."""
+    return int(rows[NUMBER].to_numpy().max(initial=-1)) + 1
 
 
 def _concat(parts: list[Ints]) -> Ints:

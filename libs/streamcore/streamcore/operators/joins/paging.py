@@ -15,7 +15,7 @@ import numpy as np
 from streamcore.hashing import UInt64Array
 from streamcore.schema import EVENT_MS
 from streamcore.state.cold.paged_state import ColdTimes, Deadlines, Frames
-from streamcore.state.row_table import RowTable
+from streamcore.state.row_table import RowTable, next_number
 from streamcore.state.table import HASH
 
 #: About how many bytes a row takes beside its columns: hash, time, number and state, and the indexes of a run.
@@ -92,7 +92,10 @@ class PagedRows:
 
     def count_cold(self, frames: Frames) -> None:
         for name, rows in frames.items():
-            self._tables[name].rows.cold_count += rows.height
+            table = self._tables[name].rows
+            table.cold_count += rows.height
+            if rows.height:
+                table.skip_numbers(next_number(rows))
 
     def cold_summary(self) -> Mapping[str, object]:
         return {name: [one.rows.cold_count, one.rows.next_number] for name, one in self._tables.items()}

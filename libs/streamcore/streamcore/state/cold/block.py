@@ -39,8 +39,7 @@ def sort_rows(rows: pl.DataFrame) -> pl.DataFrame:
     """Return rows with a column ``HASH`` sorted by its spread value, which takes its place. The sort is stable."""
     spread_hashes = spread(rows[HASH].to_numpy())
     order = np.argsort(spread_hashes, kind="stable")
-    ordered = rows.drop(HASH)[order]
-    return ordered.insert_column(0, pl.Series(_SPREAD, spread_hashes[order]))
+    return rows.with_columns(pl.Series(HASH, spread_hashes))[order].rename({HASH: _SPREAD})
 
 
 def sorted_keys(rows: pl.DataFrame) -> UInt64Array:
