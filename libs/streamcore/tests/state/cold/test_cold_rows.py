@@ -211,6 +211,40 @@ def test_a_restart_has_the_keys_that_were_recalled_and_not_written(tmp_path: Pat
     assert store.table.lists == lists
 
 
+@pytest.mark.parametrize("lost", ["cold/in/", "cold/out/", "cold/rows/"])
+def test_a_restart_needs_each_table_of_the_log(lost: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The protections off: the log has no recalled keys, no evicted keys, or no rows of recalled keys."""
+    commit = ColdState.commit
+
+    def without(cold: ColdState, changed: Mapping[str, pl.DataFrame]) -> tuple[dict[str, pl.DataFrame], list[str], int]:
+        frames, digests, written = commit(cold, changed)
+        return {name: rows for name, rows in frames.items() if not name.startswith(lost)}, digests, written
+
+    expected = {key: [f"new{key}" if key < 5 else f"v{key}"] for key in range(11)}
+    assert _restarted_lists(tmp_path / "with") == expected
+    monkeypatch.setattr(ColdState, "commit", without)
+    if lost == "cold/in/":  # buckets have them too
+        monkeypatch.setattr(ColdState, "rows", lambda *_: {})
+    with pytest.raises(AssertionError):
+        assert _restarted_lists(tmp_path / "without") == expected
+
+
+def _restarted_lists(folder: Path) -> dict[int, list[str]]:
+    """Return what a process has that starts after writes, an eviction, recalls and new writes."""
+    store = Store(folder, 10_000)
+    store.cut({key: [f"v{key}"] for key in range(10)}, -1)
+    store.settings = StateSettings(buckets=3, memory_bytes=1, local_dir=str(folder))
+    store.restart()
+    store.cut({10: ["v10"]}, -1)
+    store.settings = StateSettings(buckets=3, memory_bytes=10_000, local_dir=str(folder))
+    store.restart()
+    assert len(store.all_lists()) == 11
+    store.cut({key: [f"new{key}"] for key in range(5)}, -1, range(7))
+    store.restart()
+    store.cut({}, -1, range(11))
+    return store.all_lists()
+
+
 def test_keys_that_are_due_are_recalled(tmp_path: Path) -> None:
     store = Store(tmp_path, 1)
     store.cut({key: [f"v{key}"] for key in range(20)}, 0)

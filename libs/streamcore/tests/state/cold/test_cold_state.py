@@ -28,6 +28,8 @@ from tests.harness.apps.stateful_programs import PROGRAMS, by_user
 from tests.harness.apps.versioned_shop import rows
 
 CUTS = 12
+#: The cuts that are killed at each of their writes, and whether the same process repeats them.
+KILLED = {4: False, 7: True}
 #: The programs whose keys can be cold.
 PAGED = (
     *("duplicates", "a keyed function", "sliced windows", "sessions"),
@@ -72,18 +74,13 @@ def _lines(result: SimulationResult) -> list[str]:
 
 
 @pytest.mark.parametrize("program", PAGED)
-@pytest.mark.parametrize(("memory_bytes", "shards"), [(1, 1), (900, 3), (6_000, 1)])
-def test_the_output_does_not_depend_on_what_is_cold(
-    program: str, memory_bytes: int, shards: int, tmp_path: Path
-) -> None:
-    whole, _ = _run(*_app(program, tmp_path, None, shards))
-    draw = random.Random(f"{program} {memory_bytes} {shards}")
-    for restarts in (frozenset[int](), frozenset(draw.sample(range(CUTS), 5))):
-        bounded, cold = _run(*_app(program, tmp_path, memory_bytes, shards), restarts)
-        assert _lines(bounded) == _lines(whole)
-        if memory_bytes == 1:
-            assert cold["cold_moves.evicted"] > 0
-            assert cold["cold_moves.recalled"] > 0
+def test_the_output_does_not_depend_on_what_is_cold(program: str, tmp_path: Path) -> None:
+    whole, _ = _run(*_app(program, tmp_path, None))
+    restarts = frozenset(random.Random(program).sample(range(CUTS), 5))
+    bounded, cold = _run(*_app(program, tmp_path, 1), restarts)
+    assert _lines(bounded) == _lines(whole)
+    assert cold["cold_moves.evicted"] > 0
+    assert cold["cold_moves.recalled"] > 0
     assert len(_lines(whole)) > 10
 
 
@@ -117,8 +114,7 @@ class FailingBlobs(MemoryBlobs):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("program", PAGED)
-@pytest.mark.parametrize("same_process", [True, False])
-def test_a_cut_that_was_killed_at_any_write_is_repeated(program: str, same_process: bool, tmp_path: Path) -> None:
+def test_a_cut_that_was_killed_at_any_write_is_repeated(program: str, tmp_path: Path) -> None:
     topology, app = _app(program, tmp_path, 2_000)
     whole, _ = _run(*_app(program, tmp_path, None))
     simulation, read = Simulation(topology, app=app), {node.name for node in topology.sources}
@@ -127,10 +123,10 @@ def test_a_cut_that_was_killed_at_any_write_is_repeated(program: str, same_proce
         inputs = {name: frame for name, frame in rows(cut).items() if name in read}
         control = {f"u{cut}": b"silent"} if cut < 4 else {}
         stored = {**simulation.blobs[0, 0].blobs} if cut else {}
-        for writes in range(100):
+        for writes in range(0 if cut in KILLED else 100, 101):
             place = FailingBlobs({**stored}, writes)
             offsets, seen = [*simulation.offsets], {*simulation.seen}
-            if not same_process:
+            if not KILLED.get(cut, True):
                 simulation = Simulation(topology, app=app)
             simulation.blobs[0, 0], simulation.offsets, simulation.seen = place, [*offsets], {*seen}
             try:
@@ -144,7 +140,7 @@ def test_a_cut_that_was_killed_at_any_write_is_repeated(program: str, same_proce
                 break
     result.add(simulation.end(clock_ms=9_000))
     assert _lines(result) == _lines(whole)
-    assert kills > 3 * CUTS
+    assert kills > 3 * len(KILLED)
 
 
 def test_a_full_disk_is_an_outage_that_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,6 +198,21 @@ def test_files_of_dead_processes_are_removed_and_those_of_living_ones_stay(tmp_p
     assert not folder.exists()
 
 
+def test_without_locks_the_folder_of_a_living_process_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The protection off: every folder is taken for that of a dead process."""
+    living = subprocess.Popen(
+        [sys.executable, "-c", _LIVING, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert living.stdout is not None
+    folder = Path(living.stdout.readline().strip())
+    monkeypatch.setattr(local_files, "_lock", lambda folder: (folder / "lock").open("ab"))
+    local_files.remove_dead_folders(tmp_path)
+    living.communicate("")
+    assert not folder.exists()
+
+
 _LIVING = """
 import sys
 from streamcore.state.cold.local_files import process_folder
@@ -238,28 +249,22 @@ def _effective(frame: pl.DataFrame, tables: Mapping[str, pl.DataFrame]) -> Count
     return Counter(map(repr, frame.select(sorted(frame.columns)).rows()))
 
 
-@pytest.mark.parametrize("program", [program for program in PAGED if program != "duplicates"])  # its limit is a shard's
-def test_another_number_of_shards_starts_with_cold_keys(program: str, tmp_path: Path) -> None:
-    whole, _ = _run(*_app(program, tmp_path, None))
-    result, counts = SimulationResult(), (1, 3, 16, 2)
-    simulation: Simulation | None = None
-    for turn, shards in enumerate(counts):
-        topology, app = _app(program, tmp_path, 3_000, shards)
-        before, simulation = simulation, Simulation(topology, app=app)
-        if before is not None:
-            blobs = divide_state(before.blobs, before.local.app, app)
-            simulation = Simulation(topology, app=app, blobs=blobs)
-            simulation.offsets, simulation.seen = before.offsets, before.seen
-            heads = [LogHead.from_json(one.blobs[HEAD]) for one in blobs.values()]
-            assert any(head.cold for head in heads), "the keys of a restored shard are cold"
-        read = {node.name for node in topology.sources}
-        for cut in range(3 * turn, 3 * turn + 3):
-            inputs = {name: frame for name, frame in rows(cut).items() if name in read}
-            control = {f"u{cut}": b"silent"} if cut < 4 else {}
-            result.add(simulation.cut(inputs, clock_ms=1_000 + 400 * cut, control=control))
-    assert simulation is not None
-    result.add(simulation.end(clock_ms=9_000))
-    assert _lines(result) == _lines(whole)
+def test_rows_and_timers_after_a_restore_come_after_the_cold_ones(tmp_path: Path) -> None:
+    """The numbers that order them go on where those of the stored ones end, before any key is recalled."""
+    for program, name, number in (("an interval join", "join-1/left", "__number"), ("a keyed function", *_TIMERS)):
+        topology, app = _app(program, tmp_path, 1)
+        before = Simulation(topology, app=app)
+        before.cut({node.name: rows(0)[node.name] for node in topology.sources})
+        blobs = divide_state(before.blobs, app, app)[0, 0]
+        latest = live_rows(app, 0, blobs)[name][number].max()
+        operator, table = name.split("/")
+        summary = LogHead.from_json(blobs.blobs[HEAD]).cold[operator]["summary"]  # type: ignore[index]  # JSON
+        found = summary["next_timer"] if table == "timers" else summary[table][1]
+        assert isinstance(latest, int)
+        assert found == latest + 1 > 1
+
+
+_TIMERS = ("visits/timers", "__order")
 
 
 # --- a new version of a function ------------------------------------------------------------------------------------
