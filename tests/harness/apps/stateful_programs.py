@@ -127,6 +127,10 @@ def by_user() -> sc.KeyedStream:
     return orders().key_by("user")
 
 
+def _by_clock() -> sc.KeyedStream:
+    return sc.source(ORDERS, time=sc.EventTime.PROCESSING).key_by("user")
+
+
 def _views() -> sc.Stream:
     return sc.source(VIEWS, sc.bounded_out_of_orderness(2_000)).select(pl.col("user").alias("viewer"), "page")
 
@@ -168,6 +172,8 @@ FUNCTIONS: Mapping[str, Callable[[], sc.Stream]] = {
     "a function for all keys": lambda: by_user().connect(sc.control_stream()).process(Bonus(), name="bonus"),
     "state with a time to live": lambda: by_user().process(Fading(), name="fading"),
     "two connected streams": lambda: by_user().connect(_views().key_by("viewer")).process(Pairs(), name="pairs"),
+    "sessions in processing time": lambda: _by_clock().window(sc.Session("600ms")).aggregate("s", n=sc.Sum("n")),
+    "windows in processing time": lambda: _by_clock().window(sc.Tumbling("1s")).aggregate("w", n=sc.Sum("n")),
     "a pattern": lambda: (
         by_user()
         .pattern(sc.Pattern.begin("low").where(pl.col("n") < 5).followed_by("high").where(pl.col("n") > 9).within("6s"))

@@ -17,7 +17,6 @@ import tempfile
 from collections import OrderedDict
 from collections.abc import Iterable
 from pathlib import Path
-from typing import IO
 
 import pyarrow as pa
 
@@ -116,8 +115,8 @@ def process_folder(parent: str | None) -> Path:
         raise _disk_error(root, error) from error
 
 
-#: The open lock files of this process, by folder: closing one would free its lock.
-_locks: dict[Path, IO[bytes]] = {}
+#: The descriptors of this process's lock files, by folder: closing one would free its lock.
+_locks: dict[Path, int] = {}
 
 
 def remove_dead_folders(root: Path) -> None:
@@ -127,15 +126,15 @@ def remove_dead_folders(root: Path) -> None:
             lock = _lock(folder)
             if lock is not None:
                 shutil.rmtree(folder, ignore_errors=True)
-                lock.close()
+                os.close(lock)
 
 
-def _lock(folder: Path) -> IO[bytes] | None:
-    """Lock a folder; None if its process lives."""
-    file = (folder / _LOCK).open("ab")
+def _lock(folder: Path) -> int | None:
+    """Lock a folder; return the descriptor of its lock file, or None if its process lives."""
+    file = os.open(folder / _LOCK, os.O_WRONLY | os.O_CREAT)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        file.close()
+        os.close(file)
         return None
     return file

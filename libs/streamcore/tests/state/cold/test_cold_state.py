@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import random
 import subprocess
 import sys
@@ -207,7 +208,7 @@ def test_without_locks_the_folder_of_a_living_process_is_removed(
     )
     assert living.stdout is not None
     folder = Path(living.stdout.readline().strip())
-    monkeypatch.setattr(local_files, "_lock", lambda folder: (folder / "lock").open("ab"))
+    monkeypatch.setattr(local_files, "_lock", lambda folder: os.open(folder / "lock", os.O_WRONLY))
     local_files.remove_dead_folders(tmp_path)
     living.communicate("")
     assert not folder.exists()
