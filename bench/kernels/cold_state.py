@@ -117,7 +117,7 @@ def _draw(keys: int, cut: int) -> tuple[Ints, Ints]:
     return random.integers(0, keys, keys // SHARE), random.integers(1, 1000, keys // SHARE)
 
 
-def measure(keys: int, memory_bytes: int | None, folder: Path) -> Result:
+def measure(keys: int, memory_bytes: int | None, folder: Path, cuts: int) -> Result:
     """Measure cuts in this process."""
     shard, spent, written = _Shard(folder, memory_bytes), [], []
     started = time.process_time()
@@ -126,7 +126,7 @@ def measure(keys: int, memory_bytes: int | None, folder: Path) -> Result:
         shard.cut(new, new % 7)
     load_seconds = time.process_time() - started
     expected = np.arange(keys) % 7
-    for cut in range(CUTS):
+    for cut in range(cuts):
         touched, numbers = _draw(keys, cut)
         np.add.at(expected, touched, numbers)
         cpu = time.process_time()
@@ -134,7 +134,7 @@ def measure(keys: int, memory_bytes: int | None, folder: Path) -> Result:
         spent.append(time.process_time() - cpu)
     sample = np.random.default_rng(1).integers(0, keys, 10_000)
     assert shard.totals(sample) == expected[sample].tolist(), "the totals differ from numpy's"
-    sizes = shard.cold.sizes() | shard.cold.take_moves()
+    sizes = {f"table_{name}": size for name, size in shard.cold.sizes().items()} | shard.cold.take_moves()
     stored = shard.blobs.bytes("cold/")
     return {
         "workload": "cold-state",
@@ -184,25 +184,30 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--keys", type=int, default=10_000_000)
     parser.add_argument("--memory-mb", type=int, default=200)
+    parser.add_argument("--cuts", type=int, default=CUTS)
     parser.add_argument("--only", choices=("memory", "cold"))
     parser.add_argument("--child")
     parser.add_argument("--folder")
     arguments = parser.parse_args()
     if arguments.child:
         memory_bytes = None if arguments.only == "memory" else arguments.memory_mb << 20
-        measured = measure if arguments.child == "cuts" else measure_start
-        show(measured(arguments.keys, memory_bytes, Path(arguments.folder)))
+        folder = Path(arguments.folder)
+        if arguments.child == "cuts":
+            show(measure(arguments.keys, memory_bytes, folder, arguments.cuts))
+        else:
+            show(measure_start(arguments.keys, memory_bytes, folder))
         return
     means: dict[str, float] = {}
     for kind in [arguments.only] if arguments.only else ["memory", "cold"]:
-        folder = tempfile.mkdtemp(prefix="cold-state-")
+        parent = tempfile.mkdtemp(prefix="cold-state-")
         for step in ("cuts", "start"):
-            command = [sys.executable, "-m", "bench.kernels.cold_state", "--child", step, "--folder", folder]
+            command = [sys.executable, "-m", "bench.kernels.cold_state", "--child", step, "--folder", parent]
             command += ["--keys", str(arguments.keys), "--memory-mb", str(arguments.memory_mb), "--only", kind]
+            command += ["--cuts", str(arguments.cuts)]
             result = orjson.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
             show(result)
             means.setdefault(kind, result.get("cpu_ms_a_cut"))
-        shutil.rmtree(folder)
+        shutil.rmtree(parent)
     if len(means) == 2:
         show({"workload": "cold-state", "cpu_ratio_cold_to_memory": round(means["cold"] / means["memory"], 2)})
 
