@@ -193,7 +193,7 @@ class FaultInjector:
         workers = processes.python_workers(self.app.pid)
         match step.fault:
             case Fault.KILL_JVM | Fault.PAUSE_JVM:
-                return [p for p in found if "org.apache.spark.deploy.SparkSubmit" in p.command]
+                return processes.jvms(self.app.pid)
             case Fault.KILL_WORKER | Fault.PAUSE_WORKER:
                 return [workers[step.choice % len(workers)]] if workers else []
             case Fault.KILL_WORKERS | Fault.PAUSE_WORKERS:

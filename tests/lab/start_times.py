@@ -35,10 +35,9 @@ class StartTimes(threading.Thread):
     def run(self) -> None:
         """See ``threading.Thread``."""
         while "cut" not in self.seconds and self._app.starts == self._number and self._now() < _LIMIT_S:
-            commands = [p.command for p in processes.members(self._pid)]
-            if not commands:
+            if not processes.members(self._pid):
                 return
-            self._note("jvm", any("SparkSubmit" in command for command in commands))
+            self._note("jvm", bool(processes.jvms(self._pid)))
             self._note("session", "jvm" in self.seconds and self._is_running())
             self._note("workers", bool(processes.python_workers(self._pid)))
             self._note("cut", any(cut.start == self._number for cut in self._app.reported_cuts[-1:]))

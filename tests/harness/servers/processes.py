@@ -14,6 +14,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from streamcore.spark.java_command import GATEWAY
+
 _DAEMON = "-m streamcore.spark.worker_daemon "
 _PAUSE_S = 0.05
 
@@ -55,8 +57,13 @@ def daemon_and_workers(session: int) -> list[Process]:
 
 def jvm(session: int) -> Process:
     """Return Spark's JVM."""
-    (process,) = (p for p in members(session) if "org.apache.spark.deploy.SparkSubmit" in p.command)
+    (process,) = jvms(session)
     return process
+
+
+def jvms(session: int) -> list[Process]:
+    """Return Spark's JVM; none before the driver has started it."""
+    return [p for p in members(session) if GATEWAY in p.command.split()]
 
 
 def kill(pid: int) -> None:
