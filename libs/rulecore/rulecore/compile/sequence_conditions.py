@@ -8,7 +8,7 @@ event and the events that a partial match has taken.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Final
 
@@ -32,10 +32,10 @@ _AGGREGATES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class RuleLeaf:
-    """A condition on one event. ``fingerprint``: of its expression."""
+    """A condition on one event. ``fingerprint``: of its expression; conditions with an equal one are equal."""
 
     fingerprint: str
-    expr: Expr
+    expr: Expr = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)

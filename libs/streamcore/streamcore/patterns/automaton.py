@@ -110,6 +110,10 @@ class Automaton:
         """The bits of iterative conditions."""
         return sum(1 << number for number in self.iterative)
 
+    def bits_read(self, state: int) -> int:
+        """Return the bits on which depends what a state does."""
+        return self._relevant[state]
+
     def moves(self, state: int, bits: int) -> Moves:
         """Return what a state does with an event of these bits."""
         key = state, bits & self._relevant[state]

@@ -12,7 +12,7 @@ import pytest
 
 from streamcore.limits import PatternLimits
 from streamcore.patterns.automaton import Automaton, compile_pattern
-from streamcore.patterns.column_run import build_tables
+from streamcore.patterns.column_tables import build_tables
 from streamcore.patterns.engine import Match, MatchEngine, PatternEvents
 from tests.harness.patterns.brute_force import BruteForce, Event, Taken
 from tests.harness.patterns.generated import Case, generate
@@ -88,7 +88,7 @@ def test_plain_patterns_give_the_same_in_columns() -> None:
     plain = 0
     for seed in range(2 * PATTERNS):
         case = generate(seed)
-        if build_tables({0: compile_pattern(case.pattern)}) is None:
+        if not len(build_tables({0: compile_pattern(case.pattern)}).numbers):
             continue
         plain += 1
         found, _ = run(case, random.Random(seed), case.events[-1][0] + 2, columns=True)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from unittest.mock import patch
 
 import orjson
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,6 +18,7 @@ from rulecore.settings import GroupSettings, RuleStream
 from streamcore.app import App, Source
 from streamcore.durations import render_duration
 from streamcore.engine.in_process import InProcessApp, RawRecord, control_record
+from streamcore.patterns import engine
 from streamcore.schema import StreamSchema
 from streamcore.state import StateSettings
 from streamcore.watermark import WatermarkStrategy
@@ -109,6 +112,27 @@ def sequences(draw: st.DrawFn) -> Drawn:
 
 
 @st.composite
+def relatives(draw: st.DrawFn) -> list[Drawn]:
+    """Draw sequences with an equal beginning."""
+    first = draw(sequences())
+    found = [first]
+    for _ in range(draw(st.integers(1, 3))):
+        other = draw(sequences())
+        kept = draw(st.integers(1, len(first.items)))
+        tail = other.items[draw(st.integers(0, len(other.items))) :]
+        items = (*first.items[:kept], *tail)
+        items = tuple((c, n, w if n or i == len(items) - 1 else None) for i, (c, n, w) in enumerate(items))
+        while items[-1][1] == 0 and items[-1][2] is None:  # a `without` at the end needs a time
+            items = items[:-1]
+        if len(items) == 1 and items[0][1] == 1:
+            items = (*items, (draw(st.integers(0, len(CONDITIONS) - 1)), 1, None))
+        items = tuple((c, n, w if w is None else min(w, first.span)) for c, n, w in items)
+        span = draw(st.sampled_from([first.span, first.span, first.span + 3]))
+        found.append(replace(first, items=items, span=span, skip=draw(st.sampled_from([first.skip, other.skip]))))
+    return found
+
+
+@st.composite
 def arrivals(draw: st.DrawFn) -> list[Event]:
     """Draw events of two partitions in order of arrival, none of them late, many at one time."""
     row = st.fixed_dictionaries(
@@ -146,7 +170,7 @@ def split_into_cuts(events: Sequence[Event], sizes: Sequence[int]) -> list[Seque
 
 def run(
     drawn: Sequence[Drawn], events: Sequence[Event], sizes: Sequence[int], processes: int = 1, limit: int = 1_000
-) -> list[object]:
+) -> list[tuple[object, ...]]:
     """Return the firings of the group in order. ``processes`` 0: each cut starts from stored state; more take turns."""
     rules = [compile_document(one.document(f"r{n}"), SCHEMA) for n, one in enumerate(drawn)]
     group = GroupRun(SCHEMA, rules, processes, GroupSettings(partials=limit))
@@ -185,6 +209,29 @@ def test_restarts_and_processes_that_take_turns_do_not_change_the_matches(
     drawn: list[Drawn], events: list[Event], sizes: list[int], processes: int
 ) -> None:
     assert sorted(run(drawn, events, sizes, processes), key=str) == expected_matches(drawn, events)
+
+
+@pytest.mark.parametrize("fewest_runs", [0, engine.FEWEST_RUNS])
+@given(relatives(), arrivals(), sizes_of_cuts, st.sampled_from([0, 1, 2]), st.booleans())
+def test_sequences_with_an_equal_beginning_find_what_each_finds_by_itself(
+    fewest_runs: int,
+    drawn: list[Drawn],
+    events: list[Event],
+    sizes: list[int],
+    processes: int,
+    limit: bool,
+) -> None:
+    with patch.object(engine, "FEWEST_RUNS", fewest_runs):
+        partials = 2 if limit else 1_000
+        found = run(drawn, events, sizes, processes, partials)
+        alone = [
+            (f"r{n}", *rest)
+            for n, one in enumerate(drawn)
+            for _, *rest in run([one], events, [len(events)], limit=partials)
+        ]
+    assert sorted(found, key=str) == sorted(alone, key=str)
+    if not limit:
+        assert sorted(found, key=str) == expected_matches(drawn, events)
 
 
 @settings(max_examples=settings().max_examples // 4)
