@@ -7,6 +7,7 @@ with the same result.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -25,6 +26,9 @@ from streamcore.patterns.column_tables import (
     ColumnTables,
 )
 from streamcore.patterns.match_store import NEVER, NO_NODE, Ints, Mask, PartialMatch
+
+#: How many rounds families are run in columns, however few runs there are.
+_SHARED_ROUNDS: Final = 64
 
 
 class ColumnRuns(NamedTuple):
@@ -61,15 +65,21 @@ class ColumnResult(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ColumnInput:
-    """The events of a batch and the limits. ``node_steps``, ``node_ms``: of the stored nodes."""
+    """The events of a batch and the limits. ``node_before``, ``node_steps``, ``node_ms``: of the stored nodes.
+
+    ``decide``: returns which of a pattern's conditions over earlier events (as bits) hold for a row of the batch and
+    the events taken before: for each its step, and its node or, if it is a row of the batch, ``~row``.
+    """
 
     events: Ints
     bits: Ints
     event_ms: Ints
     first_event: int
     until_ms: int
+    node_before: Ints
     node_steps: Ints
     node_ms: Ints
+    decide: Callable[[int, int, int, Sequence[tuple[int, int]]], int]
     partials_per_key: int
     length: int
     fewest_runs: int
@@ -96,9 +106,10 @@ class _Columns:
 
     def run(self) -> ColumnResult:
         runs, members = self.runs, self.tables.members[self.machines]
+        rounds = _SHARED_ROUNDS if (members > 1).any() else 1  # to divide a family costs more than some short rounds
         for number in range(int((runs.high - runs.low).max(initial=0))):
             active = np.flatnonzero((runs.low + number < runs.high) & ~self.hard)
-            if number and members[active].sum() < self.given.fewest_runs:
+            if number >= rounds and members[active].sum() < self.given.fewest_runs:
                 self.hard[active] = True
                 break
             if len(active):
@@ -117,6 +128,9 @@ class _Columns:
         self._expire(ms)
         owner = self.owner
         cell = tables.cell(self.machines[owner], self.rows[:, STATE], bits[owner])
+        asking = np.flatnonzero((row[owner] >= 0) & (tables.asks[cell] > 0))
+        if len(asking):
+            cell[asking] += self._decide(owner[asking], tables.asks[cell[asking]], row, self.rows[asking, NODE])
         changes = np.flatnonzero((row[owner] >= 0) & ~tables.stays[cell])
         if len(changes):
             self._move(changes, tables.outcome[cell[changes]], row, ms)
@@ -192,7 +206,7 @@ class _Columns:
         limit = tables.steps[machine] + step
         since_ms = np.where(goes_on & tables.take_since_step[limit], rows[:, STEP_MS], self.last_ms[places])
         passed_ms = np.where(goes_on | ~tables.take_between[limit], ms[owner] - since_ms, -1)
-        late = passed_ms >= tables.take_limit_ms[limit, 0]
+        late: Mask = passed_ms >= tables.take_limit_ms[limit, 0]
         self.hard[owner[late & (passed_ms < tables.take_limit_ms[limit, 1])]] = True
         self.hard[owner[rows[:, LENGTH] >= self.given.length]] = True
         rows[:, STEP_MS] = np.where(goes_on, rows[:, STEP_MS], self.last_ms[places])
@@ -202,12 +216,18 @@ class _Columns:
         rows[:, DEADLINE] = tables.deadlines(machine, rows, step, ms[owner])
         self.rows[places] = rows
         self.last_step[places], self.last_ms[places] = step, ms[owner]
-        return places[late]
+        too_late: Ints = places[late]
+        return too_late
 
     def _begin(self, active: Ints, row: Ints, ms: Ints, bits: Ints) -> None:
         tables = self.tables
         machine = self.machines[active]
-        outcome = tables.outcome[tables.cell(machine, tables.start[machine], bits[active])]
+        cell = tables.cell(machine, tables.start[machine], bits[active])
+        asking = np.flatnonzero(tables.asks[cell])
+        if len(asking):
+            nothing = np.full(len(asking), NO_NODE)
+            cell[asking] += self._decide(active[asking], tables.asks[cell[asking]], row, nothing)
+        outcome = tables.outcome[cell]
         self.hard[active[outcome == HARD]] = True
         counts = tables.count[outcome]
         owner, move = np.repeat(active, counts), expand_counts(tables.first[outcome], counts)
@@ -228,6 +248,25 @@ class _Columns:
         self.last_step = np.concatenate([self.last_step, step])[order]
         self.last_ms = np.concatenate([self.last_ms, ms[owner]])[order]
         self.hard |= np.bincount(self.owner, minlength=len(self.hard)) > self.given.partials_per_key
+
+    def _decide(self, owner: Ints, asks: Ints, row: Ints, node: Ints) -> Ints:
+        """Return the bits of these conditions over earlier events. ``node``: of the last one; ``NO_NODE`` for none."""
+        given, first = self.given, self.first_node
+        before, step, rows = given.node_before, given.node_steps, np.empty(0, np.int64)
+        if self.nodes and (node >= 0).any():
+            new = [np.concatenate(part) for part in zip(*self.nodes, strict=True)]
+            before, step, rows = np.concatenate([before, new[0]]), np.concatenate([step, new[1]]), new[2]
+        bits = []
+        numbers = self.tables.numbers[self.machines[owner]]
+        asked = zip(numbers.tolist(), asks.tolist(), row[owner].tolist(), strict=True)
+        for (number, ask, event), last_node in zip(asked, node.tolist(), strict=True):
+            last = last_node
+            taken: list[tuple[int, int]] = []  # of each event, the step, and the node or, below 0, the row
+            while last >= 0:
+                taken.append((int(step[last]), last if last < first else ~int(rows[last - first])))
+                last = int(before[last])
+            bits.append(given.decide(number, ask, event, taken[::-1]))
+        return np.array(bits, np.int64)
 
     def _new_nodes(self, before: Ints, step: Ints, row: Ints, owner: Ints) -> Ints:
         first = self.first_node + self.node_count

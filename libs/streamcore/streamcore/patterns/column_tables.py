@@ -1,10 +1,9 @@
 """What patterns do with events, as tables of integers, for runs in columns (``column_run``).
 
-Patterns with an equal beginning form a *family*, which keeps equal partial matches once. Its automaton is the product of
-those of its members as far as these agree: a state of the family is a state of each member, and an event on which two
-members do something else is *hard*. So are events that complete a match, and those on which a condition over earlier
-events decides. Members may have other time limits: a partial match of the family ends when the longest of them is over,
-and between the shortest and the longest it is hard.
+Patterns with an equal beginning form a *family*, which keeps equal partial matches once. Its automaton is the product
+of those of its members as far as these agree: a state of the family is a state of each member, and an event on which
+two members do something else is *hard*. So are events that complete a match. Members may have other time limits: a
+partial match of the family ends when the longest of them is over, and between the shortest and the longest it is hard.
 """
 
 from __future__ import annotations
@@ -68,6 +67,7 @@ class _Machine:
     states: list[_Waiting]
     steps: list[_Limit | None]
     within: _Limit
+    asks: Ints
     emits_timed_out: bool = False
     members: int = 1
 
@@ -77,9 +77,10 @@ class ColumnTables:
     """The moves of patterns and families. ``numbers``: theirs, ascending; the index in it is that of a *machine*.
 
     By machine: the first cell, state and step, the number of bits, the start, the time limit of the whole, whether
-    timed-out partial matches are emitted, and the members. By cell of a state and bits: the outcome, and whether it
-    leaves a partial match as it is. By outcome: its moves, of which there are ``target`` and ``takes``. By state, and by
-    step: what its time limit is counted from, and how long it is (least, most; ``NEVER`` without).
+    timed-out partial matches are emitted, and the members. By cell of a state and bits: the outcome, whether it leaves
+    a partial match as it is, and as bits the conditions over earlier events that must be evaluated for it (``asks``),
+    with which another cell is looked up. By outcome: its moves, of which there are ``target`` and ``takes``. By state,
+    and by step: what its time limit is counted from, and how long it is (least, most; ``NEVER`` without).
     """
 
     numbers: Ints
@@ -93,6 +94,7 @@ class ColumnTables:
     members: Ints
     outcome: Ints
     stays: Mask
+    asks: Ints
     first: Ints
     count: Ints
     target: Ints
@@ -121,8 +123,9 @@ class ColumnTables:
 
     def begins(self, machine: Ints, bits: Ints) -> Mask:
         """Return whether an event of these bits may begin a match."""
-        outcome = self.outcome[self.cell(machine, self.start[machine], bits)]
-        begins: Mask = (outcome == HARD) | (self.count[outcome] > 0)
+        cell = self.cell(machine, self.start[machine], bits)
+        outcome = self.outcome[cell]
+        begins: Mask = (outcome == HARD) | (self.count[outcome] > 0) | (self.asks[cell] > 0)
         return begins
 
     def cell(self, machine: Ints, state: Ints, bits: Ints) -> Ints:
@@ -229,6 +232,7 @@ def _to_tables(machines: Mapping[int, _Machine], families: Mapping[int, Family])
         np.array([one.members for one in machines.values()], np.int64),
         np.concatenate([*cells, np.empty(0, np.int64)]),
         np.concatenate([*stays, np.empty(0, bool)]),
+        np.concatenate([*(one.asks.ravel() for one in machines.values()), np.empty(0, np.int64)]),
         np.cumsum(counts) - counts,
         counts,
         np.array([target for target, _ in moves], np.int64),
@@ -264,24 +268,26 @@ def _machine(automaton: Automaton, *, emits_timed_out: bool) -> _Machine | None:
     if len(automaton.leaves) > _MAX_LEAVES or width * len(automaton.states) > _MAX_CELLS:
         return None
     known: dict[_Outcome, int] = {None: HARD}
-    cells = np.zeros((len(automaton.states), width), np.int64)
+    cells, asks = np.zeros((2, len(automaton.states), width), np.int64)
     for number, state in enumerate(automaton.states):
         if state.kind not in (StateKind.FINAL, StateKind.STOP):
             read, index = np.unique(np.arange(width) & automaton.bits_read(number), return_inverse=True)
             found = [known.setdefault(_outcome(automaton, number, bits), len(known)) for bits in read.tolist()]
             cells[number] = np.array(found, np.int64)[index]
+            if automaton.iterative:
+                asked = [sum(1 << leaf for leaf in automaton.undecided(number, bits)) for bits in read.tolist()]
+                asks[number] = np.array(asked, np.int64)[index]
+    asks[:, np.arange(width) & automaton.iterative_bits > 0] = 0
     within = _limit(WithinType.PREVIOUS_AND_CURRENT, automaton.within_ms)
     states = []
     for state in automaton.states:
         limit, pending = _limit(state.limit, state.limit_ms), state.kind is StateKind.PENDING
         states.append(_Waiting(pending, state.step, limit._replace(since=state.limit) if pending else limit))
     steps: list[_Limit | None] = [_limit(since, limit_ms) for limit_ms, since in automaton.limits]
-    return _Machine(automaton.leaves, cells, [*known], automaton.start, states, steps, within, emits_timed_out)
+    return _Machine(automaton.leaves, cells, [*known], automaton.start, states, steps, within, asks, emits_timed_out)
 
 
 def _outcome(automaton: Automaton, state: int, bits: int) -> _Outcome:
-    if automaton.undecided(state, bits):
-        return None
     moves, stops = automaton.moves(state, bits)
     if any(move.completes or automaton.states[move.target].kind is StateKind.FINAL for move in moves):
         return None
@@ -321,7 +327,9 @@ def _join(members: Sequence[int], machines: Sequence[_Machine | None]) -> tuple[
         cells.append(np.array(joined, np.int64)[index.ravel()])
     within = _joined([one.within for one in own])
     assert within is not None
-    machine = _Machine(leaves, np.stack(cells), [*outcomes], 1, waiting, steps, within, members=len(own))
+    all_cells = np.stack(cells)
+    asks = np.zeros_like(all_cells)
+    machine = _Machine(leaves, all_cells, [*outcomes], 1, waiting, steps, within, asks, members=len(own))
     return machine, Family(tuple(members), leaves, tuple(state or (-1,) * len(own) for state in numbers))
 
 

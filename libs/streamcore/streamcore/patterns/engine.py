@@ -100,7 +100,7 @@ class MatchEngine:
 
     def divide_codes(self, family: Family, codes: Ints) -> None:
         """Replace runs of a family by runs of those of its members that are there. These have none."""
-        store, tables = self.store, self.tables
+        store = self.store
         rows, owner = store.read_rows(store.find(codes))
         states = np.array(family.states, np.int64)
         all_codes, all_rows, all_owners = [codes], [rows[:0]], [owner[:0]]
@@ -333,8 +333,10 @@ class _Pass:
             np.empty(0, np.int64) if batch is None else batch.event_ms,
             self.first_event,
             self.until_ms,
+            nodes.before[: nodes.size],
             nodes.step[: nodes.size],
             nodes.event_ms[: nodes.size],
+            self._decide,
             engine.limits.partials_per_key,
             engine.limits.length,
             engine.fewest_runs,
@@ -350,6 +352,34 @@ class _Pass:
         easy = ~result.hard
         store.write_rows(runs.codes[fit[easy]], rows[easy[owner]], result.rows, (np.cumsum(easy) - 1)[result.owner])
         return np.concatenate([np.flatnonzero(machines < 0), fit[result.hard]])
+
+    def _decide(self, pattern: int, asked: int, row: int, taken: Sequence[tuple[int, int]]) -> int:
+        """Return which conditions over earlier events hold (see ``ColumnInput``)."""
+        automaton = self.engine.automata[pattern]
+        by_step: dict[str, list[int]] = {}
+        for step, place in taken:
+            by_step.setdefault(automaton.steps[step], []).append(place)
+        return sum(
+            1 << leaf
+            for leaf, condition in automaton.iterative.items()
+            if asked >> leaf & 1 and self.condition_holds(condition, by_step, row, self._value_at)
+        )
+
+    def _value_at(self, place: int, column: str) -> Any:
+        return self.store.nodes.values[column][place] if place >= 0 else self.column(column)[~place]
+
+    def condition_holds(
+        self,
+        condition: IterativeCondition,
+        by_step: Mapping[str, list[int]],
+        row: int,
+        value_of: Callable[[int, str], Any],
+    ) -> bool:
+        """Return whether a condition over earlier events holds for a row of the batch. ``by_step``: these events."""
+        return condition.holds(
+            {name: self.column(name)[row] for name in condition.columns},
+            [read_value(read, by_step.get(read.step, ()), value_of) for read in condition.reads],
+        )
 
     # --- nodes --------------------------------------------------------------------------------------------------
 
@@ -552,16 +582,9 @@ class _Run:
             for node in self.context.chain(partial.node):
                 by_step.setdefault(automaton.steps[self.context.step_of(node)], []).append(node)
         for leaf in undecided:
-            if self._holds(automaton.iterative[leaf], by_step, row):
+            if self.context.condition_holds(automaton.iterative[leaf], by_step, row, self.context.value_of):
                 bits |= 1 << leaf
         return bits
-
-    def _holds(self, condition: IterativeCondition, by_step: Mapping[str, list[int]], row: int) -> bool:
-        context = self.context
-        row_values = {name: context.column(name)[row] for name in condition.columns}
-        return condition.holds(
-            row_values, [read_value(read, by_step.get(read.step, ()), context.value_of) for read in condition.reads]
-        )
 
     # --- time ---------------------------------------------------------------------------------------------------
 

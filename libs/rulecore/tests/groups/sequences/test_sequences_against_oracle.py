@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rulecore.factory import RulesFactory
@@ -120,15 +120,18 @@ def relatives(draw: st.DrawFn) -> list[Drawn]:
         other = draw(sequences())
         kept = draw(st.integers(1, len(first.items)))
         tail = other.items[draw(st.integers(0, len(other.items))) :]
-        items = (*first.items[:kept], *tail)
-        items = tuple((c, n, w if n or i == len(items) - 1 else None) for i, (c, n, w) in enumerate(items))
+        joined = [*first.items[:kept], *tail]
+        items = [item for n, item in enumerate(joined) if item[1] or joined[n - 1][1]]  # no two `without` in a row
         while items[-1][1] == 0 and items[-1][2] is None:  # a `without` at the end needs a time
-            items = items[:-1]
+            items.pop()
+        items = [(c, n, w if n or i == len(items) - 1 else None) for i, (c, n, w) in enumerate(items)]
         if len(items) == 1 and items[0][1] == 1:
-            items = (*items, (draw(st.integers(0, len(CONDITIONS) - 1)), 1, None))
-        items = tuple((c, n, w if w is None else min(w, first.span)) for c, n, w in items)
+            items.append((draw(st.integers(0, len(CONDITIONS) - 1)), 1, None))
+        items = [(c, n, w if w is None else min(w, first.span)) for c, n, w in items]
         span = draw(st.sampled_from([first.span, first.span, first.span + 3]))
-        found.append(replace(first, items=items, span=span, skip=draw(st.sampled_from([first.skip, other.skip]))))
+        found.append(
+            replace(first, items=tuple(items), span=span, skip=draw(st.sampled_from([first.skip, other.skip])))
+        )
     return found
 
 
@@ -232,6 +235,31 @@ def test_sequences_with_an_equal_beginning_find_what_each_finds_by_itself(
     assert sorted(found, key=str) == sorted(alone, key=str)
     if not limit:
         assert sorted(found, key=str) == expected_matches(drawn, events)
+
+
+_AAB, _AAC = (Drawn(((0, 2, None), (last, 1, None)), 25, "past_last", False) for last in (1, 5))
+_USER = [Event(T0 + 2 * n * MINUTE, 0, n, {"user": "u", "kind": k, "amount": 0}) for n, k in enumerate("aaaaaabc")]
+
+
+@settings(max_examples=settings().max_examples // 2)
+@example([_AAB, _AAC, _AAB], _USER, 6, 0, False)
+@example([_AAB, _AAC, replace(_AAC, span=24)], _USER, 6, 1, True)
+@given(relatives(), arrivals(), st.integers(1, 11), st.sampled_from([0, 1, 2]), st.booleans())
+def test_rules_that_come_and_go_change_no_match_of_a_rule_with_the_same_beginning(
+    drawn: list[Drawn], events: list[Event], before: int, processes: int, comes: bool
+) -> None:
+    rules = [compile_document(one.document(f"r{n}"), SCHEMA) for n, one in enumerate(drawn)]
+    group = GroupRun(SCHEMA, rules[:2] if comes else rules, processes)
+    found, latest = [], group.watermark_ms
+    for number, cut in enumerate([events[:before], events[before:]]):
+        if number:
+            group.change(rules if comes else rules[:1], latest)
+        latest = max(latest, *(e.ms for e in cut))
+        rows = [(e.ms, e.partition, e.offset, {**e.row, "amount": 100 * _amount(e.row)}) for e in cut]
+        found += group.cut(rows, latest - DISORDER * MINUTE)
+    found += group.cut([], END)
+    own = [[(o.partition, o.offset) for o in f.events] for f in found if f.rule.rule.id == "r0"]
+    assert own == [places for _, _, places, *_ in run(drawn[:1], events, [len(events)])]
 
 
 @settings(max_examples=settings().max_examples // 4)
