@@ -167,13 +167,17 @@ class SequenceGroup:
 
     def close(self, context: CutContext) -> tuple[list[RuleFiring], list[RuleFailure]]:
         """Process the events that the watermark passes, then the partial matches whose time ends before it."""
+        return self._firings(self.find_matches(context), context.topic), []
+
+    def find_matches(self, context: CutContext) -> list[Match]:
+        """Return the matches of a cut, valid until the next one (see ``close``)."""
         before_ms = context.next_watermark_ms
         self.store.resolve()
         self.buffer.drop_before(context.watermark_ms)
         passed = self.buffer.release(before_ms)
         matches = self.engine.run(self._batch(passed) if passed.height else None, before_ms)
         self._dropped["events_dropped"] += self.buffer.limit_fresh(self.settings.events)
-        return self._firings(matches, context.topic), []
+        return matches
 
     def _batch(self, passed: pl.DataFrame) -> PatternEvents:
         """Return events in order of (key slot, time, partition, offset), with their roles in the sequences."""
@@ -199,7 +203,7 @@ class SequenceGroup:
         fired: list[tuple[tuple[object, ...], RuleFiring]] = []
         for match, key, key_hash in zip(matches, keys, hashes, strict=True):
             sequence_rules = self._sequences[match.pattern]
-            matched = self._matched(match)
+            matched = self.matched(match)
             for rule in sequence_rules.rules:
                 if match.timed_out and rule.rule.timed_out is not TimedOut.EMIT:
                     continue
@@ -207,7 +211,7 @@ class SequenceGroup:
                 fired.append(((rule_firing.time_ms, key_hash, rule.rule.id, rule_firing.mark), rule_firing))
         return [rule_firing for _, rule_firing in sorted(fired, key=lambda pair: pair[0])]
 
-    def _matched(self, match: Match) -> SequenceMatch:
+    def matched(self, match: Match) -> SequenceMatch:
         """Return a match with the values of its events. What becomes certain at a deadline was so 1 ms before it."""
         nodes = self.store.nodes
         values = {name: nodes.values[name] for name in (PARTITION, OFFSET, *self._values)}
