@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import polars as pl
 
+from streamcore.calls import CALL_ERRORS, failure_reason
 from streamcore.columnar.grouping import expand_counts, run_starts
 from streamcore.limits import PatternLimits
 from streamcore.patterns.automaton import Automaton
@@ -75,6 +76,8 @@ class MatchEngine:
         self.fewest_runs = FEWEST_RUNS
         self.timed_out: frozenset[int] = frozenset()
         self.dropped = 0
+        #: Of the last run: the pattern, the row of the batch, and why a condition over earlier events fails for it.
+        self.failed: dict[tuple[int, int], str] = {}
 
     def set_patterns(
         self,
@@ -120,8 +123,10 @@ class MatchEngine:
     def run(self, batch: PatternEvents | None, until_ms: int) -> list[Match]:
         """Take the events, then advance time to ``until_ms``, and return what is certain then.
 
-        The order is that of the patterns and key slots, then of time. No event before ``until_ms`` may follow.
+        The order is that of the patterns and key slots, then of time. No event before ``until_ms`` may follow. A
+        condition over earlier events that fails does not hold, and is in ``failed``.
         """
+        self.failed = {}
         self.store.resolve()
         return _Pass(self, batch, min(until_ms, NEVER - 1)).run()
 
@@ -362,7 +367,7 @@ class _Pass:
         return sum(
             1 << leaf
             for leaf, condition in automaton.iterative.items()
-            if asked >> leaf & 1 and self.condition_holds(condition, by_step, row, self._value_at)
+            if asked >> leaf & 1 and self.condition_holds(pattern, condition, by_step, row, self._value_at)
         )
 
     def _value_at(self, place: int, column: str) -> Any:
@@ -370,16 +375,21 @@ class _Pass:
 
     def condition_holds(
         self,
+        pattern: int,
         condition: IterativeCondition,
         by_step: Mapping[str, list[int]],
         row: int,
         value_of: Callable[[int, str], Any],
     ) -> bool:
         """Return whether a condition over earlier events holds for a row of the batch. ``by_step``: these events."""
-        return condition.holds(
-            {name: self.column(name)[row] for name in condition.columns},
-            [read_value(read, by_step.get(read.step, ()), value_of) for read in condition.reads],
-        )
+        candidate = {name: self.column(name)[row] for name in condition.columns}
+        try:
+            matched = [read_value(read, by_step.get(read.step, ()), value_of) for read in condition.reads]
+            return condition.holds(candidate, matched)
+        except CALL_ERRORS as error:
+            reason, failed = failure_reason("pattern condition", error), self.engine.failed
+            failed[pattern, row] = min(reason, failed.get((pattern, row), reason))
+            return False
 
     # --- nodes --------------------------------------------------------------------------------------------------
 
@@ -582,7 +592,9 @@ class _Run:
             for node in self.context.chain(partial.node):
                 by_step.setdefault(automaton.steps[self.context.step_of(node)], []).append(node)
         for leaf in undecided:
-            if self.context.condition_holds(automaton.iterative[leaf], by_step, row, self.context.value_of):
+            if self.context.condition_holds(
+                self.pattern, automaton.iterative[leaf], by_step, row, self.context.value_of
+            ):
                 bits |= 1 << leaf
         return bits
 

@@ -167,7 +167,10 @@ class SequenceGroup:
 
     def close(self, context: CutContext) -> tuple[list[RuleFiring], list[RuleFailure]]:
         """Process the events that the watermark passes, then the partial matches whose time ends before it."""
-        return self._firings(self.find_matches(context), context.topic), []
+        firings = self._firings(self.find_matches(context), context.topic)
+        reasons = {pattern: reason for (pattern, _), reason in sorted(self.engine.failed.items(), reverse=True)}
+        failed = [RuleFailure(rule, reason) for p, reason in reasons.items() for rule in self._sequences[p].all_rules]
+        return firings, failed
 
     def find_matches(self, context: CutContext) -> list[Match]:
         """Return the matches of a cut, valid until the next one (see ``close``)."""
