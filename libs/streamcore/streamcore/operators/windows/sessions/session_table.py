@@ -23,7 +23,9 @@ _NONE = np.empty(0, dtype=np.int64)
 
 
 class SessionWindowTable(KeyedJournaledTable):
-    """The live sessions of a shard. ``key_slot``, ``start``, ``end``, ``columns`` and ``marks`` are arrays by entry.
+    """The live sessions of a shard. ``cold_count``: how many more are on disk.
+
+    ``key_slot``, ``start``, ``end``, ``columns`` and ``marks`` are arrays by entry.
 
     ``key_slot``: the key slot. ``start`` and ``end`` are in milliseconds; ``end`` is ``FREE`` for an unused entry.
     ``columns``: the partials. ``marks``: further whole numbers of a session by column name, 0 in a new session.
@@ -35,7 +37,7 @@ class SessionWindowTable(KeyedJournaledTable):
         numbers = dict.fromkeys([FIRST, END, *marks], pl.Int64())
         super().__init__(keys, {**numbers, **aggregate_set.partial_types}, [FIRST])
         self.aggregate_set = aggregate_set
-        self.count = 0
+        self.count = self.cold_count = 0
         self.key_slot, self.start, self.end, self._next = (_NONE.copy() for _ in range(4))
         self.columns: Columns = take_rows(aggregate_set.empty_partial(), _NONE)
         self.marks = {name: _NONE.copy() for name in marks}
@@ -144,8 +146,17 @@ class SessionWindowTable(KeyedJournaledTable):
         entries = np.flatnonzero(self.end[: self._size] != self.FREE)
         return self._rows(entries[self.keys.in_bucket(self.key_slot[entries], bucket, buckets)])
 
+    def rows_of(self, key_slots: Ints) -> pl.DataFrame:
+        """Return the sessions of these keys."""
+        return self._rows(self.entries_for(key_slots)[0])
+
+    def drop(self, key_slots: Ints) -> None:
+        """Forget the sessions of these keys, which are written."""
+        self.remove(self.entries_for(key_slots)[0])
+        self._head[key_slots] = -1
+
     def restore(self, rows: pl.DataFrame) -> None:
-        """Load all live rows into the empty table."""
+        """Load all live rows of keys that have none in the table, when no change is unwritten."""
         key_slots = self.keys.assign(rows)
         entries = self.new(key_slots)
         self.write(entries, rows[FIRST].to_numpy(), rows[END].to_numpy(), self.aggregate_set.load(rows))
