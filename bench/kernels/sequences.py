@@ -4,9 +4,9 @@ A million events of 100,000 users cover an hour, 5 % of them out of order by up 
 many failed logins. The kernel processes cuts of 100,000 events and commits its state to memory after each. The alerts
 are compared with the matches that a plain loop over each user's events finds.
 
-    POLARS_MAX_THREADS=1 taskset -c 0 python -m bench.kernels.sequences [--rules N]
+    POLARS_MAX_THREADS=1 taskset -c 0 python -m bench.kernels.sequences [--rules N] [--amounts]
 
-``--rules``: the number of rules; each has another time limit for the purchase, so rules share no partials.
+``--rules``: the number of rules; each has another time limit for the purchase, and with ``--amounts`` another amount.
 """
 
 from __future__ import annotations
@@ -96,16 +96,17 @@ def events(seed: int = 1, count: int = EVENTS) -> Events:
     return Events(user, kind, random.integers(0, 100_000, count), steady - behind)
 
 
-def rules(count: int) -> list[ControlRecord]:
-    """Return the rules. The oracle computes rule 0. Rule n allows n seconds more for the purchase."""
+def rules(count: int, *, amounts: bool = False) -> list[ControlRecord]:
+    """Return the rules. The oracle computes rule 0. Rule n allows n seconds more, or asks for an amount of n more."""
     return [
-        ControlRecord(0, n, f"r{n}".encode(), rule(f"r{n}", NEXT_MS // 1_000 + n, SCHEMA.name)) for n in range(count)
+        ControlRecord(0, n, f"r{n}".encode(), rule(f"r{n}", NEXT_MS // 1_000 + n, SCHEMA.name, 500 + n * amounts))
+        for n in range(count)
     ]
 
 
-def rule(rule_id: str, next_s: int, stream: str) -> bytes:
+def rule(rule_id: str, next_s: int, stream: str, amount: int = 500) -> bytes:
     """Return the control record of the rule on a stream with these columns."""
-    purchase = {"step": "purchase", "where": "type = 'payment' and amount > 500", "within": f"{next_s}s"}
+    purchase = {"step": "purchase", "where": f"type = 'payment' and amount > {amount}", "within": f"{next_s}s"}
     failed = {"step": "failed", "where": "type = 'login' and status = 'failed'", "times": TIMES, "within": "10m"}
     return orjson.dumps(
         {
@@ -169,12 +170,12 @@ class RunCosts:
     found: set[tuple[int, ...]] = field(default_factory=set)
 
 
-def run(frame: pl.DataFrame, rule_count: int) -> RunCosts:
+def run(frame: pl.DataFrame, control: list[ControlRecord]) -> RunCosts:
     """Run the kernel over all events in cuts, then over the end of the stream."""
     kernel = RulesFactory((RuleStream(SCHEMA, "shop"),))()
     assert isinstance(kernel, RulesKernel)
     log, spent = StateLog(StateSettings()), RunCosts()
-    control, before, latest = rules(rule_count), NO_WATERMARK, NO_WATERMARK
+    before = latest = NO_WATERMARK
     for start in range(0, frame.height + CUT, CUT):
         cut = frame[start : start + CUT]
         latest = max(latest, int(cut[EVENT_MS].to_numpy().max(initial=NO_WATERMARK)))
@@ -205,17 +206,20 @@ def main() -> None:
     """Run on a few events, so that imports are not measured, then on all; compare, and print the result."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--rules", type=int, default=1)
-    count = parser.parse_args().rules
+    parser.add_argument("--amounts", action="store_true")
+    options = parser.parse_args()
+    control = rules(options.rules, amounts=options.amounts)
     all_events = events()
     frame = all_events.frame()
-    run(frame[:CUT:10], count)
-    spent, right = run(frame, count), expected_matches(all_events)
+    run(frame[:CUT:10], control)
+    spent, right = run(frame, control), expected_matches(all_events)
     if spent.found != right:
         raise SystemExit(f"wrong: {len(spent.found - right)} too many, {len(right - spent.found)} missing")
     show(
         {
             "bench": "sequences in process",
-            "rules": count,
+            "rules": len(control),
+            "other_amounts": options.amounts,
             "events": EVENTS,
             "users": USERS,
             "alerts": spent.alerts,

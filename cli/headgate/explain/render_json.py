@@ -10,7 +10,7 @@ import orjson
 from headgate.console.output import Json
 from headgate.explain.query import ExplainResult
 from rulecore.explain.condition import Clause
-from rulecore.explain.explanation import EventTrace, WindowTrace
+from rulecore.explain.explanation import EventTrace, MatchTrace, WindowTrace
 
 
 def as_json(result: ExplainResult) -> Json:
@@ -29,6 +29,7 @@ def as_json(result: ExplainResult) -> Json:
         "event": None if explanation.event is None else _event_json(explanation.event),
         "events": [_event_json(event) for event in explanation.events],
         "windows": [_window_json(window) for window in explanation.windows],
+        "matches": [_match_json(match) for match in explanation.matches],
         "looked_at": explanation.looked_at,
         "satisfied": explanation.satisfied,
         "rejected": [asdict(one) for one in explanation.rejected],
@@ -71,6 +72,15 @@ def _window_json(window: WindowTrace) -> dict[str, object]:
         "event_time_ms": window.time_ms,
         "values": {seen.text: seen.value for seen in window.seen},
         "having": _clause_json(window.having),
+    }
+
+
+def _match_json(match: MatchTrace) -> dict[str, object]:
+    return {
+        "start_ms": match.start_ms,
+        "end_ms": match.end_ms,
+        "timed_out": match.timed_out,
+        "events": [_event_json(event) for event in match.events],
     }
 
 

@@ -15,7 +15,7 @@ from headgate.console.tables import table
 from headgate.explain.query import ExplainResult
 from headgate.time_arguments import show_time
 from rulecore.explain.condition import Clause, ObservedValue, Truth
-from rulecore.explain.explanation import EventTrace, Explanation, WindowTrace, alerts_in
+from rulecore.explain.explanation import EventTrace, Explanation, MatchTrace, WindowTrace, alerts_in
 
 _COLOURS = {Truth.TRUE: "green", Truth.FALSE: "red", Truth.NULL: "yellow"}
 _TEXT = 72  # characters of a clause in a tree
@@ -42,6 +42,8 @@ def as_text(result: ExplainResult) -> str:
         lines += ["", *_render_event(explanation.event)]
     for window in explanation.windows:
         lines += ["", *_render_window(window, explanation)]
+    for match in explanation.matches:
+        lines += ["", *_render_match(match)]
     if explanation.event is None or explanation.rule.group_by:
         lines += _render_event_counts(explanation)
     lines += _render_alerts(explanation)
@@ -135,6 +137,15 @@ def _render_window(window: WindowTrace, explanation: Explanation) -> list[str]:
     lines += [f"  {seen}" for seen in extra]
     earlier = alerts_in(window, explanation.alerts)
     lines += [f"  fired {_firing_text(alert)}" for alert in earlier] or ["  has not fired in it"]
+    return lines
+
+
+def _render_match(match: MatchTrace) -> list[str]:
+    """Render the events of a match of a sequence, and the condition of the step that took each as a tree."""
+    what = "timed-out match" if match.timed_out else "match"
+    lines = [f"{what} from {show_time(match.start_ms)} to {show_time(match.end_ms)} UTC"]
+    for event in match.events:
+        lines += [f"  {line}" for line in _render_event(event)]
     return lines
 
 

@@ -248,3 +248,27 @@ def test_an_explanation_shows_a_sequence_that_fires_at_the_event(
     found = json.loads(capsys.readouterr().out)
     assert [one["event_time_ms"] for one in found["alerts"]] == [found["event"]["event_time_ms"]]
     assert found["fired"] is True
+
+
+def test_an_explanation_of_a_sequence_has_the_values_that_conditions_over_earlier_steps_had(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    options = write(tmp_path, event(0, amount="2"), event(1, amount="3"), event(2, amount="8"))
+    rule = PAIR.replace("amount > 1}\n  - {step: second, where: amount > 1}", "amount < 5, times: 2}\n  - ROW").replace(
+        "ROW", "{step: second, where: amount > sum(first.amount) and amount > last(first.amount) and count(first) = 2}"
+    )
+    (tmp_path / "pair.yaml").write_text(rule, encoding="utf-8")
+    options[1] = str(tmp_path)
+    assert run(["rules", "explain", "pair", *options, "-o", "json"]) == 0
+    (match,) = json.loads(capsys.readouterr().out)["matches"]
+    assert [*map(list, (one["conditions"] for one in match["events"]))] == [
+        ["step first"],
+        ["step first"],
+        ["step second"],
+    ]
+    (second,) = match["events"][-1]["conditions"].values()
+    seen = {name: value for part in second["parts"] for name, value in part["values"].items()}
+    assert second["result"] == "TRUE"
+    assert seen == {"amount": "8.00", "sum(first.amount)": "5.00", "last(first.amount)": "3.00", "count(first)": 2}
+    assert run(["rules", "explain", "pair", *options]) == 0
+    assert "sum(first.amount) = 5.00" in capsys.readouterr().out

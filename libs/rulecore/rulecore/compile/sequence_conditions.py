@@ -8,7 +8,7 @@ event and the events that a partial match has taken.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Final
 
@@ -32,10 +32,10 @@ _AGGREGATES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class RuleLeaf:
-    """A condition on one event. ``fingerprint``: of its expression."""
+    """A condition on one event. ``fingerprint``: of its expression; conditions with an equal one are equal."""
 
     fingerprint: str
-    expr: Expr
+    expr: Expr = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +105,24 @@ def _step_condition(expr: Expr, text: str, path: str, names: NameScope) -> StepC
         raise ExpressionError(
             "a list beside an earlier step", field=path, text=text, hint="join the two conditions by and, not by or"
         )
+    reads, replaced = find_reads(expr, names.columns, text, path)
+    expr = lang.normalize(lang.replace_aggregates(expr, replaced))
+    types = {name: names.columns[name] for name in sorted(lang.columns(expr) - {*reads})}
+    read_types = tuple((name, of, kind) for name, (_, of, kind) in reads.items())
+    return StepCondition(expr, types, tuple(read for read, _, _ in reads.values()), read_types)
+
+
+#: By name: what is read, the type of the column that it is about, and the type of its value.
+Reads = Mapping[str, tuple[MatchRead, Type, Type]]
+
+
+def find_reads(
+    expr: Expr, columns: Mapping[str, Type], text: str, path: str
+) -> tuple[Reads, Mapping[lang.AggregateCall, str]]:
+    """Return what an expression reads of earlier events, and the name of the read that replaces each aggregate.
+
+    ``text`` and ``path``: of the condition, for errors.
+    """
     reads: dict[str, tuple[MatchRead, Type, Type]] = {}
     replaced: dict[lang.AggregateCall, str] = {}
     for call in lang.aggregates(expr):
@@ -122,18 +140,23 @@ def _step_condition(expr: Expr, text: str, path: str, names: NameScope) -> StepC
         name = f"{call.function}({argument.name})"
         reads[name] = MatchRead(step, _AGGREGATES[call.function], column), argument.type, call.type
         replaced[call] = name
-    expr = lang.normalize(lang.replace_aggregates(expr, replaced))
-    types = {}
-    for name in sorted(lang.columns(expr) - {*reads}):
-        if "." not in name:
-            types[name] = names.columns[name]
-            continue
+    outside = lang.columns(lang.replace_aggregates(expr, replaced)) - {*reads}
+    for name in sorted(name for name in outside if "." in name):
         function, inner = MatchFunction.LAST, name
         if name.endswith(")"):
             word, _, inner = name[:-1].partition("(")
             function = MatchFunction(word)
         step, _, column = inner.partition(".")
-        kind = names.columns[column]
+        kind = columns[column]
         reads[name] = MatchRead(step, function, column), kind, kind
-    read_types = tuple((name, of, kind) for name, (_, of, kind) in reads.items())
-    return StepCondition(expr, types, tuple(read for read, _, _ in reads.values()), read_types)
+    return reads, replaced
+
+
+def read_values(reads: Reads, matched: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, object]:
+    """Return the logical value of each read. ``matched``: by step, its events with physical values by column."""
+    values: dict[str, object] = {}
+    for name, (read, of, kind) in reads.items():
+        events = matched.get(read.step, ())
+        found = read.compute([event[read.column] for event in events] if read.column else events)
+        values[name] = _logical(read.function, found, of, kind)
+    return values

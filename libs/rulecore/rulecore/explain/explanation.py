@@ -77,14 +77,27 @@ class WindowTrace:
 
 
 @dataclass(frozen=True, slots=True)
+class MatchTrace:
+    """A match of a sequence. ``events``: those that its steps took, each with the whole condition of its step.
+
+    ``end_ms``: the time of the last event, or the end of a quiet time. ``timed_out``: its time was over before the end.
+    """
+
+    start_ms: int
+    end_ms: int
+    timed_out: bool
+    events: tuple[EventTrace, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
     """The explanation of a rule. ``verdict``: one sentence.
 
     ``alerts``: all alerts that the events raise, as JSON objects, in order. ``in_question``: those that the question is
     about; ``fired``: whether there are any. ``event``: the event in question. ``events``: the latest events of the key
-    that satisfy a condition. ``windows``: the windows that the question is about. ``looked_at``: the number of events;
-    ``satisfied``: the number of those that satisfy ``where`` (or any condition). ``rejected``: if none does, the
-    clauses that events do not satisfy.
+    that satisfy a condition. ``windows``: the windows that the question is about. ``matches``: those of a sequence for
+    the latest alerts in question. ``looked_at``: the number of events; ``satisfied``: the number of those that satisfy
+    ``where`` (or any condition). ``rejected``: if none does, the clauses that events do not satisfy.
     """
 
     rule: CompiledRule
@@ -95,6 +108,7 @@ class Explanation:
     event: EventTrace | None = None
     events: tuple[EventTrace, ...] = ()
     windows: tuple[WindowTrace, ...] = ()
+    matches: tuple[MatchTrace, ...] = ()
     looked_at: int = 0
     satisfied: int = 0
     rejected: tuple[RejectedClause, ...] = ()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import orjson
 import polars as pl
@@ -22,6 +22,7 @@ from rulecore.documents.rule import RuleKind
 from rulecore.documents.yaml_reader import Json
 from rulecore.explain.event import parse_conditions, trace_event
 from rulecore.explain.explanation import EventTrace, ExplainQuestion, Explanation, RejectedClause, build_explanation
+from rulecore.explain.sequences import trace_matches
 from rulecore.explain.windows import windows_for_question
 from rulecore.language import Expr, ListType
 from rulecore.language.columnar.compiler import to_polars
@@ -54,7 +55,11 @@ def explain_rule(
     conditions = own | _signal_conditions(schema, support, lists.types())
     evaluation = _ColumnarEvaluation(schema, topic, events, conditions, lists.contents(latest_event_ms(events)))
     windows = windows_for_question(rule, schema, events, topic, question, lists) if rule.kind is RuleKind.WINDOW else []
-    return build_explanation(rule, question, evaluation, alerts, windows, own.get("where"))
+    found = build_explanation(rule, question, evaluation, alerts, windows, own.get("where"))
+    if rule.kind is not RuleKind.SEQUENCE:
+        return found
+    matches = trace_matches(rule, schema, events, topic, question.closing_ms, found.in_question, lists)
+    return replace(found, matches=tuple(matches))
 
 
 def _signal_conditions(

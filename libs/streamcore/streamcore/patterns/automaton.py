@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import Any, NamedTuple
 
 from streamcore.errors import ConfigError
@@ -40,6 +41,7 @@ from streamcore.patterns.pattern import (
 #: The most states of a pattern, and the most ways to go on from a state without an event.
 MAX_STATES = 100_000
 MAX_WAYS = 5_000
+_MAX_TRIED = 6
 
 
 class Move(NamedTuple):
@@ -110,6 +112,10 @@ class Automaton:
         """The bits of iterative conditions."""
         return sum(1 << number for number in self.iterative)
 
+    def bits_read(self, state: int) -> int:
+        """Return the bits on which depends what a state does."""
+        return self._relevant[state]
+
     def moves(self, state: int, bits: int) -> Moves:
         """Return what a state does with an event of these bits."""
         key = state, bits & self._relevant[state]
@@ -119,7 +125,7 @@ class Automaton:
         return found
 
     def undecided(self, state: int, bits: int) -> tuple[int, ...]:
-        """Return the iterative leaves that the state reads for an event with these bits of simple conditions."""
+        """Return the iterative leaves on which depends what the state does with these bits of simple conditions."""
         key = state, bits & self._relevant[state]
         found = self._undecided.get(key)
         if found is None:
@@ -165,7 +171,12 @@ class Automaton:
             simple_required, simple_forbidden = required & ~iterative, forbidden & ~iterative
             if bits & simple_required == simple_required and not bits & simple_forbidden:
                 found |= (required | forbidden) & iterative
-        return tuple(leaf for leaf in self.iterative if found >> leaf & 1)
+        leaves = tuple(leaf for leaf in self.iterative if found >> leaf & 1)
+        if len(leaves) <= _MAX_TRIED:  # whatever is true of them, the state may do the same
+            cases = [case for count in range(len(leaves) + 1) for case in combinations(leaves, count)]
+            if len({self._compute(number, bits | sum(1 << leaf for leaf in case)) for case in cases}) == 1:
+                return ()
+        return leaves
 
 
 def compile_pattern(pattern: Pattern) -> Automaton:

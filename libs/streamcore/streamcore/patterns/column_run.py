@@ -1,135 +1,43 @@
-"""Runs plain patterns over the events of many keys at once, in columns.
+"""Runs patterns over the events of many keys at once, in columns (``column_tables``).
 
-A pattern is *plain* if a partial match has at most one way to go on, whatever the event, and no condition reads earlier
-events: relaxed and strict steps that take a fixed number of events, and negations. Round n looks at the n-th event of
-each run. A run in which a match completes, or something else happens that is not one move of each partial match, is
-*hard*: what was computed for it here is dropped, and it runs by itself (``engine``), with the same result.
+Round n looks at the n-th event of each run. A run in which a match completes or is timed out, or something else happens
+that the tables do not have, is *hard*: what was computed for it here is dropped, and it runs by itself (``engine``),
+with the same result.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from streamcore.patterns.automaton import Automaton
-from streamcore.patterns.graph import StateKind
+from streamcore.columnar.grouping import expand_counts
+from streamcore.patterns.column_tables import (
+    DEADLINE,
+    FIRST,
+    HARD,
+    LENGTH,
+    NODE,
+    STARTED,
+    STATE,
+    STEP_MS,
+    ColumnTables,
+)
 from streamcore.patterns.match_store import NEVER, NO_NODE, Ints, Mask, PartialMatch
-from streamcore.patterns.pattern import WithinType
 
-STATE, NODE, FIRST, STARTED, STEP_MS, LENGTH, DEADLINE = range(len(PartialMatch._fields))
-_MAX_LEAVES: Final = 12
-_MAX_CELLS: Final = 1 << 18
-#: In ``PlainTables.target``: the partial match ends; the run is hard.
-_ENDS: Final = -1
-_HARD: Final = -2
+#: How many rounds families are run in columns, however few runs there are.
+_SHARED_ROUNDS: Final = 64
 
 
-@dataclass(frozen=True, slots=True)
-class PlainTables:
-    """The moves of plain patterns. ``target[cell]``: the state to go to, for the cell of a state and bits.
-
-    ``takes[cell]``: the step that takes the event; -1 for none. By state: ``pending``, the time limit (``NEVER`` for
-    none), what it is counted from, and the step that is waited for. By pattern: the first cell and state, the bits that
-    are read, the start, and ``within_ms``.
-    """
-
-    target: Ints
-    takes: Ints
-    pending: Mask
-    limit_ms: Ints
-    since_step: Mask
-    between: Mask
-    step: Ints
-    cells: Mapping[int, int]
-    states: Mapping[int, int]
-    bits: Mapping[int, int]
-    start: Mapping[int, int]
-    within_ms: Mapping[int, int]
-
-    def by_run(self, patterns: Ints, of: Mapping[int, int]) -> Ints:
-        """Return a number of the pattern of each run."""
-        known = sorted(of)
-        return np.array([of[pattern] for pattern in known], np.int64)[np.searchsorted(known, patterns)]
-
-
-def build_tables(automata: Mapping[int, Automaton]) -> PlainTables | None:
-    """Return the tables of the patterns that are plain; None if none is."""
-    target: list[int] = []
-    takes: list[int] = []
-    columns: list[tuple[bool, int, bool, bool, int]] = []
-    cells: dict[int, int] = {}
-    states: dict[int, int] = {}
-    for number, automaton in automata.items():
-        rows = _cells(automaton)
-        if rows is None:
-            continue
-        cells[number], states[number] = len(target), len(columns)
-        target += [one for one, _ in rows]
-        takes += [step for _, step in rows]
-        for state in automaton.states:
-            limit_ms = NEVER if state.limit_ms is None else state.limit_ms
-            since_step = state.limit is WithinType.SINCE_STEP_BEFORE
-            between = state.limit is WithinType.BETWEEN_TIMES
-            columns.append((state.kind is StateKind.PENDING, limit_ms, since_step, between, state.step))
-    if not cells:
-        return None
-    pending, limits, since_steps, betweens, steps = zip(*columns, strict=True)
-    plain = {number: automata[number] for number in cells}
-    return PlainTables(
-        np.array(target, np.int64),
-        np.array(takes, np.int64),
-        np.array(pending, bool),
-        np.array(limits, np.int64),
-        np.array(since_steps, bool),
-        np.array(betweens, bool),
-        np.array(steps, np.int64),
-        cells,
-        states,
-        {number: len(automaton.leaves) for number, automaton in plain.items()},
-        {number: automaton.start for number, automaton in plain.items()},
-        {number: NEVER if a.within_ms is None else a.within_ms for number, a in plain.items()},
-    )
-
-
-def _cells(automaton: Automaton) -> list[tuple[int, int]] | None:
-    """Return target and step for each state and bits; None for a pattern that is not plain."""
-    width = 1 << len(automaton.leaves)
-    if automaton.iterative or len(automaton.leaves) > _MAX_LEAVES or width * len(automaton.states) > _MAX_CELLS:
-        return None
-    cells = []
-    for number, state in enumerate(automaton.states):
-        for bits in range(width):
-            if state.kind in (StateKind.FINAL, StateKind.STOP):
-                cells.append((_HARD, -1))
-                continue
-            moves, stops = automaton.moves(number, bits)
-            if len(moves) > 1 and not stops:
-                return None
-            if any(move.completes for move in moves):
-                cells.append((_HARD, -1))
-            elif stops or not moves:
-                cells.append((_ENDS, -1))
-            else:
-                (move,) = moves
-                limit_ms = automaton.limits[move.step][0] if move.step >= 0 else None
-                moved = move.step < 0 and move.target != number
-                differs = limit_ms is not None and automaton.limits[move.step][0] != state.limit_ms
-                if moved or (differs and number != automaton.start):
-                    return None
-                cells.append((move.target, move.step))
-    return cells
-
-
-class PlainRuns(NamedTuple):
-    """Runs to be run in columns: numbers of patterns and key slots, and the bounds of their events in the batch.
+class ColumnRuns(NamedTuple):
+    """Runs to be run in columns: machines and key slots, and the bounds of their events in the batch.
 
     ``rows``: the partial matches (columns of ``PartialMatch``) in order, ``owner``: the run of each.
     """
 
-    patterns: Ints
+    machines: Ints
     key_slots: Ints
     low: Ints
     high: Ints
@@ -157,36 +65,38 @@ class ColumnResult(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ColumnInput:
-    """The events of a batch and the limits. ``node_steps``, ``node_ms``: of the stored nodes."""
+    """The events of a batch and the limits. ``node_before``, ``node_steps``, ``node_ms``: of the stored nodes.
+
+    ``decide``: returns which of a pattern's conditions over earlier events (as bits) hold for a row of the batch and
+    the events taken before: for each its step, and its node or, if it is a row of the batch, ``~row``.
+    """
 
     events: Ints
     bits: Ints
     event_ms: Ints
     first_event: int
     until_ms: int
+    node_before: Ints
     node_steps: Ints
     node_ms: Ints
+    decide: Callable[[int, int, int, Sequence[tuple[int, int]]], int]
     partials_per_key: int
     length: int
     fewest_runs: int
 
 
-def run_columns(tables: PlainTables, runs: PlainRuns, given: ColumnInput) -> ColumnResult:
-    """Run plain patterns over the events of many runs."""
+def run_columns(tables: ColumnTables, runs: ColumnRuns, given: ColumnInput) -> ColumnResult:
+    """Run the patterns or families of machines over the events of many runs."""
     return _Columns(tables, runs, given).run()
 
 
 class _Columns:
-    def __init__(self, tables: PlainTables, runs: PlainRuns, given: ColumnInput) -> None:
+    def __init__(self, tables: ColumnTables, runs: ColumnRuns, given: ColumnInput) -> None:
         self.tables, self.runs, self.given = tables, runs, given
-        count = len(runs.patterns)
-        self.hard = np.zeros(count, bool)
+        self.machines = runs.machines
+        self.hard = np.zeros(len(runs.machines), bool)
         self.rows, self.owner = runs.rows, runs.owner
         self.hard[self.owner[self.rows[:, STATE] == 0]] = True  # a match that waits for others
-        by_run = tables.by_run
-        self.cells, self.bits = by_run(runs.patterns, tables.cells), by_run(runs.patterns, tables.bits)
-        self.states, self.start = by_run(runs.patterns, tables.states), by_run(runs.patterns, tables.start)
-        self.within = by_run(runs.patterns, tables.within_ms)
         # Of each row: the step and the time of its last event.
         known = self.rows[:, NODE]
         self.last_step, self.last_ms = given.node_steps[known], given.node_ms[known]
@@ -195,10 +105,11 @@ class _Columns:
         self.node_count = 0
 
     def run(self) -> ColumnResult:
-        runs = self.runs
+        runs, members = self.runs, self.tables.members[self.machines]
+        rounds = _SHARED_ROUNDS if (members > 1).any() else 1  # to divide a family costs more than some short rounds
         for number in range(int((runs.high - runs.low).max(initial=0))):
             active = np.flatnonzero((runs.low + number < runs.high) & ~self.hard)
-            if number and len(active) < self.given.fewest_runs:
+            if number >= rounds and members[active].sum() < self.given.fewest_runs:
                 self.hard[active] = True
                 break
             if len(active):
@@ -209,24 +120,20 @@ class _Columns:
         return ColumnResult(self.hard, self.rows[kept], self.owner[kept], nodes)
 
     def _round(self, active: Ints, pairs: Ints) -> None:
-        given, tables = self.given, self.tables
-        count = len(self.hard)
-        row, ms = np.full(count, -1), np.full(count, -NEVER)
-        bits = np.zeros(count, np.int64)
+        given, tables, count = self.given, self.tables, len(self.hard)
+        row, ms, bits = np.full(count, -1), np.full(count, -NEVER), np.zeros(count, np.int64)
         row[active] = given.events[pairs]
         ms[active] = given.event_ms[row[active]]
-        bits[active] = given.bits[pairs] & ((1 << self.bits[active]) - 1)
+        bits[active] = given.bits[pairs]
         self._expire(ms)
         owner = self.owner
-        cell = self.cells[owner] + (self.rows[:, STATE] << self.bits[owner]) + bits[owner]
-        target, takes = tables.target[cell], tables.takes[cell]
-        has_event = row[owner] >= 0
-        self.hard[owner[has_event & (target == _HARD)]] = True
-        kept = ~(has_event & (target == _ENDS)) & ~self.hard[owner]
-        taking = np.flatnonzero((has_event & (takes >= 0))[kept])
-        self._keep(kept)
-        if len(taking):
-            self._extend(taking, target[kept][taking], takes[kept][taking], row, ms)
+        cell = tables.cell(self.machines[owner], self.rows[:, STATE], bits[owner])
+        asking = np.flatnonzero((row[owner] >= 0) & (tables.asks[cell] > 0))
+        if len(asking):
+            cell[asking] += self._decide(owner[asking], tables.asks[cell[asking]], row, self.rows[asking, NODE])
+        changes = np.flatnonzero((row[owner] >= 0) & ~tables.stays[cell])
+        if len(changes):
+            self._move(changes, tables.outcome[cell[changes]], row, ms)
         self._begin(active, row, ms, bits)
 
     def _keep(self, kept: Mask) -> None:
@@ -235,61 +142,131 @@ class _Columns:
             self.last_step, self.last_ms = self.last_step[kept], self.last_ms[kept]
 
     def _expire(self, now_ms: Ints) -> None:
-        """Drop the rows whose time is over at the time of their run. One that becomes a match makes its run hard."""
-        over = self.rows[:, DEADLINE] <= now_ms[self.owner]
-        if over.any():
-            owner = self.owner[over]
-            self.hard[owner[self.tables.pending[self.states[owner] + self.rows[over, STATE]]]] = True
-            self._keep(~over)
+        """Drop the rows whose time is over at the time of their run.
 
-    def _extend(self, places: Ints, target: Ints, step: Ints, row: Ints, ms: Ints) -> None:
-        rows, owner = self.rows[places], self.owner[places]
-        self.hard[owner[rows[:, LENGTH] >= self.given.length]] = True
+        A run is hard if one becomes a match or is emitted, or if it is over for some members of a family only.
+        """
+        over = np.flatnonzero(self.rows[:, DEADLINE] <= now_ms[self.owner])
+        if len(over):
+            owner, rows, tables = self.owner[over], self.rows[over], self.tables
+            machine = self.machines[owner]
+            latest_ms = tables.deadlines(machine, rows, self.last_step[over], self.last_ms[over], most=1)
+            pending = tables.pending[tables.states[machine] + rows[:, STATE]]
+            self.hard[owner[pending | tables.emits[machine] | (latest_ms > now_ms[owner])]] = True
+            self._drop(over)
+
+    def _drop(self, places: Ints) -> None:
+        kept = np.ones(len(self.rows), bool)
+        kept[places] = False
+        self._keep(kept)
+
+    def _move(self, changes: Ints, outcome: Ints, row: Ints, ms: Ints) -> None:
+        """Replace these rows by those that their outcomes make of them, in the order of the moves."""
+        tables = self.tables
+        self.hard[self.owner[changes[outcome == HARD]]] = True
+        counts = np.ones(len(self.rows), np.int64)
+        counts[changes] = moves = tables.count[outcome]
+        if (moves == 1).all():
+            if self.rows is self.runs.rows:
+                self.rows = self.rows.copy()
+            places = changes
+        else:
+            index = np.repeat(np.arange(len(self.rows)), counts)
+            places = expand_counts((np.cumsum(counts) - counts)[changes], moves)
+            self.rows, self.owner = self.rows[index], self.owner[index]
+            self.last_step, self.last_ms = self.last_step[index], self.last_ms[index]
+        move = expand_counts(tables.first[outcome], moves)
+        kept = ~self.hard[self.owner[places]]
+        places, move = places[kept], move[kept]
+        target, step = tables.target[move], tables.takes[move]
+        ignores = (step < 0) & (target != self.rows[places, STATE])
+        late = [self._change_state(places[ignores], target[ignores], ms)] if ignores.any() else []
+        if (step >= 0).any():
+            late.append(self._extend(places[step >= 0], target[step >= 0], step[step >= 0], row, ms))
+        late_rows = np.concatenate([*late, _EMPTY])
+        if len(late_rows):
+            self._drop(late_rows)
+        self._keep(~self.hard[self.owner])
+
+    def _change_state(self, places: Ints, target: Ints, ms: Ints) -> Ints:
+        """Let rows wait in other states; return the places of those whose time is over there."""
+        owner, last = self.owner[places], (self.last_step[places], self.last_ms[places])
+        self.rows[places, STATE] = target
+        machine, rows, now_ms = self.machines[owner], self.rows[places], ms[owner]
+        self.rows[places, DEADLINE] = deadline = self.tables.deadlines(machine, rows, *last)
+        over = deadline <= now_ms
+        self.hard[owner[over & (self.tables.deadlines(machine, rows, *last, most=1) > now_ms)]] = True
+        return places[over]
+
+    def _extend(self, places: Ints, target: Ints, step: Ints, row: Ints, ms: Ints) -> Ints:
+        """Add an event to rows; return the places of those for which it comes too late."""
+        tables, rows, owner = self.tables, self.rows[places], self.owner[places]
+        machine = self.machines[owner]
         goes_on = self.last_step[places] == step
+        limit = tables.steps[machine] + step
+        since_ms = np.where(goes_on & tables.take_since_step[limit], rows[:, STEP_MS], self.last_ms[places])
+        passed_ms = np.where(goes_on | ~tables.take_between[limit], ms[owner] - since_ms, -1)
+        late: Mask = passed_ms >= tables.take_limit_ms[limit, 0]
+        self.hard[owner[late & (passed_ms < tables.take_limit_ms[limit, 1])]] = True
+        self.hard[owner[rows[:, LENGTH] >= self.given.length]] = True
         rows[:, STEP_MS] = np.where(goes_on, rows[:, STEP_MS], self.last_ms[places])
         rows[:, STATE] = target
         rows[:, NODE] = self._new_nodes(rows[:, NODE], step, row[owner], owner)
         rows[:, LENGTH] += 1
-        rows[:, DEADLINE] = self._deadlines(rows, owner, step, ms[owner])
-        if self.rows is self.runs.rows:
-            self.rows = self.rows.copy()
+        rows[:, DEADLINE] = tables.deadlines(machine, rows, step, ms[owner])
         self.rows[places] = rows
         self.last_step[places], self.last_ms[places] = step, ms[owner]
+        too_late: Ints = places[late]
+        return too_late
 
     def _begin(self, active: Ints, row: Ints, ms: Ints, bits: Ints) -> None:
         tables = self.tables
-        cell = self.cells[active] + (self.start[active] << self.bits[active]) + bits[active]
-        target = tables.target[cell]
-        self.hard[active[target == _HARD]] = True
-        begins = target >= 0
-        owner, step = active[begins], tables.takes[cell[begins]]
+        machine = self.machines[active]
+        cell = tables.cell(machine, tables.start[machine], bits[active])
+        asking = np.flatnonzero(tables.asks[cell])
+        if len(asking):
+            nothing = np.full(len(asking), NO_NODE)
+            cell[asking] += self._decide(active[asking], tables.asks[cell[asking]], row, nothing)
+        outcome = tables.outcome[cell]
+        self.hard[active[outcome == HARD]] = True
+        counts = tables.count[outcome]
+        owner, move = np.repeat(active, counts), expand_counts(tables.first[outcome], counts)
         if not len(owner):
             return
+        step = tables.takes[move]
         rows = np.empty((len(owner), len(PartialMatch._fields)), np.int64)
-        rows[:, STATE] = target[begins]
+        rows[:, STATE] = tables.target[move]
         rows[:, NODE] = self._new_nodes(np.full(len(owner), NO_NODE), step, row[owner], owner)
         rows[:, FIRST] = self.given.first_event + row[owner]
         rows[:, STARTED] = rows[:, STEP_MS] = ms[owner]
         rows[:, LENGTH] = 1
-        rows[:, DEADLINE] = self._deadlines(rows, owner, step, ms[owner])
+        rows[:, DEADLINE] = tables.deadlines(self.machines[owner], rows, step, ms[owner])
         owners = np.concatenate([self.owner, owner])
         order = np.argsort(owners, kind="stable")
         self.owner = owners[order]
         self.rows = np.concatenate([self.rows, rows])[order]
         self.last_step = np.concatenate([self.last_step, step])[order]
         self.last_ms = np.concatenate([self.last_ms, ms[owner]])[order]
-        counts = np.bincount(self.owner, minlength=len(self.hard))
-        self.hard |= counts > self.given.partials_per_key
+        self.hard |= np.bincount(self.owner, minlength=len(self.hard)) > self.given.partials_per_key
 
-    def _deadlines(self, rows: Ints, owner: Ints, last_step: Ints, last_ms: Ints) -> Ints:
-        """Return when the time of rows is over (see ``engine``)."""
-        tables, state = self.tables, self.states[owner] + rows[:, STATE]
-        limit_ms, waits_on = tables.limit_ms[state], tables.step[state] == last_step
-        limit_ms = np.where(tables.between[state] & ~waits_on, NEVER, limit_ms)
-        since_ms = np.where(tables.since_step[state] & waits_on, rows[:, STEP_MS], last_ms)
-        within_ms = np.where(tables.pending[state] & tables.since_step[state], NEVER, self.within[owner])
-        whole = np.where(within_ms < NEVER, rows[:, STARTED] + within_ms, NEVER)
-        return np.minimum(whole, np.where(limit_ms < NEVER, since_ms + limit_ms, NEVER))
+    def _decide(self, owner: Ints, asks: Ints, row: Ints, node: Ints) -> Ints:
+        """Return the bits of these conditions over earlier events. ``node``: of the last one; ``NO_NODE`` for none."""
+        given, first = self.given, self.first_node
+        before, step, rows = given.node_before, given.node_steps, np.empty(0, np.int64)
+        if self.nodes and (node >= 0).any():
+            new = [np.concatenate(part) for part in zip(*self.nodes, strict=True)]
+            before, step, rows = np.concatenate([before, new[0]]), np.concatenate([step, new[1]]), new[2]
+        bits = []
+        numbers = self.tables.numbers[self.machines[owner]]
+        asked = zip(numbers.tolist(), asks.tolist(), row[owner].tolist(), strict=True)
+        for (number, ask, event), last_node in zip(asked, node.tolist(), strict=True):
+            last = last_node
+            taken: list[tuple[int, int]] = []  # of each event, the step, and the node or, below 0, the row
+            while last >= 0:
+                taken.append((int(step[last]), last if last < first else ~int(rows[last - first])))
+                last = int(before[last])
+            bits.append(given.decide(number, ask, event, taken[::-1]))
+        return np.array(bits, np.int64)
 
     def _new_nodes(self, before: Ints, step: Ints, row: Ints, owner: Ints) -> Ints:
         first = self.first_node + self.node_count
@@ -301,4 +278,4 @@ class _Columns:
 _EMPTY: Final = np.empty(0, np.int64)
 _NONE: Final = NewNodes(_EMPTY, _EMPTY, _EMPTY, _EMPTY)
 
-__all__ = ["ColumnInput", "ColumnResult", "PlainRuns", "PlainTables", "build_tables", "run_columns"]
+__all__ = ["ColumnInput", "ColumnResult", "ColumnRuns", "run_columns"]

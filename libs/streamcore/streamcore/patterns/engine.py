@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import polars as pl
 
-from streamcore.columnar.grouping import run_starts
+from streamcore.calls import CALL_ERRORS, failure_reason
+from streamcore.columnar.grouping import expand_counts, run_starts
 from streamcore.limits import PatternLimits
 from streamcore.patterns.automaton import Automaton
-from streamcore.patterns.column_run import ColumnInput, PlainRuns, PlainTables, build_tables, run_columns
+from streamcore.patterns.column_run import ColumnInput, ColumnRuns, run_columns
+from streamcore.patterns.column_tables import DEADLINE, NODE, STATE, ColumnTables, Family, build_tables, project
 from streamcore.patterns.expressions import IterativeCondition, MatchRead
 from streamcore.patterns.graph import StateKind
 from streamcore.patterns.match_store import NEVER, NO_NODE, Ints, Mask, MatchStore, PartialMatch, run_code
@@ -47,7 +49,8 @@ class PatternEvents:
     """Events in order of key slot, then in the order in which their key's events are looked at.
 
     ``key_slots``, ``event_ms``: by event. ``values``: a row for each event. For event ``events[i]`` the conditions of
-    pattern ``patterns[i]`` give ``bits[i]``; these are in order of pattern, then event.
+    pattern or family ``patterns[i]`` give ``bits[i]``; these are in order of pattern, then event. A pattern that is a
+    member of a family has none of its own.
     """
 
     key_slots: Ints
@@ -68,38 +71,78 @@ class MatchEngine:
         self.store.deadlines = self._deadlines
         self.limits = limits
         self.automata: Mapping[int, Automaton] = {}
-        self.tables: PlainTables | None = None
-        #: From how many runs on plain patterns are run in columns.
+        self.tables: ColumnTables = build_tables({})
+        #: From how many runs on patterns are run in columns.
         self.fewest_runs = FEWEST_RUNS
         self.timed_out: frozenset[int] = frozenset()
         self.dropped = 0
+        #: Of the last run: the pattern, the row of the batch, and why a condition over earlier events fails for it.
+        self.failed: dict[tuple[int, int], str] = {}
 
-    def set_patterns(self, automata: Mapping[int, Automaton], timed_out: frozenset[int] = frozenset()) -> None:
+    def set_patterns(
+        self,
+        automata: Mapping[int, Automaton],
+        timed_out: frozenset[int] = frozenset(),
+        families: Mapping[int, Family] | None = None,
+    ) -> None:
         """Run these patterns, by number, from now on. ``timed_out``: those whose timed-out partial matches are emitted.
 
-        A number means one structure for ever. Partial matches of other patterns are dropped by ``store.keep``.
+        ``families``: by number, which no pattern has. A number means one structure for ever. Partial matches of other
+        patterns are dropped by ``store.keep``; those of other families must have been divided by ``divide``.
         """
         self.automata = automata
         self.timed_out = timed_out
-        self.tables = build_tables({number: one for number, one in automata.items() if number not in timed_out})
+        self.tables = build_tables(automata, timed_out, families)
+
+    def divide(self, families: Mapping[int, Family]) -> None:
+        """Give each member of these families partial matches of its own; called after ``set_patterns``."""
+        self.store.resolve()
+        codes = self.store.codes()
+        for number, family in families.items():
+            self.divide_codes(family, codes[codes >> 32 == number])
+
+    def divide_codes(self, family: Family, codes: Ints) -> None:
+        """Replace runs of a family by runs of those of its members that are there. These have none."""
+        store = self.store
+        rows, owner = store.read_rows(store.find(codes))
+        states = np.array(family.states, np.int64)
+        all_codes, all_rows, all_owners = [codes], [rows[:0]], [owner[:0]]
+        for index, member in enumerate(family.members):
+            if member not in self.automata:
+                continue
+            own = rows.copy()
+            own[:, STATE] = states[rows[:, STATE], index]
+            own[:, DEADLINE] = self._deadlines(np.full(len(own), member), own)
+            all_owners.append(owner + len(codes) * len(all_codes))
+            all_codes.append(run_code(np.full(len(codes), member), codes & 0xFFFFFFFF))
+            all_rows.append(own)
+        store.write_rows(
+            np.concatenate(all_codes), rows, np.concatenate(all_rows), np.concatenate(all_owners).astype(np.int64)
+        )
 
     def run(self, batch: PatternEvents | None, until_ms: int) -> list[Match]:
         """Take the events, then advance time to ``until_ms``, and return what is certain then.
 
-        The order is that of the patterns and key slots, then of time. No event before ``until_ms`` may follow.
+        The order is that of the patterns and key slots, then of time. No event before ``until_ms`` may follow. A
+        condition over earlier events that fails does not hold, and is in ``failed``.
         """
+        self.failed = {}
         self.store.resolve()
         return _Pass(self, batch, min(until_ms, NEVER - 1)).run()
 
-    def _deadlines(self, patterns: Ints, rows: Ints, last_ms: Ints) -> Ints:
-        """Return the deadlines of loaded partial matches (see ``MatchStore.deadlines``)."""
-        deadlines = np.full(len(rows), NEVER)
-        node_steps = self.store.nodes.step
-        for i, (pattern, row, ms) in enumerate(zip(patterns.tolist(), rows.tolist(), last_ms.tolist(), strict=True)):
-            automaton = self.automata.get(pattern)
+    def _deadlines(self, patterns: Ints, rows: Ints) -> Ints:
+        """Return the deadlines of partial matches (see ``MatchStore.deadlines``)."""
+        deadlines, nodes, tables = np.full(len(rows), NEVER), self.store.nodes, self.tables
+        if not len(rows):
+            return deadlines
+        steps, times = nodes.step[rows[:, NODE]], nodes.event_ms[rows[:, NODE]]
+        machine = tables.machine(patterns)
+        known = machine >= 0
+        deadlines[known] = tables.deadlines(machine[known], rows[known], steps[known], times[known])
+        for i in np.flatnonzero(~known).tolist():
+            automaton, row = self.automata.get(int(patterns[i])), rows[i].tolist()
             if automaton is not None and row[0] < len(automaton.states):
-                step = int(node_steps[row[1]]) if row[1] >= 0 else -1
-                deadlines[i] = _deadline(automaton, row[0], row[3], ms, row[4], step)
+                deadlines[i] = _deadline(automaton, row[0], row[3], int(times[i]), row[4], int(steps[i]))
         return deadlines
 
 
@@ -121,6 +164,25 @@ def _deadline(automaton: Automaton, state: int, started_ms: int, last_ms: int, s
     return min(deadline, since_ms + limit_ms)
 
 
+class _Runs(NamedTuple):
+    """Runs: their codes, and the bounds of their events in ``pair_events`` and ``pair_bits``."""
+
+    codes: Ints
+    lows: Ints
+    highs: Ints
+
+    def take(self, index: Ints) -> _Runs:
+        """Return some of the runs."""
+        return _Runs(self.codes[index], self.lows[index], self.highs[index])
+
+    def join(self, other: _Runs) -> _Runs:
+        """Return these runs, and then the others."""
+        return _Runs(*(np.concatenate(part) for part in zip(self, other, strict=True)))
+
+
+_NO_RUNS: Final = _Runs(*(np.empty(0, np.int64),) * 3)
+
+
 class _Pass:
     """One call of ``MatchEngine.run``."""
 
@@ -131,13 +193,16 @@ class _Pass:
         self.until_ms = until_ms
         self.matches: list[Match] = []
         nodes = self.store.nodes
-        self.first_node = nodes.size
+        self.first_node = self.first_of_pass = nodes.size
         self.before: list[int] = []
         self.step: list[int] = []
         self.row: list[int] = []
         self.slots: list[int] = []
         self.events: list[int] = []
         self.bits: list[int] = []
+        none = np.empty(0, np.int64)
+        #: The events of runs, and the bits that their pattern or family has for them.
+        self.pair_events, self.pair_bits = (none, none) if batch is None else (batch.events, batch.bits)
         self.room = engine.limits.partials - len(self.store)
         self.columns: dict[str, list[Any]] = {}
         self.times: list[int] = [] if batch is None else batch.event_ms.tolist()
@@ -146,90 +211,185 @@ class _Pass:
 
     def run(self) -> list[Match]:
         store = self.store
-        codes, lows, highs = self._runs()
-        due = np.setdiff1d(store.due(self.until_ms), codes)
-        codes = np.concatenate([codes, due])
-        if not len(codes):
+        runs = self._active(*self._runs())
+        due = np.setdiff1d(store.due(self.until_ms), runs.codes)
+        runs = runs.join(_Runs(due, np.zeros_like(due), np.zeros_like(due)))
+        if not len(runs.codes):
             return []
-        first_node = self.first_node
-        lows += [0] * len(due)
-        highs += [0] * len(due)
-        hard = self._run_plain(codes, np.array(lows, np.int64), np.array(highs, np.int64))
-        codes = codes[hard]
-        lows = [lows[i] for i in hard.tolist()]
-        highs = [highs[i] for i in hard.tolist()]
-        before = store.read(store.find(codes))
-        code_list = codes.tolist()
+        runs = self._run_families(runs)
+        runs = runs.take(self._run_columns(runs, self.engine.fewest_runs))
+        pairs = expand_counts(runs.lows, runs.highs - runs.lows)
+        self.events, self.bits = self.pair_events[pairs].tolist(), self.pair_bits[pairs].tolist()
+        ends = np.cumsum(runs.highs - runs.lows).tolist()
+        before = store.read(store.find(runs.codes))
+        code_list = runs.codes.tolist()
         automata = self.engine.automata
         after = []
-        for code, partials, low, high in zip(code_list, before, lows, highs, strict=True):
+        for code, partials, low, high in zip(code_list, before, [0, *ends], ends, strict=False):
             pattern = code >> 32
             after.append(_Run(self, automata[pattern], pattern, code & 0xFFFFFFFF, partials).run(low, high))
         self._append_nodes()
         store.write(code_list, before, after)
-        store.drop_unused(first_node)
+        store.drop_unused(self.first_of_pass)
         return self.matches
 
-    def _run_plain(self, codes: Ints, lows: Ints, highs: Ints) -> Ints:
-        """Run plain patterns in columns if there are enough runs; return the indexes of the other runs."""
+    def _runs(self) -> _Runs:
+        """Return the runs of patterns and families with events."""
+        batch = self.batch
+        if batch is None or not len(batch.events):
+            return _NO_RUNS
+        pair_codes = run_code(batch.patterns, batch.key_slots[batch.events])
+        starts = run_starts(pair_codes)
+        return _Runs(pair_codes[starts], starts, np.append(starts[1:], len(pair_codes)))
+
+    def _active(self, codes: Ints, lows: Ints, highs: Ints) -> _Runs:
+        """Leave out the runs without a partial match and without an event that begins one.
+
+        A family's run on a key on which its members differ is replaced by those of its members.
+        """
+        if not len(codes):
+            return _NO_RUNS
+        families = self.engine.tables.families
+        divided = _NO_RUNS
+        if families:
+            is_divided = self._is_divided(codes)
+            if is_divided.any():
+                runs = _Runs(codes, lows, highs)
+                divided = self._active(*self._of_members(runs.take(np.flatnonzero(is_divided))))
+                codes, lows, highs = runs.take(np.flatnonzero(~is_divided))
+        active = self.store.find(codes) >= 0
+        idle = np.flatnonzero(~active)
+        counts = highs[idle] - lows[idle]
+        pairs = expand_counts(lows[idle], counts)
+        begins = self._begins(np.repeat(codes[idle] >> 32, counts), self.pair_bits[pairs])
+        active[np.repeat(idle, counts)[begins]] = True
+        return _Runs(codes, lows, highs).take(np.flatnonzero(active)).join(divided)
+
+    def _begins(self, patterns: Ints, bits: Ints) -> Mask:
+        """Return whether an event of these bits may begin a match of the pattern or family."""
+        tables, begins = self.engine.tables, np.zeros(len(patterns), bool)
+        machine = tables.machine(patterns)
+        known = machine >= 0
+        begins[known] = tables.begins(machine[known], bits[known])
+        for pattern in np.unique(patterns[~known]).tolist():
+            own = patterns == pattern
+            for required, forbidden in self.engine.automata[pattern].begin_masks:
+                begins |= own & (bits & required == required) & (bits & forbidden == 0)
+        return begins
+
+    # --- families -----------------------------------------------------------------------------------------------
+
+    def _is_divided(self, codes: Ints) -> Mask:
+        """Return which runs are a family's on a key on which a member has partial matches of its own."""
+        live = self.store.codes()
+        divided = [
+            run_code(np.full(1, number), live[np.isin(live >> 32, family.members)] & 0xFFFFFFFF)
+            for number, family in self.engine.tables.families.items()
+        ]
+        return np.isin(codes, np.concatenate(divided))
+
+    def _of_members(self, runs: _Runs) -> _Runs:
+        """Return the runs of the members of families, with the events that concern each of them."""
+        found = _NO_RUNS
+        for number, family in self.engine.tables.families.items():
+            own = runs.take(np.flatnonzero(runs.codes >> 32 == number))
+            if not len(own.codes):
+                continue
+            counts = own.highs - own.lows
+            pairs = expand_counts(own.lows, counts)
+            ends = np.cumsum(counts)
+            for member in family.members:
+                bits = project(self.pair_bits[pairs], family.leaves, self.engine.automata[member].leaves)
+                kept = bits != 0
+                before = np.concatenate([[0], np.cumsum(kept)]) + len(self.pair_bits)
+                self.pair_bits = np.concatenate([self.pair_bits, bits[kept]])
+                self.pair_events = np.concatenate([self.pair_events, self.pair_events[pairs[kept]]])
+                codes = run_code(np.full(len(own.codes), member), own.codes & 0xFFFFFFFF)
+                found = found.join(_Runs(codes, before[ends - counts], before[ends]))
+        return found
+
+    def _run_families(self, runs: _Runs) -> _Runs:
+        """Run families in columns; return the other runs, and those of members where a family's run is hard."""
+        families = self.engine.tables.families
+        if not families:
+            return runs
+        is_family = np.isin(runs.codes >> 32, [*families])
+        shared = runs.take(np.flatnonzero(is_family))
+        hard = shared.take(self._run_columns(shared, 0))
+        if len(hard.codes):
+            for number, family in families.items():
+                self.engine.divide_codes(family, hard.codes[hard.codes >> 32 == number])
+        return runs.take(np.flatnonzero(~is_family)).join(self._of_members(hard))
+
+    def _run_columns(self, runs: _Runs, fewest_runs: int) -> Ints:
+        """Run in columns if there are so many runs; return the indexes of the runs that are still to be run."""
         engine, store, batch = self.engine, self.store, self.batch
-        tables, everything = engine.tables, np.arange(len(codes))
-        if tables is None:
+        tables, everything = engine.tables, np.arange(len(runs.codes))
+        machines = tables.machine(runs.codes >> 32)
+        fit = np.flatnonzero(machines >= 0)
+        begun = int(tables.most_begun * (runs.highs - runs.lows).sum())
+        if len(fit) < max(1, fewest_runs) or self.room < begun:
             return everything
-        is_plain = np.isin(codes >> 32, list(tables.cells))
-        plain = np.flatnonzero(is_plain)
-        if len(plain) < engine.fewest_runs or self.room < int((highs - lows).sum()):
-            return everything
-        rows, owner = store.read_rows(store.find(codes[plain]))
-        none = np.empty(0, np.int64)
+        rows, owner = store.read_rows(store.find(runs.codes[fit]))
         nodes = store.nodes
         given = ColumnInput(
-            none if batch is None else batch.events,
-            none if batch is None else batch.bits,
-            none if batch is None else batch.event_ms,
+            self.pair_events,
+            self.pair_bits,
+            np.empty(0, np.int64) if batch is None else batch.event_ms,
             self.first_event,
             self.until_ms,
+            nodes.before[: nodes.size],
             nodes.step[: nodes.size],
             nodes.event_ms[: nodes.size],
+            self._decide,
             engine.limits.partials_per_key,
             engine.limits.length,
             engine.fewest_runs,
         )
-        runs = PlainRuns(codes[plain] >> 32, codes[plain] & 0xFFFFFFFF, lows[plain], highs[plain], rows, owner)
-        result = run_columns(tables, runs, given)
+        key_slots = runs.codes[fit] & 0xFFFFFFFF
+        result = run_columns(
+            tables, ColumnRuns(machines[fit], key_slots, runs.lows[fit], runs.highs[fit], rows, owner), given
+        )
         new = result.nodes
         self._add_nodes(new.before, new.step, new.row, new.key_slot)
         self.first_node = nodes.size
+        self.room -= len(result.rows) - int((~result.hard)[owner].sum())
         easy = ~result.hard
-        store.write_rows(codes[plain[easy]], rows[easy[owner]], result.rows, (np.cumsum(easy) - 1)[result.owner])
-        return np.concatenate([np.flatnonzero(~is_plain), plain[result.hard]])
+        store.write_rows(runs.codes[fit[easy]], rows[easy[owner]], result.rows, (np.cumsum(easy) - 1)[result.owner])
+        return np.concatenate([np.flatnonzero(machines < 0), fit[result.hard]])
 
-    def _runs(self) -> tuple[Ints, list[int], list[int]]:
-        """Return the codes of the runs with events to look at, and the bounds of these events in the batch.
+    def _decide(self, pattern: int, asked: int, row: int, taken: Sequence[tuple[int, int]]) -> int:
+        """Return which conditions over earlier events hold (see ``ColumnInput``)."""
+        automaton = self.engine.automata[pattern]
+        by_step: dict[str, list[int]] = {}
+        for step, place in taken:
+            by_step.setdefault(automaton.steps[step], []).append(place)
+        return sum(
+            1 << leaf
+            for leaf, condition in automaton.iterative.items()
+            if asked >> leaf & 1 and self.condition_holds(pattern, condition, by_step, row, self._value_at)
+        )
 
-        A run without a partial match and without an event that begins one is left out.
-        """
-        batch, none = self.batch, np.empty(0, np.int64)
-        if batch is None or not len(batch.events):
-            return none, [], []
-        pair_codes = run_code(batch.patterns, batch.key_slots[batch.events])
-        starts = run_starts(pair_codes)
-        codes = pair_codes[starts]
-        active = (self.store.find(codes) >= 0) | np.logical_or.reduceat(self._begins(batch), starts)
-        ends = np.append(starts[1:], len(pair_codes))
-        self.events, self.bits = batch.events.tolist(), batch.bits.tolist()
-        return codes[active], starts[active].tolist(), ends[active].tolist()
+    def _value_at(self, place: int, column: str) -> Any:
+        return self.store.nodes.values[column][place] if place >= 0 else self.column(column)[~place]
 
-    def _begins(self, batch: PatternEvents) -> Mask:
-        begins = np.empty(len(batch.patterns), bool)
-        starts = run_starts(batch.patterns)
-        for low, high in zip(starts.tolist(), [*starts[1:].tolist(), len(batch.patterns)], strict=True):
-            automaton = self.engine.automata[int(batch.patterns[low])]
-            bits, found = batch.bits[low:high], np.zeros(high - low, bool)
-            for required, forbidden in automaton.begin_masks:
-                found |= (bits & required == required) & (bits & forbidden == 0)
-            begins[low:high] = found
-        return begins
+    def condition_holds(
+        self,
+        pattern: int,
+        condition: IterativeCondition,
+        by_step: Mapping[str, list[int]],
+        row: int,
+        value_of: Callable[[int, str], Any],
+    ) -> bool:
+        """Return whether a condition over earlier events holds for a row of the batch. ``by_step``: these events."""
+        candidate = {name: self.column(name)[row] for name in condition.columns}
+        try:
+            matched = [read_value(read, by_step.get(read.step, ()), value_of) for read in condition.reads]
+            return condition.holds(candidate, matched)
+        except CALL_ERRORS as error:
+            reason, failed = failure_reason("pattern condition", error), self.engine.failed
+            failed[pattern, row] = min(reason, failed.get((pattern, row), reason))
+            return False
 
     # --- nodes --------------------------------------------------------------------------------------------------
 
@@ -432,16 +592,11 @@ class _Run:
             for node in self.context.chain(partial.node):
                 by_step.setdefault(automaton.steps[self.context.step_of(node)], []).append(node)
         for leaf in undecided:
-            if self._holds(automaton.iterative[leaf], by_step, row):
+            if self.context.condition_holds(
+                self.pattern, automaton.iterative[leaf], by_step, row, self.context.value_of
+            ):
                 bits |= 1 << leaf
         return bits
-
-    def _holds(self, condition: IterativeCondition, by_step: Mapping[str, list[int]], row: int) -> bool:
-        context = self.context
-        row_values = {name: context.column(name)[row] for name in condition.columns}
-        return condition.holds(
-            row_values, [read_value(read, by_step.get(read.step, ()), context.value_of) for read in condition.reads]
-        )
 
     # --- time ---------------------------------------------------------------------------------------------------
 

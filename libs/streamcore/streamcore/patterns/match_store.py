@@ -203,10 +203,8 @@ class MatchStore:
         self._over: list[tuple[Ints, Ints]] = []  # stored nodes that are over: key slots and serials
         self._loaded_partials: list[pl.DataFrame] = []
         self._loaded_nodes: list[pl.DataFrame] = []
-        #: Computes the deadline of loaded partial matches: pattern, rows (``_FIELDS`` columns), time of the last event.
-        self.deadlines: Callable[[Ints, Ints, Ints], Ints] = lambda patterns, _rows, _last: np.full(
-            len(patterns), NEVER
-        )
+        #: Computes the deadline of loaded partial matches: pattern, rows (``_FIELDS`` columns).
+        self.deadlines: Callable[[Ints, Ints], Ints] = lambda patterns, _rows: np.full(len(patterns), NEVER)
         self.partials = PartialTable(self)
         self.events = NodeTable(self)
 
@@ -234,6 +232,10 @@ class MatchStore:
     def find(self, codes: Ints) -> Ints:
         """Return the run of each code, -1 for none."""
         return self._runs.find(codes.view(np.uint64))
+
+    def codes(self) -> Ints:
+        """Return the codes of all runs."""
+        return self._code[: self._size][self._count[: self._size] > 0]
 
     def due(self, until_ms: int) -> Ints:
         """Return the codes of the runs that have a deadline up to this time."""
@@ -561,8 +563,7 @@ class MatchStore:
         rows = (
             np.column_stack([*columns, np.full(len(codes), NEVER)]) if len(codes) else np.empty((0, _FIELDS), np.int64)
         )
-        last_ms = self.nodes.event_ms[node] if self.nodes.size else np.zeros(len(node), np.int64)
-        rows[:, -1] = self.deadlines(codes >> _SLOT_BITS, rows, last_ms)
+        rows[:, -1] = self.deadlines(codes >> _SLOT_BITS, rows)
         starts = np.flatnonzero(np.diff(codes, prepend=-1))
         bounds = [*starts.tolist(), len(codes)]
         lists = [list(map(PartialMatch._make, rows[a:b].tolist())) for a, b in pairwise(bounds)]

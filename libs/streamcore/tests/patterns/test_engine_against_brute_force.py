@@ -12,7 +12,6 @@ import pytest
 
 from streamcore.limits import PatternLimits
 from streamcore.patterns.automaton import Automaton, compile_pattern
-from streamcore.patterns.column_run import build_tables
 from streamcore.patterns.engine import Match, MatchEngine, PatternEvents
 from tests.harness.patterns.brute_force import BruteForce, Event, Taken
 from tests.harness.patterns.generated import Case, generate
@@ -35,14 +34,14 @@ def batch(automaton: Automaton, events: list[tuple[int, Event]]) -> PatternEvent
     return PatternEvents(zeros, ms, frame, zeros, np.arange(len(events)), bits)
 
 
-def run(case: Case, rng: random.Random, end_ms: int, *, columns: bool = False) -> tuple[list[Taken], set[Taken]]:
+def run(case: Case, rng: random.Random, end_ms: int, *, columns: bool) -> tuple[list[Taken], set[Taken]]:
     """Return the matches and the timed-out partial matches of the engine, with random calls.
 
-    ``columns``: plain patterns run in columns, also a single run, and without time-outs.
+    ``columns``: patterns run in columns, also a single run.
     """
     automaton = compile_pattern(case.pattern)
     engine = MatchEngine({"key": pl.String()}, VALUES, PatternLimits())
-    engine.set_patterns({0: automaton}, timed_out=frozenset() if columns else frozenset([0]))
+    engine.set_patterns({0: automaton}, timed_out=frozenset([0]))
     engine.fewest_runs = 0 if columns else engine.fewest_runs
     engine.store.keys.assign(pl.DataFrame({"key": ["k"]}))
     numbered = list(enumerate(case.events))
@@ -69,12 +68,13 @@ def run(case: Case, rng: random.Random, end_ms: int, *, columns: bool = False) -
     return matches, timed_out
 
 
+@pytest.mark.parametrize("columns", [False, True])
 @pytest.mark.parametrize("part", range(10))
-def test_matches_are_those_of_the_definition(part: int) -> None:
+def test_matches_are_those_of_the_definition(part: int, columns: bool) -> None:
     for seed in range(part, PATTERNS, 10):
         case = generate(seed)
         end_ms = case.events[-1][0] + random.Random(seed).choice([0, 2, 100])
-        found, timed_out = run(case, random.Random(seed), end_ms)
+        found, timed_out = run(case, random.Random(seed), end_ms, columns=columns)
         reference = BruteForce(case.items, case.events, case.within_ms, end_ms=end_ms)
         expected = reference.matches(case.skip, case.skip_step, found)
         if any(item.group for item in case.items):  # its rounds may be divided in several ways, with one match each
@@ -82,17 +82,3 @@ def test_matches_are_those_of_the_definition(part: int) -> None:
         assert Counter(found) == Counter(expected), f"seed {seed}\n{case}"
         if case.skip == "no_skip":
             assert timed_out == reference.timed_out(), f"seed {seed}\n{case}"
-
-
-def test_plain_patterns_give_the_same_in_columns() -> None:
-    plain = 0
-    for seed in range(2 * PATTERNS):
-        case = generate(seed)
-        if build_tables({0: compile_pattern(case.pattern)}) is None:
-            continue
-        plain += 1
-        found, _ = run(case, random.Random(seed), case.events[-1][0] + 2, columns=True)
-        reference = BruteForce(case.items, case.events, case.within_ms, end_ms=case.events[-1][0] + 2)
-        expected = reference.matches(case.skip, case.skip_step, found)
-        assert Counter({*found}) == Counter({*expected}), f"seed {seed}\n{case}"
-    assert plain > PATTERNS // 10

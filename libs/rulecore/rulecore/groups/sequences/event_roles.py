@@ -6,12 +6,15 @@ The cost grows with the events, their conditions and the sequences that use thes
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from rulecore.compile.sequence import PRESENT, CompiledSequence
+from rulecore.compile.sequence_conditions import RuleLeaf
 from streamcore.columnar.grouping import expand_counts
 
 Ints = npt.NDArray[np.int64]
@@ -80,3 +83,11 @@ class EventRoles:
         first = np.flatnonzero(new)
         run_roles = np.bitwise_or.reduceat(self.roles, first) if len(first) else first
         return np.append(first, len(self)), run_roles
+
+
+def family_roles(leaves: Sequence[Any], members: Iterable[CompiledSequence]) -> Mapping[str, int]:
+    """Return the roles that each condition, by fingerprint, gives in a family of sequences with these leaves."""
+    roles = {leaf.fingerprint: 1 << number for number, leaf in enumerate(leaves) if isinstance(leaf, RuleLeaf)}
+    for condition in (c for member in members for c in member.conditions if c.roles & PRESENT):
+        roles[condition.fingerprint] = roles.get(condition.fingerprint, 0) | PRESENT
+    return roles

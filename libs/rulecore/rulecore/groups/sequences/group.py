@@ -24,7 +24,7 @@ from rulecore.documents.slots import version_key
 from rulecore.firing import RuleFailure, RuleFiring
 from rulecore.groups.base import CutContext, GroupId
 from rulecore.groups.sequences.event_buffer import CONDITIONS, EventBuffer, value_column
-from rulecore.groups.sequences.event_roles import RoleTable
+from rulecore.groups.sequences.event_roles import RoleTable, family_roles
 from rulecore.groups.sequences.firings import MatchedEvent, SequenceMatch, to_firing
 from rulecore.groups.sequences.ids import SequenceIds, required_sequence
 from rulecore.groups.windows.members import DTYPES
@@ -45,15 +45,20 @@ NODE_BYTES: Final = 220
 
 @dataclass(frozen=True, slots=True)
 class _SequenceRules:
-    """A distinct sequence, and the rules that fire when it matches.
+    """A distinct sequence, and the rules that have it.
 
     ``since_ms``: the latest event time before the sequence was known. ``values``: the columns of events to keep.
     """
 
     automaton: Automaton
     since_ms: int
-    rules: tuple[CompiledRule, ...]
+    all_rules: tuple[CompiledRule, ...]
     values: tuple[str, ...]
+
+    @property
+    def rules(self) -> tuple[CompiledRule, ...]:
+        """The rules that are not paused."""
+        return tuple(rule for rule in self.all_rules if rule.rule.status is not RuleMode.PAUSED)
 
     @property
     def emits_timed_out(self) -> bool:
@@ -91,7 +96,6 @@ class SequenceGroup:
         del watermark_ms  # a sequence has no window that may have begun before the rule
         ids = SequenceIds.read(memory, str(self.group))
         ids.keep(map(required_sequence, rules), now_ms)
-        ids.write(memory, str(self.group))
         self._rules = tuple(rules)
         self._sequences = _rules_by_sequence(rules, ids)
         self._sequence_numbers = {
@@ -99,11 +103,14 @@ class SequenceGroup:
         }
         automata = {number: sequence.automaton for number, sequence in self._sequences.items()}
         timed_out = frozenset(number for number, one in self._sequences.items() if one.emits_timed_out)
+        removed = ids.keep_families({n: automaton for n, automaton in automata.items() if n not in timed_out})
+        ids.write(memory, str(self.group))
         self._values = tuple(sorted({c for sequence in self._sequences.values() for c in sequence.values}))
         values = {name: self._dtypes[name] for name in self._values}
-        self.store.keep_values(self._origin | values)  # first: it takes the values of loaded events
-        self.engine.set_patterns(automata, timed_out)
-        self.store.keep(automata.keys())
+        self.engine.set_patterns(automata, timed_out, ids.families)  # first: deadlines of loaded partials are theirs
+        self.store.keep_values(self._origin | values)  # before others are dropped: it takes the values of loaded events
+        self.engine.divide(removed)
+        self.store.keep(automata.keys() | ids.families.keys())
         iterative = {c for one in self._sequences.values() for i in one.automaton.iterative.values() for c in i.columns}
         self._buffered = tuple(sorted(iterative | {*self._values}))
         self.buffer.keep(ids.conditions.values(), {name: self._dtypes[name] for name in self._buffered})
@@ -111,12 +118,13 @@ class SequenceGroup:
         self._conditions = tuple(conditions)
         self._condition_numbers = np.array([ids.conditions[f] for f in conditions], np.int32)
         self._matcher = EventMatcher([*conditions.values()])
-        distinct = {s.fingerprint: s for s in map(required_sequence, rules)}
-        self._roles = RoleTable.build(
-            (ids.conditions[c.fingerprint], ids.sequences[s.fingerprint], c.roles)
-            for s in distinct.values()
-            for c in s.conditions
-        )
+        in_family = {member for family in ids.families.values() for member in family.members}
+        alone = {n: required_sequence(one.all_rules[0]) for n, one in self._sequences.items() if n not in in_family}
+        roles = [(c.fingerprint, number, c.roles) for number, s in alone.items() for c in s.conditions]
+        for number, family in ids.families.items():
+            members = [required_sequence(self._sequences[member].all_rules[0]) for member in family.members]
+            roles += [(f, number, bits) for f, bits in family_roles(family.leaves, members).items()]
+        self._roles = RoleTable.build((ids.conditions[f], number, bits) for f, number, bits in roles)
 
     # --- a cut --------------------------------------------------------------------------------------------------
 
@@ -159,13 +167,20 @@ class SequenceGroup:
 
     def close(self, context: CutContext) -> tuple[list[RuleFiring], list[RuleFailure]]:
         """Process the events that the watermark passes, then the partial matches whose time ends before it."""
+        firings = self._firings(self.find_matches(context), context.topic)
+        reasons = {pattern: reason for (pattern, _), reason in sorted(self.engine.failed.items(), reverse=True)}
+        failed = [RuleFailure(rule, reason) for p, reason in reasons.items() for rule in self._sequences[p].all_rules]
+        return firings, failed
+
+    def find_matches(self, context: CutContext) -> list[Match]:
+        """Return the matches of a cut, valid until the next one (see ``close``)."""
         before_ms = context.next_watermark_ms
         self.store.resolve()
         self.buffer.drop_before(context.watermark_ms)
         passed = self.buffer.release(before_ms)
         matches = self.engine.run(self._batch(passed) if passed.height else None, before_ms)
         self._dropped["events_dropped"] += self.buffer.limit_fresh(self.settings.events)
-        return self._firings(matches, context.topic), []
+        return matches
 
     def _batch(self, passed: pl.DataFrame) -> PatternEvents:
         """Return events in order of (key slot, time, partition, offset), with their roles in the sequences."""
@@ -191,7 +206,7 @@ class SequenceGroup:
         fired: list[tuple[tuple[object, ...], RuleFiring]] = []
         for match, key, key_hash in zip(matches, keys, hashes, strict=True):
             sequence_rules = self._sequences[match.pattern]
-            matched = self._matched(match)
+            matched = self.matched(match)
             for rule in sequence_rules.rules:
                 if match.timed_out and rule.rule.timed_out is not TimedOut.EMIT:
                     continue
@@ -199,7 +214,7 @@ class SequenceGroup:
                 fired.append(((rule_firing.time_ms, key_hash, rule.rule.id, rule_firing.mark), rule_firing))
         return [rule_firing for _, rule_firing in sorted(fired, key=lambda pair: pair[0])]
 
-    def _matched(self, match: Match) -> SequenceMatch:
+    def matched(self, match: Match) -> SequenceMatch:
         """Return a match with the values of its events. What becomes certain at a deadline was so 1 ms before it."""
         nodes = self.store.nodes
         values = {name: nodes.values[name] for name in (PARTITION, OFFSET, *self._values)}
@@ -228,7 +243,7 @@ class SequenceGroup:
     def state_use(self, _watermark_ms: int) -> StateUse:
         """Return the size of the partial matches of each rule's sequence, and of the events of its conditions.
 
-        The events of a partial match count for each partial match that has them.
+        The events of a partial match count for each partial match that has them, and what sequences share for each.
         """
         numbers = dict(zip(self._conditions, self._condition_numbers.tolist(), strict=True))
         conditions = {
@@ -237,7 +252,11 @@ class SequenceGroup:
         }
         events = self.buffer.state_sizes({"": set(numbers.values()), **conditions})
         patterns, key_slots, lengths = self.store.lengths()
-        total, partials = size_by_group(patterns, PARTIAL_BYTES + lengths * NODE_BYTES, self.store.keys, key_slots)
+        total, sizes = size_by_group(patterns, PARTIAL_BYTES + lengths * NODE_BYTES, self.store.keys, key_slots)
+        partials = dict(sizes)
+        for number, family in self.engine.tables.families.items():
+            for member in family.members if number in partials else ():
+                partials[member] = partials.get(member, StateSize()) + partials[number]
         by_rule = {
             name: events[name] + partials.get(sequence, StateSize())
             for name, sequence in self._sequence_numbers.items()
@@ -274,7 +293,7 @@ def _rules_by_sequence(rules: Sequence[CompiledRule], ids: SequenceIds) -> dict[
         ids.sequences[fingerprint]: _SequenceRules(
             automaton=required_sequence(alike[0]).automaton,
             since_ms=ids.since_ms[fingerprint],
-            rules=tuple(rule for rule in alike if rule.rule.status is not RuleMode.PAUSED),
+            all_rules=tuple(alike),
             values=_values(alike),
         )
         for fingerprint, alike in by_fingerprint.items()

@@ -5,10 +5,12 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from unittest.mock import patch
 
 import orjson
-from hypothesis import given, settings
+import pytest
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rulecore.factory import RulesFactory
@@ -16,6 +18,7 @@ from rulecore.settings import GroupSettings, RuleStream
 from streamcore.app import App, Source
 from streamcore.durations import render_duration
 from streamcore.engine.in_process import InProcessApp, RawRecord, control_record
+from streamcore.patterns import engine
 from streamcore.schema import StreamSchema
 from streamcore.state import StateSettings
 from streamcore.watermark import WatermarkStrategy
@@ -109,6 +112,30 @@ def sequences(draw: st.DrawFn) -> Drawn:
 
 
 @st.composite
+def relatives(draw: st.DrawFn) -> list[Drawn]:
+    """Draw sequences with an equal beginning."""
+    first = draw(sequences())
+    found = [first]
+    for _ in range(draw(st.integers(1, 3))):
+        other = draw(sequences())
+        kept = draw(st.integers(1, len(first.items)))
+        tail = other.items[draw(st.integers(0, len(other.items))) :]
+        joined = [*first.items[:kept], *tail]
+        items = [item for n, item in enumerate(joined) if item[1] or joined[n - 1][1]]  # no two `without` in a row
+        while items[-1][1] == 0 and items[-1][2] is None:  # a `without` at the end needs a time
+            items.pop()
+        items = [(c, n, w if n or i == len(items) - 1 else None) for i, (c, n, w) in enumerate(items)]
+        if len(items) == 1 and items[0][1] == 1:
+            items.append((draw(st.integers(0, len(CONDITIONS) - 1)), 1, None))
+        items = [(c, n, w if w is None else min(w, first.span)) for c, n, w in items]
+        span = draw(st.sampled_from([first.span, first.span, first.span + 3]))
+        found.append(
+            replace(first, items=tuple(items), span=span, skip=draw(st.sampled_from([first.skip, other.skip])))
+        )
+    return found
+
+
+@st.composite
 def arrivals(draw: st.DrawFn) -> list[Event]:
     """Draw events of two partitions in order of arrival, none of them late, many at one time."""
     row = st.fixed_dictionaries(
@@ -146,7 +173,7 @@ def split_into_cuts(events: Sequence[Event], sizes: Sequence[int]) -> list[Seque
 
 def run(
     drawn: Sequence[Drawn], events: Sequence[Event], sizes: Sequence[int], processes: int = 1, limit: int = 1_000
-) -> list[object]:
+) -> list[tuple[object, ...]]:
     """Return the firings of the group in order. ``processes`` 0: each cut starts from stored state; more take turns."""
     rules = [compile_document(one.document(f"r{n}"), SCHEMA) for n, one in enumerate(drawn)]
     group = GroupRun(SCHEMA, rules, processes, GroupSettings(partials=limit))
@@ -185,6 +212,54 @@ def test_restarts_and_processes_that_take_turns_do_not_change_the_matches(
     drawn: list[Drawn], events: list[Event], sizes: list[int], processes: int
 ) -> None:
     assert sorted(run(drawn, events, sizes, processes), key=str) == expected_matches(drawn, events)
+
+
+@pytest.mark.parametrize("fewest_runs", [0, engine.FEWEST_RUNS])
+@given(relatives(), arrivals(), sizes_of_cuts, st.sampled_from([0, 1, 2]), st.booleans())
+def test_sequences_with_an_equal_beginning_find_what_each_finds_by_itself(
+    fewest_runs: int,
+    drawn: list[Drawn],
+    events: list[Event],
+    sizes: list[int],
+    processes: int,
+    limit: bool,
+) -> None:
+    with patch.object(engine, "FEWEST_RUNS", fewest_runs):
+        partials = 2 if limit else 1_000
+        found = run(drawn, events, sizes, processes, partials)
+        alone = [
+            (f"r{n}", *rest)
+            for n, one in enumerate(drawn)
+            for _, *rest in run([one], events, [len(events)], limit=partials)
+        ]
+    assert sorted(found, key=str) == sorted(alone, key=str)
+    if not limit:
+        assert sorted(found, key=str) == expected_matches(drawn, events)
+
+
+_AAB, _AAC = (Drawn(((0, 2, None), (last, 1, None)), 25, "past_last", False) for last in (1, 5))
+_USER = [Event(T0 + 2 * n * MINUTE, 0, n, {"user": "u", "kind": k, "amount": 0}) for n, k in enumerate("aaaaaabc")]
+
+
+@settings(max_examples=settings().max_examples // 2)
+@example([_AAB, _AAC, _AAB], _USER, 6, 0, False)
+@example([_AAB, _AAC, replace(_AAC, span=24)], _USER, 6, 1, True)
+@given(relatives(), arrivals(), st.integers(1, 11), st.sampled_from([0, 1, 2]), st.booleans())
+def test_rules_that_come_and_go_change_no_match_of_a_rule_with_the_same_beginning(
+    drawn: list[Drawn], events: list[Event], before: int, processes: int, comes: bool
+) -> None:
+    rules = [compile_document(one.document(f"r{n}"), SCHEMA) for n, one in enumerate(drawn)]
+    group = GroupRun(SCHEMA, rules[:2] if comes else rules, processes)
+    found, latest = [], group.watermark_ms
+    for number, cut in enumerate([events[:before], events[before:]]):
+        if number:
+            group.change(rules if comes else rules[:1], latest)
+        latest = max(latest, *(e.ms for e in cut))
+        rows = [(e.ms, e.partition, e.offset, {**e.row, "amount": 100 * _amount(e.row)}) for e in cut]
+        found += group.cut(rows, latest - DISORDER * MINUTE)
+    found += group.cut([], END)
+    own = [[(o.partition, o.offset) for o in f.events] for f in found if f.rule.rule.id == "r0"]
+    assert own == [places for _, _, places, *_ in run(drawn[:1], events, [len(events)])]
 
 
 @settings(max_examples=settings().max_examples // 4)

@@ -27,7 +27,7 @@ from streamcore.keyed.call_scope import TimeDomain
 from streamcore.limits import PatternLimits
 from streamcore.operators.base import LATE, LATE_REASON, LATENESS_MS, MAIN, CutTime, Ports
 from streamcore.operators.failures import FAILED, FAILED_REASON
-from streamcore.operators.patterns.output import MatchApply, MatchColumns, MatchRows
+from streamcore.operators.patterns.output import MatchApply, MatchColumns, MatchRows, check_match_condition
 from streamcore.operators.patterns.waiting_events import BITS, NUMBER, WaitingEvents
 from streamcore.patterns.automaton import Automaton, compile_pattern
 from streamcore.patterns.engine import Match, MatchEngine, PatternEvents
@@ -40,6 +40,7 @@ from streamcore.state.scope import REPLICATED
 from streamcore.state.table import StateTable
 from streamcore.watermark import NO_WATERMARK
 from streamcore.wire.lanes import DeadLetterCode
+from streamcore.wire.raw import ORIGIN
 
 #: The port of partial matches whose time was over.
 TIMED_OUT: Final = "timed_out"
@@ -85,9 +86,10 @@ class PatternOperator:
         self._engine = MatchEngine(keys, kept, self.limits)
         self._engine.set_patterns({_PATTERN: self.automaton}, frozenset([_PATTERN]) if timed_out else frozenset())
         self._timed_out = timed_out
-        waiting = {
-            name: self._schema[name] for name in self._schema if name in self.key or name in self._read_columns()
-        }
+        wanted = {*self.key, *needed_columns(self.automaton, output, self._schema)}
+        if self.automaton.iterative:  # such a condition may fail after the wait
+            wanted |= {*ORIGIN}
+        waiting = {name: dtype for name, dtype in self._schema.items() if name in wanted}
         self._waiting = WaitingEvents({**waiting, EVENT_MS: pl.Int64()}, self.key, self._bits)
         self._meta = KeyValueTable(REPLICATED)
         self._counts = dict.fromkeys(("late", "waiting_dropped", "failed", "timed_out", "matches"), 0)
@@ -121,7 +123,10 @@ class PatternOperator:
             self._counts["waiting_dropped"] += self._waiting.limit_fresh(
                 self.limits.waiting_per_key, self.limits.waiting
             )
+        passed = self._in_order(passed)
         matches = self._engine.run(self._batch(passed) if passed.height else None, until_ms)
+        failed = pl.concat([failed, self._failed_in_matches(passed)], how="diagonal")
+        self._counts["failed"] += failed.height
         return {**self._match_ports(matches), LATE: self._late(late, time.watermark_ms), FAILED: failed}
 
     def tables(self) -> Mapping[str, StateTable]:
@@ -145,10 +150,6 @@ class PatternOperator:
         return counts | {"partials_dropped": dropped, "partials": len(self._engine.store)}
 
     # --- events -------------------------------------------------------------------------------------------------
-
-    def _read_columns(self) -> set[str]:
-        """Return the columns that conditions and the output read."""
-        return needed_columns(self.automaton, self._output, self._schema)
 
     def _bits(self, rows: pl.DataFrame) -> pl.Series:
         """Return the simple conditions that each row satisfies, as bits; raises what an expression raises."""
@@ -178,7 +179,6 @@ class PatternOperator:
                 else:
                     half = part.height // 2
                     parts += [part[half:], part[:half]]
-        self._counts["failed"] += sum(part.height for part in failed)
         return pl.concat(good), pl.concat(failed)
 
     def _relevant(self, rows: pl.DataFrame) -> pl.DataFrame:
@@ -187,20 +187,27 @@ class PatternOperator:
         inert = [bits for bits in distinct if self.automaton.is_inert(bits)]
         return rows.filter(~pl.col(BITS).is_in(inert)) if inert else rows
 
-    def _batch(self, rows: pl.DataFrame) -> PatternEvents:
+    def _in_order(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Return the rows in order of key slot, then of time and arrival."""
         key_slots = self._engine.store.keys.assign(rows)
-        times, numbers = rows[EVENT_MS].to_numpy(), rows[NUMBER].to_numpy()
-        order = np.lexsort((numbers, times, key_slots))
-        rows, key_slots = rows[order], key_slots[order]
-        events = np.arange(rows.height)
+        return rows[np.lexsort((rows[NUMBER].to_numpy(), rows[EVENT_MS].to_numpy(), key_slots))]
+
+    def _batch(self, rows: pl.DataFrame) -> PatternEvents:
         return PatternEvents(
-            key_slots,
+            self._engine.store.keys.assign(rows),
             rows[EVENT_MS].to_numpy(),
             rows.select([*self._values]),
             np.zeros(rows.height, np.int64),
-            events,
+            np.arange(rows.height),
             rows[BITS].to_numpy(),
         )
+
+    def _failed_in_matches(self, passed: pl.DataFrame) -> pl.DataFrame:
+        """Return the rows on which a condition over earlier events fails, with the reason, in order of arrival."""
+        reasons = {row: reason for (_, row), reason in self._engine.failed.items()}
+        rows = passed[[*reasons]].with_columns(pl.Series(FAILED_REASON, [*reasons.values()], dtype=pl.String))
+        own = [name for name in rows.columns if name in self._schema]
+        return rows.sort(EVENT_MS, NUMBER).select(*own, EVENT_MS, FAILED_REASON)
 
     def _late(self, late: pl.DataFrame, watermark_ms: int) -> pl.DataFrame:
         self._counts["late"] += late.height
@@ -283,6 +290,8 @@ def check_conditions(automaton: Automaton, schema: Mapping[str, pl.DataType]) ->
             names = {*leaf.columns} | {read.column for read in leaf.reads if read.column}
             if missing := sorted(names - {*schema}):
                 raise ConfigError(f"pattern: {leaf!r}: the stream has no columns {missing}; it has {[*schema]}")
+            if isinstance(leaf, MatchExpression):
+                check_match_condition(leaf, schema)
             continue
         check_type("pattern: where", leaf, pl.Expr, f"write such as pl.col('v') > 5, or a {MatchExpression.__name__}")
         try:

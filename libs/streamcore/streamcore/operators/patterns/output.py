@@ -15,6 +15,7 @@ from streamcore.calls import CALL_ERRORS, failure_reason, get_call_name
 from streamcore.errors import ConfigError
 from streamcore.patterns.engine import read_value
 from streamcore.patterns.expressions import MatchExpression, MatchFunction, MatchRead
+from streamcore.wire.raw import ORIGIN
 
 Schema = Mapping[str, pl.DataType]
 #: A match as a function sees it: by step that has any, its events in order, as dictionaries of columns.
@@ -68,8 +69,8 @@ class MatchApply:
             raise ConfigError("apply: give the columns of the rows that the function returns, without __ in front")
 
     def needs(self, schema: Schema) -> set[str]:
-        """Return the columns of events that the function sees: all."""
-        return {*schema}
+        """Return the columns of events that the function sees: all but those of their records."""
+        return {*schema} - {*ORIGIN}
 
     def schema(self, schema: Schema) -> Schema:
         """Return the columns of the rows."""
@@ -117,10 +118,27 @@ class MatchRows:
         return pl.DataFrame(self.rows, schema=self.schema, strict=False)
 
 
+def check_match_condition(condition: MatchExpression, schema: Schema) -> None:
+    """Raise ``ConfigError`` for a condition that cannot be computed from columns of these types, or that is none."""
+    about = f"pattern: {condition!r}"
+    read = {column: schema[column] for column in condition.columns}
+    kinds = [*read.values(), *(_read_dtype(about, one, schema) for one in condition.reads)]
+    if not all(kind.is_numeric() or kind.is_temporal() or kind in (pl.Boolean, pl.String) for kind in kinds):
+        return  # there is no sample of such a value
+    samples = map(_sample, kinds[len(read) :])
+    try:
+        value = condition.value({name: _sample(kind) for name, kind in read.items()}, [*samples])
+    except CALL_ERRORS as error:
+        types = ", ".join(f"{column} is {kind}" for column, kind in read.items())
+        raise ConfigError(f"{about}: it cannot be computed: {error}; {types}") from error
+    if value is not None and not isinstance(value, bool):
+        raise ConfigError(f"{about}: it gives a {type(value).__name__}; write a condition, which is true or false")
+
+
 def _dtype_of(name: str, expression: MatchExpression, schema: Schema) -> pl.DataType:
     if expression.is_read:
-        return _read_dtype(name, expression.reads[0], schema)
-    sample = [_sample(_read_dtype(name, read, schema)) for read in expression.reads]
+        return _read_dtype(f"select: column {name}", expression.reads[0], schema)
+    sample = [_sample(_read_dtype(f"select: column {name}", read, schema)) for read in expression.reads]
     try:
         value = expression.value({}, sample)
     except CALL_ERRORS as error:
@@ -133,15 +151,15 @@ def _dtype_of(name: str, expression: MatchExpression, schema: Schema) -> pl.Data
     return known[type(value)]
 
 
-def _read_dtype(name: str, read: MatchRead, schema: Schema) -> pl.DataType:
+def _read_dtype(about: str, read: MatchRead, schema: Schema) -> pl.DataType:
     if read.function is MatchFunction.COUNT:
         return pl.Int64()
     dtype = schema.get(read.column)
     if dtype is None:
-        raise ConfigError(f"select: column {name}: the stream has no column {read.column!r}; it has {[*schema]}")
+        raise ConfigError(f"{about}: the stream has no column {read.column!r}; it has {[*schema]}")
     if read.function in (MatchFunction.SUM, MatchFunction.MEAN):
         if not dtype.is_numeric():
-            raise ConfigError(f"select: column {name}: {read.function} of {read.column!r}, which is {dtype}")
+            raise ConfigError(f"{about}: {read.function} of {read.column!r}, which is {dtype}")
         if isinstance(dtype, pl.Decimal) and read.function is MatchFunction.SUM:
             return pl.Decimal(38, dtype.scale)
         return pl.Int64() if dtype.is_integer() and read.function is MatchFunction.SUM else pl.Float64()

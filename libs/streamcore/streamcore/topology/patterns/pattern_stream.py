@@ -19,6 +19,7 @@ from streamcore.topology.checks.expression_check import check_expression
 from streamcore.topology.nodes import KeyedInput, Schema
 from streamcore.topology.stream import KeyedStream, Stream, operate
 from streamcore.wire.lanes import DEAD_LETTERS
+from streamcore.wire.raw import ORIGIN
 
 if TYPE_CHECKING:
     from streamcore.operators.patterns.output import MatchApply, MatchColumns, MatchEvents
@@ -106,7 +107,7 @@ class PatternStream:
         for number, leaf in enumerate(automaton.leaves):
             if number not in automaton.iterative:
                 check_expression("pattern: where", leaf)
-        needed = needed_columns(automaton, output, before) | {*self.keyed.key}
+        needed = needed_columns(automaton, output, before) | {*self.keyed.key, *ORIGIN}
         columns = None if self.late_lane else tuple(column for column in before if column in needed)
         schema = {column: before[column] for column in (before if columns is None else columns)}
         create_operator = partial(
