@@ -22,7 +22,6 @@ from rulecore.documents.rule import RuleKind
 from rulecore.documents.yaml_reader import Json
 from rulecore.explain.event import parse_conditions, trace_event
 from rulecore.explain.explanation import EventTrace, ExplainQuestion, Explanation, RejectedClause, build_explanation
-from rulecore.explain.sequences import trace_matches
 from rulecore.explain.windows import windows_for_question
 from rulecore.language import Expr, ListType
 from rulecore.language.columnar.compiler import to_polars
@@ -58,6 +57,8 @@ def explain_rule(
     found = build_explanation(rule, question, evaluation, alerts, windows, own.get("where"))
     if rule.kind is not RuleKind.SEQUENCE:
         return found
+    from rulecore.explain.sequences import trace_matches  # imports the group of sequences, which takes time
+
     matches = trace_matches(rule, schema, events, topic, question.closing_ms, found.in_question, lists)
     return replace(found, matches=tuple(matches))
 
