@@ -37,6 +37,7 @@ _UPGRADE = Upgrade(
 _BY_NAME = (
     *("cuts", "lanes", "reasons", "counters", "sink_rows", "sink_rejected", "markers", "candidates", "matches"),
     *("rule_state_entries", "rule_state_bytes", "budgets_reached", "busy_us", "waiting_us"),
+    *("cold", "cold_moves"),
 )
 _DASHBOARD = CHART / "files/dashboard.json"
 

@@ -34,7 +34,7 @@ from headgate.savepoints.render import compatibility_json, compatibility_text
 def command(
     service: str,
     file: Path | None,
-    place: str | None,
+    root: str | None,
     savepoint: str,
     name: str,
     entries: tuple[str, ...],
@@ -54,8 +54,8 @@ def command(
     from rulecore.documents.scalars import render_time
 
     first = load_service(service, file)
-    if place is not None:
-        first = first.with_document({**first.document, "savepoints": place}, str(file))
+    if root is not None:
+        first = first.with_document({**first.document, "savepoints": root}, str(file))
     target = write or Path(f"{name}.settings.json")
     made = fork(first, savepoint, name, entries, parse_decisions(drop, accept), target, checkpoint)
     since = render_time(made.created_ms)

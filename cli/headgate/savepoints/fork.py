@@ -2,8 +2,8 @@
 
 1. Complete the settings of the second app: those of the first, its own name, checkpoint and changed entries.
 2. Check that both do not write to the same tables, and that the savepoint fits the second app. Nothing is written yet.
-3. Create its topics, then its checkpoint. A crash leaves topics without records, and a folder that is no checkpoint.
-4. Write its settings file, with which it is started.
+3. Create its topics, and write its settings file. Nothing starts the app yet; the command may be run again.
+4. Create its checkpoint, last: a checkpoint that exists has a settings file to start it with.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from headgate.savepoints.create import RestoredCheckpoint, restore
 from streamcore.savepoint import RestoreDecisions
 from streamcore.savepoint.fork import find_savepoint
 from streamcore.storage import open_object_store
+from streamcore.storage.atomic_files import write_text
 from streamcore.storage.location import location
 
 if TYPE_CHECKING:
@@ -52,6 +53,10 @@ def fork(
     checkpoint: str | None,
 ) -> Fork:
     """Run steps 1 to 4. Raises ``ConfigError`` if the savepoint does not fit, ``InputError`` for wrong arguments."""
+    from streamcore.checkpoint.checkpoint import CheckpointRoot
+    from streamcore.savepoint.app_description import check_app_compatibility
+    from streamcore.savepoint.restore import check_restorable
+
     # 1. The settings.
     if name == first.settings.app:
         raise InputError(f"--as {name}: that is the first app; give the fork another name")
@@ -65,13 +70,16 @@ def fork(
     app = second.service.build_app(second.settings)
     place = open_object_store(first.settings.savepoints_root)
     found = find_savepoint(place, savepoint, name, app.control_topic, first.settings.app)
-    # 3. Topics and checkpoint.
+    manifest, root = found.manifest, CheckpointRoot(location(folder))
+    report = check_app_compatibility(manifest, second.loaded.app, decisions)
+    check_restorable(manifest, report, root, manifest.epoch + 1)
+    # 3. Topics and settings.
     _create_topics(second)
-    restored = restore(second.loaded, found, location(folder), found.manifest.epoch + 1, decisions)
-    # 4. The settings file.
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(document, indent=2, default=str), encoding="utf-8")
-    return Fork(name, folder, restored, found.manifest.created_ms, file)
+    write_text(file, json.dumps(document, indent=2, default=str))
+    # 4. The checkpoint.
+    restored = restore(second.loaded, found, root.path, manifest.epoch + 1, decisions)
+    return Fork(name, folder, restored, manifest.created_ms, file)
 
 
 def _check_sinks(first: Mapping[str, Any], second: Mapping[str, Any]) -> None:

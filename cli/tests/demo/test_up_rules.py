@@ -77,10 +77,10 @@ def test_a_rule_is_published_once(prepared: Prepared) -> None:
 def test_rules_of_a_release_are_published_and_are_not_published_again(kafka: KafkaSettings, prepared: Prepared) -> None:
     prepared.start()
     topics = AppTopics(prepared.shop.workspace.names.app)
-    raised = [rule.model_copy(update={"version": 2}) for rule in prepared.rules.values()][:2]
+    raised = [rule.model_copy(update={"version": 3}) for rule in prepared.rules.values()][:2]
     publish(kafka, topics, release_changes("raise", raised, ["large-refund"]), ChangeNote("t"), None)
     found = prepared.published_rules
-    assert {name: rule.version for name, rule in found.items() if rule.version > 1} == {r.id: 2 for r in raised}
+    assert {name: rule.version for name, rule in found.items() if rule.version > 2} == {r.id: 3 for r in raised}
     assert "large-refund" not in found, "the release deleted it"
     assert prepared.start() == f"rules: {len(prepared.rules)} were there, 0 published"
     assert prepared.published_rules == found

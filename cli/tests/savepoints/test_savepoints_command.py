@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -375,6 +377,75 @@ def test_a_fork_has_its_own_identity_and_continues_where_the_savepoint_ends(
     assert run(["savepoint", "restore", "one", "--checkpoint", str(tmp_path / "e9"), *there]) == 0
 
 
+#: Makes one fork, and one for each of its writes that is killed before that write and made again; prints a line of exit
+#: statuses for each. The children are forked, for a process of its own would spend its time on imports.
+_KILLED_FORKS = """
+import os, sys
+from pathlib import Path
+import headgate.savepoints.fork, headgate_rules.app, streamcore.savepoint.app_description
+from headgate.main import run
+
+folder, *words = sys.argv[1:]
+left = 1 << 30
+
+def before(event, arguments):
+    global left
+    change = event in {"os.rename", "os.link", "os.mkdir", "os.remove", "os.rmdir"}
+    change |= event == "open" and bool((arguments[2] or 0) & (os.O_WRONLY | os.O_RDWR))
+    if change and str(arguments[0]).startswith(folder):
+        if left == 0:
+            os._exit(9)
+        left -= 1
+
+def fork(name, writes):
+    global left
+    if child := os.fork():
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    left = writes
+    place = ["--write", f"{folder}/{name}/settings.json", "--checkpoint", f"{folder}/{name}/checkpoint"]
+    os._exit(run(["fork", *words, *place]))
+
+headgate.savepoints.fork._create_topics = lambda _: None
+sys.addaudithook(before)
+whole = fork("whole", left)
+number = 0
+while True:
+    name = f"n{number:04}"
+    first = fork(name, number)
+    if first != 9:
+        break
+    complete = Path(folder, name, "checkpoint", "app.json").exists()
+    print(name, 0 if complete else fork(name, 1 << 30), flush=True)
+    number += 1
+sys.exit(whole or first)
+"""
+
+
+@pytest.mark.slow
+def test_a_fork_that_is_killed_before_any_of_its_writes_is_made_by_the_next_attempt(tmp_path: Path) -> None:
+    at = new_saved_app(tmp_path)
+    local = InProcessApp(at.app)
+    run_cuts(local, range(3))
+    take_savepoint(at, local)
+    where = ["--service", "rules", "--settings", str(at.file), "--savepoints", str(tmp_path / "savepoints")]
+    folder = tmp_path / "forks"
+
+    def content(name: str) -> dict[str, bytes]:
+        """Return the files of a fork but leases and those of writes that were killed, without its name."""
+        files = [p for p in (folder / name).rglob("*") if p.is_file() and "lease" not in p.name and p.suffix != ".tmp"]
+        return {str(p.relative_to(folder / name)): p.read_bytes().replace(name.encode(), b"fork") for p in files}
+
+    command = [sys.executable, "-c", _KILLED_FORKS, str(folder), "--from", "one", "--as", "shop-b", *where]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    killed = [line.split() for line in done.stdout.splitlines() if line.startswith("n0")]
+    assert len(killed) > 10
+    whole = content("whole")
+    for name, again in killed:
+        assert again == "0", f"{name}: {done.stderr}"
+        assert content(name) == whole
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -394,4 +465,4 @@ def test_a_fork_that_cannot_be_is_rejected_and_writes_nothing(
         assert run(["fork", "--from", "one", *words, *more, *where]) == 1
     assert message in capsys.readouterr().err
     assert not file.exists()
-    assert not (checkpoint / "identity.json").exists()
+    assert not (checkpoint / "app.json").exists()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from streamcore.key_space import KeySpace
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from streamcore.operators.base import CutTime
+    from streamcore.state.cold.cold_state import ColdState
+    from streamcore.state.cold.paged_state import PagedState
     from streamcore.state.scope import TableScope
     from streamcore.state.table import StateTable
     from streamcore.watermark import Progress
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 #: Counters of a kernel that are metrics of their own, by the part of their name before the first dot: sizes of state
 #: by its kind, and rules that exceed a budget of state by the kind of budget.
 STATE_ENTRIES, STATE_BYTES, BUDGET_REACHED = "state_entries", "state_bytes", "budget_reached"
+#: The sizes of paged tables in memory and on disk, and how many keys moved (``streamcore.state.cold``), likewise.
+COLD, COLD_MOVES = "cold", "cold_moves"
 #: The same, with the name of a step: microseconds in which it ran. And with the number of a source partition: the
 #: broker's timestamp of the first record that the cut reads of it.
 BUSY_US, FIRST_RECORD_MS = "busy_us", "first_record_ms"
@@ -123,6 +127,18 @@ class Kernel(Protocol):
 
     def on_state_loaded(self) -> None:
         """Rebuild what is derived from the tables, each time stored rows were loaded."""
+        ...
+
+
+@runtime_checkable
+class PagingKernel(Protocol):
+    """A kernel some of whose keys can be cold. ``cold``: set by the shard; before the kernel uses rows of a key, it
+    lets it recall the key."""
+
+    cold: ColdState | None
+
+    def paged_states(self) -> Mapping[str, PagedState]:
+        """Return the states that can be moved to disk, by operator: their tables are named ``<operator>/<table>``."""
         ...
 
 

@@ -24,10 +24,15 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class StateSettings:
-    """Settings of the state log."""
+    """Settings of the state of an app."""
 
     #: Number of cuts in which every row is written again; also the most log blobs that a load reads.
     buckets: int = 64
+    #: About how many bytes of memory the keyed tables of a worker's shards may take; the keys least recently used
+    #: beyond it are kept on the local disk. None: all keys are in memory.
+    memory_bytes: int | None = None
+    #: Folder for the files of cold keys; None: Spark's folder for temporary files, or the system's.
+    local_dir: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

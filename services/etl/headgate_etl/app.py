@@ -128,6 +128,7 @@ def build_app(settings: EtlSettings) -> App:
         control_topic=settings.control_topic,
         shards=settings.shards,
         key_groups=settings.key_groups,
+        state=settings.state,
         limits=settings.limits,
     )
     strict = [each.reject_extra_fields for each in plan.inputs]

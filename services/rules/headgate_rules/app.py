@@ -49,6 +49,7 @@ def build_app(settings: RulesSettings) -> App:
         shards=settings.shards,
         key_groups=settings.key_groups,
         watermark=settings.watermark,
+        state=settings.state,
         limits=settings.limits,
     )
 

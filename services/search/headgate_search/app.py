@@ -79,6 +79,7 @@ def _bind_topics(topology: Topology, settings: SearchSettings) -> App:
         control_topic=settings.control_topic,
         shards=settings.shards,
         key_groups=settings.key_groups,
+        state=settings.state,
         limits=settings.limits,
     )
     strict = {stream.topic for stream in (settings.products, settings.events) if stream.reject_extra_fields}

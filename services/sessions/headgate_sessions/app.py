@@ -84,6 +84,7 @@ def _bind_topics(topology: Topology, settings: SessionsSettings) -> App:
         control_topic=settings.control_topic,
         shards=settings.shards,
         key_groups=settings.key_groups,
+        state=settings.state,
         limits=settings.limits,
     )
     (app_source,) = app.sources

@@ -46,6 +46,8 @@ class KeySlots:
         self._free: Ints = _NONE
         self._possibly_unheld: list[Ints] = []  # key slots that were added or released since the last sweep
         self._previously_unheld: list[Ints] = []  # those before the last sweep
+        self._last_use: Ints | None = None  # by key slot: the number of the last ``assign`` that had its key
+        self._assigned = 0
         self._table = HashTable()
         self._same_hash: dict[tuple[object, ...], int] = {}
         self._same_hashes: set[int] = set()
@@ -74,6 +76,13 @@ class KeySlots:
         """Return the key slots that have a key, in ascending order."""
         return np.flatnonzero(self._row[: self._size] >= 0)
 
+    def with_equal_hashes(self, key_slots: Ints) -> Ints:
+        """Return these distinct key slots, and all others whose keys have one of their hashes."""
+        if not self._same_hashes:
+            return key_slots
+        used = self.used()
+        return used[np.isin(self.hashes[used], self.hashes[key_slots])]
+
     def assign(self, frame: pl.DataFrame) -> Ints:
         """Return the key slot of each row's key; a new key gets one. ``sweep`` forgets keys that are not held."""
         keys = frame.select(list(self.dtypes))
@@ -87,7 +96,32 @@ class KeySlots:
             self._table.add(hashes[new[first]], added)
             key_slots[new] = added[group]
         self._compare(keys, hashes, key_slots, has_shared_hash)
+        if self._last_use is not None:
+            self._record_use(key_slots)
         return key_slots
+
+    def track_use(self) -> None:
+        """Record from now on when keys are assigned, for ``least_used``."""
+        if self._last_use is None:
+            self._last_use = np.zeros(len(self._row), np.int64)
+
+    def _record_use(self, key_slots: Ints) -> None:
+        assert self._last_use is not None, "called while the use is tracked"
+        if len(self._last_use) < len(self._row):
+            self._last_use = np.concatenate([self._last_use, np.zeros(len(self._row) - len(self._last_use), np.int64)])
+        self._assigned += 1
+        self._last_use[key_slots] = self._assigned
+
+    def least_used(self, share: float) -> Ints:
+        """Return the key slots of this share of the keys, those that were assigned least recently, with all others of
+        their hashes. ``track_use`` must have been called; keys from before it count as never assigned."""
+        used = self.used()
+        count = min(len(used), max(1, round(share * len(used))))
+        if count < len(used):
+            self._record_use(_NONE)
+            assert self._last_use is not None, "just recorded"
+            used = used[np.argpartition(self._last_use[used], count - 1)[:count]]
+        return self.with_equal_hashes(used)
 
     def frame(self, key_slots: Ints) -> pl.DataFrame:
         """Return the key columns of these key slots."""

@@ -27,12 +27,13 @@ from streamcore.engine.shuffle import (
     unpack_blocks,
 )
 from streamcore.errors import CorruptState
-from streamcore.kernel import Cut, Kernel, KernelOutput
+from streamcore.kernel import COLD, COLD_MOVES, Cut, Kernel, KernelOutput, PagingKernel
 from streamcore.keyed.runtime_context import close
 from streamcore.offsets import source_index, source_partitions
 from streamcore.operators.base import CutTime
 from streamcore.schema import OFFSET, PARTITION
 from streamcore.state.blob_store import BlobStore
+from streamcore.state.cold.cold_state import ColdState
 from streamcore.state.state_log import HEAD, StateLog
 from streamcore.watermark import NO_WATERMARK, PartitionTime, Progress, WatermarkState
 from streamcore.wire.arrow_ipc import to_table
@@ -90,13 +91,15 @@ class Shard:
     def _reset(self) -> None:
         if hasattr(self, "kernel"):
             self.close()
-        self.log = StateLog(self.app.state)
         self.kernel: Kernel = self.app.stages[self.stage]()
+        self.log = StateLog(self.app.state, page_kernel(self.app, self.stage, self.number, self.kernel))
         self.times = [WatermarkState() for _ in self.app.watermark_groups]
         self.clean = True
 
     def step(self, blocks: Iterable[ShuffleBlock], blobs: BlobStore) -> ShardOutput:
         """Process this shard's blocks of one cut and write its state to ``blobs``."""
+        if self.log.cold is not None:
+            self.log.cold.begin(blobs)
         loaded = self._load(blobs)
         contents = unpack_blocks(blocks, self.app.exchanges, self.stage, last=self.last)
         before = [self._register_partitions(group, time, contents) for group, time in self._watermark_groups()]
@@ -125,8 +128,17 @@ class Shard:
                 if one.has_begun and source_index(n) < len(self.app.sources)
             },
             clock_ms=contents.clock_ms,
-            metrics=sum(contents.metrics, ShardMetrics(written, int(loaded), output.counters)),
+            metrics=sum(contents.metrics, ShardMetrics(written, int(loaded), self._counters(output))),
         )
+
+    def _counters(self, output: KernelOutput) -> Mapping[str, int]:
+        """Return the counters of the kernel and, if keys may be cold, those of the cold state."""
+        cold = self.log.cold
+        if cold is None or not cold.is_active:
+            return output.counters
+        sizes, moves = cold.sizes(), cold.take_moves()
+        counted = {f"{COLD}.{name}": size for name, size in sizes.items()}
+        return {**output.counters, **counted, **{f"{COLD_MOVES}.{name}": count for name, count in moves.items()}}
 
     # --- time ---------------------------------------------------------------------------------------------------
 
@@ -202,6 +214,8 @@ class Shard:
             return False
         if not (self.clean and head and self.log.catch_up(head, blobs, self.kernel.table)):
             self._reset()
+            if self.log.cold is not None:
+                self.log.cold.begin(blobs)
             self.log.load(head, blobs, self.kernel.table, self.kernel.tables())
         self.kernel.on_state_loaded()
         cells = self.log.head.cells.get("watermark_groups")
@@ -213,6 +227,17 @@ class Shard:
                 )
             self.times = [from_cells(cell) for cell in cells]
         return True
+
+
+def page_kernel(app: App, stage: int, shard: int, kernel: Kernel, *, local: bool = True) -> ColdState | None:
+    """Let the operators of a kernel page; None if none can. ``local``: whether cold rows are read from local files."""
+    if not isinstance(kernel, PagingKernel):
+        return None
+    states = kernel.paged_states()
+    if not states:
+        return None
+    kernel.cold = ColdState(app.state, states, f"{app.name}-{stage}-{shard}", local=local)
+    return kernel.cold
 
 
 def to_cells(time: WatermarkState) -> dict[str, object]:

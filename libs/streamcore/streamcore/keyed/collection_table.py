@@ -233,6 +233,17 @@ class CollectionTable:
         """Return whether the key has items."""
         return self.cells[key_slot] is not None
 
+    @property
+    def items_a_key(self) -> float:
+        """Return about how many items a key slot has: the mean over some hundreds of them."""
+        sample = self.cells[:: len(self.cells) // _SAMPLE + 1]
+        return sum(len(items) for items in sample if items is not None) / max(1, len(sample))
+
+    def drop(self, key_slots: Iterable[int]) -> None:
+        """Forget the items of these keys, which are written."""
+        for key_slot in key_slots:
+            self.cells[key_slot] = None
+
     def is_live(self, key_slot: int) -> bool:
         """Return whether the key has an item that has not expired. The last item expires last."""
         items = self.cells[key_slot]
@@ -324,3 +335,4 @@ class CollectionTable:
 
 
 _EMPTY: CollectionItems = OrderedDict()
+_SAMPLE = 256

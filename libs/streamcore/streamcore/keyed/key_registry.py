@@ -15,6 +15,7 @@ import polars as pl
 from streamcore.columnar.hash_table import Ints
 from streamcore.columnar.key_slots import KeySlots
 from streamcore.errors import ConfigError
+from streamcore.hashing import UInt64Array
 from streamcore.keyed.value_types import is_stored_as
 from streamcore.state.table import HASH
 
@@ -66,6 +67,22 @@ class KeyRegistry:
         used = self._key_slots.used()
         key_slots: list[int] = used[self._key_slots.in_bucket(used, bucket, buckets)].tolist()
         return key_slots
+
+    def used(self) -> Ints:
+        """Return the key slots that have a key, in ascending order."""
+        return self._key_slots.used()
+
+    def hashes(self, key_slots: Ints) -> UInt64Array:
+        """Return the hashes of these keys."""
+        return self._key_slots.hashes[key_slots]
+
+    def track_use(self) -> None:
+        """Record from now on when keys are admitted."""
+        self._key_slots.track_use()
+
+    def least_used(self, share: float) -> Ints:
+        """Return the key slots of this share of the keys, those that were admitted least recently."""
+        return self._key_slots.least_used(share)
 
     def in_order(self) -> list[int]:
         """Return the key slots of all keys by the hash of the key and then the key, as in every process."""

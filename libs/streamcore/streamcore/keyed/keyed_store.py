@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
 import polars as pl
 
+from streamcore.columnar.hash_table import Ints
 from streamcore.errors import ConfigError
 from streamcore.keyed.broadcast import BroadcastTable
 from streamcore.keyed.call_scope import CallScope
@@ -51,7 +52,8 @@ class KeyedStore:
     """The state of all keys, by key slot (``streamcore.columnar.key_slots``).
 
     ``function_name`` appears in messages. ``cells``: the single-value states by name. ``collections``: the lists and
-    maps by name.
+    maps by name. ``cold_keys``: how many more keys are on disk; they count towards the limit of keys. ``load_cold``:
+    loads them all.
     """
 
     def __init__(
@@ -79,11 +81,13 @@ class KeyedStore:
         self.broadcast = BroadcastTable(self.scope, limits.broadcast_entries)
         self.versions = versions
         self.migration = StateMigration(versions, self._write_migrated)
+        self.cold_keys = 0
+        self.load_cold: Callable[[], None] = _load_nothing
         self._possibly_unused: set[int] = set()
 
     def admit(self, rows: pl.DataFrame) -> list[int]:
         """Return the key slot of each row, after giving new keys one. -1 for a new key beyond the limit of keys."""
-        key_slots = self.keys.admit(rows, self.limits.keys)
+        key_slots = self.keys.admit(rows, self.limits.keys - self.cold_keys)
         self._possibly_unused.update(self.keys.take_added())
         self.grow()
         return key_slots
@@ -111,6 +115,25 @@ class KeyedStore:
             return True
         return any(collection.has_items(key_slot) for collection in self.collections.values())
 
+    def drop(self, key_slots: Ints) -> None:
+        """Forget these keys and their state, which is written: ``streamcore.keyed.paging`` moves them to disk."""
+        dropped = key_slots.tolist()
+        for storage in self.all_states:
+            storage.drop(dropped)
+        self.timers.forget(dropped)
+        self._possibly_unused.difference_update(dropped)
+        self._possibly_unused.update(set(self.keys.take_added()).difference(dropped))
+        self.scope.emptied.difference_update(dropped)
+        self.keys.forget(dropped)
+
+    def on_keys_loaded(self) -> None:
+        """Migrate the keys of older versions that were loaded. Call it after the last row of a recall."""
+        self.migration.migrate_all()
+        self.grow()
+        for collection in self.collections.values():
+            collection.finish_restore()
+        self._possibly_unused.update(self.keys.take_added())
+
     def live_key_slots(self) -> list[int]:
         """Return the key slots of the keys that have unexpired state or a timer, in an order of the keys alone."""
         return [
@@ -118,6 +141,12 @@ class KeyedStore:
             for key_slot in self.keys.in_order()
             if self.timers.has_timers(key_slot) or any(state.is_live(key_slot) for state in self.all_states)
         ]
+
+    def recall_all(self) -> None:
+        """Load all keys that are on disk, in a cut in which a function is applied to all keys."""
+        if self.cold_keys:
+            self.load_cold()
+            self.start_expiry()
 
     def start_expiry(self) -> None:
         """Start the time to live of loaded values that were stored without one. Call it when the times are known."""
@@ -128,12 +157,8 @@ class KeyedStore:
 
     def on_state_loaded(self) -> None:
         """Migrate the keys of older versions, and forget empty keys. Call it after the last stored row."""
-        self.migration.migrate_all()
-        self.grow()
-        for collection in self.collections.values():
-            collection.finish_restore()
+        self.on_keys_loaded()
         self.broadcast.on_state_loaded()
-        self._possibly_unused.update(self.keys.take_added())
         self.sweep()
 
     def key_slots_for(self, rows: pl.DataFrame) -> list[int]:
@@ -201,6 +226,10 @@ class KeyedStore:
                         f"{self.function_name}: state {name} is stored as {rows[column].dtype} and declared as "
                         f"{declared}; raise the function's version and give a migration"
                     )
+
+
+def _load_nothing() -> None:
+    """Do nothing: no key is on disk."""
 
 
 def _create_cell(state: DeclaredState, scope: CallScope, dirty: set[int]) -> ValueCell:

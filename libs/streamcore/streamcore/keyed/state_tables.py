@@ -18,16 +18,18 @@ from which its time to live is counted.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 
 import polars as pl
 
 from streamcore.keyed.collection_table import CollectionItem, CollectionTable
 from streamcore.keyed.keyed_store import KeyedStore
 from streamcore.keyed.migration import Row, StateMigration
+from streamcore.keyed.ttl import Ttl
 from streamcore.keyed.value_codec import decode, encode
 from streamcore.keyed.value_state import AT, VALUE, decode_column
-from streamcore.state.row_versions import Versions, split_by_version, with_version
+from streamcore.state.row_versions import VERSION, Versions, split_by_version, with_version
 from streamcore.state.table import StateTable
 
 _STATE = "__state"
@@ -64,6 +66,12 @@ class ValueStateTable:
     def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
         return _with_version(self._store.values.rows(bucket, buckets), self._store)
 
+    def rows_of(self, key_slots: Sequence[int]) -> pl.DataFrame:
+        """Return the rows of those of these keys that have values."""
+        if not self._store.cells:
+            return pl.DataFrame()
+        return _with_version(self._store.values.rows_of(key_slots), self._store)
+
     def load(self, rows: pl.DataFrame) -> None:
         store = self._store
         for version, group in split_by_version(rows).items():
@@ -94,7 +102,10 @@ class CollectionStateTable:
     def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
         if not self._store.collections:
             return pl.DataFrame()
-        key_slots = self._store.keys.in_bucket(bucket, buckets)
+        return self.rows_of(self._store.keys.in_bucket(bucket, buckets))
+
+    def rows_of(self, key_slots: Sequence[int]) -> pl.DataFrame:
+        """Return the items of these keys, after freeing expired ones."""
         for table in self._store.collections.values():
             table.purge_expired(key_slots)
         return self._frame({table: list(table.iter_rows(key_slots)) for table in self._store.collections.values()})
@@ -142,6 +153,37 @@ class CollectionStateTable:
             pl.Series(_AT, refreshed_times, pl.Int64),
         ]
         return _with_version(pl.DataFrame(columns), self._store)
+
+
+def live_values(store: KeyedStore, rows: pl.DataFrame) -> pl.DataFrame:
+    """Return stored values without those whose time to live has ended. Rows of an older version stay."""
+    expiring = [cell for cell in store.cells.values() if cell.ttl is not None and AT + cell.name in rows.columns]
+    if not expiring:
+        return rows
+    is_current = pl.col(VERSION) == store.versions.current
+    rows = rows.with_columns(
+        pl.when(is_current & (pl.col(AT + cell.name) <= _limit_ms(store, cell.ttl)))
+        .then(None)
+        .otherwise(pl.col(VALUE + cell.name))
+        .alias(VALUE + cell.name)
+        for cell in expiring
+    )
+    return rows.filter(~is_current | pl.any_horizontal(pl.col(f"^{re.escape(VALUE)}.*$").is_not_null()))
+
+
+def live_entries(store: KeyedStore, rows: pl.DataFrame) -> pl.DataFrame:
+    """Return stored items without those whose time to live has ended. Rows of an older version stay."""
+    expired = pl.lit(value=False)
+    for name, table in store.collections.items():
+        if table.ttl is not None:
+            ended = pl.col(_AT).is_not_null() & (pl.col(_AT) <= _limit_ms(store, table.ttl))
+            expired |= (pl.col(_STATE) == name) & ended
+    return rows.filter(~((pl.col(VERSION) == store.versions.current) & expired))
+
+
+def _limit_ms(store: KeyedStore, ttl: Ttl | None) -> int:
+    assert ttl is not None, "only a state with a time to live expires"
+    return store.scope.now(ttl.domain) - ttl.after_ms
 
 
 def _encode_item(

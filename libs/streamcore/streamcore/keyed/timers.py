@@ -9,13 +9,15 @@ outnumber the others, so a key that moves its timer with each event costs no mor
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import polars as pl
 
 from streamcore.columnar.timer_queue import TimerQueue
 from streamcore.keyed.call_scope import CallScope, TimeDomain
 from streamcore.keyed.key_registry import KeyRegistry
+from streamcore.state.cold.paged_state import Deadlines
+from streamcore.state.table import HASH
 from streamcore.windowing.model import END_OF_TIME_MS
 
 _CLOCK = "__clock"
@@ -26,18 +28,21 @@ _MIN_LEFTOVERS = 1_000
 
 
 class DomainTimers:
-    """The timers of one time domain. ``waiting``: by key slot, the order number of each timer by its time."""
+    """The timers of one time domain.
+
+    ``waiting``: by key slot, the order number of each timer by its time. ``count``: how many timers there are.
+    """
 
     def __init__(self) -> None:
         self.waiting: dict[int, dict[int, int]] = {}
         self._queue: TimerQueue[tuple[int, int, int]] = TimerQueue()  # time, order, key slot
-        self._count = 0
+        self.count = 0
 
     def add(self, key_slot: int, at_ms: int, order: int) -> None:
         """Add a timer that does not exist yet. ``order``: at equal times, the lower number fires first."""
         self.waiting.setdefault(key_slot, {})[at_ms] = order
         self._queue.put((at_ms, order, key_slot))
-        self._count += 1
+        self.count += 1
 
     def remove(self, key_slot: int, at_ms: int) -> int:
         """Remove an existing timer and return its order number."""
@@ -45,7 +50,7 @@ class DomainTimers:
         order = times.pop(at_ms)
         if not times:
             del self.waiting[key_slot]
-        self._count -= 1
+        self.count -= 1
         return order
 
     def next_due(self, until_ms: int) -> tuple[int, int, int] | None:
@@ -64,9 +69,13 @@ class DomainTimers:
         for timer in timers:
             self._queue.put(timer)
 
+    def forget(self, key_slot: int) -> None:
+        """Forget the timers of a key."""
+        self.count -= len(self.waiting.pop(key_slot, _NO_TIMES))
+
     def compact(self) -> None:
         """Rebuild the heap without deleted timers if they are the larger part. Call it once per cut."""
-        if len(self._queue) > 2 * self._count + _MIN_LEFTOVERS:
+        if len(self._queue) > 2 * self.count + _MIN_LEFTOVERS:
             self._queue = TimerQueue(
                 (at, n, key_slot) for key_slot, times in self.waiting.items() for at, n in times.items()
             )
@@ -140,6 +149,18 @@ class TimerTable:
             yield key_slot, at_ms
         queue.defer(deferred)
 
+    @property
+    def count(self) -> int:
+        """Return the number of timers in memory."""
+        return sum(queue.count for queue in self.queues.values())
+
+    def forget(self, key_slots: Iterable[int]) -> None:
+        """Forget the timers of these keys."""
+        for queue in self.queues.values():
+            if queue.waiting:
+                for key_slot in key_slots:
+                    queue.forget(key_slot)
+
     def has_timers(self, key_slot: int) -> bool:
         """Return whether the key has a timer."""
         return any(key_slot in queue.waiting for queue in self.queues.values())
@@ -157,8 +178,17 @@ class TimerTable:
         dirty, self._dirty = self._dirty, {}
         return self._frame([(d, s, at, self.queues[d].waiting.get(s, _NO_TIMES).get(at)) for d, s, at in dirty])
 
+    def skip_orders(self, rows: pl.DataFrame) -> None:
+        """Give no timer that is set from now on an order number up to those of these stored timers."""
+        latest = rows[_ORDER].max()
+        if isinstance(latest, int):
+            self.next_order = max(self.next_order, latest + 1)
+
     def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
-        key_slots = self._keys.in_bucket(bucket, buckets)
+        return self.rows_of(self._keys.in_bucket(bucket, buckets))
+
+    def rows_of(self, key_slots: Sequence[int]) -> pl.DataFrame:
+        """Return the timers of these keys."""
         return self._frame(
             [
                 (domain, key_slot, at_ms, order)
@@ -177,7 +207,7 @@ class TimerTable:
                 queue.remove(key_slot, at_ms)
             if order is not None:
                 queue.add(key_slot, at_ms, order)
-                self.next_order = max(self.next_order, order + 1)
+        self.skip_orders(rows)
 
     def _frame(self, timers: Sequence[tuple[TimeDomain, int, int, int | None]]) -> pl.DataFrame:
         if not timers:
@@ -188,6 +218,13 @@ class TimerTable:
         orders = [order for _, _, _, order in timers]
         columns += [pl.Series(_CLOCK, clock), pl.Series(_AT_MS, times, pl.Int64), pl.Series(_ORDER, orders, pl.Int64)]
         return pl.DataFrame(columns)
+
+
+def stored_deadlines(rows: pl.DataFrame) -> tuple[Deadlines, Deadlines]:
+    """Return the times of stored timers by event time and by the clock."""
+    live = rows.filter(pl.col(_ORDER).is_not_null())
+    event, clock = live.filter(~pl.col(_CLOCK)), live.filter(pl.col(_CLOCK))
+    return tuple(Deadlines(one[HASH].to_numpy(), one[_AT_MS].to_numpy()) for one in (event, clock))  # type: ignore[return-value]  # two
 
 
 class ChainedTimerLimit:

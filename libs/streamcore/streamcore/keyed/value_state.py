@@ -71,6 +71,11 @@ class ValueCell:
         """Make room for ``key_count`` keys."""
         self.values.extend([None] * (key_count - len(self.values)))
 
+    def drop(self, key_slots: Iterable[int]) -> None:
+        """Forget the values of these keys, which are written."""
+        for key_slot in key_slots:
+            self.values[key_slot] = None
+
     def purge_expired(self, key_slots: Iterable[int]) -> None:
         """Free the memory of expired values, between two calls of the function."""
 
@@ -142,6 +147,10 @@ class ExpiringValueCell(ValueCell):
         super().grow(key_count)
         self.refreshed_times.extend([None] * (key_count - len(self.refreshed_times)))
 
+    def drop(self, key_slots: Iterable[int]) -> None:
+        for key_slot in key_slots:
+            self.values[key_slot] = self.refreshed_times[key_slot] = None
+
     def purge_expired(self, key_slots: Iterable[int]) -> None:
         limit = self.scope.now(self._domain) - self._after_ms
         for key_slot in key_slots:
@@ -191,7 +200,10 @@ class ValueRows:
     def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
         if not self._cells:
             return pl.DataFrame()
-        key_slots = self._keys.in_bucket(bucket, buckets)
+        return self.rows_of(self._keys.in_bucket(bucket, buckets))
+
+    def rows_of(self, key_slots: Sequence[int]) -> pl.DataFrame:
+        """Return the rows of those of these keys that have values, after freeing expired ones."""
         for cell in self._cells.values():
             cell.purge_expired(key_slots)
         columns = [cell.values for cell in self._cells.values()]

@@ -50,7 +50,7 @@ def write_manifest(
     folder: ObjectStore, name: str, app: App, position: SavepointPosition, receipts: Iterable[ShardReceipt]
 ) -> SavepointManifest:
     """Run step 3: write the manifest."""
-    ordered = sorted(receipts, key=lambda receipt: (receipt.file.stage, receipt.file.shard))
+    ordered = sorted(receipts, key=lambda receipt: (receipt.stage, receipt.shard))
     manifest = SavepointManifest(
         name=name,
         epoch=position.epoch,
@@ -62,7 +62,7 @@ def write_manifest(
         position=position.position.to_json(),
         watermark_groups=tuple(_watermark_groups(app, [receipt.cells for receipt in ordered])),
         tables=merge(table for receipt in ordered for table in receipt.tables),
-        files=tuple(receipt.file for receipt in ordered),
+        files=tuple(file for receipt in ordered for file in receipt.files),
         unequal_copies=tuple(_unequal_copies(ordered)),
     )
     folder.write(MANIFEST, manifest.to_json())
@@ -75,7 +75,7 @@ def _unequal_copies(receipts: Iterable[ShardReceipt]) -> Iterator[UnequalCopies]
     found: set[tuple[int, str]] = set()
     for receipt in receipts:
         for name, digest in receipt.copies.items():
-            table, shard = (receipt.file.stage, name), receipt.file.shard
+            table, shard = (receipt.stage, name), receipt.shard
             known_shard, known_digest = first.setdefault(table, (shard, digest))
             if digest != known_digest and table not in found:
                 found.add(table)

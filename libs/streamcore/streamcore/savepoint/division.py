@@ -14,10 +14,9 @@ import polars as pl
 from streamcore.app import App
 from streamcore.kernel import Kernel
 from streamcore.key_space import KeySpace
-from streamcore.savepoint.state_files import Frames, live_rows, read_cells
+from streamcore.savepoint.state_files import Frames, initial_log, live_rows, read_cells
 from streamcore.state.blob_store import MemoryBlobs
 from streamcore.state.scope import ScopeKind
-from streamcore.state.state_log import fresh_log
 
 
 def overlapping_shards(stored: KeySpace | None, shards: Collection[int], wanted: KeySpace, shard: int) -> list[int]:
@@ -78,5 +77,5 @@ def divide_state(
         for shard in range(app.shards):
             taken = overlapping_shards(stored.key_space, frames, app.key_space, shard)
             new = divide_rows(app, stage, shard, [frames[one] for one in taken])
-            divided[stage, shard] = MemoryBlobs(dict(fresh_log(new, app.state.buckets, cells)))
+            divided[stage, shard] = MemoryBlobs(dict(initial_log(app, stage, shard, new, app.state.buckets, cells)))
     return divided

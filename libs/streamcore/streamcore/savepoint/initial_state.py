@@ -26,9 +26,9 @@ from streamcore.savepoint.compatibility import CompatibilityReport
 from streamcore.savepoint.division import divide_rows, overlapping_shards
 from streamcore.savepoint.manifest import StateFile
 from streamcore.savepoint.repository import Savepoint, read_verified
-from streamcore.savepoint.state_files import read_parts
+from streamcore.savepoint.state_files import initial_log, read_parts
 from streamcore.state.blob_store import BlobStore
-from streamcore.state.state_log import HEAD, fresh_log
+from streamcore.state.state_log import HEAD
 from streamcore.storage import ObjectStore, checked_json
 
 _INDEX = "index.json"
@@ -105,7 +105,7 @@ def initial_blobs(folder: ObjectStore, app: App, stage: int, shard: int) -> Iter
         shards = {file.shard for file in index.files}
         taken = overlapping_shards(index.stored, shards, app.key_space, shard)
         rows = divide_rows(app, stage, shard, [_read_rows(folder, index, stage, one) for one in taken])
-    yield from fresh_log(rows, index.buckets, index.cells)
+    yield from initial_log(app, stage, shard, rows, index.buckets, index.cells)
 
 
 def _read_rows(folder: ObjectStore, index: InitialStateIndex, stage: int, shard: int) -> dict[str, pl.DataFrame]:
@@ -117,7 +117,7 @@ def _read_rows(folder: ObjectStore, index: InitialStateIndex, stage: int, shard:
             for part in read_parts(read_verified(folder, file, f"checkpoint {folder.url}"), file.path):
                 if part.table in wanted:
                     frames_by_table[part.table].append(part.frame)
-    return {name: pl.concat(frames) for name, frames in frames_by_table.items()}
+    return {name: pl.concat(frames, how="diagonal_relaxed") for name, frames in frames_by_table.items()}
 
 
 class InitialBlobStore:

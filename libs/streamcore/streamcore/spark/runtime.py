@@ -18,7 +18,7 @@ from streamcore.checkpoint.checkpoint import CheckpointRoot
 from streamcore.checkpoint.epoch import FIRST_EPOCH
 from streamcore.errors import Permanent
 from streamcore.leases.acquire import Lease, lease_for
-from streamcore.spark.session import SparkSettings, open_session
+from streamcore.spark.session import SparkSettings, open_session, set_environment
 from streamcore.storage.atomic_files import make_folder
 from streamcore.storage.location import Location
 
@@ -107,6 +107,7 @@ class Runtime:
         lease to become stale."""
         if not self._begun:
             self._begun = True
+            set_environment(self._settings)
             threading.Thread(target=self._run, name="session-start", daemon=True).start()
 
     def _end(self) -> None:

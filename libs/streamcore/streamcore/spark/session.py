@@ -56,6 +56,9 @@ CLASS_ARCHIVE = EnvironmentVariable(
     default="none; `headgate up` takes the one in its cache",
 )
 
+#: The variables that a SparkContext sets when it starts, with the values that pyspark takes without them.
+_SET_BY_PYSPARK = {"SPARK_AUTH_SOCKET_TIMEOUT": "15", "SPARK_BUFFER_SIZE": "65536"}
+
 _STATE = "spark.sql.streaming.stateStore"
 _ROCKSDB = f"{_STATE}.rocksdb"
 _LOGGING = Path(__file__).with_name("log4j2.properties")
@@ -206,8 +209,22 @@ def _ignore_error(*_: object) -> None:
     return None
 
 
+def set_environment(settings: SparkSettings) -> None:
+    """Set the variables that a session and its workers read, such as ``PYSPARK_PYTHON``: that of the driver.
+
+    The main thread calls it before another thread opens the session. A new variable moves the C library's table of
+    variables, and a thread of Polars reads that table while the main thread imports Polars: the process would end by
+    SIGSEGV now and then. The variables that pyspark sets itself are there before it does: a new value moves nothing.
+    """
+    os.environ |= {_PYTHON: sys.executable, _PYTHON_PATH: os.environ.get(_DRIVER_PATH, "")}
+    os.environ.setdefault(_WORKER_PYTHON, _worker_python(settings))
+    os.environ.setdefault(_POLARS_THREADS, "1")
+    for name, value in _SET_BY_PYSPARK.items():
+        os.environ.setdefault(name, value)
+
+
 def open_session(app_name: str, settings: SparkSettings) -> SparkSession:
-    """Start (or find) the session. Sets ``PYSPARK_PYTHON``, so that workers run the driver's Python."""
+    """Start (or find) the session, with the environment that it needs (``set_environment``)."""
     from py4j import protocol
     from pyspark import accumulators, java_gateway
     from pyspark.sql import SparkSession
@@ -221,9 +238,7 @@ def open_session(app_name: str, settings: SparkSettings) -> SparkSession:
     numpy_converters = (NumpyArrayConverter, NumpyScalarConverter)
     protocol.INPUT_CONVERTER[:] = [c for c in protocol.INPUT_CONVERTER if not isinstance(c, numpy_converters)]
     vars(java_gateway)["Popen"] = start_gateway if settings.executors is None else start_jvm
-    os.environ |= {_PYTHON: sys.executable, _PYTHON_PATH: os.environ.get(_DRIVER_PATH, "")}
-    os.environ.setdefault(_WORKER_PYTHON, _worker_python(settings))
-    os.environ.setdefault(_POLARS_THREADS, "1")
+    set_environment(settings)
     builder = SparkSession.builder.appName(app_name)
     for name, value in _options(settings).items():
         builder = builder.config(name, value)

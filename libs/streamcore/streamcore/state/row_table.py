@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from streamcore.hashing import hash_columns
+from streamcore.hashing import UInt64Array, hash_columns
 from streamcore.schema import EVENT_MS
+from streamcore.state.cold.paged_state import is_member
 from streamcore.state.sorted_run import DELETED, LIVE, MARKED, Ints, Mask, SortedRun, build_run, concat_runs, merge_runs
 from streamcore.state.table import HASH
 from streamcore.windowing.model import END_OF_TIME_MS
@@ -37,7 +38,7 @@ class RowTable:
     """A ``StateTable`` of rows. A *place* is the index of a row, valid until the next ``changes`` or ``load``.
 
     ``schema``: the columns of the rows, with ``EVENT_MS``. ``keys``: the key columns, never null. All times are epoch
-    milliseconds.
+    milliseconds. ``cold_count``: how many more live rows are on disk.
     """
 
     def __init__(self, schema: Mapping[str, pl.DataType], keys: tuple[str, ...]) -> None:
@@ -46,14 +47,15 @@ class RowTable:
         self._runs: list[SortedRun] = []
         self._bases: list[int] = []  # the place of each run's first row
         self._live = 0
+        self.cold_count = 0
         self._next_number = 0
         self._reported_below = 0  # rows from this number on have never been among the changes
         self._written: list[Ints] = []
         self._deleted: list[Ints] = []
 
     def __len__(self) -> int:
-        """Return the number of live rows."""
-        return self._live
+        """Return the number of live rows, with the cold ones."""
+        return self._live + self.cold_count
 
     @property
     def rows_in_memory(self) -> int:
@@ -199,7 +201,7 @@ class RowTable:
         run = build_run(self.keys, rows[HASH].to_numpy(), rows[EVENT_MS].to_numpy(), numbers, frame, states)
         exists = self._load_existing(run)
         self._append(run.take(np.flatnonzero(~exists & (run.states < DELETED))))
-        self._next_number = self._reported_below = max(self._next_number, int(numbers.max(initial=-1)) + 1)
+        self.skip_numbers(next_number(rows))
         self._merge_runs()
 
     def _load_existing(self, of: SortedRun) -> Mask:
@@ -223,6 +225,41 @@ class RowTable:
         states = self.states(places).astype(np.int8)
         columns = [pl.Series(HASH, hashes), pl.Series(NUMBER, self.numbers(places)), pl.Series(STATE, states)]
         return self.frame(places).hstack(columns)
+
+    # --- paging -------------------------------------------------------------------------------------------------
+
+    @property
+    def memory_bytes(self) -> int:
+        """Return about how many bytes the columns of the rows take."""
+        return sum(int(run.frame.estimated_size()) for run in self._runs)
+
+    @property
+    def next_number(self) -> int:
+        """Return the number of the next row that arrives."""
+        return self._next_number
+
+    def skip_numbers(self, next_number: int) -> None:
+        """Give no row that arrives a number before this one: rows on disk have them."""
+        self._next_number = self._reported_below = max(self._next_number, next_number)
+
+    def hashes_and_numbers(self) -> tuple[UInt64Array, Ints]:
+        """Return the key hashes and numbers of arrival of all live rows in memory."""
+        live = [np.flatnonzero(run.states < DELETED) for run in self._runs]
+        hashes = [run.hashes[places] for run, places in zip(self._runs, live, strict=True)]
+        numbers = [run.numbers[places] for run, places in zip(self._runs, live, strict=True)]
+        return np.concatenate([np.empty(0, np.uint64), *hashes]), _concat(numbers)
+
+    def take_out(self, hashes: UInt64Array) -> pl.DataFrame:
+        """Forget the rows of these keys, without tombstones, and return the live ones as they are stored."""
+        masks = [is_member(run.hashes, hashes) for run in self._runs]
+        pairs = [(run, mask & (run.states < DELETED)) for run, mask in zip(self._runs, masks, strict=True)]
+        chosen = [base + np.flatnonzero(mask) for base, (_, mask) in zip(self._bases, pairs, strict=True)]
+        rows = self._to_stored_rows(_concat(chosen))
+        self._live -= rows.height
+        kept = [np.flatnonzero(~mask & (run.states < DELETED)) if mask.any() else None for run, mask in pairs]
+        self._runs = [run if places is None else run.take(places) for (run, _), places in zip(pairs, kept, strict=True)]
+        self._merge_runs()
+        return rows
 
     # --- runs ---------------------------------------------------------------------------------------------------
 
@@ -253,6 +290,11 @@ class RowTable:
             runs[-2:] = [merge_runs(runs[-2:])]
         self._runs = runs
         self._bases = np.cumsum([0, *(len(run) for run in runs)])[:-1].tolist()
+
+
+def next_number(rows: pl.DataFrame) -> int:
+    """Return the number after those of stored rows."""
+    return int(rows[NUMBER].to_numpy().max(initial=-1)) + 1
 
 
 def _concat(parts: list[Ints]) -> Ints:

@@ -15,6 +15,9 @@ After ``buckets`` writing cuts every bucket has been rewritten, so older log blo
 than ``buckets`` of them, and no cut rewrites everything (an LSM tree, O'Neil et al. 1996, whose levelling is spread
 evenly over the cuts). A cut that changes nothing writes nothing.
 
+The rows of cold keys (``streamcore.state.cold``) are in blobs of their own, ``cold/<operator>/<run>/<block>``, which
+are written once and listed in the head; buckets have the rows of the keys in memory alone.
+
 A process reads blobs only if its tables in memory are not those of the stored head. The chain digest covers every byte
 written since the shard began, so tables of an uncommitted attempt are never taken for committed ones. The head lists
 the digests of the last cuts: a process with the tables of one of these cuts (shards move between worker processes)
@@ -37,12 +40,14 @@ from streamcore.errors import CorruptState
 from streamcore.hashing import bucket_for
 from streamcore.limits import StateSettings
 from streamcore.state.blob_store import BlobStore
+from streamcore.state.cold.cold_state import ColdState
 from streamcore.state.frame_codec import pack, unpack
 from streamcore.state.row_versions import VERSION
 from streamcore.state.table import HASH, StateTable
 
 HEAD = "head"
-FORMAT = 1
+#: The format of a head without cold rows, which a version that knows none reads too, and of one that lists some.
+FORMAT, COLD_FORMAT = 1, 2
 
 
 @dataclass(slots=True)
@@ -51,31 +56,43 @@ class LogHead:
 
     ``sequence``: the number of the last cut that wrote. ``chains``: the chain digests of the last cuts, latest last.
     ``written``: by bucket, the sequence that wrote it. ``cells``: small JSON values of the shard (watermark, clock).
+    ``cold``: the runs of cold rows by operator, as JSON.
     """
 
     sequence: int = 0
     chains: list[str] = field(default_factory=list)
     written: list[int] = field(default_factory=list)
     cells: Mapping[str, object] = field(default_factory=dict)
+    cold: Mapping[str, object] = field(default_factory=dict)
 
     def to_json(self) -> bytes:
         """Return the head as stored."""
         document = {
-            "format": FORMAT,
+            "format": COLD_FORMAT if self.cold else FORMAT,
             "sequence": self.sequence,
             "chains": self.chains,
             "written": self.written,
             "cells": self.cells,
         }
+        if self.cold:
+            document["cold"] = self.cold
         return orjson.dumps(document, option=orjson.OPT_SORT_KEYS)
 
     @classmethod
     def from_json(cls, blob: bytes) -> LogHead:
         """Return a stored head; ``CorruptState`` if its format is unknown."""
         document = orjson.loads(blob)
-        if document.get("format") != FORMAT:
-            raise CorruptState(f"shard state has format {document.get('format')!r}; this version reads {FORMAT}")
-        return cls(document["sequence"], document["chains"], document["written"], document["cells"])
+        if document.get("format") not in (FORMAT, COLD_FORMAT):
+            raise CorruptState(
+                f"shard state has format {document.get('format')!r}; this version reads {FORMAT} and {COLD_FORMAT}"
+            )
+        known = {part: document[part] for part in ("sequence", "chains", "written", "cells")}
+        return cls(**known, cold=document.get("cold", {}))
+
+    @property
+    def log_sequences(self) -> range:
+        """The numbers of the cuts whose log blobs are stored."""
+        return range(max(1, self.sequence - len(self.written) + 1), self.sequence + 1)
 
     @property
     def chain(self) -> str:
@@ -84,10 +101,14 @@ class LogHead:
 
 
 class StateLog:
-    """Reads and writes the tables of one shard. ``head`` describes the tables in memory, so keep both together."""
+    """Reads and writes the tables of one shard. ``head`` describes the tables in memory, so keep both together.
 
-    def __init__(self, settings: StateSettings) -> None:
+    ``cold``: the cold rows of the shard; None if all rows are in memory.
+    """
+
+    def __init__(self, settings: StateSettings, cold: ColdState | None = None) -> None:
         self.settings = settings
+        self.cold = cold
         self.head = LogHead(written=[0] * settings.buckets)
 
     def holds(self, stored: bytes | None) -> bool:
@@ -107,7 +128,7 @@ class StateLog:
             return False
         for sequence in range(self.head.sequence + 1, head.sequence + 1):
             self._load_tables(_read(blobs, f"log/{sequence}"), table)
-        self.head = head
+        self._set_head(head, table)
         return True
 
     def load(
@@ -125,34 +146,59 @@ class StateLog:
         if stored is None:
             return
         wanted = unpack(pack({name: one.rows(0, 1) for name, one in (tables or {}).items()}))
-        for frames in _read_rows(stored, blobs):
+        if self.cold is not None:
+            head = LogHead.from_json(stored)
+            self.cold.find_evicted((n, _read(blobs, f"log/{n}")) for n in head.log_sequences if head.cold)
+        for sequence, every in _read_rows(stored, blobs):
+            frames = every if self.cold is None else self.cold.without_evicted(sequence, every)
             for name in wanted.keys() & frames.keys():
                 _check_columns(name, frames[name].schema, wanted.pop(name).schema)
             self._load_tables(frames, table)
-        self.head = LogHead.from_json(stored)
+        self._set_head(LogHead.from_json(stored), table)
 
     def commit(self, blobs: BlobStore, tables: Mapping[str, StateTable], cells: Mapping[str, object]) -> int:
         """Write the changes of the tables and the shard's cells. Return the bytes written; 0 if nothing changed."""
         changed = {name: frame for name, table in tables.items() if (frame := table.changes()).height}
+        cold = self.cold if self.cold is not None and self.cold.is_active else None
+        cold_blobs: list[str] = []
+        cold_bytes = 0
+        if cold is not None:
+            changed, cold_blobs, cold_bytes = cold.commit(changed)
         if not changed and cells == self.head.cells:
             return 0
         sequence, buckets = self.head.sequence + 1, len(self.head.written)
         bucket = sequence % buckets
         bucket_rows = {name: frame for name, t in tables.items() if (frame := t.rows(bucket, buckets)).height}
+        if cold is not None:
+            bucket_rows |= cold.rows(bucket, buckets)
         log, rows = pack(changed), pack(bucket_rows)
         blobs.put(f"log/{sequence}", log)
         blobs.put(f"bucket/{bucket}", rows)
         blobs.remove(f"log/{sequence - buckets}")
         written = [*self.head.written]
         written[bucket] = sequence
-        chains = [*self.head.chains, _digest(self.head.chain, log, rows)][-buckets:]
-        self.head = LogHead(sequence, chains, written, dict(cells))
+        chains = [*self.head.chains, _digest(self.head.chain, log, rows, *(d.encode() for d in cold_blobs))][-buckets:]
+        self.head = LogHead(sequence, chains, written, dict(cells), {} if cold is None else cold.to_json())
         head = self.head.to_json()
         blobs.put(HEAD, head)
-        return len(log) + len(rows) + len(head)
+        if cold is not None:
+            cold.finish()
+        return len(log) + len(rows) + len(head) + cold_bytes
 
-    @staticmethod
-    def _load_tables(frames: Mapping[str, pl.DataFrame], table: Callable[[str], StateTable]) -> None:
+    def _set_head(self, head: LogHead, table: Callable[[str], StateTable]) -> None:
+        self.head = head
+        if self.cold is not None:
+            self.cold.restore(head.cold, table)
+        elif head.cold:
+            raise CorruptState(
+                f"shard state: operators {sorted(head.cold)} have cold keys, and this program cannot read them; "
+                "continue with the program that wrote them"
+            )
+
+    def _load_tables(self, frames: Mapping[str, pl.DataFrame], table: Callable[[str], StateTable]) -> None:
+        if self.cold is not None:
+            self.cold.load_frames(frames, table)
+            return
         for name, frame in frames.items():
             if frame.height:
                 table(name).load(frame)
@@ -176,9 +222,12 @@ def _check_columns(name: str, stored: pl.Schema, wanted: pl.Schema) -> None:
 
 
 def fresh_log(
-    rows: Mapping[str, pl.DataFrame], buckets: int, cells: Mapping[str, object]
+    rows: Mapping[str, pl.DataFrame], buckets: int, cells: Mapping[str, object], cold: Mapping[str, object]
 ) -> Iterator[tuple[str, bytes]]:
-    """Yield name and content of the blobs of a new log with these rows, by table. A restored shard starts from it."""
+    """Yield name and content of the blobs of a new log with these rows, by table. A restored shard starts from it.
+
+    ``cold``: what the head lists as cold (``ColdState.to_json``), whose blobs are written already.
+    """
     rows_by_bucket = {name: _by_bucket(frame, buckets) for name, frame in rows.items()}
     digest = ""
     for bucket in range(buckets):
@@ -186,23 +235,23 @@ def fresh_log(
         digest = _digest(digest, blob)
         yield f"bucket/{bucket}", blob
     yield "log/1", pack({})
-    yield HEAD, LogHead(1, [digest], [1] * buckets, dict(cells)).to_json()
+    yield HEAD, LogHead(1, [digest], [1] * buckets, dict(cells), cold).to_json()
 
 
-def _read_rows(stored: bytes, blobs: BlobStore) -> Iterator[Mapping[str, pl.DataFrame]]:
-    """Yield the stored rows of a shard's tables, oldest first, in the order in which they must be loaded.
+def _read_rows(stored: bytes, blobs: BlobStore) -> Iterator[tuple[int, Mapping[str, pl.DataFrame]]]:
+    """Yield the stored rows of a shard's tables, oldest first, in the order in which they must be loaded, each with the
+    number of the cut that wrote them.
 
     A row may be repeated with changes, and the table detects deleted rows. ``CorruptState`` if a blob is missing.
     """
     head = LogHead.from_json(stored)
-    buckets = len(head.written)
     for bucket, sequence in enumerate(head.written):
         if sequence:
-            yield _read(blobs, f"bucket/{bucket}")
+            yield sequence, _read(blobs, f"bucket/{bucket}")
     written = np.asarray(head.written, dtype=np.int64)
-    for sequence in range(max(1, head.sequence - buckets + 1), head.sequence + 1):
+    for sequence in head.log_sequences:
         frames = _read(blobs, f"log/{sequence}")
-        yield {n: _newer_than(f, written, sequence) for n, f in frames.items()}
+        yield sequence, {n: _newer_than(f, written, sequence) for n, f in frames.items()}
 
 
 def _read(blobs: BlobStore, name: str) -> dict[str, pl.DataFrame]:

@@ -238,6 +238,23 @@ METRICS = (
         _COUNTER, "headgate.state.written", "By", "State that cuts change.", (), _value(lambda t: t.state_bytes)
     ),
     MetricDefinition(
+        _GAUGE,
+        "headgate.state.paged",
+        "",
+        "Size of the tables whose keys can be on disk, with `state_memory_bytes`: `disk_rows` and `disk_bytes` on "
+        "disk, with old rows until they are merged away, and about `memory_bytes` in memory.",
+        ("kind",),
+        _by_name(lambda t: t.cold),
+    ),
+    MetricDefinition(
+        _COUNTER,
+        "headgate.state.moves",
+        "",
+        "Keys that move to disk (`evicted`) and back into memory (`recalled`).",
+        ("kind",),
+        _by_name(lambda t: t.cold_moves),
+    ),
+    MetricDefinition(
         _COUNTER,
         "headgate.state.loads",
         "",

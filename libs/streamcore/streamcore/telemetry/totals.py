@@ -13,7 +13,7 @@ from heapq import nlargest
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from streamcore.kernel import BUDGET_REACHED, BUSY_US, STATE_BYTES, STATE_ENTRIES
+from streamcore.kernel import BUDGET_REACHED, BUSY_US, COLD, COLD_MOVES, STATE_BYTES, STATE_ENTRIES
 from streamcore.keyed.runtime_context import USER_COUNTER, USER_GAUGE
 from streamcore.memory.memory_use import MemoryUse
 
@@ -33,6 +33,7 @@ def _no_memory() -> MemoryUse | None:
 class MetricTotals:
     """The numbers behind the metrics of one app.
 
+    ``cold``: rows and bytes of paged tables. ``cold_moves``: keys that moved to disk and back.
     ``*_ms``: milliseconds; ``cut_at_ms`` and ``savepoint_at_ms`` since 1970. ``loaded``: shards whose state was read
     from storage. ``counters``: counters of operators and rules. ``busy_us``, ``waiting_us``: microseconds of each step
     of a topology. ``batch``: -1 before the first cut. ``memory``: reads the memory in use, None without a limit.
@@ -59,6 +60,8 @@ class MetricTotals:
     rule_state_entries: dict[str, int] = field(default_factory=dict)
     rule_state_bytes: dict[str, int] = field(default_factory=dict)
     budgets_reached: dict[str, int] = field(default_factory=dict)
+    cold: dict[str, int] = field(default_factory=dict)
+    cold_moves: dict[str, int] = field(default_factory=dict)
     function_counts: dict[str, int] = field(default_factory=dict)
     function_gauges: dict[str, int] = field(default_factory=dict)
     delay_ms: int = 0
@@ -102,8 +105,9 @@ class MetricTotals:
         """Add the counters of operators and rules.
 
         ``candidates.<rule>@<version>`` and ``matches.<rule>@<version>`` are metrics with the rule as their label, and
-        the sizes of state are gauges with the kind of state as their label. Those of users' functions have step and
-        name as their labels (``runtime_context``); all other names are labels of one metric.
+        the sizes of state are gauges with the kind of state as their label, and so are those of cold state. Those of
+        users' functions have step and name as their labels (``runtime_context``); all other names are labels of one
+        metric.
         """
         kinds = (
             *(
@@ -113,6 +117,8 @@ class MetricTotals:
                 STATE_BYTES,
                 BUDGET_REACHED,
                 BUSY_US,
+                COLD,
+                COLD_MOVES,
                 USER_COUNTER,
                 USER_GAUGE,
                 OTHER,
@@ -132,6 +138,8 @@ class MetricTotals:
         add_all(self.function_counts, by_kind[USER_COUNTER])
         self.function_gauges |= dict([*by_kind[USER_GAUGE].items()][:NAMES])
         add_all(self.counters, by_kind[OTHER])
+        add_all(self.cold_moves, by_kind[COLD_MOVES])
+        self.cold = by_kind[COLD] or self.cold
         self.rule_state_entries = by_kind[STATE_ENTRIES] or self.rule_state_entries  # a cut that ran before has none
         self.rule_state_bytes = by_kind[STATE_BYTES] or self.rule_state_bytes
 

@@ -11,16 +11,20 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 
 from streamcore.enrich import shared_enricher
 from streamcore.errors import CorruptState
+from streamcore.hashing import hash_columns
 from streamcore.kernel import Cut, KernelOutput, StreamKey
 from streamcore.keyed.runtime_context import OpenFunctions, counted
 from streamcore.operators.base import MAIN, CutTime, Operator, Ports
 from streamcore.operators.process.keyless import KeylessProcess
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION
+from streamcore.state.cold.cold_state import ColdState
+from streamcore.state.cold.paged_state import PagedOperator, PagedState
 from streamcore.state.scope import TableScope, get_scope
 from streamcore.state.table import StateTable
 from streamcore.topology.control_rows import control_rows, unreadable_records
@@ -126,6 +130,11 @@ class KeyedStageRunner:
         self.functions = OpenFunctions()
         self.keyless = _create_keyless(topology, level)
         self._by_name = {topology.node_name(node): operator for node, operator in self.operators.items()}
+        self.cold: ColdState | None = None
+
+    def paged_states(self) -> Mapping[str, PagedState]:
+        operators = self._by_name.items()
+        return {name: operator.paged_state for name, operator in operators if isinstance(operator, PagedOperator)}
 
     def step(self, cut: Cut) -> KernelOutput:
         self.functions.locate(cut.shard, cut.key_space.shards)
@@ -138,6 +147,7 @@ class KeyedStageRunner:
             cut.clock_ms,
             cut,
             dead_letter_writer=self.dead_letter_writer,
+            cold=self.cold,
         )
         cut_pass.run()
         return cut_pass.output()
@@ -176,7 +186,10 @@ def _create_keyless(topology: TopologyGraph, level: int) -> dict[KeylessNode, Ke
 
 @dataclass
 class _CutPass:
-    """One pass through the nodes of a level, for one cut. ``frames``: the rows of each output port so far."""
+    """One pass through the nodes of a level, for one cut.
+
+    ``frames``: the rows of each output port so far. ``cold``: has the cold keys of the operators.
+    """
 
     topology: TopologyGraph
     level: int
@@ -193,6 +206,7 @@ class _CutPass:
     latest_ms: int | None = None
     busy: BusyTime = field(default_factory=BusyTime)
     dead_letter_writer: DeadLetterWriter = field(default_factory=DeadLetterWriter)
+    cold: ColdState | None = None
 
     def set_rows(self, node: TopologyNode, port: str, rows: pl.DataFrame) -> None:
         """Store the rows of an output port, if there are any."""
@@ -301,6 +315,8 @@ class _CutPass:
         inputs = [self._input(node, input_index) for input_index in range(len(node.keyed))]
         if node.control_input:
             inputs.append(control_rows(self.cut.control, time.watermark_ms))
+        if self.cold is not None and self.cold.pages(self.topology.node_name(node)):
+            self._recall(node, inputs, time, self.cold)
         context = self.functions.open(self.topology.node_name(node), self.operators[node])
         self._set_ports(node, self.operators[node].step(inputs, time), node.side_lanes)
         self._count(node, self.operators[node].metrics())
@@ -320,6 +336,20 @@ class _CutPass:
             self.set_rows(node, port, rows)
             if port in side_lanes:
                 self._write_side_output(node, port, side_lanes[port], rows)
+
+    def _recall(self, node: StatefulNode, inputs: Sequence[pl.DataFrame], time: CutTime, cold: ColdState) -> None:
+        """Load the cold keys that the operator needs in this cut."""
+        hashes = [
+            hash_columns(rows.select(one.key).get_columns(), rows.height)
+            for rows, one in zip(inputs, node.keyed, strict=False)  # control records have no key
+            if rows.height and not one.broadcast
+        ]
+        cold.recall(
+            self.topology.node_name(node),
+            np.concatenate([np.empty(0, np.uint64), *hashes]),
+            time.next_watermark_ms,
+            time.clock_ms,
+        )
 
     def _write_side_output(self, node: TopologyNode, port: str, lane: str, rows: pl.DataFrame) -> None:
         """Write the rows of a side output to a lane; on the lane of dead letters, in the form of dead letters."""

@@ -54,7 +54,7 @@ def taken(match: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[dict[str
 
 
 def topology(case: Case) -> sc.Topology:
-    events = sc.source(EVENTS, sc.bounded_out_of_orderness(DISORDER_MS))
+    events = sc.source(EVENTS, sc.bounded_out_of_orderness(f"{DISORDER_MS}ms"))
     found = events.key_by("key").pattern(case.pattern).timed_out_to("timed_out")
     return sc.Topology("patterns", found.apply(taken, {"taken": pl.String()}, name="find").sink("matches"))
 

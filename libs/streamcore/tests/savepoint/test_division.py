@@ -4,13 +4,12 @@ each keyed table is in exactly one shard."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import orjson
-import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,9 +17,6 @@ from hypothesis import strategies as st
 import streamcore as sc
 from streamcore.errors import ConfigError, CorruptState
 from streamcore.key_space import KeySpace
-from streamcore.operators.base import MAIN
-from streamcore.operators.deduplication.operator import WhenFull
-from streamcore.operators.rolling.totals import RollingSpan
 from streamcore.savepoint import Savepoint
 from streamcore.savepoint.division import divide_state, overlapping_shards
 from streamcore.savepoint.manifest import SavepointManifest
@@ -30,76 +26,12 @@ from streamcore.state.scope import ScopeKind
 from streamcore.storage import LocalObjectStore, checked_json
 from streamcore.topology.simulation import Simulation, SimulationResult
 from tests.harness.apps.running_sums import RunningSums
-from tests.harness.apps.versioned_shop import ORDERS, VIEWS, Version, moment, restore, rows, save
+from tests.harness.apps.stateful_programs import PROGRAMS, by_user, orders
+from tests.harness.apps.versioned_shop import Version, moment, restore, rows, save
 
 CUTS = 6
 #: Numbers of shards, one after the other, each for two cuts.
 CHANGES = ((1, 3, 16), (4, 128, 2))
-
-
-class Visits(sc.ProcessFunction):
-    """Totals by user and number, a timer after each order, and users whom a control record silences."""
-
-    outputs = {MAIN: {"text": pl.String}}  # noqa: RUF012
-    total = sc.ValueState(int, default=0)
-    seen = sc.MapState(int, int)
-    recent = sc.ListState(int, most=3)
-
-    def process(self, event: Any, context: sc.ProcessContext) -> Iterable[object]:
-        self.total += event.n
-        self.seen[event.n] = self.seen.get(event.n, 0) + 1
-        self.recent.append(event.n)
-        context.timers.set(context.event_ms + 2_500)
-        if event.user not in context.broadcast:
-            yield {"text": f"{event.user} {self.total} {self.seen[event.n]} {list(self.recent)}"}
-
-    def on_timer(self, time_ms: int, context: sc.ProcessContext) -> Iterable[object]:
-        yield {"text": f"timer {context.key} {time_ms} {self.total}"}
-
-    def process_control(self, record: Any, context: sc.ProcessContext) -> None:
-        context.broadcast[record.key] = 1
-
-
-def _orders() -> sc.Stream:
-    return sc.source(ORDERS, sc.bounded_out_of_orderness(2_000))
-
-
-def _by_user() -> sc.KeyedStream:
-    return _orders().key_by("user")
-
-
-def _joined() -> sc.JoinedStream:
-    views = sc.source(VIEWS, sc.bounded_out_of_orderness(2_000))
-    return _by_user().join(views.select(pl.col("user").alias("viewer"), "page").key_by("viewer"))
-
-
-PROGRAMS: Mapping[str, Callable[[], sc.Stream]] = {
-    "sliced windows": lambda: _by_user().window(sc.Sliding(6_000, 2_000)).aggregate("w", n=sc.Sum("n")),
-    "sessions": lambda: _by_user().window(sc.Session("900ms")).aggregate("s", n=sc.Count()),
-    "early windows": lambda: (
-        _by_user().window(sc.Tumbling(9_000)).trigger(sc.Repeatedly(sc.AfterCount(2))).aggregate("e", n=sc.Max("n"))
-    ),
-    "windows with their elements": lambda: (
-        _by_user()
-        .window(sc.Tumbling(9_000))
-        .evict(sc.KeepCount(3))
-        .apply(lambda view: [{"numbers": str(view.elements["n"].to_list())}], {"numbers": pl.String()})
-    ),
-    "count windows": lambda: _by_user().window(sc.CountTumbling(4)).aggregate("c", n=sc.Sum("n")),
-    "revised windows": lambda: (
-        _by_user().window(sc.Session("900ms")).revise(sc.RevisionPolicy(early_ms="500ms"), "r", n=sc.Count())
-    ),
-    "rolling totals": lambda: _by_user().rolling(RollingSpan("5s", 5_000, 1_000), n=sc.Sum("n")),
-    "duplicates": lambda: (
-        _orders().key_by("user", "n").deduplicate(60_000, max_ids=60, when_full=WhenFull.FORGET_OLDEST)
-    ),
-    "a keyed function": lambda: _by_user().connect(sc.control_stream()).process(Visits(), name="visits"),
-    "an interval join": lambda: _joined().full_outer().within(-2_000, 1_000),
-    "a window join": lambda: _joined().left_outer().window(sc.Tumbling(4_000)).pairs(),
-    "a temporal join": lambda: _joined().as_of_event_time(),
-    "a lookup join": lambda: _joined().as_of_arrival(),
-    "two changing tables": lambda: _joined().latest(),
-}
 
 
 def _run(topology: sc.Topology, shards: Iterable[int]) -> SimulationResult:
@@ -180,7 +112,7 @@ def test_a_savepoint_finds_a_table_that_declares_a_wrong_scope(tmp_path: Path) -
 
     from streamcore.topology.stream import operate
 
-    summed = operate([_by_user()], "sums", partial(Upper, "user", "n"), name="sums")
+    summed = operate([by_user()], "sums", partial(Upper, "user", "n"), name="sums")
     simulation = Simulation(sc.Topology("t", summed.sink("out")), shards=3)
     simulation.cut({"orders": rows(0)["orders"]})
     app, folder = simulation.local.app, LocalObjectStore(tmp_path)
@@ -200,7 +132,7 @@ def test_the_overlapping_shards_are_those_that_share_key_groups(stored: int, wan
 
 
 def test_an_app_has_at_most_as_many_shards_as_key_groups() -> None:
-    topology = sc.Topology("t", _orders().sink("out"))
+    topology = sc.Topology("t", orders().sink("out"))
     assert topology.app(shards=128).shards == 128
     with pytest.raises(ConfigError, match="between 1 and 128 shards, not 129: a shard owns at least one key group"):
         topology.app(shards=129)

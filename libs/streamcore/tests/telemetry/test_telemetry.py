@@ -55,6 +55,8 @@ def cut(batch: int) -> CutReport:
         state_bytes=4_096,
         shards_loaded=1,
         counters={
+            "cold.disk_rows": 4,
+            "cold_moves.evicted": 2,
             "window late": 5,
             "candidates.large@1": 9,
             "matches.large@1": 2,
@@ -110,6 +112,8 @@ def test_prometheus_can_scrape_the_metrics_of_cuts() -> None:
     assert value(samples, "headgate_rules_state_entries", 'kind="window"') == 10
     assert value(samples, "headgate_rules_state_bytes", 'kind="window"') == 900
     assert value(samples, "headgate_rules_budget_reached_total", 'budget="rule"') == 3
+    assert value(samples, "headgate_state_paged", 'kind="disk_rows"') == 4
+    assert value(samples, "headgate_state_moves_total", 'kind="evicted"') == 6
     assert value(samples, "headgate_memory_used_bytes") == 700
     assert value(samples, "headgate_memory_limit_bytes") == 1_000
     assert value(samples, "headgate_marker", 'sink="postgres"') == 2

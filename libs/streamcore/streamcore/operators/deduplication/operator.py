@@ -38,6 +38,7 @@ from streamcore.durations import DurationField
 from streamcore.errors import ConfigError
 from streamcore.hashing import fingerprint_columns
 from streamcore.operators.base import LATE, LATE_REASON, LATENESS_MS, MAIN, CutTime, Ports
+from streamcore.operators.deduplication.paging import PagedIds
 from streamcore.operators.deduplication.seen_ids import IdHashes, Mask, SeenIds
 from streamcore.operators.deduplication.within_cut import duplicates_within_cut
 from streamcore.schema import EVENT_MS
@@ -121,6 +122,7 @@ class Deduplicate:
         spec.check(schema)
         self.spec = spec
         self._seen = SeenIds(spec.horizon_ms)
+        self.paged_state = PagedIds(self._seen)
         self._limits = KeyValueTable(merged(_latest_floor))
         self._counts = {"duplicates": 0, "late": 0, "without_id": 0, "not_remembered": 0, "evicted": 0}
 

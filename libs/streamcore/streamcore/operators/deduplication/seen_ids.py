@@ -15,6 +15,7 @@ Ids that were chosen to collide in both hashes can make lookups slow.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeVar
@@ -25,6 +26,7 @@ import polars as pl
 
 from streamcore.hashing import UInt64Array, bucket_for, mix
 from streamcore.schema import EVENT_MS
+from streamcore.state.cold.paged_state import is_member
 from streamcore.state.table import HASH
 
 Ints = npt.NDArray[np.int64]
@@ -71,15 +73,21 @@ class SeenIds:
         self.horizon_ms = horizon_ms
         self.slice_ms = -(-horizon_ms // SLICES)
         self._cell_ms = _CELL_HORIZONS * (horizon_ms + 1)
-        self._slices: dict[int, int] = {}  # live entries by slice of event time
+        self._slices: dict[int, int] = {}  # live entries in memory by slice of event time
+        self.cold_slices: dict[int, int] = {}  # live entries that are cold
         self._first_slice = -(2**62)
         self._entries, self._count, self._written = _NONE, 0, 0
         self._index = np.empty(0, np.int32)
         self._rebuild(_NONE)
 
     def __len__(self) -> int:
-        """Return the number of live entries."""
-        return sum(self._slices.values())
+        """Return the number of live entries, with the cold ones."""
+        return sum(self._slices.values()) + sum(self.cold_slices.values())
+
+    @property
+    def memory_bytes(self) -> int:
+        """Return the bytes of the columns and of the index."""
+        return 24 * len(self._entries) + self._index.nbytes if self._count else 0
 
     def contains(self, ids: IdHashes, since_ms: int) -> Mask:
         """Return a mask of the ids with an entry whose event time is within the horizon of theirs and at or after
@@ -98,8 +106,7 @@ class SeenIds:
         self._reserve(before)
         for column, added in zip(_columns(self._entries), _columns(ids), strict=True):
             column[before : self._count] = added
-        for number, count in _by_slice(ids, self.slice_ms):
-            self._slices[number] = self._slices.get(number, 0) + count
+        _count_slices(self._slices, ids, self.slice_ms, 1)
         if 2 * self._count > len(self._index):
             self._compact()
         else:
@@ -108,8 +115,10 @@ class SeenIds:
     def forget(self, before_ms: int) -> int:
         """Drop the slices that end at or before this time; return the number of dropped entries."""
         self._first_slice = max(self._first_slice, before_ms // self.slice_ms)
-        dropped = sum(self._slices.pop(n) for n in [n for n in self._slices if n < self._first_slice])
-        if self._count - len(self) > max(_MIN_ENTRIES, self._count // 2):
+        dropped = 0
+        for slices in (self._slices, self.cold_slices):
+            dropped += sum(slices.pop(n) for n in [n for n in slices if n < self._first_slice])
+        if self._count - sum(self._slices.values()) > max(_MIN_ENTRIES, self._count // 2):
             self._compact()
         return dropped
 
@@ -121,9 +130,8 @@ class SeenIds:
         total = len(self) + len(ids)
         if total <= limit:
             return None
-        slices = dict(self._slices)
-        for number, count in _by_slice(ids, self.slice_ms):
-            slices[number] = slices.get(number, 0) + count
+        slices = dict(Counter(self._slices) + Counter(self.cold_slices))
+        _count_slices(slices, ids, self.slice_ms, 1)
         oldest_first = sorted(slices)
         first = 0
         while total > limit and first < len(oldest_first) - 1:
@@ -143,8 +151,48 @@ class SeenIds:
         return _frame(entries.take((bucket_for(entries.hashes, buckets) == bucket) & self._is_live(entries)))
 
     def load(self, rows: pl.DataFrame) -> None:
-        self.add(IdHashes(rows[HASH].to_numpy(), rows[CHECK].to_numpy(), rows[EVENT_MS].to_numpy()))
+        self.add(_ids(rows))
         self._written = self._count
+
+    # --- paging -------------------------------------------------------------------------------------------------
+
+    def hashes(self) -> UInt64Array:
+        """Return the hashes of the ids in memory."""
+        return self._current_entries().hashes
+
+    def evict(self, share: float) -> pl.DataFrame:
+        """Forget this share of the entries, the first to arrive, with all others of their hashes; return the live."""
+        entries = self._current_entries()
+        first = entries.hashes[: max(1, round(share * self._count))]
+        return self._take_out(is_member(entries.hashes, first))
+
+    def forget_hashes(self, hashes: UInt64Array) -> None:
+        """Forget the entries of these hashes."""
+        self._take_out(is_member(self._current_entries().hashes, hashes))
+
+    def _take_out(self, chosen: Mask) -> pl.DataFrame:
+        entries = self._current_entries()
+        taken, kept = entries.take(chosen), entries.take(~chosen)
+        taken = taken.where(self._is_live(taken))
+        self._slices = {}
+        kept = kept.where(self._is_live(kept))
+        _count_slices(self._slices, kept, self.slice_ms, 1)
+        self._rebuild(kept)
+        self._written = self._count
+        return _frame(taken)
+
+    def count_cold(self, rows: pl.DataFrame, sign: int) -> None:
+        """Count these rows as cold (``sign`` 1), or as not cold any more (-1)."""
+        ids = _ids(rows)
+        _count_slices(self.cold_slices, ids.where(self._is_live(ids)), self.slice_ms, sign)
+
+    def live(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Return the rows that may still have an effect."""
+        return rows.filter(pl.Series(self._is_live(_ids(rows))))
+
+    def is_expired(self, newest_ms: int) -> bool:
+        """Return whether rows up to this event time have no effect any more."""
+        return newest_ms < self._first_slice * self.slice_ms
 
     # --- columns ------------------------------------------------------------------------------------------------
 
@@ -218,6 +266,15 @@ class SeenIds:
             rows, step = rows[unmatched], step[unmatched]
             slot = (slot[unmatched] + step) & mask
         return matched
+
+
+def _ids(rows: pl.DataFrame) -> IdHashes:
+    return IdHashes(rows[HASH].to_numpy(), rows[CHECK].to_numpy(), rows[EVENT_MS].to_numpy())
+
+
+def _count_slices(slices: dict[int, int], ids: IdHashes, slice_ms: int, sign: int) -> None:
+    for number, count in _by_slice(ids, slice_ms):
+        slices[number] = slices.get(number, 0) + sign * count
 
 
 def _by_slice(ids: IdHashes, slice_ms: int) -> Iterable[tuple[int, int]]:

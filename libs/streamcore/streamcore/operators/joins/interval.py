@@ -22,6 +22,7 @@ from streamcore.errors import ConfigError
 from streamcore.operators.base import LATE, MAIN, CutTime, Ports
 from streamcore.operators.joins.join_input import DEFAULT_MAX_ROWS, REJECTED, JoinInput
 from streamcore.operators.joins.output_columns import JoinColumns, JoinKeys, JoinKind, Schema
+from streamcore.operators.joins.paging import PagedRows, PagedTable
 from streamcore.state.row_table import RowTable
 from streamcore.state.sorted_run import MARKED, Ints
 from streamcore.state.table import StateTable
@@ -77,6 +78,12 @@ class IntervalJoin:
         self._columns = JoinColumns.build(left, right, spec.keys, spec.suffix)
         self._left = JoinInput("left", left, spec.keys.left, spec.max_rows)
         self._right = JoinInput("right", right, spec.keys.right, spec.max_rows)
+        self.paged_state = PagedRows(
+            {
+                "left": PagedTable(self._left.table, keeps_ms=spec.interval.last_ms),
+                "right": PagedTable(self._right.table, keeps_ms=-spec.interval.first_ms),
+            }
+        )
 
     @property
     def schema(self) -> pl.Schema:

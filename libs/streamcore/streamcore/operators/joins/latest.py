@@ -34,6 +34,7 @@ from streamcore.operators.base import MAIN, CutTime, Ports
 from streamcore.operators.joins.join_input import DEFAULT_MAX_ROWS, REJECTED, JoinInput
 from streamcore.operators.joins.lookup import LookupSpec, apply_changes
 from streamcore.operators.joins.output_columns import JoinColumns, JoinKeys, JoinKind, Schema
+from streamcore.operators.joins.paging import PagedRows, PagedTable
 from streamcore.operators.joins.throttle import EVER_MS, OutputThrottle
 from streamcore.schema import EVENT_MS
 from streamcore.state.sorted_run import Ints, Mask, SortedRun, concat_runs
@@ -95,6 +96,13 @@ class TableTableJoin:
         self._left = JoinInput("left", left, spec.keys.left, spec.max_rows)
         self._right = JoinInput("right", right, spec.keys.right, spec.max_rows)
         self._throttle = OutputThrottle({name: left[name] for name in spec.keys.left}, spec.refresh_ms)
+        self.paged_state = PagedRows(
+            {
+                "left": PagedTable(self._left.table),
+                "right": PagedTable(self._right.table),
+                "pace": PagedTable(self._throttle.table, keeps_ms=0, by_clock=True),
+            }
+        )
         self._compared_columns = [name for name in left if name not in spec.order]
         self._older_changes = 0
 

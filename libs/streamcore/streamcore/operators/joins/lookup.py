@@ -18,6 +18,7 @@ from streamcore.errors import ConfigError
 from streamcore.operators.base import MAIN, CutTime, Ports
 from streamcore.operators.joins.join_input import DEFAULT_MAX_ROWS, REJECTED, JoinInput
 from streamcore.operators.joins.output_columns import JoinColumns, JoinKeys, JoinKind, Schema
+from streamcore.operators.joins.paging import PagedRows, PagedTable
 from streamcore.schema import EVENT_MS
 from streamcore.state.row_table import RowTable
 from streamcore.state.sorted_run import Ints, SortedRun
@@ -86,6 +87,7 @@ class LookupJoin:
         self._columns = JoinColumns.build(stream, table, spec.keys, spec.suffix)
         self._stream = JoinInput("stream", stream, spec.keys.left, spec.max_rows)  # its table stays empty
         self._table = JoinInput("table", table, spec.keys.right, spec.max_rows)
+        self.paged_state = PagedRows({"table": PagedTable(self._table.table)})
 
     @property
     def schema(self) -> pl.Schema:

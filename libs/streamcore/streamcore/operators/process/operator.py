@@ -65,6 +65,7 @@ from streamcore.keyed.call_scope import NO_KEY, CallScope, TimeDomain
 from streamcore.keyed.function import CoProcessFunction, KeyedFunction, ProcessContext, ProcessFunction, Rows
 from streamcore.keyed.keyed_store import KeyedLimits, KeyedStore
 from streamcore.keyed.migration import Row
+from streamcore.keyed.paging import PagedKeys
 from streamcore.keyed.runtime_context import RuntimeContext
 from streamcore.keyed.state_tables import build_tables
 from streamcore.keyed.states import declared_states
@@ -150,6 +151,7 @@ class ProcessOperator:
         self._calls = [getattr(self._function, one.method) for one in self._inputs]
         self._control_row = row_class(self._control_schema or {}, "Control")
         self._tables = build_tables(self._store)
+        self.paged_state = PagedKeys(self._store)
 
     def _create_ports(self, function: KeyedFunction, *, keeps_key: bool) -> dict[str, PortBuffer]:
         name = self._function_name
@@ -261,6 +263,8 @@ class ProcessOperator:
         """Call the functions that the control record has applied to all keys."""
         functions, self._context.for_all_keys = self._context.for_all_keys, []
         scope = self._scope
+        if functions:
+            self._store.recall_all()
         for function in functions:
             for scope.key_slot in self._store.live_key_slots():
                 scope.event_ms = event_ms

@@ -32,11 +32,14 @@ from streamcore.operators.windows.output_columns import (
     WINDOW_START,
     WINDOW_STOP,
 )
+from streamcore.operators.windows.sessions.paging import PagedSessions
 from streamcore.operators.windows.sessions.path import SessionWindows
+from streamcore.operators.windows.sliced.paging import PagedSlices
 from streamcore.operators.windows.sliced.path import SlicedWindows, fires_at_end
 from streamcore.operators.windows.sliced.slicing import slicing_for
 from streamcore.operators.windows.triggered.path import ColumnarTriggeredWindows, has_columnar_form
 from streamcore.schema import EVENT_MS
+from streamcore.state.cold.paged_state import PagedState
 from streamcore.state.table import StateTable
 from streamcore.windowing.assigners import Session, Sliding
 from streamcore.windowing.spec import WindowSpec
@@ -84,6 +87,10 @@ class WindowOperator:
         self._values = list(plan.output.values)
         self._metrics = WindowMetrics()
         self._path = _path(plan, self._metrics)
+        if isinstance(self._path, SlicedWindows):
+            self.paged_state: PagedState = PagedSlices(self._path)
+        elif isinstance(self._path, SessionWindows):
+            self.paged_state = PagedSessions(self._path)
 
     @property
     def output_delay_ms(self) -> int:

@@ -14,7 +14,7 @@ from streamcore.durations import Milliseconds
 from streamcore.errors import ConfigError
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.key_space import DEFAULT_KEY_GROUPS, MAX_KEY_GROUPS
-from streamcore.limits import Limits
+from streamcore.limits import Limits, StateSettings
 from streamcore.offsets import PLACE_PATTERN
 from streamcore.service.config.documents import Document, NotNegative, Positive
 from streamcore.service.config.executors import ExecutorsDocument
@@ -108,6 +108,13 @@ class ServiceSettings(Document):
             "at 80 % of it. Without it, the limit of the container counts."
         ),
     ] = None
+    state_memory_bytes: Annotated[
+        Positive | None,
+        Field(
+            description="Memory that the keyed tables of one worker may take, in bytes: the keys least recently used "
+            "beyond it are kept on the local disk. Without it all keys are in memory."
+        ),
+    ] = None
     trigger_ms: Annotated[
         NotNegative,
         Field(description="Shortest time between the starts of two batches, in milliseconds; 0 starts at once."),
@@ -173,7 +180,7 @@ class ServiceSettings(Document):
     ] = 7 * 86_400_000
     local_dir: Annotated[
         Path | None,
-        Field(description="Folder for Spark's temporary files; without it the system's."),
+        Field(description="Folder for Spark's temporary files and for cold keys; without it the system's."),
     ] = None
     java_options: Annotated[tuple[str, ...], Field(description="Further options of the JVM.")] = ()
     executors: Annotated[
@@ -239,6 +246,12 @@ class ServiceSettings(Document):
             json_logs=self.telemetry.logs == "json",
             extra=self.spark,
         )
+
+    @property
+    def state(self) -> StateSettings:
+        """The settings of the state. Executors write files of cold keys to Spark's folder in their own container."""
+        folder = self.local_dir if self.executors is None else None
+        return StateSettings(memory_bytes=self.state_memory_bytes, local_dir=None if folder is None else str(folder))
 
     @property
     def limits(self) -> Limits:

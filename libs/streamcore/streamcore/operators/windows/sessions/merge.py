@@ -59,7 +59,7 @@ class SessionMerger:
 
         The first ``entry_count`` intervals of ``merged`` are live sessions, the rest are rows.
         """
-        room = self.plan.max_windows - self.sessions.count
+        room = self.plan.max_windows - self.sessions.count - self.sessions.cold_count
         if len(merged.start) <= room:
             return np.empty(0, dtype=np.int64)
         row_groups = merged.group[entry_count:]

@@ -43,12 +43,18 @@ class SessionWindows:
         self.assigner = assigner
         self.progress = ProgressTable()
         self._output = plan.output
+        self._cold_count = 0
         self._reset()
 
     def _reset(self) -> None:
         self.keys = KeySlots(self.plan.keys)
         self.sessions = SessionWindowTable(self.keys, self.plan.aggregate_set, self.assigner.gap_ms)
+        self.sessions.cold_count = self._cold_count
         self._merger = SessionMerger(self.plan, self.metrics, self.sessions)
+
+    def set_cold_count(self, count: int) -> None:
+        """Take over how many sessions are cold (``sessions.paging``); they count towards ``max_windows``."""
+        self._cold_count = self.sessions.cold_count = count
 
     # --- a cut --------------------------------------------------------------------------------------------------
 

@@ -20,11 +20,15 @@ from streamcore.operators.windows.window_entries import NO_ENTRIES, WindowEntryT
 
 
 class SessionWindowTable(WindowEntryTable):
-    """The live sessions of a shard; ``start`` and ``end`` are in milliseconds. ``marks`` are stored as columns."""
+    """The live sessions of a shard; ``start`` and ``end`` are in milliseconds. ``marks`` are stored as columns.
+
+    ``cold_count``: how many more sessions are on disk.
+    """
 
     def __init__(self, keys: KeySlots, aggregate_set: AggregateSet, gap_ms: int, marks: Sequence[str] = ()) -> None:
         stored = dict.fromkeys([FIRST, END, *marks], pl.Int64())
         super().__init__(keys, aggregate_set, stored, [FIRST], gap_ms, marks)
+        self.cold_count = 0
         self._moved: list[tuple[Ints, Ints]] = []
 
     def absorb(self, entries: Ints, into: Ints) -> None:
@@ -52,8 +56,17 @@ class SessionWindowTable(WindowEntryTable):
         tombstones = self.tombstones(key_slots, {FIRST: starts})
         return pl.concat([tombstones, self._rows(dirty[self.end[dirty] != self.FREE])])
 
+    def rows_of(self, key_slots: Ints) -> pl.DataFrame:
+        """Return the sessions of these keys."""
+        return self._rows(self.entries_for(key_slots)[0])
+
+    def drop(self, key_slots: Ints) -> None:
+        """Forget the sessions of these keys, which are written."""
+        self.remove(self.entries_for(key_slots)[0])
+        self.link(key_slots, NO_ENTRIES, NO_ENTRIES)
+
     def restore(self, rows: pl.DataFrame) -> None:
-        """Load all live rows into the empty table."""
+        """Load all live rows of keys that have none in the table, when no change is unwritten."""
         key_slots = self.keys.assign(rows)
         entries = self.new(key_slots)
         self.write(entries, rows[FIRST].to_numpy(), rows[END].to_numpy(), self.aggregate_set.load(rows))

@@ -48,6 +48,7 @@ class SlicedWindows:
         self._output = plan.output
         self._none = take_rows(plan.aggregate_set.empty_partial(), np.empty(0, dtype=np.int64))
         trigger = plan.spec.trigger
+        self.cold_count = 0  # entries that are on disk (``sliced.paging``); they count towards ``max_windows``
         self._finishes = isinstance(trigger, AfterWatermark) and trigger.late is None
         self._reset()
 
@@ -115,7 +116,7 @@ class SlicedWindows:
         slice_code, slice_count = dense_codes(time_slice)
         group, first_rows = distinct(slice_code * self.keys.size + key_slots, slice_count * self.keys.size)
         entries, order = self._entries(key_slots[first_rows], time_slice[first_rows])
-        room = self.plan.max_windows - self.slices.entries
+        room = self.plan.max_windows - self.slices.entries - self.cold_count
         new = np.flatnonzero(entries < 0)
         if len(new) > room:
             admitted = np.ones(len(first_rows), dtype=bool)
@@ -145,6 +146,15 @@ class SlicedWindows:
             entries[pairs] = self.slices.find(number, key_slots[pairs])
             pairs_by_slice.append((number, pairs))
         return entries, pairs_by_slice
+
+    def next_use_ms(self, number: int) -> int:
+        """Return the watermark at which a slice is used next: at the end of a window, or when its last one expires."""
+        last = number // self.slicing.step
+        first = (number - self.slicing.length) // self.slicing.step + 1
+        next_window = max(first, self.slicing.last_ended(self.progress.watermark_ms) + 1)
+        if next_window <= last:
+            return self.slicing.bounds(next_window)[1]
+        return self.slicing.bounds(last)[1] + self.plan.spec.allowed_lateness_ms
 
     # --- firing -------------------------------------------------------------------------------------------------
 

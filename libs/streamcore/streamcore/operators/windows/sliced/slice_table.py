@@ -206,8 +206,33 @@ class SliceTable(KeyedJournaledTable):
             [(number, time_slice, time_slice.in_bucket(hashes, bucket, buckets)) for number, time_slice in self._all()]
         )
 
+    def rows_of(self, key_slots: Ints) -> pl.DataFrame:
+        """Return the entries of these keys."""
+        return self._rows([(number, one, _present(one.find(key_slots))) for number, one in self._all()])
+
+    def drop(self, key_slots: Ints) -> None:
+        """Forget the entries of these keys, which are written."""
+        dropped = np.zeros(self.keys.size, dtype=bool)
+        dropped[key_slots] = True
+        for number, time_slice in [*self._all()]:
+            leaving = dropped[time_slice.key_slots]
+            if leaving.any():
+                self.keys.release(time_slice.key_slots[leaving])
+                self.entries -= int(leaving.sum())
+                self._replace(number, time_slice, np.flatnonzero(~leaving))
+
+    def _replace(self, number: int, time_slice: Slice, kept: Ints) -> None:
+        """Replace a slice by one with these of its entries."""
+        if not kept.size:
+            del self._slices[number]
+            self._numbers.remove(number)
+            return
+        smaller = Slice(self.aggregate_set, time_slice.key_slots[kept], take_rows(time_slice.partials, kept))
+        smaller.dirty = []
+        self._slices[number] = smaller
+
     def restore(self, rows: pl.DataFrame) -> None:
-        """Load all live rows into an empty table."""
+        """Load all live rows of keys that have none in the table, when no change is unwritten."""
         for (number,), slice_rows in rows.group_by([SLICE], maintain_order=True):
             assert isinstance(number, int)
             key_slots = self.keys.assign(slice_rows)
@@ -231,6 +256,10 @@ class SliceTable(KeyedJournaledTable):
         key_slots = np.concatenate([time_slice.key_slots[entries] for _, time_slice, entries in nonempty])
         partials = concat_rows([take_rows(time_slice.partials, entries) for _, time_slice, entries in nonempty])
         return self.frame(key_slots, [pl.Series(SLICE, numbers, dtype=pl.Int64()), *self.aggregate_set.store(partials)])
+
+
+def _present(entries: Ints) -> Ints:
+    return entries[entries >= 0]
 
 
 def combine_slices(slices: list[Slice], keys: KeySlots, aggregate_set: AggregateSet) -> tuple[Ints, Columns]:
