@@ -188,6 +188,29 @@ def test_sessions_in_columns_equal_those_one_by_one(spec: WindowSpec, given_cuts
     compare(spec, given_cuts, 10_000)
 
 
+@settings(deadline=None, max_examples=60)
+@given(
+    sessions,
+    conditions,
+    st.sampled_from([0, 10, 60]),
+    large_cuts(),
+    st.lists(st.booleans(), max_size=5),
+    st.sampled_from([10_000, 10_000, 3]),
+)
+def test_sessions_without_early_panes_are_merged_in_any_order(
+    assigner: Assigner,
+    late: Trigger,
+    lateness_ms: int,
+    given_cuts: list[Cut],
+    swaps: list[bool],
+    max_windows: int,
+) -> None:
+    trigger = AfterWatermark(early=Repeatedly(Never()), late=late)
+    spec = WindowSpec(assigner, trigger, Accumulation.ACCUMULATING, Milliseconds(lateness_ms))
+    assert is_columnar(spec)
+    compare(spec, given_cuts, max_windows, swaps)
+
+
 @pytest.mark.parametrize(
     ("assigner", "trigger", "columnar"),
     [

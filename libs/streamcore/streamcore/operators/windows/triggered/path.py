@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from streamcore.columnar.grouping import distinct
+from streamcore.columnar.grouping import distinct, run_starts
 from streamcore.columnar.hash_table import Ints
 from streamcore.columnar.key_slots import KeySlots
 from streamcore.operators.base import CutTime
@@ -111,20 +111,21 @@ class ColumnarTriggeredWindows:
         self, rows: pl.DataFrame, key_slots: Ints, numbers: Ints, time: CutTime
     ) -> tuple[pl.DataFrame, DroppedRows]:
         """Add the rows to their windows; return the panes that fire, in the order of rows, and the dropped rows."""
-        expired_end_ms = self._expired_end_ms(time.watermark_ms)
-        others, entries = _NONE, _NONE
+        others, entries, mergeable, group, most = _NONE, _NONE, _NONE, _NONE, 0
         if isinstance(self._assigner, Session):
-            sessions = place_sessions(rows, key_slots, self._assigner, self.windows, expired_end_ms)
+            sessions = place_sessions(rows, key_slots, self._assigner, self.windows, time.watermark_ms)
             placed, expired, others, entries = sessions.growing, sessions.expired, sessions.others, sessions.entries
+            mergeable, group, most = sessions.mergeable, sessions.group, sessions.most
         else:
             bounds = self._bounds(rows, numbers)
-            is_expired = bounds.end <= expired_end_ms
+            is_expired = bounds.end <= self.windows.expired_end_ms(time.watermark_ms)
             expired = bounds.at(is_expired)
             placed = place(bounds.at(~is_expired) if len(expired.row) else bounds, key_slots, self.windows)
-        if self.windows.count + int((placed.entries < 0).sum()) + len(others) > self.plan.max_windows:
+        if self.windows.count + int((placed.entries < 0).sum()) + len(others) + most > self.plan.max_windows:
             keys = key_slots[distinct(key_slots, self.keys.size)[1]]
             others, entries = np.arange(rows.height), self.windows.entries_for(keys)[0]
             return self._add_one_by_one(rows, key_slots, numbers, time, others, entries)[1:]
+        self.windows.merge(mergeable, run_starts(group))
         self.metrics.elements += rows.height - len(others)
         self.metrics.assignments += len(placed.row) + len(expired.row)
         self.metrics.dropped_expired += len(expired.row)
@@ -198,7 +199,7 @@ class ColumnarTriggeredWindows:
         entries = entries[np.lexsort((hashes, windows.start[entries], windows.end[entries]))]
         ended = np.full(len(entries), watermark_ms >= END_OF_TIME_MS)
         past_end = ended if windows.lateness_ms is None else watermark_ms >= windows.end[entries]
-        expired = windows.end[entries] <= self._expired_end_ms(watermark_ms)
+        expired = windows.end[entries] <= windows.expired_end_ms(watermark_ms)
         numbers = windows.numbers(entries)
         awaits, has_new = numbers[AWAITS] == 1, numbers[UNFIRED] > 0
         ready = self._trigger.find_ready(numbers, past_end, clock_ms, stream_ended=watermark_ms >= END_OF_TIME_MS)
@@ -230,12 +231,6 @@ class ColumnarTriggeredWindows:
     def _frame(self, panes: PaneFirings, partials: Columns) -> pl.DataFrame:
         self.metrics.truncated += self.plan.aggregate_set.count_truncated(partials)
         return self._output.panes(self.keys, panes, self.plan.aggregate_set.values(partials))
-
-    def _expired_end_ms(self, watermark_ms: int) -> int:
-        """Return the latest end of expired windows; at the end of the stream all have expired."""
-        if watermark_ms >= END_OF_TIME_MS:
-            return 2**63 - 1
-        return -(2**63) if self.windows.lateness_ms is None else watermark_ms - self.windows.lateness_ms
 
     # --- state --------------------------------------------------------------------------------------------------
 

@@ -108,21 +108,31 @@ def place(windows: WindowBounds, key_slots: Ints, table: TriggeredWindowTable) -
 class PlacedSessions:
     """The sessions of the rows of a cut.
 
-    ``growing``: the rows of sessions that only grow: each row overlaps what there is of its session. ``expired``: the
-    rows that are too late and overlap no session. ``others``: the indexes of the other rows, whose sessions depend on
-    the order of arrival in another way; ``entries``: the live sessions that they may overlap.
+    ``growing``: the rows of sessions that only grow, because each row overlaps what there is of its session, or that
+    may be merged in any order. ``mergeable``: the live sessions that are merged before that, ordered by ``group``, of
+    the same shape; the first of each group is among the entries of ``growing``. ``most``: how many sessions may live
+    for a time until they are merged. ``expired``: the rows that are too late and overlap no session. ``others``: the
+    indexes of the other rows, whose sessions depend on the order of arrival in another way; ``entries``: the live
+    sessions that they may overlap.
     """
 
     growing: PlacedRows
+    mergeable: Ints
+    group: Ints
+    most: int
     expired: WindowBounds
     others: Ints
     entries: Ints
 
 
 def place_sessions(
-    rows: pl.DataFrame, key_slots: Ints, assigner: Session, table: TriggeredWindowTable, expired_end_ms: int
+    rows: pl.DataFrame, key_slots: Ints, assigner: Session, table: TriggeredWindowTable, watermark_ms: int
 ) -> PlacedSessions:
-    """Find the sessions of the rows. ``expired_end_ms``: sessions that end at or before it have expired."""
+    """Find the sessions of the rows.
+
+    If the trigger fires no pane before the end of a session, rows and sessions whose ends are after the watermark may
+    be merged in any order.
+    """
     start = rows[EVENT_MS].to_numpy()
     end = start + session_gaps(rows, assigner)
     keys, first_rows = distinct(key_slots, table.keys.size)
@@ -133,9 +143,18 @@ def place_sessions(
         np.concatenate([table.end[entries], end]),
     )
     row_groups, entry_groups = merged.group[len(entries) :], merged.group[: len(entries)]
+    by_group = np.argsort(entry_groups, kind="stable")
+    entries, entry_groups = entries[by_group], entry_groups[by_group]
     live = np.bincount(entry_groups, minlength=len(merged.start))
-    group_entries = np.full(len(merged.start), -1)
-    group_entries[entry_groups] = entries
+    first_entries = run_starts(entry_groups)
+    group_entries, live_first, live_end = (np.full(len(merged.start), -1) for _ in range(3))
+    if entries.size:
+        group_entries[entry_groups[first_entries]] = entries[first_entries]
+        live_first[entry_groups[first_entries]] = np.minimum.reduceat(table.start[entries], first_entries)
+        live_end[entry_groups[first_entries]] = np.maximum.reduceat(table.end[entries], first_entries)
+    is_past_end = np.zeros(len(merged.start), dtype=bool)
+    is_past_end[entry_groups[table.end[entries] <= watermark_ms]] = True
+    is_past_end[row_groups[end <= watermark_ms]] = True
 
     row = np.argsort(row_groups, kind="stable")
     starts = run_starts(row_groups[row])
@@ -146,23 +165,27 @@ def place_sessions(
     own_first, own_end = start[row], end[row]
     covers = {"first": own_first.copy(), "end": own_end.copy()}
     extended = starts[has_live]
-    covers["first"][extended] = np.minimum(own_first[extended], table.start[session[has_live]])
-    covers["end"][extended] = np.maximum(own_end[extended], table.end[session[has_live]])
+    covers["first"][extended] = np.minimum(own_first[extended], live_first[groups[has_live]])
+    covers["end"][extended] = np.maximum(own_end[extended], live_end[groups[has_live]])
     covers = accumulate(covers, position, _cover)
     before = {name: np.concatenate([column[:1], column[:-1]]) for name, column in covers.items()}
-    before["first"][extended], before["end"][extended] = table.start[session[has_live]], table.end[session[has_live]]
+    before["first"][extended], before["end"][extended] = live_first[groups[has_live]], live_end[groups[has_live]]
     begins = position == 0
     begins[extended] = False
-    is_expired = own_end <= expired_end_ms
+    is_expired = own_end <= table.expired_end_ms(watermark_ms)
     fits = np.where(begins, ~is_expired, (own_first < before["end"]) & (before["first"] < own_end))
     grows = ~begins & ((covers["first"] != before["first"]) | (covers["end"] != before["end"]))
 
-    is_growing = (live[groups] <= 1) & np.logical_and.reduceat(fits, starts)
+    only_grows = (live[groups] <= 1) & np.logical_and.reduceat(fits, starts)
+    is_merged = ~only_grows & ~is_past_end[groups] & (not table.trigger.fires_early)
+    is_growing = only_grows | is_merged
     is_dropped = ~has_live & np.logical_and.reduceat(is_expired, starts)
     kept, dropped = is_growing[group], np.sort(row[is_dropped[group]])
-    others = is_growing | is_dropped
-    other_groups = np.zeros(len(merged.start), dtype=bool)
-    other_groups[groups[~others]] = True
+    others = ~(is_growing | is_dropped)
+    other_groups, merged_groups = (np.zeros(len(merged.start), dtype=bool) for _ in range(2))
+    other_groups[groups[others]] = True
+    merged_groups[groups[is_merged]] = True
+    mergeable = np.flatnonzero(merged_groups[entry_groups] & (live[entry_groups] > 1))
     growing = PlacedRows(
         row[kept],
         covers["first"][kept],
@@ -174,8 +197,11 @@ def place_sessions(
     )
     return PlacedSessions(
         growing,
+        entries[mergeable],
+        entry_groups[mergeable],
+        int(is_merged[group].sum()),
         WindowBounds(dropped, start[dropped], end[dropped]),
-        np.sort(row[~others[group]]),
+        np.sort(row[others[group]]),
         entries[other_groups[entry_groups]],
     )
 

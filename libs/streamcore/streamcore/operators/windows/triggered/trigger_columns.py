@@ -78,6 +78,11 @@ class TriggerColumns:
         self.wakes = {n.column: n.trigger.delay_ms for n in nodes if isinstance(n.trigger, AfterProcessingTime)}
         self.start = {n.column: NEVER if n.column in self.wakes else 0 for n in nodes if n.column}
 
+    @property
+    def fires_early(self) -> bool:
+        """Return whether a pane can be due before the end of a window."""
+        return not isinstance(self.early.condition.trigger, Never)
+
     # --- decisions ----------------------------------------------------------------------------------------------
 
     def find_ready(self, states: TriggerStates, past_end: Mask, clock_ms: int, *, stream_ended: bool) -> Mask:

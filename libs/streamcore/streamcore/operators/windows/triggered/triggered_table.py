@@ -13,6 +13,7 @@ from streamcore.operators.windows.aggregate_set import AggregateSet, Columns, ta
 from streamcore.operators.windows.general.window_table import CONTROL, END, FIRST
 from streamcore.operators.windows.triggered.trigger_columns import NEVER, TriggerColumns, TriggerStates
 from streamcore.operators.windows.window_entries import NO_ENTRIES, WindowEntryTable
+from streamcore.windowing.model import END_OF_TIME_MS
 
 #: Marks of an entry, in their stored order: see ``LiveWindow`` and ``WindowContent``.
 AWAITS, UNFIRED, FIRED, LATEST, SINCE, UPTO = "awaits", "unfired", "fired", "latest", "since", "upto"
@@ -94,6 +95,23 @@ class TriggeredWindowTable(WindowEntryTable):
             self.remove(entries)
             self.unlink_removed(self._distinct_keys(entries))
 
+    def merge(self, entries: Ints, starts: Ints) -> None:
+        """Merge runs of sessions that wait for their ends into the first of each run.
+
+        ``entries``, of shape (sessions,): distinct entries. ``starts``, of shape (runs,): the first place of each run.
+        """
+        if not entries.size:
+            return
+        self.record_deleted(entries)
+        numbers = self.numbers(entries)
+        merged = {name: np.maximum.reduceat(numbers[name], starts) for name in (LATEST, UPTO)}
+        merged |= {UNFIRED: np.add.reduceat(numbers[UNFIRED], starts), SINCE: np.zeros(len(starts), dtype=np.int64)}
+        bounds = np.minimum.reduceat(self.start[entries], starts), np.maximum.reduceat(self.end[entries], starts)
+        partials = self.aggregate_set.reduce(take_rows(self.columns, entries), starts)
+        self.put(entries[starts], *bounds, merged, partials)
+        self.schedule(entries[starts])
+        self.discard(np.delete(entries, starts))
+
     def _distinct_keys(self, entries: Ints) -> Ints:
         key_slots = self.key_slot[entries]
         return key_slots[distinct(key_slots, self.keys.size)[1]]
@@ -108,6 +126,12 @@ class TriggeredWindowTable(WindowEntryTable):
         return {name: mark[entries] for name, mark in self.marks.items()}
 
     # --- time ---------------------------------------------------------------------------------------------------
+
+    def expired_end_ms(self, watermark_ms: int) -> int:
+        """Return the latest end of expired windows; at the end of the stream all have expired."""
+        if watermark_ms >= END_OF_TIME_MS:
+            return 2**63 - 1
+        return -(2**63) if self.lateness_ms is None else watermark_ms - self.lateness_ms
 
     def take_awake(self, clock_ms: int) -> Ints:
         """Return the entries whose processing time may be up, once."""
