@@ -231,3 +231,15 @@ def test_the_trigger_decides_whether_windows_are_in_columns(
     assigner: Assigner, trigger: Trigger, columnar: bool
 ) -> None:
     assert is_columnar(WindowSpec(assigner, trigger, Accumulation.ACCUMULATING)) is columnar
+
+
+def test_the_rows_of_merged_sessions_are_deleted_from_the_log() -> None:
+    trigger = AfterWatermark(late=AfterCount(1))
+    spec = WindowSpec(Session(Milliseconds(10)), trigger, Accumulation.ACCUMULATING, Milliseconds(60))
+    writer, reader = (Side(spec, in_columns=True, max_windows=10) for _ in range(2))
+    fields = {"v": 1, "gap": None, "done": False}
+    for times in ((0, 15), (8,)):
+        writer.cut(Cut(tuple((0, fields, at_ms) for at_ms in times), 0, NO_WATERMARK), NO_WATERMARK)
+        reader.take_over({name: table.changes() for name, table in writer.operator.tables().items()})
+    reader.cut(Cut((), 0, NO_WATERMARK), NO_WATERMARK)
+    assert reader.stored()["windows"].select("__first", "__end").rows() == [(0, 25)]
