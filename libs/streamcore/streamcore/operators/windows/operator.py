@@ -1,8 +1,9 @@
 """The windowed operator: rows in, panes out, as ``streamcore.windowing`` defines them.
 
-Equal to ``ReferenceWindows`` fed with the clock of a cut, then its rows one by one, then its next watermark. Two paths
-lie behind it: one in columns, for what most windows are, and a general one. Which of them serves is decided by the
-spec alone, and their outputs have the same meaning; between keys the order of panes is fixed, whatever the process.
+Equal to ``ReferenceWindows`` fed with the clock of a cut, then its rows one by one, then its next watermark. Several
+paths lie behind it: three in columns, for what most windows are, and a general one, which takes one element at a time.
+Which of them serves is decided by the specification and the aggregates alone, and their outputs have the same meaning;
+between keys the order of panes is fixed, whatever the process.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from streamcore.operators.windows.sessions.path import SessionWindows
 from streamcore.operators.windows.sliced.paging import PagedSlices
 from streamcore.operators.windows.sliced.path import SlicedWindows, fires_at_end
 from streamcore.operators.windows.sliced.slicing import slicing_for
+from streamcore.operators.windows.triggered.path import ColumnarTriggeredWindows, has_columnar_form
 from streamcore.schema import EVENT_MS
 from streamcore.state.cold.paged_state import PagedState
 from streamcore.state.table import StateTable
@@ -139,7 +141,9 @@ class WindowOperator:
         return self._metrics.take()
 
 
-def _path(plan: WindowPlan, metrics: WindowMetrics) -> SlicedWindows | SessionWindows | TriggeredWindows:
+def _path(
+    plan: WindowPlan, metrics: WindowMetrics
+) -> SlicedWindows | SessionWindows | ColumnarTriggeredWindows | TriggeredWindows:
     """Return columns where they can do it."""
     spec, assigner = plan.spec, plan.spec.assigner
     if fires_at_end(spec.trigger) and not plan.keeps_elements and not spec.calls_user_code:
@@ -148,6 +152,8 @@ def _path(plan: WindowPlan, metrics: WindowMetrics) -> SlicedWindows | SessionWi
             return SlicedWindows(plan, metrics, slicing)
         if isinstance(assigner, Session) and spec.allowed_lateness_ms == 0:
             return SessionWindows(plan, metrics, assigner)
+    if has_columnar_form(plan):
+        return ColumnarTriggeredWindows(plan, metrics)
     return TriggeredWindows(plan, metrics)
 
 

@@ -65,6 +65,12 @@ class DroppedRows:
     end: Ints
     reason: Ints
 
+    def merged_by_row(self, others: DroppedRows) -> DroppedRows:
+        """Return these and others, in the order of rows."""
+        columns = [np.concatenate([getattr(self, name), getattr(others, name)]) for name in self.__slots__]
+        order = np.argsort(columns[0], kind="stable")
+        return DroppedRows(*(column[order] for column in columns))
+
 
 @dataclass(frozen=True, slots=True)
 class OutputSchema:

@@ -128,11 +128,7 @@ class SessionWindows:
         self.metrics.truncated += self.plan.aggregate_set.count_truncated(partials)
         frame = self._output.panes(self.keys, panes, self.plan.aggregate_set.values(partials))
         sessions.remove(entries)
-        keys = key_slots[distinct(key_slots, self.keys.size)[1]]
-        remaining, entry_keys = sessions.entries_for(keys)
-        live_rows = np.flatnonzero(sessions.end[remaining] != sessions.FREE)
-        live_rows = live_rows[np.argsort(entry_keys[live_rows], kind="stable")]
-        sessions.link(keys, remaining[live_rows], entry_keys[live_rows])
+        sessions.unlink_removed(key_slots[distinct(key_slots, self.keys.size)[1]])
         return frame
 
     # --- state --------------------------------------------------------------------------------------------------
