@@ -27,7 +27,7 @@ EVENTS = sc.StreamSchema.parse(
         "fields": {"at": "timestamp not null", "key": "string not null", "v": "long not null", "text": "string"},
     }
 )
-ROWS: Mapping[str, pl.DataType | type[pl.DataType]] = {"values": pl.String}
+ROWS: Mapping[str, pl.DataType] = {"values": pl.String()}
 #: Too large for a float when it is multiplied so often.
 HUGE = 10**18
 

@@ -17,6 +17,7 @@ from rulecore.factory import RulesFactory
 from rulecore.firing import FiringTime, RuleFiring
 from rulecore.groups.sequences.group import SequenceGroup
 from rulecore.language.columnar.compiler import to_polars
+from rulecore.language.types import Value
 from rulecore.matching.access_plan import AccessPath
 from rulecore.settings import GroupSettings, RuleStream
 from streamcore.app import App, Source
@@ -350,7 +351,7 @@ def test_only_the_rule_that_raises_goes_into_quarantine(monkeypatch: pytest.Monk
 def test_only_the_rule_whose_condition_on_earlier_events_raises_goes_into_quarantine(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def evaluate_or_break(expr: lang.Expr, row: lang.Row) -> object:
+    def evaluate_or_break(expr: lang.Expr, row: Mapping[str, Value]) -> Value:
         if "99" in lang.render(expr):
             raise ArithmeticError("odd")
         return evaluate(expr, row)
