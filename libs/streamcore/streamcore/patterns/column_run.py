@@ -128,9 +128,10 @@ class _Columns:
         self._expire(ms)
         owner = self.owner
         cell = tables.cell(self.machines[owner], self.rows[:, STATE], bits[owner])
-        asking = np.flatnonzero((row[owner] >= 0) & (tables.asks[cell] > 0))
-        if len(asking):
-            cell[asking] += self._decide(owner[asking], tables.asks[cell[asking]], row, self.rows[asking, NODE])
+        open_rows = np.flatnonzero((row[owner] >= 0) & (tables.undecided[cell] > 0))
+        if len(open_rows):
+            nodes = self.rows[open_rows, NODE]
+            cell[open_rows] += self._decide(owner[open_rows], tables.undecided[cell[open_rows]], row, nodes)
         changes = np.flatnonzero((row[owner] >= 0) & ~tables.stays[cell])
         if len(changes):
             self._move(changes, tables.outcome[cell[changes]], row, ms)
@@ -223,10 +224,10 @@ class _Columns:
         tables = self.tables
         machine = self.machines[active]
         cell = tables.cell(machine, tables.start[machine], bits[active])
-        asking = np.flatnonzero(tables.asks[cell])
-        if len(asking):
-            nothing = np.full(len(asking), NO_NODE)
-            cell[asking] += self._decide(active[asking], tables.asks[cell[asking]], row, nothing)
+        open_rows = np.flatnonzero(tables.undecided[cell])
+        if len(open_rows):
+            nothing = np.full(len(open_rows), NO_NODE)
+            cell[open_rows] += self._decide(active[open_rows], tables.undecided[cell[open_rows]], row, nothing)
         outcome = tables.outcome[cell]
         self.hard[active[outcome == HARD]] = True
         counts = tables.count[outcome]
@@ -249,7 +250,7 @@ class _Columns:
         self.last_ms = np.concatenate([self.last_ms, ms[owner]])[order]
         self.hard |= np.bincount(self.owner, minlength=len(self.hard)) > self.given.partials_per_key
 
-    def _decide(self, owner: Ints, asks: Ints, row: Ints, node: Ints) -> Ints:
+    def _decide(self, owner: Ints, undecided: Ints, row: Ints, node: Ints) -> Ints:
         """Return the bits of these conditions over earlier events. ``node``: of the last one; ``NO_NODE`` for none."""
         given, first = self.given, self.first_node
         before, step, rows = given.node_before, given.node_steps, np.empty(0, np.int64)
@@ -258,14 +259,14 @@ class _Columns:
             before, step, rows = np.concatenate([before, new[0]]), np.concatenate([step, new[1]]), new[2]
         bits = []
         numbers = self.tables.numbers[self.machines[owner]]
-        asked = zip(numbers.tolist(), asks.tolist(), row[owner].tolist(), strict=True)
-        for (number, ask, event), last_node in zip(asked, node.tolist(), strict=True):
+        open_bits = zip(numbers.tolist(), undecided.tolist(), row[owner].tolist(), strict=True)
+        for (number, leaves, event), last_node in zip(open_bits, node.tolist(), strict=True):
             last = last_node
             taken: list[tuple[int, int]] = []  # of each event, the step, and the node or, below 0, the row
             while last >= 0:
                 taken.append((int(step[last]), last if last < first else ~int(rows[last - first])))
                 last = int(before[last])
-            bits.append(given.decide(number, ask, event, taken[::-1]))
+            bits.append(given.decide(number, leaves, event, taken[::-1]))
         return np.array(bits, np.int64)
 
     def _new_nodes(self, before: Ints, step: Ints, row: Ints, owner: Ints) -> Ints:

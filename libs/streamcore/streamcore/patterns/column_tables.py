@@ -67,7 +67,7 @@ class _Machine:
     states: list[_Waiting]
     steps: list[_Limit | None]
     within: _Limit
-    asks: Ints
+    undecided: Ints
     emits_timed_out: bool = False
     members: int = 1
 
@@ -78,9 +78,9 @@ class ColumnTables:
 
     By machine: the first cell, state and step, the number of bits, the start, the time limit of the whole, whether
     timed-out partial matches are emitted, and the members. By cell of a state and bits: the outcome, whether it leaves
-    a partial match as it is, and as bits the conditions over earlier events that must be evaluated for it (``asks``),
-    with which another cell is looked up. By outcome: its moves, of which there are ``target`` and ``takes``. By state,
-    and by step: what its time limit is counted from, and how long it is (least, most; ``NEVER`` without).
+    a partial match as it is, and as bits the conditions over earlier events that must be evaluated (``undecided``),
+    with which another cell is looked up. By outcome: its moves, of which there are ``target`` and ``takes``. By
+    state, and by step: what its time limit is counted from, and how long it is (least, most; ``NEVER`` without).
     """
 
     numbers: Ints
@@ -94,7 +94,7 @@ class ColumnTables:
     members: Ints
     outcome: Ints
     stays: Mask
-    asks: Ints
+    undecided: Ints
     first: Ints
     count: Ints
     target: Ints
@@ -125,7 +125,7 @@ class ColumnTables:
         """Return whether an event of these bits may begin a match."""
         cell = self.cell(machine, self.start[machine], bits)
         outcome = self.outcome[cell]
-        begins: Mask = (outcome == HARD) | (self.count[outcome] > 0) | (self.asks[cell] > 0)
+        begins: Mask = (outcome == HARD) | (self.count[outcome] > 0) | (self.undecided[cell] > 0)
         return begins
 
     def cell(self, machine: Ints, state: Ints, bits: Ints) -> Ints:
@@ -232,7 +232,7 @@ def _to_tables(machines: Mapping[int, _Machine], families: Mapping[int, Family])
         np.array([one.members for one in machines.values()], np.int64),
         np.concatenate([*cells, np.empty(0, np.int64)]),
         np.concatenate([*stays, np.empty(0, bool)]),
-        np.concatenate([*(one.asks.ravel() for one in machines.values()), np.empty(0, np.int64)]),
+        np.concatenate([*(one.undecided.ravel() for one in machines.values()), np.empty(0, np.int64)]),
         np.cumsum(counts) - counts,
         counts,
         np.array([target for target, _ in moves], np.int64),
@@ -268,23 +268,24 @@ def _machine(automaton: Automaton, *, emits_timed_out: bool) -> _Machine | None:
     if len(automaton.leaves) > _MAX_LEAVES or width * len(automaton.states) > _MAX_CELLS:
         return None
     known: dict[_Outcome, int] = {None: HARD}
-    cells, asks = np.zeros((2, len(automaton.states), width), np.int64)
+    cells, undecided = np.zeros((2, len(automaton.states), width), np.int64)
     for number, state in enumerate(automaton.states):
         if state.kind not in (StateKind.FINAL, StateKind.STOP):
             read, index = np.unique(np.arange(width) & automaton.bits_read(number), return_inverse=True)
             found = [known.setdefault(_outcome(automaton, number, bits), len(known)) for bits in read.tolist()]
             cells[number] = np.array(found, np.int64)[index]
             if automaton.iterative:
-                asked = [sum(1 << leaf for leaf in automaton.undecided(number, bits)) for bits in read.tolist()]
-                asks[number] = np.array(asked, np.int64)[index]
-    asks[:, np.arange(width) & automaton.iterative_bits > 0] = 0
+                unresolved = [sum(1 << leaf for leaf in automaton.undecided(number, bits)) for bits in read.tolist()]
+                undecided[number] = np.array(unresolved, np.int64)[index]
+    undecided[:, np.arange(width) & automaton.iterative_bits > 0] = 0
     within = _limit(WithinType.PREVIOUS_AND_CURRENT, automaton.within_ms)
     states = []
     for state in automaton.states:
         limit, pending = _limit(state.limit, state.limit_ms), state.kind is StateKind.PENDING
         states.append(_Waiting(pending, state.step, limit._replace(since=state.limit) if pending else limit))
     steps: list[_Limit | None] = [_limit(since, limit_ms) for limit_ms, since in automaton.limits]
-    return _Machine(automaton.leaves, cells, [*known], automaton.start, states, steps, within, asks, emits_timed_out)
+    start = automaton.start
+    return _Machine(automaton.leaves, cells, [*known], start, states, steps, within, undecided, emits_timed_out)
 
 
 def _outcome(automaton: Automaton, state: int, bits: int) -> _Outcome:
@@ -328,8 +329,8 @@ def _join(members: Sequence[int], machines: Sequence[_Machine | None]) -> tuple[
     within = _joined([one.within for one in own])
     assert within is not None
     all_cells = np.stack(cells)
-    asks = np.zeros_like(all_cells)
-    machine = _Machine(leaves, all_cells, [*outcomes], 1, waiting, steps, within, asks, members=len(own))
+    undecided = np.zeros_like(all_cells)
+    machine = _Machine(leaves, all_cells, [*outcomes], 1, waiting, steps, within, undecided, members=len(own))
     return machine, Family(tuple(members), leaves, tuple(state or (-1,) * len(own) for state in numbers))
 
 
