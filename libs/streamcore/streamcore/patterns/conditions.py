@@ -1,6 +1,6 @@
 """Conditions of pattern steps, as trees over *leaves*: conditions that are each evaluated once for an event.
 
-A leaf has a number, which is the number of a bit. A *simple* leaf depends on the event alone: whoever owns the rows
+A leaf has a number, which is the number of a bit. A *simple* leaf depends on the event alone: the owner of the rows
 evaluates it for a whole column of them. An *iterative* leaf also depends on the partial match. The automaton knows
 only bits: a guard is a tree of leaves, and ``alternatives`` turns it into pairs of bit masks.
 """

@@ -135,7 +135,7 @@ def test_a_condition_that_cannot_be_computed_from_its_types_is_rejected(
     condition: MatchExpression, message: str
 ) -> None:
     first = sc.Pattern.begin("a").where(pl.col("letter") == "a")
+    found = sc.source(EVENTS).key_by("key").pattern(first.followed_by("b").where(condition))
     with pytest.raises(ConfigError) as caught:
-        topology_of = sc.source(EVENTS).key_by("key").pattern(first.followed_by("b").where(condition))
-        topology_of.select(v=matched("a").last("v"))
+        found.select(v=matched("a").last("v"))
     assert message in str(caught.value)
