@@ -1,4 +1,4 @@
-"""What a pattern step can be told beside its pattern: its time, its key, its limits, its function and its lanes."""
+"""The options of a pattern step: its time, its key, its limits, its function and its lanes."""
 
 from __future__ import annotations
 

@@ -51,8 +51,9 @@ def document(rule_id: str, last: str) -> bytes:
 def records(text: str) -> list[RawRecord]:
     """Return events, written as user, kind and amount, one each second, and one that moves the watermark."""
     found = []
-    for n, (user, kind, *amount) in enumerate([*text.split(), "zz0"]):
-        event = {"ts": T0 + 1_000 * n + 600_000 * (user == "z"), "user": user, "kind": kind, "amount": "".join(amount)}
+    for n, word in enumerate([*text.split(), "zz0"]):
+        user, kind, amount = word[0], word[1], word[2:]
+        event = {"ts": T0 + 1_000 * n + 600_000 * (user == "z"), "user": user, "kind": kind, "amount": amount}
         found.append(RawRecord(0, 0, n, orjson.dumps(event)))
     return found
 
