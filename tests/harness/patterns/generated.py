@@ -18,7 +18,7 @@ LETTERS = "abcd"
 
 @dataclass(frozen=True)
 class Condition:
-    """A condition: the letter is one of these, and what ``kind`` says about earlier events of ``step``."""
+    """A condition: the letter is one of these, and, by ``kind``, something about earlier events of ``step``."""
 
     letters: str
     kind: str = ""

@@ -217,10 +217,11 @@ def check_sequence(items: Sequence[SequenceStep | Without | StepGroup], span_ms:
         raise ValueError("sequence: begins with a step; a `without` before it cannot be expressed")
     if len(steps) == 1 and steps[0].times == 1 and len(items) == 1 and not isinstance(items[0], StepGroup):
         raise ValueError("sequence: one event is no sequence; write an event rule with `where`")
-    if len({s.step for s in steps}) != len(steps):
-        raise ValueError("sequence: two steps have the same name")
-    if isinstance(skip, SkipToStep) and skip.step not in {s.step for s in steps}:
-        raise ValueError(f"skip: there is no step {skip.step}")
+    names = [s.step for s in steps]
+    if repeated := [name for n, name in enumerate(names) if name in names[:n]]:
+        raise ValueError(f"sequence: two steps are named {repeated[0]}; give each a name of its own")
+    if isinstance(skip, SkipToStep) and skip.step not in names:
+        raise ValueError(f"skip: there is no step {skip.step}; write one of {', '.join(names)}")
     for before, item in itertools.pairwise(items):
         if isinstance(before, Without) and isinstance(item, Without):
             raise ValueError("sequence: two `without` in a row; join their conditions by or")

@@ -92,8 +92,8 @@ class RuleGroup(StateHolder, Protocol):
         """Add the events of a cut to the state, and return the firings and the rules that failed.
 
         ``frame``: events that are not late, in order of arrival, routed by a key whose columns are all in ``group_by``.
-        If a rule failed, the state is unchanged and there are no firings; the kernel puts the rule into quarantine and
-        repeats the call.
+        If a rule failed, there are no firings; the kernel puts the rule into quarantine and repeats the call, which
+        gives the other rules what they would have without the failed one.
         """
         ...
 

@@ -23,7 +23,7 @@ for each condition, to moves. ``engine`` runs the automaton over the events of e
 that is simple (``column_run``), and ``match_store`` keeps partial matches and their events in columns and tables.
 
 *Other than in Flink*, where each is a fault of Flink's (``libs/streamcore/tests/patterns/test_against_flink.py``):
-rounds of a group after the first one begin by the contiguity of the group, and give no match twice; a time limit of a
+rounds of a group after the first one begin by the group's contiguity, and give no match twice; a time limit of a
 step holds when the step before is a loop, and one between the events of a step is between these; a match whose last
 step repeats becomes pending by its last event; ``consecutive`` and the like of a group's first step are its own. What
 Flink drops in silence (``optional`` for the first step of a group, a negation at the end of one) raises

@@ -1,8 +1,8 @@
 """The automaton of a pattern: what each state does with an event, as masks of bits, without edges that only proceed.
 
 Bit n of an event is leaf n of the conditions. What a state does with certain bits is computed once and kept, so a step
-of a run is a look-up. Bits of iterative conditions are those of a partial match; ``undecided`` gives those that
-matter for a state and the bits of an event.
+of a run is a look-up. Bits of iterative conditions are those of a partial match; ``undecided`` returns those
+that matter for a state and the bits of an event.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class Automaton:
 
     @property
     def begin_masks(self) -> tuple[Masks, ...]:
-        """The masks of events that may begin a match, whatever values their iterative conditions have."""
+        """The masks of events that may begin a match, whether or not their iterative conditions hold."""
         simple = ~self.iterative_bits
         all_masks = [pair for masks, _, _ in self.states[self.start].moves for pair in masks]
         return tuple(dict.fromkeys((required & simple, forbidden & simple) for required, forbidden in all_masks))

@@ -520,6 +520,10 @@ class _Run:
             bits = self._decide(partial, state, bits, row)
         moves, stops = automaton.moves(state, bits)
         going_on: list[PartialMatch] = []
+        too_long = partial.length >= self.context.engine.limits.length and any(step >= 0 for _, step, _ in moves)
+        if too_long:
+            self.context.engine.dropped += 1
+            moves = tuple(move for move in moves if move[1] < 0)
         for target, step, completes in moves:
             moved = self._move(partial, target, ms) if step < 0 else self._extend(partial, target, step, row, ms)
             if moved is not None:
@@ -527,7 +531,7 @@ class _Run:
                     complete.append(moved._replace(state=_FINAL, deadline_ms=NEVER))
                 if automaton.states[target].kind is not StateKind.FINAL:
                     going_on.append(moved)
-        if not stops:
+        if not stops and not too_long:  # else matches that began later would wait for it, and it can never match
             kept += going_on
 
     def _begin_with(self, row: int, ms: int, bits: int, kept: list[PartialMatch], complete: list[PartialMatch]) -> None:
@@ -553,7 +557,7 @@ class _Run:
         return PartialMatch(target, node, context.first_event + row, ms, ms, 1, deadline)
 
     def _extend(self, partial: PartialMatch, target: int, step: int, row: int, ms: int) -> PartialMatch | None:
-        """Return a partial match with one more event; None if that comes too late, or is one too many."""
+        """Return a partial match with one more event; None if that comes too late."""
         context = self.context
         last_ms, goes_on = context.time_of(partial.node), context.step_of(partial.node) == step
         limit_ms, limit = self.automaton.limits[step]
@@ -563,9 +567,6 @@ class _Run:
             since_ms = partial.step_ms if goes_on and limit is WithinType.SINCE_STEP_BEFORE else last_ms
             if ms - since_ms >= limit_ms:
                 return None
-        if partial.length >= context.engine.limits.length:
-            context.engine.dropped += 1
-            return None
         node = context.new_node(partial.node, step, row, self.key_slot)
         step_ms = partial.step_ms if goes_on else last_ms
         deadline = _deadline(self.automaton, target, partial.started_ms, ms, step_ms, step)

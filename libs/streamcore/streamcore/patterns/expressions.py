@@ -43,6 +43,9 @@ class MatchRead:
     function: MatchFunction
     column: str = ""
 
+    def __str__(self) -> str:
+        return f"matched({self.step!r}).{self.function}({repr(self.column) if self.column else ''})"
+
     def compute(self, values: Sequence[Any]) -> Any:
         """Return the aggregate of the column's values, in order of the events; for a count without column any values.
 
@@ -114,13 +117,18 @@ def _null_in_null_out(function: Callable[..., Any]) -> Callable[..., Any]:
     return apply
 
 
+def _null_by_zero(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the division with null for a zero divisor; decimals would raise another error than other numbers."""
+    return _null_in_null_out(lambda value, divisor: None if divisor == 0 else function(value, divisor))
+
+
 #: By name: the operations, on values that may be null.
 _OPERATIONS: Mapping[str, Callable[..., Any]] = {
     "+": _null_in_null_out(operator.add),
     "-": _null_in_null_out(operator.sub),
     "*": _null_in_null_out(operator.mul),
-    "/": _null_in_null_out(operator.truediv),
-    "%": _null_in_null_out(operator.mod),
+    "/": _null_by_zero(operator.truediv),
+    "%": _null_by_zero(operator.mod),
     "<": _null_in_null_out(operator.lt),
     "<=": _null_in_null_out(operator.le),
     ">": _null_in_null_out(operator.gt),
@@ -324,8 +332,7 @@ def _rebuild(tree: Any) -> MatchExpression:
 
 def _make(tree: Any) -> tuple[str, frozenset[str], tuple[MatchRead, ...], Callable[[Any, Any], Any]]:
     if isinstance(tree, MatchRead):
-        text = f"matched({tree.step!r}).{tree.function}({repr(tree.column) if tree.column else ''})"
-        return text, frozenset(), (tree,), lambda _, values: values[tree]
+        return str(tree), frozenset(), (tree,), lambda _, values: values[tree]
     operation, *operands = tree
     if operation == "column":
         (name,) = operands

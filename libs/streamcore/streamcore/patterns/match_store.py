@@ -2,8 +2,8 @@
 
 The events of a partial match are a chain of *nodes*: a node has an event, its step and the node before. Partial matches
 with an equal beginning share its nodes, so a branch costs one node. (Flink's shared buffer keeps one entry for a state
-and event with edges to several predecessors, and needs versions to find the edges that belong together. A node has one
-predecessor, so a chain of nodes is one partial match, and a count of its users tells when a node is over.)
+and event with edges to several predecessors, and needs versions to distinguish the edges of different matches. A node
+has one predecessor, so a chain of nodes is one partial match, and a node is over when nothing refers to it.)
 
 A *run* is the partial matches of one pattern and key, in order of their first events. Rows of a run lie side by side
 (an extent); a cut that changes a run appends its rows anew, and space is reclaimed when more than half is unused.
@@ -112,7 +112,7 @@ class Nodes:
         key_slots: Ints,
         values: Mapping[str, list[Any]],
     ) -> None:
-        """Append nodes. They have no users yet."""
+        """Append nodes. No partial match or node uses them yet."""
         size = self.size + len(before)
         for name in ("before", "step", "event", "event_ms", "serial", "slot", "users"):
             setattr(self, name, with_capacity(getattr(self, name), size))
@@ -394,7 +394,7 @@ class MatchStore:
         return frame
 
     def _take_changed(self) -> tuple[Ints, Ints, Ints]:
-        """Return the changed runs in order of their codes, with their entries in ``_changed``."""
+        """Return the changed runs in order of their codes, with the counts of ``_changed``."""
         if not self._changed:
             return (np.empty(0, np.int64),) * 3
         codes, stored, same = (np.concatenate(part) for part in zip(*self._changed, strict=True))

@@ -257,7 +257,9 @@ class Pattern:
         if step.optional:
             raise ConfigError(f"pattern: optional: {step.name!r} is optional already")
         if len(self.steps) > 1 and self.steps[-2].greedy:
-            raise ConfigError(f"pattern: optional: the step before {step.name!r} is greedy, so its end is not known")
+            raise ConfigError(
+                f"pattern: optional: the step before {step.name!r} is greedy, and its end is not known then"
+            )
         return self._replace(optional=True)
 
     def greedy(self) -> Pattern:

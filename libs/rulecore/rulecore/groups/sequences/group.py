@@ -88,7 +88,7 @@ class SequenceGroup:
         self._values: tuple[str, ...] = ()  # the columns that are kept of events in partial matches
         self._buffered: tuple[str, ...] = ()  # and those that are kept of waiting events
         self._dropped = {"events_dropped": 0}
-        self._held: list[RuleFiring] = []  # of a call of ``close`` in which other rules failed
+        self._held: list[RuleFiring] = []  # of other rules, while failed ones go into quarantine
 
     # --- rules --------------------------------------------------------------------------------------------------
 
@@ -167,13 +167,18 @@ class SequenceGroup:
         )
 
     def close(self, context: CutContext) -> tuple[list[RuleFiring], list[RuleFailure]]:
-        """Process the events that the watermark passes, then the partial matches whose time ends before it."""
+        """Process the events that the watermark passes, then the partial matches whose time ends before it.
+
+        A rule fails here if a condition over earlier events does. The events have had their effect then, so the
+        repeated call returns the firings of the other rules.
+        """
         firings = self._held + self._firings(self.find_matches(context), context.topic)
-        reasons = {pattern: reason for (pattern, _), reason in sorted(self.engine.failed.items(), reverse=True)}
-        failures = [RuleFailure(rule, reason) for p, reason in reasons.items() for rule in self._sequences[p].all_rules]
+        reasons: dict[int, str] = {}
+        for (pattern, _), reason in self.engine.failed.items():  # neither rows nor key slots decide which reason
+            reasons[pattern] = min(reason, reasons.get(pattern, reason))
+        failures = [RuleFailure(rule, reasons[p]) for p in sorted(reasons) for rule in self._sequences[p].all_rules]
         failed = {version_key(failure.rule.rule) for failure in failures}
-        # The events are processed, and the kernel calls again when it has put these rules into quarantine.
-        self._held = [one for one in firings if version_key(one.rule.rule) not in failed] if failures else []
+        self._held = [f for f in firings if version_key(f.rule.rule) not in failed] if failures else []
         return ([], failures) if failures else (firings, [])
 
     def find_matches(self, context: CutContext) -> list[Match]:

@@ -17,7 +17,6 @@ from rulecore.factory import RulesFactory
 from rulecore.firing import FiringTime, RuleFiring
 from rulecore.groups.sequences.group import SequenceGroup
 from rulecore.language.columnar.compiler import to_polars
-from rulecore.language.types import Value
 from rulecore.matching.access_plan import AccessPath
 from rulecore.settings import GroupSettings, RuleStream
 from streamcore.app import App, Source
@@ -346,29 +345,6 @@ def test_only_the_rule_that_raises_goes_into_quarantine(monkeypatch: pytest.Monk
     assert ("bad", "quarantined") in statuses
     assert ("good", "quarantined") not in statuses
     assert [orjson.loads(r.value or b"")["rule"] for r in out if r.lane == ALERTS] == ["good"]
-
-
-def test_only_the_rule_whose_condition_on_earlier_events_raises_goes_into_quarantine(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def evaluate_or_break(expr: lang.Expr, row: Mapping[str, Value]) -> Value:
-        if "99" in lang.render(expr):
-            raise ArithmeticError("odd")
-        return evaluate(expr, row)
-
-    evaluate = lang.evaluate
-    monkeypatch.setattr(lang, "evaluate", evaluate_or_break)
-    one = app()
-    odd, good = (
-        document([BEGUN, {"step": "odd", "where": f"amount + {n} > last(begun.amount)"}], id=f"r{n}") for n in (99, 98)
-    )
-    out = one.cut([control_record(1, "r99", odd), control_record(2, "r98", good)], T0)
-    out += one.cut(raw_records("1a 2a 3b 4x"), T0 + 10_000 * MINUTE)
-    out += one.cut(raw_records("9999x", 4), T0 + 10_000 * MINUTE)
-    statuses = [orjson.loads(r.value or b"") for r in out if r.lane == STATUS]
-    (quarantined,) = [s for s in statuses if s["status"] == "quarantined"]
-    assert (quarantined["rule"], quarantined["reason"]) == ("r99", "pattern condition: ArithmeticError: odd")
-    assert {orjson.loads(r.value or b"")["rule"] for r in out if r.lane == ALERTS} == {"r98"}
 
 
 # --- limits -------------------------------------------------------------------------------------------------------

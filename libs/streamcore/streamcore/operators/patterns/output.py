@@ -129,7 +129,8 @@ def check_match_condition(condition: MatchExpression, schema: Schema) -> None:
     try:
         value = condition.value({name: _sample(kind) for name, kind in read.items()}, [*samples])
     except CALL_ERRORS as error:
-        types = ", ".join(f"{column} is {kind}" for column, kind in read.items())
+        names = [*(f"candidate({column!r})" for column in read), *map(str, condition.reads)]
+        types = ", ".join(f"{name} is {kind}" for name, kind in zip(names, kinds, strict=True))
         raise ConfigError(f"{about}: it cannot be computed: {error}; {types}") from error
     if value is not None and not isinstance(value, bool):
         raise ConfigError(f"{about}: it gives a {type(value).__name__}; write a condition, which is true or false")

@@ -36,6 +36,7 @@ class PatternStream:
     late_lane: str | None = None
     timed_out_lane: str | None = None
     failed_lane: str = DEAD_LETTERS
+    failed_matches_lane: str = DEAD_LETTERS
 
     def __post_init__(self) -> None:
         check_type("pattern", self.pattern, Pattern, "write such as Pattern.begin('a').where(pl.col('v') > 5)")
@@ -60,11 +61,15 @@ class PatternStream:
         return replace(self, timed_out_lane=lane)
 
     def failed_to(self, lane: str) -> PatternStream:
-        """Set the lane of events on which a condition fails, and of matches on which the function of ``apply`` fails.
-
-        Without this call they are dead letters.
-        """
+        """Set the lane of events on which a condition fails; without this call they are dead letters."""
         return replace(self, failed_lane=lane)
+
+    def failed_matches_to(self, lane: str) -> PatternStream:
+        """Set the lane of matches on which the function of ``apply`` fails; without this call they are dead letters.
+
+        A row has the key, the match as JSON text in ``match`` and the reason: other columns than failed events have.
+        """
+        return replace(self, failed_matches_lane=lane)
 
     def select(self, name: str = "", /, **columns: MatchExpression) -> Stream:
         """Emit a row for each match: the key, and each expression over the match's events in a column of its name.
@@ -123,7 +128,7 @@ class PatternStream:
         lanes = {FAILED: self.failed_lane}
         lanes |= {LATE: self.late_lane} if self.late_lane else {}
         lanes |= {TIMED_OUT: self.timed_out_lane} if self.timed_out_lane else {}
-        lanes |= {FAILED_MATCH: self.failed_lane} if isinstance(output, MatchApply) else {}
+        lanes |= {FAILED_MATCH: self.failed_matches_lane} if isinstance(output, MatchApply) else {}
         return operate(
             [KeyedStream(replace(self.keyed, columns=columns))],
             "pattern",
