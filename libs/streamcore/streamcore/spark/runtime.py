@@ -18,7 +18,7 @@ from streamcore.checkpoint.checkpoint import CheckpointRoot
 from streamcore.checkpoint.epoch import FIRST_EPOCH
 from streamcore.errors import Permanent
 from streamcore.leases.acquire import Lease, lease_for
-from streamcore.spark.session import SparkSettings, open_session, set_environment
+from streamcore.spark.session import SparkSettings, import_pyspark, open_session, set_environment
 from streamcore.storage.atomic_files import make_folder
 from streamcore.storage.location import Location
 
@@ -108,6 +108,7 @@ class Runtime:
         if not self._begun:
             self._begun = True
             set_environment(self._settings)
+            import_pyspark()
             threading.Thread(target=self._run, name="session-start", daemon=True).start()
 
     def _end(self) -> None:

@@ -5,6 +5,7 @@ Importing this module costs nothing: an app starts its JVM with it and loads the
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import os
 import sys
@@ -221,6 +222,15 @@ def set_environment(settings: SparkSettings) -> None:
     os.environ.setdefault(_POLARS_THREADS, "1")
     for name, value in _SET_BY_PYSPARK.items():
         os.environ.setdefault(name, value)
+
+
+def import_pyspark() -> None:
+    """Import pyspark.
+
+    The main thread calls it before another thread opens the session. The packages of pyspark import each other in
+    circles: of two threads that import them at the same time, one finds a module that has only some of its names.
+    """
+    importlib.import_module("pyspark.sql")
 
 
 def open_session(app_name: str, settings: SparkSettings) -> SparkSession:

@@ -1,10 +1,15 @@
-"""The thread that opens the session adds no variable to the environment, which other threads read meanwhile."""
+"""The thread that opens the session leaves alone what the main thread reads meanwhile.
+
+It adds no variable to the environment, and pyspark is imported before it starts.
+"""
 
 from __future__ import annotations
 
 import importlib.util
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -39,6 +44,43 @@ def test_the_variables_are_there_before_the_thread_opens_the_session(monkeypatch
     with monkeypatch.context() as unprotected:
         unprotected.setattr(runtime, "set_environment", lambda _: None)
         assert not names & names_when_the_session_opens(monkeypatch)
+
+
+#: Prints which modules of pyspark the thread imports that opens the session. Its argument: whether pyspark is imported
+#: before it.
+IMPORTS = """
+import sys
+from pathlib import Path
+from streamcore.spark import runtime, session
+
+def open_session(app_name, settings):
+    before = {*sys.modules}
+    session.open_session.__globals__["set_environment"] = stop
+    try:
+        session.open_session(app_name, settings)
+    finally:
+        print(*sorted(name for name in {*sys.modules} - before if name.startswith("pyspark")))
+
+def stop(settings):
+    raise RuntimeError("no session is needed")
+
+runtime.open_session = open_session
+if sys.argv[1] == "False":
+    runtime.import_pyspark = lambda: None
+with runtime.Runtime("app", None, session.SparkSettings(Path("jars"))) as started:
+    try:
+        started.session()
+    except Exception as error:
+        assert "no session is needed" in str(error), error
+"""
+
+
+@pytest.mark.parametrize("imported_before", [True, False])
+def test_the_thread_that_opens_the_session_imports_no_module_of_pyspark(imported_before: bool) -> None:
+    command = [sys.executable, "-c", IMPORTS, str(imported_before)]
+    imported = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout.split()
+    assert ("pyspark.sql" in imported) is not imported_before
+    assert bool(imported) is not imported_before
 
 
 def test_pyspark_adds_no_further_variable() -> None:
