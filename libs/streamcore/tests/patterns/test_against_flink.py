@@ -61,6 +61,7 @@ def test_the_lists_of_differences_name_cases() -> None:
     assert {*DIFFERENT, *REJECTED, *ACCEPTED, *FAILING} <= {case["id"] for case in CASES}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=lambda case: str(case["id"]))
 def test_the_result_is_that_of_flink(case: Json) -> None:
     expected = case["flink"]

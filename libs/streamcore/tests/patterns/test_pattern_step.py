@@ -95,6 +95,7 @@ def found_in(rows: pl.DataFrame) -> list[Found]:
     return [(key, parse(text)) for key, text in rows.select("key", "taken").rows()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(4))
 def test_matches_do_not_depend_on_disorder_cuts_shards_and_restarts(part: int) -> None:
     for seed in range(part, PATTERNS, 4):

@@ -54,6 +54,7 @@ def _lines(result: SimulationResult) -> list[str]:
     return sorted(result["out"].write_ndjson().splitlines())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_the_output_does_not_depend_on_changes_of_the_number_of_shards(program: str) -> None:
     topology = sc.Topology("shop", PROGRAMS[program]().sink("out"))

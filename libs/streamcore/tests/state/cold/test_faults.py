@@ -117,6 +117,7 @@ def _run_killed_at_each_write(folder: Path, memory_bytes: int) -> tuple[list[lis
     return outputs, kills
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("memory_bytes", [1, HALF])
 def test_a_cut_that_ends_at_any_write_is_repeated(memory_bytes: int, tmp_path: Path) -> None:
     outputs, kills = _run_killed_at_each_write(tmp_path, memory_bytes)

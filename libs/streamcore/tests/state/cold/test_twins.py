@@ -132,7 +132,7 @@ def _effective(
 
 @pytest.mark.parametrize("program", PAGED)
 @given(steps=_STEPS, memory_bytes=st.sampled_from([1, 900, 3_000]), shards=st.sampled_from([1, 3]))
-@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=min(12, settings().max_examples), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_bounded_operator_equals_its_twin_in_memory(
     program: str, steps: list[Step], memory_bytes: int, shards: int, tmp_path: Path
 ) -> None:
@@ -170,6 +170,7 @@ def test_an_operator_that_stays_in_memory_ignores_the_bound(program: str, tmp_pa
     assert not moved
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", PAGED)
 def test_savepoints_of_4_8_and_2_shards_have_the_rows_of_the_twin(program: str, tmp_path: Path) -> None:
     """Each new number of shards starts from a savepoint, the bounded app with all its keys cold."""
