@@ -30,7 +30,7 @@ _SAMPLE = 64
 
 
 class _PagedTable(StateTable, Protocol):
-    def rows_of(self, key_slots: Sequence[int]) -> pl.DataFrame: ...
+    def rows_for(self, key_slots: Sequence[int]) -> pl.DataFrame: ...
 
 
 class PagedKeys:
@@ -66,7 +66,7 @@ class PagedKeys:
     def evict(self, share: float) -> Frames:
         used = self._store.keys.least_used(share)
         key_slots = used.tolist()
-        frames = {name: rows for name, table in self._tables.items() if (rows := table.rows_of(key_slots)).height}
+        frames = {name: rows for name, table in self._tables.items() if (rows := table.rows_for(key_slots)).height}
         self._store.drop(used)
         self.count_cold(frames)
         return frames

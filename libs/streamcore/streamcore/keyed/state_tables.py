@@ -66,11 +66,11 @@ class ValueStateTable:
     def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
         return _with_version(self._store.values.rows(bucket, buckets), self._store)
 
-    def rows_of(self, key_slots: Sequence[int]) -> pl.DataFrame:
+    def rows_for(self, key_slots: Sequence[int]) -> pl.DataFrame:
         """Return the rows of those of these keys that have values."""
         if not self._store.cells:
             return pl.DataFrame()
-        return _with_version(self._store.values.rows_of(key_slots), self._store)
+        return _with_version(self._store.values.rows_for(key_slots), self._store)
 
     def load(self, rows: pl.DataFrame) -> None:
         store = self._store
@@ -102,9 +102,9 @@ class CollectionStateTable:
     def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
         if not self._store.collections:
             return pl.DataFrame()
-        return self.rows_of(self._store.keys.in_bucket(bucket, buckets))
+        return self.rows_for(self._store.keys.in_bucket(bucket, buckets))
 
-    def rows_of(self, key_slots: Sequence[int]) -> pl.DataFrame:
+    def rows_for(self, key_slots: Sequence[int]) -> pl.DataFrame:
         """Return the items of these keys, after freeing expired ones."""
         for table in self._store.collections.values():
             table.purge_expired(key_slots)

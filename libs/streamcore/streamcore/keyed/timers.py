@@ -185,9 +185,9 @@ class TimerTable:
             self.next_order = max(self.next_order, latest + 1)
 
     def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
-        return self.rows_of(self._keys.in_bucket(bucket, buckets))
+        return self.rows_for(self._keys.in_bucket(bucket, buckets))
 
-    def rows_of(self, key_slots: Sequence[int]) -> pl.DataFrame:
+    def rows_for(self, key_slots: Sequence[int]) -> pl.DataFrame:
         """Return the timers of these keys."""
         return self._frame(
             [

@@ -200,9 +200,9 @@ class ValueRows:
     def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
         if not self._cells:
             return pl.DataFrame()
-        return self.rows_of(self._keys.in_bucket(bucket, buckets))
+        return self.rows_for(self._keys.in_bucket(bucket, buckets))
 
-    def rows_of(self, key_slots: Sequence[int]) -> pl.DataFrame:
+    def rows_for(self, key_slots: Sequence[int]) -> pl.DataFrame:
         """Return the rows of those of these keys that have values, after freeing expired ones."""
         for cell in self._cells.values():
             cell.purge_expired(key_slots)

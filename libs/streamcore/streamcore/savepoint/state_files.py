@@ -81,7 +81,7 @@ def read_cells(blobs: BlobStore) -> Mapping[str, object]:
 def live_rows(app: App, stage: int, blobs: BlobStore) -> Frames:
     """Load the shard's state into the app's kernel; return its rows by table, those in memory and the cold ones."""
     kernel, cold = _load(app, stage, blobs)
-    in_memory = _rows_of(kernel)
+    in_memory = _rows_in_memory(kernel)
     parts = [in_memory, *([] if cold is None else cold.live_rows())]
     return in_memory | concat_tables([{name: rows for name, rows in part.items() if rows.height} for part in parts])
 
@@ -128,7 +128,7 @@ def initial_log(
     yield from fresh_log(in_memory, buckets, cells, cold.to_json())
 
 
-def _rows_of(kernel: Kernel) -> dict[str, pl.DataFrame]:
+def _rows_in_memory(kernel: Kernel) -> dict[str, pl.DataFrame]:
     return {name: table.rows(0, 1) for name, table in kernel.tables().items()}
 
 
@@ -143,7 +143,7 @@ def save_shard(folder: ObjectStore, app: App, stage: int, shard: int, blobs: Blo
     tables: list[StoredTable] = []
 
     def parts() -> Iterator[StatePart]:
-        for frames in chain([_rows_of(kernel)], [] if cold is None else cold.live_rows()):
+        for frames in chain([_rows_in_memory(kernel)], [] if cold is None else cold.live_rows()):
             for name in sorted(frames):
                 scope, rows = kernel.scope(name), frames[name]
                 if scope.kind is ScopeKind.KEYED:

@@ -123,8 +123,8 @@ class PatternOperator:
             self._counts["waiting_dropped"] += self._waiting.limit_fresh(
                 self.limits.waiting_per_key, self.limits.waiting
             )
-        passed = self._in_order(passed)
-        matches = self._engine.run(self._batch(passed) if passed.height else None, until_ms)
+        passed, key_slots = self._in_order(passed)
+        matches = self._engine.run(self._batch(passed, key_slots) if passed.height else None, until_ms)
         failed = pl.concat([failed, self._failed_in_matches(passed)], how="diagonal")
         self._counts["failed"] += failed.height
         return {**self._match_ports(matches), LATE: self._late(late, time.watermark_ms), FAILED: failed}
@@ -187,14 +187,15 @@ class PatternOperator:
         inert = [bits for bits in distinct if self.automaton.is_inert(bits)]
         return rows.filter(~pl.col(BITS).is_in(inert)) if inert else rows
 
-    def _in_order(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Return the rows in order of key slot, then of time and arrival."""
+    def _in_order(self, rows: pl.DataFrame) -> tuple[pl.DataFrame, Ints]:
+        """Return the rows in order of key slot, then of time and arrival, and their key slots."""
         key_slots = self._engine.store.keys.assign(rows)
-        return rows[np.lexsort((rows[NUMBER].to_numpy(), rows[EVENT_MS].to_numpy(), key_slots))]
+        order = np.lexsort((rows[NUMBER].to_numpy(), rows[EVENT_MS].to_numpy(), key_slots))
+        return rows[order], key_slots[order]
 
-    def _batch(self, rows: pl.DataFrame) -> PatternEvents:
+    def _batch(self, rows: pl.DataFrame, key_slots: Ints) -> PatternEvents:
         return PatternEvents(
-            self._engine.store.keys.assign(rows),
+            key_slots,
             rows[EVENT_MS].to_numpy(),
             rows.select([*self._values]),
             np.zeros(rows.height, np.int64),

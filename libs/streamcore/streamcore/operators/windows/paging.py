@@ -28,7 +28,7 @@ class SlotTable(Protocol):
 
     loaded: list[pl.DataFrame]
 
-    def rows_of(self, key_slots: Ints) -> pl.DataFrame:
+    def rows_for(self, key_slots: Ints) -> pl.DataFrame:
         """Return the live rows of these keys."""
         ...
 
@@ -97,7 +97,7 @@ class PagedSlots(ABC):
     def evict(self, share: float) -> Frames:
         self._keys.track_use()
         key_slots = self._without_pinned(self._keys.least_used(share))
-        frames = {name: table.rows_of(key_slots) for name, table in self._slot_tables().items()}
+        frames = {name: table.rows_for(key_slots) for name, table in self._slot_tables().items()}
         self._drop(key_slots)
         self.count_cold(frames)
         return frames

@@ -163,7 +163,7 @@ def _to_frame(batch: pa.RecordBatch) -> pl.DataFrame:
     return frame.with_columns(_AS_INT64)
 
 
-def version_of(frames: Frames) -> int:
+def get_version(frames: Frames) -> int:
     """Return the version of rows (``row_versions``), which is the same in all of a part; 0 without one."""
     versions = [rows[VERSION].max() for rows in frames.values() if rows.height and VERSION in rows.columns]
     return max((version for version in versions if isinstance(version, int)), default=0)

@@ -20,11 +20,11 @@ from streamcore.state.cold.block import (
     Block,
     concat_tables,
     encode_block,
+    get_version,
     slice_by_prefix,
     sort_rows,
     sorted_keys,
     unsorted_rows,
-    version_of,
 )
 from streamcore.state.cold.blocks import ColdBlobs
 from streamcore.state.cold.paged_state import Deadlines, Frames, PagedState, RecallsAll, gather, is_member, spread
@@ -93,7 +93,7 @@ class ColdRows:
             keys = keys[~found]
         by_version: dict[int, list[Frames]] = {}
         for part in filter(None, parts):
-            by_version.setdefault(version_of(part), []).append(part)
+            by_version.setdefault(get_version(part), []).append(part)
         for _, same in sorted(by_version.items()):
             self._recall_rows(concat_tables(same))
 
@@ -174,7 +174,7 @@ class ColdRows:
         keys = np.unique(np.concatenate([*map(sorted_keys, ordered.values()), spread(gone)]))
         size = sum(rows.estimated_size() for rows in ordered.values())
         bits, key_filter = _bits_for(int(size)), KeyFilter.for_keys(len(keys))
-        target = Run(self._take_number(), bits, 0, 0, _NEVER, "", [], version_of(frames), key_filter)
+        target = Run(self._take_number(), bits, 0, 0, _NEVER, "", [], get_version(frames), key_filter)
         writer = _RunWriter(self.operator, self.state, self.blobs, target)
         pieces = {name: (rows, slice_by_prefix(sorted_keys(rows), writer.run.bits)) for name, rows in ordered.items()}
         gone = np.sort(spread(gone))

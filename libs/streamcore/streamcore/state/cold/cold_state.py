@@ -27,7 +27,7 @@ import polars as pl
 from streamcore.hashing import UInt64Array
 from streamcore.limits import StateSettings
 from streamcore.state.blob_store import BlobStore
-from streamcore.state.cold.block import concat_tables, version_of
+from streamcore.state.cold.block import concat_tables, get_version
 from streamcore.state.cold.blocks import ColdBlobs
 from streamcore.state.cold.cold_rows import ColdRows
 from streamcore.state.cold.local_files import LocalFiles
@@ -95,7 +95,7 @@ class ColdState:
             gone = evicted.get(operator)
             by_version: dict[int, list[Frames]] = {}
             for part in rows.recalled_rows:
-                by_version.setdefault(version_of(part), []).append(part)
+                by_version.setdefault(get_version(part), []).append(part)
             rows.recalled_rows = []
             for version, parts in by_version.items():
                 for table, one in concat_tables(parts).items():
@@ -194,7 +194,7 @@ class ColdState:
             rows.state.evict(1.0)
             for frames in rows.live_rows():
                 part: Frames = frames
-                if version_of(frames):
+                if get_version(frames):
                     rows.state.recall(frames)
                     part = rows.state.evict(1.0)
                 yield {f"{operator}/{table}": one for table, one in part.items()}

@@ -189,3 +189,16 @@ class ProgressTable(JournaledTable):
         self.watermark_ms = max(self.watermark_ms, *rows[WATERMARK].to_list())
         self._stored = (self.sequence, self.watermark_ms)
         return True
+
+
+def number_rows(progress: ProgressTable, arrivals: ArrivalTable | None, key_slots: Ints) -> Ints:
+    """Return the arrival numbers of the rows, counted per key for count windows, and per operator otherwise."""
+    first = progress.take(len(key_slots))
+    return np.arange(first, first + len(key_slots)) if arrivals is None else arrivals.number(key_slots)
+
+
+def take_loaded(progress: ProgressTable, journals: Mapping[str, JournaledTable]) -> dict[str, pl.DataFrame] | None:
+    """Apply the loaded progress, and return the rows loaded since the last step by table; None without any."""
+    if not (progress.apply_loaded() or any(table.loaded for table in journals.values())):
+        return None
+    return {name: table.take_loaded() for name, table in journals.items()}

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
 import polars as pl
 
-from streamcore.columnar.hash_table import Ints
 from streamcore.columnar.key_slots import KeySlots
 from streamcore.operators.base import CutTime
 from streamcore.operators.failures import FAILED_REASON
 from streamcore.operators.windows.element_fields import elements
-from streamcore.operators.windows.general.element_table import ArrivalTable, ProgressTable
+from streamcore.operators.windows.general.element_table import ArrivalTable, ProgressTable, number_rows, take_loaded
 from streamcore.operators.windows.general.plan import WindowPlan
 from streamcore.operators.windows.general.windows import TriggeredWindowStore, to_dropped_rows
 from streamcore.operators.windows.journal import JournaledTable
@@ -41,7 +39,7 @@ class TriggeredWindows:
             table.record_changes()
         self.keys.sweep()
         key_slots = self.keys.assign(rows)
-        numbers = self._numbers(key_slots)
+        numbers = number_rows(self.progress, self.arrivals, key_slots)
         engine = self.windows.engine
         engine.begin(time.clock_ms, time.watermark_ms)
         for row, element in enumerate(elements(rows, self.windows.fields, key_slots, numbers)):
@@ -56,21 +54,15 @@ class TriggeredWindows:
         failed = dict(sorted(self.windows.engine.failed.items()))
         return rows[[*failed]].with_columns(pl.Series(FAILED_REASON, [*failed.values()], dtype=pl.String))
 
-    def _numbers(self, key_slots: Ints) -> Ints:
-        """Return the arrival numbers of the rows, counted per key for count windows, and per operator otherwise."""
-        first = self.progress.take(len(key_slots))
-        return np.arange(first, first + len(key_slots)) if self.arrivals is None else self.arrivals.number(key_slots)
-
     def tables(self) -> Mapping[str, JournaledTable]:
         """Return all state tables by name."""
         return {**self._journals(), "progress": self.progress}
 
     def apply_loaded(self) -> None:
         """Apply the state rows loaded since the last step."""
-        journals = self._journals()
-        if not (self.progress.apply_loaded() or any(table.loaded for table in journals.values())):
+        stored = take_loaded(self.progress, self._journals())
+        if stored is None:
             return
-        stored = {name: table.take_loaded() for name, table in journals.items()}
         self._reset()
         if self.arrivals is not None:
             self.arrivals.restore(stored["arrivals"])

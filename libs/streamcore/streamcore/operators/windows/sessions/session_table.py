@@ -56,7 +56,7 @@ class SessionWindowTable(WindowEntryTable):
         tombstones = self.tombstones(key_slots, {FIRST: starts})
         return pl.concat([tombstones, self._rows(dirty[self.end[dirty] != self.FREE])])
 
-    def rows_of(self, key_slots: Ints) -> pl.DataFrame:
+    def rows_for(self, key_slots: Ints) -> pl.DataFrame:
         """Return the sessions of these keys."""
         return self._rows(self.entries_for(key_slots)[0])
 

@@ -17,7 +17,7 @@ from streamcore.columnar.hash_table import Ints
 from streamcore.columnar.key_slots import KeySlots
 from streamcore.operators.base import CutTime
 from streamcore.operators.windows.aggregate_set import concat_rows, take_rows
-from streamcore.operators.windows.general.element_table import ProgressTable
+from streamcore.operators.windows.general.element_table import ProgressTable, take_loaded
 from streamcore.operators.windows.general.plan import WindowPlan
 from streamcore.operators.windows.general.windows import TriggeredWindowStore
 from streamcore.operators.windows.journal import JournaledTable
@@ -214,10 +214,9 @@ class SlicedWindows:
 
         A slice's expiry is not stored, since it follows from the watermark.
         """
-        journals = self._journals()
-        if not (self.progress.apply_loaded() or any(table.loaded for table in journals.values())):
+        stored = take_loaded(self.progress, self._journals())
+        if stored is None:
             return
-        stored = {name: table.take_loaded() for name, table in journals.items()}
         self._reset()
         self.triggered.restore(stored)
         first_slice = (self._last_expired(self.progress.watermark_ms) + 1) * self.slicing.step

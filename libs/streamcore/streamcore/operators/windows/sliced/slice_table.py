@@ -206,7 +206,7 @@ class SliceTable(KeyedJournaledTable):
             [(number, time_slice, time_slice.in_bucket(hashes, bucket, buckets)) for number, time_slice in self._all()]
         )
 
-    def rows_of(self, key_slots: Ints) -> pl.DataFrame:
+    def rows_for(self, key_slots: Ints) -> pl.DataFrame:
         """Return the entries of these keys."""
         return self._rows([(number, one, _present(one.find(key_slots))) for number, one in self._all()])
 

@@ -14,7 +14,7 @@ from streamcore.columnar.key_slots import KeySlots
 from streamcore.operators.base import CutTime
 from streamcore.operators.windows.aggregate_set import Columns, take_rows
 from streamcore.operators.windows.element_fields import elements
-from streamcore.operators.windows.general.element_table import ArrivalTable, ProgressTable
+from streamcore.operators.windows.general.element_table import ArrivalTable, ProgressTable, number_rows, take_loaded
 from streamcore.operators.windows.general.plan import WindowPlan
 from streamcore.operators.windows.general.windows import TriggeredWindowStore, to_dropped_rows
 from streamcore.operators.windows.journal import JournaledTable
@@ -95,8 +95,7 @@ class ColumnarTriggeredWindows:
             table.record_changes()
         self.keys.sweep()
         key_slots = self.keys.assign(rows)
-        first = self.progress.take(rows.height)
-        numbers = np.arange(first, first + rows.height) if self.arrivals is None else self.arrivals.number(key_slots)
+        numbers = number_rows(self.progress, self.arrivals, key_slots)
         panes = [self._evaluate(self.windows.take_awake(time.clock_ms), time.watermark_ms, time.clock_ms)]
         drops = WindowBounds(_NONE, _NONE, _NONE).as_dropped()
         if rows.height:
@@ -240,10 +239,9 @@ class ColumnarTriggeredWindows:
 
     def apply_loaded(self) -> None:
         """Apply the state rows loaded since the last step."""
-        journals = self._journals()
-        if not (self.progress.apply_loaded() or any(table.loaded for table in journals.values())):
+        stored = take_loaded(self.progress, self._journals())
+        if stored is None:
             return
-        stored = {name: table.take_loaded() for name, table in journals.items()}
         self._reset()
         if self.arrivals is not None:
             self.arrivals.restore(stored["arrivals"])
