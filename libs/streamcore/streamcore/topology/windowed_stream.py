@@ -51,6 +51,7 @@ class WindowedStream:
     evictor: Evictor | None = None
     late_lane: str | None = None
     failed_lane: str = DEAD_LETTERS
+    failed_panes_lane: str = DEAD_LETTERS
 
     def __post_init__(self) -> None:
         check_type("window", self.assigner, Assigner, "write such as Tumbling('1m')")
@@ -93,12 +94,19 @@ class WindowedStream:
         return replace(self, late_lane=lane)
 
     def failed_to(self, lane: str) -> WindowedStream:
-        """Set the lane of what the user's code fails on (``streamcore.operators.failures``), with the reason.
+        """Set the lane of elements on which the user's code fails: ``add`` of an accumulator, an assigner, a trigger.
 
-        Without this call they are dead letters. They are also side outputs: ``failed_pane`` has panes on which a
-        function fails, or ``merge`` or ``result`` of an accumulator; ``failed`` has elements on which ``add`` fails.
+        They have the reason, and are also the side output ``failed``. Without this call they are dead letters.
         """
         return replace(self, failed_lane=lane)
+
+    def failed_panes_to(self, lane: str) -> WindowedStream:
+        """Set the lane of panes on which a function fails, an evictor, or ``merge`` or ``result`` of an accumulator.
+
+        A row has the key, the window and the reason (``streamcore.operators.failures``): other columns than failed
+        elements have. It is also the side output ``failed_pane``. Without this call failed panes are dead letters.
+        """
+        return replace(self, failed_panes_lane=lane)
 
     @property
     def spec(self) -> WindowSpec:
@@ -137,7 +145,7 @@ class WindowedStream:
     def apply(self, compute: Callable[[WindowView], PaneRows], schema: Schema, *, name: str = "") -> Stream:
         """Emit the rows that a function returns for all elements of a pane. ``schema``: the columns of these rows.
 
-        ``compute`` must be pure. A pane on which it fails goes to the lane of ``failed_to``. The windows keep every
+        ``compute`` must be pure. A pane on which it fails goes to the lane of ``failed_panes_to``. The windows keep every
         element for it, so an aggregate is cheaper if it suffices.
         """
         from streamcore.operators.windows.general.pane_values import PaneFunction
@@ -215,9 +223,9 @@ class WindowedStream:
         """
         lanes = {LATE: self.late_lane} if self.late_lane else {}
         if self.spec.calls_user_code or (aggregates is not None and _call_user_code(aggregates)):
-            lanes |= {FAILED: self.failed_lane, FAILED_PANE: self.failed_lane}
+            lanes |= {FAILED: self.failed_lane, FAILED_PANE: self.failed_panes_lane}
         elif aggregates is None:
-            lanes |= {FAILED_PANE: self.failed_lane}
+            lanes |= {FAILED_PANE: self.failed_panes_lane}
         return operate(
             [KeyedStream(replace(self.keyed, columns=columns))],
             kind,

@@ -160,6 +160,17 @@ def test_a_backlog_in_one_cut_is_processed_in_the_order_of_event_times_across_bo
     assert {user: text.split(": ")[1] for user, text in result["out"].rows()} == {"a": "o1 p2 o3 p4 ", "b": "p8 o7 "}
 
 
+
+def test_failed_rows_of_each_stream_have_a_lane_of_their_own() -> None:
+    step = ORDERS.key_by("user").connect(PAYMENTS.key_by("payer"))
+    out = step.process(History(), failed_to="orders_failed", failed_second_to="payments_failed")
+    orders, payments = frame([(10, "a", 9), (20, "a", 1)], "user"), frame([(10, "b", 9), (20, "b", 1)], "payer")
+    result = run(Topology("t", out.sink("out")), [{"orders": orders, "payments": payments}], 2)
+    assert result["orders_failed"].select("user", "n").rows() == [("a", 9)]
+    assert result["payments_failed"].select("payer", "n").rows() == [("b", 9)]
+    assert not result.dead
+
+
 # --- keeps_key ------------------------------------------------------------------------------------------------------
 
 

@@ -104,6 +104,16 @@ class Spoils(Total):
         return sum(state)
 
 
+
+class FailsToAddAndToMerge(FailsToMerge):
+    """Fails to add 7, and to merge the poison."""
+
+    def add(self, state: Any, rows: pl.DataFrame) -> Any:
+        if (rows["n"] == 7).any():
+            raise ValueError("seven")
+        return super().add(state, rows)
+
+
 EARLY = AfterWatermark(early=Repeatedly(AfterCount(2)), late=AfterCount(1))
 WINDOWS: dict[str, Callable[[KeyedStream], WindowedStream]] = {
     "tumbling": lambda keyed: keyed.window(Tumbling("10ms")),
@@ -275,3 +285,13 @@ def test_a_dead_letter_has_the_whole_element_and_its_record() -> None:
     event = rows((1, "x", POISON)).with_columns(pl.lit(b"the record").alias("@value"))
     (letter,) = simulate(program("tumbling", FailsToAdd(), raw), {"a": event}).dead
     assert (letter.value, dict(letter.headers)["source_offset"]) == (b"the record", b"0")
+
+
+def test_failed_elements_and_failed_panes_have_a_lane_each() -> None:
+    windows = A.key_by("user").window(Tumbling("10ms")).failed_to("elements").failed_panes_to("panes")
+    topology = Topology("t", windows.aggregate(total=Custom(FailsToAddAndToMerge())).sink("out"))
+    result = simulate(topology, {"a": rows((1, "a", 1), (2, "a", 7), (1, "b", POISON), (2, "b", POISON))}, cut_rows=1)
+    assert result["out"]["total"].to_list() == [1]
+    assert result["elements"].select("user", "n").rows() == [("a", 7)]
+    assert result["panes"]["user"].to_list() == ["b"]
+    assert not result.dead

@@ -259,7 +259,7 @@ def test_a_restart_between_failing_panes_changes_nothing() -> None:
 
 
 def test_a_lane_can_take_failed_panes_instead_of_the_dead_letters() -> None:
-    windows = stream().key_by("user").window(Tumbling("10ms")).failed_to("broken")
+    windows = stream().key_by("user").window(Tumbling("10ms")).failed_panes_to("broken")
     failing = windows.apply(partial(count_rows, poisoned=("x",)), COUNT)
     topology = Topology("t", failing.sink("out"), failing.side("failed_pane").select("user").sink("users"))
     result = simulate(topology, {"a": rows((1, "x", 7))})

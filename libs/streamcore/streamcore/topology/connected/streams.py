@@ -73,16 +73,17 @@ class CoKeyedStream:
         name: str = "",
         limits: KeyedLimits | None = None,
         failed_to: str = DEAD_LETTERS,
+        failed_second_to: str = DEAD_LETTERS,
         keeps_key: bool = False,
     ) -> Stream:
         """Call ``process1`` for each row of the first stream and ``process2`` for each row of the second.
 
         Both methods use the same states and timers of the key. The rows of a key in a cut are processed in the order of
         their event times, as far as the order within each stream permits (``streamcore.operators.process.inputs``).
-        ``failed_to``, ``keeps_key``: as for ``KeyedStream.process``; ``keeps_key`` is about the key columns of the
-        first stream. Failed rows of the second stream are the side output ``failed_second``.
+        ``failed_to``, ``keeps_key``: as for ``KeyedStream.process``, of the rows and key columns of the first stream.
+        ``failed_second_to``: the lane of failed rows of the second stream, which are the side output ``failed_second``.
         """
-        side_lanes = {FAILED: failed_to, FAILED_SECOND: failed_to}
+        side_lanes = {FAILED: failed_to, FAILED_SECOND: failed_second_to}
         return process(self.first, function, None, self.second, name, limits, side_lanes, keeps_key=keeps_key)
 
 
