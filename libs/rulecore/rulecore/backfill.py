@@ -90,7 +90,7 @@ def decode_backfill(value: bytes) -> Backfill:
     try:
         return Backfill.model_validate(orjson.loads(value))
     except ValidationError as error:
-        raise DocumentError(format_faults(error)) from error
+        raise DocumentError(format_faults(error, Backfill)) from error
     except (ValueError, RecursionError) as error:
         raise DocumentError(f"not JSON: {one_line(error)}") from error
 
@@ -122,7 +122,7 @@ def decode_part(value: bytes) -> _Part:
     except zlib.error as error:
         raise DocumentError(f"a part of a backfill cannot be decompressed: {error}") from error
     except ValidationError as error:
-        raise DocumentError(format_faults(error)) from error
+        raise DocumentError(format_faults(error, _Part)) from error
     except (ValueError, RecursionError) as error:
         raise DocumentError(f"a part of a backfill is not JSON: {one_line(error)}") from error
 

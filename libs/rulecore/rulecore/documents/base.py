@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from pydantic import BaseModel, ConfigDict
 
 
@@ -19,3 +21,6 @@ class DocumentModel(BaseModel):
         validate_by_name=False,
         defer_build=True,
     )
+
+    #: Entries that a document may have beside the fields, which a validator turns into fields.
+    accepted_entries: ClassVar[tuple[str, ...]] = ()

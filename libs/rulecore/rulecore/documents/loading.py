@@ -16,6 +16,7 @@ from pathlib import Path
 import orjson
 from pydantic import ValidationError
 
+from rulecore.documents.base import DocumentModel
 from rulecore.documents.rule import Rule
 from rulecore.documents.scalars import abbreviate
 from rulecore.documents.yaml_files import read_file, yaml_files
@@ -31,6 +32,7 @@ from rulecore.documents.yaml_reader import (
 )
 from rulecore.errors import DocumentError
 from rulecore.printable import UNREADABLE, in_one_line
+from streamcore.settings import unknown_entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,7 @@ def _load(document: YamlDocument) -> LoadedRule:
         faults = list(_find_unreadable(rule))
     except (ValidationError, RecursionError) as error:
         rule = None
-        faults = _list_faults(error) if isinstance(error, ValidationError) else [((), "nested too deep")]
+        faults = _list_faults(error, Rule) if isinstance(error, ValidationError) else [((), "nested too deep")]
     places = [
         (document.place(path), dotted_path(document.known_prefix(path)), _with_entry_name(path, document, m))
         for path, m in faults
@@ -110,7 +112,7 @@ def _with_entry_name(path: PathKey, document: YamlDocument, message: str) -> str
     return f"{path[-1]} {message}" if missing else message
 
 
-def _list_faults(error: ValidationError) -> list[tuple[PathKey, str]]:
+def _list_faults(error: ValidationError, model: type[DocumentModel]) -> list[tuple[PathKey, str]]:
     """Return path and message of each fault.
 
     A message ``name: text`` about the whole rule, where ``name`` is an entry, becomes ``text`` at that entry.
@@ -125,7 +127,10 @@ def _list_faults(error: ValidationError) -> list[tuple[PathKey, str]]:
         )
         if repeated or path[:3] == _KEYWORD:
             continue
-        path, message = _without_tags(path), _simplify_message(details["type"], details["msg"])
+        message = _simplify_message(details["type"], details["msg"])
+        if details["type"] == "extra_forbidden":
+            message = unknown_entry(model, path)
+        path = _without_tags(path)
         name, colon, rest = message.partition(": ")
         about_entry = bool(colon) and not path and name in Rule.model_fields
         faults.append(((name,), rest) if about_entry else (path, message))
@@ -152,7 +157,6 @@ def _simplify_message(kind: str, message: str) -> str:
 
 _MESSAGES = {
     "missing": "is missing",
-    "extra_forbidden": "unknown entry",
     "string_type": "should be text",
     "int_type": "should be a whole number",
     "int_parsing": "should be a whole number",
@@ -177,7 +181,7 @@ def decode_record(value: bytes, max_bytes: int) -> Rule:
         json.loads(value, object_pairs_hook=_reject_repeated_names, parse_int=str, parse_float=str)
         rule = Rule.model_validate(parsed)
     except ValidationError as error:
-        raise _document_error(_list_faults(error)) from error
+        raise _document_error(_list_faults(error, Rule)) from error
     except ValueError as error:
         raise DocumentError(f"not JSON: {one_line(error)}") from error
     except RecursionError as error:
@@ -202,9 +206,9 @@ def _reject_repeated_names(pairs: Sequence[tuple[str, object]]) -> None:
         names.add(name)
 
 
-def format_faults(error: ValidationError) -> str:
-    """Return the first faults of a document, and the number of the others, in one line."""
-    return str(_document_error(_list_faults(error)))
+def format_faults(error: ValidationError, model: type[DocumentModel]) -> str:
+    """Return the first faults of a document of a model, and the number of the others, in one line."""
+    return str(_document_error(_list_faults(error, model)))
 
 
 _MAX_MESSAGES = 5

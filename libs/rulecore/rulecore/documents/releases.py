@@ -72,7 +72,7 @@ def decode_release(value: bytes) -> RuleRelease:
     try:
         return RuleRelease.model_validate(parsed)
     except ValidationError as error:
-        raise DocumentError(format_faults(error)) from error
+        raise DocumentError(format_faults(error, RuleRelease)) from error
 
 
 def decode_part(value: bytes) -> tuple[RuleChange, ...]:
@@ -83,7 +83,7 @@ def decode_part(value: bytes) -> tuple[RuleChange, ...]:
     try:
         return tuple(RuleChange.model_validate(one) for one in parsed)
     except ValidationError as error:
-        raise DocumentError(format_faults(error)) from error
+        raise DocumentError(format_faults(error, RuleChange)) from error
 
 
 def _parse_json(value: bytes) -> object:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Final
+from typing import Annotated, ClassVar, Final
 
 from pydantic import BeforeValidator, Discriminator, Field, PlainSerializer, Tag, model_validator
 
@@ -93,6 +93,8 @@ class SequenceStep(Repetition):
     ``a.amount`` is the value of the last event of step a, and so is ``last(a.amount)``; there are ``first``, ``sum``,
     ``min``, ``max``, ``avg`` and ``count(a)``. The events of the step itself that were taken before can be read, too.
     """
+
+    accepted_entries: ClassVar = (*StepContiguity,)
 
     step: Annotated[ColumnName, Field(description="Name of the step; messages refer to it as {step.column}.")]
     where: Annotated[Expression, Field(description="Condition that an event of the step satisfies.")]

@@ -22,6 +22,7 @@ from rulecore.language.ast import ListName, TypeText
 from rulecore.language.types import LIST_ENTRY_KINDS
 from rulecore.lists.entries import MOST_PARTS, part_bytes, part_digest, to_parts
 from streamcore.schema import Type
+from streamcore.settings import describe_error
 
 INLINE_ENTRIES: Final = 200
 _MAX_CHARACTERS: Final = 1_000
@@ -87,7 +88,7 @@ def decode_head(value: bytes, max_bytes: int) -> ListHead:
     try:
         return ListHead.model_validate(parsed)
     except ValidationError as error:
-        messages = [".".join(map(str, e["loc"])) + ": " + e["msg"] for e in error.errors(include_url=False)]
+        messages = [".".join(map(str, e["loc"])) + ": " + describe_error(e, ListHead) for e in error.errors()]
         raise ListError("; ".join(messages)[:_MAX_CHARACTERS]) from None
     except RecursionError:
         raise ListError("nested too deep") from None

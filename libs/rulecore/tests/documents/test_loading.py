@@ -89,7 +89,7 @@ def test_a_tumbling_window_slides_by_its_size() -> None:
             "9:11",
             "begins with a step",
         ),
-        ("sequence: [{step: a, wher: amount > 1}]", "7:28", "unknown entry"),
+        ("sequence: [{step: a, wher: amount > 1}]", "7:28", "unknown entry; did you mean where?"),
         ("score: {limit: 3}", "7:8", "of is missing"),
         ("suppress: {for: 1h}", "7:11", "needs `by`"),
         ("suppress: {by: [user_id]}", "7:11", "for is missing"),

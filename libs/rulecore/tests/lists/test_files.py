@@ -63,7 +63,7 @@ PROBLEMS = [
     (HEAD + "entries: 5\n", None, "limits.yaml:6:10", "entries are a sequence"),
     (HEAD + "entries:\n  - [1, 2]\n  - [x, 2]\n", None, "limits.yaml:8:5", "'x' is no long"),
     (HEAD + "entries:\n  - [1, 2]\n  - [1, 3]\n", None, "limits.yaml:8:5", "the value occurs earlier in the list"),
-    (HEAD + "owners: x\nentries: []\n", None, "limits.yaml:6:9", "Extra inputs"),
+    (HEAD + "owners: x\nentries: []\n", None, "limits.yaml:6:9", "unknown entry; did you mean owner?"),
     (HEAD.replace("long", "double") + "entries: []\n", None, "limits.yaml:4:5", "a list of double"),
     ("- a\n", None, "limits.yaml:1:1", "a list is a mapping"),
     (HEAD + "file: limits.csv\n", None, "limits.yaml:6:7", "cannot be read"),

@@ -145,8 +145,8 @@ class WindowedStream:
     def apply(self, compute: Callable[[WindowView], PaneRows], schema: Schema, *, name: str = "") -> Stream:
         """Emit the rows that a function returns for all elements of a pane. ``schema``: the columns of these rows.
 
-        ``compute`` must be pure. A pane on which it fails goes to the lane of ``failed_panes_to``. The windows keep every
-        element for it, so an aggregate is cheaper if it suffices.
+        ``compute`` must be pure. A pane on which it fails goes to the lane of ``failed_panes_to``. The windows keep
+        every element for it, so an aggregate is cheaper if it suffices.
         """
         from streamcore.operators.windows.general.pane_values import PaneFunction
 

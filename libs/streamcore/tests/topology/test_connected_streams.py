@@ -160,7 +160,6 @@ def test_a_backlog_in_one_cut_is_processed_in_the_order_of_event_times_across_bo
     assert {user: text.split(": ")[1] for user, text in result["out"].rows()} == {"a": "o1 p2 o3 p4 ", "b": "p8 o7 "}
 
 
-
 def test_failed_rows_of_each_stream_have_a_lane_of_their_own() -> None:
     step = ORDERS.key_by("user").connect(PAYMENTS.key_by("payer"))
     out = step.process(History(), failed_to="orders_failed", failed_second_to="payments_failed")

@@ -104,7 +104,6 @@ class Spoils(Total):
         return sum(state)
 
 
-
 class FailsToAddAndToMerge(FailsToMerge):
     """Fails to add 7, and to merge the poison."""
 

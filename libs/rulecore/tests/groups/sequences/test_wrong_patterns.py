@@ -36,7 +36,7 @@ def problems_of(rest: str) -> list[tuple[int, str, str]]:
 @pytest.mark.parametrize(
     ("second", "line", "path", "message"),
     [
-        ("folowed_by: b, where: kind = 'b'", 10, "sequence[1].folowed_by", "unknown entry"),
+        ("folowed_by: b, where: kind = 'b'", 10, "sequence[1].folowed_by", "did you mean followed_by?"),
         (
             "followed_by: b, next: c, where: kind = 'b'",
             10,

@@ -15,6 +15,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from streamcore.errors import ConfigError
 from streamcore.service.config.base import Document, NotNegative, Positive
 from streamcore.service.config.formats import FormatDocument, JsonDocument
+from streamcore.settings import describe_error
 
 if TYPE_CHECKING:
     from streamcore.decode.formats import InputFormat
@@ -78,7 +79,7 @@ def checked_document(document: Mapping[str, object], kind: type[D], where: str) 
     try:
         return TypeAdapter(kind).validate_python(document)
     except ValidationError as error:
-        lines = [f"  {'.'.join(map(str, e['loc'])) or 'document'}: {e['msg']}" for e in error.errors()]
+        lines = [f"  {'.'.join(map(str, e['loc'])) or 'document'}: {describe_error(e, kind)}" for e in error.errors()]
         raise ConfigError("\n".join([f"{where}: settings that cannot be used", *lines])) from error
     except ConfigError as error:  # what a document of a service means is checked as a part of reading it
         raise ConfigError(f"{where}: settings that cannot be used\n{error}") from error
