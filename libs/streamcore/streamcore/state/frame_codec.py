@@ -38,12 +38,13 @@ def pack(frames: Mapping[str, pl.DataFrame]) -> bytes:
     return b"".join(parts)
 
 
-def unpack(blob: bytes) -> dict[str, pl.DataFrame]:
-    """Decode the frames that ``pack`` encoded."""
+def unpack(blob: bytes, prefix: str = "") -> dict[str, pl.DataFrame]:
+    """Decode the frames that ``pack`` encoded, those whose name begins with ``prefix``."""
     (count,) = struct.unpack_from("<I", blob)
     parts = list(_parts(memoryview(blob)[4:], 2 * count))
     pairs: Iterable[tuple[memoryview, memoryview]] = zip(parts[::2], parts[1::2], strict=True)
-    return {bytes(name).decode(): from_bytes(body) for name, body in pairs}
+    named = ((bytes(name).decode(), body) for name, body in pairs)
+    return {name: from_bytes(body) for name, body in named if name.startswith(prefix)}
 
 
 def _parts(view: memoryview, count: int) -> Iterable[memoryview]:

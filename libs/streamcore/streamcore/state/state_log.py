@@ -40,7 +40,7 @@ from streamcore.errors import CorruptState
 from streamcore.hashing import bucket_for
 from streamcore.limits import StateSettings
 from streamcore.state.blob_store import BlobStore
-from streamcore.state.cold.cold_state import ColdState
+from streamcore.state.cold.cold_state import EVICTED, ColdState
 from streamcore.state.frame_codec import pack, unpack
 from streamcore.state.row_versions import VERSION
 from streamcore.state.table import HASH, StateTable
@@ -148,7 +148,7 @@ class StateLog:
         wanted = unpack(pack({name: one.rows(0, 1) for name, one in (tables or {}).items()}))
         if self.cold is not None:
             head = LogHead.from_json(stored)
-            self.cold.find_evicted((n, _read(blobs, f"log/{n}")) for n in head.log_sequences if head.cold)
+            self.cold.find_evicted((n, _read(blobs, f"log/{n}", EVICTED)) for n in head.log_sequences if head.cold)
         for sequence, every in _read_rows(stored, blobs):
             frames = every if self.cold is None else self.cold.without_evicted(sequence, every)
             for name in wanted.keys() & frames.keys():
@@ -254,11 +254,11 @@ def _read_rows(stored: bytes, blobs: BlobStore) -> Iterator[tuple[int, Mapping[s
         yield sequence, {n: _newer_than(f, written, sequence) for n, f in frames.items()}
 
 
-def _read(blobs: BlobStore, name: str) -> dict[str, pl.DataFrame]:
+def _read(blobs: BlobStore, name: str, prefix: str = "") -> dict[str, pl.DataFrame]:
     blob = blobs.get(name)
     if blob is None:
         raise CorruptState(f"shard state: blob {name} is missing; restore from a savepoint")
-    return unpack(blob)
+    return unpack(blob, prefix)
 
 
 def _newer_than(rows: pl.DataFrame, written: npt.NDArray[np.int64], sequence: int) -> pl.DataFrame:

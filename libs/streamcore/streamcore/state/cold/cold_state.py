@@ -35,7 +35,9 @@ from streamcore.state.cold.paged_state import Frames, Ints, PagedState, is_membe
 from streamcore.state.table import HASH, StateTable
 
 _CUT = "__cut"
-_ROWS, _OUT, _IN = "cold/rows/", "cold/out/", "cold/in/"
+_ROWS, _IN = "cold/rows/", "cold/in/"
+#: Begins the names of the log's frames that have the hashes of evicted keys.
+EVICTED = "cold/out/"
 #: The share of its memory that a shard's tables take after an eviction.
 _AFTER_EVICTION = 0.9
 
@@ -104,7 +106,7 @@ class ColdState:
                 for name in [*frames]:
                     if self._tables.get(_table_name(name)) == operator:
                         frames[name] = frames[name].filter(pl.Series(~is_member(frames[name][HASH].to_numpy(), gone)))
-                frames[_OUT + operator] = pl.DataFrame({HASH: gone})
+                frames[EVICTED + operator] = pl.DataFrame({HASH: gone})
             frames[_IN + operator] = rows.recalled.changes()
         written, digests = self._blobs.take_written()
         return {name: one for name, one in frames.items() if one.height}, digests, written
@@ -121,39 +123,47 @@ class ColdState:
     def find_evicted(self, logs: Iterable[tuple[int, Mapping[str, pl.DataFrame]]]) -> None:
         """Read the numbers of the cuts in which keys were evicted, so that ``without_evicted`` knows them.
 
-        ``logs``: the frames of each blob of the log, with the number of its cut.
+        ``logs``: the frames ``EVICTED`` of each blob of the log, with the number of its cut.
         """
         parts: dict[str, list[pl.DataFrame]] = {}
         for sequence, frames in logs:
             for name, rows in frames.items():
-                if name.startswith(_OUT):
-                    numbered = rows.select(HASH, pl.lit(sequence, pl.Int64).alias(_CUT))
-                    parts.setdefault(name.removeprefix(_OUT), []).append(numbered)
+                numbered = rows.select(HASH, pl.lit(sequence, pl.Int64).alias(_CUT))
+                parts.setdefault(name.removeprefix(EVICTED), []).append(numbered)
         self._evicted_in = {}
         for operator, found in parts.items():
-            latest = pl.concat(found).group_by(HASH).agg(pl.col(_CUT).max()).sort(HASH)
-            self._evicted_in[operator] = latest[HASH].to_numpy(), latest[_CUT].to_numpy()
+            evicted = pl.concat(found).sort(HASH)
+            hashes, cuts = evicted[HASH].to_numpy(), evicted[_CUT].to_numpy()
+            first = np.flatnonzero(np.append(True, hashes[1:] != hashes[:-1]))
+            self._evicted_in[operator] = hashes[first], np.maximum.reduceat(cuts, first)
 
     def without_evicted(self, sequence: int, frames: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
         """Return the frames of a blob that this cut wrote, without the rows of keys that later cuts evicted: most of
-        what the log has, if memory is small, and loading rows costs more than dropping them."""
+        what the log has, if memory is small, and loading rows costs more than dropping them. So no loaded key has to
+        be forgotten, and the hashes of evicted keys are dropped, too."""
         kept = {}
         for name, rows in frames.items():
+            if name.startswith(EVICTED):
+                continue
             later = self._evicted_in.get(self._tables.get(_table_name(name), ""))
             if later is None or not rows.height:
                 kept[name] = rows
                 continue
             evicted, cuts = later
             hashes = rows[HASH].to_numpy()
+            order = np.argsort(hashes)  # a search for ascending hashes is several times faster
+            hashes = hashes[order]
             places = np.minimum(np.searchsorted(evicted, hashes), len(evicted) - 1)
-            kept[name] = rows.filter(pl.Series((evicted[places] != hashes) | (cuts[places] < sequence)))
+            stays = np.empty(len(hashes), dtype=bool)
+            stays[order] = (evicted[places] != hashes) | (cuts[places] < sequence)
+            kept[name] = rows.filter(pl.Series(stays))
         return kept
 
     def load_frames(self, frames: Mapping[str, pl.DataFrame], table: Callable[[str], StateTable]) -> None:
         """Load the frames of one blob of the log."""
-        for prefix in (_ROWS, "", _IN, _OUT):
+        for prefix in (_ROWS, "", _IN, EVICTED):
             for name, rows in sorted(frames.items(), key=_by_name):
-                if rows.height and (name.startswith(prefix) if prefix else not name.startswith((_ROWS, _IN, _OUT))):
+                if rows.height and (name.startswith(prefix) if prefix else not name.startswith((_ROWS, _IN, EVICTED))):
                     self._load_frame(prefix, name.removeprefix(prefix), rows, table)
 
     def _load_frame(self, prefix: str, name: str, rows: pl.DataFrame, table: Callable[[str], StateTable]) -> None:
