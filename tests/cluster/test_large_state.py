@@ -1,4 +1,5 @@
-"""An upgrade of an app with a large state on a real cluster: the time without output, and that no state is lost.
+"""An upgrade of an app with a large state to more shards on a real cluster: the time without output, and that no state
+is lost.
 
 Every user is seen once before the upgrade and some of them again after it. Rules that want to see a user twice within a
 day then give one alert each for those users and none for others: what a lost, doubled or mixed up row would change.
@@ -34,6 +35,8 @@ pytestmark = [
 ]
 LIMIT_S = 900.0
 RULES = 20
+#: After the upgrade; before it, as many as the chart sets.
+SHARDS = 16
 #: Of a user's row with a sum for each rule, about, as a savepoint tells it.
 _ROW_BYTES = 88
 USERS = max(1, MEGABYTES * 1_000_000 // _ROW_BYTES)
@@ -91,13 +94,13 @@ def test_an_upgrade_with_a_large_state_loses_nothing(release: Release) -> None:
     steady = send(release.toolbox, "login", range(USERS, USERS + 400 * 20), rate=20)
     time.sleep(10)  # so that there are cuts of one rhythm before it
     number, began_ms = app.upgrades, time.time() * 1_000
-    app.change({"image": build_faulty_image("none")})
+    app.change({"image": build_faulty_image("none"), "config": {"shards": SHARDS}})
     outcome = app.wait_until_upgraded(number, LIMIT_S)
     status = app.status
     markers = [record.made_ms for record in release.toolbox.records("rules.markers") if record.made_ms >= began_ms]
     size = _size_mb(release, status)
     print_result(
-        "much state", mb=size, users=USERS, outcome=outcome, phases=phases(status), pause_s=longest_gap_s(markers)
+        "much state", mb=size, shards=SHARDS, users=USERS, outcome=outcome, phases=phases(status), pause_s=longest_gap_s(markers)
     )
     assert outcome == "Succeeded", json.dumps(status["upgrade"])
     release.toolbox.delete(steady)
