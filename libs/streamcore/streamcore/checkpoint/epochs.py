@@ -143,6 +143,10 @@ class EpochStore:
         if later:
             raise Fenced(f"checkpoint {self.checkpoint(epoch).path}: epoch {later[-1]} has begun; stop this process")
 
+    def written_topics(self) -> list[str]:
+        """Return the topics that the app has written in any epoch that exists, sorted."""
+        return sorted({topic for epoch in self.existing() for topic in self.checkpoint(epoch).written_topics()})
+
     def clear_partial(self, epoch: int) -> None:
         """Remove the files of an incomplete checkpoint, which a crash left, except the lease, which the caller holds.
 

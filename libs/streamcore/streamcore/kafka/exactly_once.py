@@ -101,7 +101,7 @@ class _TransactionBatch:
 
 class ExactlyOnceWriter:
     """One writer of an app. Call ``open`` once, then ``commit`` for each batch; one thread at a time. ``topics``: those
-    that it writes, beside the markers topic.
+    that it writes or earlier processes of it wrote, beside the markers topic.
 
     Once ``open`` or ``commit`` has raised, the writer is closed for good. Build a new writer, and after ``Fenced`` in a
     new process.
