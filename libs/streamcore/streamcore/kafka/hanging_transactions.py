@@ -44,8 +44,9 @@ def end_hanging_transactions(
     other writer: the transaction of a process that writes is open, and does not hang.
 
     ``topics``: all that the writers have ever written, for the coordinator has forgotten which were in the transaction.
-    Those that are deleted, or that this client may not see any more, are left out. Raises ``Retryable`` if the broker does not answer within
-    ``request_timeout_ms``.
+    Those that are deleted, or that this client may not see any more, are left out.
+
+    Raises ``Retryable`` if the broker does not answer within ``request_timeout_ms``.
     """
     topics = list(list_partitions(settings, topics, skip_forbidden=True))
     if not _hidden_partitions(settings, topics):
