@@ -180,7 +180,7 @@ class ExactlyOnceWriter:
         raise Fenced(
             f"kafka {self._settings.bootstrap}: {self._writer.transactional_id}: {cut} is to be written, and the "
             f"marker shows {self._done.cut} with {'other input' if self._done.cut.batch == cut.batch else 'output'}: "
-            "another process runs the app with another copy of the checkpoint; stop this process"
+            "another process runs the app with another copy of the checkpoint; this one ends. Keep one of the two"
         )
 
     @property

@@ -6,6 +6,7 @@ that are of no use to a person: the stack traces of threads, and the ends of thr
 
 from __future__ import annotations
 
+import logging
 import re
 import signal
 import subprocess
@@ -29,6 +30,9 @@ _NOISE = (
 _STATE_THREAD = b'Exception in thread "stateConnectionListenerThread" '
 _CLOSED = re.compile(rb"\S*\.(?:ClosedByInterrupt|AsynchronousClose|ClosedChannel)Exception")
 _THREAD_ENDED = b'Exception in thread "'
+#: Of a failed task. Spark adds advice to its developers.
+_WORKER_ENDED = re.compile(rb"TaskSetManager.*Lost task .*Python worker exited unexpectedly")
+_LOG = logging.getLogger(__name__)
 _CAUSE = b"Caused by: "
 _TRACE = (b"\tat ", b"\t... ", b"\tSuppressed: ", b"\t\tat ")
 
@@ -63,6 +67,11 @@ def start_gateway(command: Sequence[str], *, env: Mapping[str, str], **options: 
 def _forward(messages: IO[bytes]) -> None:
     """Write the lines to standard error, until the last process that holds the other end has closed it."""
     for line in drop_noise(messages):
+        if _WORKER_ENDED.search(line):
+            _LOG.warning(
+                "a Python worker of Spark ended: it was killed, or its memory was not enough; its task runs again"
+            )
+            continue
         sys.stderr.buffer.write(line)
         sys.stderr.buffer.flush()
 
