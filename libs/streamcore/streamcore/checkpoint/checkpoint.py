@@ -2,7 +2,8 @@
 
 ::
 
-    <root>/app.json      name, shards, key groups, output version, format: written once, compared at each start
+    <root>/app.json      name, shards, key groups, output version, format: compared at each start; and the topics that
+                         the app has written, also those of lanes that it no longer has
     <root>/epoch.json    see ``epoch``
     <root>/lease.*       see ``lease``
     <root>/offsets/N     the offset ranges of batch N: see ``offset_log``
@@ -18,7 +19,7 @@ output is in Kafka already.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from streamcore.checkpoint.epoch import FIRST_EPOCH, create_epoch, read_epoch
@@ -137,9 +138,24 @@ class CheckpointRoot:
         create_epoch(self.epoch_path, epoch)
         entries: dict[str, Entry] = {"name": identity.name, "shards": identity.shards}
         entries["key_groups"] = identity.key_groups
-        entries |= {"output_version": identity.output_version, "format_version": FORMAT_VERSION}
+        entries |= {"output_version": identity.output_version, "format_version": FORMAT_VERSION, "topics": ""}
         write_json(self.app_path, entries)
         return epoch
+
+    def written_topics(self) -> list[str]:
+        """Return the topics that the app has written in this checkpoint, or is about to write, sorted."""
+        return str((read_json(self.app_path) or {}).get("topics", "")).split()
+
+    def add_written_topics(self, topics: Iterable[str]) -> list[str]:
+        """Add to the written topics and return all of them. Call it before the first record of a topic: a later
+        process may have to end a transaction there, though the app has no such lane any more. The caller holds the
+        lease, and the checkpoint exists."""
+        known = self.written_topics()
+        every = sorted({*known, *topics})
+        if every != known:
+            # A topic's name has no space (Kafka allows letters, digits, '.', '_' and '-').
+            write_json(self.app_path, {**(read_json(self.app_path) or {}), "topics": " ".join(every)})
+        return every
 
     def adopt_epoch(self, epoch: int) -> int:
         """Return ``epoch`` if the owner may run the root in it. Raise ``ConfigError`` if the root is in another epoch:

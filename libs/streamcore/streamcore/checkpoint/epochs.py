@@ -141,7 +141,12 @@ class EpochStore:
         """Raise ``Fenced`` if a later epoch exists; the owner of this one must not write any more."""
         later = [one for one in self.folders() if one > epoch and self.exists(one)]
         if later:
-            raise Fenced(f"checkpoint {self.checkpoint(epoch).path}: epoch {later[-1]} has begun; stop this process")
+            where = f"checkpoint {self.checkpoint(epoch).path}"
+            raise Fenced(f"{where}: epoch {later[-1]} has begun in another process; this one ends")
+
+    def written_topics(self) -> list[str]:
+        """Return the topics that the app has written in any epoch that exists, sorted."""
+        return sorted({topic for epoch in self.existing() for topic in self.checkpoint(epoch).written_topics()})
 
     def clear_partial(self, epoch: int) -> None:
         """Remove the files of an incomplete checkpoint, which a crash left, except the lease, which the caller holds.

@@ -123,6 +123,8 @@ class OffsetLog:
         make_folder(self.folder)
         path = self.folder / str(batch)
         if not create_json(path, bounds.to_json(batch)):
-            raise Fenced(f"{path}: another process has planned this batch; stop this process")
+            raise Fenced(
+                f"{path}: another process runs the app with this checkpoint, and has planned this batch; this one ends"
+            )
         if batch >= self.keep:
             discard(self.folder / str(batch - self.keep))

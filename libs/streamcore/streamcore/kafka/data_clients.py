@@ -62,10 +62,14 @@ _TOPIC = {_E.UNKNOWN_TOPIC_OR_PART, _E._UNKNOWN_TOPIC, _E.TOPIC_EXCEPTION}
 _SIZE = {_E.MSG_SIZE_TOO_LARGE, _E.RECORD_LIST_TOO_LARGE, _E.INVALID_MSG_SIZE}
 _NEVER = {_E._NOT_IMPLEMENTED, _E._UNSUPPORTED_FEATURE, _E.UNSUPPORTED_VERSION, _E.POLICY_VIOLATION}
 
+_OTHER_WRITER = (
+    "another process of this app, with this checkpoint or a copy of it, began to write; this one ends, and that one "
+    "goes on. Nothing is lost. If you want both, give each an app name and a checkpoint of its own"
+)
 #: (error codes, error class, remedy). Other codes are ``Retryable``: their outcome is unknown, and the caller limits
 #: the number of attempts.
 KNOWN: tuple[tuple[set[int], type[StreamError], str], ...] = (
-    (_FENCED, Fenced, "another process writes under the same identity; this one must stop"),
+    (_FENCED, Fenced, _OTHER_WRITER),
     (_LOGIN, ConfigError, "check security protocol, mechanism, user name, password and TLS files"),
     (_RIGHTS, ConfigError, "grant this user the right, or use another user"),
     (_TOPIC, ConfigError, "create the topic, or correct its name"),

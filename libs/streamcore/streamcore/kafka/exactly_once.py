@@ -101,7 +101,7 @@ class _TransactionBatch:
 
 class ExactlyOnceWriter:
     """One writer of an app. Call ``open`` once, then ``commit`` for each batch; one thread at a time. ``topics``: those
-    that it writes, beside the markers topic.
+    that it writes or earlier processes of it wrote, beside the markers topic.
 
     Once ``open`` or ``commit`` has raised, the writer is closed for good. Build a new writer, and after ``Fenced`` in a
     new process.
@@ -180,7 +180,7 @@ class ExactlyOnceWriter:
         raise Fenced(
             f"kafka {self._settings.bootstrap}: {self._writer.transactional_id}: {cut} is to be written, and the "
             f"marker shows {self._done.cut} with {'other input' if self._done.cut.batch == cut.batch else 'output'}: "
-            "another process runs the app with another copy of the checkpoint; stop this process"
+            "another process runs the app with another copy of the checkpoint; this one ends. Keep one of the two"
         )
 
     @property

@@ -6,9 +6,13 @@ partitions for deleted: it skips their transaction markers and records the trans
 the partitions from readers of committed records. The marker of the last cut is among them.
 
 The coordinator still knows how the transaction ended, until the next producer with this transactional id begins. So
-before it does, an empty transaction over the same partitions is ended in the same way: its markers end both. After a
-restore the writers of the earlier epochs are looked at too, because their hanging transactions hide the output of the
-new epoch as well.
+before it does, an empty transaction over the same partitions is ended in the same way: its markers end both. It has
+forgotten the partitions, so they are looked for in every topic that the app has written, also those of lanes that it no
+longer has (``CheckpointRoot.written_topics``). After a restore the writers of the earlier epochs are looked at too,
+because their hanging transactions hide the output of the new epoch as well.
+
+An open transaction, which a killed process left, needs no search: the coordinator knows its partitions, and aborts it
+in all of them when the next producer begins.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ from streamcore.cuts.writer_id import WriterId
 from streamcore.errors import Retryable
 from streamcore.kafka import admin_clients
 from streamcore.kafka.delivery import DeliverySettings
-from streamcore.kafka.partition_offsets import KafkaPartitionOffsets
+from streamcore.kafka.partition_offsets import KafkaPartitionOffsets, list_partitions
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.offsets import TopicPartition
 
@@ -36,11 +40,15 @@ _POLL_S = 0.1
 def end_hanging_transactions(
     settings: KafkaSettings, writers: Sequence[WriterId], topics: Sequence[str], delivery: DeliverySettings
 ) -> list[WriterId]:
-    """End the hanging transactions of the writers in ``topics``, all that they write; return the writers that had one.
-    Fences these, and no other writer: the transaction of a process that writes is open, and does not hang.
+    """End the hanging transactions of the writers in ``topics``; return the writers that had one. Fences these, and no
+    other writer: the transaction of a process that writes is open, and does not hang.
+
+    ``topics``: all that the writers have ever written, for the coordinator has forgotten which were in the transaction.
+    Those that are deleted, or that this client may not see any more, are left out.
 
     Raises ``Retryable`` if the broker does not answer within ``request_timeout_ms``.
     """
+    topics = list(list_partitions(settings, topics, skip_forbidden=True))
     if not _hidden_partitions(settings, topics):
         return []
     ended = []

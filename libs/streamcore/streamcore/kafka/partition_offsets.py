@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from concurrent.futures import Future
 
 import confluent_kafka as ck
@@ -18,25 +18,32 @@ _RETRY_PAUSE_S = 0.5
 _NO_SUCH_RECORD = -1
 
 
-def list_partitions(settings: KafkaSettings, topics: Sequence[str]) -> dict[str, list[TopicPartition]]:
-    """Return the partitions of each topic that exists, with one request to the cluster."""
+def list_partitions(
+    settings: KafkaSettings, topics: Sequence[str], *, skip_forbidden: bool = False
+) -> dict[str, list[TopicPartition]]:
+    """Return the partitions of each topic that exists, with one request to the cluster. ``skip_forbidden``: leave out
+    topics that this client may not describe, instead of raising ``ConfigError``."""
+    absent = {ck.KafkaError.UNKNOWN_TOPIC_OR_PART}
+    if skip_forbidden:
+        absent.add(ck.KafkaError.TOPIC_AUTHORIZATION_FAILED)
     client = clients.volume_admin(settings)  # must live until the futures are resolved
     with clients.naming_errors(settings, f"describe topics {list(topics)}"):
         futures = client.describe_topics(
             ck.TopicCollection(list(topics)), request_timeout=settings.request_timeout_ms / 1000
         )
-        numbers_by_topic = {name: _partition_numbers(future) for name, future in futures.items()}
+        numbers_by_topic = {name: _partition_numbers(future, absent) for name, future in futures.items()}
     return {
         name: [(name, number) for number in sorted(numbers)] for name, numbers in numbers_by_topic.items() if numbers
     }
 
 
-def _partition_numbers(future: Future[admin.TopicDescription]) -> list[int]:
-    """Return the partition numbers of a topic; an empty list if the topic does not exist."""
+def _partition_numbers(future: Future[admin.TopicDescription], absent: Container[int]) -> list[int]:
+    """Return the partition numbers of a topic; an empty list if the cluster answers with one of the error codes
+    ``absent``."""
     try:
         return [partition.id for partition in future.result().partitions]
     except ck.KafkaException as error:
-        if error.args[0].code() == ck.KafkaError.UNKNOWN_TOPIC_OR_PART:
+        if error.args[0].code() in absent:
             return []
         raise
 

@@ -80,10 +80,18 @@ class Lease(ABC):
             return
         holder = self._holder()
         if not self._held or holder is None or holder.token != self._owner.token:
-            who = f"{holder} holds it" if holder else "its record does not exist"
-            raise Fenced(f"{self._what}: the lease of this process was lost: {who}; stop this process")
+            raise Fenced(f"{self._what}: the lease of this process was lost: {self._why_lost(holder)}. Nothing is lost")
         self._besides()
         self._checked_s = began_s
+
+    def _why_lost(self, holder: Owner | None) -> str:
+        if holder is None:
+            return (
+                "its record is gone, because another process took it over and has ended, or a person removed it; "
+                "this process ends: start one process of the app"
+            )
+        why = f"because this one gave no sign for {self._stale_ms / 1000:.0f} s"
+        return f"{holder} took it over, {why}; this one ends, that one goes on"
 
     def release(self) -> None:
         """Release the lease, so that the next owner need not wait. Another owner's record is not changed."""

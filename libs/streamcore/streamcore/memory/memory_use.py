@@ -28,23 +28,27 @@ class ProcessMemory(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MemoryUse:
-    """The memory in use, its limit, and the processes of the app, largest first."""
+    """The memory in use, its limit, and the processes of the app, largest first. ``kills``: how many processes the
+    system has ended at the limit of the container, since that began."""
 
     used: int
     limit: int
     processes: tuple[ProcessMemory, ...]
+    kills: int = 0
 
 
 class _Cgroup(NamedTuple):
-    """The files of one version of cgroups: limit and use in a folder, and the line of ``memory.stat`` to take off."""
+    """The files of one version of cgroups: limit and use in a folder, the line of ``memory.stat`` to take off, and the
+    file with the line ``oom_kill``."""
 
     limit: str
     used: str
     droppable: str
+    events: str
 
 
-_V2: Final = _Cgroup("memory.max", "memory.current", "inactive_file")
-_V1: Final = _Cgroup("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+_V2: Final = _Cgroup("memory.max", "memory.current", "inactive_file", "memory.events")
+_V1: Final = _Cgroup("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file", "memory.oom_control")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +71,21 @@ class MemoryReader:
             return None
         processes = tuple(sorted(self._processes(), reverse=True))
         if container is not None:
-            return MemoryUse(*container, processes)
+            used, limit, kills = container
+            return MemoryUse(used, limit, processes, kills)
         return MemoryUse(sum(process.bytes for process in processes), self.limit or 0, processes)
 
-    def _container(self) -> tuple[int, int] | None:
-        """Return use and limit of the cgroup with the lowest limit, None without a limit."""
+    def _container(self) -> tuple[int, int, int] | None:
+        """Return use, limit and kills of the cgroup with the lowest limit, None without a limit."""
         found = [(limit, folder, files) for folder, files in self._folders() if (limit := _limit(folder, files))]
         if not found:
             return None
         limit, folder, files = min(found, key=lambda one: one[0])
         used = _number(folder / files.used)
-        return None if used is None else (max(0, used - _droppable(folder, files)), limit)
+        if used is None:
+            return None
+        droppable = _entry(folder / "memory.stat", files.droppable)
+        return max(0, used - droppable), limit, _entry(folder / files.events, "oom_kill")
 
     def _folders(self) -> Iterator[tuple[Path, _Cgroup]]:
         """Yield the folders of the cgroups of this process and those above, which are its own root in a container."""
@@ -117,9 +125,10 @@ def _limit(folder: Path, files: _Cgroup) -> int | None:
     return None if limit is None or limit >= _NO_LIMIT else limit
 
 
-def _droppable(folder: Path, files: _Cgroup) -> int:
-    lines = (line.split() for line in _text(folder / "memory.stat").splitlines())
-    return next((int(line[1]) for line in lines if line[0] == files.droppable), 0)
+def _entry(file: Path, name: str) -> int:
+    """Return the number in the line that begins with ``name``; 0 if there is none."""
+    lines = (line.split() for line in _text(file).splitlines())
+    return next((int(line[1]) for line in lines if line[0] == name), 0)
 
 
 def _number(path: Path) -> int | None:

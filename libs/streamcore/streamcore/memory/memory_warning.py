@@ -1,4 +1,5 @@
-"""Warns that memory is nearly used up, before the system ends a process: at once, every minute, and when it is over."""
+"""Warns that memory is nearly used up, before the system ends a process: at once, every minute, and when it is over.
+Reports each process that the system ends all the same, for its exit code does not tell why it ended."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Final
 
-from streamcore.memory.memory_use import MemoryUse
+from streamcore.memory.memory_use import MemoryUse, ProcessMemory
 from streamcore.outages import LastingWarning
 
 #: The share of the limit at which memory is nearly used up, and the share below which it is not any more.
@@ -18,6 +19,7 @@ OVER_SHARE: Final = 0.75
 _CHECK_S: Final = 2.0
 _SHOWN: Final = 4  # processes in a message
 _MB: Final = 1_000_000
+_REMEDY: Final = "Give the app more memory, or let it keep less state"
 
 
 class MemoryWarning:
@@ -33,6 +35,7 @@ class MemoryWarning:
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._read = read
+        self._log = log
         self._warning = LastingWarning(log, now_s)
         self._ended = threading.Event()
         self.latest: MemoryUse | None = None
@@ -52,15 +55,17 @@ class MemoryWarning:
 
     def check(self) -> None:
         """Read the memory, and log what is due."""
-        self.latest = use = self._read()
-        if use is None:
+        before, self.latest = self.latest, self._read()
+        if (use := self.latest) is None:
             return
+        if before is not None and use.kills > before.kills:
+            self._log.warning(_describe_kill(before, use))
         if self._warning.lasts and use.used < OVER_SHARE * use.limit:
             self._warning.end(f"memory: enough again after {self._warning.seconds:.0f} s: {_figures(use)}")
         elif self._warning.lasts or use.used >= WARN_SHARE * use.limit:
             self._warning.warn(
                 f"memory: {_figures(use)}; at the limit the system ends one of these processes and cuts run again. "
-                "Give the app more memory, or let it keep less state",
+                f"{_REMEDY}",
                 f"memory: still nearly used up, for {self._warning.seconds:.0f} s now: {_figures(use)}",
             )
 
@@ -69,7 +74,21 @@ class MemoryWarning:
             self.check()
 
 
+def _describe_kill(before: MemoryUse, use: MemoryUse) -> str:
+    """Describe what the system has ended between both readings, as far as the first one knew the processes."""
+    alive, killed = {process.pid for process in use.processes}, use.kills - before.kills
+    gone = [process for process in before.processes if process.pid not in alive][:killed]
+    named = ", ".join(f"{one.name} {one.pid} with {one.bytes // _MB} MB" for one in gone) or "a process"
+    return (
+        f"memory: the system ended {named}, because {use.limit // _MB} MB were used up; what it computed runs again. "
+        f"{_REMEDY}"
+    )
+
+
+def _name(process: ProcessMemory) -> str:
+    return f"{process.name} {process.pid} has {process.bytes // _MB} MB"
+
+
 def _figures(use: MemoryUse) -> str:
     share = f"{use.used // _MB} of {use.limit // _MB} MB are in use ({100 * use.used // use.limit} %)"
-    shown = [f"{process.name} {process.pid} has {process.bytes // _MB} MB" for process in use.processes[:_SHOWN]]
-    return ", ".join([share, *shown])
+    return ", ".join([share, *map(_name, use.processes[:_SHOWN])])

@@ -18,7 +18,6 @@ from streamcore.errors import ConfigError
 from streamcore.kafka.delivery import DeliverySettings
 from streamcore.kafka.hanging_transactions import end_hanging_transactions
 from streamcore.kafka.markers import read_marker
-from streamcore.kafka.partition_offsets import list_partitions
 from streamcore.savepoint import CompatibilityReport, RestoreDecisions, Savepoint, SavepointRepository
 from streamcore.savepoint.app_description import check_app_compatibility
 from streamcore.savepoint.fork import find_savepoint
@@ -76,6 +75,7 @@ class ServiceSavepoints:
             restore_checkpoint(saved, self.app, self._plan(saved), root, command.epoch, rewinds=rewinds)
         # Checks an existing or restored checkpoint, or creates an empty one.
         root.initialise(AppIdentity.of(self.app.name, self.app.key_space), epoch=command.epoch)
+        root.add_written_topics(self._epochs.written_topics())
 
     def create(self, name: str, runner: Runner) -> SavepointInfo:
         """See ``Savepoints``."""
@@ -106,8 +106,8 @@ class ServiceSavepoints:
             return begun
         kafka, markers = self.settings.kafka, self.settings.markers_topic
         writers = [WriterId(self.app.name, one) for one in self._epochs.existing()]
-        topics = list(list_partitions(kafka, [markers, *set(self.app.lanes.values())]))  # a new lane has no topic yet
-        end_hanging_transactions(kafka, writers, topics, DeliverySettings())
+        topics = {markers, *self.app.lanes.values(), *self._epochs.written_topics()}
+        end_hanging_transactions(kafka, writers, sorted(topics), DeliverySettings())
         marker = read_marker(kafka, markers, WriterId(self.app.name, epoch), _MARKERS_TIMEOUT_MS)
         return None if marker is None else marker.cut.batch
 

@@ -79,7 +79,7 @@ def check_same_cut(cut: CutId, stored: CutId, sink: str) -> None:
         seen = "with other input" if stored.batch == cut.batch else "as its last"
         raise Fenced(
             f"{sink}: {cut} is to be written, and the ledger shows {stored} {seen}: another process runs the app with "
-            "another copy of the checkpoint; stop this process"
+            "another copy of the checkpoint; this one ends. Keep one of the two"
         )
 
 

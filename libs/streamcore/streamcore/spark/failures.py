@@ -32,6 +32,11 @@ _TASK = re.compile(
 )
 #: Texts in errors of Spark, Hadoop and RocksDB about a damaged file.
 _DAMAGED = ("ChecksumException", "Checksum error", "Stream is corrupted", "ZipException", "Corruption: ")
+#: A Python worker that found its connection closed, in code of pyspark: the JVM's side of it ended first.
+_CUT_OFF = re.compile(
+    r'  File "[^"\n]*/pyspark/[^"\n]*", line \d+, in \w+\n(?:    .*\n)*'
+    r"(?:EOFError|BrokenPipeError|ConnectionResetError)\b"
+)
 #: Texts of failures of which a damaged or missing file may be the cause.
 _UNREADABLE = ("CANNOT_LOAD_STATE_STORE", "RocksDBException", "NoSuchFile", "FileNotFound", "JsonParseException")
 _MOST_FILES = 3
@@ -55,6 +60,8 @@ def explain_failure(
     them, for there may be many. ``find_savepoint`` returns the name of the newest savepoint. ``local_dir``: the folder
     in which Spark keeps files for itself.
     """
+    if _CUT_OFF.search(text):
+        return _explain_cut_off(root, local_dir)
     if (python := _worker_error(text)) is not None:
         return python
     cause = last_cause(text)
@@ -75,12 +82,31 @@ def explain_failure(
     return Retryable(cause)
 
 
+def _explain_cut_off(root: CheckpointRoot, local_dir: Path | None) -> Retryable:
+    """Return the error for a worker to which Spark has closed the connection. Most often the state store failed, of
+    which the worker learns no more."""
+    if full := _full_disks(root, local_dir):
+        return Retryable(f"disk full: {' and '.join(full)}; make room there")
+    return Retryable(
+        f"the JVM of Spark closed its connection to a Python worker, as it does when it cannot read or write the state "
+        f"in {root.spark}; its own message, before this one, has the reason"
+    )
+
+
 def _describe_full_disks(root: CheckpointRoot, local_dir: Path | None) -> str:
     """Name the folders that have no room, or all to which Spark writes if there is room again."""
+    return " and ".join(_full_disks(root, local_dir) or _folders(root, local_dir))
+
+
+def _full_disks(root: CheckpointRoot, local_dir: Path | None) -> list[str]:
+    free = {place: _free_bytes(path) for place, path in _folders(root, local_dir).items()}
+    return [f"{place} has {count} bytes free" for place, count in free.items() if count < _FULL_BYTES]
+
+
+def _folders(root: CheckpointRoot, local_dir: Path | None) -> dict[str, Path]:
+    """Return the folders on disks of this machine to which Spark writes, by their descriptions."""
     folders = {"checkpoint": root.path, "local_dir": local_dir or Path(tempfile.gettempdir())}
-    free = {f"{name} {path}": _free_bytes(path) for name, path in folders.items() if isinstance(path, Path)}
-    full = [f"{place} has {count} bytes free" for place, count in free.items() if count < _FULL_BYTES]
-    return " and ".join(full or free)
+    return {f"{name} {path}": path for name, path in folders.items() if isinstance(path, Path)}
 
 
 def _free_bytes(folder: Path) -> int:

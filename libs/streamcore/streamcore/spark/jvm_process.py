@@ -1,16 +1,18 @@
 """Starts Spark's JVM, so that a signal to all processes of a service leaves it alone, and forwards its messages.
 
 What Spark's Python workers write to standard error comes through the JVM as well. It drops lines
-that are of no use to a person.
+that are of no use to a person: the stack traces of threads, and the ends of threads that Spark itself ends.
 """
 
 from __future__ import annotations
 
+import logging
+import re
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any
 
 from streamcore.environment import JAVA_HOME
@@ -23,6 +25,16 @@ _NOISE = (
     b"Starting Streaming TransformWithStateInPandas Python worker",
     b"Streaming TransformWithStateInPandas Python worker",
 )
+#: The thread that waits until a worker asks for state: when a task ends before its worker has connected, Spark closes
+#: the socket under it. With any other error it is the thread in which the state store failed.
+_STATE_THREAD = b'Exception in thread "stateConnectionListenerThread" '
+_CLOSED = re.compile(rb"\S*\.(?:ClosedByInterrupt|AsynchronousClose|ClosedChannel)Exception")
+_THREAD_ENDED = b'Exception in thread "'
+#: Of a failed task. Spark adds advice to its developers.
+_WORKER_ENDED = re.compile(rb"TaskSetManager.*Lost task .*Python worker exited unexpectedly")
+_LOG = logging.getLogger(__name__)
+_CAUSE = b"Caused by: "
+_TRACE = (b"\tat ", b"\t... ", b"\tSuppressed: ", b"\t\tat ")
 
 
 def start_jvm(command: Sequence[str], *, preexec_fn: Callable[[], object], **options: Any) -> subprocess.Popen[bytes]:
@@ -54,7 +66,28 @@ def start_gateway(command: Sequence[str], *, env: Mapping[str, str], **options: 
 
 def _forward(messages: IO[bytes]) -> None:
     """Write the lines to standard error, until the last process that holds the other end has closed it."""
-    for line in messages:
+    for line in drop_noise(messages):
+        if _WORKER_ENDED.search(line):
+            _LOG.warning(
+                "a Python worker of Spark ended: it was killed, or its memory was not enough; its task runs again"
+            )
+            continue
+        sys.stderr.buffer.write(line)
+        sys.stderr.buffer.flush()
+
+
+def drop_noise(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the lines that are of use to a person. Of a thread that ended with an error they are the error and its
+    causes; of the thread of the state, whose error has its cause in it, the error."""
+    trace: tuple[bytes, ...] = ()
+    for line in lines:
+        if trace and line.startswith(trace):
+            continue
+        is_cause = bool(trace) and line.startswith(_CAUSE)
+        trace = _TRACE if is_cause or line.startswith(_THREAD_ENDED) else ()
+        if line.startswith(_STATE_THREAD):
+            trace = (*_TRACE, _CAUSE)
+            if _CLOSED.match(line, len(_STATE_THREAD)):
+                continue
         if line.strip() and not line.startswith(_NOISE):
-            sys.stderr.buffer.write(line)
-            sys.stderr.buffer.flush()
+            yield line

@@ -239,7 +239,7 @@ class Runner:
             self.settings.markers_topic,
             delivery=delivery,
             hooks=hooks,
-            topics=sorted(set(self.app.lanes.values())),
+            topics=self.root.add_written_topics(self.app.lanes.values()),
         ) as writer:
             sink_hooks = SinkHooks(still_owner=lease.check)
             outputs = OutputCommitter(self.app, writer, [make(sink_hooks) for make in self.settings.sinks])

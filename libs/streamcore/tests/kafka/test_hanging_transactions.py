@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import kafka as kafka_python
@@ -13,7 +14,9 @@ import pytest
 from headgate.local.java import Java
 from headgate.local.servers.base import Lifetime
 from headgate.local.servers.kafka import BrokerSettings, EmbeddedBroker
+from streamcore.app import App, Source
 from streamcore.cuts.writer_id import WriterId
+from streamcore.errors import ConfigError
 from streamcore.kafka import exactly_once
 from streamcore.kafka.delivery import CommitStep, DeliverySettings, OutRecord, WriterHooks
 from streamcore.kafka.exactly_once import ExactlyOnceWriter
@@ -22,6 +25,11 @@ from streamcore.kafka.markers import read_marker
 from streamcore.kafka.readers import read_topic
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.transactional_producer import TransactionalProducer
+from streamcore.kernel import Kernel
+from streamcore.schema import StreamSchema
+from streamcore.spark.runner import Runner, RunSettings
+from streamcore.spark.runtime import Runtime
+from streamcore.spark.session import SparkSettings
 from tests.harness.cut_ids import cut_id
 from tests.harness.faults.hanging_transaction import LENIENT, make_hanging_transaction
 from tests.harness.servers import processes
@@ -33,6 +41,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 RECORDS = 8
+SCHEMA = StreamSchema.parse({"name": "s", "event_time": "ts", "keys": [[]], "fields": {"ts": "timestamp not null"}})
 #: A reader gives up soon on records that an open transaction hides.
 IMPATIENT = DeliverySettings(transaction_timeout_ms=2_000, backoff_ms=50, recovery_ms=1)
 
@@ -168,6 +177,41 @@ def test_a_transaction_in_the_lanes_alone_is_found(lenient: KafkaSettings, new_t
         writer.open()
         writer.commit(cut_id(0), records(topics, 0))
     check_visible(lenient, topics, 0)
+
+
+def no_kernel() -> Kernel:
+    """The app ends before it needs a kernel."""
+    raise AssertionError
+
+
+def start_without_session(
+    kafka: KafkaSettings, topics: Topics, inputs: Topics, checkpoint: Path, lanes: Mapping[str, str]
+) -> None:
+    """Start a process of the app with these lanes, up to the point at which it needs Spark's session."""
+    app = App(topics.app, (Source(SCHEMA, inputs.out),), inputs.markers, lanes, (no_kernel,), shards=1)
+    spark = SparkSettings(jars=())
+    runtime = Runtime(app.name, None, spark)
+    runtime._session.set_exception(ConfigError("no session"))
+    runtime.acquire(checkpoint)
+    try:
+        with pytest.raises(ConfigError, match="no session"):
+            Runner(app, RunSettings(kafka, checkpoint, spark, topics.markers), runtime).run()
+    finally:
+        runtime.release()
+
+
+def test_a_transaction_in_a_lane_that_the_app_no_longer_has_is_ended(
+    lenient: KafkaSettings, new_topics: NewTopics, tmp_path: Path
+) -> None:
+    topics, inputs = new_topics(lenient), new_topics(lenient)
+    start_without_session(lenient, topics, inputs, tmp_path, {"dropped": topics.out, "deleted": f"{topics.app}.gone"})
+    leave_hanging(lenient, topics, 0, commit=False)
+    start_without_session(lenient, topics, inputs, tmp_path, {})
+    neighbour = WriterId(f"{topics.app}-neighbour", 1)
+    with ExactlyOnceWriter(lenient, neighbour, inputs.markers) as writer:
+        writer.open()
+        writer.commit(cut_id(0), records(topics, 1))
+    check_visible(lenient, topics, 1)
 
 
 def test_a_writer_without_the_right_to_read_the_topics_ends_its_hanging_transaction(

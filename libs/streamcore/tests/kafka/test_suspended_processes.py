@@ -110,4 +110,4 @@ def test_suspending_either_of_two_copies_neither_loses_nor_repeats_a_number(
     assert messages, "one of two copies ends"
     for message in messages:
         assert message.startswith(("Fenced: ", "ConfigError: ")), message
-        assert "another copy of th" in message or "another process writes under the same identity" in message, message
+        assert "another copy of th" in message or "another process of this app" in message, message

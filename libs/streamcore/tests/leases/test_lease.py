@@ -77,10 +77,10 @@ def test_a_released_lease_can_be_acquired_again_and_its_former_owner_is_fenced(r
         lease.check()
         lease.release()
     lease.release()
-    with pytest.raises(Fenced, match="its record does not exist"):
+    with pytest.raises(Fenced, match="its record is gone"):
         lease.check()
     with next_one:
-        with pytest.raises(Fenced, match="holds it"):
+        with pytest.raises(Fenced, match="took it over"):
             lease.check()
         lease.release()
         next_one.check()

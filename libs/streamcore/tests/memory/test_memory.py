@@ -93,6 +93,28 @@ def test_low_memory_is_logged_immediately_then_every_minute_then_when_it_is_over
     assert logged[151].startswith("memory: enough again after 150 s: 74 of 100 MB")
 
 
+def test_a_process_that_the_system_ended_is_logged_with_the_limit(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    memory = reader(tmp_path, "0::/\n")
+    write(tmp_path / "cgroup/memory.max", f"{100 * MB}\n")
+    write(tmp_path / "cgroup/memory.current", f"{50 * MB}\n")
+    for pid, pages in (("7", 3_000), ("8", 5_000), ("9", 4_000)):
+        write(tmp_path / "proc" / pid / "stat", f"{pid} (python3.11) S {'7' if pid != '7' else '1'} 0")
+        write(tmp_path / "proc" / pid / "statm", f"9999 {pages} 0")
+    warning = MemoryWarning(logging.getLogger("shop"), memory.read)
+    warning.check()
+    write(tmp_path / "cgroup/memory.events", "oom 4\noom_kill 1\n")
+    (tmp_path / "proc/9/stat").unlink()
+    warning.check()
+    warning.check()
+    size = 4_000 * os.sysconf("SC_PAGE_SIZE") // MB
+    assert caplog.messages == [
+        f"memory: the system ended Python 9 with {size} MB, because 100 MB were used up; what it computed runs again. "
+        "Give the app more memory, or let it keep less state"
+    ]
+
+
 def test_without_a_limit_memory_is_not_watched() -> None:
     with MemoryWarning(logging.getLogger("shop"), lambda: None) as warning:
         assert warning.latest is None

@@ -174,6 +174,22 @@ def test_the_error_names_the_full_disk(full: str, tmp_path: Path, monkeypatch: p
     )
 
 
+@pytest.mark.parametrize("error", ["EOFError", "BrokenPipeError: [Errno 32] Broken pipe"])
+@pytest.mark.parametrize("free", [0, 1 << 30])
+def test_a_worker_that_lost_its_connection_is_no_fault_of_the_program(
+    error: str, free: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame = '  File "/usr/lib/pyspark/serializers.py", line 602, in read_int\n    raise EOFError\n'
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
+    found = explain(WORKER.format(frame + error), tmp_path)
+    assert type(found) is Retryable
+    assert ("closed its connection to a Python worker" if free else "has 0 bytes free") in str(found)
+
+
+def test_an_end_of_file_in_the_program_is_a_fault_of_the_program(tmp_path: Path) -> None:
+    assert type(explain(WORKER.format("EOFError"), tmp_path)) is TaskFailed
+
+
 def test_a_task_error_without_a_cause_keeps_its_message(tmp_path: Path) -> None:
     found = explain(JOB + "java.io.EOFException: reached the end", tmp_path)
     assert str(found) == "EOFException: reached the end"
