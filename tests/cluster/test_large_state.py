@@ -100,7 +100,13 @@ def test_an_upgrade_with_a_large_state_loses_nothing(release: Release) -> None:
     markers = [record.made_ms for record in release.toolbox.records("rules.markers") if record.made_ms >= began_ms]
     size = _size_mb(release, status)
     print_result(
-        "much state", mb=size, shards=SHARDS, users=USERS, outcome=outcome, phases=phases(status), pause_s=longest_gap_s(markers)
+        "much state",
+        mb=size,
+        shards=SHARDS,
+        users=USERS,
+        outcome=outcome,
+        phases=phases(status),
+        pause_s=longest_gap_s(markers),
     )
     assert outcome == "Succeeded", json.dumps(status["upgrade"])
     release.toolbox.delete(steady)

@@ -29,9 +29,9 @@ def build_faulty_image(fault: str) -> str:
     return _build_image("faults", fault.replace("_", "-"), f"FAULT={fault}")
 
 
-def build_counter_image(version: int) -> str:
-    """Build an image with a version of the app of ``counter.py`` instead of the sessions app; return its name."""
-    return _build_image("counter", f"counter-{version}", f"VERSION={version}")
+def build_program_image(version: int) -> str:
+    """Build an image with a version of the program ``counter.py``; return its name."""
+    return _build_image("program", f"program-{version}", f"VERSION={version}")
 
 
 def _build_image(folder: str, suffix: str, argument: str) -> str:
