@@ -8,8 +8,12 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 NEED_PYTHON = [ -n "$(PYTHON)" ] || { echo "make: Headgate needs Python >= 3.11: install it, or make PYTHON=/path/to/python3" >&2; exit 1; }
 VENV := .venv/bin
 ARGS ?=
-# Processes that run tests side by side: one for each processor and one more, for long tests wait; 0 is none.
+# Processes that run tests side by side; auto: one for each processor, and in make test one more, for long tests wait;
+# 0: none.
 WORKERS ?= auto
+# Threads of Polars and NumPy in make quick, as in a service: to hand a small frame to threads costs more than its
+# computation. make test leaves them as in a command, so that it also finds what depends on their order.
+ONE_THREAD := POLARS_MAX_THREADS=1 RAYON_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 SERVICE ?= rules
 # pytest rewrites the assertions of each test file, half of the time of collecting: it keeps what it wrote.
 export PYTHONDONTWRITEBYTECODE :=
@@ -27,7 +31,7 @@ test: setup ## all checks, then all tests (ARGS="-k name" and the like go to pyt
 	exit $$((checked ? checked : tested))
 
 quick: setup ## the tests that need no server and no Spark, with few examples
-	@HYPOTHESIS_PROFILE=quick $(VENV)/python -m pytest -n $(WORKERS) \
+	@HYPOTHESIS_PROFILE=quick $(ONE_THREAD) $(VENV)/python -m pytest -n $(WORKERS) \
 		-m "not slow and not spark and not kafka and not postgres and not opensearch" $(ARGS)
 
 check: setup ## ruff, mypy, import-linter, and whether the reference pages are those of the code

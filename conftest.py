@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gc
 import itertools
-import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +30,7 @@ from headgate.local.servers.postgres import EmbeddedPostgres, PostgresServerSett
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.topics import TopicSpec, ensure_topics
 from streamcore.sinks.postgres.settings import PostgresSettings, TableSpec
-from tests.harness.run import distribution
+from tests.harness.run import distribution, profiles
 from tests.harness.run.shared_servers import ServerKeeper, ServerSource, WorkerServers, unique_name, worker_id
 from tests.harness.servers import class_archive
 from tests.harness.servers.storage_locations import any_place  # noqa: F401 - a fixture
@@ -41,11 +41,7 @@ settings.register_profile("dev", deadline=None, suppress_health_check=_SLOW_IS_F
 settings.register_profile("quick", _FIXED)
 settings.register_profile("test", _FIXED)
 settings.register_profile("nightly", deadline=None, suppress_health_check=_SLOW_IS_FINE)
-_PROFILE = os.environ.get("HYPOTHESIS_PROFILE") or "test"
-settings.load_profile(_PROFILE)
-
-#: What part of a property's examples a profile runs.
-_SHARE_OF_EXAMPLES = {"quick": 0.05, "test": 0.4, "nightly": 10.0}
+settings.load_profile(profiles.NAME)
 
 #: The marker of the tests that take a fixture: a test that needs a server has it even if its file does not say so.
 _MARKERS = {
@@ -97,8 +93,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Return the number of workers for ``-n auto``."""
-    return distribution.worker_count()
+    """Return the number of workers for ``-n auto``. Tests of `make quick` do not wait, and each worker collects all."""
+    return distribution.worker_count(waiting=0 if profiles.NAME == "quick" else 1)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -115,20 +111,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if named and not hasattr(getattr(item, "function", None), "hypothesis"):
             item.add_marker(pytest.mark.slow)
     yield
-    share = _SHARE_OF_EXAMPLES.get(_PROFILE, 1.0)
-    for function in {id(one): one for one in (getattr(item, "function", None) for item in items)}.values():
+    functions = [function for item in items if (function := getattr(item, "function", None)) is not None]
+    times = Counter(map(id, functions))
+    for function in {id(one): one for one in functions}.values():
         given = getattr(function, "_hypothesis_internal_use_settings", None)
-        if given is not None and share != 1.0:
-            examples = max(min(given.max_examples, 5), round(given.max_examples * share))
-            function._hypothesis_internal_use_settings = settings(given, max_examples=examples)  # type: ignore[union-attr]
+        if given is not None:
+            examples = profiles.examples(given.max_examples, times[id(function)])
+            function._hypothesis_internal_use_settings = settings(given, max_examples=examples)
     if worker_id():
         distribution.write_units(config.stash[_UNITS], distribution.longest_first(items))
 
 
 def pytest_collection_finish() -> None:
-    """Keep the garbage collector from the thousands of tests that were collected: they live as long as the run."""
+    """Keep the garbage collector from the thousands of tests that were collected: they live as long as the run.
+
+    It then runs as rarely as in a service: by default it takes a fifteenth of the processor time of the tests.
+    """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(100_000)
     gc.enable()
 
 

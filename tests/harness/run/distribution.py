@@ -90,10 +90,10 @@ def new_scheduler(config: pytest.Config, log: Any, path: Path) -> Any:
     return ByUnit()
 
 
-def worker_count() -> int:
-    """Return how many workers this machine serves: one more than processors, for tests wait, if memory lasts."""
+def worker_count(waiting: int) -> int:
+    """Return how many workers this machine serves, if memory lasts: its processors and ``waiting`` more."""
     try:
         memory_mb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20
     except (ValueError, OSError):
         memory_mb = 8_000
-    return max(1, min(1 + (os.cpu_count() or 1), memory_mb // _MB_PER_WORKER, 16))
+    return max(1, min(waiting + (os.cpu_count() or 1), memory_mb // _MB_PER_WORKER, 16))

@@ -15,9 +15,10 @@ from streamcore.patterns.automaton import Automaton, compile_pattern
 from streamcore.patterns.engine import Match, MatchEngine, PatternEvents
 from tests.harness.patterns.brute_force import BruteForce, Event, Taken
 from tests.harness.patterns.generated import Case, generate
+from tests.harness.run import profiles
 
 #: How many patterns are generated.
-PATTERNS = int(os.environ.get("HEADGATE_PATTERNS", "300"))
+PATTERNS = int(os.environ.get("HEADGATE_PATTERNS", profiles.count(300)))
 VALUES = {"letter": pl.String(), "v": pl.Int64(), "number": pl.Int64()}
 
 
