@@ -78,7 +78,7 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{- $checkpoint := dict "root" $values.checkpoints.root -}}
 {{- with include "headgate.claim" .root }}{{ $_ := set $checkpoint "claim" . }}{{ end -}}
 {{- $spec := dict "service" .name "image" (include "headgate.image" .root) "imagePullPolicy" $values.image.pullPolicy -}}
-{{- $_ := set $spec "config" (dict "app" .name "kafka" $kafka) -}}
+{{- $_ := set $spec "config" (dict "kafka" $kafka) -}}
 {{- $_ := set $spec "checkpoint" $checkpoint -}}
 {{- with $values.image.pullSecrets }}{{ $_ := set $spec "imagePullSecrets" . }}{{ end -}}
 {{- include "headgate.merge" (dict "to" $spec "from" (deepCopy $values.appDefaults)) -}}

@@ -375,6 +375,10 @@ def test_a_fork_has_its_own_identity_and_continues_where_the_savepoint_ends(
     there = ["--service", "rules", "--settings", str(tmp_path / "b.json")]
     assert run(["savepoint", "plan", "one", *there]) == 0
     assert run(["savepoint", "restore", "one", "--checkpoint", str(tmp_path / "e9"), *there]) == 0
+    # A copy of the first app's settings that keeps its name.
+    (tmp_path / "b.json").write_text(json.dumps({**document, "app": "shop"}))
+    assert run(["savepoint", "plan", "one", *there]) == 2
+    assert "app shop: it cannot be a fork of itself; give the fork another name" in capsys.readouterr().err
 
 
 #: Makes one fork, and one for each of its writes that is killed before that write and made again; prints a line of exit

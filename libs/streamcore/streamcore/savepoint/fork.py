@@ -37,8 +37,8 @@ def find_savepoint(place: ObjectStore, name: str, app: str, control_topic: str, 
     ``place``: the folder with the savepoints of all apps.
     """
     own = SavepointRepository(place, app)
+    if fork_of == app:
+        raise ConfigError(f"app {app}: it cannot be a fork of itself; give the fork another name, in its setting app")
     if fork_of is None or own.find(name) is not None:
         return own.get(name)
-    if fork_of == app:
-        raise ConfigError(f"app {app}: it cannot be a fork of itself; give the fork another name")
     return as_fork(SavepointRepository(place, fork_of).get(name), app, control_topic)
