@@ -377,7 +377,7 @@ def test_a_fork_has_its_own_identity_and_continues_where_the_savepoint_ends(
     assert run(["savepoint", "restore", "one", "--checkpoint", str(tmp_path / "e9"), *there]) == 0
     # A copy of the first app's settings that keeps its name.
     (tmp_path / "b.json").write_text(json.dumps({**document, "app": "shop"}))
-    assert run(["savepoint", "plan", "one", *there]) == 2
+    assert run(["savepoint", "plan", "one", *there]) == 1
     assert "app shop: it cannot be a fork of itself; give the fork another name" in capsys.readouterr().err
 
 
