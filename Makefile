@@ -11,8 +11,8 @@ ARGS ?=
 # Processes that run tests side by side; auto: one for each processor, and in make test one more, for long tests wait;
 # 0: none.
 WORKERS ?= auto
-# Threads of Polars and NumPy in make quick, as in a service: to hand a small frame to threads costs more than its
-# computation. make test leaves them as in a command, so that it also finds what depends on their order.
+# Threads of Polars and NumPy, as in a service: to hand a small frame to threads costs more than its computation. make
+# nightly leaves them as in a command, so that it also finds what depends on their order.
 ONE_THREAD := POLARS_MAX_THREADS=1 RAYON_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 SERVICE ?= rules
 # pytest rewrites the assertions of each test file, half of the time of collecting: it keeps what it wrote.
@@ -26,7 +26,7 @@ run: setup-run ## broker, a service and a generator of shop events, with a live 
 
 test: setup ## all checks, then all tests (ARGS="-k name" and the like go to pytest)
 	@checked=0; $(MAKE) --no-print-directory check || checked=$$?; \
-	tested=0; $(VENV)/python -m pytest -n $(WORKERS) --durations=10 $(ARGS) || tested=$$?; \
+	tested=0; $(ONE_THREAD) $(VENV)/python -m pytest -n $(WORKERS) --durations=10 $(ARGS) || tested=$$?; \
 	[ $$checked -eq 0 ] || echo "make: the checks before the tests failed; see above, or run make check" >&2; \
 	exit $$((checked ? checked : tested))
 
