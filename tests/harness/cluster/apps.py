@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from tests.harness.cluster.kubectl import Namespace, wait_until
 
+#: How old the lag in a report may be: the driver asks the broker for the ends of its topics every five seconds.
+_LAG_AGE_MS = 7_000
 #: Phases in which nothing is under way.
 AT_REST = ("Stable", "RolledBack", "NeedsHuman", "Suspended")
 
@@ -81,19 +84,12 @@ class App:
         return int((self.status.get("upgrade") or {}).get("number", 0))
 
     def wait_until_idle(self, limit_s: float) -> None:
-        """Wait until it runs and nothing waits.
-
-        What it says of its last batch may be older than what was just written: of the second one after that it is not.
-        """
-        first: int | None = None
+        """Wait until it runs and nothing waits, by a report whose lag was measured after this call."""
+        since_ms = time.time() * 1_000 + _LAG_AGE_MS
 
         def idle() -> bool:
-            nonlocal first
             report = self.report()
-            if not report or not report["committed"]:
-                return False
-            first = report["batch"] if first is None else first
-            return bool(report["lag_rows"] == 0 and report["batch"] >= first + 2)
+            return bool(report and report["committed"] and report["lag_rows"] == 0 and report["at_ms"] >= since_ms)
 
         wait_until(idle, limit_s, f"{self.name} has read all", self.describe_failure)
 
