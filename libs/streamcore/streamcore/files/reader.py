@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from streamcore.errors import Permanent
 from streamcore.files.listing import FileRange, is_parquet, open_file
@@ -18,17 +20,23 @@ _BATCH_ROWS = 20_000
 
 
 class FileReader:
-    """Reads ranges of files. Remembers where a range of lines has ended, because the next one usually begins there."""
+    """Reads ranges of files.
+
+    A range usually begins where the one before has ended. So it remembers that place in a file of lines, the last group
+    of rows of a Parquet file, and the last file of a bucket.
+    """
 
     def __init__(self) -> None:
         self._places: dict[str, tuple[int, int]] = {}  # by path: the number of a line, and the byte where it begins
+        self._rows: tuple[str, int, pl.DataFrame] = ("", 0, pl.DataFrame())  # path, number of the group, its rows
+        self._copy: tuple[str, bytes] = ("", b"")  # path in a bucket, content
 
     def read(
         self, source: int, partition: int, ranges: Sequence[FileRange], *, header: bool
     ) -> Iterator[pa.RecordBatch]:
         """Yield the records. ``source``, ``partition``: as in ``raw.RAW``. ``Permanent`` if a file became shorter."""
         for one in ranges:
-            values = _table_rows(one) if is_parquet(one.path) else self._lines(one, header=header)
+            values = self._table_rows(one) if is_parquet(one.path) else self._lines(one, header=header)
             count = 0
             while batch := [*itertools.islice(values, _BATCH_ROWS)]:
                 offsets = np.arange(one.offset + count, one.offset + count + len(batch), dtype=np.int64)
@@ -46,7 +54,7 @@ class FileReader:
         line, place = self._places.get(wanted.path, (0, 0))
         if line > first:
             line, place = 0, 0
-        with open_file(wanted.path) as file:
+        with self._open(wanted.path) as file:
             file.seek(place)
             while line < first + wanted.rows:
                 content = file.readline()
@@ -58,10 +66,34 @@ class FileReader:
                     line += 1
             self._places[wanted.path] = (line, file.tell())
 
+    def _table_rows(self, wanted: FileRange) -> Iterator[bytes]:
+        """Yield rows of a Parquet file as JSON objects. Times without a zone are UTC."""
+        with self._open(wanted.path) as file:
+            table = pq.ParquetFile(file)
+            begin = 0
+            for number in range(table.num_row_groups):
+                end = begin + table.metadata.row_group(number).num_rows
+                first, last = max(begin, wanted.first), min(end, wanted.first + wanted.rows)
+                if first < last:
+                    rows = self._row_group(wanted.path, table, number)[first - begin : last - begin]
+                    yield from LaneRows("", (), rows).values()
+                begin = end
 
-def _table_rows(wanted: FileRange) -> Iterator[bytes]:
-    """Yield rows of a Parquet file as JSON objects. Times without a zone are UTC."""
-    with open_file(wanted.path) as file:
-        frame = pl.read_parquet(file.read(), n_rows=wanted.first + wanted.rows)[wanted.first :]
-    naive = [name for name, dtype in frame.schema.items() if isinstance(dtype, pl.Datetime) and dtype.time_zone is None]
-    yield from LaneRows("", (), frame.with_columns(pl.col(naive).dt.replace_time_zone("UTC"))).values()
+    def _row_group(self, path: str, table: pq.ParquetFile, number: int) -> pl.DataFrame:
+        if self._rows[:2] != (path, number) or not self._rows[2].width:
+            rows = pl.DataFrame(pl.from_arrow(table.read_row_group(number)))
+            naive = [
+                name
+                for name, dtype in rows.schema.items()
+                if isinstance(dtype, pl.Datetime) and dtype.time_zone is None
+            ]
+            self._rows = (path, number, rows.with_columns(pl.col(naive).dt.replace_time_zone("UTC")))
+        return self._rows[2]
+
+    def _open(self, path: str) -> io.BufferedIOBase:
+        if not path.startswith("s3://"):
+            return open_file(path)
+        if self._copy[0] != path:
+            with open_file(path) as file:
+                self._copy = (path, file.read())
+        return io.BytesIO(self._copy[1])

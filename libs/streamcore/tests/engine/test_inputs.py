@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from streamcore.files.reader import FileReader
 from streamcore.limits import Limits
 from streamcore.offsets import FILES_PARTITION, StreamOffsets, TopicPartition, source_partitions
 from streamcore.schema import StreamSchema
+from streamcore.storage import ObjectStore
 
 SCHEMA = StreamSchema.parse(
     {"name": "s", "event_time": "ts", "keys": [[]], "fields": {"ts": "timestamp not null", "n": "long"}}
@@ -215,6 +217,24 @@ def test_rows_of_a_table_are_json_objects_and_times_without_a_zone_are_utc(tmp_p
     pl.DataFrame([times, pl.Series("n", [None, 7])]).write_parquet(tmp_path / "a.parquet")
     files = list_input(FileInput(str(tmp_path / "a.parquet")))
     assert values(FileReader(), files, 1, 2, header=False) == [b'{"ts":"1970-01-01T00:00:01.500+00:00","n":7}']
+
+
+@pytest.mark.parametrize("cut_rows", [1, 7, 30])
+def test_ranges_of_tables_and_lines_in_a_folder_or_a_bucket_give_their_rows(
+    any_place: ObjectStore, cut_rows: int
+) -> None:
+    buffer = io.BytesIO()
+    pl.DataFrame({"n": range(20)}).write_parquet(buffer, row_group_size=6)
+    any_place.write("a/rows.parquet", buffer.getvalue())
+    any_place.write("b.jsonl", b"".join(b'{"n":%d}\n' % n for n in range(20, 30)))
+    any_place.write("_SUCCESS", b"")
+    files, reader = list_input(FileInput(any_place.url)), FileReader()
+    found = [
+        value
+        for start in range(0, 30, cut_rows)
+        for value in values(reader, files, start, min(30, start + cut_rows), header=False)
+    ]
+    assert found == [b'{"n":%d}' % n for n in range(30)]
 
 
 def test_bounds_are_stored_as_they_are(log: OffsetLog) -> None:
