@@ -56,14 +56,14 @@ def _hundreds(visits: int) -> str:
 def test_a_version_with_another_state_layout_continues_with_the_old_state(release: Release) -> None:
     app = App(release.namespace, "counter")
     upgrade = {"prepareDeadline": "5m", "startDeadline": "5m", "proof": {"batches": 5, "within": "3m"}}
-    program = {"enabled": True, "service": "program", "module": "counter:topology", "upgrade": upgrade}
-    counter = small_pods(image=build_program_image(1), config={"shards": 4}, **program)
+    program = {"enabled": True, "service": "program", "module": "counter:first", "upgrade": upgrade}
+    counter = small_pods(image=build_program_image(), config={"shards": 4}, **program)
     release.install({"rules": {"enabled": False}, "counter": counter})
     app.wait_until_phase("Stable", LIMIT_S)
     _send_visits(release, app)
 
     number = app.upgrades
-    app.change({"image": build_program_image(2)})
+    app.change({"module": "counter:second"})
     outcome = app.wait_until_upgraded(number, LIMIT_S)
     print_result("migration", outcome=outcome, phases=phases(app.status))
     assert outcome == "Succeeded", json.dumps(app.status["upgrade"])

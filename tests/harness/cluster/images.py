@@ -29,13 +29,14 @@ def build_faulty_image(fault: str) -> str:
     return _build_image("faults", fault.replace("_", "-"), f"FAULT={fault}")
 
 
-def build_program_image(version: int) -> str:
-    """Build an image with a version of the program ``counter.py``; return its name."""
-    return _build_image("program", f"program-{version}", f"VERSION={version}")
+def build_program_image() -> str:
+    """Build an image with the program ``counter.py``; return its name."""
+    return _build_image("program", "program")
 
 
-def _build_image(folder: str, suffix: str, argument: str) -> str:
+def _build_image(folder: str, suffix: str, *arguments: str) -> str:
     name = f"{IMAGE}-{suffix}"
     command = shlex.split(_BUILD.replace("{image}", name).replace("{context}", str(_FOLDER / folder)))
-    run(*command, "--build-arg", f"BASE={IMAGE}", "--build-arg", argument, limit_s=600)
+    options = [word for argument in (f"BASE={IMAGE}", *arguments) for word in ("--build-arg", argument)]
+    run(*command, *options, limit_s=600)
     return name

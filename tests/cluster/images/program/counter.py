@@ -3,7 +3,6 @@ type. Its events are those of the demo shop."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any
@@ -52,6 +51,10 @@ class Hundreds(sc.ProcessFunction):
         yield {"user_id": event.user_id, "total": f"{self.hundreds:.2f}"}
 
 
-_FUNCTION = {"1": Numbers, "2": Hundreds}[os.environ["COUNTER_VERSION"]]
-totals = sc.source(SHOP, sc.bounded_out_of_orderness("10s")).key_by("user_id").process(_FUNCTION(), name="total")
-topology = sc.Topology("counter", totals.sink("totals", key="user_id"))
+def _topology(function: sc.ProcessFunction) -> sc.Topology:
+    by_user = sc.source(SHOP, sc.bounded_out_of_orderness("10s")).key_by("user_id")
+    return sc.Topology("counter", by_user.process(function, name="total").sink("totals", key="user_id"))
+
+
+first = _topology(Numbers())
+second = _topology(Hundreds())
