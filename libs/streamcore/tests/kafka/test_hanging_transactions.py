@@ -189,7 +189,7 @@ def start_without_session(
 ) -> None:
     """Start a process of the app with these lanes, up to the point at which it needs Spark's session."""
     app = App(topics.app, (Source(SCHEMA, inputs.out),), inputs.markers, lanes, (no_kernel,), shards=1)
-    spark = SparkSettings(jars=())
+    spark = SparkSettings(jars=None)
     runtime = Runtime(app.name, None, spark)
     runtime._session.set_exception(ConfigError("no session"))
     runtime.acquire(checkpoint)

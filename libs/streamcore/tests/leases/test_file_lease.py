@@ -86,7 +86,9 @@ def test_an_owner_on_another_machine_without_heartbeats_is_replaced_and_fenced(
         waits, takes = caplog.messages
         assert f"{tmp_path}: process {os.getpid()} on" in waits
         assert "taken over from process" in takes
-        with pytest.raises(Fenced, match=rf"process {os.getpid()} on .* took it over, because this one gave no sign for"):
+        with pytest.raises(
+            Fenced, match=rf"process {os.getpid()} on .* took it over, because this one gave no sign for"
+        ):
             theirs.check()
 
 
