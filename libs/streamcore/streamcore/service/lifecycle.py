@@ -230,8 +230,8 @@ class ServiceProcess(Generic[S]):
             # 4. This process owns the checkpoint of its epoch.
             first = build(self._settings)
             changes.start(first)
-            runtime.session()
             if self._promotion is not None:
+                runtime.session()
                 self._reporter.respond(
                     self._promotion.id, CommandResult(True, f"runs in epoch {self._promotion.epoch}")
                 )

@@ -20,6 +20,7 @@ from streamcore.errors import ConfigError
 from streamcore.spark import s3a as objects
 from streamcore.spark.executors import Executors
 from streamcore.spark.jvm_process import start_gateway, start_jvm
+from streamcore.spark.preload import interpret_by_default, preload
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -236,7 +237,7 @@ def import_pyspark() -> None:
 def open_session(app_name: str, settings: SparkSettings) -> SparkSession:
     """Start (or find) the session, with the environment that it needs (``set_environment``)."""
     from py4j import protocol
-    from pyspark import accumulators, java_gateway
+    from pyspark import SparkConf, SparkContext, accumulators, java_gateway
     from pyspark.sql import SparkSession
     from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
 
@@ -249,7 +250,12 @@ def open_session(app_name: str, settings: SparkSettings) -> SparkSession:
     protocol.INPUT_CONVERTER[:] = [c for c in protocol.INPUT_CONVERTER if not isinstance(c, numpy_converters)]
     vars(java_gateway)["Popen"] = start_gateway if settings.executors is None else start_jvm
     set_environment(settings)
-    builder = SparkSession.builder.appName(app_name)
-    for name, value in _options(settings).items():
-        builder = builder.config(name, value)
-    return builder.getOrCreate()
+    options = {"spark.app.name": app_name, **_options(settings)}
+    executes = settings.executors is None
+    if SparkContext._gateway is None:
+        SparkContext._ensure_initialized(conf=SparkConf().setAll([*options.items()]))
+        preload(SparkContext._jvm, executes=executes)
+    session = SparkSession.builder.config(map={**options}).getOrCreate()
+    if executes:
+        interpret_by_default(session._jvm)
+    return session
