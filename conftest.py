@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import gc
 import itertools
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -111,13 +110,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if named and not hasattr(getattr(item, "function", None), "hypothesis"):
             item.add_marker(pytest.mark.slow)
     yield
-    functions = [function for item in items if (function := getattr(item, "function", None)) is not None]
-    times = Counter(map(id, functions))
-    for function in {id(one): one for one in functions}.values():
+    for function in {id(one): one for one in (getattr(item, "function", None) for item in items)}.values():
         given = getattr(function, "_hypothesis_internal_use_settings", None)
         if given is not None:
-            examples = profiles.examples(given.max_examples, times[id(function)])
-            function._hypothesis_internal_use_settings = settings(given, max_examples=examples)
+            examples = profiles.examples(given.max_examples)
+            function._hypothesis_internal_use_settings = settings(given, max_examples=examples)  # type: ignore[union-attr]
     if worker_id():
         distribution.write_units(config.stash[_UNITS], distribution.longest_first(items))
 

@@ -10,19 +10,15 @@ import os
 NAME = os.environ.get("HYPOTHESIS_PROFILE") or "test"
 
 #: What part of a property's examples a profile runs.
-_SHARE_OF_EXAMPLES = {"quick": 0.05, "test": 0.4, "nightly": 10.0}
+_SHARE_OF_EXAMPLES = {"quick": 0.03, "test": 0.4, "nightly": 10.0}
 
 
-def examples(written: int, times: int) -> int:
-    """Return how many examples a property draws in this profile: its share, and at least 5.
-
-    ``written``: those of its settings. ``times``: how many tests it is, one for each value of its parameters. One that
-    is several tests draws at least 3 for each in ``quick``.
-    """
-    least = 3 if NAME == "quick" and times > 1 else 5
+def examples(written: int) -> int:
+    """Return how many of the examples that its settings name a property draws: at least 3 in ``quick``, else 5."""
+    least = 3 if NAME == "quick" else 5
     return max(min(written, least), round(written * _SHARE_OF_EXAMPLES.get(NAME, 1.0)))
 
 
-def count(usual: int) -> int:
-    """Return how many cases a test that generates its own runs: ``quick`` an eighth of the usual, as of examples."""
-    return usual // 8 if NAME == "quick" else usual
+def cases(usual: int) -> int:
+    """Return how many of its usual cases a test that generates them itself runs: as of examples, fewer in ``quick``."""
+    return round(usual * _SHARE_OF_EXAMPLES["quick"] / _SHARE_OF_EXAMPLES["test"]) if NAME == "quick" else usual

@@ -90,7 +90,7 @@ def test_one_function_gives_what_duckdb_gives(kind: str, name: str, database: du
     pairs = Pairs(len(name))
     chosen = [pair for _ in range(12) if is_accepted(pair := MAKERS[kind][name](pairs, 0))]
     random = Random(name)
-    rows = [row(random) for _ in range(profiles.count(3 * ROWS))]
+    rows = [row(random) for _ in range(profiles.cases(3 * ROWS))]
     assert check_pairs(database, chosen, rows) >= len(rows) > 0
 
 

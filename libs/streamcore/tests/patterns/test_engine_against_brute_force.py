@@ -18,7 +18,7 @@ from tests.harness.patterns.generated import Case, generate
 from tests.harness.run import profiles
 
 #: How many patterns are generated.
-PATTERNS = int(os.environ.get("HEADGATE_PATTERNS", profiles.count(300)))
+PATTERNS = int(os.environ.get("HEADGATE_PATTERNS", profiles.cases(300)))
 VALUES = {"letter": pl.String(), "v": pl.Int64(), "number": pl.Int64()}
 
 
