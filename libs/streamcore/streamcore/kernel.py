@@ -58,12 +58,13 @@ class StreamKey:
 @dataclass(frozen=True, slots=True)
 class Exchange:
     """An input of a keyed stage: its rows go to the shard that owns their ``key`` columns, or with ``broadcast`` to
-    every shard. ``stage``: number of the keyed stage, from 0."""
+    every shard. ``stage``: number of the keyed stage, from 0. ``parallelism``: most shards that get rows; None: all."""
 
     rows: StreamKey
     key: tuple[str, ...]
     stage: int = 0
     broadcast: bool = False
+    parallelism: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

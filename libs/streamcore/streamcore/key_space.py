@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # the command reads checkpoints without NumPy
@@ -30,6 +30,10 @@ class KeySpace:
     def shard_for(self, hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.int32]:
         """Return the shard that owns each hash."""
         return (self.group_for(hashes) * self.shards // self.key_groups).astype("int32")
+
+    def with_at_most(self, shards: int) -> KeySpace:
+        """Return the key space of the first ``shards`` shards, if there are more."""
+        return replace(self, shards=min(shards, self.shards))
 
     def get_groups(self, shard: int) -> range:
         """Return the key groups that a shard owns."""

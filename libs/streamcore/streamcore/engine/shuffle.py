@@ -104,7 +104,8 @@ def pack_rows(exchange: Exchange, kind: int, table: pa.Table, keys: KeySpace, cl
         yield from (ShuffleBlock(shard, kind, clock_ms, blob) for shard in range(keys.shards))
         return
     columns = pl.DataFrame(table.select(exchange.key)).get_columns()
-    owners = keys.shard_for(hash_columns(columns, table.num_rows))
+    receivers = keys if exchange.parallelism is None else keys.with_at_most(exchange.parallelism)
+    owners = receivers.shard_for(hash_columns(columns, table.num_rows))
     ordered = table.take(pa.array(np.argsort(owners.astype(np.int16), kind="stable")))
     ends = np.cumsum(np.bincount(owners, minlength=keys.shards))
     start = 0

@@ -254,13 +254,14 @@ class KeyedInput:
     """An input of an operator: rows that are sent to the shard of their key.
 
     ``columns``: the columns that the operator needs; None: all. ``broadcast``: every shard receives all rows; ``key``
-    is empty.
+    is empty. ``parallelism``: most shards that receive rows; None: all.
     """
 
     port: OutputPort
     key: tuple[str, ...]
     columns: tuple[str, ...] | None = None
     broadcast: bool = False
+    parallelism: int | None = None
 
     def __post_init__(self) -> None:
         missing = [name for name in self.key if name not in {*self.port.schema, PARTITION, OFFSET}]

@@ -149,21 +149,18 @@ def _plan_exchange(
             keyed_input.port.name,
             from_level,
         )
-        if is_same_port and planned.exchange == Exchange(
-            planned.exchange.rows, keyed_input.key, level - 1, keyed_input.broadcast
-        ):
+        if is_same_port and planned.exchange == _exchange(planned.exchange.rows, keyed_input, level):
             levels.exchanges[position] = replace(planned, columns=_columns_to_send(planned, keyed_input))
             return planned.exchange.rows
     rows = StreamKey(f"{levels.names[node]}.{node.keyed.index(keyed_input)}", from_level)
     levels.exchanges.append(
-        PlannedExchange(
-            Exchange(rows, keyed_input.key, level - 1, keyed_input.broadcast),
-            keyed_input.port,
-            from_level,
-            keyed_input.columns,
-        )
+        PlannedExchange(_exchange(rows, keyed_input, level), keyed_input.port, from_level, keyed_input.columns)
     )
     return rows
+
+
+def _exchange(rows: StreamKey, keyed_input: KeyedInput, level: int) -> Exchange:
+    return Exchange(rows, keyed_input.key, level - 1, keyed_input.broadcast, keyed_input.parallelism)
 
 
 def _columns_to_send(planned: PlannedExchange, keyed_input: KeyedInput) -> tuple[str, ...] | None:
@@ -175,7 +172,8 @@ def _columns_to_send(planned: PlannedExchange, keyed_input: KeyedInput) -> tuple
 def _is_partitioned(levels: StageAssignment, keyed_input: KeyedInput, level: int) -> bool:
     if level not in levels.level_by_node[keyed_input.port.node]:
         return True
-    return not keyed_input.broadcast and _key(levels, keyed_input.port, level) == keyed_input.key
+    to_all = not keyed_input.broadcast and keyed_input.parallelism is None
+    return to_all and _key(levels, keyed_input.port, level) == keyed_input.key
 
 
 def _key(levels: StageAssignment, port: OutputPort, level: int) -> Key | None:

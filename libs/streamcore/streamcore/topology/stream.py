@@ -201,25 +201,27 @@ class Stream:
                 raise ConfigError(f"key_by: the stream has no column {column!r}")
         return KeyedStream(KeyedInput(self.port, columns))
 
-    def rebalance(self) -> Stream:
+    def rebalance(self, *, parallelism: int | None = None) -> Stream:
         """Divide the rows evenly among all shards, so that the steps after it run on all of them in parallel.
 
         For costly steps without a key behind a topic of few partitions: stage 1 reads a partition in one task. It costs
-        a shuffle. The rows of a partition are no longer in order.
+        a shuffle. The rows of a partition are no longer in order. ``parallelism``: most shards that get rows, so that
+        no more tasks run the steps after it at a time, such as calls to a server that bears only a few clients.
         """
-        return _send(KeyedInput(self.port, (PARTITION, OFFSET)), "rebalance")
+        return _send(KeyedInput(self.port, (PARTITION, OFFSET), parallelism=parallelism), "rebalance")
 
-    def partition_by(self, *columns: str) -> Stream:
+    def partition_by(self, *columns: str, parallelism: int | None = None) -> Stream:
         """Send rows with equal values in the columns to one shard, without a key for state; without columns, all rows.
 
         The shard follows from a hash of the values: a shard has no number that a program could choose, because the
-        number of shards may change. (In Flink: ``partitionCustom`` and ``global``.)
+        number of shards may change. (In Flink: ``partitionCustom`` and ``global``.) ``parallelism``: as for
+        ``rebalance``.
         """
         if nested := [name for name in columns if name in self.schema and self.schema[name].is_nested()]:
             raise ConfigError(
                 f"partition_by: columns {nested} are lists or structs; map them to text or numbers before"
             )
-        return _send(KeyedInput(self.port, columns), "partition")
+        return _send(KeyedInput(self.port, columns, parallelism=parallelism), "partition")
 
     def broadcast(self) -> BroadcastStream:
         """Send all rows to every shard: for small data that every shard needs, such as rules or rates."""
@@ -411,8 +413,14 @@ def _send(rows: KeyedInput, kind: str) -> Stream:
     """Add a step that sends rows to other shards."""
     from streamcore.operators.pass_on import PassOn
 
+    if rows.parallelism is not None and rows.parallelism < 1:
+        raise ConfigError(
+            f"{kind}: parallelism {rows.parallelism} must be at least 1, the number of shards that get rows"
+        )
     by = ", ".join(name for name in rows.key if name in rows.schema)
-    return operate([KeyedStream(rows)], kind, PassOn, about=by and f"by {by}", keeps_key=bool(by))
+    about = [*([f"by {by}"] if by else []), *([f"on {rows.parallelism} shards"] if rows.parallelism else [])]
+    keeps_key = bool(by) and rows.parallelism is None
+    return operate([KeyedStream(rows)], kind, PassOn, about=", ".join(about), keeps_key=keeps_key)
 
 
 def operate(  # noqa: PLR0913 - an operator has that many properties

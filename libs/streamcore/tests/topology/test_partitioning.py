@@ -68,6 +68,24 @@ def test_without_columns_all_rows_are_on_one_shard() -> None:
     assert Counter(sum(r.rows.height for r in output.lanes) for output in simulation.local.outputs) == {0: 3, 60: 1}
 
 
+@pytest.mark.parametrize(("parallelism", "busy"), [(1, 1), (2, 2), (9, 4)])
+def test_a_step_runs_on_no_more_shards_than_its_parallelism(parallelism: int, busy: int) -> None:
+    _, simulation = run(Topology("t", A.rebalance(parallelism=parallelism).sink("out")), 60, 4)
+    rows = [sum(r.rows.height for r in output.lanes) for output in simulation.local.outputs]
+    assert (sum(rows), sum(count > 0 for count in rows)) == (60, busy)
+
+
+def test_a_key_behind_a_step_with_a_parallelism_is_sent_again_to_all_shards() -> None:
+    few = A.partition_by("user", parallelism=1)
+    topology = Topology("t", few.key_by("user").process(Count()).sink("out"), few.sink("few"))
+    assert len(topology.levels.exchanges) == 2
+    result, _ = run(topology, 7, 3)
+    assert sorted(result["out"]["n"]) == sorted([*range(1, 21)] * 3)
+    assert result["few"].height == 60
+    with pytest.raises(ConfigError, match="rebalance: parallelism 0 must be at least 1"):
+        A.rebalance(parallelism=0)
+
+
 def test_another_key_than_that_of_the_rows_is_sent_again() -> None:
     rebalanced = A.rebalance().key_by("user").process(Count())
     assert len(Topology("t", rebalanced.sink("out")).levels.exchanges) == 2
