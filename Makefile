@@ -119,7 +119,7 @@ nightly: setup ## the long forms: index against naive, language against DuckDB, 
 		libs/rulecore/tests/security/test_hostile_texts.py libs/rulecore/tests/security/test_fuzz.py $(ARGS)
 	@HEADGATE_CHANGES=$(CHANGES) HEADGATE_RELEASE=$(RELEASE) HEADGATE_CHANGE_KILLS=$(CHANGE_KILLS) \
 		$(VENV)/python -m pytest -s tests/faults/test_changes_under_load.py $(ARGS)
-	@HYPOTHESIS_PROFILE=nightly $(VENV)/python -m pytest -n $(WORKERS) -m "not slow and not spark and not kafka" --timeout 3600 \
+	@HYPOTHESIS_PROFILE=nightly $(VENV)/python -m pytest -n $(WORKERS) -m "hypothesis and not spark and not kafka" --timeout 3600 \
 		libs services cli/tests $(ARGS)
 	@HEADGATE_PATTERNS=$(PATTERNS) $(VENV)/python -m pytest -n $(WORKERS) libs/streamcore/tests/patterns --timeout 7200 $(ARGS)
 	@HEADGATE_OWNER_SCHEDULES=$(OWNER_SCHEDULES) HEADGATE_OWNER_RUNS=$(OWNER_RUNS) $(VENV)/python -m pytest -s \

@@ -117,7 +117,7 @@ def locked_server() -> Iterator[tuple[str, list[str | None]]]:
         def log_message(self, *_: object) -> None: ...
 
     server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}", authorizations
     server.shutdown()

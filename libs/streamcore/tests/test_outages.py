@@ -175,6 +175,7 @@ def test_a_part_of_a_system_is_reported_only_while_the_system_itself_works(
     ]
 
 
+@pytest.mark.slow
 def test_a_thread_reports_while_the_caller_waits(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     clock = _Clock()

@@ -52,7 +52,7 @@ def server() -> Iterator[str]:
     Customers.requests.clear()
     one = ThreadingHTTPServer(("127.0.0.1", 0), Customers)
     one.daemon_threads = True
-    thread = threading.Thread(target=one.serve_forever)
+    thread = threading.Thread(target=one.serve_forever, args=(0.02,))
     thread.start()
     yield f"http://127.0.0.1:{one.server_address[1]}/customers/{{key}}"
     close_shared_enrichers()

@@ -43,7 +43,7 @@ def collecting() -> Iterator[str]:
     """Run a collector within the context; yield its address."""
     Collector.taken = []
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Collector)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_address[1]}"

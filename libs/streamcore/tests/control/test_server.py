@@ -70,6 +70,7 @@ def test_a_request_is_carried_out_once_and_answered(tmp_path: Path) -> None:
     assert published_status(tmp_path).results["1"] == CommandResult(True, "done")
 
 
+@pytest.mark.slow
 def test_a_request_that_an_earlier_process_answered_is_not_repeated(tmp_path: Path) -> None:
     box = FileChannel(tmp_path)
     box.send('{"id":"1","command":"drain"}')
@@ -167,6 +168,7 @@ def test_the_server_publishes_the_last_status_before_it_stops(tmp_path: Path) ->
         (tmp_path / "status.json").unlink()
 
 
+@pytest.mark.slow
 def test_metrics_are_published_no_more_often_than_the_interval(tmp_path: Path) -> None:
     box = Away(tmp_path)
     pace = PublishPolicy(min_interval_ms=10, metrics_interval_ms=400)

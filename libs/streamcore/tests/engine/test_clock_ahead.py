@@ -131,6 +131,7 @@ def driver(tmp_path: Path) -> Driver:
     return driver
 
 
+@pytest.mark.slow
 def test_without_input_there_is_a_cut_each_second(driver: Driver) -> None:
     before_ms = driver.true_ms
     for _ in range(5):

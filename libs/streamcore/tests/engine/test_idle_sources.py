@@ -126,6 +126,7 @@ def count_calls(name: str, real: Callable[..., object], requests: list[str]) -> 
     return request
 
 
+@pytest.mark.slow
 def test_losing_the_lease_ends_the_wait_for_input_within_seconds(any_place: ObjectStore) -> None:
     with idle(location(any_place.url)) as app:
         stolen: list[float] = []

@@ -142,6 +142,7 @@ def test_an_app_has_at_most_as_many_shards_as_key_groups() -> None:
         topology.app(key_groups=40_000)
 
 
+@pytest.mark.slow
 def test_a_savepoint_without_key_groups_is_read_whatever_shard_had_its_rows(tmp_path: Path) -> None:
     """Format 3, whose shards owned no ranges: here each shard has the rows of another."""
     topology = Version().topology("shop")

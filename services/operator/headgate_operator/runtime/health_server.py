@@ -25,6 +25,8 @@ from headgate_operator.runtime.informer_cache import Key
 from headgate_operator.runtime.metrics import Counters
 
 Apps = Callable[[], Mapping[Key, Status]]
+#: Seconds between two looks of the server whether it is shut down.
+_POLL_S = 0.1
 _APP = ("namespace", "app")
 
 
@@ -111,7 +113,7 @@ def serve(port: int, counters: Counters, apps: Apps) -> ThreadingHTTPServer:
     registry = CollectorRegistry(auto_describe=False)
     registry.register(OperatorCollector(counters, apps))
     server = ThreadingHTTPServer(("", port), _handler(registry))
-    threading.Thread(target=server.serve_forever, name="serving", daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(_POLL_S,), name="serving", daemon=True).start()
     return server
 
 

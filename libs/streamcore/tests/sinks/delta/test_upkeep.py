@@ -197,6 +197,7 @@ def test_vacuum_deletes_only_old_orphans(tmp_path: Path) -> None:
     assert _contents(tmp_path) == before
 
 
+@pytest.mark.slow
 def test_failed_upkeep_is_logged_and_affects_no_cut(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     spec = DeltaTableSpec(str(tmp_path), compact_every=2, checkpoint_every=100)
     sink = DeltaSink(DeltaSettings({"rows": spec}), {"rows": _SCHEMA})

@@ -130,6 +130,7 @@ def _effective(
     return frame
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", PAGED)
 @given(steps=_STEPS, memory_bytes=st.sampled_from([1, 900, 3_000]), shards=st.sampled_from([1, 3]))
 @settings(max_examples=min(12, settings().max_examples), suppress_health_check=[HealthCheck.function_scoped_fixture])
