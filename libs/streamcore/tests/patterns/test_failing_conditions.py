@@ -79,6 +79,7 @@ def run(size: int, *, shards: int = 1, restart: bool = False, raw: bool = True) 
     return result
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fewest_runs", [0, engine.FEWEST_RUNS])
 @pytest.mark.parametrize(("size", "restart"), [(10, False), (1, False), (3, False), (1, True), (3, True)])
 def test_its_record_is_one_dead_letter_and_matches_are_unaffected(

@@ -68,6 +68,7 @@ def test_the_output_does_not_depend_on_changes_of_the_number_of_shards(program: 
             assert _lines(changed) == _lines(whole)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_each_keyed_row_is_in_one_shard_and_each_replicated_row_in_all(program: str) -> None:
     topology = sc.Topology("shop", PROGRAMS[program]().sink("out"))

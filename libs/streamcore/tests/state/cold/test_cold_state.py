@@ -225,6 +225,7 @@ sys.stdin.read()
 # --- rows of savepoints ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", PAGED)
 def test_a_savepoint_has_the_rows_of_cold_keys(program: str, tmp_path: Path) -> None:
     found = []
