@@ -31,7 +31,7 @@ test: setup ## all checks, then all tests (ARGS="-k name" and the like go to pyt
 	exit $$((checked ? checked : tested))
 
 quick: setup ## the tests that need no server and no Spark, with few examples
-	@HYPOTHESIS_PROFILE=quick $(ONE_THREAD) $(VENV)/python -m pytest -n $(WORKERS) \
+	@HYPOTHESIS_PROFILE=quick $(ONE_THREAD) $(VENV)/python -m pytest -n $(WORKERS) --timeout-method signal \
 		-m "not slow and not spark and not kafka and not postgres and not opensearch" $(ARGS)
 
 check: setup ## ruff, mypy, import-linter, and whether the reference pages are those of the code
