@@ -127,9 +127,8 @@ def _list_faults(error: ValidationError, model: type[DocumentModel]) -> list[tup
         )
         if repeated or path[:3] == _KEYWORD:
             continue
-        message = _simplify_message(details["type"], details["msg"])
-        if details["type"] == "extra_forbidden":
-            message = unknown_entry(model, path)
+        is_unknown = details["type"] == "extra_forbidden"
+        message = unknown_entry(model, path) if is_unknown else _simplify_message(details["type"], details["msg"])
         path = _without_tags(path)
         name, colon, rest = message.partition(": ")
         about_entry = bool(colon) and not path and name in Rule.model_fields

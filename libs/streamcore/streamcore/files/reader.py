@@ -80,7 +80,7 @@ class FileReader:
                 begin = end
 
     def _row_group(self, path: str, table: pq.ParquetFile, number: int) -> pl.DataFrame:
-        if self._rows[:2] != (path, number) or not self._rows[2].width:
+        if self._rows[:2] != (path, number):
             rows = pl.DataFrame(pl.from_arrow(table.read_row_group(number)))
             naive = [
                 name
