@@ -5,16 +5,19 @@ from __future__ import annotations
 import io
 import itertools
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from streamcore.errors import Permanent
 from streamcore.files.listing import FileRange, is_parquet, open_file
 from streamcore.wire.lane_rows import LaneRows
 from streamcore.wire.raw import raw_batch
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 _BATCH_ROWS = 20_000
 
@@ -68,6 +71,8 @@ class FileReader:
 
     def _table_rows(self, wanted: FileRange) -> Iterator[bytes]:
         """Yield rows of a Parquet file as JSON objects. Times without a zone are UTC."""
+        import pyarrow.parquet as pq  # most workers read no files
+
         with self._open(wanted.path) as file:
             table = pq.ParquetFile(file)
             begin = 0
