@@ -1,8 +1,8 @@
 """Runs patterns over the events of many keys at once, in columns (``column_tables``).
 
-Round n looks at the n-th event of each run. A run in which a match completes or is timed out, or something else happens
-that the tables do not have, is *hard*: what was computed for it here is dropped, and it runs by itself (``engine``),
-with the same result.
+Round n looks at the n-th event of each run. A run in which something happens that the tables do not have, as a match
+that waits for others, is *hard*: what was computed for it here is dropped, and it runs by itself (``engine``), with the
+same result.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from streamcore.columnar.grouping import expand_counts
+from streamcore.columnar.grouping import expand_counts, run_starts
 from streamcore.patterns.column_tables import (
+    COMPLETE,
     DEADLINE,
     FIRST,
     HARD,
@@ -54,13 +55,28 @@ class NewNodes(NamedTuple):
     key_slot: Ints
 
 
+class ColumnMatches(NamedTuple):
+    """Matches in order of ``owner``, their run, then of time.
+
+    Of each the number of its first event, its last node, its length, when it is certain, and whether it is timed out.
+    """
+
+    owner: Ints
+    first: Ints
+    node: Ints
+    length: Ints
+    time_ms: Ints
+    timed_out: Mask
+
+
 class ColumnResult(NamedTuple):
-    """What became of runs. Those that are ``hard`` must be run by themselves; their rows are not among ``rows``."""
+    """What became of runs. Those that are ``hard`` must be run by themselves: no row and no match is theirs."""
 
     hard: Mask
     rows: Ints
     owner: Ints
     nodes: NewNodes
+    matches: ColumnMatches
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +112,16 @@ class _Columns:
         self.machines = runs.machines
         self.hard = np.zeros(len(runs.machines), bool)
         self.rows, self.owner = runs.rows, runs.owner
-        self.hard[self.owner[self.rows[:, STATE] == 0]] = True  # a match that waits for others
+        self.hard[self.owner[self.rows[:, STATE] == COMPLETE]] = True  # a match that waits for others
         # Of each row: the step and the time of its last event.
         known = self.rows[:, NODE]
         self.last_step, self.last_ms = given.node_steps[known], given.node_ms[known]
         self.first_node = len(given.node_steps)
         self.nodes: list[NewNodes] = []
         self.node_count = 0
+        self.matches = [_NO_MATCHES]
+        #: Matches of this round of which each run emits one.
+        self.candidates: list[ColumnMatches] = []
 
     def run(self) -> ColumnResult:
         runs, members = self.runs, self.tables.members[self.machines]
@@ -117,7 +136,13 @@ class _Columns:
         self._expire(np.full(len(self.hard), self.given.until_ms))
         kept = ~self.hard[self.owner]
         nodes = NewNodes(*(np.concatenate(part) for part in zip(*self.nodes, strict=True))) if self.nodes else _NONE
-        return ColumnResult(self.hard, self.rows[kept], self.owner[kept], nodes)
+        return ColumnResult(self.hard, self.rows[kept], self.owner[kept], nodes, self._easy_matches())
+
+    def _easy_matches(self) -> ColumnMatches:
+        found = _join(self.matches)
+        easy = np.flatnonzero(~self.hard[found.owner])
+        order = easy[np.argsort(found.owner[easy], kind="stable")]
+        return ColumnMatches(*(part[order] for part in found))
 
     def _round(self, active: Ints, pairs: Ints) -> None:
         given, tables, count = self.given, self.tables, len(self.hard)
@@ -136,6 +161,38 @@ class _Columns:
         if len(changes):
             self._move(changes, tables.outcome[cell[changes]], row, ms)
         self._begin(active, row, ms, bits)
+        if len(self.owner) > self.given.partials_per_key:
+            self.hard |= np.bincount(self.owner, minlength=len(self.hard)) > self.given.partials_per_key
+        if self.candidates:
+            self._settle()
+
+    def _emit(self, places: Ints, time_ms: Ints, timed_out: Mask) -> None:
+        rows, owner = self.rows[places], self.owner[places]
+        self.matches.append(ColumnMatches(owner, rows[:, FIRST], rows[:, NODE], rows[:, LENGTH], time_ms, timed_out))
+
+    def _complete(self, places: Ints, ms: Ints) -> None:
+        """Emit matches whose last event is that of this round, or make them candidates."""
+        owner, not_timed_out = self.owner[places], np.zeros(len(places), bool)
+        skips = self.tables.skips[self.machines[owner]]
+        if not skips.all():
+            self._emit(places[~skips], ms[owner[~skips]], not_timed_out[~skips])
+        if skips.any():
+            self._emit(places[skips], ms[owner[skips]], not_timed_out[skips])
+            self.candidates.append(self.matches.pop())
+
+    def _settle(self) -> None:
+        """Emit the candidate of each run that began first, and drop its partial matches: all began up to this event.
+
+        A run is hard if one of them began before the match, which waits for it.
+        """
+        found, self.candidates = _join(self.candidates), []
+        order = np.lexsort((found.first, found.owner))
+        order = order[run_starts(found.owner[order])]
+        began = np.full(len(self.hard), -1)
+        began[found.owner[order]] = found.first[order]
+        self.hard[self.owner[self.rows[:, FIRST] < began[self.owner]]] = True
+        self.matches.append(ColumnMatches(*(part[order] for part in found)))
+        self._keep(began[self.owner] < 0)
 
     def _keep(self, kept: Mask) -> None:
         if not kept.all():
@@ -143,9 +200,9 @@ class _Columns:
             self.last_step, self.last_ms = self.last_step[kept], self.last_ms[kept]
 
     def _expire(self, now_ms: Ints) -> None:
-        """Drop the rows whose time is over at the time of their run.
+        """Drop the rows whose time is over at the time of their run; emit those that are matches now or timed out.
 
-        A run is hard if one becomes a match or is emitted, or if it is over for some members of a family only.
+        A run is hard if its time is over for some members of a family only.
         """
         over = np.flatnonzero(self.rows[:, DEADLINE] <= now_ms[self.owner])
         if len(over):
@@ -153,7 +210,12 @@ class _Columns:
             machine = self.machines[owner]
             latest_ms = tables.deadlines(machine, rows, self.last_step[over], self.last_ms[over], most=1)
             pending = tables.pending[tables.states[machine] + rows[:, STATE]]
-            self.hard[owner[pending | tables.emits[machine] | (latest_ms > now_ms[owner])]] = True
+            only_alone = pending & (tables.skips[machine] | (tables.members[machine] > 1))
+            self.hard[owner[only_alone | (latest_ms > now_ms[owner])]] = True
+            emitted = np.flatnonzero(pending | tables.emits[machine])
+            if len(emitted):
+                emitted = emitted[np.lexsort((pending[emitted], rows[emitted, DEADLINE]))]
+                self._emit(over[emitted], rows[emitted, DEADLINE], ~pending[emitted])
             self._drop(over)
 
     def _drop(self, places: Ints) -> None:
@@ -184,10 +246,14 @@ class _Columns:
         late = [self._change_state(places[ignores], target[ignores], ms)] if ignores.any() else []
         if (step >= 0).any():
             late.append(self._extend(places[step >= 0], target[step >= 0], step[step >= 0], row, ms))
-        late_rows = np.concatenate([*late, _EMPTY])
-        if len(late_rows):
-            self._drop(late_rows)
-        self._keep(~self.hard[self.owner])
+        kept = ~self.hard[self.owner]
+        for late_rows in late:
+            kept[late_rows] = False
+        completes = places[tables.completes[move] & kept[places]]
+        if len(completes):
+            self._complete(completes, ms)
+            kept[places[target == COMPLETE]] = False
+        self._keep(kept)
 
     def _change_state(self, places: Ints, target: Ints, ms: Ints) -> Ints:
         """Let rows wait in other states; return the places of those whose time is over there."""
@@ -234,9 +300,9 @@ class _Columns:
         owner, move = np.repeat(active, counts), expand_counts(tables.first[outcome], counts)
         if not len(owner):
             return
-        step = tables.takes[move]
+        step, target, completes = tables.takes[move], tables.target[move], tables.completes[move]
         rows = np.empty((len(owner), len(PartialMatch._fields)), np.int64)
-        rows[:, STATE] = tables.target[move]
+        rows[:, STATE] = target
         rows[:, NODE] = self._new_nodes(np.full(len(owner), NO_NODE), step, row[owner], owner)
         rows[:, FIRST] = self.given.first_event + row[owner]
         rows[:, STARTED] = rows[:, STEP_MS] = ms[owner]
@@ -248,7 +314,12 @@ class _Columns:
         self.rows = np.concatenate([self.rows, rows])[order]
         self.last_step = np.concatenate([self.last_step, step])[order]
         self.last_ms = np.concatenate([self.last_ms, ms[owner]])[order]
-        self.hard |= np.bincount(self.owner, minlength=len(self.hard)) > self.given.partials_per_key
+        if completes.any():
+            before, kept = len(order) - len(owner), np.ones(len(order), bool)
+            at = np.argsort(order)[before:]  # of the new rows, the places
+            self._complete(at[completes], ms)
+            kept[at[target == COMPLETE]] = False
+            self._keep(kept)
 
     def _decide(self, owner: Ints, undecided: Ints, row: Ints, node: Ints) -> Ints:
         """Return the bits of these conditions over earlier events. ``node``: of the last one; ``NO_NODE`` for none."""
@@ -278,5 +349,11 @@ class _Columns:
 
 _EMPTY: Final = np.empty(0, np.int64)
 _NONE: Final = NewNodes(_EMPTY, _EMPTY, _EMPTY, _EMPTY)
+_NO_MATCHES: Final = ColumnMatches(_EMPTY, _EMPTY, _EMPTY, _EMPTY, _EMPTY, np.empty(0, bool))
 
-__all__ = ["ColumnInput", "ColumnResult", "ColumnRuns", "run_columns"]
+
+def _join(matches: Sequence[ColumnMatches]) -> ColumnMatches:
+    return ColumnMatches(*(np.concatenate(part) for part in zip(*matches, strict=True)))
+
+
+__all__ = ["ColumnInput", "ColumnMatches", "ColumnResult", "ColumnRuns", "run_columns"]

@@ -2,8 +2,9 @@
 
 Patterns with an equal beginning form a *family*, which keeps equal partial matches once. Its automaton is the product
 of those of its members as far as these agree: a state of the family is a state of each member, and an event on which
-two members do something else is *hard*. So are events that complete a match. Members may have other time limits: a
-partial match of the family ends when the longest of them is over, and between the shortest and the longest it is hard.
+two members do something else is *hard*. So are events that complete a match of a family, or of a pattern with another
+skip strategy than ``SKIPS``. Members may have other time limits: a partial match of the family ends when the longest of
+them is over, and between the shortest and the longest it is hard.
 """
 
 from __future__ import annotations
@@ -14,19 +15,23 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from streamcore.patterns.automaton import Automaton
+from streamcore.patterns.automaton import Automaton, Move
 from streamcore.patterns.graph import StateKind
 from streamcore.patterns.match_store import NEVER, Ints, Mask, PartialMatch
-from streamcore.patterns.pattern import WithinType
+from streamcore.patterns.pattern import SkipKind, WithinType
 
 #: The outcome of an event that must be looked at one run at a time.
 HARD: Final = 0
+#: The skip strategies with which matches complete in columns.
+SKIPS: Final = (SkipKind.NO_SKIP, SkipKind.PAST_LAST_EVENT)
+#: The state of a match.
+COMPLETE: Final = 0
 STATE, NODE, FIRST, STARTED, STEP_MS, LENGTH, DEADLINE = range(len(PartialMatch._fields))
 _MAX_LEAVES: Final = 12
 _MAX_CELLS: Final = 1 << 18
 _MAX_MEMBERS: Final = 32
-#: The moves to a state by a step (-1 if the event is ignored), in their order; None for ``HARD``.
-_Outcome = tuple[tuple[int, int], ...] | None
+#: The moves in their order; None for ``HARD``.
+_Outcome = tuple[Move, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +74,7 @@ class _Machine:
     within: _Limit
     undecided: Ints
     emits_timed_out: bool = False
+    skips: bool = False
     members: int = 1
 
 
@@ -77,10 +83,11 @@ class ColumnTables:
     """The moves of patterns and families. ``numbers``: theirs, ascending; the index in it is that of a *machine*.
 
     By machine: the first cell, state and step, the number of bits, the start, the time limit of the whole, whether
-    timed-out partial matches are emitted, and the members. By cell of a state and bits: the outcome, whether it leaves
-    a partial match as it is, and as bits the conditions over earlier events that must be evaluated (``undecided``),
-    with which another cell is looked up. By outcome: its moves, of which there are ``target`` and ``takes``. By
-    state, and by step: what its time limit is counted from, and how long it is (least, most; ``NEVER`` without).
+    timed-out partial matches are emitted, whether a match ends all partial matches (``skips``), and the members. By
+    cell of a state and bits: the outcome, whether it leaves a partial match as it is, and as bits the conditions over
+    earlier events that must be evaluated (``undecided``), with which another cell is looked up. By outcome: its moves,
+    of which there are ``target``, ``takes`` and ``completes``. By state, and by step: what its time limit is counted
+    from, and how long it is (least, most; ``NEVER`` without).
     """
 
     numbers: Ints
@@ -91,6 +98,7 @@ class ColumnTables:
     start: Ints
     within_ms: Ints
     emits: Mask
+    skips: Mask
     members: Ints
     outcome: Ints
     stays: Mask
@@ -99,6 +107,7 @@ class ColumnTables:
     count: Ints
     target: Ints
     takes: Ints
+    completes: Mask
     pending: Mask
     step: Ints
     since_step: Mask
@@ -143,7 +152,7 @@ class ColumnTables:
         within_ms = np.where(self.pending[state] & self.since_step[state], NEVER, self.within_ms[machine, most])
         whole = np.where(within_ms < NEVER, rows[:, STARTED] + within_ms, NEVER)
         found = np.minimum(whole, np.where(limit_ms < NEVER, since_ms + limit_ms, NEVER))
-        return np.where(rows[:, STATE] == 0, NEVER, found)  # a complete match
+        return np.where(rows[:, STATE] == COMPLETE, NEVER, found)
 
 
 def build_families(automata: Mapping[int, Automaton], known: Iterable[Sequence[int]] = ()) -> list[Family]:
@@ -229,14 +238,16 @@ def _to_tables(machines: Mapping[int, _Machine], families: Mapping[int, Family])
         np.array([one.start for one in machines.values()], np.int64),
         _times([one.within for one in machines.values()]),
         np.array([one.emits_timed_out for one in machines.values()], bool),
+        np.array([one.skips for one in machines.values()], bool),
         np.array([one.members for one in machines.values()], np.int64),
         np.concatenate([*cells, np.empty(0, np.int64)]),
         np.concatenate([*stays, np.empty(0, bool)]),
         np.concatenate([*(one.undecided.ravel() for one in machines.values()), np.empty(0, np.int64)]),
         np.cumsum(counts) - counts,
         counts,
-        np.array([target for target, _ in moves], np.int64),
-        np.array([step for _, step in moves], np.int64),
+        np.array([move.target for move in moves], np.int64),
+        np.array([move.step for move in moves], np.int64),
+        np.array([move.completes for move in moves], bool),
         np.array([waiting.pending for waiting in states], bool),
         np.array([waiting.step for waiting in states], np.int64),
         np.array([waiting.limit.since is WithinType.SINCE_STEP_BEFORE for waiting in states], bool),
@@ -255,7 +266,9 @@ def _times(limits: Sequence[_Limit]) -> Ints:
 
 def _only_state(outcome: _Outcome) -> int:
     """Return the state that the event leaves as it is, if it does; otherwise -1."""
-    return outcome[0][0] if outcome is not None and len(outcome) == 1 and outcome[0][1] < 0 else -1
+    if outcome is None or len(outcome) != 1 or outcome[0].step >= 0 or outcome[0].completes:
+        return -1
+    return outcome[0].target
 
 
 def _limit(since: WithinType, limit_ms: int | None) -> _Limit:
@@ -284,15 +297,19 @@ def _machine(automaton: Automaton, *, emits_timed_out: bool) -> _Machine | None:
         limit, pending = _limit(state.limit, state.limit_ms), state.kind is StateKind.PENDING
         states.append(_Waiting(pending, state.step, limit._replace(since=state.limit) if pending else limit))
     steps: list[_Limit | None] = [_limit(since, limit_ms) for limit_ms, since in automaton.limits]
-    start = automaton.start
-    return _Machine(automaton.leaves, cells, [*known], start, states, steps, within, undecided, emits_timed_out)
+    skips = automaton.skip is not SkipKind.NO_SKIP
+    outcomes, start = [*known], automaton.start
+    return _Machine(automaton.leaves, cells, outcomes, start, states, steps, within, undecided, emits_timed_out, skips)
 
 
 def _outcome(automaton: Automaton, state: int, bits: int) -> _Outcome:
     moves, stops = automaton.moves(state, bits)
-    if any(move.completes or automaton.states[move.target].kind is StateKind.FINAL for move in moves):
+    ends = [move for move in moves if move.completes]
+    if ends and (automaton.skip not in SKIPS or (automaton.skip is not SKIPS[0] and any(move.step < 0 for move in ends))):
         return None
-    return () if stops and state != automaton.start else tuple((move.target, move.step) for move in moves)
+    if not stops or state == automaton.start:
+        return moves
+    return tuple(move._replace(target=COMPLETE) for move in ends)
 
 
 def _join(members: Sequence[int], machines: Sequence[_Machine | None]) -> tuple[_Machine, Family]:
@@ -313,7 +330,7 @@ def _join(members: Sequence[int], machines: Sequence[_Machine | None]) -> tuple[
         joined = []
         for column in combined.T.tolist():
             outcome = _agreed([one.outcomes[n] for one, n in zip(own, column, strict=True)], states, steps)
-            targets = [] if outcome is None else [target for target, _ in outcome]
+            targets = [target for target, _ in outcome or ()]
             for target in targets:
                 if target not in numbers:
                     waits = _waiting([one.states[state] for one, state in zip(own, target, strict=True)])
@@ -323,7 +340,7 @@ def _join(members: Sequence[int], machines: Sequence[_Machine | None]) -> tuple[
                     numbers[target] = len(numbers)
                     queue.append(target)
                     waiting.append(waits)
-            moves = None if outcome is None else tuple((numbers[target], step) for target, step in outcome)
+            moves = None if outcome is None else tuple(Move(numbers[t], step, completes=False) for t, step in outcome)
             joined.append(outcomes.setdefault(moves, len(outcomes)))
         cells.append(np.array(joined, np.int64)[index.ravel()])
     within = _joined([one.within for one in own])
@@ -338,17 +355,17 @@ def _agreed(
     outcomes: Sequence[_Outcome], states: Sequence[int], steps: Sequence[_Limit | None]
 ) -> list[tuple[tuple[int, ...], int]] | None:
     """Return the moves of all members, if they are the same: the states to go to, and the step."""
-    known = [outcome for outcome in outcomes if outcome is not None]
+    known = [outcome for outcome in outcomes if outcome is not None and not any(move.completes for move in outcome)]
     if len(known) < len(outcomes) or len({len(outcome) for outcome in known}) > 1:
         return None
     agreed = []
     for moves in zip(*known, strict=True):
-        taken = {step for _, step in moves}
-        stays = {target == state for (target, _), state in zip(moves, states, strict=True)}
+        taken = {move.step for move in moves}
+        stays = {move.target == state for move, state in zip(moves, states, strict=True)}
         (step, *others) = taken
         if others or (step < 0 and len(stays) > 1) or (step >= 0 and (step >= len(steps) or steps[step] is None)):
             return None
-        agreed.append((tuple(target for target, _ in moves), step))
+        agreed.append((tuple(move.target for move in moves), step))
     return agreed
 
 

@@ -231,6 +231,7 @@ class _Pass:
         self._append_nodes()
         store.write(code_list, before, after)
         store.drop_unused(self.first_of_pass)
+        self.matches.sort(key=_run_of)
         return self.matches
 
     def _runs(self) -> _Runs:
@@ -354,6 +355,10 @@ class _Pass:
         self._add_nodes(new.before, new.step, new.row, new.key_slot)
         self.first_node = nodes.size
         self.room -= len(result.rows) - int((~result.hard)[owner].sum())
+        found = result.matches
+        codes, chains = runs.codes[fit[found.owner]], nodes.chains(found.node, found.length)
+        ways = (codes >> 32).tolist(), (codes & 0xFFFFFFFF).tolist(), found.time_ms.tolist()
+        self.matches += map(Match, *ways, chains, found.timed_out.tolist())
         easy = ~result.hard
         store.write_rows(runs.codes[fit[easy]], rows[easy[owner]], result.rows, (np.cumsum(easy) - 1)[result.owner])
         return np.concatenate([np.flatnonzero(machines < 0), fit[result.hard]])
@@ -658,6 +663,10 @@ class _Run:
 
 def _first(partial: PartialMatch) -> int:
     return partial.first
+
+
+def _run_of(match: Match) -> tuple[int, int]:
+    return match.pattern, match.key_slot
 
 
 def read_value(read: MatchRead, nodes: Sequence[int], value_of: Callable[[int, str], Any]) -> Any:

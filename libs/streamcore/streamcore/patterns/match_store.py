@@ -136,6 +136,18 @@ class Nodes:
         found.reverse()
         return found
 
+    def chains(self, last: Ints, lengths: Ints) -> list[tuple[int, ...]]:
+        """Return the chains that end with these nodes, first event first; ``lengths``: of each, its nodes."""
+        ends = np.cumsum(lengths)
+        found, node, place = np.empty(int(lengths.sum()), np.int64), last, ends - 1
+        while len(node):
+            found[place] = node
+            node = self.before[node]
+            kept = node >= 0
+            node, place = node[kept], place[kept] - 1
+        nodes = found.tolist()
+        return [tuple(nodes[start:end]) for start, end in pairwise([0, *ends.tolist()])]
+
     def use(self, nodes: Ints) -> None:
         """Count one user for each node; repeated ones count as often."""
         np.add.at(self.users, nodes, 1)
