@@ -79,12 +79,23 @@ class ColumnResult(NamedTuple):
     matches: ColumnMatches
 
 
+class TakenEvents(NamedTuple):
+    """The events of several partial matches, in order.
+
+    Of each the index of its partial match, its step, and its node or, if it is a row of the batch, ``~row``.
+    """
+
+    owner: Ints
+    step: Ints
+    place: Ints
+
+
 @dataclass(frozen=True, slots=True)
 class ColumnInput:
     """The events of a batch and the limits. ``node_before``, ``node_steps``, ``node_ms``: of the stored nodes.
 
-    ``decide``: returns which of a pattern's conditions over earlier events (as bits) hold for a row of the batch and
-    the events taken before: for each its step, and its node or, if it is a row of the batch, ``~row``.
+    ``decide``: returns which conditions over earlier events hold, as bits. It gets columns: the pattern, those of its
+    conditions that are of interest, and the row of the batch; and the events that were taken before.
     """
 
     events: Ints
@@ -95,7 +106,7 @@ class ColumnInput:
     node_before: Ints
     node_steps: Ints
     node_ms: Ints
-    decide: Callable[[int, int, int, Sequence[tuple[int, int]]], int]
+    decide: Callable[[Ints, Ints, Ints, TakenEvents], Ints]
     partials_per_key: int
     length: int
     fewest_runs: int
@@ -155,8 +166,9 @@ class _Columns:
         cell = tables.cell(self.machines[owner], self.rows[:, STATE], bits[owner])
         open_rows = np.flatnonzero((row[owner] >= 0) & (tables.undecided[cell] > 0))
         if len(open_rows):
-            nodes = self.rows[open_rows, NODE]
-            cell[open_rows] += self._decide(owner[open_rows], tables.undecided[cell[open_rows]], row, nodes)
+            cell[open_rows] += self._decide(
+                owner[open_rows], tables.undecided[cell[open_rows]], row, self.rows[open_rows]
+            )
         changes = np.flatnonzero((row[owner] >= 0) & ~tables.stays[cell])
         if len(changes):
             self._move(changes, tables.outcome[cell[changes]], row, ms)
@@ -292,8 +304,9 @@ class _Columns:
         cell = tables.cell(machine, tables.start[machine], bits[active])
         open_rows = np.flatnonzero(tables.undecided[cell])
         if len(open_rows):
-            nothing = np.full(len(open_rows), NO_NODE)
-            cell[open_rows] += self._decide(active[open_rows], tables.undecided[cell[open_rows]], row, nothing)
+            cell[open_rows] += self._decide(
+                active[open_rows], tables.undecided[cell[open_rows]], row, self.rows[:0]
+            )
         outcome = tables.outcome[cell]
         self.hard[active[outcome == HARD]] = True
         counts = tables.count[outcome]
@@ -308,37 +321,36 @@ class _Columns:
         rows[:, STARTED] = rows[:, STEP_MS] = ms[owner]
         rows[:, LENGTH] = 1
         rows[:, DEADLINE] = tables.deadlines(self.machines[owner], rows, step, ms[owner])
-        owners = np.concatenate([self.owner, owner])
-        order = np.argsort(owners, kind="stable")
-        self.owner = owners[order]
-        self.rows = np.concatenate([self.rows, rows])[order]
-        self.last_step = np.concatenate([self.last_step, step])[order]
-        self.last_ms = np.concatenate([self.last_ms, ms[owner]])[order]
+        places = np.searchsorted(self.owner, owner, side="right") + np.arange(len(owner))
+        is_old = np.ones(len(self.owner) + len(owner), bool)
+        is_old[places] = False
+        added = (rows, owner, step, ms[owner])
+        for name, values in zip(("rows", "owner", "last_step", "last_ms"), added, strict=True):
+            joined = np.empty((len(is_old), *values.shape[1:]), np.int64)
+            joined[is_old], joined[places] = getattr(self, name), values
+            setattr(self, name, joined)
         if completes.any():
-            before, kept = len(order) - len(owner), np.ones(len(order), bool)
-            at = np.argsort(order)[before:]  # of the new rows, the places
-            self._complete(at[completes], ms)
-            kept[at[target == COMPLETE]] = False
+            kept = np.ones(len(is_old), bool)
+            self._complete(places[completes], ms)
+            kept[places[target == COMPLETE]] = False
             self._keep(kept)
 
-    def _decide(self, owner: Ints, undecided: Ints, row: Ints, node: Ints) -> Ints:
-        """Return the bits of these conditions over earlier events. ``node``: of the last one; ``NO_NODE`` for none."""
+    def _decide(self, owner: Ints, undecided: Ints, row: Ints, partials: Ints) -> Ints:
+        """Return the bits of these conditions over earlier events. ``partials``: the rows, none for new ones."""
         given, first = self.given, self.first_node
-        before, step, rows = given.node_before, given.node_steps, np.empty(0, np.int64)
-        if self.nodes and (node >= 0).any():
-            new = [np.concatenate(part) for part in zip(*self.nodes, strict=True)]
-            before, step, rows = np.concatenate([before, new[0]]), np.concatenate([step, new[1]]), new[2]
-        bits = []
-        numbers = self.tables.numbers[self.machines[owner]]
-        open_bits = zip(numbers.tolist(), undecided.tolist(), row[owner].tolist(), strict=True)
-        for (number, leaves, event), last_node in zip(open_bits, node.tolist(), strict=True):
-            last = last_node
-            taken: list[tuple[int, int]] = []  # of each event, the step, and the node or, below 0, the row
-            while last >= 0:
-                taken.append((int(step[last]), last if last < first else ~int(rows[last - first])))
-                last = int(before[last])
-            bits.append(given.decide(number, leaves, event, taken[::-1]))
-        return np.array(bits, np.int64)
+        new = NewNodes(*(np.concatenate(part) for part in zip(*self.nodes, strict=True))) if self.nodes else _NONE
+        lengths = partials[:, LENGTH]
+        taken = TakenEvents(np.repeat(np.arange(len(partials)), lengths), *np.empty((2, int(lengths.sum())), np.int64))
+        node, at = partials[:, NODE].copy(), np.cumsum(lengths) - 1
+        while len(node):
+            is_new = node >= first
+            added, stored = node[is_new] - first, node[~is_new]
+            taken.step[at[is_new]], taken.place[at[is_new]] = new.step[added], ~new.row[added]
+            taken.step[at[~is_new]], taken.place[at[~is_new]] = given.node_steps[stored], stored
+            node[is_new], node[~is_new] = new.before[added], given.node_before[stored]
+            kept = node >= 0
+            node, at = node[kept], at[kept] - 1
+        return given.decide(self.tables.numbers[self.machines[owner]], undecided, row[owner], taken)
 
     def _new_nodes(self, before: Ints, step: Ints, row: Ints, owner: Ints) -> Ints:
         first = self.first_node + self.node_count
@@ -356,4 +368,4 @@ def _join(matches: Sequence[ColumnMatches]) -> ColumnMatches:
     return ColumnMatches(*(np.concatenate(part) for part in zip(*matches, strict=True)))
 
 
-__all__ = ["ColumnInput", "ColumnMatches", "ColumnResult", "ColumnRuns", "run_columns"]
+__all__ = ["ColumnInput", "ColumnMatches", "ColumnResult", "ColumnRuns", "TakenEvents", "run_columns"]

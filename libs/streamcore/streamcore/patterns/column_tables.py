@@ -2,9 +2,9 @@
 
 Patterns with an equal beginning form a *family*, which keeps equal partial matches once. Its automaton is the product
 of those of its members as far as these agree: a state of the family is a state of each member, and an event on which
-two members do something else is *hard*. So are events that complete a match of a family, or of a pattern with another
-skip strategy than ``SKIPS``. Members may have other time limits: a partial match of the family ends when the longest of
-them is over, and between the shortest and the longest it is hard.
+two members do something else is *hard*. So are events that complete a match of a family, or of a pattern with a skip
+strategy that may leave partial matches. Members may have other time limits: a partial match of the family ends when the
+longest of them is over, and between the shortest and the longest it is hard.
 """
 
 from __future__ import annotations
@@ -22,8 +22,6 @@ from streamcore.patterns.pattern import SkipKind, WithinType
 
 #: The outcome of an event that must be looked at one run at a time.
 HARD: Final = 0
-#: The skip strategies with which matches complete in columns.
-SKIPS: Final = (SkipKind.NO_SKIP, SkipKind.PAST_LAST_EVENT)
 #: The state of a match.
 COMPLETE: Final = 0
 STATE, NODE, FIRST, STARTED, STEP_MS, LENGTH, DEADLINE = range(len(PartialMatch._fields))
@@ -305,7 +303,14 @@ def _machine(automaton: Automaton, *, emits_timed_out: bool) -> _Machine | None:
 def _outcome(automaton: Automaton, state: int, bits: int) -> _Outcome:
     moves, stops = automaton.moves(state, bits)
     ends = [move for move in moves if move.completes]
-    if ends and (automaton.skip not in SKIPS or (automaton.skip is not SKIPS[0] and any(move.step < 0 for move in ends))):
+    match automaton.skip:
+        case SkipKind.NO_SKIP:
+            is_hard = False
+        case SkipKind.PAST_LAST_EVENT:  # a match without this event leaves what began behind its last one
+            is_hard = any(move.step < 0 for move in ends)
+        case _:
+            is_hard = bool(ends)
+    if is_hard:
         return None
     if not stops or state == automaton.start:
         return moves

@@ -18,9 +18,9 @@ from streamcore.calls import CALL_ERRORS, failure_reason
 from streamcore.columnar.grouping import expand_counts, run_starts
 from streamcore.limits import PatternLimits
 from streamcore.patterns.automaton import Automaton
-from streamcore.patterns.column_run import ColumnInput, ColumnRuns, run_columns
+from streamcore.patterns.column_run import ColumnInput, ColumnRuns, TakenEvents, run_columns
 from streamcore.patterns.column_tables import DEADLINE, NODE, STATE, ColumnTables, Family, build_tables, project
-from streamcore.patterns.expressions import IterativeCondition, MatchRead
+from streamcore.patterns.expressions import Groups, IterativeCondition, MatchRead
 from streamcore.patterns.graph import StateKind
 from streamcore.patterns.match_store import NEVER, NO_NODE, Ints, Mask, MatchStore, PartialMatch, run_code
 from streamcore.patterns.pattern import SkipKind, WithinType
@@ -363,33 +363,54 @@ class _Pass:
         store.write_rows(runs.codes[fit[easy]], rows[easy[owner]], result.rows, (np.cumsum(easy) - 1)[result.owner])
         return np.concatenate([np.flatnonzero(machines < 0), fit[result.hard]])
 
-    def _decide(self, pattern: int, asked: int, row: int, taken: Sequence[tuple[int, int]]) -> int:
+    def _decide(self, patterns: Ints, asked: Ints, rows: Ints, taken: TakenEvents) -> Ints:
         """Return which conditions over earlier events hold (see ``ColumnInput``)."""
-        automaton = self.engine.automata[pattern]
-        by_step: dict[str, list[int]] = {}
-        for step, place in taken:
-            by_step.setdefault(automaton.steps[step], []).append(place)
-        return sum(
-            1 << leaf
-            for leaf, condition in automaton.iterative.items()
-            if asked >> leaf & 1 and self.condition_holds(pattern, condition, by_step, row, self._value_at)
-        )
+        bits = np.zeros(len(rows), np.int64)
+        for pattern in np.unique(patterns).tolist():
+            automaton = self.engine.automata[pattern]
+            for leaf, condition in automaton.iterative.items():
+                at = np.flatnonzero((patterns == pattern) & (asked >> leaf & 1 > 0))
+                if len(at):
+                    index = np.full(len(rows), -1)
+                    index[at] = np.arange(len(at))
+                    own = taken._replace(owner=index[taken.owner])
+                    values = [self._values_taken(read, automaton.steps, own, len(at)) for read in condition.reads]
+                    bits[at[self._hold(pattern, condition, rows[at].tolist(), values)]] |= 1 << leaf
+        return bits
 
-    def _value_at(self, place: int, column: str) -> Any:
-        return self.store.nodes.values[column][place] if place >= 0 else self.column(column)[~place]
+    def _values_taken(self, read: MatchRead, steps: Sequence[str], taken: TakenEvents, count: int) -> Groups:
+        """Return the values that a read is about for each of ``count`` partial matches; owner -1 is none of them."""
+        numbers = [number for number, name in enumerate(steps) if name == read.step]
+        own = np.flatnonzero((taken.owner >= 0) & np.isin(taken.step, numbers))
+        ends = np.cumsum(np.bincount(taken.owner[own], minlength=count))
+        values = taken.place[own].tolist()
+        if read.column:
+            stored = self.store.nodes.values[read.column]
+            new = self.column(read.column)
+            values = [stored[place] if place >= 0 else new[~place] for place in values]
+        return Groups(values, [0, *ends.tolist()])
+
+    def _hold(
+        self, pattern: int, condition: IterativeCondition, rows: list[int], values: Sequence[Groups]
+    ) -> list[bool]:
+        """Return for which rows of the batch a condition over earlier events holds. ``values``: by read, then row."""
+        try:
+            matched = [read.compute_each(groups) for read, groups in zip(condition.reads, values, strict=True)]
+            candidates = {name: [*map(self.column(name).__getitem__, rows)] for name in condition.columns}
+            return [*condition.holds_each(candidates, matched)]
+        except CALL_ERRORS:  # of one row at least
+            return [self.condition_holds(pattern, condition, row, own) for row, *own in zip(rows, *values, strict=True)]
 
     def condition_holds(
-        self,
-        pattern: int,
-        condition: IterativeCondition,
-        by_step: Mapping[str, list[int]],
-        row: int,
-        value_of: Callable[[int, str], Any],
+        self, pattern: int, condition: IterativeCondition, row: int, values: Sequence[Sequence[Any]]
     ) -> bool:
-        """Return whether a condition over earlier events holds for a row of the batch. ``by_step``: these events."""
+        """Return whether a condition over earlier events holds for a row of the batch.
+
+        ``values``: for each read, those of the events that its step has taken.
+        """
         candidate = {name: self.column(name)[row] for name in condition.columns}
         try:
-            matched = [read_value(read, by_step.get(read.step, ()), value_of) for read in condition.reads]
+            matched = [read.compute(own) for read, own in zip(condition.reads, values, strict=True)]
             return condition.holds(candidate, matched)
         except CALL_ERRORS as error:
             reason, failed = failure_reason("pattern condition", error), self.engine.failed
@@ -598,9 +619,9 @@ class _Run:
             for node in self.context.chain(partial.node):
                 by_step.setdefault(automaton.steps[self.context.step_of(node)], []).append(node)
         for leaf in undecided:
-            if self.context.condition_holds(
-                self.pattern, automaton.iterative[leaf], by_step, row, self.context.value_of
-            ):
+            condition = automaton.iterative[leaf]
+            values = [read_events(read, by_step.get(read.step, ()), self.context.value_of) for read in condition.reads]
+            if self.context.condition_holds(self.pattern, condition, row, values):
                 bits |= 1 << leaf
         return bits
 
@@ -671,4 +692,9 @@ def _run_of(match: Match) -> tuple[int, int]:
 
 def read_value(read: MatchRead, nodes: Sequence[int], value_of: Callable[[int, str], Any]) -> Any:
     """Return an aggregate over the events of these nodes, which one step has taken."""
-    return read.compute([value_of(node, read.column) for node in nodes] if read.column else nodes)
+    return read.compute(read_events(read, nodes, value_of))
+
+
+def read_events(read: MatchRead, nodes: Sequence[int], value_of: Callable[[int, str], Any]) -> Sequence[Any]:
+    """Return the values of these nodes that a read is about; the nodes, if it counts events."""
+    return [value_of(node, read.column) for node in nodes] if read.column else nodes

@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import enum
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from itertools import pairwise, repeat
 from typing import Any, Protocol
 
 from streamcore.errors import ConfigError
@@ -33,6 +34,17 @@ class MatchFunction(enum.StrEnum):
     MIN = "min"
     MAX = "max"
     MEAN = "mean"
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """Groups of values: group i is those from ``bounds[i]`` to ``bounds[i + 1]``."""
+
+    values: Sequence[Any]
+    bounds: Sequence[int]
+
+    def __iter__(self) -> Iterator[Sequence[Any]]:
+        return (self.values[start:end] for start, end in pairwise(self.bounds))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +82,19 @@ class MatchRead:
             case _:
                 return reduce(operator.add, known)
 
+    def compute_each(self, groups: Groups) -> list[Any]:
+        """Return the aggregate of each group of values."""
+        values, bounds = groups.values, groups.bounds
+        match self.function:
+            case MatchFunction.COUNT if not self.column:
+                return [end - start for start, end in pairwise(bounds)]
+            case MatchFunction.FIRST if None not in values:
+                return [values[start] if start < end else None for start, end in pairwise(bounds)]
+            case MatchFunction.LAST if None not in values:
+                return [values[end - 1] if start < end else None for start, end in pairwise(bounds)]
+            case _:
+                return [*map(self.compute, groups)]
+
 
 class IterativeCondition(Protocol):
     """A condition on an event that reads the earlier events of a partial match."""
@@ -86,6 +111,10 @@ class IterativeCondition(Protocol):
 
     def holds(self, candidate: Mapping[str, Any], matched: Sequence[Any]) -> bool:
         """Return whether it is true. ``candidate``: the event's columns. ``matched``: a value for each of ``reads``."""
+        ...
+
+    def holds_each(self, candidates: Mapping[str, Sequence[Any]], matched: Sequence[Sequence[Any]]) -> Sequence[bool]:
+        """Return ``holds`` for several events, whose values are in columns. May raise where ``holds`` does not."""
         ...
 
 
@@ -122,19 +151,24 @@ def _null_by_zero(function: Callable[..., Any]) -> Callable[..., Any]:
     return _null_in_null_out(lambda value, divisor: None if divisor == 0 else function(value, divisor))
 
 
+#: By name: the operations on two values that are not null.
+_ON_VALUES: Mapping[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "!=": operator.ne,
+}
+
 #: By name: the operations, on values that may be null.
 _OPERATIONS: Mapping[str, Callable[..., Any]] = {
-    "+": _null_in_null_out(operator.add),
-    "-": _null_in_null_out(operator.sub),
-    "*": _null_in_null_out(operator.mul),
+    **{name: _null_in_null_out(function) for name, function in _ON_VALUES.items()},
     "/": _null_by_zero(operator.truediv),
     "%": _null_by_zero(operator.mod),
-    "<": _null_in_null_out(operator.lt),
-    "<=": _null_in_null_out(operator.le),
-    ">": _null_in_null_out(operator.gt),
-    ">=": _null_in_null_out(operator.ge),
-    "==": _null_in_null_out(operator.eq),
-    "!=": _null_in_null_out(operator.ne),
     "negative": _null_in_null_out(operator.neg),
     "&": _both,
     "|": _either,
@@ -179,6 +213,11 @@ class MatchExpression:
     def holds(self, candidate: Mapping[str, Any], matched: Sequence[Any]) -> bool:
         """Return whether the expression is true for this event (see ``IterativeCondition``)."""
         return self.value(candidate, matched) is True
+
+    def holds_each(self, candidates: Mapping[str, Sequence[Any]], matched: Sequence[Sequence[Any]]) -> Sequence[bool]:
+        """Return whether the expression is true for each of several events (see ``IterativeCondition``)."""
+        values = _evaluate_each(self._tree(), candidates, dict(zip(self._reads, matched, strict=True)))
+        return [value is True for value, _ in zip(values, matched[0], strict=False)]
 
     @property
     def is_read(self) -> bool:
@@ -328,6 +367,26 @@ def _rebuild(tree: Any) -> MatchExpression:
 
     with_tree.tree = tree  # type: ignore[attr-defined]  # pickled instead of the function
     return MatchExpression(text, columns, tuple(dict.fromkeys(reads)), with_tree)
+
+
+def _evaluate_each(
+    tree: Any, candidates: Mapping[str, Sequence[Any]], matched: Mapping[MatchRead, Sequence[Any]]
+) -> Iterable[Any]:
+    """Return the values of a tree for several events; that of a constant without end."""
+    if isinstance(tree, MatchRead):
+        return matched[tree]
+    operation, *operands = tree
+    if operation == "column":
+        return candidates[operands[0]]
+    if operation == "value":
+        return repeat(operands[0])
+    parts = [_evaluate_each(operand, candidates, matched) for operand in operands]
+    if all(isinstance(part, repeat) for part in parts):
+        return repeat(_OPERATIONS[operation](*map(next, parts)))
+    function = _ON_VALUES.get(operation)
+    if function is None:
+        return [*map(_OPERATIONS[operation], *parts)]
+    return [None if a is None or b is None else function(a, b) for a, b in zip(*parts, strict=False)]
 
 
 def _make(tree: Any) -> tuple[str, frozenset[str], tuple[MatchRead, ...], Callable[[Any, Any], Any]]:
