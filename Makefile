@@ -24,11 +24,14 @@ help: ## this list
 run: setup-run ## broker, a service and a generator of shop events, with a live view (SERVICE=rules, ARGS="--events 100000 --json")
 	@$(VENV)/headgate up $(SERVICE) $(ARGS)
 
-test: setup ## all checks, then all tests (ARGS="-k name" and the like go to pytest)
-	@checked=0; $(MAKE) --no-print-directory check || checked=$$?; \
-	tested=0; $(ONE_THREAD) $(VENV)/python -m pytest -n $(WORKERS) --durations=10 $(ARGS) || tested=$$?; \
-	[ $$checked -eq 0 ] || echo "make: the checks before the tests failed; see above, or run make check" >&2; \
-	exit $$((checked ? checked : tested))
+test: setup ## all checks, and beside them all tests (ARGS="-k name" and the like go to pytest)
+	@mkdir -p build; checks=0; tested=0; \
+	{ failed=0; $(MAKE) --no-print-directory check >build/check.log 2>&1 || failed=$$?; \
+		echo; cat build/check.log; exit $$failed; } & \
+	$(ONE_THREAD) $(VENV)/python -m pytest -n $(WORKERS) --durations=10 $(ARGS) || tested=$$?; \
+	wait $$! || checks=$$?; \
+	[ $$checks -eq 0 ] || { cat build/check.log; echo "make: the checks failed; see above, or run make check" >&2; }; \
+	exit $$((checks ? checks : tested))
 
 quick: setup ## the tests that need no server and no Spark, with few examples
 	@HYPOTHESIS_PROFILE=quick $(ONE_THREAD) $(VENV)/python -m pytest -n $(WORKERS) --timeout-method signal \
@@ -124,6 +127,7 @@ nightly: setup ## the long forms: index against naive, language against DuckDB, 
 	@HEADGATE_PATTERNS=$(PATTERNS) $(VENV)/python -m pytest -n $(WORKERS) libs/streamcore/tests/patterns --timeout 7200 $(ARGS)
 	@HEADGATE_OWNER_SCHEDULES=$(OWNER_SCHEDULES) HEADGATE_OWNER_RUNS=$(OWNER_RUNS) $(VENV)/python -m pytest -s \
 		libs/streamcore/tests/kafka/test_suspended_owners.py libs/streamcore/tests/kafka/test_suspended_processes.py --timeout 7200 $(ARGS)
+	@HEADGATE_TRANSCRIPTS_EVERY=1 $(VENV)/python -m pytest -s tests/end_to_end/test_transcripts_on_spark.py $(ARGS)
 	@HEADGATE_DAMAGED_FILES=$(DAMAGED_FILES) $(VENV)/python -m pytest -s tests/faults/test_damaged_spark_files.py --timeout 7200 $(ARGS)
 	@HEADGATE_SCHEDULES=$(SCHEDULES) $(VENV)/python -m pytest -s services/operator/tests/test_simulation.py $(ARGS)
 	@$(VENV)/python -m tests.lab --seed $(LAB_SEED) --minutes $(LAB_MINUTES)

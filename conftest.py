@@ -279,7 +279,9 @@ def new_broker(tmp_path: Path, java: Java) -> Iterator[NewBroker]:
 
     def create(folder: Path | None = None, port: int = 0, *, extra: Mapping[str, str] | None = None) -> EmbeddedBroker:
         folder = folder or tmp_path / f"broker-{len(made)}"
-        settings = BrokerSettings(folder, port, lifetime=Lifetime.WITH_PARENT, extra=tuple((extra or {}).items()))
+        settings = BrokerSettings(
+            folder, port, lifetime=Lifetime.WITH_PARENT, short_lived=True, extra=tuple((extra or {}).items())
+        )
         made.append(EmbeddedBroker(settings, java))
         return made[-1]
 
@@ -303,7 +305,11 @@ def new_opensearch(tmp_path: Path) -> Iterator[NewOpenSearch]:
 
     def create(*extra: tuple[str, str]) -> EmbeddedOpenSearch:
         folder = tmp_path / f"opensearch-{len(made)}"
-        made.append(EmbeddedOpenSearch(OpenSearchNodeSettings(folder, lifetime=Lifetime.WITH_PARENT, extra=extra)))
+        made.append(
+            EmbeddedOpenSearch(
+                OpenSearchNodeSettings(folder, lifetime=Lifetime.WITH_PARENT, short_lived=True, extra=extra)
+            )
+        )
         return made[-1]
 
     yield create

@@ -17,7 +17,7 @@ from tests.end_to_end.test_topology_on_spark import send, two_steps
 from tests.harness.apps.damaged_checkpoints import Campaign, Outcome
 from tests.harness.apps.scripted_cuts import Script
 
-COUNT = int(os.environ.get("HEADGATE_DAMAGED_FILES", "8"))
+COUNT = int(os.environ.get("HEADGATE_DAMAGED_FILES", "4"))
 SEED = int(os.environ.get("HEADGATE_DAMAGED_SEED", "1"))
 LIMIT_S = 300 + 40 * COUNT
 

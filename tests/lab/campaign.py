@@ -89,7 +89,7 @@ class Campaign:
         class_archive.use()
         java = java_runtime.ensure(to_stderr)
         java_runtime.activate(java)
-        settings = BrokerSettings(folder / "broker", lifetime=Lifetime.WITH_PARENT)
+        settings = BrokerSettings(folder / "broker", lifetime=Lifetime.WITH_PARENT, short_lived=True)
         broker = EmbeddedBroker(settings, java, silent)
         stack.callback(broker.kill)
         broker.start()

@@ -61,7 +61,7 @@ class ServiceRound:
         folder = self.folder / "store"
         if self.result.subject != "search":
             return EmbeddedPostgres(PostgresServerSettings(folder, lifetime=Lifetime.WITH_PARENT), print_message=silent)
-        settings = OpenSearchNodeSettings(folder, lifetime=Lifetime.WITH_PARENT)
+        settings = OpenSearchNodeSettings(folder, lifetime=Lifetime.WITH_PARENT, short_lived=True)
         return EmbeddedOpenSearch(settings, print_message=silent)
 
     def _plan(self, name: str, kafka: KafkaSettings, store: EmbeddedPostgres | EmbeddedOpenSearch) -> ServicePlan:

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from importlib import resources, util
 from pathlib import Path
+from typing import Final
 
 from headgate.console.messages import Print, to_stderr
 from headgate.errors import SetupError
@@ -39,6 +40,10 @@ _SHIM = """\
 for a do shift; [ "$a" = --add-modules={module} ] || set -- "$@" "$a"; done
 exec {java} "$@"
 """
+
+
+#: Options of a JVM that runs for minutes: it starts with half of the processor time, and its code stays slower.
+SHORT_LIVED: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 
 @dataclass(frozen=True, slots=True)

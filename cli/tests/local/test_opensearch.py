@@ -26,7 +26,7 @@ def _ask(url: str, method: str = "GET", body: object = None) -> dict[str, object
 
 
 def test_a_node_is_found_by_its_folder_and_keeps_acknowledged_documents_over_a_kill(tmp_path: Path) -> None:
-    settings = OpenSearchNodeSettings(tmp_path / "node", lifetime=Lifetime.WITH_PARENT)
+    settings = OpenSearchNodeSettings(tmp_path / "node", lifetime=Lifetime.WITH_PARENT, short_lived=True)
     node, other = EmbeddedOpenSearch(settings), EmbeddedOpenSearch(settings)
     with pytest.raises(OpenSearchError, match="call start"):
         _ = node.url

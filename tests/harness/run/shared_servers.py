@@ -25,7 +25,7 @@ _START_TIMEOUT_S = 600.0
 
 
 def _broker(folder: Path) -> EmbeddedBroker:
-    return EmbeddedBroker(BrokerSettings(folder, lifetime=Lifetime.WITH_PARENT))
+    return EmbeddedBroker(BrokerSettings(folder, lifetime=Lifetime.WITH_PARENT, short_lived=True))
 
 
 def _postgres(folder: Path) -> EmbeddedPostgres:
@@ -33,7 +33,7 @@ def _postgres(folder: Path) -> EmbeddedPostgres:
 
 
 def _opensearch(folder: Path) -> EmbeddedOpenSearch:
-    return EmbeddedOpenSearch(OpenSearchNodeSettings(folder, lifetime=Lifetime.WITH_PARENT))
+    return EmbeddedOpenSearch(OpenSearchNodeSettings(folder, lifetime=Lifetime.WITH_PARENT, short_lived=True))
 
 
 _KINDS: dict[str, Callable[[Path], Any]] = {"kafka": _broker, "postgres": _postgres, "opensearch": _opensearch}

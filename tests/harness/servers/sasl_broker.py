@@ -20,7 +20,9 @@ _MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 def asking_broker(folder: Path, java: Java, password_env: str) -> Iterator[KafkaSettings]:
     """Run a broker; yield the login of ann, whose password, ``SECRET``, must be in the environment variable."""
     port, other = _free_ports()
-    wanted = BrokerSettings(folder, port, lifetime=Lifetime.WITH_PARENT, extra=_asking_on(port, other))
+    wanted = BrokerSettings(
+        folder, port, lifetime=Lifetime.WITH_PARENT, short_lived=True, extra=_asking_on(port, other)
+    )
     with EmbeddedBroker(wanted, java) as broker:
         yield KafkaSettings(
             broker.bootstrap,

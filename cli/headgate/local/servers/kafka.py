@@ -28,7 +28,8 @@ _READY = b"Kafka Server started"
 @dataclass(frozen=True, slots=True)
 class BrokerSettings:
     """``port`` 0: a free one, kept for later starts of this object. ``partition_bytes`` bounds each partition on disk.
-    ``extra``: lines for Kafka's server.properties, which override the defaults of ``kafka_files``."""
+    ``extra``: lines for Kafka's server.properties, which override the defaults of ``kafka_files``. ``short_lived``: see
+    ``java.SHORT_LIVED``."""
 
     folder: Path
     port: int = 0
@@ -38,6 +39,7 @@ class BrokerSettings:
     start_timeout_ms: int = 120_000
     stop_timeout_ms: int = 30_000
     extra: tuple[tuple[str, str], ...] = ()
+    short_lived: bool = False
 
 
 def default_folder() -> Path:
@@ -85,7 +87,7 @@ class EmbeddedBroker(EmbeddedServer[BrokerSettings, BrokerFiles]):
         java = [str(self._java.executable), "-cp", os.pathsep.join(map(str, sorted(library.glob("*.jar"))))]
         if not self.files.formatted_marker.exists():
             self._print_message(f"broker: preparing its folder {self.files.folder}")
-        self.files.format([*java, "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"])
+        self.files.format([*java, *java_runtime.SHORT_LIVED])
         self._log_before = self.files.log.stat().st_size if self.files.log.exists() else 0
         self._spawn([*java, *self._jvm_options(self._java), "kafka.Kafka", str(self.files.server)], self.files.output)
 
@@ -100,7 +102,9 @@ class EmbeddedBroker(EmbeddedServer[BrokerSettings, BrokerFiles]):
     def _jvm_options(self, java: Java) -> list[str]:
         """Return the JVM's options: G1 with short pauses, because benchmarks measure latency with this broker, and an
         archive of classes, which halves the time of the start."""
-        options = [f"-Xmx{self.settings.heap_mb}m", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"]
+        long_lived = ("-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
+        options = [f"-Xmx{self.settings.heap_mb}m"]
+        options += java_runtime.SHORT_LIVED if self.settings.short_lived else long_lived
         options.append(f"-Dlog4j2.configurationFile={self.files.logging}")
         archive = self._class_archive()
         if archive.exists():

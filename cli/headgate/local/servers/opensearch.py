@@ -46,6 +46,7 @@ class OpenSearchNodeSettings:
     start_timeout_ms: int = 180_000
     stop_timeout_ms: int = 60_000
     extra: tuple[tuple[str, str], ...] = ()
+    short_lived: bool = False
 
 
 def default_folder() -> Path:
@@ -93,7 +94,8 @@ class EmbeddedOpenSearch(EmbeddedServer[OpenSearchNodeSettings, OpenSearchFiles]
 
     def _options(self, java: Java) -> list[str]:
         home, heap = self.files.folder, self.settings.heap_mb
-        options = [f"-Xms{heap}m", f"-Xmx{heap}m", "-XX:+UseG1GC", "--enable-native-access=ALL-UNNAMED"]
+        options = [f"-Xms{heap}m", f"-Xmx{heap}m", "--enable-native-access=ALL-UNNAMED"]
+        options += java_runtime.SHORT_LIVED if self.settings.short_lived else ("-XX:+UseG1GC",)
         options += ["-Djna.nosys=true", "-Djna.nounpack=true"]  # see the module's docstring
         options += [f"-Dopensearch.path.home={home}", self._mark]
         if java.shares_classes:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from itertools import repeat
 from typing import Any, Final
 
 from rulecore import language as lang
@@ -28,6 +29,10 @@ _AGGREGATES: Final = {
     "max": MatchFunction.MAX,
     "avg": MatchFunction.MEAN,
 }
+
+
+#: From how many rows on columns cost less than one row after the other.
+_FEWEST_ROWS: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +67,35 @@ class StepCondition:
         for (name, of, kind), read, value in zip(self.read_types, self.reads, matched, strict=True):
             row[name] = _logical(read.function, value, of, kind)
         return lang.evaluate(self.expr, row) is True
+
+    def holds_each(self, candidates: Mapping[str, Sequence[Any]], matched: Sequence[Sequence[Any]]) -> Sequence[bool]:
+        """Return ``holds`` for several events, by Polars if there are enough of them.
+
+        Raises ``OverflowError`` for a value with more digits than its type has.
+        """
+        rows = [*zip(*matched, strict=True)]
+        if len(rows) < _FEWEST_ROWS:
+            names = [*candidates]
+            events = zip(*candidates.values(), strict=True) if names else repeat(())
+            return [self.holds(dict(zip(names, e, strict=True)), row) for e, row in zip(events, rows, strict=False)]
+        import polars as pl
+
+        from rulecore.language.columnar.compiler import to_polars
+        from rulecore.language.columnar.operators import DTYPES
+
+        columns = [(name, kind, candidates[name]) for name, kind in self.types.items()]
+        for (name, of, kind), read, values in zip(self.read_types, self.reads, matched, strict=True):
+            if read.function is MatchFunction.MEAN and of.kind is Kind.DECIMAL:
+                scaled = [_logical(read.function, value, of, kind) for value in values]
+                columns.append((name, kind, scaled))
+            else:
+                columns.append((name, kind, values))
+        for name, kind, values in columns:
+            if kind.kind is Kind.DECIMAL and any(abs(v) >= 10**kind.precision for v in values if v is not None):
+                raise OverflowError(f"{name}: more than {kind.precision} digits")
+        frame = pl.DataFrame([pl.Series(name, values, DTYPES[kind.kind]) for name, kind, values in columns])
+        holds: list[bool] = frame.select(to_polars(self.expr)).to_series().fill_null(value=False).to_list()
+        return holds
 
 
 def _logical(function: MatchFunction, value: Any, of: Type, kind: Type) -> Value:

@@ -68,6 +68,17 @@ class ColumnMatches(NamedTuple):
     time_ms: Ints
     timed_out: Mask
 
+    def take(self, index: Ints) -> ColumnMatches:
+        """Return some of the matches."""
+        return ColumnMatches(
+            self.owner[index],
+            self.first[index],
+            self.node[index],
+            self.length[index],
+            self.time_ms[index],
+            self.timed_out[index],
+        )
+
 
 class ColumnResult(NamedTuple):
     """What became of runs. Those that are ``hard`` must be run by themselves: no row and no match is theirs."""
@@ -153,7 +164,7 @@ class _Columns:
         found = _join(self.matches)
         easy = np.flatnonzero(~self.hard[found.owner])
         order = easy[np.argsort(found.owner[easy], kind="stable")]
-        return ColumnMatches(*(part[order] for part in found))
+        return found.take(order)
 
     def _round(self, active: Ints, pairs: Ints) -> None:
         given, tables, count = self.given, self.tables, len(self.hard)
@@ -203,7 +214,7 @@ class _Columns:
         began = np.full(len(self.hard), -1)
         began[found.owner[order]] = found.first[order]
         self.hard[self.owner[self.rows[:, FIRST] < began[self.owner]]] = True
-        self.matches.append(ColumnMatches(*(part[order] for part in found)))
+        self.matches.append(found.take(order))
         self._keep(began[self.owner] < 0)
 
     def _keep(self, kept: Mask) -> None:
@@ -304,9 +315,7 @@ class _Columns:
         cell = tables.cell(machine, tables.start[machine], bits[active])
         open_rows = np.flatnonzero(tables.undecided[cell])
         if len(open_rows):
-            cell[open_rows] += self._decide(
-                active[open_rows], tables.undecided[cell[open_rows]], row, self.rows[:0]
-            )
+            cell[open_rows] += self._decide(active[open_rows], tables.undecided[cell[open_rows]], row, self.rows[:0])
         outcome = tables.outcome[cell]
         self.hard[active[outcome == HARD]] = True
         counts = tables.count[outcome]

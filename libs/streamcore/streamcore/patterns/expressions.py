@@ -381,8 +381,9 @@ def _evaluate_each(
     if operation == "value":
         return repeat(operands[0])
     parts = [_evaluate_each(operand, candidates, matched) for operand in operands]
-    if all(isinstance(part, repeat) for part in parts):
-        return repeat(_OPERATIONS[operation](*map(next, parts)))
+    constants = [next(part) for part in parts if isinstance(part, repeat)]
+    if len(constants) == len(parts):
+        return repeat(_OPERATIONS[operation](*constants))
     function = _ON_VALUES.get(operation)
     if function is None:
         return [*map(_OPERATIONS[operation], *parts)]

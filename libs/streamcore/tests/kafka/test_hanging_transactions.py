@@ -84,7 +84,11 @@ def leave_hanging(kafka: KafkaSettings, topics: Topics, batch: int, *, commit: b
 @pytest.fixture(name="lenient", scope="module")
 def _lenient(tmp_path_factory: pytest.TempPathFactory, java: Java) -> Iterator[KafkaSettings]:
     settings = BrokerSettings(
-        tmp_path_factory.mktemp("lenient"), 0, lifetime=Lifetime.WITH_PARENT, extra=tuple(LENIENT.items())
+        tmp_path_factory.mktemp("lenient"),
+        0,
+        lifetime=Lifetime.WITH_PARENT,
+        short_lived=True,
+        extra=tuple(LENIENT.items()),
     )
     broker = EmbeddedBroker(settings, java)
     try:

@@ -32,7 +32,9 @@ _LIMITS = (
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedOpenSearch]:
     """Start a server of these tests' own, with small limits."""
     folder = tmp_path_factory.mktemp("small-opensearch")
-    one = EmbeddedOpenSearch(OpenSearchNodeSettings(folder, lifetime=Lifetime.WITH_PARENT, extra=_LIMITS))
+    one = EmbeddedOpenSearch(
+        OpenSearchNodeSettings(folder, lifetime=Lifetime.WITH_PARENT, short_lived=True, extra=_LIMITS)
+    )
     one.start()
     yield one
     one.kill()
