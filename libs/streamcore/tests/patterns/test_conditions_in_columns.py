@@ -1,0 +1,71 @@
+"""Conditions over earlier events in columns give what they give one by one; so do limits."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamcore.limits import PatternLimits
+from streamcore.patterns.automaton import compile_pattern
+from streamcore.patterns.engine import MatchEngine, PatternEvents
+from streamcore.patterns.expressions import Groups, MatchFunction, MatchRead, candidate, matched
+from streamcore.patterns.pattern import Pattern
+
+V, A = candidate("v"), matched("a")
+CONDITIONS = (
+    V > A.last("v"),
+    (A.count() == 0) | (V < A.first("v")),
+    (A.sum("v") + V * 2 - 1 <= A.max("v")) & ~(V == A.min("v")),
+    A.mean("v").fill_null(0) >= -V,
+    (V / A.last("v")).is_null() | (V % A.count("v") != 1),
+    (A.count() > 1) & (A.last("v") / 0).is_null(),
+)
+#: Columns of one type each, with nulls.
+VALUES = st.sampled_from([st.integers(-3, 3), st.integers(-3, 3).map(float), st.integers(-3, 3).map(Decimal)]).flatmap(
+    lambda values: st.lists(st.tuples(st.none() | values, st.lists(st.none() | values, max_size=4)), min_size=1)
+)
+
+
+def groups(lists: list[list[Any]]) -> Groups:
+    bounds = np.cumsum([0, *map(len, lists)]).tolist()
+    return Groups([value for values in lists for value in values], bounds)
+
+
+@given(VALUES)
+def test_a_condition_on_columns_holds_where_it_holds_for_one_event(rows: list[tuple[Any, list[Any]]]) -> None:
+    events, taken = [event for event, _ in rows], [values for _, values in rows]
+    for condition in CONDITIONS:
+        by_read = [[read.compute(values) for values in taken] for read in condition.reads]
+        single = [condition.holds({"v": event}, own) for event, *own in zip(events, *by_read, strict=True)]
+        columns = [read.compute_each(groups(taken)) for read in condition.reads]
+        assert columns == by_read
+        assert condition.holds_each({"v": events}, columns) == single
+
+
+@pytest.mark.parametrize("function", [*MatchFunction])
+def test_an_aggregate_of_no_group_is_none(function: MatchFunction) -> None:
+    assert MatchRead("a", function, "v").compute_each(Groups([], [0])) == []
+
+
+@pytest.mark.parametrize("columns", [False, True])
+def test_a_branch_beyond_the_limit_of_a_key_is_dropped_at_once(columns: bool) -> None:
+    """The second ``b`` makes three partial matches of two, and no other one begins with it."""
+    a, b, c = (pl.col("kind") == n for n in range(3))
+    pattern = Pattern.begin("a").where(a).followed_by_any("b").where(b).followed_by("c").where(c)
+    engine = MatchEngine({"key": pl.Int64()}, {"kind": pl.Int64()}, PatternLimits(partials_per_key=2))
+    engine.fewest_runs = 0 if columns else engine.fewest_runs
+    automaton = compile_pattern(pattern)
+    engine.set_patterns({0: automaton})
+    engine.store.keys.assign(pl.DataFrame({"key": [1]}))
+    kinds = [0, 1, 1]
+    rows = pl.DataFrame({"kind": kinds})
+    bits = sum(rows.select(leaf).to_series().cast(pl.Int64).to_numpy() << n for n, leaf in enumerate(automaton.leaves))
+    zeros = np.zeros(len(kinds), np.int64)
+    engine.run(PatternEvents(zeros, np.arange(3), rows, zeros, np.arange(3), np.asarray(bits)), 2)
+    assert (len(engine.store), engine.dropped) == (2, 1)
