@@ -69,6 +69,8 @@ def _settings_model(service: str) -> type[ServiceSettings]:
 
 
 _NAME: Final = {"type": "string", "pattern": "^[a-z_][a-z0-9_]{0,62}$"}
+_FIELD_NAME: Final = {"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]{0,62}$"}
+_FIELD_TYPE: Final = {"type": "string", "pattern": _TYPE}
 _STREAM: Final[Mapping[str, Any]] = {
     "title": "Headgate stream",
     "type": "object",
@@ -79,18 +81,34 @@ _STREAM: Final[Mapping[str, Any]] = {
         "fields": {
             "type": "object",
             "description": "Type of each field, such as `string not null` or `decimal(12,2)`.",
-            "propertyNames": _NAME,
-            "additionalProperties": {"type": "string", "pattern": _TYPE},
+            "propertyNames": _FIELD_NAME,
+            "additionalProperties": {
+                "anyOf": [
+                    _FIELD_TYPE,
+                    {
+                        "type": "object",
+                        "required": ["type"],
+                        "additionalProperties": False,
+                        "properties": {
+                            "type": _FIELD_TYPE,
+                            "from": {
+                                "type": "string",
+                                "description": "Path in a record, such as `customer.id`; by default the field's name.",
+                            },
+                        },
+                    },
+                ]
+            },
             "minProperties": 1,
         },
-        "event_time": {**_NAME, "description": "Timestamp field that holds the event time."},
+        "event_time": {**_FIELD_NAME, "description": "Timestamp field that holds the event time."},
         "keys": {
             "type": "array",
             "description": "Keys that events are routed by, each a field or a list of fields.",
-            "items": {"anyOf": [_NAME, {"type": "array", "items": _NAME, "minItems": 1}]},
+            "items": {"anyOf": [_FIELD_NAME, {"type": "array", "items": _FIELD_NAME, "minItems": 1}]},
             "minItems": 1,
         },
-        "event_id": {"anyOf": [_NAME, {"type": "null"}], "description": "Field that identifies an event."},
+        "event_id": {"anyOf": [_FIELD_NAME, {"type": "null"}], "description": "Field that identifies an event."},
         "zone": {"type": "string", "description": "Time zone of times without one, such as Europe/London."},
     },
 }

@@ -24,7 +24,17 @@ from rulecore.documents.rule_kinds import (
     TimedOut,
     check_sequence,
 )
-from rulecore.documents.scalars import MAX_TEXT, ColumnName, Duration, Expected, Expression, Scalar, Time, abbreviate
+from rulecore.documents.scalars import (
+    MAX_TEXT,
+    ColumnName,
+    Duration,
+    Expected,
+    Expression,
+    Scalar,
+    StreamName,
+    Time,
+    abbreviate,
+)
 from rulecore.documents.windows import SequenceSpan, Within
 from streamcore.compact import compact
 
@@ -261,7 +271,7 @@ class Rule(DocumentModel):
         Field(strict=False, max_length=MAX_TAGS),
         Field(description="Free labels, such as ATT&CK techniques."),
     ] = ()
-    on: Annotated[ColumnName, Field(description="Name of the stream whose events the rule reads.")]
+    on: Annotated[StreamName, Field(description="Name of the stream whose events the rule reads.")]
     where: Annotated[
         Expression | None, Field(description="Condition on each event; only events that satisfy it count.")
     ] = None

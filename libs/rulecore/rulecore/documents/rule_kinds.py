@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Final
 from pydantic import BeforeValidator, Discriminator, Field, PlainSerializer, Tag, model_validator
 
 from rulecore.documents.base import DocumentModel
-from rulecore.documents.scalars import ColumnName, Duration, Expression, abbreviate, parse_duration_ms
+from rulecore.documents.scalars import ColumnName, Duration, Expression, StepName, abbreviate, parse_duration_ms
 from streamcore.durations import render_duration
 
 MAX_TIMES: Final = 1_000
@@ -96,7 +96,7 @@ class SequenceStep(Repetition):
 
     accepted_entries: ClassVar = (*StepContiguity,)
 
-    step: Annotated[ColumnName, Field(description="Name of the step; messages refer to it as {step.column}.")]
+    step: Annotated[StepName, Field(description="Name of the step; messages refer to it as {step.column}.")]
     where: Annotated[Expression, Field(description="Condition that an event of the step satisfies.")]
     greedy: Annotated[
         bool, Field(description="Whether the step takes as many events as it can before the next step takes one.")
@@ -179,8 +179,8 @@ class Skip(enum.StrEnum):
 class SkipToStep(DocumentModel):
     """A match discards the partial matches that began before the first or last event of one of its steps."""
 
-    to_first: Annotated[ColumnName | None, Field(description="Step to whose first event the search goes on.")] = None
-    to_last: Annotated[ColumnName | None, Field(description="Step to whose last event the search goes on.")] = None
+    to_first: Annotated[StepName | None, Field(description="Step to whose first event the search goes on.")] = None
+    to_last: Annotated[StepName | None, Field(description="Step to whose last event the search goes on.")] = None
 
     @model_validator(mode="after")
     def _check_one(self) -> SkipToStep:

@@ -49,7 +49,7 @@ def _render(expr: Expr) -> tuple[str, int]:  # noqa: PLR0912 - one line per node
     """Return the text and its precedence."""
     match expr:
         case ColumnRef():
-            return (f"`{expr.name}`" if expr.name in KEYWORDS else expr.name), _ATOM
+            return (f"`{expr.name}`" if expr.name.lower() in KEYWORDS else expr.name), _ATOM
         case Literal():
             return _literal(expr)
         case IntervalLiteral():

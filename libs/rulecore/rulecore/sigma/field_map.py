@@ -12,7 +12,8 @@
       - {product: windows, category: process_creation, where: type = 'process'}
       - {service: sshd, where: type = 'login', fields: {User: account}}
 
-A Sigma field with the name of a column needs no entry. Of the logsources that match, the one with most names applies.
+A Sigma field with the name or the path of a column needs no entry. Of the logsources that match, the one with most
+names applies.
 """
 
 from __future__ import annotations
@@ -83,8 +84,9 @@ class FieldMap:
         known = self.fields if logsource_mapping is None else {**self.fields, **logsource_mapping.fields}
         if name in known:
             return known[name]
-        if self.schema.get(name) is not None:
-            return _column(name, self.schema)
+        declared = self.schema.get(name) or next((f for f in self.schema.fields if ".".join(f.path) == name), None)
+        if declared is not None:
+            return _column(declared.name, self.schema)
         raise SigmaImportError(self.missing([name]), path)
 
     def missing(self, names: Sequence[str]) -> str:

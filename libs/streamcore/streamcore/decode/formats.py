@@ -34,6 +34,7 @@ from streamcore.decode.text.line_decoder import LineDecoder
 from streamcore.decode.types import Decoder
 from streamcore.errors import ConfigError
 from streamcore.schema import Kind, StreamSchema
+from streamcore.schema.field_paths import format_path
 
 _MAX_SCHEMA_ID = 2**32 - 1
 
@@ -63,8 +64,8 @@ JSON = Json()
 class Csv:
     """Each record is one line of CSV.
 
-    ``columns``: the names of the columns in order, or None for those of the stream's fields. A column that is no field
-    is not read. ``null_values``: texts that are null where they stand without quotes; an empty cell is always null.
+    ``columns``: the names of the columns in order, or None for those of the stream's fields. A column that no field is
+    from is not read. ``null_values``: texts that are null where they stand without quotes; an empty cell always is.
     """
 
     columns: tuple[str, ...] | None = None
@@ -79,8 +80,11 @@ class Csv:
         extra_fields: ExtraFields,  # noqa: ARG002
     ) -> Decoder:
         """See ``InputFormat``. ``extra_fields`` has no effect: a record has exactly the named columns."""
-        names = schema.names if self.columns is None else self.columns
+        by_column = {f.location[0]: f for f in schema.fields}
+        names = tuple(by_column) if self.columns is None else self.columns
         where = f"stream {schema.name}: csv"
+        if nested := [f for f in schema.fields if len(f.location) > 1]:
+            raise ConfigError(f"{where}: field {nested[0].label}: a line has no objects; write the name of a column")
         if len(set(names)) < len(names) or not names:
             raise ConfigError(f"{where}: columns: at least one is needed, and each name once")
         if (
@@ -93,9 +97,9 @@ class Csv:
                 f"{where}: delimiter {self.delimiter!r}: needs one ASCII character other than a-z, A-Z, 0-9, quote,"
                 " '+', '-', '.', line end or NUL"
             )
-        if missing := [f.name for f in schema.fields if not f.nullable and f.name not in names]:
+        if missing := [f.label for f in schema.fields if not f.nullable and f.location[0] not in names]:
             raise ConfigError(f"{where}: columns: field {missing[0]} is not null, so it needs a column")
-        columns = tuple(name if schema.get(name) is not None else None for name in names)
+        columns = tuple(by_column[name].name if name in by_column else None for name in names)
         return LineDecoder(schema, CsvLines(columns, self.delimiter, frozenset(self.null_values)), limits)
 
 
@@ -108,12 +112,11 @@ class AccessLog:
     """Each record is one line of an access log.
 
     ``request_time``: whether a line ends with the duration of the request, a number in the unit of the server's
-    settings. ``fields``: the log's column of each field that has another name.
+    settings.
     """
 
     layout: LogLayout = LogLayout.COMBINED
     request_time: bool = False
-    fields: Mapping[str, str] = field(default_factory=dict)
 
     def decoder(  # the columns are named, so none is extra
         self,
@@ -125,9 +128,7 @@ class AccessLog:
         """See ``InputFormat``. ``extra_fields`` has no effect: the layout defines the columns of a line."""
         where = f"stream {schema.name}: access-log"
         available = log_columns(self.layout, request_time=self.request_time)
-        if unknown := sorted(set(self.fields) - set(schema.names)):
-            raise ConfigError(f"{where}: fields: {unknown[0]!r} is no field of the stream")
-        columns = {name: self.fields.get(name, name) for name in schema.names}
+        columns = {f.name: format_path(f.location) for f in schema.fields}
         for name, column in columns.items():
             if column not in available:
                 raise ConfigError(f"{where}: field {name}: no column {column!r}; the log has {', '.join(available)}")
@@ -170,21 +171,14 @@ AvroFraming = Container | Bare | SingleObject | Confluent
 class Avro:
     """Each record is one Avro record.
 
-    ``framing``: how a record names its schema. ``paths``: the path in the Avro record (``customer.id``) of each field
-    that is not the top-level field of the same name.
+    ``framing``: how a record names its schema.
     """
 
     framing: AvroFraming = field(default_factory=Container)
-    paths: Mapping[str, str] = field(default_factory=dict)
 
     def decoder(self, schema: StreamSchema, *, limits: DecodeLimits, extra_fields: ExtraFields) -> Decoder:
         """See ``InputFormat``."""
-        if unknown := sorted(set(self.paths) - set(schema.names)):
-            raise ConfigError(f"stream {schema.name}: avro: paths: {unknown[0]!r} is no field of the stream")
-        try:
-            want = map_fields(schema, self.paths)
-        except ValueError as error:
-            raise ConfigError(f"stream {schema.name}: avro: paths: {error}") from error
+        want = map_fields(schema)
         return AvroDecoder(schema, _make_framing(self.framing, schema, want, extra_fields), want, limits)
 
 

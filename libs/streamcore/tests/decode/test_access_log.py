@@ -18,19 +18,18 @@ from streamcore.schema import StreamSchema
 MakeFormat = Callable[..., Any]
 
 
-def schema(**fields: str) -> StreamSchema:
-    return StreamSchema.parse(
-        {"name": "log", "event_time": "ts", "keys": [[]], "fields": {"ts": "timestamp not null", **fields}}
-    )
+def schema(**fields: object) -> StreamSchema:
+    all_fields = {"ts": {"type": "timestamp not null", "from": "time"}} | fields
+    return StreamSchema.parse({"name": "log", "event_time": "ts", "keys": [[]], "fields": all_fields})
 
 
 TEXTS = ("remote_host", "ident", "user", "request", "method", "path", "query", "protocol")
 COMMON_SCHEMA = schema(status="long", bytes="long", **dict.fromkeys(TEXTS, "string"))
 SCHEMA = schema(status="long", bytes="long", **dict.fromkeys((*TEXTS, "referer", "agent"), "string"))
-TIMED = schema(path="string", seconds="decimal(9,3)")
-COMMON = AccessLog(LogLayout.COMMON, fields={"ts": "time"})
-COMBINED = AccessLog(fields={"ts": "time"})
-WITH_TIME = AccessLog(request_time=True, fields={"ts": "time", "seconds": "request_time"})
+TIMED = schema(path="string", seconds={"type": "decimal(9,3)", "from": "request_time"})
+COMMON = AccessLog(LogLayout.COMMON)
+COMBINED = AccessLog()
+WITH_TIME = AccessLog(request_time=True)
 HEAD = rb"127.0.0.1 - frank [10/Oct/2000:13:55:36 -0700]"
 # The examples of Apache's manual, which every other description of the formats copies.
 APACHE_COMMON = HEAD + rb' "GET /apache_pb.gif HTTP/1.0" 200 2326'
@@ -168,10 +167,10 @@ def test_times_have_the_time_zone_of_the_line(make_format: MakeFormat) -> None:
 @pytest.mark.parametrize(
     ("stream", "written", "says"),
     [
-        (schema(path="string"), AccessLog(), "no column 'ts'"),
+        (schema(ts="timestamp not null", path="string"), AccessLog(), "no column 'ts'"),
         (schema(agent="string"), COMMON, "no column 'agent'"),
         (schema(other="string"), COMBINED, "no column 'other'"),
-        (schema(), AccessLog(fields={"ts": "time", "x": "path"}), "'x' is no field"),
+        (schema(x={"type": "string", "from": "path.inner"}), COMBINED, "no column 'path.inner'"),
         (schema(status="timestamp"), COMBINED, "only timestamp of a log"),
     ],
 )

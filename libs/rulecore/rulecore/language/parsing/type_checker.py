@@ -148,8 +148,9 @@ class TypeChecker:
     def _column(self, syntax: SyntaxNode, name: str) -> Expr:
         arguments = self.scope.columns if self.scope.arguments is None else self.scope.arguments
         names = arguments if self.enclosing else self.scope.columns
-        if name in names:
-            return ColumnRef(name=name, type=names[name])
+        declared = next((one for one in names if one.lower() == name), None)
+        if declared is not None:
+            return ColumnRef(name=declared, type=names[declared])
         if self.scope.steps:
             raise self.error(syntax, f"unknown column {name}", suggest(name, list(names), list(names)))
         if name in arguments:

@@ -1,7 +1,7 @@
 """Matches the fields of a stream with those of a writer's Avro schema: once per schema, not once per record.
 
-Fields are found by name, or by the path that the settings give (``customer.id``: field ``id`` of the record in field
-``customer``, which may be null). No conversion is guessed: ``_FITS`` lists the Avro types that fit each kind of field.
+Fields are found by their paths (``customer.id``: field ``id`` of the record in field ``customer``, which may be null).
+No conversion is guessed: ``_FITS`` lists the Avro types that fit each kind of field.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from streamcore.decode.avro.schema import AvroType, Enumeration, Fixed, Primitiv
 from streamcore.decode.reject_codes import ExtraFields, RejectCode
 from streamcore.decode.scalar.values import RecordError
 from streamcore.schema import Field, Kind, StreamSchema
+from streamcore.schema.field_paths import PathTree
 
 _WHOLE = frozenset({"int", "long"})
 _INSTANTS = frozenset({"timestamp-millis", "timestamp-micros", "timestamp-nanos"})
@@ -47,28 +48,14 @@ def type_name(kind: AvroType) -> str:
     return {"ArrayOf": "array", "MapOf": "map", "UnionOf": "union"}[type(kind).__name__]
 
 
-def map_fields(schema: StreamSchema, paths: Mapping[str, str]) -> FieldMapping:
-    """Return the tree of the paths of all fields; ``ValueError`` if two paths are equal, or one contains the other."""
-    tree: dict[str, object] = {}
-    for field in schema.fields:
-        *outer, last = paths.get(field.name, field.name).split(".")
-        node = tree
-        for name in outer:
-            inner = node.setdefault(name, {})
-            if not isinstance(inner, dict):
-                raise ValueError(
-                    f"field {field.name}: its path goes through {name}, which is the path of another field"
-                )
-            node = inner
-        if last in node:
-            raise ValueError(f"field {field.name}: its path is that of another field, or contains one")
-        node[last] = field
-    return _to_mapping(tree)
+def map_fields(schema: StreamSchema) -> FieldMapping:
+    """Return the fields of a stream by their paths."""
+    return _to_mapping(schema, schema.tree)
 
 
-def _to_mapping(tree: Mapping[str, object]) -> FieldMapping:
+def _to_mapping(schema: StreamSchema, tree: PathTree) -> FieldMapping:
     return FieldMapping(
-        {n: _to_mapping(v) if isinstance(v, dict) else v for n, v in tree.items() if isinstance(v, (dict, Field))}
+        {n: _to_mapping(schema, v) if isinstance(v, PathTree) else schema.fields[v] for n, v in tree.inside.items()}
     )
 
 

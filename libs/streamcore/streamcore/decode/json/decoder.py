@@ -50,21 +50,31 @@ class JsonDecoder:
         self._limits = limits or DecodeLimits()
         self._extra_fields = ExtraFields(extra_fields)
         self._zone = load_zone(schema.zone)
-        self._shapes = ShapeCache(schema)
+        # A shape is of flat records, so those of fields in objects are left to the reference.
+        self._shapes = ShapeCache(schema) if all(not field.path for field in schema.fields) else None
 
     def decode(self, batch: RawBatch) -> Decoded:
         """See ``Decoder``. Events and rejected records are in the order of the batch."""
         records = read_records(batch, self._limits)
         parts: list[DecodedPart] = []
         unknown: Rows = np.arange(len(batch))
-        for known in self._shapes.by_use():
-            unknown = self._decode_matched(records, known, unknown, parts)
-        if self._shapes.should_learn(len(unknown), len(batch)):
-            learned = self._shapes.learn(self._samples(records, unknown))
-            if learned is not None:
-                unknown = self._decode_matched(records, learned, unknown, parts)
+        if self._shapes is not None:
+            unknown = self._decode_in_columns(self._shapes, records, unknown, parts)
         dead = decode_by_reference(self._schema, records, unknown, self._decode_one, parts)
         return Decoded(assemble_events(self._schema, batch, parts), dead)
+
+    def _decode_in_columns(
+        self, shapes: ShapeCache, records: BatchRecords, rows: Rows, parts: list[DecodedPart]
+    ) -> Rows:
+        """Decode the ``rows`` of which the shape is known or learned into ``parts``; return the other rows."""
+        count = len(rows)
+        for known in shapes.by_use():
+            rows = self._decode_matched(records, known, rows, parts)
+        if shapes.should_learn(len(rows), count):
+            learned = shapes.learn(self._samples(records, rows))
+            if learned is not None:
+                rows = self._decode_matched(records, learned, rows, parts)
+        return rows
 
     def _decode_matched(self, records: BatchRecords, known: KnownShape, rows: Rows, parts: list[DecodedPart]) -> Rows:
         """Decode the ``rows`` that the shape matches into ``parts``; return the other rows."""

@@ -1,8 +1,9 @@
 """Decodes one JSON record: the reference, which defines the JSON records that a stream accepts.
 
 A record is strict JSON of RFC 8259 in UTF-8 without a byte order mark: no NaN or infinity, no bytes after the value, no
-lone surrogate. It is one object. A name that occurs twice makes it ambiguous, so the record is rejected. The reason is
-the first mistake in the order of ``RejectCode``, and then of the schema's fields.
+lone surrogate. It is one object. A name that occurs twice where a field is read makes it ambiguous, so the record is
+rejected. A field is null if a name of its path is absent or null; if the value of one is no object, the field has the
+wrong type. The reason is the first mistake in the order of ``RejectCode``, and then of the schema's fields.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from zoneinfo import ZoneInfo
 
 from streamcore.decode.reject_codes import DecodeLimits, ExtraFields, RejectCode
 from streamcore.decode.scalar.record import RejectedRecord, check_bytes, convert_values, decode_text
-from streamcore.decode.scalar.values import Number, RecordError, Scalar, show
+from streamcore.decode.scalar.values import NoObject, Number, RecordError, Scalar, show
 from streamcore.schema import StreamSchema
+from streamcore.schema.field_paths import Path, PathTree, format_path
 
 _STRING_OR_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
 
@@ -43,9 +45,10 @@ def decode_one(
     ``clock_ms``: the cut's clock, in epoch milliseconds. ``zone``: that of the schema.
     """
     try:
-        pairs = parse_object(record, limits).pairs
-        _check_names(schema, pairs, extra_fields)
-        found = dict(pairs)
+        top = parse_object(record, limits)
+        _check_names(schema, top, extra_fields)
+        found: dict[str, object] = {}
+        _find_values(schema, schema.tree, top, (), found)
         return convert_values(schema, found, clock_ms=clock_ms, zone=zone, limits=limits)
     except RecordError as error:
         return RejectedRecord(error.code, error.reason)
@@ -114,20 +117,42 @@ def _has_surrogate(text: str) -> bool:
     return any("\ud800" <= char <= "\udfff" for char in text)
 
 
-def _check_names(schema: StreamSchema, pairs: tuple[tuple[str, object], ...], extra_fields: ExtraFields) -> None:
-    declared, seen = frozenset(schema.names), set[str]()
-    for name, _ in pairs:
-        if name in seen and (name in declared or extra_fields is ExtraFields.REJECT):
-            raise RecordError(
-                RejectCode.DUPLICATE_FIELD, f"field {_show_name(name)} occurs more than once; accepted is once"
-            )
-        seen.add(name)
-    extra = [name for name, _ in pairs if name not in declared]
+def _check_names(schema: StreamSchema, top: JsonObject, extra_fields: ExtraFields) -> None:
+    _check_repeated(schema.tree, top, (), every=extra_fields is ExtraFields.REJECT)
+    extra = [name for name, _ in top.pairs if name not in schema.tree.inside]
     if extra and extra_fields is ExtraFields.REJECT:
         raise RecordError(
             RejectCode.EXTRA_FIELD,
             f"field {_show_name(extra[0])} is not declared by stream {schema.name}; see its schema",
         )
+
+
+def _check_repeated(tree: PathTree, value: JsonObject, outer: Path, *, every: bool) -> None:
+    """Reject a name of the tree that an object has twice; with ``every``, any name of this object."""
+    seen = set[str]()
+    for name, item in value.pairs:
+        inner = tree.inside.get(name)
+        if name in seen and (inner is not None or every):
+            shown = format_path((*outer, name)) if outer else _show_name(name)
+            raise RecordError(RejectCode.DUPLICATE_FIELD, f"field {shown} occurs more than once; accepted is once")
+        seen.add(name)
+        if isinstance(inner, PathTree) and isinstance(item, JsonObject):
+            _check_repeated(inner, item, (*outer, name), every=False)
+
+
+def _find_values(
+    schema: StreamSchema, tree: PathTree, value: JsonObject, outer: Path, found: dict[str, object]
+) -> None:
+    """Add the values of the tree's fields to ``found``, by field."""
+    for name, item in value.pairs:
+        inner = tree.inside.get(name)
+        if isinstance(inner, int):
+            found[schema.fields[inner].name] = item
+        elif isinstance(inner, PathTree) and isinstance(item, JsonObject):
+            _find_values(schema, inner, item, (*outer, name), found)
+        elif inner is not None and item is not None:
+            for number in inner.numbers():
+                found[schema.fields[number].name] = NoObject((*outer, name), item)
 
 
 def _show_name(name: str) -> str:

@@ -59,7 +59,7 @@ def convert_values(
     values: list[Scalar] = []
     for field in schema.fields:
         if field.name not in found and not field.nullable:
-            raise RecordError(RejectCode.MISSING_FIELD, f"field {field.name} is missing; a {field.type} is needed")
+            raise RecordError(RejectCode.MISSING_FIELD, f"field {field.label} is missing; a {field.type} is needed")
         values.append(convert(field, found.get(field.name), zone))
     _check_time(schema, values, clock_ms, limits)
     return tuple(values)

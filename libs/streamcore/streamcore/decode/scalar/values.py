@@ -11,12 +11,14 @@ import json
 import math
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from zoneinfo import ZoneInfo
 
 from streamcore import timestamps
 from streamcore.decode.reject_codes import RejectCode
 from streamcore.schema import Field, Kind
+from streamcore.schema.field_paths import Path, format_path
 
 Scalar = bool | int | float | str | None
 _Converter = Callable[[Field, object, ZoneInfo], Scalar]
@@ -31,6 +33,14 @@ class Number(str):
     """The text of a JSON number."""
 
     __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NoObject:
+    """A value on the way of a field's path that is no object, and the path to it."""
+
+    path: Path
+    value: object
 
 
 class RecordError(ValueError):
@@ -50,7 +60,12 @@ def convert(field: Field, value: object, zone: ZoneInfo) -> Scalar:
     if value is None:
         if field.nullable:
             return None
-        raise RecordError(RejectCode.MISSING_FIELD, f"field {field.name} is null; a {field.type} is needed")
+        raise RecordError(RejectCode.MISSING_FIELD, f"field {field.label} is null; a {field.type} is needed")
+    if isinstance(value, NoObject):
+        raise RecordError(
+            RejectCode.WRONG_TYPE,
+            f"field {field.label}: {format_path(value.path)}: found {show(value.value)}; accepted is an object",
+        )
     return _CONVERTERS[field.type.kind](field, value, zone)
 
 
@@ -80,11 +95,11 @@ def _shorten(text: str) -> str:
 
 
 def _wrong_type(field: Field, value: object, accepted: str) -> RecordError:
-    return RecordError(RejectCode.WRONG_TYPE, f"field {field.name}: found {show(value)}; accepted is {accepted}")
+    return RecordError(RejectCode.WRONG_TYPE, f"field {field.label}: found {show(value)}; accepted is {accepted}")
 
 
 def _out_of_range(field: Field, value: object, accepted: str) -> RecordError:
-    return RecordError(RejectCode.OUT_OF_RANGE, f"field {field.name}: found {show(value)}; accepted is {accepted}")
+    return RecordError(RejectCode.OUT_OF_RANGE, f"field {field.label}: found {show(value)}; accepted is {accepted}")
 
 
 def _to_boolean(field: Field, value: object, _zone: ZoneInfo) -> bool:
@@ -154,7 +169,7 @@ def _to_timestamp(field: Field, value: object, zone: ZoneInfo) -> int:
         found = timestamps.from_iso(value, zone)
         if found is None:
             raise RecordError(
-                RejectCode.BAD_TIMESTAMP, f"field {field.name}: found {show(value)}; accepted is {timestamps.ACCEPTED}"
+                RejectCode.BAD_TIMESTAMP, f"field {field.label}: found {show(value)}; accepted is {timestamps.ACCEPTED}"
             )
         epoch_ms = found
     else:

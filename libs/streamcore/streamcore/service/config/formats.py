@@ -60,17 +60,13 @@ class AccessLogDocument(Document):
         bool,
         Field(description="Whether a line ends with the request's duration."),
     ] = False
-    fields: Annotated[
-        dict[str, str],
-        Field(description="Column of the log for each field of the stream."),
-    ] = Field(default_factory=dict)
 
     def to_format(self) -> InputFormat:
         """Return the format."""
         from streamcore.decode.formats import AccessLog
         from streamcore.decode.text.access_log import LogLayout
 
-        return AccessLog(LogLayout(self.layout), self.request_time, self.fields)
+        return AccessLog(LogLayout(self.layout), self.request_time)
 
 
 class AvroDocument(Document):
@@ -97,10 +93,6 @@ class AvroDocument(Document):
         dict[int, Path] | None,
         Field(description="File of each schema by its id; needed by the framing confluent."),
     ] = None
-    paths: Annotated[
-        dict[str, str],
-        Field(description="Path in the Avro record for each field of the stream; without one the field's name."),
-    ] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _check_schemas(self) -> AvroDocument:
@@ -114,7 +106,7 @@ class AvroDocument(Document):
         """Return the format; ``ConfigError`` names a file that cannot be read."""
         from streamcore.decode.formats import Avro
 
-        return Avro(self._framing(), self.paths)
+        return Avro(self._framing())
 
     def _framing(self) -> AvroFraming:
         from streamcore.decode.formats import Bare, Confluent, Container, SingleObject

@@ -51,8 +51,8 @@ def test_every_document_gives_its_format(tmp_path: Path) -> None:
     found = [
         document(kind="json"),
         document(kind="csv", columns=["a", "time"], delimiter=";", null_values=["NULL"]),
-        document(kind="access-log", layout="common", request_time=True, fields={"time": "time"}),
-        document(kind="avro", paths={"agent": "a.b"}),
+        document(kind="access-log", layout="common", request_time=True),
+        document(kind="avro"),
         document(kind="avro", framing="bare", schema_file=str(path)),
         document(kind="avro", framing="single-object", schema_files=[str(path)]),
         document(kind="avro", framing="confluent", schemas={"7": str(path)}),
@@ -60,8 +60,8 @@ def test_every_document_gives_its_format(tmp_path: Path) -> None:
     assert [each.input_format() for each in found] == [
         Json(),
         Csv(("a", "time"), ";", ("NULL",)),
-        AccessLog(LogLayout.COMMON, request_time=True, fields={"time": "time"}),
-        Avro(Container(), {"agent": "a.b"}),
+        AccessLog(LogLayout.COMMON, request_time=True),
+        Avro(Container()),
         Avro(Bare(AVRO)),
         Avro(SingleObject((AVRO,))),
         Avro(Confluent({7: AVRO})),

@@ -19,6 +19,7 @@ logical        Arrow / Polars      meaning
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import functools
 import re
@@ -27,6 +28,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streamcore.errors import ConfigError
+from streamcore.schema.field_paths import Path, PathTree, build_tree, format_path, parse_path
 
 if TYPE_CHECKING:  # a schema is read, and a record checked against it, without Arrow
     import pyarrow as pa
@@ -34,6 +36,7 @@ if TYPE_CHECKING:  # a schema is read, and a record checked against it, without 
 MAX_DECIMAL_DIGITS = 18
 MAX_FIELDS = 1_000
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}\Z")
+_FIELD_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}\Z")
 _DECIMAL = re.compile(r"decimal\((\d{1,2}),\s*(\d{1,2})\)\Z")
 
 #: Columns that the engine adds to every decoded event; a stream may not declare them.
@@ -115,11 +118,25 @@ TIMESTAMP = Type(Kind.TIMESTAMP)
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One column. A missing or null value of a field that is not ``nullable`` makes the decoder reject the event."""
+    """One column. A missing or null value of a field that is not ``nullable`` makes the decoder reject the event.
+
+    ``path``: where the value is in a record, as names of objects in objects; by default in the member of this name.
+    """
 
     name: str
     type: Type
     nullable: bool = True
+    path: Path = ()
+
+    @property
+    def location(self) -> Path:
+        """The path in a record."""
+        return self.path or (self.name,)
+
+    @property
+    def label(self) -> str:
+        """The name for messages, with the path if that is another one."""
+        return f"{self.name} (from {format_path(self.path)})" if self.path else self.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,20 +155,15 @@ class StreamSchema:
     keys: tuple[tuple[str, ...], ...]
     event_id: str | None = None
     zone: str = "UTC"
+    #: What is read of a record; the numbers are those of ``fields``.
+    tree: PathTree = dataclasses.field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not _NAME.match(self.name):
             raise ConfigError(f"stream name {self.name!r}: use a-z, 0-9 and _, at most 63")
         if not self.fields or len(self.fields) > MAX_FIELDS:
             raise ConfigError(f"stream {self.name}: between 1 and {MAX_FIELDS} fields")
-        names = [f.name for f in self.fields]
-        for name in names:
-            if not _NAME.match(name) or name.startswith("__"):
-                raise ConfigError(
-                    f"stream {self.name}: field name {name!r}: use a-z, 0-9 and _, at most 63, no leading __"
-                )
-        if len(set(names)) != len(names):
-            raise ConfigError(f"stream {self.name}: a field is declared twice")
+        self._check_fields()
         time = self.get(self.event_time)
         if time is None or time.type != TIMESTAMP or time.nullable:
             raise ConfigError(f"stream {self.name}: event_time {self.event_time!r} must be a non-null timestamp field")
@@ -162,6 +174,28 @@ class StreamSchema:
                 raise ConfigError(f"stream {self.name}: key {list(key)} names unknown fields {missing}")
         if self.event_id is not None and self.get(self.event_id) is None:
             raise ConfigError(f"stream {self.name}: event_id {self.event_id!r} is no field")
+
+    def _check_fields(self) -> None:
+        names = [f.name for f in self.fields]
+        for name in names:
+            if not _FIELD_NAME.match(name) or name.startswith("__"):
+                raise ConfigError(
+                    f"stream {self.name}: field name {name!r}: use letters, digits and _, at most 63, no leading __; "
+                    "a field with another name in the records has one of its own here, and from: its name there"
+                )
+        by_lower: dict[str, str] = {}
+        for name in names:
+            other = by_lower.setdefault(name.lower(), name)
+            if other != name:
+                raise ConfigError(
+                    f"stream {self.name}: {other} and {name} are one name, for rules ignore upper and lower case"
+                )
+        if len(by_lower) != len(names):
+            raise ConfigError(f"stream {self.name}: a field is declared twice")
+        try:
+            object.__setattr__(self, "tree", build_tree(f.location for f in self.fields))
+        except ConfigError as error:
+            raise ConfigError(f"stream {self.name}: {error}") from None
 
     def get(self, name: str) -> Field | None:
         """Return the field of that name, or None."""
@@ -210,10 +244,21 @@ class StreamSchema:
         )
 
 
-def _parse_field(name: str, text: object) -> Field:
-    """``type`` or ``type not null``."""
+def _parse_field(name: str, document: object) -> Field:
+    """Read ``type`` or ``type not null``, or an object of this ``type`` and the path ``from``."""
+    path: Path = ()
+    text = document
+    if isinstance(document, Mapping):
+        if unknown := set(document) - {"type", "from"}:
+            raise ConfigError(f"field {name}: unknown entries {sorted(map(str, unknown))}; known are type, from")
+        text, source = document.get("type"), document.get("from")
+        if source is not None:
+            if not isinstance(source, str):
+                raise ConfigError(f"field {name}: from must be a path, such as customer.id")
+            path = parse_path(source)
     if not isinstance(text, str):
         raise ConfigError(f"field {name}: the type must be text, such as 'decimal(12,2) not null'")
     bare = text.strip()
     nullable = not bare.endswith(" not null")
-    return Field(name, Type.parse(bare if nullable else bare.removesuffix(" not null")), nullable)
+    kind = Type.parse(bare if nullable else bare.removesuffix(" not null"))
+    return Field(name, kind, nullable, () if path == (name,) else path)

@@ -1,0 +1,42 @@
+"""The schema of a stream's events: names, types, places in a record, keys and the event time.
+
+Decoding, rules and tests agree on it and on nothing else. It knows neither formats nor Spark nor Kafka.
+"""
+
+from __future__ import annotations
+
+from streamcore.schema.stream_schema import (
+    BOOLEAN,
+    DOUBLE,
+    ENGINE_COLUMNS,
+    EVENT_MS,
+    LONG,
+    MAX_DECIMAL_DIGITS,
+    MAX_FIELDS,
+    OFFSET,
+    PARTITION,
+    STRING,
+    TIMESTAMP,
+    Field,
+    Kind,
+    StreamSchema,
+    Type,
+)
+
+__all__ = [
+    "BOOLEAN",
+    "DOUBLE",
+    "ENGINE_COLUMNS",
+    "EVENT_MS",
+    "LONG",
+    "MAX_DECIMAL_DIGITS",
+    "MAX_FIELDS",
+    "OFFSET",
+    "PARTITION",
+    "STRING",
+    "TIMESTAMP",
+    "Field",
+    "Kind",
+    "StreamSchema",
+    "Type",
+]
