@@ -15,7 +15,6 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
-from streamcore.decode.physical_columns import PHYSICAL
 from streamcore.decode.reject_codes import DecodeLimits
 from streamcore.decode.scalar.record import RejectedRecord
 from streamcore.decode.scalar.values import Scalar
@@ -30,13 +29,9 @@ Reference = Callable[[bytes | None, int], tuple[Scalar, ...] | RejectedRecord]
 
 @dataclass(frozen=True, slots=True)
 class BatchRecords:
-    """The records of a batch as bytes and as text.
-
-    ``text``: null for records that are null, too large or not UTF-8. Binary formats have their bytes here too.
-    """
+    """The records of a batch as bytes."""
 
     data: pa.LargeBinaryArray
-    text: pl.Series
     clock_ms: int
 
     def record_bytes(self, row: int) -> bytes | None:
@@ -45,11 +40,31 @@ class BatchRecords:
 
 
 @dataclass(frozen=True, slots=True)
+class TextRecords(BatchRecords):
+    """The records of a batch as bytes and as a column of Polars.
+
+    ``text``: null for records that are null, too large or not UTF-8. Binary formats have their bytes here.
+    """
+
+    text: pl.Series
+
+
+@dataclass(frozen=True, slots=True)
 class DecodedPart:
-    """Some decoded rows of a batch: their indices (ascending) and their columns."""
+    """Some decoded rows of a batch: their indices (ascending) and their columns, those of the fields."""
 
     rows: Rows
-    columns: pl.DataFrame
+    columns: pa.Table
+
+    @classmethod
+    def from_frame(cls, rows: Rows, columns: pl.DataFrame) -> DecodedPart:
+        """Return the part with the columns of a frame."""
+        return cls(rows, columns.to_arrow(compat_level=pl.CompatLevel.oldest()))
+
+
+def physical_schema(schema: StreamSchema) -> pa.Schema:
+    """Return the columns of the fields."""
+    return pa.schema([pa.field(f.name, f.type.arrow) for f in schema.fields])
 
 
 def record_bytes(data: pa.LargeBinaryArray, row: int) -> bytes | None:
@@ -58,14 +73,14 @@ def record_bytes(data: pa.LargeBinaryArray, row: int) -> bytes | None:
     return value
 
 
-def read_records(batch: RawBatch, limits: DecodeLimits) -> BatchRecords:
+def read_records(batch: RawBatch, limits: DecodeLimits) -> TextRecords:
     """Return the records of a batch of a text format."""
     data = batch.values.cast(pa.large_binary())
     series = pl.Series(data, dtype=pl.Binary)
     too_large = series.bin.size() > limits.max_record_bytes
     if too_large.any():
         series = series.set(too_large, None)
-    return BatchRecords(data, decode_utf8(series), batch.clock_ms)
+    return TextRecords(data, batch.clock_ms, decode_utf8(series))
 
 
 def decode_utf8(series: pl.Series) -> pl.Series:
@@ -91,9 +106,10 @@ def decode_by_reference(
     dead = [(row, result) for row, result in decoded if isinstance(result, RejectedRecord)]
     accepted = [(row, result) for row, result in decoded if not isinstance(result, RejectedRecord)]
     if accepted:
-        types = {f.name: PHYSICAL[f.type.kind] for f in schema.fields}
-        columns = pl.DataFrame([values for _, values in accepted], schema=types, orient="row")
-        parts.append(DecodedPart(np.array([row for row, _ in accepted], dtype=np.int64), columns))
+        columns = zip(*(values for _, values in accepted), strict=True)
+        arrays = [pa.array(column, f.type.arrow) for column, f in zip(columns, schema.fields, strict=True)]
+        table = pa.Table.from_arrays(arrays, schema=physical_schema(schema))
+        parts.append(DecodedPart(np.array([row for row, _ in accepted], dtype=np.int64), table))
     return pa.Table.from_arrays(
         [
             pa.array([row for row, _ in dead], pa.uint32()),
@@ -113,10 +129,9 @@ def assemble_events(schema: StreamSchema, batch: RawBatch, parts: Sequence[Decod
         rows = np.concatenate([part.rows for part in parts])
         order = np.argsort(rows, kind="stable")
         rows = rows[order]
-        columns = pl.concat([part.columns for part in parts])[order]
-    table = columns.to_arrow(compat_level=pl.CompatLevel.oldest())
+        columns = pa.concat_tables([part.columns for part in parts]).take(pa.array(order))
     source = [batch.partition, batch.offset]
     if len(rows) < len(batch):
         source = [column.take(pa.array(rows)) for column in source]
-    event_ms = table.column(schema.event_time)
-    return pa.Table.from_arrays([*table.columns, *source, event_ms], schema=schema.arrow)
+    event_ms = columns.column(schema.event_time)
+    return pa.Table.from_arrays([*columns.columns, *source, event_ms], schema=schema.arrow)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
-from streamcore.decode.assembly import BatchRecords, DecodedPart, Rows, assemble_events, decode_by_reference
+from streamcore.decode.assembly import DecodedPart, Rows, TextRecords, assemble_events, decode_by_reference
 from streamcore.decode.avro.byte_cursors import ByteCursors
 from streamcore.decode.avro.columns import TooManyStepsError, read_columns
 from streamcore.decode.avro.framing import Datum, Framing
@@ -76,7 +76,7 @@ class AvroDecoder:
         """See ``Decoder``. Events and rejected records are in the order of the batch."""
         data = batch.values.cast(pa.large_binary())
         column = pl.Series(data, dtype=pl.Binary)
-        records, parts = BatchRecords(data, column, batch.clock_ms), list[DecodedPart]()
+        records, parts = TextRecords(data, batch.clock_ms, column), list[DecodedPart]()
         small = (column.bin.size() <= self._limits.max_record_bytes).fill_null(value=False)
         remaining: Rows = small.arg_true().to_numpy().astype(np.int64)
         for known in self._known:
@@ -116,7 +116,7 @@ class AvroDecoder:
         self._known.append(datum)
         return datum
 
-    def _decode_known(self, records: BatchRecords, known: Datum, rows: Rows, parts: list[DecodedPart]) -> Rows:
+    def _decode_known(self, records: TextRecords, known: Datum, rows: Rows, parts: list[DecodedPart]) -> Rows:
         """Decode the ``rows`` with this prefix that are ``ok`` into ``parts``; return the rows without the prefix."""
         if len(rows) < _MIN_ROWS or known.prefix is None:
             return rows
@@ -134,5 +134,5 @@ class AvroDecoder:
             return rows[~matched]
         if cursors.ok.any():
             decoded = columns if cursors.ok.all() else columns.filter(pl.Series(cursors.ok))
-            parts.append(DecodedPart(known_rows[cursors.ok], decoded))
+            parts.append(DecodedPart.from_frame(known_rows[cursors.ok], decoded))
         return rows[~matched]

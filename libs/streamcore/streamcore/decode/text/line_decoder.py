@@ -15,9 +15,9 @@ import numpy as np
 import polars as pl
 
 from streamcore.decode.assembly import (
-    BatchRecords,
     DecodedPart,
     Rows,
+    TextRecords,
     assemble_events,
     decode_by_reference,
     read_records,
@@ -95,7 +95,7 @@ class LineDecoder:
     def _decode_one(self, record: bytes | None, clock_ms: int) -> tuple[Scalar, ...] | RejectedRecord:
         return decode_line(self._schema, self._lines, record, clock_ms=clock_ms, limits=self._limits)
 
-    def _decode_matched(self, records: BatchRecords, parts: list[DecodedPart]) -> Rows:
+    def _decode_matched(self, records: TextRecords, parts: list[DecodedPart]) -> Rows:
         """Decode the lines that the format matches into ``parts``; return the other rows."""
         rows = np.arange(len(records.text))
         text = records.text
@@ -110,7 +110,7 @@ class LineDecoder:
         columns, sure = self._columns(split, records.clock_ms + self._limits.max_future_ms)
         decoded = split.matched if sure.all() else split.matched[sure.to_numpy()]
         if len(decoded):
-            parts.append(DecodedPart(decoded, columns if sure.all() else columns.filter(sure)))
+            parts.append(DecodedPart.from_frame(decoded, columns if sure.all() else columns.filter(sure)))
         undecoded = np.ones(len(rows), dtype=np.bool_)
         undecoded[decoded] = False
         return rows[undecoded]

@@ -1,0 +1,17 @@
+"""``python -m streamcore.decode.walk``: compiles the walk, so that no other process has to."""
+
+from __future__ import annotations
+
+from streamcore.decode.walk import batch, code_folder, compiler
+
+
+def main() -> None:
+    """Compile what the folder lacks, which importing does, and remove the code of older sources."""
+    assert batch.walk_batch is not None
+    code_folder.remove_others()
+    made = ", ".join(compiler.compiled_here)
+    print(f"{code_folder.folder()}: " + (f"compiled {made}" if made else "nothing to compile"))  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()

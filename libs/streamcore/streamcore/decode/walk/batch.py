@@ -1,0 +1,65 @@
+"""Walks through the records of a batch, one behind the other in a buffer."""
+
+from __future__ import annotations
+
+from streamcore.decode.walk.compiler import entry
+from streamcore.decode.walk.fields import ABSENT
+from streamcore.decode.walk.record import walk_record
+from streamcore.decode.walk.tree import Int64s
+from streamcore.decode.walk.words import Bytes, byte
+
+
+@entry(
+    "void(uint8[::1], int64[::1], int64[:, ::1], uint8[::1], uint8[::1], int64[:, ::1], int64[::1], int64[::1], int64,"
+    " int64, boolean, int64[:, ::1], int64[:, ::1], uint8[:, ::1], boolean[::1])"
+)
+def walk_batch(
+    data: Bytes,
+    offsets: Int64s,
+    nodes: Int64s,
+    names: Bytes,
+    scratch: Bytes,
+    guesses: Int64s,
+    seen: Int64s,
+    required: Int64s,
+    max_bytes: int,
+    max_depth: int,
+    only_declared: bool,
+    values: Int64s,
+    lengths: Int64s,
+    found: Bytes,
+    sure: Bytes,
+) -> None:
+    """Read the fields of all records; set ``sure`` of those on which the reference does not have to decide.
+
+    ``data``: the records, and ``NodeTable.pad`` bytes behind the last one; strings are changed in it. ``offsets``: where
+    each record begins, and the end of the last. ``required``: the fields that each record must have. See
+    ``walk_record`` and ``read_field`` for the others.
+    """
+    for row in range(len(offsets) - 1):
+        begin, end = offsets[row], offsets[row + 1]
+        if end - begin > max_bytes:
+            continue
+        behind = byte(data, end)
+        data[end] = 0
+        good = walk_record(
+            data,
+            begin,
+            end,
+            row,
+            nodes,
+            names,
+            scratch,
+            guesses,
+            seen,
+            max_depth,
+            only_declared,
+            values,
+            lengths,
+            found,
+        )
+        data[end] = behind
+        if good:
+            for i in range(len(required)):
+                good = good and found[required[i], row] != ABSENT
+        sure[row] = good

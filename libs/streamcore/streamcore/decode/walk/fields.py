@@ -1,0 +1,94 @@
+"""Reads the value of one field."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from streamcore.decode.walk.compiler import compiled, inlined
+from streamcore.decode.walk.grammar import INVALID, MINUS, QUOTE, is_digit, skip_literal, skip_string
+from streamcore.decode.walk.numbers import read_decimal, read_double, read_whole
+from streamcore.decode.walk.texts import unescape
+from streamcore.decode.walk.times import LOCAL_TIME, NO_TIME, read_time
+from streamcore.decode.walk.tree import DECIMAL, DOUBLE, FIELD, KIND, PRECISION, SCALE, TEXT, TIME, WHOLE, Int64s
+from streamcore.decode.walk.words import Bytes, byte
+from streamcore.timestamps import MAX_MS, MIN_MS
+
+#: What a record has of a field: nothing, a value, or a local time, which is to be converted to UTC.
+ABSENT, PRESENT, LOCAL = 0, 1, 2
+_LETTER_N, _LETTER_T, _LETTER_F = ord("n"), ord("t"), ord("f")
+#: No zone is farther ahead of UTC, or behind it.
+_DAY_MS: Final = 86_400_000
+
+
+@inlined
+def read_field(data: Bytes, at: int, node: int, row: int, nodes: Int64s, values: Int64s, lengths: Int64s, found: Bytes) -> int:
+    """Read a value into row ``row`` of its field; return the position behind it, or ``INVALID``.
+
+    ``values``, of each field: whole numbers, decimals and times as they are, doubles as bits, truth as 0 or 1, and the
+    position of strings in ``data``, where escape sequences are resolved. ``lengths``: those of strings.
+    ``found``: ``ABSENT`` (which is not written), ``PRESENT`` or ``LOCAL``.
+    """
+    kind, field, char = nodes[node, KIND], nodes[node, FIELD], byte(data, at)
+    if char == _LETTER_N:
+        return skip_literal(data, at)  # null is as good as absent
+    state, value = PRESENT, 0
+    if kind == TEXT:
+        behind, length = read_text(data, at)
+        value = at + 1
+        lengths[field, row] = length
+    elif kind == WHOLE:
+        behind, value = read_whole(data, at)
+    elif kind == DOUBLE:
+        behind, value = read_double(data, at)
+    elif kind == DECIMAL:
+        behind, value = read_decimal_or_text(data, at, nodes[node, PRECISION], nodes[node, SCALE])
+    elif kind == TIME:
+        behind, value, state = read_time_or_millis(data, at)
+    else:
+        if char != _LETTER_T and char != _LETTER_F:  # noqa: PLR1714 - numba loops over a tuple
+            return INVALID
+        behind = skip_literal(data, at)
+        value = 1 if char == _LETTER_T else 0
+    values[field, row] = value
+    found[field, row] = state
+    return behind
+
+
+@inlined
+def read_text(data: Bytes, at: int) -> tuple[int, int]:
+    """Resolve a string in its place; return the position behind its quote, and its length."""
+    if byte(data, at) != QUOTE:
+        return INVALID, 0
+    behind, escaped = skip_string(data, at + 1)
+    if behind >= 0 and escaped:
+        return behind, unescape(data, at + 1, behind - 1, data, at + 1) - at - 1
+    return behind, behind - at - 2
+
+
+@inlined
+def read_decimal_or_text(data: Bytes, at: int, precision: int, scale: int) -> tuple[int, int]:
+    """Return the position behind a number, or a number as text, and the number times 10**scale."""
+    if byte(data, at) != QUOTE:
+        return read_decimal(data, at, precision, scale)
+    behind, value = read_decimal(data, at + 1, precision, scale)
+    return (behind + 1, value) if behind >= 0 and byte(data, behind) == QUOTE else (INVALID, 0)
+
+
+@compiled
+def read_time_or_millis(data: Bytes, at: int) -> tuple[int, int, int]:
+    """Return the position behind a time as a number or text, its milliseconds, and ``PRESENT`` or ``LOCAL``."""
+    char = byte(data, at)
+    if char == MINUS or is_digit(char):
+        behind, millis = read_whole(data, at)
+        return behind if MIN_MS <= millis <= MAX_MS else INVALID, millis, PRESENT
+    if char != QUOTE:
+        return INVALID, 0, ABSENT
+    behind, escaped = skip_string(data, at + 1)
+    if behind < 0 or escaped:
+        return INVALID, 0, ABSENT
+    millis, what = read_time(data, at + 1, behind - 1)
+    if what == NO_TIME:
+        return INVALID, 0, ABSENT
+    if what == LOCAL_TIME:
+        return behind if MIN_MS - _DAY_MS <= millis <= MAX_MS + _DAY_MS else INVALID, millis, LOCAL
+    return behind if MIN_MS <= millis <= MAX_MS else INVALID, millis, PRESENT
