@@ -21,7 +21,7 @@ from rulecore.errors import RuleError, RuleSetError
 from rulecore.factory import RulesFactory
 from rulecore.settings import RuleStream
 from rulecore.testing.rule_tests import Alert, Event
-from streamcore.decode.json.decoder import JsonDecoder
+from streamcore.decode.json.reference import JsonReference
 from streamcore.decode.types import RawBatch
 from streamcore.kernel import ControlRecord, Cut, StreamKey
 from streamcore.schema import EVENT_MS, StreamSchema
@@ -74,7 +74,7 @@ def _decode(schema: StreamSchema, events: Sequence[Event]) -> pl.DataFrame:
         offset=pa.array(range(count), pa.int64()),
         clock_ms=_CLOCK_MS,
     )
-    decoded = JsonDecoder(schema).decode(batch)
+    decoded = JsonReference(schema).decode(batch)
     if decoded.dead.num_rows:
         row, reason = decoded.dead.column("row")[0].as_py(), decoded.dead.column("reason")[0].as_py()
         raise RuleError(f"events[{row}] is not an event of {schema.name}: {reason}")

@@ -34,6 +34,11 @@ class BatchRecords:
     data: pa.LargeBinaryArray
     clock_ms: int
 
+    @staticmethod
+    def from_batch(batch: RawBatch) -> BatchRecords:
+        """Return the records of a batch."""
+        return BatchRecords(batch.values.cast(pa.large_binary()), batch.clock_ms)
+
     def record_bytes(self, row: int) -> bytes | None:
         """Return the bytes of a record, or None for a null record."""
         return record_bytes(self.data, row)

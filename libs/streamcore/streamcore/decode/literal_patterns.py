@@ -19,18 +19,6 @@ EPOCH_MS = "(?:0|[1-9][0-9]{0,13})"
 LOCAL_TIME = r"(?:19[7-9][0-9]|[2-9][0-9]{3})-[01][0-9]-[0-3][0-9]%s[0-2][0-9]:[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,9})?"
 #: An offset from UTC.
 UTC_OFFSET = r"[+-](?:[01][0-9]|2[0-3]):[0-5][0-9]"
-#: A decimal of at most so many significant digits survives the way to a double and back (``DBL_DIG`` of C).
-EXACT_DIGITS = 15
-
-
-@dataclass(frozen=True, slots=True)
-class PlainLiteral:
-    """The literal that JSON has for the type: a number for numbers, decimals and timestamps (epoch milliseconds)."""
-
-
-@dataclass(frozen=True, slots=True)
-class DecimalText:
-    """A decimal in a JSON string."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +30,6 @@ class TimeText:
 
     separator: str
     zone_chars: int
-
-
-#: How the values of a field are written.
-Notation = PlainLiteral | DecimalText | TimeText
 
 
 def decimal_pattern(digits: int, scale: int) -> str:

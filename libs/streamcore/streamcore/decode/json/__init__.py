@@ -1,4 +1,4 @@
-"""Decodes JSON records in columns: the decoder, and the shapes of records that it learns from samples.
+"""Decodes JSON records: ``JsonDecoder`` by the compiled walk (``streamcore.decode.walk``), ``JsonReference`` one by one.
 
-Values and reasons are those of the reference (``streamcore.decode.scalar``); learned shapes change only the cost.
+Values and reasons are those of the reference (``streamcore.decode.scalar``); the walk changes only the cost.
 """

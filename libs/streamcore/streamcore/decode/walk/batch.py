@@ -32,9 +32,9 @@ def walk_batch(
 ) -> None:
     """Read the fields of all records; set ``sure`` of those on which the reference does not have to decide.
 
-    ``data``: the records, and ``NodeTable.pad`` bytes behind the last one; strings are changed in it. ``offsets``: where
-    each record begins, and the end of the last. ``required``: the fields that each record must have. See
-    ``walk_record`` and ``read_field`` for the others.
+    ``data``: the records, and ``NodeTable.pad`` bytes behind the last one; strings are changed in it. ``offsets``:
+    where each record begins, and the end of the last. ``required``: the fields that each record must have.
+    ``walk_record`` and ``read_field`` describe the others.
     """
     for row in range(len(offsets) - 1):
         begin, end = offsets[row], offsets[row + 1]

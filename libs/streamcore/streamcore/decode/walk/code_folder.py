@@ -1,7 +1,7 @@
 """The folder of the compiled code of the walk: one for each set of sources, version of numba and kind of processor.
 
-``make setup`` and the build of the image fill it (``python -m streamcore.decode.walk``). Numba itself would look only at
-the file of a function, and not see a change in one that it calls.
+``make setup`` and the build of the image fill it (``python -m streamcore.decode.walk``). Numba's own cache looks only
+at the file of a function, and does not see a change in one that it calls.
 """
 
 from __future__ import annotations

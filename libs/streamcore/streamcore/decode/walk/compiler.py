@@ -55,7 +55,7 @@ def entry(signature: str) -> Callable[[_Function], _Function]:
     return decorate
 
 
-class _Folder(caching._CacheLocator):  # type: ignore[misc, unused-ignore]
+class _Folder(caching._CacheLocator):  # type: ignore[misc]
     """The folder of the code. Its name has the digest of all sources, so the code in it is never stale."""
 
     def get_cache_path(self) -> str:
@@ -72,11 +72,11 @@ class _Folder(caching._CacheLocator):  # type: ignore[misc, unused-ignore]
         return cls()
 
 
-class _FolderCacheImpl(caching.CompileResultCacheImpl):  # type: ignore[misc, unused-ignore]
+class _FolderCacheImpl(caching.CompileResultCacheImpl):  # type: ignore[misc]
     _locator_classes = (_Folder,)
 
 
-class _FolderCache(caching.FunctionCache):  # type: ignore[misc, unused-ignore]
+class _FolderCache(caching.FunctionCache):  # type: ignore[misc]
     """Numba's cache in the folder. It may be read-only."""
 
     _impl_class = _FolderCacheImpl

@@ -81,7 +81,11 @@ class RecordWalk:
     def _copy(self, records: pa.LargeBinaryArray) -> tuple[Bytes, Int64s]:
         """Return a copy of the bytes of the records, with the bytes behind that the walk needs, and their offsets."""
         _, places, stored = records.buffers()
-        offsets = np.frombuffer(places, np.int64, len(records) + 1, records.offset * 8) if len(records) else np.zeros(1, np.int64)
+        offsets = (
+            np.frombuffer(places, np.int64, len(records) + 1, records.offset * 8)
+            if len(records)
+            else np.zeros(1, np.int64)
+        )
         begin, end = int(offsets[0]), int(offsets[-1])
         data = np.empty(end - begin + self._table.pad, np.uint8)
         if end > begin:

@@ -89,7 +89,7 @@ def nearest_double(number: int, power: int) -> int:
         # A subnormal that is rounded up to the smallest normal double has its bits, too.
         return fraction
     if (
-        (low == 0 or low == 1)  # noqa: PLR1714
+        (low == 0 or low == 1)
         and _MIN_TIE_POWER <= power <= _MAX_TIE_POWER
         and fraction & 3 == 1
         and shift_left(fraction, upper + _UNUSED_BITS) == high

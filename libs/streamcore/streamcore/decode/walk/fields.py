@@ -21,7 +21,9 @@ _DAY_MS: Final = 86_400_000
 
 
 @inlined
-def read_field(data: Bytes, at: int, node: int, row: int, nodes: Int64s, values: Int64s, lengths: Int64s, found: Bytes) -> int:
+def read_field(
+    data: Bytes, at: int, node: int, row: int, nodes: Int64s, values: Int64s, lengths: Int64s, found: Bytes
+) -> int:
     """Read a value into row ``row`` of its field; return the position behind it, or ``INVALID``.
 
     ``values``, of each field: whole numbers, decimals and times as they are, doubles as bits, truth as 0 or 1, and the
@@ -45,7 +47,7 @@ def read_field(data: Bytes, at: int, node: int, row: int, nodes: Int64s, values:
     elif kind == TIME:
         behind, value, state = read_time_or_millis(data, at)
     else:
-        if char != _LETTER_T and char != _LETTER_F:  # noqa: PLR1714 - numba loops over a tuple
+        if char != _LETTER_T and char != _LETTER_F:
             return INVALID
         behind = skip_literal(data, at)
         value = 1 if char == _LETTER_T else 0

@@ -25,7 +25,7 @@ def skip_space(data: Bytes, at: int) -> int:
     """Return the position of the first byte that is no white space."""
     while byte(data, at) <= 32:
         char = byte(data, at)
-        if char != 32 and char != 10 and char != 13 and char != 9:  # noqa: PLR1714 - numba loops over a tuple
+        if char != 32 and char != 10 and char != 13 and char != 9:
             break
         at += 1
     return at
@@ -88,7 +88,7 @@ def skip_escape(data: Bytes, at: int) -> int:
                 return at + 12
         return INVALID
     # One of "\/bfnrt.
-    if char == 34 or char == 92 or char == 47 or char == 98 or char == 102 or char == 110 or char == 114 or char == 116:  # noqa: PLR1714
+    if char == 34 or char == 92 or char == 47 or char == 98 or char == 102 or char == 110 or char == 114 or char == 116:
         return at + 2
     return INVALID
 
@@ -193,7 +193,7 @@ def skip_value(data: Bytes, at: int, depth: int, max_depth: int) -> int:
         char = byte(data, at)
         if char == QUOTE:
             at, _ = skip_string(data, at + 1)
-        elif char == OPEN_OBJECT or char == OPEN_ARRAY:  # noqa: PLR1714
+        elif char == OPEN_OBJECT or char == OPEN_ARRAY:
             level += 1
             if depth + level > max_depth or level > MAX_SKIPPED_DEPTH:
                 return INVALID

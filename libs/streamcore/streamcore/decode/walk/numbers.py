@@ -9,7 +9,7 @@ import numpy as np
 from streamcore.decode.walk.compiler import inlined
 from streamcore.decode.walk.doubles import nearest_double
 from streamcore.decode.walk.grammar import INVALID, MINUS, PLUS, POINT, is_digit
-from streamcore.decode.walk.words import Bytes, byte
+from streamcore.decode.walk.words import Bytes, byte, shift_left
 
 #: The largest number that a digit can be added to, whatever the digit.
 _MAX_EXTENDED: Final = (2**63 - 1) // 10 - 1
@@ -17,8 +17,6 @@ _MAX_EXTENDED: Final = (2**63 - 1) // 10 - 1
 _MAX_EXPONENT: Final = 99_999
 _MAX_DIGITS: Final = 18
 _POWERS_OF_TEN = np.array([10**n for n in range(_MAX_DIGITS + 1)], np.int64)
-#: The sign bit of a double.
-_SIGN = np.int64(-(2**63))
 
 
 @inlined
@@ -97,7 +95,7 @@ def read_double(data: Bytes, at: int) -> tuple[int, int]:
     bits = nearest_double(digits, power)
     if bits < 0:
         return INVALID, 0
-    return behind, bits + _SIGN if minus else bits
+    return behind, bits | shift_left(1, 63) if minus else bits
 
 
 @inlined

@@ -61,7 +61,9 @@ def find_child(data: Bytes, at: int, length: int, node: int, nodes: Int64s, name
 
 
 @inlined
-def read_name(data: Bytes, at: int, node: int, guess: int, nodes: Int64s, names: Bytes, scratch: Bytes) -> tuple[int, int]:
+def read_name(
+    data: Bytes, at: int, node: int, guess: int, nodes: Int64s, names: Bytes, scratch: Bytes
+) -> tuple[int, int]:
     """Return the position behind the name whose first character is at ``at``, and the child of the node, or ``_OTHER``.
 
     ``guess``: the child to try first.

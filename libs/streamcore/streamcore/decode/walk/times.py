@@ -26,7 +26,7 @@ def month_days(year: int, month: int) -> int:
     """Return the number of days of a month."""
     if month == 2:
         return 29 if year % 4 == 0 and (year % 100 != 0 or year % 400 == 0) else 28
-    return 30 if month == 4 or month == 6 or month == 9 or month == 11 else 31  # noqa: PLR1714
+    return 30 if month == 4 or month == 6 or month == 9 or month == 11 else 31
 
 
 @inlined
@@ -55,7 +55,7 @@ def read_time(data: Bytes, at: int, end: int) -> tuple[int, int]:
     if (
         byte(data, at + 4) != MINUS
         or byte(data, at + 7) != MINUS
-        or (separator != _T and separator != _SPACE)  # noqa: PLR1714
+        or (separator != _T and separator != _SPACE)
         or byte(data, at + 13) != COLON
     ):
         return 0, NO_TIME
@@ -87,7 +87,7 @@ def read_time(data: Bytes, at: int, end: int) -> tuple[int, int]:
     sign = byte(data, at)
     if sign == _Z:
         return local, UTC_TIME if at + 1 == end else NO_TIME
-    if sign != PLUS and sign != MINUS:  # noqa: PLR1714
+    if sign != PLUS and sign != MINUS:
         return 0, NO_TIME
     hours, minutes = two_digits(data, at + 1), 0
     at += 3

@@ -105,7 +105,7 @@ def _pointer(context: Any, builder: Any, kind: Any, array: Any, at: Any) -> Any:
 def _read(operation: _Operation, instructions: Callable[[Any, Any], Any]) -> _Operation:
     """Return the operation on bytes at a position. An intrinsic is no call, and numba counts no references for it."""
 
-    @intrinsic  # type: ignore[untyped-decorator, unused-ignore]
+    @intrinsic  # type: ignore[untyped-decorator]
     def compiled(_typing: Any, data: Any, at: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             return instructions(builder, _pointer(context, builder, signature.args[0], *arguments))
@@ -122,11 +122,11 @@ def _compute(operation: _Operation, instructions: Callable[..., Any], operands: 
     def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         return instructions(builder, *arguments)
 
-    @intrinsic  # type: ignore[untyped-decorator, unused-ignore]
+    @intrinsic  # type: ignore[untyped-decorator]
     def of_one(_typing: Any, x: Any) -> Any:
         return signature, generate
 
-    @intrinsic  # type: ignore[untyped-decorator, unused-ignore]
+    @intrinsic  # type: ignore[untyped-decorator]
     def of_two(_typing: Any, x: Any, y: Any) -> Any:
         return signature, generate
 
@@ -165,7 +165,7 @@ def _multiply_high(builder: Any, x: Any, y: Any) -> Any:
     return builder.trunc(builder.lshr(product, ir.Constant(_I128, 64)), _I64)
 
 
-@intrinsic  # type: ignore[untyped-decorator, unused-ignore]
+@intrinsic  # type: ignore[untyped-decorator]
 def _copy_compiled(_typing: Any, target: Any, to: Any, source: Any, at: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         into = _pointer(context, builder, signature.args[0], arguments[0], arguments[1])

@@ -1,0 +1,58 @@
+"""The walk, compiled or not, says of every record what the reference says, or leaves it to the reference."""
+
+from __future__ import annotations
+
+import os
+import struct
+import subprocess
+import sys
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from streamcore.decode.reject_codes import ExtraFields
+from streamcore.decode.scalar.json import decode_one
+from streamcore.decode.scalar.record import RejectedRecord
+from tests.harness.decode.hostile_json import STREAMS, make_records
+from tests.harness.decode.walk_answers import CLOCK_MS, LIMITS, all_answers, digest, walk_answers
+
+#: Of each stream, for each odds; ``make nightly`` has more.
+COUNT = int(os.environ.get("HEADGATE_JSON_RECORDS", "700"))
+SEED = int(os.environ.get("HEADGATE_JSON_SEED", "1"))
+UNCOMPILED_COUNT = 60
+
+
+def by_bits(value: object) -> object:
+    return struct.pack(">d", value) if isinstance(value, float) else value
+
+
+def test_what_the_walk_accepts_the_reference_accepts_with_the_same_values() -> None:
+    accepted = rejected = left = 0
+    for stream, extra, records, answers in all_answers(SEED, COUNT):
+        schema = STREAMS[stream]
+        zone = ZoneInfo(schema.zone)
+        for record, answer in zip(records, answers, strict=True):
+            expected = decode_one(schema, record, clock_ms=CLOCK_MS, zone=zone, limits=LIMITS, extra_fields=extra)
+            if answer is None:
+                rejected += isinstance(expected, RejectedRecord)
+                left += not isinstance(expected, RejectedRecord)
+            else:
+                assert not isinstance(expected, RejectedRecord), (record, expected)
+                assert [*map(by_bits, answer)] == [*map(by_bits, expected)], record
+                accepted += 1
+    assert min(accepted, rejected) > 2 * COUNT
+    assert left < accepted / 200, "it leaves few good records to the reference"
+
+
+@pytest.mark.parametrize("stream", STREAMS)
+def test_the_walk_leaves_no_ordinary_record_to_the_reference(stream: str) -> None:
+    for extra in ExtraFields:
+        assert None not in walk_answers(stream, extra, make_records(stream, SEED, COUNT, 0.0))
+
+
+def test_uncompiled_it_gives_the_same_answers() -> None:
+    command = [sys.executable, "-m", "tests.harness.decode.walk_answers", str(SEED), str(UNCOMPILED_COUNT)]
+    done = subprocess.run(
+        command, env={**os.environ, "NUMBA_DISABLE_JIT": "1"}, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == digest(SEED, UNCOMPILED_COUNT)
