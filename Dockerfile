@@ -65,6 +65,8 @@ COPY --from=code /opt/code /opt/code
 # Programs of users are modules in /app: `FROM` this image and `COPY` them there (docs/programs.md).
 ENV PATH=/opt/headgate/bin:/opt/code/bin:$PATH PYTHONUNBUFFERED=1 PYTHONPATH=/app \
     SPARK_HOME=/opt/headgate/lib/python3.11/site-packages/pyspark
+# Workers load the compiled decoder of JSON from here; no process can write there later.
+RUN python -m streamcore.decode.walk
 # Spark's JVM maps its classes from this file.
 RUN HOME=/tmp python -m streamcore.spark.class_archive /opt/headgate/classes.jsa
 ENV STREAMCORE_CLASS_ARCHIVE=/opt/headgate/classes.jsa

@@ -60,7 +60,15 @@ def run_explain(target: str, folder: Path, amount: float, *options: str) -> set[
 
 
 #: What answers from files have no need of. Importing these was a quarter of the time.
-CLIENTS = {"pyspark", "confluent_kafka", "kafka", "pandas", "streamcore.kafka.data_clients", "headgate.rules.publish"}
+CLIENTS = {
+    "numba",
+    "pyspark",
+    "confluent_kafka",
+    "kafka",
+    "pandas",
+    "streamcore.kafka.data_clients",
+    "headgate.rules.publish",
+}
 #: What a rule per event has no need of, whether or not it fires. Importing these was half of the time.
 COLUMNS = {
     "polars",

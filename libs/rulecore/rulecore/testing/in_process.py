@@ -3,7 +3,8 @@
 There is one shard. The first cut has the rules and the events; the second one only advances the watermark to the end of
 time, which ends every window with data. With an absence rule, the watermark starts at the first event and ends just
 after the last one: a listed key is armed at the first event, and silence after the last event is not an absence. The
-decoder and the kernel are those of production. An event that the decoder rejects is an error of the test.
+kernel is that of production; the decoder is the reference, which gives the same events and loads no compiler. An event
+that it rejects is an error of the test.
 """
 
 from __future__ import annotations

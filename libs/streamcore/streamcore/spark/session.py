@@ -75,8 +75,8 @@ _JAVA_OPTIONS = (
 #: Options of a JVM that logs nothing about its archive of classes, also if that does not fit.
 QUIET_ARCHIVES = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
 _WORKER_PROGRAM = Path(__file__).with_name("worker_python.sh")
-#: What every worker needs, whatever the app computes.
-_PRELOAD = ("pyspark.worker", "streamcore.spark.worker")
+#: What every worker needs, whatever the app computes. The last has compiled code, which workers share then.
+_PRELOAD = ("pyspark.worker", "streamcore.spark.worker", "streamcore.decode.walk.decoder")
 _FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
 #: Would register the functions of machine learning in every session, a third of a second of processor time.
