@@ -1,9 +1,10 @@
 """Measures decoders on one core: the CPU-seconds to decode a million records of each format.
 
 The records are an event of a shop with eight fields as JSON, CSV (also with texts in quotes) and Avro (bare datums, and
-container files with the schema inside), and eight of the columns of a combined access log. Decoded columns are compared
-with the columns from which the records were written. A first round, in which the decoders compile patterns and learn
-the shape of records, is not measured. ``bytes``: the average size of a record.
+container files with the schema inside), and eight of the columns of a combined access log. ``json_nested`` has that
+event inside of one of 60 fields in objects and arrays, of which five are read; ``json_scores`` is two doubles of 17
+digits. Decoded columns are compared with the columns from which the records were written. A first round, in which the
+decoders compile patterns and learn prefixes of records, is not measured. ``bytes``: the average size of a record.
 
     POLARS_MAX_THREADS=1 taskset -c 0 python -m bench.kernels.decode [--records N] [--rounds N]
 """
@@ -66,6 +67,28 @@ _LOG = StreamSchema.parse(
             "referer": "string",
             "agent": "string",
         },
+    }
+)
+_NESTED = StreamSchema.parse(
+    {
+        "name": "trail",
+        "event_time": "ts",
+        "keys": [["user_id"]],
+        "fields": {
+            "event_id": {"type": "string not null", "from": "eventID"},
+            "ts": {"type": "timestamp not null", "from": "eventTime"},
+            "user_id": {"type": "string not null", "from": "userIdentity.sessionContext.sessionIssuer.userName"},
+            "country": {"type": "string", "from": "requestParameters.location.country"},
+            "amount": {"type": "decimal(12,2)", "from": "responseElements.charge.amount"},
+        },
+    }
+)
+_SCORES = StreamSchema.parse(
+    {
+        "name": "scores",
+        "event_time": "ts",
+        "keys": [[]],
+        "fields": {"ts": "timestamp not null", "first": "double", "second": "double"},
     }
 )
 _AVRO = {
@@ -136,6 +159,63 @@ def _json(events: pl.DataFrame) -> Case:
     return Case(_EVENT, Json(), events.select(pl.concat_str(pieces)).to_series(), events)
 
 
+def _nested(events: pl.DataFrame) -> Case:
+    """Return records in the way of AWS CloudTrail, with about 60 values in objects and arrays."""
+    tags = [{"key": f"tag-{i}", "value": f"value of tag {i}", "inherited": i % 2 == 0} for i in range(8)]
+
+    def record(row: Mapping[str, object]) -> bytes:
+        issuer = {"type": "Role", "principalId": "AROA1234567890EXAMPLE", "accountId": "123456789012"}
+        document = {
+            "eventVersion": "1.08",
+            "userIdentity": {
+                "type": "AssumedRole",
+                "principalId": "AROA1234567890EXAMPLE:session",
+                "arn": "arn:aws:sts::123456789012:assumed-role/Role/session",
+                "sessionContext": {
+                    "sessionIssuer": {**issuer, "userName": row["user_id"]},
+                    "attributes": {"mfaAuthenticated": "false", "creationDate": "2026-01-31T12:00:00Z"},
+                },
+            },
+            "eventTime": row["ts"],
+            "eventSource": "payments.example.com",
+            "eventName": "CreateCharge",
+            "awsRegion": "eu-central-1",
+            "sourceIPAddress": "198.51.100.17",
+            "userAgent": _AGENT,
+            "requestParameters": {
+                "location": {"country": row["country"], "city": "Zürich", "point": [47.3769, 8.5417]},
+                "items": [{"sku": f"sku-{i}", "quantity": i, "price": i * 1.25} for i in range(6)],
+                "dryRun": False,
+                "clientToken": "d0ee4a0b-7ab1-4a4e-9d6e-0f2f3f4b5c6d",
+            },
+            "responseElements": {
+                "charge": {"id": "ch_1234567890", "amount": f"{row['amount_text']}", "currency": "eur", "paid": True},
+                "tags": tags,
+                "note": 'said "yes"\\non the phone',
+            },
+            "requestID": "59dbff89-35bd-4eac-99ed-be587ed3a4d3",
+            "eventID": row["event_id"],
+            "readOnly": False,
+            "resources": [{"ARN": f"arn:aws:kms:eu-central-1:123456789012:key/{i}", "type": "Key"} for i in range(3)],
+            "eventType": "AwsApiCall",
+            "managementEvent": True,
+            "recipientAccountId": "123456789012",
+            "tlsDetails": {"tlsVersion": "TLSv1.3", "cipherSuite": "TLS_AES_128_GCM_SHA256"},
+        }
+        return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
+
+    rows = events.with_columns(amount_text=_money()).iter_rows(named=True)
+    return Case(_NESTED, Json(), pl.Series([record(row) for row in rows], dtype=pl.Binary), events)
+
+
+def _scores(count: int) -> Case:
+    draw = np.random.default_rng(3)
+    columns = {"first": draw.normal(size=count), "second": draw.random(count) * 1e-5}
+    frame = pl.DataFrame({"ts": _BASE_MS + np.arange(count), **columns})
+    records = [b'{"ts":%d,"first":%r,"second":%r}' % row for row in frame.iter_rows()]
+    return Case(_SCORES, Json(), pl.Series(records, dtype=pl.Binary), frame)
+
+
 def _csv(events: pl.DataFrame, *, quoted: bool) -> Case:
     text = '"{}"' if quoted else "{}"
     country = pl.when(pl.col("country").is_null()).then(pl.lit("")).otherwise(pl.format(text, "country"))
@@ -198,6 +278,10 @@ def _check(case: Case, tables: list[pa.Table]) -> None:
             raise SystemExit(f"{type(case.format).__name__}: column {name} differs from the written values")
 
 
+def _extra_fields(schema: StreamSchema) -> ExtraFields:
+    return ExtraFields.IGNORE if schema is _NESTED else ExtraFields.REJECT
+
+
 def _round(decoder: Decoder, batches: list[RawBatch]) -> tuple[float, list[pa.Table]]:
     begin = time.process_time()
     tables = [decoder.decode(batch).events for batch in batches]
@@ -209,6 +293,8 @@ def run(records: int, rounds: int) -> Result:
     events = _events(records)
     cases = {
         "json": _json(events),
+        "json_nested": _nested(events),
+        "json_scores": _scores(records),
         "csv": _csv(events, quoted=False),
         "csv_quoted": _csv(events, quoted=True),
         "access_log": _log(records),
@@ -216,7 +302,7 @@ def run(records: int, rounds: int) -> Result:
         "avro_container": _avro(events, in_files=True),
     }
     decoders = {
-        name: case.format.decoder(case.schema, limits=DecodeLimits(), extra_fields=ExtraFields.REJECT)
+        name: case.format.decoder(case.schema, limits=DecodeLimits(), extra_fields=_extra_fields(case.schema))
         for name, case in cases.items()
     }
     batches = {name: list(_batches(case.records)) for name, case in cases.items()}

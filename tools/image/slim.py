@@ -39,6 +39,7 @@ FOLDERS = (
     ),
     *("pyspark/python/lib", "pyspark/data", "pyspark/licenses", "pyarrow/tests", "pyarrow/include", "numpy/*/tests"),
     *("numpy/tests", "pandas/tests", "kubernetes/aio", "kubernetes/e2e_test", "kubernetes/docs", "polars/testing"),
+    "numba/tests",
 )
 FILES = ("pyarrow/libarrow_flight.so*", "pyarrow/_flight*.so", "pyarrow/*.pxd", "pyarrow/src")
 #: In jars of native libraries, the names of those for this machine.

@@ -34,12 +34,12 @@ def target() -> tuple[str, str]:
 @functools.cache
 def folder() -> Path:
     """Return the folder: that of the environment of Python if it has the code or can be written, else the user's."""
-    user = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    known = [_of_environment() / _digest(), user / "streamcore" / "compiled" / _digest()]
-    for one in known:
-        if one.is_dir():
-            return one
-    return known[0] if _can_be_made(known[0]) else known[1]
+    shared = _of_environment() / _digest()
+    existing = next(parent for parent in (shared, *shared.parents) if parent.is_dir())
+    if existing == shared or os.access(existing, os.W_OK):
+        return shared
+    home = os.path.expanduser("~")  # the tilde, if this user has no home
+    return Path(home) / ".cache" / "streamcore" / "compiled" / _digest() if os.path.isabs(home) else shared
 
 
 def remove_others() -> None:
@@ -51,11 +51,6 @@ def remove_others() -> None:
 
 def _of_environment() -> Path:
     return Path(sys.prefix) / "share" / "streamcore" / "compiled"
-
-
-def _can_be_made(path: Path) -> bool:
-    existing = next(parent for parent in path.parents if parent.is_dir())
-    return os.access(existing, os.W_OK)
 
 
 @functools.cache
