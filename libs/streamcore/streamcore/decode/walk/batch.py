@@ -5,17 +5,20 @@ from __future__ import annotations
 from streamcore.decode.walk.compiler import entry
 from streamcore.decode.walk.fields import ABSENT
 from streamcore.decode.walk.record import walk_record
+from streamcore.decode.walk.texts import copy_bytes
 from streamcore.decode.walk.tree import Int64s
-from streamcore.decode.walk.words import Bytes, byte
+from streamcore.decode.walk.words import Bytes
 
 
 @entry(
-    "void(uint8[::1], int64[::1], int64[:, ::1], uint8[::1], uint8[::1], int64[:, ::1], int64[::1], int64[::1], int64,"
-    " int64, boolean, int64[:, ::1], int64[:, ::1], uint8[:, ::1], boolean[::1])"
+    "void(Array(uint8, 1, 'C', readonly=True), int64[::1], uint8[::1], int64[:, ::1], uint8[::1], uint8[::1],"
+    " int64[:, ::1], int64[::1], int64[::1], int64, int64, boolean, int64[:, ::1], int64[:, ::1], uint8[:, ::1],"
+    " uint8[::1], int64[::1], boolean[::1])"
 )
 def walk_batch(
-    data: Bytes,
+    source: Bytes,
     offsets: Int64s,
+    record: Bytes,
     nodes: Int64s,
     names: Bytes,
     scratch: Bytes,
@@ -28,24 +31,26 @@ def walk_batch(
     values: Int64s,
     lengths: Int64s,
     found: Bytes,
+    resolved: Bytes,
+    resolved_end: Int64s,
     sure: Bytes,
 ) -> None:
     """Read the fields of all records; set ``sure`` of those on which the reference does not have to decide.
 
-    ``data``: the records, and ``NodeTable.pad`` bytes behind the last one; strings are changed in it. ``offsets``:
-    where each record begins, and the end of the last. ``required``: the fields that each record must have.
-    ``walk_record`` and ``read_field`` describe the others.
+    ``offsets``: where each record begins in ``source``, and the end of the last. ``record``: room for one record of
+    ``max_bytes`` and ``NodeTable.pad`` bytes. ``required``: the fields that each record must have. ``walk_record`` and
+    ``read_field`` describe the others.
     """
     for row in range(len(offsets) - 1):
-        begin, end = offsets[row], offsets[row + 1]
-        if end - begin > max_bytes:
+        begin, end = offsets[row], offsets[row + 1] - offsets[row]
+        if end > max_bytes:
             continue
-        behind = byte(data, end)
-        data[end] = 0
+        copy_bytes(source, begin, record, 0, end)
+        record[end] = 0
         good = walk_record(
-            data,
-            begin,
+            record,
             end,
+            begin,
             row,
             nodes,
             names,
@@ -57,8 +62,9 @@ def walk_batch(
             values,
             lengths,
             found,
+            resolved,
+            resolved_end,
         )
-        data[end] = behind
         if good:
             for i in range(len(required)):
                 good = good and found[required[i], row] != ABSENT

@@ -31,6 +31,14 @@ class WalkedRecords:
     columns: pa.Table
 
 
+@dataclass(frozen=True, slots=True)
+class StoredTexts:
+    """Where strings are: in the records, or, if they have escape sequences there, in ``resolved`` without these."""
+
+    source: Bytes
+    resolved: Bytes
+
+
 class RecordWalk:
     """Walks through the records of one stream. It remembers the order of names, so it is for one thread."""
 
@@ -40,6 +48,7 @@ class RecordWalk:
         self._limits = limits
         self._only_declared = extra_fields is ExtraFields.REJECT
         self._table = build_nodes(schema)
+        self._record = np.empty(limits.max_record_bytes + self._table.pad, np.uint8)
         self._required = np.array([i for i, f in enumerate(schema.fields) if not f.nullable], np.int64)
         self._times = [i for i, f in enumerate(schema.fields) if f.type.kind is Kind.TIMESTAMP]
         self._event_time = schema.names.index(schema.event_time)
@@ -47,14 +56,16 @@ class RecordWalk:
 
     def decode(self, records: pa.LargeBinaryArray, clock_ms: int) -> WalkedRecords:
         """Decode records. ``clock_ms``: the clock of the cut, which limits event times."""
-        data, offsets = self._copy(records)
+        source, offsets = _bytes_of(records)
+        resolved = np.empty(int(offsets[-1] - offsets[0]) + VECTOR, np.uint8)  # most pages of it are never used
         count, table = len(records), self._table
         fields = len(self._schema.fields)
         values, lengths = np.zeros((fields, count), np.int64), np.zeros((fields, count), np.int64)
         found, sure = np.zeros((fields, count), np.uint8), np.zeros(count, np.bool_)
         walk_batch(
-            data,
+            source,
             offsets,
+            self._record,
             table.nodes,
             table.names,
             table.scratch,
@@ -67,6 +78,8 @@ class RecordWalk:
             values,
             lengths,
             found,
+            resolved,
+            np.zeros(1, np.int64),
             sure,  # type: ignore[arg-type]
         )
         if records.null_count:
@@ -75,23 +88,9 @@ class RecordWalk:
             self._to_utc(values[time], found[time], sure)
         sure &= values[self._event_time] <= clock_ms + self._limits.max_future_ms
         rows = None if sure.all() else np.flatnonzero(sure)
-        columns = [self._column(data, i, values[i], lengths[i], found[i], rows) for i in range(fields)]
+        texts = StoredTexts(source, resolved)
+        columns = [self._column(texts, i, values[i], lengths[i], found[i], rows) for i in range(fields)]
         return WalkedRecords(sure, pa.Table.from_arrays(columns, schema=self._columns))
-
-    def _copy(self, records: pa.LargeBinaryArray) -> tuple[Bytes, Int64s]:
-        """Return a copy of the bytes of the records, with the bytes behind that the walk needs, and their offsets."""
-        _, places, stored = records.buffers()
-        offsets = (
-            np.frombuffer(places, np.int64, len(records) + 1, records.offset * 8)
-            if len(records)
-            else np.zeros(1, np.int64)
-        )
-        begin, end = int(offsets[0]), int(offsets[-1])
-        data = np.empty(end - begin + self._table.pad, np.uint8)
-        if end > begin:
-            data[: end - begin] = np.frombuffer(stored, np.uint8, end - begin, begin)
-        data[end - begin :] = 0
-        return data, offsets - begin
 
     def _to_utc(self, times: Int64s, found: Bytes, sure: Bools) -> None:
         """Convert local times; leave records with times that are out of range then to the reference."""
@@ -103,7 +102,7 @@ class RecordWalk:
         sure &= ~local | ((times >= MIN_MS) & (times <= MAX_MS))
 
     def _column(
-        self, data: Bytes, field: int, values: Int64s, lengths: Int64s, found: Bytes, rows: Int64s | None
+        self, texts: StoredTexts, field: int, values: Int64s, lengths: Int64s, found: Bytes, rows: Int64s | None
     ) -> pa.Array:
         """Return the column of a field. ``rows``: those that it has; None for all."""
         kind = self._columns[field].type
@@ -114,8 +113,23 @@ class RecordWalk:
         if pa.types.is_large_string(kind):
             offsets = np.zeros(count + 1, np.int64)
             np.cumsum(lengths if rows is None else lengths[rows], out=offsets[1:])
-            texts = np.empty(int(offsets[-1]) + VECTOR, np.uint8)
-            copy_texts(data, values, offsets, texts)
-            return pa.Array.from_buffers(kind, count, [validity, pa.py_buffer(offsets), pa.py_buffer(texts)])
+            target = np.empty(int(offsets[-1]) + VECTOR, np.uint8)
+            copy_texts(texts.source, texts.resolved, values, offsets, target)
+            return pa.Array.from_buffers(kind, count, [validity, pa.py_buffer(offsets), pa.py_buffer(target)])
         stored = np.packbits(values.astype(np.bool_), bitorder="little") if pa.types.is_boolean(kind) else values
         return pa.Array.from_buffers(kind, count, [validity, pa.py_buffer(stored)])
+
+
+def _bytes_of(records: pa.LargeBinaryArray) -> tuple[Bytes, Int64s]:
+    """Return the bytes of the records, and where each begins and the last ends."""
+    if not len(records):
+        return _read_only(b""), np.zeros(1, np.int64)
+    _, offsets, stored = records.buffers()
+    places = np.frombuffer(offsets, np.int64, len(records) + 1, records.offset * np.int64().itemsize)
+    return _read_only(stored or b""), places.copy()
+
+
+def _read_only(stored: bytes | pa.Buffer) -> Bytes:
+    source = np.frombuffer(stored, np.uint8) if len(stored) else np.zeros(0, np.uint8)
+    source.flags.writeable = False
+    return source

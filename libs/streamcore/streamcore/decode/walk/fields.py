@@ -22,21 +22,38 @@ _DAY_MS: Final = 86_400_000
 
 @inlined
 def read_field(
-    data: Bytes, at: int, node: int, row: int, nodes: Int64s, values: Int64s, lengths: Int64s, found: Bytes
+    data: Bytes,
+    at: int,
+    node: int,
+    begin: int,
+    row: int,
+    nodes: Int64s,
+    values: Int64s,
+    lengths: Int64s,
+    found: Bytes,
+    resolved: Bytes,
+    resolved_end: Int64s,
 ) -> int:
     """Read a value into row ``row`` of its field; return the position behind it, or ``INVALID``.
 
     ``values``, of each field: whole numbers, decimals and times as they are, doubles as bits, truth as 0 or 1, and the
-    position of strings in ``data``, where escape sequences are resolved. ``lengths``: those of strings.
-    ``found``: ``ABSENT`` (which is not written), ``PRESENT`` or ``LOCAL``.
+    position of strings: from ``begin`` on that in the record, or, as -1 minus the position, that in ``resolved``.
+    ``lengths``: those of strings. ``found``: ``ABSENT`` (which is not written), ``PRESENT`` or ``LOCAL``.
+    ``resolved``: strings that have escape sequences in the record; ``resolved_end[0]``: where the next one begins.
     """
     kind, field, char = nodes[node, KIND], nodes[node, FIELD], byte(data, at)
     if char == _LETTER_N:
         return skip_literal(data, at)  # null is as good as absent
     state, value = PRESENT, 0
     if kind == TEXT:
-        behind, length = read_text(data, at)
-        value = at + 1
+        if char != QUOTE:
+            return INVALID
+        behind, escaped = skip_string(data, at + 1)
+        value, length = begin + at + 1, behind - at - 2
+        if behind >= 0 and escaped:
+            start = resolved_end[0]
+            resolved_end[0] = unescape(data, at + 1, behind - 1, resolved, start)
+            value, length = -1 - start, resolved_end[0] - start
         lengths[field, row] = length
     elif kind == WHOLE:
         behind, value = read_whole(data, at)
@@ -54,17 +71,6 @@ def read_field(
     values[field, row] = value
     found[field, row] = state
     return behind
-
-
-@inlined
-def read_text(data: Bytes, at: int) -> tuple[int, int]:
-    """Resolve a string in its place; return the position behind its quote, and its length."""
-    if byte(data, at) != QUOTE:
-        return INVALID, 0
-    behind, escaped = skip_string(data, at + 1)
-    if behind >= 0 and escaped:
-        return behind, unescape(data, at + 1, behind - 1, data, at + 1) - at - 1
-    return behind, behind - at - 2
 
 
 @inlined

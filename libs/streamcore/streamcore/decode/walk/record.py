@@ -90,8 +90,8 @@ def read_name(
 @inlined
 def walk_record(
     data: Bytes,
-    begin: int,
     end: int,
+    begin: int,
     row: int,
     nodes: Int64s,
     names: Bytes,
@@ -103,13 +103,15 @@ def walk_record(
     values: Int64s,
     lengths: Int64s,
     found: Bytes,
+    resolved: Bytes,
+    resolved_end: Int64s,
 ) -> bool:
-    """Read the fields of the record from ``begin`` to ``end``; return False if the reference has to decide on it.
+    """Read the fields of the record from 0 to ``end``; return False if the reference has to decide on it.
 
     ``seen``: by node, the number behind that of the last row that had it. ``only_declared``: whether a name at the top
-    that is not in the tree is an error.
+    that is not in the tree is an error. ``read_field`` describes the others.
     """
-    at = skip_space(data, begin)
+    at = skip_space(data, 0)
     if byte(data, at) != OPEN_OBJECT:
         return False
     node, depth, before, guess = 0, 1, _OTHER, guesses[0, FIRST]
@@ -136,7 +138,7 @@ def walk_record(
             if child < 0:
                 at = skip_value(data, at, depth, max_depth)
             elif nodes[child, KIND] != OBJECT:
-                at = read_field(data, at, child, row, nodes, values, lengths, found)
+                at = read_field(data, at, child, begin, row, nodes, values, lengths, found, resolved, resolved_end)
             elif byte(data, at) == OPEN_OBJECT:
                 depth += 1
                 if depth > max_depth:

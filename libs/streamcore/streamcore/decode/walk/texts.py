@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from streamcore.decode.walk.compiler import compiled, entry
+from streamcore.decode.walk.compiler import compiled, entry, inlined
 from streamcore.decode.walk.grammar import BACKSLASH, LETTER_U, hex_digits
 from streamcore.decode.walk.tree import Int64s
 from streamcore.decode.walk.words import VECTOR, Bytes, byte, copy_vector
@@ -40,7 +40,7 @@ def write_utf8(char: int, target: Bytes, to: int) -> int:
 def unescape(data: Bytes, at: int, end: int, target: Bytes, to: int) -> int:
     """Write what a valid string from ``at`` to ``end`` means to the target; return the position behind it.
 
-    What is written is never longer than the string, so the target may be the string itself.
+    What is written is never longer than the string.
     """
     while at < end:
         char = byte(data, at)
@@ -64,12 +64,29 @@ def unescape(data: Bytes, at: int, end: int, target: Bytes, to: int) -> int:
     return to
 
 
-@entry("void(uint8[::1], int64[::1], int64[::1], uint8[::1])")
-def copy_texts(data: Bytes, starts: Int64s, offsets: Int64s, target: Bytes) -> None:
-    """Copy strings behind each other. ``offsets``: those of Arrow; the target has 32 spare bytes behind the last."""
+@inlined
+def copy_bytes(source: Bytes, at: int, target: Bytes, to: int, count: int) -> None:
+    """Copy bytes. The target has ``VECTOR`` bytes behind them, which may be written."""
+    while count > 0 and at + VECTOR <= len(source):
+        copy_vector(target, to, source, at)
+        to += VECTOR
+        at += VECTOR
+        count -= VECTOR
+    for i in range(count):
+        target[to + i] = byte(source, at + i)
+
+
+@entry("void(Array(uint8, 1, 'C', readonly=True), uint8[::1], int64[::1], int64[::1], uint8[::1])")
+def copy_texts(source: Bytes, resolved: Bytes, starts: Int64s, offsets: Int64s, target: Bytes) -> None:
+    """Copy strings behind each other.
+
+    ``starts``: their positions in ``source``, or, as -1 minus the position, in ``resolved``. ``offsets``: those of
+    Arrow. The target has ``VECTOR`` bytes behind the last string.
+    """
     for row in range(len(starts)):
-        at, to, end = starts[row], offsets[row], offsets[row + 1]
-        while to < end:
-            copy_vector(target, to, data, at)
-            to += VECTOR
-            at += VECTOR
+        start, to = starts[row], offsets[row]
+        count = offsets[row + 1] - to
+        if start >= 0:
+            copy_bytes(source, start, target, to, count)
+        else:
+            copy_bytes(resolved, -1 - start, target, to, count)

@@ -47,7 +47,7 @@ class NodeTable:
     names: Bytes
     guesses: Int64s
     scratch: Bytes
-    #: Bytes that must exist behind the last record.
+    #: Bytes that must exist behind a record.
     pad: int
 
 
