@@ -17,14 +17,14 @@ from streamcore.patterns.engine import MatchEngine, PatternEvents
 from streamcore.patterns.expressions import Groups, MatchFunction, MatchRead, candidate, matched
 from streamcore.patterns.pattern import Pattern
 
-V, A = candidate("v"), matched("a")
+value, a = candidate("v"), matched("a")
 CONDITIONS = (
-    V > A.last("v"),
-    (A.count() == 0) | (V < A.first("v")),
-    (A.sum("v") + V * 2 - 1 <= A.max("v")) & ~(V == A.min("v")),
-    A.mean("v").fill_null(0) >= -V,
-    (V / A.last("v")).is_null() | (V % A.count("v") != 1),
-    (A.count() > 1) & (A.last("v") / 0).is_null(),
+    value > a.last("v"),
+    (a.count() == 0) | (value < a.first("v")),
+    (a.sum("v") + value * 2 - 1 <= a.max("v")) & ~(value == a.min("v")),
+    a.mean("v").fill_null(0) >= -value,
+    (value / a.last("v")).is_null() | (value % a.count("v") != 1),
+    (a.count() > 1) & (a.last("v") / 0).is_null(),
 )
 #: Columns of one type each, with nulls.
 VALUES = st.sampled_from([st.integers(-3, 3), st.integers(-3, 3).map(float), st.integers(-3, 3).map(Decimal)]).flatmap(
