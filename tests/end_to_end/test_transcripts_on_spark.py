@@ -55,9 +55,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1_000)]
 #: One of how many transcripts runs: the other two runners have all of them in every run of the tests.
 EVERY = int(os.environ.get("HEADGATE_TRANSCRIPTS_EVERY", "3"))
 #: A JSON event from before 1970 is a dead letter, so what is about such times is for the other two runners.
-ALL = [
-    one for one in load_all() if all((s.element.at if s.element else s.watermark or 0) >= 0 for s in one.steps)
-]
+ALL = [one for one in load_all() if all((s.element.at if s.element else s.watermark or 0) >= 0 for s in one.steps)]
 TRANSCRIPTS = ALL[::EVERY]
 FIELDS = ("v", "gap", "hold_ms", "done")
 FOREVER_MS = 2**60
