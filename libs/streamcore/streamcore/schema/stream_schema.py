@@ -201,10 +201,33 @@ class StreamSchema:
         """Return the field of that name, or None."""
         return next((f for f in self.fields if f.name == name), None)
 
+    def at(self, name: str) -> Field | None:
+        """Return the field that is the member of this name of a record, not inside of an object; or None."""
+        return next((f for f in self.fields if f.location == (name,)), None)
+
+    def to_record(self, values: Mapping[str, object]) -> dict[str, object]:
+        """Return the object of a record with these values, by field, at their places. Other names stay at the top."""
+        record: dict[str, object] = {}
+        for name, value in values.items():
+            field = self.get(name)
+            *outer, last = field.location if field is not None else (name,)
+            inside = record
+            for part in outer:
+                inner = inside.setdefault(part, {})
+                assert isinstance(inner, dict)
+                inside = inner
+            inside[last] = value
+        return record
+
     @property
     def names(self) -> tuple[str, ...]:
         """Field names in declaration order."""
         return tuple(f.name for f in self.fields)
+
+    @property
+    def places(self) -> dict[str, str]:
+        """The path in a record of each field that has another one than its name."""
+        return {f.name: format_path(f.path) for f in self.fields if f.path}
 
     @property
     def arrow(self) -> pa.Schema:
