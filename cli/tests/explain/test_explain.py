@@ -304,7 +304,7 @@ def test_a_field_inside_of_an_object_is_shown_with_its_place(
     (tmp_path / "streams").mkdir()
     (tmp_path / "streams/trail.yaml").write_text(STREAM)
     (tmp_path / "rules.yaml").write_text(LOGIN_RULE)
-    event = {"eventTime": "2026-01-05T10:00:00Z", "eventName": "ConsoleLogin"}
+    event: dict[str, object] = {"eventTime": "2026-01-05T10:00:00Z", "eventName": "ConsoleLogin"}
     event |= {"userIdentity": {"userName": "alice", "attributes": {"mfa": True}}}
     (tmp_path / "event.json").write_text(json.dumps(event))
     files = ["--rules", str(tmp_path / "rules.yaml"), "--event-json", str(tmp_path / "event.json")]
