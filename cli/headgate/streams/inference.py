@@ -1,14 +1,15 @@
 """Writes the stream document of a sample: types, places, event time, id and keys, and as comments what it leaves open.
 
-A type is never guessed beyond what the sample shows: whole numbers are ``long``, numbers with few digits behind the
-point ``decimal``, others ``double``; texts are ``timestamp`` only if all are one. What no type fits is a comment.
+Whole numbers are ``long``, numbers with few digits behind the point ``decimal`` with room for larger ones, others
+``double``; texts are ``timestamp`` only if all are one. What no type fits is a comment. Only event time and id are
+``not null``: that a field is in every record of a sample does not mean that later events are wrong without it.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from headgate.errors import InputError
@@ -40,7 +41,20 @@ _TIME_WORDS: Final = (
     "at",
 )
 _ID_WORDS: Final = ("event_id", "eventid", "id", "uuid", "guid")
-_KEY_WORDS: Final = ("user", "account", "customer", "actor", "principal", "card", "device", "session", "host", "ip")
+_KEY_WORDS: Final = (
+    "user",
+    "account",
+    "customer",
+    "actor",
+    "principal",
+    "login",
+    "iban",
+    "card",
+    "device",
+    "session",
+    "host",
+    "ip",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +102,15 @@ def infer(observation: Observation, name: str, source: str) -> InferredStream:
     typed = [(one, kind) for one in known if (kind := _type(one))]
     names = _names([one.path for one, _ in typed])
     fields = [
-        InferredField(names[one.path], kind, one.present - one.nulls == count, one.path, _note(one, count))
+        InferredField(names[one.path], kind, required=False, path=one.path, note=_note(one, count))
         for one, kind in typed
     ][:MAX_FIELDS]
     by_path = {one.path: one for one in known}
-    times = [f.name for f in _ranked((f for f in fields if f.type == "timestamp" and f.required), _TIME_WORDS)]
+    always = [f for f in fields if by_path[f.path].present - by_path[f.path].nulls == count]
+    times = [f.name for f in _ranked((f for f in always if f.type == "timestamp"), _TIME_WORDS)]
     problem = "" if times else _no_time(known)
-    ids, keys = _event_ids(fields, by_path, count), _keys(fields, by_path, count)
+    ids, keys = _event_ids(always, by_path, count), _keys(fields, by_path, count)
+    fields = [replace(field, required=field.name in (*times[:1], *ids[:1])) for field in fields]
     bad = f", {len(observation.bad):,} more are no JSON objects" if observation.bad else ""
     lines = [
         f"# From {source}: {count:,} {'record' if count == 1 else 'records'}{bad}.",
@@ -134,8 +150,9 @@ def _type(one: ObservedField) -> str:
         return "timestamp" if one.times == values and _is_time(one.path[-1]) else "long"
     if one.exponents or one.large or one.scale > _MONEY_SCALE:
         return "double"
-    digits = min(MAX_DECIMAL_DIGITS, one.digits + one.scale + 3)  # larger values will come
-    return f"decimal({digits},{one.scale})"
+    scale = max(2, one.scale)
+    digits = min(MAX_DECIMAL_DIGITS, one.digits + scale + 3)  # larger values will come
+    return f"decimal({digits},{scale})"
 
 
 def _is_time(name: str) -> bool:
@@ -211,7 +228,7 @@ def _ranked(fields: Iterable[InferredField], words: Sequence[str]) -> list[Infer
 
     def rank(one: InferredField) -> tuple[int, int]:
         name, own = one.path[-1].lower(), _words(one.path[-1])
-        fits = [n for n, word in enumerate(words) if name == word or word in own or name.endswith(word)]
+        fits = [n for n, word in enumerate(words) if word in own or name.endswith(word)]
         return (min(fits, default=len(words)), len(one.path))
 
     return sorted(fields, key=rank)
@@ -219,11 +236,7 @@ def _ranked(fields: Iterable[InferredField], words: Sequence[str]) -> list[Infer
 
 def _event_ids(fields: Sequence[InferredField], by_path: dict[Path, ObservedField], count: int) -> list[str]:
     """Return the fields that have another text in each record, if their names say that they are ids."""
-    unique = [
-        f
-        for f in fields
-        if f.required and f.type == "string" and len(by_path[f.path].distinct) == min(count, MAX_DISTINCT)
-    ]
+    unique = [f for f in fields if f.type == "string" and len(by_path[f.path].distinct) == min(count, MAX_DISTINCT)]
     named = [f for f in unique if any(word in _words(f.name) for word in ("id", "uuid", "guid", "key"))]
     return [f.name for f in _ranked(named, _ID_WORDS)][:3] if count > 1 else []
 
@@ -235,8 +248,12 @@ def _keys(fields: Sequence[InferredField], by_path: dict[Path, ObservedField], c
         for f in fields
         if f.type in ("string", "long") and 1 < len(by_path[f.path].distinct) < max(3, by_path[f.path].values)
     ]
-    things = [f for f in repeated if any(w in f.path[-1].lower() for w in _KEY_WORDS) or _words(f.path[-1])[-1] == "id"]
+    things = [f for f in repeated if _is_thing(_words(f.path[-1]))]
     return [f.name for f in _ranked(things, _KEY_WORDS)][:4] if count > 1 else []
+
+
+def _is_thing(words: Sequence[str]) -> bool:
+    return "agent" not in words and (words[-1] == "id" or any(word in words for word in _KEY_WORDS))
 
 
 def _left_out(known: Sequence[ObservedField], maps: Sequence[Path], count: int, more: int) -> list[str]:

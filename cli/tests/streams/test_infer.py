@@ -41,23 +41,23 @@ def types(*values: object) -> str:
     """Return the entry of a field with these values."""
     schema, _ = document(*({"at": "2026-01-01T00:00:00Z", "x": value} for value in values))
     found = schema.get("x")
-    return "" if found is None else f"{found.type}{'' if found.nullable else ' not null'}"
+    return "" if found is None else str(found.type)
 
 
 @pytest.mark.parametrize(
     ("values", "expected"),
     [
-        ([1, 2], "long not null"),
+        ([1, 2], "long"),
         ([1, None], "long"),
-        ([True, False], "boolean not null"),
-        (["a", ""], "string not null"),
-        ([1.5, 20], "decimal(6,1) not null"),
-        ([0.123456], "double not null"),
-        ([1e300], "double not null"),
-        ([2**70], "double not null"),
-        (["2026-01-01T10:00:00Z", "2026-01-01"], "string not null"),
-        (["2026-01-01T10:00:00Z", "2026-01-01T10:00:00+02:00"], "timestamp not null"),
-        ([1_700_000_000_000], "long not null"),
+        ([True, False], "boolean"),
+        (["a", ""], "string"),
+        ([1.5, 20], "decimal(7,2)"),
+        ([0.123456], "double"),
+        ([1e300], "double"),
+        ([2**70], "double"),
+        (["2026-01-01T10:00:00Z", "2026-01-01"], "string"),
+        (["2026-01-01T10:00:00Z", "2026-01-01T10:00:00+02:00"], "timestamp"),
+        ([1_700_000_000_000], "long"),
         ([1, "a"], ""),
         ([1, True], ""),
         ([[1]], ""),
@@ -206,8 +206,8 @@ def test_check_says_how_many_records_a_document_takes_and_why_not_the_others(
     found = json.loads(capsys.readouterr().out)
     assert (found["records"], found["taken"]) == (44, 24)
     (rejected,) = found["rejected"]
-    assert rejected["reason"] == "missing_field: field eventVersion is missing; a string is needed"
-    assert rejected["examples"][0].startswith(f"{DATA}/stripe.jsonl:1: field eventVersion")
+    assert rejected["reason"] == "missing_field: field eventTime is missing; a timestamp is needed"
+    assert rejected["examples"][0].startswith(f"{DATA}/stripe.jsonl:1: field eventTime")
 
 
 def test_infer_ends_with_1_if_the_document_is_not_complete(capsys: pytest.CaptureFixture[str]) -> None:
