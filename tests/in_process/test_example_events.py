@@ -40,6 +40,13 @@ EXPECTED = {
     ],
     "pacs008": ["Lea Ott sent money to several countries", "Max Ulm sends 15000.00 EUR to FR"],
     "segment": ["u2 ordered for 899.00 EUR", "u2 viewed a product and ordered"],
+    "stripe": [
+        "3 failed charges of cus_1",
+        "3 failed charges of cus_4",
+        "4 failed charges of cus_1",  # of a later window
+        "ch_00000000000015 of cus_3: risk 60",
+        "ch_00000000000018 of cus_0: risk 72",
+    ],
 }
 
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from headgate.errors import InputError
 from headgate.streams.observed_fields import MAX_DISTINCT, Observation, ObservedField
-from streamcore.schema import MAX_DECIMAL_DIGITS, MAX_FIELDS
+from streamcore.schema import MAX_DECIMAL_DIGITS, MAX_FIELDS, TimeUnit
 from streamcore.schema.field_paths import Path, format_path
 from streamcore.timestamps import to_text
 
@@ -59,22 +59,25 @@ _KEY_WORDS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class InferredField:
-    """A field of the document. ``note``: a comment."""
+    """A field of the document. ``unit``: of a time that is a number. ``note``: a comment."""
 
     name: str
     type: str
     required: bool
     path: Path
+    unit: TimeUnit | None
     note: str
 
     @property
     def entry(self) -> str:
         """The entry of the document."""
         kind = f"{self.type} not null" if self.required else self.type
-        if self.path == (self.name,):
-            return f"{self.name}: {kind}"
-        quoted = f'"{kind}"' if "," in kind else kind
-        return f"{self.name}: {{type: {quoted}, from: {_quote(format_path(self.path))}}}"
+        parts = [f'type: "{kind}"' if "," in kind else f"type: {kind}"]
+        if self.path != (self.name,):
+            parts.append(f"from: {_quote(format_path(self.path))}")
+        if self.unit not in (None, TimeUnit.MILLISECONDS):
+            parts.append(f"unit: {self.unit}")
+        return f"{self.name}: {kind}" if len(parts) == 1 else f"{self.name}: {{{', '.join(parts)}}}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +105,7 @@ def infer(observation: Observation, name: str, source: str) -> InferredStream:
     typed = [(one, kind) for one in known if (kind := _type(one))]
     names = _names([one.path for one, _ in typed])
     fields = [
-        InferredField(names[one.path], kind, required=False, path=one.path, note=_note(one, count))
-        for one, kind in typed
+        InferredField(names[one.path], kind, False, one.path, _unit(one), _note(one, count)) for one, kind in typed
     ][:MAX_FIELDS]
     by_path = {one.path: one for one in known}
     always = [f for f in fields if by_path[f.path].present - by_path[f.path].nulls == count]
@@ -129,10 +131,8 @@ def infer(observation: Observation, name: str, source: str) -> InferredStream:
 def _no_time(known: Sequence[ObservedField]) -> str:
     """Return why no field is the event time."""
     some = [f"{format_path(o.path)} ({o.times:,} of {o.values:,} values)" for o in known if o.times]
-    seconds = [format_path(o.path) for o in known if o.seconds and o.seconds == o.values and _is_time(o.path[-1])]
     near = f"; {', '.join(some[:3])} has some" if some else ""
-    hint = f"; {', '.join(seconds[:3])} looks like seconds since 1970" if seconds else ""
-    return f"no field has a time in every record, as ISO 8601 text or milliseconds since 1970{near}{hint}"
+    return f"no field has a time in every record, as ISO 8601 text or a number since 1970{near}"
 
 
 def _type(one: ObservedField) -> str:
@@ -147,12 +147,20 @@ def _type(one: ObservedField) -> str:
     if one.numbers != values:
         return ""
     if one.wholes == values and not one.large:
-        return "timestamp" if one.times == values and _is_time(one.path[-1]) else "long"
+        return "timestamp" if _unit(one) is not None else "long"
     if one.exponents or one.large or one.scale > _MONEY_SCALE:
         return "double"
     scale = max(2, one.scale)
     digits = min(MAX_DECIMAL_DIGITS, one.digits + scale + 3)  # larger values will come
     return f"decimal({digits},{scale})"
+
+
+def _unit(one: ObservedField) -> TimeUnit | None:
+    """Return the unit in which all numbers are times, if the name of the field says that they are."""
+    for unit, count in one.units.items():
+        if count == one.values and _is_time(one.path[-1]):
+            return unit
+    return None
 
 
 def _is_time(name: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -11,6 +12,7 @@ from headgate.streams.sample import SampleRecord
 from streamcore.decode.scalar import DecodeLimits
 from streamcore.decode.scalar.json import JsonObject, parse_object
 from streamcore.decode.scalar.values import Number, RecordError
+from streamcore.schema import TimeUnit
 from streamcore.schema.field_paths import MAX_DEPTH, Path
 from streamcore.timestamps import from_iso, load_zone
 
@@ -20,6 +22,12 @@ MAX_DISTINCT: Final = 10_000
 MAX_PATHS: Final = 5_000
 _WHOLE: Final = re.compile(r"-?(?:0|[1-9][0-9]*)\Z")
 _FIRST_YEAR_MS, _LAST_YEAR_MS = 946_684_800_000, 4_102_444_800_000  # 2000 and 2100
+_PER_SECOND: Final = {
+    TimeUnit.SECONDS: 1,
+    TimeUnit.MILLISECONDS: 1_000,
+    TimeUnit.MICROSECONDS: 1_000_000,
+    TimeUnit.NANOSECONDS: 1_000_000_000,
+}
 _MAX_LONG: Final = 2**63 - 1
 _UTC: Final = load_zone("UTC")
 
@@ -27,8 +35,8 @@ _UTC: Final = load_zone("UTC")
 @dataclass(slots=True)
 class ObservedField:
     """The values at a path. Counts are of records; ``digits`` and ``scale``: the most before and behind the point.
-    ``times``: texts in ISO 8601, and whole numbers that are milliseconds of the years 2000 to 2099; ``seconds``: those
-    that are seconds of these years. ``large``: whole numbers of more than 64 bits.
+    ``times``: texts in ISO 8601, and numbers that may be times; ``units``: whole numbers that are times of the years
+    2000 to 2099 in a unit. ``large``: whole numbers of more than 64 bits.
     """
 
     path: Path
@@ -41,7 +49,7 @@ class ObservedField:
     arrays: int = 0
     objects: int = 0
     times: int = 0
-    seconds: int = 0
+    units: Counter[TimeUnit] = field(default_factory=Counter)
     digits: int = 0
     scale: int = 0
     exponents: int = 0
@@ -85,13 +93,19 @@ class ObservedField:
             self.wholes += 1
             number = int(text)
             self.large += abs(number) > _MAX_LONG
-            self._add_time(number if _FIRST_YEAR_MS <= number < _LAST_YEAR_MS else None)
-            self.seconds += _FIRST_YEAR_MS <= number * 1000 < _LAST_YEAR_MS
+            self._add_epoch(number)
         elif "e" in text or "E" in text:
             self.exponents += 1
             return
         whole, _, fraction = text.lstrip("-").partition(".")
         self.digits, self.scale = max(self.digits, len(whole)), max(self.scale, len(fraction))
+
+    def _add_epoch(self, number: int) -> None:
+        for unit, per_second in _PER_SECOND.items():
+            ms = number * 1_000 // per_second
+            if _FIRST_YEAR_MS <= ms < _LAST_YEAR_MS:  # of one unit at most: they are far apart
+                self.units[unit] += 1
+                self._add_time(ms)
 
     def _add_time(self, ms: int | None) -> None:
         if ms is None:

@@ -122,10 +122,24 @@ def test_event_time_id_and_key_of_a_public_format_are_found() -> None:
     assert mfa.path == ("userIdentity", "sessionContext", "attributes", "mfaAuthenticated")
 
 
+def test_numbers_are_times_in_the_unit_that_gives_our_years() -> None:
+    records = [{"created": 1_800_000_000, "at_us": NOW_MS * 1_000, "sent_at": NOW_MS * 1_000_000, "count": NOW_MS}]
+    schema, text = document(*records)
+    assert {f.name: f.unit for f in schema.fields if str(f.type) == "timestamp"} == {
+        "created": "s",
+        "at_us": "us",
+        "sent_at": "ns",
+    }
+    assert "  created: {type: timestamp not null, unit: s}" in text
+    values = decode_scalars(schema, [orjson.dumps(records[0])], NOW_MS)
+    assert values == [(NOW_MS, NOW_MS, NOW_MS, NOW_MS)]
+
+
 def test_a_document_without_an_event_time_says_what_is_near() -> None:
-    found = infer(observe(read_files([DATA / "stripe.jsonl"], 1_000)), "stripe", "x")
-    assert "created looks like seconds since 1970" in found.problem
-    assert found.problem in found.text
+    records = [{"n": 1, "at": "2026-01-01T00:00:00Z"}, {"n": 1, "at": "yesterday"}]
+    found = infer(observe([SampleRecord("", orjson.dumps(one)) for one in records]), "s", "x")
+    assert found.problem.endswith("as ISO 8601 text or a number since 1970; at (1 of 2 values) has some")
+    assert f"event_time:  # {found.problem}\n" in found.text
 
 
 NAMES = st.sampled_from(["a", "b", "A", "type", "user-id", "x.y", "ts", "", "`"])
@@ -202,16 +216,21 @@ def test_check_says_how_many_records_a_document_takes_and_why_not_the_others(
     path.write_text(capsys.readouterr().out)
     assert run(["streams", "check", str(DATA / "cloudtrail.json"), "--stream", str(path)]) == 0
     assert capsys.readouterr().out == "cloudtrail takes 24 of 24 records\n"
-    assert run(["streams", "check", str(DATA), "--stream", str(path), "-o", "json"]) == 1
+    (tmp_path / "other.jsonl").write_text('{"eventTime": null}\n{"a": 1}\n{"a": 2}\n')
+    files = [str(DATA / "cloudtrail.json"), str(tmp_path / "other.jsonl")]
+    assert run(["streams", "check", *files, "--stream", str(path), "-o", "json"]) == 1
     found = json.loads(capsys.readouterr().out)
-    assert (found["records"], found["taken"]) == (44, 24)
-    (rejected,) = found["rejected"]
-    assert rejected["reason"] == "missing_field: field eventTime is missing; a timestamp is needed"
-    assert rejected["examples"][0].startswith(f"{DATA}/stripe.jsonl:1: field eventTime")
+    assert (found["records"], found["taken"]) == (27, 24)
+    assert [(one["reason"], one["records"]) for one in found["rejected"]] == [
+        ("missing_field: field eventTime is missing; a timestamp is needed", 2),
+        ("missing_field: field eventTime is null; a timestamp is needed", 1),
+    ]
+    assert found["rejected"][0]["examples"][0].startswith(f"{tmp_path}/other.jsonl:2: field eventTime")
 
 
-def test_infer_ends_with_1_if_the_document_is_not_complete(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["streams", "infer", str(DATA / "stripe.jsonl"), "--name", "payments"]) == 1
+def test_infer_ends_with_1_if_the_document_is_not_complete(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "x.jsonl").write_text('{"a": 1}')
+    assert run(["streams", "infer", str(tmp_path / "x.jsonl"), "--name", "payments"]) == 1
     output = capsys.readouterr()
     assert "name: payments\nevent_time:  # no field has a time in every record" in output.out
     assert "the document is not complete: no field has a time" in output.err

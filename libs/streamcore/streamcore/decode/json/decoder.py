@@ -32,7 +32,7 @@ from streamcore.decode.scalar.json import JsonObject, decode_one, parse_object
 from streamcore.decode.scalar.record import RejectedRecord
 from streamcore.decode.scalar.values import Scalar
 from streamcore.decode.types import Decoded, RawBatch
-from streamcore.schema import StreamSchema
+from streamcore.schema import StreamSchema, TimeUnit
 from streamcore.timestamps import load_zone
 
 
@@ -50,8 +50,9 @@ class JsonDecoder:
         self._limits = limits or DecodeLimits()
         self._extra_fields = ExtraFields(extra_fields)
         self._zone = load_zone(schema.zone)
-        # A shape is of flat records, so those of fields in objects are left to the reference.
-        self._shapes = ShapeCache(schema) if all(not field.path for field in schema.fields) else None
+        # A shape is of flat records with times in milliseconds; others are left to the reference.
+        flat = all(not field.path and field.unit is TimeUnit.MILLISECONDS for field in schema.fields)
+        self._shapes = ShapeCache(schema) if flat else None
 
     def decode(self, batch: RawBatch) -> Decoded:
         """See ``Decoder``. Events and rejected records are in the order of the batch."""
