@@ -40,6 +40,8 @@ _TIME_WORDS: Final = (
     "date",
     "at",
 )
+#: What YAML reads as true, false or null.
+_YAML_WORDS: Final = frozenset({"y", "yes", "n", "no", "true", "false", "on", "off", "null"})
 _ID_WORDS: Final = ("event_id", "eventid", "id", "uuid", "guid")
 _KEY_WORDS: Final = (
     "user",
@@ -74,10 +76,10 @@ class InferredField:
         kind = f"{self.type} not null" if self.required else self.type
         parts = [f'type: "{kind}"' if "," in kind else f"type: {kind}"]
         if self.path != (self.name,):
-            parts.append(f"from: {_quote(format_path(self.path))}")
+            parts.append(f"from: {_yaml(format_path(self.path))}")
         if self.unit not in (None, TimeUnit.MILLISECONDS):
             parts.append(f"unit: {self.unit}")
-        return f"{self.name}: {kind}" if len(parts) == 1 else f"{self.name}: {{{', '.join(parts)}}}"
+        return f"{_yaml(self.name)}: " + (kind if len(parts) == 1 else f"{{{', '.join(parts)}}}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +117,13 @@ def infer(observation: Observation, name: str, source: str) -> InferredStream:
     fields = [replace(field, required=field.name in (*times[:1], *ids[:1])) for field in fields]
     bad = f", {len(observation.bad):,} more are no JSON objects" if observation.bad else ""
     lines = [
-        f"# From {source}: {count:,} {'record' if count == 1 else 'records'}{bad}.",
+        f"# From {_printable(source)}: {count:,} {'record' if count == 1 else 'records'}{bad}.",
         f"name: {name}",
-        f"event_time: {times[0]}{_or(times[1:4])}" if times else f"event_time:  # {problem}",
-        *([f"event_id: {ids[0]}{_or(ids[1:])}"] if ids else []),
-        f"keys: [[{keys[0]}]]{_or(keys[1:])}" if keys else "keys: [[]]  # no key found: all events go to one shard",
+        f"event_time: {_yaml(times[0])}{_or(times[1:4])}" if times else f"event_time:  # {problem}",
+        *([f"event_id: {_yaml(ids[0])}{_or(ids[1:])}"] if ids else []),
+        f"keys: [[{_yaml(keys[0])}]]{_or(keys[1:])}"
+        if keys
+        else "keys: [[]]  # no key found: all events go to one shard",
         "fields:",
     ]
     width = max((len(field.entry) for field in fields if len(field.entry) < _ALIGNED), default=0)
@@ -130,7 +134,7 @@ def infer(observation: Observation, name: str, source: str) -> InferredStream:
 
 def _no_time(known: Sequence[ObservedField]) -> str:
     """Return why no field is the event time."""
-    some = [f"{format_path(o.path)} ({o.times:,} of {o.values:,} values)" for o in known if o.times]
+    some = [f"{_printable(format_path(o.path))} ({o.times:,} of {o.values:,} values)" for o in known if o.times]
     near = f"; {', '.join(some[:3])} has some" if some else ""
     return f"no field has a time in every record, as ISO 8601 text or a number since 1970{near}"
 
@@ -182,7 +186,7 @@ def _note(one: ObservedField, count: int) -> str:
         some = "1 value" if distinct == 1 else f"{distinct:,} values"
         parts.append(some if distinct < MAX_DISTINCT else f"more than {MAX_DISTINCT:,} values")
         if one.example and not one.booleans:
-            parts.append("such as " + one.example[:40].encode("unicode_escape").decode())
+            parts.append(f"such as {_printable(one.example[:40])}")
     return ", ".join(parts)
 
 
@@ -267,7 +271,7 @@ def _is_thing(words: Sequence[str]) -> bool:
 def _left_out(known: Sequence[ObservedField], maps: Sequence[Path], count: int, more: int) -> list[str]:
     notes = []
     for one in known:
-        place = format_path(one.path)
+        place = _printable(format_path(one.path))
         if one.path in maps:
             notes.append(f"#   {place}: an object whose names are data")
         elif one.arrays and one.arrays == one.values and not one.objects:
@@ -293,9 +297,13 @@ def _or(others: Sequence[str]) -> str:
     return f"  # or {', '.join(others)}" if others else ""
 
 
-def _quote(text: str) -> str:
-    return (
-        text
-        if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.-]*", text)
-        else '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
-    )
+def _yaml(text: str) -> str:
+    """Return a text as YAML, in quotes where it would be something else without."""
+    if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.-]*", text) and text.lower() not in _YAML_WORDS:
+        return text
+    return '"' + "".join(c if c.isprintable() and c not in '"\\' else f"\\U{ord(c):08x}" for c in text) + '"'
+
+
+def _printable(text: str) -> str:
+    """Return a text for a comment."""
+    return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text)

@@ -142,7 +142,7 @@ def test_a_document_without_an_event_time_says_what_is_near() -> None:
     assert f"event_time:  # {found.problem}\n" in found.text
 
 
-NAMES = st.sampled_from(["a", "b", "A", "type", "user-id", "x.y", "ts", "", "`"])
+NAMES = st.sampled_from(["a", "b", "on", "type", "user-id", "x.y", "ts", "", "`", "null", "é\n", ": #\u2028", '\\"{'])
 VALUES = st.recursive(
     st.none()
     | st.booleans()
