@@ -4,9 +4,10 @@ A million events of 100,000 users cover an hour, 5 % of them out of order by up 
 many failed logins. The kernel processes cuts of 100,000 events and commits its state to memory after each. The alerts
 are compared with the matches that a plain loop over each user's events finds.
 
-    POLARS_MAX_THREADS=1 taskset -c 0 python -m bench.kernels.sequences [--rules N] [--amounts]
+    POLARS_MAX_THREADS=1 taskset -c 0 python -m bench.kernels.sequences [--rules N] [--amounts] [--firsts]
 
-``--rules``: the number of rules; each has another time limit for the purchase, and with ``--amounts`` another amount.
+``--rules``: the number of rules; each has another time limit for the purchase, with ``--amounts`` another amount, and
+with ``--firsts`` another condition on the failed logins, though the same ones satisfy it.
 """
 
 from __future__ import annotations
@@ -96,18 +97,25 @@ def events(seed: int = 1, count: int = EVENTS) -> Events:
     return Events(user, kind, random.integers(0, 100_000, count), steady - behind)
 
 
-def rules(count: int, *, amounts: bool = False) -> list[ControlRecord]:
+def rules(count: int, *, amounts: bool = False, firsts: bool = False) -> list[ControlRecord]:
     """Return the rules. The oracle computes rule 0. Rule n allows n seconds more, or asks for an amount of n more."""
-    return [
-        ControlRecord(0, n, f"r{n}".encode(), rule(f"r{n}", NEXT_MS // 1_000 + n, SCHEMA.name, 500 + n * amounts))
-        for n in range(count)
-    ]
+    found = []
+    for n in range(count):
+        first = f" and user_id <> 'nobody {n}'" if firsts else ""
+        text = rule(f"r{n}", NEXT_MS // 1_000 + n, SCHEMA.name, 500 + n * amounts, first)
+        found.append(ControlRecord(0, n, f"r{n}".encode(), text))
+    return found
 
 
-def rule(rule_id: str, next_s: int, stream: str, amount: int = 500) -> bytes:
+def rule(rule_id: str, next_s: int, stream: str, amount: int = 500, first: str = "") -> bytes:
     """Return the control record of the rule on a stream with these columns."""
     purchase = {"step": "purchase", "where": f"type = 'payment' and amount > {amount}", "within": f"{next_s}s"}
-    failed = {"step": "failed", "where": "type = 'login' and status = 'failed'", "times": TIMES, "within": "10m"}
+    failed = {
+        "step": "failed",
+        "where": f"type = 'login' and status = 'failed'{first}",
+        "times": TIMES,
+        "within": "10m",
+    }
     return orjson.dumps(
         {
             "id": rule_id,
@@ -207,8 +215,9 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rules", type=int, default=1)
     parser.add_argument("--amounts", action="store_true")
+    parser.add_argument("--firsts", action="store_true")
     options = parser.parse_args()
-    control = rules(options.rules, amounts=options.amounts)
+    control = rules(options.rules, amounts=options.amounts, firsts=options.firsts)
     all_events = events()
     frame = all_events.frame()
     run(frame[:CUT:10], control)
@@ -220,6 +229,7 @@ def main() -> None:
             "bench": "sequences in process",
             "rules": len(control),
             "other_amounts": options.amounts,
+            "other_firsts": options.firsts,
             "events": EVENTS,
             "users": USERS,
             "alerts": spent.alerts,

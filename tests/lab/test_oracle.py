@@ -107,7 +107,7 @@ def test_the_oracle_and_the_kernel_agree_and_every_rule_has_alerts(evidence: Evi
 
 @pytest.mark.slow
 def test_changes_of_the_number_of_shards_change_no_alert(tmp_path: Path) -> None:
-    verdict = judge(run_in_process(tmp_path, (2, 5, 16, 3, 1, 128)))
+    verdict = judge(run_in_process(tmp_path, (2, 5, 16, 3, 1, 40)))
     assert verdict.differences == []
     assert verdict.expected == verdict.seen > 400
 

@@ -32,7 +32,8 @@ _PHYSICAL = {
 def convert(frame: pl.DataFrame, schema: StreamSchema) -> tuple[pl.DataFrame, pl.Series]:
     """Return the stream's physical columns of a frame that has its names, and which rows are sure; the values of other
     rows are meaningless."""
-    fields = [(f, *_convert_column(f, frame.schema.get(f.name), load_zone(schema.zone))) for f in schema.fields]
+    zone = load_zone(schema.zone)
+    fields = [(f, *_convert_column(f, *_find(frame.schema, f.location), zone)) for f in schema.fields]
     values = [value.cast(_PHYSICAL[f.type.kind]).alias(f.name) for f, value, _ in fields]
     columns = frame.select(*values, pl.int_range(pl.len()).alias(_SURE)).drop(_SURE)
     checks = [_nulls_allowed(f, columns[f.name], frame, sure) for f, _, sure in fields]
@@ -42,14 +43,29 @@ def convert(frame: pl.DataFrame, schema: StreamSchema) -> tuple[pl.DataFrame, pl
     return columns, every
 
 
+def _find(columns: pl.Schema, path: tuple[str, ...]) -> tuple[pl.Expr, pl.DataType | None]:
+    """Return the column at a path, through structs, and its type: None if there is none."""
+    column, found = pl.col(path[0]), columns.get(path[0])
+    for name in path[1:]:
+        if not isinstance(found, pl.Struct):
+            return column, None if found in (None, pl.Null()) else pl.Object()
+        inside = {one.name: one.dtype for one in found.fields}
+        if name not in inside:
+            return column, None
+        dtype = inside[name]
+        column, found = column.struct.field(name), dtype() if isinstance(dtype, type) else dtype
+    return column, found
+
+
 def _nulls_allowed(field: Field, value: pl.Series, frame: pl.DataFrame, sure: pl.Expr) -> pl.Series:
     check = frame.select(_all=sure.fill_null(value=True) & pl.int_range(pl.len()).is_not_null())["_all"]
     return check if field.nullable else check & value.is_not_null()
 
 
-def _convert_column(field: Field, found: pl.DataType | None, zone: ZoneInfo) -> tuple[pl.Expr, pl.Expr]:
+def _convert_column(
+    field: Field, column: pl.Expr, found: pl.DataType | None, zone: ZoneInfo
+) -> tuple[pl.Expr, pl.Expr]:
     """Value and whether it is sure (null: the value is null, and that is sure)."""
-    column = pl.col(field.name)
     if found is None or found == pl.Null():
         return pl.lit(None), pl.lit(value=True)
     match field.type.kind:

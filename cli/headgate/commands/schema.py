@@ -11,6 +11,7 @@ import click
 
 from headgate.errors import InputError
 from headgate.programs import service_app
+from streamcore.schema import TimeUnit
 
 if TYPE_CHECKING:
     from streamcore.service.config.settings import ServiceSettings
@@ -94,6 +95,10 @@ _STREAM: Final[Mapping[str, Any]] = {
                             "from": {
                                 "type": "string",
                                 "description": "Path in a record, such as `customer.id`; by default the field's name.",
+                            },
+                            "unit": {
+                                "enum": [*TimeUnit],
+                                "description": "Unit of a timestamp that is a number since 1970; by default ms.",
                             },
                         },
                     },

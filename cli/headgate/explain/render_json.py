@@ -62,6 +62,7 @@ def _event_json(event: EventTrace) -> dict[str, object]:
         "event_time_ms": event.origin.event_ms,
         "values": dict(event.values),
         "conditions": conditions,
+        **({"places": dict(event.places)} if event.places else {}),
     }
 
 

@@ -125,6 +125,8 @@ def _render_event(event: EventTrace) -> list[str]:
         lines += tree(name, clause)
     if not names:
         lines.append("  the rule has no condition on single events")
+    read = dict.fromkeys(seen.text for clause in names.values() for seen in _observed_values(clause))
+    lines += [f"  {name} is {event.places[name]} in the record" for name in read if name in event.places]
     return lines
 
 

@@ -2,8 +2,8 @@
 
 Promises that every row becomes exactly one record, in the file's order. A value is converted to the type of the
 stream's schema where that loses nothing (6.0 becomes 6 for a ``long``, a decimal keeps its digits); any other value is
-sent unchanged, and the engine rejects it with a reason. Blank lines are skipped. NaN and infinities, which JSON does
-not have, become null at any depth.
+sent unchanged, and the engine rejects it with a reason. What is inside of an object stays as it is. Blank lines are
+skipped. NaN and infinities, which JSON does not have, become null at any depth.
 """
 
 from __future__ import annotations
@@ -107,9 +107,9 @@ def stream_columns(columns: list[str], schema: StreamSchema, path: Path) -> list
     names = [_rename(column, schema) for column in columns]
     if twice := sorted({n for n in names if names.count(n) > 1}):
         raise InputError(f"{path}: several columns are {', '.join(twice)} in the stream; rename or drop one of each")
-    if schema.event_time not in names:
+    if _location(schema, schema.event_time)[0] not in names:
         raise InputError(
-            f"{path}: no column is {schema.event_time}, the event time of stream {schema.name}; "
+            f"{path}: no column is {_location(schema, schema.event_time)[0]}, the event time of stream {schema.name}; "
             f"its columns are {', '.join(columns)}: is --stream the right one?"
         )
     return names
@@ -118,7 +118,21 @@ def stream_columns(columns: list[str], schema: StreamSchema, path: Path) -> list
 def _rename(name: str, schema: StreamSchema) -> str:
     """Map a column's name to a field's name if one matches; other columns keep their name."""
     snake = snake_case(name)
-    return snake if schema.get(name) is None and schema.get(snake) is not None else name
+    return snake if schema.at(name) is None and schema.at(snake) is not None else name
+
+
+def _location(schema: StreamSchema, name: str) -> tuple[str, ...]:
+    field = schema.get(name)
+    assert field is not None, "checked by the caller, or the event time"
+    return field.location
+
+
+def _value(values: Mapping[str, object], path: Sequence[str]) -> object:
+    """Return the value at a path of a record; None if there is none."""
+    found: object = values
+    for name in path:
+        found = found.get(name) if isinstance(found, Mapping) else None
+    return found
 
 
 def _plain(column: pa.Array) -> list[object]:
@@ -160,14 +174,14 @@ def _json_row(text: bytes, schema: StreamSchema, key: tuple[str, ...]) -> Row:
 
 
 def _row(values: Mapping[str, object], schema: StreamSchema, key: tuple[str, ...]) -> Row:
-    parts = [values.get(field) for field in key]
+    parts = [_value(values, _location(schema, field)) for field in key]
     if not parts or any(part is None for part in parts):
         record_key = None
     elif len(parts) == 1:
         record_key = str(parts[0]).encode("utf-8", "replace")
     else:
         record_key = _encode(parts)
-    return Row(_encode(values), record_key, _time_ms(values.get(schema.event_time)))
+    return Row(_encode(values), record_key, _time_ms(_value(values, _location(schema, schema.event_time))))
 
 
 def _encode(value: object) -> bytes:
@@ -198,7 +212,7 @@ def _time_ms(value: object) -> int | None:
 
 
 def _converter(schema: StreamSchema, name: str) -> Callable[[object], object]:
-    field = schema.get(name)
+    field = schema.at(name)
     return _CONVERTERS.get(field.type.kind, _to_json_value) if field else _to_json_value
 
 

@@ -112,7 +112,9 @@ def _event(schema: StreamSchema, event: str, at_ms: int) -> Row:
     values = {f.name: _any_value(f) for f in schema.fields if not f.nullable or f.name in keys}
     values |= {str(schema.event_id): event, schema.event_time: at_ms}
     first = schema.keys[0]
-    return Row(orjson.dumps(values), str(values[first[0]]).encode() if len(first) == 1 else None, at_ms)
+    return Row(
+        orjson.dumps(schema.to_record(values)), str(values[first[0]]).encode() if len(first) == 1 else None, at_ms
+    )
 
 
 def _any_value(field: Field) -> object:

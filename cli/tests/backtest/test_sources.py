@@ -148,3 +148,46 @@ def test_offsets_continue_over_several_files_and_a_limit_is_exact(tmp_path: Path
     events = pl.concat(frames)
     assert events[OFFSET].to_list() == list(range(8))
     assert events[EVENT_MS].to_list() == [0, 1, 2, 3, 4, 100, 101, 102]
+
+
+NESTED = StreamSchema.parse(
+    {
+        "name": "trail",
+        "event_time": "at",
+        "keys": [["user"]],
+        "fields": {
+            "at": {"type": "timestamp not null", "from": "eventTime"},
+            "user": {"type": "string", "from": "identity.userName"},
+            "price": {"type": "decimal(9,2)", "from": "detail.inner.price"},
+            "gone": {"type": "string", "from": "detail.gone.name"},
+        },
+    }
+)
+
+
+def test_fields_inside_of_structs_become_the_events_of_a_replay(tmp_path: Path) -> None:
+    time = datetime.datetime(2026, 1, 5, tzinfo=datetime.UTC)
+    rows = [
+        {"eventTime": time, "identity": {"userName": "a"}, "detail": {"inner": {"price": 1.25}}},
+        {"eventTime": time, "identity": {"userName": None}, "detail": {"inner": None}},
+        {"eventTime": time, "identity": None, "detail": None},
+        {"eventTime": time, "identity": {"userName": "b"}, "detail": {"inner": {"price": 1e9}}},
+        {"eventTime": None, "identity": {"userName": "c"}, "detail": {"inner": {"price": 2.5}}},
+    ]
+    path = tmp_path / "trail.parquet"
+    pl.DataFrame(rows).write_parquet(path)
+    by_replay, dead = decode_by_replay(path, NESTED)
+    by_columns, dead_by_columns = decode_by_columns(path, NESTED)
+    assert by_columns.equals(by_replay.select(by_columns.columns))
+    assert (dead_by_columns, by_columns.height) == (dead, 3)
+    assert by_columns["price"].to_list() == [125, None, None]
+    assert [row.key for row in read_rows(path, NESTED)] == [b"a", None, None, b"b", b"c"]
+
+
+def test_a_column_that_should_be_an_object_makes_a_dead_letter(tmp_path: Path) -> None:
+    time = datetime.datetime(2026, 1, 5, tzinfo=datetime.UTC)
+    path = tmp_path / "trail.parquet"
+    pl.DataFrame({"eventTime": [time, time], "identity": ["a", None]}).write_parquet(path)
+    by_columns, dead = decode_by_columns(path, NESTED)
+    assert (by_columns.height, dead) == (1, decode_by_replay(path, NESTED)[1])
+    assert [*dead] == ["wrong_type: field user (from identity.userName): identity"]

@@ -272,3 +272,52 @@ def test_an_explanation_of_a_sequence_has_the_values_that_conditions_over_earlie
     assert seen == {"amount": "8.00", "sum(first.amount)": "5.00", "last(first.amount)": "3.00", "count(first)": 2}
     assert run(["rules", "explain", "pair", *options]) == 0
     assert "sum(first.amount) = 5.00" in capsys.readouterr().out
+
+
+STREAM = """\
+name: trail
+event_time: eventTime
+keys: [[userName]]
+fields:
+  eventTime: timestamp not null
+  eventName: string not null
+  userName: {type: string, from: userIdentity.userName}
+  mfa: {type: boolean, from: userIdentity.attributes.mfa}
+"""
+LOGIN_RULE = """\
+id: no-mfa
+version: 1
+owner: me
+on: trail
+where: eventName = 'ConsoleLogin' and not mfa
+then: {severity: low, message: "{userName}"}
+tests:
+  - name: a login without a second factor
+    events: [{eventTime: +1s, eventName: ConsoleLogin, userName: alice, mfa: false}]
+    expect: [{message: alice}]
+"""
+
+
+def test_a_field_inside_of_an_object_is_shown_with_its_place(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "streams").mkdir()
+    (tmp_path / "streams/trail.yaml").write_text(STREAM)
+    (tmp_path / "rules.yaml").write_text(LOGIN_RULE)
+    event: dict[str, object] = {"eventTime": "2026-01-05T10:00:00Z", "eventName": "ConsoleLogin"}
+    event |= {"userIdentity": {"userName": "alice", "attributes": {"mfa": True}}}
+    (tmp_path / "event.json").write_text(json.dumps(event))
+    files = ["--rules", str(tmp_path / "rules.yaml"), "--event-json", str(tmp_path / "event.json")]
+    folder = ["--streams", str(tmp_path / "streams")]
+    assert run(["rules", "test", str(tmp_path / "rules.yaml"), *folder]) == 0
+    capsys.readouterr()
+    assert run(["rules", "explain", "no-mfa", *files, *folder]) == 0
+    assert capsys.readouterr().out.splitlines()[3:] == [
+        "event event.json:0:0 of 2026-01-05 10:00:00 UTC",
+        "  where: all of                  FALSE",
+        "  ├─ eventName = 'ConsoleLogin'  TRUE    eventName = 'ConsoleLogin'",
+        "  └─ not mfa                     FALSE*  mfa = true",
+        "  mfa is userIdentity.attributes.mfa in the record",
+        "",
+        "* this clause decided",
+    ]

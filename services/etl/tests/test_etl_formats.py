@@ -21,8 +21,10 @@ FORMATS: dict[str, dict[str, object]] = {
     "plain": {"kind": "json"},
     "lines": {"kind": "csv", "columns": ["at", "id", "amount"], "delimiter": ";", "null_values": ["-"]},
     "packed": {"kind": "avro"},
-    "hits": {"kind": "access-log", "layout": "common", "fields": {"at": "time", "id": "path", "amount": "bytes"}},
+    "hits": {"kind": "access-log", "layout": "common"},
 }
+#: The columns of a log line.
+PLACES = {"at": "time", "id": "path", "amount": "bytes"}
 SCHEMA = fastavro.parse_schema(
     {
         "type": "record",
@@ -42,7 +44,9 @@ SCHEMA = fastavro.parse_schema(
 def settings(folder: Path) -> EtlSettings:
     inputs = []
     for name, written in FORMATS.items():
-        stream = {"name": name, "event_time": "at", "keys": [["id"]], "fields": FIELDS}
+        from_log = {field: {"type": kind, "from": PLACES[field]} for field, kind in FIELDS.items()}
+        fields = from_log if name == "hits" else FIELDS
+        stream = {"name": name, "event_time": "at", "keys": [["id"]], "fields": fields}
         (folder / f"{name}.yaml").write_text(yaml.safe_dump(stream))
         mapped = {"id": f"concat('{name}', id)", "at": "at", "amount": "amount"}
         inputs.append({"schema_file": str(folder / f"{name}.yaml"), "topic": name, "format": written, "map": mapped})

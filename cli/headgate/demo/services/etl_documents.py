@@ -23,8 +23,14 @@ RATE: Final = "decimal(12,6)"
 #: of event time between two blocks.
 _HORIZON_MS: Final = 2_400_000
 
-_STREAMS: Final[Mapping[str, Mapping[str, str]]] = {
-    "access-log": {"at": "timestamp not null", "ip": "string", "user": "string", "path": "string", "query": "string"},
+_STREAMS: Final[Mapping[str, Mapping[str, object]]] = {
+    "access-log": {
+        "at": {"type": "timestamp not null", "from": "time"},
+        "ip": {"type": "string", "from": "remote_host"},
+        "user": "string",
+        "path": "string",
+        "query": "string",
+    },
     "carts": {
         "event_id": "string not null",
         "at": "timestamp not null",
@@ -159,7 +165,6 @@ def settings(context: ServiceContext, streams: Path, key_file: Path, table: EtlT
 
 def _inputs(context: ServiceContext, streams: Path) -> list[dict[str, object]]:
     names = context.workspace.names
-    line = {"at": "time", "ip": "remote_host"}
     return [
         {
             "schema_file": (context.streams / "shop.yaml").absolute(),
@@ -170,7 +175,7 @@ def _inputs(context: ServiceContext, streams: Path) -> list[dict[str, object]]:
         {
             "schema_file": (streams / "access-log.yaml").absolute(),
             "topic": names.input("access-log"),
-            "format": {"kind": "access-log", "layout": "common", "fields": line},
+            "format": {"kind": "access-log", "layout": "common"},
             "map": _VIEWS,
         },
         {

@@ -81,7 +81,7 @@ def expected(shop: ShopSettings, gap_ms: int) -> ExpectedSessions:
 
 @pytest.mark.parametrize(
     ("shop", "gap_ms", "cut_records"),
-    [(SHOP, GAP_MS, 211), (SHOP, GAP_MS, 2_500), (CROWDED, 3_000, 13)],
+    [(SHOP, GAP_MS, 211), (SHOP, GAP_MS, 2_500), (CROWDED, 3_000, 21)],
     ids=["in small cuts", "in large cuts", "with merges"],
 )
 def test_the_sessions_of_the_app_equal_the_expectation(shop: ShopSettings, gap_ms: int, cut_records: int) -> None:

@@ -78,10 +78,7 @@ class StepCondition:
             names = [*candidates]
             events = zip(*candidates.values(), strict=True) if names else repeat(())
             return [self.holds(dict(zip(names, e, strict=True)), row) for e, row in zip(events, rows, strict=False)]
-        import polars as pl
-
-        from rulecore.language.columnar.compiler import to_polars
-        from rulecore.language.columnar.operators import DTYPES
+        from rulecore.language.columnar.compiler import evaluate_columns
 
         columns = [(name, kind, candidates[name]) for name, kind in self.types.items()]
         for (name, of, kind), read, values in zip(self.read_types, self.reads, matched, strict=True):
@@ -93,9 +90,7 @@ class StepCondition:
         for name, kind, values in columns:
             if kind.kind is Kind.DECIMAL and any(abs(v) >= 10**kind.precision for v in values if v is not None):
                 raise OverflowError(f"{name}: more than {kind.precision} digits")
-        frame = pl.DataFrame([pl.Series(name, values, DTYPES[kind.kind]) for name, kind, values in columns])
-        holds: list[bool] = frame.select(to_polars(self.expr)).to_series().fill_null(value=False).to_list()
-        return holds
+        return [value is True for value in evaluate_columns(self.expr, columns)]
 
 
 def _logical(function: MatchFunction, value: Any, of: Type, kind: Type) -> Value:

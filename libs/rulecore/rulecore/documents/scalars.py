@@ -80,7 +80,8 @@ Time = Annotated[
     PlainSerializer(render_time, return_type=str),
     WithJsonSchema({"type": "string", "format": "date-time", "examples": ["2026-12-01T08:00:00Z"]}),
 ]
-StreamName = StepName = Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_]{0,62}$")]
+StreamName = Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_]{0,62}$")]
+StepName = Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_]{0,62}$")]
 #: Expressions ignore upper and lower case in it.
 ColumnName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,62}$")]
 #: Its length has one limit, that of the language (``ExpressionLimits``), which names its unit and its place.

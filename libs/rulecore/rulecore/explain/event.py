@@ -98,7 +98,7 @@ def trace_event(
     """Return the event with the truth of each clause of the conditions."""
     values: dict[str, object] = {f.name: lang.to_logical(row[f.name], f.type) for f in schema.fields}
     clauses = {name: explain_condition(expr, values, lists) for name, expr in conditions.items()}
-    return EventTrace(event_origin(row, topic), values, clauses)
+    return EventTrace(event_origin(row, topic), values, clauses, schema.places)
 
 
 def event_origin(row: Row, topic: str) -> Origin:

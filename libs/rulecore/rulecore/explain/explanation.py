@@ -46,11 +46,15 @@ class ExplainQuestion:
 
 @dataclass(frozen=True, slots=True)
 class EventTrace:
-    """An event with its logical values by column, and the rule's conditions on it by name (``where``, ``step ...``)."""
+    """An event with its logical values by column, and the rule's conditions on it by name (``where``, ``step ...``).
+
+    ``places``: the path in the record of each column that has another one than its name.
+    """
 
     origin: Origin
     values: Mapping[str, object]
     conditions: Mapping[str, Clause]
+    places: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)

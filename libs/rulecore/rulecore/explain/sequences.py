@@ -99,6 +99,6 @@ def _trace(
             expr,
             lambda part: lang.evaluate(lang.replace_aggregates(part, replaced), values, contents),  # noqa: B023
         )
-        traces.append(EventTrace(event_origin(row, topic), own, {f"step {step}": clause}))
+        traces.append(EventTrace(event_origin(row, topic), own, {f"step {step}": clause}, schema.places))
         matched.setdefault(step, []).append(row)
     return MatchTrace(match.events[0].event_ms, match.end_ms, match.timed_out, tuple(traces))

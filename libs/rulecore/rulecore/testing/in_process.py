@@ -70,7 +70,7 @@ def _watermarks(rules: Sequence[Rule], frames: Collection[pl.DataFrame]) -> tupl
 def _decode(schema: StreamSchema, events: Sequence[Event]) -> pl.DataFrame:
     count = len(events)
     batch = RawBatch(
-        values=pa.array([orjson.dumps(event) for event in events], pa.binary()),
+        values=pa.array([orjson.dumps(schema.to_record(event)) for event in events], pa.binary()),
         partition=pa.array([0] * count, pa.int32()),
         offset=pa.array(range(count), pa.int64()),
         clock_ms=_CLOCK_MS,

@@ -113,13 +113,26 @@ def _check_limits(topic: str, count: int, limit_records: int, deadline: float) -
 
 
 def scan_topic(
-    settings: KafkaSettings, topic: str, *, isolation: Isolation = Isolation.COMMITTED, limit_ms: int = 600_000
+    settings: KafkaSettings,
+    topic: str,
+    *,
+    isolation: Isolation = Isolation.COMMITTED,
+    limit_ms: int = 600_000,
+    last_offsets: int | None = None,
 ) -> Iterator[Record]:
-    """Yield all records of the topic, in order within a partition. Raise ``Retryable`` after ``limit_ms``."""
+    """Yield all records of the topic, in order within a partition. Raise ``Retryable`` after ``limit_ms``.
+
+    ``last_offsets``: only records with one of the last so many offsets of their partition; None for all.
+    """
     deadline = time.monotonic() + limit_ms / 1000
     with closing(clients.consumer(settings, isolation, end_wait_ms=_END_WAIT_MS)) as client:
         open_partitions = set(range(partition_count(client, settings, topic)))
-        client.assign([ck.TopicPartition(topic, p, ck.OFFSET_BEGINNING) for p in open_partitions])
+        starts = [ck.TopicPartition(topic, p, ck.OFFSET_BEGINNING) for p in open_partitions]
+        if last_offsets is not None:
+            for start in starts:
+                low, high = client.get_watermark_offsets(start, limit_ms / 1000)
+                start.offset = max(low, high - last_offsets)
+        client.assign(starts)
         while open_partitions:
             if time.monotonic() > deadline:
                 raise Retryable(

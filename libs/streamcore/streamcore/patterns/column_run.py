@@ -173,16 +173,16 @@ class _Columns:
         ms[active] = given.event_ms[row[active]]
         bits[active] = given.bits[pairs]
         self._expire(ms)
-        owner = self.owner
-        cell = tables.cell(self.machines[owner], self.rows[:, STATE], bits[owner])
-        open_rows = np.flatnonzero((row[owner] >= 0) & (tables.undecided[cell] > 0))
-        if len(open_rows):
-            cell[open_rows] += self._decide(
-                owner[open_rows], tables.undecided[cell[open_rows]], row, self.rows[open_rows]
-            )
-        changes = np.flatnonzero((row[owner] >= 0) & ~tables.stays[cell])
-        if len(changes):
-            self._move(changes, tables.outcome[cell[changes]], row, ms)
+        near = np.flatnonzero(row[self.owner] >= 0)  # the rows that have an event
+        owner = self.owner[near]
+        cell = tables.cell(self.machines[owner], self.rows[near, STATE], bits[owner])
+        undecided = np.flatnonzero(tables.undecided[cell])
+        if len(undecided):
+            asked = tables.undecided[cell[undecided]]
+            cell[undecided] += self._decide(owner[undecided], asked, row, self.rows[near[undecided]])
+        moves = np.flatnonzero(~tables.stays[cell])
+        if len(moves):
+            self._move(near[moves], tables.outcome[cell[moves]], row, ms)
         self._begin(active, row, ms, bits)
         if len(self.owner) > self.given.partials_per_key:
             self.hard |= np.bincount(self.owner, minlength=len(self.hard)) > self.given.partials_per_key

@@ -156,16 +156,13 @@ class Nodes:
         """Remove one user from each node. Return the nodes that are over: without users, and with released ones."""
         over = []
         np.subtract.at(self.users, nodes, 1)
-        nodes = sorted_distinct(nodes)
         while len(nodes):
-            ended = nodes[self.users[nodes] == 0]
+            ended = sorted_distinct(nodes[self.users[nodes] == 0])
             self.users[ended] = -1
             over.append(ended)
             before = self.before[ended]
-            before = before[before >= 0]
-            if len(before):
-                np.subtract.at(self.users, before, 1)
-            nodes = sorted_distinct(before)
+            nodes = before[before >= 0]
+            np.subtract.at(self.users, nodes, 1)
         ended = np.concatenate(over) if over else np.empty(0, np.int64)
         self.live -= len(ended)
         return ended
@@ -337,11 +334,11 @@ class MatchStore:
         """Move the extents together, with room for as many rows again."""
         live = np.flatnonzero(self._count[: self._size] > 0)
         counts = self._count[live]
-        held = self._rows[expand_counts(self._start[live], counts)]
-        self._rows = np.empty((max(_MIN_ROWS, 2 * (len(held) + room)), _FIELDS), np.int64)
-        self._rows[: len(held)] = held
+        held = expand_counts(self._start[live], counts)
+        rows = np.empty((max(_MIN_ROWS, 2 * (len(held) + room)), _FIELDS), np.int64)
+        np.take(self._rows, held, axis=0, out=rows[: len(held)], mode="clip")
+        self._rows, self._used = rows, len(held)
         self._start[live] = np.cumsum(counts) - counts
-        self._used = len(held)
 
     # --- nodes --------------------------------------------------------------------------------------------------
 

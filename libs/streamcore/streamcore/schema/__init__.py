@@ -20,6 +20,7 @@ from streamcore.schema.stream_schema import (
     Field,
     Kind,
     StreamSchema,
+    TimeUnit,
     Type,
 )
 
@@ -38,5 +39,6 @@ __all__ = [
     "Field",
     "Kind",
     "StreamSchema",
+    "TimeUnit",
     "Type",
 ]

@@ -57,6 +57,20 @@ class Kind(enum.StrEnum):
     TIMESTAMP = "timestamp"
 
 
+class TimeUnit(enum.StrEnum):
+    """The unit of numbers that are times since 1970."""
+
+    SECONDS = "s"
+    MILLISECONDS = "ms"
+    MICROSECONDS = "us"
+    NANOSECONDS = "ns"
+
+    @property
+    def word(self) -> str:
+        """The unit in a message."""
+        return self.name.lower()
+
+
 @dataclass(frozen=True, slots=True)
 class Type:
     """A logical type. ``precision`` and ``scale`` are digits, and zero unless ``kind`` is ``DECIMAL``."""
@@ -121,12 +135,14 @@ class Field:
     """One column. A missing or null value of a field that is not ``nullable`` makes the decoder reject the event.
 
     ``path``: where the value is in a record, as names of objects in objects; by default in the member of this name.
+    ``unit``: that of a timestamp which is a number.
     """
 
     name: str
     type: Type
     nullable: bool = True
     path: Path = ()
+    unit: TimeUnit = TimeUnit.MILLISECONDS
 
     @property
     def location(self) -> Path:
@@ -201,10 +217,33 @@ class StreamSchema:
         """Return the field of that name, or None."""
         return next((f for f in self.fields if f.name == name), None)
 
+    def at(self, name: str) -> Field | None:
+        """Return the field that is the member of this name of a record, not inside of an object; or None."""
+        return next((f for f in self.fields if f.location == (name,)), None)
+
+    def to_record(self, values: Mapping[str, object]) -> dict[str, object]:
+        """Return the object of a record with these values, by field, at their places. Other names stay at the top."""
+        record: dict[str, object] = {}
+        for name, value in values.items():
+            field = self.get(name)
+            *outer, last = field.location if field is not None else (name,)
+            inside = record
+            for part in outer:
+                inner = inside.setdefault(part, {})
+                assert isinstance(inner, dict)
+                inside = inner
+            inside[last] = value
+        return record
+
     @property
     def names(self) -> tuple[str, ...]:
         """Field names in declaration order."""
         return tuple(f.name for f in self.fields)
+
+    @property
+    def places(self) -> dict[str, str]:
+        """The path in a record of each field that has another one than its name."""
+        return {f.name: format_path(f.path) for f in self.fields if f.path}
 
     @property
     def arrow(self) -> pa.Schema:
@@ -245,13 +284,13 @@ class StreamSchema:
 
 
 def _parse_field(name: str, document: object) -> Field:
-    """Read ``type`` or ``type not null``, or an object of this ``type`` and the path ``from``."""
+    """Read ``type`` or ``type not null``, or an object of this ``type``, the path ``from`` and the ``unit``."""
     path: Path = ()
-    text = document
+    text, unit = document, None
     if isinstance(document, Mapping):
-        if unknown := set(document) - {"type", "from"}:
-            raise ConfigError(f"field {name}: unknown entries {sorted(map(str, unknown))}; known are type, from")
-        text, source = document.get("type"), document.get("from")
+        if unknown := set(document) - {"type", "from", "unit"}:
+            raise ConfigError(f"field {name}: unknown entries {sorted(map(str, unknown))}; known are type, from, unit")
+        text, source, unit = document.get("type"), document.get("from"), document.get("unit")
         if source is not None:
             if not isinstance(source, str):
                 raise ConfigError(f"field {name}: from must be a path, such as customer.id")
@@ -261,4 +300,6 @@ def _parse_field(name: str, document: object) -> Field:
     bare = text.strip()
     nullable = not bare.endswith(" not null")
     kind = Type.parse(bare if nullable else bare.removesuffix(" not null"))
-    return Field(name, kind, nullable, () if path == (name,) else path)
+    if unit is not None and (kind != TIMESTAMP or unit not in [*TimeUnit]):
+        raise ConfigError(f"field {name}: unit {unit!r}: a timestamp may have one of {', '.join(TimeUnit)}")
+    return Field(name, kind, nullable, () if path == (name,) else path, TimeUnit(unit or TimeUnit.MILLISECONDS))

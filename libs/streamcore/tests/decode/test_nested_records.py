@@ -197,6 +197,47 @@ def test_a_column_of_a_line_may_have_another_name_and_no_path() -> None:
             decode([b""], schema(), form)
 
 
+UNITS = [
+    ("s", "1700000000", 1_700_000_000_000),
+    ("s", "1700000000.1239", 1_700_000_000_123),
+    ("s", "17e8", 1_700_000_000_000),
+    ("s", "1e99", "out_of_range"),
+    ("s", "-1", "out_of_range"),
+    ("us", "1700000000123999", 1_700_000_000_123),
+    ("us", "1.5", "wrong_type"),
+    ("ns", "1700000000123999999", 1_700_000_000_123),
+    ("ms", "1700000000.5", "wrong_type"),
+]
+
+
+@pytest.mark.parametrize(("unit", "number", "expected"), UNITS)
+@pytest.mark.parametrize("form", [JSON, Csv()], ids=["json", "csv"])
+def test_a_number_is_a_time_in_the_unit_of_its_field(
+    unit: str, number: str, expected: int | str, form: InputFormat
+) -> None:
+    fields = {"at": {"type": "timestamp not null", "unit": unit}}
+    stream = StreamSchema.parse({"name": "t", "event_time": "at", "keys": [[]], "fields": fields})
+    texts = (
+        [f'{{"at":{number}}}', '{"at":"2023-11-14T22:13:20Z"}'] if form == JSON else [number, "2023-11-14T22:13:20Z"]
+    )
+    decoded = decode([text.encode() for text in texts], stream, form)
+    found = [*decoded.dead.column("code").to_pylist(), *decoded.events["at"].to_pylist()]
+    assert found == [expected, 1_700_000_000_000]
+
+
+def test_a_plain_long_of_avro_has_the_unit_of_its_field_and_a_logical_type_its_own() -> None:
+    fields = {name: {"type": "timestamp not null", "unit": "s"} for name in ("at", "micros")}
+    stream = StreamSchema.parse({"name": "t", "event_time": "at", "keys": [[]], "fields": fields})
+    kinds: dict[str, object] = {"at": "long", "micros": {"type": "long", "logicalType": "timestamp-micros"}}
+    avro = {"type": "record", "name": "t", "fields": [{"name": n, "type": k} for n, k in kinds.items()]}
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, avro, {"at": 1_700_000_000, "micros": 1_700_000_000_000_000})
+    decoded = decode([out.getvalue()], stream, Avro(Bare(json.dumps(avro))))
+    assert decoded.events.select(["at", "micros"]).to_pylist() == [
+        {"at": 1_700_000_000_000, "micros": 1_700_000_000_000}
+    ]
+
+
 def test_field_names_have_letters_of_both_cases_and_differ_in_more_than_these() -> None:
     with pytest.raises(ConfigError, match="eventName and eventname are one name, for rules ignore upper and lower"):
         schema(eventname="string")
@@ -210,7 +251,9 @@ def test_field_names_have_letters_of_both_cases_and_differ_in_more_than_these() 
     ("field", "says"),
     [
         ({"from": "a"}, "the type must be text"),
-        ({"type": "string", "form": "a"}, r"unknown entries \['form'\]; known are type, from"),
+        ({"type": "string", "form": "a"}, r"unknown entries \['form'\]; known are type, from, unit"),
+        ({"type": "long", "unit": "s"}, "unit 's': a timestamp may have one of s, ms, us, ns"),
+        ({"type": "timestamp", "unit": "h"}, "unit 'h': a timestamp may have one of s, ms, us, ns"),
         ({"type": "string", "from": 5}, "from must be a path, such as customer.id"),
         ({"type": "string", "from": "a..b"}, "at character 3"),
         (5, "the type must be text"),

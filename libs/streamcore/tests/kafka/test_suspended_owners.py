@@ -14,7 +14,7 @@ from streamcore.cuts.cut_id import CutId
 from streamcore.kafka.exactly_once import ExactlyOnceWriter
 from tests.harness.faults.simulated_owners import MakeWriter, Schedule, simulated_broker
 
-SCHEDULES = int(os.environ.get("HEADGATE_OWNER_SCHEDULES", "100"))
+SCHEDULES = int(os.environ.get("HEADGATE_OWNER_SCHEDULES", "50"))
 STEPS = 400
 
 

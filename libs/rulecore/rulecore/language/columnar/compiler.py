@@ -8,6 +8,7 @@ values of their declared types: a decimal with more digits than declared gives w
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
 from functools import singledispatch
@@ -46,6 +47,7 @@ from rulecore.language.columnar.operators import (
 from rulecore.language.patterns import ANY_CHARACTER, ANY_TEXT, like_tokens
 from rulecore.language.physical import to_physical
 from rulecore.language.traversal import columns
+from streamcore.schema import Type
 
 _ONE_ROW = pl.DataFrame({"row": [0]})
 
@@ -53,6 +55,15 @@ _ONE_ROW = pl.DataFrame({"row": [0]})
 def to_polars(expr: Expr) -> pl.Expr:
     """Return the expression over physical columns; ``ValueError`` for an aggregate (``replace_aggregates`` first)."""
     return _compile(expr)
+
+
+def evaluate_columns(expr: Expr, values: Sequence[tuple[str, Type, Sequence[object]]]) -> list[object]:
+    """Return the physical value for each row. ``values``: of each column its name, type and physical values.
+
+    Raises ``OverflowError`` for a value that the column cannot hold.
+    """
+    frame = pl.DataFrame([pl.Series(name, column, DTYPES[kind.kind]) for name, kind, column in values])
+    return frame.select(to_polars(expr)).to_series().to_list()
 
 
 def _compile(expr: Expr) -> pl.Expr:

@@ -27,7 +27,7 @@ from streamcore.decode.avro.schema import (
 from streamcore.decode.avro.schema_match import FieldMapping, type_name
 from streamcore.decode.physical_columns import PHYSICAL
 from streamcore.decode.text.cells import parse_cells
-from streamcore.schema import Field, Kind, StreamSchema
+from streamcore.schema import Field, Kind, StreamSchema, TimeUnit
 from streamcore.timestamps import HOUR_MS, MAX_MS, MIN_MS, load_zone
 
 #: The most types that one call reads or skips; a union may repeat its branches for parts of the rows.
@@ -241,6 +241,7 @@ def _convert_integers(rows: ByteCursors, number: Ints, field: Field, avro_type: 
         case Kind.DECIMAL:
             return _rescale(rows, number, field, 0)
         case Kind.TIMESTAMP:
+            rows.ok &= avro_type != "long" or field.unit is TimeUnit.MILLISECONDS
             return _to_epoch_ms(rows, number, avro_type, zone)
     return pl.Series(number)
 

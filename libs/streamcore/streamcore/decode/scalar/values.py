@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 
 from streamcore import timestamps
 from streamcore.decode.reject_codes import RejectCode
-from streamcore.schema import Field, Kind
+from streamcore.schema import Field, Kind, TimeUnit
 from streamcore.schema.field_paths import Path, format_path
 
 Scalar = bool | int | float | str | None
@@ -26,11 +26,18 @@ _Converter = Callable[[Field, object, ZoneInfo], Scalar]
 _WHOLE = re.compile(r"-?(?:0|[1-9][0-9]*)")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _INT64_DIGITS = 19
+_MOST_TIME_DIGITS = 30
 _SHOWN_CHARS = 60
 
 
 class Number(str):
     """The text of a JSON number."""
+
+    __slots__ = ()
+
+
+class Milliseconds(Number):
+    """The text of a time in milliseconds, whatever the unit of its field."""
 
     __slots__ = ()
 
@@ -161,22 +168,37 @@ def _to_decimal(field: Field, value: object, _zone: ZoneInfo) -> int:
 
 
 def _to_timestamp(field: Field, value: object, zone: ZoneInfo) -> int:
+    accepted = timestamps.ACCEPTED.replace("milliseconds", field.unit.word)
     if isinstance(value, Number):
-        if not _WHOLE.fullmatch(value):
-            raise _wrong_type(field, value, timestamps.ACCEPTED)
-        epoch_ms = int(value) if len(value) <= _INT64_DIGITS else -1
+        if not _WHOLE.fullmatch(value) and field.unit is not TimeUnit.SECONDS:
+            raise _wrong_type(field, value, accepted)
+        unit = TimeUnit.MILLISECONDS if isinstance(value, Milliseconds) else field.unit
+        epoch_ms = _from_unit(value, unit) if len(value) <= _MOST_TIME_DIGITS else -1
     elif isinstance(value, str):
         found = timestamps.from_iso(value, zone)
         if found is None:
             raise RecordError(
-                RejectCode.BAD_TIMESTAMP, f"field {field.label}: found {show(value)}; accepted is {timestamps.ACCEPTED}"
+                RejectCode.BAD_TIMESTAMP, f"field {field.label}: found {show(value)}; accepted is {accepted}"
             )
         epoch_ms = found
     else:
-        raise _wrong_type(field, value, timestamps.ACCEPTED)
+        raise _wrong_type(field, value, accepted)
     if not timestamps.MIN_MS <= epoch_ms <= timestamps.MAX_MS:
         raise _out_of_range(field, value, "a time in the years 1970 to 9999")
     return epoch_ms
+
+
+def _from_unit(number: str, unit: TimeUnit) -> int:
+    """Return milliseconds, rounded down. Seconds may have a fraction."""
+    match unit:
+        case TimeUnit.SECONDS:
+            found = Decimal(number)
+            return math.floor(found.scaleb(3)) if abs(found.adjusted()) < _MOST_TIME_DIGITS else -1
+        case TimeUnit.MICROSECONDS:
+            return int(number) // 1_000
+        case TimeUnit.NANOSECONDS:
+            return int(number) // 1_000_000
+    return int(number)
 
 
 _CONVERTERS: dict[Kind, _Converter] = {

@@ -14,7 +14,7 @@ import polars as pl
 from streamcore.decode.literal_patterns import EPOCH_MS, LOCAL_TIME, REAL, UTC_OFFSET, WHOLE, TimeText, decimal_pattern
 from streamcore.decode.physical_columns import PHYSICAL, parse_times
 from streamcore.decode.scalar.values import Number, is_number
-from streamcore.schema import Field, Kind
+from streamcore.schema import Field, Kind, TimeUnit
 
 _BOOLEANS = {"true": True, "false": False}
 _TIME_NOTATIONS: list[tuple[TimeText | None, str]] = [
@@ -53,7 +53,10 @@ def parse_cells(field: Field, text: pl.Series, zone: str) -> ParsedCells:
         case Kind.STRING:
             return ParsedCells(text, text.is_null() | True)
         case Kind.TIMESTAMP:
-            return _parse_timestamps(text, zone)
+            found = _parse_timestamps(text, zone)
+            if field.unit is TimeUnit.MILLISECONDS:
+                return found
+            return ParsedCells(found.values, found.sure & ~text.str.contains(rf"\A{REAL}\z").fill_null(value=False))
     sure = text.str.contains(rf"\A{_pattern(field)}\z").fill_null(value=True)
     return ParsedCells(_parse(field, text if sure.all() else text.set(~sure, None)), sure)
 

@@ -62,7 +62,7 @@ def read_field(
     elif kind == DECIMAL:
         behind, value = read_decimal_or_text(data, at, nodes[node, PRECISION], nodes[node, SCALE])
     elif kind == TIME:
-        behind, value, state = read_time_or_millis(data, at)
+        behind, value, state = read_time_or_number(data, at, nodes[node, PRECISION], nodes[node, SCALE])
     else:
         if char != _LETTER_T and char != _LETTER_F:
             return INVALID
@@ -83,12 +83,18 @@ def read_decimal_or_text(data: Bytes, at: int, precision: int, scale: int) -> tu
 
 
 @compiled
-def read_time_or_millis(data: Bytes, at: int) -> tuple[int, int, int]:
-    """Return the position behind a time as a number or text, its milliseconds, and ``PRESENT`` or ``LOCAL``."""
+def read_time_or_number(data: Bytes, at: int, factor: int, divisor: int) -> tuple[int, int, int]:
+    """Return the position behind a time as text or a number, its milliseconds, and ``PRESENT`` or ``LOCAL``.
+
+    A number times ``factor``, divided by ``divisor``, is milliseconds.
+    """
     char = byte(data, at)
     if char == MINUS or is_digit(char):
-        behind, millis = read_whole(data, at)
-        return behind if MIN_MS <= millis <= MAX_MS else INVALID, millis, PRESENT
+        behind, number = read_whole(data, at)
+        if behind < 0 or number < MIN_MS or (factor > 1 and number > MAX_MS):  # the product would not fit
+            return INVALID, 0, ABSENT
+        millis = number * factor // divisor
+        return behind if millis <= MAX_MS else INVALID, millis, PRESENT
     if char != QUOTE:
         return INVALID, 0, ABSENT
     behind, escaped = skip_string(data, at + 1)

@@ -14,13 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from streamcore.decode.walk.words import PAD, Bytes
-from streamcore.schema import Kind, StreamSchema
+from streamcore.schema import Kind, StreamSchema, TimeUnit
 from streamcore.schema.field_paths import PathTree
 
 Int64s = npt.NDArray[np.int64]
 
 #: The columns of ``nodes``. WORD: the first eight bytes of the name; MASK: those of its bytes that are of the name.
-#: ESCAPED: whether a record cannot have the name without an escape sequence.
+#: ESCAPED: whether a record cannot have the name without an escape sequence. PRECISION and SCALE of a time: a number
+#: times the one, divided by the other, is milliseconds.
 KIND, FIELD, PARENT, FIRST_CHILD, CHILDREN, NAME, LENGTH, WORD, MASK, ESCAPED, PRECISION, SCALE = range(12)
 _COLUMNS: Final = 12
 #: Kinds of nodes.
@@ -32,6 +33,12 @@ _KINDS = {
     Kind.DECIMAL: DECIMAL,
     Kind.TIMESTAMP: TIME,
     Kind.BOOLEAN: TRUTH,
+}
+_TO_MILLIS = {
+    TimeUnit.SECONDS: (1_000, 1),
+    TimeUnit.MILLISECONDS: (1, 1),
+    TimeUnit.MICROSECONDS: (1, 1_000),
+    TimeUnit.NANOSECONDS: (1, 1_000_000),
 }
 #: The columns of ``guesses``: the child that the last record had first, and the one that it had after this one.
 FIRST, NEXT = 0, 1
@@ -72,6 +79,8 @@ def build_nodes(schema: StreamSchema) -> NodeTable:
             kind = schema.fields[what].type
             node[KIND], node[FIELD] = _KINDS[kind.kind], what
             node[PRECISION], node[SCALE] = kind.precision, kind.scale
+            if kind.kind is Kind.TIMESTAMP:
+                node[PRECISION], node[SCALE] = _TO_MILLIS[schema.fields[what].unit]
     return NodeTable(
         nodes,
         np.frombuffer(bytes(names) + bytes(PAD), np.uint8).copy(),

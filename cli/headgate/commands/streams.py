@@ -1,0 +1,136 @@
+"""``headgate streams``: stream documents from samples of records."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from pathlib import Path
+
+import click
+
+from headgate.console.messages import to_stderr
+from headgate.console.output import Json, Output, emit, output_option
+from headgate.errors import InputError
+from headgate.kafka_login import KafkaLogin, login_option
+from headgate.streams.sample import SampleRecord
+
+_SAMPLE = click.argument("sample", nargs=-1, type=click.Path(path_type=Path))
+_TOPIC = click.option("--topic", default=None, help="Take the sample from this topic: its latest records.")
+_LIMIT = click.option(
+    "--limit", type=click.IntRange(1, 1_000_000), default=10_000, show_default=True, help="Records of the sample."
+)
+_SHOWN = 3
+
+
+@click.group(name="streams")
+def command() -> None:
+    """Write stream documents from samples, and check samples against them."""
+
+
+@command.command()
+@_SAMPLE
+@_TOPIC
+@_LIMIT
+@click.option("--name", default=None, help="Name of the stream (default: that of the file or topic).")
+@login_option
+def infer(sample: tuple[Path, ...], topic: str | None, limit: int, name: str | None, login: KafkaLogin) -> int:
+    """Print a stream document for SAMPLE: JSON files or folders of them, or --topic.
+
+    Types, places, event time, id and keys are those that the sample shows; comments say how often each field is there,
+    and what is left to decide. Exit code 1 if no field can be the event time.
+    """
+    from headgate.streams.inference import infer as infer_document
+    from headgate.streams.observed_fields import observe
+
+    records = _read(sample, topic, limit, login)
+    source = topic or ", ".join(path.name for path in sample)
+    found = infer_document(observe(records), name or _stream_name(topic or sample[0].name), source)
+    click.echo(found.text, nl=False)
+    if found.problem:
+        to_stderr(f"headgate: the document is not complete: {found.problem}")
+    return 1 if found.problem else 0
+
+
+@command.command()
+@_SAMPLE
+@_TOPIC
+@_LIMIT
+@click.option("--stream", required=True, help="Name of a stream in --streams, or the file of its document.")
+@click.option(
+    "--streams", type=click.Path(file_okay=False, path_type=Path), default=None, help="Folder of the streams."
+)
+@login_option
+@output_option
+def check(
+    sample: tuple[Path, ...],
+    topic: str | None,
+    limit: int,
+    stream: str,
+    streams: Path | None,
+    login: KafkaLogin,
+    output: Output,
+) -> int:
+    """Say how many records of SAMPLE the document of a stream takes, and why it rejects the others.
+
+    Exit code 1 if it rejects any.
+    """
+    from headgate.records.scalar_decoder import decode_scalars
+    from headgate.records.stream_files import load_stream
+    from streamcore.decode.scalar import RejectedRecord
+
+    path = Path(stream)
+    schema = load_stream(path.stem, path.parent) if path.suffix in (".yaml", ".yml") else load_stream(stream, streams)
+    records = _read(sample, topic, limit, login)
+    decoded = decode_scalars(schema, (record.value for record in records), round(time.time() * 1000))
+    reasons: Counter[str] = Counter()
+    places: dict[str, list[str]] = {}
+    for record, result in zip(records, decoded, strict=True):
+        if isinstance(result, RejectedRecord):
+            reasons[result.general] += 1
+            places.setdefault(result.general, []).append(f"{record.place}: {result.reason}")
+    nulls = Counter(
+        name
+        for row in decoded
+        if not isinstance(row, RejectedRecord)
+        for name, value in zip(schema.names, row, strict=True)
+        if value is None
+    )
+    taken, rejected = len(records) - reasons.total(), reasons.total()
+    lines = [f"{schema.name} takes {taken:,} of {len(records):,} records"]
+    for general, count in reasons.most_common():
+        lines.append(f"  {count:,} rejected: {general}")
+        lines += [f"      {place}" for place in places[general][:_SHOWN]]
+    if always := [name for name in schema.names if taken and nulls[name] == taken]:
+        lines.append(f"  never there: {', '.join(always)}")
+    data: Json = {
+        "stream": schema.name,
+        "records": len(records),
+        "taken": taken,
+        "rejected": [{"reason": g, "records": n, "examples": places[g][:_SHOWN]} for g, n in reasons.most_common()],
+        "nulls": dict(nulls),
+    }
+    emit(output, data, "\n".join(lines))
+    return 1 if rejected else 0
+
+
+def _read(sample: tuple[Path, ...], topic: str | None, limit: int, login: KafkaLogin) -> list[SampleRecord]:
+    from headgate.console.progress import progress
+    from headgate.streams.sample import read_files, read_topic
+
+    if bool(sample) is (topic is not None):
+        raise click.UsageError("give files or folders with a sample, or --topic")
+    if topic is None:
+        records = read_files(sample, limit)
+    else:
+        with progress(f"reading {topic}", None) as on_progress:
+            records = read_topic(login.settings("headgate-streams"), topic, limit, on_progress)
+    if not records:
+        raise InputError(f"{topic or sample[0]}: there are no records")
+    return records
+
+
+def _stream_name(text: str) -> str:
+    """Return a name for the stream of a file or topic."""
+    stem = text.split(".", maxsplit=1)[0].lower()
+    name = "".join(c if c.isascii() and c.isalnum() else "_" for c in stem).strip("_")
+    return name if name and not name[0].isdigit() else f"s_{name}"

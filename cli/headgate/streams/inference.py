@@ -1,0 +1,309 @@
+"""Writes the stream document of a sample: types, places, event time, id and keys, and as comments what it leaves open.
+
+Whole numbers are ``long``, numbers with few digits behind the point ``decimal`` with room for larger ones, others
+``double``; texts are ``timestamp`` only if all are one. What no type fits is a comment. Only event time and id are
+``not null``: that a field is in every record of a sample does not mean that later events are wrong without it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from headgate.errors import InputError
+from headgate.streams.observed_fields import MAX_DISTINCT, Observation, ObservedField
+from streamcore.schema import MAX_DECIMAL_DIGITS, MAX_FIELDS, TimeUnit
+from streamcore.schema.field_paths import Path, format_path
+from streamcore.timestamps import to_text
+
+_MONEY_SCALE: Final = 4
+_ALIGNED: Final = 60
+#: Names that say little without that of the object around them.
+_GENERIC: Final = frozenset(
+    {"type", "id", "name", "key", "value", "status", "code", "count", "kind", "object", "url", "state"}
+)
+#: An object with more names than this, each in few of the records, is data: a map from ids, for example.
+_MANY_NAMES: Final = 64
+_RARE: Final = 0.02
+_MAX_NAME: Final = 63
+_TIME_WORDS: Final = (
+    "event_time",
+    "eventtime",
+    "timestamp",
+    "ts",
+    "time",
+    "created",
+    "published",
+    "occurred",
+    "date",
+    "at",
+)
+#: What YAML reads as true, false or null.
+_YAML_WORDS: Final = frozenset({"y", "yes", "n", "no", "true", "false", "on", "off", "null"})
+_ID_WORDS: Final = ("event_id", "eventid", "id", "uuid", "guid")
+_KEY_WORDS: Final = (
+    "user",
+    "account",
+    "customer",
+    "actor",
+    "principal",
+    "login",
+    "iban",
+    "card",
+    "device",
+    "session",
+    "host",
+    "ip",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class InferredField:
+    """A field of the document. ``unit``: of a time that is a number. ``note``: a comment."""
+
+    name: str
+    type: str
+    required: bool
+    path: Path
+    unit: TimeUnit | None
+    note: str
+
+    @property
+    def entry(self) -> str:
+        """The entry of the document."""
+        kind = f"{self.type} not null" if self.required else self.type
+        parts = [f'type: "{kind}"' if "," in kind else f"type: {kind}"]
+        if self.path != (self.name,):
+            parts.append(f"from: {_yaml(format_path(self.path))}")
+        if self.unit not in (None, TimeUnit.MILLISECONDS):
+            parts.append(f"unit: {self.unit}")
+        return f"{_yaml(self.name)}: " + (kind if len(parts) == 1 else f"{{{', '.join(parts)}}}")
+
+
+@dataclass(frozen=True, slots=True)
+class InferredStream:
+    """The document as text. ``problem``: why it is not complete; empty if it is."""
+
+    text: str
+    problem: str = ""
+
+
+def infer(observation: Observation, name: str, source: str) -> InferredStream:
+    """Return the document of a sample. ``source``: where the sample is from, for the first comment.
+
+    Raises ``InputError`` if no record is a JSON object.
+    """
+    count = observation.objects
+    if not count:
+        place, reason = observation.bad[0] if observation.bad else (source, "it is empty")
+        raise InputError(f"no record of the sample is a JSON object: {place}: {reason}")
+    maps = _maps(observation, count)
+    closed = {*maps, *(path for path, one in observation.fields.items() if one.values)}
+    known = [
+        one for path, one in observation.fields.items() if not any(path[:n] in closed for n in range(1, len(path)))
+    ]
+    typed = [(one, kind) for one in known if (kind := _type(one))]
+    names = _names([one.path for one, _ in typed])
+    fields = [
+        InferredField(names[one.path], kind, False, one.path, _unit(one), _note(one, count)) for one, kind in typed
+    ][:MAX_FIELDS]
+    by_path = {one.path: one for one in known}
+    always = [f for f in fields if by_path[f.path].present - by_path[f.path].nulls == count]
+    times = [f.name for f in _ranked((f for f in always if f.type == "timestamp"), _TIME_WORDS)]
+    problem = "" if times else _no_time(known)
+    ids, keys = _event_ids(always, by_path, count), _keys(fields, by_path, count)
+    fields = [replace(field, required=field.name in (*times[:1], *ids[:1])) for field in fields]
+    bad = f", {len(observation.bad):,} more are no JSON objects" if observation.bad else ""
+    lines = [
+        f"# From {_printable(source)}: {count:,} {'record' if count == 1 else 'records'}{bad}.",
+        f"name: {name}",
+        f"event_time: {_yaml(times[0])}{_or(times[1:4])}" if times else f"event_time:  # {problem}",
+        *([f"event_id: {_yaml(ids[0])}{_or(ids[1:])}"] if ids else []),
+        f"keys: [[{_yaml(keys[0])}]]{_or(keys[1:])}"
+        if keys
+        else "keys: [[]]  # no key found: all events go to one shard",
+        "fields:",
+    ]
+    width = max((len(field.entry) for field in fields if len(field.entry) < _ALIGNED), default=0)
+    lines += [f"  {field.entry:{width}}  # {field.note}" for field in fields]
+    lines += _left_out(known, maps, count, observation.left_out)
+    return InferredStream("\n".join(lines) + "\n", problem)
+
+
+def _no_time(known: Sequence[ObservedField]) -> str:
+    """Return why no field is the event time."""
+    some = [f"{_printable(format_path(o.path))} ({o.times:,} of {o.values:,} values)" for o in known if o.times]
+    near = f"; {', '.join(some[:3])} has some" if some else ""
+    return f"no field has a time in every record, as ISO 8601 text or a number since 1970{near}"
+
+
+def _type(one: ObservedField) -> str:
+    """Return the type that fits all values, or nothing."""
+    values = one.values
+    if not values or one.arrays or one.objects:
+        return ""
+    if one.booleans == values:
+        return "boolean"
+    if one.texts == values:
+        return "timestamp" if one.times == values else "string"
+    if one.numbers != values:
+        return ""
+    if one.wholes == values and not one.large:
+        return "timestamp" if _unit(one) is not None else "long"
+    if one.exponents or one.large or one.scale > _MONEY_SCALE:
+        return "double"
+    scale = max(2, one.scale)
+    digits = min(MAX_DECIMAL_DIGITS, one.digits + scale + 3)  # larger values will come
+    return f"decimal({digits},{scale})"
+
+
+def _unit(one: ObservedField) -> TimeUnit | None:
+    """Return the unit in which all numbers are times, if the name of the field says that they are."""
+    for unit, count in one.units.items():
+        if count == one.values and _is_time(one.path[-1]):
+            return unit
+    return None
+
+
+def _is_time(name: str) -> bool:
+    words = _words(name)
+    return any(word in words or name.lower().endswith(word) for word in (*_TIME_WORDS, "ms"))
+
+
+def _words(name: str) -> list[str]:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().replace("-", "_").replace("@", "").split("_")
+
+
+def _note(one: ObservedField, count: int) -> str:
+    share = (one.present - one.nulls) / count
+    parts = [f"{share:.0%}" if share in (0, 1) or share >= 0.01 else "below 1%"]
+    if one.earliest_ms is not None and one.latest_ms is not None and one.times == one.values:
+        parts.append(f"{to_text(one.earliest_ms)[:10]} to {to_text(one.latest_ms)[:10]}")
+    else:
+        distinct = len(one.distinct)
+        some = "1 value" if distinct == 1 else f"{distinct:,} values"
+        parts.append(some if distinct < MAX_DISTINCT else f"more than {MAX_DISTINCT:,} values")
+        if one.example and not one.booleans:
+            parts.append(f"such as {_printable(one.example[:40])}")
+    return ", ".join(parts)
+
+
+def _names(paths: Sequence[Path]) -> dict[Path, str]:
+    """Return a name for each path: its last name, with those before it where it is not the only one."""
+    found: dict[Path, str] = {}
+    open_paths = [*paths]
+    for length in range(1, max(map(len, paths), default=0) + 1):
+        by_name: dict[str, list[Path]] = {}
+        for path in open_paths:
+            if length == 1 < len(path) and path[-1].lower() in _GENERIC:
+                continue
+            by_name.setdefault(_identifier("_".join(path[-length:])).lower(), []).append(path)
+        taken = {name.lower() for name in found.values()}
+        for name, alike in by_name.items():
+            if name in taken:
+                continue
+            shortest = [path for path in alike if len(path) == length] or alike
+            if len(alike) == 1 or len(shortest) == 1:
+                found[shortest[0]] = _identifier("_".join(shortest[0][-length:]))
+        open_paths = [path for path in open_paths if path not in found]
+    taken = {name.lower() for name in found.values()}
+    for path in open_paths:  # as names that differ in their signs only
+        base, number = _identifier("_".join(path)), 2
+        while f"{base}_{number}".lower() in taken:
+            number += 1
+        found[path] = f"{base[: _MAX_NAME - 4]}_{number}"
+        taken.add(found[path].lower())
+    return found
+
+
+def _identifier(text: str) -> str:
+    name = re.sub(r"[^A-Za-z0-9_]", "_", text).strip("_") or "field"
+    return (f"f_{name}" if name[0].isdigit() else name)[:_MAX_NAME]
+
+
+def _maps(observation: Observation, count: int) -> list[Path]:
+    """Return the paths of objects whose names are data."""
+    inside: dict[Path, list[ObservedField]] = {}
+    for path, one in observation.fields.items():
+        inside.setdefault(path[:-1], []).append(one)
+    return [
+        path
+        for path, fields in inside.items()
+        if path and len(fields) > _MANY_NAMES and max(f.present for f in fields) < max(2, _RARE * count)
+    ]
+
+
+def _ranked(fields: Iterable[InferredField], words: Sequence[str]) -> list[InferredField]:
+    """Return the fields in order of how well their names fit, those at the top first among equals."""
+
+    def rank(one: InferredField) -> tuple[int, int]:
+        name, own = one.path[-1].lower(), _words(one.path[-1])
+        fits = [n for n, word in enumerate(words) if word in own or name.endswith(word)]
+        return (min(fits, default=len(words)), len(one.path))
+
+    return sorted(fields, key=rank)
+
+
+def _event_ids(fields: Sequence[InferredField], by_path: dict[Path, ObservedField], count: int) -> list[str]:
+    """Return the fields that have another text in each record, if their names say that they are ids."""
+    unique = [f for f in fields if f.type == "string" and len(by_path[f.path].distinct) == min(count, MAX_DISTINCT)]
+    named = [f for f in unique if any(word in _words(f.name) for word in ("id", "uuid", "guid", "key"))]
+    return [f.name for f in _ranked(named, _ID_WORDS)][:3] if count > 1 else []
+
+
+def _keys(fields: Sequence[InferredField], by_path: dict[Path, ObservedField], count: int) -> list[str]:
+    """Return the fields that events may be grouped by: texts and numbers that repeat, with the name of a thing."""
+    repeated = [
+        f
+        for f in fields
+        if f.type in ("string", "long") and 1 < len(by_path[f.path].distinct) < max(3, by_path[f.path].values)
+    ]
+    things = [f for f in repeated if _is_thing(_words(f.path[-1]))]
+    return [f.name for f in _ranked(things, _KEY_WORDS)][:4] if count > 1 else []
+
+
+def _is_thing(words: Sequence[str]) -> bool:
+    return "agent" not in words and (words[-1] == "id" or any(word in words for word in _KEY_WORDS))
+
+
+def _left_out(known: Sequence[ObservedField], maps: Sequence[Path], count: int, more: int) -> list[str]:
+    notes = []
+    for one in known:
+        place = _printable(format_path(one.path))
+        if one.path in maps:
+            notes.append(f"#   {place}: an object whose names are data")
+        elif one.arrays and one.arrays == one.values and not one.objects:
+            notes.append(f"#   {place}: an array in {one.arrays / count:.0%} of the records")
+        elif one.present == one.nulls:
+            notes.append(f"#   {place}: always null")
+        elif (one.values and one.objects) or (one.values and not _type(one)):
+            kinds = {
+                "true or false": one.booleans,
+                "numbers": one.numbers,
+                "text": one.texts,
+                "arrays": one.arrays,
+                "objects": one.objects,
+            }
+            shown = ", ".join(f"{kind} ({n:,})" for kind, n in kinds.items() if n)
+            notes.append(f"#   {place}: {shown}: no type fits all")
+    if more:
+        notes.append(f"#   and {more:,} values at further paths, which were not looked at")
+    return ["# Not declared, and ignored in events:", *notes] if notes else []
+
+
+def _or(others: Sequence[str]) -> str:
+    return f"  # or {', '.join(others)}" if others else ""
+
+
+def _yaml(text: str) -> str:
+    """Return a text as YAML, in quotes where it would be something else without."""
+    if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.-]*", text) and text.lower() not in _YAML_WORDS:
+        return text
+    return '"' + "".join(c if c.isprintable() and c not in '"\\' else f"\\U{ord(c):08x}" for c in text) + '"'
+
+
+def _printable(text: str) -> str:
+    """Return a text for a comment."""
+    return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text)
