@@ -1,10 +1,10 @@
 """Measures decoders on one core: the CPU-seconds to decode a million records of each format.
 
 The records are an event of a shop with eight fields as JSON, CSV (also with texts in quotes) and Avro (bare datums, and
-container files with the schema inside), and eight of the columns of a combined access log. ``json_nested`` has
-five fields of that event among 83 values in objects and arrays, and only these are read; ``json_scores`` is two doubles of 17
-digits. Decoded columns are compared with the columns from which the records were written. A first round, in which the
-decoders compile patterns and learn prefixes of records, is not measured. ``bytes``: the average size of a record.
+container files with the schema inside), and eight of the columns of a combined access log. ``json_nested`` has five
+fields of that event among 83 values in objects and arrays, and only these are read; ``json_scores`` is two doubles of
+17 digits. Decoded columns are compared with the columns from which the records were written. A first round, in which
+the decoders compile patterns and learn prefixes of records, is not measured. ``bytes``: the average size of a record.
 
     POLARS_MAX_THREADS=1 taskset -c 0 python -m bench.kernels.decode [--records N] [--rounds N]
 """
