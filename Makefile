@@ -112,6 +112,7 @@ RELEASE ?= 1000
 CHANGE_KILLS ?= 5
 OWNER_SCHEDULES ?= 5000
 PATTERNS ?= 10000
+JSON_RECORDS ?= 60000
 OWNER_RUNS ?= 20
 LAB_MINUTES ?= 60
 LAB_SEED ?= $(shell date +%Y%m%d)
@@ -124,6 +125,7 @@ nightly: setup ## the long forms: index against naive, language against DuckDB, 
 		$(VENV)/python -m pytest -s tests/faults/test_changes_under_load.py $(ARGS)
 	@HYPOTHESIS_PROFILE=nightly $(VENV)/python -m pytest -n $(WORKERS) -m "hypothesis and not spark and not kafka" --timeout 3600 \
 		libs services cli/tests $(ARGS)
+	@HEADGATE_JSON_RECORDS=$(JSON_RECORDS) $(VENV)/python -m pytest libs/streamcore/tests/decode/walk --timeout 7200 $(ARGS)
 	@HEADGATE_PATTERNS=$(PATTERNS) $(VENV)/python -m pytest -n $(WORKERS) libs/streamcore/tests/patterns --timeout 7200 $(ARGS)
 	@HEADGATE_OWNER_SCHEDULES=$(OWNER_SCHEDULES) HEADGATE_OWNER_RUNS=$(OWNER_RUNS) $(VENV)/python -m pytest -s \
 		libs/streamcore/tests/kafka/test_suspended_owners.py libs/streamcore/tests/kafka/test_suspended_processes.py --timeout 7200 $(ARGS)
