@@ -38,7 +38,7 @@ def walk_batch(
     """Read the fields of all records; set ``sure`` of those on which the reference does not have to decide.
 
     ``offsets``: where each record begins in ``source``, and the end of the last. ``record``: room for one record of
-    ``max_bytes`` and ``NodeTable.pad`` bytes. ``required``: the fields that each record must have. ``walk_record`` and
+    ``max_bytes`` and ``PathNodes.pad`` bytes. ``required``: the fields that each record must have. ``walk_record`` and
     ``read_field`` describe the others.
     """
     for row in range(len(offsets) - 1):

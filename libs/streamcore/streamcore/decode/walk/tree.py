@@ -47,7 +47,7 @@ _ESCAPE_BYTES: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
-class NodeTable:
+class PathNodes:
     """The tree as arrays. ``guesses`` and ``scratch`` are written, so a table is for one thread."""
 
     nodes: Int64s
@@ -58,7 +58,7 @@ class NodeTable:
     pad: int
 
 
-def build_nodes(schema: StreamSchema) -> NodeTable:
+def build_nodes(schema: StreamSchema) -> PathNodes:
     """Return the tree of a stream."""
     found = [*_breadth_first(schema.tree)]
     nodes = np.zeros((len(found), _COLUMNS), np.int64)
@@ -81,7 +81,7 @@ def build_nodes(schema: StreamSchema) -> NodeTable:
             node[PRECISION], node[SCALE] = kind.precision, kind.scale
             if kind.kind is Kind.TIMESTAMP:
                 node[PRECISION], node[SCALE] = _TO_MILLIS[schema.fields[what].unit]
-    return NodeTable(
+    return PathNodes(
         nodes,
         np.frombuffer(bytes(names) + bytes(PAD), np.uint8).copy(),
         _declared_order(nodes),
