@@ -25,7 +25,7 @@ from streamcore.decode.avro.schema import (
 from streamcore.decode.avro.schema_match import FieldMapping
 from streamcore.decode.reject_codes import RejectCode
 from streamcore.decode.scalar.record import decode_text
-from streamcore.decode.scalar.values import Milliseconds, Number, RecordError
+from streamcore.decode.scalar.values import EpochMilliseconds, Number, RecordError
 from streamcore.schema import Field, Kind
 
 _EPOCH = datetime(1970, 1, 1)
@@ -237,7 +237,7 @@ def _timestamp(logical: str, number: int, field: Field) -> object:
     """Return a timestamp in epoch milliseconds, rounded down; a local timestamp as text, to be read in the stream's
     time zone."""
     epoch_ms = number // _PER_MS[logical.rpartition("-")[2]]
-    return _local(epoch_ms, field) if logical.startswith("local") else Milliseconds(epoch_ms)
+    return _local(epoch_ms, field) if logical.startswith("local") else EpochMilliseconds(epoch_ms)
 
 
 def _date(day: int, field: Field) -> str:

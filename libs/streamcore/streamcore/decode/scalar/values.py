@@ -36,7 +36,7 @@ class Number(str):
     __slots__ = ()
 
 
-class Milliseconds(Number):
+class EpochMilliseconds(Number):
     """The text of a time in milliseconds, whatever the unit of its field."""
 
     __slots__ = ()
@@ -172,7 +172,7 @@ def _to_timestamp(field: Field, value: object, zone: ZoneInfo) -> int:
     if isinstance(value, Number):
         if not _WHOLE.fullmatch(value) and field.unit is not TimeUnit.SECONDS:
             raise _wrong_type(field, value, accepted)
-        unit = TimeUnit.MILLISECONDS if isinstance(value, Milliseconds) else field.unit
+        unit = TimeUnit.MILLISECONDS if isinstance(value, EpochMilliseconds) else field.unit
         epoch_ms = _from_unit(value, unit) if len(value) <= _MOST_TIME_DIGITS else -1
     elif isinstance(value, str):
         found = timestamps.from_iso(value, zone)
