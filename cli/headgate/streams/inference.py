@@ -278,7 +278,7 @@ def _left_out(known: Sequence[ObservedField], maps: Sequence[Path], count: int, 
             notes.append(f"#   {place}: an array in {one.arrays / count:.0%} of the records")
         elif one.present == one.nulls:
             notes.append(f"#   {place}: always null")
-        elif (one.values and one.objects) or (one.values and not _type(one)):
+        elif one.values and not _type(one):
             kinds = {
                 "true or false": one.booleans,
                 "numbers": one.numbers,

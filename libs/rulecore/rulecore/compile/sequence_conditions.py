@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from itertools import repeat
 from typing import Any, Final
 
 from rulecore import language as lang
@@ -29,8 +28,6 @@ _AGGREGATES: Final = {
     "max": MatchFunction.MAX,
     "avg": MatchFunction.MEAN,
 }
-
-
 #: From how many rows on columns cost less than one row after the other.
 _FEWEST_ROWS: Final = 32
 
@@ -73,11 +70,10 @@ class StepCondition:
 
         Raises ``OverflowError`` for a value with more digits than its type has.
         """
-        rows = [*zip(*matched, strict=True)]
-        if len(rows) < _FEWEST_ROWS:
-            names = [*candidates]
-            events = zip(*candidates.values(), strict=True) if names else repeat(())
-            return [self.holds(dict(zip(names, e, strict=True)), row) for e, row in zip(events, rows, strict=False)]
+        count = len(matched[0])
+        if count < _FEWEST_ROWS:
+            events = [{name: values[n] for name, values in candidates.items()} for n in range(count)]
+            return [self.holds(event, [values[n] for values in matched]) for n, event in enumerate(events)]
         from rulecore.language.columnar.compiler import evaluate_columns
 
         columns = [(name, kind, candidates[name]) for name, kind in self.types.items()]

@@ -148,7 +148,7 @@ class TypeChecker:
     def _column(self, syntax: SyntaxNode, name: str) -> Expr:
         arguments = self.scope.columns if self.scope.arguments is None else self.scope.arguments
         names = arguments if self.enclosing else self.scope.columns
-        declared = next((one for one in names if one.lower() == name), None)
+        declared = name if name in names else next((one for one in names if one.lower() == name), None)
         if declared is not None:
             return ColumnRef(name=declared, type=names[declared])
         if self.scope.steps:

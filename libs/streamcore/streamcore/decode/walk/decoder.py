@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from streamcore.columnar.local_timestamps import local_to_utc
+from streamcore.decode.assembly import physical_schema
 from streamcore.decode.reject_codes import DecodeLimits, ExtraFields
 from streamcore.decode.walk.batch import walk_batch
 from streamcore.decode.walk.fields import ABSENT, LOCAL
@@ -52,7 +53,7 @@ class RecordWalk:
         self._required = np.array([i for i, f in enumerate(schema.fields) if not f.nullable], np.int64)
         self._times = [i for i, f in enumerate(schema.fields) if f.type.kind is Kind.TIMESTAMP]
         self._event_time = schema.names.index(schema.event_time)
-        self._columns = pa.schema([pa.field(f.name, f.type.arrow) for f in schema.fields])
+        self._columns = physical_schema(schema)
 
     def decode(self, records: pa.LargeBinaryArray, clock_ms: int) -> WalkedRecords:
         """Decode records. ``clock_ms``: the clock of the cut, which limits event times."""
