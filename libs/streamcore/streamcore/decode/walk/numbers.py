@@ -20,6 +20,20 @@ _POWERS_OF_TEN = np.array([10**n for n in range(_MAX_DIGITS + 1)], np.int64)
 
 
 @inlined
+def read_digits(data: Bytes, at: int, digits: int, exact: bool) -> tuple[int, int, bool]:
+    """Return the position behind the digits at ``at``, ``digits`` with these, and whether it has all of them."""
+    digit = byte(data, at) - 48
+    while 0 <= digit <= 9:
+        if digits <= _MAX_EXTENDED:
+            digits = digits * 10 + digit
+        else:
+            exact = False
+        at += 1
+        digit = byte(data, at) - 48
+    return at, digits, exact
+
+
+@inlined
 def read_number(data: Bytes, at: int) -> tuple[int, int, int, bool, bool, bool]:
     """Return the position behind a number, and its parts.
 
@@ -36,26 +50,13 @@ def read_number(data: Bytes, at: int) -> tuple[int, int, int, bool, bool, bool]:
     if digit == 0:
         at += 1
     else:
-        while 0 <= digit <= 9:
-            if digits <= _MAX_EXTENDED:
-                digits = digits * 10 + digit
-            else:
-                exact = False
-            at += 1
-            digit = byte(data, at) - 48
+        at, digits, exact = read_digits(data, at, digits, exact)
     whole = True
     if byte(data, at) == POINT:
         whole = False
         at += 1
         first = at
-        digit = byte(data, at) - 48
-        while 0 <= digit <= 9:
-            if digits <= _MAX_EXTENDED:
-                digits = digits * 10 + digit
-            else:
-                exact = False
-            at += 1
-            digit = byte(data, at) - 48
+        at, digits, exact = read_digits(data, at, digits, exact)
         if at == first:
             return INVALID, 0, 0, minus, False, False
         power = first - at
