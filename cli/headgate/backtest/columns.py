@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 import polars as pl
 
 from streamcore.columnar.local_timestamps import local_to_utc
+from streamcore.columnar.polars_types import polars_type
 from streamcore.schema import Field, Kind, StreamSchema
 from streamcore.timestamps import MAX_MS, load_zone
 
@@ -19,22 +20,13 @@ _SURE = "__sure_"
 _DIGITS = 15  # a number of at most so many digits is the shortest text of its double
 _LONG = 2.0**63
 
-_PHYSICAL = {
-    Kind.BOOLEAN: pl.Boolean(),
-    Kind.LONG: pl.Int64(),
-    Kind.DOUBLE: pl.Float64(),
-    Kind.DECIMAL: pl.Int64(),
-    Kind.STRING: pl.String(),
-    Kind.TIMESTAMP: pl.Int64(),
-}
-
 
 def convert(frame: pl.DataFrame, schema: StreamSchema) -> tuple[pl.DataFrame, pl.Series]:
     """Return the stream's physical columns of a frame that has its names, and which rows are sure; the values of other
     rows are meaningless."""
     zone = load_zone(schema.zone)
     fields = [(f, *_convert_column(f, *_find(frame.schema, f.location), zone)) for f in schema.fields]
-    values = [value.cast(_PHYSICAL[f.type.kind]).alias(f.name) for f, value, _ in fields]
+    values = [value.cast(polars_type(f.type)).alias(f.name) for f, value, _ in fields]
     columns = frame.select(*values, pl.int_range(pl.len()).alias(_SURE)).drop(_SURE)
     checks = [_nulls_allowed(f, columns[f.name], frame, sure) for f, _, sure in fields]
     every = pl.repeat(True, frame.height, dtype=pl.Boolean, eager=True)

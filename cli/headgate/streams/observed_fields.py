@@ -10,8 +10,8 @@ from typing import Final
 
 from headgate.streams.sample import SampleRecord
 from streamcore.decode.scalar import DecodeLimits
-from streamcore.decode.scalar.json import JsonObject, parse_object
-from streamcore.decode.scalar.values import Number, RecordError
+from streamcore.decode.scalar.json import parse_object
+from streamcore.decode.scalar.values import Number, ObjectValue, RecordError
 from streamcore.schema import TimeUnit
 from streamcore.schema.field_paths import MAX_DEPTH, Path
 from streamcore.timestamps import from_iso, load_zone
@@ -146,11 +146,11 @@ def observe(records: Sequence[SampleRecord]) -> Observation:
     return found
 
 
-def _paths(value: JsonObject, outer: Path) -> Iterator[tuple[Path, object]]:
+def _paths(value: ObjectValue, outer: Path) -> Iterator[tuple[Path, object]]:
     for name, item in value.pairs:
         if not name:
             continue
         path = (*outer, name)
         yield path, item
-        if isinstance(item, JsonObject) and len(path) < MAX_DEPTH:
+        if isinstance(item, ObjectValue) and len(path) < MAX_DEPTH:
             yield from _paths(item, path)

@@ -15,9 +15,9 @@ import orjson
 import polars as pl
 
 from rulecore.compile.rule import CompiledRule
-from rulecore.groups.windows.members import DTYPES
 from rulecore.language.types import Value
 from rulecore.ruleset.ruleset import RuleSet
+from streamcore.columnar.polars_types import polars_type
 from streamcore.hashing import UInt64Array, hash_columns
 from streamcore.schema import StreamSchema
 from streamcore.state.scope import HashedRows
@@ -66,7 +66,7 @@ def _hash_values(
     schema: StreamSchema, route: int, columns: Sequence[str], rows: Sequence[Sequence[Value]]
 ) -> UInt64Array:
     """Return the hashes by which the events with these values are routed."""
-    dtypes: Mapping[str, pl.DataType] = {field.name: DTYPES[field.type.kind] for field in schema.fields}
+    dtypes: Mapping[str, pl.DataType] = {field.name: polars_type(field.type) for field in schema.fields}
     places = [columns.index(name) for name in schema.keys[route]]
     routed = [
         pl.Series(name, [row[place] for row in rows], dtype=dtypes[name], strict=False)

@@ -15,9 +15,10 @@ from rulecore.compile.rule import CompiledRule
 from rulecore.firing import RuleFailure, RuleFiring
 from rulecore.groups.base import CutContext, GroupId
 from rulecore.groups.subgroups import MatchedEvents, SubgroupSpec, match_events, subgroup_specs
-from rulecore.groups.windows.members import DTYPES, GroupMetadata, rows_column, version_name, window_panes
+from rulecore.groups.windows.members import GroupMetadata, rows_column, version_name, window_panes
 from rulecore.settings import GroupSettings
 from rulecore.state_size import StateSize, StateUse
+from streamcore.columnar.polars_types import polars_type
 from streamcore.schema import StreamSchema
 from streamcore.state import KeyValueTable, StateTable
 
@@ -87,7 +88,7 @@ class SubgroupedWindows:
         self.settings = settings
         self._factory = factory
         fields = [schema.get(name) for name in group.group_by]
-        self.dtypes = {f.name: DTYPES[f.type.kind] for f in fields if f is not None}
+        self.dtypes = {f.name: polars_type(f.type) for f in fields if f is not None}
         self.subgroups: dict[str, Subgroup] = {}
         self.specs: dict[str, SubgroupSpec] = {}
 

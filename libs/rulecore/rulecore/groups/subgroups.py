@@ -20,11 +20,9 @@ from rulecore.groups.windows import Aggregation
 from rulecore.groups.windows.aggregation import Array
 from rulecore.groups.windows.having import Having, RuleHits
 from rulecore.groups.windows.members import (
-    DTYPES,
     EVALUATION_ERRORS,
     GroupMember,
     GroupMetadata,
-    argument_kind,
     argument_type,
     evaluation_error,
     rows_column,
@@ -34,6 +32,7 @@ from rulecore.groups.windows.members import (
 from rulecore.language import Expr
 from rulecore.language.columnar.compiler import to_polars
 from streamcore.columnar.key_slots import KeySlots
+from streamcore.columnar.polars_types import polars_type
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION
 
 Ints = npt.NDArray[np.int64]
@@ -93,7 +92,7 @@ class SubgroupSpec:
         numeric = [self.specs[c] for c in sorted(self.specs) if self.specs[c].function != "count_distinct"]
         self.aggregations = {s.column: Aggregation(s.column, s.function, argument_type(s)) for s in numeric}
         sets = [self.specs[c] for c in sorted(self.specs) if self.specs[c].function == "count_distinct"]
-        self.distinct = {s.column: DTYPES[argument_kind(s)] for s in sets}
+        self.distinct = {s.column: polars_type(argument_type(s)) for s in sets}
         by_window: dict[tuple[Emit, int], list[GroupMember]] = {}
         for member in members:
             by_window.setdefault((member.rule.rule.emit, member.panes), []).append(member)

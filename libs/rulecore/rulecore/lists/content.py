@@ -18,10 +18,10 @@ import numpy.typing as npt
 import polars as pl
 
 from rulecore.language import ListType
-from rulecore.language.columnar.operators import DTYPES
 from rulecore.language.types import Value
 from rulecore.lists.keys import NEVER_MS, Key
 from rulecore.lists.prefilter import BloomFilter
+from streamcore.columnar.polars_types import polars_type
 from streamcore.schema import MAX_DECIMAL_DIGITS, Kind, Type
 
 Ints = npt.NDArray[np.int64]
@@ -55,7 +55,7 @@ class ListEntries:
         numbers = {key: number for number, key in enumerate(keys)}
         lookup_values = None
         if kind.value is not None and values is not None:
-            lookup_values = pl.Series("value", values, DTYPES[kind.value.kind])
+            lookup_values = pl.Series("value", values, polars_type(kind.value))
         ends = None
         if expires_ms is not None and any(end != NEVER_MS for end in expires_ms):
             ends = np.asarray(expires_ms, np.int64)
@@ -65,7 +65,7 @@ class ListEntries:
     def filter(self) -> BloomFilter:
         """The Bloom filter of these entries, built at the first use."""
         if not self._filter:
-            self._filter.append(BloomFilter.of(self.numbers.keys(), DTYPES[self.type.of.kind]))
+            self._filter.append(BloomFilter.of(self.numbers.keys(), polars_type(self.type.of)))
         return self._filter[0]
 
     def next_end_ms(self, clock_ms: int) -> int:
@@ -135,7 +135,7 @@ class ListContent:
         assert self.type.value is not None, "the type checker rejects lookup in a list without values"
         values = self.entries.lookup_values
         if values is None or not len(values):
-            return pl.repeat(None, len(keys), dtype=DTYPES[self.type.value.kind], eager=True)
+            return pl.repeat(None, len(keys), dtype=polars_type(self.type.value), eager=True)
         numbers = self._numbers(_rescale_keys(keys, kind, self.type.of))
         return _null_where(pl.Series(numbers == _NO_ENTRY), values.gather(np.maximum(numbers, 0)))
 

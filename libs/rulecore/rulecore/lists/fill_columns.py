@@ -8,9 +8,9 @@ import polars as pl
 
 from rulecore.language import ColumnRef, Expr, ListType
 from rulecore.language.columnar.compiler import to_polars
-from rulecore.language.columnar.operators import DTYPES
 from rulecore.lists.content import ListContent
 from rulecore.lists.list_columns import ListColumn, ListColumnKind, distinct
+from streamcore.columnar.polars_types import polars_type
 
 
 def with_list_columns(
@@ -25,7 +25,7 @@ def with_list_columns(
         if column.name in frame.columns:
             continue
         if content is None or not _has_types(content.type, column):
-            frame = frame.with_columns(pl.lit(None, DTYPES[column.type.kind]).alias(column.name))
+            frame = frame.with_columns(pl.lit(None, polars_type(column.type)).alias(column.name))
         elif (keys := _keys(frame, column.operand)) is not None:
             frame = frame.with_columns(_look_up(content, column, keys).alias(column.name))
     return frame

@@ -17,14 +17,14 @@ import pyarrow as pa
 
 from streamcore.decode.reject_codes import DecodeLimits
 from streamcore.decode.scalar.record import RejectedRecord
-from streamcore.decode.scalar.values import Scalar
+from streamcore.decode.scalar.values import Physical
 from streamcore.decode.types import DEAD_SCHEMA, RawBatch
 from streamcore.schema import StreamSchema
 
 Rows = npt.NDArray[np.int64]
 #: Decodes a record; the integer is the cut's clock in epoch milliseconds. Returns the values of the fields, or the
 #: rejection.
-Reference = Callable[[bytes | None, int], tuple[Scalar, ...] | RejectedRecord]
+Reference = Callable[[bytes | None, int], tuple[Physical, ...] | RejectedRecord]
 
 
 @dataclass(frozen=True, slots=True)

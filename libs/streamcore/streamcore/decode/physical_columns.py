@@ -7,20 +7,10 @@ import polars as pl
 
 from streamcore.columnar.local_timestamps import local_to_utc
 from streamcore.decode.literal_patterns import TimeText
-from streamcore.schema import Kind
 from streamcore.timestamps import HOUR_MS, MAX_MS, MIN_MS, load_zone
 
 #: Length of the date and the time, without fraction and zone.
 _MAIN_CHARS = len("2026-01-31T12:00:00")
-#: The Polars type of each kind of field; ``streamcore.schema`` has the Arrow types.
-PHYSICAL: dict[Kind, type[pl.DataType]] = {
-    Kind.BOOLEAN: pl.Boolean,
-    Kind.LONG: pl.Int64,
-    Kind.DOUBLE: pl.Float64,
-    Kind.DECIMAL: pl.Int64,
-    Kind.STRING: pl.String,
-    Kind.TIMESTAMP: pl.Int64,
-}
 
 
 def parse_times(text: pl.Series, notation: TimeText, zone: str) -> pl.Series:

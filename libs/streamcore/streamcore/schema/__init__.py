@@ -6,22 +6,27 @@ Decoding, rules and tests agree on it and on nothing else. It knows neither form
 from __future__ import annotations
 
 from streamcore.schema.stream_schema import (
-    BOOLEAN,
-    DOUBLE,
     ENGINE_COLUMNS,
     EVENT_MS,
+    OFFSET,
+    PARTITION,
+    Field,
+    StreamSchema,
+    TimeUnit,
+)
+from streamcore.schema.types import (
+    BOOLEAN,
+    DOUBLE,
     LONG,
     MAX_DECIMAL_DIGITS,
     MAX_FIELDS,
-    OFFSET,
-    PARTITION,
     STRING,
     TIMESTAMP,
-    Field,
     Kind,
-    StreamSchema,
-    TimeUnit,
     Type,
+    array_of,
+    map_of,
+    struct_of,
 )
 
 __all__ = [
@@ -41,4 +46,7 @@ __all__ = [
     "StreamSchema",
     "TimeUnit",
     "Type",
+    "array_of",
+    "map_of",
+    "struct_of",
 ]

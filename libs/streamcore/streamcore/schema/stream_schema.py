@@ -2,26 +2,12 @@
 
 A schema is a value. It is declared once per stream (YAML or code), travels to the workers with the plan, and
 is the only thing that decoding, rules and tests need to agree on. It knows neither Spark nor Kafka.
-
-Every logical type has one physical column type, chosen so that kernels see nothing but plain Arrow arrays:
-
-=============  ==================  ===========================================================
-logical        Arrow / Polars      meaning
-=============  ==================  ===========================================================
-``boolean``    bool / Boolean
-``long``       int64 / Int64       a whole number of 64 bits
-``double``     double / Float64    NaN and infinities never come out of JSON
-``decimal``    int64 / Int64       exact: the number times 10**scale, at most 18 digits
-``string``     large_string/String Unicode text
-``timestamp``  int64 / Int64       epoch milliseconds, UTC
-=============  ==================  ===========================================================
 """
 
 from __future__ import annotations
 
 import dataclasses
 import enum
-import functools
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -29,32 +15,19 @@ from typing import TYPE_CHECKING
 
 from streamcore.errors import ConfigError
 from streamcore.schema.field_paths import Path, PathTree, build_tree, format_path, parse_path
+from streamcore.schema.types import MAX_FIELDS, TIMESTAMP, Type
 
 if TYPE_CHECKING:  # a schema is read, and a record checked against it, without Arrow
     import pyarrow as pa
 
-MAX_DECIMAL_DIGITS = 18
-MAX_FIELDS = 1_000
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}\Z")
 _FIELD_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}\Z")
-_DECIMAL = re.compile(r"decimal\((\d{1,2}),\s*(\d{1,2})\)\Z")
 
 #: Columns that the engine adds to every decoded event; a stream may not declare them.
 PARTITION = "__partition"  # int32: index of (topic, partition) in the app's source list
 OFFSET = "__offset"  # int64: Kafka offset in that partition
 EVENT_MS = "__event_ms"  # int64: event time, epoch milliseconds
 ENGINE_COLUMNS = (PARTITION, OFFSET, EVENT_MS)
-
-
-class Kind(enum.StrEnum):
-    """The logical type of a field, without a decimal's parameters."""
-
-    BOOLEAN = "boolean"
-    LONG = "long"
-    DOUBLE = "double"
-    DECIMAL = "decimal"
-    STRING = "string"
-    TIMESTAMP = "timestamp"
 
 
 class TimeUnit(enum.StrEnum):
@@ -69,65 +42,6 @@ class TimeUnit(enum.StrEnum):
     def word(self) -> str:
         """The unit in a message."""
         return self.name.lower()
-
-
-@dataclass(frozen=True, slots=True)
-class Type:
-    """A logical type. ``precision`` and ``scale`` are digits, and zero unless ``kind`` is ``DECIMAL``."""
-
-    kind: Kind
-    precision: int = 0
-    scale: int = 0
-
-    def __str__(self) -> str:
-        if self.kind is Kind.DECIMAL:
-            return f"decimal({self.precision},{self.scale})"
-        return self.kind.value
-
-    @classmethod
-    def parse(cls, text: str) -> Type:
-        """Read ``long``, ``string``, ``decimal(12,2)`` and so on; ``ConfigError`` for anything else."""
-        if match := _DECIMAL.match(text.strip()):
-            precision, scale = int(match[1]), int(match[2])
-            if not 1 <= precision <= MAX_DECIMAL_DIGITS or scale > precision:
-                raise ConfigError(
-                    f"decimal({precision},{scale}): at most {MAX_DECIMAL_DIGITS} digits, scale at most the digits"
-                )
-            return cls(Kind.DECIMAL, precision, scale)
-        try:
-            kind = Kind(text.strip())
-        except ValueError:
-            kind = Kind.DECIMAL
-        if kind is Kind.DECIMAL:
-            names = ", ".join(k.value for k in Kind if k is not Kind.DECIMAL)
-            raise ConfigError(f"unknown type {text!r}; one of {names}, decimal(precision,scale)")
-        return cls(kind)
-
-    @property
-    def arrow(self) -> pa.DataType:
-        """The physical Arrow type (see the table at the top of this module)."""
-        return _arrow_types()[self.kind]
-
-
-@functools.cache
-def _arrow_types() -> Mapping[Kind, pa.DataType]:
-    import pyarrow as pa
-
-    return {
-        Kind.BOOLEAN: pa.bool_(),
-        Kind.LONG: pa.int64(),
-        Kind.DOUBLE: pa.float64(),
-        Kind.DECIMAL: pa.int64(),
-        Kind.STRING: pa.large_string(),
-        Kind.TIMESTAMP: pa.int64(),
-    }
-
-
-BOOLEAN = Type(Kind.BOOLEAN)
-LONG = Type(Kind.LONG)
-DOUBLE = Type(Kind.DOUBLE)
-STRING = Type(Kind.STRING)
-TIMESTAMP = Type(Kind.TIMESTAMP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +104,12 @@ class StreamSchema:
                 raise ConfigError(f"stream {self.name}: key {list(key)} names unknown fields {missing}")
         if self.event_id is not None and self.get(self.event_id) is None:
             raise ConfigError(f"stream {self.name}: event_id {self.event_id!r} is no field")
+        for name in {self.event_id, *(column for key in self.keys for column in key)}:
+            if (field := self.get(name or "")) is not None and field.type.is_nested:
+                raise ConfigError(
+                    f"stream {self.name}: {name} is {field.type}, which is no key and no id; "
+                    "declare the value in it as a field of its own, with from:"
+                )
 
     def _check_fields(self) -> None:
         names = [f.name for f in self.fields]

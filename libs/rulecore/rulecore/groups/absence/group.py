@@ -49,10 +49,10 @@ from rulecore.groups.absence.out_of_order import Intervals, join, merge_within_r
 from rulecore.groups.absence.rule_matrix import NO_EVENT, Ints, Mask, RuleMatrix, RuleWatch
 from rulecore.groups.absence.state import ExpectedKeys
 from rulecore.groups.base import CutContext, GroupId
-from rulecore.groups.windows.members import DTYPES
 from rulecore.matching.matcher import EventMatcher
 from rulecore.settings import GroupSettings
 from rulecore.state_size import StateSize, StateUse
+from streamcore.columnar.polars_types import polars_type
 from streamcore.schema import EVENT_MS, StreamSchema
 from streamcore.state import KeyValueTable, StateTable
 from streamcore.watermark import NO_WATERMARK
@@ -67,7 +67,7 @@ class AbsenceGroup:
         self.group = group
         self.settings = settings
         fields = [schema.get(name) for name in group.group_by]
-        self.entries = ExpectedKeys({f.name: DTYPES[f.type.kind] for f in fields if f is not None})
+        self.entries = ExpectedKeys({f.name: polars_type(f.type) for f in fields if f is not None})
         self.listed = ListPopulations(schema, group.group_by, settings.population)
         self.counts: Counter[str] = Counter()
         self.deadlines = DeadlineScan(self.entries, settings.repeats, self.counts)

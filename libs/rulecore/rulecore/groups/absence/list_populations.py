@@ -14,7 +14,7 @@ import polars as pl
 from rulecore.groups.absence.rule_matrix import NO_EVENT, Ints
 from rulecore.groups.absence.state import ExpectedKeys
 from rulecore.groups.base import CutContext, ListValues
-from rulecore.groups.windows.members import DTYPES
+from streamcore.columnar.polars_types import polars_type
 from streamcore.hashing import hash_columns
 from streamcore.schema import StreamSchema
 
@@ -28,7 +28,7 @@ class ListPopulations:
         assert route is not None, "the compiler checks that group_by contains a routing key"
         self.limit = limit
         self.numbers = np.empty(0, np.int64)
-        self._name, self._dtype = field.name, DTYPES[field.type.kind]
+        self._name, self._dtype = field.name, polars_type(field.type)
         self._routed = self._name in schema.keys[route]
         self._lists: Mapping[int, tuple[str, int]] = {}
         self._synced: dict[int, ListValues | None] = {}

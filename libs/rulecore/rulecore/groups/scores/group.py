@@ -39,9 +39,9 @@ from rulecore.firing import FiringTime, Origin, RuleFailure, RuleFiring
 from rulecore.groups.base import CutContext, GroupId
 from rulecore.groups.scores.running_sum import ActiveSignal, RunningScore
 from rulecore.groups.scores.signal_table import Key, SignalTable
-from rulecore.groups.windows.members import DTYPES
 from rulecore.settings import GroupSettings
 from rulecore.state_size import StateSize, StateUse
+from streamcore.columnar.polars_types import polars_type
 from streamcore.schema import StreamSchema
 from streamcore.state import KeyValueTable, StateTable
 from streamcore.watermark import NO_WATERMARK
@@ -82,7 +82,7 @@ class ScoreGroup:
         self.group = group
         self.settings = settings
         fields = [schema.get(name) for name in group.group_by]
-        self.signal_table = SignalTable({f.name: DTYPES[f.type.kind] for f in fields if f is not None})
+        self.signal_table = SignalTable({f.name: polars_type(f.type) for f in fields if f is not None})
         self.counts: Counter[str] = Counter()
         self.wanted: frozenset[str] = frozenset()
         self._rules: tuple[CompiledRule, ...] = ()

@@ -27,10 +27,10 @@ from rulecore.groups.sequences.event_buffer import CONDITIONS, EventBuffer, valu
 from rulecore.groups.sequences.event_roles import RoleTable, family_roles
 from rulecore.groups.sequences.firings import MatchedEvent, SequenceMatch, to_firing
 from rulecore.groups.sequences.ids import SequenceIds, required_sequence
-from rulecore.groups.windows.members import DTYPES
 from rulecore.matching.matcher import EventMatcher, EventMatches
 from rulecore.settings import GroupSettings
 from rulecore.state_size import StateSize, StateUse, key_bytes_at_most, size_by_group
+from streamcore.columnar.polars_types import polars_type
 from streamcore.hashing import hash_columns
 from streamcore.limits import PatternLimits
 from streamcore.patterns.automaton import Automaton
@@ -72,7 +72,7 @@ class SequenceGroup:
     def __init__(self, group: GroupId, schema: StreamSchema, settings: GroupSettings) -> None:
         self.group = group
         self.settings = settings
-        self._dtypes = {f.name: DTYPES[f.type.kind] for f in schema.fields}
+        self._dtypes = {f.name: polars_type(f.type) for f in schema.fields}
         keys = {name: self._dtypes[name] for name in group.group_by}
         self.buffer = EventBuffer(keys)
         self._origin = {PARTITION: pl.Int64(), OFFSET: pl.Int64()}

@@ -25,11 +25,9 @@ from rulecore.groups.windows import Aggregation, Arrivals, DistinctTable, PaneRo
 from rulecore.groups.windows.distinct_table import VALUE
 from rulecore.groups.windows.having import Having, RuleHits
 from rulecore.groups.windows.members import (
-    DTYPES,
     EVALUATION_ERRORS,
     GroupMember,
     GroupMetadata,
-    argument_kind,
     argument_type,
     evaluation_error,
     rows_column,
@@ -42,6 +40,7 @@ from rulecore.language import Expr
 from rulecore.language.columnar.compiler import to_polars
 from rulecore.settings import GroupSettings
 from rulecore.state_size import StateSize, StateUse
+from streamcore.columnar.polars_types import polars_type
 from streamcore.schema import EVENT_MS, StreamSchema
 from streamcore.state import KeyValueTable, StateTable
 from streamcore.watermark import NO_WATERMARK
@@ -78,7 +77,7 @@ class WindowGroup:
         self.group = group
         self.max_distinct = settings.distinct
         fields = [schema.get(name) for name in group.group_by]
-        self.panes = PaneTable({f.name: DTYPES[f.type.kind] for f in fields if f is not None}, group.unit)
+        self.panes = PaneTable({f.name: polars_type(f.type) for f in fields if f is not None}, group.unit)
         self.distinct: dict[str, DistinctTable] = {}
         self.rules: tuple[CompiledRule, ...] = ()  # paused ones too
         self.members: tuple[GroupMember, ...] = ()
@@ -121,7 +120,7 @@ class WindowGroup:
         self._filters = {c: s.where for c, s in specs.items()} | dict(rows)
         self._arguments = {c: s.argument for c, s in specs.items()} | dict.fromkeys(rows)
         for column in specs.keys() - numeric.keys():
-            self.distinct_table(column).dtype = DTYPES[argument_kind(specs[column])]
+            self.distinct_table(column).dtype = polars_type(argument_type(specs[column]))
         self.distinct = {c: t for c, t in self.distinct.items() if c in specs}
 
     def distinct_table(self, column: str) -> DistinctTable:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import orjson
@@ -12,19 +12,10 @@ from rulecore import language as lang
 from rulecore.compile.rule import AggregateSpec, CompiledRule
 from rulecore.documents.slots import version_key
 from rulecore.matching.access_plan import AccessPlan
-from streamcore.schema import Kind, Type
+from streamcore.schema import Type
 
 #: The errors that evaluation may raise. A panic inside Polars is not an ``Exception``.
 EVALUATION_ERRORS = (Exception, pl.exceptions.PanicException)
-
-DTYPES: Mapping[Kind, pl.DataType] = {
-    Kind.BOOLEAN: pl.Boolean(),
-    Kind.LONG: pl.Int64(),
-    Kind.DOUBLE: pl.Float64(),
-    Kind.DECIMAL: pl.Int64(),
-    Kind.STRING: pl.String(),
-    Kind.TIMESTAMP: pl.Int64(),
-}
 
 
 @dataclass(slots=True)
@@ -108,8 +99,3 @@ def rows_column(rule: CompiledRule) -> str:
 
 def argument_type(spec: AggregateSpec) -> Type | None:
     return None if spec.argument is None else spec.argument.type
-
-
-def argument_kind(spec: AggregateSpec) -> Kind:
-    assert spec.argument is not None
-    return spec.argument.type.kind

@@ -36,7 +36,6 @@ from rulecore.language.ast import (
 )
 from rulecore.language.columnar.functions import compile_call
 from rulecore.language.columnar.operators import (
-    DTYPES,
     ComputedOperand,
     arithmetic,
     comparison,
@@ -47,6 +46,7 @@ from rulecore.language.columnar.operators import (
 from rulecore.language.patterns import ANY_CHARACTER, ANY_TEXT, like_tokens
 from rulecore.language.physical import to_physical
 from rulecore.language.traversal import columns
+from streamcore.columnar.polars_types import polars_type
 from streamcore.schema import Type
 
 _ONE_ROW = pl.DataFrame({"row": [0]})
@@ -62,7 +62,7 @@ def evaluate_columns(expr: Expr, values: Sequence[tuple[str, Type, Sequence[obje
 
     Raises ``OverflowError`` for a value that the column cannot hold.
     """
-    frame = pl.DataFrame([pl.Series(name, column, DTYPES[kind.kind]) for name, kind, column in values])
+    frame = pl.DataFrame([pl.Series(name, column, polars_type(kind)) for name, kind, column in values])
     return frame.select(to_polars(expr)).to_series().to_list()
 
 
@@ -71,7 +71,7 @@ def _compile(expr: Expr) -> pl.Expr:
     compiled = _formula(expr)
     if isinstance(expr, ColumnRef | Literal | IntervalLiteral) or columns(expr):
         return compiled
-    return pl.lit(_ONE_ROW.select(compiled).item(), dtype=DTYPES[expr.type.kind])
+    return pl.lit(_ONE_ROW.select(compiled).item(), dtype=polars_type(expr.type))
 
 
 @singledispatch
@@ -100,7 +100,7 @@ def _(expr: ColumnRef) -> pl.Expr:
 
 @_formula.register
 def _(expr: Literal) -> pl.Expr:
-    return pl.lit(to_physical(expr.value, expr.type), dtype=DTYPES[expr.type.kind])
+    return pl.lit(to_physical(expr.value, expr.type), dtype=polars_type(expr.type))
 
 
 @_formula.register
@@ -147,7 +147,7 @@ def _(expr: Between) -> pl.Expr:
 @_formula.register
 def _(expr: In) -> pl.Expr:
     values = [to_physical(v.value, v.type) for v in expr.values]
-    return _compile(expr.operand).is_in(pl.Series(values, dtype=DTYPES[expr.operand.type.kind]).implode())
+    return _compile(expr.operand).is_in(pl.Series(values, dtype=polars_type(expr.operand.type)).implode())
 
 
 @_formula.register
@@ -173,7 +173,7 @@ def _(expr: Like) -> pl.Expr:
 
 @_formula.register
 def _(expr: Case) -> pl.Expr:
-    result = pl.lit(None, dtype=DTYPES[expr.type.kind])
+    result = pl.lit(None, dtype=polars_type(expr.type))
     if expr.otherwise is not None:
         result = _operand(expr.otherwise).convert(expr.type)
     for when in reversed(expr.whens):

@@ -16,14 +16,6 @@ from streamcore.schema import DOUBLE, LONG, MAX_DECIMAL_DIGITS, TIMESTAMP, Kind,
 
 Formula = Callable[..., pl.Expr]
 
-DTYPES: Mapping[Kind, type[pl.DataType]] = {
-    Kind.BOOLEAN: pl.Boolean,
-    Kind.LONG: pl.Int64,
-    Kind.DOUBLE: pl.Float64,
-    Kind.DECIMAL: pl.Int64,
-    Kind.STRING: pl.String,
-    Kind.TIMESTAMP: pl.Int64,
-}
 _LONG_DIGITS = 19
 _LARGEST = 10**MAX_DECIMAL_DIGITS - 1
 

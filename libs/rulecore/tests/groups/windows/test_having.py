@@ -16,9 +16,10 @@ from rulecore.compile.rule import CompiledRule, RuleLimits, compile_rule
 from rulecore.documents.rule import Rule
 from rulecore.errors import RuleError
 from rulecore.groups.windows.having import Having
-from rulecore.groups.windows.members import DTYPES, to_member
+from rulecore.groups.windows.members import to_member
 from rulecore.language import evaluate, to_logical
 from rulecore.language.columnar.compiler import to_polars
+from streamcore.columnar.polars_types import polars_type
 from streamcore.schema import Kind, StreamSchema, Type
 from tests.harness.apps.compile_failures import compile_with
 
@@ -127,7 +128,7 @@ def test_the_index_finds_the_rules_that_hold_row_by_row(seed: int) -> None:
     rules = random_rules(rng, 10)
     kinds = column_types(rules)
     rows = [{name: rng.choice(VALUES[kind.kind]) for name, kind in kinds.items()} for _ in range(10)]
-    frame = pl.DataFrame({n: pl.Series([r[n] for r in rows], dtype=DTYPES[k.kind]) for n, k in kinds.items()})
+    frame = pl.DataFrame({n: pl.Series([r[n] for r in rows], dtype=polars_type(k)) for n, k in kinds.items()})
     hits, failures = Having([to_member(rule, 0) for rule in rules]).evaluate(frame)
     assert failures == []
     wanted = [
@@ -152,7 +153,7 @@ def test_only_the_rule_that_raises_is_reported(monkeypatch: pytest.MonkeyPatch) 
     document = rules[0].rule.model_dump(mode="json", by_alias=True) | {"id": "bad", "having": "count(*) + 77 > 1"}
     bad = compile_rule(Rule.model_validate(document), {"wide": SCHEMA}, RuleLimits())
     kinds = column_types([*rules, bad])
-    frame = pl.DataFrame({n: pl.Series([VALUES[k.kind][1]], dtype=DTYPES[k.kind]) for n, k in kinds.items()})
+    frame = pl.DataFrame({n: pl.Series([VALUES[k.kind][1]], dtype=polars_type(k)) for n, k in kinds.items()})
     whole, _ = Having([to_member(rule, 0) for rule in rules]).evaluate(frame)
     compile_with(monkeypatch, compile_or_break)
     hits, failures = Having([to_member(rule, 0) for rule in [*rules, bad]]).evaluate(frame)

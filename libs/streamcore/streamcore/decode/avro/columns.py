@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 
 from streamcore.columnar.local_timestamps import local_to_utc
+from streamcore.columnar.polars_types import polars_type
 from streamcore.decode.assembly import decode_utf8
 from streamcore.decode.avro.byte_cursors import ByteCursors, Ints
 from streamcore.decode.avro.schema import (
@@ -25,7 +26,6 @@ from streamcore.decode.avro.schema import (
     UnionOf,
 )
 from streamcore.decode.avro.schema_match import FieldMapping, type_name
-from streamcore.decode.physical_columns import PHYSICAL
 from streamcore.decode.text.cells import parse_cells
 from streamcore.schema import Field, Kind, StreamSchema, TimeUnit
 from streamcore.timestamps import HOUR_MS, MAX_MS, MIN_MS, load_zone
@@ -141,7 +141,7 @@ def _combine(count: int, parts: list[tuple[Ints, dict[str, pl.Series]]]) -> Mapp
 
 
 def _null_column(field: Field, count: int) -> pl.Series:
-    return pl.Series(field.name, [None], dtype=PHYSICAL[field.type.kind]).new_from_index(0, count)
+    return pl.Series(field.name, [None], dtype=polars_type(field.type)).new_from_index(0, count)
 
 
 def _skip(rows: ByteCursors, kind: AvroType) -> None:

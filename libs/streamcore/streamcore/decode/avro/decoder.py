@@ -24,7 +24,7 @@ from streamcore.decode.avro.reader import Cursor, read_datum
 from streamcore.decode.avro.schema_match import FieldMapping
 from streamcore.decode.reject_codes import DecodeLimits, RejectCode
 from streamcore.decode.scalar.record import RejectedRecord, check_bytes, convert_values
-from streamcore.decode.scalar.values import RecordError, Scalar
+from streamcore.decode.scalar.values import Physical, RecordError
 from streamcore.decode.types import Decoded, RawBatch
 from streamcore.schema import StreamSchema
 from streamcore.timestamps import load_zone
@@ -46,7 +46,7 @@ def decode_avro(
     clock_ms: int,
     zone: ZoneInfo,
     limits: DecodeLimits,
-) -> tuple[Scalar, ...] | RejectedRecord:
+) -> tuple[Physical, ...] | RejectedRecord:
     """Decode one record (the reference): return the values of the stream's fields, in order, or the rejection."""
     try:
         datum = framing.split(check_bytes(record, limits, "one Avro record"), limits)
@@ -94,7 +94,7 @@ class AvroDecoder:
         dead = decode_by_reference(self._schema, records, np.flatnonzero(undecoded), self._decode_one, parts)
         return Decoded(assemble_events(self._schema, batch, parts), dead)
 
-    def _decode_one(self, record: bytes | None, clock_ms: int) -> tuple[Scalar, ...] | RejectedRecord:
+    def _decode_one(self, record: bytes | None, clock_ms: int) -> tuple[Physical, ...] | RejectedRecord:
         return decode_avro(
             self._schema,
             self._framing,

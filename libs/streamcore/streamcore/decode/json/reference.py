@@ -9,7 +9,7 @@ from streamcore.decode.assembly import BatchRecords, DecodedPart, Rows, assemble
 from streamcore.decode.reject_codes import DecodeLimits, ExtraFields
 from streamcore.decode.scalar.json import decode_one
 from streamcore.decode.scalar.record import RejectedRecord
-from streamcore.decode.scalar.values import Scalar
+from streamcore.decode.scalar.values import Physical
 from streamcore.decode.types import Decoded, RawBatch
 from streamcore.schema import StreamSchema
 from streamcore.timestamps import load_zone
@@ -40,7 +40,7 @@ class JsonReference:
         """Decode some records: append their values to ``parts``, and return the rejected ones (``DEAD_SCHEMA``)."""
         return decode_by_reference(self.schema, records, rows, self._decode_one, parts)
 
-    def _decode_one(self, record: bytes | None, clock_ms: int) -> tuple[Scalar, ...] | RejectedRecord:
+    def _decode_one(self, record: bytes | None, clock_ms: int) -> tuple[Physical, ...] | RejectedRecord:
         return decode_one(
             self.schema,
             record,

@@ -10,6 +10,6 @@ from __future__ import annotations
 from streamcore.decode.reject_codes import DecodeLimits, ExtraFields, RejectCode
 from streamcore.decode.scalar.json import decode_one
 from streamcore.decode.scalar.record import RejectedRecord
-from streamcore.decode.scalar.values import Scalar
+from streamcore.decode.scalar.values import Physical
 
-__all__ = ["DecodeLimits", "ExtraFields", "RejectCode", "RejectedRecord", "Scalar", "decode_one"]
+__all__ = ["DecodeLimits", "ExtraFields", "Physical", "RejectCode", "RejectedRecord", "decode_one"]

@@ -11,24 +11,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NoReturn
 from zoneinfo import ZoneInfo
 
 from streamcore.decode.reject_codes import DecodeLimits, ExtraFields, RejectCode
 from streamcore.decode.scalar.record import RejectedRecord, check_bytes, convert_values, decode_text
-from streamcore.decode.scalar.values import NoObject, Number, RecordError, Scalar, show
+from streamcore.decode.scalar.values import NoObject, Number, ObjectValue, Physical, RecordError, show, show_name
 from streamcore.schema import StreamSchema
 from streamcore.schema.field_paths import Path, PathTree, format_path
 
 _STRING_OR_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
-
-
-@dataclass(frozen=True, slots=True)
-class JsonObject:
-    """A JSON object: its names and values in the order of the text, repeated names included."""
-
-    pairs: tuple[tuple[str, object], ...]
 
 
 def decode_one(
@@ -39,7 +31,7 @@ def decode_one(
     zone: ZoneInfo,
     limits: DecodeLimits,
     extra_fields: ExtraFields,
-) -> tuple[Scalar, ...] | RejectedRecord:
+) -> tuple[Physical, ...] | RejectedRecord:
     """Return the physical values of the schema's fields, in order, or the rejection.
 
     ``clock_ms``: the cut's clock, in epoch milliseconds. ``zone``: that of the schema.
@@ -54,11 +46,11 @@ def decode_one(
         return RejectedRecord(error.code, error.reason)
 
 
-def parse_object(record: bytes | None, limits: DecodeLimits) -> JsonObject:
+def parse_object(record: bytes | None, limits: DecodeLimits) -> ObjectValue:
     """Return the record as one JSON object; raise ``RecordError``."""
     text = decode_text(check_bytes(record, limits, "one JSON object"))
     value = _parse(text, limits.max_depth)
-    if not isinstance(value, JsonObject):
+    if not isinstance(value, ObjectValue):
         raise RecordError(RejectCode.NOT_AN_OBJECT, f"found {show(value)}; accepted is one JSON object")
     return value
 
@@ -73,7 +65,7 @@ def _parse(text: str, max_depth: int) -> object:
     try:
         value: object = json.loads(
             text,
-            object_pairs_hook=lambda pairs: JsonObject(tuple(pairs)),
+            object_pairs_hook=lambda pairs: ObjectValue(tuple(pairs)),
             parse_int=Number,
             parse_float=Number,
             parse_constant=_reject_constant,
@@ -107,7 +99,7 @@ def _strings(value: object) -> Iterator[str]:
     elif isinstance(value, list):
         for item in value:
             yield from _strings(item)
-    elif isinstance(value, JsonObject):
+    elif isinstance(value, ObjectValue):
         for name, item in value.pairs:
             yield name
             yield from _strings(item)
@@ -117,44 +109,39 @@ def _has_surrogate(text: str) -> bool:
     return any("\ud800" <= char <= "\udfff" for char in text)
 
 
-def _check_names(schema: StreamSchema, top: JsonObject, extra_fields: ExtraFields) -> None:
+def _check_names(schema: StreamSchema, top: ObjectValue, extra_fields: ExtraFields) -> None:
     _check_repeated(schema.tree, top, (), every=extra_fields is ExtraFields.REJECT)
     extra = [name for name, _ in top.pairs if name not in schema.tree.inside]
     if extra and extra_fields is ExtraFields.REJECT:
         raise RecordError(
             RejectCode.EXTRA_FIELD,
-            f"field {_show_name(extra[0])} is not declared by stream {schema.name}; see its schema",
+            f"field {show_name(extra[0])} is not declared by stream {schema.name}; see its schema",
         )
 
 
-def _check_repeated(tree: PathTree, value: JsonObject, outer: Path, *, every: bool) -> None:
+def _check_repeated(tree: PathTree, value: ObjectValue, outer: Path, *, every: bool) -> None:
     """Reject a name of the tree that an object has twice; with ``every``, any name of this object."""
     seen = set[str]()
     for name, item in value.pairs:
         inner = tree.inside.get(name)
         if name in seen and (inner is not None or every):
-            shown = format_path((*outer, name)) if outer else _show_name(name)
+            shown = format_path((*outer, name)) if outer else show_name(name)
             raise RecordError(RejectCode.DUPLICATE_FIELD, f"field {shown} occurs more than once; accepted is once")
         seen.add(name)
-        if isinstance(inner, PathTree) and isinstance(item, JsonObject):
+        if isinstance(inner, PathTree) and isinstance(item, ObjectValue):
             _check_repeated(inner, item, (*outer, name), every=False)
 
 
 def _find_values(
-    schema: StreamSchema, tree: PathTree, value: JsonObject, outer: Path, found: dict[str, object]
+    schema: StreamSchema, tree: PathTree, value: ObjectValue, outer: Path, found: dict[str, object]
 ) -> None:
     """Add the values of the tree's fields to ``found``, by field."""
     for name, item in value.pairs:
         inner = tree.inside.get(name)
         if isinstance(inner, int):
             found[schema.fields[inner].name] = item
-        elif isinstance(inner, PathTree) and isinstance(item, JsonObject):
+        elif isinstance(inner, PathTree) and isinstance(item, ObjectValue):
             _find_values(schema, inner, item, (*outer, name), found)
         elif inner is not None and item is not None:
             for number in inner.numbers():
                 found[schema.fields[number].name] = NoObject((*outer, name), item)
-
-
-def _show_name(name: str) -> str:
-    """Return a name for a message, in quotes and printable ASCII."""
-    return show(name).removeprefix("the text ")

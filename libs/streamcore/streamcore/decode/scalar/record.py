@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from zoneinfo import ZoneInfo
 
 from streamcore.decode.reject_codes import DecodeLimits, RejectCode
-from streamcore.decode.scalar.values import RecordError, Scalar, convert
+from streamcore.decode.scalar.values import Physical, RecordError, convert
 from streamcore.schema import StreamSchema
 from streamcore.timestamps import to_text
 
@@ -51,12 +51,12 @@ def decode_text(record: bytes) -> str:
 
 def convert_values(
     schema: StreamSchema, found: Mapping[str, object], *, clock_ms: int, zone: ZoneInfo, limits: DecodeLimits
-) -> tuple[Scalar, ...]:
+) -> tuple[Physical, ...]:
     """Return the physical values of the schema's fields, in order; raise ``RecordError``.
 
     ``found``: the values in the record, by field. ``zone``: of times without an offset.
     """
-    values: list[Scalar] = []
+    values: list[Physical] = []
     for field in schema.fields:
         if field.name not in found and not field.nullable:
             raise RecordError(RejectCode.MISSING_FIELD, f"field {field.label} is missing; a {field.type} is needed")
@@ -65,7 +65,7 @@ def convert_values(
     return tuple(values)
 
 
-def _check_time(schema: StreamSchema, values: list[Scalar], clock_ms: int, limits: DecodeLimits) -> None:
+def _check_time(schema: StreamSchema, values: list[Physical], clock_ms: int, limits: DecodeLimits) -> None:
     event_ms = values[schema.names.index(schema.event_time)]
     if isinstance(event_ms, int) and event_ms > clock_ms + limits.max_future_ms:
         raise RecordError(

@@ -13,15 +13,19 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from streamcore import timestamps
 from streamcore.decode.reject_codes import RejectCode
-from streamcore.schema import Field, Kind, TimeUnit
+from streamcore.schema import Field, Kind, TimeUnit, Type
 from streamcore.schema.field_paths import Path, format_path
+from streamcore.schema.types import KEY, VALUE, quote_name
 
 Scalar = bool | int | float | str | None
-_Converter = Callable[[Field, object, ZoneInfo], Scalar]
+#: A physical value: a list of an array or of the entries of a map, an object of a struct or of an entry.
+Physical = Scalar | list[Any] | dict[str, Any]
+_Converter = Callable[[Field, object, ZoneInfo], Physical]
 
 _WHOLE = re.compile(r"-?(?:0|[1-9][0-9]*)")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
@@ -43,6 +47,13 @@ class EpochMilliseconds(Number):
 
 
 @dataclass(frozen=True, slots=True)
+class ObjectValue:
+    """An object of a record: its names and values in the order of the record, repeated names included."""
+
+    pairs: tuple[tuple[str, object], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class NoObject:
     """A value on the way of a field's path that is no object, and the path to it."""
 
@@ -59,10 +70,10 @@ class RecordError(ValueError):
         self.reason = reason
 
 
-def convert(field: Field, value: object, zone: ZoneInfo) -> Scalar:
+def convert(field: Field, value: object, zone: ZoneInfo) -> Physical:
     """Return the physical value of a field (``streamcore.schema``); raise ``RecordError``.
 
-    ``value``: None, a boolean, a ``Number``, text, a list or an object. ``zone``: of times without an offset.
+    ``value``: None, a boolean, a ``Number``, text, a list or an ``ObjectValue``. ``zone``: of times without an offset.
     """
     if value is None:
         if field.nullable:
@@ -90,6 +101,11 @@ def show(value: object) -> str:
         case list():
             return "an array"
     return "an object"
+
+
+def show_name(name: str) -> str:
+    """Return a name for a message, in quotes and printable ASCII."""
+    return show(name).removeprefix("the text ")
 
 
 def is_number(text: str) -> bool:
@@ -201,6 +217,51 @@ def _from_unit(number: str, unit: TimeUnit) -> int:
     return int(number)
 
 
+def _to_array(field: Field, value: object, zone: ZoneInfo) -> list[Any]:
+    if not isinstance(value, list):
+        raise _wrong_type(field, value, "an array")
+    element = field.type.items
+    return [convert(_inside(field, f"[{i}]", element), item, zone) for i, item in enumerate(value)]
+
+
+def _to_struct(field: Field, value: object, zone: ZoneInfo) -> dict[str, Any]:
+    """Convert an object. A member that it lacks is null, and names that the type does not have are left out."""
+    found = _unique_members(field, value, {name for name, _ in field.type.members})
+    return {
+        name: convert(_inside(field, f".{quote_name(name)}", kind), found.get(name), zone)
+        for name, kind in field.type.members
+    }
+
+
+def _to_map(field: Field, value: object, zone: ZoneInfo) -> list[Any]:
+    """Convert an object to the entries of a map, in the order of the record."""
+    return [
+        {KEY: name, VALUE: convert(_inside(field, f"[{show_name(name)}]", field.type.items), item, zone)}
+        for name, item in _unique_members(field, value, None).items()
+    ]
+
+
+def _unique_members(field: Field, value: object, names: set[str] | None) -> dict[str, object]:
+    """Return the members of an object that have these names, or any; reject a name that is there twice."""
+    if not isinstance(value, ObjectValue):
+        raise _wrong_type(field, value, "an object")
+    found: dict[str, object] = {}
+    for name, item in value.pairs:
+        if name in found:
+            raise RecordError(
+                RejectCode.DUPLICATE_FIELD,
+                f"field {field.label}: {show_name(name)} occurs more than once; accepted is once",
+            )
+        if names is None or name in names:
+            found[name] = item
+    return found
+
+
+def _inside(field: Field, step: str, kind: Type) -> Field:
+    """Return the field of a value inside another, for messages: ``items[2].price``."""
+    return Field(f"{field.label}{step}", kind)
+
+
 _CONVERTERS: dict[Kind, _Converter] = {
     Kind.BOOLEAN: _to_boolean,
     Kind.LONG: _to_long,
@@ -208,4 +269,7 @@ _CONVERTERS: dict[Kind, _Converter] = {
     Kind.DECIMAL: _to_decimal,
     Kind.STRING: _to_string,
     Kind.TIMESTAMP: _to_timestamp,
+    Kind.ARRAY: _to_array,
+    Kind.STRUCT: _to_struct,
+    Kind.MAP: _to_map,
 }

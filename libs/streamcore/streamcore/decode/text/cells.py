@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from streamcore.columnar.polars_types import polars_type
 from streamcore.decode.literal_patterns import EPOCH_MS, LOCAL_TIME, REAL, UTC_OFFSET, WHOLE, TimeText, decimal_pattern
-from streamcore.decode.physical_columns import PHYSICAL, parse_times
+from streamcore.decode.physical_columns import parse_times
 from streamcore.decode.scalar.values import Number, is_number
 from streamcore.schema import Field, Kind, TimeUnit
 
@@ -78,7 +79,7 @@ def _parse(field: Field, text: pl.Series) -> pl.Series:
             return text == "true"
         case Kind.DECIMAL:
             return text.cast(pl.Decimal(38, field.type.scale)).to_physical().cast(pl.Int64)
-    return text.cast(PHYSICAL[field.type.kind])
+    return text.cast(polars_type(field.type))
 
 
 def _parse_timestamps(text: pl.Series, zone: str) -> ParsedCells:

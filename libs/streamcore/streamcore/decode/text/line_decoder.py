@@ -24,7 +24,7 @@ from streamcore.decode.assembly import (
 )
 from streamcore.decode.reject_codes import DecodeLimits
 from streamcore.decode.scalar.record import RejectedRecord, check_bytes, convert_values, decode_text
-from streamcore.decode.scalar.values import RecordError, Scalar
+from streamcore.decode.scalar.values import Physical, RecordError
 from streamcore.decode.text.cells import ParsedCells, parse_cell, parse_cells
 from streamcore.decode.types import Decoded, RawBatch
 from streamcore.schema import StreamSchema
@@ -62,7 +62,7 @@ class LineFormat(Protocol):
 
 def decode_line(
     schema: StreamSchema, lines: LineFormat, record: bytes | None, *, clock_ms: int, limits: DecodeLimits
-) -> tuple[Scalar, ...] | RejectedRecord:
+) -> tuple[Physical, ...] | RejectedRecord:
     """Decode one record (the reference): return the values of the schema's fields, in order, or the rejection."""
     try:
         text = decode_text(check_bytes(record, limits, lines.record_name))
@@ -92,7 +92,7 @@ class LineDecoder:
         dead = decode_by_reference(self._schema, records, undecoded, self._decode_one, parts)
         return Decoded(assemble_events(self._schema, batch, parts), dead)
 
-    def _decode_one(self, record: bytes | None, clock_ms: int) -> tuple[Scalar, ...] | RejectedRecord:
+    def _decode_one(self, record: bytes | None, clock_ms: int) -> tuple[Physical, ...] | RejectedRecord:
         return decode_line(self._schema, self._lines, record, clock_ms=clock_ms, limits=self._limits)
 
     def _decode_matched(self, records: TextRecords, parts: list[DecodedPart]) -> Rows:

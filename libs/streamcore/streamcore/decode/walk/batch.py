@@ -11,13 +11,14 @@ from streamcore.decode.walk.words import Bytes
 
 
 @entry(
-    "void(Array(uint8, 1, 'C', readonly=True), int64[::1], uint8[::1], int64[:, ::1], uint8[::1], uint8[::1],"
-    " int64[:, ::1], int64[::1], int64[::1], int64, int64, boolean, int64[:, ::1], int64[:, ::1], uint8[:, ::1],"
+    "void(Array(uint8, 1, 'C', readonly=True), int64[::1], int64[::1], uint8[::1], int64[:, ::1], uint8[::1],"
+    " uint8[::1], int64[:, ::1], int64[::1], int64[::1], int64, int64, boolean, int64[:, ::1], int64[:, ::1], uint8[:, ::1],"
     " uint8[::1], int64[::1], boolean[::1])"
 )
 def walk_batch(
     source: Bytes,
-    offsets: Int64s,
+    starts: Int64s,
+    ends: Int64s,
     record: Bytes,
     nodes: Int64s,
     names: Bytes,
@@ -37,12 +38,12 @@ def walk_batch(
 ) -> None:
     """Read the fields of all records; set ``sure`` of those on which the reference does not have to decide.
 
-    ``offsets``: where each record begins in ``source``, and the end of the last. ``record``: room for one record of
+    ``starts`` and ``ends``: where each record begins and ends in ``source``. ``record``: room for one record of
     ``max_bytes`` and ``PathNodes.pad`` bytes. ``required``: the fields that each record must have. ``walk_record`` and
     ``read_field`` describe the others.
     """
-    for row in range(len(offsets) - 1):
-        begin, end = offsets[row], offsets[row + 1] - offsets[row]
+    for row in range(len(starts)):
+        begin, end = starts[row], ends[row] - starts[row]
         if end > max_bytes:
             continue
         copy_bytes(source, begin, record, 0, end)

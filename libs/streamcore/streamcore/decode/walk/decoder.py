@@ -6,22 +6,14 @@ from dataclasses import dataclass
 from zoneinfo import ZoneInfo
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from streamcore.columnar.local_timestamps import local_to_utc
 from streamcore.decode.assembly import physical_schema
 from streamcore.decode.reject_codes import DecodeLimits, ExtraFields
-from streamcore.decode.walk.batch import walk_batch
-from streamcore.decode.walk.fields import ABSENT, LOCAL
-from streamcore.decode.walk.texts import copy_texts
-from streamcore.decode.walk.tree import Int64s, build_nodes
-from streamcore.decode.walk.words import VECTOR, Bytes
-from streamcore.schema import Kind, StreamSchema
-from streamcore.timestamps import MAX_MS, MIN_MS
-
-Bools = npt.NDArray[np.bool_]
-_UTC = ZoneInfo("UTC")
+from streamcore.decode.walk.tree import Int64s
+from streamcore.decode.walk.values import Bools, FieldWalk
+from streamcore.decode.walk.words import PAD, Bytes
+from streamcore.schema import StreamSchema
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,93 +24,30 @@ class WalkedRecords:
     columns: pa.Table
 
 
-@dataclass(frozen=True, slots=True)
-class StoredTexts:
-    """Where strings are: in the records, or, if they have escape sequences there, in ``resolved`` without these."""
-
-    source: Bytes
-    resolved: Bytes
-
-
 class RecordWalk:
     """Walks through the records of one stream. It remembers the order of names, so it is for one thread."""
 
     def __init__(self, schema: StreamSchema, zone: ZoneInfo, limits: DecodeLimits, extra_fields: ExtraFields) -> None:
-        self._schema = schema
-        self._zone = zone
-        self._limits = limits
-        self._only_declared = extra_fields is ExtraFields.REJECT
-        self._table = build_nodes(schema)
-        self._record = np.empty(limits.max_record_bytes + self._table.pad, np.uint8)
-        self._required = np.array([i for i, f in enumerate(schema.fields) if not f.nullable], np.int64)
-        self._times = [i for i, f in enumerate(schema.fields) if f.type.kind is Kind.TIMESTAMP]
+        only_declared = extra_fields is ExtraFields.REJECT
+        self._walk = FieldWalk(schema.tree, schema.fields, zone, limits, only_declared=only_declared)
+        self._max_future_ms = limits.max_future_ms
         self._event_time = schema.names.index(schema.event_time)
         self._columns = physical_schema(schema)
 
     def decode(self, records: pa.LargeBinaryArray, clock_ms: int) -> WalkedRecords:
         """Decode records. ``clock_ms``: the clock of the cut, which limits event times."""
         source, offsets = _bytes_of(records)
-        resolved = np.empty(int(offsets[-1] - offsets[0]) + VECTOR, np.uint8)  # most pages of it are never used
-        count, table = len(records), self._table
-        fields = len(self._schema.fields)
-        values, lengths = np.zeros((fields, count), np.int64), np.zeros((fields, count), np.int64)
-        found, sure = np.zeros((fields, count), np.uint8), np.zeros(count, np.bool_)
-        walk_batch(
-            source,
-            offsets,
-            self._record,
-            table.nodes,
-            table.names,
-            table.scratch,
-            table.guesses,
-            np.zeros(len(table.nodes), np.int64),
-            self._required,
-            self._limits.max_record_bytes,
-            self._limits.max_depth,
-            self._only_declared,
-            values,
-            lengths,
-            found,
-            resolved,
-            np.zeros(1, np.int64),
-            sure,  # type: ignore[arg-type]
-        )
+        if self._walk.has_nested:
+            source = np.concatenate([source, np.zeros(PAD, np.uint8)])
+            source.flags.writeable = False
+        walked = self._walk.walk(source, offsets[:-1], offsets[1:])
+        sure = walked.sure
         if records.null_count:
             sure &= records.is_valid().to_numpy(zero_copy_only=False)
-        for time in self._times:
-            self._to_utc(values[time], found[time], sure)
-        sure &= values[self._event_time] <= clock_ms + self._limits.max_future_ms
+        sure &= walked.values[self._event_time] <= clock_ms + self._max_future_ms
         rows = None if sure.all() else np.flatnonzero(sure)
-        texts = StoredTexts(source, resolved)
-        columns = [self._column(texts, i, values[i], lengths[i], found[i], rows) for i in range(fields)]
+        columns = [walked.column(number, rows) for number in range(len(self._columns))]
         return WalkedRecords(sure, pa.Table.from_arrays(columns, schema=self._columns))
-
-    def _to_utc(self, times: Int64s, found: Bytes, sure: Bools) -> None:
-        """Convert local times; leave records with times that are out of range then to the reference."""
-        local = sure & (found == LOCAL)
-        if not local.any():
-            return
-        if self._zone.key != _UTC.key:
-            times[local] = local_to_utc(self._zone, times[local])
-        sure &= ~local | ((times >= MIN_MS) & (times <= MAX_MS))
-
-    def _column(
-        self, texts: StoredTexts, field: int, values: Int64s, lengths: Int64s, found: Bytes, rows: Int64s | None
-    ) -> pa.Array:
-        """Return the column of a field. ``rows``: those that it has; None for all."""
-        kind = self._columns[field].type
-        values, found = (values.copy(), found) if rows is None else (values[rows], found[rows])
-        count = len(values)
-        present = found != ABSENT
-        validity = None if present.all() else pa.py_buffer(np.packbits(present, bitorder="little"))
-        if pa.types.is_large_string(kind):
-            offsets = np.zeros(count + 1, np.int64)
-            np.cumsum(lengths if rows is None else lengths[rows], out=offsets[1:])
-            target = np.empty(int(offsets[-1]) + VECTOR, np.uint8)
-            copy_texts(texts.source, texts.resolved, values, offsets, target)
-            return pa.Array.from_buffers(kind, count, [validity, pa.py_buffer(offsets), pa.py_buffer(target)])
-        stored = np.packbits(values.astype(np.bool_), bitorder="little") if pa.types.is_boolean(kind) else values
-        return pa.Array.from_buffers(kind, count, [validity, pa.py_buffer(stored)])
 
 
 def _bytes_of(records: pa.LargeBinaryArray) -> tuple[Bytes, Int64s]:

@@ -5,11 +5,34 @@ from __future__ import annotations
 from typing import Final
 
 from streamcore.decode.walk.compiler import compiled, inlined
-from streamcore.decode.walk.grammar import INVALID, MINUS, QUOTE, is_digit, skip_literal, skip_string
+from streamcore.decode.walk.grammar import (
+    INVALID,
+    MINUS,
+    OPEN_ARRAY,
+    OPEN_OBJECT,
+    QUOTE,
+    is_digit,
+    skip_literal,
+    skip_string,
+    skip_value,
+)
 from streamcore.decode.walk.numbers import read_decimal, read_double, read_whole
 from streamcore.decode.walk.texts import unescape
 from streamcore.decode.walk.times import LOCAL_TIME, NO_TIME, read_time
-from streamcore.decode.walk.tree import DECIMAL, DOUBLE, FIELD, KIND, PRECISION, SCALE, TEXT, TIME, WHOLE, Int64s
+from streamcore.decode.walk.tree import (
+    DECIMAL,
+    DOUBLE,
+    FIELD,
+    KIND,
+    PRECISION,
+    SCALE,
+    TEXT,
+    TIME,
+    WHOLE,
+    WHOLE_ARRAY,
+    WHOLE_OBJECT,
+    Int64s,
+)
 from streamcore.decode.walk.words import Bytes, byte
 from streamcore.timestamps import MAX_MS, MIN_MS
 
@@ -33,13 +56,17 @@ def read_field(
     found: Bytes,
     resolved: Bytes,
     resolved_end: Int64s,
+    depth: int,
+    max_depth: int,
 ) -> int:
     """Read a value into row ``row`` of its field; return the position behind it, or ``INVALID``.
 
     ``values``, of each field: whole numbers, decimals and times as they are, doubles as bits, truth as 0 or 1, and the
-    position of strings: from ``begin`` on that in the record, or, as -1 minus the position, that in ``resolved``.
-    ``lengths``: those of strings. ``found``: ``ABSENT`` (which is not written), ``PRESENT`` or ``LOCAL``.
-    ``resolved``: strings that have escape sequences in the record; ``resolved_end[0]``: where the next one begins.
+    position of strings: from ``begin`` on that in the record, or, as -1 minus the position, that in ``resolved``. Of an
+    array or an object: the position of its opening bracket. ``lengths``: those of strings, arrays and objects.
+    ``found``: ``ABSENT`` (which is not written), ``PRESENT`` or ``LOCAL``. ``resolved``: strings that have escape
+    sequences in the record; ``resolved_end[0]``: where the next one begins. ``depth``: the number of open brackets
+    around the value.
     """
     kind, field, char = nodes[node, KIND], nodes[node, FIELD], byte(data, at)
     if char == _LETTER_N:
@@ -63,6 +90,11 @@ def read_field(
         behind, value = read_decimal_or_text(data, at, nodes[node, PRECISION], nodes[node, SCALE])
     elif kind == TIME:
         behind, value, state = read_time_or_number(data, at, nodes[node, PRECISION], nodes[node, SCALE])
+    elif kind == WHOLE_ARRAY or kind == WHOLE_OBJECT:
+        if char != (OPEN_ARRAY if kind == WHOLE_ARRAY else OPEN_OBJECT):
+            return INVALID
+        behind, value = skip_value(data, at, depth, max_depth), begin + at
+        lengths[field, row] = behind - at
     else:
         if char != _LETTER_T and char != _LETTER_F:
             return INVALID

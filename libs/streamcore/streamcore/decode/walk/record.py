@@ -108,10 +108,15 @@ def walk_record(
 ) -> bool:
     """Read the fields of the record from 0 to ``end``; return False if the reference has to decide on it.
 
+    If the root of the tree is no object, the record is the value of the one field.
+
     ``seen``: by node, the number behind that of the last row that had it. ``only_declared``: whether a name at the top
     that is not in the tree is an error. ``read_field`` describes the others.
     """
     at = skip_space(data, 0)
+    if nodes[0, KIND] != OBJECT:
+        at = read_field(data, at, 0, begin, row, nodes, values, lengths, found, resolved, resolved_end, 0, max_depth)
+        return at >= 0 and skip_space(data, at) == end
     if byte(data, at) != OPEN_OBJECT:
         return False
     node, depth, before, guess = 0, 1, _OTHER, guesses[0, FIRST]
@@ -138,7 +143,9 @@ def walk_record(
             if child < 0:
                 at = skip_value(data, at, depth, max_depth)
             elif nodes[child, KIND] != OBJECT:
-                at = read_field(data, at, child, begin, row, nodes, values, lengths, found, resolved, resolved_end)
+                at = read_field(
+                    data, at, child, begin, row, nodes, values, lengths, found, resolved, resolved_end, depth, max_depth
+                )
             elif byte(data, at) == OPEN_OBJECT:
                 depth += 1
                 if depth > max_depth:

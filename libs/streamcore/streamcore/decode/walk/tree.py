@@ -6,7 +6,7 @@ beside each other. ``names`` has the bytes of their names.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamcore.decode.walk.words import PAD, Bytes
-from streamcore.schema import Kind, StreamSchema, TimeUnit
+from streamcore.schema import Field, Kind, TimeUnit
 from streamcore.schema.field_paths import PathTree
 
 Int64s = npt.NDArray[np.int64]
@@ -24,8 +24,8 @@ Int64s = npt.NDArray[np.int64]
 #: times the one, divided by the other, is milliseconds.
 KIND, FIELD, PARENT, FIRST_CHILD, CHILDREN, NAME, LENGTH, WORD, MASK, ESCAPED, PRECISION, SCALE = range(12)
 _COLUMNS: Final = 12
-#: Kinds of nodes.
-OBJECT, TEXT, WHOLE, DOUBLE, DECIMAL, TIME, TRUTH = range(7)
+#: Kinds of nodes: an object on the way, fields of one value, and fields that are read from their bytes afterwards.
+OBJECT, TEXT, WHOLE, DOUBLE, DECIMAL, TIME, TRUTH, WHOLE_ARRAY, WHOLE_OBJECT = range(9)
 _KINDS = {
     Kind.STRING: TEXT,
     Kind.LONG: WHOLE,
@@ -33,6 +33,9 @@ _KINDS = {
     Kind.DECIMAL: DECIMAL,
     Kind.TIMESTAMP: TIME,
     Kind.BOOLEAN: TRUTH,
+    Kind.ARRAY: WHOLE_ARRAY,
+    Kind.STRUCT: WHOLE_OBJECT,
+    Kind.MAP: WHOLE_OBJECT,
 }
 _TO_MILLIS = {
     TimeUnit.SECONDS: (1_000, 1),
@@ -58,9 +61,9 @@ class PathNodes:
     pad: int
 
 
-def build_nodes(schema: StreamSchema) -> PathNodes:
-    """Return the tree of a stream."""
-    found = [*_breadth_first(schema.tree)]
+def build_nodes(tree: PathTree | int, fields: Sequence[Field]) -> PathNodes:
+    """Return the tree of the paths of these fields; a number is the field that is the whole value."""
+    found = [*_breadth_first(tree)]
     nodes = np.zeros((len(found), _COLUMNS), np.int64)
     names = bytearray()
     longest, child = 0, 1
@@ -76,11 +79,11 @@ def build_nodes(schema: StreamSchema) -> PathNodes:
             node[KIND], node[FIRST_CHILD], node[CHILDREN] = OBJECT, child, len(what.inside)
             child += len(what.inside)
         else:
-            kind = schema.fields[what].type
+            kind = fields[what].type
             node[KIND], node[FIELD] = _KINDS[kind.kind], what
             node[PRECISION], node[SCALE] = kind.precision, kind.scale
             if kind.kind is Kind.TIMESTAMP:
-                node[PRECISION], node[SCALE] = _TO_MILLIS[schema.fields[what].unit]
+                node[PRECISION], node[SCALE] = _TO_MILLIS[fields[what].unit]
     return PathNodes(
         nodes,
         np.frombuffer(bytes(names) + bytes(PAD), np.uint8).copy(),
@@ -90,9 +93,9 @@ def build_nodes(schema: StreamSchema) -> PathNodes:
     )
 
 
-def _breadth_first(root: PathTree) -> Iterator[tuple[int, str, int | PathTree]]:
+def _breadth_first(root: PathTree | int) -> Iterator[tuple[int, str, int | PathTree]]:
     """Return the number of the parent of each node, its name, and what it is."""
-    queue: list[tuple[int, str, int | PathTree]] = [(0, "", root)]
+    queue: list[tuple[int, str, PathTree | int]] = [(0, "", root)]
     for number, entry in enumerate(queue):
         yield entry
         if isinstance(entry[2], PathTree):
