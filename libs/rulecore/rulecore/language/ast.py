@@ -45,6 +45,7 @@ ListName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,79}$")]
 TypeText = Annotated[Type, PlainValidator(_parse_type), PlainSerializer(str, return_type=str)]
 ArithmeticOp = Constant["+", "-", "*", "/", "%"]
 ComparisonOp = Constant["=", "<>", "<", "<=", ">", ">=", "<=>"]
+HigherOrderFunction = Constant["exists", "forall", "filter", "transform"]
 AggregateFunction = Constant["count", "sum", "avg", "stddev", "min", "max", "count_distinct"]
 
 
@@ -448,6 +449,59 @@ class Call(_Typed):
         return self.arguments
 
 
+class MemberOf(_Typed):
+    """``operand.name``: a member of a struct; of an array of structs, the array of the members.
+
+    NULL if the struct is NULL.
+    """
+
+    node: Constant["member"] = "member"
+    operand: Expr
+    name: str
+
+    @classmethod
+    def of(cls, operand: Expr, name: str) -> MemberOf:
+        declared, kind = types.member(operand.type, name)
+        return cls(operand=operand, name=declared, type=kind)
+
+    def _result_type(self) -> Type:
+        return types.member(self.operand.type, self.name)[1]
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        return (self.operand,)
+
+
+class LambdaParameter(ExprNode):
+    """The element of an array, inside the lambda that is applied to it."""
+
+    node: Constant["parameter"] = "parameter"
+    name: str
+    type: TypeText
+
+
+class HigherOrderCall(_Typed):
+    """``exists(array, x -> body)`` and the like: the body is evaluated for each element, with NULL ones."""
+
+    node: Constant["higher_order"] = "higher_order"
+    function: HigherOrderFunction
+    array: Expr
+    parameter: str
+    body: Expr
+
+    @classmethod
+    def of(cls, function: HigherOrderFunction, array: Expr, parameter: str, body: Expr) -> HigherOrderCall:
+        kind = types.higher_order(function, array.type, body.type)
+        return cls(function=function, array=array, parameter=parameter, body=body, type=kind)
+
+    def _result_type(self) -> Type:
+        return types.higher_order(self.function, self.array.type, self.body.type)
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        return (self.array, self.body)
+
+
 class AggregateCall(_Typed):
     """An aggregate of the events of a window; ``count`` without an argument is ``count(*)``."""
 
@@ -488,6 +542,9 @@ if TYPE_CHECKING:
         | Like
         | Case
         | Call
+        | MemberOf
+        | LambdaParameter
+        | HigherOrderCall
         | AggregateCall
     )
 
@@ -535,6 +592,9 @@ _NODES: Final[Mapping[str, type[ExprNode]]] = {
         Like,
         Case,
         Call,
+        MemberOf,
+        LambdaParameter,
+        HigherOrderCall,
         AggregateCall,
     )
 }

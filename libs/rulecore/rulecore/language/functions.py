@@ -15,9 +15,30 @@ from rulecore.language.cidr import read_network
 from rulecore.language.patterns import check_regex, count_capture_groups, like_tokens
 from rulecore.language.time_formats import ISO, TimeFormat, check_zone
 from rulecore.language.types import Operand
-from streamcore.schema import BOOLEAN, DOUBLE, LONG, MAX_DECIMAL_DIGITS, STRING, TIMESTAMP, Kind, Type
+from streamcore.schema import (
+    BOOLEAN,
+    DOUBLE,
+    LONG,
+    MAX_DECIMAL_DIGITS,
+    STRING,
+    TIMESTAMP,
+    Kind,
+    Type,
+    array_of,
+    map_of,
+)
 
-__all__ = ["AGGREGATES", "ALIASES", "FUNCTIONS", "TRUNC_UNITS", "FunctionSignature", "call_type", "like_tokens"]
+__all__ = [
+    "AGGREGATES",
+    "ALIASES",
+    "FUNCTIONS",
+    "HIGHER_ORDER",
+    "OF_ARRAYS",
+    "TRUNC_UNITS",
+    "FunctionSignature",
+    "call_type",
+    "like_tokens",
+]
 
 Operands = tuple[Operand, ...]
 
@@ -244,6 +265,80 @@ def _to_utc(name: str, operands: Operands) -> Type:
     return TIMESTAMP
 
 
+def _array(name: str, operands: Operands) -> Type:
+    return array_of(types.unify(operands, name))
+
+
+def _map(name: str, operands: Operands) -> Type:
+    if len(operands) % 2:
+        raise ExpressionTypeError(f"{name}: each key needs a value", _usage(name))
+    keys = [_constant(name, operands, index, Kind.STRING) for index in range(0, len(operands), 2)]
+    if len({*keys}) < len(keys):
+        raise ExpressionTypeError(f"{name}: a key is there twice", _usage(name))
+    return map_of(types.unify(operands[1::2], name))
+
+
+def _cardinality(name: str, operands: Operands) -> Type:
+    if operands[0].type.kind is not Kind.MAP:
+        types.elements(operands[0].type, name)
+    return LONG
+
+
+def _array_contains(name: str, operands: Operands) -> Type:
+    types.check_comparable(Operand(types.elements(operands[0].type, name)), operands[1])
+    return BOOLEAN
+
+
+def _arrays_overlap(name: str, operands: Operands) -> Type:
+    left, right = (types.elements(operand.type, name, index) for index, operand in enumerate(operands))
+    types.check_comparable(Operand(left), Operand(right))
+    return BOOLEAN
+
+
+def _element_at(name: str, operands: Operands) -> Type:
+    kind, key = operands[0].type, operands[1]
+    if kind.kind is Kind.MAP:
+        types.check_text(key, name, 1)
+        return kind.items
+    return _get(name, operands, first=1)
+
+
+def _get(name: str, operands: Operands, first: int = 0) -> Type:
+    element = types.elements(operands[0].type, name)
+    if operands[1].type != LONG:
+        raise ExpressionTypeError(f"{name} takes a whole number, not {operands[1].type}", _usage(name), 1)
+    if first and operands[1].constant and operands[1].value == 0:
+        raise ExpressionTypeError(f"{name}: the first element is number 1, the last one -1", _usage(name), 1)
+    return element
+
+
+def _map_part(name: str, operands: Operands) -> Type:
+    kind = operands[0].type
+    if kind.kind is not Kind.MAP:
+        raise ExpressionTypeError(f"{name} takes a map, not {kind}", _usage(name), 0)
+    return array_of(kind.items if name == "map_values" else STRING)
+
+
+def _map_contains_key(name: str, operands: Operands) -> Type:
+    _map_part(name, operands)
+    types.check_text(operands[1], name, 1)
+    return BOOLEAN
+
+
+def _array_extreme(name: str, operands: Operands) -> Type:
+    element = types.elements(operands[0].type, name)
+    if element.is_nested:
+        raise ExpressionTypeError(f"{name} takes an array of values, not {operands[0].type}", _usage(name), 0)
+    return element
+
+
+def _array_sum(name: str, operands: Operands) -> Type:
+    element = types.elements(operands[0].type, name)
+    if not types.is_numeric(element):
+        raise ExpressionTypeError(f"{name} takes an array of numbers, not {operands[0].type}", _usage(name), 0)
+    return Type(Kind.DECIMAL, MAX_DECIMAL_DIGITS, element.scale) if element.kind is Kind.DECIMAL else element
+
+
 #: The functions by name.
 FUNCTIONS: Mapping[str, FunctionSignature] = {
     "lower": FunctionSignature("lower(text)", 1, 1, _text_to_text),
@@ -283,10 +378,35 @@ FUNCTIONS: Mapping[str, FunctionSignature] = {
         "to_timestamp(text), (text, 'format') or (text, 'format', 'zone')", 1, 3, _to_timestamp
     ),
     "to_utc_timestamp": FunctionSignature("to_utc_timestamp(timestamp, 'zone')", 2, 2, _to_utc),
+    "array": FunctionSignature("array(a, b, ...)", 1, _UNBOUNDED, _array),
+    "map": FunctionSignature("map('key', value, 'key', value, ...)", 2, _UNBOUNDED, _map),
+    "cardinality": FunctionSignature("cardinality(array or map)", 1, 1, _cardinality),
+    "array_contains": FunctionSignature("array_contains(array, value)", 2, 2, _array_contains),
+    "arrays_overlap": FunctionSignature("arrays_overlap(array, array)", 2, 2, _arrays_overlap),
+    "element_at": FunctionSignature("element_at(array, number from 1) or element_at(map, key)", 2, 2, _element_at),
+    "get": FunctionSignature("get(array, number from 0), or array[number]", 2, 2, _get),
+    "map_keys": FunctionSignature("map_keys(map)", 1, 1, _map_part),
+    "map_values": FunctionSignature("map_values(map)", 1, 1, _map_part),
+    "map_contains_key": FunctionSignature("map_contains_key(map, key)", 2, 2, _map_contains_key),
+    "array_min": FunctionSignature("array_min(array)", 1, 1, _array_extreme),
+    "array_max": FunctionSignature("array_max(array)", 1, 1, _array_extreme),
+    "array_sum": FunctionSignature("array_sum(array)", 1, 1, _array_sum),
+}
+
+#: Functions of an array and a lambda. ``ast.HigherOrderCall`` is their node.
+HIGHER_ORDER = ("exists", "forall", "filter", "transform")
+#: Functions that mean another one if their argument is an array, where no aggregate is accepted.
+OF_ARRAYS: Mapping[str, str] = {
+    "contains": "array_contains",
+    "max": "array_max",
+    "min": "array_min",
+    "sum": "array_sum",
 }
 
 #: Other names of functions, which Spark accepts too.
 ALIASES: Mapping[str, str] = {
+    "all": "forall",
+    "any": "exists",
     "ceiling": "ceil",
     "char_length": "length",
     "endswith": "ends_with",
@@ -296,6 +416,7 @@ ALIASES: Mapping[str, str] = {
     "pow": "power",
     "regexp": "regexp_like",
     "rlike": "regexp_like",
+    "size": "cardinality",
     "startswith": "starts_with",
     "stddev_samp": "stddev",
     "substring": "substr",

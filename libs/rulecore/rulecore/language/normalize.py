@@ -24,9 +24,11 @@ from rulecore.language.ast import (
     Compare,
     ComparisonOp,
     Expr,
+    HigherOrderCall,
     In,
     InList,
     IntervalLiteral,
+    LambdaParameter,
     Like,
     Literal,
     Lookup,
@@ -38,7 +40,7 @@ from rulecore.language.parsing.coercion import convert
 from rulecore.language.parsing.literals import timestamp_text
 from rulecore.language.patterns import ANY_TEXT, like_tokens
 from rulecore.language.reference.evaluator import evaluate
-from rulecore.language.traversal import rebuild
+from rulecore.language.traversal import rebuild, replace_leaves
 from streamcore.schema import TIMESTAMP
 
 _OPPOSITE: dict[ComparisonOp, ComparisonOp] = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
@@ -48,7 +50,7 @@ _TRUE, _FALSE = Literal.of(True), Literal.of(False)
 
 def normalize(expr: Expr) -> Expr:
     """Return the normal form, which has the expression's value for every row. A normal form is returned unchanged."""
-    return _rewrite(rebuild(expr, normalize))
+    return _rewrite(_rename_parameter(rebuild(expr, normalize)))
 
 
 def _rewrite(expr: Expr) -> Expr:
@@ -60,6 +62,20 @@ def _rewrite(expr: Expr) -> Expr:
         if expr == before:
             break
     return expr
+
+
+def _rename_parameter(expr: Expr) -> Expr:
+    """Rename the parameter of a lambda, so that it does not matter: by the number of lambdas inside each other."""
+    if not isinstance(expr, HigherOrderCall):
+        return expr
+    name = f"__{_height(expr.body)}"  # no column has such a name
+    old, new = (LambdaParameter(name=one, type=expr.array.type.items) for one in (expr.parameter, name))
+    return HigherOrderCall.of(expr.function, expr.array, name, replace_leaves(expr.body, {old: new}))
+
+
+def _height(expr: Expr) -> int:
+    inner = max((_height(child) for child in expr.children), default=0)
+    return inner + 1 if isinstance(expr, HigherOrderCall) else inner
 
 
 def fingerprint(expr: Expr | None) -> str:
@@ -82,6 +98,7 @@ def _fold(expr: Expr) -> Expr:
     if (
         not children
         or isinstance(expr, AggregateCall | InList | Lookup)
+        or expr.type.is_nested
         or not all(isinstance(c, Literal | IntervalLiteral) for c in children)
     ):
         return expr

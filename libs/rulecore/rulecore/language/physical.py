@@ -6,9 +6,11 @@ See the table at the top of ``streamcore.schema``.
 from __future__ import annotations
 
 from decimal import Decimal
+from typing import Any
 
 from rulecore.language.types import Value
 from streamcore.schema import Kind, Type
+from streamcore.schema.types import KEY, VALUE
 
 
 def to_physical(value: Value, kind: Type) -> Value:
@@ -26,10 +28,26 @@ def to_physical(value: Value, kind: Type) -> Value:
     return int(scaled)
 
 
-def to_logical(value: Value, kind: Type) -> Value:
-    """Return the logical value of a column's value; raise ``ValueError`` for a decimal that is no whole number."""
-    if kind.kind is not Kind.DECIMAL or value is None:
-        return value
+def to_logical(value: Any, kind: Type) -> Any:
+    """Return the logical value of a column's value; raise ``ValueError`` for a decimal that is no whole number.
+
+    That of an array is a list, that of a struct or a map a dict.
+    """
+    if value is None:
+        return None
+    match kind.kind:
+        case Kind.ARRAY:
+            return [to_logical(item, kind.items) for item in value]
+        case Kind.MAP:
+            return {entry[KEY]: to_logical(entry[VALUE], kind.items) for entry in value}
+        case Kind.STRUCT:
+            return {name: to_logical(value[name], member) for name, member in kind.members}
+        case Kind.DECIMAL:
+            return _to_decimal(value, kind)
+    return value
+
+
+def _to_decimal(value: object, kind: Type) -> Decimal:
     if not isinstance(value, int):
         raise ValueError(f"{value!r} is no physical {kind}")
     return Decimal(value).scaleb(-kind.scale)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from decimal import Decimal
 
 from rulecore.language.ast import (
@@ -14,13 +15,16 @@ from rulecore.language.ast import (
     ColumnRef,
     Compare,
     Expr,
+    HigherOrderCall,
     In,
     InList,
     IntervalLiteral,
     IsNull,
+    LambdaParameter,
     Like,
     Literal,
     Lookup,
+    MemberOf,
     Negate,
     Not,
     Or,
@@ -28,6 +32,7 @@ from rulecore.language.ast import (
 from rulecore.language.parsing.lexemes import KEYWORDS
 from rulecore.language.parsing.literals import interval_text, quote, timestamp_text
 from streamcore.schema import TIMESTAMP
+from streamcore.schema.types import quote_name
 
 # Operator precedence: an operand with a lower precedence than its position needs gets brackets.
 _OR, _AND, _NOT, _PREDICATE, _SUM, _PRODUCT, _UNARY, _ATOM = range(8)
@@ -49,7 +54,7 @@ def _render(expr: Expr) -> tuple[str, int]:  # noqa: PLR0912 - one line per node
     """Return the text and its precedence."""
     match expr:
         case ColumnRef():
-            return (f"`{expr.name}`" if expr.name.lower() in KEYWORDS else expr.name), _ATOM
+            return _name(expr.name), _ATOM
         case Literal():
             return _literal(expr)
         case IntervalLiteral():
@@ -74,11 +79,29 @@ def _render(expr: Expr) -> tuple[str, int]:  # noqa: PLR0912 - one line per node
             return f"case{branches}{otherwise} end", _ATOM
         case Call():
             return f"{expr.function}({', '.join(render(a) for a in expr.arguments)})", _ATOM
+        case MemberOf():
+            return f"{_operand(expr.operand, _ATOM)}.{quote_name(expr.name)}", _ATOM
+        case LambdaParameter():
+            return _name(expr.name), _ATOM
+        case HigherOrderCall():
+            function = f"{_name(expr.parameter)} -> {render(expr.body)}"
+            return f"{expr.function}({render(expr.array)}, {function})", _ATOM
         case Lookup():
             return f"lookup({quote(expr.list)}, {render(expr.key)})", _ATOM
         case AggregateCall():
             return f"{expr.function}({'*' if expr.argument is None else render(expr.argument)})", _ATOM
     raise ValueError(f"{expr!r} has no text")
+
+
+#: A name that needs no quotes: of a column, or of a column of a step of a sequence.
+_PLAIN = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*\Z|(first|last)\(", re.ASCII)
+
+
+def _name(name: str) -> str:
+    """Return the text of a name, in backquotes if it would be read as something else."""
+    if name.lower() not in KEYWORDS and _PLAIN.match(name):
+        return name
+    return f"`{name.replace('`', '``')}`"
 
 
 def _negation(operand: Expr) -> tuple[str, int]:

@@ -14,11 +14,14 @@ from rulecore.language.ast import (
     ColumnRef,
     Compare,
     Expr,
+    HigherOrderCall,
     In,
     InList,
     IsNull,
+    LambdaParameter,
     Like,
     Lookup,
+    MemberOf,
     Negate,
     Not,
     Or,
@@ -38,6 +41,31 @@ def walk(expr: Expr) -> Iterator[Expr]:
 def columns(expr: Expr) -> frozenset[str]:
     """Return the names of all columns, those inside aggregates too."""
     return frozenset(node.name for node in walk(expr) if isinstance(node, ColumnRef))
+
+
+def is_constant(expr: Expr) -> bool:
+    """Return whether the expression has neither a column nor a parameter of a lambda around it."""
+    return not free_leaves(expr)
+
+
+def free_leaves(expr: Expr, parameter: str | None = None) -> tuple[Expr, ...]:
+    """Return the distinct columns, and the parameters of lambdas around the expression, in the order of the text.
+
+    ``parameter``: one that is left out.
+    """
+    if isinstance(expr, ColumnRef | LambdaParameter):
+        return () if isinstance(expr, LambdaParameter) and expr.name == parameter else (expr,)
+    found = [leaf for child in expr.children for leaf in free_leaves(child, parameter)]
+    if isinstance(expr, HigherOrderCall):
+        found = [leaf for leaf in found if not (isinstance(leaf, LambdaParameter) and leaf.name == expr.parameter)]
+    return tuple(dict.fromkeys(found))
+
+
+def replace_leaves(expr: Expr, places: Mapping[Expr, Expr]) -> Expr:
+    """Replace columns and parameters by other nodes. No lambda inside has a parameter that is replaced."""
+    if isinstance(expr, ColumnRef | LambdaParameter):
+        return places.get(expr, expr)
+    return rebuild(expr, lambda child: replace_leaves(child, places))
 
 
 def aggregates(expr: Expr) -> tuple[AggregateCall, ...]:
@@ -94,6 +122,10 @@ def rebuild(expr: Expr, change: Rewrite) -> Expr:  # noqa: PLR0912 - one line pe
             return Case.of(whens, None if expr.otherwise is None else change(expr.otherwise))
         case Call():
             return Call.of(expr.function, tuple(change(a) for a in expr.arguments))
+        case MemberOf():
+            return MemberOf.of(change(expr.operand), expr.name)
+        case HigherOrderCall():
+            return HigherOrderCall.of(expr.function, change(expr.array), expr.parameter, change(expr.body))
         case AggregateCall():
             return AggregateCall.of(expr.function, None if expr.argument is None else change(expr.argument))
         case _:

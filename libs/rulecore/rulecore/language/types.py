@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from decimal import Context, Decimal
 
 from rulecore.errors import ExpressionTypeError
-from streamcore.schema import BOOLEAN, DOUBLE, LONG, MAX_DECIMAL_DIGITS, STRING, TIMESTAMP, Kind, Type
+from streamcore.schema import BOOLEAN, DOUBLE, LONG, MAX_DECIMAL_DIGITS, STRING, TIMESTAMP, Kind, Type, array_of
 
 Value = bool | int | float | Decimal | str | None
 
@@ -28,6 +28,9 @@ ACCEPTED: dict[Kind, str] = {
     Kind.DOUBLE: "a number, such as 100 or 10.5",
     Kind.STRING: "text in quotes, such as 'abc', or a string column",
     Kind.TIMESTAMP: "a timestamp, such as timestamp '2011-01-31 12:00:00'",
+    Kind.ARRAY: "an array",
+    Kind.STRUCT: "a struct",
+    Kind.MAP: "a map",
 }
 
 
@@ -135,6 +138,9 @@ def comparison(op: str, left: Operand, right: Operand) -> Type:
 
 def check_comparable(left: Operand, right: Operand) -> None:
     """Reject two types whose values cannot be compared with each other."""
+    for index, operand in enumerate((left, right)):
+        if operand.type.is_nested:
+            raise ExpressionTypeError(f"{operand.type} cannot be compared", _NESTED_HINT[operand.type.kind], index)
     if is_numeric(left.type) and is_numeric(right.type):
         return
     if left.type.kind is right.type.kind:
@@ -145,9 +151,56 @@ def check_comparable(left: Operand, right: Operand) -> None:
     raise ExpressionTypeError(f"{kept} cannot be compared with {other}", _accepted_hint(kept.kind), blame)
 
 
+_NESTED_HINT = {
+    Kind.ARRAY: "compare an element or a count: items[0], cardinality(items), exists(items, x -> x = 1)",
+    Kind.STRUCT: "compare a member: customer.id",
+    Kind.MAP: "compare a value: labels['env']",
+}
+
+
+def member(kind: Type, name: str) -> tuple[str, Type]:
+    """Return the declared name and the type of ``x.name``, of a struct or of an array of structs."""
+    struct = kind.items if kind.kind is Kind.ARRAY else kind
+    if struct.kind is Kind.MAP:
+        raise ExpressionTypeError(f"{struct} has no members", f"a value of a map: x['{name}']")
+    if struct.kind is not Kind.STRUCT:
+        raise ExpressionTypeError(f".{name} takes a struct, not {kind}")
+    found = struct.member(name)
+    if found is None:
+        names = ", ".join(one for one, _ in struct.members[:20])
+        raise ExpressionTypeError(f"the struct has no member {name}", f"accepted here: {names}")
+    return found[0], array_of(found[1]) if kind.kind is Kind.ARRAY else found[1]
+
+
+def elements(kind: Type, what: str, index: int | None = 0) -> Type:
+    """Return the type of an array's elements; reject another type. ``what`` names the construct in the message."""
+    if kind.kind is not Kind.ARRAY:
+        hint = "of a map, use map_keys(x) or map_values(x)" if kind.kind is Kind.MAP else ""
+        raise ExpressionTypeError(f"{what} takes an array, not {kind}", hint, index)
+    return kind.items
+
+
+def higher_order(function: str, array: Type, body: Type) -> Type:
+    """Return the type of ``function(array, x -> body)``."""
+    elements(array, function)
+    if function == "transform":
+        return array_of(body)
+    if body != BOOLEAN:
+        message = f"{function} takes a condition on an element, not {body}"
+        raise ExpressionTypeError(message, f"accepted here: {function}(items, x -> x > 100)", 1)
+    return array if function == "filter" else BOOLEAN
+
+
 def unify(operands: Sequence[Operand], what: str) -> Type:
     """Return the type that all operands convert to; ``what`` names the construct in the message."""
     first = operands[0]
+    if any(operand.type.is_nested for operand in operands):
+        other = next((i for i, operand in enumerate(operands) if operand.type != first.type), None)
+        if other is not None:
+            raise ExpressionTypeError(
+                f"{what} of {first.type} and {operands[other].type}: one type is needed", "", other
+            )
+        return first.type
     for index, operand in enumerate(operands[1:], 1):
         numbers = is_numeric(first.type) and is_numeric(operand.type)
         if not numbers and operand.type.kind is not first.type.kind:
@@ -193,9 +246,14 @@ def check_text(operand: Operand, what: str, index: int | None = None) -> None:
 
 def aggregate(function: str, argument: Operand | None) -> Type:
     """Return the type of an aggregate; ``argument`` is None for ``count(*)``."""
-    if argument is None or function in ("count", "count_distinct"):
+    if argument is None or function == "count":
         return LONG
     kind = argument.type
+    if kind.is_nested:
+        hint = f"of all elements together: {function}(array_sum(x))" if kind.kind is Kind.ARRAY else ""
+        raise ExpressionTypeError(f"{function} takes no {kind.kind}", hint, 0)
+    if function == "count_distinct":
+        return LONG
     if function in ("min", "max") and kind == TIMESTAMP:
         return TIMESTAMP
     if not is_numeric(kind):

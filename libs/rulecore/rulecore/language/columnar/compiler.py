@@ -1,14 +1,15 @@
 """Compiles an expression to a Polars expression over columns in their physical form (see ``streamcore.schema``).
 
 The result is physical too. It contains no Python function, raises on no data, and its size is linear in that of the
-tree. An expression without columns becomes a literal, which has height 1 when it is selected alone. Columns must hold
-values of their declared types: a decimal with more digits than declared gives wrong results.
+tree, but for lambdas inside each other. An expression without columns becomes a literal, which has height 1 when it is
+selected alone. Columns must hold values of their declared types: a decimal with more digits than declared gives wrong
+results.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from functools import singledispatch
@@ -25,11 +26,14 @@ from rulecore.language.ast import (
     Compare,
     Expr,
     ExprNode,
+    HigherOrderCall,
     In,
     IntervalLiteral,
     IsNull,
+    LambdaParameter,
     Like,
     Literal,
+    MemberOf,
     Negate,
     Not,
     Or,
@@ -45,9 +49,10 @@ from rulecore.language.columnar.operators import (
 )
 from rulecore.language.patterns import ANY_CHARACTER, ANY_TEXT, like_tokens
 from rulecore.language.physical import to_physical
-from rulecore.language.traversal import columns
+from rulecore.language.traversal import free_leaves, is_constant, replace_leaves, walk
 from streamcore.columnar.polars_types import polars_type
-from streamcore.schema import Type
+from streamcore.schema import STRING, Kind, Type, struct_of
+from streamcore.schema.types import KEY, VALUE
 
 _ONE_ROW = pl.DataFrame({"row": [0]})
 
@@ -69,8 +74,10 @@ def evaluate_columns(expr: Expr, values: Sequence[tuple[str, Type, Sequence[obje
 def _compile(expr: Expr) -> pl.Expr:
     """Compile an expression. One without columns becomes a literal, since Polars broadcasts only these everywhere."""
     compiled = _formula(expr)
-    if isinstance(expr, ColumnRef | Literal | IntervalLiteral) or columns(expr):
+    if isinstance(expr, ColumnRef | Literal | IntervalLiteral) or not is_constant(expr):
         return compiled
+    if expr.type.is_nested:
+        return pl.lit(_ONE_ROW.select(compiled).to_series()).first()
     return pl.lit(_ONE_ROW.select(compiled).item(), dtype=polars_type(expr.type))
 
 
@@ -83,8 +90,9 @@ def _operand(expr: Expr) -> ComputedOperand:
     compiled = _compile(expr)
     if isinstance(expr, Literal):
         return ComputedOperand(compiled, expr.type, leaf=True, constant=True, value=_physical(expr))
-    constant = not columns(expr)
-    return ComputedOperand(compiled, expr.type, leaf=constant or isinstance(expr, ColumnRef), constant=constant)
+    constant = is_constant(expr)
+    leaf = constant or isinstance(expr, ColumnRef | LambdaParameter)
+    return ComputedOperand(compiled, expr.type, leaf=leaf, constant=constant)
 
 
 def _physical(expr: Literal) -> bool | int | float | str | None:
@@ -192,5 +200,99 @@ def _(expr: Arithmetic) -> pl.Expr:
 
 
 @_formula.register
+def _(expr: MemberOf) -> pl.Expr:
+    compiled = _compile(expr.operand)
+    if expr.operand.type.kind is Kind.STRUCT:
+        return compiled.struct.field(expr.name)
+    return compiled.list.eval(pl.element().struct.field(expr.name))
+
+
+@_formula.register
+def _(expr: LambdaParameter) -> pl.Expr:
+    match expr.name:
+        case "":
+            return pl.element()
+        case "0":
+            return pl.element().struct.field("0").slice(1)
+    return pl.element().struct.field(expr.name).first()
+
+
+@_formula.register
+def _(expr: HigherOrderCall) -> pl.Expr:
+    return _apply(expr.function, _compile(expr.array), expr.array.type.items, expr.parameter, expr.body)
+
+
+def _apply(function: str, array: pl.Expr, element: Type, parameter: str, body: Expr) -> pl.Expr:
+    """Compile a lambda on the elements of an array.
+
+    Polars sees nothing but the elements inside of a list. So columns that the body uses, and parameters of lambdas
+    around it, come into the list before the elements, with the numbers from 1 as names; 0 is the element.
+    """
+    outer = free_leaves(body, parameter)
+    own = LambdaParameter(name="0" if outer else "", type=element)
+    places: dict[Expr, Expr] = {LambdaParameter(name=parameter, type=element): own}
+    if outer:
+        inside = [LambdaParameter(name=str(number), type=leaf.type) for number, leaf in enumerate(outer, 1)]
+        places |= dict(zip(outer, inside, strict=True))
+        first = [pl.lit(None, polars_type(element)).alias("0")]
+        first += [_compile(leaf).alias(place.name) for leaf, place in zip(outer, inside, strict=True)]
+        others = [pl.element().alias("0"), *(pl.lit(None, polars_type(p.type)).alias(p.name) for p in inside)]
+        array = pl.concat_list([pl.concat_list([pl.struct(first)]), array.list.eval(pl.struct(others))])
+    value, replaced = _compile(own), replace_leaves(body, places)
+    result = _compile(replaced)
+    if own not in walk(replaced):  # one value for all elements, of which there may be none
+        result = pl.when(value.is_null() | value.is_not_null()).then(result)
+    match function:
+        case "exists":
+            return array.list.agg(result.any(ignore_nulls=False))
+        case "forall":
+            return array.list.agg(result.all(ignore_nulls=False))
+        case "filter":
+            return array.list.eval(value.filter(result))
+    return array.list.eval(result)
+
+
+@_formula.register
 def _(expr: Call) -> pl.Expr:
+    if expr.function in _SEARCHES:
+        return _SEARCHES[expr.function](*expr.arguments)
     return compile_call(expr, [_operand(argument) for argument in expr.arguments])
+
+
+def _array_contains(array: Expr, value: Expr) -> pl.Expr:
+    equal = Compare.of("=", LambdaParameter(name="__x", type=array.type.items), value)
+    return pl.when(_compile(value).is_not_null()).then(
+        _apply("exists", _compile(array), array.type.items, "__x", equal)
+    )
+
+
+def _arrays_overlap(left: Expr, right: Expr) -> pl.Expr:
+    one, other = (LambdaParameter(name=n, type=e.type.items) for n, e in (("__x", left), ("__y", right)))
+    body = HigherOrderCall.of("exists", right, "__y", Compare.of("=", one, other))
+    return _apply("exists", _compile(left), left.type.items, "__x", body)
+
+
+def _entries_of(function: str, entries: Expr, key: Expr) -> pl.Expr:
+    """Apply a function to the entries of a map: whether they have a key."""
+    entry = struct_of({KEY: STRING, VALUE: entries.type.items})
+    equal = Compare.of("=", MemberOf.of(LambdaParameter(name="__x", type=entry), KEY), key)
+    return _apply(function, _compile(entries), entry, "__x", equal)
+
+
+def _map_contains_key(entries: Expr, key: Expr) -> pl.Expr:
+    return pl.when(_compile(key).is_not_null()).then(_entries_of("exists", entries, key))
+
+
+def _element_at(nested: Expr, key: Expr) -> pl.Expr:
+    if nested.type.kind is Kind.MAP:
+        return _entries_of("filter", nested, key).list.first().struct.field(VALUE)
+    place = let([_operand(key)], lambda i: pl.when(i > 0).then(i - 1).when(i < 0).then(i))
+    return _compile(nested).list.get(place, null_on_oob=True)
+
+
+_SEARCHES: Mapping[str, Callable[..., pl.Expr]] = {
+    "array_contains": _array_contains,
+    "arrays_overlap": _arrays_overlap,
+    "element_at": _element_at,
+    "map_contains_key": _map_contains_key,
+}

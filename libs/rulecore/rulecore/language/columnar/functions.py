@@ -1,4 +1,4 @@
-"""The functions of the language as Polars formulas; one entry per name in ``functions.FUNCTIONS``."""
+"""The functions of the language as Polars formulas, but for those that search in arrays and maps (``compiler``)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,18 @@ from rulecore.language.ast import Call, Literal
 from rulecore.language.cidr import in_network, read_network
 from rulecore.language.columnar import conversions
 from rulecore.language.columnar import timestamps as moments
-from rulecore.language.columnar.operators import ComputedOperand, absolute, comparison, let, let_columns
+from rulecore.language.columnar.operators import (
+    ComputedOperand,
+    absolute,
+    comparison,
+    let,
+    let_columns,
+    to_digits,
+    to_long,
+)
 from rulecore.language.time_formats import ISO
-from streamcore.schema import DOUBLE, LONG
+from streamcore.schema import DOUBLE, LONG, Kind
+from streamcore.schema.types import KEY, VALUE
 
 Operands = list[ComputedOperand]
 
@@ -175,6 +184,36 @@ def _to_timestamp(expr: Call, operands: Operands) -> pl.Expr:
     return moments.to_timestamp(operands[0], str(_constant(expr, 1, ISO)), str(_constant(expr, 2, "UTC")))
 
 
+def _array(expr: Call, operands: Operands) -> pl.Expr:
+    return pl.concat_list([operand.convert(expr.type.items) for operand in operands])
+
+
+def _map(expr: Call, operands: Operands) -> pl.Expr:
+    values = [operand.convert(expr.type.items) for operand in operands[1::2]]
+    pairs = zip(operands[::2], values, strict=True)
+    return pl.concat_list([pl.struct(key.expr.alias(KEY), value.alias(VALUE)) for key, value in pairs])
+
+
+def _get(_expr: Call, operands: Operands) -> pl.Expr:
+    index = let(operands[1:], lambda i: pl.when(i >= 0).then(i))
+    return operands[0].expr.list.get(index, null_on_oob=True)
+
+
+def _array_extreme(expr: Call, operands: Operands) -> pl.Expr:
+    """Compile the smallest or largest element that is not NULL; sorting puts NaN behind all numbers."""
+    ordered = pl.element().drop_nulls().sort()
+    return operands[0].expr.list.agg(ordered.last() if expr.function == "array_max" else ordered.first())
+
+
+def _array_sum(expr: Call, operands: Operands) -> pl.Expr:
+    """Compile the sum of the elements that are not NULL: NULL if there is none, or if it does not fit."""
+    values = pl.element().drop_nulls()
+    if expr.type == DOUBLE:  # from the first element to the last, so that the result has one value
+        return operands[0].expr.list.agg(values.cum_sum().last())
+    wide = operands[0].expr.list.agg(values.cast(pl.Int128).cum_sum().last())
+    return to_digits(wide) if expr.type.kind is Kind.DECIMAL else to_long(wide)
+
+
 _CALLS: Mapping[str, Callable[[Call, Operands], pl.Expr]] = {
     "lower": lambda _, o: o[0].expr.str.to_lowercase(),
     "upper": lambda _, o: o[0].expr.str.to_uppercase(),
@@ -211,4 +250,13 @@ _CALLS: Mapping[str, Callable[[Call, Operands], pl.Expr]] = {
     "to_text": lambda _, o: conversions.to_text(o[0]),
     "to_timestamp": _to_timestamp,
     "to_utc_timestamp": lambda e, o: moments.to_utc(o[0], str(_constant(e, 1))),
+    "array": _array,
+    "map": _map,
+    "cardinality": lambda _, o: o[0].expr.list.len().cast(pl.Int64),
+    "get": _get,
+    "map_keys": lambda _, o: o[0].expr.list.eval(pl.element().struct.field(KEY)),
+    "map_values": lambda _, o: o[0].expr.list.eval(pl.element().struct.field(VALUE)),
+    "array_min": _array_extreme,
+    "array_max": _array_extreme,
+    "array_sum": _array_sum,
 }

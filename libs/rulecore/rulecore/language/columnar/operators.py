@@ -63,7 +63,7 @@ class ComputedOperand:
             return self.to_double()
         if self.digits_at(kind.scale) <= MAX_DECIMAL_DIGITS:
             return self.rescale(kind.scale, wide=False)
-        return _digits(self.rescale(kind.scale, wide=True))
+        return to_digits(self.rescale(kind.scale, wide=True))
 
 
 def let(operands: Sequence[ComputedOperand], formula: Formula) -> pl.Expr:
@@ -122,7 +122,7 @@ def comparison(op: str, left: ComputedOperand, right: ComputedOperand) -> pl.Exp
 def negation(operand: ComputedOperand) -> pl.Expr:
     """Return ``-x``; NULL for the smallest long."""
     if operand.type == LONG:
-        return _long(pl.lit(0, dtype=pl.Int128) - operand.expr.cast(pl.Int128))
+        return to_long(pl.lit(0, dtype=pl.Int128) - operand.expr.cast(pl.Int128))
     return -operand.expr
 
 
@@ -144,22 +144,22 @@ def arithmetic(op: str, left: ComputedOperand, right: ComputedOperand, kind: Typ
         result = _arithmetic(op, a, b)
     if not wide:
         return result
-    return _long(result) if kind in (LONG, TIMESTAMP) else _digits(result)
+    return to_long(result) if kind in (LONG, TIMESTAMP) else to_digits(result)
 
 
 def absolute(operand: ComputedOperand) -> pl.Expr:
     """Return ``abs(x)``; NULL for the smallest long."""
     if operand.type == LONG:
-        return _long(operand.expr.cast(pl.Int128).abs())
+        return to_long(operand.expr.cast(pl.Int128).abs())
     return operand.expr.abs()
 
 
-def _long(wide: pl.Expr) -> pl.Expr:
+def to_long(wide: pl.Expr) -> pl.Expr:
     """Convert back to 64 bits; NULL for a value that does not fit."""
     return wide.cast(pl.Int64, strict=False)
 
 
-def _digits(wide: pl.Expr) -> pl.Expr:
+def to_digits(wide: pl.Expr) -> pl.Expr:
     """Convert back to a decimal of 18 digits; NULL for a value that does not fit."""
     limit = pl.lit(_LARGEST, dtype=pl.Int128)
     return let([ComputedOperand(wide, LONG)], lambda v: pl.when(v.abs() <= limit).then(v)).cast(pl.Int64)

@@ -13,9 +13,10 @@ from rulecore.language.parsing.lexemes import FOREIGN, OPERANDS, Lexeme, LexemeK
 
 MakeError = Callable[[str, int, int, str], ExpressionError]
 
-_BEFORE_NOT = words("( and or not when then else") | {","}
+_BEFORE_NOT = words("( [ -> and or not when then else") | {","}
 _AFTER_NOT = words("in between like rlike")
-_AFTER_OPERAND = words("* / % = <> < <= > >= <=> || and or in between like rlike is when then else end") | {","}
+_AFTER_OPERAND = words("* / % = <> < <= > >= <=> || -> [ and or in between like rlike is when then else end") | {","}
+_CLOSING = {"(": ")", "[": "]", "case": "end"}
 _OPERAND_HINT = "accepted here: a column, a constant or a function"
 
 
@@ -30,10 +31,10 @@ class BracketChecker:
         opened: list[int] = []
         prefixes = [0]
         for index, lexeme in enumerate(self.lexemes):
-            if lexeme.is_operator("(", "case"):
+            if lexeme.is_operator(*_CLOSING):
                 opened.append(index)
                 prefixes.append(0)
-            elif lexeme.is_operator(")", "end"):
+            elif lexeme.is_operator(*_CLOSING.values()):
                 self._close(opened, index)
                 prefixes.pop()
                 prefixes[-1] = 0
@@ -46,13 +47,12 @@ class BracketChecker:
                 raise self.error(message, lexeme.start, lexeme.end, "fewer brackets")
         if opened:
             lexeme = self.lexemes[opened[-1]]
-            close = ")" if lexeme.text == "(" else "end"
-            hint = f"accepted here: a matching {close}"
+            hint = f"accepted here: a matching {_CLOSING[lexeme.text]}"
             raise self.error(f"{lexeme.text} is never closed", lexeme.start, lexeme.end, hint)
 
     def _close(self, opened: list[int], index: int) -> None:
         lexeme = self.lexemes[index]
-        wanted = "(" if lexeme.text == ")" else "case"
+        wanted = next(opening for opening, closing in _CLOSING.items() if closing == lexeme.text)
         if not opened or self.lexemes[opened[-1]].text != wanted:
             raise self.error(f"{lexeme.text} without {wanted}", lexeme.start, lexeme.end, "")
         opened.pop()

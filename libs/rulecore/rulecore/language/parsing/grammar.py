@@ -13,9 +13,10 @@
     sum            product (("+"  |  "-") product)*
     product        unary (("*"  |  "/"  |  "%") unary)*
     unary          ("+"  |  "-") unary  |  primary
-    primary        operand  |  call  |  "(" condition ")"  |  case
+    primary        ( operand  |  call  |  "(" condition ")"  |  case ) ( member  |  "[" condition "]" )*
     call           function "(" list ")"
-    list           [condition ("," condition)* [","]]
+    list           [part ("," part)* [","]]
+    part           condition  |  operand "->" condition
     case           "case" ("when" condition "then" condition)+ ["else" condition] "end"
 
 An item that fits no rule raises ``GrammarError`` with its index. ``brackets`` has matched the brackets and limited
@@ -27,8 +28,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-#: An item of the sequence: ``"operand"``, ``"function"``, or an operator, keyword, bracket or comma.
-OPERAND, FUNCTION = "operand", "function"
+#: An item of the sequence: ``"operand"``, ``"function"``, ``"member"``, or an operator, keyword, bracket or comma.
+OPERAND, FUNCTION, MEMBER = "operand", "function", "member"
+INDEX, LAMBDA = "index", "lambda"
 
 COMPARISONS = frozenset({"=", "<>", "<", "<=", ">", ">=", "<=>"})
 _NEGATABLE = frozenset({"in", "between", "like", "rlike"})
@@ -39,6 +41,7 @@ PREDICATES = COMPARISONS | _NEGATABLE | {"is", "in_list"}
 class SyntaxNode:
     """A node of kind ``operand``, ``function``, ``not``, ``negate``, or that of its operator or keyword.
 
+    Others are ``member`` (its last item is the name), ``index`` and ``lambda`` (its first item is the parameter).
     ``parts``: its operands; of ``case``: condition, result, condition, result, ..., and the default if their number is
     odd. ``first``, ``last``: the indexes of its first and last item, brackets around it included. ``negated``: of
     ``not in``, ``is not null`` and the like. ``bracketed``: it is in brackets.
@@ -173,6 +176,18 @@ class _Parser:
         return SyntaxNode("negate", (operand,), first, operand.last)
 
     def _primary(self) -> SyntaxNode:
+        node = self._atom()
+        while True:
+            if self._take(MEMBER):
+                node = SyntaxNode(MEMBER, (node,), node.first, self.at - 1)
+            elif self._take("["):
+                index = self.condition()
+                self._expect("]")
+                node = SyntaxNode(INDEX, (node, index), node.first, self.at - 1)
+            else:
+                return node
+
+    def _atom(self) -> SyntaxNode:
         first = self.at
         match self._next():
             case "operand":
@@ -208,10 +223,18 @@ class _Parser:
         """Parse the parts of a list and its closing bracket."""
         parts = list[SyntaxNode]()
         while not self._take(")"):
-            parts.append(self.condition())
+            parts.append(self._lambda() if self._next(1) == "->" else self.condition())
             if self._next() != ")":
                 self._expect(",")
         return tuple(parts)
+
+    def _lambda(self) -> SyntaxNode:
+        first = self.at
+        if not self._take(OPERAND):
+            raise GrammarError(first)
+        self._expect("->")
+        body = self.condition()
+        return SyntaxNode(LAMBDA, (body,), first, body.last)
 
     def _case(self) -> SyntaxNode:
         first = self.at

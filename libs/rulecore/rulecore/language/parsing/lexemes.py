@@ -12,7 +12,7 @@ def words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-SYMBOLS = {"==": "=", "!=": "<>", **{s: s for s in words("+ - * / % = <> < <= > >= <=> ||")}}
+SYMBOLS = {"==": "=", "!=": "<>", **{s: s for s in words("+ - * / % = <> < <= > >= <=> || -> [ ]")}}
 KEYWORDS = words("and or not in between like rlike is null true false case when then else end escape distinct")
 #: Words of SQL that the language does not have. They get a message of their own, not "unknown column".
 FOREIGN = words("select from where with union cast try_cast exists over lateral join values order group")
@@ -27,6 +27,7 @@ class LexemeKind(enum.Enum):
     INTERVAL = "interval"
     TIMESTAMP = "timestamp"
     STAR = "star"
+    MEMBER = "member"  # of a struct: .name
     FUNCTION = "function"
     OPERATOR = "operator"  # and keywords, brackets and the comma
 
@@ -58,11 +59,11 @@ class Lexeme:
 
     def ends_operand(self) -> bool:
         """Return whether it can be the last lexeme of an operand, so that an operator may follow."""
-        return self.kind in OPERANDS or self.is_operator(")", "end", "null")
+        return self.kind in OPERANDS or self.kind is LexemeKind.MEMBER or self.is_operator(")", "]", "end", "null")
 
 
 def foreign_hint(text: str) -> str:
     """Return the hint about a symbol or a word that the language does not have."""
     if text.lower() in FOREIGN:
         return "an expression of columns, constants and functions; no queries, casts or windows"
-    return "accepted here: + - * / % = <> < <= > >= <=> || ( ) , and words"
+    return "accepted here: + - * / % = <> < <= > >= <=> || ( ) [ ] , -> and words"

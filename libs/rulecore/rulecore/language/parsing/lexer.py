@@ -1,7 +1,7 @@
 """Turns text into lexemes: the first half of parsing.
 
 Tokens become operands (column names, constants, intervals), function names, and a fixed set of operators and keywords.
-Everything else is rejected at its position: comments, semicolons, subqueries, casts, lambdas, hints, indexing. Brackets
+Everything else is rejected at its position: comments, semicolons, subqueries, casts, hints. Brackets
 and nesting are checked too (``brackets``), before the recursive parser runs. Names are resolved by ``type_checker``.
 """
 
@@ -100,6 +100,9 @@ class Lexer:
                 self._add_constant(token, parse_number(self.text[token.start : token.end]))
             case TokenKind.QUOTED:
                 self._add(LexemeKind.NAME, token.text.lower(), token.start, token.end)
+            case _ if (member := self._member(tokens, index)) is not None:
+                self._add(LexemeKind.MEMBER, member.text, token.start, member.end)
+                return 2
             case _ if _WORD.match(token.text):
                 return self._add_word(token, following, tokens, index)
             case _:
@@ -120,9 +123,6 @@ class Lexer:
 
     def _add_word(self, token: Token, following: Token | None, tokens: list[Token], index: int) -> int:
         word = token.text.lower()
-        if word not in KEYWORDS and (column := self._column_of_step(tokens, index)) is not None:
-            self._add(LexemeKind.NAME, f"{word}.{column.text.lower()}", token.start, column.end)
-            return 3
         is_string = following is not None and following.kind in (TokenKind.STRING, TokenKind.RAW)
         if word == "escape" and is_string:
             return self._add_escape(tokens, index)
@@ -146,14 +146,14 @@ class Lexer:
             self._add(LexemeKind.NAME, word, token.start, token.end)
         return 1
 
-    def _column_of_step(self, tokens: list[Token], index: int) -> Token | None:
-        """Return the token of the column in ``step.column``, if the word at ``index`` begins such a name."""
-        if index + 2 >= len(tokens):
+    def _member(self, tokens: list[Token], index: int) -> Token | None:
+        """Return the token of the name in ``.name`` behind an operand, if the token at ``index`` is that dot."""
+        if index == 0 or index + 1 >= len(tokens) or tokens[index].text != "." or not self.lexemes:
             return None
-        word, dot, column = tokens[index : index + 3]
-        adjacent = word.end == dot.start and dot.end == column.start
-        is_name = dot.text == "." and column.kind is TokenKind.OTHER and _WORD.match(column.text)
-        return column if adjacent and is_name else None
+        before, dot, name = tokens[index - 1 : index + 2]
+        adjacent = before.end == dot.start and dot.end == name.start and self.lexemes[-1].ends_operand()
+        is_name = name.kind is TokenKind.QUOTED or (name.kind is TokenKind.OTHER and _WORD.match(name.text))
+        return name if adjacent and is_name else None
 
     def _opened_function(self) -> str:
         """Return the name of the function before the bracket that the last lexeme opens, else ""."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rulecore.errors import ExpressionError
 from rulecore.language.ast import Expr
 from rulecore.language.limits import ExpressionLimits
-from rulecore.language.parsing.grammar import FUNCTION, OPERAND, GrammarError, parse_grammar
+from rulecore.language.parsing.grammar import FUNCTION, MEMBER, OPERAND, GrammarError, parse_grammar
 from rulecore.language.parsing.lexemes import Lexeme, LexemeKind
 from rulecore.language.parsing.lexer import Lexer
 from rulecore.language.parsing.type_checker import TypeChecker
@@ -35,7 +35,7 @@ def parse(
 def _to_item(lexeme: Lexeme) -> str:
     if lexeme.kind is LexemeKind.OPERATOR:
         return lexeme.text
-    return FUNCTION if lexeme.kind is LexemeKind.FUNCTION else OPERAND
+    return {LexemeKind.FUNCTION: FUNCTION, LexemeKind.MEMBER: MEMBER}.get(lexeme.kind, OPERAND)
 
 
 def _syntax_error(text: str, field: str, lexemes: list[Lexeme], error: GrammarError) -> ExpressionError:
@@ -55,4 +55,4 @@ def _error(text: str, field: str, lexeme: Lexeme, message: str, hint: str) -> Ex
 
 
 def _needs_operand(lexeme: Lexeme) -> bool:
-    return lexeme.kind is LexemeKind.OPERATOR and lexeme.text not in (")", "end", "null")
+    return lexeme.kind is LexemeKind.OPERATOR and lexeme.text not in (")", "]", "end", "null")

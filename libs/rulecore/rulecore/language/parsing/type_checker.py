@@ -7,7 +7,8 @@ hint with the accepted form.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from decimal import Decimal
 
 from rulecore.errors import ExpressionError, ExpressionTypeError
@@ -22,13 +23,16 @@ from rulecore.language.ast import (
     ColumnRef,
     Compare,
     Expr,
+    HigherOrderCall,
     In,
     InList,
     IntervalLiteral,
     IsNull,
+    LambdaParameter,
     Like,
     Literal,
     Lookup,
+    MemberOf,
     Negate,
     Not,
     Or,
@@ -37,11 +41,11 @@ from rulecore.language.ast import (
 )
 from rulecore.language.limits import ExpressionLimits
 from rulecore.language.parsing.coercion import convert, growth
-from rulecore.language.parsing.grammar import COMPARISONS, OPERAND, PREDICATES, SyntaxNode
+from rulecore.language.parsing.grammar import COMPARISONS, INDEX, LAMBDA, MEMBER, OPERAND, PREDICATES, SyntaxNode
 from rulecore.language.parsing.lexemes import Lexeme, LexemeKind
 from rulecore.language.scope import ListType, Scope
 from rulecore.language.suggestions import format_list, suggest
-from streamcore.schema import BOOLEAN, TIMESTAMP, Type
+from streamcore.schema import BOOLEAN, TIMESTAMP, Kind, Type
 
 
 class TypeChecker:
@@ -52,6 +56,7 @@ class TypeChecker:
         self.scope, self.limits = scope, limits
         self.nodes = 0
         self.enclosing = ""  # the aggregate whose argument is being built
+        self.parameters: dict[str, LambdaParameter] = {}  # of the enclosing lambdas, by name in lower case
 
     def root(self, syntax: SyntaxNode, expect: Type | None) -> Expr:
         """Return the whole expression; raise ``ExpressionError`` unless it has the type ``expect`` (None: any)."""
@@ -82,6 +87,9 @@ class TypeChecker:
             return self._compare
         named: dict[str, Callable[[SyntaxNode], Expr]] = {
             OPERAND: self._operand,
+            MEMBER: self._member,
+            INDEX: self._index,
+            LAMBDA: self._misplaced_lambda,
             "function": self._function,
             "and": self._terms,
             "or": self._terms,
@@ -146,17 +154,65 @@ class TypeChecker:
         return self._build(syntax, (), lambda: Literal.of(value))
 
     def _column(self, syntax: SyntaxNode, name: str) -> Expr:
-        arguments = self.scope.columns if self.scope.arguments is None else self.scope.arguments
-        names = arguments if self.enclosing else self.scope.columns
-        declared = name if name in names else next((one for one in names if one.lower() == name), None)
-        if declared is not None:
-            return ColumnRef(name=declared, type=names[declared])
+        """Return the column or the parameter of this name, which is in lower case."""
+        found = self._find_name(name)
+        if found is not None:
+            return found
+        arguments, names = self._arguments(), self._names()
         if self.scope.steps:
             raise self.error(syntax, f"unknown column {name}", suggest(name, list(names), list(names)))
         if name in arguments:
             hint = f"accepted here: {format_list(names)}, or an aggregate, such as max({name})"
             raise self.error(syntax, f"{name} is not in group_by", hint)
         raise self.error(syntax, f"unknown column {name}", suggest(name, list(names), list(names)))
+
+    def _arguments(self) -> Mapping[str, Type]:
+        return self.scope.columns if self.scope.arguments is None else self.scope.arguments
+
+    def _names(self) -> Mapping[str, Type]:
+        return self._arguments() if self.enclosing else self.scope.columns
+
+    def _find_name(self, name: str) -> Expr | None:
+        """Return the parameter or column of a name in lower case, or None."""
+        if name in self.parameters:
+            return self.parameters[name]
+        names = self._names()
+        declared = name if name in names else next((one for one in names if one.lower() == name), None)
+        return None if declared is None else ColumnRef(name=declared, type=names[declared])
+
+    def _member(self, syntax: SyntaxNode) -> Expr:
+        """Build ``a.b.c``: the longest beginning that is the name of a column, and members of structs behind it."""
+        chain = [syntax]
+        while (inner := chain[-1].parts[0]).kind == MEMBER and not inner.bracketed:
+            chain.append(inner)
+        members = [self.lexemes[node.last].text for node in reversed(chain)]
+        base = chain[-1].parts[0]
+        lexeme = self._operand_lexeme(base)
+        if lexeme is None or lexeme.kind is not LexemeKind.NAME or base.bracketed:
+            found, at = self.expr(base), 0
+        else:
+            found, at = self._longest_name(syntax, lexeme.text, members)
+        for node, name in zip([*reversed(chain)][at:], members[at:], strict=True):
+            found = self._build(node, (), functools.partial(MemberOf.of, found, name))
+        return found
+
+    def _longest_name(self, syntax: SyntaxNode, first: str, members: list[str]) -> tuple[Expr, int]:
+        """Return the column whose name is the longest beginning of ``first.member. ...``, and its number of members."""
+        for count in range(len(members), -1, -1):
+            found = self._find_name(".".join([first, *members[:count]]).lower())
+            if found is not None:
+                return found, count
+        return self._column(syntax, ".".join([first, *members]).lower()), 0
+
+    def _index(self, syntax: SyntaxNode) -> Expr:
+        operand, key = (self.expr(part) for part in syntax.parts)
+        if not operand.type.is_nested or operand.type.kind is Kind.STRUCT:
+            raise self.error(syntax.parts[0], f"[ ] takes an array or a map, not {operand.type}")
+        function = "get" if operand.type.kind is Kind.ARRAY else "element_at"
+        return self._build(syntax, syntax.parts, lambda: Call.of(function, (operand, key)))
+
+    def _misplaced_lambda(self, syntax: SyntaxNode) -> Expr:
+        raise self.error(syntax, "a lambda is accepted only in exists, forall, filter and transform")
 
     # conditions
 
@@ -373,11 +429,45 @@ class TypeChecker:
             return self._lookup(syntax)
         if self.scope.steps and name in ("first", "last"):
             return self._of_step(syntax, name)
-        if name in functions.AGGREGATES:
+        if name in functions.HIGHER_ORDER:
+            return self._higher_order(syntax, lexeme.text, name)
+        if name in functions.AGGREGATES and not self._reads_array(syntax, name):
             return self._aggregate(syntax, "count_distinct" if lexeme.distinct else name)
-        if name not in functions.FUNCTIONS:
+        if name not in functions.FUNCTIONS and name not in functions.OF_ARRAYS:
             raise self._unknown_function(lexeme)
         return self._call(syntax, name)
+
+    def _reads_array(self, syntax: SyntaxNode, name: str) -> bool:
+        """Return whether ``sum(x)`` and the like is that of an array: where no aggregate is accepted."""
+        accepted = self.scope.aggregates and not self.enclosing
+        if accepted or name not in functions.OF_ARRAYS or len(syntax.parts) != 1:
+            return False
+        nodes = self.nodes
+        found = self.expr(syntax.parts[0]).type.kind is Kind.ARRAY
+        self.nodes = nodes
+        return found
+
+    def _higher_order(self, syntax: SyntaxNode, written: str, name: str) -> Expr:
+        usage = f"accepted here: {written}(items, x -> ...)"
+        if len(syntax.parts) != 2 or syntax.parts[1].kind != LAMBDA:
+            raise self.error(syntax, f"{written} takes an array and a lambda", usage)
+        array, function = self.expr(syntax.parts[0]), syntax.parts[1]
+        element = self._build(syntax, syntax.parts, lambda: types.elements(array.type, written))
+        lexeme = self.lexemes[function.first]
+        if lexeme.kind is not LexemeKind.NAME:
+            raise self.error(replace(function, last=function.first), "a parameter is a name, such as x", usage)
+        if lexeme.text in self.parameters:
+            raise self.error(
+                replace(function, last=function.first), f"{lexeme.text} is the parameter of a lambda around this one"
+            )
+        self.parameters[lexeme.text] = LambdaParameter(name=lexeme.text, type=element)
+        body = self.expr(function.parts[0])
+        del self.parameters[lexeme.text]
+        return self._build(
+            syntax,
+            syntax.parts,
+            lambda: HigherOrderCall.of(name, array, lexeme.text, body),  # type: ignore[arg-type]
+        )
 
     def _unknown_function(self, lexeme: Lexeme) -> ExpressionError:
         at = self.lexemes.index(lexeme)
@@ -397,14 +487,23 @@ class TypeChecker:
         if name in ("regexp_like", "regexp_extract") and len(syntax.parts) > 1:
             self._constant_pattern(syntax.parts[1], name, self.limits.regex_bytes)
         arguments = tuple(self.expr(part) for part in syntax.parts)
+        if arguments and arguments[0].type.kind is Kind.ARRAY:
+            name = functions.OF_ARRAYS.get(name, name)
         return self._check_growth(syntax, self._build(syntax, syntax.parts, lambda: Call.of(name, arguments)))
 
     def _of_step(self, syntax: SyntaxNode, name: str) -> Expr:
         """Return ``first(step.column)`` or ``last(step.column)`` as a column of that name."""
-        lexeme = self._operand_lexeme(syntax.parts[0]) if len(syntax.parts) == 1 else None
-        if lexeme is None or "." not in lexeme.text or lexeme.text not in self.scope.columns:
+        column = self.expr(syntax.parts[0]) if len(syntax.parts) == 1 else None
+        members = list[str]()
+        while isinstance(column, MemberOf):
+            members.append(column.name)
+            column = column.operand
+        if not isinstance(column, ColumnRef) or "." not in column.name or column.name not in self.scope.columns:
             raise self.error(syntax, f"{name} takes a column of an earlier step", f"write such as {name}(step.column)")
-        return ColumnRef(name=f"{name}({lexeme.text})", type=self.scope.columns[lexeme.text])
+        found: Expr = ColumnRef(name=f"{name}({column.name})", type=column.type)
+        for member in reversed(members):
+            found = MemberOf.of(found, member)
+        return found
 
     def _aggregate(self, syntax: SyntaxNode, name: str) -> Expr:
         if not self.scope.aggregates:

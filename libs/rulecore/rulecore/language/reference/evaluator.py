@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from types import MappingProxyType
+from typing import Any
 
 from rulecore.language.ast import (
     And,
@@ -18,13 +19,16 @@ from rulecore.language.ast import (
     ColumnRef,
     Compare,
     Expr,
+    HigherOrderCall,
     In,
     InList,
     IntervalLiteral,
     IsNull,
+    LambdaParameter,
     Like,
     Literal,
     Lookup,
+    MemberOf,
     Negate,
     Not,
     Or,
@@ -38,13 +42,16 @@ Row = Mapping[str, object]
 #: Lists by name, each a mapping of its entries to their values, which are None in a list without values.
 Lists = Mapping[str, Mapping[Value, Value]]
 
+#: Begins the name of a parameter of a lambda in a row; no column has such a name.
+_PARAMETER = "->"
 _NO_LISTS: Lists = MappingProxyType({})
 
 
-def evaluate(expr: Expr, row: Row, lists: Lists = _NO_LISTS) -> Value:  # noqa: PLR0912 - one line per node
+def evaluate(expr: Expr, row: Row, lists: Lists = _NO_LISTS) -> Any:  # noqa: PLR0912 - one line per node
     """Return the value of ``expr`` for ``row`` (column name to logical value). Raise ``ValueError`` for an aggregate.
 
-    ``lists``: the valid entries and their values, as logical values.
+    The value of an array is a list, that of a struct or a map a dict. ``lists``: the valid entries and their values, as
+    logical values.
     """
     match expr:
         case Literal():
@@ -85,15 +92,28 @@ def evaluate(expr: Expr, row: Row, lists: Lists = _NO_LISTS) -> Value:  # noqa: 
             return coerce_number(_negate(evaluate(expr.operand, row, lists)), expr.type)
         case Arithmetic():
             return _arithmetic(expr, evaluate(expr.left, row, lists), evaluate(expr.right, row, lists))
+        case MemberOf():
+            return _member(evaluate(expr.operand, row, lists), expr.name)
+        case LambdaParameter():
+            return row[_PARAMETER + expr.name]
+        case HigherOrderCall():
+            return _apply(expr, evaluate(expr.array, row, lists), row, lists)
         case Call():
             return call(expr, [evaluate(argument, row, lists) for argument in expr.arguments])
         case _:
             raise ValueError("an aggregate has no value for one row; replace_aggregates first")
 
 
-def _column(value: object, kind: Type) -> Value:
+def _column(value: Any, kind: Type) -> Any:
     if value is None:
         return None
+    match kind.kind:
+        case Kind.ARRAY:
+            return [_column(item, kind.items) for item in value]
+        case Kind.MAP:
+            return {key: _column(item, kind.items) for key, item in value.items()}
+        case Kind.STRUCT:
+            return {name: _column(value.get(name), member) for name, member in kind.members}
     if kind == DOUBLE and isinstance(value, int | float):
         return float(value)
     if kind.kind is Kind.DECIMAL and isinstance(value, int | Decimal):
@@ -101,6 +121,27 @@ def _column(value: object, kind: Type) -> Value:
     if isinstance(value, bool | int | str):
         return value
     raise ValueError(f"{value!r} is no {kind}")
+
+
+def _member(value: Any, name: str) -> Any:
+    if isinstance(value, list):
+        return [_member(item, name) for item in value]
+    return None if value is None else value[name]
+
+
+def _apply(expr: HigherOrderCall, array: list[Any] | None, row: Row, lists: Lists) -> Any:
+    if array is None:
+        return None
+    name = _PARAMETER + expr.parameter
+    found = [evaluate(expr.body, {**row, name: item}, lists) for item in array]
+    match expr.function:
+        case "exists":
+            return _kleene(found, decisive=True)
+        case "forall":
+            return _kleene(found, decisive=False)
+        case "filter":
+            return [item for item, holds in zip(array, found, strict=True) if holds is True]
+    return found
 
 
 def _kleene(values: Sequence[Value], *, decisive: bool) -> bool | None:

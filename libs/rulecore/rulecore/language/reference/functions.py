@@ -12,9 +12,10 @@ import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rulecore.language.ast import Call
+from rulecore.language.reference.arrays import ARRAY_FUNCTIONS, CONSTRUCTORS
 from rulecore.language.reference.values import WIDE, Number, coerce, coerce_number, compare, double, order
 from rulecore.language.types import Value
 from streamcore.schema import LONG, TIMESTAMP
@@ -27,7 +28,7 @@ _DAY_MS = 86_400_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def call(expr: Call, values: list[Value]) -> Value:
+def call(expr: Call, values: list[Any]) -> Any:
     """Return the result of a call; NULL if an argument is NULL, except for functions in ``_WITH_NULLS``."""
     if expr.function in _WITH_NULLS:
         return _WITH_NULLS[expr.function](expr, values)
@@ -256,13 +257,15 @@ def _local_to_utc(ms: int, zone: str) -> Value:
     return ms - zone_offset_ms(load_zone(zone), moment.replace(tzinfo=None))
 
 
-_WITH_NULLS: Mapping[str, Callable[[Call, list[Value]], Value]] = {
+_WITH_NULLS: Mapping[str, Callable[[Call, list[Value]], Any]] = {
+    **CONSTRUCTORS,
     "coalesce": _coalesce,
     "nullif": _nullif,
     "greatest": _greatest,
     "least": lambda e, values: _greatest(e, values, sign=-1),
 }
-_FUNCTIONS: Mapping[str, Callable[..., Value]] = {
+_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    **ARRAY_FUNCTIONS,
     "lower": lambda _, s: s.lower(),
     "upper": lambda _, s: s.upper(),
     "trim": lambda _, s: s.strip(" "),

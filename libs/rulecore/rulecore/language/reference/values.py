@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from decimal import Context, Decimal
+from typing import Any
 
 from rulecore.language.ast import Expr
 from rulecore.language.types import Value
@@ -66,8 +67,8 @@ def coerce_number(value: Number | None, kind: Type) -> Value:
     return exact if abs(exact.scaleb(kind.scale, WIDE)) < 10**18 else None
 
 
-def coerce(value: Value, kind: Type) -> Value:
-    """Convert a value to a type, as ``coerce_number`` does; text, booleans and NULL stay as they are."""
-    if isinstance(value, bool | str) or value is None:
+def coerce(value: Any, kind: Type) -> Any:
+    """Convert a value to a type, as ``coerce_number`` does. What is no number stays as it is."""
+    if isinstance(value, bool | str | list | dict) or value is None:
         return value
     return coerce_number(value, kind)
