@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from math import inf, isfinite, nan
 from random import Random
+from typing import Any
 
 import polars as pl
 from hypothesis import strategies as st
@@ -26,11 +27,14 @@ from rulecore.language import (
     ColumnRef,
     Compare,
     Expr,
+    HigherOrderCall,
     In,
     IntervalLiteral,
     IsNull,
+    LambdaParameter,
     Like,
     Literal,
+    MemberOf,
     Negate,
     Not,
     Or,
@@ -39,10 +43,11 @@ from rulecore.language import (
     to_logical,
     to_physical,
 )
-from rulecore.language.ast import ArithmeticOp, ComparisonOp
+from rulecore.language.ast import ArithmeticOp, ComparisonOp, HigherOrderFunction
 from rulecore.language.columnar.compiler import to_polars
 from rulecore.language.types import MAX_LONG, MIN_LONG, Value
-from streamcore.schema import BOOLEAN, DOUBLE, LONG, STRING, TIMESTAMP, Kind, Type
+from streamcore.columnar.polars_types import polars_type
+from streamcore.schema import BOOLEAN, DOUBLE, LONG, STRING, TIMESTAMP, Kind, Type, array_of, map_of
 
 COLUMNS: Mapping[str, Type] = {
     "a": LONG,
@@ -59,7 +64,16 @@ COLUMNS: Mapping[str, Type] = {
     "seen": TIMESTAMP,
     "ok": BOOLEAN,
     "end": BOOLEAN,
+    "longs": array_of(LONG),
+    "texts": array_of(STRING),
+    "doubles": array_of(DOUBLE),
+    "money": array_of(Type(Kind.DECIMAL, 9, 2)),
+    "items": Type.parse("array<struct<sku: string, price: decimal(9,2), ids: array<long>, `at home`: boolean>>"),
+    "who": Type.parse("struct<name: string, n: long, home: struct<city: string>>"),
+    "tags": map_of(LONG),
 }
+NESTED = (Kind.ARRAY, Kind.STRUCT, Kind.MAP)
+SIMPLE = tuple(kind for kind in Kind if kind not in NESTED)
 SCOPE = Scope(COLUMNS)
 
 LETTERS = "aAbBzZ09 %_\\'\"!.^$*(éÉßİıΣσςǅ\n\t\u00a0\u0301日😀"
@@ -75,7 +89,7 @@ _DOUBLES = (0.0, -0.0, 0.5, 1.5, 2.5, -2.5, 1e18, 2.0**63, -(2.0**63), 1e308, 5e
 _COMPARISONS: tuple[ComparisonOp, ...] = ("=", "<>", "<", "<=", ">", ">=", "<=>")
 _OPERATORS: tuple[ArithmeticOp, ...] = ("+", "-", "*", "/", "%")
 
-Row = dict[str, Value]
+Row = dict[str, Any]
 Maker = Callable[["Generator", int], Expr]
 
 
@@ -100,16 +114,15 @@ _SEEDS = st.integers(0, 2**64 - 1)
 
 def frame(rows: list[Row]) -> pl.DataFrame:
     """Return the rows as physical columns."""
-    dtypes = {Kind.BOOLEAN: pl.Boolean, Kind.DOUBLE: pl.Float64, Kind.STRING: pl.String}
     return pl.DataFrame(
         {
-            name: pl.Series([to_physical(row[name], kind) for row in rows], dtype=dtypes.get(kind.kind, pl.Int64))
+            name: pl.Series([to_physical(row[name], kind) for row in rows], dtype=polars_type(kind))
             for name, kind in COLUMNS.items()
         }
     )
 
 
-def run(expr: Expr, rows: list[Row]) -> list[Value]:
+def run(expr: Expr, rows: list[Row]) -> list[Any]:
     """Evaluate the expression over the rows with Polars; return logical values."""
     column = frame(rows).with_columns(to_polars(expr).alias("result"))["result"]
     return [to_logical(value, expr.type) for value in column.to_list()]
@@ -122,6 +135,7 @@ class Generator:
         self.random = Random(seed)
         self.choice = self.random.choice
         self.whole = self.random.randint
+        self.parameters: list[LambdaParameter] = []
 
     def any_expression(self) -> Expr:
         """Return an expression of any kind."""
@@ -138,8 +152,14 @@ class Generator:
         return self.leaf(kind)
 
     def leaf(self, kind: Kind) -> Expr:
-        """Return a column, or half as often a constant."""
-        return self.column(kind) if self.whole(0, 2) else self.literal(kind)
+        """Return a column, or half as often a constant; inside of a lambda, often its parameter or a member of it."""
+        inside = [p for p in self.parameters if p.type.kind is kind]
+        inside += [
+            MemberOf.of(p, name) for p in self.parameters for name, member in p.type.members if member.kind is kind
+        ]
+        if inside and self.whole(0, 3):
+            return self.choice(inside)
+        return self.column(kind) if kind in NESTED or self.whole(0, 2) else self.literal(kind)
 
     def column(self, kind: Kind) -> ColumnRef:
         """Return a column of that kind."""
@@ -162,9 +182,15 @@ class Generator:
         """Return one row."""
         return {name: self.value(kind) if self.whole(0, 4) else None for name, kind in COLUMNS.items()}
 
-    def value(self, kind: Type) -> Value:
+    def value(self, kind: Type) -> Any:
         """Return a value of that type, not NULL, often near an edge."""
         match kind.kind:
+            case Kind.ARRAY:
+                return [self.inner(kind.items) for _ in range(self.choice([0, 1, 1, 2, 4]))]
+            case Kind.MAP:
+                return {self.choice(_KEYS): self.inner(kind.items) for _ in range(self.whole(0, 3))}
+            case Kind.STRUCT:
+                return {name: self.inner(member) for name, member in kind.members}
             case Kind.BOOLEAN:
                 return self.choice([True, False])
             case Kind.STRING:
@@ -180,6 +206,10 @@ class Generator:
         most = 10**kind.precision - 1
         digits = self.choice([self.whole(-most, most), self.whole(-1000, 1000), self.choice([most, -most, 0, 1])])
         return Decimal(max(-most, min(most, digits))).scaleb(-kind.scale)
+
+    def inner(self, kind: Type) -> Any:
+        """Return a value inside another one; one in six is NULL."""
+        return self.value(kind) if self.whole(0, 5) else None
 
     def text(self, most: int) -> str:
         """Return a text of at most that many characters."""
@@ -203,6 +233,25 @@ class Generator:
         """Return a timestamp expression."""
         return self.expression(Kind.TIMESTAMP, depth)
 
+    def array(self, depth: int) -> Expr:
+        """Return an array expression."""
+        return self.expression(Kind.ARRAY, depth)
+
+    def element(self, depth: int) -> Expr:
+        """Return an element of an array, or a value of a map."""
+        if not self.whole(0, 3):
+            return Call.of("element_at", (self.map(depth), _key(self, depth)))
+        index = self.choice([Literal.of(self.whole(1, 3)), Literal.of(-self.whole(1, 3)), self.leaf(Kind.LONG)])
+        return Call.of(self.choice(("get", "element_at")), (self.array(depth), index))
+
+    def map(self, depth: int) -> Expr:
+        """Return a map expression."""
+        return self.expression(Kind.MAP, depth)
+
+    def value_of(self, kind: Type, depth: int) -> Expr:
+        """Return an expression whose values can be compared with those of a type."""
+        return self.number(depth) if kind.kind in NUMERIC else self.expression(kind.kind, depth)
+
 
 def _compare(g: Generator, depth: int) -> Expr:
     op = g.choice(_COMPARISONS)
@@ -221,7 +270,7 @@ def _terms(g: Generator, depth: int) -> Expr:
 
 
 def _in(g: Generator, depth: int) -> Expr:
-    operand = g.choice([g.column(g.choice(list(Kind))), g.string(depth)])
+    operand = g.choice([g.column(g.choice(SIMPLE)), g.string(depth)])
     kind = operand.type
     values = [
         Literal.of(g.value(kind)) if kind.kind is Kind.DECIMAL else g.literal(kind.kind) for _ in range(g.whole(1, 4))
@@ -350,6 +399,59 @@ def _to_decimal(g: Generator, depth: int) -> Expr:
     return Call.of("to_decimal", (g.choice((_numeral, Generator.number))(g, depth), *digits))
 
 
+_KEYS = ("", "a", "env", "É", "日")
+
+
+def _lambda(*functions: HigherOrderFunction) -> Maker:
+    def make(g: Generator, depth: int) -> Expr:
+        array, function = g.array(min(depth, 1)), g.choice(functions)
+        parameter = LambdaParameter(name=f"p{len(g.parameters)}", type=array.type.items)
+        g.parameters.append(parameter)
+        kind = g.choice((*SIMPLE, Kind.ARRAY)) if function == "transform" else Kind.BOOLEAN
+        body = g.expression(kind, depth)
+        g.parameters.pop()
+        return HigherOrderCall.of(function, array, parameter.name, body)
+
+    return make
+
+
+def _member(g: Generator, depth: int) -> Expr:
+    operand = g.choice([g.column(Kind.STRUCT), ColumnRef(name="items", type=COLUMNS["items"]), g.element(depth)])
+    struct = operand.type.items if operand.type.kind is Kind.ARRAY else operand.type
+    return MemberOf.of(operand, g.choice(struct.members)[0]) if struct.members else operand
+
+
+def _element(g: Generator, depth: int) -> Expr:
+    """Return an element of an array, or a value of a map."""
+    return g.element(depth)
+
+
+def _searched(name: str) -> Maker:
+    def make(g: Generator, depth: int) -> Expr:
+        array = g.array(depth)
+        other = array_of(array.type.items) if name == "arrays_overlap" else array.type.items
+        if name == "arrays_overlap":
+            return Call.of(
+                name, (array, Call.of("array", (g.value_of(other.items, depth), g.value_of(other.items, 0))))
+            )
+        return Call.of(name, (array, g.value_of(other, depth)))
+
+    return make
+
+
+def _key(g: Generator, depth: int) -> Expr:
+    return g.choice([Literal.of(g.choice(_KEYS)), g.string(depth)])
+
+
+def _map(g: Generator, depth: int) -> Expr:
+    return Call.of("map", (Literal.of("a"), g.expression(Kind.LONG, depth), Literal.of("env"), g.leaf(Kind.LONG)))
+
+
+def _of_array(g: Generator, depth: int) -> Expr:
+    return Call.of(g.choice(("array_sum", "array_min", "array_max")), (g.array(depth),))
+
+
+_ELEMENTS: list[Maker] = [_member, _element, _of_array]
 _number, _text, _time = Generator.number, Generator.string, Generator.time
 _NUMBERS: list[Maker] = [
     _arithmetic,
@@ -375,11 +477,19 @@ _MAKERS: Mapping[Kind, list[Maker]] = {
         _call("contains", _text, _text),
         _call("regexp_like", _text, _from(REGEXES)),
         _call("cidr_match", _text, _from(NETWORKS)),
+        _lambda("exists", "forall"),
+        _lambda("exists", "forall"),
+        _searched("array_contains"),
+        _searched("arrays_overlap"),
+        _call("map_contains_key", Generator.map, _key),
+        *_ELEMENTS,
         _case(Kind.BOOLEAN),
         _choice(Kind.BOOLEAN),
     ],
     Kind.LONG: [
         *_NUMBERS,
+        *_ELEMENTS,
+        _call("cardinality", lambda g, depth: g.choice((g.array, g.map))(depth)),
         _call("length", _text),
         _call("floor", _number),
         _call("ceil", _number),
@@ -392,9 +502,10 @@ _MAKERS: Mapping[Kind, list[Maker]] = {
         _case(Kind.LONG),
         _choice(Kind.LONG),
     ],
-    Kind.DECIMAL: [*_NUMBERS, _to_decimal, _case(Kind.DECIMAL), _choice(Kind.DECIMAL)],
+    Kind.DECIMAL: [*_NUMBERS, *_ELEMENTS, _to_decimal, _case(Kind.DECIMAL), _choice(Kind.DECIMAL)],
     Kind.DOUBLE: [
         *_NUMBERS,
+        *_ELEMENTS,
         _call("sqrt", _number),
         _call("ln", _number),
         _call("exp", _number),
@@ -405,6 +516,7 @@ _MAKERS: Mapping[Kind, list[Maker]] = {
         _choice(Kind.DOUBLE),
     ],
     Kind.STRING: [
+        *_ELEMENTS,
         _call("lower", _text),
         _call("upper", _text),
         _call("trim", _text),
@@ -428,4 +540,16 @@ _MAKERS: Mapping[Kind, list[Maker]] = {
         _case(Kind.TIMESTAMP),
         _choice(Kind.TIMESTAMP),
     ],
+    Kind.ARRAY: [
+        _lambda("filter", "transform"),
+        _lambda("filter", "transform"),
+        _call("array", _number, _number),
+        _call("array", _text, _text, _text),
+        _call("map_keys", Generator.map),
+        _call("map_values", Generator.map),
+        _member,
+        _case(Kind.ARRAY),
+    ],
+    Kind.STRUCT: [_element, _member, _case(Kind.STRUCT)],
+    Kind.MAP: [_map, _case(Kind.MAP)],
 }

@@ -425,6 +425,9 @@ def route_for(schema: StreamSchema, columns: tuple[str, ...], field: str) -> int
     """
     if unknown := [name for name in columns if schema.get(name) is None]:
         raise RuleSetError(f"{field}: stream {schema.name} has no {', '.join(unknown)}; it has {schema.names}")
+    if nested := [name for name in columns if (found := schema.get(name)) is not None and found.type.is_nested]:
+        hint = "declare the value in it as a field of its own, with from:"
+        raise RuleSetError(f"{field}: {', '.join(nested)} is no single value of {schema.name}; {hint}")
     route = schema.route_for(columns)
     if route is None:
         keys = " or ".join(f"[{', '.join(key)}]" for key in schema.keys)

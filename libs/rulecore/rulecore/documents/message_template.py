@@ -7,13 +7,14 @@ anything but the values of its names. ``{{`` and ``}}`` are braces.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Any
 
 from rulecore.errors import ExpressionError
-from rulecore.language.types import Value
 
 MAX_VALUE_CHARACTERS = 200
 _FIELD = "then.message"
@@ -31,18 +32,24 @@ class MessageTemplate:
         """The names of the placeholders in order, with repetitions."""
         return self.parts[1::2]
 
-    def format(self, value_of: Callable[[str], Value]) -> str:
+    def format(self, value_of: Callable[[str], Any]) -> str:
         """Return the text, each name replaced by its value (see ``format_value``)."""
         return "".join(format_value(value_of(part)) if i % 2 else part for i, part in enumerate(self.parts))
 
 
-def format_value(value: Value) -> str:
-    """Return a logical value as text: NULL as ``null``, decimals with all digits, long text cut."""
+def format_value(value: Any) -> str:
+    """Return a logical value as text: NULL as ``null``, decimals with all digits, arrays as JSON, long text cut."""
     if value is None:
         return "null"
     if isinstance(value, bool):
         return "true" if value else "false"
-    text = format(value, "f") if isinstance(value, Decimal) else str(value)
+    if isinstance(value, list | dict):
+        return shorten(json.dumps(value, default=format_value, ensure_ascii=False))
+    return shorten(format(value, "f") if isinstance(value, Decimal) else str(value))
+
+
+def shorten(text: str) -> str:
+    """Return a text of at most ``MAX_VALUE_CHARACTERS``."""
     return text if len(text) <= MAX_VALUE_CHARACTERS else text[: MAX_VALUE_CHARACTERS - 3] + "..."
 
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from rulecore import language as lang
-from rulecore.documents.message_template import format_value
+from rulecore.documents.message_template import format_value, shorten
 from rulecore.language import Expr
 from rulecore.language.parsing.literals import timestamp_text
 from rulecore.language.types import Value
-from streamcore.schema import TIMESTAMP, Type
+from streamcore.schema import STRING, TIMESTAMP, Kind, Type
 
 #: The logical value of a part of the condition.
 ValueOf = Callable[[Expr], Value]
@@ -113,30 +114,42 @@ def _deciding(expr: Expr, truth: Truth) -> frozenset[Truth]:
 
 def _operands(expr: Expr) -> tuple[Expr, ...]:
     """Return the computed operands, then the columns and aggregates, each once."""
-    operands = expr.operand.children if isinstance(expr, lang.Not) else expr.children
+    operands = _parts(expr.operand if isinstance(expr, lang.Not) else expr)
     plain = lang.ColumnRef | lang.Literal | lang.IntervalLiteral | lang.AggregateCall
     computed = [o for o in operands if not isinstance(o, plain)]
     return tuple(dict.fromkeys([*computed, *_atoms(expr)]))
 
 
+def _parts(expr: Expr) -> tuple[Expr, ...]:
+    """Return the parts that have a value: not the body of a lambda."""
+    return (expr.array,) if isinstance(expr, lang.HigherOrderCall) else expr.children
+
+
 def _atoms(expr: Expr) -> Iterator[Expr]:
-    """Yield the columns outside of aggregates, and the aggregates."""
-    if isinstance(expr, lang.ColumnRef | lang.AggregateCall):
+    """Yield the columns outside of aggregates, the aggregates, and the members of structs instead of these."""
+    if isinstance(expr, lang.ColumnRef | lang.AggregateCall) or _is_path(expr):
         yield expr
         return
     for child in expr.children:
         yield from _atoms(child)
 
 
+def _is_path(expr: Expr) -> bool:
+    """Return whether it is ``column.member. ...``."""
+    while isinstance(expr, lang.MemberOf):
+        expr = expr.operand
+    return isinstance(expr, lang.ColumnRef)
+
+
 def _reasons(expr: Expr, value_of: ValueOf) -> Iterator[str]:
     """Yield a text for each innermost part that is NULL."""
-    null = [child for child in expr.children if value_of(child) is None]
-    if null and not isinstance(expr, lang.Case):
+    null = [child for child in _parts(expr) if value_of(child) is None]
+    if null and not isinstance(expr, lang.Case) and not _is_path(expr):
         for child in null:
             yield from _reasons(child, value_of)
         return
     match expr:
-        case lang.ColumnRef() | lang.AggregateCall():
+        case lang.ColumnRef() | lang.AggregateCall() | lang.MemberOf():
             yield f"{lang.render(expr)} is NULL"
         case lang.Arithmetic():
             yield f"{lang.render(expr)} is NULL: it divides by zero or leaves the range of its type"
@@ -144,10 +157,24 @@ def _reasons(expr: Expr, value_of: ValueOf) -> Iterator[str]:
             yield f"{lang.render(expr)} gives NULL"
 
 
-def show_value(value: Value, kind: Type) -> str:
-    """Return a logical value as the language writes it: text in quotes, times in UTC, NULL."""
+def show_value(value: Any, kind: Type) -> str:
+    """Return a logical value as the language writes it: text in quotes, times in UTC, NULL.
+
+    Arrays, structs and maps are JSON-like, and cut if they are long.
+    """
     if value is None:
         return "NULL"
+    if kind.is_nested:
+        return shorten(_show_nested(value, kind))
     if kind == TIMESTAMP and isinstance(value, int):
         return timestamp_text(value) or str(value)
     return f"'{format_value(value)}'" if isinstance(value, str) else format_value(value)
+
+
+def _show_nested(value: Any, kind: Type) -> str:
+    match kind.kind:
+        case Kind.ARRAY:
+            return f"[{', '.join(show_value(item, kind.items) for item in value)}]"
+        case Kind.MAP:
+            return f"{{{', '.join(f'{show_value(k, STRING)}: {show_value(v, kind.items)}' for k, v in value.items())}}}"
+    return f"{{{', '.join(f'{name}: {show_value(value[name], member)}' for name, member in kind.members)}}}"

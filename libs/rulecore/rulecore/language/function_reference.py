@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 _ANY_NULL = "NULL if any argument is NULL"
+_NEVER = "never NULL"
+_IGNORES_NULL_ELEMENTS = "ignores NULL; NULL if the array is NULL or no element is left"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,45 @@ class FunctionReference:
 
 FUNCTION_REFERENCE: Mapping[str, FunctionReference] = {
     "abs": FunctionReference("Absolute value.", "the argument's type", ("abs(-2.50) = 2.50",)),
+    "array": FunctionReference(
+        "An array of the arguments.",
+        "array of the common type of the arguments",
+        ("cardinality(array(1, 2)) = 2",),
+        _NEVER,
+    ),
+    "array_contains": FunctionReference(
+        "Whether an element of the array equals the value. ``contains(array, value)`` is the same.",
+        "boolean",
+        ("array_contains(array('a', 'b'), 'b')",),
+        "NULL if the array or the value is NULL, or if no element equals it and one is NULL",
+    ),
+    "array_max": FunctionReference(
+        "Largest element. Where no aggregate is accepted, ``max(array)`` is the same.",
+        "the type of the elements",
+        ("array_max(array(1, 3, 2)) = 3",),
+        _IGNORES_NULL_ELEMENTS,
+    ),
+    "array_min": FunctionReference(
+        "Smallest element. Where no aggregate is accepted, ``min(array)`` is the same.",
+        "the type of the elements",
+        ("array_min(array(2, 1, 3)) = 1",),
+        _IGNORES_NULL_ELEMENTS,
+    ),
+    "array_sum": FunctionReference(
+        "Sum of the elements, exact for longs and decimals. Where no aggregate is accepted, also ``sum(array)``.",
+        "the type of the elements, widened",
+        ("array_sum(array(1.5, 2.5)) = 4",),
+        _IGNORES_NULL_ELEMENTS,
+    ),
+    "arrays_overlap": FunctionReference(
+        "Whether the arrays have an equal element.",
+        "boolean",
+        ("arrays_overlap(array(1, 2), array(2, 3))", "not arrays_overlap(array(1), array(2))"),
+        "NULL if an array is NULL, or if no elements are equal, none of the arrays is empty and one has a NULL",
+    ),
+    "cardinality": FunctionReference(
+        "Number of elements of an array, or of entries of a map.", "long", ("cardinality(array(1, 2)) = 2",)
+    ),
     "ceil": FunctionReference(
         "Smallest whole number that is not smaller.", "long", ("ceil(1.2) = 2", "ceil(-1.2) = -1")
     ),
@@ -54,12 +95,24 @@ FUNCTION_REFERENCE: Mapping[str, FunctionReference] = {
         "long",
         ("dayofweek(to_timestamp('2026-01-05T10:17:00Z')) = 2",),
     ),
+    "element_at": FunctionReference(
+        "Element of an array by its number: 1 is the first, -1 the last. Of a map, the value of a key: ``map[key]``.",
+        "the type of the elements or values",
+        ("element_at(array('a', 'b'), -1) = 'b'", "element_at(map('a', 1), 'a') = 1"),
+        "NULL if an argument is NULL, and if there is no such element",
+    ),
     "ends_with": FunctionReference(
         "Whether the text ends with the given end.", "boolean", ("ends_with('a@b.org', '.org')",)
     ),
     "exp": FunctionReference("The exponential of a number.", "double", ("exp(0) = 1.0",)),
     "floor": FunctionReference(
         "Largest whole number that is not larger.", "long", ("floor(1.8) = 1", "floor(-1.2) = -2")
+    ),
+    "get": FunctionReference(
+        "Element of an array by its number, from 0: ``array[number]``.",
+        "the type of the elements",
+        ("get(array('a', 'b'), 1) = 'b'", "get(array('a'), 7) is null"),
+        "NULL if an argument is NULL, and if there is no such element",
     ),
     "greatest": FunctionReference(
         "Largest argument.",
@@ -84,6 +137,19 @@ FUNCTION_REFERENCE: Mapping[str, FunctionReference] = {
         "NULL if the number is NULL, zero or negative",
     ),
     "lower": FunctionReference("The text in lower case.", "text", ("lower('DE') = 'de'",)),
+    "map": FunctionReference(
+        "A map of keys, which are constant texts, and values.",
+        "map of the common type of the values",
+        ("map('a', 1, 'b', 2)['b'] = 2",),
+        _NEVER,
+    ),
+    "map_contains_key": FunctionReference(
+        "Whether the map has the key.", "boolean", ("map_contains_key(map('a', 1), 'a')",)
+    ),
+    "map_keys": FunctionReference("The keys of a map.", "array of text", ("map_keys(map('a', 1))[0] = 'a'",)),
+    "map_values": FunctionReference(
+        "The values of a map.", "array of the type of the values", ("map_values(map('a', 1))[0] = 1",)
+    ),
     "minute": FunctionReference(
         "Minute of the hour, 0 to 59.", "long", ("minute(to_timestamp('2026-01-05T10:17:00Z')) = 17",)
     ),
@@ -167,6 +233,35 @@ FUNCTION_REFERENCE: Mapping[str, FunctionReference] = {
     ),
     "trim": FunctionReference("The text without spaces at both ends.", "text", ("trim('  a ') = 'a'",)),
     "upper": FunctionReference("The text in upper case.", "text", ("upper('de') = 'DE'",)),
+}
+
+_THREE_VALUED = "NULL if the array is NULL, or if no element decides and the condition is NULL for one"
+
+HIGHER_ORDER_REFERENCE: Mapping[str, FunctionReference] = {
+    "exists": FunctionReference(
+        "Whether the condition is true for an element. ``any`` is the same.",
+        "boolean",
+        ("exists(array(1, 200), x -> x > 100)",),
+        _THREE_VALUED,
+    ),
+    "filter": FunctionReference(
+        "The elements for which the condition is true.",
+        "the type of the array",
+        ("cardinality(filter(array(1, 200), x -> x > 100)) = 1",),
+        "NULL if the array is NULL",
+    ),
+    "forall": FunctionReference(
+        "Whether the condition is true for all elements. ``all`` is the same.",
+        "boolean",
+        ("forall(array(1, 2), x -> x > 0)",),
+        _THREE_VALUED,
+    ),
+    "transform": FunctionReference(
+        "The results of the expression for the elements.",
+        "array of the type of the results",
+        ("transform(array(1, 2), x -> x * 2)[1] = 4",),
+        "NULL if the array is NULL",
+    ),
 }
 
 _IGNORES_NULL = "ignores NULL; NULL if no value is left"

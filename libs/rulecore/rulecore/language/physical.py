@@ -8,18 +8,30 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
-from rulecore.language.types import Value
 from streamcore.schema import Kind, Type
 from streamcore.schema.types import KEY, VALUE
 
 
-def to_physical(value: Value, kind: Type) -> Value:
-    """Return the physical value: a decimal becomes a whole number, its value times ten to the scale; others stay.
+def to_physical(value: Any, kind: Type) -> Any:
+    """Return the physical value: a decimal becomes a whole number, its value times ten to the scale.
 
-    Raises ``ValueError`` for a value that the decimal type cannot hold exactly.
+    A map becomes the list of its entries. Raises ``ValueError`` for a value that the decimal type cannot hold exactly.
     """
-    if kind.kind is not Kind.DECIMAL or value is None:
-        return value
+    if value is None:
+        return None
+    match kind.kind:
+        case Kind.ARRAY:
+            return [to_physical(item, kind.items) for item in value]
+        case Kind.MAP:
+            return [{KEY: key, VALUE: to_physical(item, kind.items)} for key, item in value.items()]
+        case Kind.STRUCT:
+            return {name: to_physical(value.get(name), member) for name, member in kind.members}
+        case Kind.DECIMAL:
+            return _to_digits(value, kind)
+    return value
+
+
+def _to_digits(value: object, kind: Type) -> int:
     if not isinstance(value, int | Decimal):
         raise ValueError(f"{value!r} is no {kind}")
     scaled = Decimal(value).scaleb(kind.scale)

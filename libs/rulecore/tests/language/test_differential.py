@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rulecore.language import Expr, adapter, evaluate, normalize, parse, render
-from rulecore.language.types import Value
 from tests.harness.oracles.expressions import SCOPE, any_expressions, frames, run
 
 ANY = any_expressions()
 SLOW = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much)
-Rows = list[dict[str, Value]]
+Rows = list[dict[str, Any]]
 
 
-def same(left: Value, right: Value) -> bool:
+def same(left: Any, right: Any) -> bool:
     """Return whether both are equal and of one type; NaN equals itself."""
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(same, left, right))
+    if isinstance(left, dict) and isinstance(right, dict):
+        return [*left] == [*right] and all(same(left[name], right[name]) for name in left)
     if isinstance(left, float) and isinstance(right, float) and math.isnan(left):
         return math.isnan(right)
     return type(left) is type(right) and left == right

@@ -7,16 +7,18 @@ import pytest
 
 from rulecore.language import Scope, evaluate, parse
 from rulecore.language.columnar.compiler import to_polars
-from rulecore.language.function_reference import AGGREGATE_REFERENCE, FUNCTION_REFERENCE
-from rulecore.language.functions import AGGREGATES, FUNCTIONS
+from rulecore.language.function_reference import AGGREGATE_REFERENCE, FUNCTION_REFERENCE, HIGHER_ORDER_REFERENCE
+from rulecore.language.functions import AGGREGATES, FUNCTIONS, HIGHER_ORDER
 from streamcore.schema import DOUBLE
 
-EXAMPLES = [example for entry in FUNCTION_REFERENCE.values() for example in entry.examples]
+ENTRIES = FUNCTION_REFERENCE | HIGHER_ORDER_REFERENCE
+EXAMPLES = [example for entry in ENTRIES.values() for example in entry.examples]
 
 
 def test_every_function_and_aggregate_has_an_entry_and_no_entry_is_left_over() -> None:
     assert set(FUNCTION_REFERENCE) == set(FUNCTIONS)
     assert set(AGGREGATE_REFERENCE) == set(AGGREGATES)
+    assert set(HIGHER_ORDER_REFERENCE) == set(HIGHER_ORDER)
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
@@ -26,9 +28,9 @@ def test_an_example_is_true_for_the_reference_evaluator_and_in_columns(example: 
     assert pl.DataFrame({"row": [1]}).select(to_polars(expression).alias("value"))["value"].to_list() == [True]
 
 
-@pytest.mark.parametrize("name", sorted(FUNCTION_REFERENCE))
+@pytest.mark.parametrize("name", sorted(ENTRIES))
 def test_an_example_uses_its_function(name: str) -> None:
-    assert all(f"{name}(" in example for example in FUNCTION_REFERENCE[name].examples)
+    assert all(f"{name}(" in example for example in ENTRIES[name].examples)
 
 
 @pytest.mark.parametrize("example", [example for entry in AGGREGATE_REFERENCE.values() for example in entry.examples])

@@ -38,7 +38,7 @@ from rulecore.language.ast import (
     Not,
     Or,
 )
-from rulecore.language.columnar.functions import compile_call
+from rulecore.language.columnar.functions import MAX_ELEMENTS, compile_call
 from rulecore.language.columnar.operators import (
     ComputedOperand,
     arithmetic,
@@ -49,7 +49,7 @@ from rulecore.language.columnar.operators import (
 )
 from rulecore.language.patterns import ANY_CHARACTER, ANY_TEXT, like_tokens
 from rulecore.language.physical import to_physical
-from rulecore.language.traversal import free_leaves, is_constant, replace_leaves, walk
+from rulecore.language.traversal import free_leaves, is_constant, replace_leaves
 from streamcore.columnar.polars_types import polars_type
 from streamcore.schema import STRING, Kind, Type, struct_of
 from streamcore.schema.types import KEY, VALUE
@@ -209,12 +209,7 @@ def _(expr: MemberOf) -> pl.Expr:
 
 @_formula.register
 def _(expr: LambdaParameter) -> pl.Expr:
-    match expr.name:
-        case "":
-            return pl.element()
-        case "0":
-            return pl.element().struct.field("0").slice(1)
-    return pl.element().struct.field(expr.name).first()
+    return pl.element().struct.field(expr.name) if expr.name else pl.element()
 
 
 @_formula.register
@@ -225,8 +220,8 @@ def _(expr: HigherOrderCall) -> pl.Expr:
 def _apply(function: str, array: pl.Expr, element: Type, parameter: str, body: Expr) -> pl.Expr:
     """Compile a lambda on the elements of an array.
 
-    Polars sees nothing but the elements inside of a list. So columns that the body uses, and parameters of lambdas
-    around it, come into the list before the elements, with the numbers from 1 as names; 0 is the element.
+    Polars sees nothing but the elements inside of a list. So the columns that the body uses, and the parameters of
+    lambdas around it, are put beside each element, with the numbers from 1 as names; 0 is the element.
     """
     outer = free_leaves(body, parameter)
     own = LambdaParameter(name="0" if outer else "", type=element)
@@ -234,13 +229,10 @@ def _apply(function: str, array: pl.Expr, element: Type, parameter: str, body: E
     if outer:
         inside = [LambdaParameter(name=str(number), type=leaf.type) for number, leaf in enumerate(outer, 1)]
         places |= dict(zip(outer, inside, strict=True))
-        first = [pl.lit(None, polars_type(element)).alias("0")]
-        first += [_compile(leaf).alias(place.name) for leaf, place in zip(outer, inside, strict=True)]
-        others = [pl.element().alias("0"), *(pl.lit(None, polars_type(p.type)).alias(p.name) for p in inside)]
-        array = pl.concat_list([pl.concat_list([pl.struct(first)]), array.list.eval(pl.struct(others))])
+        array = _beside_elements(array, element, [(leaf.type, _compile(leaf)) for leaf in outer])
     value, replaced = _compile(own), replace_leaves(body, places)
     result = _compile(replaced)
-    if own not in walk(replaced):  # one value for all elements, of which there may be none
+    if not free_leaves(replaced):  # one value for all elements, of which there may be none
         result = pl.when(value.is_null() | value.is_not_null()).then(result)
     match function:
         case "exists":
@@ -250,6 +242,21 @@ def _apply(function: str, array: pl.Expr, element: Type, parameter: str, body: E
         case "filter":
             return array.list.eval(value.filter(result))
     return array.list.eval(result)
+
+
+def _beside_elements(array: pl.Expr, element: Type, values: Sequence[tuple[Type, pl.Expr]]) -> pl.Expr:
+    """Return an array of structs of an element, ``0``, and these values, ``1`` and so on: equal for each element.
+
+    The values come into the list as an element before the first, whose members are repeated for the others.
+    """
+    names = [str(number) for number in range(len(values) + 1)]
+    first = [pl.lit(None, polars_type(element)), *(value for _, value in values)]
+    others = [pl.element(), *(pl.lit(None, polars_type(kind)) for kind, _ in values)]
+    head, tail = (pl.struct(v.alias(n) for n, v in zip(names, found, strict=True)) for found in (first, others))
+    members = [pl.element().struct.field(name) for name in names]
+    repeated = [member.gather(pl.int_range(1, pl.len()) * 0) for member in members[1:]]
+    zipped = pl.struct(members[0].slice(1), *repeated)
+    return pl.concat_list([pl.concat_list([head]), array.list.eval(tail)]).list.eval(zipped)
 
 
 @_formula.register
@@ -286,8 +293,12 @@ def _map_contains_key(entries: Expr, key: Expr) -> pl.Expr:
 def _element_at(nested: Expr, key: Expr) -> pl.Expr:
     if nested.type.kind is Kind.MAP:
         return _entries_of("filter", nested, key).list.first().struct.field(VALUE)
-    place = let([_operand(key)], lambda i: pl.when(i > 0).then(i - 1).when(i < 0).then(i))
-    return _compile(nested).list.get(place, null_on_oob=True)
+
+    def place(number: pl.Expr) -> pl.Expr:
+        from_start = pl.when(number.is_between(1, MAX_ELEMENTS)).then(number - 1)
+        return from_start.when(number.is_between(-MAX_ELEMENTS, -1)).then(number)
+
+    return _compile(nested).list.get(let([_operand(key)], place), null_on_oob=True)
 
 
 _SEARCHES: Mapping[str, Callable[..., pl.Expr]] = {

@@ -28,6 +28,8 @@ Operands = list[ComputedOperand]
 
 _MIN_MS, _MAX_MS = -62_135_596_800_000, 253_402_300_799_999  # the years 1 to 9999
 _MINUTE_MS, _HOUR_MS, _DAY_MS = 60_000, 3_600_000, 86_400_000
+#: No array has more elements. Polars panics at the smallest number of 64 bits as an index.
+MAX_ELEMENTS = 2**31
 _MONDAY_MS = 4 * _DAY_MS  # 1970-01-05
 _FIXED_MS = {"second": 1_000, "minute": _MINUTE_MS, "hour": _HOUR_MS, "day": _DAY_MS}
 _CALENDAR = {"month": "1mo", "quarter": "1q", "year": "1y"}
@@ -195,7 +197,7 @@ def _map(expr: Call, operands: Operands) -> pl.Expr:
 
 
 def _get(_expr: Call, operands: Operands) -> pl.Expr:
-    index = let(operands[1:], lambda i: pl.when(i >= 0).then(i))
+    index = let(operands[1:], lambda i: pl.when(i.is_between(0, MAX_ELEMENTS)).then(i))
     return operands[0].expr.list.get(index, null_on_oob=True)
 
 

@@ -64,6 +64,8 @@ def coerce_number(value: Number | None, kind: Type) -> Value:
         assert isinstance(value, int)
         return value if -(2**63) <= value < 2**63 else None
     exact = Decimal(value).quantize(Decimal(1).scaleb(-kind.scale), context=WIDE)
+    if not exact:
+        return exact.copy_abs()  # a decimal has one zero
     return exact if abs(exact.scaleb(kind.scale, WIDE)) < 10**18 else None
 
 

@@ -12,8 +12,8 @@ from streamcore.decode.walk.words import Bytes
 
 @entry(
     "void(Array(uint8, 1, 'C', readonly=True), int64[::1], int64[::1], uint8[::1], int64[:, ::1], uint8[::1],"
-    " uint8[::1], int64[:, ::1], int64[::1], int64[::1], int64, int64, boolean, int64[:, ::1], int64[:, ::1], uint8[:, ::1],"
-    " uint8[::1], int64[::1], boolean[::1])"
+    " uint8[::1], int64[:, ::1], int64[::1], int64[::1], int64, int64, boolean, int64[:, ::1], int64[:, ::1],"
+    " uint8[:, ::1], uint8[::1], int64[::1], boolean[::1])"
 )
 def walk_batch(
     source: Bytes,
