@@ -7,7 +7,7 @@ from pathlib import Path
 import yaml
 
 from rulecore.documents.rule import Rule
-from rulecore.documents.scalars import ScalarValue
+from rulecore.documents.scalars import FieldValue
 from rulecore.documents.yaml_reader import YamlDocument, read_yaml
 from rulecore.sigma import FieldMap, ImportOptions, ImportReport, import_rules, read_map
 from rulecore.testing.in_process import run_in_process
@@ -38,6 +38,6 @@ def importing(text: str, *group_by: str) -> ImportReport:
     return import_rules(documents(text), field_map(), ImportOptions(group_by))
 
 
-def run(rule: Rule, *events: dict[str, ScalarValue]) -> list[Alert]:
+def run(rule: Rule, *events: dict[str, FieldValue]) -> list[Alert]:
     """Run rules over these events, one second apart unless they have a time; return the alerts."""
     return [*run_in_process([rule], {"hosts": HOSTS}, {"hosts": complete(events, HOSTS)})]

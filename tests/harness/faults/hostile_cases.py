@@ -15,7 +15,7 @@ from rulecore.check import check_rules
 from rulecore.compile.rule import RuleLimits, compile_rule
 from rulecore.documents.loading import decode_record, load_text
 from rulecore.documents.rule import Rule, canonical_json
-from rulecore.documents.scalars import ScalarValue
+from rulecore.documents.scalars import FieldValue
 from rulecore.documents.status import StatusKind
 from rulecore.errors import RuleError
 from rulecore.ruleset.ruleset import RuleSet
@@ -170,7 +170,7 @@ def _same(stored: object, written: object) -> None:
         assert stored == written, f"{written!r} became {stored!r}"
 
 
-def _event(user_id: str) -> Mapping[str, ScalarValue]:
+def _event(user_id: str) -> Mapping[str, FieldValue]:
     return {"event_id": user_id[:50] + "-", "ts": 1, "user_id": user_id, "amount": 2}
 
 

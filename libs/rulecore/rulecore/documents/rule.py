@@ -26,11 +26,10 @@ from rulecore.documents.rule_kinds import (
 )
 from rulecore.documents.scalars import (
     MAX_TEXT,
+    CheckedValue,
     ColumnName,
     Duration,
-    Expected,
     Expression,
-    Scalar,
     StreamName,
     Time,
     abbreviate,
@@ -178,12 +177,12 @@ class RuleTest(DocumentModel):
 
     name: Annotated[str, Field(min_length=1, max_length=200), Field(description="Name of the test in reports.")]
     events: Annotated[
-        tuple[dict[ColumnName, Scalar], ...],
+        tuple[dict[ColumnName, CheckedValue], ...],
         Field(strict=False, max_length=MAX_TEST_EVENTS),
         Field(description="Events of the stream in order of arrival; columns may be left out."),
     ]
     expect: Annotated[
-        tuple[dict[ColumnName, Expected], ...],
+        tuple[dict[ColumnName, CheckedValue], ...],
         Field(strict=False, max_length=MAX_TEST_EVENTS),
         Field(description="Alerts that the events must give, in order; only the listed fields are compared."),
     ]

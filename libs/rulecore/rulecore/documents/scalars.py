@@ -8,12 +8,13 @@ from __future__ import annotations
 import contextlib
 import datetime
 import math
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
 from streamcore import durations
 from streamcore.durations import render_duration
+from streamcore.schema.field_paths import MAX_DEPTH
 
 MAX_TEXT: Final = 2_000
 
@@ -88,7 +89,7 @@ ColumnName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,62}$")]
 Expression = Annotated[str, Field(min_length=1)]
 
 
-def _check_scalar(value: object) -> object:
+def _check_value(value: object, depth: int = MAX_DEPTH) -> object:
     """Return the value if a field can hold it. Raise one error, not one per member of the union."""
     if isinstance(value, int) and not -_INT64 <= value < _INT64:
         raise ValueError("a whole number of more than 64 bits")
@@ -96,21 +97,17 @@ def _check_scalar(value: object) -> object:
         raise ValueError("no finite number")
     if isinstance(value, str) and len(value) > MAX_TEXT:
         raise ValueError(f"text of more than {MAX_TEXT} characters")
-    if value is not None and not isinstance(value, bool | int | float | str):
-        raise ValueError(f"{abbreviate(value)} is neither text, number, true, false nor null")
+    if isinstance(value, list | dict):
+        if depth == 0:
+            raise ValueError(f"arrays and objects more than {MAX_DEPTH} deep")
+        for name, inner in value.items() if isinstance(value, dict) else enumerate(value):
+            if isinstance(value, dict) and not isinstance(name, str):
+                raise ValueError(f"{abbreviate(name)} is no text")
+            _check_value(inner, depth - 1)
+    elif value is not None and not isinstance(value, bool | int | float | str):
+        raise ValueError(f"{abbreviate(value)} is neither text, number, true, false, null, array nor object")
     return value
 
 
-def _check_expected(value: object) -> object:
-    if not isinstance(value, dict):
-        return _check_scalar(value)
-    for name, inner in value.items():
-        if not isinstance(name, str):
-            raise ValueError(f"{abbreviate(name)} is no text")
-        _check_scalar(inner)
-    return value
-
-
-ScalarValue = bool | int | float | str | None
-Scalar = Annotated[ScalarValue, BeforeValidator(_check_scalar)]
-Expected = Annotated[ScalarValue | dict[str, ScalarValue], BeforeValidator(_check_expected)]
+FieldValue = bool | int | float | str | list[Any] | dict[str, Any] | None
+CheckedValue = Annotated[FieldValue, BeforeValidator(_check_value)]

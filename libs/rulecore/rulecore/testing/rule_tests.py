@@ -19,7 +19,7 @@ from typing import Final, Protocol
 import orjson
 
 from rulecore.documents.rule import Rule, RuleTest
-from rulecore.documents.scalars import ScalarValue, parse_duration_ms
+from rulecore.documents.scalars import FieldValue, parse_duration_ms
 from rulecore.documents.yaml_reader import Json
 from streamcore.schema import StreamSchema
 
@@ -49,9 +49,9 @@ ALERT_FIELDS: Final = frozenset(
     }
 )
 
-Event = Mapping[str, ScalarValue]
+Event = Mapping[str, FieldValue]
 Alert = Mapping[str, Json]
-Expected = Mapping[str, ScalarValue | dict[str, ScalarValue]]
+Expected = Mapping[str, FieldValue]
 
 
 class RuleRunner(Protocol):
@@ -104,7 +104,7 @@ def _run(rules: Sequence[Rule], test: RuleTest, streams: Mapping[str, StreamSche
     return TestResult(rule.id, test.name, compare(test.expect, alerts))
 
 
-def complete(events: Sequence[Event], schema: StreamSchema) -> list[dict[str, ScalarValue]]:
+def complete(events: Sequence[Event], schema: StreamSchema) -> list[dict[str, FieldValue]]:
     """Return the events with default ids and times (see the module docstring)."""
     rows = []
     for number, event in enumerate(events):
@@ -116,7 +116,7 @@ def complete(events: Sequence[Event], schema: StreamSchema) -> list[dict[str, Sc
     return rows
 
 
-def _time(value: ScalarValue, number: int) -> ScalarValue:
+def _time(value: FieldValue, number: int) -> FieldValue:
     if value is None:
         return _iso(START_MS + number * _STEP_MS)
     if isinstance(value, str) and value.startswith("+"):

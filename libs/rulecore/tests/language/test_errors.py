@@ -94,11 +94,11 @@ REJECTED_IN_WHERE = [
     ("longs[x] = 1", "x", "get takes a whole number, not double", "array[number]"),
     ("longs = longs", "longs", "array<long> cannot be compared", "cardinality(items)"),
     ("who.age = 1", "who.age", "the struct has no member age", "name, n, home"),
-    ("tags.env = 1", "tags.env", "map<string, long> has no members", "x['env']"),
+    ("tags.env = 1", "tags.env", "map<string,long> has no members", "x['env']"),
     ("a.b = 1", "a.b", ".b takes a struct, not long", ""),
     ("any(longs, 1)", "any(longs, 1)", "any takes an array and a lambda", "any(items, x -> ...)"),
     ("any(a, e -> e > 1)", "a", "any takes an array, not long", ""),
-    ("any(tags, e -> e > 1)", "tags", "any takes an array, not map<string, long>", "map_values"),
+    ("any(tags, e -> e > 1)", "tags", "any takes an array, not map<string,long>", "map_values"),
     ("any(longs, e -> e)", "e -> e", "exists takes a condition on an element, not long", "x > 100"),
     (
         "any(longs, e -> any(longs, f -> any(longs, e -> f > 1)))",

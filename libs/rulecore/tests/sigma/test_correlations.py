@@ -6,7 +6,7 @@ import pytest
 
 from rulecore.documents.rule import Emit, Rule, RuleKind, Severity
 from rulecore.documents.rule_kinds import SequenceStep
-from rulecore.documents.scalars import ScalarValue
+from rulecore.documents.scalars import FieldValue
 from rulecore.sigma import ImportedRule
 from rulecore.sigma.correlation import CorrelationMember, correlate
 from rulecore.sigma.detection import TranslatedDetection, translate
@@ -40,15 +40,15 @@ def correlation(text: str, *group_by: str) -> ImportedRule:
     return next(one for one in report.imported if one.title == "The correlation")
 
 
-def failed_login(at: int, account: str | None = "bob", **more: ScalarValue) -> dict[str, ScalarValue]:
+def failed_login(at: int, account: str | None = "bob", **more: FieldValue) -> dict[str, FieldValue]:
     return {"ts": f"+{at}s", "type": "login", "event_id": 4625, "account": account, **more}
 
 
-def successful_login(at: int, account: str = "bob") -> dict[str, ScalarValue]:
+def successful_login(at: int, account: str = "bob") -> dict[str, FieldValue]:
     return {"ts": f"+{at}s", "type": "login", "event_id": 4624, "account": account}
 
 
-def start_of_shell(at: int, account: str = "bob") -> dict[str, ScalarValue]:
+def start_of_shell(at: int, account: str = "bob") -> dict[str, FieldValue]:
     return {"ts": f"+{at}s", "type": "process", "image": "C:\\CMD.exe", "account": account}
 
 

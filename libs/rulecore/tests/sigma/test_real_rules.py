@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rulecore.documents.loading import load_text
-from rulecore.documents.scalars import ScalarValue
+from rulecore.documents.scalars import FieldValue
 from rulecore.documents.yaml_reader import read_yaml
 from rulecore.sigma import ImportReport, import_rules, write_rule
 from tests.harness.apps.sigma_import import DATA, documents, field_map, run
@@ -22,7 +22,7 @@ def import_files(*files: Path) -> ImportReport:
     return report
 
 
-def events(file: Path) -> dict[str, list[dict[str, ScalarValue]]]:
+def events(file: Path) -> dict[str, list[dict[str, FieldValue]]]:
     """Return ``match`` and ``miss``, loaded like rule files, so that times stay text."""
     found, problems = read_yaml((DATA / "events" / f"{file.stem}.yaml").read_text(), file.name)
     assert not problems

@@ -79,9 +79,9 @@ class Type:
             case Kind.ARRAY:
                 return f"array<{self.element}>"
             case Kind.MAP:
-                return f"map<string, {self.element}>"
+                return f"map<string,{self.element}>"
             case Kind.STRUCT:
-                return f"struct<{', '.join(f'{quote_name(name)}: {kind}' for name, kind in self.members)}>"
+                return f"struct<{', '.join(f'{quote_name(name)}:{kind}' for name, kind in self.members)}>"
         return self.kind.value
 
     @property
