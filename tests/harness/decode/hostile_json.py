@@ -8,7 +8,7 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from streamcore.schema import Kind, StreamSchema
+from streamcore.schema import Kind, StreamSchema, Type
 from streamcore.schema.field_paths import PathTree
 
 _TYPES = {
@@ -28,7 +28,8 @@ def _stream(name: str, zone: str, fields: Mapping[str, object]) -> StreamSchema:
     return StreamSchema.parse(document)
 
 
-#: By name: flat ones, and one with paths whose names are hard to tell apart, or cannot be written without an escape.
+#: By name: flat ones, one with paths whose names are hard to tell apart, or cannot be written without an escape, and
+#: one with fields of arrays, structs and maps.
 STREAMS: dict[str, StreamSchema] = {
     "flat": _stream("flat", "UTC", _TYPES),
     "london": _stream("london", "Europe/London", _TYPES),
@@ -44,6 +45,18 @@ STREAMS: dict[str, StreamSchema] = {
             "r": {"type": "decimal(4,4)", "from": "user.`back\\slash`.x"},
             "u": {"type": "timestamp", "from": "transaction_ix.a.b.c.d.e.`line\nend`"},
             "v": {"type": "string", "from": f"`{'long name ' * 12}`"},
+        },
+    ),
+    "typed": _stream(
+        "typed",
+        "Europe/London",
+        {
+            "s": "array<string>",
+            "n": {"type": "array<long>", "from": "user.n"},
+            "m": "map<string,decimal(18,2)>",
+            "o": 'struct<s:string, `größe`:double, `"quoted"`:boolean, u:timestamp, inner:struct<s:array<boolean>>>',
+            "items": "array<struct<sku:string, price:decimal(4,4), tags:map<string,array<timestamp>>>>",
+            "grid": "array<array<double>>",
         },
     ),
 }
@@ -160,11 +173,30 @@ class HostileRecords:
         field = self.schema.fields[what]
         if field.nullable and self.draw.random() < 0.1:
             return "null"
-        return self._good(field.type.kind, field.type.scale)
+        return self._good(field.type)
 
-    def _good(self, kind: Kind, scale: int) -> str:
-        draw = self.draw
-        match kind:
+    def _inside(self, kind: Type) -> str:
+        """Return a value in an array or an object."""
+        if self._odd(0.03):
+            return self._any(4)
+        return f"{self._space()}{'null' if self.draw.random() < 0.1 else self._good(kind)}{self._space()}"
+
+    def _entries(self, kinds: Sequence[tuple[str, Type]]) -> str:
+        members = [(name, self._inside(kind)) for name, kind in kinds if self.draw.random() < 0.9]
+        while self._odd(0.1):
+            members.insert(0, self.draw.choice([("x", self._any(4)), *members]))
+        return "{" + ",".join(f"{self._space()}{self._text(name)}:{value}" for name, value in members) + "}"
+
+    def _good(self, kind: Type) -> str:
+        draw, scale = self.draw, kind.scale
+        match kind.kind:
+            case Kind.ARRAY:
+                return "[" + ",".join(self._inside(kind.items) for _ in range(draw.choice([0, 1, 2, 5]))) + "]"
+            case Kind.MAP:
+                names = draw.sample(_TEXTS, draw.choice([0, 1, 3]))
+                return self._entries([(name, kind.items) for name in names])
+            case Kind.STRUCT:
+                return self._entries(draw.sample(kind.members, len(kind.members)))
             case Kind.STRING:
                 return self._text(draw.choice(_TEXTS))
             case Kind.BOOLEAN:

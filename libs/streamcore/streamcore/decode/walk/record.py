@@ -81,7 +81,7 @@ def read_name(
         return INVALID, _OTHER
     if not escaped:
         return behind, find_child(data, at, behind - 1 - at, node, nodes, names)
-    if behind - at > len(scratch) - PAD:
+    if behind - 1 - at > len(scratch) - PAD:
         return behind, _OTHER  # longer than any name on a path
     end = unescape(data, at, behind - 1, scratch, 0)
     return behind, find_child(scratch, 0, end, node, nodes, names)

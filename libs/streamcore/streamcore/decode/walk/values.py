@@ -21,6 +21,7 @@ from streamcore.decode.reject_codes import DecodeLimits
 from streamcore.decode.walk.batch import walk_batch
 from streamcore.decode.walk.elements import split_values
 from streamcore.decode.walk.fields import ABSENT, LOCAL
+from streamcore.decode.walk.grammar import OPEN_ARRAY, OPEN_OBJECT
 from streamcore.decode.walk.texts import copy_texts
 from streamcore.decode.walk.tree import Int64s, build_nodes
 from streamcore.decode.walk.words import VECTOR, Bytes
@@ -194,9 +195,11 @@ class _ListReader:
         self._keys = _ScalarReader(STRING, zone, limits) if kind.kind is Kind.MAP else None
         self._items = _reader(kind.items, zone, limits)
         self._kind = kind.arrow
+        self._opens = OPEN_ARRAY if kind.kind is Kind.ARRAY else OPEN_OBJECT
 
     def read(self, source: Bytes, starts: Int64s, ends: Int64s) -> tuple[Bools, pa.Array]:
-        sizes = ends - starts
+        sure = source[starts] == self._opens
+        sizes = np.where(sure, ends - starts, 0)
         room = int(sizes.sum()) // 2 + 1  # an element has a comma or a bracket of its own
         key_starts, key_ends, item_starts, item_ends = np.empty((4, room), np.int64)
         nulls, behind = np.zeros(room, np.bool_), np.zeros(len(starts) + 1, np.int64)
@@ -212,7 +215,6 @@ class _ListReader:
             nulls,  # type: ignore[arg-type]
         )
         owners = np.repeat(np.arange(len(starts)), np.diff(behind))
-        sure = np.ones(len(starts), np.bool_)
         present = np.flatnonzero(~nulls[:count])
         read, items = self._items.read(source, item_starts[present], item_ends[present])
         sure[owners[present[~read]]] = False

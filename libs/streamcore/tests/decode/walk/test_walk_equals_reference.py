@@ -27,6 +27,10 @@ UNCOMPILED_COUNT = 60
 
 
 def by_bits(value: object) -> object:
+    if isinstance(value, list):
+        return [by_bits(item) for item in value]
+    if isinstance(value, dict):
+        return {name: by_bits(item) for name, item in value.items()}
     return struct.pack(">d", value) if isinstance(value, float) else value
 
 
