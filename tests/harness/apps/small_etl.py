@@ -31,6 +31,9 @@ _STREAM = {
         "ip": "string",
         "born": "string",
         "currency": "string",
+        "items": "array<struct<sku:string, price:decimal(8,2), at:timestamp>>",
+        "labels": "map<string,long>",
+        "address": "struct<city:string, lines:array<string>>",
     },
 }
 _SETTINGS: dict[str, object] = {

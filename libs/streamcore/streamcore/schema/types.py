@@ -11,8 +11,8 @@ logical            Arrow / Polars              meaning
 ``timestamp``      int64 / Int64               epoch milliseconds, UTC
 ``array<T>``       large_list / List           values of one type, each of which may be null
 ``struct<a: T>``   struct / Struct             named values, each of which may be null
-``map<string,T>``  large_list of structs       entries ``key`` and ``value`` in the order of the record;
-                                               no key occurs twice
+``map<string,T>``  large_list of structs       entries ``@map_key`` and ``@map_value`` in the order of the
+                                               record; no key occurs twice
 =================  ==========================  =====================================================
 """
 
@@ -33,8 +33,9 @@ if TYPE_CHECKING:  # a schema is read, and a record checked against it, without 
 
 MAX_DECIMAL_DIGITS = 18
 MAX_FIELDS = 1_000
-#: The members of an entry of a map, as its column has them.
-KEY, VALUE = "key", "value"
+#: The members of an entry of a map, as its column has them. No struct has members of these names, so that a list of
+#: entries is known by its type.
+KEY, VALUE = "@map_key", "@map_value"
 
 _TOKEN = re.compile(r"\s*(?:([A-Za-z_][A-Za-z0-9_]*)|([0-9]+)|`((?:[^`]|``)+)`|([<>():,]))")
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -228,6 +229,8 @@ class _TypeReader:
             if not name:
                 raise self._error("a struct has names and types: struct<id: long, name: string>")
             self._expect(":")
+            if name in (KEY, VALUE):
+                raise self._error(f"{name} is a name of the engine's own")
             if name.lower() in lower:
                 raise self._error(f"{name} is there twice; upper and lower case do not differ")
             lower.add(name.lower())

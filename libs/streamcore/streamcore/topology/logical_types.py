@@ -6,20 +6,22 @@ that an expression such as ``price * quantity`` is correct.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION, Kind, StreamSchema, Type
+from streamcore.schema.types import KEY, VALUE
 from streamcore.topology.nodes import TIME
 from streamcore.wire.raw import RAW_KEY, RAW_OFFSET, RAW_PARTITION, RAW_VALUE
 
 
 def to_logical(events: pa.Table, stream: StreamSchema) -> pl.DataFrame:
     """Return decoded events (``StreamSchema.arrow``) with the columns of their source and of the engine."""
-    columns = [_column(events.column(field.name), field.name, field.type) for field in stream.fields]
+    columns = [to_logical_column(pl.Series(f.name, events.column(f.name)), f.type) for f in stream.fields]
     engine_columns = pl.DataFrame(events.select([PARTITION, OFFSET, EVENT_MS]))
     return pl.DataFrame(columns).hstack(_record_columns(events)).hstack(engine_columns)
 
@@ -32,23 +34,48 @@ def _record_columns(events: pa.Table) -> list[pl.Series]:
     return [pl.Series(name, events.column(column)) for name, column in columns]
 
 
-def to_decimals(series: pl.Series, field_type: Type) -> pl.Series:
-    """Return scaled integers as decimals."""
-    return pl.Series(series.name, _decimals(series.to_arrow(), field_type))
+def to_physical_column(series: pl.Series, field_type: Type) -> pl.Series:
+    """Return a column of a topology as a physical one."""
+    match field_type.kind:
+        case Kind.DECIMAL:
+            return series.to_physical().cast(pl.Int64)
+        case Kind.TIMESTAMP:
+            return series.dt.epoch("ms")
+    return _rebuild(series, field_type, to_physical_column) if field_type.is_nested else series
 
 
-def to_physical(rows: pl.DataFrame, types: Mapping[str, Type]) -> pl.DataFrame:
-    """Return the rows with the physical types of the named columns: the inverse of ``to_logical``."""
-    decimals = [name for name, field_type in types.items() if field_type.kind is Kind.DECIMAL]
-    scaled = [(pl.col(n) * 10 ** types[n].scale).cast(pl.Int64).alias(n) for n in decimals]
-    return rows.with_columns(*scaled, pl.col(pl.Datetime).dt.epoch("ms"))
+def to_logical_column(series: pl.Series, field_type: Type) -> pl.Series:
+    """Return a physical column as one of a topology."""
+    match field_type.kind:
+        case Kind.DECIMAL:
+            return pl.Series(series.name, _decimals(series.to_arrow(), field_type))
+        case Kind.TIMESTAMP:
+            return series.cast(TIME)
+    return _rebuild(series, field_type, to_logical_column) if field_type.is_nested else series
 
 
-def _column(column: pa.ChunkedArray, name: str, field_type: Type) -> pl.Series:
-    if field_type.kind is Kind.DECIMAL:
-        return pl.Series(name, _decimals(column.combine_chunks(), field_type))
-    series = pl.Series(name, column)
-    return series.cast(TIME) if field_type.kind is Kind.TIMESTAMP else series
+def _rebuild(series: pl.Series, kind: Type, convert: Callable[[pl.Series, Type], pl.Series]) -> pl.Series:
+    """Convert the values inside of arrays, structs and maps."""
+    array = series.to_arrow(compat_level=pl.CompatLevel.oldest())
+    if kind.kind is Kind.STRUCT:
+        members = [pl.Series(name, inner) for (name, _), inner in zip(kind.members, array.flatten(), strict=True)]
+        found = [convert(member, inner) for member, (_, inner) in zip(members, kind.members, strict=True)]
+        return pl.Series(series.name, _struct(found, array.is_null()))
+    first, last = array.offsets[0].as_py(), array.offsets[-1].as_py()
+    inner = array.values.slice(first, last - first)
+    if kind.kind is Kind.MAP:
+        keys, values = inner.flatten()
+        entries = [pl.Series(KEY, keys), convert(pl.Series(VALUE, values), kind.items)]
+        items = _struct(entries, pa.array(np.zeros(len(inner), np.bool_)))
+    else:
+        items = convert(pl.Series("item", inner), kind.items).to_arrow(compat_level=pl.CompatLevel.oldest())
+    offsets = pc.subtract(array.offsets, first)
+    return pl.Series(series.name, pa.LargeListArray.from_arrays(offsets, items, mask=array.is_null()))
+
+
+def _struct(members: Sequence[pl.Series], missing: pa.BooleanArray) -> pa.StructArray:
+    arrays = [member.to_arrow(compat_level=pl.CompatLevel.oldest()) for member in members]
+    return pa.StructArray.from_arrays(arrays, names=[member.name for member in members], mask=missing)
 
 
 def _decimals(column: pa.Array, field_type: Type) -> pa.Array:

@@ -20,6 +20,7 @@ from streamcore.enrich.spec import ATTEMPTS, REASON, Enrichment
 from streamcore.errors import ConfigError
 from streamcore.operators.base import MAIN
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION, Kind, StreamSchema, Type
+from streamcore.schema.types import KEY, VALUE
 from streamcore.topology.labels import format_duration
 from streamcore.watermark import WatermarkStrategy
 from streamcore.wire.lanes import DeadLetterCode
@@ -387,6 +388,12 @@ def polars_dtype(logical: Type) -> pl.DataType:
             return pl.Boolean()
         case Kind.STRING:
             return pl.String()
+        case Kind.ARRAY:
+            return pl.List(polars_dtype(logical.items))
+        case Kind.MAP:
+            return pl.List(pl.Struct({KEY: pl.String(), VALUE: polars_dtype(logical.items)}))
+        case Kind.STRUCT:
+            return pl.Struct({name: polars_dtype(member) for name, member in logical.members})
 
 
 def _has_binary(dtype: pl.DataType) -> bool:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import orjson
 import polars as pl
 import pyarrow as pa
 
+from streamcore.schema.types import KEY, VALUE
 from streamcore.wire import lane_codec
 from streamcore.wire.arrow_ipc import ipc_stream, to_table
 from streamcore.wire.lanes import Record
@@ -67,7 +69,14 @@ class LaneRows:
         columns = [name for name in self.rows.columns if not name.startswith("__")]
         if not columns:
             return pl.repeat(b"{}", self.rows.height, dtype=pl.Binary, eager=True)
-        return self.rows.select(pl.struct(columns).struct.json_encode()).to_series().cast(pl.Binary)
+        encoded = self.rows.select(pl.struct(columns).struct.json_encode()).to_series().cast(pl.Binary)
+        nested = {name: dtype for name, dtype in self.rows.schema.items() if name in columns and _has_map(dtype)}
+        if not nested:
+            return encoded
+        rows = [orjson.loads(row) for row in encoded]
+        for row in rows:
+            row |= {name: _with_objects(row[name], dtype) for name, dtype in nested.items()}
+        return pl.Series([orjson.dumps(row) for row in rows], dtype=pl.Binary)
 
     def _keys(self) -> pl.Series:
         if not self.key:
@@ -76,3 +85,20 @@ class LaneRows:
         if len(self.key) == 1:
             return columns.to_series().cast(pl.String).cast(pl.Binary)
         return pl.Series([orjson.dumps(row, default=str) for row in columns.iter_rows()], dtype=pl.Binary)
+
+
+def _has_map(dtype: object) -> bool:
+    if isinstance(dtype, pl.List):
+        return _has_map(dtype.inner)
+    return isinstance(dtype, pl.Struct) and any(field.name == KEY or _has_map(field.dtype) for field in dtype.fields)
+
+
+def _with_objects(value: Any, dtype: Any) -> Any:
+    """Return a JSON value with the entries of maps (``streamcore.schema.types``) as objects."""
+    if value is None or not _has_map(dtype):
+        return value
+    if isinstance(dtype, pl.Struct):
+        return {field.name: _with_objects(value[field.name], field.dtype) for field in dtype.fields}
+    if isinstance(dtype.inner, pl.Struct) and dtype.inner.fields[0].name == KEY:
+        return {entry[KEY]: _with_objects(entry[VALUE], dtype.inner.fields[1].dtype) for entry in value}
+    return [_with_objects(item, dtype.inner) for item in value]

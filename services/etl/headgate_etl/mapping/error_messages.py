@@ -13,6 +13,7 @@ import polars as pl
 
 from headgate_etl.mapping.types import CODE, REASON, FirstError, MappingSpec
 from headgate_etl.row_codes import RowCode
+from rulecore.documents.message_template import format_value
 from rulecore.documents.scalars import abbreviate
 from rulecore.language import Expr, columns, to_logical
 from streamcore.schema import TIMESTAMP, Type
@@ -62,7 +63,8 @@ class ErrorMessages:
     def _values(self, exprs: Sequence[Expr], frame: pl.DataFrame, types: Mapping[str, Type], row: int) -> str:
         """Return `` for x = 1, y = null``: the row's values of the columns that the expressions read."""
         names = sorted(name for name in frozenset().union(*map(columns, exprs)) if name in types)
-        shown = [f"{name} = {self._format_value(name, frame[name][row], types[name])}" for name in names]
+        values = frame.select(names)[row : row + 1].to_dicts()[0] if names else {}
+        shown = [f"{name} = {self._format_value(name, value, types[name])}" for name, value in values.items()]
         return f" for {', '.join(shown)}" if shown else ""
 
     def _format_value(self, name: str, value: object, type_: Type) -> str:
@@ -72,6 +74,7 @@ class ErrorMessages:
             return _HIDDEN
         if type_ == TIMESTAMP and isinstance(value, int):
             return to_text(value)
-        assert isinstance(value, bool | int | float | str)
         shown = to_logical(value, type_)
+        if type_.is_nested:
+            return format_value(shown)
         return str(shown) if isinstance(shown, Decimal) else abbreviate(shown)

@@ -9,13 +9,28 @@ or ``or`` does not need for its result, and in the operand of a null check.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import reduce
 from operator import and_, or_
 
 import polars as pl
 
-from rulecore.language import And, Arithmetic, Call, Case, ColumnRef, Compare, Expr, IsNull, Negate, Or
+from rulecore.language import (
+    And,
+    Arithmetic,
+    Call,
+    Case,
+    ColumnRef,
+    Compare,
+    Expr,
+    HigherOrderCall,
+    IsNull,
+    LambdaParameter,
+    MemberOf,
+    Negate,
+    Not,
+    Or,
+)
 from rulecore.language.columnar.compiler import to_polars
 from rulecore.language.traversal import walk
 from rulecore.lists.list_columns import ListColumn
@@ -37,7 +52,7 @@ _FAILING = frozenset(
     }
 )
 #: Functions that may return a value for a NULL operand, or NULL without a failure.
-_LENIENT = frozenset({"coalesce", "nullif", "greatest", "least"})
+_LENIENT = frozenset({"coalesce", "nullif", "greatest", "least", "array", "map"})
 
 #: Returns the condition that a node fails although its operands do not; None for a node that cannot fail.
 SelfFailure = Callable[[Expr], "pl.Expr | None"]
@@ -70,7 +85,7 @@ def can_fail(expr: Expr, self_failure: SelfFailure = is_failed) -> bool:
 def is_strict(expr: Expr) -> bool:
     """Whether the expression is NULL wherever a part of it is NULL, so that only rows with NULL can have failed."""
     return not any(
-        isinstance(node, Case | And | Or | IsNull)
+        isinstance(node, Case | And | Or | IsNull | HigherOrderCall)
         or (isinstance(node, Call) and node.function in _LENIENT)
         or (isinstance(node, Compare) and node.op == "<=>")
         for node in walk(expr)
@@ -88,11 +103,34 @@ def evaluation_error(expr: Expr, self_failure: SelfFailure = is_failed) -> pl.Ex
             return _case_error(expr, self_failure)
         case And() | Or():
             return to_polars(expr).is_null() & _any([evaluation_error(term, self_failure) for term in expr.terms])
+        case HigherOrderCall():
+            return evaluation_error(expr.array, self_failure) | _lambda_error(expr, self_failure)
         case Call() if expr.function == "coalesce":
             *earlier, last = expr.arguments
             return _all([to_polars(argument).is_null() for argument in earlier]) & evaluation_error(last, self_failure)
     own = self_failure(expr)
     return _any([evaluation_error(child, self_failure) for child in expr.children] + ([] if own is None else [own]))
+
+
+def _lambda_error(expr: HigherOrderCall, self_failure: SelfFailure) -> pl.Expr:
+    """Return the condition that the result is NULL for an element although no value that the body reads is NULL."""
+    if not can_fail(expr.body, self_failure):
+        return _NO
+    present = [Not(operand=IsNull(operand=value)) for value in dict.fromkeys(_values(expr.body))]
+    failed = And(terms=(IsNull(operand=expr.body), *present))
+    found = HigherOrderCall.of("exists", expr.array, expr.parameter, failed)
+    return to_polars(found).fill_null(value=False)
+
+
+def _values(expr: Expr) -> Iterator[Expr]:
+    """Yield the columns, the parameters and the members of structs that an expression reads."""
+    if isinstance(expr, ColumnRef | LambdaParameter | MemberOf):
+        yield expr
+    elif isinstance(expr, HigherOrderCall):
+        yield from _values(expr.array)
+    else:
+        for child in expr.children:
+            yield from _values(child)
 
 
 def _case_error(expr: Case, self_failure: SelfFailure) -> pl.Expr:

@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
-from headgate_etl.columns import ROW, to_logical, to_physical
+from headgate_etl.columns import ROW, to_physical
 from headgate_etl.mapping import expression_errors
 from headgate_etl.mapping.error_messages import ErrorMessages
 from headgate_etl.mapping.types import ComputedField, FirstError, MappingSpec, Mask
@@ -26,6 +26,7 @@ from rulecore.language.columnar.compiler import to_polars
 from rulecore.lists.content import ListContent
 from rulecore.lists.fill_columns import with_list_columns
 from streamcore.schema import DOUBLE, Type
+from streamcore.topology.logical_types import to_logical_column
 from streamcore.wire.raw import ORIGIN
 
 #: Prefixes of the columns of computed fields and of rule results, which differ so from the input columns.
@@ -101,7 +102,7 @@ class MappingStage(MappingSpec):
         """Return the output column of a field. A plain copy is taken from ``rows``, without conversion."""
         if field.same_as is not None:
             return rows[field.same_as].alias(field.name)
-        return to_logical(frame[_FIELD + field.name].alias(field.name), field.type)
+        return to_logical_column(frame[_FIELD + field.name].alias(field.name), field.type)
 
 
 def _failed_rows(

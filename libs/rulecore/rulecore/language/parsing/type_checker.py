@@ -45,6 +45,7 @@ from rulecore.language.parsing.grammar import COMPARISONS, INDEX, LAMBDA, MEMBER
 from rulecore.language.parsing.lexemes import Lexeme, LexemeKind
 from rulecore.language.scope import ListType, Scope
 from rulecore.language.suggestions import format_list, suggest
+from rulecore.language.traversal import free_leaves
 from streamcore.schema import BOOLEAN, TIMESTAMP, Kind, Type
 
 
@@ -287,6 +288,7 @@ class TypeChecker:
         if name != "list" or len(call.parts) != 1:
             raise self.error(call, "in takes constants in brackets, or a list", "accepted here: x in list('name')")
         found = self._find_list(call.parts[0])
+        self._reject_element(syntax.parts[0], operand)
         node = self._build(syntax, syntax.parts, lambda: InList.of_list(operand, found.name, found.of))
         return Not(operand=node) if syntax.negated else node
 
@@ -301,7 +303,14 @@ class TypeChecker:
                 syntax.parts[0], f"the list {found.name} has no values", "accepted here: x in list('name')"
             )
         key, of = self.expr(syntax.parts[1]), found.of
+        self._reject_element(syntax.parts[1], key)
         return self._build(syntax, (syntax.parts[1],), lambda: Lookup.of_list(found.name, key, of, kind))
+
+    def _reject_element(self, syntax: SyntaxNode, operand: Expr) -> None:
+        """Reject the element of a lambda as a key of a list: lists are looked up before lambdas are applied."""
+        if any(isinstance(leaf, LambdaParameter) for leaf in free_leaves(operand)):
+            hint = "declare the value as a field of its own, with from:"
+            raise self.error(syntax, "a list is looked up for values of columns, not of elements", hint)
 
     def _find_list(self, syntax: SyntaxNode) -> ListType:
         """Return the list that a constant names. ``having`` may name one only inside an aggregate."""
