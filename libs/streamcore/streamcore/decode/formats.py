@@ -85,6 +85,7 @@ class Csv:
         where = f"stream {schema.name}: csv"
         if nested := [f for f in schema.fields if len(f.location) > 1]:
             raise ConfigError(f"{where}: field {nested[0].label}: a line has no objects; write the name of a column")
+        _reject_nested_types(schema, where)
         if len(set(names)) < len(names) or not names:
             raise ConfigError(f"{where}: columns: at least one is needed, and each name once")
         if (
@@ -107,6 +108,11 @@ def _is_in_numbers(delimiter: str) -> bool:
     return delimiter.isalnum() or delimiter in "+-."
 
 
+def _reject_nested_types(schema: StreamSchema, where: str) -> None:
+    if nested := [f for f in schema.fields if f.type.is_nested]:
+        raise ConfigError(f"{where}: field {nested[0].label}: a cell of a line is text, no {nested[0].type.kind}")
+
+
 @dataclass(frozen=True, slots=True)
 class AccessLog:
     """Each record is one line of an access log.
@@ -127,6 +133,7 @@ class AccessLog:
     ) -> Decoder:
         """See ``InputFormat``. ``extra_fields`` has no effect: the layout defines the columns of a line."""
         where = f"stream {schema.name}: access-log"
+        _reject_nested_types(schema, where)
         available = log_columns(self.layout, request_time=self.request_time)
         columns = {f.name: format_path(f.location) for f in schema.fields}
         for name, column in columns.items():

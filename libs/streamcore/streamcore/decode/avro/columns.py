@@ -1,6 +1,7 @@
 """Decodes many Avro datums of one schema together, field by field, into the stream's physical columns.
 
-Rows that are not ``ok`` at the end are left to the reference. Among them are rows with varints of more than nine bytes,
+Rows that are not ``ok`` at the end are left to the reference: all rows of a stream with fields that are arrays, structs
+or maps, and rows with varints of more than nine bytes,
 non-empty arrays and maps, uuids as bytes and decimals of more than eight bytes, and all rows of a very large schema.
 """
 
@@ -91,6 +92,8 @@ class _ColumnReader:
                 inside = want.inside if want is not None else {}
                 for name, inner in kind.fields:
                     self.walk(rows, inner, inside.get(name), columns, depth + 1)
+            case _ if isinstance(want, Field) and want.type.is_nested:
+                rows.ok[:] = False
             case _ if isinstance(want, Field):
                 columns[want.name] = _read_value(rows, kind, want, self.zone)
             case _:

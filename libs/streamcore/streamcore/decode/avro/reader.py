@@ -7,8 +7,10 @@ depth of nesting, which has a limit. Fields that the stream does not declare are
 
 from __future__ import annotations
 
+import itertools
 import struct
 import uuid
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from streamcore.decode.avro.schema import (
@@ -25,7 +27,7 @@ from streamcore.decode.avro.schema import (
 from streamcore.decode.avro.schema_match import FieldMapping
 from streamcore.decode.reject_codes import RejectCode
 from streamcore.decode.scalar.record import decode_text
-from streamcore.decode.scalar.values import EpochMilliseconds, Number, RecordError
+from streamcore.decode.scalar.values import EpochMilliseconds, Number, ObjectValue, RecordError, inner_field
 from streamcore.schema import Field, Kind
 
 _EPOCH = datetime(1970, 1, 1)
@@ -35,6 +37,8 @@ _MAX_VARINT_BYTES = 10
 #: The most bits that the unscaled value of a decimal may have; a stream's decimals have fewer.
 _MAX_DECIMAL_BITS = 127
 _INT_BITS, _LONG_BITS = 32, 64
+#: The most items of an array of nulls.
+_MAX_EMPTY_ITEMS = 10_000
 
 
 class Cursor:
@@ -92,7 +96,7 @@ class _DatumReader:
         if isinstance(kind, UnionOf):
             kind = self.read_branch(kind)
         if isinstance(want, Field):
-            self.values[want.name] = self.read_value(kind, want)
+            self.values[want.name] = self.read_value(kind, want, depth)
         elif isinstance(kind, RecordOf):
             self.check_depth(depth)
             for name, inner in kind.fields:
@@ -117,9 +121,17 @@ class _DatumReader:
             raise _not_avro(f"branch {number} before byte {self.cursor.position}; the union has {len(union.branches)}")
         return union.branches[number]
 
-    def read_value(self, kind: AvroType, field: Field) -> object:
+    def read_value(self, kind: AvroType, field: Field, depth: int) -> object:
         """Read a value of a type that fits the field."""
         match kind:
+            case ArrayOf():
+                return self.read_array(kind, inner_field(field, "[]", field.type.items), depth)
+            case MapOf():
+                return self.read_map(kind, inner_field(field, "[]", field.type.items), depth)
+            case RecordOf():
+                return self.read_struct(kind, field, depth)
+            case UnionOf():
+                return self.read_value(self.read_branch(kind), field, depth)
             case Primitive():
                 return self.read_primitive(kind, field)
             case Fixed():
@@ -133,6 +145,49 @@ class _DatumReader:
                     )
                 return kind.symbols[number]
         raise AssertionError("the schema does not fit")
+
+    def read_array(self, kind: ArrayOf, element: Field, depth: int) -> list[object]:
+        self.check_depth(depth)
+        return [self.read_value(kind.items, element, depth + 1) for _ in self.items((kind.items,))]
+
+    def read_map(self, kind: MapOf, value: Field, depth: int) -> ObjectValue:
+        self.check_depth(depth)
+        key = Primitive("string")
+        return ObjectValue(
+            tuple(
+                (decode_text(self.cursor.read_prefixed()), self.read_value(kind.values, value, depth + 1))
+                for _ in self.items((key, kind.values))
+            )
+        )
+
+    def read_struct(self, kind: RecordOf, field: Field, depth: int) -> ObjectValue:
+        """Read a record; fields that the struct does not have are skipped."""
+        self.check_depth(depth)
+        found: list[tuple[str, object]] = []
+        members = dict(field.type.members)
+        for name, inner in kind.fields:
+            if name in members:
+                found.append((name, self.read_value(inner, inner_field(field, f".{name}", members[name]), depth + 1)))
+            else:
+                self.skip(inner, depth + 1)
+        return ObjectValue(tuple(found))
+
+    def items(self, types: tuple[AvroType, ...]) -> Iterator[None]:
+        """Yield once for each item of the blocks of an array or map, up to the empty block that ends it.
+
+        ``types``: those of one item. Items without bytes have a limit of their own.
+        """
+        with_bytes = any(not is_empty(kind) for kind in types)
+        while count := self.cursor.read_long():
+            if count < 0:
+                count = -count
+                self.cursor.read_long()
+            limit = len(self.cursor.data) - self.cursor.position if with_bytes else _MAX_EMPTY_ITEMS
+            if count > limit:
+                raise _not_avro(
+                    f"{count} items are announced at byte {self.cursor.position}; so many bytes are not left"
+                )
+            yield from itertools.repeat(None, count)
 
     def read_primitive(self, kind: Primitive, field: Field) -> object:
         match kind.name:

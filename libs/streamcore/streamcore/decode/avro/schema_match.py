@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from streamcore.decode.avro.schema import AvroType, Enumeration, Fixed, Primitive, RecordOf, UnionOf
+from streamcore.decode.avro.schema import ArrayOf, AvroType, Enumeration, Fixed, MapOf, Primitive, RecordOf, UnionOf
 from streamcore.decode.reject_codes import ExtraFields, RejectCode
-from streamcore.decode.scalar.values import RecordError
+from streamcore.decode.scalar.values import RecordError, inner_field
 from streamcore.schema import Field, Kind, StreamSchema
 from streamcore.schema.field_paths import PathTree
+from streamcore.schema.types import quote_name
 
 _WHOLE = frozenset({"int", "long"})
 _INSTANTS = frozenset({"timestamp-millis", "timestamp-micros", "timestamp-nanos"})
@@ -95,7 +96,9 @@ def _check(kind: AvroType, want: Field | FieldMapping) -> None:
     for branch in branches:
         if branch == Primitive("null"):
             continue
-        if isinstance(want, Field):
+        if isinstance(want, Field) and want.type.is_nested:
+            _check_nested(branch, want)
+        elif isinstance(want, Field):
             if (found := type_name(branch)) not in _FITS[want.type.kind]:
                 fits = ", ".join(sorted(_FITS[want.type.kind]))
                 raise RecordError(
@@ -109,4 +112,24 @@ def _check(kind: AvroType, want: Field | FieldMapping) -> None:
             raise RecordError(
                 RejectCode.WRONG_TYPE,
                 f"field {field.name}: found Avro's {type_name(branch)} on its path; needed is a record",
+            )
+
+
+def _check_nested(kind: AvroType, want: Field) -> None:
+    """Check the type of an array, a map or a struct, and the types inside of it."""
+    match kind, want.type.kind:
+        case ArrayOf(), Kind.ARRAY:
+            _check(kind.items, inner_field(want, "[]", want.type.items))
+        case MapOf(), Kind.MAP:
+            _check(kind.values, inner_field(want, "[]", want.type.items))
+        case RecordOf(), Kind.STRUCT:
+            types = dict(kind.fields)
+            for name, member in want.type.members:
+                if name in types:
+                    _check(types[name], inner_field(want, f".{quote_name(name)}", member))
+        case _:
+            accepted = {Kind.ARRAY: "array", Kind.MAP: "map", Kind.STRUCT: "record"}[want.type.kind]
+            raise RecordError(
+                RejectCode.WRONG_TYPE,
+                f"field {want.name}: found Avro's {type_name(kind)}; accepted for a {want.type} is {accepted}",
             )

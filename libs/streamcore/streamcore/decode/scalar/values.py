@@ -221,14 +221,14 @@ def _to_array(field: Field, value: object, zone: ZoneInfo) -> list[Any]:
     if not isinstance(value, list):
         raise _wrong_type(field, value, "an array")
     element = field.type.items
-    return [convert(_inside(field, f"[{i}]", element), item, zone) for i, item in enumerate(value)]
+    return [convert(inner_field(field, f"[{i}]", element), item, zone) for i, item in enumerate(value)]
 
 
 def _to_struct(field: Field, value: object, zone: ZoneInfo) -> dict[str, Any]:
     """Convert an object. A member that it lacks is null, and names that the type does not have are left out."""
     found = _unique_members(field, value, {name for name, _ in field.type.members})
     return {
-        name: convert(_inside(field, f".{quote_name(name)}", kind), found.get(name), zone)
+        name: convert(inner_field(field, f".{quote_name(name)}", kind), found.get(name), zone)
         for name, kind in field.type.members
     }
 
@@ -236,7 +236,7 @@ def _to_struct(field: Field, value: object, zone: ZoneInfo) -> dict[str, Any]:
 def _to_map(field: Field, value: object, zone: ZoneInfo) -> list[Any]:
     """Convert an object to the entries of a map, in the order of the record."""
     return [
-        {KEY: name, VALUE: convert(_inside(field, f"[{show_name(name)}]", field.type.items), item, zone)}
+        {KEY: name, VALUE: convert(inner_field(field, f"[{show_name(name)}]", field.type.items), item, zone)}
         for name, item in _unique_members(field, value, None).items()
     ]
 
@@ -257,7 +257,7 @@ def _unique_members(field: Field, value: object, names: set[str] | None) -> dict
     return found
 
 
-def _inside(field: Field, step: str, kind: Type) -> Field:
+def inner_field(field: Field, step: str, kind: Type) -> Field:
     """Return the field of a value inside another, for messages: ``items[2].price``."""
     return Field(f"{field.label}{step}", kind)
 
