@@ -38,6 +38,7 @@ EXPECTED = {
         "gil@example.org logged in after 4 events",
         "ivo@example.org logged in through a proxy in Iceland",
     ],
+    "otel_logs": ["4 failed requests of payment", f"request failed in trace {9:032x}"],
     "pacs008": ["Lea Ott sent money to several countries", "Max Ulm sends 15000.00 EUR to FR"],
     "segment": ["u2 ordered for 899.00 EUR", "u2 viewed a product and ordered"],
     "stripe": [

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from streamcore.decode.scalar import DecodeLimits, ExtraFields, RejectedRecord, Scalar, decode_one
+from streamcore.decode.scalar import DecodeLimits, ExtraFields, Physical, RejectedRecord, decode_one
 from streamcore.schema import StreamSchema
 from streamcore.timestamps import load_zone
 
@@ -16,7 +16,7 @@ SCALAR_LIMIT = 1_000  # loading the columnar decoder takes about as long as deco
 
 def decode_scalars(
     schema: StreamSchema, values: Iterable[bytes | None], clock_ms: int
-) -> list[tuple[Scalar, ...] | RejectedRecord]:
+) -> list[tuple[Physical, ...] | RejectedRecord]:
     """Return for each record its physical values in the order of the fields, or the reason why it is no event.
 
     Records with a time far after ``clock_ms`` are no events. Fields that the stream does not declare are ignored.

@@ -15,7 +15,8 @@ from typing import Final
 from headgate.errors import InputError
 from headgate.streams.observed_fields import MAX_DISTINCT, Observation, ObservedField
 from streamcore.schema import MAX_DECIMAL_DIGITS, MAX_FIELDS, TimeUnit
-from streamcore.schema.field_paths import Path, format_path
+from streamcore.schema.field_paths import MAX_DEPTH, Path, format_path
+from streamcore.schema.types import quote_name
 from streamcore.timestamps import to_text
 
 _MONEY_SCALE: Final = 4
@@ -28,6 +29,8 @@ _GENERIC: Final = frozenset(
 _MANY_NAMES: Final = 64
 _RARE: Final = 0.02
 _MAX_NAME: Final = 63
+#: Of types inside each other, with room for the array around them.
+_MAX_DEPTH: Final = MAX_DEPTH - 2
 _TIME_WORDS: Final = (
     "event_time",
     "eventtime",
@@ -104,7 +107,7 @@ def infer(observation: Observation, name: str, source: str) -> InferredStream:
     known = [
         one for path, one in observation.fields.items() if not any(path[:n] in closed for n in range(1, len(path)))
     ]
-    typed = [(one, kind) for one in known if (kind := _type(one))]
+    typed = [(one, kind) for one in known if (kind := _type(one) or _map_type(one, maps, observation))]
     names = _names([one.path for one, _ in typed])
     fields = [
         InferredField(names[one.path], kind, False, one.path, _unit(one), _note(one, count)) for one, kind in typed
@@ -128,7 +131,7 @@ def infer(observation: Observation, name: str, source: str) -> InferredStream:
     ]
     width = max((len(field.entry) for field in fields if len(field.entry) < _ALIGNED), default=0)
     lines += [f"  {field.entry:{width}}  # {field.note}" for field in fields]
-    lines += _left_out(known, maps, count, observation.left_out)
+    lines += _left_out(known, maps, observation)
     return InferredStream("\n".join(lines) + "\n", problem)
 
 
@@ -142,12 +145,17 @@ def _no_time(known: Sequence[ObservedField]) -> str:
 def _type(one: ObservedField) -> str:
     """Return the type that fits all values, or nothing."""
     values = one.values
+    if one.arrays and one.arrays == values and not one.objects:
+        element = _inner_type(one.elements, 1)
+        return f"array<{element}>" if element else ""
     if not values or one.arrays or one.objects:
         return ""
     if one.booleans == values:
         return "boolean"
     if one.texts == values:
-        return "timestamp" if one.times == values else "string"
+        if not one.units:
+            return "timestamp" if one.times == values else "string"
+        return "timestamp" if _unit(one) not in (None, TimeUnit.MILLISECONDS) else "string"
     if one.numbers != values:
         return ""
     if one.wholes == values and not one.large:
@@ -157,6 +165,32 @@ def _type(one: ObservedField) -> str:
     scale = max(2, one.scale)
     digits = min(MAX_DECIMAL_DIGITS, one.digits + scale + 3)  # larger values will come
     return f"decimal({digits},{scale})"
+
+
+def _inner_type(one: ObservedField | None, depth: int) -> str:
+    """Return the type that fits all values in arrays, or nothing."""
+    if one is None or depth > _MAX_DEPTH:
+        return ""
+    if not one.objects or one.values:
+        kind = _type(one)
+        if kind == "timestamp" and not one.texts and _unit(one) is not TimeUnit.MILLISECONDS:
+            return "long"  # a value in an array has no unit of its own
+        return kind
+    members = [(name, kind) for name, inner in one.members.items() if (kind := _inner_type(inner, depth + 1))]
+    if len(one.members) > _MANY_NAMES:
+        kinds = {kind for _, kind in members}
+        return f"map<string,{kinds.pop()}>" if len(kinds) == 1 and len(members) == len(one.members) else ""
+    by_lower = {name.lower(): f"{quote_name(name)}:{kind}" for name, kind in members}
+    return f"struct<{', '.join(by_lower.values())}>" if len(by_lower) == len(members) and members else ""
+
+
+def _map_type(one: ObservedField, maps: Sequence[Path], observation: Observation) -> str:
+    """Return the type of a map if this is an object whose names are data and whose values are of one type."""
+    if one.path not in maps or one.values:
+        return ""
+    inside = [field for path, field in observation.fields.items() if path[:-1] == one.path]
+    kinds = {_inner_type(field, 1) for field in inside if field.present > field.nulls}
+    return f"map<string,{kinds.pop()}>" if len(kinds) == 1 and not observation.left_out and "" not in kinds else ""
 
 
 def _unit(one: ObservedField) -> TimeUnit | None:
@@ -179,7 +213,11 @@ def _words(name: str) -> list[str]:
 def _note(one: ObservedField, count: int) -> str:
     share = (one.present - one.nulls) / count
     parts = [f"{share:.0%}" if share in (0, 1) or share >= 0.01 else "below 1%"]
-    if one.earliest_ms is not None and one.latest_ms is not None and one.times == one.values:
+    if one.arrays:
+        parts.append(f"up to {one.longest:,} elements")
+    elif one.objects:
+        parts.append("an object whose names are data")
+    elif one.earliest_ms is not None and one.latest_ms is not None and one.times == one.values:
         parts.append(f"{to_text(one.earliest_ms)[:10]} to {to_text(one.latest_ms)[:10]}")
     else:
         distinct = len(one.distinct)
@@ -268,17 +306,21 @@ def _is_thing(words: Sequence[str]) -> bool:
     return "agent" not in words and (words[-1] == "id" or any(word in words for word in _KEY_WORDS))
 
 
-def _left_out(known: Sequence[ObservedField], maps: Sequence[Path], count: int, more: int) -> list[str]:
+def _left_out(known: Sequence[ObservedField], maps: Sequence[Path], observation: Observation) -> list[str]:
+    count, more = observation.objects, observation.left_out
     notes = []
     for one in known:
         place = _printable(format_path(one.path))
+        if _type(one) or _map_type(one, maps, observation):
+            continue
         if one.path in maps:
             notes.append(f"#   {place}: an object whose names are data")
         elif one.arrays and one.arrays == one.values and not one.objects:
-            notes.append(f"#   {place}: an array in {one.arrays / count:.0%} of the records")
+            of = "no type fits all its elements" if one.longest else "always empty"
+            notes.append(f"#   {place}: an array in {one.arrays / count:.0%} of the records: {of}")
         elif one.present == one.nulls:
             notes.append(f"#   {place}: always null")
-        elif one.values and not _type(one):
+        elif one.values:
             kinds = {
                 "true or false": one.booleans,
                 "numbers": one.numbers,

@@ -20,6 +20,8 @@ from streamcore.timestamps import from_iso, load_zone
 MAX_DISTINCT: Final = 10_000
 #: How many paths a sample may have; further ones are counted only.
 MAX_PATHS: Final = 5_000
+#: How many names of objects in one array are remembered.
+MAX_MEMBERS: Final = 200
 _WHOLE: Final = re.compile(r"-?(?:0|[1-9][0-9]*)\Z")
 _FIRST_YEAR_MS, _LAST_YEAR_MS = 946_684_800_000, 4_102_444_800_000  # 2000 and 2100
 _PER_SECOND: Final = {
@@ -28,6 +30,7 @@ _PER_SECOND: Final = {
     TimeUnit.MICROSECONDS: 1_000_000,
     TimeUnit.NANOSECONDS: 1_000_000_000,
 }
+_MAX_TIME_DIGITS: Final = 19
 _MAX_LONG: Final = 2**63 - 1
 _UTC: Final = load_zone("UTC")
 
@@ -36,7 +39,8 @@ _UTC: Final = load_zone("UTC")
 class ObservedField:
     """The values at a path. Counts are of records; ``digits`` and ``scale``: the most before and behind the point.
     ``times``: texts in ISO 8601, and numbers that may be times; ``units``: whole numbers that are times of the years
-    2000 to 2099 in a unit. ``large``: whole numbers of more than 64 bits.
+    2000 to 2099 in a unit. ``large``: whole numbers of more than 64 bits. ``elements``: the values in arrays;
+    ``members``: the values in objects that are in arrays, by name; ``longest``: the most elements of an array.
     """
 
     path: Path
@@ -58,6 +62,9 @@ class ObservedField:
     distinct: set[str] = field(default_factory=set)
     earliest_ms: int | None = None
     latest_ms: int | None = None
+    elements: ObservedField | None = None
+    members: dict[str, ObservedField] = field(default_factory=dict)
+    longest: int = 0
 
     @property
     def values(self) -> int:
@@ -76,9 +83,12 @@ class ObservedField:
                 self._add_number(value)
             case str():
                 self.texts += 1
-                self._add_time(from_iso(value, _UTC))
+                if _WHOLE.match(value) and len(value) <= _MAX_TIME_DIGITS:
+                    self._add_epoch(int(value))
+                else:
+                    self._add_time(from_iso(value, _UTC))
             case list():
-                self.arrays += 1
+                self._add_array(value)
             case _:
                 self.objects += 1
         if isinstance(value, str | bool):
@@ -86,6 +96,24 @@ class ObservedField:
             self.example = self.example or text
             if len(self.distinct) < MAX_DISTINCT:
                 self.distinct.add(text[:200])
+
+    def _add_array(self, array: list[object]) -> None:
+        self.arrays += 1
+        self.longest = max(self.longest, len(array))
+        if self.elements is None:
+            self.elements = ObservedField(self.path)
+        for item in array:
+            self.elements.add_element(item)
+
+    def add_element(self, value: object) -> None:
+        """Count a value in an array, and what is in it."""
+        self.add(value)
+        for name, item in value.pairs if isinstance(value, ObjectValue) else ():
+            if name not in self.members:
+                if len(self.members) >= MAX_MEMBERS:
+                    continue
+                self.members[name] = ObservedField((*self.path, name))
+            self.members[name].add_element(item)
 
     def _add_number(self, text: str) -> None:
         self.numbers += 1

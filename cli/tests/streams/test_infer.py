@@ -24,7 +24,7 @@ from headgate.streams.sample import SampleRecord, read_files, read_topic
 from streamcore.decode.scalar import RejectedRecord
 from streamcore.kafka import data_clients as clients
 from streamcore.kafka.settings import KafkaSettings
-from streamcore.schema import StreamSchema
+from streamcore.schema import StreamSchema, TimeUnit
 
 DATA = Path(__file__).parent / "data"
 NOW_MS = 1_800_000_000_000
@@ -60,7 +60,13 @@ def types(*values: object) -> str:
         ([1_700_000_000_000], "long"),
         ([1, "a"], ""),
         ([1, True], ""),
-        ([[1]], ""),
+        ([[1], [], [None]], "array<long>"),
+        ([[[1.5]], None], "array<array<decimal(6,2)>>"),
+        ([["2026-01-01T00:00:00Z"]], "array<timestamp>"),
+        ([[{"a": 1, "b c": [True]}, {"a": None}, None]], "array<struct<a:long, `b c`:array<boolean>>>"),
+        ([[{"a": 1}, {"A": "x"}]], ""),
+        ([[1, "a"]], ""),
+        ([[]], ""),
         ([None], ""),
     ],
     ids=str,
@@ -76,11 +82,13 @@ def test_whole_numbers_are_times_if_their_name_says_so() -> None:
 
 def test_what_no_type_fits_is_a_comment() -> None:
     _, text = document(
-        {"at": "2026-01-01T00:00:00Z", "x": [1], "y": 1, "z": None}, {"at": "2026-01-01T00:00:00Z", "y": ""}
+        {"at": "2026-01-01T00:00:00Z", "x": [1, "a"], "w": [], "y": 1, "z": None},
+        {"at": "2026-01-01T00:00:00Z", "y": ""},
     )
-    assert text.splitlines()[-4:] == [
+    assert text.splitlines()[-5:] == [
         "# Not declared, and ignored in events:",
-        "#   x: an array in 50% of the records",
+        "#   x: an array in 50% of the records: no type fits all its elements",
+        "#   w: an array in 50% of the records: always empty",
         "#   y: numbers (1), text (1): no type fits all",
         "#   z: always null",
     ]
@@ -91,6 +99,20 @@ def test_an_object_whose_names_are_data_is_left_out() -> None:
     schema, text = document(*records)
     assert schema.names == ("at",)
     assert "by_id: an object whose names are data" in text
+
+
+def test_an_object_whose_names_are_data_and_whose_values_are_alike_is_a_map() -> None:
+    records = [{"at": "2026-01-01T00:00:00Z", "by_id": {f"u{n}": n}} for n in range(200)]
+    schema, _ = document(*records)
+    by_id = schema.get("by_id")
+    assert by_id is not None
+    assert str(by_id.type) == "map<string,long>"
+
+
+def test_a_time_that_is_digits_in_text_has_a_unit() -> None:
+    schema, _ = document({"timeUnixNano": "1795600000000000000"}, {"timeUnixNano": "1795600007000000000"})
+    [field] = schema.fields
+    assert (str(field.type), field.unit, field.nullable) == ("timestamp", TimeUnit.NANOSECONDS, False)
 
 
 def test_fields_of_one_name_in_several_objects_have_the_names_of_the_objects_too() -> None:

@@ -8,7 +8,7 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from streamcore.schema import Kind, StreamSchema, Type
+from streamcore.schema import Kind, StreamSchema, TimeUnit, Type
 from streamcore.schema.field_paths import PathTree
 
 _TYPES = {
@@ -57,6 +57,7 @@ STREAMS: dict[str, StreamSchema] = {
             "o": 'struct<s:string, `größe`:double, `"quoted"`:boolean, u:timestamp, inner:struct<s:array<boolean>>>',
             "items": "array<struct<sku:string, price:decimal(4,4), tags:map<string,array<timestamp>>>>",
             "grid": "array<array<double>>",
+            "ns": {"type": "timestamp", "unit": "ns"},
         },
     ),
 }
@@ -107,7 +108,7 @@ _TIME_TEXTS = [
     "2026-01-31T12:00:00.", "2026-01-31T12:00:00.Z", "2026-01-31T12:00:0", "2026-01-31T12:00:00+5", "2026-01-31",
     "9999-12-31T23:59:59.999Z", "9999-12-31T23:59:59-00:01", "9999-12-31T23:59:59", "0001-01-01T00:00:00",
     "0000-01-01T00:00:00Z", "2026-01-31T12:00:00z", " 2026-01-31T12:00:00Z", "2026-01-31T12:00:00 Z",
-    "2026-01-31T12:00:00+",
+    "2026-01-31T12:00:00+", "1700000000000000000", "07", "-1", "-0", "1.5", "12345678901234567890",
     "2026-01-31T12:00:00+24:00", "2026-01-31T12:00:00+05:60", "2026-01-31T12:00:00+05:", "2099-01-01T00:00:00Z",
 ]  # fmt: skip
 _SPACES = ["", "", "", "", " ", "\n", "\t", "\r\n", "  "]
@@ -173,6 +174,8 @@ class HostileRecords:
         field = self.schema.fields[what]
         if field.nullable and self.draw.random() < 0.1:
             return "null"
+        if field.unit is TimeUnit.NANOSECONDS and self.draw.random() < 0.8:
+            return self.draw.choice(['"1700000000000000000"', "1700000000000000000", '"0"'])
         return self._good(field.type)
 
     def _inside(self, kind: Type) -> str:

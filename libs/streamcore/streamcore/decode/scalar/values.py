@@ -1,8 +1,8 @@
 """Converts one value of a record to the physical value of a field: defines the values that a field accepts.
 
-A number keeps its text (``Number``), so a decimal stays exact. No conversion is guessed: text is not a number (except
-for decimals, which many systems send as text to keep all digits), a number is not text, and ``1.0`` and ``1e3`` are not
-whole numbers.
+A number keeps its text (``Number``), so a decimal stays exact. No conversion is guessed: text is not a number, a number
+is not text, and ``1.0`` and ``1e3`` are not whole numbers. Only decimals, and times with a unit, may be texts:
+many systems send them so to keep all digits.
 """
 
 from __future__ import annotations
@@ -185,6 +185,8 @@ def _to_decimal(field: Field, value: object, _zone: ZoneInfo) -> int:
 
 def _to_timestamp(field: Field, value: object, zone: ZoneInfo) -> int:
     accepted = timestamps.ACCEPTED.replace("milliseconds", field.unit.word)
+    if field.unit is not TimeUnit.MILLISECONDS and isinstance(value, str) and _WHOLE.fullmatch(value):
+        value = Number(value)  # many systems send numbers of 64 bits as text
     if isinstance(value, Number):
         if not _WHOLE.fullmatch(value) and field.unit is not TimeUnit.SECONDS:
             raise _wrong_type(field, value, accepted)

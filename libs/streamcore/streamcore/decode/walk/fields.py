@@ -12,6 +12,7 @@ from streamcore.decode.walk.grammar import (
     OPEN_OBJECT,
     QUOTE,
     is_digit,
+    skip_digits,
     skip_literal,
     skip_string,
     skip_value,
@@ -114,15 +115,27 @@ def read_decimal_or_text(data: Bytes, at: int, precision: int, scale: int) -> tu
     return (behind + 1, value) if behind >= 0 and byte(data, behind) == QUOTE else (INVALID, 0)
 
 
+@inlined
+def is_number_text(data: Bytes, at: int) -> bool:
+    """Return whether the text from here on is a whole number, up to its closing quote."""
+    if byte(data, at) == MINUS:
+        at += 1
+    at = skip_digits(data, at)
+    return at >= 0 and byte(data, at) == QUOTE
+
+
 @compiled
 def read_time_or_number(data: Bytes, at: int, factor: int, divisor: int) -> tuple[int, int, int]:
     """Return the position behind a time as text or a number, its milliseconds, and ``PRESENT`` or ``LOCAL``.
 
-    A number times ``factor``, divided by ``divisor``, is milliseconds.
+    A number times ``factor``, divided by ``divisor``, is milliseconds. It may be text unless both are 1.
     """
     char = byte(data, at)
-    if char == MINUS or is_digit(char):
-        behind, number = read_whole(data, at)
+    quoted = char == QUOTE and (factor > 1 or divisor > 1) and is_number_text(data, at + 1)
+    if quoted or char == MINUS or is_digit(char):
+        behind, number = read_whole(data, at + 1 if quoted else at)
+        if quoted:
+            behind = behind + 1 if behind >= 0 and byte(data, behind) == QUOTE else INVALID
         if behind < 0 or number < MIN_MS or (factor > 1 and number > MAX_MS):  # the product would not fit
             return INVALID, 0, ABSENT
         millis = number * factor // divisor
