@@ -12,6 +12,7 @@ import click
 from headgate.errors import InputError
 from headgate.programs import service_app
 from streamcore.schema import TimeUnit
+from streamcore.schema.types import NAME_PATTERN
 
 if TYPE_CHECKING:
     from streamcore.service.config.settings import ServiceSettings
@@ -70,7 +71,7 @@ def _settings_model(service: str) -> type[ServiceSettings]:
 
 
 _NAME: Final = {"type": "string", "pattern": "^[a-z_][a-z0-9_]{0,62}$"}
-_FIELD_NAME: Final = {"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]{0,62}$"}
+_FIELD_NAME: Final = {"type": "string", "pattern": f"^{NAME_PATTERN}$"}
 _FIELD_TYPE: Final = {"type": "string", "pattern": _TYPE}
 _STREAM: Final[Mapping[str, Any]] = {
     "title": "Headgate stream",

@@ -20,4 +20,4 @@ def to_physical(rows: pl.DataFrame, types: Mapping[str, Type]) -> pl.DataFrame:
 
 
 #: The column with the number of the row. No field can have this name.
-ROW = "@row"
+ROW = "__row"

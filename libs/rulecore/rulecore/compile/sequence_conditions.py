@@ -16,6 +16,7 @@ from rulecore import language as lang
 from rulecore.compile.conditions import NameScope, compile_expr
 from rulecore.errors import ExpressionError
 from rulecore.language import Expr
+from rulecore.language.scope import OF_STEP
 from rulecore.language.types import Value
 from rulecore.lists.list_columns import ListColumn
 from streamcore.patterns.expressions import MatchFunction, MatchRead
@@ -122,7 +123,7 @@ def _join_with_and(terms: Sequence[Expr]) -> Expr:
 
 
 def _reads_steps(expr: Expr) -> bool:
-    return bool(lang.aggregates(expr)) or any("." in name for name in lang.columns(expr))
+    return bool(lang.aggregates(expr)) or any(OF_STEP in name for name in lang.columns(expr))
 
 
 def _step_condition(expr: Expr, text: str, path: str, names: NameScope) -> StepCondition:
@@ -157,7 +158,7 @@ def find_reads(
             raise ExpressionError(
                 f"{call.function} of an earlier step", field=path, text=text, hint=f"there are {known} of step.column"
             )
-        step, _, column = argument.name.partition(".")
+        step, _, column = argument.name.partition(OF_STEP)
         if column == "" and call.function != "count":
             raise ExpressionError(
                 f"{call.function}({step})", field=path, text=text, hint=f"write such as {call.function}({step}.column)"
@@ -166,12 +167,12 @@ def find_reads(
         reads[name] = MatchRead(step, _AGGREGATES[call.function], column), argument.type, call.type
         replaced[call] = name
     outside = lang.columns(lang.replace_aggregates(expr, replaced)) - {*reads}
-    for name in sorted(name for name in outside if "." in name):
+    for name in sorted(name for name in outside if OF_STEP in name):
         function, inner = MatchFunction.LAST, name
         if name.endswith(")"):
             word, _, inner = name[:-1].partition("(")
             function = MatchFunction(word)
-        step, _, column = inner.partition(".")
+        step, _, column = inner.partition(OF_STEP)
         kind = columns[column]
         reads[name] = MatchRead(step, function, column), kind, kind
     return reads, replaced

@@ -15,6 +15,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
 from streamcore import durations
 from streamcore.durations import render_duration
 from streamcore.schema.field_paths import MAX_DEPTH
+from streamcore.schema.types import ACCEPTED_NAMES, NAME_PATTERN, is_field_name
 
 MAX_TEXT: Final = 2_000
 
@@ -83,8 +84,18 @@ Time = Annotated[
 ]
 StreamName = Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_]{0,62}$")]
 StepName = Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_]{0,62}$")]
+
+
+def _check_column_name(value: object) -> object:
+    if isinstance(value, str) and not is_field_name(value):
+        raise ValueError(f"{abbreviate(value)} is no name of a column: {ACCEPTED_NAMES}")
+    return value
+
+
 #: Expressions ignore upper and lower case in it.
-ColumnName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,62}$")]
+ColumnName = Annotated[
+    str, BeforeValidator(_check_column_name), WithJsonSchema({"type": "string", "pattern": f"^{NAME_PATTERN}$"})
+]
 #: Its length has one limit, that of the language (``ExpressionLimits``), which names its unit and its place.
 Expression = Annotated[str, Field(min_length=1)]
 

@@ -22,6 +22,7 @@ from rulecore.explain.condition import explain_condition
 from rulecore.explain.explanation import EventTrace, ExplainQuestion, Explanation, RejectedClause, build_explanation
 from rulecore.firing import Origin
 from rulecore.language import Expr, ListType, Scope
+from rulecore.language.scope import OF_STEP
 from rulecore.language.types import Value
 from streamcore.offsets import PARTITIONS_PER_TOPIC
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
@@ -86,7 +87,7 @@ def _sequence_conditions(rule: CompiledRule, scope: Scope) -> dict[str, Expr]:
         name = f"step {item.step}" if isinstance(item, SequenceStep) else f"without after item {number}"
         text = item.where if isinstance(item, SequenceStep) else item.without
         terms = lang.conjuncts(lang.parse(text, with_steps, field="where"))
-        simple = tuple(t for t in terms if not lang.aggregates(t) and not any("." in c for c in lang.columns(t)))
+        simple = tuple(t for t in terms if not lang.aggregates(t) and not any(OF_STEP in c for c in lang.columns(t)))
         if simple:
             found[name] = simple[0] if len(simple) == 1 else lang.And(terms=simple)
     return found

@@ -31,6 +31,7 @@ from rulecore.language.ast import (
 )
 from rulecore.language.parsing.lexemes import KEYWORDS
 from rulecore.language.parsing.literals import interval_text, quote, timestamp_text
+from rulecore.language.scope import OF_STEP
 from streamcore.schema import TIMESTAMP
 from streamcore.schema.types import quote_name
 
@@ -93,15 +94,18 @@ def _render(expr: Expr) -> tuple[str, int]:  # noqa: PLR0912 - one line per node
     raise ValueError(f"{expr!r} has no text")
 
 
-#: A name that needs no quotes: of a column, or of a column of a step of a sequence.
-_PLAIN = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*\Z|(first|last)\(", re.ASCII)
+#: ``first(step.column)``, as the name of a column.
+_OF_STEP = re.compile(r"(first|last)\((.*)\)\Z", re.DOTALL)
 
 
 def _name(name: str) -> str:
     """Return the text of a name, in backquotes if it would be read as something else."""
-    if name.lower() not in KEYWORDS and _PLAIN.match(name):
-        return name
-    return f"`{name.replace('`', '``')}`"
+    step, of_step, column = name.partition(OF_STEP)
+    if of_step and (match := _OF_STEP.match(name)):
+        return f"{match[1]}({_name(match[2])})"
+    if of_step:
+        return f"{step}.{quote_name(column)}"
+    return f"`{name}`" if name.lower() in KEYWORDS else quote_name(name)
 
 
 def _negation(operand: Expr) -> tuple[str, int]:

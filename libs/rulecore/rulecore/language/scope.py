@@ -7,6 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from streamcore.schema import LONG, StreamSchema, Type
 
+#: Between the name of a step and that of a column, in the name of a column of a step; no other name has it.
+OF_STEP = "#"
+
 
 @dataclass(frozen=True, slots=True)
 class ListType:
@@ -35,7 +38,7 @@ class Scope:
 
     def with_steps(self, steps: tuple[str, ...]) -> Scope:
         """Return the scope of a condition of a sequence, which may read the events of these steps."""
-        of_steps = {f"{step}.{name}": kind for step in steps for name, kind in self.columns.items()}
+        of_steps = {f"{step}{OF_STEP}{name}": kind for step in steps for name, kind in self.columns.items()}
         arguments = of_steps | dict.fromkeys(steps, LONG)
         return replace(self, columns={**self.columns, **of_steps}, aggregates=True, arguments=arguments, steps=steps)
 

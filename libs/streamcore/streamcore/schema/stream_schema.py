@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING
 
 from streamcore.errors import ConfigError
 from streamcore.schema.field_paths import Path, PathTree, build_tree, format_path, parse_path
-from streamcore.schema.types import MAX_FIELDS, TIMESTAMP, Type
+from streamcore.schema.types import ACCEPTED_NAMES, MAX_FIELDS, TIMESTAMP, Type, is_field_name
 
 if TYPE_CHECKING:  # a schema is read, and a record checked against it, without Arrow
     import pyarrow as pa
 
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}\Z")
-_FIELD_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}\Z")
 
 #: Columns that the engine adds to every decoded event; a stream may not declare them.
 PARTITION = "__partition"  # int32: index of (topic, partition) in the app's source list
@@ -114,11 +113,8 @@ class StreamSchema:
     def _check_fields(self) -> None:
         names = [f.name for f in self.fields]
         for name in names:
-            if not _FIELD_NAME.match(name) or name.startswith("__"):
-                raise ConfigError(
-                    f"stream {self.name}: field name {name!r}: use letters, digits and _, at most 63, no leading __; "
-                    "a field with another name in the records has one of its own here, and from: its name there"
-                )
+            if not is_field_name(name):
+                raise ConfigError(f"stream {self.name}: field name {name!r}: {ACCEPTED_NAMES}")
         by_lower: dict[str, str] = {}
         for name in names:
             other = by_lower.setdefault(name.lower(), name)

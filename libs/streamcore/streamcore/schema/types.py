@@ -37,6 +37,10 @@ MAX_FIELDS = 1_000
 #: entries is known by its type.
 KEY, VALUE = "@map_key", "@map_value"
 
+#: The names of fields and of members of structs. Braces would end a placeholder of a message, backquotes a quoted name;
+#: # marks columns of the engine.
+NAME_PATTERN = r"[\w@$][^`{}#\x00-\x1f\x7f]{0,126}"
+_NAME = re.compile(NAME_PATTERN)
 _TOKEN = re.compile(r"\s*(?:([A-Za-z_][A-Za-z0-9_]*)|([0-9]+)|`((?:[^`]|``)+)`|([<>():,]))")
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
@@ -131,6 +135,17 @@ def _arrow_type(kind: Type) -> pa.DataType:
         case Kind.STRING:
             return pa.large_string()
     return pa.int64()
+
+
+ACCEPTED_NAMES = (
+    "a name begins with a letter, a digit, _, @ or $, has no backquote, brace, # or control character,"
+    " at most 127 characters, and does not begin with __"
+)
+
+
+def is_field_name(name: str) -> bool:
+    """Return whether a field, or a member of a struct, may have this name."""
+    return _NAME.fullmatch(name) is not None and not name.startswith("__")
 
 
 def quote_name(name: str) -> str:
@@ -229,8 +244,8 @@ class _TypeReader:
             if not name:
                 raise self._error("a struct has names and types: struct<id: long, name: string>")
             self._expect(":")
-            if name in (KEY, VALUE):
-                raise self._error(f"{name} is a name of the engine's own")
+            if not is_field_name(name) or name in (KEY, VALUE):
+                raise self._error(f"{name!r} is no name of a member; {ACCEPTED_NAMES}")
             if name.lower() in lower:
                 raise self._error(f"{name} is there twice; upper and lower case do not differ")
             lower.add(name.lower())

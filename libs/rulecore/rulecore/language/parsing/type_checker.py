@@ -43,7 +43,7 @@ from rulecore.language.limits import ExpressionLimits
 from rulecore.language.parsing.coercion import convert, growth
 from rulecore.language.parsing.grammar import COMPARISONS, INDEX, LAMBDA, MEMBER, OPERAND, PREDICATES, SyntaxNode
 from rulecore.language.parsing.lexemes import Lexeme, LexemeKind
-from rulecore.language.scope import ListType, Scope
+from rulecore.language.scope import OF_STEP, ListType, Scope
 from rulecore.language.suggestions import format_list, suggest
 from rulecore.language.traversal import free_leaves
 from streamcore.schema import BOOLEAN, TIMESTAMP, Kind, Type
@@ -161,7 +161,8 @@ class TypeChecker:
             return found
         arguments, names = self._arguments(), self._names()
         if self.scope.steps:
-            raise self.error(syntax, f"unknown column {name}", suggest(name, list(names), list(names)))
+            shown = [one.replace(OF_STEP, ".") for one in names]
+            raise self.error(syntax, f"unknown column {name}", suggest(name, shown, shown))
         if name in arguments:
             hint = f"accepted here: {format_list(names)}, or an aggregate, such as max({name})"
             raise self.error(syntax, f"{name} is not in group_by", hint)
@@ -201,6 +202,8 @@ class TypeChecker:
         """Return the column whose name is the longest beginning of ``first.member. ...``, and its number of members."""
         for count in range(len(members), -1, -1):
             found = self._find_name(".".join([first, *members[:count]]).lower())
+            if found is None and count and first in self.scope.steps:
+                found = self._find_name(f"{first}{OF_STEP}{'.'.join(members[:count])}".lower())
             if found is not None:
                 return found, count
         return self._column(syntax, ".".join([first, *members]).lower()), 0
@@ -507,7 +510,7 @@ class TypeChecker:
         while isinstance(column, MemberOf):
             members.append(column.name)
             column = column.operand
-        if not isinstance(column, ColumnRef) or "." not in column.name or column.name not in self.scope.columns:
+        if not isinstance(column, ColumnRef) or OF_STEP not in column.name or column.name not in self.scope.columns:
             raise self.error(syntax, f"{name} takes a column of an earlier step", f"write such as {name}(step.column)")
         found: Expr = ColumnRef(name=f"{name}({column.name})", type=column.type)
         for member in reversed(members):
