@@ -78,7 +78,7 @@ then: {severity: low, message: "no gift of {customer.id}"}
 
 def order(number: int, minute: int, customer: str, city: str, code: str, *prices: float, **more: Any) -> RawRecord:
     items = [{"sku": f"s{i}", "price": price, "tags": more.get("tags", [])} for i, price in enumerate(prices)]
-    record = {
+    record: dict[str, Any] = {
         "order-id": f"o{number}",
         "@timestamp": NOW_MS - 86_400_000 + minute * 60_000,
         "customer": {"id": customer, "address": {"city": city, "zip code": code}},

@@ -8,7 +8,7 @@ from pathlib import Path
 from headgate.errors import InputError
 from headgate.records.scalar_decoder import decode_scalars
 from rulecore.explain.event import Row
-from streamcore.decode.scalar import RejectedRecord, Scalar
+from streamcore.decode.scalar import Physical, RejectedRecord
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
 
 
@@ -35,7 +35,7 @@ def decode_rows(path: Path, lines: Sequence[bytes], schema: StreamSchema, clock_
     return [_row(schema, row, n) for n, row in enumerate(decoded) if not isinstance(row, RejectedRecord)]
 
 
-def _row(schema: StreamSchema, values: Sequence[Scalar], offset: int) -> Row:
+def _row(schema: StreamSchema, values: Sequence[Physical], offset: int) -> Row:
     row = dict(zip(schema.names, values, strict=True))
     return {**row, PARTITION: 0, OFFSET: offset, EVENT_MS: row[schema.event_time]}
 

@@ -51,7 +51,7 @@ def show_key(key: Mapping[str, object], schema: StreamSchema) -> str:
     shown = []
     for name, value in key.items():
         field = schema.get(name)
-        logical = value if field is None else lang.to_logical(value, field.type)  # type: ignore[arg-type]
+        logical = value if field is None else lang.to_logical(value, field.type)
         shown.append(f"{name} = {'null' if logical is None else logical}")
     return ", ".join(shown)
 

@@ -451,7 +451,7 @@ class RulesKernel:
 
 def _late_record(schema: StreamSchema, row: Mapping[str, object], origin: Origin, watermark_ms: int) -> Record:
     """Return the record of a late event for the lane ``late``."""
-    event = {f.name: lang.to_logical(row[f.name], f.type) for f in schema.fields}  # type: ignore[arg-type]
+    event = {f.name: lang.to_logical(row[f.name], f.type) for f in schema.fields}
     body = {
         "stream": schema.name,
         "source": {"topic": origin.topic, "partition": origin.partition, "offset": origin.offset},

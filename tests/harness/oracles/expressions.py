@@ -153,7 +153,7 @@ class Generator:
 
     def leaf(self, kind: Kind) -> Expr:
         """Return a column, or half as often a constant; inside of a lambda, often its parameter or a member of it."""
-        inside = [p for p in self.parameters if p.type.kind is kind]
+        inside: list[Expr] = [p for p in self.parameters if p.type.kind is kind]
         inside += [
             MemberOf.of(p, name) for p in self.parameters for name, member in p.type.members if member.kind is kind
         ]

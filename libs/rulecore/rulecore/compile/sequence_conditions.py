@@ -17,7 +17,6 @@ from rulecore.compile.conditions import NameScope, compile_expr
 from rulecore.errors import ExpressionError
 from rulecore.language import Expr
 from rulecore.language.scope import OF_STEP
-from rulecore.language.types import Value
 from rulecore.lists.list_columns import ListColumn
 from streamcore.patterns.expressions import MatchFunction, MatchRead
 from streamcore.schema import BOOLEAN, Kind, Type
@@ -90,7 +89,7 @@ class StepCondition:
         return [value is True for value in evaluate_columns(self.expr, columns)]
 
 
-def _logical(function: MatchFunction, value: Any, of: Type, kind: Type) -> Value:
+def _logical(function: MatchFunction, value: Any, of: Type, kind: Type) -> Any:
     """Return the logical value of an aggregate of physical values."""
     if function is MatchFunction.MEAN and value is not None and of.kind is Kind.DECIMAL:
         return float(Decimal(value).scaleb(-of.scale))

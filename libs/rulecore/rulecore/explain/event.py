@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import orjson
 
@@ -29,7 +30,7 @@ from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
 from streamcore.wire.lanes import ALERTS
 
 #: An event: physical values by column, including the columns of the engine (partition, offset, event time).
-Row = Mapping[str, Value]
+Row = Mapping[str, Any]
 #: By name of a list: its entries with their values, all logical.
 Lists = Mapping[str, Mapping[Value, Value]]
 

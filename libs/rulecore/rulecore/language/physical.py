@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from streamcore.schema import Kind, Type
-from streamcore.schema.types import KEY, VALUE
+from streamcore.wire.map_entries import KEY, VALUE
 
 
 def to_physical(value: Any, kind: Type) -> Any:

@@ -31,7 +31,7 @@ class BloomFilter:
     bits: npt.NDArray[np.uint8]
 
     @classmethod
-    def of(cls, keys: Collection[str | int], dtype: type[pl.DataType]) -> BloomFilter:
+    def of(cls, keys: Collection[str | int], dtype: pl.DataType) -> BloomFilter:
         """Build the filter for these physical values."""
         size = 1 << (max(_FEWEST_BITS, len(keys) * _BITS_PER_ENTRY) - 1).bit_length()
         bits = np.zeros(size >> 3, np.uint8)

@@ -34,10 +34,10 @@ def list_clauses(clause: Clause) -> list[Clause]:
 def test_each_clause_has_the_truth_value_that_the_evaluator_gives(expr: Expr, rows: list[dict[str, Value]]) -> None:
     for row in rows:
         clause = explain_condition(expr, row)
-        assert clause.truth is WORDS[lang.evaluate(expr, row)]  # type: ignore[index]
+        assert clause.truth is WORDS[lang.evaluate(expr, row)]
         for one in list_clauses(clause):
             replay = lang.parse(one.text, SCOPE, expect=None)
-            assert one.truth is WORDS[lang.evaluate(replay, row)], one.text  # type: ignore[index]
+            assert one.truth is WORDS[lang.evaluate(replay, row)], one.text
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=SLOW)

@@ -11,7 +11,7 @@ from rulecore.language.function_reference import AGGREGATE_REFERENCE, FUNCTION_R
 from rulecore.language.functions import AGGREGATES, FUNCTIONS, HIGHER_ORDER
 from streamcore.schema import DOUBLE
 
-ENTRIES = FUNCTION_REFERENCE | HIGHER_ORDER_REFERENCE
+ENTRIES = {**FUNCTION_REFERENCE, **HIGHER_ORDER_REFERENCE}
 EXAMPLES = [example for entry in ENTRIES.values() for example in entry.examples]
 
 

@@ -163,7 +163,7 @@ def list_content(kind: ListType, entries: list[tuple[Value, Value, int | None]])
     keys = [lang.to_physical(key, kind.of) for key, _, _ in entries]
     values = None if kind.value is None else [lang.to_physical(value, kind.value) for _, value, _ in entries]
     ends = [2**63 - 1 if end is None else end for _, _, end in entries]
-    return ListContent(ListEntries.of(kind, keys, values, ends), CLOCK_MS)  # type: ignore[arg-type]
+    return ListContent(ListEntries.of(kind, keys, values, ends), CLOCK_MS)
 
 
 @settings(max_examples=100, deadline=None)

@@ -6,7 +6,8 @@ import functools
 
 import polars as pl
 
-from streamcore.schema.types import KEY, VALUE, Kind, Type
+from streamcore.schema.types import Kind, Type
+from streamcore.wire.map_entries import KEY, VALUE
 
 _SIMPLE: dict[Kind, pl.DataType] = {
     Kind.BOOLEAN: pl.Boolean(),

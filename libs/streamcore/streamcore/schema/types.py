@@ -27,15 +27,13 @@ from typing import TYPE_CHECKING
 
 from streamcore.errors import ConfigError
 from streamcore.schema.field_paths import MAX_DEPTH
+from streamcore.wire.map_entries import KEY, VALUE
 
 if TYPE_CHECKING:  # a schema is read, and a record checked against it, without Arrow
     import pyarrow as pa
 
 MAX_DECIMAL_DIGITS = 18
 MAX_FIELDS = 1_000
-#: The members of an entry of a map, as its column has them. No struct has members of these names, so that a list of
-#: entries is known by its type.
-KEY, VALUE = "@map_key", "@map_value"
 
 #: The names of fields and of members of structs. Braces would end a placeholder of a message, backquotes a quoted name;
 #: # marks columns of the engine.

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION, Kind, StreamSchema, Type
-from streamcore.schema.types import KEY, VALUE
 from streamcore.topology.nodes import TIME
+from streamcore.wire.map_entries import KEY, VALUE
 from streamcore.wire.raw import RAW_KEY, RAW_OFFSET, RAW_PARTITION, RAW_VALUE
 
 

@@ -20,10 +20,10 @@ from streamcore.enrich.spec import ATTEMPTS, REASON, Enrichment
 from streamcore.errors import ConfigError
 from streamcore.operators.base import MAIN
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION, Kind, StreamSchema, Type
-from streamcore.schema.types import KEY, VALUE
 from streamcore.topology.labels import format_duration
 from streamcore.watermark import WatermarkStrategy
 from streamcore.wire.lanes import DeadLetterCode
+from streamcore.wire.map_entries import KEY, VALUE
 from streamcore.wire.raw import ORIGIN
 
 if TYPE_CHECKING:

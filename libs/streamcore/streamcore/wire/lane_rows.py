@@ -14,10 +14,10 @@ import orjson
 import polars as pl
 import pyarrow as pa
 
-from streamcore.schema.types import KEY, VALUE
 from streamcore.wire import lane_codec
 from streamcore.wire.arrow_ipc import ipc_stream, to_table
 from streamcore.wire.lanes import Record
+from streamcore.wire.map_entries import KEY, VALUE
 
 
 @dataclass(frozen=True, slots=True)

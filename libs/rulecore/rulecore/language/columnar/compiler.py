@@ -11,7 +11,6 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from decimal import Decimal
 from functools import singledispatch
 
 import polars as pl
@@ -52,7 +51,7 @@ from rulecore.language.physical import to_physical
 from rulecore.language.traversal import free_leaves, is_constant, replace_leaves
 from streamcore.columnar.polars_types import polars_type
 from streamcore.schema import STRING, Kind, Type, struct_of
-from streamcore.schema.types import KEY, VALUE
+from streamcore.wire.map_entries import KEY, VALUE
 
 _ONE_ROW = pl.DataFrame({"row": [0]})
 
@@ -96,8 +95,7 @@ def _operand(expr: Expr) -> ComputedOperand:
 
 
 def _physical(expr: Literal) -> bool | int | float | str | None:
-    value = to_physical(expr.value, expr.type)
-    assert not isinstance(value, Decimal)
+    value: bool | int | float | str | None = to_physical(expr.value, expr.type)
     return value
 
 

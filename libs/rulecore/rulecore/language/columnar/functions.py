@@ -22,7 +22,7 @@ from rulecore.language.columnar.operators import (
 )
 from rulecore.language.time_formats import ISO
 from streamcore.schema import DOUBLE, LONG, Kind
-from streamcore.schema.types import KEY, VALUE
+from streamcore.wire.map_entries import KEY, VALUE
 
 Operands = list[ComputedOperand]
 

@@ -10,6 +10,7 @@ import functools
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from decimal import Decimal
+from typing import TypeVar
 
 from rulecore.errors import ExpressionError, ExpressionTypeError
 from rulecore.language import functions, types
@@ -47,6 +48,8 @@ from rulecore.language.scope import OF_STEP, ListType, Scope
 from rulecore.language.suggestions import format_list, suggest
 from rulecore.language.traversal import free_leaves
 from streamcore.schema import BOOLEAN, TIMESTAMP, Kind, Type
+
+_Built = TypeVar("_Built")
 
 
 class TypeChecker:
@@ -107,7 +110,7 @@ class TypeChecker:
         }
         return named.get(kind, self._arithmetic)
 
-    def _build(self, syntax: SyntaxNode, parts: tuple[SyntaxNode, ...], build: Callable[[], Expr]) -> Expr:
+    def _build(self, syntax: SyntaxNode, parts: tuple[SyntaxNode, ...], build: Callable[[], _Built]) -> _Built:
         """Return ``build()``; a type error becomes an ``ExpressionError`` at the faulty part, else at ``syntax``."""
         try:
             return build()

@@ -48,7 +48,7 @@ def _element_at(expr: Call, nested: Any, key: Any) -> Any:
 
 def _extreme(array: list[Any], sign: int) -> Any:
     values = [value for value in array if value is not None]
-    return max(values, key=functools.cmp_to_key(lambda a, b: order(a, b) * sign), default=None)
+    return functools.reduce(lambda a, b: a if order(a, b) * sign >= 0 else b, values) if values else None
 
 
 def _sum(expr: Call, array: list[Any]) -> Any:

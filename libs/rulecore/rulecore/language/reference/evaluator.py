@@ -158,7 +158,7 @@ def _negate(value: Value) -> Number | None:
     return WIDE.minus(value) if isinstance(value, Decimal) else -value
 
 
-def _case(expr: Case, row: Row, lists: Lists) -> Value:
+def _case(expr: Case, row: Row, lists: Lists) -> Any:
     for when in expr.whens:
         if evaluate(when.condition, row, lists) is True:
             return coerce(evaluate(when.result, row, lists), expr.type)

@@ -135,7 +135,7 @@ def test_the_index_finds_the_rules_that_hold_row_by_row(seed: int) -> None:
         (row, number)
         for row, values in enumerate(rows)
         for number, rule in enumerate(rules)
-        if holds(rule, {n: to_logical(v, kinds[n]) for n, v in values.items()})  # type: ignore[arg-type]
+        if holds(rule, {n: to_logical(v, kinds[n]) for n, v in values.items()})
     ]
     assert list(zip(hits.row.tolist(), hits.member.tolist(), strict=True)) == wanted
 

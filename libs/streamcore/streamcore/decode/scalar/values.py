@@ -20,7 +20,8 @@ from streamcore import timestamps
 from streamcore.decode.reject_codes import RejectCode
 from streamcore.schema import Field, Kind, TimeUnit, Type
 from streamcore.schema.field_paths import Path, format_path
-from streamcore.schema.types import KEY, VALUE, quote_name
+from streamcore.schema.types import quote_name
+from streamcore.wire.map_entries import KEY, VALUE
 
 Scalar = bool | int | float | str | None
 #: A physical value: a list of an array or of the entries of a map, an object of a struct or of an entry.

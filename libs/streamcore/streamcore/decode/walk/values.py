@@ -27,8 +27,8 @@ from streamcore.decode.walk.tree import Int64s, build_nodes
 from streamcore.decode.walk.words import VECTOR, Bytes
 from streamcore.schema import STRING, Field, Kind, Type
 from streamcore.schema.field_paths import PathTree, build_tree
-from streamcore.schema.types import VALUE
 from streamcore.timestamps import MAX_MS, MIN_MS
+from streamcore.wire.map_entries import VALUE
 
 Bools = npt.NDArray[np.bool_]
 _UTC = ZoneInfo("UTC")
