@@ -23,6 +23,7 @@ from streamcore.schema.field_paths import Path, format_path
 Scalar = bool | int | float | str | None
 _Converter = Callable[[Field, object, ZoneInfo], Scalar]
 
+_BOOLEANS = {"true": True, "false": False}
 _WHOLE = re.compile(r"-?(?:0|[1-9][0-9]*)")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _INT64_DIGITS = 19
@@ -74,6 +75,18 @@ def convert(field: Field, value: object, zone: ZoneInfo) -> Scalar:
             f"field {field.label}: {format_path(value.path)}: found {show(value.value)}; accepted is an object",
         )
     return _CONVERTERS[field.type.kind](field, value, zone)
+
+
+def parse_cell(field: Field, text: str | None) -> object:
+    """Return the value of a cell for ``values.convert``: text that is no value of the type is returned unchanged."""
+    if text is None:
+        return None
+    match field.type.kind:
+        case Kind.BOOLEAN:
+            return _BOOLEANS.get(text, text)
+        case Kind.LONG | Kind.DOUBLE | Kind.TIMESTAMP if is_number(text):
+            return Number(text)
+    return text
 
 
 def show(value: object) -> str:

@@ -52,7 +52,7 @@ class RecordWalk:
         self._record = np.empty(limits.max_record_bytes + self._table.pad, np.uint8)
         self._required = np.array([i for i, f in enumerate(schema.fields) if not f.nullable], np.int64)
         self._times = [i for i, f in enumerate(schema.fields) if f.type.kind is Kind.TIMESTAMP]
-        self._event_time = schema.names.index(schema.event_time)
+        self._event_time = schema.names.index(schema.event_time) if schema.event_time else None
         self._columns = physical_schema(schema)
 
     def decode(self, records: pa.LargeBinaryArray, clock_ms: int) -> WalkedRecords:
@@ -87,7 +87,8 @@ class RecordWalk:
             sure &= records.is_valid().to_numpy(zero_copy_only=False)
         for time in self._times:
             self._to_utc(values[time], found[time], sure)
-        sure &= values[self._event_time] <= clock_ms + self._limits.max_future_ms
+        if self._event_time is not None:
+            sure &= values[self._event_time] <= clock_ms + self._limits.max_future_ms
         rows = None if sure.all() else np.flatnonzero(sure)
         texts = StoredTexts(source, resolved)
         columns = [self._column(texts, i, values[i], lengths[i], found[i], rows) for i in range(fields)]
