@@ -18,7 +18,7 @@ from rulecore.documents.rule import canonical_json
 from rulecore.factory import RulesFactory
 from rulecore.settings import RuleStream
 from streamcore.app import App, Source
-from streamcore.decode.scalar import RejectedRecord
+from streamcore.decode.scalar import RejectedRecord, StreamRecord
 from streamcore.engine.in_process import InProcessApp, RawRecord, control_record
 from streamcore.schema import StreamSchema
 from streamcore.watermark import WatermarkStrategy
@@ -79,7 +79,7 @@ def test_the_document_is_the_inferred_one_with_another_key(name: str) -> None:
 
 @pytest.mark.parametrize("name", EXPECTED)
 def test_the_document_takes_the_sample(name: str) -> None:
-    decoded = decode_scalars(schema(name), sample(name), NOW_MS)
+    decoded = decode_scalars(schema(name), map(StreamRecord, sample(name)), NOW_MS)
     assert [row for row in decoded if isinstance(row, RejectedRecord)] == []
 
 

@@ -266,7 +266,7 @@ class App:
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """Topics of the sources, in order. The first index of a topic is part of the numbers of its source partitions."""
+        """Topics of the sources, in order. A topic's first index is part of the numbers of its source partitions."""
         return tuple(s.topic for s in self.sources)
 
     @property

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from streamcore.decode.formats import JSON, InputFormat
 from streamcore.decode.reject_codes import DecodeLimits, ExtraFields
 from streamcore.decode.scalar.event import WRAPPED_PATTERN, convert_beside
-from streamcore.decode.scalar.record import RejectedRecord, check_event_time
+from streamcore.decode.scalar.record import check_event_time
 from streamcore.decode.scalar.values import RecordError, Scalar
 from streamcore.decode.types import DEAD_SCHEMA, Decoded, Decoder, RawBatch
 from streamcore.schema import (
@@ -86,7 +86,8 @@ class StreamDecoder:
 
     def __init__(self, schema: StreamSchema, limits: DecodeLimits, make: MakeDecoder) -> None:
         self._schema, self._limits, self._zone = schema, limits, load_zone(schema.zone)
-        self._forms = {form: (layout, make(form, layout.value)) for form, layout in layouts(schema).items()}
+        self._layouts = layouts(schema)
+        self._decoders = {f: make(f, layout.value) for f, layout in self._layouts.items() if layout.value.fields}
 
     def decode(self, batch: RawBatch) -> Decoded:
         """See ``Decoder``. Events and rejected records are in the order of the batch."""
@@ -110,8 +111,8 @@ class StreamDecoder:
     ) -> tuple[pa.Table, Rows]:
         """Return the events of records of one form, and their rows in ``batch``. ``places``: of these records in the
         batch of all forms, by which rejected ones are known."""
-        layout, decoder = self._forms[form]
-        inside = decoder.decode(batch)
+        layout = self._layouts[form]
+        inside = self._decoders[form].decode(batch) if form in self._decoders else _without_values(layout, batch)
         for row, code, reason in zip(*(inside.dead.column(n).to_pylist() for n in range(3)), strict=True):
             rejections.by_row[int(places[row])] = (code, reason)
         rows = np.setdiff1d(np.arange(len(batch)), inside.dead.column("row").to_numpy())
@@ -149,6 +150,12 @@ class StreamDecoder:
                 check_event_time(self._schema, values, clock_ms, self._limits)
             except RecordError as error:
                 bad.setdefault(row, error)
+
+
+def _without_values(layout: RecordLayout, batch: RawBatch) -> Decoded:
+    """Return events of whose values nothing is read: they may be anything."""
+    columns = [batch.partition, batch.offset, pa.nulls(len(batch), pa.int64())]
+    return Decoded(pa.Table.from_arrays(columns, schema=layout.value.arrow), DEAD_SCHEMA.empty_table())
 
 
 def _rows_by_form(schema: StreamSchema, batch: RawBatch) -> Iterator[tuple[RecordForm | None, Rows]]:

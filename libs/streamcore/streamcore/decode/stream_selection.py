@@ -19,7 +19,7 @@ from streamcore.decode.formats import InputFormat
 from streamcore.decode.reject_codes import DecodeLimits, ExtraFields
 from streamcore.decode.scalar.event import OF_ANOTHER_TYPE
 from streamcore.decode.stream_decoder import event_decoder
-from streamcore.decode.types import DEAD_SCHEMA, Decoder, RawBatch
+from streamcore.decode.types import DEAD_SCHEMA, Decoded, Decoder, RawBatch
 from streamcore.schema import StreamSchema
 
 #: The owner of a record that no stream takes, of one that is ignored before that, and of one that cannot be read.
@@ -91,6 +91,27 @@ class StreamSelection:
         return SelectedRecords(owner, pa.Table.from_arrays(columns, schema=DEAD_SCHEMA))
 
 
+class OwnEvents:
+    """Decodes the events of one stream of a topic, and ignores the records of the others."""
+
+    def __init__(self, stream: TopicStream, limits: DecodeLimits, extra_fields: ExtraFields) -> None:
+        self._decoder = event_decoder(stream.schema, stream.format, limits, extra_fields)
+        self._selection = StreamSelection([stream], limits) if stream.schema.when is not None else None
+
+    def decode(self, batch: RawBatch) -> Decoded:
+        """See ``Decoder``."""
+        if self._selection is None:
+            return self._decoder.decode(batch)
+        selected = self._selection.select(batch)
+        own = np.flatnonzero(selected.owner == 0)
+        decoded = self._decoder.decode(batch.take(pa.array(own)))
+        places = pa.array(own.astype(np.uint32))
+        dead = decoded.dead.set_column(0, "row", places.take(decoded.dead.column("row")))
+        dead = pa.concat_tables([selected.dead, dead]).sort_by("row")
+        others = np.flatnonzero((selected.owner == NO_STREAM) | (selected.owner == IGNORED))
+        return Decoded(decoded.events, dead, tuple(sorted([*others.tolist(), *own[list(decoded.ignored)].tolist()])))
+
+
 def _same_place(one: tuple[StreamSchema, InputFormat], other: tuple[StreamSchema, InputFormat]) -> bool:
     same = (one[0].fields, one[0].envelope, one[0].zone) == (other[0].fields, other[0].envelope, other[0].zone)
     return same and one[1] == other[1]
@@ -103,4 +124,4 @@ def _spread(nulls: pa.Array, rows: npt.NDArray[np.int64], values: pa.ChunkedArra
     return pc.replace_with_mask(nulls, pa.array(mask), values.combine_chunks())
 
 
-__all__ = ["IGNORED", "NO_STREAM", "UNREADABLE", "SelectedRecords", "StreamSelection", "TopicStream"]
+__all__ = ["IGNORED", "NO_STREAM", "UNREADABLE", "OwnEvents", "SelectedRecords", "StreamSelection", "TopicStream"]

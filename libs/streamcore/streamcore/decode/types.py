@@ -1,6 +1,7 @@
 """Input and output of a decoder.
 
-Every row of a ``RawBatch`` is an event, a rejected record or an ignored one of ``Decoded``. Nothing here knows a format.
+Every row of a ``RawBatch`` is an event, a rejected record or an ignored one of ``Decoded``. Nothing here knows a
+format.
 """
 
 from __future__ import annotations
@@ -26,8 +27,10 @@ class BesideValues:
 
     def take(self, rows: pa.Array) -> BesideValues:
         """Return those of some rows."""
-        arrays = (None if a is None else a.take(rows) for a in (self.partition, self.key, self.timestamp_ms))
-        return BesideValues(self.topic, *arrays, {name: a.take(rows) for name, a in self.headers.items()})
+        partition, key, times = (
+            None if a is None else a.take(rows) for a in (self.partition, self.key, self.timestamp_ms)
+        )
+        return BesideValues(self.topic, partition, key, times, {name: a.take(rows) for name, a in self.headers.items()})
 
 
 NOTHING_BESIDE = BesideValues()
@@ -52,8 +55,8 @@ class RawBatch:
 
     def take(self, rows: pa.Array) -> RawBatch:
         """Return the batch of some rows."""
-        arrays = (self.values, self.partition, self.offset)
-        return RawBatch(*(a.take(rows) for a in arrays), self.clock_ms, self.beside.take(rows))
+        values, partition, offset = (a.take(rows) for a in (self.values, self.partition, self.offset))
+        return RawBatch(values, partition, offset, self.clock_ms, self.beside.take(rows))
 
 
 #: Rejected records. ``row``: index in the batch, ascending. ``code``: a ``RejectCode``. ``reason``: text for people.

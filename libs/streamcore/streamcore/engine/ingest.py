@@ -146,7 +146,10 @@ class Ingest:
             return
         names = ", ".join(f"{s.schema.name} ({s.schema.when})" for s in map(self._source, self.app.sources_of(source)))
         reason = f"the record is an event of no stream of its topic: {names}"
-        columns = [pa.array(rows, pa.uint32()), *(pa.array([text] * len(rows)) for text in (RejectCode.NO_STREAM, reason))]
+        columns = [
+            pa.array(rows, pa.uint32()),
+            *(pa.array([text] * len(rows)) for text in (RejectCode.NO_STREAM, reason)),
+        ]
         self._add_dead(source, batch, pa.Table.from_arrays(columns, schema=DEAD_SCHEMA))
 
     def _source(self, index: int) -> Source:

@@ -116,9 +116,10 @@ def _check_kafka(field: Field, path: Path) -> None:
 
 
 def header_names(schema: StreamSchema) -> frozenset[str]:
-    """Return the headers of records that fields and the envelope of the stream are read from."""
+    """Return the headers that fields, condition and envelope of the stream are read from."""
     names = {BINARY_MARK} if schema.envelope is Envelope.CLOUDEVENTS else set[str]()
-    for layout in layouts(schema).values():
+    parts = [schema] if schema.when is None else [schema, schema.discriminator(schema.when)]
+    for layout in (layout for part in parts for layout in layouts(part).values()):
         names |= {name for field in layout.beside if (name := kafka_place(field)[1])}
     return frozenset(names)
 

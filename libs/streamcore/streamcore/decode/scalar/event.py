@@ -2,6 +2,7 @@
 
 What is read is in the order: whether the record is a tombstone that the envelope ignores, its form, the fields in its
 value, those beside it, and its event time if that is beside it. The first mistake is the reason of a rejected record.
+A value in which no field is may be anything.
 """
 
 from __future__ import annotations
@@ -12,12 +13,15 @@ from dataclasses import dataclass, field
 from typing import Final
 from zoneinfo import ZoneInfo
 
+import orjson
+
+from streamcore import timestamps
 from streamcore.decode.reject_codes import DecodeLimits, ExtraFields, RejectCode
 from streamcore.decode.scalar.json import decode_one
 from streamcore.decode.scalar.record import RejectedRecord, check_event_time, decode_text
 from streamcore.decode.scalar.values import EpochMilliseconds, RecordError, Scalar, convert, parse_cell
 from streamcore.schema import Envelope, Field, KafkaValue, RecordForm, StreamCondition, StreamSchema
-from streamcore.schema.record_layout import BINARY_MARK, RecordLayout, kafka_place, layouts
+from streamcore.schema.record_layout import BINARY_MARK, RecordLayout, file_form, kafka_place, layouts
 from streamcore.timestamps import load_zone
 
 #: The beginning of a change that has its schema beside it, as Kafka Connect's JSON converter writes it.
@@ -29,7 +33,7 @@ ValueDecoder = Callable[[StreamSchema, bytes | None], "tuple[Scalar, ...] | Reje
 
 
 @dataclass(frozen=True, slots=True)
-class KafkaRecord:
+class StreamRecord:
     """A record. What a record that is not from Kafka does not have is None. Of headers with one name, the last one."""
 
     value: bytes | None
@@ -41,17 +45,40 @@ class KafkaRecord:
     offset: int | None = None
 
 
+def make_record(schema: StreamSchema, values: Mapping[str, object]) -> StreamRecord:
+    """Return a record of JSON that an event with these values may come from. ``values``: by field, as a person writes
+    them; other names stay at the top of the record's value."""
+    layout = layouts(schema)[file_form(schema)]
+    parts: dict[KafkaValue, object] = {}
+    headers: dict[str, bytes | None] = {}
+    for one in layout.beside:
+        value, (place, header) = values.get(one.name), kafka_place(one)
+        if place is KafkaValue.HEADERS:
+            headers[header] = _to_bytes(value)
+        else:
+            parts[place] = value
+    time, key = parts.get(KafkaValue.TIMESTAMP), _to_bytes(parts.get(KafkaValue.KEY))
+    time_ms = timestamps.from_iso(time, load_zone(schema.zone)) if isinstance(time, str) else time
+    position = (parts.get(place) for place in (KafkaValue.TOPIC, KafkaValue.PARTITION, KafkaValue.OFFSET))
+    return StreamRecord(orjson.dumps(schema.to_record(values)), key, headers, time_ms, *position)  # type: ignore[arg-type]
+
+
+def _to_bytes(value: object) -> bytes | None:
+    if value is None:
+        return None
+    return (str(value).lower() if isinstance(value, bool) else str(value)).encode()
+
+
 class IgnoredRecord:
-    """A record that is no event of the stream and no mistake: a tombstone of Debezium, or an event of another stream.
-    """
+    """A record that is no event of the stream and no mistake: a tombstone, or an event of another stream."""
 
 
-def is_ignored(schema: StreamSchema, record: KafkaRecord) -> bool:
+def is_ignored(schema: StreamSchema, record: StreamRecord) -> bool:
     """Return whether the record is a tombstone after a deletion: the change before it has the deletion."""
     return schema.envelope is Envelope.DEBEZIUM and record.value is None
 
 
-def form_of(schema: StreamSchema, record: KafkaRecord) -> RecordForm:
+def form_of(schema: StreamSchema, record: StreamRecord) -> RecordForm:
     """Return the form of a record."""
     match schema.envelope:
         case Envelope.CLOUDEVENTS:
@@ -62,14 +89,14 @@ def form_of(schema: StreamSchema, record: KafkaRecord) -> RecordForm:
 
 
 def decode_record(
-    schema: StreamSchema, record: KafkaRecord, decode_value: ValueDecoder, *, clock_ms: int, limits: DecodeLimits
+    schema: StreamSchema, record: StreamRecord, decode_value: ValueDecoder, *, clock_ms: int, limits: DecodeLimits
 ) -> tuple[Scalar, ...] | RejectedRecord | IgnoredRecord:
     """Return the physical values of the schema's fields, in order, or the rejection. ``StreamSchema.when`` plays no
     part here (``matches``)."""
     if is_ignored(schema, record):
         return IgnoredRecord()
     layout = layouts(schema)[form_of(schema, record)]
-    inside = decode_value(layout.value, record.value)
+    inside = decode_value(layout.value, record.value) if layout.value.fields else ()
     if isinstance(inside, RejectedRecord):
         return inside
     try:
@@ -82,7 +109,7 @@ def _complete(
     schema: StreamSchema,
     layout: RecordLayout,
     inside: tuple[Scalar, ...],
-    record: KafkaRecord,
+    record: StreamRecord,
     clock_ms: int,
     limits: DecodeLimits,
 ) -> tuple[Scalar, ...]:
@@ -95,7 +122,7 @@ def _complete(
     return values
 
 
-def _beside(one: Field, record: KafkaRecord) -> bytes | str | int | None:
+def _beside(one: Field, record: StreamRecord) -> bytes | str | int | None:
     place, header = kafka_place(one)
     match place:
         case KafkaValue.KEY:
@@ -136,7 +163,7 @@ OF_ANOTHER_TYPE: Final = frozenset({RejectCode.WRONG_TYPE, RejectCode.OUT_OF_RAN
 
 def decode_json_event(
     schema: StreamSchema,
-    record: KafkaRecord,
+    record: StreamRecord,
     *,
     clock_ms: int,
     zone: ZoneInfo,
