@@ -24,7 +24,7 @@ KAFKA: Final = "_kafka"
 CLOUDEVENT: Final = "_cloudevent"
 HEADERS: Final = "headers"
 #: The header of a CloudEvent's attribute is this and the name of the attribute.
-_CE: Final = "ce_"
+CE_HEADER: Final = "ce_"
 #: A record with this header is a CloudEvent in binary mode.
 BINARY_MARK: Final = "ce_specversion"
 _CONTENT_TYPE: Final = "content-type"
@@ -180,7 +180,7 @@ def _in_structured(path: Path) -> Path:
 def _in_binary(path: Path) -> Path:
     if path[0] != CLOUDEVENT:
         return path
-    return (KAFKA, HEADERS, _CONTENT_TYPE if path[1] == "datacontenttype" else _CE + path[1])
+    return (KAFKA, HEADERS, _CONTENT_TYPE if path[1] == "datacontenttype" else CE_HEADER + path[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +215,7 @@ class StreamCondition:
 
 __all__ = [
     "BINARY_MARK",
+    "CE_HEADER",
     "CLOUDEVENT",
     "KAFKA",
     "Envelope",
