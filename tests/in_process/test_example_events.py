@@ -52,21 +52,21 @@ EXPECTED = {
     ],
 }
 #: By shape, the rows of the model that its etl mapping makes of some records of its sample.
-MAPPED = {
-    "cloudevents": {
-        0: {"order_id": "o-1", "kind": "placed", "customer": "c-1", "total": "49.90", "at": "2026-11-02T09:00:00.000Z"},
-        2: {
+MAPPED: dict[str, list[dict[str, object]]] = {
+    "cloudevents": [
+        {"order_id": "o-1", "kind": "placed", "customer": "c-1", "total": "49.90", "at": "2026-11-02T09:00:00+00:00"},
+        {
             "order_id": "o-1",
             "kind": "refunded",
             "customer": "c-1",
             "total": "49.90",
-            "at": "2026-11-02T09:05:00.000Z",
+            "at": "2026-11-02T09:05:00+00:00",
         },
-    },
-    "debezium": {
-        0: {"id": 1, "owner": "jo", "credit_limit": "1000.00", "status": "open", "deleted": False},
-        5: {"id": 1, "owner": None, "credit_limit": None, "status": None, "deleted": True},
-    },
+    ],
+    "debezium": [
+        {"id": 1, "owner": "jo", "credit_limit": "1000.00", "status": "open", "deleted": False},
+        {"id": 1, "owner": None, "credit_limit": None, "status": None, "deleted": True},
+    ],
 }
 
 
@@ -139,7 +139,7 @@ def test_the_mapping_makes_rows_of_the_sample(name: str) -> None:
     assert {one.lane for one in output} == {"rows"}
     rows = [orjson.loads(one.value or b"") for one in output]
     assert len(rows) == len(records)
-    for row in MAPPED[name].values():
+    for row in MAPPED[name]:
         assert row in rows
 
 

@@ -26,16 +26,15 @@ CLOCK = 1_700_000_000_000
 
 
 def schema(name: str, equals: str | None = None, **fields: object) -> StreamSchema:
-    when = {} if equals is None else {"when": {"from": "type", "equals": equals}}
-    return StreamSchema.parse(
-        {
-            "name": name,
-            "event_time": "at",
-            "keys": [["k"]],
-            "fields": {"at": "timestamp not null", "k": "string", **fields},
-        }
-        | when
-    )
+    document: dict[str, object] = {
+        "name": name,
+        "event_time": "at",
+        "keys": [["k"]],
+        "fields": {"at": "timestamp not null", "k": "string", **fields},
+    }
+    if equals is not None:
+        document["when"] = {"from": "type", "equals": equals}
+    return StreamSchema.parse(document)
 
 
 class Seen:
