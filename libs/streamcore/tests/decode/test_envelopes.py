@@ -12,7 +12,7 @@ import pytest
 
 from streamcore.decode.formats import JSON, Csv, InputFormat
 from streamcore.decode.reject_codes import DecodeLimits, ExtraFields
-from streamcore.decode.scalar import RejectedRecord, Scalar
+from streamcore.decode.scalar import RejectedRecord, Scalar, make_record
 from streamcore.decode.scalar.event import IgnoredRecord, StreamRecord, decode_json_event
 from streamcore.decode.stream_decoder import event_decoder
 from streamcore.decode.stream_selection import (
@@ -277,6 +277,23 @@ def test_tombstones_are_ignored_and_snapshot_reads_and_deletions_are_events() ->
         {"op": "d", "id": None, "old": 1},
     ]
     assert decoded.ignored == (2,)
+
+
+# --- the way back -----------------------------------------------------------------------------------------------------
+
+WRITTEN: list[tuple[StreamSchema, dict[str, object]]] = [
+    (KAFKA, {"n": 5, "at": 1_700_000_000_000, "account": 7, "trace": "x", "source": "t", "part": 2, "place": 9}),
+    (CLOUD, {"id": "e", "kind": "k", "at": 1_700_000_000_000, "customer": "c"}),
+    (DEBEZIUM, {"op": "u", "at": 1_700_000_000_000, "id": 4, "old": 3, "table": "t", "row": 8}),
+]
+
+
+@pytest.mark.parametrize(("schema", "values"), WRITTEN, ids=["kafka", "cloudevents", "debezium"])
+def test_a_record_can_be_made_of_the_values_of_an_event(schema: StreamSchema, values: dict[str, object]) -> None:
+    """As the tests of rules do."""
+    found = by_reference(schema, make_record(schema, values))
+    assert isinstance(found, tuple)
+    assert {name: value for name, value in zip(schema.names, found, strict=True) if value is not None} == values
 
 
 # --- all together, at random ------------------------------------------------------------------------------------------
