@@ -52,13 +52,13 @@ def event_decoder(
 ) -> Decoder:
     """Return the decoder of a stream's records; ``ConfigError`` if format and stream do not fit.
 
-    A CloudEvent in structured mode is JSON, whatever the format of the others.
+    A CloudEvent in structured mode is JSON, and so is a change beside its schema, whatever the format of the others.
     """
     if not schema.is_part and schema.envelope is None and not layouts(schema)[RecordForm.PLAIN].beside:
         return written.decoder(schema, limits=limits, extra_fields=extra_fields)
 
     def make(form: RecordForm, part: StreamSchema) -> Decoder:
-        of = JSON if form is RecordForm.STRUCTURED else written
+        of = JSON if form in (RecordForm.STRUCTURED, RecordForm.WRAPPED) else written
         return of.decoder(part, limits=limits, extra_fields=extra_fields)
 
     return StreamDecoder(schema, limits, make)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import random
 from collections.abc import Sequence
 
+import fastavro
 import orjson
 import pyarrow as pa
 import pytest
 
-from streamcore.decode.formats import JSON, Csv, InputFormat
+from streamcore.decode.formats import JSON, Avro, Bare, Csv, InputFormat
 from streamcore.decode.reject_codes import DecodeLimits, ExtraFields
 from streamcore.decode.scalar import RejectedRecord, Scalar, make_record
 from streamcore.decode.scalar.event import IgnoredRecord, StreamRecord, decode_json_event
@@ -275,6 +277,36 @@ def test_tombstones_are_ignored_and_snapshot_reads_and_deletions_are_events() ->
     assert decoded.events.select(["op", "id", "old"]).to_pylist() == [
         {"op": "r", "id": 1, "old": None},
         {"op": "d", "id": None, "old": 1},
+    ]
+    assert decoded.ignored == (2,)
+
+
+def test_changes_in_avro_are_read_by_their_writers_schema() -> None:
+    row = {"type": "record", "name": "Row", "fields": [{"name": "id", "type": "long"}]}
+    written = {
+        "type": "record",
+        "name": "Envelope",
+        "fields": [
+            {"name": "before", "type": ["null", row]},
+            {"name": "after", "type": ["null", "Row"]},
+            {
+                "name": "source",
+                "type": {"type": "record", "name": "S", "fields": [{"name": "table", "type": "string"}]},
+            },
+            {"name": "op", "type": "string"},
+            {"name": "ts_ms", "type": "long"},
+        ],
+    }
+    values = []
+    for change in (CHANGE, CHANGE | {"before": {"id": 1}, "after": None, "op": "d"}):
+        fastavro.schemaless_writer(stored := io.BytesIO(), fastavro.parse_schema(written), change)
+        values.append(stored.getvalue())
+    decoder = event_decoder(DEBEZIUM, Avro(Bare(orjson.dumps(written).decode())), LIMITS, ExtraFields.IGNORE)
+    decoded = decoder.decode(batch([StreamRecord(value, b"5") for value in (*values, None)], frozenset()))
+    columns = ("op", "id", "old", "table", "row")
+    assert [(*row.values(),) for row in decoded.events.select(columns).to_pylist()] == [
+        ("c", 1, None, "orders", 5),
+        ("d", None, 1, "orders", 5),
     ]
     assert decoded.ignored == (2,)
 
