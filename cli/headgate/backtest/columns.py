@@ -13,7 +13,7 @@ import polars as pl
 
 from streamcore.columnar.local_timestamps import local_to_utc
 from streamcore.schema import Field, Kind, StreamSchema
-from streamcore.schema.record_layout import KAFKA
+from streamcore.schema.record_places import KAFKA
 from streamcore.timestamps import MAX_MS, load_zone
 
 _SURE = "__sure_"

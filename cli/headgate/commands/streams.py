@@ -77,7 +77,7 @@ def check(
     from headgate.records.scalar_decoder import decode_scalars
     from headgate.records.stream_files import load_stream
     from streamcore.decode.scalar import RejectedRecord
-    from streamcore.schema.record_layout import KAFKA
+    from streamcore.schema.record_places import KAFKA
 
     path = Path(stream)
     schema = load_stream(path.stem, path.parent) if path.suffix in (".yaml", ".yml") else load_stream(stream, streams)

@@ -10,7 +10,7 @@ from streamcore.decode.scalar import DecodeLimits, StreamRecord
 from streamcore.decode.scalar.json import JsonObject, parse_object
 from streamcore.decode.scalar.values import RecordError
 from streamcore.schema import Envelope
-from streamcore.schema.record_layout import BINARY_MARK, CE_HEADER, CLOUDEVENT
+from streamcore.schema.record_places import BINARY_MARK, CE_HEADER, CLOUDEVENT
 
 _LOOKED_AT: Final = 100
 _ATTRIBUTES: Final = ("id", "source", "type", "specversion")

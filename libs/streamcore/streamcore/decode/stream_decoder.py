@@ -39,7 +39,8 @@ from streamcore.schema import (
     RecordForm,
     StreamSchema,
 )
-from streamcore.schema.record_layout import BINARY_MARK, RecordLayout, kafka_place, layouts
+from streamcore.schema.record_layout import RecordLayout, kafka_place, layouts
+from streamcore.schema.record_places import BINARY_MARK
 from streamcore.timestamps import MAX_MS, MIN_MS, load_zone
 
 Rows = npt.NDArray[np.int64]

@@ -5,7 +5,7 @@ Decoding, rules and tests agree on it and on nothing else. It knows neither form
 
 from __future__ import annotations
 
-from streamcore.schema.record_layout import Envelope, KafkaValue, RecordForm, StreamCondition
+from streamcore.schema.record_places import Envelope, KafkaValue, RecordForm, StreamCondition
 from streamcore.schema.stream_schema import (
     BOOLEAN,
     DOUBLE,

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 
 from streamcore.errors import ConfigError
 from streamcore.schema.field_paths import Path, PathTree, build_tree, format_path, parse_path
-from streamcore.schema.record_layout import KAFKA, Envelope, StreamCondition, check_places, file_form, layouts
+from streamcore.schema.record_places import KAFKA, Envelope, KafkaValue, StreamCondition, check_place
 
 if TYPE_CHECKING:  # a schema is read, and a record checked against it, without Arrow
     import pyarrow as pa
@@ -225,16 +225,15 @@ class StreamSchema:
 
     def _check_places(self) -> None:
         try:
-            check_places(self)
-            if self.when is not None:
-                check_places(self.discriminator(self.when))
+            for field in (*self.fields, *(self.discriminator(self.when).fields if self.when is not None else ())):
+                check_place(field.label, field.location, str(field.type), self.envelope)
         except ConfigError as error:
             raise ConfigError(f"stream {self.name}: {error}") from None
 
     def discriminator(self, when: StreamCondition) -> StreamSchema:
         """Return the schema of the value that ``when`` reads: one field, ``value``, in the envelope of the stream."""
         kind = {str: STRING, int: LONG, bool: BOOLEAN}[type(when.equals[0])]
-        if when.path[0] == KAFKA and when.path[1:2] == ("timestamp",):
+        if when.path[0] == KAFKA and when.path[1:2] == (KafkaValue.TIMESTAMP,):
             raise ConfigError("when: a timestamp tells no streams apart; name another place")
         field = Field("value", kind, path=() if when.path == ("value",) else when.path)
         return StreamSchema(self.name, (field,), "", (), zone=self.zone, envelope=self.envelope, is_part=True)
@@ -246,25 +245,6 @@ class StreamSchema:
     def at(self, name: str) -> Field | None:
         """Return the field that is the member of this name of a record, not inside of an object; or None."""
         return next((f for f in self.fields if f.location == (name,)), None)
-
-    def to_record(self, values: Mapping[str, object]) -> dict[str, object]:
-        """Return the object of a record with these values, by field, at their places: without those that are beside
-        the value of a record. Other names stay at the top."""
-        record: dict[str, object] = {}
-        places = layouts(self)[file_form(self)]
-        beside = {field.name for field in places.beside}
-        for name, value in values.items():
-            if name in beside:
-                continue
-            field = places.value.get(name)
-            *outer, last = field.location if field is not None else (name,)
-            inside = record
-            for part in outer:
-                inner = inside.setdefault(part, {})
-                assert isinstance(inner, dict)
-                inside = inner
-            inside[last] = value
-        return record
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -21,7 +21,8 @@ from streamcore.decode.scalar.json import decode_one
 from streamcore.decode.scalar.record import RejectedRecord, check_event_time, decode_text
 from streamcore.decode.scalar.values import EpochMilliseconds, RecordError, Scalar, convert, parse_cell
 from streamcore.schema import Envelope, Field, KafkaValue, RecordForm, StreamCondition, StreamSchema
-from streamcore.schema.record_layout import BINARY_MARK, RecordLayout, file_form, kafka_place, layouts
+from streamcore.schema.record_layout import RecordLayout, file_form, kafka_place, layouts, to_record
+from streamcore.schema.record_places import BINARY_MARK
 from streamcore.timestamps import load_zone
 
 #: The beginning of a change that has its schema beside it, as Kafka Connect's JSON converter writes it.
@@ -60,7 +61,7 @@ def make_record(schema: StreamSchema, values: Mapping[str, object]) -> StreamRec
     time, key = parts.get(KafkaValue.TIMESTAMP), _to_bytes(parts.get(KafkaValue.KEY))
     time_ms = timestamps.from_iso(time, load_zone(schema.zone)) if isinstance(time, str) else time
     position = (parts.get(place) for place in (KafkaValue.TOPIC, KafkaValue.PARTITION, KafkaValue.OFFSET))
-    return StreamRecord(orjson.dumps(schema.to_record(values)), key, headers, time_ms, *position)  # type: ignore[arg-type]
+    return StreamRecord(orjson.dumps(to_record(schema, values)), key, headers, time_ms, *position)  # type: ignore[arg-type]
 
 
 def _to_bytes(value: object) -> bytes | None:
