@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import orjson
 import polars as pl
 
-from headgate.explain.from_file import OTHER_EVENT, about_last, no_event
+from headgate.explain.from_file import OTHER_EVENT, about_last, missing_notes, no_event
 from headgate.explain.query import ExplainResult
 from headgate.records.decoder import EventDecoder
 from rulecore.compile.rule import CompiledRule
@@ -68,7 +68,7 @@ def decode_lines(
         key = events[count - 1].select(rule.group_by).row(0, named=True)
         events = events.filter([pl.col(n).eq_missing(pl.lit(v)) for n, v in key.items()])
     question = ExplainQuestion(row=events.height - 1, closing_ms=_END_MS)
-    return Evidence(path.name, events, question, about_last(path))
+    return Evidence(path.name, events, question, about_last(path), notes=missing_notes(schema))
 
 
 def drop_late_events(reader: KafkaReader, late_topic: str, evidence: Evidence, most: int) -> Evidence:

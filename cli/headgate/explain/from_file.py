@@ -10,6 +10,7 @@ from headgate.records.scalar_decoder import decode_scalars
 from rulecore.explain.event import Row
 from streamcore.decode.scalar import RejectedRecord, Scalar, StreamRecord
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
+from streamcore.schema.record_places import KAFKA
 
 #: The reason why a record that is ignored is not an event.
 OTHER_EVENT = "it is an event of another stream (see `when` in the stream file), or a tombstone"
@@ -53,3 +54,9 @@ def no_event(path: Path, schema: StreamSchema, dead: Iterable[str]) -> InputErro
 def about_last(path: Path) -> str:
     """Describe the event in question, for users."""
     return f"the last event of {path}"
+
+
+def missing_notes(schema: StreamSchema) -> tuple[str, ...]:
+    """Return the note on fields that events of a file do not have, because a file has the values of records alone."""
+    absent = ", ".join(field.name for field in schema.fields if field.location[0] == KAFKA)
+    return (f"a file has the values of records alone, so these fields are null: {absent}",) if absent else ()

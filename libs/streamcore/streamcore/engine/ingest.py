@@ -40,8 +40,8 @@ from streamcore.offsets import FILES_PARTITION, PARTITIONS_PER_TOPIC
 from streamcore.schema import EVENT_MS, PARTITION, StreamSchema
 from streamcore.watermark import END_OF_TIME_MS, NO_WATERMARK, Progress, WatermarkStrategy
 from streamcore.wire.arrow_ipc import to_table
-from streamcore.wire.lanes import DEAD_LETTERS, Record
-from streamcore.wire.raw import RAW_KEY, RAW_VALUE, header_columns
+from streamcore.wire.lanes import DEAD_LETTERS, SOURCE_HEADER, Record
+from streamcore.wire.raw import RAW_KEY, RAW_VALUE, header_columns, header_rows
 
 
 class Ingest:
@@ -135,14 +135,14 @@ class Ingest:
             elif len(rows):
                 self._decode(index, batch.take(pa.array(rows)), raw.take(pa.array(rows)))
         self._add_others(source, batch, np.flatnonzero(selected.owner == NO_STREAM))
-        self.counters[f"{self.app.topics[source]}.tombstones"] += int((selected.owner == IGNORED).sum())
+        self._count_tombstones(source, int((selected.owner == IGNORED).sum()))
 
     def _add_others(self, source: int, batch: pa.RecordBatch, rows: npt.NDArray[np.int64]) -> None:
         """Count the records that belong to no stream, or add a dead letter for each."""
         if not len(rows):
             return
         if not any(self.app.sources[one].reject_other_records for one in self.app.sources_of(source)):
-            self.counters[f"{self.app.topics[source]}.other_records"] += len(rows)
+            self.counters[f"other_records.{self.app.topics[source]}"] += len(rows)
             return
         names = ", ".join(f"{s.schema.name} ({s.schema.when})" for s in map(self._source, self.app.sources_of(source)))
         reason = f"the record is an event of no stream of its topic: {names}"
@@ -152,6 +152,10 @@ class Ingest:
         ]
         self._add_dead(source, batch, pa.Table.from_arrays(columns, schema=DEAD_SCHEMA))
 
+    def _count_tombstones(self, source: int, count: int) -> None:
+        if count:
+            self.counters[f"tombstones.{self.app.topics[source]}"] += count
+
     def _source(self, index: int) -> Source:
         return self.app.sources[index]
 
@@ -160,8 +164,7 @@ class Ingest:
         decoded = self.decoders[source].decode(raw)
         if decoded.dead.num_rows:
             self._add_dead(source, batch, decoded.dead)
-        if decoded.ignored:
-            self.counters[f"{self.app.topics[source]}.tombstones"] += len(decoded.ignored)
+        self._count_tombstones(source, len(decoded.ignored))
         if decoded.events.num_rows:
             events = self._with_event_time(source, batch, decoded)
             self._hold(source, _with_records(events, batch, decoded) if self.app.sources[source].raw else events)
@@ -197,18 +200,22 @@ class Ingest:
         self.progress[progress.partition] = progress if before is None else _merge(before, progress)
 
     def _add_dead(self, source: int, batch: pa.RecordBatch, dead: pa.Table) -> None:
-        """Add a dead letter for each undecodable record of the batch. ``dead``: their row, code and reason."""
+        """Add a dead letter for each undecodable record of the batch. ``dead``: their row, code and reason.
+
+        It has the headers that the app reads, so that the record can be sent again as it was.
+        """
         rows = batch.take(dead.column("row").combine_chunks())
         columns = [rows.column(n).to_pylist() for n in ("partition", "offset", "key", "value")]
         codes, reasons = dead.column("code").to_pylist(), dead.column("reason").to_pylist()
-        topic = self.app.topics[source]
-        for partition, offset, key, value, code, reason in zip(*columns, codes, reasons, strict=True):
+        topic, own = self.app.topics[source], list(header_rows(rows))
+        for partition, offset, key, value, code, reason, read in zip(*columns, codes, reasons, own, strict=True):
             headers = (
                 ("source_topic", topic.encode()),
                 ("source_partition", b"%d" % partition),
                 ("source_offset", b"%d" % offset),
                 ("reason_code", code.encode()),
                 ("reason", reason.encode()),
+                *((SOURCE_HEADER + name, text) for name, text in read.items()),
             )
             self.records.append((partition % self.app.shards, Record(DEAD_LETTERS, key, value, headers)))
 

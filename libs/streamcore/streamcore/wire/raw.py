@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 import numpy as np
@@ -62,6 +62,13 @@ def raw_batch(
 def header_columns(batch: pa.RecordBatch) -> dict[str, pa.BinaryArray]:
     """Return the columns of the headers of a batch, by name."""
     return {n.removeprefix(HEADER): batch.column(n) for n in batch.schema.names if n.startswith(HEADER)}
+
+
+def header_rows(batch: pa.RecordBatch) -> Iterator[dict[str, bytes]]:
+    """Yield the headers of each record of a batch that are not null."""
+    columns = {name: column.to_pylist() for name, column in header_columns(batch).items()}
+    for row in range(batch.num_rows):
+        yield {name: column[row] for name, column in columns.items() if column[row] is not None}
 
 
 def _timestamps(rows: int, timestamps_ms: Sequence[int | None] | pa.Array | None) -> pa.Array:

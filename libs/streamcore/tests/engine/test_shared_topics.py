@@ -91,7 +91,7 @@ def test_each_stream_of_a_topic_gets_its_events_and_the_watermark_is_that_of_the
     assert [row["at"] for row in rows["paid"]] == [10, 20]
     assert [(row["at"], row["why"]) for row in rows["refunded"]] == [(30, "late")]
     assert watermark_ms == 30, "a stream without events does not hold the other one back"
-    assert local.outputs[0].metrics.counters["t.other_records"] == 1
+    assert local.outputs[0].metrics.counters["other_records.t"] == 1
 
 
 def test_a_record_of_no_stream_is_a_dead_letter_where_the_settings_say_so() -> None:
@@ -139,6 +139,15 @@ def test_key_headers_and_time_of_a_record_are_fields_and_keys() -> None:
     values = {"at": CLOCK + 5, "k": "x", "trace": "z", "topic": "t", "place": 5, "part": 2, "n": 7}
     assert row == values | {EVENT_MS: CLOCK + 5, "__offset": 5}
     assert app(Source(stream, "t")).app.headers == {"trace"}
+
+
+def test_a_dead_letter_keeps_the_headers_that_the_app_reads() -> None:
+    stream = schema("s", trace={"type": "long", "from": "_kafka.headers.trace"})
+    bad = record(0, {"at": 1}, b"k", trace=b"x", unread=b"u")
+    (dead,) = [r for r in app(Source(stream, "t")).cut([bad], CLOCK) if r.lane == DEAD_LETTERS]
+    assert (dead.key, dead.value) == (b"k", b'{"at":1}')
+    assert [name for name, _ in dead.headers if name.startswith("source_header")] == ["source_header.trace"]
+    assert dict(dead.headers)["source_header.trace"] == b"x"
 
 
 def test_a_cut_reads_a_shared_topic_once() -> None:
