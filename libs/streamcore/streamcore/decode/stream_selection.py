@@ -15,12 +15,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamcore.decode.formats import InputFormat
+from streamcore.decode.formats import Avro, InputFormat
 from streamcore.decode.reject_codes import DecodeLimits, ExtraFields
 from streamcore.decode.scalar.event import OF_ANOTHER_TYPE
 from streamcore.decode.stream_decoder import event_decoder
 from streamcore.decode.types import DEAD_SCHEMA, Decoded, Decoder, RawBatch
 from streamcore.schema import StreamSchema
+from streamcore.schema.record_places import SCHEMA_NAME
 
 #: The owner of a record that no stream takes, of one that is ignored before that, and of one that cannot be read.
 NO_STREAM: Final = -1
@@ -61,7 +62,7 @@ class StreamSelection:
             found = [n for n, one in enumerate(known) if _same_place(one, (wanted, stream.format))]
             if not found:
                 known.append((wanted, stream.format))
-                self._decoders.append(event_decoder(wanted, stream.format, limits, ExtraFields.IGNORE))
+                self._decoders.append(_discriminator(wanted, stream.format, limits))
             self._places[number] = found[0] if found else len(known) - 1
         self._rest = next((n for n, one in enumerate(streams) if one.schema.when is None), NO_STREAM)
 
@@ -89,6 +90,12 @@ class StreamSelection:
         codes, reasons = ([dead[row][n] for row in rejected] for n in range(2))
         columns = [pa.array(rejected, pa.uint32()), pa.array(codes, pa.string()), pa.array(reasons, pa.string())]
         return SelectedRecords(owner, pa.Table.from_arrays(columns, schema=DEAD_SCHEMA))
+
+
+def _discriminator(wanted: StreamSchema, written: InputFormat, limits: DecodeLimits) -> Decoder:
+    if isinstance(written, Avro) and wanted.fields[0].location == SCHEMA_NAME:
+        return written.name_decoder(wanted, limits)
+    return event_decoder(wanted, written, limits, ExtraFields.IGNORE)
 
 
 class OwnEvents:

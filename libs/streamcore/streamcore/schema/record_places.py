@@ -17,6 +17,8 @@ from streamcore.schema.field_paths import Path, format_path, parse_path
 
 KAFKA: Final = "_kafka"
 CLOUDEVENT: Final = "_cloudevent"
+#: The path of a condition that is the name of the schema that a record of Avro was written with.
+SCHEMA_NAME: Final[Path] = ("_schema", "name")
 #: The header of a CloudEvent's attribute is this and the name of the attribute.
 CE_HEADER: Final = "ce_"
 #: A record with this header is a CloudEvent in binary mode.

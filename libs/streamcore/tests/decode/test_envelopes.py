@@ -12,7 +12,7 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from streamcore.decode.formats import JSON, Avro, Bare, Csv, InputFormat
+from streamcore.decode.formats import JSON, Avro, Bare, Confluent, Container, Csv, InputFormat
 from streamcore.decode.reject_codes import DecodeLimits, ExtraFields
 from streamcore.decode.scalar import RejectedRecord, Scalar, make_record
 from streamcore.decode.scalar.event import IgnoredRecord, StreamRecord, decode_json_event
@@ -430,6 +430,36 @@ def test_the_reference_takes_the_records_of_its_own_stream() -> None:
     schema = selecting("type", "paid").schema
     taken = [by_reference(schema, one) for one in (of_type("paid"), of_type("x"), of_type(1), StreamRecord(b"["))]
     assert [type(one).__name__ for one in taken] == ["tuple", "IgnoredRecord", "IgnoredRecord", "RejectedRecord"]
+
+
+@pytest.mark.parametrize("framing", ["container", "confluent"])
+def test_the_name_of_a_schema_tells_streams_apart(framing: str) -> None:
+    written = {
+        name: {"type": "record", "name": name, "namespace": "shop", "fields": [{"name": "at", "type": "long"}]}
+        for name in ("Order", "Refund", "Login")
+    }
+
+    def value(name: str) -> bytes:
+        stored, parsed = io.BytesIO(), fastavro.parse_schema(written[name])
+        if framing == "container":
+            fastavro.writer(stored, parsed, [{"at": 5}])
+            return stored.getvalue()
+        fastavro.schemaless_writer(stored, parsed, {"at": 5})
+        return b"\0" + [*written].index(name).to_bytes(4, "big") + stored.getvalue()
+
+    streams = [
+        TopicStream(
+            selecting("_schema.name", f"shop.{name}").schema,
+            Avro(
+                Container()
+                if framing == "container"
+                else Confluent({[*written].index(name): orjson.dumps(written[name]).decode()})
+            ),
+        )
+        for name in ("Order", "Refund")
+    ]
+    records = [StreamRecord(value(name)) for name in ("Refund", "Login", "Order")]
+    assert owners(streams, *records, StreamRecord(b"x")) == [1, NO_STREAM, 0, UNREADABLE]
 
 
 def formats() -> list[InputFormat]:
