@@ -17,7 +17,7 @@ from rulecore.documents.rule import Rule, canonical_json
 from rulecore.testing.in_process import run_in_process
 from streamcore.engine.in_process import InProcessApp, RawRecord, control_record
 from streamcore.errors import ConfigError
-from streamcore.wire.lanes import ALERTS, DEAD_LETTERS
+from streamcore.wire.lanes import ALERTS, DEAD_LETTERS, STATUS
 
 NOW_MS = 1_800_000_000_000
 STREAMS = {
@@ -110,6 +110,10 @@ def test_each_stream_of_a_topic_has_its_rules_under_a_key_that_they_share(folder
     assert {one["source"]["topic"] for one in alerts} == {"events"}
     (dead,) = [dict(one.headers) for one in output if one.lane == DEAD_LETTERS]
     assert (dead["source_offset"], dead["reason_code"]) == (b"5", b"wrong_type")
+    later = rules()[1].model_copy(update={"id": "later", "where": None})
+    output = local.cut([control_record(2, later.id, canonical_json(later))], NOW_MS + 6_000)
+    (status,) = [orjson.loads(one.value or b"") for one in output if one.lane == STATUS]
+    assert status["incomplete"]["counts_from"] == {"0": 6}, "a backfill knows where the rule began in the topic"
 
 
 def test_events_of_a_rules_test_have_the_fields_beside_the_value(folder: Path) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from streamcore.arguments import check_app_name
 from streamcore.decode.formats import JSON, InputFormat
@@ -205,6 +205,11 @@ class App:
             raise ConfigError(f"{where}: two streams take records with {twice[0]!r}; a record is of one stream")
         if any((s.watermark, s.time) != (shared[0].watermark, shared[0].time) for s in shared):
             raise ConfigError(f"{where}: they have the partitions in common, so give them one watermark and event time")
+        if {self.first_source(derived.source) for derived in self.derived_sources} & {first}:
+            raise ConfigError(
+                f"{where}: assign_timestamps: the streams have the partitions in common, and so the times of their "
+                "fields; give the stream a topic of its own, or declare another event time"
+            )
         if any(s.files is not None for s in shared):
             raise ConfigError(f"{where}: files belong to one stream; give it a topic of its own, or leave them out")
 
@@ -212,10 +217,8 @@ class App:
         """Let the streams of a topic have its partitions, and so their progress and watermark, in common."""
         groups = tuple(tuple(dict.fromkeys(map(self._partitions_of, group))) for group in self.watermark_groups)
         lanes = {lane: frozenset(map(self._partitions_of, sources)) for lane, sources in self.lane_sources.items()}
-        derived = tuple(replace(one, source=self.first_source(one.source)) for one in self.derived_sources)
         object.__setattr__(self, "watermark_groups", groups)
         object.__setattr__(self, "lane_sources", lanes)
-        object.__setattr__(self, "derived_sources", derived)
 
     def _partitions_of(self, source: int) -> int:
         """Return the index in the numbers of source partitions, of a source or a derived source."""

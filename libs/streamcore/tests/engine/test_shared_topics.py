@@ -8,7 +8,7 @@ from dataclasses import replace
 import orjson
 import pytest
 
-from streamcore.app import App, EventTime, Source
+from streamcore.app import App, DerivedSource, EventTime, Source
 from streamcore.checkpoint.offset_log import CutBounds
 from streamcore.cuts.cut_clock import CutClock
 from streamcore.engine.in_process import InProcessApp, RawRecord
@@ -170,3 +170,9 @@ def test_a_cut_reads_a_shared_topic_once() -> None:
 def test_streams_that_cannot_share_a_topic(sources: tuple[Source, ...], error: str) -> None:
     with pytest.raises(ConfigError, match=error):
         app(*sources)
+
+
+def test_times_are_not_assigned_anew_to_streams_that_share_a_topic() -> None:
+    derived = (DerivedSource(1, STRATEGY),)
+    with pytest.raises(ConfigError, match="assign_timestamps: the streams have the partitions in common"):
+        App("a", (PAID, REFUNDED), "c", {}, (Seen,), derived_sources=derived)
