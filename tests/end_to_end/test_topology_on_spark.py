@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ import polars as pl
 import pytest
 
 from conftest import NewTopic
+from streamcore.app import App
+from streamcore.kafka import data_clients as clients
 from streamcore.kafka.readers import read_topic
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.keyed import BroadcastState, CoProcessFunction, ListState, ProcessContext, ProcessFunction, ValueState
@@ -197,6 +200,81 @@ def send(kafka: KafkaSettings, topic: str) -> Sequence[Step]:
     return steps
 
 
+def kind(name: str, cloud_type: str) -> StreamSchema:
+    """Return a stream of CloudEvents of one type, in a topic with others, with values that Kafka keeps of a record."""
+    fields = {
+        "at": {"type": "timestamp not null", "from": "_cloudevent.time"},
+        "user": {"type": "string not null", "from": "_kafka.key"},
+        "trace": {"type": "long", "from": "_kafka.headers.trace"},
+        "sent_ms": {"type": "long", "from": "_kafka.timestamp"},
+        "place": {"type": "long", "from": "_kafka.offset"},
+        "total": {"type": "long", "from": "order.total"},
+    }
+    when = {"from": "_cloudevent.type", "equals": cloud_type}
+    document = {"name": name, "event_time": "at", "keys": [["user"]], "fields": fields, "envelope": "cloudevents"}
+    return StreamSchema.parse(document | {"when": when})
+
+
+def kinds(name: str) -> Topology:
+    """Return a topology over two kinds of event in one topic, which meet under one key."""
+    paid, refunded = (source(kind(n, n)) for n in ("paid", "refunded"))
+    both = paid.map(total=pl.col("total")).union(refunded.map(total=-pl.col("total")))
+    balance = operate([both.select("user", "total").key_by("user")], "sums", MakeRunningSums("user", "total"))
+    columns = ("user", "trace", "sent_ms", "place", "total")
+    return Topology(
+        name,
+        balance.sink("balance"),
+        paid.select(*columns).sink("paid"),
+        refunded.select(*columns).sink("refunded"),
+    )
+
+
+SENT_MS = 1_700_000_000_000
+
+
+def send_kinds(kafka: KafkaSettings, topic: str) -> Sequence[Step]:
+    """Send two cuts of events in both modes, one of a third kind, and one that is none."""
+    producer = clients.producer(kafka)
+
+    def send(number: int, value: object, **headers: str) -> None:
+        named = [(name, text.encode()) for name, text in headers.items()]
+        raw = value if isinstance(value, bytes) else orjson.dumps(value)
+        producer.produce(topic, raw, b"u%d" % (number % 2), 0, timestamp=SENT_MS + number, headers=named)
+
+    binary = {"ce_specversion": "1.0", "ce_time": "1970-01-01T00:00:01Z"}
+    structured = {"specversion": "1.0", "time": "1970-01-01T00:00:02Z"}
+    send(0, {"order": {"total": 5}}, **binary, ce_type="paid", trace="70")
+    send(1, structured | {"type": "paid", "data": {"order": {"total": 7}}}, other="x")
+    send(2, {"order": {"total": 1}}, **binary, ce_type="opened")
+    send(3, {"order": {"total": 2}}, **binary, ce_type="refunded", trace="x")
+    assert producer.flush(30) == 0
+    send(4, structured | {"type": "refunded", "data": {"order": {"total": 3}}}, trace="74")
+    send(5, b"{")
+    send(6, {"order": {"total": 9}}, **binary, ce_type="paid")
+    assert producer.flush(30) == 0
+    return [Step({(topic, 0): end}, 1_000_000 + end) for end in (4, 7)]
+
+
+def check_kinds(kafka: KafkaSettings, app: App) -> None:
+    """Check the rows of the kinds, and that what is none is a dead letter."""
+
+    def row(number: int, trace: int | None, total: int) -> dict[str, object]:
+        return {"user": f"u{number % 2}", "trace": trace, "sent_ms": SENT_MS + number, "place": number, "total": total}
+
+    def rows(lane: str) -> list[dict[str, object]]:
+        return [orjson.loads(record.value or b"") for record in read_topic(kafka, app.lanes[lane])]
+
+    assert sorted(rows("paid"), key=itemgetter("place")) == [row(0, 70, 5), row(1, None, 7), row(6, None, 9)]
+    assert rows("refunded") == [row(4, 74, 3)]
+    totals = {"u0": 5 - 3 + 9, "u1": 7}
+    assert {one["user"]: one["total"] for one in rows("balance")} == totals
+    letters = read_topic(kafka, app.lanes["deadletters"])
+    assert {(one.header("source_offset"), one.header("reason_code")) for one in letters} == {
+        (b"3", b"wrong_type"),
+        (b"5", b"not_json"),
+    }
+
+
 def test_output_on_spark_equals_output_in_process_also_after_a_restart(
     tmp_path: Path, kafka: KafkaSettings, spark_jars: Path, new_topic: NewTopic
 ) -> None:
@@ -207,8 +285,12 @@ def test_output_on_spark_equals_output_in_process_also_after_a_restart(
     for name, topology in topologies.items():
         app = topology.app(topics={"sales": topic}, shards=3)
         scripts[name] = Script(app, kafka, tmp_path / f"checkpoint-{name}", SparkSettings(spark_jars), steps)
-    first = [replace(script, steps=steps[:2]) for script in scripts.values()]
-    run(tmp_path, [*first, *scripts.values()])
+    shared = new_topic("kinds")
+    app = kinds("kinds").app(topics={"paid": shared, "refunded": shared}, shards=3)
+    of_kinds = Script(app, kafka, tmp_path / "checkpoint-kinds", SparkSettings(spark_jars), send_kinds(kafka, shared))
+    first = [replace(script, steps=script.steps[: len(script.steps) // 2]) for script in (*scripts.values(), of_kinds)]
+    run(tmp_path, [*first, *scripts.values(), of_kinds])
+    check_kinds(kafka, app)
     for name, topology in topologies.items():
         wanted, lanes = in_process(topology), scripts[name].app.lanes
         for lane in sorted({*lanes} - {"deadletters"}):

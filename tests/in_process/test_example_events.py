@@ -13,12 +13,14 @@ from headgate.records.scalar_decoder import decode_scalars
 from headgate.streams.inference import infer
 from headgate.streams.observed_fields import observe
 from headgate.streams.sample import read_files
+from headgate_etl.app import build_app
+from headgate_etl.settings import EtlSettings
 from rulecore.documents.loading import load_text
 from rulecore.documents.rule import canonical_json
 from rulecore.factory import RulesFactory
 from rulecore.settings import RuleStream
 from streamcore.app import App, Source
-from streamcore.decode.scalar import RejectedRecord
+from streamcore.decode.scalar import RejectedRecord, StreamRecord
 from streamcore.engine.in_process import InProcessApp, RawRecord, control_record
 from streamcore.schema import StreamSchema
 from streamcore.watermark import WatermarkStrategy
@@ -28,6 +30,7 @@ FOLDER = Path(__file__).parents[2] / "examples/events"
 NOW_MS = 1_800_000_000_000
 #: By shape, the messages of the alerts over its sample.
 EXPECTED = {
+    "cloudevents": ["3 refunds of c-1 in an hour", "c-2 ordered for 1290.00 EUR"],
     "cloudtrail": [
         "bob deleted 3 buckets",
         "bob logged in from 203.0.113.3 without a second factor",
@@ -47,6 +50,23 @@ EXPECTED = {
         "4 failed charges of cus_1",  # of a later window
         "ch_00000000000015 of cus_3: risk 60",
         "ch_00000000000018 of cus_0: risk 72",
+    ],
+}
+#: By shape, the rows of the model that its etl mapping makes of some records of its sample.
+MAPPED: dict[str, list[dict[str, object]]] = {
+    "cloudevents": [
+        {"order_id": "o-1", "kind": "placed", "customer": "c-1", "total": "49.90", "at": "2026-11-02T09:00:00+00:00"},
+        {
+            "order_id": "o-1",
+            "kind": "refunded",
+            "customer": "c-1",
+            "total": "49.90",
+            "at": "2026-11-02T09:05:00+00:00",
+        },
+    ],
+    "debezium": [
+        {"id": 1, "owner": "jo", "credit_limit": "1000.00", "status": "open", "deleted": False},
+        {"id": 1, "owner": None, "credit_limit": None, "status": None, "deleted": True},
     ],
 }
 
@@ -80,7 +100,7 @@ def test_the_document_is_the_inferred_one_with_another_key(name: str) -> None:
 
 @pytest.mark.parametrize("name", EXPECTED)
 def test_the_document_takes_the_sample(name: str) -> None:
-    decoded = decode_scalars(schema(name), sample(name), NOW_MS)
+    decoded = decode_scalars(schema(name), map(StreamRecord, sample(name)), NOW_MS)
     assert [row for row in decoded if isinstance(row, RejectedRecord)] == []
 
 
@@ -107,3 +127,30 @@ def test_the_rules_find_what_is_in_the_sample(name: str) -> None:
     assert [one["status"] for one in status] == ["accepted", "accepted"]
     messages = [orjson.loads(one.value or b"")["message"] for one in output if one.lane == ALERTS]
     assert sorted(messages) == sorted(EXPECTED[name])
+
+
+@pytest.mark.parametrize("name", MAPPED)
+def test_the_mapping_makes_rows_of_the_sample(name: str) -> None:
+    document = yaml.safe_load((FOLDER / f"etl/{name}.yaml").read_text())
+    document["inputs"][0]["schema_file"] = str(FOLDER / f"streams/{name}.yaml")
+    document["routes"] = [{"name": "rows"}]
+    running = InProcessApp(build_app(EtlSettings.model_validate(document | {"postgres": None})))
+    records = [RawRecord(0, 0, offset, value) for offset, value in enumerate(sample(name))]
+    output = running.cut(records, NOW_MS)
+    assert {one.lane for one in output} == {"rows"}
+    rows = [orjson.loads(one.value or b"") for one in output]
+    assert len(rows) == len(records)
+    for row in MAPPED[name]:
+        assert row in rows
+
+
+def test_a_cloud_event_in_binary_mode_gives_the_same_event() -> None:
+    stream = schema("cloudevents")
+    for value in sample("cloudevents"):
+        attributes = orjson.loads(value)
+        data = orjson.dumps(attributes.pop("data"))
+        headers = {f"ce_{name}": text.encode() for name, text in attributes.items() if name != "datacontenttype"}
+        headers["content-type"] = b"application/json"
+        one, other = decode_scalars(stream, [StreamRecord(value), StreamRecord(data, None, headers)], NOW_MS)
+        assert one == other
+        assert isinstance(one, tuple)

@@ -14,6 +14,7 @@ import polars as pl
 from streamcore.columnar.local_timestamps import local_to_utc
 from streamcore.columnar.polars_types import polars_type
 from streamcore.schema import Field, Kind, StreamSchema
+from streamcore.schema.record_places import KAFKA
 from streamcore.timestamps import MAX_MS, load_zone
 
 _SURE = "__sure_"
@@ -23,13 +24,17 @@ _LONG = 2.0**63
 
 def convert(frame: pl.DataFrame, schema: StreamSchema) -> tuple[pl.DataFrame, pl.Series]:
     """Return the stream's physical columns of a frame that has its names, and which rows are sure; the values of other
-    rows are meaningless."""
+    rows are meaningless. A file has nothing that is beside the values of records."""
     zone = load_zone(schema.zone)
-    fields = [(f, *_convert_column(f, *_find(frame.schema, f.location), zone)) for f in schema.fields]
+    found = [
+        (f, (pl.lit(None), None) if f.location[0] == KAFKA else _find(frame.schema, f.location)) for f in schema.fields
+    ]
+    fields = [(f, *_convert_column(f, *column, zone)) for f, column in found]
     values = [value.cast(polars_type(f.type)).alias(f.name) for f, value, _ in fields]
     columns = frame.select(*values, pl.int_range(pl.len()).alias(_SURE)).drop(_SURE)
     checks = [_nulls_allowed(f, columns[f.name], frame, sure) for f, _, sure in fields]
-    every = pl.repeat(True, frame.height, dtype=pl.Boolean, eager=True)
+    is_plain = schema.envelope is None and schema.when is None
+    every = pl.repeat(is_plain, frame.height, dtype=pl.Boolean, eager=True)
     for check in checks:
         every = every & check
     return columns, every

@@ -12,7 +12,6 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 import pyarrow as pa
 
@@ -26,6 +25,7 @@ from streamcore.kafka.range_reader import RangeReader
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.offsets import PARTITIONS_PER_TOPIC, StreamOffsets, TopicPartition, next_offsets, ranges_between
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
+from streamcore.schema.record_layout import header_names, reads_timestamps
 
 BATCH = 200_000
 _SUFFIXES = (".parquet", ".pq")
@@ -83,8 +83,7 @@ def _events(part: pa.RecordBatch, names: list[str], decode: EventDecoder, offset
         return engine
     rows = (~sure).arg_true().to_numpy()
     some = part.take(pa.array(rows))
-    values = pa.array(json_values(some, names, decode.schema), pa.binary())
-    read = decode(values, pa.array(np.zeros(len(rows), np.int32)), pa.array(rows + offset, pa.int64()))
+    read = decode.of_lines(json_values(some, names, decode.schema), (rows + offset).tolist())
     return pl.concat([engine.filter(sure), read.select(engine.columns)]).sort(OFFSET)
 
 
@@ -125,7 +124,8 @@ def topic_batches(
         while any(wanted.end[place] > position.offsets[place] for place in wanted.end):
             after = next_offsets(position, wanted.end, size, position.clock)
             todo = ranges_between(position, after, {wanted.topic: 0})
-            read = [decode(b.column("value"), b.column("partition"), b.column("offset")) for b in reader.read(todo)]
+            batches = reader.read(todo, timestamps=reads_timestamps(schema), headers=header_names(schema))
+            read = [decode(one, wanted.topic) for one in batches]
             events = pl.concat(read) if read else pl.DataFrame(schema.arrow.empty_table())
             ended = frozenset(p for (_, p), end in wanted.end.items() if after.offsets[wanted.topic, p] >= end)
             yield (

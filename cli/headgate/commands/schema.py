@@ -11,7 +11,7 @@ import click
 
 from headgate.errors import InputError
 from headgate.programs import service_app
-from streamcore.schema import TimeUnit
+from streamcore.schema import Envelope, TimeUnit
 from streamcore.schema.types import NAME_PATTERN
 
 if TYPE_CHECKING:
@@ -73,6 +73,7 @@ def _settings_model(service: str) -> type[ServiceSettings]:
 _NAME: Final = {"type": "string", "pattern": "^[a-z_][a-z0-9_]{0,62}$"}
 _FIELD_NAME: Final = {"type": "string", "pattern": f"^{NAME_PATTERN}$"}
 _FIELD_TYPE: Final = {"type": "string", "pattern": _TYPE}
+_VALUE: Final = {"type": ["string", "integer", "boolean"]}
 _STREAM: Final[Mapping[str, Any]] = {
     "title": "Headgate stream",
     "type": "object",
@@ -115,6 +116,20 @@ _STREAM: Final[Mapping[str, Any]] = {
             "minItems": 1,
         },
         "event_id": {"anyOf": [_FIELD_NAME, {"type": "null"}], "description": "Field that identifies an event."},
+        "envelope": {"enum": [*Envelope], "description": "What the records have around the events."},
+        "when": {
+            "type": "object",
+            "description": "Which records of the topic are events of the stream.",
+            "required": ["from", "equals"],
+            "additionalProperties": False,
+            "properties": {
+                "from": {"type": "string", "description": "Path in a record, such as `type` or `_kafka.headers.kind`."},
+                "equals": {
+                    "description": "The value there, or several of one type.",
+                    "anyOf": [_VALUE, {"type": "array", "items": _VALUE, "minItems": 1}],
+                },
+            },
+        },
         "zone": {"type": "string", "description": "Time zone of times without one, such as Europe/London."},
     },
 }

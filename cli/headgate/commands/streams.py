@@ -77,11 +77,12 @@ def check(
     from headgate.records.scalar_decoder import decode_scalars
     from headgate.records.stream_files import load_stream
     from streamcore.decode.scalar import RejectedRecord
+    from streamcore.schema.record_places import KAFKA
 
     path = Path(stream)
     schema = load_stream(path.stem, path.parent) if path.suffix in (".yaml", ".yml") else load_stream(stream, streams)
     records = _read(sample, topic, limit, login)
-    decoded = decode_scalars(schema, (record.value for record in records), round(time.time() * 1000))
+    decoded = decode_scalars(schema, (one.record for one in records), round(time.time() * 1000))
     reasons: Counter[str] = Counter()
     places: dict[str, list[str]] = {}
     for record, result in zip(records, decoded, strict=True):
@@ -91,21 +92,27 @@ def check(
     nulls = Counter(
         name
         for row in decoded
-        if not isinstance(row, RejectedRecord)
+        if isinstance(row, tuple)
         for name, value in zip(schema.names, row, strict=True)
         if value is None
     )
-    taken, rejected = len(records) - reasons.total(), reasons.total()
+    taken, rejected = sum(isinstance(row, tuple) for row in decoded), reasons.total()
+    ignored = len(records) - taken - rejected
     lines = [f"{schema.name} takes {taken:,} of {len(records):,} records"]
+    if ignored:
+        lines.append(f"  {ignored:,} ignored: events of other streams (when), or tombstones")
     for general, count in reasons.most_common():
         lines.append(f"  {count:,} rejected: {general}")
         lines += [f"      {place}" for place in places[general][:_SHOWN]]
     if always := [name for name in schema.names if taken and nulls[name] == taken]:
         lines.append(f"  never there: {', '.join(always)}")
+    if topic is None and (absent := [f.name for f in schema.fields if f.location[0] == KAFKA]):
+        lines.append(f"  a file has values of records alone: {', '.join(absent)} are null here, and headers are absent")
     data: Json = {
         "stream": schema.name,
         "records": len(records),
         "taken": taken,
+        "ignored": ignored,
         "rejected": [{"reason": g, "records": n, "examples": places[g][:_SHOWN]} for g, n in reasons.most_common()],
         "nulls": dict(nulls),
     }

@@ -18,6 +18,7 @@ import orjson
 from headgate.console.output import Json
 from headgate.errors import InputError
 from streamcore.kafka.readers import Record
+from streamcore.wire.lanes import SOURCE_HEADER
 
 _SPAN = re.compile(r"([0-9]{1,9})(?:/([0-9]{1,18})(?:-([0-9]{1,18}))?)?\Z")
 _LAST = 2**63 - 1
@@ -36,7 +37,8 @@ class SourcePosition:
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
     """One dead letter. ``code`` and ``reason``: why the app rejected the record; ``key`` and ``value``: its original
-    bytes. ``source``: its position; None if it is not known, so that the record cannot be sent again."""
+    bytes, ``headers``: those of its headers that the app reads. ``source``: its position; None if it is not known, so
+    that the record cannot be sent again."""
 
     partition: int
     offset: int
@@ -46,6 +48,7 @@ class DeadLetter:
     key: bytes | None
     value: bytes | None
     source: SourcePosition | None
+    headers: tuple[tuple[str, bytes], ...] = ()
 
     @property
     def position(self) -> str:
@@ -88,6 +91,7 @@ def to_dead_letter(record: Record) -> DeadLetter:
         record.key,
         record.value,
         source,
+        tuple((n.removeprefix(SOURCE_HEADER), v) for n, v in record.headers if n.startswith(SOURCE_HEADER)),
     )
 
 

@@ -2,8 +2,8 @@
 
 The transaction that sends a record also stores the position of the dead letter in a compacted topic, ``<dead-letter
 topic>.replayed`` (``streamcore.kafka.idempotent_sender``): neither a second run, nor two runs at the same time, nor a
-killed run sends a record twice. The record goes to its source partition with its original key, and its headers name the
-dead letter. If the app rejects it again, it writes a new dead letter.
+killed run sends a record twice. The record goes to its source partition with its original key and the headers that the
+app reads, and further headers name the dead letter. If the app rejects it again, it writes a new dead letter.
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ def plan(dead_letters: Sequence[DeadLetter], repair: Repair, topic: str) -> list
 def _keyed_record(dead_letter: DeadLetter, target: str, repair: Repair, topic: str) -> KeyedRecord:
     assert dead_letter.source is not None
     value = repair.value(dead_letter)
-    headers = ((REPLAYED_FROM, f"{topic}/{dead_letter.position}".encode()), (REPLAYED_CODE, dead_letter.code.encode()))
+    origin = ((REPLAYED_FROM, f"{topic}/{dead_letter.position}".encode()), (REPLAYED_CODE, dead_letter.code.encode()))
+    headers = (*dead_letter.headers, *origin)
     entry = {"topic": target, "partition": dead_letter.source.partition, "repaired": value != dead_letter.value}
     return KeyedRecord(
         dead_letter.position, orjson.dumps(entry), target, dead_letter.source.partition, dead_letter.key, value, headers

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from headgate.errors import InputError
-from headgate.explain.from_file import about_last, decode_rows, read_lines
+from headgate.explain.from_file import about_last, decode_rows, missing_notes, read_lines
 from headgate.explain.query import ExplainQuery, ExplainResult, known_rule, signal_rules
 from headgate.records.scalar_decoder import SCALAR_LIMIT
 from headgate.rules.bundle import read_bundle
@@ -37,7 +37,7 @@ def _explain_file(query: ExplainQuery) -> ExplainResult:
     if is_plain(rule) and len(lines) <= SCALAR_LIMIT:
         rows = decode_rows(path, lines, schema, query.now_ms)
         explanation = explain_event(rule, schema, path.name, rows, ExplainQuestion(row=len(rows) - 1))
-        return ExplainResult(explanation, about_last(path), (), ())
+        return ExplainResult(explanation, about_last(path), (), missing_notes(schema))
     from headgate.explain.evidence import decode_lines, explain_evidence  # importing polars and the kernel takes 0.5 s
 
     evidence = decode_lines(path, lines, schema, rule, query.now_ms)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
 import polars as pl
-import pyarrow as pa
 
 from headgate.errors import InputError
 from headgate.explain.evidence import Evidence
+from headgate.explain.from_file import OTHER_EVENT
 from headgate.explain.kafka_reader import KafkaReader, KafkaRecord, KeyEvents, key_events
 from headgate.explain.keys import parse_key, physical, show_key, to_query
 from headgate.records.decoder import EventDecoder
@@ -19,9 +20,11 @@ from rulecore.compile.rule import CompiledRule
 from rulecore.documents.rule import Emit, RuleKind
 from rulecore.documents.yaml_reader import Json
 from rulecore.explain.explanation import ExplainQuestion
-from streamcore.decode.scalar import RejectedRecord
+from streamcore.decode.scalar import RejectedRecord, StreamRecord
 from streamcore.offsets import TopicPartition
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
+from streamcore.schema.record_layout import header_names
+from streamcore.wire.raw import raw_batch
 
 _MARGIN_MS = 60_000
 _DISORDER_MS = 10_000
@@ -46,6 +49,7 @@ def find_events_at(
     """Find the event at a topic, partition and offset, and the events of its key before it, and after it if they
     count."""
     topic, partition, offset = position
+    reader.headers = header_names(schema)
     record = reader.record(topic, partition, offset)
     about = f"{topic}:{partition}:{offset}"
     event, reason = _decode_record(schema, record)
@@ -69,14 +73,22 @@ def find_events_at(
 def _decode_record(schema: StreamSchema, record: KafkaRecord) -> tuple[pl.DataFrame, str | None]:
     """Decode the record as the app did, with its Kafka timestamp as the clock; return the event, or the reason why it
     is not one."""
-    decode = EventDecoder(schema, record.timestamp_ms)
-    places = pa.array([record.partition], pa.int32()), pa.array([record.offset], pa.int64())
-    frame = decode(pa.array([record.value], pa.binary()), *places)
+    one = raw_batch(
+        np.zeros(1, np.int32),
+        np.array([record.partition], np.int32),
+        np.array([record.offset], np.int64),
+        [record.key],
+        [record.value],
+        [record.timestamp_ms],
+        {name: [value] for name, value in record.headers.items()},
+    )
+    frame = EventDecoder(schema, record.timestamp_ms)(one, record.topic)
     if frame.height:
         return frame, None
-    (rejected,) = decode_scalars(schema, [record.value], record.timestamp_ms)
-    assert isinstance(rejected, RejectedRecord), "both decoders reject the record"
-    return frame, f"{rejected.code}: {rejected.reason}"
+    position = record.topic, record.partition, record.offset
+    same = StreamRecord(record.value, record.key, record.headers, record.timestamp_ms, *position)
+    (found,) = decode_scalars(schema, [same], record.timestamp_ms)
+    return frame, f"{found.code}: {found.reason}" if isinstance(found, RejectedRecord) else OTHER_EVENT
 
 
 def _start(reader: KafkaReader, record: KafkaRecord, key: Mapping[str, object]) -> Mapping[TopicPartition, int]:
@@ -126,6 +138,7 @@ def _find_key_events(
     scan: int,
     now_ms: int,
 ) -> Evidence:
+    reader.headers = header_names(schema)
     first, last = reader.bounds(topic)
     if not last:
         raise InputError(f"no topic {topic} at {reader.kafka.bootstrap}; correct --topic or --bootstrap")

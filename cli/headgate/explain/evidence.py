@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 import orjson
 import polars as pl
-import pyarrow as pa
 
-from headgate.explain.from_file import about_last, no_event
+from headgate.explain.from_file import OTHER_EVENT, about_last, missing_notes, no_event
 from headgate.explain.query import ExplainResult
 from headgate.records.decoder import EventDecoder
 from rulecore.compile.rule import CompiledRule
@@ -60,14 +59,16 @@ def decode_lines(
     stream ends, as in a rule's tests."""
     count = len(lines)
     decode = EventDecoder(schema, clock_ms)
-    events = decode(pa.array(lines, pa.binary()), pa.array([0] * count, pa.int32()), pa.array(range(count), pa.int64()))
+    events = decode.of_lines(lines)
     if decode.dead_letters:
         raise no_event(path, schema, decode.dead_letters)
+    if events.height < count:
+        raise no_event(path, schema, [OTHER_EVENT])
     if rule.group_by and count > 1:
         key = events[count - 1].select(rule.group_by).row(0, named=True)
         events = events.filter([pl.col(n).eq_missing(pl.lit(v)) for n, v in key.items()])
     question = ExplainQuestion(row=events.height - 1, closing_ms=_END_MS)
-    return Evidence(path.name, events, question, about_last(path))
+    return Evidence(path.name, events, question, about_last(path), notes=missing_notes(schema))
 
 
 def drop_late_events(reader: KafkaReader, late_topic: str, evidence: Evidence, most: int) -> Evidence:

@@ -8,8 +8,12 @@ from pathlib import Path
 from headgate.errors import InputError
 from headgate.records.scalar_decoder import decode_scalars
 from rulecore.explain.event import Row
-from streamcore.decode.scalar import Physical, RejectedRecord
+from streamcore.decode.scalar import Physical, RejectedRecord, StreamRecord
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
+from streamcore.schema.record_places import KAFKA
+
+#: The reason why a record that is ignored is not an event.
+OTHER_EVENT = "it is an event of another stream (see `when` in the stream file), or a tombstone"
 
 
 def read_lines(path: Path) -> Sequence[bytes]:
@@ -28,11 +32,13 @@ def decode_rows(path: Path, lines: Sequence[bytes], schema: StreamSchema, clock_
 
     Raises ``InputError`` if a line is not an event of the stream.
     """
-    decoded = decode_scalars(schema, lines, clock_ms)
-    dead = dict.fromkeys(row.general for row in decoded if isinstance(row, RejectedRecord))
+    decoded = decode_scalars(schema, map(StreamRecord, lines), clock_ms)
+    dead = dict.fromkeys(
+        row.general if isinstance(row, RejectedRecord) else OTHER_EVENT for row in decoded if not isinstance(row, tuple)
+    )
     if dead:
         raise no_event(path, schema, dead)
-    return [_row(schema, row, n) for n, row in enumerate(decoded) if not isinstance(row, RejectedRecord)]
+    return [_row(schema, row, n) for n, row in enumerate(decoded) if isinstance(row, tuple)]
 
 
 def _row(schema: StreamSchema, values: Sequence[Physical], offset: int) -> Row:
@@ -48,3 +54,9 @@ def no_event(path: Path, schema: StreamSchema, dead: Iterable[str]) -> InputErro
 def about_last(path: Path) -> str:
     """Describe the event in question, for users."""
     return f"the last event of {path}"
+
+
+def missing_notes(schema: StreamSchema) -> tuple[str, ...]:
+    """Return the note on fields that events of a file do not have, because a file has the values of records alone."""
+    absent = ", ".join(field.name for field in schema.fields if field.location[0] == KAFKA)
+    return (f"a file has the values of records alone, so these fields are null: {absent}",) if absent else ()

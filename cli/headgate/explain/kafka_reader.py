@@ -5,7 +5,7 @@ Each search reads a bounded number of records.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 
@@ -20,14 +20,14 @@ from streamcore.kafka.settings import KafkaSettings
 from streamcore.offsets import OffsetRange, TopicPartition
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
 from streamcore.watermark import NO_WATERMARK
-from streamcore.wire.raw import RAW
+from streamcore.wire.raw import RAW, header_columns
 
 _FIRST_CHUNK = 5_000
 
 
 @dataclass(frozen=True, slots=True)
 class KafkaRecord:
-    """A Kafka record. ``timestamp_ms``: its Kafka timestamp."""
+    """A Kafka record. ``timestamp_ms``: its Kafka timestamp. ``headers``: those of ``KafkaReader.headers``."""
 
     topic: str
     partition: int
@@ -35,6 +35,7 @@ class KafkaRecord:
     key: bytes | None
     value: bytes | None
     timestamp_ms: int
+    headers: Mapping[str, bytes | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +53,14 @@ class KeyEvents:
 
 
 class KafkaReader:
-    """Reads Kafka for one explanation. Keeps the first and last offsets of the topics."""
+    """Reads Kafka for one explanation. Keeps the first and last offsets of the topics.
+
+    ``headers``: the headers of records to read, those of the stream in question.
+    """
 
     def __init__(self, kafka: KafkaSettings) -> None:
         self.kafka = kafka
+        self.headers: Collection[str] = ()
         self._bounds: dict[str, tuple[Mapping[TopicPartition, int], Mapping[TopicPartition, int]]] = {}
 
     def load_bounds(self, topics: Sequence[str]) -> None:
@@ -103,8 +108,11 @@ class KafkaReader:
     def _read_records(self, topic: str, spans: Sequence[OffsetRange]) -> Iterator[KafkaRecord]:
         for batch in self._read(spans):
             names = ("partition", "offset", "key", "value", "timestamp_ms")
-            for row in zip(*(batch.column(n).to_pylist() for n in names), strict=True):
-                yield KafkaRecord(topic, *row)
+            rows = zip(*(batch.column(name).to_pylist() for name in names), strict=True)
+            headers = {name: column.to_pylist() for name, column in header_columns(batch).items()}
+            for n, (partition, offset, key, value, ms) in enumerate(rows):
+                own = {name: column[n] for name, column in headers.items()}
+                yield KafkaRecord(topic, partition, offset, key, value, ms, own)
 
     def backwards(self, topic: str, most: int, start: Mapping[TopicPartition, int] | None = None) -> Iterator[pa.Table]:
         """Yield chunks from ``start`` (default: the end) towards the beginning, each longer than the one before.
@@ -133,7 +141,8 @@ class KafkaReader:
             at, size = after, min(size * 4, 200_000)
 
     def _table(self, spans: Iterable[OffsetRange]) -> pa.Table:
-        return pa.Table.from_batches([*self._read(spans)], schema=RAW)
+        batches = [*self._read(spans)]
+        return pa.Table.from_batches(batches) if batches else RAW.empty_table()
 
     def _read(self, spans: Iterable[OffsetRange]) -> Iterator[pa.RecordBatch]:
         """Read offset ranges with a new client, which takes 20 ms. A client in use would need up to a second for
@@ -141,7 +150,7 @@ class KafkaReader:
         non_empty = [span for span in spans if span.end > span.start]
         if non_empty:
             with closing(RangeReader(self.kafka)) as reader:
-                yield from reader.read(non_empty, timestamps=True)
+                yield from reader.read(non_empty, timestamps=True, headers=self.headers)
 
     def find(self, topic: str, column: str, value: bytes, most: int) -> KafkaRecord | None:
         """Find the last record whose ``key`` equals, or whose ``value`` contains, these bytes."""
@@ -180,14 +189,14 @@ def key_events(
     reader: KafkaReader, schema: StreamSchema, topic: str, query: KeyEventsQuery, clock_ms: int
 ) -> KeyEvents:
     """Read the events that the query selects, or as many as ``most`` records hold."""
-    collector = _EventCollector(EventDecoder(schema, clock_ms), query.key)
+    collector = _EventCollector(EventDecoder(schema, clock_ms), topic, query.key)
     complete = _collect_backwards(reader, topic, query, collector)
     if query.ahead_ms is not None:
         for table in reader.forwards(topic, query.most, query.start):
             collector.add(table)
             if collector.latest_ms > (query.at_ms or 0) + query.ahead_ms:
                 break
-    frame = pl.concat(collector.frames) if collector.frames else _no_events(schema)
+    frame = pl.concat(collector.frames) if collector.frames else collector.decode.no_events()
     return KeyEvents(frame.sort(PARTITION, OFFSET), collector.read, collector.latest_ms, complete)
 
 
@@ -207,6 +216,7 @@ class _EventCollector:
     """Collects a key's events while chunks are read."""
 
     decode: EventDecoder
+    topic: str
     key: Mapping[str, object]
     frames: list[pl.DataFrame] = field(default_factory=list)
     read: int = 0
@@ -214,8 +224,9 @@ class _EventCollector:
 
     def add(self, table: pa.Table) -> pl.DataFrame:
         """Keep the key's events of a chunk, and return all its events."""
-        columns = [table.column(name).combine_chunks() for name in ("value", "partition", "offset")]
-        events = self.decode(*columns)
+        events = pl.concat(
+            [self.decode(batch, self.topic) for batch in table.to_batches()] or [self.decode.no_events()]
+        )
         self.read += table.num_rows
         if events.height:
             self.latest_ms = max(self.latest_ms, int(events[EVENT_MS].max()))  # type: ignore[arg-type]
@@ -227,9 +238,3 @@ def _all_before(events: pl.DataFrame, time_ms: int) -> bool:
     """Return whether each partition of a chunk has an event before ``time_ms``."""
     firsts = events.group_by(PARTITION).agg(pl.col(EVENT_MS).min())
     return bool((firsts[EVENT_MS] < time_ms).all())
-
-
-def _no_events(schema: StreamSchema) -> pl.DataFrame:
-    frame = pl.from_arrow(schema.arrow.empty_table())
-    assert isinstance(frame, pl.DataFrame)
-    return frame

@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 
 from headgate.errors import InputError
 from streamcore.schema import Kind, StreamSchema
+from streamcore.schema.record_layout import file_form, layouts
 
 _BATCH_ROWS = 10_000
 _WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[\s.-]+")
@@ -59,7 +60,12 @@ def read_rows(path: Path, schema: StreamSchema, key: Sequence[str] | None = None
     fields = tuple(schema.keys[0] if key is None else key)
     if unknown := [f for f in fields if schema.get(f) is None]:
         raise InputError(f"key {unknown}: no field of stream {schema.name}; fields are {', '.join(schema.names)}")
-    return (_parquet_rows if _is_parquet(path) else _json_rows)(path, schema, fields)
+    return (_parquet_rows if _is_parquet(path) else _json_rows)(path, _in_values(schema), fields)
+
+
+def _in_values(schema: StreamSchema) -> StreamSchema:
+    """Return the schema of the rows: that of the fields in the values of records. A file has no others."""
+    return layouts(schema)[file_form(schema)].value
 
 
 def _is_parquet(path: Path) -> bool:
@@ -89,7 +95,7 @@ def _parquet_rows(path: Path, schema: StreamSchema, key: tuple[str, ...]) -> Ite
 
 def json_values(batch: pa.RecordBatch, names: Sequence[str], schema: StreamSchema) -> list[bytes]:
     """Encode the rows of a Parquet file as record values; ``names``: those of ``stream_columns``."""
-    return [_encode(values) for values in _documents(batch, names, schema)]
+    return [_encode(values) for values in _documents(batch, names, _in_values(schema))]
 
 
 def _documents(batch: pa.RecordBatch, names: Sequence[str], schema: StreamSchema) -> Iterator[dict[str, object]]:
@@ -104,12 +110,14 @@ def _documents(batch: pa.RecordBatch, names: Sequence[str], schema: StreamSchema
 
 def stream_columns(columns: list[str], schema: StreamSchema, path: Path) -> list[str]:
     """Return the stream's names for the file's columns; ``InputError`` when they do not belong to the stream."""
+    schema = _in_values(schema)
     names = [_rename(column, schema) for column in columns]
     if twice := sorted({n for n in names if names.count(n) > 1}):
         raise InputError(f"{path}: several columns are {', '.join(twice)} in the stream; rename or drop one of each")
-    if _location(schema, schema.event_time)[0] not in names:
+    time = _location(schema, schema.event_time)
+    if time and time[0] not in names:
         raise InputError(
-            f"{path}: no column is {_location(schema, schema.event_time)[0]}, the event time of stream {schema.name}; "
+            f"{path}: no column is {time[0]}, the event time of stream {schema.name}; "
             f"its columns are {', '.join(columns)}: is --stream the right one?"
         )
     return names
@@ -122,14 +130,14 @@ def _rename(name: str, schema: StreamSchema) -> str:
 
 
 def _location(schema: StreamSchema, name: str) -> tuple[str, ...]:
+    """Return the path of a field in a row; empty if a row does not have it."""
     field = schema.get(name)
-    assert field is not None, "checked by the caller, or the event time"
-    return field.location
+    return () if field is None else field.location
 
 
 def _value(values: Mapping[str, object], path: Sequence[str]) -> object:
     """Return the value at a path of a record; None if there is none."""
-    found: object = values
+    found: object = values if path else None
     for name in path:
         found = found.get(name) if isinstance(found, Mapping) else None
     return found

@@ -7,7 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from streamcore.decode.scalar import DecodeLimits, ExtraFields, Physical, RejectedRecord, decode_one
+from streamcore.decode.scalar import (
+    DecodeLimits,
+    ExtraFields,
+    IgnoredRecord,
+    Physical,
+    RejectedRecord,
+    StreamRecord,
+    decode_json_event,
+)
 from streamcore.schema import StreamSchema
 from streamcore.timestamps import load_zone
 
@@ -15,14 +23,15 @@ SCALAR_LIMIT = 1_000  # loading the columnar decoder takes about as long as deco
 
 
 def decode_scalars(
-    schema: StreamSchema, values: Iterable[bytes | None], clock_ms: int
-) -> list[tuple[Physical, ...] | RejectedRecord]:
-    """Return for each record its physical values in the order of the fields, or the reason why it is no event.
+    schema: StreamSchema, records: Iterable[StreamRecord], clock_ms: int
+) -> list[tuple[Physical, ...] | RejectedRecord | IgnoredRecord]:
+    """Return for each record its physical values in the order of the fields, or why it is no event of the stream.
 
     Records with a time far after ``clock_ms`` are no events. Fields that the stream does not declare are ignored.
     """
     zone, limits = load_zone(schema.zone), DecodeLimits()
+    extra = ExtraFields.IGNORE
     return [
-        decode_one(schema, value, clock_ms=clock_ms, zone=zone, limits=limits, extra_fields=ExtraFields.IGNORE)
-        for value in values
+        decode_json_event(schema, one, clock_ms=clock_ms, zone=zone, limits=limits, extra_fields=extra)
+        for one in records
     ]

@@ -20,6 +20,7 @@ from headgate.records.file_rows import Row
 from headgate.records.replay import KafkaSink
 from headgate.rules.publish import AppTopics, ControlChange, note_for_user, publish, require_app, rule_change
 from rulecore.documents.rule import Rule, RuleMode, RuleOutcome, Severity
+from streamcore.decode.scalar import make_record
 from streamcore.kafka.readers import Follower, end_offsets
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.schema import Field, Kind, StreamSchema
@@ -111,10 +112,9 @@ def _event(schema: StreamSchema, event: str, at_ms: int) -> Row:
     keys = {name for key in schema.keys for name in key}
     values = {f.name: _any_value(f) for f in schema.fields if not f.nullable or f.name in keys}
     values |= {str(schema.event_id): event, schema.event_time: at_ms}
-    first = schema.keys[0]
-    return Row(
-        orjson.dumps(schema.to_record(values)), str(values[first[0]]).encode() if len(first) == 1 else None, at_ms
-    )
+    first, record = schema.keys[0], make_record(schema, values)
+    key = str(values[first[0]]).encode() if len(first) == 1 else None
+    return Row(record.value or b"", record.key or key, at_ms)
 
 
 def _any_value(field: Field) -> object:

@@ -122,6 +122,7 @@ def infer(observation: Observation, name: str, source: str) -> InferredStream:
     lines = [
         f"# From {_printable(source)}: {count:,} {'record' if count == 1 else 'records'}{bad}.",
         f"name: {name}",
+        *([f"envelope: {observation.envelope}"] if observation.envelope else []),
         f"event_time: {_yaml(times[0])}{_or(times[1:4])}" if times else f"event_time:  # {problem}",
         *([f"event_id: {_yaml(ids[0])}{_or(ids[1:])}"] if ids else []),
         f"keys: [[{_yaml(keys[0])}]]{_or(keys[1:])}"

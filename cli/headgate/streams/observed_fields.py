@@ -8,11 +8,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from headgate.streams.envelopes import find_envelope, read_event
 from headgate.streams.sample import SampleRecord
-from streamcore.decode.scalar import DecodeLimits
-from streamcore.decode.scalar.json import parse_object
 from streamcore.decode.scalar.values import Number, ObjectValue, RecordError
-from streamcore.schema import TimeUnit
+from streamcore.schema import Envelope, TimeUnit
 from streamcore.schema.field_paths import MAX_DEPTH, Path
 from streamcore.timestamps import from_iso, load_zone
 
@@ -151,14 +150,17 @@ class Observation:
     bad: list[tuple[str, str]] = field(default_factory=list)
     fields: dict[Path, ObservedField] = field(default_factory=dict)
     left_out: int = 0
+    envelope: Envelope | None = None
 
 
 def observe(records: Sequence[SampleRecord]) -> Observation:
-    """Look at all records."""
-    found = Observation()
+    """Look at all records: at the events in their envelope, if they have one. Tombstones are left out."""
+    found = Observation(envelope=find_envelope(records))
     for record in records:
+        if found.envelope is Envelope.DEBEZIUM and record.record.value is None:
+            continue
         try:
-            value = parse_object(record.value, DecodeLimits())
+            value = read_event(record.record, found.envelope)
         except RecordError as error:
             found.bad.append((record.place, error.reason))
             continue

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 import orjson
 
 from headgate.errors import InputError
+from streamcore.decode.scalar import StreamRecord
 
 if TYPE_CHECKING:
     from streamcore.kafka.settings import KafkaSettings
@@ -29,10 +30,18 @@ _GZIP: Final = b"\x1f\x8b"
 
 @dataclass(frozen=True, slots=True)
 class SampleRecord:
-    """A record, and where it is from: file and line, file and number, or topic, partition and offset."""
+    """A record, and where it is from: file and line, file and number, or topic, partition and offset.
+
+    Of a record from a file there is its value alone.
+    """
 
     place: str
-    value: bytes
+    record: StreamRecord
+
+    @property
+    def value(self) -> bytes:
+        """The value; empty if there is none."""
+        return self.record.value or b""
 
 
 def read_files(paths: Sequence[Path], limit: int) -> list[SampleRecord]:
@@ -54,10 +63,16 @@ def read_topic(
 
     found = []
     for record in scan_topic(kafka, topic, last_offsets=limit):
-        found.append((record.timestamp_ms, record.partition, record.offset, record.value))
+        found.append(record)
         on_progress(len(found))
-    latest = sorted(found, key=lambda one: one[:3])[-limit:]
-    return [SampleRecord(f"{topic}[{partition}] {offset}", value or b"") for _, partition, offset, value in latest]
+    latest = sorted(found, key=lambda one: (one.timestamp_ms, one.partition, one.offset))[-limit:]
+    return [
+        SampleRecord(
+            f"{topic}[{one.partition}] {one.offset}",
+            StreamRecord(one.value, one.key, dict(one.headers), one.timestamp_ms, topic, one.partition, one.offset),
+        )
+        for one in latest
+    ]
 
 
 def _files(paths: Sequence[Path]) -> Iterator[Path]:
@@ -93,10 +108,10 @@ def _records(path: Path, data: bytes) -> Iterator[SampleRecord]:
     if whole is None:
         for number, line in enumerate(data.split(b"\n"), 1):
             if line.strip():
-                yield SampleRecord(f"{path}:{number}", line.rstrip(b"\r"))
+                yield SampleRecord(f"{path}:{number}", StreamRecord(line.rstrip(b"\r")))
     else:
         for number, value in enumerate(_inside(whole), 1):
-            yield SampleRecord(f"{path} #{number}", orjson.dumps(value))
+            yield SampleRecord(f"{path} #{number}", StreamRecord(orjson.dumps(value)))
 
 
 def _inside(value: object) -> Sequence[object]:

@@ -44,9 +44,7 @@ def decode_by_replay(path: Path, schema: StreamSchema) -> tuple[pl.DataFrame, Co
     """Decode row by row through JSON, as `headgate replay` and the app do."""
     decode = EventDecoder(schema, NOW_MS)
     values = [row.value for row in read_rows(path, schema)]
-    count = len(values)
-    frame = decode(pa.array(values, pa.binary()), pa.array([0] * count, pa.int32()), pa.array(range(count), pa.int64()))
-    return frame, decode.dead_letters
+    return decode.of_lines(values), decode.dead_letters
 
 
 def decode_by_columns(path: Path, schema: StreamSchema, size: int = 1_000) -> tuple[pl.DataFrame, Counter[str]]:

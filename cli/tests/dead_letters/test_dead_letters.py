@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from conftest import NewTopic
-from headgate.dead_letters.model import DeadLetter, DeadLetterFilter, Repair, SourcePosition, read_edits
+from headgate.dead_letters.model import DeadLetter, DeadLetterFilter, Repair, SourcePosition, read_edits, to_dead_letter
 from headgate.dead_letters.resend import ledger_topic_for, plan, read_dead_letters, replay
 from headgate.errors import InputError
 from headgate.main import run
 from streamcore.errors import StreamError
 from streamcore.kafka import data_clients as clients
-from streamcore.kafka.readers import read_topic
+from streamcore.kafka.readers import Record, read_topic
 from streamcore.kafka.settings import KafkaSettings
 
 pytestmark = pytest.mark.kafka
@@ -103,6 +103,16 @@ def test_a_control_record_is_not_replayed_because_it_would_replace_a_later_one()
     source = SourcePosition("limits", 0, 41)
     letters = [DeadLetter(0, n, 0, code, "", b"k", b"v", source) for n, code in enumerate(("failed", "failed_control"))]
     assert [record.dedup_key for record in plan(letters, Repair({}, {}), "letters")] == ["0/0"]
+
+
+def test_a_record_is_sent_again_with_the_headers_that_the_app_reads() -> None:
+    names = ("source_topic", "source_partition", "source_offset", "reason_code", "source_header.ce_type")
+    texts = (b"events", b"0", b"41", b"wrong_type", b"order")
+    headers = tuple(zip(names, texts, strict=True))
+    letter = to_dead_letter(Record("letters", 0, 7, 0, b"k", b"v", headers))
+    (sent,) = plan([letter], Repair({}, {}), "letters")
+    assert sent.headers[0] == ("ce_type", b"order")
+    assert dict(sent.headers)["replayed_from"] == b"letters/0/7"
 
 
 def test_two_replays_at_once_send_each_letter_once(lane: Lane) -> None:

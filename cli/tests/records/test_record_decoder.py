@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import orjson
 import polars.testing
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from headgate.records import decoder as decoding
 from headgate.records.decoder import EventDecoder
 from headgate.rules.bundle import load_streams
+from streamcore.wire.raw import raw_batch
 
 SHOP = load_streams()["shop"]
 NOW_MS = 1_767_700_000_000
@@ -26,11 +27,13 @@ RECORDS = st.none() | st.binary(max_size=6) | CHANGES.map(lambda changes: orjson
 @settings(max_examples=50, deadline=None)
 @given(st.lists(RECORDS, max_size=8))
 def test_few_and_many_records_decode_to_the_same_events(records: list[bytes | None]) -> None:
-    places = pa.array([3] * len(records), pa.int32()), pa.array(range(len(records)), pa.int64())
+    numbers = np.arange(len(records), dtype=np.int64)
+    zeros = np.zeros(len(records), np.int32)
+    batch = raw_batch(zeros, zeros + 3, numbers, [None] * len(records), records)
 
     def decode_all() -> tuple[Any, Any]:
         decode = EventDecoder(SHOP, NOW_MS)
-        return decode(pa.array(records, pa.binary()), *places), decode.take_dead_letters()
+        return decode(batch, "t"), decode.take_dead_letters()
 
     few, few_dead = decode_all()
     with pytest.MonkeyPatch.context() as patch:

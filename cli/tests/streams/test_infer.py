@@ -21,7 +21,7 @@ from headgate.records.scalar_decoder import decode_scalars
 from headgate.streams.inference import infer
 from headgate.streams.observed_fields import observe
 from headgate.streams.sample import SampleRecord, read_files, read_topic
-from streamcore.decode.scalar import RejectedRecord
+from streamcore.decode.scalar import RejectedRecord, StreamRecord
 from streamcore.kafka import data_clients as clients
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.schema import StreamSchema, TimeUnit
@@ -32,7 +32,11 @@ NOW_MS = 1_800_000_000_000
 
 def document(*records: object) -> tuple[StreamSchema, str]:
     """Return the schema that is inferred from records, and its text."""
-    found = infer(observe([SampleRecord(str(n), json.dumps(r).encode()) for n, r in enumerate(records)]), "s", "a test")
+    found = infer(
+        observe([SampleRecord(str(n), StreamRecord(json.dumps(r).encode())) for n, r in enumerate(records)]),
+        "s",
+        "a test",
+    )
     assert not found.problem, found.text
     return StreamSchema.parse(yaml.safe_load(found.text)), found.text
 
@@ -153,13 +157,13 @@ def test_numbers_are_times_in_the_unit_that_gives_our_years() -> None:
         "sent_at": "ns",
     }
     assert "  created: {type: timestamp not null, unit: s}" in text
-    values = decode_scalars(schema, [orjson.dumps(records[0])], NOW_MS)
+    values = decode_scalars(schema, [StreamRecord(orjson.dumps(records[0]))], NOW_MS)
     assert values == [(NOW_MS, NOW_MS, NOW_MS, NOW_MS)]
 
 
 def test_a_document_without_an_event_time_says_what_is_near() -> None:
     records = [{"n": 1, "at": "2026-01-01T00:00:00Z"}, {"n": 1, "at": "yesterday"}]
-    found = infer(observe([SampleRecord("", orjson.dumps(one)) for one in records]), "s", "x")
+    found = infer(observe([SampleRecord("", StreamRecord(orjson.dumps(one))) for one in records]), "s", "x")
     assert found.problem.endswith("as ISO 8601 text or a number since 1970; at (1 of 2 values) has some")
     assert f"event_time:  # {found.problem}\n" in found.text
 
@@ -179,9 +183,11 @@ VALUES = st.recursive(
 @given(st.lists(st.dictionaries(NAMES, VALUES), min_size=1, max_size=6))
 def test_a_document_takes_every_record_of_its_sample(records: list[dict[str, Any]]) -> None:
     all_records = [json.dumps({"at": "2026-01-01T00:00:00Z", **record}).encode() for record in records]
-    found = infer(observe([SampleRecord("", r) for r in all_records]), "s", "a test")
+    found = infer(observe([SampleRecord("", StreamRecord(r)) for r in all_records]), "s", "a test")
     schema = StreamSchema.parse(yaml.safe_load(found.text))
-    rejected = [r for r in decode_scalars(schema, all_records, NOW_MS) if isinstance(r, RejectedRecord)]
+    rejected = [
+        r for r in decode_scalars(schema, map(StreamRecord, all_records), NOW_MS) if isinstance(r, RejectedRecord)
+    ]
     assert rejected == []
 
 

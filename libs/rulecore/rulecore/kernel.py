@@ -267,7 +267,10 @@ class RulesKernel:
         new = {name: ms for name, ms in since_ms.items() if name not in known_columns and ms > NO_WATERMARK}
         if not new:
             return status
-        source = [s.schema.name for s in self.config.streams].index(versions[0].rule.on)
+        topics = [
+            s.topic for s in self.config.streams
+        ]  # streams that share a topic have the partitions of the first one
+        source = topics.index(self.topics[versions[0].rule.on])
         offsets = {
             n % PARTITIONS_PER_TOPIC: offset
             for n, offset in cut.start_offsets.items()

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from streamcore.arguments import check_app_name
 from streamcore.decode.formats import JSON, InputFormat
 from streamcore.decode.reject_codes import DecodeLimits, ExtraFields
+from streamcore.decode.stream_decoder import event_decoder
 from streamcore.decode.types import Decoder
 from streamcore.errors import ConfigError
 from streamcore.files.listing import FileInput
@@ -21,6 +22,7 @@ from streamcore.key_space import DEFAULT_KEY_GROUPS, MAX_KEY_GROUPS, KeySpace
 from streamcore.limits import Limits, StateSettings
 from streamcore.offsets import PARTITIONS_PER_TOPIC, source_index, source_partitions
 from streamcore.schema import Kind, StreamSchema
+from streamcore.schema.record_layout import header_names, reads_timestamps
 from streamcore.watermark import WatermarkStrategy
 from streamcore.wire.lanes import CONTROL as CONTROL_LANE
 
@@ -53,12 +55,15 @@ class Source:
     ``watermark``: the strategy of this source; None: the app's. With ``EventTime.PROCESSING`` only its ``end`` has an
     effect. ``raw``: each event also has the key and the value of
     its record as columns (``streamcore.wire.raw.ORIGIN``). ``files``: files whose records come before those of the
-    topic, or instead of them if the stream is not ``live``. Raises ``ConfigError`` if format and stream do not fit.
+    topic, or instead of them if the stream is not ``live``. ``reject_other_records``: whether a record of the topic
+    that no stream takes (``StreamSchema.when``) is a dead letter; one source of a topic with it is enough. Otherwise
+    it is counted. Raises ``ConfigError`` if format and stream do not fit.
     """
 
     schema: StreamSchema
     topic: str
     reject_extra_fields: bool = False
+    reject_other_records: bool = False
     watermark: WatermarkStrategy | None = None
     time: EventTime = EventTime.FIELD
     format: InputFormat = JSON
@@ -69,11 +74,24 @@ class Source:
     def decoder(self, limits: Limits) -> Decoder:
         """Create a decoder of the stream's records."""
         extra_fields = ExtraFields.REJECT if self.reject_extra_fields else ExtraFields.IGNORE
-        bounds = DecodeLimits(max_record_bytes=limits.max_record_bytes, max_future_ms=limits.max_future_ms)
-        return self.format.decoder(self.schema, limits=bounds, extra_fields=extra_fields)
+        return event_decoder(self.schema, self.format, decode_limits(limits), extra_fields)
+
+    @property
+    def headers(self) -> frozenset[str]:
+        """The headers of records that the stream reads."""
+        return header_names(self.schema)
+
+    @property
+    def reads_timestamps(self) -> bool:
+        """Whether the stream reads the timestamp of each record."""
+        return self.time is EventTime.INGESTION or reads_timestamps(self.schema)
 
     def __post_init__(self) -> None:
         self.decoder(Limits())
+        if self.schema.envelope is not None and self.reject_extra_fields:
+            raise ConfigError(
+                f"stream {self.schema.name}: reject_extra_fields: an envelope has fields of its own; leave it out"
+            )
         if self.files is None and not self.live:
             raise ConfigError(f"stream {self.schema.name}: it has neither files nor a topic")
         if self.files is not None and self.time is EventTime.INGESTION:
@@ -94,6 +112,11 @@ class Source:
                 if name is not None and (field_there is None or field_there.type.kind not in kinds):
                     wanted = " or ".join(kind.value for kind in kinds)
                     raise ConfigError(f"stream {self.schema.name}: watermark: {name!r} is not a {wanted} field of it")
+
+
+def decode_limits(limits: Limits) -> DecodeLimits:
+    """Return the limits of one record."""
+    return DecodeLimits(max_record_bytes=limits.max_record_bytes, max_future_ms=limits.max_future_ms)
 
 
 _MARKS = (Kind.BOOLEAN, Kind.TIMESTAMP)
@@ -154,14 +177,76 @@ class App:
             )
         if not 1 <= len(self.stages) <= MAX_STAGES:
             raise ConfigError(f"app {self.name}: between 1 and {MAX_STAGES} keyed stages, not {len(self.stages)}")
-        for kind, names in (("stream", [s.schema.name for s in self.sources]), ("topic", [*self.topics])):
-            if len(set(names)) != len(names):
-                raise ConfigError(f"app {self.name}: a {kind} appears twice in {names}")
+        names = [s.schema.name for s in self.sources]
+        if len(set(names)) != len(names):
+            raise ConfigError(f"app {self.name}: a stream appears twice in {names}")
+        for first in {*map(self.first_source, range(len(self.sources)))}:
+            self._check_shared(first)
         self._check_topics()
         if self.stateless_stage is None and not self.exchanges:
             object.__setattr__(self, "exchanges", tuple(_by_keys(self.schemas)))
         if not self.watermark_groups:
             object.__setattr__(self, "watermark_groups", (tuple(range(len(self.sources))),))
+        self._share_partitions()
+
+    def _check_shared(self, first: int) -> None:
+        """Raise ``ConfigError`` if the streams of a topic cannot share it. ``first``: its first source."""
+        shared = [self.sources[index] for index in self.sources_of(first)]
+        if len(shared) == 1:
+            return
+        where = f"app {self.name}: topic {shared[0].topic} of streams {', '.join(s.schema.name for s in shared)}"
+        if sum(s.schema.when is None for s in shared) > 1:
+            raise ConfigError(
+                f"{where}: each needs a condition (when) that tells its events from the others'; one may be without, "
+                "for all that is left"
+            )
+        taken = [(s.schema.when.path, value) for s in shared if s.schema.when for value in s.schema.when.equals]
+        if twice := [value for path, value in taken if taken.count((path, value)) > 1]:
+            raise ConfigError(f"{where}: two streams take records with {twice[0]!r}; a record is of one stream")
+        if any((s.watermark, s.time) != (shared[0].watermark, shared[0].time) for s in shared):
+            raise ConfigError(f"{where}: they have the partitions in common, so give them one watermark and event time")
+        if {self.first_source(derived.source) for derived in self.derived_sources} & {first}:
+            raise ConfigError(
+                f"{where}: assign_timestamps: the streams have the partitions in common, and so the times of their "
+                "fields; give the stream a topic of its own, or declare another event time"
+            )
+        if any(s.files is not None for s in shared):
+            raise ConfigError(f"{where}: files belong to one stream; give it a topic of its own, or leave them out")
+
+    def _share_partitions(self) -> None:
+        """Let the streams of a topic have its partitions, and so their progress and watermark, in common."""
+        groups = tuple(tuple(dict.fromkeys(map(self._partitions_of, group))) for group in self.watermark_groups)
+        lanes = {lane: frozenset(map(self._partitions_of, sources)) for lane, sources in self.lane_sources.items()}
+        object.__setattr__(self, "watermark_groups", groups)
+        object.__setattr__(self, "lane_sources", lanes)
+
+    def _partitions_of(self, source: int) -> int:
+        """Return the index in the numbers of source partitions, of a source or a derived source."""
+        return self.first_source(source) if source < len(self.sources) else source
+
+    def first_source(self, source: int) -> int:
+        """Return the first source of the topic of a source. Its index is part of the numbers of the partitions."""
+        return self.topics.index(self.topics[source])
+
+    def sources_of(self, first: int) -> tuple[int, ...]:
+        """Return the sources of a topic. ``first``: its first source."""
+        return tuple(index for index, topic in enumerate(self.topics) if topic == self.topics[first])
+
+    @property
+    def selecting_sources(self) -> tuple[int, ...]:
+        """The first sources of the topics whose records are divided among streams, or of which some are left out."""
+        firsts = dict.fromkeys(map(self.first_source, range(len(self.sources))))
+        return tuple(n for n in firsts if any(self.sources[one].schema.when for one in self.sources_of(n)))
+
+    @property
+    def headers(self) -> frozenset[str]:
+        """The headers of records that streams read."""
+        return frozenset().union(*(source.headers for source in self.sources))
+
+    @property
+    def reads_timestamps(self) -> bool:
+        """Whether a stream reads the timestamp of each record."""
+        return any(source.reads_timestamps for source in self.sources)
 
     def _check_topics(self) -> None:
         """Raise ``ConfigError`` if the app would read what it writes, or read events as control records."""
@@ -184,7 +269,7 @@ class App:
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """Topics of the sources, in order. A topic's index is part of the numbers of its source partitions."""
+        """Topics of the sources, in order. A topic's first index is part of the numbers of its source partitions."""
         return tuple(s.topic for s in self.sources)
 
     @property

@@ -131,8 +131,7 @@ def build_app(settings: EtlSettings) -> App:
         state=settings.state,
         limits=settings.limits,
     )
-    strict = [each.reject_extra_fields for each in plan.inputs]
-    sources = [replace(s, reject_extra_fields=reject) for s, reject in zip(app.sources, strict, strict=True)]
+    sources = [document.apply_to(source) for source, document in zip(app.sources, settings.inputs, strict=True)]
     return replace(app, sources=tuple(sources))
 
 

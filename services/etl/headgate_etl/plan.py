@@ -34,7 +34,6 @@ class Input:
 
     schema: StreamSchema
     topic: str
-    reject_extra_fields: bool
     format: InputFormat
     mapping: MappingStage
 
@@ -129,7 +128,7 @@ def _input(
         private = {*settings.mask} | {c for f in fields if f.name in settings.mask for c in columns(f.expr)}
         early = tuple(rule for rule in rules if _is_early(settings, rule))
         mapping = MappingStage(given, tuple(fields), early, (), frozenset(private))
-        checked = Input(schema, document.topic, document.reject_extra_fields, document.input_format(), mapping)
+        checked = Input(schema, document.topic, document.input_format(), mapping)
     return checked
 
 

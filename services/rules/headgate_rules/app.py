@@ -27,8 +27,7 @@ def build_app(settings: RulesSettings) -> App:
     return App(
         name=settings.app,
         sources=tuple(
-            Source(schema, stream.topic, stream.reject_extra_fields, format=stream.input_format())
-            for stream, schema in schemas
+            stream.apply_to(Source(schema, stream.topic, format=stream.input_format())) for stream, schema in schemas
         ),
         control_topic=settings.control_topic,
         lanes={lane: settings.lane_topic(lane) for lane in LANES} | {CONTROL: settings.control_topic},

@@ -73,8 +73,9 @@ def build_app(settings: SearchSettings) -> App:
 
 def _bind_topics(topology: Topology, settings: SearchSettings) -> App:
     """Make an app of the topology, with a topic for each of its sources and lanes."""
+    streams = {stream.stream_schema().name: stream for stream in (settings.products, settings.events)}
     app = topology.app(
-        topics={stream.stream_schema().name: stream.topic for stream in (settings.products, settings.events)},
+        topics={name: stream.topic for name, stream in streams.items()},
         lanes={lane: settings.lane_topic(lane) for lane in topology.lanes},
         control_topic=settings.control_topic,
         shards=settings.shards,
@@ -82,8 +83,7 @@ def _bind_topics(topology: Topology, settings: SearchSettings) -> App:
         state=settings.state,
         limits=settings.limits,
     )
-    strict = {stream.topic for stream in (settings.products, settings.events) if stream.reject_extra_fields}
-    return replace(app, sources=tuple(replace(s, reject_extra_fields=s.topic in strict) for s in app.sources))
+    return replace(app, sources=tuple(streams[source.schema.name].apply_to(source) for source in app.sources))
 
 
 def create_runner(settings: SearchSettings, runtime: Runtime, listeners: Listeners) -> Runner:

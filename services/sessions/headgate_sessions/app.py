@@ -88,7 +88,7 @@ def _bind_topics(topology: Topology, settings: SessionsSettings) -> App:
         limits=settings.limits,
     )
     (app_source,) = app.sources
-    return replace(app, sources=(replace(app_source, reject_extra_fields=stream.reject_extra_fields),))
+    return replace(app, sources=(stream.apply_to(app_source),))
 
 
 def create_runner(settings: SessionsSettings, runtime: Runtime, listeners: Listeners) -> Runner:

@@ -10,6 +10,7 @@ that it rejects is an error of the test.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 import orjson
@@ -22,10 +23,10 @@ from rulecore.errors import RuleError, RuleSetError
 from rulecore.factory import RulesFactory
 from rulecore.settings import RuleStream
 from rulecore.testing.rule_tests import Alert, Event
-from streamcore.decode.json.reference import JsonReference
-from streamcore.decode.types import RawBatch
+from streamcore.decode.scalar import DecodeLimits, ExtraFields, RejectedRecord, decode_json_event, make_record
 from streamcore.kernel import ControlRecord, Cut, StreamKey
-from streamcore.schema import EVENT_MS, StreamSchema
+from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
+from streamcore.timestamps import load_zone
 from streamcore.watermark import NO_WATERMARK
 from streamcore.wire.lanes import ALERTS, SHADOW, STATUS, Record
 
@@ -68,20 +69,20 @@ def _watermarks(rules: Sequence[Rule], frames: Collection[pl.DataFrame]) -> tupl
 
 
 def _decode(schema: StreamSchema, events: Sequence[Event]) -> pl.DataFrame:
-    count = len(events)
-    batch = RawBatch(
-        values=pa.array([orjson.dumps(schema.to_record(event)) for event in events], pa.binary()),
-        partition=pa.array([0] * count, pa.int32()),
-        offset=pa.array(range(count), pa.int64()),
-        clock_ms=_CLOCK_MS,
-    )
-    decoded = JsonReference(schema).decode(batch)
-    if decoded.dead.num_rows:
-        row, reason = decoded.dead.column("row")[0].as_py(), decoded.dead.column("reason")[0].as_py()
-        raise RuleError(f"events[{row}] is not an event of {schema.name}: {reason}")
-    frame = pl.DataFrame(decoded.events)
-    assert frame.height == count
-    return frame
+    zone, limits = load_zone(schema.zone), DecodeLimits()
+    whole = replace(schema, when=None)  # an event of a test is one of its stream
+    rows = []
+    for number, event in enumerate(events):
+        record = make_record(whole, event)
+        found = decode_json_event(
+            whole, record, clock_ms=_CLOCK_MS, zone=zone, limits=limits, extra_fields=ExtraFields.REJECT
+        )
+        if not isinstance(found, tuple):
+            reason = found.reason if isinstance(found, RejectedRecord) else "it is a tombstone"
+            raise RuleError(f"events[{number}] is not an event of {schema.name}: {reason}")
+        values = dict(zip(schema.names, found, strict=True))
+        rows.append({**values, PARTITION: 0, OFFSET: number, EVENT_MS: values[schema.event_time]})
+    return pl.DataFrame(pa.Table.from_pylist(rows, schema=schema.arrow))
 
 
 def _raise_unless_accepted(records: Sequence[Record]) -> None:

@@ -138,5 +138,5 @@ def assemble_events(schema: StreamSchema, batch: RawBatch, parts: Sequence[Decod
     source = [batch.partition, batch.offset]
     if len(rows) < len(batch):
         source = [column.take(pa.array(rows)) for column in source]
-    event_ms = columns.column(schema.event_time)
+    event_ms = columns.column(schema.event_time) if schema.event_time else pa.nulls(len(rows), pa.int64())
     return pa.Table.from_arrays([*columns.columns, *source, event_ms], schema=schema.arrow)

@@ -25,6 +25,7 @@ from streamcore.decode.avro.framing import (
 )
 from streamcore.decode.avro.schema import AvroSchemaError, AvroType, parse_avro_schema
 from streamcore.decode.avro.schema_match import FieldMapping, check_schema, map_fields
+from streamcore.decode.avro.schema_names import SchemaNames
 from streamcore.decode.json.decoder import JsonDecoder
 from streamcore.decode.reject_codes import DecodeLimits, ExtraFields
 from streamcore.decode.scalar.values import RecordError
@@ -187,6 +188,11 @@ class Avro:
         """See ``InputFormat``."""
         want = map_fields(schema)
         return AvroDecoder(schema, _make_framing(self.framing, schema, want, extra_fields), want, limits)
+
+    def name_decoder(self, schema: StreamSchema, limits: DecodeLimits) -> Decoder:
+        """Return the decoder of a stream's discriminator that is the name of the records' schema."""
+        framing = _make_framing(self.framing, schema, FieldMapping({}), ExtraFields.IGNORE)
+        return SchemaNames(schema, framing, limits)
 
 
 def _make_framing(framing: AvroFraming, schema: StreamSchema, want: FieldMapping, extra_fields: ExtraFields) -> Framing:

@@ -86,6 +86,11 @@ class RejectCode(Code):
         "Correct the producer, or declare a wider type.",
     )
     BAD_TIMESTAMP = ("bad_timestamp", "A timestamp cannot be read.", "Send ISO 8601, or milliseconds since 1970.")
+    NO_STREAM = (
+        "no_stream",
+        "The record fulfils the condition (`when`) of no stream of its topic, and `reject_other_records` is on.",
+        "Declare a stream for this kind of event, or turn `reject_other_records` off.",
+    )
     FROM_THE_FUTURE = (
         "from_the_future",
         "The event time is ahead of the clock by more than `max_future_ms`.",

@@ -1,19 +1,44 @@
 """Input and output of a decoder.
 
-Every row of a ``RawBatch`` is in exactly one of the two tables of ``Decoded``. Nothing here knows a format.
+Every row of a ``RawBatch`` is an event, a rejected record or an ignored one of ``Decoded``. Nothing here knows a
+format.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import pyarrow as pa
 
 
 @dataclass(frozen=True, slots=True)
+class BesideValues:
+    """What Kafka keeps of the records of a batch beside their values: arrays of the length of the batch, or None where
+    the records have none. ``headers``: by name, those that a field is read from. ``topic``: None for records that are
+    not from Kafka. ``partition``: the number in the topic."""
+
+    topic: str | None = None
+    partition: pa.Int32Array | None = None
+    key: pa.BinaryArray | None = None
+    timestamp_ms: pa.Int64Array | None = None
+    headers: Mapping[str, pa.BinaryArray] = field(default_factory=dict)
+
+    def take(self, rows: pa.Array) -> BesideValues:
+        """Return those of some rows."""
+        partition, key, times = (
+            None if a is None else a.take(rows) for a in (self.partition, self.key, self.timestamp_ms)
+        )
+        return BesideValues(self.topic, partition, key, times, {name: a.take(rows) for name, a in self.headers.items()})
+
+
+NOTHING_BESIDE = BesideValues()
+
+
+@dataclass(frozen=True, slots=True)
 class RawBatch:
-    """Records before they are decoded: three arrays of one length.
+    """Records before they are decoded: three arrays of one length, and what is beside the values.
 
     ``partition``: the number that the app gives to a (topic, partition). ``clock_ms``: the wall clock of the
     cut (``CutClock.wall_ms``), which limits event times.
@@ -23,9 +48,15 @@ class RawBatch:
     partition: pa.Int32Array
     offset: pa.Int64Array
     clock_ms: int
+    beside: BesideValues = NOTHING_BESIDE
 
     def __len__(self) -> int:
         return len(self.values)
+
+    def take(self, rows: pa.Array) -> RawBatch:
+        """Return the batch of some rows."""
+        values, partition, offset = (a.take(rows) for a in (self.values, self.partition, self.offset))
+        return RawBatch(values, partition, offset, self.clock_ms, self.beside.take(rows))
 
 
 #: Rejected records. ``row``: index in the batch, ascending. ``code``: a ``RejectCode``. ``reason``: text for people.
@@ -34,15 +65,24 @@ DEAD_SCHEMA = pa.schema([pa.field("row", pa.uint32()), pa.field("code", pa.strin
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """The events (``StreamSchema.arrow``) and rejected records (``DEAD_SCHEMA``) of a batch, in its order."""
+    """The events (``StreamSchema.arrow``) and rejected records (``DEAD_SCHEMA``) of a batch, in its order.
+
+    ``ignored``: the rows that are neither, ascending: tombstones of an envelope.
+    """
 
     events: pa.Table
     dead: pa.Table
+    ignored: tuple[int, ...] = ()
+
+    @property
+    def undecoded(self) -> list[int]:
+        """The rows without an event."""
+        return [*self.dead.column("row").to_pylist(), *self.ignored]
 
 
 class Decoder(Protocol):
     """Decodes the records of one stream. A record never causes an exception, whatever its bytes."""
 
     def decode(self, batch: RawBatch) -> Decoded:
-        """Decode all rows of the batch, each to an event or to a rejected record."""
+        """Decode all rows of the batch, each to an event or to a rejected record, or ignore it."""
         ...

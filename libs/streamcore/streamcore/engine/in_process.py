@@ -6,7 +6,7 @@ of each cut.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -34,6 +34,7 @@ class RawRecord:
     value: bytes | None
     key: bytes | None = None
     timestamp_ms: int | None = None
+    headers: Mapping[str, bytes | None] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -76,7 +77,7 @@ class InProcessApp:
         blocks: list[ShuffleBlock] = []
         for task in range(tasks):
             partitions = dict.fromkeys(self.partitions, 0) | self.next_offsets if task == 0 else {}
-            blocks += Ingest(self.app).process(_batches(records[task::tasks]), clock, partitions)
+            blocks += Ingest(self.app).process(_batches(self.app, records[task::tasks]), clock, partitions)
         self._advance_offsets(records)
         return [record for output in self.run(blocks) for record in output.all_records()]
 
@@ -109,7 +110,7 @@ def control_record(offset: int, key: str, value: bytes | None) -> RawRecord:
     return RawRecord(CONTROL, 0, offset, value, key.encode())
 
 
-def _batches(records: Sequence[RawRecord]) -> Iterable[pa.RecordBatch]:
+def _batches(app: App, records: Sequence[RawRecord]) -> Iterable[pa.RecordBatch]:
     if records:
         yield raw_batch(
             np.array([r.source for r in records], np.int32),
@@ -118,4 +119,5 @@ def _batches(records: Sequence[RawRecord]) -> Iterable[pa.RecordBatch]:
             [r.key for r in records],
             [r.value for r in records],
             [r.timestamp_ms for r in records],
+            {name: [r.headers.get(name) for r in records] for name in app.headers},
         )

@@ -13,13 +13,16 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamcore.app import CONTROL, App, EventTime
+from streamcore.app import CONTROL, App, EventTime, Source, decode_limits
 from streamcore.cuts.cut_clock import CutClock
-from streamcore.decode.types import Decoded, RawBatch
+from streamcore.decode.reject_codes import RejectCode
+from streamcore.decode.stream_selection import IGNORED, NO_STREAM, StreamSelection, TopicStream
+from streamcore.decode.types import DEAD_SCHEMA, BesideValues, Decoded, RawBatch
 from streamcore.engine.shuffle import (
     BlockKind,
     ShardMetrics,
@@ -33,12 +36,12 @@ from streamcore.engine.shuffle import (
 )
 from streamcore.kernel import FIRST_RECORD_MS, ControlRecord, KernelOutput, StatelessStage, StreamKey
 from streamcore.keyed.runtime_context import close
-from streamcore.offsets import PARTITIONS_PER_TOPIC
+from streamcore.offsets import FILES_PARTITION, PARTITIONS_PER_TOPIC
 from streamcore.schema import EVENT_MS, PARTITION, StreamSchema
 from streamcore.watermark import END_OF_TIME_MS, NO_WATERMARK, Progress, WatermarkStrategy
 from streamcore.wire.arrow_ipc import to_table
-from streamcore.wire.lanes import DEAD_LETTERS, Record
-from streamcore.wire.raw import RAW_KEY, RAW_VALUE
+from streamcore.wire.lanes import DEAD_LETTERS, SOURCE_HEADER, Record
+from streamcore.wire.raw import RAW_KEY, RAW_VALUE, header_columns, header_rows
 
 
 class Ingest:
@@ -47,6 +50,13 @@ class Ingest:
     def __init__(self, app: App) -> None:
         self.app = app
         self.decoders = [source.decoder(app.limits) for source in app.sources]
+        self.selections = {
+            source: StreamSelection(
+                [TopicStream(one.schema, one.format) for one in map(self._source, app.sources_of(source))],
+                decode_limits(app.limits),
+            )
+            for source in app.selecting_sources
+        }
         self.head: StatelessStage = app.stateless_stage() if app.stateless_stage is not None else KeyRouter(app.schemas)
         self.reset(CutClock())
 
@@ -102,6 +112,7 @@ class Ingest:
         self.control += [ControlRecord(*row) for row in zip(*columns, strict=True)]
 
     def _add_events(self, source: int, batch: pa.RecordBatch) -> None:
+        """Add the records of a topic. ``source``: the first one of the topic."""
         numbers = pc.add(batch.column("partition"), pa.scalar(source * PARTITIONS_PER_TOPIC, pa.int32()))
         self._note_first_records(numbers, batch.column("timestamp_ms"))
         raw = RawBatch(
@@ -109,10 +120,51 @@ class Ingest:
             partition=numbers,
             offset=batch.column("offset"),
             clock_ms=self.clock.wall_ms,
+            beside=_beside(batch, self.app.topics[source]),
         )
+        if source not in self.selections:
+            self._decode(source, batch, raw)
+            return
+        selected = self.selections[source].select(raw)
+        if selected.dead.num_rows:
+            self._add_dead(source, batch, selected.dead)
+        for number, index in enumerate(self.app.sources_of(source)):
+            rows = np.flatnonzero(selected.owner == number)
+            if len(rows) == len(batch):
+                self._decode(index, batch, raw)
+            elif len(rows):
+                self._decode(index, batch.take(pa.array(rows)), raw.take(pa.array(rows)))
+        self._add_others(source, batch, np.flatnonzero(selected.owner == NO_STREAM))
+        self._count_tombstones(source, int((selected.owner == IGNORED).sum()))
+
+    def _add_others(self, source: int, batch: pa.RecordBatch, rows: npt.NDArray[np.int64]) -> None:
+        """Count the records that belong to no stream, or add a dead letter for each."""
+        if not len(rows):
+            return
+        if not any(self.app.sources[one].reject_other_records for one in self.app.sources_of(source)):
+            self.counters[f"other_records.{self.app.topics[source]}"] += len(rows)
+            return
+        names = ", ".join(f"{s.schema.name} ({s.schema.when})" for s in map(self._source, self.app.sources_of(source)))
+        reason = f"the record is an event of no stream of its topic: {names}"
+        columns = [
+            pa.array(rows, pa.uint32()),
+            *(pa.array([text] * len(rows)) for text in (RejectCode.NO_STREAM, reason)),
+        ]
+        self._add_dead(source, batch, pa.Table.from_arrays(columns, schema=DEAD_SCHEMA))
+
+    def _count_tombstones(self, source: int, count: int) -> None:
+        if count:
+            self.counters[f"tombstones.{self.app.topics[source]}"] += count
+
+    def _source(self, index: int) -> Source:
+        return self.app.sources[index]
+
+    def _decode(self, source: int, batch: pa.RecordBatch, raw: RawBatch) -> None:
+        """Decode the records of one stream."""
         decoded = self.decoders[source].decode(raw)
         if decoded.dead.num_rows:
             self._add_dead(source, batch, decoded.dead)
+        self._count_tombstones(source, len(decoded.ignored))
         if decoded.events.num_rows:
             events = self._with_event_time(source, batch, decoded)
             self._hold(source, _with_records(events, batch, decoded) if self.app.sources[source].raw else events)
@@ -148,18 +200,22 @@ class Ingest:
         self.progress[progress.partition] = progress if before is None else _merge(before, progress)
 
     def _add_dead(self, source: int, batch: pa.RecordBatch, dead: pa.Table) -> None:
-        """Add a dead letter for each undecodable record of the batch. ``dead``: their row, code and reason."""
+        """Add a dead letter for each undecodable record of the batch. ``dead``: their row, code and reason.
+
+        It has the headers that the app reads, so that the record can be sent again as it was.
+        """
         rows = batch.take(dead.column("row").combine_chunks())
         columns = [rows.column(n).to_pylist() for n in ("partition", "offset", "key", "value")]
         codes, reasons = dead.column("code").to_pylist(), dead.column("reason").to_pylist()
-        topic = self.app.topics[source]
-        for partition, offset, key, value, code, reason in zip(*columns, codes, reasons, strict=True):
+        topic, own = self.app.topics[source], list(header_rows(rows))
+        for partition, offset, key, value, code, reason, read in zip(*columns, codes, reasons, own, strict=True):
             headers = (
                 ("source_topic", topic.encode()),
                 ("source_partition", b"%d" % partition),
                 ("source_offset", b"%d" % offset),
                 ("reason_code", code.encode()),
                 ("reason", reason.encode()),
+                *((SOURCE_HEADER + name, text) for name, text in read.items()),
             )
             self.records.append((partition % self.app.shards, Record(DEAD_LETTERS, key, value, headers)))
 
@@ -215,12 +271,21 @@ class Ingest:
         return min(self.progress, default=-1)
 
 
+def _beside(batch: pa.RecordBatch, topic: str) -> BesideValues:
+    """Return what Kafka keeps of the records of a batch; nothing for rows of files, which are in batches of their
+    own."""
+    partitions = batch.column("partition")
+    if partitions[0].as_py() == FILES_PARTITION:
+        return BesideValues()
+    return BesideValues(topic, partitions, batch.column("key"), batch.column("timestamp_ms"), header_columns(batch))
+
+
 def _decoded_records(batch: pa.RecordBatch, decoded: Decoded) -> pa.RecordBatch:
     """Return the records that were decoded into events."""
-    if not decoded.dead.num_rows:
+    if not decoded.dead.num_rows and not decoded.ignored:
         return batch
     is_decoded = np.ones(batch.num_rows, dtype=bool)
-    is_decoded[decoded.dead.column("row").to_numpy()] = False
+    is_decoded[decoded.undecoded] = False
     return batch.filter(pa.array(is_decoded))
 
 

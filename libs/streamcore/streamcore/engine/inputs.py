@@ -166,4 +166,4 @@ def resolve(where: str, topics: PartitionOffsets, setting: str) -> Mapping[Topic
 
 def kafka_topics(app: App) -> Iterable[str]:
     """Return the topics that the app reads from Kafka: streams of files alone have none."""
-    return [app.control_topic, *(source.topic for source in app.sources if source.live)]
+    return dict.fromkeys([app.control_topic, *(source.topic for source in app.sources if source.live)])

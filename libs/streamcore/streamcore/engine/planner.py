@@ -135,7 +135,7 @@ class Planner:
 
     def assign(self, cut: CutBounds, tasks: int) -> list[TaskAssignment]:
         """Divide the cut among at most ``tasks`` tasks; return at least one assignment."""
-        numbers = {self.app.control_topic: CONTROL} | {topic: n for n, topic in enumerate(self.app.topics)}
+        numbers = {self.app.control_topic: CONTROL} | {topic: self.app.topics.index(topic) for topic in self.app.topics}
         ranges_by_task = assign_ranges(ranges_between(cut.start, cut.end, numbers), tasks) or [[]]
         event_partitions = [place for place in cut.end.offsets if place[0] != self.app.control_topic]
         starts = sorted(

@@ -167,7 +167,7 @@ class Shard:
             watermark_ms=before[0].watermark_ms,
             next_watermark_ms=after[0].watermark_ms,
             latest_event_ms={
-                schema.name: before[0].latest_event_ms(source_partitions(source))
+                schema.name: before[0].latest_event_ms(source_partitions(self.app.first_source(source)))
                 for source, schema in enumerate(self.app.schemas)
             },
             watermark_times=[

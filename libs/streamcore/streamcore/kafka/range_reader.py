@@ -8,7 +8,7 @@ compaction), so a range is complete when a later record or the end of the partit
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
@@ -71,11 +71,14 @@ class RangeReader:
         self._buffers: dict[TopicPartition, _PartitionBuffer] = {}
         self._record_bytes = 1024.0  # a running mean
 
-    def read(self, ranges: Sequence[OffsetRange], *, timestamps: bool = False) -> Generator[pa.RecordBatch]:
+    def read(
+        self, ranges: Sequence[OffsetRange], *, timestamps: bool = False, headers: Collection[str] = ()
+    ) -> Generator[pa.RecordBatch]:
         """Yield the records of ``ranges``, at most one range per partition, in batches of ``raw.RAW``.
 
         A batch has up to about 16 MiB. The records of a partition are in order. ``timestamps``: include the broker's
         timestamps, which costs time for each record; without it, only the first record of a piece has one.
+        ``headers``: include these headers, which costs time for each record too.
 
         Raises ``Permanent`` if records were deleted, and ``Retryable`` if no record arrives for ``request_timeout_ms``.
         After ``Retryable``, or if the caller leaves the iterator early, the same ranges can be read again.
@@ -90,7 +93,7 @@ class RangeReader:
                 del waiting[partition]
             rows = sum(len(messages) for _, messages in pieces)
             if rows >= self._batch_records() or (rows and not waiting):
-                yield self._batch(pieces, timestamps=timestamps)
+                yield self._batch(pieces, timestamps=timestamps, headers=headers)
                 pieces, received_s = [], time.monotonic()
             if waiting and self._receive(waiting):
                 received_s = time.monotonic()
@@ -194,7 +197,9 @@ class RangeReader:
                 f"{self._settings.request_timeout_ms} ms{last}; is the broker up and reachable?"
             )
 
-    def _batch(self, pieces: list[tuple[OffsetRange, list[ck.Message]]], *, timestamps: bool) -> pa.RecordBatch:
+    def _batch(
+        self, pieces: list[tuple[OffsetRange, list[ck.Message]]], *, timestamps: bool, headers: Collection[str]
+    ) -> pa.RecordBatch:
         """Build a batch of ``raw.RAW`` from the records, and update the mean size of a record."""
         counts = [len(messages) for _, messages in pieces]
         messages = [m for _, piece in pieces for m in piece]
@@ -204,11 +209,24 @@ class RangeReader:
             np.concatenate([_offsets(piece) for _, piece in pieces]),
             list(map(ck.Message.key, messages)),
             list(map(ck.Message.value, messages)),
-            [message.timestamp()[1] for message in messages] if timestamps else _first_timestamps(pieces),
+            [_timestamp(message) for message in messages] if timestamps else _first_timestamps(pieces),
+            _headers(messages, headers) if headers else {},
         )
         mean = batch.nbytes / len(messages)
         self._record_bytes = max(mean, 0.8 * self._record_bytes + 0.2 * mean)
         return batch
+
+
+def _timestamp(message: ck.Message) -> int | None:
+    """Return the timestamp of a record in milliseconds; None if it has none."""
+    kind, ms = message.timestamp()
+    return None if kind == ck.TIMESTAMP_NOT_AVAILABLE else int(ms)
+
+
+def _headers(messages: Sequence[ck.Message], names: Collection[str]) -> dict[str, list[bytes | None]]:
+    """Return a column for each header. Of headers with one name, the last one of a record counts."""
+    found = [dict(message.headers() or ()) for message in messages]
+    return {name: [one.get(name) for one in found] for name in names}
 
 
 def _first_timestamps(pieces: Sequence[tuple[OffsetRange, list[ck.Message]]]) -> pa.Array:

@@ -164,7 +164,7 @@ def _moved_topics(stored: SavepointManifest, app: AppDescription) -> Iterator[Re
     """
     from streamcore.schema import PARTITION  # here, because it imports pyarrow, which listing savepoints does without
 
-    moved = [t for i, t in enumerate(app.topics) if t in stored.app.topics and stored.app.topics.index(t) != i]
+    moved = [t for t in app.topics if t in stored.app.topics and stored.app.topics.index(t) != app.topics.index(t)]
     affected = [table.name for table in stored.tables if "/" not in table.name or PARTITION in table.columns]
     if moved and affected:
         yield Reason(

@@ -5,6 +5,7 @@ Decoding, rules and tests agree on it and on nothing else. It knows neither form
 
 from __future__ import annotations
 
+from streamcore.schema.record_places import Envelope, KafkaValue, RecordForm, StreamCondition
 from streamcore.schema.stream_schema import (
     ENGINE_COLUMNS,
     EVENT_MS,
@@ -41,8 +42,12 @@ __all__ = [
     "PARTITION",
     "STRING",
     "TIMESTAMP",
+    "Envelope",
     "Field",
+    "KafkaValue",
     "Kind",
+    "RecordForm",
+    "StreamCondition",
     "StreamSchema",
     "TimeUnit",
     "Type",

@@ -15,7 +15,17 @@ from typing import TYPE_CHECKING
 
 from streamcore.errors import ConfigError
 from streamcore.schema.field_paths import Path, PathTree, build_tree, format_path, parse_path
-from streamcore.schema.types import ACCEPTED_NAMES, MAX_FIELDS, TIMESTAMP, Type, is_field_name
+from streamcore.schema.record_places import KAFKA, Envelope, KafkaValue, StreamCondition, check_place
+from streamcore.schema.types import (
+    ACCEPTED_NAMES,
+    BOOLEAN,
+    LONG,
+    MAX_FIELDS,
+    STRING,
+    TIMESTAMP,
+    Type,
+    is_field_name,
+)
 
 if TYPE_CHECKING:  # a schema is read, and a record checked against it, without Arrow
     import pyarrow as pa
@@ -75,7 +85,9 @@ class StreamSchema:
     ``event_time`` names a non-null timestamp field. ``keys`` are the keys that events are routed by: each is a
     tuple of field names, and a keyed operator (a rule's ``group_by``) must contain every field of one of them.
     The empty key ``()`` routes every event to one shard. ``zone`` is the IANA zone of timestamps written
-    without an offset.
+    without an offset. ``envelope``: what the records have around the events. ``when``: which records of the topic are
+    events of the stream; None: all, or those that no other stream of the topic takes. ``is_part``: the fields in the
+    values of records alone (``streamcore.schema.record_layout``), perhaps without the event time and without keys.
     """
 
     name: str
@@ -84,15 +96,22 @@ class StreamSchema:
     keys: tuple[tuple[str, ...], ...]
     event_id: str | None = None
     zone: str = "UTC"
+    envelope: Envelope | None = None
+    when: StreamCondition | None = None
+    is_part: bool = False
     #: What is read of a record; the numbers are those of ``fields``.
     tree: PathTree = dataclasses.field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not _NAME.match(self.name):
             raise ConfigError(f"stream name {self.name!r}: use a-z, 0-9 and _, at most 63")
+        if self.is_part:
+            self._check_fields()
+            return
         if not self.fields or len(self.fields) > MAX_FIELDS:
             raise ConfigError(f"stream {self.name}: between 1 and {MAX_FIELDS} fields")
         self._check_fields()
+        self._check_places()
         time = self.get(self.event_time)
         if time is None or time.type != TIMESTAMP or time.nullable:
             raise ConfigError(f"stream {self.name}: event_time {self.event_time!r} must be a non-null timestamp field")
@@ -129,6 +148,21 @@ class StreamSchema:
         except ConfigError as error:
             raise ConfigError(f"stream {self.name}: {error}") from None
 
+    def _check_places(self) -> None:
+        try:
+            for field in (*self.fields, *(self.discriminator(self.when).fields if self.when is not None else ())):
+                check_place(field.label, field.location, str(field.type), self.envelope)
+        except ConfigError as error:
+            raise ConfigError(f"stream {self.name}: {error}") from None
+
+    def discriminator(self, when: StreamCondition) -> StreamSchema:
+        """Return the schema of the value that ``when`` reads: one field, ``value``, in the envelope of the stream."""
+        kind = {str: STRING, int: LONG, bool: BOOLEAN}[type(when.equals[0])]
+        if when.path[0] == KAFKA and when.path[1:2] == (KafkaValue.TIMESTAMP,):
+            raise ConfigError("when: a timestamp tells no streams apart; name another place")
+        field = Field("value", kind, path=() if when.path == ("value",) else when.path)
+        return StreamSchema(self.name, (field,), "", (), zone=self.zone, envelope=self.envelope, is_part=True)
+
     def get(self, name: str) -> Field | None:
         """Return the field of that name, or None."""
         return next((f for f in self.fields if f.name == name), None)
@@ -136,20 +170,6 @@ class StreamSchema:
     def at(self, name: str) -> Field | None:
         """Return the field that is the member of this name of a record, not inside of an object; or None."""
         return next((f for f in self.fields if f.location == (name,)), None)
-
-    def to_record(self, values: Mapping[str, object]) -> dict[str, object]:
-        """Return the object of a record with these values, by field, at their places. Other names stay at the top."""
-        record: dict[str, object] = {}
-        for name, value in values.items():
-            field = self.get(name)
-            *outer, last = field.location if field is not None else (name,)
-            inside = record
-            for part in outer:
-                inner = inside.setdefault(part, {})
-                assert isinstance(inner, dict)
-                inside = inner
-            inside[last] = value
-        return record
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -182,13 +202,16 @@ class StreamSchema:
     @classmethod
     def parse(cls, document: Mapping[str, object]) -> StreamSchema:
         """Read the mapping of a stream file (``streams/*.yaml``); ``ConfigError`` names the error."""
-        known = {"name", "fields", "event_time", "keys", "event_id", "zone"}
+        known = {"name", "fields", "event_time", "keys", "event_id", "zone", "envelope", "when"}
         if unknown := set(document) - known:
             raise ConfigError(f"stream: unknown entries {sorted(map(str, unknown))}; known are {sorted(known)}")
         name, fields, keys = document.get("name"), document.get("fields"), document.get("keys")
         if not isinstance(name, str) or not isinstance(fields, Mapping) or not isinstance(keys, list):
             raise ConfigError("stream: needs name (text), fields (name: type) and keys (list of lists of field names)")
         event_id, zone = document.get("event_id"), document.get("zone", "UTC")
+        envelope, when = document.get("envelope"), document.get("when")
+        if envelope is not None and envelope not in [*Envelope]:
+            raise ConfigError(f"stream {name}: envelope {envelope!r}: there are {', '.join(Envelope)}")
         return cls(
             name=name,
             fields=tuple(_parse_field(str(k), v) for k, v in fields.items()),
@@ -196,6 +219,8 @@ class StreamSchema:
             keys=tuple(tuple(str(c) for c in key) if isinstance(key, list) else (str(key),) for key in keys),
             event_id=None if event_id is None else str(event_id),
             zone=str(zone),
+            envelope=None if envelope is None else Envelope(str(envelope)),
+            when=None if when is None else StreamCondition.parse(when),
         )
 
 

@@ -17,7 +17,7 @@ import orjson
 import pyarrow as pa
 from pyspark.sql import Row
 
-from streamcore.app import App, EventTime
+from streamcore.app import App
 from streamcore.engine.ingest import Ingest
 from streamcore.engine.planner import TaskAssignment
 from streamcore.engine.shard import Shard, ShardOutput
@@ -59,8 +59,7 @@ def run_stage1(packed: PackedApp, kafka: KafkaSettings, assignment: TaskAssignme
     ingest = _ingests.get(packed.identity)
     if ingest is None:
         ingest = _ingests[packed.identity] = Ingest(_unpack_and_evict(packed))
-    timestamps = any(source.time is EventTime.INGESTION for source in ingest.app.sources)
-    batches = itertools.chain(_read(kafka, assignment, timestamps=timestamps), _read_files(ingest.app, assignment))
+    batches = itertools.chain(_read(kafka, ingest.app, assignment), _read_files(ingest.app, assignment))
     partitions = dict(assignment.partitions)
     for block in ingest.process(batches, assignment.clock, partitions, assignment.ended):
         columns = [
@@ -72,12 +71,12 @@ def run_stage1(packed: PackedApp, kafka: KafkaSettings, assignment: TaskAssignme
         yield pa.RecordBatch.from_arrays(columns, schema=_BLOCK_SCHEMA_ARROW)
 
 
-def _read(kafka: KafkaSettings, assignment: TaskAssignment, *, timestamps: bool) -> Iterator[pa.RecordBatch]:
+def _read(kafka: KafkaSettings, app: App, assignment: TaskAssignment) -> Iterator[pa.RecordBatch]:
     """Yield the records of the assignment. After an error the client is dropped, and the next attempt creates one."""
     if not assignment.ranges:
         return
     reader = _readers.pop(kafka, None) or RangeReader(kafka)
-    yield from reader.read(assignment.ranges, timestamps=timestamps)
+    yield from reader.read(assignment.ranges, timestamps=app.reads_timestamps, headers=app.headers)
     _readers[kafka] = reader
 
 

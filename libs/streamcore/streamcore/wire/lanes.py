@@ -16,6 +16,8 @@ SHADOW = "shadow"
 STATUS = "status"
 LATE = "late"
 DEAD_LETTERS = "deadletters"
+#: The prefix of the names of a dead letter's headers that its record had.
+SOURCE_HEADER = "source_header."
 #: Records that an app writes to its own control topic, so that every shard reads them in a later cut.
 CONTROL = "control"
 

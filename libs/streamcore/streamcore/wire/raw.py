@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 #: Columns of a raw batch, in this order. ``source``: the topic's index in the app, or ``app.CONTROL``.
-#: ``timestamp_ms``: the broker's; null where it was not requested, except in the first record of a piece.
+#: ``timestamp_ms``: the broker's; null where it was not requested, except in the first record of a piece. A column for
+#: each requested header follows, with ``HEADER`` and its name: of headers with one name, the last one of the record.
 RAW = pa.schema(
     [
         pa.field("source", pa.int32()),
@@ -21,6 +23,8 @@ RAW = pa.schema(
     ]
 )
 
+
+HEADER = "header."
 
 #: Columns of an event that carries its record (``Source.raw``): the record's key and value, its partition and offset.
 #: No field of a stream can have such a name.
@@ -35,8 +39,9 @@ def raw_batch(
     keys: Sequence[bytes | None],
     values: Sequence[bytes | None],
     timestamps_ms: Sequence[int | None] | pa.Array | None = None,
+    headers: Mapping[str, Sequence[bytes | None]] = MappingProxyType({}),
 ) -> pa.RecordBatch:
-    """Build a batch of ``RAW`` from columns of equal length."""
+    """Build a batch of ``RAW`` from columns of equal length. ``headers``: the requested ones, by name."""
     columns = [
         pa.array(sources),
         pa.array(partitions),
@@ -45,7 +50,25 @@ def raw_batch(
         pa.array(values, pa.binary()),
         _timestamps(len(values), timestamps_ms),
     ]
-    return pa.RecordBatch.from_arrays(columns, schema=RAW)
+    if not headers:
+        return pa.RecordBatch.from_arrays(columns, schema=RAW)
+    schema = RAW
+    for name, column in sorted(headers.items()):
+        schema = schema.append(pa.field(HEADER + name, pa.binary()))
+        columns.append(pa.array(column, pa.binary()))
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def header_columns(batch: pa.RecordBatch) -> dict[str, pa.BinaryArray]:
+    """Return the columns of the headers of a batch, by name."""
+    return {n.removeprefix(HEADER): batch.column(n) for n in batch.schema.names if n.startswith(HEADER)}
+
+
+def header_rows(batch: pa.RecordBatch) -> Iterator[dict[str, bytes]]:
+    """Yield the headers of each record of a batch that are not null."""
+    columns = {name: column.to_pylist() for name, column in header_columns(batch).items()}
+    for row in range(batch.num_rows):
+        yield {name: column[row] for name, column in columns.items() if column[row] is not None}
 
 
 def _timestamps(rows: int, timestamps_ms: Sequence[int | None] | pa.Array | None) -> pa.Array:

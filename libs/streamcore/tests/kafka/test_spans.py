@@ -21,6 +21,7 @@ from streamcore.kafka.partition_offsets import KafkaPartitionOffsets
 from streamcore.kafka.range_reader import RangeReader
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.offsets import OffsetRange
+from streamcore.wire.raw import header_columns
 
 if TYPE_CHECKING:
     from tests.kafka.conftest import Wire
@@ -70,6 +71,19 @@ def test_the_reader_returns_the_timestamps_of_the_broker_on_request(
     assert batch.column("timestamp_ms").to_pylist() == [1_700_000_000_123, 1_700_000_000_001]
     (silent,) = reader.read(spans)
     assert silent.column("timestamp_ms").to_pylist() == [1_700_000_000_123, None]
+
+
+def test_the_reader_returns_the_headers_that_are_named(
+    kafka: KafkaSettings, new_topic: NewTopic, reader: RangeReader
+) -> None:
+    topic = new_topic()
+    producer = clients.producer(kafka)
+    producer.produce(topic, b"v", headers=[("kind", b"a"), ("other", b"x"), ("kind", b"b"), ("none", None)])
+    producer.produce(topic, b"v")
+    assert producer.flush(30) == 0
+    (batch,) = reader.read([OffsetRange(0, topic, 0, 0, 2)], headers=("kind", "none"))
+    columns = {name: column.to_pylist() for name, column in header_columns(batch).items()}
+    assert columns == {"kind": [b"b", None], "none": [None, None]}, "of two with one name the last one counts"
 
 
 def test_ranges_are_read_with_keys_values_and_source(

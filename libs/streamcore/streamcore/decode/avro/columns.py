@@ -58,7 +58,8 @@ def read_columns(
     for field in schema.fields:
         if not field.nullable:
             rows.ok &= columns[field.name].is_not_null().to_numpy()
-    rows.ok &= (columns[schema.event_time] <= latest_ms).fill_null(value=False).to_numpy()
+    if schema.event_time:
+        rows.ok &= (columns[schema.event_time] <= latest_ms).fill_null(value=False).to_numpy()
     return pl.DataFrame(columns)
 
 

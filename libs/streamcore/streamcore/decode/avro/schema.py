@@ -84,6 +84,12 @@ class RecordOf:
     name: str
     fields: list[tuple[str, AvroType]] = field(default_factory=list)
     non_empty: list[AvroType] = field(default_factory=list)
+    namespace: str = ""
+
+    @property
+    def full_name(self) -> str:
+        """The name with its namespace; of a record inside of another one, with its own namespace alone."""
+        return f"{self.namespace}.{self.name}" if self.namespace and "." not in self.name else self.name
 
 
 AvroType = Primitive | Fixed | Enumeration | ArrayOf | MapOf | UnionOf | RecordOf
@@ -170,7 +176,7 @@ class _Parser:
                 return self.read(other, namespace, depth + 1)
 
     def _record(self, document: Mapping[str, object], namespace: str, depth: int) -> RecordOf:
-        record = RecordOf(str(document.get("name", "")))
+        record = RecordOf(str(document.get("name", "")), namespace=str(document.get("namespace", "")))
         self._declare(document, namespace, record)
         self.records.append(record)
         fields, inner = document.get("fields"), _full_name(record.name, str(document.get("namespace", namespace)))

@@ -5,7 +5,7 @@ A format finds the value of each field. ``convert_values`` converts them to phys
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from zoneinfo import ZoneInfo
 
@@ -66,6 +66,12 @@ def convert_values(
 
 
 def _check_time(schema: StreamSchema, values: list[Physical], clock_ms: int, limits: DecodeLimits) -> None:
+    if schema.event_time:
+        check_event_time(schema, values, clock_ms, limits)
+
+
+def check_event_time(schema: StreamSchema, values: Sequence[Physical], clock_ms: int, limits: DecodeLimits) -> None:
+    """Raise ``RecordError`` if the event time is too far ahead of the clock. ``values``: of the schema's fields."""
     event_ms = values[schema.names.index(schema.event_time)]
     if isinstance(event_ms, int) and event_ms > clock_ms + limits.max_future_ms:
         raise RecordError(

@@ -28,6 +28,7 @@ Scalar = bool | int | float | str | None
 Physical = Scalar | list[Any] | dict[str, Any]
 _Converter = Callable[[Field, object, ZoneInfo], Physical]
 
+_BOOLEANS = {"true": True, "false": False}
 _WHOLE = re.compile(r"-?(?:0|[1-9][0-9]*)")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _INT64_DIGITS = 19
@@ -86,6 +87,18 @@ def convert(field: Field, value: object, zone: ZoneInfo) -> Physical:
             f"field {field.label}: {format_path(value.path)}: found {show(value.value)}; accepted is an object",
         )
     return _CONVERTERS[field.type.kind](field, value, zone)
+
+
+def parse_cell(field: Field, text: str | None) -> object:
+    """Return the value of a cell for ``values.convert``: text that is no value of the type is returned unchanged."""
+    if text is None:
+        return None
+    match field.type.kind:
+        case Kind.BOOLEAN:
+            return _BOOLEANS.get(text, text)
+        case Kind.LONG | Kind.DOUBLE | Kind.TIMESTAMP if is_number(text):
+            return Number(text)
+    return text
 
 
 def show(value: object) -> str:
@@ -186,7 +199,7 @@ def _to_decimal(field: Field, value: object, _zone: ZoneInfo) -> int:
 
 def _to_timestamp(field: Field, value: object, zone: ZoneInfo) -> int:
     accepted = timestamps.ACCEPTED.replace("milliseconds", field.unit.word)
-    if field.unit is not TimeUnit.MILLISECONDS and isinstance(value, str) and _WHOLE.fullmatch(value):
+    if type(value) is str and field.unit is not TimeUnit.MILLISECONDS and _WHOLE.fullmatch(value):
         value = Number(value)  # many systems send numbers of 64 bits as text
     if isinstance(value, Number):
         if not _WHOLE.fullmatch(value) and field.unit is not TimeUnit.SECONDS:

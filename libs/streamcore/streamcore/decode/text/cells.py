@@ -1,8 +1,8 @@
 """Converts cells (CSV columns, parts of a log line) from text to the type of a field.
 
 A cell has no type of its own, so the type of the field decides how it is read. The rules are those of the scalar
-decoder: ``01`` and ``1.0`` are not whole numbers in any format. ``parse_cell`` is the reference; ``parse_cells``
-parses a column, and marks the cells of which it is sure.
+decoder: ``01`` and ``1.0`` are not whole numbers in any format. ``scalar.values.parse_cell`` is the reference;
+``parse_cells`` parses a column, and marks the cells of which it is sure.
 """
 
 from __future__ import annotations
@@ -14,10 +14,8 @@ import polars as pl
 from streamcore.columnar.polars_types import polars_type
 from streamcore.decode.literal_patterns import EPOCH_MS, LOCAL_TIME, REAL, UTC_OFFSET, WHOLE, TimeText, decimal_pattern
 from streamcore.decode.physical_columns import parse_times
-from streamcore.decode.scalar.values import Number, is_number
 from streamcore.schema import Field, Kind, TimeUnit
 
-_BOOLEANS = {"true": True, "false": False}
 _TIME_NOTATIONS: list[tuple[TimeText | None, str]] = [
     (None, EPOCH_MS),
     *(
@@ -34,18 +32,6 @@ class ParsedCells:
 
     values: pl.Series
     sure: pl.Series
-
-
-def parse_cell(field: Field, text: str | None) -> object:
-    """Return the value of a cell for ``values.convert``: text that is no value of the type is returned unchanged."""
-    if text is None:
-        return None
-    match field.type.kind:
-        case Kind.BOOLEAN:
-            return _BOOLEANS.get(text, text)
-        case Kind.LONG | Kind.DOUBLE | Kind.TIMESTAMP if is_number(text):
-            return Number(text)
-    return text
 
 
 def parse_cells(field: Field, text: pl.Series, zone: str) -> ParsedCells:

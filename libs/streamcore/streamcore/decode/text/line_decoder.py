@@ -24,8 +24,8 @@ from streamcore.decode.assembly import (
 )
 from streamcore.decode.reject_codes import DecodeLimits
 from streamcore.decode.scalar.record import RejectedRecord, check_bytes, convert_values, decode_text
-from streamcore.decode.scalar.values import Physical, RecordError
-from streamcore.decode.text.cells import ParsedCells, parse_cell, parse_cells
+from streamcore.decode.scalar.values import Physical, RecordError, parse_cell
+from streamcore.decode.text.cells import ParsedCells, parse_cells
 from streamcore.decode.types import Decoded, RawBatch
 from streamcore.schema import StreamSchema
 from streamcore.timestamps import load_zone
@@ -128,5 +128,6 @@ class LineDecoder:
                 cells = parse_cells(field, column, self._schema.zone)
             columns[field.name] = cells.values
             sure &= cells.sure if field.nullable else cells.sure & cells.values.is_not_null()
-        sure &= (columns[self._schema.event_time] <= latest_ms).fill_null(value=False)
+        if self._schema.event_time:
+            sure &= (columns[self._schema.event_time] <= latest_ms).fill_null(value=False)
         return pl.DataFrame(columns), sure

@@ -31,7 +31,7 @@ class RecordWalk:
         only_declared = extra_fields is ExtraFields.REJECT
         self._walk = FieldWalk(schema.tree, schema.fields, zone, limits, only_declared=only_declared)
         self._max_future_ms = limits.max_future_ms
-        self._event_time = schema.names.index(schema.event_time)
+        self._event_time = schema.names.index(schema.event_time) if schema.event_time else None
         self._columns = physical_schema(schema)
 
     def decode(self, records: pa.LargeBinaryArray, clock_ms: int) -> WalkedRecords:
@@ -44,7 +44,8 @@ class RecordWalk:
         sure = walked.sure
         if records.null_count:
             sure &= records.is_valid().to_numpy(zero_copy_only=False)
-        sure &= walked.values[self._event_time] <= clock_ms + self._max_future_ms
+        if self._event_time is not None:
+            sure &= walked.values[self._event_time] <= clock_ms + self._max_future_ms
         rows = None if sure.all() else np.flatnonzero(sure)
         columns = [walked.column(number, rows) for number in range(len(self._columns))]
         return WalkedRecords(sure, pa.Table.from_arrays(columns, schema=self._columns))

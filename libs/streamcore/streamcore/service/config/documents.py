@@ -5,6 +5,7 @@ Imports little: a service starts its JVM with these settings, and loads the rest
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
@@ -18,6 +19,7 @@ from streamcore.service.config.formats import FormatDocument, JsonDocument
 from streamcore.settings import describe_error
 
 if TYPE_CHECKING:
+    from streamcore.app import Source
     from streamcore.decode.formats import InputFormat
     from streamcore.schema import StreamSchema
 
@@ -44,6 +46,13 @@ class StreamDocument(Document):
         bool,
         Field(description="Whether a record with fields that the stream does not declare is rejected."),
     ] = False
+    reject_other_records: Annotated[
+        bool,
+        Field(
+            description="Whether a record of the topic that is an event of none of its streams (`when` of a stream "
+            "file) is a dead letter; otherwise it is counted."
+        ),
+    ] = False
     format: Annotated[
         FormatDocument,
         Field(description="Format of the records; JSON without it."),
@@ -52,6 +61,12 @@ class StreamDocument(Document):
     def stream_schema(self) -> StreamSchema:
         """Return the stream's schema; ``ConfigError`` names the file."""
         return load_schema(self.schema_file)
+
+    def apply_to(self, source: Source) -> Source:
+        """Return the source with the treatment of records that these settings name."""
+        return dataclasses.replace(
+            source, reject_extra_fields=self.reject_extra_fields, reject_other_records=self.reject_other_records
+        )
 
     def input_format(self) -> InputFormat:
         """Return the format of its records; ``ConfigError`` names a file that cannot be read."""

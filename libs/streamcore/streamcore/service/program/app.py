@@ -54,4 +54,10 @@ def bind_topics(topology: Topology, settings: ProgramSettings) -> App:
 def _bind_source(source: Source, stream: ProgramStream) -> Source:
     files = None if stream.files is None else FileInput(stream.files, stream.header)
     live = files is None or stream.then_topic
-    return replace(source, reject_extra_fields=stream.reject_extra_fields, files=files, live=live)
+    return replace(
+        source,
+        reject_extra_fields=stream.reject_extra_fields,
+        reject_other_records=stream.reject_other_records,
+        files=files,
+        live=live,
+    )

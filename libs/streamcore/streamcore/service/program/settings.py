@@ -36,6 +36,13 @@ class ProgramStream(Document):
         bool,
         Field(description="Whether a record with fields that the stream does not declare is rejected."),
     ] = False
+    reject_other_records: Annotated[
+        bool,
+        Field(
+            description="Whether a record of the topic that is an event of none of its streams is a dead letter; "
+            "otherwise it is counted."
+        ),
+    ] = False
 
 
 class ProgramSettings(ServiceSettings):

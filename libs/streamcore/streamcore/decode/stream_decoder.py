@@ -1,0 +1,250 @@
+"""Decodes the records of a stream with an envelope, or with fields beside the values of its records.
+
+The decoder of the format knows neither: it decodes the values of the records of one form by the schema of their part of
+the stream, and the columns beside the values come after it. The definition is ``streamcore.decode.scalar.event``.
+
+::
+
+    records ─▶ tombstones ─▶ ignored
+       │ by form: values ─▶ decoder of the format ─▶ columns ─┐
+       └── key, headers, timestamp, position ─▶ columns ──────┴─▶ events
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streamcore.decode.formats import JSON, InputFormat
+from streamcore.decode.reject_codes import DecodeLimits, ExtraFields
+from streamcore.decode.scalar.event import WRAPPED_PATTERN, convert_beside
+from streamcore.decode.scalar.record import check_event_time
+from streamcore.decode.scalar.values import Physical, RecordError
+from streamcore.decode.types import DEAD_SCHEMA, Decoded, Decoder, RawBatch
+from streamcore.schema import (
+    EVENT_MS,
+    OFFSET,
+    PARTITION,
+    STRING,
+    TIMESTAMP,
+    Envelope,
+    Field,
+    KafkaValue,
+    RecordForm,
+    StreamSchema,
+)
+from streamcore.schema.record_layout import RecordLayout, kafka_place, layouts
+from streamcore.schema.record_places import BINARY_MARK
+from streamcore.timestamps import MAX_MS, MIN_MS, load_zone
+
+Rows = npt.NDArray[np.int64]
+#: Makes the decoder of the values of records of one form.
+MakeDecoder = Callable[[RecordForm, StreamSchema], Decoder]
+
+
+def event_decoder(
+    schema: StreamSchema, written: InputFormat, limits: DecodeLimits, extra_fields: ExtraFields
+) -> Decoder:
+    """Return the decoder of a stream's records; ``ConfigError`` if format and stream do not fit.
+
+    A CloudEvent in structured mode is JSON, and so is a change beside its schema, whatever the format of the others.
+    """
+    if not schema.is_part and schema.envelope is None and not layouts(schema)[RecordForm.PLAIN].beside:
+        return written.decoder(schema, limits=limits, extra_fields=extra_fields)
+
+    def make(form: RecordForm, part: StreamSchema) -> Decoder:
+        of = JSON if form in (RecordForm.STRUCTURED, RecordForm.WRAPPED) else written
+        return of.decoder(part, limits=limits, extra_fields=extra_fields)
+
+    return StreamDecoder(schema, limits, make)
+
+
+@dataclass(slots=True)
+class _Rejections:
+    """The rejected records of a batch, each with its first mistake."""
+
+    by_row: dict[int, tuple[str, str]] = field(default_factory=dict)
+
+    def add(self, row: int, error: RecordError) -> None:
+        self.by_row.setdefault(row, (error.code.value, error.reason))
+
+    def table(self) -> pa.Table:
+        """Return the table, as ``DEAD_SCHEMA``."""
+        rows = sorted(self.by_row)
+        codes, reasons = ([self.by_row[row][n] for row in rows] for n in range(2))
+        columns = [pa.array(rows, pa.uint32()), pa.array(codes, pa.string()), pa.array(reasons, pa.string())]
+        return pa.Table.from_arrays(columns, schema=DEAD_SCHEMA)
+
+
+class StreamDecoder:
+    """Decodes the records of one stream in their forms. ``make`` gives the decoder of the values of each form."""
+
+    def __init__(self, schema: StreamSchema, limits: DecodeLimits, make: MakeDecoder) -> None:
+        self._schema, self._limits, self._zone = schema, limits, load_zone(schema.zone)
+        self._layouts = layouts(schema)
+        self._decoders = {f: make(f, layout.value) for f, layout in self._layouts.items() if layout.value.fields}
+
+    def decode(self, batch: RawBatch) -> Decoded:
+        """See ``Decoder``. Events and rejected records are in the order of the batch."""
+        rejections, ignored = _Rejections(), np.zeros(0, np.int64)
+        tables, rows = list[pa.Table](), list[Rows]()
+        for form, these in _rows_by_form(self._schema, batch):
+            if form is None:
+                ignored = these
+            elif len(these):
+                part = batch if len(these) == len(batch) else batch.take(pa.array(these))
+                table, decoded = self._decode_form(form, part, these, rejections)
+                tables.append(table)
+                rows.append(these[decoded])
+        events = pa.concat_tables(tables) if tables else self._schema.arrow.empty_table()
+        if len(tables) > 1:
+            events = events.take(pa.array(np.argsort(np.concatenate(rows), kind="stable")))
+        return Decoded(events, rejections.table(), tuple(ignored.tolist()))
+
+    def _decode_form(
+        self, form: RecordForm, batch: RawBatch, places: Rows, rejections: _Rejections
+    ) -> tuple[pa.Table, Rows]:
+        """Return the events of records of one form, and their rows in ``batch``. ``places``: of these records in the
+        batch of all forms, by which rejected ones are known."""
+        layout = self._layouts[form]
+        inside = self._decoders[form].decode(batch) if form in self._decoders else _without_values(layout, batch)
+        for row, code, reason in zip(*(inside.dead.column(n).to_pylist() for n in range(3)), strict=True):
+            rejections.by_row[int(places[row])] = (code, reason)
+        rows = np.setdiff1d(np.arange(len(batch)), inside.dead.column("row").to_numpy())
+        events, bad = self._complete(layout, inside.events, batch.take(pa.array(rows)) if len(inside.dead) else batch)
+        for row, error in bad.items():
+            rejections.add(int(places[rows[row]]), error)
+        if not bad:
+            return events, rows
+        kept = np.setdiff1d(np.arange(len(rows)), np.array([*bad], np.int64))
+        return events.take(pa.array(kept)), rows[kept]
+
+    def _complete(
+        self, layout: RecordLayout, inside: pa.Table, batch: RawBatch
+    ) -> tuple[pa.Table, Mapping[int, RecordError]]:
+        """Return the events with the fields beside their values, and the first mistake of each that is none."""
+        bad: dict[int, RecordError] = {}
+        columns = {name: inside.column(name) for name in layout.value.names}
+        for one in layout.beside:
+            columns[one.name], mistakes = beside_column(one, batch, self._zone)
+            bad = mistakes | bad
+        time = self._schema.event_time
+        if time and not layout.value.event_time:
+            self._check_times(columns[time], batch.clock_ms, bad)
+        event_ms = columns[time] if time else inside.column(EVENT_MS)
+        engine = [inside.column(PARTITION), inside.column(OFFSET), event_ms]
+        arrays = [*(columns[name] for name in self._schema.names), *engine]
+        return pa.Table.from_arrays(arrays, schema=self._schema.arrow), bad
+
+    def _check_times(self, times: pa.Array, clock_ms: int, bad: dict[int, RecordError]) -> None:
+        late = pc.greater(times, pa.scalar(clock_ms + self._limits.max_future_ms, pa.int64()))
+        for row in np.flatnonzero(late.fill_null(False).to_numpy(zero_copy_only=False)).tolist():
+            values: list[Physical] = [None] * len(self._schema.fields)
+            values[self._schema.names.index(self._schema.event_time)] = times[row].as_py()
+            try:
+                check_event_time(self._schema, values, clock_ms, self._limits)
+            except RecordError as error:
+                bad.setdefault(row, error)
+
+
+def _without_values(layout: RecordLayout, batch: RawBatch) -> Decoded:
+    """Return events of whose values nothing is read: they may be anything."""
+    columns = [batch.partition, batch.offset, pa.nulls(len(batch), pa.int64())]
+    return Decoded(pa.Table.from_arrays(columns, schema=layout.value.arrow), DEAD_SCHEMA.empty_table())
+
+
+def _rows_by_form(schema: StreamSchema, batch: RawBatch) -> Iterator[tuple[RecordForm | None, Rows]]:
+    """Yield the rows of each form; of None: those that are ignored."""
+    match schema.envelope:
+        case Envelope.CLOUDEVENTS:
+            mark = batch.beside.headers.get(BINARY_MARK)
+            is_binary = np.zeros(len(batch), np.bool_) if mark is None else _to_numpy(pc.is_valid(mark))
+            yield RecordForm.BINARY, np.flatnonzero(is_binary)
+            yield RecordForm.STRUCTURED, np.flatnonzero(~is_binary)
+        case Envelope.DEBEZIUM:
+            is_null = _to_numpy(pc.is_null(batch.values))
+            is_wrapped = _to_numpy(pc.match_substring_regex(batch.values, WRAPPED_PATTERN).fill_null(False))
+            yield None, np.flatnonzero(is_null)
+            yield RecordForm.WRAPPED, np.flatnonzero(is_wrapped)
+            yield RecordForm.CHANGE, np.flatnonzero(~is_wrapped & ~is_null)
+        case _:
+            yield RecordForm.PLAIN, np.arange(len(batch))
+
+
+def _to_numpy(bits: pa.BooleanArray) -> npt.NDArray[np.bool_]:
+    found: npt.NDArray[np.bool_] = bits.to_numpy(zero_copy_only=False)
+    return found
+
+
+# --- columns beside the values ----------------------------------------------------------------------------------------
+
+
+def beside_column(one: Field, batch: RawBatch, zone: ZoneInfo) -> tuple[pa.Array, dict[int, RecordError]]:
+    """Return the column of a field beside the values, and the rows whose value does not convert, with the mistake."""
+    found = _found(one, batch)
+    if found is None:
+        found = pa.nulls(len(batch), one.type.arrow)
+    if pa.types.is_binary(found.type) or pa.types.is_large_binary(found.type):
+        text = _as_text(one, found)
+        if text is None:
+            return _convert(one, found, zone)
+        found = text
+    is_sure = (one.nullable or not found.null_count) and (one.type != TIMESTAMP or _are_times(found))
+    return (found.cast(one.type.arrow), {}) if is_sure else _convert(one, found, zone)
+
+
+def _are_times(found: pa.Array) -> bool:
+    """Whether all values are epoch milliseconds in the range of a timestamp."""
+    bounds = pc.min_max(found).as_py()
+    return bounds["min"] is None or (bounds["min"] >= MIN_MS and bounds["max"] <= MAX_MS)
+
+
+def _found(one: Field, batch: RawBatch) -> pa.Array | None:
+    """Return the values of a field beside the values of the records; None if all are null."""
+    place, header = kafka_place(one)
+    beside, count = batch.beside, len(batch)
+    match place:
+        case KafkaValue.KEY:
+            return beside.key
+        case KafkaValue.HEADERS:
+            return beside.headers.get(header)
+        case KafkaValue.TIMESTAMP:
+            return beside.timestamp_ms
+        case KafkaValue.PARTITION:
+            return beside.partition
+        case KafkaValue.OFFSET:
+            return None if beside.topic is None else batch.offset
+    return None if beside.topic is None else pa.repeat(pa.scalar(beside.topic, pa.large_string()), count)
+
+
+def _as_text(one: Field, found: pa.Array) -> pa.Array | None:
+    """Return bytes as the texts of a field of texts; None if it is of another type, or one of them is not UTF-8."""
+    if one.type != STRING:
+        return None
+    try:
+        return found.cast(pa.large_string())
+    except pa.ArrowInvalid:
+        return None
+
+
+def _convert(one: Field, found: pa.Array, zone: ZoneInfo) -> tuple[pa.Array, dict[int, RecordError]]:
+    """Convert each distinct value by the reference."""
+    values = found.to_pylist()
+    converted: dict[object, Physical] = {}
+    mistakes: dict[object, RecordError] = {}
+    for value in {*values}:
+        try:
+            converted[value] = convert_beside(one, value, zone)
+        except RecordError as error:
+            converted[value], mistakes[value] = None, error
+    bad = {row: mistakes[value] for row, value in enumerate(values) if value in mistakes} if mistakes else {}
+    return pa.array([converted[value] for value in values], one.type.arrow), bad
+
+
+__all__ = ["StreamDecoder", "event_decoder"]

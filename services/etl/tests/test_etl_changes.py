@@ -1,0 +1,93 @@
+"""Changes that Debezium reads of a table keep a second one in step: inserts, updates, snapshot reads and deletions."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import orjson
+import pyarrow as pa
+import pytest
+import yaml
+
+from conftest import NewDatabase
+from headgate_etl.app import build_app, build_topology
+from headgate_etl.settings import EtlSettings
+from headgate_etl.sinks import sink_factories
+from streamcore.cuts.writer_id import WriterId
+from streamcore.engine.in_process import InProcessApp, RawRecord
+from streamcore.sinks.sink import SinkHooks
+from tests.harness.cut_ids import cut_id
+
+ROOT = Path(__file__).parents[3]
+NOW_MS = 1_800_000_000_000
+PARTITIONS = 3
+ACCOUNTS = 40
+CHANGES = 3_000
+_CREATE = "create table accounts (id bigint primary key, owner text, credit_limit numeric(9,2), status text)"
+
+Row = dict[str, object]
+
+
+def random_changes(rng: random.Random, table: dict[int, Row]) -> Iterator[tuple[int, bytes | None]]:
+    """Yield the key and the value of each record of a table that changes; ``table``: its rows, by id."""
+    for number in range(CHANGES):
+        key = rng.randrange(ACCOUNTS)
+        before = table.get(key)
+        after: Row | None = {"id": key, "owner": f"o{number}", "credit_limit": number / 4, "status": rng.choice("ab")}
+        op = "u" if before else rng.choice("cr")
+        if before and rng.random() < 0.4:
+            op, after = "d", None
+        change = {"before": before, "after": after, "op": op, "source": {"table": "accounts"}, "ts_ms": NOW_MS - number}
+        value = change if rng.random() < 0.5 else {"schema": {"type": "struct", "fields": []}, "payload": change}
+        yield key, orjson.dumps(value)
+        if after is None:
+            del table[key]
+            yield key, None  # the tombstone, for compaction
+        else:
+            table[key] = after
+
+
+@pytest.mark.postgres
+def test_a_table_of_postgresql_follows_the_changes_of_another_one(new_database: NewDatabase) -> None:
+    rng, table, database = random.Random(7), dict[int, Row](), new_database()
+    document = yaml.safe_load((ROOT / "examples/events/etl/debezium.yaml").read_text())
+    document["inputs"][0]["schema_file"] = str(ROOT / document["inputs"][0]["schema_file"])
+    document["postgres"] |= {
+        "host": database.host,
+        "port": database.port,
+        "database": database.name,
+        "user": database.user,
+        "password_file": str(database.password_file),
+    }
+    settings = EtlSettings.model_validate(document)
+    offsets = [0] * PARTITIONS
+    records = list[RawRecord]()
+    for key, value in random_changes(rng, table):
+        partition = key % PARTITIONS
+        records.append(RawRecord(0, partition, offsets[partition], value, orjson.dumps({"id": key})))
+        offsets[partition] += 1
+    app = InProcessApp(build_app(settings))
+    (make,) = sink_factories(settings, build_topology(settings).table_columns)
+    with database.connect() as connection:
+        connection.execute(_CREATE)
+    sink = make(SinkHooks())
+    sink.open(WriterId("accounts", 1))
+    batch = 0
+    while records:
+        count = rng.randrange(1, 400)
+        cut, records = records[:count], records[count:]
+        output = app.cut(cut, NOW_MS)
+        assert {record.lane for record in output} <= {"accounts"}, "no dead letters"
+        rows = [pa.ipc.open_stream(record.value).read_all() for record in output]
+        if rows:
+            sink.write(cut_id(batch), {"accounts": pa.concat_tables(rows)})
+        batch += 1
+    sink.close()
+    with database.connect() as connection:
+        found = connection.execute("select id, owner, credit_limit, status from accounts order by id").fetchall()
+    assert 0 < len(table) < ACCOUNTS
+    assert [(i, owner, float(limit), status) for i, owner, limit, status in found] == [
+        tuple(table[key].values()) for key in sorted(table)
+    ]
