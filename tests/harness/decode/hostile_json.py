@@ -54,7 +54,7 @@ STREAMS: dict[str, StreamSchema] = {
             "s": "array<string>",
             "n": {"type": "array<long>", "from": "user.n"},
             "m": "map<string,decimal(18,2)>",
-            "o": 'struct<s:string, `größe`:double, `"quoted"`:boolean, u:timestamp, inner:struct<s:array<boolean>>>',
+            "o": 'struct<s:string, `größe`:double, `a "quoted"`:boolean, u:timestamp, inner:struct<s:array<boolean>>>',
             "items": "array<struct<sku:string, price:decimal(4,4), tags:map<string,array<timestamp>>>>",
             "grid": "array<array<double>>",
             "ns": {"type": "timestamp", "unit": "ns"},
