@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import singledispatch
 
+import numpy as np
 import polars as pl
 
 from rulecore.language.ast import (
@@ -243,18 +244,28 @@ def _apply(function: str, array: pl.Expr, element: Type, parameter: str, body: E
 
 
 def _beside_elements(array: pl.Expr, element: Type, values: Sequence[tuple[Type, pl.Expr]]) -> pl.Expr:
-    """Return an array of structs of an element, ``0``, and these values, ``1`` and so on: equal for each element.
-
-    The values come into the list as an element before the first, whose members are repeated for the others.
-    """
+    """Return an array of structs of an element, ``0``, and these values, ``1`` and so on: equal for each element."""
     names = [str(number) for number in range(len(values) + 1)]
-    first = [pl.lit(None, polars_type(element)), *(value for _, value in values)]
-    others = [pl.element(), *(pl.lit(None, polars_type(kind)) for kind, _ in values)]
-    head, tail = (pl.struct(v.alias(n) for n, v in zip(names, found, strict=True)) for found in (first, others))
-    members = [pl.element().struct.field(name) for name in names]
-    repeated = [member.gather(pl.int_range(1, pl.len()) * 0) for member in members[1:]]
-    zipped = pl.struct(members[0].slice(1), *repeated)
-    return pl.concat_list([pl.concat_list([head]), array.list.eval(tail)]).list.eval(zipped)
+    columns = pl.struct(column.alias(name) for name, column in zip(names, [array, *(v for _, v in values)], strict=True))
+    kinds = [element, *(kind for kind, _ in values)]
+    made = pl.List(pl.Struct({name: polars_type(kind) for name, kind in zip(names, kinds, strict=True)}))
+    return columns.map_batches(_zip_elements, return_dtype=made, is_elementwise=True)
+
+
+def _zip_elements(columns: pl.Series) -> pl.Series:
+    """Return ``_beside_elements`` of a struct of an array and values: Polars has no expression for it."""
+    import pyarrow as pa
+
+    array, *values = columns.struct.unnest().get_columns()
+    lists = array.to_arrow(compat_level=pl.CompatLevel.oldest())
+    offsets = lists.offsets.to_numpy()
+    rows = pl.Series(np.repeat(np.arange(len(lists)), np.diff(offsets)))
+    elements = pl.Series("0", lists.values.slice(offsets[0], offsets[-1] - offsets[0]), dtype=array.dtype.inner)
+    beside = pl.DataFrame([elements, *(value.gather(rows) for value in values)]).to_struct()
+    made = pa.LargeListArray.from_arrays(
+        pa.array(offsets - offsets[0]), beside.to_arrow(compat_level=pl.CompatLevel.oldest()), mask=lists.is_null()
+    )
+    return pl.Series(columns.name, made)
 
 
 @_formula.register
