@@ -114,6 +114,12 @@ _STREAM: Final[Mapping[str, Any]] = {
             "minItems": 1,
         },
         "event_id": {"anyOf": [_FIELD_NAME, {"type": "null"}], "description": "Field that identifies an event."},
+        "deduplicate": {
+            "type": "string",
+            "pattern": "^[0-9]{1,12}(ms|s|m|h|d)$",
+            "description": "Most event time between two events with one event_id for the second to be a duplicate, "
+            "which is not used; without it each event is used.",
+        },
         "zone": {"type": "string", "description": "Time zone of times without one, such as Europe/London."},
     },
 }

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 STATE_ENTRIES, STATE_BYTES, BUDGET_REACHED = "state_entries", "state_bytes", "budget_reached"
 #: The sizes of paged tables in memory and on disk, and how many keys moved (``streamcore.state.cold``), likewise.
 COLD, COLD_MOVES = "cold", "cold_moves"
+#: Counts of the deduplication of a stream and sizes of its state, likewise, with the stream and what is counted.
+DEDUPLICATION = "deduplication"
 #: The same, with the name of a step: microseconds in which it ran. And with the number of a source partition: the
 #: broker's timestamp of the first record that the cut reads of it.
 BUSY_US, FIRST_RECORD_MS = "busy_us", "first_record_ms"

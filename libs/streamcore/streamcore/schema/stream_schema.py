@@ -27,6 +27,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from streamcore.durations import parse_duration_ms, render_duration
 from streamcore.errors import ConfigError
 from streamcore.schema.field_paths import Path, PathTree, build_tree, format_path, parse_path
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:  # a schema is read, and a record checked against it, without 
 
 MAX_DECIMAL_DIGITS = 18
 MAX_FIELDS = 1_000
+MAX_DEDUPLICATE_MS = 10 * 365 * 86_400_000
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}\Z")
 _FIELD_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}\Z")
 _DECIMAL = re.compile(r"decimal\((\d{1,2}),\s*(\d{1,2})\)\Z")
@@ -69,6 +71,10 @@ class TimeUnit(enum.StrEnum):
     def word(self) -> str:
         """The unit in a message."""
         return self.name.lower()
+
+
+#: The types of an ``event_id`` by which duplicates are found.
+_ID_KINDS = (Kind.STRING, Kind.LONG, Kind.TIMESTAMP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +169,9 @@ class StreamSchema:
     tuple of field names, and a keyed operator (a rule's ``group_by``) must contain every field of one of them.
     The empty key ``()`` routes every event to one shard. ``zone`` is the IANA zone of timestamps written
     without an offset.
+
+    ``deduplicate_ms``: of events with equal ``event_id`` and event times at most this far apart, only the first is
+    used; None: each is. An event without an id repeats none.
     """
 
     name: str
@@ -171,6 +180,7 @@ class StreamSchema:
     keys: tuple[tuple[str, ...], ...]
     event_id: str | None = None
     zone: str = "UTC"
+    deduplicate_ms: int | None = None
     #: What is read of a record; the numbers are those of ``fields``.
     tree: PathTree = dataclasses.field(init=False, repr=False, compare=False)
 
@@ -190,6 +200,24 @@ class StreamSchema:
                 raise ConfigError(f"stream {self.name}: key {list(key)} names unknown fields {missing}")
         if self.event_id is not None and self.get(self.event_id) is None:
             raise ConfigError(f"stream {self.name}: event_id {self.event_id!r} is no field")
+        self._check_deduplicate()
+
+    def _check_deduplicate(self) -> None:
+        if self.deduplicate_ms is None:
+            return
+        event_id = None if self.event_id is None else self.get(self.event_id)
+        if event_id is None:
+            raise ConfigError(f"stream {self.name}: deduplicate needs event_id, the field that identifies an event")
+        if event_id.type.kind not in _ID_KINDS:
+            raise ConfigError(
+                f"stream {self.name}: deduplicate: event_id {event_id.name} is a {event_id.type}, and two of them are "
+                f"not surely equal; use one of {', '.join(_ID_KINDS)}"
+            )
+        if not 0 < self.deduplicate_ms <= MAX_DEDUPLICATE_MS:
+            raise ConfigError(
+                f"stream {self.name}: deduplicate: {self.deduplicate_ms} ms: from 1ms to "
+                f"{render_duration(MAX_DEDUPLICATE_MS)}; leave the line out to use each event"
+            )
 
     def _check_fields(self) -> None:
         names = [f.name for f in self.fields]
@@ -266,13 +294,14 @@ class StreamSchema:
     @classmethod
     def parse(cls, document: Mapping[str, object]) -> StreamSchema:
         """Read the mapping of a stream file (``streams/*.yaml``); ``ConfigError`` names the error."""
-        known = {"name", "fields", "event_time", "keys", "event_id", "zone"}
+        known = {"name", "fields", "event_time", "keys", "event_id", "zone", "deduplicate"}
         if unknown := set(document) - known:
             raise ConfigError(f"stream: unknown entries {sorted(map(str, unknown))}; known are {sorted(known)}")
         name, fields, keys = document.get("name"), document.get("fields"), document.get("keys")
         if not isinstance(name, str) or not isinstance(fields, Mapping) or not isinstance(keys, list):
             raise ConfigError("stream: needs name (text), fields (name: type) and keys (list of lists of field names)")
         event_id, zone = document.get("event_id"), document.get("zone", "UTC")
+        deduplicate = document.get("deduplicate")
         return cls(
             name=name,
             fields=tuple(_parse_field(str(k), v) for k, v in fields.items()),
@@ -280,7 +309,16 @@ class StreamSchema:
             keys=tuple(tuple(str(c) for c in key) if isinstance(key, list) else (str(key),) for key in keys),
             event_id=None if event_id is None else str(event_id),
             zone=str(zone),
+            deduplicate_ms=None if deduplicate is None else _parse_horizon(name, deduplicate),
         )
+
+
+def _parse_horizon(stream: str, text: object) -> int:
+    """Read the horizon of ``deduplicate``, such as ``24h``."""
+    try:
+        return parse_duration_ms(str(text))
+    except ValueError as error:
+        raise ConfigError(f"stream {stream}: deduplicate: {error}") from None
 
 
 def _parse_field(name: str, document: object) -> Field:
