@@ -1,4 +1,4 @@
-"""Which events count of a stream with repeated ones: the definition, one event at a time, without code of the product."""
+"""Which events of a stream with repeated ones are used: the definition, event by event, without code of the product."""
 
 from __future__ import annotations
 

@@ -25,6 +25,7 @@ from rulecore.testing.rule_tests import Alert, Event
 from streamcore.decode.json.reference import JsonReference
 from streamcore.decode.types import RawBatch
 from streamcore.kernel import ControlRecord, Cut, StreamKey
+from streamcore.operators.deduplication.events import for_stream
 from streamcore.schema import EVENT_MS, StreamSchema
 from streamcore.watermark import NO_WATERMARK
 from streamcore.wire.lanes import ALERTS, SHADOW, STATUS, Record
@@ -45,7 +46,7 @@ def run_in_process(
     ``lists``: control records of lists; entries expired by the time of the last event do not count.
     """
     kernel = RulesFactory(tuple(RuleStream(schema, name) for name, schema in streams.items()))()
-    frames = {name: _decode(streams[name], rows) for name, rows in events.items() if rows}
+    frames = {name: _once(streams[name], _decode(streams[name], rows)) for name, rows in events.items() if rows}
     latest = {name: int(frame[EVENT_MS].to_numpy().max()) for name, frame in frames.items()}
     published = [*lists, *((rule.id, canonical_json(rule)) for rule in rules)]
     control = [ControlRecord(0, i, key.encode(), value) for i, (key, value) in enumerate(published)]
@@ -82,6 +83,12 @@ def _decode(schema: StreamSchema, events: Sequence[Event]) -> pl.DataFrame:
     frame = pl.DataFrame(decoded.events)
     assert frame.height == count
     return frame
+
+
+def _once(schema: StreamSchema, events: pl.DataFrame) -> pl.DataFrame:
+    """Return the events without the duplicates that the app would not use."""
+    deduplication = for_stream(schema)
+    return events if deduplication is None else deduplication.filter(events)
 
 
 def _raise_unless_accepted(records: Sequence[Record]) -> None:
