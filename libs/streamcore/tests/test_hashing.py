@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamcore.hashing import bucket_for, fingerprint_columns, hash_columns, mix
+from streamcore.hashing import bucket_for, fingerprint_columns, hash_columns, mix, rows_in_bucket
 from streamcore.key_space import KeySpace
 
 
@@ -113,3 +113,5 @@ def test_a_bucket_is_the_lower_half_of_the_hash_modulo_their_number(buckets: int
     hashes = mix(np.arange(1_000, dtype=np.uint64))
     wanted = [int(one) % 2**32 % buckets for one in hashes]
     assert bucket_for(hashes, buckets).tolist() == wanted
+    for bucket in range(0, buckets, 3):
+        assert rows_in_bucket(hashes, bucket, buckets).tolist() == [n for n, b in enumerate(wanted) if b == bucket]

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from streamcore.hashing import UInt64Array, bucket_for, mix
+from streamcore.hashing import UInt64Array, mix, rows_in_bucket
 from streamcore.schema import EVENT_MS
 from streamcore.state.cold.paged_state import is_member
 from streamcore.state.table import HASH
@@ -168,7 +168,8 @@ class SeenIds:
 
     def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
         entries = self._current_entries()
-        return _frame(entries.take((bucket_for(entries.hashes, buckets) == bucket) & self._is_live(entries)))
+        entries = entries.take(rows_in_bucket(entries.hashes, bucket, buckets))
+        return _frame(entries.where(self._is_live(entries)))
 
     def load(self, rows: pl.DataFrame) -> None:
         self.add(_ids(rows))
