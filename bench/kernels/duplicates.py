@@ -147,6 +147,10 @@ class Side:
         assert len(set(found)) == len(found), "an alert is there twice"
         return set(found)
 
+    def stored_bytes(self) -> int:
+        """Return the bytes of the stored state, which is in this process too."""
+        return sum(len(blob) for blobs in self.process.blobs.values() for blob in blobs.blobs.values())
+
     def count(self, name: str) -> int:
         """Return a counter of the last cut."""
         return self.counters[f"{DEDUPLICATION}.{STREAM}.{name}"]
@@ -166,9 +170,11 @@ def measure(ids: int, cuts: int, rows: int) -> Result:
     """Measure both apps. Raise ``AssertionError`` if one writes other alerts, or counts others, than the generator."""
     once, each = Side(new_app({**SCHEMA, "deduplicate": HORIZON})), Side(new_app(SCHEMA))
     fill, before = ids // rows, resident_bytes()
+    remembered = table_bytes = stored = grown = 0
     for number, drawn in enumerate(draw(ids, cuts, rows)):
         if number == fill:
-            grown, remembered, table_bytes = resident_bytes() - before, once.count("ids"), once.count("bytes")
+            remembered, table_bytes, stored = once.count("ids"), once.count("bytes"), once.stored_bytes()
+            grown = resident_bytes() - before - stored
         assert once.cut(drawn.batch) == {place for place, first in drawn.matched.items() if first}
         assert (once.count("duplicates"), once.count("other_content")) == (drawn.same + drawn.other, drawn.other)
         if number >= fill:
@@ -185,7 +191,11 @@ def measure(ids: int, cuts: int, rows: int) -> Result:
             "deduplicate": _per_million([a - b for a, b in zip(with_s, without_s, strict=True)], rows),
         },
         "cut_cpu_ms": {"median": round(1000 * statistics.median(with_s)), "largest": round(1000 * max(with_s))},
-        "bytes_per_id": {"tables": round(table_bytes / remembered, 1), "process": round(grown / remembered, 1)},
+        "bytes_per_id": {
+            "tables": round(table_bytes / remembered, 1),
+            "process_without_stored": round(grown / remembered, 1),
+            "stored": round(stored / remembered, 1),
+        },
         "checked": True,
     }
 

@@ -21,6 +21,7 @@ from streamcore.wire.lanes import ALERTS, LATE, Record
 from tests.harness.apps import orders
 from tests.harness.apps import published_rules as rules
 from tests.harness.apps.orders import Order
+from tests.harness.apps.versioned_shop import moment, restore, save
 from tests.harness.oracles.duplicates import EventsOnce
 
 HORIZON_MS = 60_000
@@ -95,6 +96,23 @@ def test_at_the_limit_the_oldest_ids_are_forgotten_and_no_event_counts_twice(tmp
     assert run.counters[f"{DEDUPLICATION}.orders.ids"] <= 100
 
 
+def test_a_savepoint_switches_it_on_and_off_and_divides_the_ids_among_other_shards(tmp_path: Path) -> None:
+    cuts = deliveries(6)
+    expected, _ = without_copies(cuts)
+    third = len(cuts) // 3
+    known = {event_id(one) for cut in expected[:third] for one in cut}  # before it is on, ids are not remembered
+    middle = [[one for one in cut if event_id(one) not in known] for cut in cuts[third : 2 * third]]
+    half = len(middle) // 2
+    wanted = Run(new_app(tmp_path, None)).all(expected)
+    phases = ((None, 2, expected[:third]), ("1m", 2, middle[:half]), ("1m", 3, middle[half:]))
+    found, run = [], Run(new_app(tmp_path, None))
+    for number, (deduplicate, shards, part) in enumerate((*phases, (None, 2, expected[2 * third :]))):
+        app = new_app(tmp_path / str(number), deduplicate, shards)
+        found += run.all(part) if number == 0 else run.restored(app, tmp_path / str(number)).rest(part)
+    assert run.counters[f"{DEDUPLICATION}.orders.duplicates"] > 20
+    assert sorted(alerts(found)) == sorted(alerts(wanted))
+
+
 # --- input ------------------------------------------------------------------------------------------------------------
 
 
@@ -131,8 +149,8 @@ def record(partition: int, offset: int, order: Order) -> RawRecord:
 
 def without_copies(cuts: Cuts) -> tuple[Cuts, EventsOnce]:
     """Return the cuts without the events that are not used: an app without deduplication gets these."""
-    once, latest = EventsOnce(HORIZON_MS), {}
-    watermark_ms = -(2**62)
+    once, watermark_ms = EventsOnce(HORIZON_MS), -(2**62)
+    latest: dict[int, int] = {}
     kept: Cuts = []
     for cut in cuts:
         ordered = sorted(cut, key=lambda r: (r.partition, r.offset))
@@ -180,7 +198,22 @@ class Run:
         """Return the output of the cuts, after one with the rules."""
         control = [control_record(n, rule.id, rule.value) for n, rule in enumerate(rules.all_kinds())]
         self.cut(control)
+        return self.rest(cuts)
+
+    def rest(self, cuts: Cuts) -> list[Record]:
+        """Return the output of further cuts."""
         return [one for cut in cuts for one in self.cut(cut)]
+
+    def restored(self, app: App, folder: Path) -> Run:
+        """Go on as another app, from a savepoint."""
+        saved = save(self.app, self.process.blobs, folder / "savepoints", moment())
+        offsets = self.process.next_offsets
+        self.app = app
+        self.process = InProcessApp(
+            app, restore(saved, app, folder / "checkpoint"), partitions=range(orders.PARTITIONS)
+        )
+        self.process.next_offsets = offsets
+        return self
 
     def cut(self, records: Sequence[RawRecord]) -> list[Record]:
         if self.restart:
@@ -201,3 +234,11 @@ class Run:
 
 def is_too_late(one: Record) -> bool:
     return one.lane == LATE and "may be forgotten" in orjson.loads(one.value or b"")["reason"]
+
+
+def event_id(one: RawRecord) -> object:
+    return orjson.loads(one.value or b"")["id"]
+
+
+def alerts(records: Sequence[Record]) -> list[bytes]:
+    return [one.value or b"" for one in records if one.lane == ALERTS]
