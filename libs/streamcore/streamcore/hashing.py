@@ -27,10 +27,13 @@ _ROUNDS = (
     (np.uint64(27), np.uint64(0x94D049BB133111EB)),
 )
 _LAST_SHIFT = np.uint64(31)
+_CONTENT_FACTOR, _CONTENT_SHIFT = np.uint64(0x9E3779B97F4A7C15), np.uint64(32)
 _WORD_BYTES = 8
 _BYTE = 256  # values of a byte
 #: Longer strings cost a digest each instead of a pass over the column for every word of the longest.
 _LONG_BYTES = 64
+#: The same for the contents of rows, whose long strings differ in each row.
+_LONG_CONTENT_BYTES = 1024
 #: For each number of bytes that are left, the bits of a word that belong to the string.
 _MASKS = np.array([(1 << 8 * n) - 1 for n in range(_WORD_BYTES + 1)], dtype=np.uint64)
 
@@ -60,6 +63,48 @@ def fingerprint_columns(columns: Sequence[pl.Series], height: int) -> tuple[UInt
     """
     one, other = _fold(columns, height, (_SEED, _SECOND_SEED))
     return one, other
+
+
+def hash_contents(columns: Sequence[pl.Series], height: int) -> UInt64Array:
+    """Return a 64-bit hash of each row's values, to compare rows with: it costs less than ``hash_columns``, and places
+    no keys. It never changes either, since it is stored."""
+    state = np.full(height, _SEED, dtype=np.uint64)
+    with np.errstate(over="ignore"):
+        for column in columns:
+            for rows, word in _column_words(column):
+                if isinstance(rows, slice):
+                    _absorb(state, word)
+                else:
+                    part = state[rows]
+                    _absorb(part, word)
+                    state[rows] = part
+    return mix(state)
+
+
+def _absorb(state: UInt64Array, word: UInt64Array) -> None:
+    """Fold a word into each element, in place. Each step is a bijection: one word that differs is never lost."""
+    state ^= word
+    state *= _CONTENT_FACTOR
+    state ^= state >> _CONTENT_SHIFT
+
+
+def _column_words(column: pl.Series) -> Iterator[tuple[slice | npt.NDArray[np.int64], UInt64Array]]:
+    """Yield the words of a column, with the rows that have them; together they determine the values."""
+    if column.null_count():  # of these rows alone: a hash does not depend on other rows
+        nulls = np.flatnonzero(column.is_null().to_numpy())
+        yield nulls, np.full(len(nulls), _NULL)
+    if column.dtype.is_nested():
+        column = pl.Series([repr(value) for value in column.to_list()], dtype=pl.String)
+    if column.dtype != pl.String:
+        numbers = column.cast(pl.Float64 if column.dtype.is_float() else pl.Int64).fill_null(0).to_numpy()
+        yield slice(None), (numbers + 0.0 if column.dtype.is_float() else numbers).view(np.uint64)
+        return
+    column = column.fill_null("")
+    text, words, starts, lengths = _text_parts(column)
+    yield from _word_by_word(words, starts, lengths, _LONG_CONTENT_BYTES)
+    if (long := np.flatnonzero(lengths > _LONG_CONTENT_BYTES)).size:
+        yield long, np.array([_digest(text[row].as_py(), _SEED) for row in long.tolist()], np.uint64)
+    yield slice(None), lengths.astype(np.uint64)
 
 
 def bucket_for(hashes: UInt64Array, buckets: int) -> npt.NDArray[np.int32]:
@@ -106,13 +151,9 @@ def _hash_values(column: pl.Series, seeds: Sequence[np.uint64]) -> list[UInt64Ar
 
 def _hash_strings(column: pl.Series, seeds: Sequence[np.uint64]) -> list[UInt64Array]:
     """Fold the words of each string, then its length in bytes. A long string counts as its BLAKE2b digest."""
-    text = column.to_arrow(compat_level=pl.CompatLevel.oldest()).view(pa.large_binary())  # a cast loads all of Arrow
-    _, offsets, data = text.buffers()
-    edges = np.frombuffer(offsets, np.int64)[text.offset : text.offset + len(text) + 1]
-    starts, lengths = edges[:-1], np.diff(edges)
-    words = _words(b"" if data is None else data)
+    text, words, starts, lengths = _text_parts(column)
     hashes = [np.full(len(text), seed, dtype=np.uint64) for seed in seeds]
-    for rows, word in _word_by_word(words, starts, lengths):
+    for rows, word in _word_by_word(words, starts, lengths, _LONG_BYTES):
         for hashed in hashes:
             hashed[rows] = mix(hashed[rows] ^ word)
     for row in np.flatnonzero(lengths > _LONG_BYTES).tolist():
@@ -121,18 +162,28 @@ def _hash_strings(column: pl.Series, seeds: Sequence[np.uint64]) -> list[UInt64A
     return [mix(hashed ^ lengths.astype(np.uint64)) for hashed in hashes]
 
 
+def _text_parts(
+    column: pl.Series,
+) -> tuple[pa.Array, UInt64Array, npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the strings as bytes, the eight bytes from each byte on, and start and length of each string."""
+    text = column.to_arrow(compat_level=pl.CompatLevel.oldest()).view(pa.large_binary())  # a cast loads all of Arrow
+    _, offsets, data = text.buffers()
+    edges = np.frombuffer(offsets, np.int64)[text.offset : text.offset + len(text) + 1]
+    return text, _words(b"" if data is None else data), edges[:-1], np.diff(edges)
+
+
 def _word_by_word(
-    words: UInt64Array, starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
+    words: UInt64Array, starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], limit: int
 ) -> Iterator[tuple[slice | npt.NDArray[np.int64], UInt64Array]]:
-    """Yield, for n = 0, 1 and so on up to ``_LONG_BYTES``, the rows whose string has an n-th word, and these words."""
+    """Yield, for n = 0, 1 and so on up to ``limit`` bytes, the rows whose string has an n-th word, and these words."""
     if lengths.size and lengths[0] == lengths.min() == lengths.max():  # ids mostly are: no gathering, half the time
         size = int(lengths[0])
-        for at in range(0, min(size, _LONG_BYTES), _WORD_BYTES):
+        for at in range(0, min(size, limit), _WORD_BYTES):
             yield slice(None), words[starts[0] + at : starts[-1] + at + 1 : size] & _MASKS[min(size - at, _WORD_BYTES)]
         return
     rows = np.flatnonzero(lengths > 0)
     at = 0
-    while rows.size and at < _LONG_BYTES:
+    while rows.size and at < limit:
         left = lengths[rows] - at
         yield rows, words[starts[rows] + at] & _MASKS[np.minimum(left, _WORD_BYTES)]
         rows, at = rows[left > _WORD_BYTES], at + _WORD_BYTES

@@ -36,7 +36,7 @@ import polars as pl
 from streamcore.arguments import check_whole
 from streamcore.durations import DurationField
 from streamcore.errors import ConfigError
-from streamcore.hashing import UInt64Array, fingerprint_columns, hash_columns
+from streamcore.hashing import UInt64Array, fingerprint_columns, hash_contents
 from streamcore.limits import MAX_EVENT_IDS
 from streamcore.operators.base import LATE, LATE_REASON, LATENESS_MS, MAIN, CutTime, Ports
 from streamcore.operators.deduplication.paging import PagedIds
@@ -190,7 +190,7 @@ class Deduplicate:
 
     def _hash_contents(self, rows: pl.DataFrame) -> UInt64Array | None:
         names = self.spec.content_columns
-        return hash_columns(rows.select(names).get_columns(), rows.height) if names else None
+        return hash_contents(rows.select(names).get_columns(), rows.height) if names else None
 
     def _find_duplicates(self, ids: IdHashes, first_ms: int) -> Mask:
         """Return a mask of the duplicates: rows whose id passed in an earlier cut, or earlier in this one. Count those
