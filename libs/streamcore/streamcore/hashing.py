@@ -65,7 +65,7 @@ def fingerprint_columns(columns: Sequence[pl.Series], height: int) -> tuple[UInt
     return one, other
 
 
-def hash_contents(columns: Sequence[pl.Series], height: int) -> UInt64Array:
+def hash_contents(columns: Sequence[pl.Series | pa.Array], height: int) -> UInt64Array:
     """Return a 64-bit hash of each row's values, to compare rows with: it costs less than ``hash_columns``, and places
     no keys. It never changes either, since it is stored."""
     state = np.full(height, _SEED, dtype=np.uint64)
@@ -88,19 +88,34 @@ def _absorb(state: UInt64Array, word: UInt64Array) -> None:
     state ^= state >> _CONTENT_SHIFT
 
 
-def _column_words(column: pl.Series) -> Iterator[tuple[slice | npt.NDArray[np.int64], UInt64Array]]:
+def _column_words(column: pl.Series | pa.Array) -> Iterator[tuple[slice | npt.NDArray[np.int64], UInt64Array]]:
     """Yield the words of a column, with the rows that have them; together they determine the values."""
-    if column.null_count():  # of these rows alone: a hash does not depend on other rows
-        nulls = np.flatnonzero(column.is_null().to_numpy())
-        yield nulls, np.full(len(nulls), _NULL)
+    if isinstance(column, pa.Array) and pa.types.is_large_string(column.type):
+        if column.null_count:
+            yield _null_words(column.is_null().to_numpy(zero_copy_only=False))
+            column = column.fill_null("")
+        yield from _text_words(column.view(pa.large_binary()))
+        return
+    column = column if isinstance(column, pl.Series) else pl.Series(column)
+    if column.null_count():
+        yield _null_words(column.is_null().to_numpy())
     if column.dtype.is_nested():
         column = pl.Series([repr(value) for value in column.to_list()], dtype=pl.String)
     if column.dtype != pl.String:
         numbers = column.cast(pl.Float64 if column.dtype.is_float() else pl.Int64).fill_null(0).to_numpy()
         yield slice(None), (numbers + 0.0 if column.dtype.is_float() else numbers).view(np.uint64)
         return
-    column = column.fill_null("")
-    text, words, starts, lengths = _text_parts(column)
+    yield from _text_words(_as_binary(column.fill_null("")))
+
+
+def _null_words(is_null: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[np.int64], UInt64Array]:
+    """Return the rows with a null and a word for each; other rows have none, so no hash depends on the rows beside."""
+    rows = np.flatnonzero(is_null)
+    return rows, np.full(len(rows), _NULL)
+
+
+def _text_words(text: pa.Array) -> Iterator[tuple[slice | npt.NDArray[np.int64], UInt64Array]]:
+    words, starts, lengths = _text_parts(text)
     yield from _word_by_word(words, starts, lengths, _LONG_CONTENT_BYTES)
     if (long := np.flatnonzero(lengths > _LONG_CONTENT_BYTES)).size:
         yield long, np.array([_digest(text[row].as_py(), _SEED) for row in long.tolist()], np.uint64)
@@ -151,7 +166,8 @@ def _hash_values(column: pl.Series, seeds: Sequence[np.uint64]) -> list[UInt64Ar
 
 def _hash_strings(column: pl.Series, seeds: Sequence[np.uint64]) -> list[UInt64Array]:
     """Fold the words of each string, then its length in bytes. A long string counts as its BLAKE2b digest."""
-    text, words, starts, lengths = _text_parts(column)
+    text = _as_binary(column)
+    words, starts, lengths = _text_parts(text)
     hashes = [np.full(len(text), seed, dtype=np.uint64) for seed in seeds]
     for rows, word in _word_by_word(words, starts, lengths, _LONG_BYTES):
         for hashed in hashes:
@@ -162,14 +178,15 @@ def _hash_strings(column: pl.Series, seeds: Sequence[np.uint64]) -> list[UInt64A
     return [mix(hashed ^ lengths.astype(np.uint64)) for hashed in hashes]
 
 
-def _text_parts(
-    column: pl.Series,
-) -> tuple[pa.Array, UInt64Array, npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return the strings as bytes, the eight bytes from each byte on, and start and length of each string."""
-    text = column.to_arrow(compat_level=pl.CompatLevel.oldest()).view(pa.large_binary())  # a cast loads all of Arrow
+def _as_binary(column: pl.Series) -> pa.Array:
+    return column.to_arrow(compat_level=pl.CompatLevel.oldest()).view(pa.large_binary())  # a cast loads all of Arrow
+
+
+def _text_parts(text: pa.Array) -> tuple[UInt64Array, npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the eight bytes from each byte on, and start and length of each string."""
     _, offsets, data = text.buffers()
     edges = np.frombuffer(offsets, np.int64)[text.offset : text.offset + len(text) + 1]
-    return text, _words(b"" if data is None else data), edges[:-1], np.diff(edges)
+    return _words(b"" if data is None else data), edges[:-1], np.diff(edges)
 
 
 def _word_by_word(

@@ -157,4 +157,6 @@ def test_a_bucket_is_the_lower_half_of_the_hash_modulo_their_number(buckets: int
     assert bucket_for(hashes, buckets).tolist() == wanted
     for bucket in range(0, buckets, 3):
         assert rows_in_bucket(hashes, bucket, buckets).tolist() == [n for n, b in enumerate(wanted) if b == bucket]
+
+
 CONTENTS = ["155f1b28f6d5ed3f", "1f02068689e8cf62", "f054a990469239bb", "91ccef5752f4f68d"]

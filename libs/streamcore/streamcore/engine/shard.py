@@ -163,6 +163,7 @@ class Shard:
         return Cut(
             shard=self.number,
             events=contents.rows,
+            tables=contents.tables,
             control=contents.control,
             clock_ms=contents.clock_ms,
             watermark_ms=before[0].watermark_ms,

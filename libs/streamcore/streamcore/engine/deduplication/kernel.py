@@ -13,13 +13,12 @@ from streamcore.errors import CorruptState
 from streamcore.hashing import hash_columns
 from streamcore.kernel import DEDUPLICATION, Cut, KernelOutput, StatelessStage, StreamKey
 from streamcore.keyed.runtime_context import close
-from streamcore.operators.base import LATE, MAIN, CutTime
+from streamcore.operators.base import CutTime
 from streamcore.operators.deduplication.events import EventDeduplication
 from streamcore.state.cold.cold_state import ColdState
 from streamcore.state.cold.paged_state import PagedState
 from streamcore.state.scope import TableScope, get_scope
 from streamcore.state.table import StateTable
-from streamcore.wire.arrow_ipc import to_table
 from streamcore.wire.lanes import Record
 
 
@@ -99,23 +98,20 @@ class DeduplicationKernel:
 
     def _deduplicate(self, stream: DeduplicatedStream, cut: Cut) -> Sequence[KernelOutput]:
         """Return the late events of a stream as records, and the output of the app's stateless stage on the others."""
-        rows = cut.events.get(stream.rows)
-        events = self._operators[stream]
-        time = _time(stream, cut)
-        if rows is None:
-            rows = pl.DataFrame(stream.schema.arrow.empty_table())
+        table, events, time = cut.tables.get(stream.rows), self._operators[stream], _time(stream, cut)
+        if table is None:
+            table = stream.schema.arrow.empty_table()
         elif self.cold is not None:
-            hashes = hash_columns(rows.select(stream.key).get_columns(), rows.height)
+            hashes = hash_columns(pl.DataFrame(table.select(stream.key)).get_columns(), table.num_rows)
             self.cold.recall(stream.operator, hashes, time.next_watermark_ms, time.clock_ms)
-        ports = events.operator.step([rows], time)
-        counted = KernelOutput(
-            self._write_late(stream.source, ports[LATE], time.watermark_ms) if ports[LATE].height else (),
-            counters=_counters(stream, events),
-        )
-        passed = ports[MAIN]
-        if not passed.height:
+        decided = events.decide(table, time)
+        late: Sequence[Record] = ()
+        if decided.late.height:
+            late = self._write_late(stream.source, decided.late, time.watermark_ms)
+        counted = KernelOutput(late, counters=_counters(stream, events))
+        if not decided.used.num_rows:
             return [counted]
-        return [counted, self._head.step(stream.source, to_table(passed), cut.clock_ms)]
+        return [counted, self._head.step(stream.source, decided.used, cut.clock_ms)]
 
 
 def _time(stream: DeduplicatedStream, cut: Cut) -> CutTime:

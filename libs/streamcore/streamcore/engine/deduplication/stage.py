@@ -44,7 +44,7 @@ def add_deduplication(app: App, write_late: WriteLate) -> App:
         )
         for n in indexes
     )
-    exchanges = [Exchange(stream.rows, stream.key) for stream in streams]
+    exchanges = [Exchange(stream.rows, stream.key, as_table=True) for stream in streams]
     return replace(
         app,
         stages=(DeduplicationStage(streams, app.limits.max_event_ids, head, write_late), *app.stages),
