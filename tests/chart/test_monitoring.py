@@ -35,22 +35,9 @@ _UPGRADE = Upgrade(
     phases=(PhaseTime(Phase.PREFLIGHT, 0), PhaseTime(Phase.STOPPING, 1)),
 )
 _BY_NAME = (
-    *(
-        "cuts",
-        "lanes",
-        "reasons",
-        "counters",
-        "sink_rows",
-        "sink_rejected",
-        "markers",
-        "candidates",
-        "matches",
-        "ids_forgotten",
-        "event_ids",
-        "event_id_bytes",
-    ),
+    *("cuts", "lanes", "reasons", "counters", "sink_rows", "sink_rejected", "markers", "candidates", "matches"),
     *("rule_state_entries", "rule_state_bytes", "budgets_reached", "busy_us", "waiting_us"),
-    *("cold", "cold_moves"),
+    *("cold", "cold_moves", "ids_forgotten", "event_ids", "event_id_bytes"),
 )
 _DASHBOARD = CHART / "files/dashboard.json"
 

@@ -10,8 +10,10 @@ import polars as pl
 import pytest
 
 import streamcore as sc
+from streamcore.engine.deduplication.stage import add_deduplication
 from streamcore.errors import ConfigError
 from streamcore.schema import StreamSchema
+from streamcore.topology.dead_letters import LateEventLetters
 from streamcore.topology.simulation import Simulation, SimulationResult
 from tests.harness.oracles.duplicates import EventsOnce
 
@@ -154,6 +156,12 @@ def test_the_dead_letter_of_a_late_event_has_its_record_and_position() -> None:
     (letter,) = simulation.cut({"orders": old}).dead
     assert (letter.key, letter.value) == (b"key", b"value")
     assert dict(letter.headers)["source_offset"] == b"1"
+
+
+def test_an_app_without_such_a_stream_has_no_further_stage_and_no_other_value() -> None:
+    plain, once_app = shop(None).app(), shop("5s").app()
+    assert len(once_app.stages) == len(plain.stages) + 1
+    assert add_deduplication(plain, LateEventLetters(plain.schemas, plain.topics)) is plain
 
 
 def test_the_text_of_a_topology_shows_the_horizon() -> None:
