@@ -13,7 +13,7 @@ from bench.command import explain, rule_check
 from bench.harness import generated_rules as rules
 from bench.harness import in_process, jobs
 from bench.harness.environment import Environment, open_environment
-from bench.harness.result import Result, show
+from bench.harness.result import Figure, Result, show
 from bench.sinks import postgres as postgres_sink
 from bench.spark import copies, etl, latency, operators, propagation, recovery, release, sequences, startup, throughput
 from headgate.console.messages import to_stderr
@@ -46,6 +46,24 @@ def _per_event(request: Request) -> list[Result]:
     }
     ratios = {name: _ratio(results[10_000], results[100], name) for name in (_WHOLE, f"{_WHOLE}_steady")}
     return [results[100], results[10_000], results[1_000] | {"ratio_10000_to_100_rules": ratios}]
+
+
+def _deduplicate(request: Request) -> list[Result]:
+    """Measure 100 event rules on a stream with ``deduplicate`` and without, and the difference."""
+    events, count = request.size(4_000_000, 400_000), request.rules or 100
+    each, once = (
+        throughput.measure_event_rules(request.environment, events, count, request.options, deduplicate)
+        for deduplicate in (None, "24h")
+    )
+    names = (_WHOLE, f"{_WHOLE}_steady")
+    added = {name: _difference(once[name], each[name]) for name in names}
+    return [each, once | {"workload": "deduplicate", "added_by_deduplicate": added}]
+
+
+def _difference(above: Figure, below: Figure) -> Figure:
+    if isinstance(above, Mapping) and isinstance(below, Mapping):
+        return {name: _difference(above[name], below[name]) for name in above}
+    return round(above - below, 2) if isinstance(above, float) and isinstance(below, float) else None
 
 
 def _ratio(above: Result, below: Result, name: str) -> float | None:
@@ -181,6 +199,7 @@ WORKLOADS: Mapping[str, Callable[[Request], list[Result]]] = {
     "windowed": _windowed_rules,
     "windowed-ratio": _windowed_ratio,
     "sequences": _sequences,
+    "deduplicate": _deduplicate,
     "copy": _copy,
     "copy-json": _copy_json,
     "etl": _etl,

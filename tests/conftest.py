@@ -44,9 +44,9 @@ def new_app(tmp_path: Path, kafka: KafkaSettings, spark_jars: Path) -> Iterator[
     """Creates apps that are not started; their processes end with the test."""
     made: list[Scene] = []
 
-    def create(stem: str, kafka: KafkaSettings = kafka, **settings: object) -> Scene:
+    def create(stem: str, kafka: KafkaSettings = kafka, *, deduplicate: str | None = None, **settings: object) -> Scene:
         name = unique_name(stem, next(_numbers))
-        made.append(new_scene(tmp_path / name, kafka, spark_jars, name, **settings))
+        made.append(new_scene(tmp_path / name, kafka, spark_jars, name, deduplicate=deduplicate, **settings))
         return made[-1]
 
     yield create

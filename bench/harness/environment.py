@@ -59,10 +59,11 @@ class Environment:
         (runs / name).mkdir(parents=True)
         return runs / name
 
-    def schema_file(self) -> Path:
-        """Write the stream file of the synthetic events, and return its path."""
-        path = self.folder / "stream.yaml"
-        path.write_bytes(orjson.dumps(SCHEMA))
+    def schema_file(self, deduplicate: str | None = None) -> Path:
+        """Write the stream file of the synthetic events, and return its path. ``deduplicate``: its entry of this
+        name."""
+        path = self.folder / f"stream{'' if deduplicate is None else '-once'}.yaml"
+        path.write_bytes(orjson.dumps(SCHEMA | ({} if deduplicate is None else {"deduplicate": deduplicate})))
         return path
 
     def fill_topic(self, wanted: EventSet) -> str:

@@ -23,13 +23,19 @@ _LIMIT_S = 3_600
 
 
 def measure_event_rules(
-    environment: Environment, events: int, rule_count: int, options: Mapping[str, object]
+    environment: Environment,
+    events: int,
+    rule_count: int,
+    options: Mapping[str, object],
+    deduplicate: str | None = None,
 ) -> Result:
-    """Measure event rules. ``options``: further settings of the app."""
+    """Measure event rules. ``options``: further settings of the app. ``deduplicate``: of the stream."""
     events_sent = EventSet(events)
     topic = environment.fill_topic(events_sent)
     rule_set = rules.event_rules(rule_count, events_sent.users)
-    app = AppUnderTest.prepare(environment, f"event{rule_count}", topic, rule_set.control_records(), options)
+    app = AppUnderTest.prepare(
+        environment, f"event{rule_count}", topic, rule_set.control_records(), options, deduplicate
+    )
     result = _run(app, events_sent)
     app.raise_if_rejected()
     expected = oracle.event_pairs(events_sent.columns(), rule_set)

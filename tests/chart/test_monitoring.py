@@ -37,7 +37,7 @@ _UPGRADE = Upgrade(
 _BY_NAME = (
     *("cuts", "lanes", "reasons", "counters", "sink_rows", "sink_rejected", "markers", "candidates", "matches"),
     *("rule_state_entries", "rule_state_bytes", "budgets_reached", "busy_us", "waiting_us"),
-    *("cold", "cold_moves"),
+    *("cold", "cold_moves", "ids_forgotten", "event_ids", "event_id_bytes"),
 )
 _DASHBOARD = CHART / "files/dashboard.json"
 
@@ -53,6 +53,7 @@ def _metrics() -> frozenset[str]:
             getattr(totals, name)["one"] = 1
         totals.function_counts["velocity.alarms"] = totals.function_gauges["velocity.cards"] = 1
         totals.partition_delay_ms["shop", "0"] = 1
+        totals.duplicates["shop.same"] = 1
         telemetry.watch(lambda: Lag(1, 1))
         telemetry.watch_memory(lambda: MemoryUse(700, 1_000, ()))
         telemetry.savepoint_done(1)

@@ -1,8 +1,9 @@
 """Backfill of a rule: counts the events from before its new aggregates began, and sends the counts to the app.
 
 The app reports on the status topic from which offsets on a version counts. This module counts the events before those
-offsets, with the app's own code, from the topic or from files. Promises: with the topic as source the result is exact,
-whatever the app reads meanwhile. Files are not checked: they must hold every earlier event exactly once.
+offsets, with the app's own code, from the topic or from files; duplicates count once if the stream has ``deduplicate``.
+Promises: with the topic as source the result is exact, whatever the app reads meanwhile. Files are not checked: they
+must hold every earlier event exactly once.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from rulecore.lists.fill_columns import with_list_columns
 from streamcore.kafka.partition_offsets import KafkaPartitionOffsets
 from streamcore.kafka.readers import read_topic
 from streamcore.kafka.settings import KafkaSettings
+from streamcore.operators.deduplication.events import for_stream
 from streamcore.schema import EVENT_MS
 
 
@@ -90,10 +92,12 @@ def backfill_rule(
     results = []
     for missing in _missing_aggregates(kafka, topics, rule):
         collector, events = BackfillCollector(rule, schema), 0
+        deduplication = for_stream(schema)
         total, batches = _past_events(kafka, history, missing, rule, streams)
         with progress(f"backfill {rule_id}", total) as on_progress:
             for count, frame in batches:
-                past = frame.filter(pl.col(EVENT_MS) >= history.start_ms)
+                once = frame if deduplication is None else deduplication.filter(frame)
+                past = once.filter(pl.col(EVENT_MS) >= history.start_ms)
                 collector.add(with_list_columns(past, rule.list_columns, contents))
                 events += count
                 on_progress(events)

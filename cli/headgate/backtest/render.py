@@ -92,6 +92,8 @@ def _notes(result: BacktestResult) -> list[str]:
     ]
     if report.late:
         notes.append(f"{report.late:,} events were late: only event rules evaluated them (see --disorder)")
+    if report.duplicates:
+        notes.append(f"{report.duplicates:,} events are duplicates of earlier ones and do not count")
     if any(one.incomplete for one in report.new.values()):
         notes.append(
             "incomplete: alerts of windows that reach back before the first event, so their counts are too low"
@@ -129,6 +131,7 @@ def as_json(result: BacktestResult) -> Json:
         "first_ms": report.first_ms,
         "last_ms": report.last_ms,
         "late": report.late,
+        "duplicates": report.duplicates,
         "not_events": [{"reason": reason, "records": count} for reason, count in sorted(report.dead_letters.items())],
         "compared_with": result.against,
         "seconds": round(result.seconds, 3),

@@ -130,6 +130,12 @@ _STREAM: Final[Mapping[str, Any]] = {
                 },
             },
         },
+        "deduplicate": {
+            "type": "string",
+            "pattern": "^[0-9]{1,12}(ms|s|m|h|d)$",
+            "description": "Most event time between two events with one event_id for the second to be a duplicate, "
+            "which is not used; without it each event is used.",
+        },
         "zone": {"type": "string", "description": "Time zone of times without one, such as Europe/London."},
     },
 }

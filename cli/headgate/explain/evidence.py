@@ -17,12 +17,14 @@ from rulecore.compile.rule import CompiledRule
 from rulecore.explain.explanation import ExplainQuestion
 from rulecore.explain.rule import explain_rule
 from rulecore.lists.store import ListStore
+from streamcore.operators.deduplication.events import for_stream
 from streamcore.schema import OFFSET, PARTITION, StreamSchema
 
 if TYPE_CHECKING:  # an explanation from files does not import the Kafka clients
     from headgate.explain.kafka_reader import KafkaReader, KafkaRecord
 
 _END_MS = 2**53
+_ROW = "__row"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,7 @@ class Evidence:
     record: KafkaRecord | None = None
     dead: str | None = None
     late: Lateness | None = None
+    duplicate: bool = False
     notes: tuple[str, ...] = ()
 
 
@@ -92,6 +95,28 @@ def drop_late_events(reader: KafkaReader, late_topic: str, evidence: Evidence, m
         late=late.get(asked_position) if asked_position is not None else None,
         notes=(*evidence.notes, note),
     )
+
+
+def drop_duplicates(schema: StreamSchema, evidence: Evidence) -> Evidence:
+    """Return the evidence without the events that do not count because the stream has ``deduplicate``.
+
+    Of the copies of an event the first by partition and offset is kept, or the one in question.
+    """
+    deduplication = for_stream(schema)
+    events, row = evidence.events, evidence.question.row
+    if deduplication is None or not events.height:
+        return evidence
+    numbers = pl.Series(_ROW, range(events.height), pl.Int64)
+    kept = deduplication.filter(events.with_columns(numbers))[_ROW].to_list()
+    if len(kept) == events.height:
+        return evidence
+    duplicate = row is not None and row not in kept
+    if row is not None and duplicate:
+        ids = events[schema.event_id].to_list() if schema.event_id is not None else []
+        kept = sorted([*(n for n in kept if ids[n] != ids[row]), row])
+    question = replace(evidence.question, row=None if row is None else kept.index(row))
+    note = f"{events.height - len(kept):,} events of the key are duplicates and do not count"
+    return replace(evidence, events=events[kept], question=question, duplicate=duplicate, notes=(*evidence.notes, note))
 
 
 def _late_events(reader: KafkaReader, late_topic: str, topic: str, most: int) -> Mapping[tuple[int, int], Lateness]:

@@ -8,7 +8,7 @@ import orjson
 
 from headgate.errors import InputError
 from headgate.explain.event_selection import find_alert_events, find_events_at, find_key_events
-from headgate.explain.evidence import Evidence, decode_lines, drop_late_events, explain_evidence
+from headgate.explain.evidence import Evidence, decode_lines, drop_duplicates, drop_late_events, explain_evidence
 from headgate.explain.from_file import read_lines
 from headgate.explain.kafka_reader import KafkaReader, KafkaRecord
 from headgate.explain.query import ExplainQuery, ExplainResult, known_rule, signal_rules
@@ -57,7 +57,9 @@ def _explain_rule(query: ExplainQuery, reader: KafkaReader, known: AppRules) -> 
     rules, lists = _rules(query, known)
     rule = _rule(query, rules, known)
     schema = known.streams[rule.rule.on]
-    evidence = _drop_late(query, reader, rule, _find_evidence(query, reader, rule, schema))
+    evidence = drop_duplicates(
+        schema, _drop_late(query, reader, rule, schema, _find_evidence(query, reader, rule, schema))
+    )
     found = explain_evidence(rule, schema, evidence, signal_rules(rule, rules), lists)
     reasons = find_reasons(reader, known, found.explanation, evidence, query.scan)
     published = _find_published_alert(reader, AppTopics(query.app), found.explanation, query.scan)
@@ -89,8 +91,10 @@ def _rule(query: ExplainQuery, rules: Mapping[str, CompiledRule], known: AppRule
     return rule
 
 
-def _drop_late(query: ExplainQuery, reader: KafkaReader, rule: CompiledRule, evidence: Evidence) -> Evidence:
-    if rule.kind is RuleKind.EVENT or query.event_json is not None:
+def _drop_late(
+    query: ExplainQuery, reader: KafkaReader, rule: CompiledRule, schema: StreamSchema, evidence: Evidence
+) -> Evidence:
+    if (rule.kind is RuleKind.EVENT and schema.deduplicate_ms is None) or query.event_json is not None:
         return evidence
     return drop_late_events(reader, f"{query.app}.{LATE}", evidence, min(query.scan, _LATE_RECORDS))
 
@@ -132,7 +136,7 @@ def _explain_alert(query: ExplainQuery, reader: KafkaReader, known: AppRules) ->
             f"version {version} of {name} is no longer on the control topic; this explains version {rule.rule.version}",
         )
     evidence = find_alert_events(reader, schema, rule, alert, query.topic or schema.name, query.scan, query.now_ms)
-    evidence = _drop_late(query, reader, rule, evidence)
+    evidence = drop_duplicates(schema, _drop_late(query, reader, rule, schema, evidence))
     signals = rule.rule.score.of if rule.rule.score is not None else ()
     support = tuple(c for s in signals if (c := known.find_compiled(s)) is not None)
     found = explain_evidence(rule, schema, evidence, support, known.history.lists)

@@ -18,6 +18,7 @@ from headgate.time_arguments import show_time
 from rulecore.documents.rule import RuleKind, RuleMode
 from rulecore.documents.status import StatusKind, Subject
 from rulecore.explain.explanation import Explanation, RuleReason
+from streamcore.durations import render_duration
 from streamcore.kafka.readers import Record
 
 _STATUS_RECORDS = 50_000
@@ -53,6 +54,21 @@ def _dead_letter(context: ReasonContext) -> RuleReason | None:
     if context.evidence.dead is None:
         return None
     return RuleReason("dead letter", f"the record is not an event of {context.rule.rule.on}: {context.evidence.dead}")
+
+
+def _duplicate(context: ReasonContext) -> RuleReason | None:
+    """Check whether the event repeats another. Of a rule on one event only this event is read, so it may."""
+    schema, evidence = context.known.streams[context.rule.rule.on], context.evidence
+    if schema.deduplicate_ms is None or evidence.question.row is None or not evidence.events.height:
+        return None
+    event_id = evidence.events[str(schema.event_id)][evidence.question.row]
+    if evidence.duplicate:
+        return RuleReason("duplicate", f"another event with {schema.event_id} {event_id} counts, so this one does not")
+    if context.rule.kind is not RuleKind.EVENT or event_id is None:
+        return None
+    horizon = render_duration(schema.deduplicate_ms)
+    text = f"if an event with {schema.event_id} {event_id} came within {horizon} before it, this one is not used"
+    return RuleReason("duplicate?", text, decisive=False)
 
 
 def _not_published(context: ReasonContext) -> RuleReason | None:
@@ -135,20 +151,26 @@ def _published_later(context: ReasonContext) -> RuleReason | None:
 
 
 def _late(context: ReasonContext) -> RuleReason | None:
-    """Check whether the event was late; event rules evaluate late events too."""
-    late = context.evidence.late
-    if late is None or context.rule.kind is RuleKind.EVENT:
+    """Check whether the event was late. Event rules evaluate late events too, unless the deduplication of the stream
+    may have forgotten their ids."""
+    late, horizon_ms = context.evidence.late, context.known.streams[context.rule.rule.on].deduplicate_ms
+    if late is None:
         return None
-    text = (
-        f"the event came {late.lateness_ms / 1000:g} s behind the watermark ({show_time(late.watermark_ms)} UTC): its "
-        "windows may have ended, so rules with state did not count it"
-    )
+    behind = f"the event came {late.lateness_ms / 1000:g} s behind the watermark ({show_time(late.watermark_ms)} UTC)"
+    if horizon_ms is not None and late.lateness_ms > horizon_ms:
+        return RuleReason(
+            "late", f"{behind}, more than the stream's deduplicate: it may repeat a forgotten one, and is not used"
+        )
+    if context.rule.kind is RuleKind.EVENT:
+        return None
+    text = f"{behind}: its windows may have ended, so rules with state did not count it"
     return RuleReason("late", text)
 
 
 #: All checks, in the order in which they run.
 CHECKS: tuple[Check, ...] = (
     _dead_letter,
+    _duplicate,
     _not_published,
     _replacement,
     _mode,

@@ -9,7 +9,7 @@ evaluated. The module knows neither Spark nor Kafka: production, tests and back-
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -54,6 +54,7 @@ _GROUPS = "groups"
 _LISTS = "lists"
 _GENERATION = "generation:"  # how often a group was deleted
 _SET = "set"
+_LATE = "event time before the watermark: its windows may have been closed"
 _TOP_RULES = 20  # rules in the metrics of a cut
 
 
@@ -336,19 +337,15 @@ class RulesKernel:
 
     def _origin(self, name: str, row: Mapping[str, object]) -> Origin:
         """Return the origin of an event of the stream ``name``."""
-        partition, offset, event_ms = row[PARTITION], row[OFFSET], row[EVENT_MS]
-        assert isinstance(partition, int)
-        assert isinstance(offset, int)
-        assert isinstance(event_ms, int)
-        return Origin(self.topics[name], partition % PARTITIONS_PER_TOPIC, offset, event_ms)
+        return _origin(self.topics[name], row)
 
     def _late_records(self, cut: Cut, name: str) -> Iterable[Record]:
         """Yield a record for each late event of the stream ``name``."""
         frame = cut.events.get(StreamKey(name, 0))
         if frame is None:
             return
-        for row in frame.filter(pl.col(EVENT_MS) < cut.watermark_ms).iter_rows(named=True):
-            yield _late_record(self.schemas[name], row, self._origin(name, row), cut.watermark_ms)
+        late = frame.filter(pl.col(EVENT_MS) < cut.watermark_ms)
+        yield from late_records(self.schemas[name], self.topics[name], late, cut.watermark_ms, _LATE)
 
     # --- rules with state ---------------------------------------------------------------------------------------
 
@@ -452,19 +449,31 @@ class RulesKernel:
         return [status_record(status), quarantine_record(rule.rule, reason)]
 
 
-def _late_record(schema: StreamSchema, row: Mapping[str, object], origin: Origin, watermark_ms: int) -> Record:
-    """Return the record of a late event for the lane ``late``."""
-    event = {f.name: lang.to_logical(row[f.name], f.type) for f in schema.fields}
-    body = {
-        "stream": schema.name,
-        "source": {"topic": origin.topic, "partition": origin.partition, "offset": origin.offset},
-        "event_time_ms": origin.event_ms,
-        "lateness_ms": watermark_ms - origin.event_ms,
-        "watermark_ms": watermark_ms,
-        "reason": "event time before the watermark: its windows may have been closed",
-        "event": event,
-    }
-    return Record(LATE, None, orjson.dumps(body, default=str))
+def _origin(topic: str, row: Mapping[str, object]) -> Origin:
+    partition, offset, event_ms = row[PARTITION], row[OFFSET], row[EVENT_MS]
+    assert isinstance(partition, int)
+    assert isinstance(offset, int)
+    assert isinstance(event_ms, int)
+    return Origin(topic, partition % PARTITIONS_PER_TOPIC, offset, event_ms)
+
+
+def late_records(
+    schema: StreamSchema, topic: str, late: pl.DataFrame, watermark_ms: int, reason: str
+) -> Iterator[Record]:
+    """Yield a record for the lane ``late`` for each late event of a stream."""
+    for row in late.iter_rows(named=True):
+        origin = _origin(topic, row)
+        event = {f.name: lang.to_logical(row[f.name], f.type) for f in schema.fields}
+        body = {
+            "stream": schema.name,
+            "source": {"topic": origin.topic, "partition": origin.partition, "offset": origin.offset},
+            "event_time_ms": origin.event_ms,
+            "lateness_ms": watermark_ms - origin.event_ms,
+            "watermark_ms": watermark_ms,
+            "reason": reason,
+            "event": event,
+        }
+        yield Record(LATE, None, orjson.dumps(body, default=str))
 
 
 def control_record(rule_id: str, value: bytes | None, offset: int) -> ControlRecord:
@@ -472,4 +481,4 @@ def control_record(rule_id: str, value: bytes | None, offset: int) -> ControlRec
     return ControlRecord(0, offset, rule_id.encode(), value)
 
 
-__all__: Sequence[str] = ("RulesKernel", "control_record")
+__all__: Sequence[str] = ("RulesKernel", "control_record", "late_records")

@@ -22,9 +22,18 @@ UInt64Array = npt.NDArray[np.uint64]
 _NULL = np.uint64(0x9E3779B97F4A7C15)
 _SEED = np.uint64(0x2545F4914F6CDD1D)
 _SECOND_SEED = np.uint64(0xD1342543DE82EF95)
+_ROUNDS = (
+    (np.uint64(30), np.uint64(0xBF58476D1CE4E5B9)),
+    (np.uint64(27), np.uint64(0x94D049BB133111EB)),
+)
+_LAST_SHIFT = np.uint64(31)
+_CONTENT_FACTOR, _CONTENT_SHIFT = np.uint64(0x9E3779B97F4A7C15), np.uint64(32)
 _WORD_BYTES = 8
+_BYTE = 256  # values of a byte
 #: Longer strings cost a digest each instead of a pass over the column for every word of the longest.
 _LONG_BYTES = 64
+#: The same for the contents of rows, whose long strings differ in each row.
+_LONG_CONTENT_BYTES = 1024
 #: For each number of bytes that are left, the bits of a word that belong to the string.
 _MASKS = np.array([(1 << 8 * n) - 1 for n in range(_WORD_BYTES + 1)], dtype=np.uint64)
 
@@ -33,9 +42,11 @@ def mix(values: UInt64Array) -> UInt64Array:
     """Apply SplitMix64's finaliser to each element."""
     with np.errstate(over="ignore"):
         z = values + _NULL
-        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return z ^ (z >> np.uint64(31))
+        for shift, factor in _ROUNDS:
+            z ^= z >> shift
+            z *= factor
+        z ^= z >> _LAST_SHIFT
+    return z
 
 
 def hash_columns(columns: Sequence[pl.Series], height: int) -> UInt64Array:
@@ -54,11 +65,76 @@ def fingerprint_columns(columns: Sequence[pl.Series], height: int) -> tuple[UInt
     return one, other
 
 
+def hash_contents(columns: Sequence[pl.Series | pa.Array], height: int) -> UInt64Array:
+    """Return a 64-bit hash of each row's values, to compare rows with: it costs less than ``hash_columns``, and places
+    no keys. It never changes either, since it is stored."""
+    state = np.full(height, _SEED, dtype=np.uint64)
+    with np.errstate(over="ignore"):
+        for column in columns:
+            for rows, word in _column_words(column):
+                if isinstance(rows, slice):
+                    _absorb(state, word)
+                else:
+                    part = state[rows]
+                    _absorb(part, word)
+                    state[rows] = part
+    return mix(state)
+
+
+def _absorb(state: UInt64Array, word: UInt64Array) -> None:
+    """Fold a word into each element, in place. Each step is a bijection: one word that differs is never lost."""
+    state ^= word
+    state *= _CONTENT_FACTOR
+    state ^= state >> _CONTENT_SHIFT
+
+
+def _column_words(column: pl.Series | pa.Array) -> Iterator[tuple[slice | npt.NDArray[np.int64], UInt64Array]]:
+    """Yield the words of a column, with the rows that have them; together they determine the values."""
+    if isinstance(column, pa.Array) and pa.types.is_large_string(column.type):
+        if column.null_count:
+            yield _null_words(column.is_null().to_numpy(zero_copy_only=False))
+            column = column.fill_null("")
+        yield from _text_words(column.view(pa.large_binary()))
+        return
+    column = column if isinstance(column, pl.Series) else pl.Series(column)
+    if column.null_count():
+        yield _null_words(column.is_null().to_numpy())
+    if column.dtype.is_nested():
+        column = column.to_frame("value").select(pl.struct("value").struct.json_encode()).to_series()
+    if column.dtype != pl.String:
+        numbers = column.cast(pl.Float64 if column.dtype.is_float() else pl.Int64).fill_null(0).to_numpy()
+        yield slice(None), (numbers + 0.0 if column.dtype.is_float() else numbers).view(np.uint64)
+        return
+    yield from _text_words(_as_binary(column.fill_null("")))
+
+
+def _null_words(is_null: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[np.int64], UInt64Array]:
+    """Return the rows with a null and a word for each; other rows have none, so no hash depends on the rows beside."""
+    rows = np.flatnonzero(is_null)
+    return rows, np.full(len(rows), _NULL)
+
+
+def _text_words(text: pa.Array) -> Iterator[tuple[slice | npt.NDArray[np.int64], UInt64Array]]:
+    words, starts, lengths = _text_parts(text)
+    yield from _word_by_word(words, starts, lengths, _LONG_CONTENT_BYTES)
+    if (long := np.flatnonzero(lengths > _LONG_CONTENT_BYTES)).size:
+        yield long, np.array([_digest(text[row].as_py(), _SEED) for row in long.tolist()], np.uint64)
+    yield slice(None), lengths.astype(np.uint64)
+
+
 def bucket_for(hashes: UInt64Array, buckets: int) -> npt.NDArray[np.int32]:
     """Return the bucket of a shard's state that holds each hash: its lower half modulo the number of buckets."""
     if buckets & (buckets - 1) == 0:  # the same, at a tenth of the time
         return (hashes & np.uint64(buckets - 1)).astype(np.int32)
     return ((hashes & np.uint64(0xFFFFFFFF)) % np.uint64(buckets)).astype(np.int32)
+
+
+def rows_in_bucket(hashes: UInt64Array, bucket: int, buckets: int) -> npt.NDArray[np.int64]:
+    """Return the indexes of the hashes that ``bucket_for`` puts into this bucket, in order."""
+    if buckets & (buckets - 1) == 0 and buckets <= _BYTE and hashes.flags.c_contiguous:
+        lowest = hashes.astype("<u8", copy=False).view(np.uint8)[::8]  # a cut scans all hashes: an eighth of the bytes
+        return np.flatnonzero((lowest & np.uint8(buckets - 1)) == bucket)
+    return np.flatnonzero(bucket_for(hashes, buckets) == bucket)
 
 
 def _fold(columns: Sequence[pl.Series], height: int, seeds: Sequence[np.uint64]) -> list[UInt64Array]:
@@ -90,13 +166,10 @@ def _hash_values(column: pl.Series, seeds: Sequence[np.uint64]) -> list[UInt64Ar
 
 def _hash_strings(column: pl.Series, seeds: Sequence[np.uint64]) -> list[UInt64Array]:
     """Fold the words of each string, then its length in bytes. A long string counts as its BLAKE2b digest."""
-    text = column.to_arrow(compat_level=pl.CompatLevel.oldest()).view(pa.large_binary())  # a cast loads all of Arrow
-    _, offsets, data = text.buffers()
-    edges = np.frombuffer(offsets, np.int64)[text.offset : text.offset + len(text) + 1]
-    starts, lengths = edges[:-1], np.diff(edges)
-    words = _words(b"" if data is None else data)
+    text = _as_binary(column)
+    words, starts, lengths = _text_parts(text)
     hashes = [np.full(len(text), seed, dtype=np.uint64) for seed in seeds]
-    for rows, word in _word_by_word(words, starts, lengths):
+    for rows, word in _word_by_word(words, starts, lengths, _LONG_BYTES):
         for hashed in hashes:
             hashed[rows] = mix(hashed[rows] ^ word)
     for row in np.flatnonzero(lengths > _LONG_BYTES).tolist():
@@ -105,18 +178,29 @@ def _hash_strings(column: pl.Series, seeds: Sequence[np.uint64]) -> list[UInt64A
     return [mix(hashed ^ lengths.astype(np.uint64)) for hashed in hashes]
 
 
+def _as_binary(column: pl.Series) -> pa.Array:
+    return column.to_arrow(compat_level=pl.CompatLevel.oldest()).view(pa.large_binary())  # a cast loads all of Arrow
+
+
+def _text_parts(text: pa.Array) -> tuple[UInt64Array, npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the eight bytes from each byte on, and start and length of each string."""
+    _, offsets, data = text.buffers()
+    edges = np.frombuffer(offsets, np.int64)[text.offset : text.offset + len(text) + 1]
+    return _words(b"" if data is None else data), edges[:-1], np.diff(edges)
+
+
 def _word_by_word(
-    words: UInt64Array, starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
+    words: UInt64Array, starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], limit: int
 ) -> Iterator[tuple[slice | npt.NDArray[np.int64], UInt64Array]]:
-    """Yield, for n = 0, 1 and so on up to ``_LONG_BYTES``, the rows whose string has an n-th word, and these words."""
+    """Yield, for n = 0, 1 and so on up to ``limit`` bytes, the rows whose string has an n-th word, and these words."""
     if lengths.size and lengths[0] == lengths.min() == lengths.max():  # ids mostly are: no gathering, half the time
         size = int(lengths[0])
-        for at in range(0, min(size, _LONG_BYTES), _WORD_BYTES):
+        for at in range(0, min(size, limit), _WORD_BYTES):
             yield slice(None), words[starts[0] + at : starts[-1] + at + 1 : size] & _MASKS[min(size - at, _WORD_BYTES)]
         return
     rows = np.flatnonzero(lengths > 0)
     at = 0
-    while rows.size and at < _LONG_BYTES:
+    while rows.size and at < limit:
         left = lengths[rows] - at
         yield rows, words[starts[rows] + at] & _MASKS[np.minimum(left, _WORD_BYTES)]
         rows, at = rows[left > _WORD_BYTES], at + _WORD_BYTES

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 STATE_ENTRIES, STATE_BYTES, BUDGET_REACHED = "state_entries", "state_bytes", "budget_reached"
 #: The sizes of paged tables in memory and on disk, and how many keys moved (``streamcore.state.cold``), likewise.
 COLD, COLD_MOVES = "cold", "cold_moves"
+#: Counts of the deduplication of a stream and sizes of its state, likewise, with the stream and what is counted.
+DEDUPLICATION = "deduplication"
 #: The same, with the name of a step: microseconds in which it ran. And with the number of a source partition: the
 #: broker's timestamp of the first record that the cut reads of it.
 BUSY_US, FIRST_RECORD_MS = "busy_us", "first_record_ms"
@@ -58,13 +60,15 @@ class StreamKey:
 @dataclass(frozen=True, slots=True)
 class Exchange:
     """An input of a keyed stage: its rows go to the shard that owns their ``key`` columns, or with ``broadcast`` to
-    every shard. ``stage``: number of the keyed stage, from 0. ``parallelism``: most shards that get rows; None: all."""
+    every shard. ``stage``: number of the keyed stage, from 0. ``parallelism``: most shards that get rows; None: all.
+    ``as_table``: the kernel gets the rows as an Arrow table in any order, which is cheaper if it passes most on."""
 
     rows: StreamKey
     key: tuple[str, ...]
     stage: int = 0
     broadcast: bool = False
     parallelism: int | None = None
+    as_table: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +81,7 @@ class Cut:
     (``offsets.source_partitions``). ``watermark_ms``: the watermark at the start of the cut; ``next_watermark_ms``:
     at its end. ``watermark_times``: both, for each watermark group of the app. ``latest_event_ms``: for each
     stream, the latest event time before the cut. Output of which an app has one per cut is emitted by ``shard`` 0.
-    ``key_space``: decides which shard owns a key.
+    ``key_space``: decides which shard owns a key. ``tables``: the rows of exchanges ``as_table``.
     """
 
     shard: int
@@ -90,6 +94,7 @@ class Cut:
     watermark_times: Sequence[CutTime] = ()
     start_offsets: Mapping[int, int] = field(default_factory=dict)
     key_space: KeySpace = field(default_factory=KeySpace)
+    tables: Mapping[StreamKey, pa.Table] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+#: The highest limit of ids of a deduplication in a shard: its index holds entry numbers of 32 bits.
+MAX_EVENT_IDS = 2**30
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -20,6 +23,8 @@ class Limits:
     control_records_per_cut: int = 1_000
     #: Most rows that a stage-1 task holds before it packs them.
     flush_rows: int = 250_000
+    #: Most ids that a shard remembers of a stream with ``deduplicate``; beyond it the oldest are forgotten.
+    max_event_ids: int = 10_000_000
 
 
 @dataclass(frozen=True, slots=True)

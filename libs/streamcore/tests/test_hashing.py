@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamcore.hashing import bucket_for, fingerprint_columns, hash_columns, mix
+from streamcore.hashing import bucket_for, fingerprint_columns, hash_columns, hash_contents, mix, rows_in_bucket
 from streamcore.key_space import KeySpace
 
 
@@ -105,6 +105,48 @@ def test_the_two_hashes_of_a_fingerprint_are_independent(texts: list[str]) -> No
     assert len({*one.tolist(), *other.tolist()}) == 2 * len(texts)
 
 
+ROWS = st.lists(
+    st.tuples(
+        st.none() | st.text(max_size=20),
+        st.none() | st.integers(-3, 3),
+        st.none() | st.sampled_from([1.5, -1.5, 0.0]),
+        st.none() | st.booleans(),
+    ),
+    min_size=1,
+    max_size=20,
+)
+
+
+@given(ROWS)
+def test_rows_have_equal_contents_if_and_only_if_their_values_are_equal(
+    rows: list[tuple[str | None, int | None, float | None, bool | None]],
+) -> None:
+    columns = [
+        pl.Series(values, dtype=dtype)
+        for values, dtype in zip(zip(*rows, strict=True), (pl.String, pl.Int64, pl.Float64, pl.Boolean), strict=True)
+    ]
+    together = hash_contents(columns, len(rows)).tolist()
+    assert len(set(together)) == len(set(rows))
+    alone = [hash_contents([column[n : n + 1] for column in columns], 1)[0] for n in range(len(rows))]
+    assert together == alone, "whatever rows are beside it"
+
+
+def test_contents_differ_where_words_could_cancel_each_other() -> None:
+    signs = [pl.Series([1.0, -1.0]), pl.Series([2.0, -2.0])]
+    moved = [pl.Series(["ab", "a"]), pl.Series(["", "b"])]
+    nulls = [pl.Series([None, ""], dtype=pl.String)]
+    long = [pl.Series(["x" * 2_000 + "a", "x" * 2_000 + "b"])]
+    nested = [pl.Series([{"a": [1, 2]}, {"a": [1, 3]}])]
+    for columns in (signs, moved, nulls, long, nested):
+        one, other = hash_contents(columns, 2).tolist()
+        assert one != other
+
+
+def test_the_hash_of_a_content_never_changes() -> None:
+    columns = [pl.Series(["", "user-17", "x" * 1_025, None]), pl.Series([0, -1, 2, None], dtype=pl.Int64)]
+    assert [f"{int(h):016x}" for h in hash_contents(columns, 4)] == CONTENTS
+
+
 SECOND = ["4856b1e6a8522060", "b5300c331a061b19", "5fe011161da21698", "c2fbde3432af31ef", "8fdd14964a1ef521"]
 
 
@@ -113,3 +155,8 @@ def test_a_bucket_is_the_lower_half_of_the_hash_modulo_their_number(buckets: int
     hashes = mix(np.arange(1_000, dtype=np.uint64))
     wanted = [int(one) % 2**32 % buckets for one in hashes]
     assert bucket_for(hashes, buckets).tolist() == wanted
+    for bucket in range(0, buckets, 3):
+        assert rows_in_bucket(hashes, bucket, buckets).tolist() == [n for n, b in enumerate(wanted) if b == bucket]
+
+
+CONTENTS = ["155f1b28f6d5ed3f", "1f02068689e8cf62", "f054a990469239bb", "91ccef5752f4f68d"]

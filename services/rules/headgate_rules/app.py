@@ -5,15 +5,18 @@
     <stream topics> ─┐
     <app>.control   ─┼─▶ decode, route by key ─▶ rules kernel per shard ─▶ <app>.alerts, .shadow, .status,
     heartbeat       ─┘                                                     .late, .deadletters  (one transaction)
+
+Events of a stream with ``deduplicate`` are routed by their id first, and their repetitions end there.
 """
 
 from __future__ import annotations
 
 from headgate_rules.settings import RulesSettings
 from headgate_rules.topics import LANES
-from rulecore.factory import RulesFactory
+from rulecore.factory import LateEventWriter, RulesFactory
 from rulecore.settings import DispatchSettings, GroupSettings, RuleStream, StateBudgets
 from streamcore.app import App, Source
+from streamcore.engine.deduplication.stage import add_deduplication
 from streamcore.engine.report import Listeners
 from streamcore.service.build_runner import build_runner
 from streamcore.spark.runner import Runner
@@ -24,7 +27,8 @@ from streamcore.wire.lanes import CONTROL
 def build_app(settings: RulesSettings) -> App:
     """Build the app, without sinks or runtime."""
     schemas = [(stream, stream.stream_schema()) for stream in settings.streams]
-    return App(
+    streams = tuple(RuleStream(schema, stream.topic) for stream, schema in schemas)
+    app = App(
         name=settings.app,
         sources=tuple(
             stream.apply_to(Source(schema, stream.topic, format=stream.input_format())) for stream, schema in schemas
@@ -33,7 +37,7 @@ def build_app(settings: RulesSettings) -> App:
         lanes={lane: settings.lane_topic(lane) for lane in LANES} | {CONTROL: settings.control_topic},
         stages=(
             RulesFactory(
-                streams=tuple(RuleStream(schema, stream.topic) for stream, schema in schemas),
+                streams=streams,
                 max_rules=settings.max_rules,
                 groups=GroupSettings(distinct=settings.max_distinct),
                 dispatch=DispatchSettings(compare_every_ms=settings.compare_every_ms),
@@ -51,6 +55,7 @@ def build_app(settings: RulesSettings) -> App:
         state=settings.state,
         limits=settings.limits,
     )
+    return add_deduplication(app, LateEventWriter(streams))
 
 
 def create_runner(settings: RulesSettings, runtime: Runtime, listeners: Listeners) -> Runner:

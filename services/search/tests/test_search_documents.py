@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -254,3 +255,22 @@ def test_documents_are_also_records_of_the_changes_lane_if_the_settings_say_so()
     assert result["changes"].equals(result["documents"])
     assert "changes" in app.simulation.local.app.lanes
     assert "changes" not in App(SETTINGS).simulation.local.app.lanes
+
+
+def test_an_event_that_is_sent_twice_counts_once_if_the_stream_says_so(tmp_path: Path) -> None:
+    file = tmp_path / "shop.yaml"
+    file.write_text((search.ROOT / "streams" / "shop.yaml").read_text() + "deduplicate: 24h\n")
+    once = SETTINGS.model_copy(update={"events": SETTINGS.events.model_copy(update={"schema_file": file}), "shards": 1})
+    product: list[ProductChange] = [("a", "upsert", "x", "1.00", 0)]
+    happened: list[Event] = [*PRIMER, *[("payment", "a", 2, "3.00", "ok", n * 1_000, n % 2) for n in range(10)]]
+    rows = search.events(SETTINGS, happened)
+    copies = rows.filter(pl.col("product_id") == "a").with_columns(partition=1 - pl.col("partition"))
+    documents = []
+    for with_settings, twice in ((SETTINGS, False), (once, True), (SETTINGS, True)):
+        app = App(with_settings, shards=3)
+        app.cut(search.changes(with_settings, product), rows, 0)
+        app.cut(None, copies if twice else None, 1_000)
+        app.cut(None, None, 2 * REFRESH_MS)
+        documents.append(app.index.documents)
+    assert documents[0]["a"]["units_short"] == 20
+    assert documents[0] == documents[1] != documents[2]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -10,7 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamcore.topology.simulation import SimulationResult
-from tests.harness.apps.sessions_app import CHECKOUT_GAP_MS, GAP_MS, new_settings, run_cuts, select_final, shop_events
+from tests.harness.apps.sessions_app import (
+    CHECKOUT_GAP_MS,
+    GAP_MS,
+    ROOT,
+    new_settings,
+    run_cuts,
+    select_final,
+    shop_events,
+)
 from tests.harness.oracles import sessions as oracle
 
 EVENTS = 4_000
@@ -60,6 +69,19 @@ def test_sessions_equal_the_oracles(events: pl.DataFrame, ends: range, shards: i
     check(events, result)
     assert result["late"].height
     assert result.counters["deduplicate-1.duplicates"] > 10
+
+
+@pytest.mark.slow
+def test_sessions_of_a_stream_with_deduplicate_equal_those_of_the_setting(events: pl.DataFrame, tmp_path: Path) -> None:
+    file = tmp_path / "shop.yaml"
+    file.write_text((ROOT / "streams" / "shop.yaml").read_text() + "deduplicate: 1h\n")
+    of_stream = new_settings(deduplicate_ms=0, stream={"schema_file": str(file), "topic": "shop"})
+    result = run_cuts(of_stream, events, ENDS[1], shards=3)
+    assert result.counters["deduplication.shop.duplicates"] > 10
+    of_setting = run_cuts(new_settings(), events, ENDS[1], shards=3)
+    assert set(rows_of(select_final(result["sessions"]))) == set(rows_of(select_final(of_setting["sessions"])))
+    each = run_cuts(new_settings(deduplicate_ms=0), events, ENDS[1], shards=3)
+    assert set(rows_of(select_final(each["sessions"]))) != set(rows_of(select_final(of_setting["sessions"])))
 
 
 def test_the_late_lane_has_exactly_the_events_sent_hours_late(events: pl.DataFrame) -> None:

@@ -78,12 +78,15 @@ class Sent:
     offset: int
 
 
-def write_streams(folder: Path) -> tuple[Path, Path]:
-    """Return the schema files of ``orders`` and ``probe``."""
+def write_streams(folder: Path, deduplicate: str | None = None) -> tuple[Path, Path]:
+    """Return the schema files of ``orders`` and ``probe``. ``deduplicate``: of ``orders``, by its ``id``."""
     folder.mkdir(parents=True, exist_ok=True)
     files = (folder / "orders.yaml", folder / "probe.yaml")
     for file in files:
         file.write_text(_STREAM.format(name=file.stem))
+    if deduplicate is not None:
+        text = files[0].read_text().replace("event_id: ref", f"event_id: id\ndeduplicate: {deduplicate}")
+        files[0].write_text(text)
     return files
 
 

@@ -39,6 +39,7 @@ class Cut:
     clock_ms: int
     watermark_ms: int
     epoch: int
+    counters: Mapping[str, int]
 
 
 @dataclass(slots=True)
@@ -225,6 +226,10 @@ class AppUnderTest:
         """Return the number of records on a lane."""
         return sum(cut.lanes.get(name, 0) for cut in self._latest_reports.values())
 
+    def counter(self, name: str) -> int:
+        """Return the sum of a counter of the cuts; a batch that ran twice counts once."""
+        return sum(cut.counters.get(name, 0) for cut in self._latest_reports.values())
+
     @property
     def input_records(self) -> int:
         """Return the number of processed input records: decoded events and dead letters."""
@@ -297,5 +302,5 @@ def _parse(line: bytes) -> dict[str, Any]:
 
 
 def _cut(entries: Mapping[str, Any], start: int) -> Cut:
-    names = ("batch", "outcome", "events", "lanes", "offsets", "clock_ms", "watermark_ms", "epoch")
+    names = ("batch", "outcome", "events", "lanes", "offsets", "clock_ms", "watermark_ms", "epoch", "counters")
     return Cut(start, *(entries[name] for name in names))

@@ -123,12 +123,20 @@ class Scene:
         assert self.count == processed + dead + late
 
 
-def new_scene(folder: Path, kafka: KafkaSettings, jars: Path, name: str, **settings: object) -> Scene:
+def new_scene(
+    folder: Path,
+    kafka: KafkaSettings,
+    jars: Path,
+    name: str,
+    *,
+    deduplicate: str | None = None,
+    **settings: object,
+) -> Scene:
     """Create an app and its topics; it is not started. One event keeps ``probe`` from holding the watermark back.
 
-    ``settings`` are those of the rules app.
+    ``deduplicate``: of stream ``orders``. ``settings`` are those of the rules app.
     """
-    files = orders.write_streams(folder / "streams")
+    files = orders.write_streams(folder / "streams", deduplicate)
     document: dict[str, object] = {
         "app": name,
         "kafka": {"bootstrap": kafka.bootstrap},

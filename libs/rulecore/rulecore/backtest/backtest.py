@@ -21,6 +21,7 @@ from rulecore.backtest.run import AlertCallback, BacktestRun
 from rulecore.compile.overrides import as_live
 from rulecore.compile.rule import CompiledRule
 from rulecore.lists.store import ListStore
+from streamcore.operators.deduplication.events import for_stream
 from streamcore.schema import EVENT_MS, PARTITION, StreamSchema
 from streamcore.watermark import END_OF_TIME_MS, NO_WATERMARK, Progress, WatermarkState
 
@@ -51,7 +52,8 @@ class BacktestSide:
 class BacktestReport:
     """The result of a back-test. ``new``, ``live`` and ``compared`` are by rule id; the last two need a comparison.
 
-    ``events``: events processed, ``late`` of them behind the watermark. ``dead_letters``: records that were no events,
+    ``events``: events processed, ``late`` of them behind the watermark; ``duplicates`` of them are not used, as the
+    stream declares. ``dead_letters``: records that were no events,
     by reason. ``first_ms`` and ``last_ms``: the earliest and the latest event time, in epoch milliseconds.
     """
 
@@ -63,6 +65,7 @@ class BacktestReport:
     new: Mapping[str, RuleCounts]
     live: Mapping[str, RuleCounts]
     compared: Mapping[str, VersionDiffResult]
+    duplicates: int = 0
 
 
 class Backtest:
@@ -101,7 +104,8 @@ class Backtest:
         self._clock_ms = 0
         self._first_ms: int | None = None
         self._dead_letters: dict[str, int] = {}
-        self._events = self._late = 0
+        self._events = self._late = self._duplicates = 0
+        self._deduplication = for_stream(schema)
 
     @property
     def events(self) -> int:
@@ -121,12 +125,23 @@ class Backtest:
         if not events.height:
             return
         self._events += events.height
+        events = self._without_duplicates(events, watermark_ms)
         self._late += int((events[EVENT_MS] < watermark_ms).sum())
         times = self._clock_ms, watermark_ms, self._time.watermark_ms
         new_hits = self._new.step(events, *times)
         if self._live is not None and self._comparison is not None:
             live_hits = self._live.step(events, *times)
             self._comparison.add(self._reindex_hits(self._new, new_hits), self._reindex_hits(self._live, live_hits))
+
+    def _without_duplicates(self, events: pl.DataFrame, watermark_ms: int) -> pl.DataFrame:
+        """Return the events that rules see: those that the deduplication of the stream, if it has one, lets pass."""
+        if self._deduplication is None:
+            return events
+        passed = self._deduplication.filter(events, watermark_ms, self._time.watermark_ms)
+        counts = self._deduplication.operator.metrics()
+        self._duplicates += counts["duplicates"]
+        self._late += counts["late"]
+        return passed
 
     def _reindex_hits(self, run: BacktestRun, hits: pl.DataFrame) -> pl.DataFrame:
         """Return the hits of a run, with ``rule`` as an index of the comparison's rules."""
@@ -161,6 +176,7 @@ class Backtest:
             new=self._new.counts(),
             live=self._live.counts() if self._live is not None else {},
             compared=self._comparison.results() if self._comparison is not None else {},
+            duplicates=self._duplicates,
         )
 
 

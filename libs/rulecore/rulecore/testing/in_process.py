@@ -25,6 +25,7 @@ from rulecore.settings import RuleStream
 from rulecore.testing.rule_tests import Alert, Event
 from streamcore.decode.scalar import DecodeLimits, ExtraFields, RejectedRecord, decode_json_event, make_record
 from streamcore.kernel import ControlRecord, Cut, StreamKey
+from streamcore.operators.deduplication.events import for_stream
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
 from streamcore.timestamps import load_zone
 from streamcore.watermark import NO_WATERMARK
@@ -46,7 +47,7 @@ def run_in_process(
     ``lists``: control records of lists; entries expired by the time of the last event do not count.
     """
     kernel = RulesFactory(tuple(RuleStream(schema, name) for name, schema in streams.items()))()
-    frames = {name: _decode(streams[name], rows) for name, rows in events.items() if rows}
+    frames = {name: _once(streams[name], _decode(streams[name], rows)) for name, rows in events.items() if rows}
     latest = {name: int(frame[EVENT_MS].to_numpy().max()) for name, frame in frames.items()}
     published = [*lists, *((rule.id, canonical_json(rule)) for rule in rules)]
     control = [ControlRecord(0, i, key.encode(), value) for i, (key, value) in enumerate(published)]
@@ -83,6 +84,12 @@ def _decode(schema: StreamSchema, events: Sequence[Event]) -> pl.DataFrame:
         values = dict(zip(schema.names, found, strict=True))
         rows.append({**values, PARTITION: 0, OFFSET: number, EVENT_MS: values[schema.event_time]})
     return pl.DataFrame(pa.Table.from_pylist(rows, schema=schema.arrow))
+
+
+def _once(schema: StreamSchema, events: pl.DataFrame) -> pl.DataFrame:
+    """Return the events without the duplicates that the app would not use."""
+    deduplication = for_stream(schema)
+    return events if deduplication is None else deduplication.filter(events)
 
 
 def _raise_unless_accepted(records: Sequence[Record]) -> None:

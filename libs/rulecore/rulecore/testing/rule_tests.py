@@ -21,7 +21,7 @@ import orjson
 from rulecore.documents.rule import Rule, RuleTest
 from rulecore.documents.scalars import FieldValue, parse_duration_ms
 from rulecore.documents.yaml_reader import Json
-from streamcore.schema import StreamSchema
+from streamcore.schema import Kind, StreamSchema
 
 START_MS: Final = 1_767_571_200_000  # 2026-01-05 00:00 UTC, a Monday
 _STEP_MS: Final = 1_000
@@ -109,8 +109,9 @@ def complete(events: Sequence[Event], schema: StreamSchema) -> list[dict[str, Fi
     rows = []
     for number, event in enumerate(events):
         row = dict(event)
-        if schema.event_id is not None:
-            row.setdefault(schema.event_id, f"e{number + 1}")
+        event_id = None if schema.event_id is None else schema.get(schema.event_id)
+        if event_id is not None:
+            row.setdefault(event_id.name, number + 1 if event_id.type.kind is Kind.LONG else f"e{number + 1}")
         row[schema.event_time] = _time(row.get(schema.event_time), number)
         rows.append(row)
     return rows

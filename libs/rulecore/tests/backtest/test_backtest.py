@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -232,3 +232,15 @@ def test_a_back_test_counts_invalid_records_by_reason() -> None:
     job.step(EventBatch(frame([Event(0, 0, "a", 500)]), {"not_json: text": 1}))
     report = job.report()
     assert (report.dead_letters, report.events, report.new["large"].hits) == ({"not_json: text": 3}, 1, 1)
+
+
+def test_events_of_a_stream_with_deduplicate_count_once_and_late_copies_not_at_all() -> None:
+    schema = replace(SCHEMA, event_id="user", deduplicate_ms=10_000)
+    sent = [Event(0, 0, "a", 200), Event(0, 1, "a", 200), Event(0, 5, "a", 300), Event(0, 60, "b", 200)]
+    late = [Event(0, 30, "c", 200), Event(0, 58, "d", 200)]
+    job = Backtest(schema, "pay", BacktestSide((large(1),)), max_out_of_orderness_ms=5_000, partitions={0})
+    job.step(EventBatch(frame(sent)))
+    job.step(EventBatch(frame([*sent, *late])[-2:]))
+    report = job.report()
+    assert report.new["large"].hits == 3, "a, b, d"
+    assert (report.events, report.duplicates, report.late) == (6, 2, 1)

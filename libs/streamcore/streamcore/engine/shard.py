@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
+import pyarrow as pa
 
 from streamcore.app import App
 from streamcore.engine.shuffle import (
@@ -162,6 +163,7 @@ class Shard:
         return Cut(
             shard=self.number,
             events=contents.rows,
+            tables=contents.tables,
             control=contents.control,
             clock_ms=contents.clock_ms,
             watermark_ms=before[0].watermark_ms,
@@ -192,17 +194,27 @@ class Shard:
         return ShuffleBlock(self.number, kind, contents.clock_ms, blob)
 
     def _exchange_blocks(self, output: KernelOutput, contents: ShardInput) -> Iterator[ShuffleBlock]:
-        """Yield the blocks of the kernel's rows, numbered by this shard, for the exchanges of later stages."""
+        """Yield the blocks of the kernel's rows for the exchanges of later stages.
+
+        Rows that still have the partition and the offset of their event keep them; others are numbered by this shard.
+        """
         for index, exchange in enumerate(self.app.exchanges):
             rows = output.rows.get(exchange.rows)
             if rows is not None and len(rows):
-                assert isinstance(rows, pl.DataFrame), "a keyed stage gives frames"
-                numbered = rows.with_columns(
-                    pl.lit(self.number, pl.Int32).alias(PARTITION),
-                    pl.int_range(pl.len(), dtype=pl.Int64).alias(OFFSET),
-                )
                 kind = BlockKind.ROWS + index
-                yield from pack_rows(exchange, kind, to_table(numbered), self.app.key_space, contents.clock_ms)
+                yield from pack_rows(exchange, kind, self._numbered(rows), self.app.key_space, contents.clock_ms)
+
+    def _numbered(self, rows: pl.DataFrame | pa.Table) -> pa.Table:
+        if isinstance(rows, pa.Table):
+            return rows
+        if OFFSET in rows.columns:
+            return to_table(rows)
+        return to_table(
+            rows.with_columns(
+                pl.lit(self.number, pl.Int32).alias(PARTITION),
+                pl.int_range(pl.len(), dtype=pl.Int64).alias(OFFSET),
+            )
+        )
 
     # --- state --------------------------------------------------------------------------------------------------
 

@@ -78,7 +78,8 @@ def pack_metrics(metrics: ShardMetrics) -> bytes:
 class ShardInput:
     """The contents of a shard's blocks of one cut.
 
-    ``elapsed_ms``: how long the app has run (``CutClock``). ``rows``: by exchange, in order of partition and offset.
+    ``elapsed_ms``: how long the app has run (``CutClock``). ``rows``: by exchange, in order of partition and offset;
+    ``tables``: those of exchanges ``as_table``, in any order.
     ``partitions``: the offset where the cut begins, by source
     partition. ``records``: for lanes. ``forward``: blocks for later stages, not unpacked.
     """
@@ -86,6 +87,7 @@ class ShardInput:
     clock_ms: int
     elapsed_ms: int
     rows: dict[StreamKey, pl.DataFrame]
+    tables: dict[StreamKey, pa.Table]
     control: list[ControlRecord]
     progress: list[Progress]
     partitions: dict[int, int]
@@ -193,15 +195,14 @@ def unpack_blocks(
     control = [r for blob in by_kind.get(BlockKind.CONTROL, ()) for r in _unpack_control(blob)]
     elapsed_ms, progress = _unpack_progress(by_kind.get(BlockKind.PROGRESS, ()))
     partitions = dict(pair for blob in by_kind.get(BlockKind.PARTITIONS, ()) for pair in orjson.loads(blob))
-    rows = {
-        exchanges[kind - BlockKind.ROWS].rows: _in_order(blobs)
-        for kind, blobs in sorted(by_kind.items())
-        if kind >= BlockKind.ROWS
-    }
+    by_exchange = [
+        (exchanges[k - BlockKind.ROWS], blobs) for k, blobs in sorted(by_kind.items()) if k >= BlockKind.ROWS
+    ]
     return ShardInput(
         clock_ms=clock_ms,
         elapsed_ms=elapsed_ms,
-        rows=rows,
+        rows={exchange.rows: _in_order(blobs) for exchange, blobs in by_exchange if not exchange.as_table},
+        tables={exchange.rows: _in_any_order(blobs) for exchange, blobs in by_exchange if exchange.as_table},
         control=sorted(control, key=lambda r: (r.partition, r.offset)),
         progress=progress,
         partitions=partitions,
@@ -209,6 +210,11 @@ def unpack_blocks(
         metrics=[ShardMetrics(*orjson.loads(blob)) for blob in by_kind.get(BlockKind.METRICS, ())],
         forward=sorted(forward, key=lambda p: (p.kind, p.blob)) if forward else [],
     )
+
+
+def _in_any_order(blobs: Sequence[bytes]) -> pa.Table:
+    tables = [pa.ipc.open_stream(pa.py_buffer(blob)).read_all() for blob in blobs]
+    return pa.concat_tables(tables).combine_chunks()
 
 
 def _in_order(blobs: Sequence[bytes]) -> pl.DataFrame:

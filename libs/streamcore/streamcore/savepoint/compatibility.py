@@ -10,6 +10,7 @@ import enum
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from streamcore.kernel import DEDUPLICATION
 from streamcore.savepoint.manifest import AppDescription, SavepointManifest, StateTableDescription, StoredTable
 
 
@@ -180,6 +181,11 @@ def _check_table(
     """Yield the reasons of one stored table. ``candidates``: the app's tables with this name, at most one per stage."""
     if decided.drops(stored.name):
         yield Reason(Compatibility.COMPATIBLE, f"{_state_label(stored)} is dropped, as decided")
+    elif not candidates and stored.name.startswith(f"{DEDUPLICATION}-"):
+        yield Reason(
+            Compatibility.COMPATIBLE,
+            f"{_state_label(stored)} is dropped: its stream has no deduplicate any more, and each event is used",
+        )
     elif not candidates:
         yield Reason(
             Compatibility.DECISION,

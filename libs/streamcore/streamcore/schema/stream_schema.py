@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from streamcore.durations import parse_duration_ms, render_duration
 from streamcore.errors import ConfigError
 from streamcore.schema.field_paths import Path, PathTree, build_tree, format_path, parse_path
 from streamcore.schema.record_places import KAFKA, Envelope, KafkaValue, StreamCondition, check_place
@@ -23,6 +24,7 @@ from streamcore.schema.types import (
     MAX_FIELDS,
     STRING,
     TIMESTAMP,
+    Kind,
     Type,
     is_field_name,
 )
@@ -30,6 +32,7 @@ from streamcore.schema.types import (
 if TYPE_CHECKING:  # a schema is read, and a record checked against it, without Arrow
     import pyarrow as pa
 
+MAX_DEDUPLICATE_MS = 10 * 365 * 86_400_000
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}\Z")
 
 #: Columns that the engine adds to every decoded event; a stream may not declare them.
@@ -51,6 +54,10 @@ class TimeUnit(enum.StrEnum):
     def word(self) -> str:
         """The unit in a message."""
         return self.name.lower()
+
+
+#: The types of an ``event_id`` by which duplicates are found.
+_ID_KINDS = (Kind.STRING, Kind.LONG, Kind.TIMESTAMP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +95,9 @@ class StreamSchema:
     without an offset. ``envelope``: what the records have around the events. ``when``: which records of the topic are
     events of the stream; None: all, or those that no other stream of the topic takes. ``is_part``: the fields in the
     values of records alone (``streamcore.schema.record_layout``), perhaps without the event time and without keys.
+
+    ``deduplicate_ms``: of events with equal ``event_id`` and event times at most this far apart, only the first is
+    used; None: each is. An event without an id repeats none.
     """
 
     name: str
@@ -99,6 +109,7 @@ class StreamSchema:
     envelope: Envelope | None = None
     when: StreamCondition | None = None
     is_part: bool = False
+    deduplicate_ms: int | None = None
     #: What is read of a record; the numbers are those of ``fields``.
     tree: PathTree = dataclasses.field(init=False, repr=False, compare=False)
 
@@ -128,6 +139,24 @@ class StreamSchema:
                     f"stream {self.name}: {name} is {field.type}, which is no key and no id; "
                     "declare the value in it as a field of its own, with from:"
                 )
+        self._check_deduplicate()
+
+    def _check_deduplicate(self) -> None:
+        if self.deduplicate_ms is None:
+            return
+        event_id = None if self.event_id is None else self.get(self.event_id)
+        if event_id is None:
+            raise ConfigError(f"stream {self.name}: deduplicate needs event_id, the field that identifies an event")
+        if event_id.type.kind not in _ID_KINDS:
+            raise ConfigError(
+                f"stream {self.name}: deduplicate: event_id {event_id.name} is a {event_id.type}, and two of them are "
+                f"not surely equal; use one of {', '.join(_ID_KINDS)}"
+            )
+        if not 0 < self.deduplicate_ms <= MAX_DEDUPLICATE_MS:
+            raise ConfigError(
+                f"stream {self.name}: deduplicate: {self.deduplicate_ms} ms: from 1ms to "
+                f"{render_duration(MAX_DEDUPLICATE_MS)}; leave the line out to use each event"
+            )
 
     def _check_fields(self) -> None:
         names = [f.name for f in self.fields]
@@ -202,7 +231,7 @@ class StreamSchema:
     @classmethod
     def parse(cls, document: Mapping[str, object]) -> StreamSchema:
         """Read the mapping of a stream file (``streams/*.yaml``); ``ConfigError`` names the error."""
-        known = {"name", "fields", "event_time", "keys", "event_id", "zone", "envelope", "when"}
+        known = {"name", "fields", "event_time", "keys", "event_id", "zone", "envelope", "when", "deduplicate"}
         if unknown := set(document) - known:
             raise ConfigError(f"stream: unknown entries {sorted(map(str, unknown))}; known are {sorted(known)}")
         name, fields, keys = document.get("name"), document.get("fields"), document.get("keys")
@@ -212,6 +241,7 @@ class StreamSchema:
         envelope, when = document.get("envelope"), document.get("when")
         if envelope is not None and envelope not in [*Envelope]:
             raise ConfigError(f"stream {name}: envelope {envelope!r}: there are {', '.join(Envelope)}")
+        deduplicate = document.get("deduplicate")
         return cls(
             name=name,
             fields=tuple(_parse_field(str(k), v) for k, v in fields.items()),
@@ -221,7 +251,16 @@ class StreamSchema:
             zone=str(zone),
             envelope=None if envelope is None else Envelope(str(envelope)),
             when=None if when is None else StreamCondition.parse(when),
+            deduplicate_ms=None if deduplicate is None else _parse_horizon(name, deduplicate),
         )
+
+
+def _parse_horizon(stream: str, text: object) -> int:
+    """Read the horizon of ``deduplicate``, such as ``24h``."""
+    try:
+        return parse_duration_ms(str(text))
+    except ValueError as error:
+        raise ConfigError(f"stream {stream}: deduplicate: {error}") from None
 
 
 def _parse_field(name: str, document: object) -> Field:

@@ -160,6 +160,40 @@ METRICS = (
     ),
     MetricDefinition(
         _COUNTER,
+        "headgate.duplicates",
+        "",
+        "Events of a stream with `deduplicate` that are not used, because an event with their id was: `content` is "
+        "`same` if all their fields are equal to those of the event that was used, else `other`.",
+        ("stream", "content"),
+        _by_step(lambda t: t.duplicates),
+    ),
+    MetricDefinition(
+        _GAUGE,
+        "headgate.deduplication.ids",
+        "",
+        "Event ids of a stream with `deduplicate` that all shards remember.",
+        ("stream",),
+        _by_name(lambda t: t.event_ids),
+    ),
+    MetricDefinition(
+        _GAUGE,
+        "headgate.deduplication.state",
+        "By",
+        "Memory that these ids take in all shards, without those on disk.",
+        ("stream",),
+        _by_name(lambda t: t.event_id_bytes),
+    ),
+    MetricDefinition(
+        _COUNTER,
+        "headgate.deduplication.forgotten",
+        "",
+        "Event ids that a shard forgets before their horizon ends, because it reaches `max_event_ids`. Events as old "
+        "as these are late from then on.",
+        ("stream",),
+        _by_name(lambda t: t.ids_forgotten),
+    ),
+    MetricDefinition(
+        _COUNTER,
         "headgate.function.count",
         "",
         "Counters of functions in programs, which they make with `RuntimeContext.counter`.",

@@ -13,7 +13,7 @@ from heapq import nlargest
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from streamcore.kernel import BUDGET_REACHED, BUSY_US, COLD, COLD_MOVES, STATE_BYTES, STATE_ENTRIES
+from streamcore.kernel import BUDGET_REACHED, BUSY_US, COLD, COLD_MOVES, DEDUPLICATION, STATE_BYTES, STATE_ENTRIES
 from streamcore.keyed.runtime_context import USER_COUNTER, USER_GAUGE
 from streamcore.memory.memory_use import MemoryUse
 
@@ -36,7 +36,9 @@ class MetricTotals:
     ``cold``: rows and bytes of paged tables. ``cold_moves``: keys that moved to disk and back.
     ``*_ms``: milliseconds; ``cut_at_ms`` and ``savepoint_at_ms`` since 1970. ``loaded``: shards whose state was read
     from storage. ``counters``: counters of operators and rules. ``busy_us``, ``waiting_us``: microseconds of each step
-    of a topology. ``batch``: -1 before the first cut. ``memory``: reads the memory in use, None without a limit.
+    of a topology. ``duplicates``: by stream and ``same`` or ``other`` content. ``event_ids``, ``event_id_bytes``: what
+    the deduplication of a stream remembers. ``batch``: -1 before the first cut. ``memory``: reads the memory in use,
+    None without a limit.
     """
 
     events: int = 0
@@ -64,6 +66,10 @@ class MetricTotals:
     cold_moves: dict[str, int] = field(default_factory=dict)
     function_counts: dict[str, int] = field(default_factory=dict)
     function_gauges: dict[str, int] = field(default_factory=dict)
+    duplicates: dict[str, int] = field(default_factory=dict)
+    ids_forgotten: dict[str, int] = field(default_factory=dict)
+    event_ids: dict[str, int] = field(default_factory=dict)
+    event_id_bytes: dict[str, int] = field(default_factory=dict)
     delay_ms: int = 0
     partition_delay_ms: dict[tuple[str, str], int] = field(default_factory=dict)
     cut_at_ms: int = 0
@@ -121,6 +127,7 @@ class MetricTotals:
                 COLD_MOVES,
                 USER_COUNTER,
                 USER_GAUGE,
+                DEDUPLICATION,
                 OTHER,
             ),
         )
@@ -138,10 +145,21 @@ class MetricTotals:
         add_all(self.function_counts, by_kind[USER_COUNTER])
         self.function_gauges |= dict([*by_kind[USER_GAUGE].items()][:NAMES])
         add_all(self.counters, by_kind[OTHER])
+        self._add_deduplication(by_kind[DEDUPLICATION])
         add_all(self.cold_moves, by_kind[COLD_MOVES])
         self.cold = by_kind[COLD] or self.cold
         self.rule_state_entries = by_kind[STATE_ENTRIES] or self.rule_state_entries  # a cut that ran before has none
         self.rule_state_bytes = by_kind[STATE_BYTES] or self.rule_state_bytes
+
+    def _add_deduplication(self, counts: Mapping[str, int]) -> None:
+        """Add the counts of the deduplication of each stream: ``<stream>.<name>``."""
+        for stream in sorted({name.partition(".")[0] for name in counts}):
+            of = {name.partition(".")[2]: count for name, count in counts.items() if name.startswith(f"{stream}.")}
+            other = of["other_content"]
+            add_all(self.duplicates, {f"{stream}.same": of["duplicates"] - other, f"{stream}.other": other})
+            add_all(self.ids_forgotten, {stream: of["evicted"] + of["not_remembered"]})
+            add_all(self.counters, {f"{DEDUPLICATION}.{stream}.{name}": of[name] for name in ("late", "without_id")})
+            self.event_ids[stream], self.event_id_bytes[stream] = of["ids"], of["bytes"]
 
 
 def _furthest_behind(report: CutReport) -> dict[tuple[str, str], int]:

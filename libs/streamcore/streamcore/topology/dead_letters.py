@@ -14,8 +14,12 @@ import polars as pl
 
 from streamcore.app import CONTROL
 from streamcore.offsets import PARTITIONS_PER_TOPIC, source_index
+from streamcore.operators.base import LATE_REASON, LATENESS_MS
+from streamcore.schema import StreamSchema
+from streamcore.topology.logical_types import to_logical
+from streamcore.wire.arrow_ipc import to_table
 from streamcore.wire.lane_rows import LaneRows
-from streamcore.wire.lanes import DEAD_LETTERS, Headers, Record
+from streamcore.wire.lanes import DEAD_LETTERS, DeadLetterCode, Headers, Record
 from streamcore.wire.raw import ORIGIN, RAW_KEY, RAW_OFFSET, RAW_PARTITION, RAW_VALUE
 
 REASON_CHARS = 500
@@ -60,6 +64,24 @@ class DeadLetterWriter:
         if source == CONTROL:
             return self.control_topic
         return self.topics[source] if source < len(self.topics) else str(source)
+
+
+@dataclass(frozen=True, slots=True)
+class LateEventLetters:
+    """Writes the events that are too late for the deduplication of their stream as dead letters (``WriteLate``).
+
+    ``streams``, ``topics``: those of the app, by source index.
+    """
+
+    streams: tuple[StreamSchema, ...]
+    topics: tuple[str, ...]
+
+    def __call__(self, source: int, late: pl.DataFrame, watermark_ms: int) -> Sequence[Record]:  # noqa: ARG002 - the protocol's signature
+        """Return a record for each event, in order."""
+        stream = self.streams[source]
+        rows = to_logical(to_table(late.drop(LATE_REASON, LATENESS_MS)), stream)
+        reasons = [f"deduplicate of stream {stream.name}: {reason}" for reason in late[LATE_REASON].to_list()]
+        return DeadLetterWriter(self.topics).to_records(rows, [DeadLetterCode.LATE] * rows.height, reasons)
 
 
 def position_headers(topic: str, partition: int, offset: int) -> Headers:

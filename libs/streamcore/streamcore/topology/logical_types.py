@@ -6,7 +6,7 @@ that an expression such as ``price * quantity`` is correct.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import polars as pl
@@ -32,6 +32,11 @@ def _record_columns(events: pa.Table) -> list[pl.Series]:
         return []
     columns = ((RAW_KEY, RAW_KEY), (RAW_VALUE, RAW_VALUE), (RAW_PARTITION, PARTITION), (RAW_OFFSET, OFFSET))
     return [pl.Series(name, events.column(column)) for name, column in columns]
+
+
+def to_physical(rows: pl.DataFrame, types: Mapping[str, Type]) -> pl.DataFrame:
+    """Return the rows with the physical types of the named columns: the inverse of ``to_logical``."""
+    return rows.with_columns(to_physical_column(rows[name], field_type) for name, field_type in types.items())
 
 
 def to_physical_column(series: pl.Series, field_type: Type) -> pl.Series:

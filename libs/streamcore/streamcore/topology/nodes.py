@@ -106,7 +106,10 @@ class SourceNode(TopologyNode):
     @property
     def detail(self) -> str:
         by_clock = self.time is EventTime.PROCESSING
-        return f"{self.time.value} time, {'watermark by the clock' if by_clock else describe_watermark(self.watermark)}"
+        watermark = "watermark by the clock" if by_clock else describe_watermark(self.watermark)
+        horizon_ms = self.stream.deduplicate_ms
+        once = "" if horizon_ms is None else f", deduplicated within {format_duration(horizon_ms)}"
+        return f"{self.time.value} time, {watermark}{once}"
 
 
 def describe_watermark(strategy: WatermarkStrategy) -> str:

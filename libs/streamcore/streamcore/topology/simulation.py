@@ -17,13 +17,14 @@ from streamcore.engine.in_process import InProcessApp
 from streamcore.engine.ingest import Ingest, measure_progress
 from streamcore.engine.shuffle import ShuffleBlock
 from streamcore.errors import ConfigError
-from streamcore.kernel import BUSY_US, ControlRecord
+from streamcore.kernel import BUSY_US, ControlRecord, KernelOutput
 from streamcore.keyed.runtime_context import USER_COUNTER, USER_GAUGE
 from streamcore.offsets import PARTITIONS_PER_TOPIC
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION
 from streamcore.state.blob_store import MemoryBlobs
 from streamcore.topology import text_tables as tables
 from streamcore.topology.kernel import StatelessStageRunner
+from streamcore.topology.logical_types import to_physical
 from streamcore.topology.nodes import Schema, SourceNode
 from streamcore.topology.topology import Topology
 from streamcore.watermark import END_OF_TIME_MS, Progress
@@ -197,12 +198,20 @@ class Simulation:
         for progress in measure_progress(to_table(rows.select(names).with_columns(_MS)), strategy):
             self.seen.add(progress.partition)
             self.ingest.record_progress(progress)
-        output = self.stateless_stage.rows(source, rows, clock_ms)
+        output = self._run_stateless_stage(source, rows, clock_ms)
         for progress in output.progress:
             self.seen.add(progress.partition)
             self.ingest.record_progress(progress)
         result.add(_to_result(output.lanes, output.records, output.counters))
         yield from self.ingest.pack(output.rows)
+
+    def _run_stateless_stage(self, source: int, rows: pl.DataFrame, clock_ms: int) -> KernelOutput:
+        """Return the output of stage 1. Events of a stream with ``deduplicate`` leave it as they are decoded."""
+        stream = self.topology.sources[source].stream
+        if stream.deduplicate_ms is None:
+            return self.stateless_stage.rows(source, rows, clock_ms)
+        events = to_physical(rows, {field.name: field.type for field in stream.fields})
+        return self.ingest.head.step(source, to_table(events), clock_ms)
 
 
 _MS = pl.col(pl.Datetime).dt.epoch("ms")

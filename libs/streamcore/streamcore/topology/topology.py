@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from streamcore.app import App, DerivedSource, Source
+from streamcore.engine.deduplication.stage import add_deduplication
 from streamcore.key_space import DEFAULT_KEY_GROUPS
 from streamcore.limits import Limits, StateSettings
 from streamcore.topology import render
@@ -36,12 +37,13 @@ class Topology(TopologyGraph):
         ``<topology>.<lane>`` by default. ``control_topic``: ``<topology>.control`` by default. ``shards``: a savepoint
         can be restored with any number of them, up to ``key_groups`` (Flink: parallelism and max parallelism).
         """
+        from streamcore.topology.dead_letters import LateEventLetters
         from streamcore.topology.kernel import TopologyStage, TopologyStatelessStage
 
         topics, lanes = topics or {}, lanes or {}
         control_topic = control_topic or f"{self.name}.control"
         source_topics = tuple(topics.get(node.name, node.name) for node in self.sources)
-        return App(
+        app = App(
             name=self.name,
             sources=tuple(
                 Source(node.stream, topic, watermark=node.watermark, time=node.time, format=node.format, raw=node.raw)
@@ -64,6 +66,7 @@ class Topology(TopologyGraph):
             state=state or StateSettings(),
             limits=limits or Limits(),
         )
+        return add_deduplication(app, LateEventLetters(app.schemas, app.topics))
 
     def plan(self) -> TopologyPlan:
         """Return the plan of stages, exchanges and state. Nothing is run."""

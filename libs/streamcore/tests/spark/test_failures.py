@@ -222,3 +222,13 @@ def spark_session(process: subprocess.Popen[bytes]) -> SparkSession:
     """A session whose JVM is this process."""
     gateway = SimpleNamespace(proc=process)
     return cast("SparkSession", SimpleNamespace(sparkContext=SimpleNamespace(_gateway=gateway)))
+
+
+def test_a_checkpoint_of_other_keyed_stages_is_named_and_not_tried_again(tmp_path: Path) -> None:
+    text = JOB.partition("Caused by")[0] + (
+        "Caused by: org.apache.spark.SparkRuntimeException: [STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA] "
+        "Streaming stateful operator name does not match with the operator in state metadata.\n"
+    )
+    found = explain(text, tmp_path)
+    assert type(found) is Permanent
+    assert "`deduplicate` of a stream, came or went; restore the app from savepoint nightly" in str(found)

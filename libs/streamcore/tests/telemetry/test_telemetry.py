@@ -29,6 +29,17 @@ from tests.harness.servers.otlp_collector import Collector, collecting
 
 STATE_COUNTERS = {"state_entries.window": 10, "state_bytes.window": 900, "budget_reached.rule": 1}
 FUNCTION_COUNTERS = {"__counter.velocity.alarms": 2, "__gauge.velocity.cards": 7}
+_DEDUPLICATION = {
+    "duplicates": 7,
+    "other_content": 2,
+    "late": 1,
+    "without_id": 4,
+    "not_remembered": 1,
+    "evicted": 8,
+    "ids": 50,
+    "bytes": 3_000,
+}
+DEDUPLICATION_COUNTERS = {f"deduplication.shop.{name}": count for name, count in _DEDUPLICATION.items()}
 BUSY_COUNTERS = {"busy_us.sums": 150_000, "busy_us.slow": 900_000}
 
 
@@ -63,6 +74,7 @@ def cut(batch: int) -> CutReport:
             **STATE_COUNTERS,
             **FUNCTION_COUNTERS,
             **BUSY_COUNTERS,
+            **DEDUPLICATION_COUNTERS,
         },
         oversized=0,
         shards=2,
@@ -114,6 +126,12 @@ def test_prometheus_can_scrape_the_metrics_of_cuts() -> None:
     assert value(samples, "headgate_rules_budget_reached_total", 'budget="rule"') == 3
     assert value(samples, "headgate_state_paged", 'kind="disk_rows"') == 4
     assert value(samples, "headgate_state_moves_total", 'kind="evicted"') == 6
+    assert value(samples, "headgate_duplicates_total", 'stream="shop"', 'content="same"') == 3 * 5
+    assert value(samples, "headgate_duplicates_total", 'stream="shop"', 'content="other"') == 3 * 2
+    assert value(samples, "headgate_deduplication_ids", 'stream="shop"') == 50
+    assert value(samples, "headgate_deduplication_state_bytes", 'stream="shop"') == 3_000
+    assert value(samples, "headgate_deduplication_forgotten_total", 'stream="shop"') == 3 * 9
+    assert value(samples, "headgate_counters_total", 'counter="deduplication.shop.late"') == 3
     assert value(samples, "headgate_memory_used_bytes") == 700
     assert value(samples, "headgate_memory_limit_bytes") == 1_000
     assert value(samples, "headgate_marker", 'sink="postgres"') == 2

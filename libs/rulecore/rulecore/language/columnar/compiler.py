@@ -1,9 +1,9 @@
 """Compiles an expression to a Polars expression over columns in their physical form (see ``streamcore.schema``).
 
-The result is physical too. It contains no Python function, raises on no data, and its size is linear in that of the
-tree, but for lambdas inside each other. An expression without columns becomes a literal, which has height 1 when it is
-selected alone. Columns must hold values of their declared types: a decimal with more digits than declared gives wrong
-results.
+The result is physical too. It raises on no data, and its size is linear in that of the tree, but for lambdas inside
+each other. It contains no Python function but the one that puts values beside the elements of an array. An expression
+without columns becomes a literal, which has height 1 when it is selected alone. Columns must hold values of their
+declared types: a decimal with more digits than declared gives wrong results.
 """
 
 from __future__ import annotations
@@ -246,10 +246,10 @@ def _apply(function: str, array: pl.Expr, element: Type, parameter: str, body: E
 def _beside_elements(array: pl.Expr, element: Type, values: Sequence[tuple[Type, pl.Expr]]) -> pl.Expr:
     """Return an array of structs of an element, ``0``, and these values, ``1`` and so on: equal for each element."""
     names = [str(number) for number in range(len(values) + 1)]
-    columns = pl.struct(column.alias(name) for name, column in zip(names, [array, *(v for _, v in values)], strict=True))
-    kinds = [element, *(kind for kind, _ in values)]
+    kinds, columns = [element, *(kind for kind, _ in values)], [array, *(value for _, value in values)]
     made = pl.List(pl.Struct({name: polars_type(kind) for name, kind in zip(names, kinds, strict=True)}))
-    return columns.map_batches(_zip_elements, return_dtype=made, is_elementwise=True)
+    record = pl.struct(column.alias(name) for name, column in zip(names, columns, strict=True))
+    return record.map_batches(_zip_elements, return_dtype=made, is_elementwise=True)
 
 
 def _zip_elements(columns: pl.Series) -> pl.Series:
@@ -260,7 +260,7 @@ def _zip_elements(columns: pl.Series) -> pl.Series:
     lists = array.to_arrow(compat_level=pl.CompatLevel.oldest())
     offsets = lists.offsets.to_numpy()
     rows = pl.Series(np.repeat(np.arange(len(lists)), np.diff(offsets)))
-    elements = pl.Series("0", lists.values.slice(offsets[0], offsets[-1] - offsets[0]), dtype=array.dtype.inner)
+    elements = pl.Series("0", lists.values.slice(offsets[0], offsets[-1] - offsets[0]))
     beside = pl.DataFrame([elements, *(value.gather(rows) for value in values)]).to_struct()
     made = pa.LargeListArray.from_arrays(
         pa.array(offsets - offsets[0]), beside.to_arrow(compat_level=pl.CompatLevel.oldest()), mask=lists.is_null()

@@ -209,10 +209,15 @@ def _array_extreme(expr: Call, operands: Operands) -> pl.Expr:
 
 def _array_sum(expr: Call, operands: Operands) -> pl.Expr:
     """Compile the sum of the elements that are not NULL: NULL if there is none, or if it does not fit."""
-    values = pl.element().drop_nulls()
+    array = operands[0]
     if expr.type == DOUBLE:  # from the first element to the last, so that the result has one value
-        return operands[0].expr.list.agg(values.cum_sum().last())
-    wide = operands[0].expr.list.agg(values.cast(pl.Int128).cum_sum().last())
+        return array.expr.list.agg(pl.element().drop_nulls().cum_sum().last())
+
+    def sum_exactly(values: pl.Expr) -> pl.Expr:
+        counted = values.list.eval(pl.element().is_not_null()).list.sum()
+        return pl.when(counted > 0).then(values.list.eval(pl.element().cast(pl.Int128)).list.sum())
+
+    wide = let([array], sum_exactly)
     return to_digits(wide) if expr.type.kind is Kind.DECIMAL else to_long(wide)
 
 

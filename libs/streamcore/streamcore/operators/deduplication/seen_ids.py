@@ -1,4 +1,5 @@
-"""The table of the ids that passed and their event times: per entry 24 bytes of columns and 12 to 24 bytes of index.
+"""The table of the ids that passed and their event times: per entry 24 bytes of columns, 8 more with the hash of its
+row's content, and 12 to 24 bytes of index.
 
 An id is stored as a fingerprint of 128 bits. With 64 bits, two of 100 million ids would share a fingerprint with a
 probability of 2.7e-4 (n**2 / 2 / 2**64), and the second event would be taken for a duplicate; with 128 bits the
@@ -18,13 +19,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from streamcore.hashing import UInt64Array, bucket_for, mix
+from streamcore.hashing import UInt64Array, mix, rows_in_bucket
 from streamcore.schema import EVENT_MS
 from streamcore.state.cold.paged_state import is_member
 from streamcore.state.table import HASH
@@ -34,6 +35,7 @@ Mask = npt.NDArray[np.bool_]
 Number = TypeVar("Number", np.uint64, np.int64)
 
 CHECK = "check"
+CONTENT = "content"
 #: The number of slices in a horizon. Entries expire one slice at a time.
 SLICES = 64
 #: The index hashes an id together with its cell: a stretch of event time of this many horizons. So a probe path holds
@@ -45,40 +47,53 @@ _MIN_ENTRIES = 1024
 
 @dataclass(frozen=True, slots=True)
 class IdHashes:
-    """Rows as columns: two hashes of the id (``hashing.fingerprint_columns``), and the event time."""
+    """Rows as columns: two hashes of the id (``hashing.fingerprint_columns``), the event time, and the hash of the
+    content, if contents are compared."""
 
     hashes: UInt64Array
     checks: UInt64Array
     event_ms: Ints
+    contents: UInt64Array | None = None
 
     def __len__(self) -> int:
         return len(self.hashes)
 
     def take(self, rows: Ints | Mask | slice) -> IdHashes:
         """Return the rows at these indexes."""
-        return IdHashes(self.hashes[rows], self.checks[rows], self.event_ms[rows])
+        contents = None if self.contents is None else self.contents[rows]
+        return IdHashes(self.hashes[rows], self.checks[rows], self.event_ms[rows], contents)
 
     def where(self, mask: Mask) -> IdHashes:
         """Return the rows of the mask. If these are all rows, as usual, nothing is copied."""
         return self if mask.all() else self.take(mask)
 
 
-_NONE = IdHashes(np.empty(0, np.uint64), np.empty(0, np.uint64), np.empty(0, np.int64))
+#: In place of an entry number: there is none.
+NO_ENTRY = -1
 
 
 class SeenIds:
-    """The state table of ids and event times. The event times of one id are further apart than the horizon."""
+    """The state table of ids and event times. The event times of one id are further apart than the horizon.
 
-    def __init__(self, horizon_ms: int) -> None:
+    ``with_contents``: whether the entries have the hash of the content.
+    """
+
+    def __init__(self, horizon_ms: int, *, with_contents: bool = False) -> None:
         self.horizon_ms = horizon_ms
+        self._none = IdHashes(
+            np.empty(0, np.uint64),
+            np.empty(0, np.uint64),
+            np.empty(0, np.int64),
+            np.empty(0, np.uint64) if with_contents else None,
+        )
         self.slice_ms = -(-horizon_ms // SLICES)
         self._cell_ms = _CELL_HORIZONS * (horizon_ms + 1)
         self._slices: dict[int, int] = {}  # live entries in memory by slice of event time
         self.cold_slices: dict[int, int] = {}  # live entries that are cold
         self._first_slice = -(2**62)
-        self._entries, self._count, self._written = _NONE, 0, 0
+        self._entries, self._count, self._written = self._none, 0, 0
         self._index = np.empty(0, np.int32)
-        self._rebuild(_NONE)
+        self._rebuild(self._none)
 
     def __len__(self) -> int:
         """Return the number of live entries, with the cold ones."""
@@ -87,18 +102,23 @@ class SeenIds:
     @property
     def memory_bytes(self) -> int:
         """Return the bytes of the columns and of the index."""
-        return 24 * len(self._entries) + self._index.nbytes if self._count else 0
+        return sum(column.nbytes for column in _columns(self._entries)) + self._index.nbytes if self._count else 0
 
-    def contains(self, ids: IdHashes, since_ms: int) -> Mask:
-        """Return a mask of the ids with an entry whose event time is within the horizon of theirs and at or after
-        ``since_ms``."""
+    def find(self, ids: IdHashes, since_ms: int) -> Ints:
+        """Return the number of an entry of each id whose event time is within the horizon of the id's and at or after
+        ``since_ms``; ``NO_ENTRY`` if there is none. The numbers are valid until the next change of the table."""
         cell = ids.event_ms // self._cell_ms
-        contained = self._find(ids, cell, since_ms)
+        found = self._find(ids, cell, since_ms)
         offset_ms = ids.event_ms - cell * self._cell_ms
         neighbour_cell = cell - (offset_ms < self.horizon_ms) + (offset_ms + self.horizon_ms >= self._cell_ms)
-        near = np.flatnonzero((neighbour_cell != cell) & ~contained)
-        contained[near] = self._find(ids.take(near), neighbour_cell[near], since_ms)
-        return contained
+        near = np.flatnonzero((neighbour_cell != cell) & (found == NO_ENTRY))
+        found[near] = self._find(ids.take(near), neighbour_cell[near], since_ms)
+        return found
+
+    def contents(self, entries: Ints) -> UInt64Array:
+        """Return the hashes of the contents of these entries."""
+        assert self._entries.contents is not None, "a table with contents"
+        return self._entries.contents[entries]
 
     def add(self, ids: IdHashes) -> None:
         """Add ids that are not in the table."""
@@ -148,7 +168,8 @@ class SeenIds:
 
     def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
         entries = self._current_entries()
-        return _frame(entries.take((bucket_for(entries.hashes, buckets) == bucket) & self._is_live(entries)))
+        entries = entries.take(rows_in_bucket(entries.hashes, bucket, buckets))
+        return _frame(entries.where(self._is_live(entries)))
 
     def load(self, rows: pl.DataFrame) -> None:
         self.add(_ids(rows))
@@ -208,7 +229,10 @@ class SeenIds:
             size = max(_MIN_ENTRIES, self._count + self._count // 4)
             copied = self._entries.take(slice(0, used))
             self._entries = IdHashes(
-                _resize(copied.hashes, size), _resize(copied.checks, size), _resize(copied.event_ms, size)
+                _resize(copied.hashes, size),
+                _resize(copied.checks, size),
+                _resize(copied.event_ms, size),
+                None if copied.contents is None else _resize(copied.contents, size),
             )
 
     def _compact(self) -> None:
@@ -247,9 +271,9 @@ class SeenIds:
             numbers, step = numbers[lost], step[lost]
             slot = (slot[lost] + step) & mask
 
-    def _find(self, ids: IdHashes, cell: Ints, since_ms: int) -> Mask:
-        """Return a mask of the ids that have a matching entry on their probe path, before its first free slot."""
-        matched = np.zeros(len(ids), dtype=bool)
+    def _find(self, ids: IdHashes, cell: Ints, since_ms: int) -> Ints:
+        """Return the first matching entry on the probe path of each id, before its first free slot, or ``NO_ENTRY``."""
+        found = np.full(len(ids), NO_ENTRY, dtype=np.int64)
         entries, index, mask = self._entries, self._index, len(self._index) - 1
         slot, step = self._probe_path(ids, cell)
         rows = np.arange(len(ids))
@@ -261,15 +285,17 @@ class SeenIds:
             row, same_entry = rows[equal_hashes], entry[equal_hashes]
             at_ms = entries.event_ms[same_entry]
             is_match = (entries.checks[same_entry] == ids.checks[row]) & (at_ms >= since_ms)
-            matched[row[is_match & (np.abs(at_ms - ids.event_ms[row]) <= self.horizon_ms)]] = True
-            unmatched = np.flatnonzero(~matched[rows])
+            is_match &= np.abs(at_ms - ids.event_ms[row]) <= self.horizon_ms
+            found[row[is_match]] = same_entry[is_match]
+            unmatched = np.flatnonzero(found[rows] == NO_ENTRY)
             rows, step = rows[unmatched], step[unmatched]
             slot = (slot[unmatched] + step) & mask
-        return matched
+        return found
 
 
 def _ids(rows: pl.DataFrame) -> IdHashes:
-    return IdHashes(rows[HASH].to_numpy(), rows[CHECK].to_numpy(), rows[EVENT_MS].to_numpy())
+    contents = rows[CONTENT].to_numpy() if CONTENT in rows.columns else None
+    return IdHashes(rows[HASH].to_numpy(), rows[CHECK].to_numpy(), rows[EVENT_MS].to_numpy(), contents)
 
 
 def _count_slices(slices: dict[int, int], ids: IdHashes, slice_ms: int, sign: int) -> None:
@@ -282,8 +308,9 @@ def _by_slice(ids: IdHashes, slice_ms: int) -> Iterable[tuple[int, int]]:
     return zip(slices.tolist(), counts.tolist(), strict=True)
 
 
-def _columns(ids: IdHashes) -> tuple[UInt64Array, UInt64Array, Ints]:
-    return ids.hashes, ids.checks, ids.event_ms
+def _columns(ids: IdHashes) -> tuple[npt.NDArray[Any], ...]:
+    columns = (ids.hashes, ids.checks, ids.event_ms)
+    return columns if ids.contents is None else (*columns, ids.contents)
 
 
 def _resize(column: npt.NDArray[Number], size: int) -> npt.NDArray[Number]:
@@ -293,4 +320,4 @@ def _resize(column: npt.NDArray[Number], size: int) -> npt.NDArray[Number]:
 
 
 def _frame(ids: IdHashes) -> pl.DataFrame:
-    return pl.DataFrame({HASH: ids.hashes, CHECK: ids.checks, EVENT_MS: ids.event_ms})
+    return pl.DataFrame(dict(zip((HASH, CHECK, EVENT_MS, CONTENT), _columns(ids), strict=False)))

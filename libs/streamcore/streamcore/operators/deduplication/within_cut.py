@@ -11,13 +11,16 @@ from bisect import bisect_left, insort
 
 import numpy as np
 
-from streamcore.operators.deduplication.seen_ids import IdHashes, Ints, Mask
+from streamcore.operators.deduplication.seen_ids import IdHashes, Ints
+
+#: In place of the row that a row repeats: it repeats none.
+NO_ROW = -1
 
 
-def duplicates_within_cut(ids: IdHashes, horizon_ms: int) -> Mask:
-    """Return a mask of the duplicates: rows whose id has passed earlier in the cut, within the horizon of their event
-    time."""
-    result = np.zeros(len(ids), dtype=bool)
+def repeated_within_cut(ids: IdHashes, horizon_ms: int) -> Ints:
+    """Return for each row the one that it repeats, or ``NO_ROW``: a row with its id that passed earlier in the cut,
+    within the horizon of its event time."""
+    result = np.full(len(ids), NO_ROW, dtype=np.int64)
     order = _rows_with_shared_hash(ids)
     if not order.size:
         return result
@@ -27,9 +30,12 @@ def duplicates_within_cut(ids: IdHashes, horizon_ms: int) -> Mask:
     first = np.minimum.reduceat(order, starts)[group]
     near = np.abs(ids.event_ms[order] - ids.event_ms[first]) <= horizon_ms
     copies = np.logical_and.reduceat(near & (ids.checks[order] == ids.checks[first]), starts)[group]
-    result[order[copies & (order != first)]] = True
+    repeats = copies & (order != first)
+    result[order[repeats]] = first[repeats]
     remaining = np.sort(order[~copies])
-    result[remaining] = _decide_in_order(ids.take(remaining), horizon_ms)
+    decided = np.array(_decide_in_order(ids.take(remaining), horizon_ms), dtype=np.int64)
+    repeats = decided != NO_ROW
+    result[remaining[repeats]] = remaining[decided[repeats]]
     return result
 
 
@@ -41,18 +47,20 @@ def _rows_with_shared_hash(ids: IdHashes) -> Ints:
     return order[np.append(False, same) | np.append(same, False)] if len(ids) else order
 
 
-def _decide_in_order(ids: IdHashes, horizon_ms: int) -> list[bool]:
-    """Return for each row whether it is a duplicate, deciding row by row.
+def _decide_in_order(ids: IdHashes, horizon_ms: int) -> list[int]:
+    """Return for each row the one that it repeats, or ``NO_ROW``, deciding row by row.
 
     Passed event times of an id are further apart than the horizon, so the first that is not too early decides.
     """
-    passed_times: dict[tuple[int, int], list[int]] = {}
+    passed: dict[tuple[int, int], list[tuple[int, int]]] = {}  # event time and row
     result = []
-    for id_hash, check, at_ms in zip(ids.hashes.tolist(), ids.checks.tolist(), ids.event_ms.tolist(), strict=True):
-        times = passed_times.setdefault((id_hash, check), [])
-        index = bisect_left(times, at_ms - horizon_ms)
-        is_duplicate = index < len(times) and times[index] <= at_ms + horizon_ms
-        if not is_duplicate:
-            insort(times, at_ms)
-        result.append(is_duplicate)
+    rows = zip(ids.hashes.tolist(), ids.checks.tolist(), ids.event_ms.tolist(), strict=True)
+    for row, (id_hash, check, at_ms) in enumerate(rows):
+        times = passed.setdefault((id_hash, check), [])
+        index = bisect_left(times, (at_ms - horizon_ms, NO_ROW))
+        if index < len(times) and times[index][0] <= at_ms + horizon_ms:
+            result.append(times[index][1])
+        else:
+            insort(times, (at_ms, row))
+            result.append(NO_ROW)
     return result

@@ -14,7 +14,7 @@ from streamcore.durations import Milliseconds
 from streamcore.errors import ConfigError
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.key_space import DEFAULT_KEY_GROUPS, MAX_KEY_GROUPS
-from streamcore.limits import Limits, StateSettings
+from streamcore.limits import MAX_EVENT_IDS, Limits, StateSettings
 from streamcore.offsets import PLACE_PATTERN
 from streamcore.service.config.documents import Document, NotNegative, Positive
 from streamcore.service.config.executors import ExecutorsDocument
@@ -148,6 +148,14 @@ class ServiceSettings(Document):
         Positive,
         Field(description="Milliseconds by which an event's time may be ahead of the clock; others are rejected."),
     ] = 300_000
+    max_event_ids: Annotated[
+        Positive,
+        Field(
+            description="Most event ids that one shard remembers of a stream with `deduplicate`, at about 60 bytes "
+            "each; beyond it the oldest are forgotten, and an event as old as these is late.",
+            le=MAX_EVENT_IDS,
+        ),
+    ] = 10_000_000
     max_clock_ahead_ms: Annotated[
         Positive,
         Field(
@@ -261,4 +269,5 @@ class ServiceSettings(Document):
             self.max_future_ms,
             self.events_per_cut,
             control_records_per_cut=self.control_records_per_cut,
+            max_event_ids=self.max_event_ids,
         )
