@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from rulecore.language.function_reference import AGGREGATE_REFERENCE, FUNCTION_REFERENCE
+from rulecore.language.function_reference import AGGREGATE_REFERENCE, FUNCTION_REFERENCE, HIGHER_ORDER_REFERENCE
 from rulecore.language.functions import ALIASES, FUNCTIONS
 from tools.reference.markdown import head
+
+
+def _usage(name: str) -> str:
+    return FUNCTIONS[name].usage if name in FUNCTIONS else f"{name}(array, x -> expression of x)"
 
 
 def page() -> str:
@@ -12,10 +16,10 @@ def page() -> str:
     lines = head(
         "Functions of the rule language", "Every example is a condition that is TRUE; a test evaluates each of them."
     )
-    for name, entry in sorted(FUNCTION_REFERENCE.items()):
+    for name, entry in sorted([*FUNCTION_REFERENCE.items(), *HIGHER_ORDER_REFERENCE.items()]):
         spellings = sorted(alias for alias, target in ALIASES.items() if target == name)
         lines += [f"## {name}", "", entry.summary, ""]
-        lines += [f"- usage: `{FUNCTIONS[name].usage}`", f"- result: {entry.result}", f"- NULL: {entry.nulls}"]
+        lines += [f"- usage: `{_usage(name)}`", f"- result: {entry.result}", f"- NULL: {entry.nulls}"]
         lines += [f"- also spelt: {', '.join(f'`{alias}`' for alias in spellings)}"] if spellings else []
         lines += ["", "```sql", *entry.examples, "```", ""]
     lines += ["# Aggregates", "", "Aggregates are for `having`. Examples are over a column `amount`.", ""]
