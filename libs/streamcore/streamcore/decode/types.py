@@ -10,19 +10,22 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from streamcore.schema_registry.schemas import NO_REGISTRY, SchemaLookup
+
 
 @dataclass(frozen=True, slots=True)
 class RawBatch:
     """Records before they are decoded: three arrays of one length.
 
     ``partition``: the number that the app gives to a (topic, partition). ``clock_ms``: the wall clock of the
-    cut (``CutClock.wall_ms``), which limits event times.
+    cut (``CutClock.wall_ms``), which limits event times. ``schemas``: finds the schemas of the cut in a registry.
     """
 
     values: pa.LargeBinaryArray | pa.BinaryArray
     partition: pa.Int32Array
     offset: pa.Int64Array
     clock_ms: int
+    schemas: SchemaLookup = NO_REGISTRY
 
     def __len__(self) -> int:
         return len(self.values)
