@@ -24,10 +24,7 @@ def relock(path: Path) -> None:
     wanted = jars.parse_lock(_LINE.sub(rf"\1 {_UNKNOWN}", text))
     with TemporaryDirectory() as temp:
         jars.fetch(wanted, Path(temp), java.ensure())
-        digests = {
-            jar.coordinates: sha256(Path(temp, jar.file_name).read_bytes()).hexdigest()
-            for jar in wanted
-        }
+        digests = {jar.coordinates: sha256(Path(temp, jar.file_name).read_bytes()).hexdigest() for jar in wanted}
     path.write_text(_LINE.sub(lambda line: f"{line[1]} {digests[line[1]]}", text), encoding="utf-8")
     print(f"{path.name}: {len(wanted)} jars")
 

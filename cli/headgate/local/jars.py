@@ -73,7 +73,12 @@ class Jar:
     @property
     def coordinates(self) -> str:
         """What the lock has before the digest."""
-        parts = (self.group, self.artifact, self.version, *((self.classifier, self.extension) if self.classifier else ()))
+        parts = (
+            self.group,
+            self.artifact,
+            self.version,
+            *((self.classifier, self.extension) if self.classifier else ()),
+        )
         return ":".join(parts)
 
     @property

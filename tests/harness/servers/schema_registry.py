@@ -65,15 +65,17 @@ class EmbeddedRegistry(EmbeddedServer[RegistryServerSettings, JavaServerFiles]):
         self._start()
         return self.url
 
-    def register(self, subject: str, schema: str, kind: str = "AVRO", references: list[dict[str, Any]] | None = None) -> int:
+    def register(
+        self, subject: str, schema: str, kind: str = "AVRO", references: list[dict[str, Any]] | None = None
+    ) -> int:
         """Register a schema as the next version of a subject; return its id."""
         document = {"schema": schema, "schemaType": kind, "references": references or []}
-        request = urllib.request.Request(  # noqa: S310 - our own loopback address
+        request = urllib.request.Request(
             f"{self.url}/subjects/{subject}/versions",
             json.dumps(document).encode(),
             {"Content-Type": _CONTENT_TYPE},
         )
-        with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310
+        with urllib.request.urlopen(request, timeout=30) as answer:
             return int(json.load(answer)["id"])
 
     def _launch(self) -> None:
@@ -85,15 +87,15 @@ class EmbeddedRegistry(EmbeddedServer[RegistryServerSettings, JavaServerFiles]):
         values["quarkus.http.host"] = values["quarkus.management.host"] = HOST
         values |= {"quarkus.http.port": str(port), "quarkus.management.port": str(free_port())}
         values |= {"apicurio.storage.kind": "sql", "apicurio.storage.sql.kind": "h2"}
-        values["apicurio.datasource.url"] = f"jdbc:h2:file:{self.files.folder}/registry"
+        values["apicurio.datasource.url"] = f"jdbc:h2:file:{self.files.folder}/registry;WRITE_DELAY=0"
         options = [f"-Xmx{self.settings.heap_mb}m", *java_runtime.SHORT_LIVED, self._mark]
         options += [f"-D{name}={value}" for name, value in values.items()]
         command = [str(java.executable), *options, "-jar", str(program / "quarkus-run.jar")]
         self._spawn(command, self.files.output)
 
-    def _is_ready(self, process: subprocess.Popen[bytes]) -> bool:  # noqa: ARG002 - the server is asked
+    def _is_ready(self, process: subprocess.Popen[bytes]) -> bool:
         try:
-            with urllib.request.urlopen(f"{self.url}/subjects", timeout=3) as answer:  # noqa: S310
+            with urllib.request.urlopen(f"{self.url}/subjects", timeout=3) as answer:
                 return bool(answer.status == 200)
         except (OSError, urllib.error.URLError):
             return False

@@ -37,6 +37,11 @@ class RejectCode(Code):
         "The bytes do not match their Avro schema, bytes are left over, or the container file is broken.",
         "Compare the producer's schema and framing with the `format` of the stream.",
     )
+    NOT_PROTOBUF = (
+        "not_protobuf",
+        "The bytes are no Protobuf message, or name a message type that their schema does not have.",
+        "Compare the producer's serializer with the `format` of the stream.",
+    )
     NO_SCHEMA_ID = (
         "no_schema_id",
         "The record does not begin with a zero byte and the four bytes of an id in the schema registry.",

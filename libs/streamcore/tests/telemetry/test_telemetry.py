@@ -20,6 +20,7 @@ from streamcore.engine.report import CutReport
 from streamcore.errors import ConfigError, Retryable
 from streamcore.kafka.delivery import CommitOutcome
 from streamcore.memory.memory_use import MemoryUse
+from streamcore.outages import OUTAGES, Dependency
 from streamcore.sinks.sink import WriteOutcome
 from streamcore.telemetry import Telemetry, TelemetrySettings
 from streamcore.telemetry.definitions import METRICS
@@ -92,7 +93,12 @@ def test_prometheus_can_scrape_the_metrics_of_cuts() -> None:
         telemetry.progress({"batchId": 2, "durationMs": {"triggerExecution": 250}})
         telemetry.failure(Retryable("away"))
         telemetry.savepoint_done(int(time.time() * 1000) - 60_000)
+        registry = Dependency("Schema registry http://r", "The cut waits", "Start it", grace_s=0)
+        OUTAGES.failed(registry, "refused")
         samples = scrape(port)
+        OUTAGES.succeeded(registry)
+        assert "headgate_dependency_unavailable" not in "".join(scrape(port)), "it is back"
+    assert value(samples, "headgate_dependency_unavailable_seconds", 'system="Schema registry http://r"') >= 0
     assert value(samples, "headgate_events_total") == 300
     assert value(samples, "headgate_records_total", 'lane="alerts"') == 6
     assert value(samples, "headgate_deadletters_total", 'reason="not_json"') == 3

@@ -16,6 +16,8 @@ from streamcore.decode.avro.framing import CONFLUENT_MAGIC, PrefixFraming, confl
 from streamcore.decode.avro.schema import AvroSchemaError, parse_avro_schema
 from streamcore.decode.avro.schema_match import check_schema, map_fields
 from streamcore.decode.json.decoder import JsonDecoder
+from streamcore.decode.protobuf.decoder import ProtobufDecoder
+from streamcore.decode.protobuf.schema import ProtoSchemaError, parse_proto_schema
 from streamcore.decode.reject_codes import DecodeLimits, ExtraFields, RejectCode
 from streamcore.decode.scalar.record import check_bytes
 from streamcore.decode.scalar.values import RecordError
@@ -25,6 +27,8 @@ from streamcore.schema_registry.schemas import PREFIX_BYTES, RegisteredSchema, S
 
 #: The most schemas for which a decoder is kept.
 _MAX_CACHED = 1_000
+#: Behind every record: without an end, Arrow's function fails on some records.
+_END = 1 << 30
 _PREFIX = "a zero byte and a schema's id of four bytes"
 
 
@@ -48,7 +52,7 @@ class _WithoutPrefix:
 
     def decode(self, batch: RawBatch) -> Decoded:
         """See ``Decoder``."""
-        return self.inner.decode(replace(batch, values=pc.binary_slice(batch.values, PREFIX_BYTES)))
+        return self.inner.decode(replace(batch, values=pc.binary_slice(batch.values, PREFIX_BYTES, _END)))
 
 
 class RegistryDecoder:
@@ -112,12 +116,14 @@ class RegistryDecoder:
             match registered.type:
                 case SchemaType.AVRO:
                     return self._avro(registered)
+                case SchemaType.PROTOBUF:
+                    return self._protobuf(registered)
                 case SchemaType.JSON:
                     json = JsonDecoder(self._schema, limits=self._limits, extra_fields=self._extra_fields)
                     return _WithoutPrefix(json)
         except RecordError as error:
             return _Rejected(error.code, f"schema {registered.id}: {error.reason}")
-        reason = f"schema {registered.id}: its type is {registered.type[:60]!a}; supported are AVRO and JSON"
+        reason = f"schema {registered.id}: its type is {registered.type[:60]!a}; supported are AVRO, PROTOBUF and JSON"
         return _Rejected(RejectCode.UNUSABLE_SCHEMA, reason)
 
     def _avro(self, registered: RegisteredSchema) -> Decoder:
@@ -129,6 +135,21 @@ class RegistryDecoder:
         check_schema(kind, self._want, self._extra_fields)
         framing = PrefixFraming({confluent_prefix(registered.id): kind}, CONFLUENT_MAGIC, _PREFIX)
         return AvroDecoder(self._schema, framing, self._want, self._limits)
+
+    def _protobuf(self, registered: RegisteredSchema) -> Decoder:
+        """Return the decoder of a Protobuf schema; raise ``RecordError`` if it cannot be read."""
+        try:
+            schema = parse_proto_schema(registered.text, [reference.text for reference in registered.references])
+        except ProtoSchemaError as error:
+            raise RecordError(RejectCode.UNUSABLE_SCHEMA, str(error)) from error
+        return ProtobufDecoder(
+            self._schema,
+            schema,
+            f"schema {registered.id}",
+            PREFIX_BYTES,
+            limits=self._limits,
+            extra_fields=self._extra_fields,
+        )
 
     def _reject(self, record: bytes | None) -> tuple[RejectCode, str]:
         """Return why a record without a schema's id is rejected."""

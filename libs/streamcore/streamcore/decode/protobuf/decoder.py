@@ -1,0 +1,82 @@
+"""Decodes the Protobuf records of one schema of a registry: the message type's indexes, then the message."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streamcore.decode.assembly import BatchRecords, DecodedPart, assemble_events, decode_by_reference
+from streamcore.decode.protobuf.reader import MessageCursor, read_indexes, read_message
+from streamcore.decode.protobuf.schema import ProtoSchema
+from streamcore.decode.protobuf.schema_match import ReadMessage, match_fields
+from streamcore.decode.reject_codes import DecodeLimits, ExtraFields, RejectCode
+from streamcore.decode.scalar.record import RejectedRecord, check_bytes, convert_values
+from streamcore.decode.scalar.values import RecordError, Scalar
+from streamcore.decode.types import Decoded, RawBatch
+from streamcore.schema import StreamSchema
+from streamcore.timestamps import load_zone
+
+#: The most message types of one schema that a decoder remembers.
+_MAX_TYPES = 1_000
+
+
+class ProtobufDecoder:
+    """Decodes the records of one schema. Each begins with ``prefix_bytes`` that are skipped.
+
+    ``name``: of the schema, for messages. It keeps what it found out about message types; that changes the cost of a
+    batch, never its result.
+    """
+
+    def __init__(
+        self,
+        stream: StreamSchema,
+        schema: ProtoSchema,
+        name: str,
+        prefix_bytes: int,
+        *,
+        limits: DecodeLimits,
+        extra_fields: ExtraFields,
+    ) -> None:
+        self._stream, self._schema, self._name, self._prefix_bytes = stream, schema, name, prefix_bytes
+        self._limits, self._extra_fields = limits, extra_fields
+        self._zone = load_zone(stream.zone)
+        self._types: dict[tuple[int, ...], ReadMessage | RecordError] = {}
+
+    def decode(self, batch: RawBatch) -> Decoded:
+        """See ``Decoder``."""
+        records, parts = BatchRecords.from_batch(batch), list[DecodedPart]()
+        rows = np.arange(len(batch), dtype=np.int64)
+        dead = decode_by_reference(self._stream, records, rows, self.decode_one, parts)
+        return Decoded(assemble_events(self._stream, batch, parts), dead)
+
+    def decode_one(self, record: bytes | None, clock_ms: int) -> tuple[Scalar, ...] | RejectedRecord:
+        """Decode one record (the reference): return the values of the stream's fields, in order, or the rejection."""
+        try:
+            data = check_bytes(record, self._limits, "one Protobuf record")
+            cursor = MessageCursor(data, self._prefix_bytes, len(data))
+            want = self.message_type(read_indexes(cursor))
+            values: dict[str, object] = {}
+            read_message(cursor, want, values)
+            return convert_values(self._stream, values, clock_ms=clock_ms, zone=self._zone, limits=self._limits)
+        except RecordError as error:
+            return RejectedRecord(error.code, error.reason)
+
+    def message_type(self, indexes: tuple[int, ...]) -> ReadMessage:
+        """Return what to read of the message type at these indexes; raise ``RecordError`` if it does not fit."""
+        found = self._types.get(indexes)
+        if found is None:
+            found = self._match(indexes)
+            if len(self._types) < _MAX_TYPES:
+                self._types[indexes] = found
+        if isinstance(found, RecordError):
+            raise RecordError(found.code, found.reason)
+        return found
+
+    def _match(self, indexes: tuple[int, ...]) -> ReadMessage | RecordError:
+        message = self._schema.message_at(indexes)
+        if message is None:
+            reason = f"{self._name}: it has no message type at {'.'.join(map(str, indexes))}, which the record names"
+            return RecordError(RejectCode.NOT_PROTOBUF, reason)
+        try:
+            return match_fields(self._schema, message, self._stream, self._extra_fields)
+        except RecordError as error:
+            return RecordError(error.code, f"{self._name}: {error.reason}")
