@@ -26,6 +26,8 @@ _LOG = logging.getLogger(__name__)
 _POLL_S, _POLL_BUCKET_S = 0.1, 1.0
 #: A registry that does not answer is asked again after this time.
 _PAUSE_AWAY_S = 1.0
+#: The longest that an end waits for a request.
+_END_S = 1.0
 #: The newest versions of a subject that are read when a cut is planned; older ones when a record needs them.
 _MAX_VERSIONS = 20
 #: So many absent ids in one cut are worth a warning: a producer writes what is no id.
@@ -58,15 +60,17 @@ class SchemaLookups:
         self._versions: dict[str, set[int]] = {topic: set() for topic in topics}
         self._away_until_s = 0.0
         self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="schema-lookups", daemon=True)
         self._poll_s = _POLL_BUCKET_S if store.folder.url.startswith(BUCKETS) else _POLL_S
 
     def __enter__(self) -> SchemaLookups:
         self._store.discard_requests()
-        threading.Thread(target=self._run, name="schema-lookups", daemon=True).start()
+        self._thread.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._stopping.set()
+        self._thread.join(_END_S)
 
     def prefetch(self) -> None:
         """Get the new schemas of the topics' subjects. Does nothing while the registry is away."""
@@ -135,3 +139,5 @@ class SchemaLookups:
             except StreamError as error:
                 _LOG.error("schema look-ups: %s", error)
                 pause_s = _PAUSE_AWAY_S
+        with self._lock:
+            self._client.close()
