@@ -2,13 +2,14 @@
 
 ::
 
-    records ─▶ prefix known: schema, position of datum ─▶ columns ─▶ not ok? ─▶ events
+    records ─▶ prefix known: schema, position of datum ─▶ walk or columns ─▶ not sure? ─▶ events
                   │ prefix unknown                                      │
                   └────────────────────▶ reference ◀────────────────────┘ ─▶ events or dead letters
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -19,15 +20,19 @@ import pyarrow as pa
 from streamcore.decode.assembly import DecodedPart, Rows, TextRecords, assemble_events, decode_by_reference
 from streamcore.decode.avro.byte_cursors import ByteCursors
 from streamcore.decode.avro.columns import TooManyStepsError, read_columns
-from streamcore.decode.avro.framing import Datum, Framing
+from streamcore.decode.avro.framing import BareFraming, Datum, Framing, PrefixFraming
 from streamcore.decode.avro.reader import Cursor, read_datum
 from streamcore.decode.avro.schema_match import FieldMapping
+from streamcore.decode.avro.steps import make_steps
 from streamcore.decode.reject_codes import DecodeLimits, RejectCode
 from streamcore.decode.scalar.record import RejectedRecord, check_bytes, convert_values
 from streamcore.decode.scalar.values import RecordError, Scalar
 from streamcore.decode.types import Decoded, RawBatch
 from streamcore.schema import StreamSchema
 from streamcore.timestamps import load_zone
+
+if TYPE_CHECKING:
+    from streamcore.decode.walk.binary_decoder import BinaryWalk
 
 #: Fewer rows than this are decoded one by one, which is cheaper.
 _MIN_ROWS = 16
@@ -71,6 +76,7 @@ class AvroDecoder:
         self._schema, self._framing, self._want, self._limits = schema, framing, want, limits
         self._zone = load_zone(schema.zone)
         self._known: list[Datum] = []
+        self._walks: dict[bytes, BinaryWalk | None] = {}
 
     def decode(self, batch: RawBatch) -> Decoded:
         """See ``Decoder``. Events and rejected records are in the order of the batch."""
@@ -88,6 +94,7 @@ class AvroDecoder:
             if learned is not None:
                 remaining = self._decode_known(records, learned, remaining, parts)
         self._known = self._known[-_MAX_KNOWN:]
+        self._walks = {p: walk for p, walk in self._walks.items() if any(known.prefix == p for known in self._known)}
         undecoded = np.ones(len(batch), dtype=np.bool_)
         for part in parts:
             undecoded[part.rows] = False
@@ -104,6 +111,19 @@ class AvroDecoder:
             zone=self._zone,
             limits=self._limits,
         )
+
+    def _walk_of(self, known: Datum) -> BinaryWalk | None:
+        """Return the compiled walk through datums of a type that follow a prefix; None for container files, in which
+        more than a prefix surrounds the datum, and for very large schemas."""
+        if known.prefix is None or not isinstance(self._framing, BareFraming | PrefixFraming):
+            return None
+        if known.prefix not in self._walks:
+            from streamcore.decode.walk.binary_decoder import BinaryWalk  # loads the compiler
+
+            steps = make_steps(self._schema, known.kind, self._want, self._limits.max_depth)
+            walk = None if steps is None else BinaryWalk.of_avro(self._schema, self._limits, steps)
+            self._walks[known.prefix] = walk
+        return self._walks[known.prefix]
 
     def _learn(self, record: bytes | None) -> Datum | None:
         """Remember the record's prefix and return its datum; None if the prefix is known or the record is invalid."""
@@ -125,6 +145,11 @@ class AvroDecoder:
         if len(known_rows) < _MIN_ROWS:
             return rows
         data = records.data if len(known_rows) == len(records.data) else records.data.take(pa.array(known_rows))
+        if (walk := self._walk_of(known)) is not None:
+            walked = walk.decode(data, len(known.prefix), records.clock_ms)
+            if walked.sure.any():
+                parts.append(DecodedPart(known_rows[walked.sure], walked.columns))
+            return rows[~matched]
         cursors = ByteCursors.from_records(data)
         self._framing.narrow(cursors, len(known.prefix))
         try:

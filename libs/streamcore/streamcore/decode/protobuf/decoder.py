@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-import numpy as np
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from streamcore.decode.assembly import BatchRecords, DecodedPart, assemble_events, decode_by_reference
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+
+from streamcore.decode.assembly import BatchRecords, DecodedPart, Rows, assemble_events, decode_by_reference
 from streamcore.decode.protobuf.reader import MessageCursor, read_indexes, read_message
 from streamcore.decode.protobuf.schema import ProtoSchema
 from streamcore.decode.protobuf.schema_match import ReadMessage, match_fields
+from streamcore.decode.protobuf.steps import make_steps
 from streamcore.decode.reject_codes import DecodeLimits, ExtraFields, RejectCode
 from streamcore.decode.scalar.record import RejectedRecord, check_bytes, convert_values
 from streamcore.decode.scalar.values import RecordError, Scalar
@@ -15,8 +22,23 @@ from streamcore.decode.types import Decoded, RawBatch
 from streamcore.schema import StreamSchema
 from streamcore.timestamps import load_zone
 
+if TYPE_CHECKING:
+    from streamcore.decode.walk.binary_decoder import BinaryWalk
+
+#: Fewer rows than this are decoded one by one.
+_MIN_ROWS = 16
+#: The most message types of one schema whose records in a batch are walked.
+_MAX_HEADS = 16
 #: The most message types of one schema that a decoder remembers.
 _MAX_TYPES = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Head:
+    """The bytes of a record before its message, with the compiled walk through messages of that type."""
+
+    begin: bytes
+    walk: BinaryWalk | None = None
 
 
 class ProtobufDecoder:
@@ -39,14 +61,54 @@ class ProtobufDecoder:
         self._stream, self._schema, self._name, self._prefix_bytes = stream, schema, name, prefix_bytes
         self._limits, self._extra_fields = limits, extra_fields
         self._zone = load_zone(stream.zone)
+        self._heads: dict[bytes, _Head] = {}
         self._types: dict[tuple[int, ...], ReadMessage | RecordError] = {}
 
     def decode(self, batch: RawBatch) -> Decoded:
         """See ``Decoder``."""
         records, parts = BatchRecords.from_batch(batch), list[DecodedPart]()
-        rows = np.arange(len(batch), dtype=np.int64)
-        dead = decode_by_reference(self._stream, records, rows, self.decode_one, parts)
+        text = pl.Series(records.data, dtype=pl.Binary)
+        small = (text.bin.size() <= self._limits.max_record_bytes).fill_null(value=False)
+        waiting: Rows = small.arg_true().to_numpy().astype(np.int64)
+        undecoded = np.ones(len(batch), dtype=np.bool_)
+        for _ in range(_MAX_HEADS):
+            if len(waiting) < _MIN_ROWS:
+                break
+            head = self._head(records.record_bytes(int(waiting[0])) or b"")
+            matched = text.gather(waiting).bin.starts_with(head.begin).to_numpy()
+            if head.walk is not None:
+                self._walk(head, records, waiting[matched], undecoded, parts)
+            waiting = waiting[~matched]
+        dead = decode_by_reference(self._stream, records, np.flatnonzero(undecoded), self.decode_one, parts)
         return Decoded(assemble_events(self._stream, batch, parts), dead)
+
+    def _walk(
+        self, head: _Head, records: BatchRecords, rows: Rows, undecoded: npt.NDArray[np.bool_], parts: list[DecodedPart]
+    ) -> None:
+        """Decode the records that begin with a head into ``parts``; clear ``undecoded`` of those that are sure."""
+        assert head.walk is not None
+        data = records.data if len(rows) == len(records.data) else records.data.take(pa.array(rows))
+        walked = head.walk.decode(data, len(head.begin), records.clock_ms)
+        if walked.sure.any():
+            parts.append(DecodedPart(rows[walked.sure], walked.columns))
+            undecoded[rows[walked.sure]] = False
+
+    def _head(self, record: bytes) -> _Head:
+        """Return the head of a record; if its message type cannot be walked, one without a walk."""
+        cursor = MessageCursor(record, min(self._prefix_bytes, len(record)), len(record))
+        try:
+            want = self.message_type(read_indexes(cursor))
+        except RecordError:
+            return _Head(record)
+        begin = record[: cursor.position]
+        if begin not in self._heads:
+            from streamcore.decode.walk.binary_decoder import BinaryWalk  # loads the compiler
+
+            if len(self._heads) >= _MAX_HEADS:
+                self._heads.clear()
+            steps = make_steps(self._stream, want)
+            self._heads[begin] = _Head(begin, BinaryWalk.of_protobuf(self._stream, self._limits, steps))
+        return self._heads[begin]
 
     def decode_one(self, record: bytes | None, clock_ms: int) -> tuple[Scalar, ...] | RejectedRecord:
         """Decode one record (the reference): return the values of the stream's fields, in order, or the rejection."""

@@ -57,7 +57,7 @@ class RecordWalk:
 
     def decode(self, records: pa.LargeBinaryArray, clock_ms: int) -> WalkedRecords:
         """Decode records. ``clock_ms``: the clock of the cut, which limits event times."""
-        source, offsets = _bytes_of(records)
+        source, offsets = bytes_of(records)
         resolved = np.empty(int(offsets[-1] - offsets[0]) + VECTOR, np.uint8)  # most pages of it are never used
         count, table = len(records), self._table
         fields = len(self._schema.fields)
@@ -83,14 +83,26 @@ class RecordWalk:
             np.zeros(1, np.int64),
             sure,  # type: ignore[arg-type]
         )
+        return self.finish(records, StoredTexts(source, resolved), (values, lengths, found), sure, clock_ms)
+
+    def finish(
+        self,
+        records: pa.LargeBinaryArray,
+        texts: StoredTexts,
+        walked: tuple[Int64s, Int64s, Bytes],
+        sure: Bools,
+        clock_ms: int,
+    ) -> WalkedRecords:
+        """Return the columns of what a walk has found. ``walked``: ``values``, ``lengths`` and ``found`` of
+        ``read_field``."""
+        values, lengths, found = walked
         if records.null_count:
             sure &= records.is_valid().to_numpy(zero_copy_only=False)
         for time in self._times:
             self._to_utc(values[time], found[time], sure)
         sure &= values[self._event_time] <= clock_ms + self._limits.max_future_ms
         rows = None if sure.all() else np.flatnonzero(sure)
-        texts = StoredTexts(source, resolved)
-        columns = [self._column(texts, i, values[i], lengths[i], found[i], rows) for i in range(fields)]
+        columns = [self._column(texts, i, values[i], lengths[i], found[i], rows) for i in range(len(values))]
         return WalkedRecords(sure, pa.Table.from_arrays(columns, schema=self._columns))
 
     def _to_utc(self, times: Int64s, found: Bytes, sure: Bools) -> None:
@@ -121,7 +133,7 @@ class RecordWalk:
         return pa.Array.from_buffers(kind, count, [validity, pa.py_buffer(stored)])
 
 
-def _bytes_of(records: pa.LargeBinaryArray) -> tuple[Bytes, Int64s]:
+def bytes_of(records: pa.LargeBinaryArray) -> tuple[Bytes, Int64s]:
     """Return the bytes of the records, and where each begins and the last ends."""
     if not len(records):
         return _read_only(b""), np.zeros(1, np.int64)
