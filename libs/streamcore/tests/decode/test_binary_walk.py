@@ -195,7 +195,7 @@ def check(decoder: Decoder, reference: Callable[[bytes | None, int], Any], recor
             assert next(dead) == {"row": n, "code": expected.code.value, "reason": expected.reason}, record
         else:
             assert next(rows) == expected, record
-    return decoded.events.num_rows
+    return int(decoded.events.num_rows)
 
 
 def avro_decoder() -> AvroDecoder:

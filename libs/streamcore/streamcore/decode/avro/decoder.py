@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
-from streamcore.decode.assembly import DecodedPart, Rows, TextRecords, assemble_events, decode_by_reference
+from streamcore.decode.assembly import BatchRecords, DecodedPart, Rows, assemble_events, decode_by_reference
 from streamcore.decode.avro.byte_cursors import ByteCursors
 from streamcore.decode.avro.columns import TooManyStepsError, read_columns
 from streamcore.decode.avro.framing import BareFraming, Datum, Framing, PrefixFraming
 from streamcore.decode.avro.reader import Cursor, read_datum
 from streamcore.decode.avro.schema_match import FieldMapping
 from streamcore.decode.avro.steps import make_steps
+from streamcore.decode.record_starts import RecordStarts
 from streamcore.decode.reject_codes import DecodeLimits, RejectCode
 from streamcore.decode.scalar.record import RejectedRecord, check_bytes, convert_values
 from streamcore.decode.scalar.values import RecordError, Scalar
@@ -81,18 +81,16 @@ class AvroDecoder:
     def decode(self, batch: RawBatch) -> Decoded:
         """See ``Decoder``. Events and rejected records are in the order of the batch."""
         data = batch.values.cast(pa.large_binary())
-        column = pl.Series(data, dtype=pl.Binary)
-        records, parts = TextRecords(data, batch.clock_ms, column), list[DecodedPart]()
-        small = (column.bin.size() <= self._limits.max_record_bytes).fill_null(value=False)
-        remaining: Rows = small.arg_true().to_numpy().astype(np.int64)
+        records, parts, starts = BatchRecords(data, batch.clock_ms), list[DecodedPart](), RecordStarts(data)
+        remaining = starts.rows_within(self._limits.max_record_bytes)
         for known in self._known:
-            remaining = self._decode_known(records, known, remaining, parts)
+            remaining = self._decode_known(records, starts, known, remaining, parts)
         for row in remaining[:: max(1, len(remaining) // _SAMPLES)]:
             if len(remaining) < _MIN_ROWS:
                 break
             learned = self._learn(records.record_bytes(int(row)))
             if learned is not None:
-                remaining = self._decode_known(records, learned, remaining, parts)
+                remaining = self._decode_known(records, starts, learned, remaining, parts)
         self._known = self._known[-_MAX_KNOWN:]
         self._walks = {p: walk for p, walk in self._walks.items() if any(known.prefix == p for known in self._known)}
         undecoded = np.ones(len(batch), dtype=np.bool_)
@@ -136,12 +134,14 @@ class AvroDecoder:
         self._known.append(datum)
         return datum
 
-    def _decode_known(self, records: TextRecords, known: Datum, rows: Rows, parts: list[DecodedPart]) -> Rows:
+    def _decode_known(
+        self, records: BatchRecords, starts: RecordStarts, known: Datum, rows: Rows, parts: list[DecodedPart]
+    ) -> Rows:
         """Decode the ``rows`` with this prefix that are ``ok`` into ``parts``; return the rows without the prefix."""
         if len(rows) < _MIN_ROWS or known.prefix is None:
             return rows
-        matched: npt.NDArray[np.bool_] = records.text.gather(rows).bin.starts_with(known.prefix).to_numpy()
-        known_rows = rows[matched]
+        matched = starts.match(rows, known.prefix)
+        known_rows = rows if matched.all() else rows[matched]
         if len(known_rows) < _MIN_ROWS:
             return rows
         data = records.data if len(known_rows) == len(records.data) else records.data.take(pa.array(known_rows))

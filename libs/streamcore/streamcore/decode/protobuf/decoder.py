@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 import pyarrow as pa
 
 from streamcore.decode.assembly import BatchRecords, DecodedPart, Rows, assemble_events, decode_by_reference
@@ -15,6 +14,7 @@ from streamcore.decode.protobuf.reader import MessageCursor, read_indexes, read_
 from streamcore.decode.protobuf.schema import ProtoSchema
 from streamcore.decode.protobuf.schema_match import ReadMessage, match_fields
 from streamcore.decode.protobuf.steps import make_steps
+from streamcore.decode.record_starts import RecordStarts
 from streamcore.decode.reject_codes import DecodeLimits, ExtraFields, RejectCode
 from streamcore.decode.scalar.record import RejectedRecord, check_bytes, convert_values
 from streamcore.decode.scalar.values import RecordError, Scalar
@@ -67,15 +67,14 @@ class ProtobufDecoder:
     def decode(self, batch: RawBatch) -> Decoded:
         """See ``Decoder``."""
         records, parts = BatchRecords.from_batch(batch), list[DecodedPart]()
-        text = pl.Series(records.data, dtype=pl.Binary)
-        small = (text.bin.size() <= self._limits.max_record_bytes).fill_null(value=False)
-        waiting: Rows = small.arg_true().to_numpy().astype(np.int64)
+        starts = RecordStarts(records.data)
+        waiting = starts.rows_within(self._limits.max_record_bytes)
         undecoded = np.ones(len(batch), dtype=np.bool_)
         for _ in range(_MAX_HEADS):
             if len(waiting) < _MIN_ROWS:
                 break
             head = self._head(records.record_bytes(int(waiting[0])) or b"")
-            matched = text.gather(waiting).bin.starts_with(head.begin).to_numpy()
+            matched = starts.match(waiting, head.begin)
             if head.walk is not None:
                 self._walk(head, records, waiting[matched], undecoded, parts)
             waiting = waiting[~matched]

@@ -18,6 +18,7 @@ from streamcore.decode.avro.schema_match import check_schema, map_fields
 from streamcore.decode.json.decoder import JsonDecoder
 from streamcore.decode.protobuf.decoder import ProtobufDecoder
 from streamcore.decode.protobuf.schema import ProtoSchemaError, parse_proto_schema
+from streamcore.decode.record_starts import RecordStarts
 from streamcore.decode.reject_codes import DecodeLimits, ExtraFields, RejectCode
 from streamcore.decode.scalar.record import check_bytes
 from streamcore.decode.scalar.values import RecordError
@@ -67,11 +68,14 @@ class RegistryDecoder:
     def decode(self, batch: RawBatch) -> Decoded:
         """See ``Decoder``. Waits for schemas that are new."""
         data = batch.values.cast(pa.large_binary())
-        ids = _schema_ids(data, self._limits.max_record_bytes)
+        starts = RecordStarts(data)
+        if (only := _only_id(data, starts, self._limits.max_record_bytes)) is not None:
+            found = self._find_decoders(batch, [only])[only]
+            if not isinstance(found, _Rejected):
+                return found.decode(replace(batch, values=data))
+        ids = _schema_ids(starts, self._limits.max_record_bytes)
         present = [int(n) for n in np.unique(ids)]
         decoders = self._find_decoders(batch, [n for n in present if n >= 0])
-        if len(present) == 1 and not isinstance(only := decoders.get(present[0], _NO_ID), _Rejected):
-            return only.decode(replace(batch, values=data))
         events: list[pa.Table] = []
         event_rows: list[Rows] = []
         dead: list[tuple[int, RejectCode, str]] = []
@@ -164,25 +168,29 @@ def _unknown(schema_id: int) -> _Rejected:
     return _Rejected(RejectCode.UNKNOWN_SCHEMA, f"the schema registry has no schema {schema_id}")
 
 
-def _schema_ids(data: pa.LargeBinaryArray, max_bytes: int) -> npt.NDArray[np.int64]:
+def _schema_ids(starts: RecordStarts, max_bytes: int) -> npt.NDArray[np.int64]:
     """Return the schema id of each record; -1 for null, for what has no prefix, and for more than ``max_bytes``."""
-    ids = np.full(len(data), -1, np.int64)
-    if not len(data):
-        return ids
-    _, offsets, values = data.buffers()
-    begins = np.frombuffer(offsets, np.int64)[data.offset : data.offset + len(data) + 1]
-    content = np.frombuffer(values, np.uint8) if values is not None else np.zeros(0, np.uint8)
-    lengths = np.diff(begins)
-    rows = np.flatnonzero((lengths >= PREFIX_BYTES) & (lengths <= max_bytes))
-    if data.null_count:
-        rows = rows[np.asarray(data.is_valid())[rows]]
-    rows = rows[content[begins[rows]] == CONFLUENT_MAGIC[0]]
-    at = begins[rows]
+    ids = np.full(len(starts.lengths), -1, np.int64)
+    rows = starts.rows_within(max_bytes)
+    rows = rows[starts.lengths[rows] >= PREFIX_BYTES]
+    rows = rows[starts.bytes_at(rows, 0) == CONFLUENT_MAGIC[0]]
     number = np.zeros(len(rows), np.int64)
-    for byte in range(1, PREFIX_BYTES):
-        number = (number << 8) | content[at + byte]
+    for place in range(1, PREFIX_BYTES):
+        number = (number << 8) | starts.bytes_at(rows, place)
     ids[rows] = number
     return ids
+
+
+def _only_id(data: pa.LargeBinaryArray, starts: RecordStarts, max_bytes: int) -> int | None:
+    """Return the schema id of all records, if they have the same; else None. It is the usual case, and
+    costs less than to read each id."""
+    rows = starts.rows_within(max_bytes)
+    if not len(rows) or len(rows) < len(data):
+        return None
+    prefix: bytes = data[0].as_py()[:PREFIX_BYTES]
+    if len(prefix) < PREFIX_BYTES or prefix[0] != CONFLUENT_MAGIC[0] or not starts.match(rows, prefix).all():
+        return None
+    return int.from_bytes(prefix[1:], "big")
 
 
 def _take(batch: RawBatch, data: pa.LargeBinaryArray, rows: Rows) -> RawBatch:
