@@ -35,7 +35,7 @@ test: setup ## all checks, and beside them all tests (ARGS="-k name" and the lik
 
 quick: setup ## the tests that need no server and no Spark, with few examples
 	@HYPOTHESIS_PROFILE=quick $(ONE_THREAD) $(VENV)/python -m pytest -n $(WORKERS) --timeout-method signal \
-		-m "not slow and not spark and not kafka and not postgres and not opensearch" $(ARGS)
+		-m "not slow and not spark and not kafka and not postgres and not opensearch and not registry" $(ARGS)
 
 check: setup ## ruff, mypy, import-linter, and whether the reference pages are those of the code
 	@$(VENV)/ruff check . && $(VENV)/ruff format --check --quiet . && $(VENV)/mypy && $(VENV)/lint-imports

@@ -32,6 +32,7 @@ from streamcore.sinks.postgres.settings import PostgresSettings, TableSpec
 from tests.harness.run import distribution, profiles
 from tests.harness.run.shared_servers import ServerKeeper, ServerSource, WorkerServers, unique_name, worker_id
 from tests.harness.servers import class_archive
+from tests.harness.servers.schema_registry import EmbeddedRegistry, RegistryServerSettings
 from tests.harness.servers.storage_locations import any_place  # noqa: F401 - a fixture
 
 _SLOW_IS_FINE = (HealthCheck.too_slow,)  # machines are shared
@@ -50,6 +51,8 @@ _MARKERS = {
     "new_postgres": pytest.mark.postgres,
     "opensearch": pytest.mark.opensearch,
     "new_opensearch": pytest.mark.opensearch,
+    "registry": pytest.mark.registry,
+    "new_registry": pytest.mark.registry,
 }
 
 _SERVERS = pytest.StashKey[ServerSource]()
@@ -141,6 +144,9 @@ NewPostgres = Callable[..., EmbeddedPostgres]
 
 #: Makes a broker that a test may stop, kill or pause; its arguments are those of ``BrokerSettings``.
 NewBroker = Callable[..., EmbeddedBroker]
+
+#: Makes a schema registry that a test may stop or kill.
+NewRegistry = Callable[[], EmbeddedRegistry]
 
 #: Makes an OpenSearch node that a test may stop, kill or pause; its arguments are lines of opensearch.yml.
 NewOpenSearch = Callable[..., EmbeddedOpenSearch]
@@ -283,6 +289,28 @@ def new_broker(tmp_path: Path, java: Java) -> Iterator[NewBroker]:
             folder, port, lifetime=Lifetime.WITH_PARENT, short_lived=True, extra=tuple((extra or {}).items())
         )
         made.append(EmbeddedBroker(settings, java))
+        return made[-1]
+
+    yield create
+    for one in made:
+        one.kill()
+
+
+@pytest.fixture(scope="session")
+def registry(servers: ServerSource) -> EmbeddedRegistry:
+    """The schema registry that all tests share. Use subjects of your own; never stop it."""
+    found = servers.get("registry")
+    assert isinstance(found, EmbeddedRegistry)
+    return found
+
+
+@pytest.fixture
+def new_registry(tmp_path: Path) -> Iterator[NewRegistry]:
+    """Creates schema registries (not started yet) for tests that harm them; they are ended with the test."""
+    made: list[EmbeddedRegistry] = []
+
+    def create() -> EmbeddedRegistry:
+        made.append(EmbeddedRegistry(RegistryServerSettings(tmp_path / f"registry-{len(made)}")))
         return made[-1]
 
     yield create

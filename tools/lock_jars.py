@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from headgate.local import jars, java
 
 _LOCKS = Path(__file__).parent.parent / "cli" / "headgate" / "local" / "locks"
-_LINE = re.compile(r"^([^#\s]+:[^#\s]+:[^#\s]+)[ \t]+\S+$", re.MULTILINE)
+_LINE = re.compile(r"^([^#\s]+(?::[^#\s]+){2,4})[ \t]+\S+$", re.MULTILINE)
 _UNKNOWN = "0" * 64
 
 
@@ -24,10 +24,7 @@ def relock(path: Path) -> None:
     wanted = jars.parse_lock(_LINE.sub(rf"\1 {_UNKNOWN}", text))
     with TemporaryDirectory() as temp:
         jars.fetch(wanted, Path(temp), java.ensure())
-        digests = {
-            f"{jar.group}:{jar.artifact}:{jar.version}": sha256(Path(temp, jar.file_name).read_bytes()).hexdigest()
-            for jar in wanted
-        }
+        digests = {jar.coordinates: sha256(Path(temp, jar.file_name).read_bytes()).hexdigest() for jar in wanted}
     path.write_text(_LINE.sub(lambda line: f"{line[1]} {digests[line[1]]}", text), encoding="utf-8")
     print(f"{path.name}: {len(wanted)} jars")
 

@@ -1,10 +1,11 @@
 """Measures decoders on one core: the CPU-seconds to decode a million records of each format.
 
 The records are an event of a shop with eight fields as JSON, CSV (also with texts in quotes) and Avro (bare datums, and
-container files with the schema inside), and eight of the columns of a combined access log. ``json_nested`` has five
-fields of that event among 83 values in objects and arrays, and only these are read; ``json_scores`` is two doubles of
-17 digits. Decoded columns are compared with the columns from which the records were written. A first round, in which
-the decoders compile patterns and learn prefixes of records, is not measured. ``bytes``: the average size of a record.
+container files with the schema inside), the same as Avro, Protobuf and JSON of a schema registry, and eight of the
+columns of a combined access log. ``json_nested`` has five fields of that event among 83 values in objects and arrays,
+and only these are read; ``json_scores`` is two doubles of 17 digits. Decoded columns are compared with the columns from
+which the records were written. A first round, in which the decoders compile patterns and learn prefixes of records, is
+not measured. ``bytes``: the average size of a record.
 
     POLARS_MAX_THREADS=1 taskset -c 0 python -m bench.kernels.decode [--records N] [--rounds N]
 """
@@ -15,9 +16,11 @@ import argparse
 import io
 import json
 import statistics
+import struct
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import fastavro
 import numpy as np
@@ -25,10 +28,11 @@ import polars as pl
 import pyarrow as pa
 
 from bench.harness.result import Result, show
-from streamcore.decode.formats import AccessLog, Avro, Bare, Container, Csv, InputFormat, Json
+from streamcore.decode.formats import AccessLog, Avro, Bare, Container, Csv, InputFormat, Json, Registry
 from streamcore.decode.reject_codes import DecodeLimits, ExtraFields
 from streamcore.decode.types import Decoder, RawBatch
 from streamcore.schema import StreamSchema
+from streamcore.schema_registry.schemas import MAGIC, RegisteredSchema, SchemaType
 
 BATCH = 20_000
 _TYPES = ("view", "cart_add", "payment", "refund")
@@ -108,6 +112,15 @@ _AVRO = {
         {"name": "quantity", "type": ["null", "long"]},
     ],
 }
+
+_PROTO = """
+syntax = "proto3";
+enum Type { view = 0; cart_add = 1; payment = 2; refund = 3; }
+message Event {
+  string event_id = 1; int64 ts = 2; Type type = 3; string user_id = 4; optional string country = 5;
+  optional string amount = 6; optional double risk = 7; optional int64 quantity = 8;
+}
+"""
 
 
 @dataclass(frozen=True)
@@ -240,6 +253,52 @@ def _avro(events: pl.DataFrame, *, in_files: bool) -> Case:
     return Case(_EVENT, Avro(Container() if in_files else Bare(json.dumps(_AVRO))), records, events)
 
 
+class _Registered:
+    """The schemas of a registry, by id: one of each type."""
+
+    schemas: ClassVar = {
+        1: RegisteredSchema(1, SchemaType.AVRO, json.dumps(_AVRO)),
+        2: RegisteredSchema(2, SchemaType.PROTOBUF, _PROTO),
+        3: RegisteredSchema(3, SchemaType.JSON, '{"type": "object"}'),
+    }
+
+    def absent(self) -> Collection[int]:
+        return ()
+
+    def find(self, ids: Collection[int]) -> Mapping[int, RegisteredSchema | None]:
+        return {n: self.schemas[n] for n in ids}
+
+
+def _registered(case: Case, schema_id: int) -> Case:
+    """Return the records of a case behind the id of their schema."""
+    prefix = bytes([MAGIC]) + schema_id.to_bytes(4, "big")
+    records = [prefix + record for record in case.records.cast(pl.Binary)]
+    return Case(case.schema, Registry(), pl.Series(records, dtype=pl.Binary), case.expected)
+
+
+def _protobuf(events: pl.DataFrame) -> Case:
+    """Return messages of ``_PROTO``, the first of its file. Money is text, as in most such schemas."""
+
+    def varint(number: int) -> bytes:
+        out = bytearray()
+        while number >= 0x80:
+            out.append(number & 0x7F | 0x80)
+            number >>= 7
+        return bytes([*out, number])
+
+    def text(number: int, value: str | None) -> bytes:
+        return b"" if value is None else varint(number << 3 | 2) + varint(len(value)) + value.encode()
+
+    def write(row: Mapping[str, Any]) -> bytes:
+        kind = varint(_TYPES.index(row["type"]))
+        parts = [b"\0", text(1, row["event_id"]), b"\x10", varint(row["ts"]), b"\x18", kind, text(4, row["user_id"])]
+        parts += [text(5, row["country"]), text(6, row["money"]), b"\x39", struct.pack("<d", row["risk"])]
+        return b"".join([*parts, b"\x40", varint(row["quantity"])])
+
+    rows = events.with_columns(money=_money()).iter_rows(named=True)
+    return Case(_EVENT, Registry(), pl.Series([write(row) for row in rows], dtype=pl.Binary), events)
+
+
 def _log(count: int) -> Case:
     """Return an hour of access-log lines; one response in twenty has no bytes."""
     draw = np.random.default_rng(2)
@@ -268,7 +327,7 @@ def _batches(records: pl.Series) -> Iterator[RawBatch]:
     for start in range(0, len(records), BATCH):
         part = records[start : start + BATCH].cast(pl.Binary).to_arrow(compat_level=pl.CompatLevel.oldest())
         offsets = pa.array(np.arange(start, start + len(part)))
-        yield RawBatch(part, pa.array(np.zeros(len(part), dtype=np.int32)), offsets, _CLOCK_MS)
+        yield RawBatch(part, pa.array(np.zeros(len(part), dtype=np.int32)), offsets, _CLOCK_MS, _Registered())
 
 
 def _check(case: Case, tables: list[pa.Table]) -> None:
@@ -300,6 +359,9 @@ def run(records: int, rounds: int) -> Result:
         "access_log": _log(records),
         "avro_bare": _avro(events, in_files=False),
         "avro_container": _avro(events, in_files=True),
+        "registry_avro": _registered(_avro(events, in_files=False), 1),
+        "registry_protobuf": _registered(_protobuf(events), 2),
+        "registry_json": _registered(_json(events), 3),
     }
     decoders = {
         name: case.format.decoder(case.schema, limits=DecodeLimits(), extra_fields=_extra_fields(case.schema))

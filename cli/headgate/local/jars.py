@@ -1,6 +1,7 @@
 """Fetches the pinned jars that Spark and the Kafka broker need, without Maven.
 
-A lock file lists every jar, transitive ones too, as ``group:artifact:version sha256``. Apache Ivy, which is one of
+A lock file lists every jar, transitive ones too, as ``group:artifact:version sha256``, or with a classifier and an
+extension, ``group:artifact:version:classifier:extension sha256``. Apache Ivy, which is one of
 pyspark's own jars, downloads them from its default repository; it resolves no dependencies and does not read the
 folders ``.m2`` and ``.ivy2`` of the user. Promises: a returned folder holds exactly the jars of the lock, byte for
 byte; a wrong SHA-256 raises ``SetupError``, and no file is kept.
@@ -32,7 +33,7 @@ _SETTINGS = """\
 </ivysettings>
 """
 _MODULE = """\
-<ivy-module version="2.0">
+<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
   <info organisation="headgate" module="jars"/>
   <configurations><conf name="default"/></configurations>
   <dependencies>
@@ -46,7 +47,7 @@ _PROGRESS_EVERY = 10  # downloads
 class JarSet(enum.StrEnum):
     """A set of jars, with its own lock file. ``S3``: the jars of ``SPARK`` and the client of object stores. ``COPY``
     and ``DELTA``: Spark's own Kafka source and Delta sink, for benchmarks. ``KAFKA`` and ``OPENSEARCH``: a server.
-    ``POSTGRES``: the programs of a server, one jar per platform."""
+    ``POSTGRES``: the programs of a server, one jar per platform. ``REGISTRY``: an archive with a server, for tests."""
 
     SPARK = "spark"
     S3 = "s3"
@@ -55,6 +56,7 @@ class JarSet(enum.StrEnum):
     DELTA = "delta"
     POSTGRES = "postgres"
     OPENSEARCH = "opensearch"
+    REGISTRY = "registry"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +67,25 @@ class Jar:
     artifact: str
     version: str
     digest: str
+    classifier: str = ""
+    extension: str = "jar"
+
+    @property
+    def coordinates(self) -> str:
+        """What the lock has before the digest."""
+        parts = (
+            self.group,
+            self.artifact,
+            self.version,
+            *((self.classifier, self.extension) if self.classifier else ()),
+        )
+        return ":".join(parts)
 
     @property
     def file_name(self) -> str:
         """The file name of the jar."""
-        return f"{self.artifact}-{self.version}.jar"
+        classifier = f"-{self.classifier}" if self.classifier else ""
+        return f"{self.artifact}-{self.version}{classifier}.{self.extension}"
 
 
 def lock_text(name: JarSet) -> str:
@@ -86,6 +102,8 @@ def parse_lock(text: str) -> tuple[Jar, ...]:
         match line.replace(":", " ").split():
             case [group, artifact, version, digest] if len(digest) == 64:
                 jars.append(Jar(group, artifact, version, digest))
+            case [group, artifact, version, classifier, extension, digest] if len(digest) == 64:
+                jars.append(Jar(group, artifact, version, digest, classifier, extension))
             case _:
                 raise SetupError(f"jar lock, line {number}: {line!r} is not 'group:artifact:version sha256'")
     return tuple(jars)
@@ -130,7 +148,7 @@ def fetch(jars: Iterable[Jar], directory: Path, java: Java, print_message: Print
         settings.write_text(_SETTINGS.format(cache=quoteattr(str(Path(temp, "cache")))), encoding="utf-8")
         dependencies = "\n".join(map(_dependency, jar_list))
         module.write_text(_MODULE.format(dependencies=dependencies), encoding="utf-8")
-        pattern = f"{directory}/[artifact]-[revision].[ext]"
+        pattern = f"{directory}/[artifact]-[revision](-[classifier]).[ext]"
         trusted = trust.system_certificates()
         options = trust.java_options(trusted, Path(temp)) if trusted else []
         command = [str(java.executable), *options, "-cp", str(_ivy_jar()), "org.apache.ivy.Main"]
@@ -143,7 +161,11 @@ def fetch(jars: Iterable[Jar], directory: Path, java: Java, print_message: Print
 
 def _dependency(jar: Jar) -> str:
     values = f"org={quoteattr(jar.group)} name={quoteattr(jar.artifact)} rev={quoteattr(jar.version)}"
-    return f'    <dependency {values} conf="default->*" transitive="false"/>'
+    if not jar.classifier:
+        return f'    <dependency {values} conf="default->*" transitive="false"/>'
+    kind = quoteattr(jar.extension)
+    artifact = f"name={quoteattr(jar.artifact)} type={kind} ext={kind} m:classifier={quoteattr(jar.classifier)}"
+    return f'    <dependency {values} conf="default->*" transitive="false"><artifact {artifact}/></dependency>'
 
 
 def _run(command: list[str], total: int, print_message: Print) -> None:

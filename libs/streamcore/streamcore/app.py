@@ -273,6 +273,11 @@ class App:
         return tuple(s.topic for s in self.sources)
 
     @property
+    def registry_topics(self) -> tuple[str, ...]:
+        """Topics of the sources whose records name their schemas by ids of a schema registry, in order."""
+        return tuple(s.topic for s in self.sources if s.format.needs_registry)
+
+    @property
     def schemas(self) -> tuple[StreamSchema, ...]:
         """Schemas of the sources, in order."""
         return tuple(s.schema for s in self.sources)

@@ -46,6 +46,15 @@ class Dependency:
     part_of: Dependency | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Unavailable:
+    """A system that is away, for how many seconds, and why (one line)."""
+
+    dependency: Dependency
+    seconds: float
+    reason: str
+
+
 @dataclass(slots=True)
 class _Outage:
     """``began_s``: of the first failure. ``failed_s``: of the last one. ``reported_s``: of the last message, or None
@@ -125,6 +134,16 @@ class Outages:
         finally:
             with self._lock:
                 self._calls.discard(call)
+
+    def unavailable(self) -> list[Unavailable]:
+        """Return the systems that are away for longer than their ``grace_s``."""
+        with self._lock:
+            found = []
+            for dependency, outage in self._outages.items():
+                lasted_s = self.now_s() - outage.began_s
+                if lasted_s >= dependency.grace_s and dependency.part_of not in self._outages:
+                    found.append(Unavailable(dependency, lasted_s, outage.reason))
+            return found
 
     def check(self) -> None:
         """Report what is due: outages that last, and calls that have waited too long."""

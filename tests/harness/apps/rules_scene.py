@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,13 +24,15 @@ FAULTY_APP = ("-m", "tests.harness.faults.faulty_app")
 
 @dataclass(slots=True)
 class Scene:
-    """``sent``: the orders; ``count``: the number of input records, with ticks and invalid ones."""
+    """``sent``: the orders; ``count``: the number of input records, with ticks and invalid ones. ``encode``: makes the
+    record of an order for topic ``orders``; JSON without it."""
 
     kafka: KafkaSettings
     app: AppUnderTest
     sent: list[Sent] = field(default_factory=list)
     count: int = 0
     published: int = 0
+    encode: Callable[[Order], bytes] | None = None
     _days: int = 0
 
     def next_day(self) -> int:
@@ -60,14 +62,14 @@ class Scene:
 
     def send(self, new_orders: Sequence[Order]) -> list[Sent]:
         """Send orders to ``orders``."""
-        new = orders.send(self.kafka, self.orders_topic, new_orders)
+        new = orders.send(self.kafka, self.orders_topic, new_orders, self.encode)
         self.sent += new
         self.count += len(new)
         return new
 
     def tick(self, at_ms: int) -> None:
         """Advance the watermark to ``at_ms`` less the disorder."""
-        self.count += orders.send_ticks(self.kafka, self.orders_topic, at_ms)
+        self.count += orders.send_ticks(self.kafka, self.orders_topic, at_ms, self.encode)
 
     def send_raw(self, topic: str, records: Sequence[tuple[bytes | None, bytes | None]]) -> list[int]:
         """Send keys and values unchanged; return their offsets in partition 0."""

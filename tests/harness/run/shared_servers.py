@@ -20,6 +20,7 @@ from headgate.local.servers.base import EmbeddedServer, Lifetime
 from headgate.local.servers.kafka import BrokerSettings, EmbeddedBroker
 from headgate.local.servers.opensearch import EmbeddedOpenSearch, OpenSearchNodeSettings
 from headgate.local.servers.postgres import EmbeddedPostgres, PostgresServerSettings
+from tests.harness.servers.schema_registry import EmbeddedRegistry, RegistryServerSettings
 
 _START_TIMEOUT_S = 600.0
 
@@ -36,11 +37,20 @@ def _opensearch(folder: Path) -> EmbeddedOpenSearch:
     return EmbeddedOpenSearch(OpenSearchNodeSettings(folder, lifetime=Lifetime.WITH_PARENT, short_lived=True))
 
 
-_KINDS: dict[str, Callable[[Path], Any]] = {"kafka": _broker, "postgres": _postgres, "opensearch": _opensearch}
+def _registry(folder: Path) -> EmbeddedRegistry:
+    return EmbeddedRegistry(RegistryServerSettings(folder))
+
+
+_KINDS: dict[str, Callable[[Path], Any]] = {
+    "kafka": _broker,
+    "postgres": _postgres,
+    "opensearch": _opensearch,
+    "registry": _registry,
+}
 
 
 class ServerSource(Protocol):
-    """Hands out servers that run: ``kafka``, ``postgres`` or ``opensearch``."""
+    """Hands out servers that run: ``kafka``, ``postgres``, ``opensearch`` or ``registry``."""
 
     def get(self, kind: str) -> Any:
         """Return the run's server of this kind, started."""

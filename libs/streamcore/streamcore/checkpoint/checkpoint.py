@@ -83,6 +83,11 @@ class CheckpointRoot:
         return self.path / "initial"
 
     @property
+    def schemas(self) -> Location:
+        """The folder with the schemas that the app got from schema registries."""
+        return self.path / "schemas"
+
+    @property
     def restored_from_path(self) -> Location:
         """The file that names the savepoint that the checkpoint was restored from."""
         return self.path / "restored_from.json"

@@ -19,6 +19,7 @@ from streamcore.engine.lag import Lag
 from streamcore.environment import EnvironmentVariable, Reader
 from streamcore.errors import Retryable
 from streamcore.leases.acquire import LeaseHeld
+from streamcore.outages import OUTAGES
 
 if TYPE_CHECKING:
     from streamcore.engine.report import CutReport
@@ -30,6 +31,17 @@ VERSION = EnvironmentVariable(
     default="the version of the installed package",
 )
 _LOG = logging.getLogger(__name__)
+
+
+#: Begins the message of a status while a system that the app needs is away.
+_AWAY = "unavailable: "
+
+
+def _describe_outage() -> str:
+    """Return the message for what is away (``streamcore.outages``), empty without an outage. It names no duration: a
+    status with another message is published at once."""
+    away = OUTAGES.unavailable()
+    return f"{_AWAY}{'; '.join(f'{one.dependency.name}: {one.reason}' for one in away)}" if away else ""
 
 
 #: The share of the time in batches is that of so many cuts.
@@ -47,9 +59,7 @@ class StatusReporter:
 
     def __init__(self, channel: ControlChannel, handler: CommandHandler) -> None:
         version = os.environ.get(VERSION) or metadata.version("headgate")
-        self.server = ControlServer(
-            channel, DriverStatus(DriverPhase.STARTING, version), handler, refresh=self._with_lag
-        )
+        self.server = ControlServer(channel, DriverStatus(DriverPhase.STARTING, version), handler, refresh=self._as_now)
         self.respond = self.server.respond
         self._lag: Callable[[], Lag] = Lag
         self._cuts: deque[tuple[int, int]] = deque(maxlen=_BUSY_CUTS)
@@ -101,13 +111,13 @@ class StatusReporter:
         self._cuts.append((report.wall_ms, report.run_ms + report.commit_ms))
         self.server.update(
             lambda status: replace(
-                self._with_lag(status),
+                self._as_now(status),
                 epoch=report.epoch,
                 batch=report.batch,
                 busy_percent=_busy_percent(self._cuts),
                 committed=status.committed + 1,
                 watermark_ms=report.watermark_ms if report.watermark_ms > 0 else None,
-                message="",
+                message=_describe_outage(),
             )
         )
 
@@ -118,6 +128,9 @@ class StatusReporter:
         """Report a failure that is retried, until a cut succeeds (``CutListener``)."""
         self.server.update(lambda status: replace(status, message=f"trying again: {error}"))
 
-    def _with_lag(self, status: DriverStatus) -> DriverStatus:
-        lag = self._lag()
-        return replace(status, lag_rows=lag.rows, lag_s=lag.ms / 1000)
+    def _as_now(self, status: DriverStatus) -> DriverStatus:
+        """Return the status with the lag and the outages of this moment. Another message is kept until a cut ends."""
+        lag, message = self._lag(), status.message
+        if not message or message.startswith(_AWAY):
+            message = _describe_outage()
+        return replace(status, lag_rows=lag.rows, lag_s=lag.ms / 1000, message=message)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from streamcore.decode.avro.decoder import AvroDecoder
 from streamcore.decode.avro.fingerprint import fingerprint
@@ -27,6 +27,7 @@ from streamcore.decode.avro.schema import AvroSchemaError, AvroType, parse_avro_
 from streamcore.decode.avro.schema_match import FieldMapping, check_schema, map_fields
 from streamcore.decode.avro.schema_names import SchemaNames
 from streamcore.decode.json.decoder import JsonDecoder
+from streamcore.decode.registry.decoder import RegistryDecoder
 from streamcore.decode.reject_codes import DecodeLimits, ExtraFields
 from streamcore.decode.scalar.values import RecordError
 from streamcore.decode.text.access_log import LogLayout, LogLines, log_columns
@@ -43,6 +44,11 @@ _MAX_SCHEMA_ID = 2**32 - 1
 class InputFormat(Protocol):
     """The format of the records of a topic."""
 
+    @property
+    def needs_registry(self) -> bool:
+        """Whether records name their schemas by ids of a schema registry."""
+        ...
+
     def decoder(self, schema: StreamSchema, *, limits: DecodeLimits, extra_fields: ExtraFields) -> Decoder:
         """Return the decoder of a stream's records; ``ConfigError`` if the format does not fit the schema."""
         ...
@@ -51,6 +57,8 @@ class InputFormat(Protocol):
 @dataclass(frozen=True, slots=True)
 class Json:
     """Each record is one JSON object."""
+
+    needs_registry: ClassVar[bool] = False
 
     def decoder(self, schema: StreamSchema, *, limits: DecodeLimits, extra_fields: ExtraFields) -> Decoder:
         """See ``InputFormat``."""
@@ -68,6 +76,8 @@ class Csv:
     ``columns``: the names of the columns in order, or None for those of the stream's fields. A column that no field is
     from is not read. ``null_values``: texts that are null where they stand without quotes; an empty cell always is.
     """
+
+    needs_registry: ClassVar[bool] = False
 
     columns: tuple[str, ...] | None = None
     delimiter: str = ","
@@ -121,6 +131,8 @@ class AccessLog:
     ``request_time``: whether a line ends with the duration of the request, a number in the unit of the server's
     settings.
     """
+
+    needs_registry: ClassVar[bool] = False
 
     layout: LogLayout = LogLayout.COMBINED
     request_time: bool = False
@@ -176,11 +188,25 @@ AvroFraming = Container | Bare | SingleObject | Confluent
 
 
 @dataclass(frozen=True, slots=True)
+class Registry:
+    """Each record begins with a zero byte and the id of its schema in the registry of the app's settings. The schema
+    says what follows: Avro, Protobuf or JSON."""
+
+    needs_registry: ClassVar[bool] = True
+
+    def decoder(self, schema: StreamSchema, *, limits: DecodeLimits, extra_fields: ExtraFields) -> Decoder:
+        """See ``InputFormat``."""
+        return RegistryDecoder(schema, limits=limits, extra_fields=extra_fields)
+
+
+@dataclass(frozen=True, slots=True)
 class Avro:
     """Each record is one Avro record.
 
     ``framing``: how a record names its schema.
     """
+
+    needs_registry: ClassVar[bool] = False
 
     framing: AvroFraming = field(default_factory=Container)
 

@@ -37,10 +37,28 @@ class RejectCode(Code):
         "The bytes do not match their Avro schema, bytes are left over, or the container file is broken.",
         "Compare the producer's schema and framing with the `format` of the stream.",
     )
+    NOT_PROTOBUF = (
+        "not_protobuf",
+        "The bytes are no Protobuf message, or name a message type that their schema does not have.",
+        "Compare the producer's serializer with the `format` of the stream.",
+    )
+    NO_SCHEMA_ID = (
+        "no_schema_id",
+        "The record does not begin with a zero byte and the four bytes of an id in the schema registry.",
+        "Let the producer write with a serializer of the registry, or correct the `format` of the stream.",
+    )
     UNKNOWN_SCHEMA = (
         "unknown_schema",
-        "The record names a schema by a fingerprint or id that the settings do not list.",
-        "Add the producer's schema to `format.schema_files` or `format.schemas`.",
+        "The record names a schema by a fingerprint or id that the settings do not list, or that the schema registry "
+        "does not have.",
+        "Add the producer's schema to `format.schema_files` or `format.schemas`; compare the registry of the producer "
+        "with `schema_registry`.",
+    )
+    UNUSABLE_SCHEMA = (
+        "unusable_schema",
+        "The schema registry has the record's schema, and it cannot be read: it is broken, exceeds a limit, or is of a "
+        "type that is not supported.",
+        "Correct the schema, or write the records with another type of schema.",
     )
     NOT_ONE_RECORD = (
         "not_one_record",

@@ -7,10 +7,12 @@ format.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import pyarrow as pa
+
+from streamcore.schema_registry.schemas import NO_REGISTRY, SchemaLookup
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,7 @@ class RawBatch:
     """Records before they are decoded: three arrays of one length, and what is beside the values.
 
     ``partition``: the number that the app gives to a (topic, partition). ``clock_ms``: the wall clock of the
-    cut (``CutClock.wall_ms``), which limits event times.
+    cut (``CutClock.wall_ms``), which limits event times. ``schemas``: finds the schemas of the cut in a registry.
     """
 
     values: pa.LargeBinaryArray | pa.BinaryArray
@@ -49,6 +51,7 @@ class RawBatch:
     offset: pa.Int64Array
     clock_ms: int
     beside: BesideValues = NOTHING_BESIDE
+    schemas: SchemaLookup = NO_REGISTRY
 
     def __len__(self) -> int:
         return len(self.values)
@@ -56,7 +59,7 @@ class RawBatch:
     def take(self, rows: pa.Array) -> RawBatch:
         """Return the batch of some rows."""
         values, partition, offset = (a.take(rows) for a in (self.values, self.partition, self.offset))
-        return RawBatch(values, partition, offset, self.clock_ms, self.beside.take(rows))
+        return replace(self, values=values, partition=partition, offset=offset, beside=self.beside.take(rows))
 
 
 #: Rejected records. ``row``: index in the batch, ascending. ``code``: a ``RejectCode``. ``reason``: text for people.

@@ -19,6 +19,7 @@ from streamcore.engine.shard import Shard, ShardOutput
 from streamcore.engine.shuffle import ShuffleBlock
 from streamcore.errors import ConfigError, other_division
 from streamcore.offsets import source_partitions
+from streamcore.schema_registry.schemas import NO_REGISTRY, SchemaLookup
 from streamcore.state.blob_store import MemoryBlobs
 from streamcore.wire.lanes import Record
 from streamcore.wire.raw import raw_batch
@@ -44,7 +45,7 @@ class InProcessApp:
     ``blobs`` is the durable state, by stage and shard; pass it to a new ``InProcessApp`` to simulate a restart.
     ``outputs``: the output of each shard in the last cut, stage by stage. ``partitions``: numbers of source partitions
     (``offsets.source_partitions``) that hold back the watermark even before their first event. ``next_offsets``: the
-    offset after the last record of each source partition.
+    offset after the last record of each source partition. ``schemas``: finds the schemas of a registry.
     """
 
     app: App
@@ -53,6 +54,7 @@ class InProcessApp:
     shards: dict[tuple[int, int], Shard] = field(default_factory=dict)
     partitions: Sequence[int] = ()
     next_offsets: dict[int, int] = field(default_factory=dict)
+    schemas: SchemaLookup = NO_REGISTRY
 
     def __post_init__(self) -> None:
         """Raise ``ConfigError`` if ``blobs`` is the state of another number of shards or of more stages."""
@@ -77,7 +79,8 @@ class InProcessApp:
         blocks: list[ShuffleBlock] = []
         for task in range(tasks):
             partitions = dict.fromkeys(self.partitions, 0) | self.next_offsets if task == 0 else {}
-            blocks += Ingest(self.app).process(_batches(self.app, records[task::tasks]), clock, partitions)
+            batches = _batches(self.app, records[task::tasks])
+            blocks += Ingest(self.app).process(batches, clock, partitions, (), self.schemas)
         self._advance_offsets(records)
         return [record for output in self.run(blocks) for record in output.all_records()]
 

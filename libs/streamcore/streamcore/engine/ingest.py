@@ -38,6 +38,7 @@ from streamcore.kernel import FIRST_RECORD_MS, ControlRecord, KernelOutput, Stat
 from streamcore.keyed.runtime_context import close
 from streamcore.offsets import FILES_PARTITION, PARTITIONS_PER_TOPIC
 from streamcore.schema import EVENT_MS, PARTITION, StreamSchema
+from streamcore.schema_registry.schemas import NO_REGISTRY, SchemaLookup
 from streamcore.watermark import END_OF_TIME_MS, NO_WATERMARK, Progress, WatermarkStrategy
 from streamcore.wire.arrow_ipc import to_table
 from streamcore.wire.lanes import DEAD_LETTERS, SOURCE_HEADER, Record
@@ -64,9 +65,10 @@ class Ingest:
         """Close the functions of the stateless stage, when the process drops this object."""
         close(self.head)
 
-    def reset(self, clock: CutClock) -> None:
-        """Begin a new cut: drop the remains of the previous one, and take its times."""
+    def reset(self, clock: CutClock, schemas: SchemaLookup = NO_REGISTRY) -> None:
+        """Begin a new cut: drop the remains of the previous one, and take its times and schemas."""
         self.clock = clock
+        self.schemas = schemas
         self.control: list[ControlRecord] = []
         self.records: list[tuple[int, Record]] = []
         self.counters: Counter[str] = Counter()
@@ -80,14 +82,15 @@ class Ingest:
         clock: CutClock,
         partitions: Mapping[int, int] | None = None,
         ended: Iterable[int] = (),
+        schemas: SchemaLookup = NO_REGISTRY,
     ) -> Iterator[ShuffleBlock]:
         """Turn all batches of a task (``raw.RAW``) into shuffle blocks; hold at most ``Limits.flush_rows`` events and
         one batch in memory.
 
         ``partitions``: all source partitions with the offset where the cut begins, ``ended``: those that the cut reads
-        to their end; only one task of the cut gets them.
+        to their end; only one task of the cut gets them. ``schemas``: finds the schemas of a registry.
         """
-        self.reset(clock)
+        self.reset(clock, schemas)
         for batch in batches:
             if batch.num_rows:
                 self._add(batch)
@@ -121,6 +124,7 @@ class Ingest:
             offset=batch.column("offset"),
             clock_ms=self.clock.wall_ms,
             beside=_beside(batch, self.app.topics[source]),
+            schemas=self.schemas,
         )
         if source not in self.selections:
             self._decode(source, batch, raw)

@@ -29,6 +29,7 @@ from streamcore.offsets import (
     ranges_between,
     source_partitions,
 )
+from streamcore.schema_registry.waiting import SchemaPins
 from streamcore.storage.checked_json import compute_digest
 
 #: A cut without input is planned after this time, so that the clock advances and partitions become idle.
@@ -42,6 +43,7 @@ class TaskAssignment:
 
     ``partitions``: all source partitions with the offset where the cut begins in each, and ``ended``: those that the
     cut reads to their end; only one task gets them. ``files``: the rows of files, by the index of their source.
+    ``schemas``: of the cut, for apps with a schema registry.
     """
 
     ranges: tuple[OffsetRange, ...]
@@ -49,6 +51,7 @@ class TaskAssignment:
     partitions: tuple[tuple[int, int], ...] = ()
     ended: tuple[int, ...] = ()
     files: tuple[tuple[int, tuple[FileRange, ...]], ...] = ()
+    schemas: SchemaPins | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +136,8 @@ class Planner:
             if place[0] != self.app.control_topic and place[1] != FILES_PARTITION
         }
 
-    def assign(self, cut: CutBounds, tasks: int) -> list[TaskAssignment]:
-        """Divide the cut among at most ``tasks`` tasks; return at least one assignment."""
+    def assign(self, cut: CutBounds, tasks: int, schemas: SchemaPins | None = None) -> list[TaskAssignment]:
+        """Divide the cut among at most ``tasks`` tasks; return at least one assignment. ``schemas``: as in it."""
         numbers = {self.app.control_topic: CONTROL} | {topic: self.app.topics.index(topic) for topic in self.app.topics}
         ranges_by_task = assign_ranges(ranges_between(cut.start, cut.end, numbers), tasks) or [[]]
         event_partitions = [place for place in cut.end.offsets if place[0] != self.app.control_topic]
@@ -156,6 +159,7 @@ class Planner:
                     for one in ranges
                     if one.partition == FILES_PARTITION
                 ),
+                schemas,
             )
             for task, ranges in enumerate(ranges_by_task)
         ]

@@ -42,6 +42,7 @@ def build_runner(
         max_clock_ahead_ms=settings.max_clock_ahead_ms,
         sinks=tuple(sinks),
         savepoints=settings.savepoints_root,
+        registry=settings.schema_registry,
     )
     with OUTAGES.attempt(broker_dependency(run.kafka), "the first request"):
         wait_for_broker(run.kafka, _BROKER_WAIT_MS)

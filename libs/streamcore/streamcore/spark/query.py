@@ -14,6 +14,7 @@ from pyspark.sql.pandas import functions as vectorized_functions
 
 from streamcore.app import App
 from streamcore.kafka.settings import KafkaSettings
+from streamcore.schema_registry.store import SchemaStore
 from streamcore.spark.stages import ShardProcessor, Stage1
 from streamcore.spark.wire import BLOCK_SCHEMA, OUTPUT_SCHEMA, PackedApp
 from streamcore.storage import ObjectStore
@@ -24,17 +25,22 @@ vars(vectorized_functions)["require_minimum_pandas_version"] = lambda: None
 
 
 def build_query(
-    spark: SparkSession, app: App, kafka: KafkaSettings, tasks: int, initial: ObjectStore | None = None
+    spark: SparkSession,
+    app: App,
+    kafka: KafkaSettings,
+    tasks: int,
+    initial: ObjectStore | None = None,
+    schemas: SchemaStore | None = None,
 ) -> DataFrame:
     """Return the frame of the app's output, one row per shard and cut (``wire.OUTPUT_SCHEMA``).
 
     ``tasks``: number of tasks of stage 1. ``initial``: folder with the state that the shards begin with
-    (``streamcore.savepoint.initial_state``), or None.
+    (``streamcore.savepoint.initial_state``), or None. ``schemas``: those of a registry, or None.
     """
     last = len(app.stages) - 1
     packed = PackedApp.pack(app)
     batches = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", tasks).option("numPartitions", tasks)
-    blocks = batches.load().select("value").mapInArrow(Stage1(packed, kafka), BLOCK_SCHEMA)
+    blocks = batches.load().select("value").mapInArrow(Stage1(packed, kafka, schemas), BLOCK_SCHEMA)
     for stage in range(len(app.stages)):
         schema = OUTPUT_SCHEMA if stage == last else BLOCK_SCHEMA
         processor = ShardProcessor(packed, stage, initial)

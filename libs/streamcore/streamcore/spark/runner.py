@@ -56,6 +56,10 @@ from streamcore.kafka.rewind_guard import check_not_behind_output
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.offsets import StreamOffsets, to_topic_partition
 from streamcore.savepoint.repository import Savepoint, SavepointRepository
+from streamcore.schema_registry.lookups import SchemaLookups
+from streamcore.schema_registry.settings import RegistrySettings
+from streamcore.schema_registry.store import SchemaStore
+from streamcore.schema_registry.waiting import SchemaPins
 from streamcore.sinks.sink import SinkFactory, SinkHooks
 from streamcore.spark.batch_boundary import BatchBoundary
 from streamcore.spark.collect import collect_shards
@@ -116,6 +120,8 @@ class RunSettings:
     restarts: RestartPolicy = field(default_factory=RestartPolicy)
     #: URL of the folder with the savepoints of all apps; without it no savepoint can be taken.
     savepoints: str = ""
+    #: How to reach the schema registry; needed if a stream's format is ``Registry``.
+    registry: RegistrySettings | None = None
 
 
 class Runner:
@@ -133,10 +139,16 @@ class Runner:
         self.root = CheckpointRoot(settings.checkpoint)
         self._boundary = BatchBoundary(f"app {app.name}")
         self._failure: BaseException | None = None
+        self._lookups: SchemaLookups | None = None
         self._last_progress = self._last_batch = -1
         self._cuts_committed = 0
         self._lag_tracker: LagTracker | None = None
         self.watch = CutWatch()
+        self._schemas: SchemaStore | None = None
+        if topics := app.registry_topics:
+            if settings.registry is None:
+                raise ConfigError(f"app {app.name}: topic {topics[0]} needs a schema registry; set schema_registry")
+            self._schemas = SchemaStore.of(open_object_store(self.root.schemas), settings.registry.url)
 
     def drain(self, *, finish_open_batch: bool = False) -> None:
         """Stop at the next batch boundary. With ``finish_open_batch``, a batch that an earlier process began runs
@@ -179,7 +191,7 @@ class Runner:
         # collections were a third of the driver's cost of output.
         gc.freeze()
         try:
-            with BrokerWatch(self.settings.kafka, [*kafka_topics(self.app)]):
+            with BrokerWatch(self.settings.kafka, [*kafka_topics(self.app)]), self._schema_lookups() as self._lookups:
                 self._run_with_restarts(epoch)
         except (Py4JError, ConnectionError) as error:
             if (jvm_end := explain_jvm_end(self.runtime.session())) is not None:
@@ -187,6 +199,12 @@ class Runner:
             raise
         finally:
             self._boundary.close()
+
+    def _schema_lookups(self) -> contextlib.AbstractContextManager[SchemaLookups | None]:
+        registry, store = self.settings.registry, self._schemas
+        if registry is None or store is None:
+            return contextlib.nullcontext()
+        return SchemaLookups(registry, store, self.app.registry_topics)
 
     def _reject_clock_ahead(self) -> None:
         """Raise ``ConfigError`` if the wall clock is too far behind the clock of the last cut (``cut_clock``)."""
@@ -301,7 +319,7 @@ class Runner:
         settings = self.settings
         has_initial = self.root.last_committed() is None and list_names(self.root.initial)
         initial = open_object_store(self.root.initial) if has_initial else None
-        frame = build_query(session, self.app, settings.kafka, settings.spark.parallelism, initial)
+        frame = build_query(session, self.app, settings.kafka, settings.spark.parallelism, initial, self._schemas)
         stream = frame.writeStream.foreachBatch(cuts.run).outputMode("append")
         stream = stream.option("checkpointLocation", for_spark(self.root.spark)).queryName(self.app.name)
         try:
@@ -376,9 +394,18 @@ class Runner:
             lease.check(max_age_s=_LEASE_CHECK_AGE_S)
             self._boundary.on_boundary(batch, begun=begun)
 
+        def before_write() -> None:
+            if self._lookups is not None:
+                self._lookups.prefetch()
+            lease.check()
+
         lease.check()
         self._boundary.on_boundary(batch, begun=begun)
-        return planner.plan_cut(batch, on_poll, lease.check)
+        return planner.plan_cut(batch, on_poll, before_write)
+
+    def schema_pins(self, batch: int) -> SchemaPins | None:
+        """Return what is pinned of the schemas of a batch: something only if it has run before."""
+        return None if self._schemas is None else SchemaPins(batch, tuple(sorted(self._schemas.absent(batch))))
 
     def record_failure(self, error: BaseException) -> None:
         """Keep the error of a cut, because Spark forwards only its text."""
@@ -411,7 +438,8 @@ class _Cuts:
 
     def _run_planned(self, frame: DataFrame, batch: int, cut: CutBounds) -> None:
         """Run steps 2 to 4."""
-        assignments = self.planner.assign(cut, self.runner.settings.spark.parallelism)
+        pins = self.runner.schema_pins(batch)
+        assignments = self.planner.assign(cut, self.runner.settings.spark.parallelism, pins)
         self.session.sparkContext.setLocalProperty(ASSIGNMENTS_PROPERTY, encode_assignments(assignments))
         # 2. The only action on the frame: a second one would run the whole plan again.
         started_s = time.perf_counter()

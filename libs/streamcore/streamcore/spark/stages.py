@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from streamcore.kafka.settings import KafkaSettings
+    from streamcore.schema_registry.store import SchemaStore
     from streamcore.storage import ObjectStore
 
 _NAME = StructType([StructField("name", StringType())])
@@ -33,10 +34,12 @@ class Stage1:
     globals.
 
     The input rows are placeholders; the task assignment is in the Spark job's property ``ASSIGNMENTS_PROPERTY``.
+    ``schemas``: those of a registry, or None.
     """
 
     app: PackedApp
     kafka: KafkaSettings
+    schemas: SchemaStore | None = None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from streamcore.spark import worker  # heavy: loaded in workers only
@@ -47,7 +50,9 @@ class Stage1:
         assert context is not None, "called in a task"
         assignments = decode_assignments(context.getLocalProperty(ASSIGNMENTS_PROPERTY) or "")
         task = context.partitionId()
-        return worker.run_stage1(self.app, self.kafka, assignments[task]) if task < len(assignments) else iter(())
+        if task >= len(assignments):
+            return iter(())
+        return worker.run_stage1(self.app, self.kafka, assignments[task], self.schemas)
 
 
 def state_variable(stage: int) -> str:

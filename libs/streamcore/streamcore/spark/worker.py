@@ -30,6 +30,9 @@ from streamcore.memory.memory_use import MemoryReader
 from streamcore.memory.memory_warning import MemoryWarning
 from streamcore.offsets import FILES_PARTITION
 from streamcore.savepoint.initial_state import InitialBlobStore
+from streamcore.schema_registry.schemas import NO_REGISTRY
+from streamcore.schema_registry.store import SchemaStore
+from streamcore.schema_registry.waiting import StoredSchemas
 from streamcore.spark.wire import PackedApp
 from streamcore.state.blob_store import BlobStore
 from streamcore.storage import ObjectStore
@@ -54,14 +57,21 @@ _files = FileReader()
 _shards: dict[tuple[str, int, int], Shard] = {}
 
 
-def run_stage1(packed: PackedApp, kafka: KafkaSettings, assignment: TaskAssignment) -> Iterator[pa.RecordBatch]:
-    """Run a task of stage 1: read its assignment from Kafka and yield rows of ``wire.BLOCK_SCHEMA``."""
+def run_stage1(
+    packed: PackedApp, kafka: KafkaSettings, assignment: TaskAssignment, store: SchemaStore | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Run a task of stage 1: read its assignment from Kafka and yield rows of ``wire.BLOCK_SCHEMA``.
+
+    ``store``: the schemas of a registry.
+    """
     ingest = _ingests.get(packed.identity)
     if ingest is None:
         ingest = _ingests[packed.identity] = Ingest(_unpack_and_evict(packed))
     batches = itertools.chain(_read(kafka, ingest.app, assignment), _read_files(ingest.app, assignment))
     partitions = dict(assignment.partitions)
-    for block in ingest.process(batches, assignment.clock, partitions, assignment.ended):
+    pins = assignment.schemas
+    schemas = NO_REGISTRY if store is None or pins is None else StoredSchemas(store, pins)
+    for block in ingest.process(batches, assignment.clock, partitions, assignment.ended, schemas):
         columns = [
             pa.array([block.shard], pa.int32()),
             pa.array([int(block.kind)], pa.int32()),

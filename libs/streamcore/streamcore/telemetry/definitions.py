@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from streamcore.engine.lag import Lag
 from streamcore.memory.memory_use import MemoryUse
+from streamcore.outages import OUTAGES
 from streamcore.telemetry.totals import NAMES, MetricTotals
 
 #: A value of a metric, and the values of its labels in the order of ``MetricDefinition.labels``.
@@ -382,6 +383,15 @@ METRICS = (
         "Limit of that memory, beyond which the system ends a process: `memory_limit_bytes` or the container's.",
         (),
         _memory(lambda use: use.limit),
+    ),
+    MetricDefinition(
+        _GAUGE,
+        "headgate.dependency.unavailable",
+        "s",
+        "Time for which a system that the app needs has been unavailable, such as its brokers or its schema registry; "
+        "none for systems that answer.",
+        ("system",),
+        lambda _totals, _lag: [(away.seconds, (away.dependency.name,)) for away in OUTAGES.unavailable()],
     ),
     MetricDefinition(
         _GAUGE, "headgate.savepoint.age", "s", "Time since the newest savepoint was complete.", (), _savepoint_age

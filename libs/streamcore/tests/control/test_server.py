@@ -17,6 +17,7 @@ from streamcore.control.reporter import StatusReporter
 from streamcore.control.server import ControlServer, PublishPolicy
 from streamcore.control.status import CommandResult, DriverPhase, DriverStatus
 from streamcore.errors import ConfigError, Retryable
+from streamcore.outages import OUTAGES, Dependency
 
 QUICK = PublishPolicy(min_interval_ms=10, metrics_interval_ms=50, retry_ms=10, retry_max_ms=20, final_wait_ms=2_000)
 
@@ -117,6 +118,21 @@ def test_a_rejection_reports_whether_a_retry_can_succeed(tmp_path: Path) -> None
     answers = DriverStatus.from_json(reporter.server.status.to_json())
     assert answers is not None
     assert {name: answer.retryable for name, answer in answers.results.items()} == {"away": True, "never": False}
+
+
+def test_the_status_has_the_system_that_is_away_until_it_is_back(tmp_path: Path) -> None:
+    registry = Dependency("Schema registry http://away", "The cut waits", "Start it", grace_s=0)
+    refresh = StatusReporter(FileChannel(tmp_path), lambda _: None).server._refresh
+    before = DriverStatus(DriverPhase.RUNNING)
+    OUTAGES.failed(registry, "connection refused")
+    try:
+        away = refresh(before)
+    finally:
+        OUTAGES.succeeded(registry)
+    assert "Schema registry http://away: connection refused" in away.message
+    assert away.is_urgent(before), "it is published at once"
+    assert "http://away" not in refresh(away).message
+    assert refresh(DriverStatus(DriverPhase.RUNNING, message="trying again: x")).message == "trying again: x"
 
 
 def test_an_answer_may_come_later_and_from_another_thread(tmp_path: Path) -> None:

@@ -189,6 +189,7 @@ def test_a_change_during_a_rollback_is_rejected() -> None:
 
 #: Another value for each setting that is not a number or a text.
 OTHER: dict[str, object] = {
+    "schema_registry": {"url": "http://other:8081"},
     "kafka": {"bootstrap": "elsewhere:1"},
     "jars": "/jars",
     "local_dir": "/other",

@@ -20,6 +20,7 @@ from streamcore.engine.report import CutReport
 from streamcore.errors import ConfigError, Retryable
 from streamcore.kafka.delivery import CommitOutcome
 from streamcore.memory.memory_use import MemoryUse
+from streamcore.outages import OUTAGES, Dependency
 from streamcore.sinks.sink import WriteOutcome
 from streamcore.telemetry import Telemetry, TelemetrySettings
 from streamcore.telemetry.definitions import METRICS
@@ -104,7 +105,12 @@ def test_prometheus_can_scrape_the_metrics_of_cuts() -> None:
         telemetry.progress({"batchId": 2, "durationMs": {"triggerExecution": 250}})
         telemetry.failure(Retryable("away"))
         telemetry.savepoint_done(int(time.time() * 1000) - 60_000)
+        registry = Dependency("Schema registry http://r", "The cut waits", "Start it", grace_s=0)
+        OUTAGES.failed(registry, "refused")
         samples = scrape(port)
+        OUTAGES.succeeded(registry)
+        assert "Schema registry http://r" not in "".join(scrape(port)), "it is back"
+    assert value(samples, "headgate_dependency_unavailable_seconds", 'system="Schema registry http://r"') >= 0
     assert value(samples, "headgate_events_total") == 300
     assert value(samples, "headgate_records_total", 'lane="alerts"') == 6
     assert value(samples, "headgate_deadletters_total", 'reason="not_json"') == 3
@@ -126,11 +132,14 @@ def test_prometheus_can_scrape_the_metrics_of_cuts() -> None:
     assert value(samples, "headgate_rules_budget_reached_total", 'budget="rule"') == 3
     assert value(samples, "headgate_state_paged", 'kind="disk_rows"') == 4
     assert value(samples, "headgate_state_moves_total", 'kind="evicted"') == 6
-    assert value(samples, "headgate_duplicates_total", 'stream="shop"', 'content="same"') == 3 * 5
-    assert value(samples, "headgate_duplicates_total", 'stream="shop"', 'content="other"') == 3 * 2
-    assert value(samples, "headgate_deduplication_ids", 'stream="shop"') == 50
-    assert value(samples, "headgate_deduplication_state_bytes", 'stream="shop"') == 3_000
-    assert value(samples, "headgate_deduplication_forgotten_total", 'stream="shop"') == 3 * 9
+    for name, figure, *content in (
+        ("duplicates_total", 3 * 5, 'content="same"'),
+        ("duplicates_total", 3 * 2, 'content="other"'),
+        ("deduplication_ids", 50),
+        ("deduplication_state_bytes", 3_000),
+        ("deduplication_forgotten_total", 3 * 9),
+    ):
+        assert value(samples, f"headgate_{name}", 'stream="shop"', *content) == figure
     assert value(samples, "headgate_counters_total", 'counter="deduplication.shop.late"') == 3
     assert value(samples, "headgate_memory_used_bytes") == 700
     assert value(samples, "headgate_memory_limit_bytes") == 1_000

@@ -2,32 +2,37 @@
 
 ::
 
-    records ─▶ prefix known: schema, position of datum ─▶ columns ─▶ not ok? ─▶ events
+    records ─▶ prefix known: schema, position of datum ─▶ walk or columns ─▶ not sure? ─▶ events
                   │ prefix unknown                                      │
                   └────────────────────▶ reference ◀────────────────────┘ ─▶ events or dead letters
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
-from streamcore.decode.assembly import DecodedPart, Rows, TextRecords, assemble_events, decode_by_reference
+from streamcore.decode.assembly import BatchRecords, DecodedPart, Rows, assemble_events, decode_by_reference
 from streamcore.decode.avro.byte_cursors import ByteCursors
 from streamcore.decode.avro.columns import TooManyStepsError, read_columns
-from streamcore.decode.avro.framing import Datum, Framing
+from streamcore.decode.avro.framing import BareFraming, Datum, Framing, PrefixFraming
 from streamcore.decode.avro.reader import Cursor, read_datum
 from streamcore.decode.avro.schema_match import FieldMapping
+from streamcore.decode.avro.steps import make_steps
+from streamcore.decode.record_starts import RecordStarts
 from streamcore.decode.reject_codes import DecodeLimits, RejectCode
 from streamcore.decode.scalar.record import RejectedRecord, check_bytes, convert_values
 from streamcore.decode.scalar.values import Physical, RecordError
 from streamcore.decode.types import Decoded, RawBatch
 from streamcore.schema import StreamSchema
 from streamcore.timestamps import load_zone
+
+if TYPE_CHECKING:
+    from streamcore.decode.walk.binary_decoder import BinaryWalk
 
 #: Fewer rows than this are decoded one by one, which is cheaper.
 _MIN_ROWS = 16
@@ -71,23 +76,25 @@ class AvroDecoder:
         self._schema, self._framing, self._want, self._limits = schema, framing, want, limits
         self._zone = load_zone(schema.zone)
         self._known: list[Datum] = []
+        self._walks: dict[bytes, BinaryWalk | None] = {}
 
     def decode(self, batch: RawBatch) -> Decoded:
         """See ``Decoder``. Events and rejected records are in the order of the batch."""
         data = batch.values.cast(pa.large_binary())
-        column = pl.Series(data, dtype=pl.Binary)
-        records, parts = TextRecords(data, batch.clock_ms, column), list[DecodedPart]()
-        small = (column.bin.size() <= self._limits.max_record_bytes).fill_null(value=False)
-        remaining: Rows = small.arg_true().to_numpy().astype(np.int64)
+        records, parts, starts = BatchRecords(data, batch.clock_ms), list[DecodedPart](), RecordStarts(data)
+        remaining = starts.rows_within(self._limits.max_record_bytes)
+        if any(field.type.is_nested for field in self._schema.fields):
+            remaining = remaining[:0]  # no columns are read of arrays, maps and records
         for known in self._known:
-            remaining = self._decode_known(records, known, remaining, parts)
+            remaining = self._decode_known(records, starts, known, remaining, parts)
         for row in remaining[:: max(1, len(remaining) // _SAMPLES)]:
             if len(remaining) < _MIN_ROWS:
                 break
             learned = self._learn(records.record_bytes(int(row)))
             if learned is not None:
-                remaining = self._decode_known(records, learned, remaining, parts)
+                remaining = self._decode_known(records, starts, learned, remaining, parts)
         self._known = self._known[-_MAX_KNOWN:]
+        self._walks = {p: walk for p, walk in self._walks.items() if any(known.prefix == p for known in self._known)}
         undecoded = np.ones(len(batch), dtype=np.bool_)
         for part in parts:
             undecoded[part.rows] = False
@@ -105,6 +112,19 @@ class AvroDecoder:
             limits=self._limits,
         )
 
+    def _walk_of(self, known: Datum) -> BinaryWalk | None:
+        """Return the compiled walk through datums of a type that follow a prefix; None for container files, in which
+        more than a prefix surrounds the datum, and for very large schemas."""
+        if known.prefix is None or not isinstance(self._framing, BareFraming | PrefixFraming):
+            return None
+        if known.prefix not in self._walks:
+            from streamcore.decode.walk.binary_decoder import BinaryWalk  # loads the compiler
+
+            steps = make_steps(self._schema, known.kind, self._want, self._limits.max_depth)
+            walk = None if steps is None else BinaryWalk.of_avro(self._schema, self._limits, steps)
+            self._walks[known.prefix] = walk
+        return self._walks[known.prefix]
+
     def _learn(self, record: bytes | None) -> Datum | None:
         """Remember the record's prefix and return its datum; None if the prefix is known or the record is invalid."""
         try:
@@ -116,15 +136,22 @@ class AvroDecoder:
         self._known.append(datum)
         return datum
 
-    def _decode_known(self, records: TextRecords, known: Datum, rows: Rows, parts: list[DecodedPart]) -> Rows:
+    def _decode_known(
+        self, records: BatchRecords, starts: RecordStarts, known: Datum, rows: Rows, parts: list[DecodedPart]
+    ) -> Rows:
         """Decode the ``rows`` with this prefix that are ``ok`` into ``parts``; return the rows without the prefix."""
         if len(rows) < _MIN_ROWS or known.prefix is None:
             return rows
-        matched: npt.NDArray[np.bool_] = records.text.gather(rows).bin.starts_with(known.prefix).to_numpy()
-        known_rows = rows[matched]
+        matched = starts.match(rows, known.prefix)
+        known_rows = rows if matched.all() else rows[matched]
         if len(known_rows) < _MIN_ROWS:
             return rows
         data = records.data if len(known_rows) == len(records.data) else records.data.take(pa.array(known_rows))
+        if (walk := self._walk_of(known)) is not None:
+            walked = walk.decode(data, len(known.prefix), records.clock_ms)
+            if walked.sure.any():
+                parts.append(DecodedPart(known_rows[walked.sure], walked.columns))
+            return rows[~matched]
         cursors = ByteCursors.from_records(data)
         self._framing.narrow(cursors, len(known.prefix))
         try:

@@ -8,7 +8,7 @@ Avro specification 1.12, unknown or invalid logical types are ignored.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 MAX_NESTING = 64
@@ -95,16 +95,25 @@ class RecordOf:
 AvroType = Primitive | Fixed | Enumeration | ArrayOf | MapOf | UnionOf | RecordOf
 
 
-def parse_avro_schema(text: str) -> AvroType:
-    """Return the type that a schema's JSON text defines; raise ``AvroSchemaError``."""
+def parse_avro_schema(text: str, references: Sequence[str] = ()) -> AvroType:
+    """Return the type that a schema's JSON text defines; raise ``AvroSchemaError``.
+
+    ``references``: the texts of other schemas whose types it may use; each may use the types of those before it.
+    """
+    parser = _Parser({}, [])
+    for reference in references:
+        parser.read(_parse_json(reference), "", 0)
+    parsed = parser.read(_parse_json(text), "", 0)
+    _fill_non_empty(parser.records)
+    return parsed
+
+
+def _parse_json(text: str) -> object:
     try:
         document: object = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise AvroSchemaError(f"the schema is no JSON: {type(error).__name__}") from None
-    parser = _Parser({}, [])
-    parsed = parser.read(document, "", 0)
-    _fill_non_empty(parser.records)
-    return parsed
+    return document
 
 
 def is_empty(kind: AvroType) -> bool:

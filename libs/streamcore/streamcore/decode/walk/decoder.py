@@ -11,7 +11,7 @@ import pyarrow as pa
 from streamcore.decode.assembly import physical_schema
 from streamcore.decode.reject_codes import DecodeLimits, ExtraFields
 from streamcore.decode.walk.tree import Int64s
-from streamcore.decode.walk.values import Bools, FieldWalk
+from streamcore.decode.walk.values import Bools, FieldWalk, StoredTexts, WalkedFields
 from streamcore.decode.walk.words import PAD, Bytes
 from streamcore.schema import StreamSchema
 
@@ -36,11 +36,25 @@ class RecordWalk:
 
     def decode(self, records: pa.LargeBinaryArray, clock_ms: int) -> WalkedRecords:
         """Decode records. ``clock_ms``: the clock of the cut, which limits event times."""
-        source, offsets = _bytes_of(records)
+        source, offsets = bytes_of(records)
         if self._walk.has_nested:
             source = np.concatenate([source, np.zeros(PAD, np.uint8)])
             source.flags.writeable = False
-        walked = self._walk.walk(source, offsets[:-1], offsets[1:])
+        return self._finish(records, self._walk.walk(source, offsets[:-1], offsets[1:]), clock_ms)
+
+    def finish(
+        self,
+        records: pa.LargeBinaryArray,
+        texts: StoredTexts,
+        walked: tuple[Int64s, Int64s, Bytes],
+        sure: Bools,
+        clock_ms: int,
+    ) -> WalkedRecords:
+        """Return the columns of what another walk has found. ``walked``: ``values``, ``lengths`` and ``found`` of
+        ``read_field``."""
+        return self._finish(records, self._walk.finish(texts, *walked, sure), clock_ms)
+
+    def _finish(self, records: pa.LargeBinaryArray, walked: WalkedFields, clock_ms: int) -> WalkedRecords:
         sure = walked.sure
         if records.null_count:
             sure &= records.is_valid().to_numpy(zero_copy_only=False)
@@ -51,7 +65,7 @@ class RecordWalk:
         return WalkedRecords(sure, pa.Table.from_arrays(columns, schema=self._columns))
 
 
-def _bytes_of(records: pa.LargeBinaryArray) -> tuple[Bytes, Int64s]:
+def bytes_of(records: pa.LargeBinaryArray) -> tuple[Bytes, Int64s]:
     """Return the bytes of the records, and where each begins and the last ends."""
     if not len(records):
         return _read_only(b""), np.zeros(1, np.int64)

@@ -102,7 +102,11 @@ class FieldWalk:
             np.zeros(1, np.int64),
             sure,  # type: ignore[arg-type]
         )
-        texts = StoredTexts(source, resolved)
+        return self.finish(StoredTexts(source, resolved), values, lengths, found, sure)
+
+    def finish(self, texts: StoredTexts, values: Int64s, lengths: Int64s, found: Bytes, sure: Bools) -> WalkedFields:
+        """Return the fields of what a walk has found (``read_field``): with local times converted, and nested values
+        read."""
         walked = WalkedFields([f.type for f in self._fields], texts, values, lengths, found, sure, {})
         for number, field in enumerate(self._fields):
             if field.type.kind is Kind.TIMESTAMP:

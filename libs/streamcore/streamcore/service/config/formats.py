@@ -120,11 +120,25 @@ class AvroDocument(Document):
         return Container()
 
 
+class RegistryDocument(Document):
+    """Each record names its schema by an id of the schema registry, which says whether it is Avro, Protobuf or JSON."""
+
+    kind: Annotated[Literal["registry"], Field(description="Name of the format.")]
+
+    def to_format(self) -> InputFormat:
+        """Return the format."""
+        from streamcore.decode.formats import Registry
+
+        return Registry()
+
+
 #: The setting that names the schemas of each framing.
 _SCHEMA_SETTING = {"container": None, "bare": "schema_file", "single-object": "schema_files", "confluent": "schemas"}
 
 #: The setting ``format`` of a stream.
-FormatDocument = Annotated[JsonDocument | CsvDocument | AccessLogDocument | AvroDocument, Field(discriminator="kind")]
+FormatDocument = Annotated[
+    JsonDocument | CsvDocument | AccessLogDocument | AvroDocument | RegistryDocument, Field(discriminator="kind")
+]
 
 
 def _read(path: Path) -> str:

@@ -16,6 +16,7 @@ from streamcore.kafka.settings import KafkaSettings
 from streamcore.key_space import DEFAULT_KEY_GROUPS, MAX_KEY_GROUPS
 from streamcore.limits import MAX_EVENT_IDS, Limits, StateSettings
 from streamcore.offsets import PLACE_PATTERN
+from streamcore.schema_registry.settings import RegistrySettings
 from streamcore.service.config.documents import Document, NotNegative, Positive
 from streamcore.service.config.executors import ExecutorsDocument
 from streamcore.service.config.telemetry import TelemetryDocument
@@ -73,6 +74,10 @@ class ServiceSettings(Document):
         Field(description=f"Name of the app; its topics and folders begin with it: {APP_NAME_RULE}."),
     ]
     kafka: Annotated[KafkaSettings, Field(description="How to reach Kafka.")]
+    schema_registry: Annotated[
+        RegistrySettings | None,
+        Field(description="How to reach the schema registry; needed by the format registry."),
+    ] = None
     checkpoint: Annotated[
         LocationField,
         Field(

@@ -1,0 +1,158 @@
+"""Reads numbers and texts of binary records, and converts them to the physical values of fields.
+
+Nothing is read behind the end of a record. Each function that cannot be sure returns ``INVALID``.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from streamcore.decode.walk.compiler import compiled, inlined
+from streamcore.decode.walk.fields import LOCAL, PRESENT
+from streamcore.decode.walk.grammar import INVALID, skip_utf8
+from streamcore.decode.walk.numbers import _POWERS_OF_TEN as POWERS_OF_TEN
+from streamcore.decode.walk.numbers import read_decimal
+from streamcore.decode.walk.steps import AS_DECIMAL, AS_DOUBLE, AS_IT_IS, AS_LOCAL, AS_TIME
+from streamcore.decode.walk.times import LOCAL_TIME, NO_TIME, read_time
+from streamcore.decode.walk.words import Bytes, byte, eight_bytes, shift_left, shift_right
+from streamcore.timestamps import MAX_MS, MIN_MS
+
+#: Beside those of ``fields``: a whole number and a float that become doubles, and a default that is no value.
+WHOLE_DOUBLE, FLOAT_BITS, NO_DEFAULT = 3, 4, 5
+#: Texts of numbers and times with more bytes are left to the reference.
+MAX_SHORT_TEXT: Final = 60
+_NOT_ASCII: Final = -0x7F7F7F7F7F7F7F80
+_DAY_MS: Final = 86_400_000
+
+
+@inlined
+def read_varint(data: Bytes, at: int, end: int) -> tuple[int, int]:
+    """Return the position behind a variable-length number, and its 64 bits."""
+    number = 0
+    for i in range(10):
+        if at >= end:
+            return INVALID, 0
+        char = byte(data, at)
+        at += 1
+        number |= shift_left(char & 0x7F, 7 * i)
+        if char < 0x80:
+            return (at, number) if i < 9 or char <= 1 else (INVALID, 0)
+    return INVALID, 0
+
+
+@inlined
+def unzigzag(number: int) -> int:
+    """Return the number that a zigzag number stands for."""
+    return shift_right(number, 1) ^ -(number & 1)
+
+
+@inlined
+def read_fixed(data: Bytes, at: int, count: int) -> int:
+    """Return ``count`` bytes, the first one lowest."""
+    number = 0
+    for i in range(count):
+        number |= shift_left(byte(data, at + i), 8 * i)
+    return number
+
+
+@inlined
+def read_unscaled(data: Bytes, at: int, count: int) -> int:
+    """Return a number of 1 to 8 bytes in two's complement, the first byte highest."""
+    number = byte(data, at)
+    if number >= 0x80:
+        number -= 0x100
+    for i in range(1, count):
+        number = shift_left(number, 8) | byte(data, at + i)
+    return number
+
+
+@inlined
+def is_finite_double(bits: int) -> bool:
+    """Return whether the bits are those of a finite double."""
+    return shift_right(bits, 52) & 0x7FF != 0x7FF
+
+
+@inlined
+def is_finite_float(bits: int) -> bool:
+    """Return whether the bits are those of a finite float."""
+    return bits >> 23 & 0xFF != 0xFF
+
+
+@compiled
+def is_utf8(data: Bytes, at: int, end: int) -> bool:
+    """Return whether bytes are UTF-8. Near the end of the data, only ASCII is certain."""
+    while at < end:
+        if at + 8 <= end and eight_bytes(data, at) & _NOT_ASCII == 0:
+            at += 8
+        elif byte(data, at) < 0x80:
+            at += 1
+        else:
+            if at + 4 > len(data):
+                return False
+            at = skip_utf8(data, at)
+            if at < 0 or at > end:
+                return False
+    return True
+
+
+@compiled
+def rescale(units: int, from_scale: int, precision: int, scale: int) -> tuple[int, int]:
+    """Return ``PRESENT`` or ``INVALID``, and the unscaled value at another scale."""
+    shift = scale - from_scale
+    if shift < 0:
+        if shift < -18:
+            return (PRESENT, 0) if units == 0 else (INVALID, 0)
+        if units % POWERS_OF_TEN[-shift] != 0:
+            return INVALID, 0
+        units = units // POWERS_OF_TEN[-shift]
+    elif units != 0:
+        if shift >= precision:
+            return INVALID, 0
+        limit = POWERS_OF_TEN[precision - shift]
+        if units >= limit or units <= -limit:
+            return INVALID, 0
+        units *= POWERS_OF_TEN[shift]
+    if units >= POWERS_OF_TEN[precision] or units <= -POWERS_OF_TEN[precision]:
+        return INVALID, 0
+    return PRESENT, units
+
+
+@compiled
+def convert_whole(conversion: int, number: int, p: int, q: int, r: int) -> tuple[int, int]:
+    """Return the state and the value of a whole number; the state may be ``INVALID``."""
+    if conversion == AS_IT_IS:
+        return PRESENT, number
+    if conversion == AS_DOUBLE:
+        return WHOLE_DOUBLE, number
+    if conversion == AS_DECIMAL:
+        return rescale(number, p, q, r)
+    if p > 1 and (number > MAX_MS or number < -MAX_MS):  # the product would not fit
+        return INVALID, 0
+    millis = number * p // q
+    if conversion == AS_LOCAL:
+        return (LOCAL, millis) if MIN_MS - _DAY_MS <= millis <= MAX_MS + _DAY_MS else (INVALID, 0)
+    return (PRESENT, millis) if MIN_MS <= millis <= MAX_MS else (INVALID, 0)
+
+
+@compiled
+def convert_text(conversion: int, data: Bytes, at: int, end: int, scratch: Bytes, q: int, r: int) -> tuple[int, int]:
+    """Return the state and the value of a text: its position, or the number or the time that it is."""
+    if conversion == AS_IT_IS:
+        return (PRESENT, at) if is_utf8(data, at, end) else (INVALID, 0)
+    count = end - at
+    if count == 0 or count > MAX_SHORT_TEXT:
+        return INVALID, 0
+    for i in range(count):
+        scratch[i] = byte(data, at + i)
+    scratch[count] = 0
+    if conversion == AS_DECIMAL:
+        behind, value = read_decimal(scratch, 0, q, r)
+        return (PRESENT, value) if behind == count else (INVALID, 0)
+    if conversion != AS_TIME:
+        return INVALID, 0
+    millis, what = read_time(scratch, 0, count)
+    if what == NO_TIME:
+        return INVALID, 0
+    if what == LOCAL_TIME:
+        return (LOCAL, millis) if MIN_MS - _DAY_MS <= millis <= MAX_MS + _DAY_MS else (INVALID, 0)
+    return (PRESENT, millis) if MIN_MS <= millis <= MAX_MS else (INVALID, 0)

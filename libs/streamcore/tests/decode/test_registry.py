@@ -1,0 +1,141 @@
+"""Records that name their schema by an id: divided among schemas, and rejected with the id where one does not fit."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import fastavro
+import pytest
+
+from streamcore.decode.formats import Registry
+from streamcore.decode.reject_codes import DecodeLimits, ExtraFields
+from streamcore.decode.types import Decoded
+from streamcore.schema import StreamSchema
+from streamcore.schema_registry.schemas import RegisteredSchema, SchemaReference
+from tests.harness.decode.registered_records import Schemas, decode_with, prefix
+
+STREAM = StreamSchema.parse(
+    {
+        "name": "shop",
+        "event_time": "ts",
+        "keys": [["user"]],
+        "fields": {
+            "ts": "timestamp not null",
+            "user": "string not null",
+            "amount": "long",
+            "city": {"type": "string", "from": "address.city"},
+        },
+    }
+)
+TIME = {"type": "long", "logicalType": "timestamp-millis"}
+
+
+def avro(number: int, *fields: tuple[str, object], references: tuple[SchemaReference, ...] = ()) -> RegisteredSchema:
+    text = {"type": "record", "name": "Event", "fields": [{"name": name, "type": kind} for name, kind in fields]}
+    return RegisteredSchema(number, "AVRO", json.dumps(text), references)
+
+
+def written(schema: RegisteredSchema, *others: str, **values: object) -> bytes:
+    out, named = io.BytesIO(), dict[str, Any]()
+    for other in others:
+        fastavro.parse_schema(json.loads(other), named)
+    fastavro.schemaless_writer(out, fastavro.parse_schema(json.loads(schema.text), named), values)
+    return prefix(schema.id) + out.getvalue()
+
+
+def decode(
+    schemas: Schemas, records: list[bytes | None], extra: ExtraFields = ExtraFields.IGNORE, decoder: Any = None
+) -> Decoded:
+    decoder = decoder or Registry().decoder(STREAM, limits=DecodeLimits(), extra_fields=extra)
+    return decode_with(decoder, STREAM, schemas, records)
+
+
+ONE = avro(7, ("ts", TIME), ("user", "string"), ("amount", "int"))
+TWO = avro(300, ("extra", "double"), ("user", "string"), ("amount", ["null", "long"]), ("ts", TIME))
+
+
+def test_records_of_several_schemas_keep_their_order() -> None:
+    records: list[bytes | None] = []
+    for n in range(100):
+        if n % 3:
+            records.append(written(TWO, ts=n, user=f"u{n}", amount=None if n % 2 else n, extra=1.5))
+        else:
+            records.append(written(ONE, ts=n, user=f"u{n}", amount=n))
+    records += [None, b"", b"\0\0\0", b"{}", b"\1" + prefix(7)]
+    decoded = decode(Schemas(ONE, TWO), records)
+    assert decoded.events.column("user").to_pylist() == [f"u{n}" for n in range(100)]
+    expected = [n if n % 3 == 0 or n % 2 == 0 else None for n in range(100)]
+    assert decoded.events.column("amount").to_pylist() == expected
+    assert decoded.dead.column("row").to_pylist() == [100, 101, 102, 103, 104]
+    assert decoded.dead.column("code").to_pylist() == ["no_value", *["no_schema_id"] * 4]
+
+
+def test_an_id_is_looked_up_once_and_stays_absent_in_its_cut() -> None:
+    schemas = Schemas(ONE)
+    decoder = Registry().decoder(STREAM, limits=DecodeLimits(), extra_fields=ExtraFields.IGNORE)
+    good, unknown = written(ONE, ts=1, user="a", amount=1), prefix(4_294_967_295) + b"x"
+    for _ in range(3):
+        decoded = decode(schemas, [good, unknown], decoder=decoder)
+        assert decoded.dead.to_pylist() == [
+            {"row": 1, "code": "unknown_schema", "reason": "the schema registry has no schema 4294967295"}
+        ]
+    assert sorted(schemas.asked) == [7, 4_294_967_295]
+    # A replay of a cut in which the id was absent, by a process that knows it from a later cut.
+    replayed = Schemas(ONE)
+    replayed.pinned = {7}
+    assert decode(replayed, [good], decoder=decoder).dead.column("code").to_pylist() == ["unknown_schema"]
+    assert decode(Schemas(ONE), [good], decoder=decoder).dead.num_rows == 0
+
+
+NEEDED = (("ts", TIME), ("user", "string"))
+
+
+@pytest.mark.parametrize(
+    ("schema", "code", "parts"),
+    [
+        (avro(9, *NEEDED, ("amount", "double")), "wrong_type", ("schema 9", "amount", "double", "long")),
+        (avro(9, ("ts", TIME)), "missing_field", ("schema 9", "user", "string")),
+        (avro(9, *NEEDED, ("address", "string")), "wrong_type", ("schema 9", "city", "string", "record")),
+        (RegisteredSchema(9, "AVRO", "{"), "unusable_schema", ("schema 9",)),
+        (RegisteredSchema(9, "THRIFT", "struct"), "unusable_schema", ("schema 9", "THRIFT")),
+        (RegisteredSchema(9, "PROTOBUF", "message {"), "unusable_schema", ("schema 9",)),
+    ],
+)  # fmt: skip
+def test_a_schema_that_does_not_fit_rejects_its_records_alone(
+    schema: RegisteredSchema, code: str, parts: tuple[str, ...]
+) -> None:
+    records: list[bytes | None] = [prefix(9) + b"whatever", written(ONE, ts=1, user="a", amount=1)]
+    (dead,) = decode(Schemas(ONE, schema), records).dead.to_pylist()
+    assert (dead["row"], dead["code"]) == (0, code)
+    assert all(part in dead["reason"] for part in parts), dead["reason"]
+
+
+def test_a_schema_uses_types_of_others() -> None:
+    city = '{"type": "enum", "name": "geo.City", "symbols": ["ROME", "OSLO"]}'
+    address = '{"type": "record", "name": "geo.Address", "fields": [{"name": "city", "type": "City"}]}'
+    references = (SchemaReference("geo.City", city), SchemaReference("geo.Address", address))
+    schema = avro(5, ("ts", TIME), ("user", "string"), ("address", ["null", "geo.Address"]), references=references)
+    records: list[bytes | None] = [
+        written(schema, city, address, ts=1, user="a", address={"city": "OSLO"}),
+        written(schema, city, address, ts=2, user="b", address=None),
+    ]
+    assert decode(Schemas(schema), records).events.column("city").to_pylist() == ["OSLO", None]
+    alone = RegisteredSchema(5, "AVRO", schema.text)
+    assert decode(Schemas(alone), records).dead.column("code").to_pylist() == ["unusable_schema"] * 2
+
+
+def test_the_records_of_a_json_schema_are_json() -> None:
+    schema = RegisteredSchema(3, "JSON", '{"type": "object"}')
+    records: list[bytes | None] = [
+        prefix(3) + b'{"ts": 5, "user": "a", "address": {"city": "Rome"}, "more": []}',
+        prefix(3) + b'{"ts": 5, "user": 1}',
+    ]
+    decoded = decode(Schemas(schema), records)
+    assert decoded.events.column("city").to_pylist() == ["Rome"]
+    assert decoded.dead.column("code").to_pylist() == ["wrong_type"]
+    assert decode(Schemas(schema), records, ExtraFields.REJECT).dead.column("code").to_pylist() == [
+        "extra_field",
+        "wrong_type",
+    ]
