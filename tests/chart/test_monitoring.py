@@ -21,6 +21,7 @@ from headgate_operator.runtime.health_server import COUNTED, OperatorCollector
 from headgate_operator.runtime.metrics import Counters
 from streamcore.engine.lag import Lag
 from streamcore.memory.memory_use import MemoryUse
+from streamcore.outages import OUTAGES, Dependency
 from streamcore.telemetry import Telemetry, TelemetrySettings
 from tests.harness.apps.cut_reports import cut_report
 from tests.harness.operator.api_server import free_port
@@ -58,8 +59,11 @@ def _metrics() -> frozenset[str]:
         telemetry.watch_memory(lambda: MemoryUse(700, 1_000, ()))
         telemetry.savepoint_done(1)
         telemetry.progress({"durationMs": {"commit": 1}})
+        registry = Dependency("Schema registry http://r", "The cut waits", "Start it", grace_s=0)
+        OUTAGES.failed(registry, "refused")
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as response:
             text = response.read().decode()
+        OUTAGES.succeeded(registry)
     counters, registry = Counters(), CollectorRegistry()
     for of in COUNTED:
         counters.add(of, "one")

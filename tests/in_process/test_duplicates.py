@@ -31,6 +31,7 @@ STEP_MS = 500
 Cuts = list[list[RawRecord]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seed", "shards"), [(1, 1), (2, 2), (3, 5)])
 def test_rules_see_each_event_once_whatever_the_partitions_and_cuts_of_its_copies(
     tmp_path: Path, seed: int, shards: int
@@ -57,12 +58,14 @@ def test_without_the_line_the_copies_count(tmp_path: Path) -> None:
     assert sum(r.lane == ALERTS for r in found) > sum(r.lane == ALERTS for r in wanted)
 
 
+@pytest.mark.slow
 def test_a_restart_after_each_cut_and_any_tasks_change_no_byte(tmp_path: Path) -> None:
     cuts = deliveries(4)
     app = new_app(tmp_path, "1m")
     assert Run(app, restart=True, tasks=3).all(cuts) == Run(app).all(cuts)
 
 
+@pytest.mark.slow
 def test_ids_on_disk_are_found(tmp_path: Path) -> None:
     cuts = deliveries(5)
     small = new_app(tmp_path, "1m", state_memory_bytes=20_000, local_dir=str(tmp_path))
@@ -96,6 +99,7 @@ def test_at_the_limit_the_oldest_ids_are_forgotten_and_no_event_counts_twice(tmp
     assert run.counters[f"{DEDUPLICATION}.orders.ids"] <= 100
 
 
+@pytest.mark.slow
 def test_a_savepoint_switches_it_on_and_off_and_divides_the_ids_among_other_shards(tmp_path: Path) -> None:
     cuts = deliveries(6)
     expected, _ = without_copies(cuts)

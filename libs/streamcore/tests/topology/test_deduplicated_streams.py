@@ -142,6 +142,7 @@ def test_without_the_line_the_copies_count() -> None:
     assert len(lines(run(shop(None), cuts, 2), "all")) > len(lines(run(shop("5s"), cuts, 2), "all"))
 
 
+@pytest.mark.slow
 def test_a_restart_before_each_cut_changes_nothing() -> None:
     cuts = [event_rows(cut) for cut in deliveries(3)]
     one, other = (run(shop("5s"), cuts, 2, restart=restart) for restart in (False, True))

@@ -8,8 +8,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 DECODE = """
 import pyarrow as pa
+import pytest
 from streamcore.decode.formats import Json
 from streamcore.decode.reject_codes import DecodeLimits, ExtraFields
 from streamcore.decode.types import RawBatch
@@ -60,11 +63,13 @@ def test_a_process_that_only_plans_loads_no_compiler() -> None:
     assert run(code)[0] == ["False"]
 
 
+@pytest.mark.slow
 def test_a_worker_compiles_nothing_once_the_code_is_prepared() -> None:
     subprocess.run([sys.executable, "-m", "streamcore.decode.walk"], check=True, capture_output=True)
     assert run(DECODE + RUN + COMPILED) == ([], "")
 
 
+@pytest.mark.slow
 def test_without_prepared_code_a_process_compiles_says_so_and_keeps_the_code(tmp_path: Path) -> None:
     folder = tmp_path / "compiled"
     compiled, log = run(FOLDER + SMALL, folder)

@@ -34,6 +34,7 @@ def by_bits(value: object) -> object:
     return struct.pack(">d", value) if isinstance(value, float) else value
 
 
+@pytest.mark.slow
 def test_what_the_walk_accepts_the_reference_accepts_with_the_same_values() -> None:
     accepted = rejected = left = 0
     for stream, extra, records, answers in all_answers(SEED, COUNT):
@@ -58,6 +59,7 @@ def test_the_walk_leaves_no_ordinary_record_to_the_reference(stream: str) -> Non
         assert None not in walk_answers(stream, extra, make_records(stream, SEED, COUNT, 0.0))
 
 
+@pytest.mark.slow
 def test_uncompiled_it_gives_the_same_answers() -> None:
     command = [sys.executable, "-m", "tests.harness.decode.walk_answers", str(SEED), str(UNCOMPILED_COUNT)]
     done = subprocess.run(
