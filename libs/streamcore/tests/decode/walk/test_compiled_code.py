@@ -12,7 +12,6 @@ import pytest
 
 DECODE = """
 import pyarrow as pa
-import pytest
 from streamcore.decode.formats import Json
 from streamcore.decode.reject_codes import DecodeLimits, ExtraFields
 from streamcore.decode.types import RawBatch
