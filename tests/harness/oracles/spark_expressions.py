@@ -11,7 +11,7 @@ import sys
 
 from pyspark.sql import SparkSession
 
-_OPTIONS: dict[str, bool | float | int | str] = {
+_OPTIONS: dict[str, bool | float | int | str | None] = {
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "1",
     # A missing element or key is NULL, and the size of NULL is NULL.
