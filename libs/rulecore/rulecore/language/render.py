@@ -32,7 +32,7 @@ from rulecore.language.ast import (
 from rulecore.language.parsing.lexemes import KEYWORDS
 from rulecore.language.parsing.literals import interval_text, quote, timestamp_text
 from rulecore.language.scope import OF_STEP
-from streamcore.schema import TIMESTAMP
+from streamcore.schema import TIMESTAMP, Kind
 from streamcore.schema.types import quote_name
 
 # Operator precedence: an operand with a lower precedence than its position needs gets brackets.
@@ -78,6 +78,8 @@ def _render(expr: Expr) -> tuple[str, int]:  # noqa: PLR0912 - one line per node
             branches = "".join(f" when {render(w.condition)} then {render(w.result)}" for w in expr.whens)
             otherwise = "" if expr.otherwise is None else f" else {render(expr.otherwise)}"
             return f"case{branches}{otherwise} end", _ATOM
+        case Call() if _is_index(expr):
+            return f"{_operand(expr.arguments[0], _ATOM)}[{render(expr.arguments[1])}]", _ATOM
         case Call():
             return f"{expr.function}({', '.join(render(a) for a in expr.arguments)})", _ATOM
         case MemberOf():
@@ -92,6 +94,12 @@ def _render(expr: Expr) -> tuple[str, int]:  # noqa: PLR0912 - one line per node
         case AggregateCall():
             return f"{expr.function}({'*' if expr.argument is None else render(expr.argument)})", _ATOM
     raise ValueError(f"{expr!r} has no text")
+
+
+def _is_index(expr: Call) -> bool:
+    """Return whether it is ``array[number from 0]`` or ``map[key]``."""
+    is_map = expr.arguments[0].type.kind is Kind.MAP
+    return expr.function == "get" or (expr.function == "element_at" and is_map)
 
 
 #: ``first(step.column)``, as the name of a column.
