@@ -42,7 +42,7 @@ version: 1
 owner: shop
 on: orders
 where: any(items, i -> i.price > 100 and not contains(i.tags, 'gift')) and labels['risk'] >= 5
-then: {severity: high, message: "{order-id} of {customer.id} with {labels}"}
+then: {severity: high, message: "{order-id} of {customer.id} with {labels}", event: true}
 ---
 id: much
 version: 1
@@ -139,4 +139,13 @@ def test_every_kind_of_rule_reads_inside_of_values(size: int, restarts: bool) ->
     output += app.cut([], NOW_MS)
     alerts = [orjson.loads(record.value or b"") for record in output if record.lane == ALERTS]
     assert sorted((alert["rule"], alert["message"]) for alert in alerts) == EXPECTED
+    [event] = [alert["event"] for alert in alerts if "event" in alert]
+    assert event == {
+        "order-id": "o0",
+        "@timestamp": NOW_MS - 86_400_000,
+        "customer.id": "ann",
+        "address": {"city": "Rome", "zip code": "1"},
+        "items": [{"sku": "s0", "price": "120.00", "tags": []}],
+        "labels": {"risk": 7, "": None},
+    }
     assert {json.dumps(alert["key"]) for alert in alerts} == {'{"customer.id": "ann"}', '{"customer.id": "bob"}'}

@@ -37,7 +37,7 @@ class AlertContext:
 def event_alert(
     rule: CompiledRule, schema: StreamSchema, event: Mapping[str, Value], origin: Origin, context: AlertContext
 ) -> Record:
-    """Build the alert of an event rule. ``event``: physical values by column, at least those of the message."""
+    """Build the alert of an event rule. ``event``: physical values by column."""
     identity = [rule.rule.id, rule.rule.version, origin.topic, origin.partition, origin.offset]
     body: dict[str, object] = {
         "kind": "event",
@@ -51,6 +51,8 @@ def event_alert(
         "message": _message(rule, event),
         "rules_epoch": context.epoch,
     }
+    if rule.rule.then.event:
+        body["event"] = {field.name: lang.to_logical(event[field.name], field.type) for field in schema.fields}
     return _record(rule, identity, body, context)
 
 
@@ -82,7 +84,12 @@ def _record(rule: CompiledRule, identity: list[object], body: dict[str, object],
     if context.suppressed is not None:
         body["suppressed"] = context.suppressed
     document = {"alert_id": alert_id, **_rule_fields(rule.digest, rule), **body}
-    return Record(context.lane, alert_id.encode(), orjson.dumps(document))
+    return Record(context.lane, alert_id.encode(), orjson.dumps(document, default=_write_decimal))
+
+
+def _write_decimal(value: object) -> str:
+    assert isinstance(value, Decimal)
+    return format(value, "f")
 
 
 #: The fields that all alerts of a rule version share, by the rule's digest. A cache, so that many alerts are fast.
@@ -123,5 +130,5 @@ def _select_fields(schema: StreamSchema, names: tuple[str, ...]) -> tuple[tuple[
 
 def _plain(value: Value, kind: Type) -> object:
     """Return the JSON value of a physical value; a decimal is text with all its digits."""
-    logical = lang.to_logical(value, kind)
+    logical: object = lang.to_logical(value, kind)
     return format(logical, "f") if isinstance(logical, Decimal) else logical

@@ -113,6 +113,9 @@ class RuleOutcome(DocumentModel):
     alert: Annotated[
         bool, Field(description="Whether a match gives an alert; false only gives its score to score rules.")
     ] = True
+    event: Annotated[
+        bool, Field(description="Whether an alert has the fields of its event; for rules on single events.")
+    ] = False
 
 
 class Suppress(DocumentModel):
@@ -335,6 +338,8 @@ class Rule(DocumentModel):
             raise ValueError("skip: is for sequences; leave it out")
         if self.timed_out is not TimedOut.DROP and self.kind is not RuleKind.SEQUENCE:
             raise ValueError("timed_out: is for sequences; leave it out")
+        if self.then.event and self.kind is not RuleKind.EVENT:
+            raise ValueError("then.event: only a rule on single events has one event; leave it out")
         if self.emit is Emit.FINAL and self.kind is not RuleKind.WINDOW:
             raise ValueError(f"emit: final is for window rules; a rule of kind {self.kind} has one time to alert")
         return self

@@ -45,6 +45,7 @@ ALERT_FIELDS: Final = frozenset(
         "values",
         "source",
         "incomplete",
+        "event",
         "events",
     }
 )
