@@ -327,7 +327,7 @@ def _batches(records: pl.Series) -> Iterator[RawBatch]:
     for start in range(0, len(records), BATCH):
         part = records[start : start + BATCH].cast(pl.Binary).to_arrow(compat_level=pl.CompatLevel.oldest())
         offsets = pa.array(np.arange(start, start + len(part)))
-        yield RawBatch(part, pa.array(np.zeros(len(part), dtype=np.int32)), offsets, _CLOCK_MS, _Registered())
+        yield RawBatch(part, pa.array(np.zeros(len(part), dtype=np.int32)), offsets, _CLOCK_MS, schemas=_Registered())
 
 
 def _check(case: Case, tables: list[pa.Table]) -> None:

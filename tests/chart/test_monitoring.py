@@ -59,11 +59,11 @@ def _metrics() -> frozenset[str]:
         telemetry.watch_memory(lambda: MemoryUse(700, 1_000, ()))
         telemetry.savepoint_done(1)
         telemetry.progress({"durationMs": {"commit": 1}})
-        registry = Dependency("Schema registry http://r", "The cut waits", "Start it", grace_s=0)
-        OUTAGES.failed(registry, "refused")
+        away = Dependency("Schema registry http://r", "The cut waits", "Start it", grace_s=0)
+        OUTAGES.failed(away, "refused")
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as response:
             text = response.read().decode()
-        OUTAGES.succeeded(registry)
+        OUTAGES.succeeded(away)
     counters, registry = Counters(), CollectorRegistry()
     for of in COUNTED:
         counters.add(of, "one")

@@ -141,3 +141,41 @@ def _stream_name(text: str) -> str:
     stem = text.split(".", maxsplit=1)[0].lower()
     name = "".join(c if c.isascii() and c.isalnum() else "_" for c in stem).strip("_")
     return name if name and not name[0].isdigit() else f"s_{name}"
+
+
+@command.command()
+@click.argument("old", type=click.Path(dir_okay=False, exists=True, path_type=Path))
+@click.argument("new", type=click.Path(dir_okay=False, exists=True, path_type=Path))
+@click.option(
+    "--rules", multiple=True, type=click.Path(exists=True, path_type=Path), help="File or folder of rules; repeatable."
+)
+@output_option
+def diff(old: Path, new: Path, rules: tuple[Path, ...], output: Output) -> int:
+    """Say what the change from document OLD to NEW means for records, for rules and for their state.
+
+    Exit code 1 if a rule that is valid with OLD is not with NEW.
+    """
+    from headgate.records.stream_files import read_stream
+    from headgate.rules.bundle import read_lists, read_rules
+    from headgate.streams.schema_diff import RuleFate, diff_rules, diff_schemas
+
+    before, after = read_stream(old), read_stream(new)
+    changes = diff_schemas(before, after)
+    lists = {one.head.list: one.head.type for one in read_lists(None)[0]}
+    effects = diff_rules(before, after, read_rules(rules), lists)
+    lines = [f"{after.name}: {len(changes)} {'change' if len(changes) == 1 else 'changes'}"]
+    for change in changes:
+        shown = " -> ".join(text for text in (change.before, change.after) if text is not None)
+        mark = "+" if change.before is None else "-" if change.after is None else "~"
+        lines += [f"  {mark} {change.entry}: {shown}", f"      {change.effect}"]
+    lines += [f"{len(effects)} {'rule reads' if len(effects) == 1 else 'rules read'} it"] if rules else []
+    lines += [f"  {one.fate:8}  {one.rule}: {one.reason}" for one in effects if one.fate is not RuleFate.SAME]
+    same = sum(one.fate is RuleFate.SAME for one in effects)
+    lines += [f"  same      {same} of them"] if same else []
+    data: Json = {
+        "stream": after.name,
+        "changes": [{"entry": c.entry, "before": c.before, "after": c.after, "effect": c.effect} for c in changes],
+        "rules": [{"rule": e.rule, "fate": e.fate.value, "reason": e.reason} for e in effects],
+    }
+    emit(output, data, "\n".join(lines))
+    return 1 if any(one.fate is RuleFate.REJECTED for one in effects) else 0

@@ -27,6 +27,12 @@ def load_stream(name: str, folder: Path | None = None) -> StreamSchema:
     known = sorted(p.stem for p in directory.glob("*.yaml"))
     if name not in known:
         raise InputError(f"stream {name!r}: no {path}; streams here: {', '.join(known) or 'none'}; see --streams")
+    return read_stream(path)
+
+
+def read_stream(path: Path) -> StreamSchema:
+    """Read the schema in a stream file. Raises ``InputError`` and ``ConfigError`` as ``load_stream`` does."""
+    name = path.stem
     try:
         document = yaml.load(path.read_text(encoding="utf-8"), Loader=SAFE_LOADER)  # noqa: S506 - a safe one
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:

@@ -87,6 +87,11 @@ def read_lists(folder: Path | None) -> tuple[list[ListFile], list[Problem]]:
     return load_lists(folder or _LISTS)
 
 
+def read_rules(paths: Sequence[Path]) -> list[Rule]:
+    """Read the documents of rules in these files and folders; those that are none are left out."""
+    return [one.rule for one in _read(paths)[0] if one.rule is not None]
+
+
 def read_bundle(
     paths: Sequence[Path],
     folder: Path | None = None,
