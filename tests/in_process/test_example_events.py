@@ -68,6 +68,94 @@ MAPPED: dict[str, list[dict[str, object]]] = {
         {"id": 1, "owner": "jo", "credit_limit": "1000.00", "status": "open", "deleted": False},
         {"id": 1, "owner": None, "credit_limit": None, "status": None, "deleted": True},
     ],
+    "cloudtrail": [
+        {
+            "id": "00000000-0000-4000-8000-000000000008",
+            "at": "2026-11-02T08:31:00+00:00",
+            "who": "alice",
+            "action": "s3:DeleteBucket",
+            "region": "eu-west-1",
+            "ip": "203.0.113.5",
+            "mfa": True,
+            "changes": True,
+        }
+    ],
+    "github": [
+        {
+            "id": "0000000000000000000000000000000000000007",
+            "at": "2026-11-02T09:31:00+00:00",
+            "repository": "acme/api",
+            "branch": "old",
+            "pusher": "fay",
+            "forced": True,
+            "commits": 1,
+            "authors": ["fay@example.org"],
+            "titles": ["Change 7"],
+        }
+    ],
+    "okta": [
+        {
+            "id": "10000000-0000-4000-8000-000000000007",
+            "at": "2026-11-02T07:11:00+00:00",
+            "who": "hana@example.org",
+            "event": "user.account.update_password",
+            "worked": True,
+            "reason": None,
+            "country": "Germany",
+            "ip": "198.51.100.4",
+            "proxy": False,
+            "targets": ["x"],
+        }
+    ],
+    "otel_logs": [
+        {
+            "id": "2026-11-25T09:47:57.000Z ",
+            "at": "2026-11-25T09:47:57+00:00",
+            "service": "payment",
+            "severity": "INFO",
+            "body": "started",
+            "status": None,
+            "trace": None,
+            "attributes": [{"key": "process.pid", "value": {"stringValue": None, "intValue": "23"}}],
+        }
+    ],
+    "pacs008": [
+        {
+            "id": "M00006",
+            "at": "2026-11-02T11:00:00+00:00",
+            "amount": "10.00",
+            "currency": "EUR",
+            "payer": "Max Ulm",
+            "payer_iban": "DE02120300000000200051",
+            "payee": "Example GmbH",
+            "payee_country": "DE",
+            "abroad": False,
+        }
+    ],
+    "segment": [
+        {
+            "id": "ajs-00000006",
+            "at": "2026-11-02T10:45:00.006+00:00",
+            "visitor": "u4",
+            "action": "Product Viewed",
+            "page": "/shop",
+            "value": "19.99",
+            "currency": "EUR",
+        }
+    ],
+    "stripe": [
+        {
+            "id": "evt_00000000000019",
+            "at": "2026-11-25T09:58:23+00:00",
+            "charge": "ch_00000000000019",
+            "customer": "cus_1",
+            "kind": "failed",
+            "amount": "11.33",
+            "currency": "EUR",
+            "card": "visa 4219",
+            "risk": 76,
+        }
+    ],
 }
 
 
@@ -79,8 +167,8 @@ def sample(name: str) -> list[bytes]:
     return [record.value for record in read_files([FOLDER / f"samples/{name}.jsonl"], 1_000)]
 
 
-def test_each_sample_has_a_document_rules_and_a_line_in_the_table() -> None:
-    for folder, suffix in (("samples", "jsonl"), ("streams", "yaml"), ("rules", "yaml")):
+def test_each_sample_has_a_document_rules_a_mapping_and_a_line_in_the_table() -> None:
+    for folder, suffix in (("samples", "jsonl"), ("streams", "yaml"), ("rules", "yaml"), ("etl", "yaml")):
         assert sorted(path.name for path in (FOLDER / folder).iterdir()) == [f"{name}.{suffix}" for name in EXPECTED]
     table = (FOLDER / "README.md").read_text()
     assert all(f"[{name}](rules/{name}.yaml)" in table for name in EXPECTED)

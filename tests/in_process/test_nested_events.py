@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -18,7 +19,8 @@ from streamcore.app import App, Source
 from streamcore.engine.in_process import InProcessApp, RawRecord, control_record
 from streamcore.schema import StreamSchema
 from streamcore.watermark import WatermarkStrategy
-from streamcore.wire.lanes import ALERTS, STATUS
+from streamcore.wire.lanes import ALERTS, STATUS, Record
+from tests.harness.apps.versioned_shop import moment, restore, save
 
 NOW_MS = 1_800_000_000_000
 STREAM = StreamSchema.parse(
@@ -105,16 +107,20 @@ EXPECTED = [
 ]
 
 
-def new_app(running: InProcessApp | None = None) -> InProcessApp:
-    app = App(
+def make_app(shards: int = 2) -> App:
+    return App(
         "t",
         (Source(STREAM, "orders"),),
         "control",
         {},
         (RulesFactory((RuleStream(STREAM, "orders"),)),),
-        shards=2,
+        shards=shards,
         watermark=WatermarkStrategy(max_out_of_orderness_ms=0),
     )
+
+
+def new_app(running: InProcessApp | None = None) -> InProcessApp:
+    app = make_app()
     if running is None:
         return InProcessApp(app)
     return InProcessApp(app, running.blobs, next_offsets=running.next_offsets)
@@ -137,6 +143,19 @@ def test_every_kind_of_rule_reads_inside_of_values(size: int, restarts: bool) ->
         app = new_app(app) if restarts else app
         output += app.cut(ORDERS[start : start + size], NOW_MS)
     output += app.cut([], NOW_MS)
+    check(output)
+
+
+def test_a_savepoint_keeps_them_for_another_number_of_shards(tmp_path: Path) -> None:
+    app = new_app()
+    output = app.cut([*rules(), *ORDERS[:3]], NOW_MS)
+    saved = save(app.app, app.blobs, tmp_path / "savepoints", moment())
+    other = make_app(shards=3)
+    restored = InProcessApp(other, restore(saved, other, tmp_path / "checkpoint"), next_offsets=app.next_offsets)
+    check([*output, *restored.cut(ORDERS[3:], NOW_MS), *restored.cut([], NOW_MS)])
+
+
+def check(output: Sequence[Record]) -> None:
     alerts = [orjson.loads(record.value or b"") for record in output if record.lane == ALERTS]
     assert sorted((alert["rule"], alert["message"]) for alert in alerts) == EXPECTED
     [event] = [alert["event"] for alert in alerts if "event" in alert]
