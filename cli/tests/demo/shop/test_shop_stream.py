@@ -66,15 +66,19 @@ def test_every_kind_of_dead_letter_occurs() -> None:
     decoded = JsonDecoder(schema).decode(
         RawBatch(pa.array(dead, pa.large_binary()), numbers.cast(pa.int32()), numbers, NOW_MS)
     )
-    of_other_formats = {
+    of_other_sources = {
         RejectCode.NOT_CSV,
         RejectCode.WRONG_COLUMNS,
         RejectCode.NOT_A_LOG_LINE,
         RejectCode.NOT_AVRO,
         RejectCode.UNKNOWN_SCHEMA,
         RejectCode.NOT_ONE_RECORD,
+        RejectCode.NO_STREAM,
+        RejectCode.NO_SCHEMA_ID,
+        RejectCode.UNUSABLE_SCHEMA,
+        RejectCode.NOT_PROTOBUF,
     }
-    assert set(decoded.dead.column("code").to_pylist()) == set(RejectCode) - of_other_formats
+    assert set(decoded.dead.column("code").to_pylist()) == set(RejectCode) - of_other_sources
 
 
 def test_event_times_are_out_of_order_but_within_the_bound(all_records: list[ShopRecord]) -> None:
