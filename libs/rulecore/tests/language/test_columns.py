@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from typing import Any
 
 import polars as pl
 import pytest
@@ -13,7 +15,7 @@ from rulecore.language.types import MAX_LONG, MIN_LONG, Value
 from tests.harness.oracles.expressions import COLUMNS, SCOPE, frame
 
 
-def _column(text: str, rows: list[dict[str, Value]]) -> list[object]:
+def _column(text: str, rows: Sequence[Mapping[str, Any]]) -> list[object]:
     full = [{**dict.fromkeys(COLUMNS), **row} for row in rows]
     return frame(full).with_columns(to_polars(parse(text, SCOPE, expect=None)).alias("r"))["r"].to_list()
 
@@ -88,3 +90,11 @@ def test_the_result_of_a_decimal_is_physical() -> None:
     result = frame_.select(to_polars(parse("a * amount", SCOPE, expect=None)).alias("r"))["r"]
     assert result.dtype == pl.Int64
     assert result.to_list() == [450]
+
+
+def test_arrays_beside_each_other_are_bounded() -> None:
+    """A lambda over an array that reads another one takes the product of their lengths."""
+    text = "exists(longs, x -> array_contains(longs, x + 1))"
+    assert _column(text, [{"longs": [1, 2]}, {"longs": [1, 3]}, {"longs": None}]) == [True, False, None]
+    with pytest.raises(OverflowError, match="an array inside of a lambda over another one"):
+        _column(text, [{"longs": [*range(0, 10_000, 2)]}])

@@ -54,6 +54,8 @@ from streamcore.columnar.polars_types import polars_type
 from streamcore.schema import STRING, Kind, Type, struct_of
 from streamcore.wire.map_entries import KEY, VALUE
 
+#: The most elements of an array that are repeated for the elements of another one, in one evaluation.
+MAX_BESIDE = 20_000_000
 _ONE_ROW = pl.DataFrame({"row": [0]})
 
 
@@ -253,13 +255,22 @@ def _beside_elements(array: pl.Expr, element: Type, values: Sequence[tuple[Type,
 
 
 def _zip_elements(columns: pl.Series) -> pl.Series:
-    """Return ``_beside_elements`` of a struct of an array and values: Polars has no expression for it."""
+    """Return ``_beside_elements`` of a struct of an array and values: Polars has no expression for it.
+
+    Raises ``OverflowError`` if other arrays beside the elements have more than ``MAX_BESIDE`` elements together: they
+    are there once for each element.
+    """
     import pyarrow as pa
 
     array, *values = columns.struct.unnest().get_columns()
     lists = array.to_arrow(compat_level=pl.CompatLevel.oldest())
     offsets = lists.offsets.to_numpy()
     rows = pl.Series(np.repeat(np.arange(len(lists)), np.diff(offsets)))
+    for value in values:
+        if isinstance(value.dtype, pl.List):
+            count = int((value.list.len().fill_null(0).cast(pl.Int64).to_numpy() * np.diff(offsets)).sum())
+            if count > MAX_BESIDE:
+                raise OverflowError(f"an array inside of a lambda over another one: {count} elements in a batch")
     elements = pl.Series("0", lists.values.slice(offsets[0], offsets[-1] - offsets[0]))
     beside = pl.DataFrame([elements, *(value.gather(rows) for value in values)]).to_struct()
     made = pa.LargeListArray.from_arrays(
