@@ -76,7 +76,8 @@ def rounding(aggregate: Aggregate, rows: pl.DataFrame) -> float:
     if isinstance(aggregate, Sum | Mean):
         return sum(1e-14 * float(column.fill_nan(0.0).abs().sum()) for column in floats)
     if isinstance(aggregate, Variance):
-        most = max((abs(float(value)) for column in [*floats, *wide] for value in column.drop_nulls()), default=0.0)
+        columns = [*(column.fill_nan(0.0) for column in floats), *wide]
+        most = max((abs(float(value)) for column in columns for value in column.drop_nulls()), default=0.0)
         return 1e-14 * most if isinstance(aggregate, StdDev) else (1e-14 * most) ** 2
     return 0.0
 
