@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from streamcore.durations import parse_duration_ms, render_duration
 from streamcore.errors import ConfigError
 from streamcore.schema.field_paths import Path, PathTree, build_tree, format_path, parse_path
-from streamcore.schema.record_places import KAFKA, Envelope, KafkaValue, StreamCondition, check_place
+from streamcore.schema.record_places import EXTRA_FIELDS, KAFKA, Envelope, KafkaValue, StreamCondition, check_place
 from streamcore.schema.types import (
     ACCEPTED_NAMES,
     BOOLEAN,
@@ -181,6 +181,8 @@ class StreamSchema:
         try:
             for field in (*self.fields, *(self.discriminator(self.when).fields if self.when is not None else ())):
                 check_place(field.label, field.location, str(field.type), self.envelope)
+                if field.location == EXTRA_FIELDS and not field.nullable:
+                    raise ConfigError(f"field {field.label}: an event may have no extra fields; leave out not null")
         except ConfigError as error:
             raise ConfigError(f"stream {self.name}: {error}") from None
 
