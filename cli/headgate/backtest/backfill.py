@@ -18,7 +18,7 @@ import polars as pl
 from headgate.backtest.run import Progress
 from headgate.backtest.sources import TopicRange, count_events, file_batches, parquet_files, topic_batches
 from headgate.errors import InputError
-from headgate.rules.bundle import load_streams
+from headgate.rules.bundle import load_streams, one_stream
 from headgate.rules.history import read_history
 from headgate.rules.publish import AppTopics, ChangeNote, ControlChange, PublishedChange, publish_in_steps
 from rulecore.backfill import BackfillCollector, backfill_records
@@ -87,7 +87,7 @@ def backfill_rule(
         raise InputError(f"app {topics.app} has no rule {rule_id!r}; publish it first, for example in shadow mode")
     if rule.window is None:
         raise InputError(f"{rule_id} is not a windowed rule: it has no windows to backfill")
-    schema = load_streams(streams)[rule.rule.on]
+    schema = one_stream(load_streams(streams), rule, "a backfill")
     contents = known.lists.contents(history.now_ms)
     results = []
     for missing in _missing_aggregates(kafka, topics, rule):
@@ -139,7 +139,7 @@ def _past_events(
     kafka: KafkaSettings, history: BackfillSource, missing: MissingAggregates, rule: CompiledRule, streams: Path | None
 ) -> tuple[int, Iterator[tuple[int, pl.DataFrame]]]:
     """Return the number of past events, and an iterator of pairs: the number of events read, and a frame of them."""
-    schema = load_streams(streams)[rule.rule.on]
+    schema = one_stream(load_streams(streams), rule, "a backfill")
     if history.parquet is not None:
         files = parquet_files(history.parquet)
         frames = ((count, batch.events) for count, batch in file_batches(files, schema, history.now_ms))

@@ -11,7 +11,7 @@ import enum
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from streamcore.durations import parse_duration_ms, render_duration
 from streamcore.errors import ConfigError
@@ -34,6 +34,8 @@ if TYPE_CHECKING:  # a schema is read, and a record checked against it, without 
 
 MAX_DEDUPLICATE_MS = 10 * 365 * 86_400_000
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}\Z")
+#: Between the names of the streams of a union.
+UNION: Final = "+"
 
 #: Columns that the engine adds to every decoded event; a stream may not declare them.
 PARTITION = "__partition"  # int32: index of (topic, partition) in the app's source list
@@ -114,7 +116,7 @@ class StreamSchema:
     tree: PathTree = dataclasses.field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if not _NAME.match(self.name):
+        if not all(map(_NAME.match, self.name.split(UNION))):
             raise ConfigError(f"stream name {self.name!r}: use a-z, 0-9 and _, at most 63")
         if self.is_part:
             self._check_fields()
@@ -239,6 +241,8 @@ class StreamSchema:
         name, fields, keys = document.get("name"), document.get("fields"), document.get("keys")
         if not isinstance(name, str) or not isinstance(fields, Mapping) or not isinstance(keys, list):
             raise ConfigError("stream: needs name (text), fields (name: type) and keys (list of lists of field names)")
+        if UNION in name:
+            raise ConfigError(f"stream name {name!r}: use a-z, 0-9 and _, at most 63")
         event_id, zone = document.get("event_id"), document.get("zone", "UTC")
         envelope, when = document.get("envelope"), document.get("when")
         if envelope is not None and envelope not in [*Envelope]:
