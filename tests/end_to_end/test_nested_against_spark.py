@@ -7,6 +7,7 @@ import random
 import subprocess
 import sys
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -107,9 +108,9 @@ def as_json(value: Any) -> Any:
     return float(value) if isinstance(value, Decimal) else value
 
 
-def test_the_functions_of_nested_values_give_what_spark_gives() -> None:
+def test_the_functions_of_nested_values_give_what_spark_gives(spark_jars: Path) -> None:
     rows = make_rows()
-    asked = json.dumps({"schema": DDL, "rows": rows, "expressions": EXPRESSIONS})
+    asked = json.dumps({"schema": DDL, "rows": rows, "expressions": EXPRESSIONS, "jars": str(spark_jars)})
     command = [sys.executable, "-m", "tests.harness.oracles.spark_expressions"]
     done = subprocess.run(command, input=asked, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3_000:]
