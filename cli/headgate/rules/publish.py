@@ -115,6 +115,11 @@ class AppTopics:
 def require_app(kafka: KafkaSettings, topics: AppTopics) -> None:
     """Raise ``InputError`` unless the app has been started on this Kafka at least once."""
     found = describe(kafka, [topics.control, topics.status])
+    if topics.control in found and topics.status not in found:
+        raise InputError(
+            f"app {topics.app}: it has no topic {topics.status}, so it is no app of the rules service; only those take "
+            "rules, lists and streams while they run"
+        )
     if missing := [name for name in (topics.control, topics.status) if name not in found]:
         raise InputError(
             f"app {topics.app}: no topic {missing[0]} at {kafka.bootstrap}; start the app once, "

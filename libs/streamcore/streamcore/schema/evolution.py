@@ -34,9 +34,13 @@ def is_wider(old: Type, new: Type) -> bool:
 
 def check_evolution(old: StreamSchema, new: StreamSchema) -> None:
     """Raise ``ConfigError``, with what to do instead, unless a running app can go from one document to the other."""
-    problems = [*_entries(old, new), *_fields(old, new)]
-    if problems:
+    if problems := find_problems(old, new):
         raise ConfigError(f"stream {new.name}: {'; '.join(problems)}")
+
+
+def find_problems(old: StreamSchema, new: StreamSchema) -> list[str]:
+    """Return what a running app cannot take of the new document, each with what to do instead."""
+    return [*_entries(old, new), *_fields(old, new)]
 
 
 def widened_fields(old: StreamSchema, new: StreamSchema) -> frozenset[str]:
@@ -71,9 +75,10 @@ def _fields(old: StreamSchema, new: StreamSchema) -> Iterator[str]:
 def _field(old: Field, new: Field, *, is_routed: bool) -> str:
     """Return why the field cannot become the new one, or nothing. ``is_routed``: whether it is a key or the id."""
     other = f"add a field of another name for it, or {RESTART}"
-    if (old.location, old.unit) != (new.location, new.unit):
-        places = f"{format_path(old.location)} in {old.unit}", f"{format_path(new.location)} in {new.unit}"
-        return f"another value of the record ({places[0]} -> {places[1]}) under the same name: {other}"
+    if old.location != new.location:
+        return f"it would be read from {format_path(new.location)}, not {format_path(old.location)}: {other}"
+    if old.unit != new.unit:
+        return f"its numbers would be {new.unit.word}, not {old.unit.word}: {other}"
     if old.nullable and not new.nullable:
         return f"events without it would be dead letters: leave out not null, or {RESTART}"
     if old.type == new.type:
