@@ -189,17 +189,18 @@ def test_state_of_every_kind_of_rule_is_kept(shop: Shop) -> None:
         window("counted", "sum(total) > 4", within={"count": 3}),
         window("session", "sum(total) > 4", within={"session": "1h"}, emit="early"),
         rule("steps", group_by=["user"], within="1h", sequence=steps),
-        rule("silent", group_by=["user"], expect={"where": "total > 0", "every": "1h"}),
-        rule("points", group_by=["user"], score={"of": ["each"], "within": "1h", "limit": 60}),
+        rule("silent", group_by=["user"], expect={"where": "total > 0", "every": "30s"}),
+        rule("points", group_by=["user"], score={"of": ["each"], "within": "1h", "limit": 50, "count": "every"}),
     ]
     first = shop.send(*rules, events=[order(1), order(2)])
     assert [(one["status"], one["reason"]) for one in statuses(first)] == [("accepted", None)] * len(rules)
     twin = Shop(InProcessApp(shop.app.app, copy.deepcopy(shop.app.blobs)), shop.control, shop.events)
-    assert shop.publish(changed(fields={"coupon": "string", "pieces": "double"}))["status"] == "accepted"
-    last = order(3, total="2.50")
-    expected = {one["rule"] for one in lane(twin.send(events=[last]), ALERTS)}
-    assert {"tumbling", "counted", "steps"} <= expected
-    assert {one["rule"] for one in lane(shop.send(events=[last]), ALERTS)} == expected
+    answer = shop.publish(changed(fields={"coupon": "string", "pieces": "double"}))
+    assert answer["status"] == "accepted", answer["reason"]
+    last = [order(3, total="2.50"), order(4, at=NOW_MS + 90_000, user="b")]
+    expected = {one["rule"] for one in lane([*twin.send(events=last), *twin.send()], ALERTS)}
+    assert {"tumbling", "counted", "session", "silent", "steps", "points"} <= expected
+    assert {one["rule"] for one in lane([*shop.send(events=last), *shop.send()], ALERTS)} == expected
 
 
 @pytest.mark.parametrize(
