@@ -18,9 +18,14 @@ from headgate_rules.settings import RulesSettings
 from rulecore.documents.stream_records import StreamRecord
 from rulecore.ruleset import stream_changes
 from streamcore.app import App
+from streamcore.checkpoint.checkpoint import CheckpointRoot
 from streamcore.engine.in_process import InProcessApp, RawRecord, control_record
 from streamcore.errors import ConfigError
+from streamcore.savepoint.app_description import check_app_compatibility
+from streamcore.savepoint.manifest import FORMAT, FORMAT_WITH_STREAMS
+from streamcore.savepoint.restore import restore_checkpoint
 from streamcore.wire.lanes import ALERTS, DEAD_LETTERS, STATUS, Record
+from tests.harness.apps.versioned_shop import initial_of, moment, save
 
 NOW_MS = 1_800_000_000_000
 ORDERS: dict[str, Any] = {
@@ -447,3 +452,36 @@ def test_a_start_with_a_higher_version_before_the_document_was_taken_is_answered
         "rejected",
         "the app was started with version 3 before it took this one",
     )
+
+
+# --- savepoints ------------------------------------------------------------------------------------------------------
+
+
+def test_a_savepoint_has_the_documents_also_those_that_wait_for_the_next_cut(app: App, tmp_path: Path) -> None:
+    """It is restored to another number of shards, by an app whose files know nothing of them."""
+    shop = Shop(InProcessApp(app))
+    shop.publish(LOGINS, "events")
+    login = {"type": "login", "at": NOW_MS, "user": "a", "country": "CH"}
+    shop.send(window("twice", "count(*) >= 2", within={"session": "1h"}, emit="early", on="logins"), events=[login])
+    shop.send(stream(changed(fields={"coupon": "string"})), rule("c", where="coupon = 'X'"))
+    point = dataclasses.replace(moment(), streams=shop.app.streams)
+    saved = save(shop.app.app, shop.app.blobs, tmp_path / "savepoints", point)
+    assert saved.manifest.format == FORMAT_WITH_STREAMS
+    more = build_app(settings(tmp_path, shards=4))
+    root = CheckpointRoot(tmp_path / "checkpoint")
+    restore_checkpoint(saved, more, check_app_compatibility(saved.manifest, more), root, saved.manifest.epoch + 1)
+    restored = root.streams.in_force(0)
+    assert restored == shop.app.streams
+    blobs = initial_of(tmp_path / "checkpoint", more.with_streams(restored))
+    again = Shop(InProcessApp(more, blobs, streams=restored), shop.control, shop.events)
+    output = again.send(events=[login, order(1, coupon="X")])
+    assert [(one["rule"], one["status"]) for one in statuses(output)] == [("orders", "accepted"), ("c", "accepted")]
+    assert sorted(one["rule"] for one in lane(output, ALERTS)) == ["c", "twice"]
+    with pytest.raises(ConfigError, match="is not the version 2 that was published"):
+        check_app_compatibility(saved.manifest, build_app(settings(tmp_path, changed(2, fields={"x": "long"}))))
+
+
+def test_a_savepoint_without_published_documents_is_readable_by_earlier_programs(app: App, tmp_path: Path) -> None:
+    shop = Shop(InProcessApp(app))
+    shop.send(rule("all", where="true"))
+    assert save(app, shop.app.blobs, tmp_path / "savepoints", moment()).manifest.format == FORMAT
