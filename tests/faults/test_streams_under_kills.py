@@ -43,6 +43,7 @@ def test_a_document_is_in_force_from_one_cut_on_whatever_is_killed(new_app: NewA
             for p in scene.control((change.key, change.encode()), ("coupon", json.dumps(coupon).encode()))
         ]
         events = orders.orders(PER_CUT * 5, seed=35)
+        too_early = send_with_coupons(scene, events[0].ts)
         scene.send(events)
         scene.start_faulty("--die", "before_commit", "--when", "alerts")
         assert scene.app.wait_for_end() < 0, "it died by the signal"
@@ -75,7 +76,7 @@ def test_a_document_is_in_force_from_one_cut_on_whatever_is_killed(new_app: NewA
     assert len(answers) == scene.published, "each record is answered once"
     alerts = [alert for alert in scene.outputs.alerts() if alert["rule"] == "coupon"]
     assert sorted(str(alert["source"]) for alert in alerts) == sorted(map(str, with_coupons))
-    assert scene.outputs.read("deadletters") == [], "no record with a coupon came before the document"
+    assert len(scene.outputs.read("deadletters")) == 2 * len(too_early), "those in the cut that accepts the document"
     check_transactions(scene.outputs)
     attempts = read_attempts(scene.capture)
     repeated = [texts for texts in attempts.values() if len(texts) > 1]
@@ -98,7 +99,7 @@ def changed(folder: Path, version: int, **fields: str) -> dict[str, object]:
 
 def send_with_coupons(scene: Scene, at_ms: int) -> list[dict[str, object]]:
     """Send orders with the new field to one partition; return the places of those that the rule is for."""
-    sent = [json.loads(Order(100_000 + n, at_ms, "coupons", "view").value) for n in range(20)]
+    sent = [json.loads(Order(100_000 + n, at_ms, "coupons", "coupon").value) for n in range(20)]
     values = [json.dumps(order | {"coupon": "X" if n % 2 else "Y"}).encode() for n, order in enumerate(sent)]
     scene.count += len(values)
     offsets = orders.send_raw(scene.kafka, scene.orders_topic, [(None, value) for value in values])

@@ -10,6 +10,7 @@ import orjson
 
 from rulecore.documents.control_keys import STREAM_KEY
 from rulecore.errors import DocumentError
+from streamcore.kernel import ControlRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,11 @@ class StreamRecord:
     def encode(self) -> bytes:
         """Return the value of the control record. The order of the document's entries is kept."""
         return orjson.dumps({"topic": self.topic, "document": self.document})
+
+
+def is_stream(record: ControlRecord) -> bool:
+    """Return whether the control record publishes a stream's document."""
+    return record.key is not None and record.key.startswith(STREAM_KEY.encode())
 
 
 def decode_stream(key: str, value: bytes, limit_bytes: int) -> StreamRecord:

@@ -19,7 +19,7 @@ from rulecore.compile.cache import CompileContext, compile_version
 from rulecore.documents.control_keys import STREAM_KEY
 from rulecore.documents.rule import RuleKind
 from rulecore.documents.status import RuleStatus, StatusKind, Subject, as_reply
-from rulecore.documents.stream_records import decode_stream
+from rulecore.documents.stream_records import decode_stream, is_stream
 from rulecore.errors import RuleError, RuleSetError
 from rulecore.ruleset.ruleset import RuleSet
 from streamcore.app import Source
@@ -34,11 +34,6 @@ from streamcore.state import KeyValueTable
 #: Most bytes of control records that wait behind a document for the next cut.
 MAX_WAITING_BYTES: Final = 64 << 20
 _ACCEPTED, _BEHIND = "accepted:", "behind:"
-
-
-def is_stream(record: ControlRecord) -> bool:
-    """Return whether the record publishes a stream's document."""
-    return record.key is not None and record.key.startswith(STREAM_KEY.encode())
 
 
 def next_streams(records: Sequence[ControlRecord]) -> tuple[Sequence[ControlRecord], ...]:
@@ -227,7 +222,6 @@ def _decode_record(value: bytes) -> ControlRecord:
 __all__: Sequence[str] = (
     "StreamChanges",
     "check_rules",
-    "is_stream",
     "next_streams",
     "replay_stream",
     "with_stream",
