@@ -162,13 +162,19 @@ class _PublishedRules:
         """The lists with their present content."""
         return ListStore.empty() if self._history is None else self._history.lists
 
+    @property
+    def streams(self) -> Mapping[str, StreamSchema] | None:
+        """The streams of the files, with what was published while the app ran; None if no app is asked."""
+        return None if self._history is None else self._history.rules.streams
+
     def rule(self, rule_id: str) -> CompiledRule | None:
         """Return the live version of a rule; None if there is none."""
         return None if self._history is None else self._history.rules.live(rule_id)
 
 
 def _read_rules(request: BacktestRequest, paths: Sequence[Path], published: _PublishedRules) -> RuleBundle:
-    return read_bundle(paths, request.streams, request.lists, published.lists.types())
+    lists, schemas = published.lists.types(), published.streams
+    return read_bundle(paths, request.streams, request.lists, lists, schemas=schemas)
 
 
 def _comparison_rules(

@@ -72,7 +72,10 @@ def _explain_rule(query: ExplainQuery, reader: KafkaReader, known: AppRules) -> 
 def _rules(query: ExplainQuery, known: AppRules) -> tuple[Mapping[str, CompiledRule], ListStore]:
     """Return the rules of the query's files, or else the app's; and the lists that the rules use."""
     if query.rules is not None:
-        bundle = read_bundle([query.rules], query.streams, query.lists, known.history.lists.types(), about=query.target)
+        lists = known.history.lists.types()
+        bundle = read_bundle(
+            [query.rules], query.streams, query.lists, lists, about=query.target, schemas=known.streams
+        )
         return {rule.rule.id: rule for rule in bundle.rules}, bundle.list_store(known.history.lists)
     if not known.app_exists:
         topic = known.topics.control

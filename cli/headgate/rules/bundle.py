@@ -108,15 +108,17 @@ def read_bundle(
     known: Mapping[str, ListType] | None = None,
     about: str | None = None,
     samples: Mapping[str, Path] | None = None,
+    schemas: Mapping[str, StreamSchema] | None = None,
 ) -> RuleBundle:
     """Read the rules of these files and folders against the streams of ``folder`` and the lists of ``lists``; lists
     missing there are taken from ``known``.
 
     ``about``: only the rule of that name, and those whose scores it adds, if that rule exists; problems of
     other rules are ignored. ``samples``: by stream, a file with a JSON event on each line, in which keys are counted.
+    ``schemas``: of a running app, used instead of the files in ``folder``.
     Raises ``InputError`` if there is no rule.
     """
-    schemas = load_streams(folder)
+    schemas = load_streams(folder) if schemas is None else dict(schemas)
     listed, list_problems = read_lists(lists)
     for path in paths:
         if not path.exists():

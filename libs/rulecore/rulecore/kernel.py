@@ -39,6 +39,7 @@ from rulecore.lists.store import ListStore, save
 from rulecore.matching.index import Ints
 from rulecore.matching.matcher import EventMatcher
 from rulecore.ruleset.ruleset import RuleSet
+from rulecore.ruleset.stream_changes import StreamChanges, next_streams
 from rulecore.settings import RulesConfig
 from rulecore.state_budgets import over_budget
 from rulecore.streams import STREAM, find_stream, is_union, own_fields, stream_names
@@ -46,6 +47,7 @@ from rulecore.union_events import union_events
 from streamcore.kernel import BUDGET_REACHED, STATE_BYTES, STATE_ENTRIES, ControlRecord, Cut, KernelOutput, StreamKey
 from streamcore.offsets import PARTITIONS_PER_TOPIC
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
+from streamcore.schema.published_stream import PublishedStream
 from streamcore.state import KeyValueTable, StateTable
 from streamcore.state.scope import REPLICATED, TableScope, keyed_by
 from streamcore.watermark import NO_WATERMARK
@@ -54,6 +56,7 @@ from streamcore.wire.lanes import LATE, Record
 _RULES = "rules"
 _GROUPS = "groups"
 _LISTS = "lists"
+_STREAMS = "streams"
 _GENERATION = "generation:"  # how often a group was deleted
 _SET = "set"
 _LATE = "event time before the watermark: its windows may have been closed"
@@ -74,6 +77,8 @@ class RulesKernel:
         self.stored_lists = KeyValueTable()
         self.list_columns: dict[str, tuple[ListColumn, ...]] = {}
         self.unions: list[str] = []  # of streams, that rules read
+        self.streams = StreamChanges(config.sources, self.limits.record_bytes)
+        self.published: list[PublishedStream] = []  # in this cut
         self.group_metadata = KeyValueTable()
         self.dispatcher = AlertDispatcher(config.dispatch)
         self.groups: dict[GroupId, RuleGroup] = {}
@@ -96,6 +101,7 @@ class RulesKernel:
             _RULES: self.stored_rules,
             _GROUPS: self.group_metadata,
             _LISTS: self.stored_lists,
+            _STREAMS: self.streams.table,
             **self.dispatcher.tables(),
         }
 
@@ -197,8 +203,8 @@ class RulesKernel:
     # --- a cut --------------------------------------------------------------------------------------------------
 
     def step(self, cut: Cut) -> KernelOutput:
-        """Process a cut: rule changes, then events stream by stream, then windows that end, then scores."""
-        self.firings = {}
+        """Process a cut: control records, then events stream by stream, then windows that end, then scores."""
+        self.firings, self.published = {}, []
         records = self._apply_control(cut)
         contents = self.lists.contents(cut.clock_ms)
         events = {
@@ -219,7 +225,7 @@ class RulesKernel:
                 records += self._score_records(cut, group)
         records += [status_record(status) for status in self.dispatcher.close(cut, self.rules)]
         records += self._enforce_budgets(cut.next_watermark_ms)
-        return KernelOutput(records, counters=self._counters())
+        return KernelOutput(records, counters=self._counters(), streams=self.published)
 
     def _union_events(self, events: Mapping[StreamKey, pl.DataFrame]) -> Iterator[tuple[StreamKey, pl.DataFrame]]:
         """Yield the events of each union of streams for each of its keys."""
@@ -242,10 +248,26 @@ class RulesKernel:
         return counted
 
     def _apply_control(self, cut: Cut) -> list[Record]:
-        """Apply the control records and the clock to lists and rules; return the statuses, in shard 0 only."""
-        if not cut.control and cut.clock_ms < self.rules.boundary_ms():
+        """Apply the control records and the clock to lists, rules and streams; return the statuses, in shard 0 only."""
+        if not cut.control and cut.clock_ms < self.rules.boundary_ms() and not self.streams.is_waiting:
             return []
-        parts, changes, deletions = split_records(cut.control)
+        statuses, waiting = self.streams.take_waiting(self.schemas)
+        statuses = [replace(status, rules_epoch=self.rules.epoch) for status in statuses]
+        rest: Sequence[ControlRecord] = [*waiting, *cut.control]
+        while True:
+            changes, documents, rest = next_streams(rest)
+            statuses += self._apply_changes(cut, changes)
+            if not documents:
+                break
+            answers, self.published = self.streams.decide(documents, rest, self.rules)
+            statuses += [replace(status, rules_epoch=self.rules.epoch) for status in answers]
+            if self.published:
+                break  # the rest waits for the next cut, which has the documents
+        return [status_record(status) for status in statuses] if cut.shard == 0 else []
+
+    def _apply_changes(self, cut: Cut, control: Sequence[ControlRecord]) -> list[RuleStatus]:
+        """Apply control records of lists and rules, and the clock; return the statuses."""
+        parts, changes, deletions = split_records(control)
         statuses = self._change_lists(parts)
         before, known_columns = self.rules, self._aggregate_columns()
         self.rules, rule_statuses = before.apply(changes, cut.clock_ms) if changes else before.at_time(cut.clock_ms)
@@ -259,8 +281,7 @@ class RulesKernel:
             self._assign_groups(cut.latest_event_ms, cut.watermark_ms)
         self._apply_backfills(cut)
         statuses += [self._with_incomplete_counts(status, known_columns, cut) for status in rule_statuses]
-        statuses += self._change_lists(deletions)
-        return [status_record(status) for status in statuses] if cut.shard == 0 else []
+        return statuses + self._change_lists(deletions)
 
     def _apply_backfills(self, cut: Cut) -> None:
         """Add the backfills of the last change to the aggregates of their rules."""

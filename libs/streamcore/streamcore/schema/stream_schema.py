@@ -32,6 +32,7 @@ from streamcore.schema.types import (
 if TYPE_CHECKING:  # a schema is read, and a record checked against it, without Arrow
     import pyarrow as pa
 
+MAX_VERSION = 2**53 - 1
 MAX_DEDUPLICATE_MS = 10 * 365 * 86_400_000
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}\Z")
 #: Between the names of the streams of a union.
@@ -99,7 +100,8 @@ class StreamSchema:
     values of records alone (``streamcore.schema.record_layout``), perhaps without the event time and without keys.
 
     ``deduplicate_ms``: of events with equal ``event_id`` and event times at most this far apart, only the first is
-    used; None: each is. An event without an id repeats none.
+    used; None: each is. An event without an id repeats none. ``version``: of the document, which its author raises with
+    each change; schemas that differ in nothing else are equal.
     """
 
     name: str
@@ -112,6 +114,7 @@ class StreamSchema:
     when: StreamCondition | None = None
     is_part: bool = False
     deduplicate_ms: int | None = None
+    version: int = dataclasses.field(default=1, compare=False)
     #: What is read of a record; the numbers are those of ``fields``.
     tree: PathTree = dataclasses.field(init=False, repr=False, compare=False)
 
@@ -235,7 +238,8 @@ class StreamSchema:
     @classmethod
     def parse(cls, document: Mapping[str, object]) -> StreamSchema:
         """Read the mapping of a stream file (``streams/*.yaml``); ``ConfigError`` names the error."""
-        known = {"name", "fields", "event_time", "keys", "event_id", "zone", "envelope", "when", "deduplicate"}
+        known = {"name", "version", "fields", "event_time", "keys", "event_id", "zone", "envelope", "when"}
+        known |= {"deduplicate"}
         if unknown := set(document) - known:
             raise ConfigError(f"stream: unknown entries {sorted(map(str, unknown))}; known are {sorted(known)}")
         name, fields, keys = document.get("name"), document.get("fields"), document.get("keys")
@@ -247,7 +251,9 @@ class StreamSchema:
         envelope, when = document.get("envelope"), document.get("when")
         if envelope is not None and envelope not in [*Envelope]:
             raise ConfigError(f"stream {name}: envelope {envelope!r}: there are {', '.join(Envelope)}")
-        deduplicate = document.get("deduplicate")
+        deduplicate, version = document.get("deduplicate"), document.get("version", 1)
+        if not isinstance(version, int) or isinstance(version, bool) or not 1 <= version <= MAX_VERSION:
+            raise ConfigError(f"stream {name}: version {version!r}: a whole number from 1, raised with each change")
         return cls(
             name=name,
             fields=tuple(_parse_field(str(k), v) for k, v in fields.items()),
@@ -258,6 +264,7 @@ class StreamSchema:
             envelope=None if envelope is None else Envelope(str(envelope)),
             when=None if when is None else StreamCondition.parse(when),
             deduplicate_ms=None if deduplicate is None else _parse_horizon(name, deduplicate),
+            version=version,
         )
 
 
