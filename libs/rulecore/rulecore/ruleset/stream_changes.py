@@ -133,6 +133,10 @@ class StreamChanges:
             except (RuleError, ConfigError) as error:
                 statuses.append(_status(record, None, StatusKind.REJECTED, str(error)))
                 continue
+            except Exception as error:  # a program error at one record must not stop the app
+                reason = f"internal error: {type(error).__name__}: {error}"
+                statuses.append(_status(record, None, StatusKind.REJECTED, reason))
+                continue
             if plan.changes_nothing:
                 statuses.append(_status(record, plan.stream.version, StatusKind.ACCEPTED, "no change"))
                 continue
