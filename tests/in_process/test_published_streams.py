@@ -485,3 +485,21 @@ def test_a_savepoint_without_published_documents_is_readable_by_earlier_programs
     shop = Shop(InProcessApp(app))
     shop.send(rule("all", where="true"))
     assert save(app, shop.app.blobs, tmp_path / "savepoints", moment()).manifest.format == FORMAT
+
+
+# --- several streams of one rule --------------------------------------------------------------------------------------
+
+
+def test_a_rule_over_two_streams_goes_on_with_a_new_document_of_one_and_stops_what_would_change_its_state(
+    tmp_path: Path,
+) -> None:
+    shop = Shop(InProcessApp(build_app(settings(tmp_path, ORDERS, LOGINS))))
+    both: dict[str, Any] = {"on": ["logins", "orders"], "where": "pieces > 1 or _stream = 'logins'"}
+    assert statuses(shop.send(window("busy", "count(*) >= 2 and sum(pieces) > 2", **both)))[0]["status"] == "accepted"
+    assert shop.publish(changed(2, {"coupon": "string"}))["status"] == "accepted"
+    answer = shop.publish(changed(3, {"coupon": "string", "pieces": "double"}))
+    assert answer["status"] == "rejected"
+    assert "rule busy version 1 has state" in answer["reason"]
+    events = [order(1, pieces=3, coupon="X"), {"type": "login", "at": NOW_MS - 1000, "user": "a", "country": "it"}]
+    alerts = lane(shop.send(rule("coupon", on=["logins", "orders"], where="coupon = 'X'"), events=events), ALERTS)
+    assert sorted(one["rule"] for one in alerts) == ["busy", "coupon"]

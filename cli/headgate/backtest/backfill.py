@@ -18,6 +18,7 @@ import polars as pl
 from headgate.backtest.run import Progress
 from headgate.backtest.sources import TopicRange, count_events, file_batches, parquet_files, topic_batches
 from headgate.errors import InputError
+from headgate.rules.bundle import one_stream
 from headgate.rules.history import read_history
 from headgate.rules.publish import AppTopics, ChangeNote, ControlChange, PublishedChange, publish_in_steps
 from rulecore.backfill import BackfillCollector, backfill_records
@@ -86,7 +87,7 @@ def backfill_rule(
         raise InputError(f"app {topics.app} has no rule {rule_id!r}; publish it first, for example in shadow mode")
     if rule.window is None:
         raise InputError(f"{rule_id} is not a windowed rule: it has no windows to backfill")
-    schema = known.rules.streams[rule.rule.on]
+    schema = one_stream(known.rules.streams, rule, "a backfill")
     contents = known.lists.contents(history.now_ms)
     results = []
     for missing in _missing_aggregates(kafka, topics, rule):

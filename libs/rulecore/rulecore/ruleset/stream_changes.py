@@ -22,6 +22,7 @@ from rulecore.documents.status import RuleStatus, StatusKind, Subject, as_reply
 from rulecore.documents.stream_records import decode_stream, is_stream
 from rulecore.errors import RuleError, RuleSetError
 from rulecore.ruleset.ruleset import RuleSet
+from rulecore.streams import stream_names
 from streamcore.errors import ConfigError
 from streamcore.kernel import ControlRecord
 from streamcore.schema import StreamSchema
@@ -54,7 +55,7 @@ def check_rules(rules: RuleSet, old: StreamSchema, new: StreamSchema) -> None:
     """
     after = CompileContext.of({**rules.streams, new.name: new}, rules.limits, rules.lists)
     for position, compiled in sorted(rules.rules.items(), key=lambda pair: pair[0]):
-        if compiled.rule.on != new.name:
+        if new.name not in stream_names(compiled.rule.on):
             continue
         rule = f"rule {compiled.rule.id} version {compiled.rule.version}"
         try:

@@ -11,12 +11,12 @@ import enum
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from streamcore.durations import parse_duration_ms, render_duration
 from streamcore.errors import ConfigError
 from streamcore.schema.field_paths import Path, PathTree, build_tree, format_path, parse_path
-from streamcore.schema.record_places import KAFKA, Envelope, KafkaValue, StreamCondition, check_place
+from streamcore.schema.record_places import EXTRA_FIELDS, KAFKA, Envelope, KafkaValue, StreamCondition, check_place
 from streamcore.schema.types import (
     ACCEPTED_NAMES,
     BOOLEAN,
@@ -35,6 +35,8 @@ if TYPE_CHECKING:  # a schema is read, and a record checked against it, without 
 MAX_VERSION = 2**53 - 1
 MAX_DEDUPLICATE_MS = 10 * 365 * 86_400_000
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}\Z")
+#: Between the names of the streams of a union.
+UNION: Final = "+"
 
 #: Columns that the engine adds to every decoded event; a stream may not declare them.
 PARTITION = "__partition"  # int32: index of (topic, partition) in the app's source list
@@ -117,7 +119,7 @@ class StreamSchema:
     tree: PathTree = dataclasses.field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if not _NAME.match(self.name):
+        if not all(map(_NAME.match, self.name.split(UNION))):
             raise ConfigError(f"stream name {self.name!r}: use a-z, 0-9 and _, at most 63")
         if self.is_part:
             self._check_fields()
@@ -184,6 +186,8 @@ class StreamSchema:
         try:
             for field in (*self.fields, *(self.discriminator(self.when).fields if self.when is not None else ())):
                 check_place(field.label, field.location, str(field.type), self.envelope)
+                if field.location == EXTRA_FIELDS and not field.nullable:
+                    raise ConfigError(f"field {field.label}: an event may have no extra fields; leave out not null")
         except ConfigError as error:
             raise ConfigError(f"stream {self.name}: {error}") from None
 
@@ -241,6 +245,8 @@ class StreamSchema:
         name, fields, keys = document.get("name"), document.get("fields"), document.get("keys")
         if not isinstance(name, str) or not isinstance(fields, Mapping) or not isinstance(keys, list):
             raise ConfigError("stream: needs name (text), fields (name: type) and keys (list of lists of field names)")
+        if UNION in name:
+            raise ConfigError(f"stream name {name!r}: use a-z, 0-9 and _, at most 63")
         event_id, zone = document.get("event_id"), document.get("zone", "UTC")
         envelope, when = document.get("envelope"), document.get("when")
         if envelope is not None and envelope not in [*Envelope]:

@@ -31,7 +31,7 @@ from streamcore.timestamps import MAX_MS, MIN_MS
 from streamcore.wire.map_entries import VALUE
 
 Bools = npt.NDArray[np.bool_]
-_UTC = ZoneInfo("UTC")
+UTC = ZoneInfo("UTC")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ class FieldWalk:
         local = sure & (found == LOCAL)
         if not local.any():
             return
-        if self._zone.key != _UTC.key:
+        if self._zone.key != UTC.key:
             times[local] = local_to_utc(self._zone, times[local])
         sure &= ~local | ((times >= MIN_MS) & (times <= MAX_MS))
 
@@ -165,7 +165,7 @@ class WalkedFields:
         return pa.Array.from_buffers(kind, count, [validity, pa.py_buffer(stored)])
 
 
-class _ScalarReader:
+class ScalarReader:
     """Reads booleans, numbers, strings and times."""
 
     def __init__(self, kind: Type, zone: ZoneInfo, limits: DecodeLimits) -> None:
@@ -196,7 +196,7 @@ class _ListReader:
     """Reads arrays as lists of their elements, and objects as lists of the entries of a map."""
 
     def __init__(self, kind: Type, zone: ZoneInfo, limits: DecodeLimits) -> None:
-        self._keys = _ScalarReader(STRING, zone, limits) if kind.kind is Kind.MAP else None
+        self._keys = ScalarReader(STRING, zone, limits) if kind.kind is Kind.MAP else None
         self._items = _reader(kind.items, zone, limits)
         self._kind = kind.arrow
         self._opens = OPEN_ARRAY if kind.kind is Kind.ARRAY else OPEN_OBJECT
@@ -234,7 +234,7 @@ class _ListReader:
 def _reader(kind: Type, zone: ZoneInfo, limits: DecodeLimits) -> ValueReader:
     if kind.kind in (Kind.ARRAY, Kind.MAP):
         return _ListReader(kind, zone, limits)
-    return (_StructReader if kind.kind is Kind.STRUCT else _ScalarReader)(kind, zone, limits)
+    return (_StructReader if kind.kind is Kind.STRUCT else ScalarReader)(kind, zone, limits)
 
 
 def _spread(column: pa.Array, rows: Int64s, count: int) -> pa.Array:
