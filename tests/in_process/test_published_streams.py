@@ -15,7 +15,7 @@ import yaml
 
 from headgate_rules.app import build_app
 from headgate_rules.settings import RulesSettings
-from rulecore.documents.stream_records import StreamRecord
+from rulecore.documents.stream_records import StreamPublication
 from rulecore.ruleset import stream_changes
 from streamcore.app import App
 from streamcore.checkpoint.checkpoint import CheckpointRoot
@@ -83,7 +83,7 @@ class Shop:
 
 
 def stream(document: Mapping[str, object], topic: str | None = None) -> tuple[str, bytes]:
-    record = StreamRecord(document, topic)
+    record = StreamPublication(document, topic)
     return record.key, record.encode()
 
 

@@ -69,9 +69,10 @@ def check_rules(rules: RuleSet, old: StreamSchema, new: StreamSchema) -> None:
         has_state = compiled.kind is not RuleKind.EVENT
         if (has_state and again != compiled) or widened_fields(old, new) & by:
             wider = ", ".join(sorted(widened_fields(old, new)))
+            why = f" with values of a type that would be another ({wider})" if wider else ", which would be another"
             raise RuleSetError(
-                f"{rule} has state with values of a type that would be another ({wider}): give the wider value a field "
-                "of another name, or publish a version that does not read the field and delete this one"
+                f"{rule} has state{why}: add a field under another name, or publish a version that does not read the "
+                "field and delete this one"
             )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from rulecore.documents.stream_records import StreamRecord
+from rulecore.documents.stream_records import StreamPublication
 from rulecore.errors import RuleSetError
 from rulecore.ruleset.history import ControlEntry, RuleHistory, replay_log, revert_release, roll_back
 from rulecore.ruleset.ruleset import RuleSet
@@ -101,5 +101,5 @@ def test_the_history_has_published_streams_from_their_record_on() -> None:
 
 
 def publish(document: Mapping[str, object], topic: str | None = None) -> ControlRecord:
-    record = StreamRecord(document, topic)
+    record = StreamPublication(document, topic)
     return ControlRecord(0, 0, record.key.encode(), record.encode())
