@@ -13,7 +13,8 @@ from headgate.console.messages import to_stderr
 from headgate.console.output import Json, Output, emit, output_option
 from headgate.errors import InputError
 from headgate.kafka_login import KafkaLogin, login_option
-from headgate.rules.options import target_option
+from headgate.records.formats import RecordFormats
+from headgate.rules.options import formats_option, target_option
 from headgate.streams.sample import SampleRecord
 
 _SAMPLE = click.argument("sample", nargs=-1, type=click.Path(path_type=Path))
@@ -62,6 +63,7 @@ def infer(sample: tuple[Path, ...], topic: str | None, limit: int, name: str | N
     "--streams", type=click.Path(file_okay=False, path_type=Path), default=None, help="Folder of the streams."
 )
 @login_option
+@formats_option
 @output_option
 def check(
     sample: tuple[Path, ...],
@@ -70,13 +72,14 @@ def check(
     stream: str,
     streams: Path | None,
     login: KafkaLogin,
+    formats: RecordFormats,
     output: Output,
 ) -> int:
     """Say how many records of SAMPLE the document of a stream takes, and why it rejects the others.
 
     Exit code 1 if it rejects any.
     """
-    from headgate.records.scalar_decoder import decode_scalars
+    from headgate.records.decoder import EventDecoder
     from headgate.records.stream_files import load_stream
     from streamcore.decode.scalar import RejectedRecord
     from streamcore.schema.record_places import KAFKA
@@ -84,7 +87,9 @@ def check(
     path = Path(stream)
     schema = load_stream(path.stem, path.parent) if path.suffix in (".yaml", ".yml") else load_stream(stream, streams)
     records = _read(sample, topic, limit, login)
-    decoded = decode_scalars(schema, (one.record for one in records), round(time.time() * 1000))
+    now_ms = round(time.time() * 1000)
+    decode = EventDecoder(schema, now_ms) if topic is None else formats.decoder(schema, topic, now_ms)
+    decoded = decode.decode_each([one.record for one in records])
     reasons: Counter[str] = Counter()
     places: dict[str, list[str]] = {}
     for record, result in zip(records, decoded, strict=True):
