@@ -223,7 +223,7 @@ def publish(
     from headgate.records.stream_files import read_document
     from headgate.rules.publish import ControlChange, note_for_user
     from headgate.rules.publish import publish as send
-    from rulecore.documents.stream_records import StreamRecord
+    from rulecore.documents.stream_records import StreamPublication
     from streamcore.errors import ConfigError
     from streamcore.schema.published_stream import PublishedStream
 
@@ -234,7 +234,7 @@ def publish(
             stream = PublishedStream.of(topic or "", document)
         except ConfigError as error:
             raise InputError(f"{file}: {error}; nothing was published") from None
-        record = StreamRecord(document, topic)
+        record = StreamPublication(document, topic)
         changes.append(ControlChange(record.key, record.encode(), stream.name, stream.version))
     kafka, topics = running_app(login, app)
     published = send(kafka, topics, changes, note_for_user(why), None if no_wait else round(wait * 1000))
