@@ -41,7 +41,7 @@ class RecordStarts:
         from streamcore.decode.walk.prefixes import find_prefix  # loads the compiler
 
         matched = np.ones(len(rows), np.bool_)
-        if prefix:
+        if prefix:  # else all do
             find_prefix(self.content, *self.places(rows, 0), np.frombuffer(prefix, np.uint8), matched)
         return matched
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from streamcore.decode.walk.compiler import entry
 from streamcore.decode.walk.tree import Int64s
-from streamcore.decode.walk.words import Bytes, byte
+from streamcore.decode.walk.words import Bytes, byte, eight_bytes
 
 _ID_BYTES: Final = 4
 
@@ -16,16 +16,17 @@ _ID_BYTES: Final = 4
     " boolean[::1])"
 )
 def find_prefix(source: Bytes, starts: Int64s, ends: Int64s, prefix: Bytes, matched: Bytes) -> None:
-    """Clear ``matched`` of the records that do not begin with a prefix."""
+    """Set ``matched``: whether each record begins with a prefix."""
     for row in range(len(starts)):
-        start = starts[row]
+        start, i = starts[row], 0
         if ends[row] - start < len(prefix):
             matched[row] = False
-        else:
-            for i in range(len(prefix)):
-                if byte(source, start + i) != byte(prefix, i):
-                    matched[row] = False
-                    break
+            continue
+        while i + 8 <= len(prefix) and eight_bytes(source, start + i) == eight_bytes(prefix, i):
+            i += 8
+        while i < len(prefix) and byte(source, start + i) == byte(prefix, i):
+            i += 1
+        matched[row] = i == len(prefix)
 
 
 @entry("void(Array(uint8, 1, 'C', readonly=True), int64[::1], int64[::1], int64, int64, int64[::1])")

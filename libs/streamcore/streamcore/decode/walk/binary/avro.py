@@ -63,14 +63,14 @@ from streamcore.decode.walk.binary.steps import (
     R,
     S,
 )
-from streamcore.decode.walk.compiler import compiled, entry
+from streamcore.decode.walk.compiler import entry, inlined
 from streamcore.decode.walk.fields import ABSENT, PRESENT
 from streamcore.decode.walk.words import Bytes, byte
 
 _INT_MIN, _INT_MAX = -(2**31), 2**31 - 1
 
 
-@compiled
+@inlined
 def walk_datum(  # noqa: PLR0915 - one loop over all operations: a call for each would cost more than they do
     data: Bytes,
     at: int,

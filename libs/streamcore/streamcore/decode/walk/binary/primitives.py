@@ -130,6 +130,20 @@ def is_utf8(data: Bytes, at: int, end: int) -> bool:
     return True
 
 
+@inlined
+def is_text(data: Bytes, at: int, end: int) -> bool:
+    """Do as ``is_utf8``, quickly for ASCII."""
+    while at + 8 <= end:
+        if eight_bytes(data, at) & _NOT_ASCII != 0:
+            return is_utf8(data, at, end)
+        at += 8
+    if at == end:
+        return True
+    if at + 8 <= len(data) and eight_bytes(data, at) & _NOT_ASCII & (shift_left(1, 8 * (end - at)) - 1) == 0:
+        return True
+    return is_utf8(data, at, end)
+
+
 @compiled
 def rescale(units: int, from_scale: int, precision: int, scale: int) -> tuple[int, int]:
     """Return ``PRESENT`` or ``INVALID``, and the unscaled value at another scale."""
@@ -152,11 +166,17 @@ def rescale(units: int, from_scale: int, precision: int, scale: int) -> tuple[in
     return PRESENT, units
 
 
-@compiled
+@inlined
 def convert_whole(conversion: int, number: int, p: int, q: int, r: int) -> tuple[int, int]:
     """Return the state and the value of a whole number; the state may be ``INVALID``."""
     if conversion == AS_IT_IS:
         return PRESENT, number
+    return convert_number(conversion, number, p, q, r)
+
+
+@compiled
+def convert_number(conversion: int, number: int, p: int, q: int, r: int) -> tuple[int, int]:
+    """Do as ``convert_whole``, for a value that is not the number itself."""
     if conversion == AS_DOUBLE:
         return WHOLE_DOUBLE, number
     if conversion == AS_DECIMAL:
@@ -169,11 +189,19 @@ def convert_whole(conversion: int, number: int, p: int, q: int, r: int) -> tuple
     return (PRESENT, millis) if MIN_MS <= millis <= MAX_MS else (INVALID, 0)
 
 
-@compiled
+@inlined
 def convert_text(conversion: int, data: Bytes, at: int, end: int, scratch: Bytes, q: int, r: int) -> tuple[int, int]:
     """Return the state and the value of a text: its position, or the number or the time that it is."""
     if conversion == AS_IT_IS:
-        return (PRESENT, at) if is_utf8(data, at, end) else (INVALID, 0)
+        return (PRESENT, at) if is_text(data, at, end) else (INVALID, 0)
+    return convert_short_text(conversion, data, at, end, scratch, q, r)
+
+
+@compiled
+def convert_short_text(
+    conversion: int, data: Bytes, at: int, end: int, scratch: Bytes, q: int, r: int
+) -> tuple[int, int]:
+    """Return the state and the value of a text that is a number or a time."""
     count = end - at
     if count == 0 or count > MAX_SHORT_TEXT:
         return INVALID, 0

@@ -114,7 +114,7 @@ def read_stamp(data: Bytes, at: int, end: int) -> tuple[int, int]:
     return convert_whole(AS_TIME, seconds * 1_000 + nanos // 1_000_000, 1, 1, 0)
 
 
-@compiled
+@inlined
 def decode_varint(kind: int, number: int) -> int:
     """Return the number that a varint stands for."""
     if kind == ZIGZAG_64:
@@ -129,7 +129,7 @@ def decode_varint(kind: int, number: int) -> int:
     return number
 
 
-@compiled
+@inlined
 def find_symbol(symbols: Int64s, first: int, count: int, number: int) -> int:
     """Return the row of the symbol with a number, or ``INVALID``."""
     if 0 <= number < count and symbols[first + number, 0] == number:
@@ -165,7 +165,7 @@ def add_defaults(
     return True
 
 
-@compiled
+@inlined
 def walk_message(  # noqa: PLR0915 - one loop over all operations: a call for each would cost more than they do
     data: Bytes,
     at: int,
