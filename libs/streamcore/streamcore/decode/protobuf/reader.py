@@ -12,6 +12,8 @@ from collections.abc import Mapping
 
 from streamcore.decode.protobuf.schema import ProtoEnum
 from streamcore.decode.protobuf.schema_match import (
+    ENTRY_KEY,
+    ENTRY_VALUE,
     FIXED32,
     FIXED64,
     PREFIXED,
@@ -171,8 +173,11 @@ def _add_values(want: ReadMessage, found: Mapping[int, object], values: dict[str
         value = found.get(number)
         if isinstance(target, ReadList):
             assert value is None or isinstance(value, list)
-            items = [_finish(target.item, item) for item in value or ()]
-            values[target.name] = _to_map(items) if target.is_map else items
+            items = value or []
+            if isinstance(target.item, ReadMessage) and target.is_map:
+                values[target.name] = _to_map(target.item, items)
+            else:
+                values[target.name] = [_finish(target.item, item) for item in items]
         elif isinstance(target, ReadMessage) and not target.name:
             if isinstance(value, dict):
                 _add_values(target, value, values)
@@ -188,20 +193,23 @@ def _finish(target: ReadValue | ReadMessage, value: object) -> object:
         _add_values(target, value or {}, members)
         return ObjectValue(tuple(members.items()))
     if target.kind == TIMESTAMP_MESSAGE:
+        value = value or {}
         assert isinstance(value, dict)
         seconds, nanos = (int(value.get(number, 0)) for number in (_SECONDS, _NANOS))
         return EpochMilliseconds(seconds * 1_000 + nanos // 1_000_000)
     return _default(target.kind) if value is None else value
 
 
-def _to_map(entries: list[object]) -> ObjectValue:
+def _to_map(entry: ReadMessage, items: list[object]) -> ObjectValue:
     """Return a map of its entries; the last one of a key counts, at the place of the first."""
+    key_of, value_of = entry.inside[ENTRY_KEY], entry.inside[ENTRY_VALUE]
+    assert not isinstance(key_of, ReadList) and not isinstance(value_of, ReadList)
     found: dict[str, object] = {}
-    for entry in entries:
-        assert isinstance(entry, ObjectValue)
-        values = dict(entry.pairs)
-        key = values["key"]
-        found[("true" if key else "false") if isinstance(key, bool) else str(key)] = values["value"]
+    for item in items:
+        assert isinstance(item, dict)
+        key = _finish(key_of, item.get(ENTRY_KEY))
+        name = ("true" if key else "false") if isinstance(key, bool) else str(key)
+        found[name] = _finish(value_of, item.get(ENTRY_VALUE))
     return ObjectValue(tuple(found.items()))
 
 
