@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import os
 import random
@@ -12,6 +11,7 @@ from typing import Any
 
 import fastavro
 import pytest
+from google.protobuf.message import DecodeError
 
 from streamcore.decode.scalar.record import RejectedRecord
 from tests.harness.decode import random_avro, random_protobuf
@@ -112,8 +112,10 @@ def test_spoiled_protobuf_records_are_read_as_googles_library_reads_them_or_reje
             elif expected is None:
                 unread += 1  # the mistake is in a message that the stream does not read
             else:
-                with contextlib.suppress(IndexError):
+                try:
                     expected = case.row(without_other_fields_in_entries(record, case.message))
+                except (IndexError, DecodeError):  # it has groups
+                    continue
                 assert repr(by_key(one)) == repr(by_key(expected)), (seed, record)
                 accepted += 1
     assert rejected > COUNT * RECORDS / 10
