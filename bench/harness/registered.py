@@ -21,7 +21,11 @@ _PROTO = {bool: "bool", int: "int64", float: "double", str: "string"}
 
 def avro_schema(document: Mapping[str, Any], name: str = "Event") -> dict[str, Any]:
     """Return the schema of a document."""
-    return {"type": "record", "name": name, "fields": [_avro_field(name, key, value) for key, value in document.items()]}
+    return {
+        "type": "record",
+        "name": name,
+        "fields": [_avro_field(name, key, value) for key, value in document.items()],
+    }
 
 
 def _avro_field(outer: str, key: str, value: Any) -> dict[str, Any]:
@@ -94,7 +98,8 @@ def _field(number: int, value: Any) -> bytes:
     return varint(number << 3 | wire) + content
 
 
-def _scalar(value: float) -> tuple[int, bytes]:
+def _scalar(value: Any) -> tuple[int, bytes]:
+    """Return the wire type and the bytes of a number or a boolean."""
     return (1, struct.pack("<d", value)) if isinstance(value, float) else (0, varint(int(value)))
 
 

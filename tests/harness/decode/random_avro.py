@@ -111,16 +111,14 @@ class _Maker:
 
     def leaf(self) -> AvroType:
         chance = self.chance
-        wide = lambda c: c.choice(_LONGS) if c.random() < 0.5 else c.randrange(-1000, 1000)  # noqa: E731
-        small = lambda c: c.choice((0, -1, 2**31 - 1, -(2**31), c.randrange(300)))  # noqa: E731
         number = next(self.names)
         match chance.randrange(13):
             case 0:
-                return AvroType("long", "long", lambda c: _long(wide(c), None))
+                return AvroType("long", "long", lambda c: _long(_wide(c), None))
             case 1:
-                return AvroType("int", "long", lambda c: _long(small(c), None))
+                return AvroType("int", "long", lambda c: _long(_small(c), None))
             case 2:
-                return AvroType("int", "double", lambda c: _as_double(small(c)))
+                return AvroType("int", "double", lambda c: _as_double(_small(c)))
             case 3:
                 return AvroType("double", "double", _write_double)
             case 4:
@@ -207,7 +205,7 @@ class _Maker:
         schema = {"type": "record", "name": name, "fields": [{"name": "n", "type": "long"}, *inner]}
 
         def write(chance: random.Random) -> tuple[bytes, Any, Any]:
-            data, value = b"\0" + b"\0" + b"\0", {"n": 0, "next": None, "more": []}
+            data, value = b"\0\0\0", dict[str, Any](n=0, next=None, more=[])
             for _ in range(chance.choice([0, 1, 3, 8, _LONGEST_CHAIN]) if chance.random() < 0.1 else 1):
                 if chance.random() < 0.5:
                     data, value = b"\2\2" + data + b"\0", {"n": 1, "next": value, "more": []}
@@ -229,6 +227,14 @@ def _blocks(chance: random.Random, items: list[bytes]) -> bytes:
     return out + b"\0"
 
 
+def _wide(chance: random.Random) -> int:
+    return chance.choice(_LONGS) if chance.random() < 0.5 else chance.randrange(-1000, 1000)
+
+
+def _small(chance: random.Random) -> int:
+    return chance.choice((0, -1, 2**31 - 1, -(2**31), chance.randrange(300)))
+
+
 def _text(text: str) -> bytes:
     raw = text.encode()
     return zigzag(len(raw)) + raw
@@ -239,7 +245,7 @@ def _write_text(chance: random.Random) -> tuple[bytes, Any, Any]:
     return _text(text), text, text
 
 
-def _write_truth(value: bool) -> tuple[bytes, Any, Any]:  # noqa: FBT001
+def _write_truth(value: bool) -> tuple[bytes, Any, Any]:
     return bytes([value]), value, value
 
 

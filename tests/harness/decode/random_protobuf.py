@@ -42,6 +42,11 @@ class Member:
     is_read: bool = True
 
     @property
+    def is_message(self) -> bool:
+        """Whether values are messages, those of times included."""
+        return isinstance(self.kind, Message) or self.kind == _STAMP
+
+    @property
     def stream(self) -> str:
         """The type of the stream's field that reads it."""
         one = self.kind.stream if isinstance(self.kind, Message) else _one_type(self.kind)
@@ -83,7 +88,7 @@ class ProtoCase:
 
     def write(self, chance: random.Random) -> bytes:
         """Return a random message."""
-        parts = [self._fill(chance).SerializePartialToString(deterministic=True) for _ in range(1 if chance.random() < 0.8 else 2)]
+        parts = [self.write_plain(chance) for _ in range(1 if chance.random() < 0.8 else 2)]
         fields = [one for part in parts for one in _shake(part, self.message, chance)]
         if chance.random() < 0.2:
             chance.shuffle(fields)
@@ -198,7 +203,7 @@ class _Maker:
     def google(self, message: Message, syntax: str, seed: int) -> Any:
         file = descriptor_pb2.FileDescriptorProto(name=f"p{seed}.proto", package="p", syntax=syntax)
         file.dependency.append(timestamp_pb2.DESCRIPTOR.name)
-        # In a file of proto3: the numbers of an enum of proto2 that have no name are unknown fields in Google's library.
+        # In a file of proto3: numbers of an enum of proto2 that have no name are unknown fields in Google's library.
         enums = descriptor_pb2.FileDescriptorProto(name=f"e{seed}.proto", package="p", syntax="proto3")
         file.dependency.append(enums.name)
         enum = enums.enum_type.add(name="E")
@@ -252,36 +257,33 @@ def _fill(message: Any, of: Message, chance: random.Random) -> None:
     for one in of.members:
         if one.name == "at" or chance.random() < 0.25:
             continue
+        found = getattr(message, one.name)
         if one.label == "repeated":
             for _ in range(chance.choice([0, 1, 2, 5])):
-                if isinstance(one.kind, Message):
-                    _fill(getattr(message, one.name).add(), one.kind, chance)
-                elif one.kind == _STAMP:
-                    _set_stamp(getattr(message, one.name).add(), chance)
+                if one.is_message:
+                    _fill_one(found.add(), one.kind, chance)
                 else:
-                    getattr(message, one.name).append(_scalar(one.kind, chance))
+                    found.append(_scalar(str(one.kind), chance))
         elif one.label == "map":
-            found = getattr(message, one.name)
             for _ in range(chance.choice([0, 1, 3])):
                 key = _scalar(one.key, chance)
-                if isinstance(one.kind, Message):
-                    _fill(found[key], one.kind, chance)
-                elif one.kind == _STAMP:
-                    _set_stamp(found[key], chance)
+                if one.is_message:
+                    _fill_one(found[key], one.kind, chance)
                 else:
-                    found[key] = _scalar(one.kind, chance)
-        elif isinstance(one.kind, Message):
-            getattr(message, one.name).SetInParent()
-            _fill(getattr(message, one.name), one.kind, chance)
-        elif one.kind == _STAMP:
-            _set_stamp(getattr(message, one.name), chance)
+                    found[key] = _scalar(str(one.kind), chance)
+        elif one.is_message:
+            _fill_one(found, one.kind, chance)
         else:
-            setattr(message, one.name, _scalar(one.kind, chance))
+            setattr(message, one.name, _scalar(str(one.kind), chance))
 
 
-def _set_stamp(message: Any, chance: random.Random) -> None:
+def _fill_one(message: Any, kind: str | Message, chance: random.Random) -> None:
+    """Fill a message, or a timestamp."""
     message.SetInParent()
-    message.seconds, message.nanos = chance.choice([0, 1, 10**9, 10**11]), chance.choice([0, 1, 999_999_999])
+    if isinstance(kind, Message):
+        _fill(message, kind, chance)
+    else:
+        message.seconds, message.nanos = chance.choice([0, 1, 10**9, 10**11]), chance.choice([0, 1, 999_999_999])
 
 
 def _scalar(kind: str, chance: random.Random) -> Any:
@@ -355,7 +357,8 @@ def _shake(data: bytes, message: Message, chance: random.Random) -> Iterator[byt
         if chance.random() < 0.05:
             yield chance.choice(_UNKNOWN)
         if chance.random() < 0.02:  # of another wire type
-            yield field_bytes(number, FIXED32 if wire != FIXED32 else FIXED64, b"12345678"[: 4 if wire != FIXED32 else 8])
+            other, noise = (FIXED64, b"12345678") if wire == FIXED32 else (FIXED32, b"1234")
+            yield field_bytes(number, other, noise)
 
 
 #: The begin of a group of a field that no schema has.
@@ -374,16 +377,17 @@ def without_other_fields_in_entries(data: bytes, message: Message) -> bytes:
     Google's library for Python takes an entry with such a field for an unknown field as a whole; others skip the field.
     """
     by_number, out = {one.number: one for one in message.members}, b""
-    for number, wire, content in _fields(data):
+    for part in _fields(data):
+        number, wire, content = part
         one = by_number.get(number)
-        if one is not None and wire == PREFIXED:
-            if one.label == "map":
-                wires = {1: _wire(one.key), 2: _wire(one.kind)}
-                parts = [part for part in _fields(content) if wires.get(part[0]) == part[1]]
-                content = b"".join(_within(part, 2, one.kind) for part in parts)
-            elif isinstance(one.kind, Message):
-                content = without_other_fields_in_entries(content, one.kind)
-        out += field_bytes(number, wire, content)
+        if one is not None and wire == PREFIXED and one.label == "map":
+            wires = {1: _wire(one.key), 2: _wire(one.kind)}
+            kept = [inner for inner in _fields(content) if wires.get(inner[0]) == inner[1]]
+            out += field_bytes(number, wire, b"".join(_within(inner, 2, one.kind) for inner in kept))
+        elif one is not None and wire == PREFIXED:
+            out += _within(part, number, one.kind)
+        else:
+            out += field_bytes(*part)
     return out
 
 

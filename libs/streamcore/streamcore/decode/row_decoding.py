@@ -35,10 +35,7 @@ def decode_all(schema: StreamSchema, decoder: RowsDecoder, batch: RawBatch) -> D
 
 def add_part(parts: list[DecodedPart], rows: Rows, sure: npt.NDArray[np.bool_], columns: pa.Table) -> None:
     """Append the columns of those of the ``rows`` that are sure, if there are any."""
-    if sure.all():
-        sure_rows = rows
-    else:
-        sure_rows = rows[sure]
+    sure_rows = rows if sure.all() else rows[sure]
     if len(sure_rows):
         parts.append(DecodedPart(sure_rows, columns))
 

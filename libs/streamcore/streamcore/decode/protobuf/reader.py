@@ -203,7 +203,8 @@ def _finish(target: ReadValue | ReadMessage, value: object) -> object:
 def _to_map(entry: ReadMessage, items: list[object]) -> ObjectValue:
     """Return a map of its entries; the last one of a key counts, at the place of the first."""
     key_of, value_of = entry.inside[ENTRY_KEY], entry.inside[ENTRY_VALUE]
-    assert not isinstance(key_of, ReadList) and not isinstance(value_of, ReadList)
+    assert not isinstance(key_of, ReadList)
+    assert not isinstance(value_of, ReadList)
     found: dict[str, object] = {}
     for item in items:
         assert isinstance(item, dict)

@@ -213,9 +213,7 @@ class _Parser:
             elif word != ";":
                 self.read_field(message, word, repeated=False, presence=True, oneof=name)
 
-    def read_field(
-        self, message: ProtoMessage, kind: str, *, repeated: bool, presence: bool, oneof: str = ""
-    ) -> None:
+    def read_field(self, message: ProtoMessage, kind: str, *, repeated: bool, presence: bool, oneof: str = "") -> None:
         """Read a field from behind its type."""
         key = ""
         if kind == "group":

@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 
 from streamcore.decode.assembly import physical_schema
-from streamcore.decode.record_starts import RecordStarts
 from streamcore.decode.reject_codes import DecodeLimits, ExtraFields
 from streamcore.decode.walk.arrays import Bools
 from streamcore.decode.walk.tree import Int64s
@@ -34,21 +33,14 @@ class RecordWalk:
         self._walk = FieldWalk(schema.tree, schema.fields, zone, limits, only_declared=only_declared)
         self._columns = RecordColumns(schema, limits)
 
-    def decode(self, records: pa.LargeBinaryArray, clock_ms: int) -> WalkedRecords:
-        """Decode records. ``clock_ms``: the clock of the cut, which limits event times."""
-        starts = RecordStarts(records)
-        return self.decode_at(starts.content, starts.begins, starts.ends, clock_ms, starts.lengths >= 0)
-
-    def decode_at(
-        self, source: Bytes, starts: Int64s, ends: Int64s, clock_ms: int, valid: Bools | None = None
-    ) -> WalkedRecords:
-        """Decode the records between these positions. ``valid``: those that are not null; without it, all."""
+    def decode(self, source: Bytes, starts: Int64s, ends: Int64s, valid: Bools, clock_ms: int) -> WalkedRecords:
+        """Decode the records between these positions of ``source``. ``valid``: those that are not null. ``clock_ms``:
+        the clock of the cut, which limits event times."""
         if self._walk.has_nested:
             source = np.concatenate([source, np.zeros(PAD, np.uint8)])
             source.flags.writeable = False
         walked = self._walk.walk(source, starts, ends)
-        if valid is not None:
-            walked.sure[~valid] = False
+        walked.sure[~valid] = False
         return self._columns.finish(walked, clock_ms)
 
 

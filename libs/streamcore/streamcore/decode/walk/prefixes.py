@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from streamcore.decode.walk.arrays import Bools
 from streamcore.decode.walk.compiler import entry
 from streamcore.decode.walk.tree import Int64s
 from streamcore.decode.walk.words import Bytes, byte, eight_bytes
@@ -15,7 +16,7 @@ _ID_BYTES: Final = 4
     "void(Array(uint8, 1, 'C', readonly=True), int64[::1], int64[::1], Array(uint8, 1, 'C', readonly=True),"
     " boolean[::1])"
 )
-def find_prefix(source: Bytes, starts: Int64s, ends: Int64s, prefix: Bytes, matched: Bytes) -> None:
+def find_prefix(source: Bytes, starts: Int64s, ends: Int64s, prefix: Bytes, matched: Bools) -> None:
     """Set ``matched``: whether each record begins with a prefix."""
     for row in range(len(starts)):
         start, i = starts[row], 0
@@ -30,9 +31,7 @@ def find_prefix(source: Bytes, starts: Int64s, ends: Int64s, prefix: Bytes, matc
 
 
 @entry("void(Array(uint8, 1, 'C', readonly=True), int64[::1], int64[::1], int64, int64, int64[::1])")
-def read_schema_ids(
-    source: Bytes, starts: Int64s, lengths: Int64s, magic: int, max_bytes: int, ids: Int64s
-) -> None:
+def read_schema_ids(source: Bytes, starts: Int64s, lengths: Int64s, magic: int, max_bytes: int, ids: Int64s) -> None:
     """Write the number behind the byte ``magic`` of each record (``RecordStarts.schema_ids``)."""
     for row in range(len(starts)):
         start, found = starts[row], -1

@@ -1,4 +1,4 @@
-"""Records of random Avro and Protobuf schemas: the walks, compiled or not, the references, and other libraries agree."""
+"""Records of random Avro and Protobuf schemas: walks, compiled or not, references and other libraries agree."""
 
 from __future__ import annotations
 

@@ -276,7 +276,7 @@ def walk_datums(
     found: Bytes,
     sure: Bytes,
 ) -> int:
-    """Read the fields of all records from ``row`` on, each of which is a datum; set ``sure`` (see ``batch.walk_batch``).
+    """Read the fields of all records from ``row`` on, each of which is a datum; set ``sure`` (``batch.walk_batch``).
 
     Return the row behind the last one, or that of a record for which there is no room (``cells.WANTED``).
     """

@@ -63,19 +63,21 @@ class Cells:
 
 
 class CellReader:
-    """Makes columns of cells. ``keys``: the types of columns of keys that become text. ``sure``: of each record, whether it is; the reader clears it where a value inside of an
-    array, a struct or a map is left to the reference."""
+    """Makes columns of cells.
 
-    def __init__(
-        self, cells: Cells, texts: StoredTexts, keys: Mapping[int, Type], zone: ZoneInfo, sure: Bools
-    ) -> None:
+    ``keys``: the types of columns of keys that become text. ``sure``: of each record, whether it is; the reader clears
+    it where a value inside of an array, a struct or a map is left to the reference.
+    """
+
+    def __init__(self, cells: Cells, texts: StoredTexts, keys: Mapping[int, Type], zone: ZoneInfo, sure: Bools) -> None:
         self._cells, self._texts, self._keys, self._zone, self._sure = cells, texts, keys, zone, sure
 
     def read_fields(self, types: Sequence[Type], places: Sequence[Place]) -> WalkedFields:
         """Return the fields of the records."""
         fields, count, cells = len(types), len(self._sure), self._cells
-        tables = [cells.values, cells.lengths, cells.found]
-        values, lengths, found = (table[: fields * count].reshape(fields, count) for table in tables)
+        size, shape = fields * count, (fields, count)
+        values, lengths = cells.values[:size].reshape(shape), cells.lengths[:size].reshape(shape)
+        found = cells.found[:size].reshape(shape)
         nested: dict[int, pa.Array] = {}
         owners = np.arange(count)
         for number, place in enumerate(places):

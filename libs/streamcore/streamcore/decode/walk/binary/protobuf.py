@@ -48,7 +48,6 @@ from streamcore.decode.walk.binary.steps import (
     READ_FIXED32,
     READ_FIXED64,
     READ_FLOAT,
-    READ_STAMP,
     READ_TEXT,
     READ_TRUTH,
     SIGNED_32,
@@ -351,7 +350,7 @@ def walk_messages(
     stack: Int64s,
     scratch: Bytes,
     required: Int64s,
-    max_depth: int,  # noqa: ARG001 - a message is not deeper than the fields that are read of it
+    max_depth: int,
     values: Int64s,
     lengths: Int64s,
     found: Bytes,

@@ -37,7 +37,7 @@ LAST_WITH_NUMBER: Final = ARRAY
 END, DOUBT, SKIP_BYTES, SKIP_TRUTH, JUMP, ARRAY_END, LIST_END, STRUCT, CALL, RETURN = range(12, 22)
 READ_DOUBLE, READ_FLOAT, READ_TRUTH, READ_FIXED = range(22, 26)
 #: Operations of Protobuf. S of READ_VARINT: how the number is coded; of READ_FIXED32 and READ_FIXED64: whether it has
-#: no sign. R of READ_ENUM: the row of the symbol that is the default, or -1. OTHER: a member of a oneof that is skipped.
+#: no sign. R of READ_ENUM: the row of the symbol that is the default, or -1. OTHER: a oneof's member that is skipped.
 MESSAGE, READ_VARINT, READ_FIXED32, READ_FIXED64, READ_STAMP, OTHER = range(26, 32)
 SIGNED_32, SIGNED_64, UNSIGNED_32, UNSIGNED_64, ZIGZAG_32, ZIGZAG_64 = range(6)
 #: What a message has of a field that is absent: nothing, its default, or it leaves the record to the reference.
