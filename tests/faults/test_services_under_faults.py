@@ -19,6 +19,7 @@ import pytest
 
 from conftest import NewOpenSearch, NewPostgres
 from streamcore.kafka.settings import KafkaSettings
+from tests.harness.faults.services.changes import CHANGES, plan_changes
 from tests.harness.faults.services.disk import Disk, small_disk
 from tests.harness.faults.services.etl import EtlOutput, plan_etl
 from tests.harness.faults.services.search import plan_search
@@ -46,6 +47,8 @@ def services(
         output: Output = None
         if service == "etl":
             plan, output = plan_etl(tmp_path, kafka, name, new_postgres())
+        elif service == "changes":
+            plan = plan_changes(name, new_postgres(wal_level="logical"))
         elif service == "sessions":
             plan = plan_sessions(name, new_postgres())
         else:
@@ -71,6 +74,21 @@ def test_the_output_of_a_service_under_faults_equals_that_of_sql(service: str, s
     scene.check()
     if disk is None:
         pytest.skip("all but the full disk: this user may not mount a file system")
+
+
+def test_a_table_follows_the_changes_of_another_one_through_kills(services: Services) -> None:
+    scene, _ = services("changes", "changes")
+    assert len(scene.plan.records) > CHANGES
+    with scene.app, scene.feeder.send_at(choose_rate(scene)):
+        scene.start()
+        scene.send_and_wait(portion_size(scene))
+        kill_the_app(scene, random.Random(CHANGES))
+        lose_last_commit(scene)
+        scene.feeder.finish()
+        scene.settle()
+        assert scene.app.drain() == 0
+    assert not scene.read("deadletters")
+    scene.check()
 
 
 def choose_rate(scene: ServiceScene) -> float:

@@ -18,7 +18,7 @@ import polars as pl
 from headgate.backtest.run import Progress
 from headgate.backtest.sources import TopicRange, count_events, file_batches, parquet_files, topic_batches
 from headgate.errors import InputError
-from headgate.rules.bundle import load_streams
+from headgate.rules.bundle import one_stream
 from headgate.rules.history import read_history
 from headgate.rules.publish import AppTopics, ChangeNote, ControlChange, PublishedChange, publish_in_steps
 from rulecore.backfill import BackfillCollector, backfill_records
@@ -30,7 +30,7 @@ from streamcore.kafka.partition_offsets import KafkaPartitionOffsets
 from streamcore.kafka.readers import read_topic
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.operators.deduplication.events import for_stream
-from streamcore.schema import EVENT_MS
+from streamcore.schema import EVENT_MS, StreamSchema
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +87,13 @@ def backfill_rule(
         raise InputError(f"app {topics.app} has no rule {rule_id!r}; publish it first, for example in shadow mode")
     if rule.window is None:
         raise InputError(f"{rule_id} is not a windowed rule: it has no windows to backfill")
-    schema = load_streams(streams)[rule.rule.on]
+    schema = one_stream(known.rules.streams, rule, "a backfill")
     contents = known.lists.contents(history.now_ms)
     results = []
     for missing in _missing_aggregates(kafka, topics, rule):
         collector, events = BackfillCollector(rule, schema), 0
         deduplication = for_stream(schema)
-        total, batches = _past_events(kafka, history, missing, rule, streams)
+        total, batches = _past_events(kafka, history, missing, schema)
         with progress(f"backfill {rule_id}", total) as on_progress:
             for count, frame in batches:
                 once = frame if deduplication is None else deduplication.filter(frame)
@@ -136,10 +136,9 @@ def _missing_aggregates(kafka: KafkaSettings, topics: AppTopics, rule: CompiledR
 
 
 def _past_events(
-    kafka: KafkaSettings, history: BackfillSource, missing: MissingAggregates, rule: CompiledRule, streams: Path | None
+    kafka: KafkaSettings, history: BackfillSource, missing: MissingAggregates, schema: StreamSchema
 ) -> tuple[int, Iterator[tuple[int, pl.DataFrame]]]:
     """Return the number of past events, and an iterator of pairs: the number of events read, and a frame of them."""
-    schema = load_streams(streams)[rule.rule.on]
     if history.parquet is not None:
         files = parquet_files(history.parquet)
         frames = ((count, batch.events) for count, batch in file_batches(files, schema, history.now_ms))

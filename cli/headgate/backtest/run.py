@@ -20,6 +20,7 @@ from rulecore.backtest.backtest import AlertCallback, Backtest, BacktestReport, 
 from rulecore.compile.rule import CompiledRule
 from rulecore.lists.store import ListStore
 from rulecore.ruleset.history import RuleHistory
+from rulecore.streams import is_union
 from streamcore.kafka.partition_offsets import KafkaPartitionOffsets
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.topics import describe
@@ -116,7 +117,9 @@ def run(request: BacktestRequest, progress: Progress, alerts: AlertCallback | No
 
 
 def _stream(bundle: RuleBundle, wanted: str | None) -> StreamSchema:
-    on = sorted({rule.rule.on for rule in bundle.rules})
+    on = sorted({rule.rule.on for rule in bundle.rules if not is_union(rule.rule.on)})
+    if not on:
+        raise InputError("the rules read several streams each, a back-test reads one; try them with tests or in shadow")
     if wanted is None and len(on) > 1:
         raise InputError(f"the rules are on {', '.join(on)}; name the stream of the events with --stream")
     name = wanted or on[0]
@@ -159,13 +162,19 @@ class _PublishedRules:
         """The lists with their present content."""
         return ListStore.empty() if self._history is None else self._history.lists
 
+    @property
+    def streams(self) -> Mapping[str, StreamSchema] | None:
+        """The streams of the files, with what was published while the app ran; None if no app is asked."""
+        return None if self._history is None else self._history.rules.streams
+
     def rule(self, rule_id: str) -> CompiledRule | None:
         """Return the live version of a rule; None if there is none."""
         return None if self._history is None else self._history.rules.live(rule_id)
 
 
 def _read_rules(request: BacktestRequest, paths: Sequence[Path], published: _PublishedRules) -> RuleBundle:
-    return read_bundle(paths, request.streams, request.lists, published.lists.types())
+    lists, schemas = published.lists.types(), published.streams
+    return read_bundle(paths, request.streams, request.lists, lists, schemas=schemas)
 
 
 def _comparison_rules(

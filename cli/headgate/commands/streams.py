@@ -8,10 +8,12 @@ from pathlib import Path
 
 import click
 
+from headgate.commands.rules.publishing import response_options, running_app, show_published
 from headgate.console.messages import to_stderr
 from headgate.console.output import Json, Output, emit, output_option
 from headgate.errors import InputError
 from headgate.kafka_login import KafkaLogin, login_option
+from headgate.rules.options import target_option
 from headgate.streams.sample import SampleRecord
 
 _SAMPLE = click.argument("sample", nargs=-1, type=click.Path(path_type=Path))
@@ -24,7 +26,7 @@ _SHOWN = 3
 
 @click.group(name="streams")
 def command() -> None:
-    """Write stream documents from samples, and check samples against them."""
+    """Write stream documents from samples, check samples against them, and publish them to a running app."""
 
 
 @command.command()
@@ -151,13 +153,15 @@ def _stream_name(text: str) -> str:
 )
 @output_option
 def diff(old: Path, new: Path, rules: tuple[Path, ...], output: Output) -> int:
-    """Say what the change from document OLD to NEW means for records, for rules and for their state.
+    """Say what the change from document OLD to NEW means for records, for rules and for their state, and whether a
+    running app takes it.
 
     Exit code 1 if a rule that is valid with OLD is not with NEW.
     """
     from headgate.records.stream_files import read_stream
     from headgate.rules.bundle import read_lists, read_rules
     from headgate.streams.schema_diff import RuleFate, diff_rules, diff_schemas
+    from streamcore.schema.evolution import find_problems
 
     before, after = read_stream(old), read_stream(new)
     changes = diff_schemas(before, after)
@@ -172,10 +176,60 @@ def diff(old: Path, new: Path, rules: tuple[Path, ...], output: Output) -> int:
     lines += [f"  {one.fate:8}  {one.rule}: {one.reason}" for one in effects if one.fate is not RuleFate.SAME]
     same = sum(one.fate is RuleFate.SAME for one in effects)
     lines += [f"  same      {same} of them"] if same else []
+    problems = find_problems(before, after)
+    lines.append("no running app takes it" if problems else "a running app takes it: headgate streams publish")
+    lines += [f"  {problem}" for problem in problems]
     data: Json = {
         "stream": after.name,
+        "live_problems": problems,
         "changes": [{"entry": c.entry, "before": c.before, "after": c.after, "effect": c.effect} for c in changes],
         "rules": [{"rule": e.rule, "fate": e.fate.value, "reason": e.reason} for e in effects],
     }
     emit(output, data, "\n".join(lines))
     return 1 if any(one.fate is RuleFate.REJECTED for one in effects) else 0
+
+
+@command.command(short_help="Publish stream documents to a running rules app.")
+@click.argument("files", nargs=-1, required=True, type=click.Path(dir_okay=False, exists=True, path_type=Path))
+@target_option
+@response_options
+@click.option("--topic", default=None, help="Topic of a stream that is new to the app; it must read it already.")
+@click.option("--no-wait", is_flag=True, help="Do not wait for the app's responses.")
+@output_option
+def publish(
+    files: tuple[Path, ...],
+    login: KafkaLogin,
+    app: str,
+    wait: float,
+    why: str | None,
+    topic: str | None,
+    output: Output,
+    *,
+    no_wait: bool,
+) -> int:
+    """Publish stream documents FILES to a running rules app, and show its responses.
+
+    The app takes new optional fields, wider types, fields that may be absent now, and new streams on topics that it
+    reads, and goes on with all state. What it cannot take while it runs is rejected with what to do instead. The
+    version in the document must be above that in force. Give the same files to the app's settings for its next start.
+    Exit code 1 when the app rejects a document, or when a response does not come in time.
+    """
+    from headgate.records.stream_files import read_document
+    from headgate.rules.publish import ControlChange, note_for_user
+    from headgate.rules.publish import publish as send
+    from rulecore.documents.stream_records import StreamRecord
+    from streamcore.errors import ConfigError
+    from streamcore.schema.published_stream import PublishedStream
+
+    changes = []
+    for file in files:
+        document = read_document(file)
+        try:
+            stream = PublishedStream.of(topic or "", document)
+        except ConfigError as error:
+            raise InputError(f"{file}: {error}; nothing was published") from None
+        record = StreamRecord(document, topic)
+        changes.append(ControlChange(record.key, record.encode(), stream.name, stream.version))
+    kafka, topics = running_app(login, app)
+    published = send(kafka, topics, changes, note_for_user(why), None if no_wait else round(wait * 1000))
+    return show_published(published, app, wait, output, waited=not no_wait)

@@ -11,7 +11,7 @@ from headgate.errors import InputError
 from headgate.explain.from_file import about_last, decode_rows, missing_notes, read_lines
 from headgate.explain.query import ExplainQuery, ExplainResult, known_rule, signal_rules
 from headgate.records.scalar_decoder import SCALAR_LIMIT
-from headgate.rules.bundle import read_bundle
+from headgate.rules.bundle import one_stream, read_bundle
 from rulecore.explain.event import explain_event, is_plain
 from rulecore.explain.explanation import ExplainQuestion
 
@@ -31,7 +31,7 @@ def _explain_file(query: ExplainQuery) -> ExplainResult:
         raise InputError("rules with problems:\n" + "\n".join(p.render() for p in bundle.problems))
     known = {rule.rule.id: rule for rule in bundle.rules}
     rule = known_rule(query.target, known)
-    schema = bundle.streams[rule.rule.on]
+    schema = one_stream(bundle.streams, rule, "an explanation")
     path = query.event_json or Path()
     lines = read_lines(path)
     if is_plain(rule) and len(lines) <= SCALAR_LIMIT:

@@ -14,7 +14,7 @@ from headgate.explain.kafka_reader import KafkaReader, KafkaRecord
 from headgate.explain.query import ExplainQuery, ExplainResult, known_rule, signal_rules
 from headgate.explain.reason_context import AppRules
 from headgate.explain.reasons import find_reasons
-from headgate.rules.bundle import load_streams, read_bundle
+from headgate.rules.bundle import load_streams, one_stream, read_bundle
 from headgate.rules.history import read_history
 from headgate.rules.publish import AppTopics
 from rulecore.compile.rule import CompiledRule
@@ -56,7 +56,7 @@ def _read_app_rules(query: ExplainQuery, reader: KafkaReader) -> AppRules:
 def _explain_rule(query: ExplainQuery, reader: KafkaReader, known: AppRules) -> ExplainResult:
     rules, lists = _rules(query, known)
     rule = _rule(query, rules, known)
-    schema = known.streams[rule.rule.on]
+    schema = one_stream(known.streams, rule, "an explanation")
     evidence = drop_duplicates(
         schema, _drop_late(query, reader, rule, schema, _find_evidence(query, reader, rule, schema))
     )
@@ -72,7 +72,10 @@ def _explain_rule(query: ExplainQuery, reader: KafkaReader, known: AppRules) -> 
 def _rules(query: ExplainQuery, known: AppRules) -> tuple[Mapping[str, CompiledRule], ListStore]:
     """Return the rules of the query's files, or else the app's; and the lists that the rules use."""
     if query.rules is not None:
-        bundle = read_bundle([query.rules], query.streams, query.lists, known.history.lists.types(), about=query.target)
+        lists = known.history.lists.types()
+        bundle = read_bundle(
+            [query.rules], query.streams, query.lists, lists, about=query.target, schemas=known.streams
+        )
         return {rule.rule.id: rule for rule in bundle.rules}, bundle.list_store(known.history.lists)
     if not known.app_exists:
         topic = known.topics.control

@@ -32,6 +32,11 @@ def load_stream(name: str, folder: Path | None = None) -> StreamSchema:
 
 def read_stream(path: Path) -> StreamSchema:
     """Read the schema in a stream file. Raises ``InputError`` and ``ConfigError`` as ``load_stream`` does."""
+    return StreamSchema.parse(read_document(path))
+
+
+def read_document(path: Path) -> dict[str, object]:
+    """Read the document in a stream file, as it is. Raises ``InputError`` if it cannot be read."""
     name = path.stem
     try:
         document = yaml.load(path.read_text(encoding="utf-8"), Loader=SAFE_LOADER)  # noqa: S506 - a safe one
@@ -41,4 +46,4 @@ def read_stream(path: Path) -> StreamSchema:
         ) from None
     if not isinstance(document, dict):
         raise InputError(f"stream {name}: {path} is not a mapping; it needs name, fields, event_time and keys")
-    return StreamSchema.parse(document)
+    return document

@@ -21,6 +21,7 @@ from rulecore.documents.loading import LoadedRule, load_path
 from rulecore.documents.rule import Rule
 from rulecore.documents.yaml_reader import Problem
 from rulecore.language import ListType
+from rulecore.streams import is_union, stream_names
 from streamcore.schema import StreamSchema
 
 if TYPE_CHECKING:
@@ -76,6 +77,14 @@ def load_streams(folder: Path | None = None) -> dict[str, StreamSchema]:
     return {schema.name: schema for schema in (streams.load_stream(name, where) for name in names)}
 
 
+def one_stream(streams: Mapping[str, StreamSchema], rule: CompiledRule, what: str) -> StreamSchema:
+    """Return the stream of a rule. Raises ``InputError`` if it reads several; ``what`` reads one."""
+    if is_union(rule.rule.on):
+        names = ", ".join(stream_names(rule.rule.on))
+        raise InputError(f"{rule.rule.id} reads several streams ({names}), and {what} reads one")
+    return streams[rule.rule.on]
+
+
 def read_lists(folder: Path | None) -> tuple[list[ListFile], list[Problem]]:
     """Read the lists of a folder or file; by default those of ``lists/`` in the working directory, if it exists."""
     if folder is not None and not folder.exists():
@@ -99,15 +108,17 @@ def read_bundle(
     known: Mapping[str, ListType] | None = None,
     about: str | None = None,
     samples: Mapping[str, Path] | None = None,
+    schemas: Mapping[str, StreamSchema] | None = None,
 ) -> RuleBundle:
     """Read the rules of these files and folders against the streams of ``folder`` and the lists of ``lists``; lists
     missing there are taken from ``known``.
 
     ``about``: only the rule of that name, and those whose scores it adds, if that rule exists; problems of
     other rules are ignored. ``samples``: by stream, a file with a JSON event on each line, in which keys are counted.
+    ``schemas``: of a running app, used instead of the files in ``folder``.
     Raises ``InputError`` if there is no rule.
     """
-    schemas = load_streams(folder)
+    schemas = load_streams(folder) if schemas is None else dict(schemas)
     listed, list_problems = read_lists(lists)
     for path in paths:
         if not path.exists():

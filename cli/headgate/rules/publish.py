@@ -115,6 +115,11 @@ class AppTopics:
 def require_app(kafka: KafkaSettings, topics: AppTopics) -> None:
     """Raise ``InputError`` unless the app has been started on this Kafka at least once."""
     found = describe(kafka, [topics.control, topics.status])
+    if topics.control in found and topics.status not in found:
+        raise InputError(
+            f"app {topics.app}: it has no topic {topics.status}: it answers no changes, as an app of the rules service "
+            "does and an etl app with lists; change its settings or files, and start it anew from a savepoint"
+        )
     if missing := [name for name in (topics.control, topics.status) if name not in found]:
         raise InputError(
             f"app {topics.app}: no topic {missing[0]} at {kafka.bootstrap}; start the app once, "

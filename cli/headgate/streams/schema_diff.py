@@ -10,7 +10,8 @@ from rulecore.compile.rule import CompiledRule, RuleLimits, compile_rule
 from rulecore.documents.rule import Rule
 from rulecore.errors import RuleError
 from rulecore.language import ListType
-from streamcore.schema import DOUBLE, LONG, Field, Kind, StreamSchema, Type
+from streamcore.schema import Field, StreamSchema
+from streamcore.schema.evolution import is_wider
 from streamcore.schema.field_paths import format_path
 
 
@@ -105,7 +106,7 @@ def _field_effect(old: Field, new: Field) -> str:
     effects = []
     if old.type != new.type:
         wider = (
-            "every value fits" if _is_wider(old.type, new.type) else "records whose value does not fit are dead letters"
+            "every value fits" if is_wider(old.type, new.type) else "records whose value does not fit are dead letters"
         )
         effects.append(f"another type: {wider}")
     if old.nullable and not new.nullable:
@@ -115,20 +116,6 @@ def _field_effect(old: Field, new: Field) -> str:
     if (old.location, old.unit) != (new.location, new.unit):
         effects.append("another value of the record")
     return "; ".join(effects)
-
-
-def _is_wider(old: Type, new: Type) -> bool:
-    """Return whether every value of the old type is one of the new type."""
-    if old.kind is Kind.DECIMAL and new.kind is Kind.DECIMAL:
-        return new.scale >= old.scale and new.precision - new.scale >= old.precision - old.scale
-    if old == LONG and new == DOUBLE:
-        return True
-    if old.kind is new.kind and old.element is not None:
-        return old.items == new.items or _is_wider(old.items, new.items)
-    members: Mapping[str, Type] = dict(new.members)
-    return old.kind is new.kind is Kind.STRUCT and all(
-        name in members and (members[name] == kind or _is_wider(kind, members[name])) for name, kind in old.members
-    )
 
 
 def _describe(field: Field) -> str:

@@ -10,6 +10,7 @@ import pytest
 from headgate.main import headgate
 from headgate.streams.schema_diff import diff_schemas
 from streamcore.schema import StreamSchema
+from streamcore.schema.evolution import RESTART
 
 OLD = """
 name: orders
@@ -104,6 +105,11 @@ def test_it_names_each_change_and_its_effect(tmp_path: Path, capsys: pytest.Capt
         "  no state  much: 1 of 1 parts of its state begin anew",
         "  rejected  town: group_by: must contain one of the keys that orders is routed by: [customer]",
         "  same      1 of them",
+        "no running app takes it",
+        f"  keys does not change while the app runs: {RESTART}",
+        f"  field coupon is gone: keep it in the document, for it may be null; or {RESTART}",
+        f"  field customer: events without it would be dead letters: leave out not null, or {RESTART}",
+        f"  field city: it would be read from address.city, not city: add a field of another name for it, or {RESTART}",
     ]
 
 

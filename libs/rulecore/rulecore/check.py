@@ -18,6 +18,7 @@ from rulecore.documents.yaml_reader import PathKey, Problem, SourceLocation, Yam
 from rulecore.errors import ExpressionError, RuleError
 from rulecore.language import ListType
 from rulecore.matching.access_plan import AccessPath
+from rulecore.streams import find_stream
 from rulecore.testing.rule_tests import ALERT_FIELDS
 from rulecore.unique_keys import Event, unique_keys
 from streamcore.durations import render_duration
@@ -94,7 +95,7 @@ def _unique_keys(
     samples: Mapping[str, Sequence[Event]],
 ) -> Iterable[Problem]:
     """Find keys of state that are new with almost every event."""
-    for field, message in unique_keys(rule, streams[rule.rule.on], samples.get(rule.rule.on, ())):
+    for field, message in unique_keys(rule, find_stream(streams, rule.rule.on), samples.get(rule.rule.on, ())):
         place = document.place(tuple(field.split(".")))
         yield Problem(document.file, place, field, message, rule.rule.id)
 
@@ -141,7 +142,7 @@ def _compile(
     except RuleError as error:
         field, _, message = str(error).partition(": ")
         return None, [Problem(document.file, document.place(tuple(field.split("."))), field, message, rule.id)]
-    return compiled, _tests(rule, document, streams[rule.on])
+    return compiled, _tests(rule, document, find_stream(streams, rule.on))
 
 
 def _expression_location(document: YamlDocument, path: Sequence[str | int], error: ExpressionError) -> SourceLocation:

@@ -39,11 +39,15 @@ from rulecore.lists.store import ListStore, save
 from rulecore.matching.index import Ints
 from rulecore.matching.matcher import EventMatcher
 from rulecore.ruleset.ruleset import RuleSet
+from rulecore.ruleset.stream_changes import StreamChanges, next_streams
 from rulecore.settings import RulesConfig
 from rulecore.state_budgets import over_budget
+from rulecore.streams import STREAM, find_stream, is_union, own_fields, stream_names
+from rulecore.union_events import union_events
 from streamcore.kernel import BUDGET_REACHED, STATE_BYTES, STATE_ENTRIES, ControlRecord, Cut, KernelOutput, StreamKey
 from streamcore.offsets import PARTITIONS_PER_TOPIC
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
+from streamcore.schema.published_stream import PublishedStream
 from streamcore.state import KeyValueTable, StateTable
 from streamcore.state.scope import REPLICATED, TableScope, keyed_by
 from streamcore.watermark import NO_WATERMARK
@@ -52,6 +56,7 @@ from streamcore.wire.lanes import LATE, Record
 _RULES = "rules"
 _GROUPS = "groups"
 _LISTS = "lists"
+_STREAMS = "streams"
 _GENERATION = "generation:"  # how often a group was deleted
 _SET = "set"
 _LATE = "event time before the watermark: its windows may have been closed"
@@ -71,6 +76,9 @@ class RulesKernel:
         self.lists = ListStore.empty(config.lists)
         self.stored_lists = KeyValueTable()
         self.list_columns: dict[str, tuple[ListColumn, ...]] = {}
+        self.unions: list[str] = []  # of streams, that rules read
+        self.streams = StreamChanges(config.sources, self.limits.record_bytes)
+        self.published: list[PublishedStream] = []  # in this cut
         self.group_metadata = KeyValueTable()
         self.dispatcher = AlertDispatcher(config.dispatch)
         self.groups: dict[GroupId, RuleGroup] = {}
@@ -93,6 +101,7 @@ class RulesKernel:
             _RULES: self.stored_rules,
             _GROUPS: self.group_metadata,
             _LISTS: self.stored_lists,
+            _STREAMS: self.streams.table,
             **self.dispatcher.tables(),
         }
 
@@ -110,7 +119,7 @@ class RulesKernel:
         if name in self._kernel_tables():
             return REPLICATED
         group = GroupId.parse(name.split(":")[1])
-        schema = self.schemas[group.stream]
+        schema = self._schema(group.stream)
         route = schema.route_for(group.group_by)
         assert route is not None, "the rule set accepts only groups that are routed"
         return keyed_by(schema.keys[route])
@@ -142,7 +151,7 @@ class RulesKernel:
     def _group(self, group: GroupId) -> RuleGroup:
         """Return the group of that id, created if needed."""
         if group not in self.groups:
-            self.groups[group] = make_group(group, self.schemas[group.stream], self.config.groups)
+            self.groups[group] = make_group(group, self._schema(group.stream), self.config.groups)
         return self.groups[group]
 
     def _current_generation(self, group: GroupId) -> GroupId:
@@ -163,7 +172,8 @@ class RulesKernel:
 
     def _assign_groups(self, latest_event_ms: Mapping[str, int], watermark_ms: int) -> None:
         """Assign every rule with state to its group. A paused rule keeps its state; a rule in quarantine loses it."""
-        self.list_columns = {name: self.rules.list_columns(name) for name in self.schemas}
+        self.unions = sorted({rule.rule.on for rule in self.rules.with_state() if is_union(rule.rule.on)})
+        self.list_columns = {name: self.rules.list_columns(name) for name in (*self.schemas, *self.unions)}
         wanted: dict[GroupId, list[CompiledRule]] = {}
         for rule in self.rules.with_state():
             group = GroupId.for_rule(rule)
@@ -173,7 +183,7 @@ class RulesKernel:
             self._drop_group(group)
         for group, rules in wanted.items():
             self._group(group).set_rules(
-                rules, self.group_metadata, latest_event_ms.get(group.stream, NO_WATERMARK), watermark_ms
+                rules, self.group_metadata, self._latest_ms(latest_event_ms, group.stream), watermark_ms
             )
         scores = [r for group, rules in wanted.items() if group.kind == RuleKind.SCORE for r in rules]
         live = {rule.rule.id: rule for rule in self.rules.evaluated_rules() if rule.rule.status is RuleMode.LIVE}
@@ -181,18 +191,31 @@ class RulesKernel:
         self.dispatcher.suppression.set_rules(self.rules.with_state())
         self.dispatcher.comparison.keep({rule.rule.id for rule in self.rules.on_trial()})
 
+    @staticmethod
+    def _latest_ms(by_stream: Mapping[str, int], name: str) -> int:
+        """Return the latest event time of a stream, or of the streams of a union."""
+        return max(by_stream.get(member, NO_WATERMARK) for member in stream_names(name))
+
+    def _schema(self, name: str) -> StreamSchema:
+        """Return the schema of a stream, or of a union of streams that a rule reads."""
+        return find_stream(self.schemas, name)
+
     # --- a cut --------------------------------------------------------------------------------------------------
 
     def step(self, cut: Cut) -> KernelOutput:
-        """Process a cut: rule changes, then events stream by stream, then windows that end, then scores."""
-        self.firings = {}
+        """Process a cut: control records, then events stream by stream, then windows that end, then scores."""
+        self.firings, self.published = {}, []
         records = self._apply_control(cut)
         contents = self.lists.contents(cut.clock_ms)
-        events = {r: with_list_columns(f, self.list_columns.get(r.stream, ()), contents) for r, f in cut.events.items()}
+        events = {
+            r: with_list_columns(f, self.list_columns.get(r.stream, ()), contents)
+            for r, f in (*cut.events.items(), *self._union_events(cut.events))
+        }
         cut = replace(cut, events=events)
-        for name, schema in self.schemas.items():
-            for route in range(len(schema.keys)):
+        for name in (*self.schemas, *self.unions):
+            for route in range(len(self._schema(name).keys)):
                 records += self._event_records(cut, StreamKey(name, route))
+        for name in self.schemas:
             records += self._late_records(cut, name)
         for group in sorted(self.groups, key=str):
             if group in self.groups and group.kind != RuleKind.SCORE:  # the last rule of a group may go into quarantine
@@ -202,7 +225,17 @@ class RulesKernel:
                 records += self._score_records(cut, group)
         records += [status_record(status) for status in self.dispatcher.close(cut, self.rules)]
         records += self._enforce_budgets(cut.next_watermark_ms)
-        return KernelOutput(records, counters=self._counters())
+        return KernelOutput(records, counters=self._counters(), streams=self.published)
+
+    def _union_events(self, events: Mapping[StreamKey, pl.DataFrame]) -> Iterator[tuple[StreamKey, pl.DataFrame]]:
+        """Yield the events of each union of streams for each of its keys."""
+        for name in self.unions:
+            union = self._schema(name)
+            for route, key in enumerate(union.keys):
+                routes = {member: self.schemas[member].keys.index(key) for member in stream_names(name)}
+                frames = {m: events[StreamKey(m, r)] for m, r in routes.items() if StreamKey(m, r) in events}
+                if (frame := union_events(union, self.schemas, frames)) is not None:
+                    yield StreamKey(name, route), frame
 
     def _counters(self) -> Mapping[str, int]:
         """Return the counters of this cut and the sizes of the state."""
@@ -215,10 +248,26 @@ class RulesKernel:
         return counted
 
     def _apply_control(self, cut: Cut) -> list[Record]:
-        """Apply the control records and the clock to lists and rules; return the statuses, in shard 0 only."""
-        if not cut.control and cut.clock_ms < self.rules.boundary_ms():
+        """Apply the control records and the clock to lists, rules and streams; return the statuses, in shard 0 only."""
+        if not cut.control and cut.clock_ms < self.rules.boundary_ms() and not self.streams.is_waiting:
             return []
-        parts, changes, deletions = split_records(cut.control)
+        statuses, waiting = self.streams.take_waiting(self.schemas)
+        statuses = [replace(status, rules_epoch=self.rules.epoch) for status in statuses]
+        rest: Sequence[ControlRecord] = [*waiting, *cut.control]
+        while True:
+            changes, documents, rest = next_streams(rest)
+            statuses += self._apply_changes(cut, changes)
+            if not documents:
+                break
+            answers, self.published = self.streams.decide(documents, rest, self.rules)
+            statuses += [replace(status, rules_epoch=self.rules.epoch) for status in answers]
+            if self.published:
+                break  # the rest waits for the next cut, which has the documents
+        return [status_record(status) for status in statuses] if cut.shard == 0 else []
+
+    def _apply_changes(self, cut: Cut, control: Sequence[ControlRecord]) -> list[RuleStatus]:
+        """Apply control records of lists and rules, and the clock; return the statuses."""
+        parts, changes, deletions = split_records(control)
         statuses = self._change_lists(parts)
         before, known_columns = self.rules, self._aggregate_columns()
         self.rules, rule_statuses = before.apply(changes, cut.clock_ms) if changes else before.at_time(cut.clock_ms)
@@ -232,8 +281,7 @@ class RulesKernel:
             self._assign_groups(cut.latest_event_ms, cut.watermark_ms)
         self._apply_backfills(cut)
         statuses += [self._with_incomplete_counts(status, known_columns, cut) for status in rule_statuses]
-        statuses += self._change_lists(deletions)
-        return [status_record(status) for status in statuses] if cut.shard == 0 else []
+        return statuses + self._change_lists(deletions)
 
     def _apply_backfills(self, cut: Cut) -> None:
         """Add the backfills of the last change to the aggregates of their rules."""
@@ -242,7 +290,7 @@ class RulesKernel:
             group = self._window_group(backfill.rule)
             if group is not None:
                 name = backfill.rule.rule.on
-                apply_backfill(backfill, group, self.schemas[name], self._cut_context(cut, name), self.group_metadata)
+                apply_backfill(backfill, group, self._schema(name), self._cut_context(cut, name), self.group_metadata)
 
     def _window_group(self, rule: CompiledRule) -> WindowGroup | None:
         """Return the rule's group if it is a group of time windows, else None."""
@@ -268,16 +316,19 @@ class RulesKernel:
         new = {name: ms for name, ms in since_ms.items() if name not in known_columns and ms > NO_WATERMARK}
         if not new:
             return status
-        topics = [
-            s.topic for s in self.config.streams
-        ]  # streams that share a topic have the partitions of the first one
-        source = topics.index(self.topics[versions[0].rule.on])
-        offsets = {
+        return replace(status, incomplete=IncompleteCounts(new, self._start_offsets(cut, versions[0].rule.on)))
+
+    def _start_offsets(self, cut: Cut, name: str) -> dict[int, int]:
+        """Return the offsets by partition at which the cut begins in a stream's topic; none for a union of streams."""
+        if is_union(name):
+            return {}
+        # streams that share a topic have the partitions of the first one
+        source = [stream.topic for stream in self.config.streams].index(self.topics[name])
+        return {
             n % PARTITIONS_PER_TOPIC: offset
             for n, offset in cut.start_offsets.items()
             if n // PARTITIONS_PER_TOPIC == source
         }
-        return replace(status, incomplete=IncompleteCounts(new, offsets))
 
     def _change_lists(self, records: Sequence[ControlRecord]) -> list[RuleStatus]:
         """Apply control records of lists, and return the status of each."""
@@ -324,7 +375,7 @@ class RulesKernel:
     def _event_alert(self, rule: CompiledRule, row: Mapping[str, Value]) -> Iterable[Record]:
         """Yield the alert of an event rule on an event, unless it is suppressed or over budget."""
         name = rule.rule.on
-        schema, origin = self.schemas[name], self._origin(name, row)
+        schema, origin = self._schema(name), self._origin(row)
         by = () if rule.rule.suppress is None else [row[c] for c in rule.rule.suppress.by]
         key = [row[c] for c in schema.keys[rule.route]]
         mark = (origin.topic, origin.partition, origin.offset)
@@ -333,11 +384,14 @@ class RulesKernel:
         )
         if decision.lane is not None:
             context = AlertContext(decision.lane, self.rules.epoch, decision.suppressed)
-            yield event_alert(rule, schema, row, origin, context)
+            fields = own_fields(schema, self.schemas[str(row[STREAM])]) if is_union(name) else schema.fields
+            yield event_alert(rule, schema, row, origin, context, fields)
 
-    def _origin(self, name: str, row: Mapping[str, object]) -> Origin:
-        """Return the origin of an event of the stream ``name``."""
-        return _origin(self.topics[name], row)
+    def _origin(self, row: Mapping[str, object]) -> Origin:
+        """Return the origin of an event."""
+        partition = row[PARTITION]
+        assert isinstance(partition, int)
+        return _origin(self.config.streams[partition // PARTITIONS_PER_TOPIC].topic, row)
 
     def _late_records(self, cut: Cut, name: str) -> Iterable[Record]:
         """Yield a record for each late event of the stream ``name``."""
@@ -352,7 +406,7 @@ class RulesKernel:
     def _group_records(self, cut: Cut, group_id: GroupId) -> list[Record]:
         """Add the events that are not late to a group, close the windows that end, and return the alerts."""
         name, group = group_id.stream, self.groups[group_id]
-        route = self.schemas[name].route_for(group_id.group_by)
+        route = self._schema(name).route_for(group_id.group_by)
         assert route is not None, "the rule set accepts only groups that are routed"
         frame = cut.events.get(StreamKey(name, route))
         context = self._cut_context(cut, name)
@@ -383,7 +437,9 @@ class RulesKernel:
     def _cut_context(self, cut: Cut, stream: str) -> CutContext:
         """Return the context of a cut for the groups of a stream."""
         times = (cut.clock_ms, cut.watermark_ms, cut.next_watermark_ms)
-        return CutContext(cut.shard, cut.key_space, self.topics[stream], *times, self.lists.contents(cut.clock_ms))
+        topic, topics = self.topics.get(stream, ""), [one.topic for one in self.config.streams]
+        lists = self.lists.contents(cut.clock_ms)
+        return CutContext(cut.shard, cut.key_space, topic, *times, lists, topics if is_union(stream) else ())
 
     def _alerts(self, firings: Sequence[RuleFiring], name: str, frame: pl.DataFrame | None) -> list[Record]:
         """Return the alerts of the firings of stream ``name``; ``RuleFiring.row`` is a row of ``frame``."""
@@ -392,7 +448,7 @@ class RulesKernel:
         events = dict(zip(rows, frame[rows].to_dicts(), strict=True)) if frame is not None and rows else {}
         records: list[Record] = []
         for firing in kept:
-            origin = None if firing.row is None else self._origin(name, events[firing.row])
+            origin = None if firing.row is None else self._origin(events[firing.row])
             self.firings.setdefault(name, []).append((firing, origin))
             records += self._alert(firing, origin)
         return [*records, *(record for exceeded in exceeding for record in self._quarantine(*exceeded))]
@@ -406,7 +462,7 @@ class RulesKernel:
         decision = self.dispatcher.dispatch(fired, self.rules)
         if decision.lane is not None:
             context = AlertContext(decision.lane, self.rules.epoch, decision.suppressed)
-            yield stateful_alert(firing, self.schemas[rule.on], origin, context)
+            yield stateful_alert(firing, self._schema(rule.on), origin, context)
 
     def _run_until_valid(
         self, group: RuleGroup, action: Callable[[], tuple[list[RuleFiring], list[RuleFailure]]]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from streamcore.app import Source
     from streamcore.schema import StreamSchema
 
 
@@ -98,3 +99,5 @@ class RulesConfig:
     max_matches: int = 100_000
     #: Limits of lists.
     lists: ListLimits = field(default_factory=ListLimits)
+    #: Sources whose streams may change while the app runs; none: it takes no stream documents.
+    sources: tuple[Source, ...] = ()

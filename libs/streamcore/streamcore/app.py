@@ -7,7 +7,7 @@ An ``App`` does not depend on where it runs: Spark (``streamcore.spark``) and th
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from streamcore.arguments import check_app_name
@@ -22,6 +22,7 @@ from streamcore.key_space import DEFAULT_KEY_GROUPS, MAX_KEY_GROUPS, KeySpace
 from streamcore.limits import Limits, StateSettings
 from streamcore.offsets import PARTITIONS_PER_TOPIC, source_index, source_partitions
 from streamcore.schema import Kind, StreamSchema
+from streamcore.schema.published_stream import PublishedStream
 from streamcore.schema.record_layout import header_names, reads_timestamps
 from streamcore.watermark import WatermarkStrategy
 from streamcore.wire.lanes import CONTROL as CONTROL_LANE
@@ -114,6 +115,25 @@ class Source:
                     raise ConfigError(f"stream {self.schema.name}: watermark: {name!r} is not a {wanted} field of it")
 
 
+def check_shared_topic(shared: Sequence[Source], where: str) -> None:
+    """Raise ``ConfigError`` if these streams cannot share their topic. ``where``: for the message."""
+    if len(shared) == 1:
+        return
+    where = f"{where}: topic {shared[0].topic} of streams {', '.join(s.schema.name for s in shared)}"
+    if sum(s.schema.when is None for s in shared) > 1:
+        raise ConfigError(
+            f"{where}: each needs a condition (when) that tells its events from the others'; one may be without, "
+            "for all that is left"
+        )
+    taken = [(s.schema.when.path, value) for s in shared if s.schema.when for value in s.schema.when.equals]
+    if twice := [value for path, value in taken if taken.count((path, value)) > 1]:
+        raise ConfigError(f"{where}: two streams take records with {twice[0]!r}; a record is of one stream")
+    if any((s.watermark, s.time) != (shared[0].watermark, shared[0].time) for s in shared):
+        raise ConfigError(f"{where}: they have the partitions in common, so give them one watermark and event time")
+    if any(s.files is not None for s in shared):
+        raise ConfigError(f"{where}: files belong to one stream; give it a topic of its own, or leave them out")
+
+
 def decode_limits(limits: Limits) -> DecodeLimits:
     """Return the limits of one record."""
     return DecodeLimits(max_record_bytes=limits.max_record_bytes, max_future_ms=limits.max_future_ms)
@@ -145,6 +165,7 @@ class App:
     records in the same cut. ``watermark_groups``: groups of sources (by index) that share a watermark; the first
     group's is the watermark of the app; by default one group has all sources. ``derived_sources``: further indexes that
     groups may have. ``lane_sources``: the sources (by index) whose events reach a lane; for other lanes all.
+    ``rebuild``: builds the app with streams that were published while it ran; None if it takes none.
     """
 
     name: str
@@ -163,6 +184,7 @@ class App:
     watermark: WatermarkStrategy = field(default_factory=WatermarkStrategy)
     state: StateSettings = field(default_factory=StateSettings)
     limits: Limits = field(default_factory=Limits)
+    rebuild: Callable[[Sequence[PublishedStream]], App] | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         check_app_name(self.name)
@@ -181,7 +203,8 @@ class App:
         if len(set(names)) != len(names):
             raise ConfigError(f"app {self.name}: a stream appears twice in {names}")
         for first in {*map(self.first_source, range(len(self.sources)))}:
-            self._check_shared(first)
+            check_shared_topic([self.sources[index] for index in self.sources_of(first)], f"app {self.name}")
+            self._check_derived(first)
         self._check_topics()
         if self.stateless_stage is None and not self.exchanges:
             object.__setattr__(self, "exchanges", tuple(_by_keys(self.schemas)))
@@ -189,29 +212,26 @@ class App:
             object.__setattr__(self, "watermark_groups", (tuple(range(len(self.sources))),))
         self._share_partitions()
 
-    def _check_shared(self, first: int) -> None:
-        """Raise ``ConfigError`` if the streams of a topic cannot share it. ``first``: its first source."""
-        shared = [self.sources[index] for index in self.sources_of(first)]
-        if len(shared) == 1:
-            return
-        where = f"app {self.name}: topic {shared[0].topic} of streams {', '.join(s.schema.name for s in shared)}"
-        if sum(s.schema.when is None for s in shared) > 1:
+    def _check_derived(self, first: int) -> None:
+        """Raise ``ConfigError`` if a step assigns times to events of one of several streams of a topic."""
+        shared = self.sources_of(first)
+        if len(shared) > 1 and {self.first_source(derived.source) for derived in self.derived_sources} & {first}:
             raise ConfigError(
-                f"{where}: each needs a condition (when) that tells its events from the others'; one may be without, "
-                "for all that is left"
+                f"app {self.name}: topic {self.topics[first]}: assign_timestamps: the streams have the partitions in "
+                "common, and so the times of their fields; give the stream a topic of its own, or declare another "
+                "event time"
             )
-        taken = [(s.schema.when.path, value) for s in shared if s.schema.when for value in s.schema.when.equals]
-        if twice := [value for path, value in taken if taken.count((path, value)) > 1]:
-            raise ConfigError(f"{where}: two streams take records with {twice[0]!r}; a record is of one stream")
-        if any((s.watermark, s.time) != (shared[0].watermark, shared[0].time) for s in shared):
-            raise ConfigError(f"{where}: they have the partitions in common, so give them one watermark and event time")
-        if {self.first_source(derived.source) for derived in self.derived_sources} & {first}:
-            raise ConfigError(
-                f"{where}: assign_timestamps: the streams have the partitions in common, and so the times of their "
-                "fields; give the stream a topic of its own, or declare another event time"
-            )
-        if any(s.files is not None for s in shared):
-            raise ConfigError(f"{where}: files belong to one stream; give it a topic of its own, or leave them out")
+
+    def with_streams(self, published: Sequence[PublishedStream]) -> App:
+        """Return the app with these streams, which were published while it ran.
+
+        ``ConfigError`` if it takes none, or if they do not fit the streams of its settings.
+        """
+        if self.rebuild is None:
+            if published:
+                raise ConfigError(f"app {self.name}: it takes no streams while it runs, and {published[0].name} is one")
+            return self
+        return self.rebuild(published)
 
     def _share_partitions(self) -> None:
         """Let the streams of a topic have its partitions, and so their progress and watermark, in common."""

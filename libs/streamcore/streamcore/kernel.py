@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from streamcore.operators.base import CutTime
+    from streamcore.schema.published_stream import PublishedStream
     from streamcore.state.cold.cold_state import ColdState
     from streamcore.state.cold.paged_state import PagedState
     from streamcore.state.scope import TableScope
@@ -102,7 +103,8 @@ class KernelOutput:
     """The output of a step: records and rows for lanes, and ``rows`` for the exchanges of later stages.
 
     ``counters``: numbers of occurrences by name, for the metrics. ``progress``: of derived partitions
-    (``app.DerivedSource``), from the stateless stage.
+    (``app.DerivedSource``), from the stateless stage. ``streams``: published documents that the app has from the next
+    cut on (``App.with_streams``), equal in all shards; from the last keyed stage.
     """
 
     records: Sequence[Record] = ()
@@ -110,6 +112,7 @@ class KernelOutput:
     rows: Mapping[StreamKey, pl.DataFrame | pa.Table] = field(default_factory=dict)
     counters: Mapping[str, int] = field(default_factory=dict)
     progress: Sequence[Progress] = ()
+    streams: Sequence[PublishedStream] = ()
 
 
 class Kernel(Protocol):

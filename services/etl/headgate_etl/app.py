@@ -110,9 +110,10 @@ def _route(rows: Stream, plan: EtlPlan, dead_letters: list[SinkNode]) -> list[Si
         dead_letters.append(unrouted.dead_letters(CODE, REASON))
     sinks = []
     for route in plan.routes:
-        route_rows = routed.filter(route.is_taken).select(*route.columns)
+        merged = [route.merge] if route.merge and route.merge not in route.columns else []
+        route_rows = routed.filter(route.is_taken).select(*route.columns, *merged)
         sinks.append(
-            route_rows.sink(route.name, key=route.key)
+            SinkNode("", route_rows.port, route.name, route.key, merge=route.merge)
             if route.to is RouteTarget.KAFKA
             else route_rows.table(route.name)
         )

@@ -129,6 +129,11 @@ class RouteDocument(Document):
     )
     columns: tuple[Name, ...] = Field(default=(), description="Fields of the row, in order; empty: the whole model.")
     key: tuple[Name, ...] = Field(default=(), description="Fields of the record key.")
+    merge: Name | None = Field(
+        default=None,
+        description="Field of the model with the extra fields of the input's records: they become members of the "
+        "route's records, beside the columns.",
+    )
 
 
 class EtlDocument(ServiceSettings):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from headgate_etl import masking
 from headgate_etl import name_resolution as names
-from headgate_etl.documents import InputDocument, OnMissing
+from headgate_etl.documents import InputDocument, OnMissing, RouteTarget
 from headgate_etl.expressions import ExpressionReader, inline, null_of_type, uses_lists
 from headgate_etl.mapping.stage import MappingStage
 from headgate_etl.mapping.types import ComputedField, RowRule
@@ -22,6 +22,7 @@ from rulecore.lists.list_columns import extract_list_columns
 from streamcore.decode.formats import InputFormat
 from streamcore.errors import ConfigError
 from streamcore.schema import Field, StreamSchema
+from streamcore.schema.record_places import EXTRA_FIELDS
 from streamcore.wire.lanes import DEAD_LETTERS, STATUS
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ def build_plan(settings: EtlDocument) -> EtlPlan:
     inputs = [_input(settings, n, document, model, rules, problems) for n, document in enumerate(settings.inputs)]
     derived = _derived_stage(settings, model, lists, rules, problems)
     routes = _routes(settings, model, problems)
+    _check_merged([each for each in inputs if each is not None], routes, problems)
     names.check_sinks(settings, problems)
     streams = [each.schema.name for each in inputs if each is not None]
     for name in sorted({name for name in streams if streams.count(name) > 1}):
@@ -167,6 +169,24 @@ def _derived_stage(
     return MappingStage(given, tuple(fields), late, tuple(given), frozenset(settings.mask))
 
 
+def _check_merged(inputs: Sequence[Input], routes: Sequence[Route], problems: Problems) -> None:
+    """Add a problem for each merged column that is no copy of an input's extra fields: only these are surely JSON."""
+    for number, route in enumerate(routes):
+        path = f"routes.{number}.merge"
+        if route.merge and route.to is not RouteTarget.KAFKA:
+            problems.add(path, f"the rows of a table have columns; write {route.merge} to one of them")
+        for each in inputs if route.merge else ():
+            field = next((one for one in each.mapping.fields if one.name == route.merge), None)
+            read = None if field is None or field.same_as is None else each.schema.get(field.same_as)
+            is_absent = field is not None and field.text == "null"
+            if not is_absent and (read is None or read.location != EXTRA_FIELDS or route.merge in each.mapping.private):
+                problems.add(
+                    path,
+                    f"{route.merge!r} must be mapped, and not masked, from a field of the stream {each.schema.name} "
+                    f"with from: {EXTRA_FIELDS[0]}",
+                )
+
+
 # --- routes ---------------------------------------------------------------------------------------------------------
 
 
@@ -195,7 +215,7 @@ def _routes(settings: EtlDocument, model: Mapping[str, Field], problems: Problem
                     problems.add(
                         f"{path}.when", "a route cannot read lists; derive a field from the list and test it here"
                     )
-        routes.append(Route(document.name, when, route_columns, document.key, document.to))
+        routes.append(Route(document.name, when, route_columns, document.key, document.to, document.merge or ""))
     if settings.otherwise != OnMissing.DEAD_LETTER and settings.otherwise not in {route.name for route in routes}:
         problems.add("otherwise", f"{settings.otherwise!r} is no route; name one, or {OnMissing.DEAD_LETTER.value}")
     return tuple(routes)

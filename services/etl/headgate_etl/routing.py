@@ -26,7 +26,7 @@ _TO = "@to:"
 @dataclass(frozen=True)
 class Route:
     """A lane of rows. ``when``: the condition of the rows that the route takes; None: all rows. ``key``: the columns of
-    the record key.
+    the record key. ``merge``: the column whose members become members of the record; "": none.
     """
 
     name: str
@@ -34,6 +34,7 @@ class Route:
     columns: tuple[str, ...]
     key: tuple[str, ...]
     to: RouteTarget
+    merge: str = ""
 
     @property
     def is_taken(self) -> pl.Expr:

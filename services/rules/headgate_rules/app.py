@@ -11,13 +11,18 @@ Events of a stream with ``deduplicate`` are routed by their id first, and their 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
+
 from headgate_rules.settings import RulesSettings
 from headgate_rules.topics import LANES
 from rulecore.factory import LateEventWriter, RulesFactory
 from rulecore.settings import DispatchSettings, GroupSettings, RuleStream, StateBudgets
 from streamcore.app import App, Source
 from streamcore.engine.deduplication.stage import add_deduplication
+from streamcore.engine.published_streams import add_streams
 from streamcore.engine.report import Listeners
+from streamcore.schema.published_stream import PublishedStream
 from streamcore.service.build_runner import build_runner
 from streamcore.spark.runner import Runner
 from streamcore.spark.runtime import Runtime
@@ -26,18 +31,27 @@ from streamcore.wire.lanes import CONTROL
 
 def build_app(settings: RulesSettings) -> App:
     """Build the app, without sinks or runtime."""
-    schemas = [(stream, stream.stream_schema()) for stream in settings.streams]
-    streams = tuple(RuleStream(schema, stream.topic) for stream, schema in schemas)
+    in_files = tuple(
+        stream.apply_to(Source(stream.stream_schema(), stream.topic, format=stream.input_format()))
+        for stream in settings.streams
+    )
+    return _build(settings, in_files, ())
+
+
+def _build(settings: RulesSettings, in_files: tuple[Source, ...], published: Sequence[PublishedStream]) -> App:
+    """Build the app with the streams of its files and those that were published while it ran. The files are read once:
+    what is written into them later is for the next start."""
+    sources = add_streams(in_files, published)
+    streams = tuple(RuleStream(source.schema, source.topic) for source in sources)
     app = App(
         name=settings.app,
-        sources=tuple(
-            stream.apply_to(Source(schema, stream.topic, format=stream.input_format())) for stream, schema in schemas
-        ),
+        sources=sources,
         control_topic=settings.control_topic,
         lanes={lane: settings.lane_topic(lane) for lane in LANES} | {CONTROL: settings.control_topic},
         stages=(
             RulesFactory(
                 streams=streams,
+                sources=sources,
                 max_rules=settings.max_rules,
                 groups=GroupSettings(distinct=settings.max_distinct),
                 dispatch=DispatchSettings(compare_every_ms=settings.compare_every_ms),
@@ -54,6 +68,7 @@ def build_app(settings: RulesSettings) -> App:
         watermark=settings.watermark,
         state=settings.state,
         limits=settings.limits,
+        rebuild=partial(_build, settings, in_files),
     )
     return add_deduplication(app, LateEventWriter(streams))
 

@@ -34,6 +34,8 @@ _STREAM = {
         "items": "array<struct<sku:string, price:decimal(8,2), at:timestamp>>",
         "labels": "map<string,long>",
         "address": "struct<city:string, lines:array<string>>",
+        "rest": {"type": "string", "from": "_extra_fields"},
+        "record": {"type": "string", "from": "_kafka.value"},
     },
 }
 _SETTINGS: dict[str, object] = {

@@ -545,6 +545,8 @@ _MAKERS: Mapping[Kind, list[Maker]] = {
         _lambda("filter", "transform"),
         _call("array", _number, _number),
         _call("array", _text, _text, _text),
+        lambda g, depth: Call.of("array", (g.array(depth),) * g.whole(1, 2)),
+        lambda g, depth: Call.of("array", (g.expression(g.choice((Kind.STRUCT, Kind.MAP)), depth),)),
         _call("map_keys", Generator.map),
         _call("map_values", Generator.map),
         _member,

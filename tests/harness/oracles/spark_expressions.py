@@ -1,30 +1,25 @@
 """``python -m tests.harness.oracles.spark_expressions``: the values that Spark SQL gives expressions over rows.
 
-Reads a JSON object from standard input (``schema``: DDL; ``rows``: JSON objects; ``expressions``). Writes the values
-of each row as a JSON array, NULL as null.
+Reads a JSON object from standard input (``schema``: DDL; ``rows``: JSON objects; ``expressions``; ``jars``: the folder
+of further jars, whose archive of classes the JVM can use). Writes the values of each row as a JSON array, NULL as null.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 
-from pyspark.sql import SparkSession
+from streamcore.spark.session import SparkSettings, open_session
 
-_OPTIONS: dict[str, bool | float | int | str | None] = {
-    "spark.ui.enabled": "false",
-    "spark.sql.shuffle.partitions": "1",
-    # A missing element or key is NULL, and the size of NULL is NULL.
-    "spark.sql.ansi.enabled": "false",
-    "spark.sql.legacy.sizeOfNull": "false",
-    "spark.sql.session.timeZone": "UTC",
-}
+# A missing element or key is NULL, and the size of NULL is NULL.
+_OPTIONS = {"spark.sql.ansi.enabled": "false", "spark.sql.legacy.sizeOfNull": "false"}
 
 
 def main() -> None:
     """Evaluate what is asked."""
     asked = json.load(sys.stdin)
-    session = SparkSession.builder.master("local[1]").config(map=_OPTIONS).getOrCreate()
+    session = open_session("expressions", SparkSettings(Path(asked["jars"]), "local[1]", 1, extra=_OPTIONS))
     lines = session.createDataFrame([(json.dumps(row),) for row in asked["rows"]], "line string")
     rows = lines.selectExpr(f"from_json(line, '{asked['schema']}') as row").selectExpr("row.*")
     texts = [f"to_json(struct({text} as v), map('ignoreNullFields', 'false'))" for text in asked["expressions"]]

@@ -25,7 +25,7 @@ _Command = TypeVar("_Command", bound=Callable[..., object])
 _RESPONSE_WAIT_S = 30.0
 
 
-def _response_options(command: _Command) -> _Command:
+def response_options(command: _Command) -> _Command:
     """Add ``--wait`` and ``--why`` to a command."""
     why = click.option("--why", default=None, help="The reason for the change, kept in the history.")
     wait = click.option(
@@ -41,7 +41,7 @@ def _response_options(command: _Command) -> _Command:
 @click.command(short_help="Check rules and publish them, each independently.")
 @files_option
 @target_option
-@_response_options
+@response_options
 @click.option("--mode", "mode_text", default=None, help="Publish in this mode: live, shadow, canary=10%, paused.")
 @click.option("--no-wait", is_flag=True, help="Do not wait for the app's responses.")
 @output_option
@@ -69,17 +69,17 @@ def publish(
     bundle = read(paths, streams, lists)
     if bundle.problems:
         return _report_problems(bundle, output)
-    kafka, topics = _app(login, app)
+    kafka, topics = running_app(login, app)
     changes = [rule_change(_in_mode(rule.rule, mode_text)) for rule in bundle.rules]
     published = send(kafka, topics, changes, note_for_user(why), None if no_wait else round(wait * 1000))
-    return _show_result(published, app, wait, output, waited=not no_wait)
+    return show_published(published, app, wait, output, waited=not no_wait)
 
 
 @click.command(short_help="Publish rules that take effect together.")
 @click.argument("name")
 @files_option
 @target_option
-@_response_options
+@response_options
 @click.option("--delete", "deleted", multiple=True, metavar="RULE", help="Delete this rule in the release too.")
 @output_option
 def release(
@@ -108,7 +108,7 @@ def release(
 @click.argument("rule", required=False)
 @streams_option
 @target_option
-@_response_options
+@response_options
 @click.option("--to", type=int, default=None, help="The version to go back to (default: the one that was live before).")
 @click.option("--release", "undone", default=None, metavar="NAME", help="Roll back a whole release.")
 @output_option
@@ -135,7 +135,7 @@ def rollback(
 
     if (rule is None) is (undone is None):
         raise InputError("rollback: name a RULE, or a release with --release NAME")
-    kafka, topics = _app(login, app)
+    kafka, topics = running_app(login, app)
     history = read_history(kafka, topics, streams)
     if undone is not None:
         rules, deleted = revert_release(history, undone)
@@ -144,7 +144,7 @@ def rollback(
     assert rule is not None
     earlier = roll_back(history, rule, to)
     published = send(kafka, topics, [rule_change(earlier)], note_for_user(why or "roll back"), round(wait * 1000))
-    return _show_result(published, app, wait, output, waited=True)
+    return show_published(published, app, wait, output, waited=True)
 
 
 def _release(
@@ -157,13 +157,14 @@ def _release(
     from headgate.rules.publish import note_for_user, publish_in_steps, release_changes
 
     login, app, wait, why = target
-    kafka, topics = _app(login, app)
+    kafka, topics = running_app(login, app)
     changes = release_changes(name, rules, deleted)
     published = publish_in_steps(kafka, topics, changes, note_for_user(why), round(wait * 1000))
-    return _show_result(published[-1:], app, wait, output, waited=True)
+    return show_published(published[-1:], app, wait, output, waited=True)
 
 
-def _app(login: KafkaLogin, app: str) -> tuple[KafkaSettings, AppTopics]:
+def running_app(login: KafkaLogin, app: str) -> tuple[KafkaSettings, AppTopics]:
+    """Return Kafka and the topics of a rules app. ``InputError`` if it was never started there."""
     from headgate.rules.publish import AppTopics, require_app
 
     kafka, topics = login.settings("headgate-rules"), AppTopics(app)
@@ -192,7 +193,8 @@ def _report_problems(bundle: RuleBundle, output: Output) -> int:
     return 1
 
 
-def _show_result(published: Sequence[PublishedChange], app: str, wait: float, output: Output, *, waited: bool) -> int:
+def show_published(published: Sequence[PublishedChange], app: str, wait: float, output: Output, *, waited: bool) -> int:
+    """Show the app's responses; return the exit code: 0 if it has accepted all changes, or was not asked."""
     data: Json = {"published": [_published_json(p) for p in published], "problems": []}
     unanswered = [p for p in published if p.response is None and waited]
     lines = [_published_line(p, waited=waited) for p in published]

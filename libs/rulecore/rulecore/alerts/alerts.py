@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -18,7 +18,7 @@ from rulecore import language as lang
 from rulecore.compile.rule import CompiledRule
 from rulecore.firing import Origin, RuleFiring
 from rulecore.language.types import Value
-from streamcore.schema import StreamSchema, Type
+from streamcore.schema import Field, StreamSchema, Type
 from streamcore.wire.lanes import Record
 
 
@@ -35,9 +35,15 @@ class AlertContext:
 
 
 def event_alert(
-    rule: CompiledRule, schema: StreamSchema, event: Mapping[str, Value], origin: Origin, context: AlertContext
+    rule: CompiledRule,
+    schema: StreamSchema,
+    event: Mapping[str, Value],
+    origin: Origin,
+    context: AlertContext,
+    fields: Sequence[Field],
 ) -> Record:
-    """Build the alert of an event rule. ``event``: physical values by column."""
+    """Build the alert of an event rule. ``event``: physical values by column. ``fields``: those that events of its
+    stream have."""
     identity = [rule.rule.id, rule.rule.version, origin.topic, origin.partition, origin.offset]
     body: dict[str, object] = {
         "kind": "event",
@@ -52,7 +58,7 @@ def event_alert(
         "rules_epoch": context.epoch,
     }
     if rule.rule.then.event:
-        body["event"] = {field.name: lang.to_logical(event[field.name], field.type) for field in schema.fields}
+        body["event"] = {field.name: lang.to_logical(event[field.name], field.type) for field in fields}
     return _record(rule, identity, body, context)
 
 

@@ -17,6 +17,7 @@ import polars as pl
 from rulecore.compile.rule import CompiledRule
 from rulecore.language.types import Value
 from rulecore.ruleset.ruleset import RuleSet
+from rulecore.streams import find_stream
 from streamcore.columnar.polars_types import polars_type
 from streamcore.hashing import UInt64Array, hash_columns
 from streamcore.schema import StreamSchema
@@ -57,7 +58,7 @@ def owned_entries(rows: pl.DataFrame, rules: RuleSet) -> HashedRows:
             by_columns.setdefault(key[:3], []).append(row)
     for (stream, route, columns), indexes in by_columns.items():
         values = [keys[row].values for row in indexes]  # type: ignore[union-attr]  # None is in no group
-        hashes[indexes] = _hash_values(rules.streams[stream], route, columns, values)
+        hashes[indexes] = _hash_values(find_stream(rules.streams, stream), route, columns, values)
     known = np.fromiter((key is not None for key in keys), np.bool_, len(keys))
     return rows.filter(pl.Series(known)), hashes[known]
 

@@ -16,7 +16,7 @@ from rulecore import language as lang
 from rulecore.compile.conditions import NameScope, compile_expr
 from rulecore.errors import ExpressionError
 from rulecore.language import Expr
-from rulecore.language.scope import OF_STEP
+from rulecore.language.scope import OF_STEP, split_step_column
 from rulecore.lists.list_columns import ListColumn
 from streamcore.patterns.expressions import MatchFunction, MatchRead
 from streamcore.schema import BOOLEAN, Kind, Type
@@ -166,14 +166,11 @@ def find_reads(
         reads[name] = MatchRead(step, _AGGREGATES[call.function], column), argument.type, call.type
         replaced[call] = name
     outside = lang.columns(lang.replace_aggregates(expr, replaced)) - {*reads}
-    for name in sorted(name for name in outside if OF_STEP in name):
-        function, inner = MatchFunction.LAST, name
-        if name.endswith(")"):
-            word, _, inner = name[:-1].partition("(")
-            function = MatchFunction(word)
-        step, _, column = inner.partition(OF_STEP)
-        kind = columns[column]
-        reads[name] = MatchRead(step, function, column), kind, kind
+    for name in sorted(outside):
+        if of_step := split_step_column(name):
+            function, step, column = of_step
+            kind = columns[column]
+            reads[name] = MatchRead(step, MatchFunction(function or "last"), column), kind, kind
     return reads, replaced
 
 

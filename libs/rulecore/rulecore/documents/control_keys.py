@@ -15,6 +15,7 @@ BACKFILL_KEY: Final = "backfill/"
 QUARANTINE_KEY: Final = "quarantine/"
 LIST_KEY: Final = "list/"
 LIST_PART_KEY: Final = "part/"
+STREAM_KEY: Final = "stream/"
 
 _SUBJECTS: Final = {
     RELEASE_KEY: Subject.RELEASE,
@@ -23,6 +24,7 @@ _SUBJECTS: Final = {
     QUARANTINE_KEY: Subject.RULE,
     LIST_KEY: Subject.LIST,
     LIST_PART_KEY: Subject.PART,
+    STREAM_KEY: Subject.STREAM,
 }
 
 

@@ -30,7 +30,7 @@ from rulecore.documents.scalars import (
     ColumnName,
     Duration,
     Expression,
-    StreamName,
+    StreamNames,
     Time,
     abbreviate,
 )
@@ -273,7 +273,9 @@ class Rule(DocumentModel):
         Field(strict=False, max_length=MAX_TAGS),
         Field(description="Free labels, such as ATT&CK techniques."),
     ] = ()
-    on: Annotated[StreamName, Field(description="Name of the stream whose events the rule reads.")]
+    on: Annotated[
+        StreamNames, Field(description="Name of the stream whose events the rule reads, or a list of several.")
+    ]
     where: Annotated[
         Expression | None, Field(description="Condition on each event; only events that satisfy it count.")
     ] = None

@@ -12,8 +12,10 @@ from typing import Annotated, Any, Final
 
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
+from rulecore.streams import MAX_STREAMS
 from streamcore import durations
 from streamcore.durations import render_duration
+from streamcore.schema import UNION
 from streamcore.schema.field_paths import MAX_DEPTH
 from streamcore.schema.types import ACCEPTED_NAMES, NAME_PATTERN, is_field_name
 
@@ -82,7 +84,35 @@ Time = Annotated[
     PlainSerializer(render_time, return_type=str),
     WithJsonSchema({"type": "string", "format": "date-time", "examples": ["2026-12-01T08:00:00Z"]}),
 ]
-StreamName = Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_]{0,62}$")]
+_STREAM_NAME = r"[a-z_][a-z0-9_]{0,62}"
+
+
+def _join_streams(value: object) -> object:
+    """Return the name of the union of a list of streams."""
+    if isinstance(value, list | tuple) and value and all(isinstance(name, str) for name in value):
+        return UNION.join(sorted({*value}))
+    return value
+
+
+#: The name of a stream, or the names of several: a list, or joined by ``+``.
+StreamNames = Annotated[
+    str,
+    BeforeValidator(_join_streams),
+    Field(pattern=rf"^{_STREAM_NAME}(\+{_STREAM_NAME}){{0,{MAX_STREAMS - 1}}}$"),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string", "pattern": f"^{_STREAM_NAME}(\\+{_STREAM_NAME})*$"},
+                {
+                    "type": "array",
+                    "items": {"type": "string", "pattern": f"^{_STREAM_NAME}$"},
+                    "minItems": 1,
+                    "maxItems": MAX_STREAMS,
+                },
+            ]
+        }
+    ),
+]
 StepName = Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_]{0,62}$")]
 
 

@@ -22,7 +22,7 @@ class StatusKind(Code):
 
     ACCEPTED = (
         "accepted",
-        "The rule, list, release or backfill is valid and takes effect with this batch.",
+        "The rule, list, release, backfill or stream document is valid and takes effect with this batch.",
         "Nothing.",
     )
     REJECTED = (
@@ -63,6 +63,7 @@ class Subject(enum.StrEnum):
     PART = "part"
     LIST = "list"
     BACKFILL = "backfill"
+    STREAM = "stream"
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,7 +61,8 @@ def explain_event(
 
 def _alert(rule: CompiledRule, schema: StreamSchema, row: Row, origin: Origin) -> Mapping[str, Json]:
     context = AlertContext(ALERTS, _EPOCH, None if rule.rule.suppress is None else 0)
-    alert: Mapping[str, Json] = orjson.loads(event_alert(rule, schema, row, origin, context).value or b"{}")
+    record = event_alert(rule, schema, row, origin, context, schema.fields)
+    alert: Mapping[str, Json] = orjson.loads(record.value or b"{}")
     return alert
 
 

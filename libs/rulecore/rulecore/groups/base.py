@@ -14,6 +14,7 @@ from rulecore.firing import RuleFailure, RuleFiring
 from rulecore.language.types import Value
 from rulecore.state_size import StateHolder
 from streamcore.key_space import KeySpace
+from streamcore.offsets import PARTITIONS_PER_TOPIC
 from streamcore.state import KeyValueTable, StateTable
 
 
@@ -63,7 +64,8 @@ class ListValues(Protocol):
 class CutContext:
     """The facts of a cut that a group needs besides the events. Times are in epoch milliseconds.
 
-    ``topic``: the topic of the group's stream. ``shard``: the number of the shard; ``key_space`` decides which shard
+    ``topic``: the topic of the group's stream; ``topics``: of each source of the app, if the group's stream is a union.
+    ``shard``: the number of the shard; ``key_space`` decides which shard
     owns a key. ``lists``: the contents of the lists, by name.
     """
 
@@ -74,6 +76,11 @@ class CutContext:
     watermark_ms: int
     next_watermark_ms: int
     lists: Mapping[str, ListValues] = field(default_factory=dict)
+    topics: Sequence[str] = ()
+
+    def topic_of(self, partition: int) -> str:
+        """Return the topic of an event. ``partition``: of the app, as events have it."""
+        return self.topics[partition // PARTITIONS_PER_TOPIC] if self.topics else self.topic
 
 
 class RuleGroup(StateHolder, Protocol):

@@ -8,6 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+#: Of how many arrays the work of an expression may be the product.
+MAX_PRODUCTS = 2
+#: The most values, and bytes of texts, of the result of a ``transform`` whose lambda repeats texts, arrays, maps or
+#: structs from outside of it for each element. A larger result is NULL.
+MAX_TRANSFORMED = 1_000_000
+
 
 @dataclass(frozen=True, slots=True)
 class ExpressionLimits:

@@ -40,7 +40,7 @@ from rulecore.language.parsing.coercion import convert
 from rulecore.language.parsing.literals import timestamp_text
 from rulecore.language.patterns import ANY_TEXT, like_tokens
 from rulecore.language.reference.evaluator import evaluate
-from rulecore.language.traversal import rebuild, replace_leaves
+from rulecore.language.traversal import normal_parameter, rebuild, replace_parts
 from streamcore.schema import TIMESTAMP
 
 _OPPOSITE: dict[ComparisonOp, ComparisonOp] = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
@@ -68,14 +68,9 @@ def _rename_parameter(expr: Expr) -> Expr:
     """Rename the parameter of a lambda, so that it does not matter: by the number of lambdas inside each other."""
     if not isinstance(expr, HigherOrderCall):
         return expr
-    name = f"__{_height(expr.body)}"  # no column has such a name
+    name = normal_parameter(expr.body)
     old, new = (LambdaParameter(name=one, type=expr.array.type.items) for one in (expr.parameter, name))
-    return HigherOrderCall.of(expr.function, expr.array, name, replace_leaves(expr.body, {old: new}))
-
-
-def _height(expr: Expr) -> int:
-    inner = max((_height(child) for child in expr.children), default=0)
-    return inner + 1 if isinstance(expr, HigherOrderCall) else inner
+    return HigherOrderCall.of(expr.function, expr.array, name, replace_parts(expr.body, {old: new}))
 
 
 def fingerprint(expr: Expr | None) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from decimal import Decimal
 
 from rulecore.language.ast import (
@@ -31,7 +30,7 @@ from rulecore.language.ast import (
 )
 from rulecore.language.parsing.lexemes import KEYWORDS
 from rulecore.language.parsing.literals import interval_text, quote, timestamp_text
-from rulecore.language.scope import OF_STEP
+from rulecore.language.scope import split_step_column
 from streamcore.schema import TIMESTAMP, Kind
 from streamcore.schema.types import quote_name
 
@@ -102,17 +101,12 @@ def _is_index(expr: Call) -> bool:
     return expr.function == "get" or (expr.function == "element_at" and is_map)
 
 
-#: ``first(step.column)``, as the name of a column.
-_OF_STEP = re.compile(r"(first|last)\((.*)\)\Z", re.DOTALL)
-
-
 def _name(name: str) -> str:
     """Return the text of a name, in backquotes if it would be read as something else."""
-    step, of_step, column = name.partition(OF_STEP)
-    if of_step and (match := _OF_STEP.match(name)):
-        return f"{match[1]}({_name(match[2])})"
-    if of_step:
-        return f"{step}.{quote_name(column)}"
+    if of_step := split_step_column(name):
+        function, step, column = of_step
+        text = f"{step}.{quote_name(column)}"
+        return f"{function}({text})" if function else text
     return f"`{name}`" if name.lower() in KEYWORDS else quote_name(name)
 
 

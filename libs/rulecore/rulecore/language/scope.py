@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -9,6 +10,18 @@ from streamcore.schema import LONG, StreamSchema, Type
 
 #: Between the name of a step and that of a column, in the name of a column of a step; no other name has it.
 OF_STEP = "#"
+#: The name of such a column, or of ``first(step.column)`` and ``last(step.column)``.
+_COLUMN_OF_STEP = re.compile(rf"(?:(first|last)\((\w+){OF_STEP}(.*)\)|(\w+){OF_STEP}(.*))", re.DOTALL)
+
+
+def split_step_column(name: str) -> tuple[str, str, str] | None:
+    """Return ``first``, ``last`` or nothing, the step and the column of the name of a column of a step; None for
+    another name."""
+    match = _COLUMN_OF_STEP.fullmatch(name)
+    if match is None:
+        return None
+    function, step_of_call, column_of_call, step, column = match.groups()
+    return (function, step_of_call, column_of_call) if function else ("", step, column)
 
 
 @dataclass(frozen=True, slots=True)

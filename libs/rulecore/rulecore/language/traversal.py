@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 
 from rulecore.language.ast import (
     AggregateCall,
@@ -27,6 +28,7 @@ from rulecore.language.ast import (
     Or,
     When,
 )
+from streamcore.schema import STRING
 
 Rewrite = Callable[[Expr], Expr]
 
@@ -61,11 +63,67 @@ def free_leaves(expr: Expr, parameter: str | None = None) -> tuple[Expr, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def replace_leaves(expr: Expr, places: Mapping[Expr, Expr]) -> Expr:
-    """Replace columns and parameters by other nodes. No lambda inside has a parameter that is replaced."""
-    if isinstance(expr, ColumnRef | LambdaParameter):
-        return places.get(expr, expr)
-    return rebuild(expr, lambda child: replace_leaves(child, places))
+def find_outside(body: Expr, parameter: str) -> tuple[Expr, ...]:
+    """Return the largest parts of a lambda's body that read columns or parameters around it, and not its own one."""
+    return tuple(dict.fromkeys(_outside(body, frozenset([parameter]))))
+
+
+def _outside(expr: Expr, inside: frozenset[str]) -> Iterator[Expr]:
+    leaves = free_leaves(expr)
+    if leaves and not any(isinstance(leaf, LambdaParameter) and leaf.name in inside for leaf in leaves):
+        yield expr
+        return
+    inner = inside | {expr.parameter} if isinstance(expr, HigherOrderCall) else inside
+    for child in expr.children:
+        yield from _outside(child, inner)
+
+
+def repeats_outside(expr: HigherOrderCall) -> bool:
+    """Return whether a ``transform`` may repeat texts, or arrays and the like, from outside of it in its result."""
+    copied = expr.body.type.is_nested or expr.body.type == STRING
+    return expr.function == "transform" and copied and bool(find_outside(expr.body, expr.parameter))
+
+
+def normal_parameter(body: Expr) -> str:
+    """Return the name of a lambda's parameter in the normal form: ``__`` and the number of levels of lambdas inside.
+
+    No other parameter begins with ``__``, so it hides no parameter of a lambda around it.
+    """
+    return f"__{_height(body)}"
+
+
+def _height(expr: Expr) -> int:
+    inner = max((_height(child) for child in expr.children), default=0)
+    return inner + 1 if isinstance(expr, HigherOrderCall) else inner
+
+
+def count_products(expr: Expr, levels: Mapping[str, int] = MappingProxyType({})) -> int:
+    """Return of how many arrays the work is the product, at most.
+
+    ``levels``: the same for one evaluation of each lambda around it, by parameter. What reads no parameter of a lambda
+    is computed outside of it. The elements of a parameter's own arrays are no further factor.
+    """
+    inside = [levels[leaf.name] for leaf in free_leaves(expr) if isinstance(leaf, LambdaParameter)]
+    level = max(inside, default=0)
+    if isinstance(expr, HigherOrderCall):
+        own = level + (not _is_part(expr.array))
+        body = count_products(expr.body, {**levels, expr.parameter: own})
+        return max(own, body, count_products(expr.array, levels))
+    if isinstance(expr, Call) and inside:
+        level += any(child.type.is_nested and not _is_part(child) for child in expr.children)
+    return max([level, *(count_products(child, levels) for child in expr.children)])
+
+
+def _is_part(expr: Expr) -> bool:
+    """Return whether it is the parameter of a lambda, or a member of it."""
+    return isinstance(expr, LambdaParameter) or (isinstance(expr, MemberOf) and _is_part(expr.operand))
+
+
+def replace_parts(expr: Expr, places: Mapping[Expr, Expr]) -> Expr:
+    """Replace parts of an expression by other nodes. No lambda inside has a parameter that a part reads."""
+    if expr in places:
+        return places[expr]
+    return rebuild(expr, lambda child: replace_parts(child, places))
 
 
 def aggregates(expr: Expr) -> tuple[AggregateCall, ...]:

@@ -22,6 +22,7 @@ from rulecore.documents.slots import Slot, VersionSlot
 from rulecore.documents.status import RuleStatus, StatusKind, Subject, as_reply
 from rulecore.errors import ExpressionError, RuleError, RuleSetError
 from rulecore.ruleset.versions import VersionTable
+from rulecore.streams import find_stream
 from streamcore.kernel import ControlRecord
 
 _REASONS: Final = 20  # most rejected changes of a release that its status lists
@@ -147,7 +148,7 @@ class RuleSetUpdate:
                 f"version {backfill.version} of {name!r} is neither live nor on trial, so it takes no backfill"
             )
         schemas = {schema.name: schema for schema in self.versions.context.streams}
-        return decode_parts(backfill, rules[0], schemas[rules[0].rule.on], self.staged)
+        return decode_parts(backfill, rules[0], find_stream(schemas, rules[0].rule.on), self.staged)
 
     def _apply_release(self, name: str, value: bytes | None) -> Iterator[RuleStatus]:
         """Apply all changes to a copy of the versions; replace the versions by the copy if no change is rejected."""

@@ -29,6 +29,7 @@ from rulecore.documents.rule import Rule, RuleKind, RuleMode
 from rulecore.documents.yaml_reader import Json, PathKey, dotted_path
 from rulecore.errors import RuleError
 from rulecore.language import Expr, Scope
+from rulecore.streams import find_stream
 from streamcore.durations import render_duration
 from streamcore.schema import StreamSchema
 
@@ -187,11 +188,11 @@ def _are_comparable_lists(old: Json, new: Json) -> bool:
 
 def _try_parse(rule: Rule, path: PathKey, text: str, streams: Mapping[str, StreamSchema]) -> Expr | None:
     """Return the normal form of the condition at ``path`` of a rule; None if it does not parse."""
-    schema = streams.get(rule.on)
-    if schema is None or any(schema.get(name) is None for name in rule.group_by):
-        return None
-    scope = Scope.of_group(schema, rule.group_by) if path[-1] == "having" else Scope.of_event(schema)
     try:
+        schema = find_stream(streams, rule.on)
+        if any(schema.get(name) is None for name in rule.group_by):
+            return None
+        scope = Scope.of_group(schema, rule.group_by) if path[-1] == "having" else Scope.of_event(schema)
         return lang.normalize(lang.parse(text, scope, field=str(path[-1])))
     except RuleError:
         return None

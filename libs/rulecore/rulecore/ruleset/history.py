@@ -15,10 +15,12 @@ from rulecore.documents.loading import decode_record
 from rulecore.documents.rule import Rule, RuleMode
 from rulecore.documents.slots import Slot, VersionSlot
 from rulecore.documents.status import RuleStatus, StatusKind, Subject, as_reply
+from rulecore.documents.stream_records import is_stream
 from rulecore.errors import RuleSetError
 from rulecore.lists.routing import is_list
 from rulecore.lists.store import ListStore
 from rulecore.ruleset.ruleset import RuleSet
+from rulecore.ruleset.stream_changes import replay_stream
 from streamcore.kernel import ControlRecord
 
 
@@ -68,6 +70,10 @@ def replay_log(rules: RuleSet, log: Iterable[ControlEntry]) -> RuleHistory:
     """Return the history of a log that is applied to ``rules``, usually an empty set."""
     history = RuleHistory(rules)
     for written in log:
+        if is_stream(written.control):
+            history.rules, answer = replay_stream(history.rules, written.control, history.rules.limits.record_bytes)
+            history.entries.append(HistoryEntry(written, answer))
+            continue
         if is_list(written.control):
             history.entries.append(HistoryEntry(written, _apply_list(history, written.control)))
             continue

@@ -25,6 +25,7 @@ from rulecore.settings import RuleStream
 from rulecore.testing.rule_tests import Alert, Event
 from streamcore.decode.scalar import DecodeLimits, ExtraFields, RejectedRecord, decode_json_event, make_record
 from streamcore.kernel import ControlRecord, Cut, StreamKey
+from streamcore.offsets import PARTITIONS_PER_TOPIC
 from streamcore.operators.deduplication.events import for_stream
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
 from streamcore.timestamps import load_zone
@@ -47,7 +48,10 @@ def run_in_process(
     ``lists``: control records of lists; entries expired by the time of the last event do not count.
     """
     kernel = RulesFactory(tuple(RuleStream(schema, name) for name, schema in streams.items()))()
-    frames = {name: _once(streams[name], _decode(streams[name], rows)) for name, rows in events.items() if rows}
+    sources = {name: number * PARTITIONS_PER_TOPIC for number, name in enumerate(streams)}
+    frames = {
+        name: _once(streams[name], _decode(streams[name], rows, sources[name])) for name, rows in events.items() if rows
+    }
     latest = {name: int(frame[EVENT_MS].to_numpy().max()) for name, frame in frames.items()}
     published = [*lists, *((rule.id, canonical_json(rule)) for rule in rules)]
     control = [ControlRecord(0, i, key.encode(), value) for i, (key, value) in enumerate(published)]
@@ -69,7 +73,7 @@ def _watermarks(rules: Sequence[Rule], frames: Collection[pl.DataFrame]) -> tupl
     return int(min(t.min() for t in times)), int(max(t.max() for t in times)) + 1
 
 
-def _decode(schema: StreamSchema, events: Sequence[Event]) -> pl.DataFrame:
+def _decode(schema: StreamSchema, events: Sequence[Event], partition: int) -> pl.DataFrame:
     zone, limits = load_zone(schema.zone), DecodeLimits()
     whole = replace(schema, when=None)  # an event of a test is one of its stream
     rows = []
@@ -82,7 +86,7 @@ def _decode(schema: StreamSchema, events: Sequence[Event]) -> pl.DataFrame:
             reason = found.reason if isinstance(found, RejectedRecord) else "it is a tombstone"
             raise RuleError(f"events[{number}] is not an event of {schema.name}: {reason}")
         values = dict(zip(schema.names, found, strict=True))
-        rows.append({**values, PARTITION: 0, OFFSET: number, EVENT_MS: values[schema.event_time]})
+        rows.append({**values, PARTITION: partition, OFFSET: number, EVENT_MS: values[schema.event_time]})
     return pl.DataFrame(pa.Table.from_pylist(rows, schema=schema.arrow))
 
 

@@ -2,6 +2,7 @@
 
 An event may omit nullable fields, the event id (``e1``, ``e2``, ... by default), and the event time (by default one
 second after the event before, from ``START_MS`` on). A time may also be written as ``+90s``: 90 s after ``START_MS``.
+An event of a rule on several streams names its own in ``_stream``.
 
 An expected alert names only some fields. A name is a field of the alert or else of its ``key``. A mapping is compared
 entry by entry; a number equals a decimal written as text. Alerts may be in any order. Each expected alert must match an
@@ -21,6 +22,8 @@ import orjson
 from rulecore.documents.rule import Rule, RuleTest
 from rulecore.documents.scalars import FieldValue, parse_duration_ms
 from rulecore.documents.yaml_reader import Json
+from rulecore.errors import RuleSetError
+from rulecore.streams import STREAM, stream_names
 from streamcore.schema import Kind, StreamSchema
 
 START_MS: Final = 1_767_571_200_000  # 2026-01-05 00:00 UTC, a Monday
@@ -98,17 +101,39 @@ def run_tests(
 def _run(rules: Sequence[Rule], test: RuleTest, streams: Mapping[str, StreamSchema], runner: RuleRunner) -> TestResult:
     rule = rules[-1]
     try:
-        found = runner(rules, streams, {rule.on: complete(test.events, streams[rule.on])})
+        found = runner(rules, streams, _by_stream(rule, test.events, streams))
         alerts = [alert for alert in found if alert["rule"] == rule.id]
     except Exception as error:
         return TestResult(rule.id, test.name, (f"the run failed: {type(error).__name__}: {error}",))
     return TestResult(rule.id, test.name, compare(test.expect, alerts))
 
 
-def complete(events: Sequence[Event], schema: StreamSchema) -> list[dict[str, FieldValue]]:
-    """Return the events with default ids and times (see the module docstring)."""
-    rows = []
+def _by_stream(
+    rule: Rule, events: Sequence[Event], streams: Mapping[str, StreamSchema]
+) -> dict[str, list[dict[str, FieldValue]]]:
+    """Return the completed events of each stream that the rule reads."""
+    names = stream_names(rule.on)
+    if len(names) == 1:
+        return {rule.on: complete(events, streams[rule.on])}
+    numbered: dict[str, list[tuple[int, Event]]] = {name: [] for name in names}
     for number, event in enumerate(events):
+        name = event.get(STREAM)
+        if name not in names:
+            raise RuleSetError(f"events[{number}]: {STREAM}: name the stream of the event, {' or '.join(names)}")
+        numbered[str(name)].append((number, {key: value for key, value in event.items() if key != STREAM}))
+    return {
+        name: complete([event for _, event in own], streams[name], [number for number, _ in own])
+        for name, own in numbered.items()
+    }
+
+
+def complete(
+    events: Sequence[Event], schema: StreamSchema, numbers: Sequence[int] | None = None
+) -> list[dict[str, FieldValue]]:
+    """Return the events with default ids and times (see the module docstring). ``numbers``: their numbers in the test,
+    if it has events of other streams too."""
+    rows = []
+    for number, event in zip(range(len(events)) if numbers is None else numbers, events, strict=True):
         row = dict(event)
         event_id = None if schema.event_id is None else schema.get(schema.event_id)
         if event_id is not None:

@@ -90,11 +90,3 @@ def test_the_result_of_a_decimal_is_physical() -> None:
     result = frame_.select(to_polars(parse("a * amount", SCOPE, expect=None)).alias("r"))["r"]
     assert result.dtype == pl.Int64
     assert result.to_list() == [450]
-
-
-def test_arrays_beside_each_other_are_bounded() -> None:
-    """A lambda over an array that reads another one takes the product of their lengths."""
-    text = "exists(longs, x -> array_contains(longs, x + 1))"
-    assert _column(text, [{"longs": [1, 2]}, {"longs": [1, 3]}, {"longs": None}]) == [True, False, None]
-    with pytest.raises(OverflowError, match="an array inside of a lambda over another one"):
-        _column(text, [{"longs": [*range(0, 10_000, 2)]}])

@@ -7,6 +7,7 @@
     <root>/epoch.json    see ``epoch``
     <root>/lease.*       see ``lease``
     <root>/offsets/N     the offset ranges of batch N: see ``offset_log``
+    <root>/streams/N     the streams that were published while the app ran, from batch N on: see ``stream_log``
     <root>/initial/      the state of a savepoint, for batch 0: see ``streamcore.savepoint.restore``
     <root>/restored_from.json  the savepoint that it comes from, its batch and epoch; none where it began with nothing
     <root>/spark/        Spark's own: metadata, offsets/N (batch N planned), commits/N (batch N done), state/
@@ -24,6 +25,7 @@ from dataclasses import dataclass
 
 from streamcore.checkpoint.epoch import FIRST_EPOCH, create_epoch, read_epoch
 from streamcore.checkpoint.offset_log import OffsetLog
+from streamcore.checkpoint.stream_log import StreamLog
 from streamcore.cuts.cut_id import CutId
 from streamcore.errors import ConfigError, other_division
 from streamcore.key_space import DEFAULT_KEY_GROUPS, KeySpace
@@ -76,6 +78,17 @@ class CheckpointRoot:
     def offsets(self) -> OffsetLog:
         """The log of the offsets that each batch reads."""
         return OffsetLog(self.path / "offsets")
+
+    @property
+    def streams(self) -> StreamLog:
+        """The streams that were published while the app ran."""
+        return StreamLog(self.path / "streams")
+
+    @property
+    def next_batch(self) -> int:
+        """The first batch that Spark has not recorded as committed."""
+        last = self.last_committed()
+        return 0 if last is None else last + 1
 
     @property
     def initial(self) -> Location:

@@ -35,17 +35,19 @@ class CutBounds:
     """The offsets and the clock at the start and at the end of a cut.
 
     ``previous``: digest of the cut before, or of the offsets that a restored app begins at; empty for the first cut of
-    a new app.
+    a new app. ``streams``: digest of the streams that were published while the app ran (``stream_log``).
     """
 
     start: StreamOffsets
     end: StreamOffsets
     previous: str = ""
+    streams: str = ""
 
     def to_json(self, batch: int) -> dict[str, object]:
         """Convert to the JSON document that is stored for ``batch``."""
         start, end = self.start.to_json(), self.end.to_json()
-        return {"batch": batch, "start": start, "end": end, "previous": self.previous}
+        document: dict[str, object] = {"batch": batch, "start": start, "end": end, "previous": self.previous}
+        return document | ({"streams": self.streams} if self.streams else {})
 
     def id(self, batch: int) -> CutId:
         """Return the identity of the cut as ``batch``."""
@@ -75,7 +77,7 @@ class OffsetLog:
         if document.get("batch") != batch:
             raise CorruptState(f"{path}: has the offsets of batch {document.get('batch')}; {_REMEDY}")
         start, end = StreamOffsets.from_json(document["start"]), StreamOffsets.from_json(document["end"])
-        return CutBounds(start, end, document["previous"])
+        return CutBounds(start, end, document["previous"], document.get("streams", ""))
 
     def check_link(self, batch: int) -> None:
         """Raise ``CorruptState`` if the batch does not begin where the batch before it ended.

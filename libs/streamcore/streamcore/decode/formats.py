@@ -49,6 +49,11 @@ class InputFormat(Protocol):
         """Whether records name their schemas by ids of a schema registry."""
         ...
 
+    @property
+    def is_text(self) -> bool:
+        """Whether records are text."""
+        ...
+
     def decoder(self, schema: StreamSchema, *, limits: DecodeLimits, extra_fields: ExtraFields) -> Decoder:
         """Return the decoder of a stream's records; ``ConfigError`` if the format does not fit the schema."""
         ...
@@ -59,6 +64,7 @@ class Json:
     """Each record is one JSON object."""
 
     needs_registry: ClassVar[bool] = False
+    is_text: ClassVar[bool] = True
 
     def decoder(self, schema: StreamSchema, *, limits: DecodeLimits, extra_fields: ExtraFields) -> Decoder:
         """See ``InputFormat``."""
@@ -78,6 +84,7 @@ class Csv:
     """
 
     needs_registry: ClassVar[bool] = False
+    is_text: ClassVar[bool] = True
 
     columns: tuple[str, ...] | None = None
     delimiter: str = ","
@@ -133,6 +140,7 @@ class AccessLog:
     """
 
     needs_registry: ClassVar[bool] = False
+    is_text: ClassVar[bool] = True
 
     layout: LogLayout = LogLayout.COMBINED
     request_time: bool = False
@@ -193,6 +201,7 @@ class Registry:
     says what follows: Avro, Protobuf or JSON."""
 
     needs_registry: ClassVar[bool] = True
+    is_text: ClassVar[bool] = False
 
     def decoder(self, schema: StreamSchema, *, limits: DecodeLimits, extra_fields: ExtraFields) -> Decoder:
         """See ``InputFormat``."""
@@ -207,6 +216,7 @@ class Avro:
     """
 
     needs_registry: ClassVar[bool] = False
+    is_text: ClassVar[bool] = False
 
     framing: AvroFraming = field(default_factory=Container)
 

@@ -27,6 +27,7 @@ from streamcore.decode.scalar.event import WRAPPED_PATTERN, convert_beside
 from streamcore.decode.scalar.record import check_event_time
 from streamcore.decode.scalar.values import Physical, RecordError
 from streamcore.decode.types import DEAD_SCHEMA, Decoded, Decoder, RawBatch
+from streamcore.errors import ConfigError
 from streamcore.schema import (
     EVENT_MS,
     OFFSET,
@@ -40,7 +41,7 @@ from streamcore.schema import (
     StreamSchema,
 )
 from streamcore.schema.record_layout import RecordLayout, kafka_place, layouts
-from streamcore.schema.record_places import BINARY_MARK
+from streamcore.schema.record_places import BINARY_MARK, EXTRA_FIELDS, KAFKA
 from streamcore.timestamps import MAX_MS, MIN_MS, load_zone
 
 Rows = npt.NDArray[np.int64]
@@ -55,7 +56,8 @@ def event_decoder(
 
     A CloudEvent in structured mode is JSON, and so is a change beside its schema, whatever the format of the others.
     """
-    if not schema.is_part and schema.envelope is None and not layouts(schema)[RecordForm.PLAIN].beside:
+    _check_whole_values(schema, written)
+    if not schema.is_part and schema.envelope is None and layouts(schema)[RecordForm.PLAIN].is_plain:
         return written.decoder(schema, limits=limits, extra_fields=extra_fields)
 
     def make(form: RecordForm, part: StreamSchema) -> Decoder:
@@ -63,6 +65,16 @@ def event_decoder(
         return of.decoder(part, limits=limits, extra_fields=extra_fields)
 
     return StreamDecoder(schema, limits, make)
+
+
+def _check_whole_values(schema: StreamSchema, written: InputFormat) -> None:
+    """Raise ``ConfigError`` for a field of the whole value, or of its extra fields, that the format does not have."""
+    for one in schema.fields:
+        where = f"stream {schema.name}: field {one.label}"
+        if one.location[:2] == (KAFKA, KafkaValue.VALUE) and not written.is_text:
+            raise ConfigError(f"{where}: the records of this format are no text")
+        if one.location == EXTRA_FIELDS and (written != JSON or not layouts(schema)[RecordForm.PLAIN].value.fields):
+            raise ConfigError(f"{where}: only records of JSON with another field in their value have extra fields")
 
 
 @dataclass(slots=True)
@@ -134,6 +146,8 @@ class StreamDecoder:
         for one in layout.beside:
             columns[one.name], mistakes = beside_column(one, batch, self._zone)
             bad = mistakes | bad
+        if layout.extra is not None:
+            columns[layout.extra.name] = self._extra_fields(layout, batch)
         time = self._schema.event_time
         if time and not layout.value.event_time:
             self._check_times(columns[time], batch.clock_ms, bad)
@@ -141,6 +155,11 @@ class StreamDecoder:
         engine = [inside.column(PARTITION), inside.column(OFFSET), event_ms]
         arrays = [*(columns[name] for name in self._schema.names), *engine]
         return pa.Table.from_arrays(arrays, schema=self._schema.arrow), bad
+
+    def _extra_fields(self, layout: RecordLayout, batch: RawBatch) -> pa.Array:
+        from streamcore.decode.walk.extra_fields import extra_fields  # with its compiler, by the process that decodes
+
+        return extra_fields(batch.values.cast(pa.large_binary()), layout.declared, self._limits)
 
     def _check_times(self, times: pa.Array, clock_ms: int, bad: dict[int, RecordError]) -> None:
         late = pc.greater(times, pa.scalar(clock_ms + self._limits.max_future_ms, pa.int64()))
@@ -210,6 +229,8 @@ def _found(one: Field, batch: RawBatch) -> pa.Array | None:
     place, header = kafka_place(one)
     beside, count = batch.beside, len(batch)
     match place:
+        case KafkaValue.VALUE:
+            return batch.values
         case KafkaValue.KEY:
             return beside.key
         case KafkaValue.HEADERS:

@@ -19,6 +19,7 @@ from streamcore.engine.shard import Shard, ShardOutput
 from streamcore.engine.shuffle import ShuffleBlock
 from streamcore.errors import ConfigError, other_division
 from streamcore.offsets import source_partitions
+from streamcore.schema.published_stream import PublishedStream, merge_streams
 from streamcore.schema_registry.schemas import NO_REGISTRY, SchemaLookup
 from streamcore.state.blob_store import MemoryBlobs
 from streamcore.wire.lanes import Record
@@ -45,7 +46,8 @@ class InProcessApp:
     ``blobs`` is the durable state, by stage and shard; pass it to a new ``InProcessApp`` to simulate a restart.
     ``outputs``: the output of each shard in the last cut, stage by stage. ``partitions``: numbers of source partitions
     (``offsets.source_partitions``) that hold back the watermark even before their first event. ``next_offsets``: the
-    offset after the last record of each source partition. ``schemas``: finds the schemas of a registry.
+    offset after the last record of each source partition. ``schemas``: finds the schemas of a registry. ``streams``:
+    those that were published in earlier cuts; ``app`` has them.
     """
 
     app: App
@@ -55,9 +57,12 @@ class InProcessApp:
     partitions: Sequence[int] = ()
     next_offsets: dict[int, int] = field(default_factory=dict)
     schemas: SchemaLookup = NO_REGISTRY
+    streams: tuple[PublishedStream, ...] = ()
 
     def __post_init__(self) -> None:
         """Raise ``ConfigError`` if ``blobs`` is the state of another number of shards or of more stages."""
+        if self.streams:
+            self.app = self.app.with_streams(self.streams)
         shards = {shard for _, shard in self.blobs}
         if shards and len(shards) != self.app.shards:
             raise ConfigError(
@@ -82,7 +87,16 @@ class InProcessApp:
             batches = _batches(self.app, records[task::tasks])
             blocks += Ingest(self.app).process(batches, clock, partitions, (), self.schemas)
         self._advance_offsets(records)
-        return [record for output in self.run(blocks) for record in output.all_records()]
+        output = [record for output in self.run(blocks) for record in output.all_records()]
+        self._take_streams(self.outputs[-1].streams)
+        return output
+
+    def _take_streams(self, published: Sequence[PublishedStream]) -> None:
+        """Give the app the streams that the cut has published, for the next one. The shards load their state anew."""
+        if published:
+            self.streams = merge_streams(self.streams, published)
+            self.app = self.app.with_streams(self.streams)
+            self.shards.clear()
 
     def _advance_offsets(self, records: Sequence[RawRecord]) -> None:
         """Record the offset at which the next cut begins, for each source partition in ``records``."""

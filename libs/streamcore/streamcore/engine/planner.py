@@ -60,7 +60,8 @@ class Planner:
 
     ``ends``: the offsets of all topics and files. ``starting``: where a new app begins in topics of events
     (``offsets.PLACE_PATTERN``). ``bounds``: where its inputs end. ``timer``: the clocks, which are read only while a
-    cut is planned. ``alignment``: of sources with a limit of drift; the caller records each cut in it.
+    cut is planned. ``streams``: digest of the streams that were published while the app ran, written with each cut.
+    ``alignment``: of sources with a limit of drift; the caller records each cut in it.
     """
 
     app: App
@@ -69,6 +70,7 @@ class Planner:
     starting: str = EARLIEST
     timer: CutTimer = field(default_factory=CutTimer)
     bounds: InputBounds = field(default_factory=InputBounds)
+    streams: str = ""
     alignment: SourceAlignment = field(init=False)
 
     def __post_init__(self) -> None:
@@ -104,7 +106,7 @@ class Planner:
             if end.offsets != start.offsets or _passed_ms(start.clock, end.clock) >= _EMPTY_CUT_MS:
                 break
             time.sleep(_POLL_S)
-        planned = CutBounds(start, end, previous)
+        planned = CutBounds(start, end, previous, self.streams)
         before_write()
         self.log.write(batch, planned)
         return planned

@@ -33,6 +33,7 @@ from streamcore.keyed.runtime_context import close
 from streamcore.offsets import source_index, source_partitions
 from streamcore.operators.base import CutTime
 from streamcore.schema import OFFSET, PARTITION
+from streamcore.schema.published_stream import PublishedStream
 from streamcore.state.blob_store import BlobStore
 from streamcore.state.cold.cold_state import ColdState
 from streamcore.state.state_log import HEAD, StateLog
@@ -48,7 +49,8 @@ class ShardOutput:
 
     ``records`` and ``lanes`` are for the sinks, ``blocks`` for the shards of the next stage. ``metrics`` are those of
     this shard plus those that it received from shards of earlier stages. ``partitions``: the watermark of each source
-    partition that has one; every shard knows all of them, so they are the same in all.
+    partition that has one; every shard knows all of them, so they are the same in all; so are ``streams``, the
+    published documents that the app has from the next cut on.
     """
 
     shard: int
@@ -61,6 +63,7 @@ class ShardOutput:
     partitions: Mapping[int, int]
     clock_ms: int
     metrics: ShardMetrics
+    streams: Sequence[PublishedStream] = ()
 
     def all_records(self) -> list[Record]:
         """Return the records of all lanes, in the order in which the sinks get them."""
@@ -130,6 +133,7 @@ class Shard:
             },
             clock_ms=contents.clock_ms,
             metrics=sum(contents.metrics, ShardMetrics(written, int(loaded), self._counters(output))),
+            streams=output.streams,
         )
 
     def _counters(self, output: KernelOutput) -> Mapping[str, int]:

@@ -95,8 +95,8 @@ class Automaton:
     structure: str
     limits: tuple[tuple[int | None, WithinType], ...]
     iterative: Mapping[int, IterativeCondition] = field(default_factory=dict)
-    _moves: dict[tuple[int, int], Moves] = field(default_factory=dict)
-    _undecided: dict[tuple[int, int], tuple[int, ...]] = field(default_factory=dict)
+    _moves: dict[tuple[int, int], Moves] = field(default_factory=dict, compare=False)
+    _undecided: dict[tuple[int, int], tuple[int, ...]] = field(default_factory=dict, compare=False)
     _relevant: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:

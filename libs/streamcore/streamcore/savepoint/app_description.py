@@ -44,8 +44,11 @@ def describe(app: App, stored: Iterable[StoredTable] = ()) -> AppDescription:
 def check_app_compatibility(
     stored: SavepointManifest, app: App, decisions: RestoreDecisions | None = None
 ) -> CompatibilityReport:
-    """Check whether the savepoint can be restored as this app."""
-    return check_compatibility(stored, describe(app, stored.tables), decisions)
+    """Check whether the savepoint can be restored as this app, with the streams that were published before.
+
+    ``ConfigError`` if these do not fit the settings of the app.
+    """
+    return check_compatibility(stored, describe(app.with_streams(stored.streams), stored.tables), decisions)
 
 
 def _operators(app: App) -> Iterator[OperatorDescription]:

@@ -20,6 +20,8 @@ from streamcore.engine.shard import from_cells
 from streamcore.offsets import StreamOffsets, to_topic_partition
 from streamcore.savepoint.app_description import describe
 from streamcore.savepoint.manifest import (
+    FORMAT,
+    FORMAT_WITH_STREAMS,
     MANIFEST,
     PartitionProgress,
     SavepointManifest,
@@ -27,6 +29,7 @@ from streamcore.savepoint.manifest import (
     WatermarkGroupProgress,
 )
 from streamcore.savepoint.state_files import ShardReceipt, merge
+from streamcore.schema.published_stream import PublishedStream
 from streamcore.storage import ObjectStore
 from streamcore.watermark import PartitionTime, WatermarkState
 
@@ -36,7 +39,8 @@ class SavepointPosition:
     """The batch whose state a savepoint has.
 
     ``position``: the offsets and clock at which the next cut begins. ``created_ms``: time of creation, for people.
-    ``settled``: False if a part of a later batch may be written.
+    ``settled``: False if a part of a later batch may be written. ``streams``: those that were published while the app
+    ran, as the next cut has them.
     """
 
     epoch: int
@@ -44,6 +48,7 @@ class SavepointPosition:
     position: StreamOffsets
     created_ms: int
     settled: bool = True
+    streams: tuple[PublishedStream, ...] = ()
 
 
 def write_manifest(
@@ -64,6 +69,8 @@ def write_manifest(
         tables=merge(table for receipt in ordered for table in receipt.tables),
         files=tuple(file for receipt in ordered for file in receipt.files),
         unequal_copies=tuple(_unequal_copies(ordered)),
+        streams=position.streams,
+        format=FORMAT_WITH_STREAMS if position.streams else FORMAT,
     )
     folder.write(MANIFEST, manifest.to_json())
     return manifest

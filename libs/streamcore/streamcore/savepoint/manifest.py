@@ -17,11 +17,15 @@ from pydantic import TypeAdapter, ValidationError
 from streamcore.errors import ConfigError, CorruptState
 from streamcore.key_space import KeySpace
 from streamcore.offsets import StreamOffsets
+from streamcore.schema.published_stream import PublishedStream
 from streamcore.storage import checked_json
 
 FORMAT = 4
+#: The format of a savepoint with streams that were published while its app ran: a program that does not know them
+#: rejects it.
+FORMAT_WITH_STREAMS = 5
 #: The formats that this program reads. Format 3 did not know key groups.
-READABLE = (3, FORMAT)
+READABLE = (3, FORMAT, FORMAT_WITH_STREAMS)
 _REMEDY = "take the savepoint from a copy"
 MANIFEST = "manifest.json"
 
@@ -137,7 +141,8 @@ class SavepointManifest:
 
     ``position``: the offsets and clock at which the next cut begins (``StreamOffsets.to_json``). ``settled``: False if
     a part of a later batch may be written. ``app``: the app that took it. ``version``: of the program.
-    ``unequal_copies``: one entry for each replicated table that is not the same in all shards.
+    ``unequal_copies``: one entry for each replicated table that is not the same in all shards. ``streams``: those that
+    were published while the app ran, as the next cut has them.
     """
 
     name: str
@@ -153,6 +158,7 @@ class SavepointManifest:
     files: tuple[StateFile, ...]
     format: int = FORMAT
     unequal_copies: tuple[UnequalCopies, ...] = ()
+    streams: tuple[PublishedStream, ...] = ()
 
     @property
     def total_bytes(self) -> int:
@@ -180,7 +186,7 @@ class SavepointManifest:
         Raises ``ConfigError`` for the format of another program version, and ``CorruptState`` if it is invalid.
         """
         if (known := _format(content)) not in (*READABLE, None):
-            read = " and ".join(map(str, READABLE))
+            read = ", ".join(map(str, READABLE))
             raise ConfigError(f"{where}: format {known!r}, this program reads {read}; use the program that wrote it")
         document = checked_json.parse(content, f"{where}/{MANIFEST}", _REMEDY)
         try:

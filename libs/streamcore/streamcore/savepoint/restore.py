@@ -6,7 +6,8 @@ step 1:
 1. Reject a folder that is in use, and a savepoint that is not compatible. Nothing is written yet.
 2. Copy the files with state to restore to ``initial/``, with an index (``initial_state``). The folder is no checkpoint
    yet.
-3. Write the offsets of the first cut, and the savepoint's name and digest. The folder is no checkpoint yet.
+3. Write the published streams, the offsets of the first cut, and the savepoint's name and digest. The folder is no
+   checkpoint yet.
 4. Write epoch and identity, the identity last. Now the folder is the app's checkpoint.
 
 In batch 0 each shard writes its first state log from ``initial/``, which is deleted once that batch is committed. The
@@ -46,6 +47,7 @@ def restore_checkpoint(
     ``rewinds``: output written after the savepoint may be written again (``RestoreOrigin``). Raises ``ConfigError`` if
     the folder is in use or the savepoint is not compatible, and ``CorruptState`` if a file differs from the manifest.
     """
+    app = app.with_streams(savepoint.manifest.streams)
     # 1. Nothing is overwritten.
     check_restorable(savepoint.manifest, plan, root, epoch)
     # 2. The state.
@@ -53,6 +55,9 @@ def restore_checkpoint(
     cells = {"watermark_groups": [to_cells(time) for time in restored_watermarks(savepoint.manifest, app)]}
     copy_files(open_object_store(root.initial), savepoint, plan, cells, app.state.buckets)
     # 3. The offsets and the origin.
+    remove_folder(root.streams.folder)
+    if savepoint.manifest.streams:
+        root.streams.write(0, savepoint.manifest.streams)
     root.offsets.write_start(restored_offsets(savepoint.manifest, app))
     manifest = savepoint.manifest
     RestoreOrigin(manifest.name, manifest.digest, manifest.epoch, manifest.batch, rewinds).write(

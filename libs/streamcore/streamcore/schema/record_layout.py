@@ -15,6 +15,7 @@ from streamcore.schema.record_places import (
     CE_HEADER,
     CLOUDEVENT,
     CONTENT_TYPE,
+    EXTRA_FIELDS,
     KAFKA,
     Envelope,
     KafkaValue,
@@ -27,12 +28,23 @@ from streamcore.schema.stream_schema import Field, StreamSchema
 class RecordLayout:
     """Where the fields of a stream are in records of one form.
 
-    ``value``: the schema of the fields in the record's value, a part of the stream's. ``beside``: the other fields,
-    each with a path that begins with ``_kafka``.
+    ``value``: the schema of the fields in the record's value, a part of the stream's. ``beside``: the fields with a
+    path that begins with ``_kafka``. ``extra``: the field with the members of the value that no field is from.
     """
 
     value: StreamSchema
     beside: tuple[Field, ...]
+    extra: Field | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether all fields are in the value."""
+        return not self.beside and self.extra is None
+
+    @property
+    def declared(self) -> frozenset[str]:
+        """The names at the top of the value that fields are from."""
+        return frozenset(field.location[0] for field in self.value.fields)
 
 
 def kafka_place(field: Field) -> tuple[KafkaValue, str]:
@@ -81,14 +93,15 @@ def file_form(schema: StreamSchema) -> RecordForm:
 def _layout(schema: StreamSchema, place: Callable[[Path], Path]) -> RecordLayout:
     moved = []
     for field in schema.fields:
-        path = field.location if field.location[0] == KAFKA else place(field.location)
+        path = field.location if field.location[0] in (KAFKA, *EXTRA_FIELDS) else place(field.location)
         moved.append(replace(field, path=() if path == (field.name,) else path))
-    inside = tuple(field for field in moved if field.location[0] != KAFKA)
+    inside = tuple(field for field in moved if field.location[0] not in (KAFKA, *EXTRA_FIELDS))
     time = schema.event_time if any(field.name == schema.event_time for field in inside) else ""
     value = replace(
         schema, fields=inside, event_time=time, keys=(), event_id=None, envelope=None, when=None, is_part=True
     )
-    return RecordLayout(value, tuple(field for field in moved if field.location[0] == KAFKA))
+    extra = next((field for field in moved if field.location == EXTRA_FIELDS), None)
+    return RecordLayout(value, tuple(field for field in moved if field.location[0] == KAFKA), extra)
 
 
 def _as_written(path: Path) -> Path:
@@ -111,12 +124,12 @@ def _in_binary(path: Path) -> Path:
 
 def to_record(schema: StreamSchema, values: Mapping[str, object]) -> dict[str, object]:
     """Return the object of a record with these values, by field, at their places: without those that are beside the
-    value of a record. Other names stay at the top."""
+    value of a record. Other names stay at the top, so extra fields are among them."""
     record: dict[str, object] = {}
     places = layouts(schema)[file_form(schema)]
-    beside = {field.name for field in places.beside}
+    outside = {field.name for field in places.beside} | ({places.extra.name} if places.extra is not None else set())
     for name, value in values.items():
-        if name in beside:
+        if name in outside:
             continue
         field = places.value.get(name)
         *outer, last = field.location if field is not None else (name,)

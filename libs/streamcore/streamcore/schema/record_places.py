@@ -1,7 +1,8 @@
 """Places of fields outside of the value of a record, and the forms of records: words that stream documents have.
 
 A path of a field begins with ``_kafka`` for what Kafka keeps of a record, and with ``_cloudevent`` for an attribute of
-a CloudEvent. Any other path goes into the event: the value of the record, or what its envelope holds.
+a CloudEvent; ``_extra_fields`` is the rest of an event. Any other path goes into the event: the value of the record, or
+what its envelope holds.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from streamcore.schema.field_paths import Path, format_path, parse_path
 
 KAFKA: Final = "_kafka"
 CLOUDEVENT: Final = "_cloudevent"
+#: The path of a field with the members at the top of a record of JSON that no other field is from.
+EXTRA_FIELDS: Final[Path] = ("_extra_fields",)
 #: The path of a condition that is the name of the schema that a record of Avro was written with.
 SCHEMA_NAME: Final[Path] = ("_schema", "name")
 #: The header of a CloudEvent's attribute is this and the name of the attribute.
@@ -27,8 +30,9 @@ CONTENT_TYPE: Final = "content-type"
 
 
 class KafkaValue(enum.StrEnum):
-    """What Kafka keeps of a record beside its value."""
+    """What Kafka keeps of a record: its value as a whole, and what is beside it."""
 
+    VALUE = "value"
     KEY = "key"
     HEADERS = "headers"
     TIMESTAMP = "timestamp"
@@ -37,9 +41,10 @@ class KafkaValue(enum.StrEnum):
     OFFSET = "offset"
 
 
-#: The types of the values that are no bytes.
+#: The types of the values that no other type is read from.
 _KINDS: Final = MappingProxyType(
     {
+        KafkaValue.VALUE: ("string",),
         KafkaValue.TIMESTAMP: ("timestamp", "long"),
         KafkaValue.TOPIC: ("string",),
         KafkaValue.PARTITION: ("long",),
@@ -72,6 +77,9 @@ def check_place(label: str, path: Path, kind: str, envelope: Envelope | None) ->
     """Raise ``ConfigError`` if no record has this place, or not with this type. ``label``: of the field."""
     if path[0] == KAFKA:
         _check_kafka(label, path, kind)
+    elif path == EXTRA_FIELDS:
+        if kind != "string" or envelope is not None:
+            raise ConfigError(f"field {label}: its type is string, an object of JSON, in a stream without an envelope")
     elif path[0] == CLOUDEVENT and (envelope is not Envelope.CLOUDEVENTS or len(path) != 2):
         raise ConfigError(
             f"field {label}: an attribute of a CloudEvent is such as {CLOUDEVENT}.type, in a stream with envelope: "

@@ -11,12 +11,12 @@ import enum
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from streamcore.durations import parse_duration_ms, render_duration
 from streamcore.errors import ConfigError
 from streamcore.schema.field_paths import Path, PathTree, build_tree, format_path, parse_path
-from streamcore.schema.record_places import KAFKA, Envelope, KafkaValue, StreamCondition, check_place
+from streamcore.schema.record_places import EXTRA_FIELDS, KAFKA, Envelope, KafkaValue, StreamCondition, check_place
 from streamcore.schema.types import (
     ACCEPTED_NAMES,
     BOOLEAN,
@@ -32,8 +32,11 @@ from streamcore.schema.types import (
 if TYPE_CHECKING:  # a schema is read, and a record checked against it, without Arrow
     import pyarrow as pa
 
+MAX_VERSION = 2**53 - 1
 MAX_DEDUPLICATE_MS = 10 * 365 * 86_400_000
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}\Z")
+#: Between the names of the streams of a union.
+UNION: Final = "+"
 
 #: Columns that the engine adds to every decoded event; a stream may not declare them.
 PARTITION = "__partition"  # int32: index of (topic, partition) in the app's source list
@@ -97,7 +100,8 @@ class StreamSchema:
     values of records alone (``streamcore.schema.record_layout``), perhaps without the event time and without keys.
 
     ``deduplicate_ms``: of events with equal ``event_id`` and event times at most this far apart, only the first is
-    used; None: each is. An event without an id repeats none.
+    used; None: each is. An event without an id repeats none. ``version``: of the document, which its author raises with
+    each change; schemas that differ in nothing else are equal.
     """
 
     name: str
@@ -110,11 +114,12 @@ class StreamSchema:
     when: StreamCondition | None = None
     is_part: bool = False
     deduplicate_ms: int | None = None
+    version: int = dataclasses.field(default=1, compare=False)
     #: What is read of a record; the numbers are those of ``fields``.
     tree: PathTree = dataclasses.field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if not _NAME.match(self.name):
+        if not all(map(_NAME.match, self.name.split(UNION))):
             raise ConfigError(f"stream name {self.name!r}: use a-z, 0-9 and _, at most 63")
         if self.is_part:
             self._check_fields()
@@ -181,6 +186,8 @@ class StreamSchema:
         try:
             for field in (*self.fields, *(self.discriminator(self.when).fields if self.when is not None else ())):
                 check_place(field.label, field.location, str(field.type), self.envelope)
+                if field.location == EXTRA_FIELDS and not field.nullable:
+                    raise ConfigError(f"field {field.label}: an event may have no extra fields; leave out not null")
         except ConfigError as error:
             raise ConfigError(f"stream {self.name}: {error}") from None
 
@@ -231,17 +238,22 @@ class StreamSchema:
     @classmethod
     def parse(cls, document: Mapping[str, object]) -> StreamSchema:
         """Read the mapping of a stream file (``streams/*.yaml``); ``ConfigError`` names the error."""
-        known = {"name", "fields", "event_time", "keys", "event_id", "zone", "envelope", "when", "deduplicate"}
+        known = {"name", "version", "fields", "event_time", "keys", "event_id", "zone", "envelope", "when"}
+        known |= {"deduplicate"}
         if unknown := set(document) - known:
             raise ConfigError(f"stream: unknown entries {sorted(map(str, unknown))}; known are {sorted(known)}")
         name, fields, keys = document.get("name"), document.get("fields"), document.get("keys")
         if not isinstance(name, str) or not isinstance(fields, Mapping) or not isinstance(keys, list):
             raise ConfigError("stream: needs name (text), fields (name: type) and keys (list of lists of field names)")
+        if UNION in name:
+            raise ConfigError(f"stream name {name!r}: use a-z, 0-9 and _, at most 63")
         event_id, zone = document.get("event_id"), document.get("zone", "UTC")
         envelope, when = document.get("envelope"), document.get("when")
         if envelope is not None and envelope not in [*Envelope]:
             raise ConfigError(f"stream {name}: envelope {envelope!r}: there are {', '.join(Envelope)}")
-        deduplicate = document.get("deduplicate")
+        deduplicate, version = document.get("deduplicate"), document.get("version", 1)
+        if not isinstance(version, int) or isinstance(version, bool) or not 1 <= version <= MAX_VERSION:
+            raise ConfigError(f"stream {name}: version {version!r}: a whole number from 1, raised with each change")
         return cls(
             name=name,
             fields=tuple(_parse_field(str(k), v) for k, v in fields.items()),
@@ -252,6 +264,7 @@ class StreamSchema:
             envelope=None if envelope is None else Envelope(str(envelope)),
             when=None if when is None else StreamCondition.parse(when),
             deduplicate_ms=None if deduplicate is None else _parse_horizon(name, deduplicate),
+            version=version,
         )
 
 

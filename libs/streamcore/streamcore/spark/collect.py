@@ -32,6 +32,7 @@ class ShardRow:
     state_bytes: int
     shards_loaded: int
     counters: str
+    streams: str
 
 
 def collect_shards(frame: DataFrame) -> Sequence[ShardRow]:

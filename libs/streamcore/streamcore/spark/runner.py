@@ -9,9 +9,11 @@ steps, each with the state that a crash after it leaves:
    batch has run; the next start runs it.
 2. Run stage 1 and the keyed stages, and collect their output on the driver. The state is written under the batch's
    number, but Spark has not committed the batch; a replay starts from the state before it.
+   If the batch has accepted streams that were published, write them to the checkpoint, for the batches after it.
 3. Write the output of all shards: rows to the sinks, then records and the marker in one Kafka transaction
    (``streamcore.engine.output``). After a crash Spark runs the batch again; ledgers and marker make step 3 skip it.
-4. Report the cut and return. Spark then writes ``commits/N``.
+4. Report the cut and return. Spark then writes ``commits/N``. If it has accepted streams, the next batch is rejected
+   and the query starts anew with the app that has them, in the same session; so does any later start.
 """
 
 from __future__ import annotations
@@ -19,9 +21,10 @@ from __future__ import annotations
 import contextlib
 import gc
 import json
+import logging
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
@@ -56,6 +59,7 @@ from streamcore.kafka.rewind_guard import check_not_behind_output
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.offsets import StreamOffsets, to_topic_partition
 from streamcore.savepoint.repository import Savepoint, SavepointRepository
+from streamcore.schema.published_stream import PublishedStream, digest_streams, merge_streams
 from streamcore.schema_registry.lookups import SchemaLookups
 from streamcore.schema_registry.settings import RegistrySettings
 from streamcore.schema_registry.store import SchemaStore
@@ -74,6 +78,7 @@ from streamcore.storage import open_object_store
 from streamcore.storage.atomic_files import list_names, remove_folder
 from streamcore.storage.location import Location, for_spark
 
+_LOG = logging.getLogger(__name__)
 _POLL_S = 0.2
 #: How old the last check of the lease may be while a cut waits for input, in seconds.
 _LEASE_CHECK_AGE_S = 1.0
@@ -124,6 +129,10 @@ class RunSettings:
     registry: RegistrySettings | None = None
 
 
+class _StreamsPublished(StreamError):
+    """Raised in the query's callback to reject a batch, because the app has other streams from it on."""
+
+
 class Runner:
     """Runs one app. ``drain`` and ``savepoint`` may be called from any thread and repeatedly, ``drain`` from signal
     handlers too.
@@ -132,11 +141,13 @@ class Runner:
     """
 
     def __init__(self, app: App, settings: RunSettings, runtime: Runtime, listeners: Listeners | None = None) -> None:
-        self.app = app
+        self._app_of_settings = app
         self.settings = settings
         self.runtime = runtime
         self.listeners = listeners or Listeners()
         self.root = CheckpointRoot(settings.checkpoint)
+        self.app = app.with_streams(self.root.streams.in_force(self.root.next_batch))
+        self._published = False
         self._boundary = BatchBoundary(f"app {app.name}")
         self._failure: BaseException | None = None
         self._lookups: SchemaLookups | None = None
@@ -224,6 +235,8 @@ class Runner:
             try:
                 self._run_query(epoch)
                 return
+            except _StreamsPublished:
+                continue
             except Retryable as error:
                 if self._cuts_committed > last_committed:
                     failures, pause_ms, last_committed = 0, self.settings.restarts.pause_ms, self._cuts_committed
@@ -246,6 +259,7 @@ class Runner:
         All that needs no Spark comes first, because the first session may still be starting.
         """
         lease = self.runtime.lease
+        self._take_streams()
         hooks = WriterHooks(
             still_owner=lease.check, check_history=partial(self._check_history, epoch), replace_oversized=_truncate
         )
@@ -278,6 +292,27 @@ class Runner:
             finally:
                 outputs.close()
         self._raise_failure(query)
+
+    def _take_streams(self) -> None:
+        """Give the app the streams that were published before the next batch. Raises ``CorruptState`` if the
+        checkpoint has lost them, and ``ConfigError`` if they do not fit the settings."""
+        batch, log = self.root.next_batch, self.root.offsets
+        for planned in (batch - 1, batch):
+            if (bounds := log.read(planned)) is not None:
+                self.root.streams.check(planned, bounds.streams)
+        streams = self.root.streams.in_force(batch)
+        self.app = self._app_of_settings.with_streams(streams)
+        self._published = False
+        if streams:
+            shown = ", ".join(f"{one.name} version {one.version}" for one in streams)
+            _LOG.info("app %s: from batch %d on it has the published streams %s", self.app.name, batch, shown)
+
+    def keep_streams(self, batch: int, published: Sequence[PublishedStream]) -> None:
+        """Write the streams that a batch has accepted to the checkpoint, for the batches after it."""
+        if published:
+            before = self.root.streams.in_force(batch)
+            self.root.streams.write(batch + 1, merge_streams(before, published))
+            self._published = True
 
     def _check_history(self, epoch: int, written: CutId) -> None:
         """Raise an error unless the checkpoint planned ``written``: ``Fenced`` if another process overtook this one,
@@ -312,7 +347,8 @@ class Runner:
         bounds = open_bounds(self.app, self.root.offsets, topics, self.settings.ending_offsets)
         self._lag_tracker = LagTracker(with_files(topics, bounds), self.app.topics)
         starting = self.settings.starting_offsets
-        return Planner(self.app, self.root.offsets, self._lag_tracker, starting, bounds=bounds)
+        streams = digest_streams(self.root.streams.in_force(self.root.next_batch))
+        return Planner(self.app, self.root.offsets, self._lag_tracker, starting, bounds=bounds, streams=streams)
 
     def _start(self, session: SparkSession, cuts: _Cuts) -> StreamingQuery:
         """Start the query. Until the first batch is committed, its shards begin with the initial state, if any."""
@@ -388,6 +424,8 @@ class Runner:
         Raises ``Drained`` once a drain is requested, and ``Fenced`` if another process owns the checkpoint; no new plan
         is written then.
         """
+        if self._published:
+            raise _StreamsPublished(f"app {self.app.name}: from batch {batch} on it has streams that were published")
         lease, begun = self.runtime.lease, self.root.offsets.read(batch) is not None
 
         def on_poll() -> None:
@@ -445,6 +483,8 @@ class _Cuts:
         started_s = time.perf_counter()
         rows = collect_shards(frame)
         collected_s = time.perf_counter()
+        published = [PublishedStream(*row) for result in rows for row in json.loads(result.streams)]
+        self.runner.keep_streams(batch, published)
         # 3. All lanes of all shards, in the order of the shards.
         blobs = [row.records for row in rows if row.produced]
         committed = self.outputs.commit(cut.id(batch), blobs, self.runner.watch.enter)

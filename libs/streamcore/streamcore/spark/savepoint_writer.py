@@ -63,12 +63,15 @@ def take_savepoint(session: SparkSession, app: App, root: CheckpointRoot, asked:
     bounds = root.offsets.read(asked.batch)
     if bounds is None or asked.batch not in root.committed_batches():
         raise ConfigError(f"checkpoint {root.path}: batch {asked.batch} does not exist; take a savepoint after a cut")
+    streams = root.streams.in_force(asked.batch + 1)
+    app = app.with_streams(streams)
     # 1. An empty folder, without files of an earlier attempt.
     folder = asked.savepoints.create(asked.name)
     # 2. Spark's tasks write the shards.
     receipts = _write_state(_reader_session(session), app, root, asked.batch, folder)
     # 3. With its manifest the savepoint exists.
-    moment = SavepointPosition(asked.epoch, asked.batch, bounds.end, time.time_ns() // 1_000_000, asked.settled)
+    now_ms = time.time_ns() // 1_000_000
+    moment = SavepointPosition(asked.epoch, asked.batch, bounds.end, now_ms, asked.settled, streams)
     return Savepoint(folder, write_manifest(folder, asked.name, app, moment, receipts))
 
 

@@ -9,7 +9,7 @@ import base64
 import hashlib
 import pickle
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pyspark import cloudpickle
@@ -44,6 +44,7 @@ OUTPUT_SCHEMA = StructType(
         StructField("state_bytes", LongType()),
         StructField("shards_loaded", IntegerType()),
         StructField("counters", StringType()),
+        StructField("streams", StringType()),
     ]
 )
 
@@ -58,7 +59,7 @@ class PackedApp:
     @classmethod
     def pack(cls, app: App) -> PackedApp:
         """Pickle the app, including functions that workers cannot import."""
-        blob = cloudpickle.dumps(app)  # type: ignore[no-untyped-call]
+        blob = cloudpickle.dumps(replace(app, rebuild=None))  # type: ignore[no-untyped-call]
         return cls(blob, hashlib.blake2b(blob, digest_size=8).hexdigest())
 
     def unpack(self) -> App:

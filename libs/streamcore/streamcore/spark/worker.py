@@ -154,4 +154,6 @@ def _to_row(output: ShardOutput) -> Row:
         state_bytes=output.metrics.state_bytes,
         shards_loaded=output.metrics.loaded,
         counters=orjson.dumps(output.metrics.counters).decode(),
+        # They are equal in all shards, so only shard 0 reports them.
+        streams=orjson.dumps([[s.topic, s.document] for s in output.streams] if output.shard == 0 else []).decode(),
     )

@@ -300,7 +300,7 @@ class _CutPass:
     def _write_lane(self, node: SinkNode) -> None:
         rows = self.read_port(node.input_port)
         if rows is not None:
-            self.lanes.append(LaneRows(node.lane, node.key, without_origin(rows), node.whole))
+            self.lanes.append(LaneRows(node.lane, node.key, without_origin(rows), node.whole, node.merge))
 
     def _write_dead_letters(self, node: DeadLetterNode) -> None:
         rows = self.read_port(node.input_port)

@@ -319,12 +319,14 @@ class StatefulNode(TopologyNode):
 
 @dataclass(frozen=True, eq=False)
 class SinkNode(TopologyNode):
-    """The end of rows in a lane. ``key``: the columns of a record's key. ``whole``: a sink takes rows, not records."""
+    """The end of rows in a lane. ``key``: the columns of a record's key. ``whole``: a sink takes rows, not records.
+    ``merge``: as of ``streamcore.wire.lane_rows``."""
 
     input_port: OutputPort
     lane: str
     key: tuple[str, ...] = ()
     whole: bool = False
+    merge: str = ""
 
     def __post_init__(self) -> None:
         missing = [name for name in self.key if name not in self.input_port.schema]

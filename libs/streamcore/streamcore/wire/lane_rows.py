@@ -6,8 +6,9 @@ On a lane that ends in a topic, each row becomes a record with a JSON value. On 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
 import orjson
@@ -16,6 +17,7 @@ import pyarrow as pa
 
 from streamcore.wire import lane_codec
 from streamcore.wire.arrow_ipc import ipc_stream, to_table
+from streamcore.wire.json_members import other_members
 from streamcore.wire.lanes import Record
 from streamcore.wire.map_entries import KEY, VALUE
 
@@ -25,13 +27,15 @@ class LaneRows:
     """Rows for a lane. ``key``: the columns of a record's key; without them records have no key.
 
     Columns whose names begin with two underscores belong to the engine and are left out of records. ``whole``: the lane
-    ends in a sink, so all rows become one record.
+    ends in a sink, so all rows become one record. ``merge``: the column with a JSON object, or null, whose members are
+    members of the record, but for those with the name of a column; "": none.
     """
 
     lane: str
     key: tuple[str, ...]
     rows: pl.DataFrame
     whole: bool = False
+    merge: str = ""
 
     def values(self) -> list[bytes]:
         """Return each row as a JSON object: decimals as text, so that they stay exact; times as ISO 8601, UTC."""
@@ -66,7 +70,15 @@ class LaneRows:
         return Record(self.lane, None, ipc_stream(rows))
 
     def _values(self) -> pl.Series:
-        columns = [name for name in self.rows.columns if not name.startswith("__")]
+        columns = [name for name in self.rows.columns if not name.startswith("__") and name != self.merge]
+        values = self._encode(columns)
+        if not self.merge:
+            return values
+        names = frozenset(columns)
+        merged = map(_merge, values, self.rows[self.merge], repeat(names))
+        return pl.Series([*merged], dtype=pl.Binary)
+
+    def _encode(self, columns: Sequence[str]) -> pl.Series:
         if not columns:
             return pl.repeat(b"{}", self.rows.height, dtype=pl.Binary, eager=True)
         encoded = self.rows.select(pl.struct(columns).struct.json_encode()).to_series().cast(pl.Binary)
@@ -85,6 +97,13 @@ class LaneRows:
         if len(self.key) == 1:
             return columns.to_series().cast(pl.String).cast(pl.Binary)
         return pl.Series([orjson.dumps(row, default=str) for row in columns.iter_rows()], dtype=pl.Binary)
+
+
+def _merge(value: bytes, text: str | None, names: Collection[str]) -> bytes:
+    others = None if text is None else other_members(text, names)
+    if others is None:
+        return value
+    return value[:-1] + b"," * (value != b"{}") + others[1:].encode()
 
 
 def _has_map(dtype: object) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import json
 import random
 from collections.abc import Sequence
 
@@ -50,6 +51,7 @@ KAFKA = stream(
         "source": {"type": "string", "from": "_kafka.topic"},
         "part": {"type": "long", "from": "_kafka.partition"},
         "place": {"type": "long", "from": "_kafka.offset"},
+        "whole": {"type": "string", "from": "_kafka.value"},
     }
 )
 CLOUD = stream(
@@ -147,6 +149,7 @@ def test_key_headers_and_position_of_a_record_are_fields() -> None:
             "source": "t",
             "part": 3,
             "place": 41,
+            "whole": '{"n":1}',
         },
         {
             "n": 2,
@@ -157,6 +160,7 @@ def test_key_headers_and_position_of_a_record_are_fields() -> None:
             "source": "t",
             "part": 3,
             "place": 42,
+            "whole": '{"n":2}',
         },
     ]
     assert decoded.events["__event_ms"].to_pylist() == [1_700_000_000_001, 1_700_000_000_002]
@@ -206,8 +210,9 @@ def test_lines_have_kafka_values_too() -> None:
 @pytest.mark.parametrize(
     ("field", "error"),
     [
-        ({"type": "long", "from": "_kafka.size"}, "of a record there are _kafka.key, _kafka.headers.NAME"),
+        ({"type": "long", "from": "_kafka.size"}, "there are _kafka.value, _kafka.key, _kafka.headers.NAME"),
         ({"type": "string", "from": "_kafka.headers.a.b"}, "a header's name with dots is in backquotes"),
+        ({"type": "long", "from": "_kafka.value"}, "its type is string, not long"),
         ({"type": "string", "from": "_kafka.offset"}, "its type is long, not string"),
         ({"type": "string", "from": "_cloudevent.id"}, "in a stream with envelope: cloudevents"),
     ],
@@ -215,6 +220,96 @@ def test_lines_have_kafka_values_too() -> None:
 def test_a_place_that_no_record_has_is_an_error_of_the_document(field: object, error: str) -> None:
     with pytest.raises(ConfigError, match=error.replace("(", r"\(")):
         stream({"at": "timestamp not null", "x": field})
+
+
+def test_the_value_of_a_record_is_a_field_only_if_records_are_text() -> None:
+    schema = stream({"at": "timestamp not null", "whole": {"type": "string", "from": "_kafka.value"}})
+    decoder = event_decoder(schema, Csv(), LIMITS, ExtraFields.IGNORE)
+    assert decoder.decode(batch([StreamRecord(b"5")], frozenset())).events["whole"].to_pylist() == ["5"]
+    with pytest.raises(ConfigError, match=r"field whole .*: the records of this format are no text"):
+        event_decoder(schema, Avro(Container()), LIMITS, ExtraFields.IGNORE)
+
+
+# --- extra fields -----------------------------------------------------------------------------------------------------
+
+EXTRA = stream(
+    {
+        "n": {"type": "long", "from": "deep.n"},
+        "at": "timestamp not null",
+        "rest": {"type": "string", "from": "_extra_fields"},
+        "key": {"type": "string", "from": "_kafka.key"},
+    }
+)
+
+
+def test_extra_fields_are_as_the_record_has_them() -> None:
+    values = [
+        b'{"at": 1, "deep": {"n": 2}, "big" : 12345678901234567890123.50, "b\\u00e9": [ {"at":2}, "}" ], "z":null}',
+        b' \t{"\\u0061t":2,"":"","deep":null}\n',
+        b'{"at":3}',
+        b'{"at":4,"x":1,"x":2}',
+        b'{"at":5,"x":"' + "é😀".encode() * 40 + b'"}',
+    ]
+    decoded = agree(EXTRA, [StreamRecord(value) for value in (*values, b'{"at":"no","x":1}', b"{", None)])
+    assert decoded.events["rest"].to_pylist() == [
+        '{"big" : 12345678901234567890123.50,"b\\u00e9": [ {"at":2}, "}" ],"z":null}',
+        '{"":""}',
+        None,
+        '{"x":1,"x":2}',
+        '{"x":"' + "é😀" * 40 + '"}',
+    ]
+    assert decoded.dead.num_rows == 3
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_extra_fields_of_any_object(seed: int) -> None:
+    draw = random.Random(seed)
+
+    def value(depth: int) -> object:
+        kind = draw.randrange(8 if depth else 5)
+        if kind > 5:
+            return {name(): value(depth - 1) for _ in range(draw.randrange(4))}
+        if kind == 5:
+            return [value(depth - 1) for _ in range(draw.randrange(4))]
+        return (None, True, draw.random() * 1e9, -draw.randrange(10**30), name())[kind]
+
+    def name() -> str:
+        return "".join(draw.choice('a"\\/{}[],: é😀\n\u2028') for _ in range(draw.randrange(9)))
+
+    def record() -> bytes:
+        members = {name(): value(3) for _ in range(draw.randrange(6))} | {"at": draw.randrange(10**12)}
+        shuffled = dict(draw.sample([*members.items()], len(members)))
+        text = json.dumps(shuffled, ensure_ascii=draw.random() < 0.5, indent=draw.choice([None, 1]))
+        return text.encode()
+
+    decoded = agree(EXTRA, [StreamRecord(record()) for _ in range(100)])
+    assert decoded.events["rest"].null_count < decoded.events.num_rows
+
+
+@pytest.mark.parametrize(
+    ("field", "more", "error"),
+    [
+        ("long", {}, "its type is string, an object of JSON"),
+        ("string not null", {}, "an event may have no extra fields; leave out not null"),
+        ("string", {"envelope": "debezium"}, "in a stream without an envelope"),
+    ],
+)
+def test_a_field_of_extra_fields_is_a_text_that_may_be_null(field: str, more: dict[str, object], error: str) -> None:
+    with pytest.raises(ConfigError, match=error):
+        stream({"at": "timestamp not null", "x": {"type": field, "from": "_extra_fields"}}, **more)
+
+
+def test_only_objects_have_extra_fields() -> None:
+    kafka_only = stream(
+        {
+            "at": {"type": "timestamp not null", "from": "_kafka.timestamp"},
+            "x": {"type": "string", "from": "_extra_fields"},
+        }
+    )
+    cases: list[tuple[StreamSchema, InputFormat]] = [(EXTRA, Avro(Container())), (EXTRA, Csv()), (kafka_only, JSON)]
+    for schema, written in cases:
+        with pytest.raises(ConfigError, match="only records of JSON with another field in their value"):
+            event_decoder(schema, written, LIMITS, ExtraFields.IGNORE)
 
 
 # --- CloudEvents ------------------------------------------------------------------------------------------------------
@@ -314,7 +409,11 @@ def test_changes_in_avro_are_read_by_their_writers_schema() -> None:
 # --- the way back -----------------------------------------------------------------------------------------------------
 
 WRITTEN: list[tuple[StreamSchema, dict[str, object]]] = [
-    (KAFKA, {"n": 5, "at": 1_700_000_000_000, "account": 7, "trace": "x", "source": "t", "part": 2, "place": 9}),
+    (
+        KAFKA,
+        {"n": 5, "at": 1_700_000_000_000, "account": 7, "trace": "x", "source": "t", "part": 2, "place": 9}
+        | {"whole": '{"n":5}'},
+    ),
     (CLOUD, {"id": "e", "kind": "k", "at": 1_700_000_000_000, "customer": "c"}),
     (DEBEZIUM, {"op": "u", "at": 1_700_000_000_000, "id": 4, "old": 3, "table": "t", "row": 8}),
 ]

@@ -55,24 +55,24 @@ _FAILING = frozenset(
 _LENIENT = frozenset({"coalesce", "nullif", "greatest", "least", "array", "map"})
 
 #: Returns the condition that a node fails although its operands do not; None for a node that cannot fail.
-SelfFailure = Callable[[Expr], "pl.Expr | None"]
+SelfFailure = Callable[[Expr], Expr | None]
 
 
-def is_failed(node: Expr) -> pl.Expr | None:
+def is_failed(node: Expr) -> Expr | None:
     """Return the condition that the result of the node is NULL and no operand is; None for a node that cannot fail."""
     if not isinstance(node, Arithmetic | Negate) and not (isinstance(node, Call) and node.function in _FAILING):
         return None
-    return to_polars(node).is_null() & _all([to_polars(child).is_not_null() for child in node.children])
+    return And(terms=(IsNull(operand=node), *(Not(operand=IsNull(operand=child)) for child in node.children)))
 
 
 def not_in_list(needed: Collection[ListColumn]) -> SelfFailure:
     """Return the ``SelfFailure`` of the lookups in ``needed``: the key is not NULL, and the list does not have it."""
     operands = {column.name: column.operand for column in needed}
 
-    def self_failure(node: Expr) -> pl.Expr | None:
+    def self_failure(node: Expr) -> Expr | None:
         if not isinstance(node, ColumnRef) or node.name not in operands:
             return None
-        return pl.col(node.name).is_null() & to_polars(operands[node.name]).is_not_null()
+        return And(terms=(IsNull(operand=node), Not(operand=IsNull(operand=operands[node.name]))))
 
     return self_failure
 
@@ -109,7 +109,8 @@ def evaluation_error(expr: Expr, self_failure: SelfFailure = is_failed) -> pl.Ex
             *earlier, last = expr.arguments
             return _all([to_polars(argument).is_null() for argument in earlier]) & evaluation_error(last, self_failure)
     own = self_failure(expr)
-    return _any([evaluation_error(child, self_failure) for child in expr.children] + ([] if own is None else [own]))
+    failed = [evaluation_error(child, self_failure) for child in expr.children]
+    return _any(failed if own is None else [*failed, to_polars(own)])
 
 
 def _lambda_error(expr: HigherOrderCall, self_failure: SelfFailure) -> pl.Expr:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import orjson
@@ -13,6 +13,7 @@ from rulecore.compile.sequence import COUNT, DURATION, ENDED, STARTED, TIMED_OUT
 from rulecore.firing import FiringTime, Origin, RuleFiring
 from rulecore.groups.sequences.ids import required_sequence
 from rulecore.language.types import Value
+from rulecore.streams import is_union
 from streamcore.offsets import PARTITIONS_PER_TOPIC
 
 
@@ -40,10 +41,13 @@ class SequenceMatch:
 
 
 def to_firing(
-    rule: CompiledRule, key: Mapping[str, Value], match: SequenceMatch, topic: str, since_ms: int
+    rule: CompiledRule, key: Mapping[str, Value], match: SequenceMatch, topic_of: Callable[[int], str], since_ms: int
 ) -> RuleFiring:
-    """Return the firing of a rule for a match. ``since_ms``: the latest event time before the sequence was known."""
-    origins = tuple(Origin(topic, e.partition % PARTITIONS_PER_TOPIC, e.offset, e.event_ms) for e in match.events)
+    """Return the firing of a rule for a match. ``topic_of``: finds the topic of a partition of the app. ``since_ms``:
+    the latest event time before the sequence was known."""
+    origins = tuple(
+        Origin(topic_of(e.partition), e.partition % PARTITIONS_PER_TOPIC, e.offset, e.event_ms) for e in match.events
+    )
     first, last = origins[0], origins[-1]
     return RuleFiring(
         rule=rule,
@@ -67,9 +71,10 @@ def _mark(rule: CompiledRule, match: SequenceMatch, origins: Sequence[Origin]) -
     """
     first, last = origins[0], origins[-1]
     ends = (first.partition, first.offset, last.partition, last.offset, len(origins))
-    if required_sequence(rule).unambiguous and not match.timed_out:
+    if required_sequence(rule).unambiguous and not match.timed_out and not is_union(rule.rule.on):
         return ends
-    events = [[e.step, o.partition, o.offset] for e, o in zip(match.events, origins, strict=True)]
+    topics = [[o.topic] if is_union(rule.rule.on) else [] for o in origins]  # two topics have equal offsets
+    events = [[e.step, o.partition, o.offset, *t] for e, o, t in zip(match.events, origins, topics, strict=True)]
     digest = hashlib.blake2b(orjson.dumps([match.timed_out, events]), digest_size=7).digest()
     return (*ends, int.from_bytes(digest, "big"))
 

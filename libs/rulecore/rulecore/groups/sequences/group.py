@@ -172,7 +172,7 @@ class SequenceGroup:
         A rule fails here if a condition over earlier events does. The events have had their effect then, so the
         repeated call returns the firings of the other rules.
         """
-        firings = self._held + self._firings(self.find_matches(context), context.topic)
+        firings = self._held + self._firings(self.find_matches(context), context)
         reasons: dict[int, str] = {}
         for (pattern, _), reason in self.engine.failed.items():  # neither rows nor key slots decide which reason
             reasons[pattern] = min(reason, reasons.get(pattern, reason))
@@ -202,7 +202,7 @@ class SequenceGroup:
         values = passed.select(PARTITION, OFFSET, *(pl.col(value_column(n)).alias(n) for n in self._buffered))
         return PatternEvents(key_slots[order], times[order], values[order], roles.sequences, roles.events, roles.roles)
 
-    def _firings(self, matches: Sequence[Match], topic: str) -> list[RuleFiring]:
+    def _firings(self, matches: Sequence[Match], context: CutContext) -> list[RuleFiring]:
         """Return the firings in order of time, key hash and rule.
 
         Key slots must not decide: another process that replays the cut assigns other key slots.
@@ -219,7 +219,7 @@ class SequenceGroup:
             for rule in sequence_rules.rules:
                 if match.timed_out and rule.rule.timed_out is not TimedOut.EMIT:
                     continue
-                rule_firing = to_firing(rule, key, matched, topic, sequence_rules.since_ms)
+                rule_firing = to_firing(rule, key, matched, context.topic_of, sequence_rules.since_ms)
                 fired.append(((rule_firing.time_ms, key_hash, rule.rule.id, rule_firing.mark), rule_firing))
         return [rule_firing for _, rule_firing in sorted(fired, key=lambda pair: pair[0])]
 

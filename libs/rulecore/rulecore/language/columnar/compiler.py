@@ -1,7 +1,7 @@
 """Compiles an expression to a Polars expression over columns in their physical form (see ``streamcore.schema``).
 
 The result is physical too. It raises on no data, and its size is linear in that of the tree, but for lambdas inside
-each other. It contains no Python function but the one that puts values beside the elements of an array. An expression
+each other. It contains no Python function but the one that applies a lambda with values beside elements. An expression
 without columns becomes a literal, which has height 1 when it is selected alone. Columns must hold values of their
 declared types: a decimal with more digits than declared gives wrong results.
 """
@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import singledispatch
 
-import numpy as np
 import polars as pl
 
 from rulecore.language.ast import (
@@ -38,6 +37,7 @@ from rulecore.language.ast import (
     Not,
     Or,
 )
+from rulecore.language.columnar.beside import apply_beside
 from rulecore.language.columnar.functions import MAX_ELEMENTS, compile_call
 from rulecore.language.columnar.operators import (
     ComputedOperand,
@@ -49,13 +49,11 @@ from rulecore.language.columnar.operators import (
 )
 from rulecore.language.patterns import ANY_CHARACTER, ANY_TEXT, like_tokens
 from rulecore.language.physical import to_physical
-from rulecore.language.traversal import free_leaves, is_constant, replace_leaves
+from rulecore.language.traversal import find_outside, free_leaves, is_constant, replace_parts
 from streamcore.columnar.polars_types import polars_type
 from streamcore.schema import STRING, Kind, Type, struct_of
 from streamcore.wire.map_entries import KEY, VALUE
 
-#: The most elements of an array that are repeated for the elements of another one, in one evaluation.
-MAX_BESIDE = 20_000_000
 _ONE_ROW = pl.DataFrame({"row": [0]})
 
 
@@ -210,7 +208,8 @@ def _(expr: MemberOf) -> pl.Expr:
 
 @_formula.register
 def _(expr: LambdaParameter) -> pl.Expr:
-    return pl.element().struct.field(expr.name) if expr.name else pl.element()
+    assert not expr.name, "the parameter of a lambda is compiled with its lambda"
+    return pl.element()
 
 
 @_formula.register
@@ -219,19 +218,14 @@ def _(expr: HigherOrderCall) -> pl.Expr:
 
 
 def _apply(function: str, array: pl.Expr, element: Type, parameter: str, body: Expr) -> pl.Expr:
-    """Compile a lambda on the elements of an array.
-
-    Polars sees nothing but the elements inside of a list. So the columns that the body uses, and the parameters of
-    lambdas around it, are put beside each element, with the numbers from 1 as names; 0 is the element.
-    """
-    outer = free_leaves(body, parameter)
-    own = LambdaParameter(name="0" if outer else "", type=element)
-    places: dict[Expr, Expr] = {LambdaParameter(name=parameter, type=element): own}
-    if outer:
-        inside = [LambdaParameter(name=str(number), type=leaf.type) for number, leaf in enumerate(outer, 1)]
-        places |= dict(zip(outer, inside, strict=True))
-        array = _beside_elements(array, element, [(leaf.type, _compile(leaf)) for leaf in outer])
-    value, replaced = _compile(own), replace_leaves(body, places)
+    """Compile a lambda on an array. What its body reads from outside of it is computed once for each array."""
+    own = LambdaParameter(name=parameter, type=element)
+    outside = find_outside(body, parameter)
+    if outside:
+        columns = [ColumnRef(name=str(number), type=part.type) for number, part in enumerate([own, *outside])]
+        inside = _compile(replace_parts(body, dict(zip([own, *outside], columns, strict=True))))
+        return apply_beside(function, array, element, [_compile(part) for part in outside], inside, body.type)
+    value, replaced = pl.element(), replace_parts(body, {own: LambdaParameter(name="", type=element)})
     result = _compile(replaced)
     if not free_leaves(replaced):  # one value for all elements, of which there may be none
         result = pl.when(value.is_null() | value.is_not_null()).then(result)
@@ -243,40 +237,6 @@ def _apply(function: str, array: pl.Expr, element: Type, parameter: str, body: E
         case "filter":
             return array.list.eval(value.filter(result))
     return array.list.eval(result)
-
-
-def _beside_elements(array: pl.Expr, element: Type, values: Sequence[tuple[Type, pl.Expr]]) -> pl.Expr:
-    """Return an array of structs of an element, ``0``, and these values, ``1`` and so on: equal for each element."""
-    names = [str(number) for number in range(len(values) + 1)]
-    kinds, columns = [element, *(kind for kind, _ in values)], [array, *(value for _, value in values)]
-    made = pl.List(pl.Struct({name: polars_type(kind) for name, kind in zip(names, kinds, strict=True)}))
-    record = pl.struct(column.alias(name) for name, column in zip(names, columns, strict=True))
-    return record.map_batches(_zip_elements, return_dtype=made, is_elementwise=True)
-
-
-def _zip_elements(columns: pl.Series) -> pl.Series:
-    """Return ``_beside_elements`` of a struct of an array and values: Polars has no expression for it.
-
-    Raises ``OverflowError`` if other arrays beside the elements have more than ``MAX_BESIDE`` elements together: they
-    are there once for each element.
-    """
-    import pyarrow as pa
-
-    array, *values = columns.struct.unnest().get_columns()
-    lists = array.to_arrow(compat_level=pl.CompatLevel.oldest())
-    offsets = lists.offsets.to_numpy()
-    rows = pl.Series(np.repeat(np.arange(len(lists)), np.diff(offsets)))
-    for value in values:
-        if isinstance(value.dtype, pl.List):
-            count = int((value.list.len().fill_null(0).cast(pl.Int64).to_numpy() * np.diff(offsets)).sum())
-            if count > MAX_BESIDE:
-                raise OverflowError(f"an array inside of a lambda over another one: {count} elements in a batch")
-    elements = pl.Series("0", lists.values.slice(offsets[0], offsets[-1] - offsets[0]))
-    beside = pl.DataFrame([elements, *(value.gather(rows) for value in values)]).to_struct()
-    made = pa.LargeListArray.from_arrays(
-        pa.array(offsets - offsets[0]), beside.to_arrow(compat_level=pl.CompatLevel.oldest()), mask=lists.is_null()
-    )
-    return pl.Series(columns.name, made)
 
 
 @_formula.register

@@ -187,7 +187,11 @@ def _to_timestamp(expr: Call, operands: Operands) -> pl.Expr:
 
 
 def _array(expr: Call, operands: Operands) -> pl.Expr:
-    return pl.concat_list([operand.convert(expr.type.items) for operand in operands])
+    values = [operand.convert(expr.type.items) for operand in operands]
+    if expr.type.items.is_nested:  # Polars would join lists, not make a list of them
+        boxes = pl.concat_list([pl.struct(value.alias(VALUE)) for value in values])
+        return boxes.list.eval(pl.element().struct.field(VALUE))
+    return pl.concat_list(values)
 
 
 def _map(expr: Call, operands: Operands) -> pl.Expr:

@@ -7,6 +7,7 @@ hint with the accepted form.
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from decimal import Decimal
@@ -40,16 +41,18 @@ from rulecore.language.ast import (
     When,
     operand_for,
 )
-from rulecore.language.limits import ExpressionLimits
+from rulecore.language.limits import MAX_PRODUCTS, ExpressionLimits
 from rulecore.language.parsing.coercion import convert, growth
 from rulecore.language.parsing.grammar import COMPARISONS, INDEX, LAMBDA, MEMBER, OPERAND, PREDICATES, SyntaxNode
 from rulecore.language.parsing.lexemes import Lexeme, LexemeKind
 from rulecore.language.scope import OF_STEP, ListType, Scope
 from rulecore.language.suggestions import format_list, suggest
-from rulecore.language.traversal import free_leaves
+from rulecore.language.traversal import count_products, free_leaves, normal_parameter
 from streamcore.schema import BOOLEAN, TIMESTAMP, Kind, Type
 
 _Built = TypeVar("_Built")
+#: The name of a parameter of a lambda.
+_PARAMETER = re.compile(r"[^\W\d]\w*")
 
 
 class TypeChecker:
@@ -65,6 +68,9 @@ class TypeChecker:
     def root(self, syntax: SyntaxNode, expect: Type | None) -> Expr:
         """Return the whole expression; raise ``ExpressionError`` unless it has the type ``expect`` (None: any)."""
         expr = self.expr(syntax)
+        if count_products(expr) > MAX_PRODUCTS:
+            hint = "an inner lambda may go over an array of the element, such as x.items"
+            raise self.error(syntax, f"lambdas over more than {MAX_PRODUCTS} arrays inside each other", hint)
         if expect is not None and expr.type != expect:
             what = "a condition" if expect == BOOLEAN else str(expect)
             hint = f"accepted here: {types.ACCEPTED[expect.kind]}"
@@ -202,13 +208,26 @@ class TypeChecker:
         return found
 
     def _longest_name(self, syntax: SyntaxNode, first: str, members: list[str]) -> tuple[Expr, int]:
-        """Return the column whose name is the longest beginning of ``first.member. ...``, and its number of members."""
-        for count in range(len(members), -1, -1):
-            found = self._find_name(".".join([first, *members[:count]]).lower())
-            if found is None and count and first in self.scope.steps:
-                found = self._find_name(f"{first}{OF_STEP}{'.'.join(members[:count])}".lower())
-            if found is not None:
-                return found, count
+        """Return the parameter or column that ``first.member. ...`` begins with, and the number of its members.
+
+        A column of a step, and a member of a struct, come before a column with a dot in its name, which may be written
+        in backquotes.
+        """
+        if first in self.parameters:
+            return self.parameters[first], 0
+        found: list[tuple[Expr, int]] = []
+        for count in range(len(members) + 1):
+            name = ".".join([first, *members[:count]]).lower()
+            if count and first in self.scope.steps:
+                of_step = self._find_name(f"{first}{OF_STEP}{'.'.join(members[:count])}".lower())
+                found += [] if of_step is None else [(of_step, count)]
+            column = self._find_name(name)
+            found += [] if column is None else [(column, count)]
+        for column, count in found:
+            if _has_members(column.type, members[count:]):
+                return column, count
+        if found:
+            return found[-1]
         return self._column(syntax, ".".join([first, *members]).lower()), 0
 
     def _index(self, syntax: SyntaxNode) -> Expr:
@@ -446,21 +465,22 @@ class TypeChecker:
             return self._of_step(syntax, name)
         if name in functions.HIGHER_ORDER:
             return self._higher_order(syntax, lexeme.text, name)
-        if name in functions.AGGREGATES and not self._reads_array(syntax, name):
-            return self._aggregate(syntax, "count_distinct" if lexeme.distinct else name)
+        if name in functions.AGGREGATES:
+            of_array = self._of_array(syntax, name)
+            return of_array or self._aggregate(syntax, "count_distinct" if lexeme.distinct else name)
         if name not in functions.FUNCTIONS and name not in functions.OF_ARRAYS:
             raise self._unknown_function(lexeme)
         return self._call(syntax, name)
 
-    def _reads_array(self, syntax: SyntaxNode, name: str) -> bool:
-        """Return whether ``sum(x)`` and the like is that of an array: where no aggregate is accepted."""
+    def _of_array(self, syntax: SyntaxNode, name: str) -> Expr | None:
+        """Return ``sum(x)`` and the like of an array, where no aggregate is accepted; None if ``x`` is none."""
         accepted = self.scope.aggregates and not self.enclosing
         if accepted or name not in functions.OF_ARRAYS or len(syntax.parts) != 1:
-            return False
-        nodes = self.nodes
-        found = self.expr(syntax.parts[0]).type.kind is Kind.ARRAY
-        self.nodes = nodes
-        return found
+            return None
+        argument = self.expr(syntax.parts[0])
+        if argument.type.kind is not Kind.ARRAY:
+            return None
+        return self._build(syntax, syntax.parts, lambda: Call.of(functions.OF_ARRAYS[name], (argument,)))
 
     def _higher_order(self, syntax: SyntaxNode, written: str, name: str) -> Expr:
         usage = f"accepted here: {written}(items, x -> ...)"
@@ -469,15 +489,16 @@ class TypeChecker:
         array, function = self.expr(syntax.parts[0]), syntax.parts[1]
         element = self._build(syntax, syntax.parts, lambda: types.elements(array.type, written))
         lexeme = self.lexemes[function.first]
-        if lexeme.kind is not LexemeKind.NAME:
-            raise self.error(replace(function, last=function.first), "a parameter is a name, such as x", usage)
+        at = replace(function, last=function.first)
+        if lexeme.kind is not LexemeKind.NAME or not _PARAMETER.fullmatch(lexeme.text):
+            raise self.error(at, "a parameter is a name of letters, digits and _, such as x", usage)
         if lexeme.text in self.parameters:
-            raise self.error(
-                replace(function, last=function.first), f"{lexeme.text} is the parameter of a lambda around this one"
-            )
+            raise self.error(at, f"{lexeme.text} is the parameter of a lambda around this one")
         self.parameters[lexeme.text] = LambdaParameter(name=lexeme.text, type=element)
         body = self.expr(function.parts[0])
         del self.parameters[lexeme.text]
+        if lexeme.text.startswith("__") and lexeme.text != normal_parameter(body):
+            raise self.error(at, "the name of a parameter does not begin with __", usage)
         return self._build(
             syntax,
             syntax.parts,
@@ -540,6 +561,16 @@ class TypeChecker:
         if growth(expr) > self.limits.text_growth:
             raise self.error(syntax, f"the text may grow more than {self.limits.text_growth} times")
         return expr
+
+
+def _has_members(kind: Type, members: list[str]) -> bool:
+    """Return whether ``x.member. ...`` is accepted for ``x`` of this type."""
+    try:
+        for name in members:
+            _, kind = types.member(kind, name)
+    except ExpressionTypeError:
+        return False
+    return True
 
 
 def _as_condition(expr: Expr, what: str) -> Expr:

@@ -33,10 +33,12 @@ from rulecore.language.ast import (
     Not,
     Or,
 )
+from rulecore.language.limits import MAX_TRANSFORMED
 from rulecore.language.reference.functions import call
 from rulecore.language.reference.values import WIDE, Number, coerce, coerce_number, compare, double, order
+from rulecore.language.traversal import repeats_outside
 from rulecore.language.types import Value
-from streamcore.schema import DOUBLE, Kind, Type
+from streamcore.schema import DOUBLE, STRING, Kind, Type
 
 Row = Mapping[str, object]
 #: Lists by name, each a mapping of its entries to their values, which are None in a list without values.
@@ -141,7 +143,22 @@ def _apply(expr: HigherOrderCall, array: list[Any] | None, row: Row, lists: List
             return _kleene(found, decisive=False)
         case "filter":
             return [item for item, holds in zip(array, found, strict=True) if holds is True]
-    return found
+    too_large = repeats_outside(expr) and sum(_size(item, expr.body.type) for item in found) > MAX_TRANSFORMED
+    return None if too_large else found
+
+
+def _size(value: Any, kind: Type) -> int:
+    """Return the number of values in a value, and the bytes of its texts."""
+    match kind.kind:
+        case Kind.ARRAY:
+            return 1 + sum(_size(item, kind.items) for item in value or ())
+        case Kind.MAP:
+            return 1 + sum(1 + _size(key, STRING) + _size(item, kind.items) for key, item in (value or {}).items())
+        case Kind.STRUCT:
+            return 1 + sum(_size(None if value is None else value[name], member) for name, member in kind.members)
+        case Kind.STRING:
+            return 1 + len((value or "").encode())
+    return 1
 
 
 def _kleene(values: Sequence[Value], *, decisive: bool) -> bool | None:

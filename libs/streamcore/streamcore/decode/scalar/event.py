@@ -24,6 +24,7 @@ from streamcore.schema import Envelope, Field, KafkaValue, RecordForm, StreamCon
 from streamcore.schema.record_layout import RecordLayout, file_form, kafka_place, layouts, to_record
 from streamcore.schema.record_places import BINARY_MARK
 from streamcore.timestamps import load_zone
+from streamcore.wire.json_members import other_members
 
 #: The beginning of a change that has its schema beside it, as Kafka Connect's JSON converter writes it.
 WRAPPED_PATTERN: Final = r'^[ \t\r\n]*\{[ \t\r\n]*"(?:schema|payload)"[ \t\r\n]*:'
@@ -117,6 +118,8 @@ def _complete(
     zone = load_zone(schema.zone)
     found = dict(zip(layout.value.names, inside, strict=True))
     found |= {one.name: convert_beside(one, _beside(one, record), zone) for one in layout.beside}
+    if layout.extra is not None:
+        found[layout.extra.name] = other_members((record.value or b"").decode(), layout.declared)
     values = tuple(found[name] for name in schema.names)
     if schema.event_time and not layout.value.event_time:
         check_event_time(schema, values, clock_ms, limits)
@@ -126,6 +129,8 @@ def _complete(
 def _beside(one: Field, record: StreamRecord) -> bytes | str | int | None:
     place, header = kafka_place(one)
     match place:
+        case KafkaValue.VALUE:
+            return record.value
         case KafkaValue.KEY:
             return record.key
         case KafkaValue.HEADERS:

@@ -60,3 +60,12 @@ class RecordColumns:
         rows = None if sure.all() else np.flatnonzero(sure)
         columns = [walked.column(number, rows) for number in range(len(self._columns))]
         return WalkedRecords(sure, pa.Table.from_arrays(columns, schema=self._columns))
+
+
+def bytes_of(records: pa.LargeBinaryArray) -> tuple[Bytes, Int64s]:
+    """Return the bytes of the records, and where each begins and the last ends."""
+    if not len(records):
+        return np.zeros(0, np.uint8), np.zeros(1, np.int64)
+    _, offsets, stored = records.buffers()
+    places = np.frombuffer(offsets, np.int64, len(records) + 1, records.offset * np.int64().itemsize)
+    return np.frombuffer(stored, np.uint8) if stored else np.zeros(0, np.uint8), places.copy()

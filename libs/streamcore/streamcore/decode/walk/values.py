@@ -38,7 +38,7 @@ from streamcore.schema.field_paths import PathTree, build_tree
 from streamcore.timestamps import MAX_MS, MIN_MS
 from streamcore.wire.map_entries import VALUE
 
-_UTC = ZoneInfo("UTC")
+UTC = ZoneInfo("UTC")
 
 
 class ValueReader(Protocol):
@@ -141,7 +141,7 @@ class WalkedFields:
         return scalar_array(kind, self.texts, values, lengths if rows is None else lengths[rows], found)
 
 
-class _ScalarReader:
+class ScalarReader:
     """Reads booleans, numbers, strings and times."""
 
     def __init__(self, kind: Type, zone: ZoneInfo, limits: DecodeLimits) -> None:
@@ -172,7 +172,7 @@ class _ListReader:
     """Reads arrays as lists of their elements, and objects as lists of the entries of a map."""
 
     def __init__(self, kind: Type, zone: ZoneInfo, limits: DecodeLimits) -> None:
-        self._keys = _ScalarReader(STRING, zone, limits) if kind.kind is Kind.MAP else None
+        self._keys = ScalarReader(STRING, zone, limits) if kind.kind is Kind.MAP else None
         self._items = _reader(kind.items, zone, limits)
         self._kind = kind.arrow
         self._opens = OPEN_ARRAY if kind.kind is Kind.ARRAY else OPEN_OBJECT
@@ -210,7 +210,7 @@ class _ListReader:
 def _reader(kind: Type, zone: ZoneInfo, limits: DecodeLimits) -> ValueReader:
     if kind.kind in (Kind.ARRAY, Kind.MAP):
         return _ListReader(kind, zone, limits)
-    return (_StructReader if kind.kind is Kind.STRUCT else _ScalarReader)(kind, zone, limits)
+    return (_StructReader if kind.kind is Kind.STRUCT else ScalarReader)(kind, zone, limits)
 
 
 def to_utc(zone: ZoneInfo, times: Int64s, found: Bytes, sure: Bools | None = None) -> Bools | np.bool_:
@@ -221,7 +221,7 @@ def to_utc(zone: ZoneInfo, times: Int64s, found: Bytes, sure: Bools | None = Non
     local = found == LOCAL if sure is None else sure & (found == LOCAL)
     if not local.any():
         return np.True_
-    if zone.key != _UTC.key:
+    if zone.key != UTC.key:
         times[local] = local_to_utc(zone, times[local])
     in_range: Bools = ~local | ((times >= MIN_MS) & (times <= MAX_MS))
     return in_range

@@ -1,0 +1,229 @@
+"""Stream documents that are published while the app runs, as the rules see them.
+
+A cut decides about a document after the control records before it, against the streams in force and all versions of
+rules. What it accepts is in force from the next cut on: only then can events be decoded by it. So the control records
+behind it wait for the next cut too, and meet it there; their order is kept. The answer to an accepted document comes
+with the cut that has it.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import orjson
+
+from rulecore.compile.cache import CompileContext, compile_version
+from rulecore.documents.control_keys import STREAM_KEY
+from rulecore.documents.rule import RuleKind
+from rulecore.documents.status import RuleStatus, StatusKind, Subject, as_reply
+from rulecore.documents.stream_records import decode_stream, is_stream
+from rulecore.errors import RuleError, RuleSetError
+from rulecore.ruleset.ruleset import RuleSet
+from rulecore.streams import stream_names
+from streamcore.app import Source
+from streamcore.engine.published_streams import StreamPlan, plan_stream
+from streamcore.errors import ConfigError
+from streamcore.kernel import ControlRecord
+from streamcore.schema import StreamSchema
+from streamcore.schema.evolution import widened_fields
+from streamcore.schema.published_stream import PublishedStream
+from streamcore.state import KeyValueTable
+
+#: Most bytes of control records that wait behind a document for the next cut.
+MAX_WAITING_BYTES: Final = 64 << 20
+_ACCEPTED, _BEHIND = "accepted:", "behind:"
+
+
+def next_streams(records: Sequence[ControlRecord]) -> tuple[Sequence[ControlRecord], ...]:
+    """Divide records, in their order, into those before the first document, the documents that follow each other, and
+    the rest."""
+    start = next((n for n, record in enumerate(records) if is_stream(record)), len(records))
+    end = next((n for n in range(start, len(records)) if not is_stream(records[n])), len(records))
+    return records[:start], records[start:end], records[end:]
+
+
+def check_rules(rules: RuleSet, old: StreamSchema, new: StreamSchema) -> None:
+    """Raise ``RuleSetError``, naming the rule, if a version of a rule cannot go on with the new document of its stream.
+
+    A rule with state must compile to what it is now: its state holds values of the types that it reads. An event rule
+    must be valid.
+    """
+    after = CompileContext.of({**rules.streams, new.name: new}, rules.limits, rules.lists)
+    for position, compiled in sorted(rules.rules.items(), key=lambda pair: pair[0]):
+        if new.name not in stream_names(compiled.rule.on):
+            continue
+        rule = f"rule {compiled.rule.id} version {compiled.rule.version}"
+        try:
+            again = compile_version(rules.stored[position], after)
+        except RuleError as error:
+            raise RuleSetError(
+                f"{rule} would not be valid any more: {error}; publish a version that is valid with both, or delete it"
+            ) from None
+        suppress = compiled.rule.suppress
+        by = {*compiled.group_by, *(() if suppress is None else suppress.by)}
+        has_state = compiled.kind is not RuleKind.EVENT
+        if (has_state and again != compiled) or widened_fields(old, new) & by:
+            wider = ", ".join(sorted(widened_fields(old, new)))
+            raise RuleSetError(
+                f"{rule} has state with values of a type that would be another ({wider}): give the wider value a field "
+                "of another name, or publish a version that does not read the field and delete this one"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class _Accepted:
+    """A document that the next cut has, and the place of its control record."""
+
+    stream: PublishedStream
+    note: str
+    partition: int
+    offset: int
+
+    def encode(self) -> bytes:
+        return orjson.dumps([self.stream.topic, self.stream.document, self.note, self.partition, self.offset])
+
+    @classmethod
+    def decode(cls, value: bytes) -> _Accepted:
+        topic, document, *rest = orjson.loads(value)
+        return cls(PublishedStream(topic, document), *rest)
+
+
+@dataclass(slots=True)
+class StreamChanges:
+    """The documents that the next cut has, and the records that wait behind them. All of it is in ``table``.
+
+    ``sources``: those of the app in this cut; empty if it takes no documents. ``limit_bytes``: of a record.
+    """
+
+    sources: Sequence[Source]
+    limit_bytes: int
+    table: KeyValueTable = field(default_factory=KeyValueTable)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether an earlier cut has left something."""
+        return any(True for _ in self.table)
+
+    def take_waiting(self, schemas: Mapping[str, StreamSchema]) -> tuple[list[RuleStatus], list[ControlRecord]]:
+        """Return the answers to the documents that the cut before has accepted, and the records behind them, and
+        forget both. ``schemas``: of the streams in force."""
+        rows = dict(self.table)
+        for key in rows:
+            self.table.put(key, None)
+        accepted = [_Accepted.decode(value) for key, value in rows.items() if key.startswith(_ACCEPTED)]
+        behind = [_decode_record(value) for key, value in rows.items() if key.startswith(_BEHIND)]
+        return [_answer(one, schemas.get(one.stream.name)) for one in accepted], behind
+
+    def decide(
+        self,
+        records: Sequence[ControlRecord],
+        behind: Sequence[ControlRecord],
+        rules: RuleSet,
+    ) -> tuple[list[RuleStatus], list[PublishedStream]]:
+        """Decide about documents that follow each other. Return the answers to those that are rejected or change
+        nothing, and the accepted documents; with one, the records ``behind`` are kept for the next cut."""
+        statuses: list[RuleStatus] = []
+        accepted: list[_Accepted] = []
+        has_room = sum(len(record.value or b"") for record in behind) <= MAX_WAITING_BYTES
+        for record in records:
+            try:
+                plan = self._plan(record, rules, has_room=has_room)
+            except (RuleError, ConfigError) as error:
+                statuses.append(_status(record, None, StatusKind.REJECTED, str(error)))
+                continue
+            if plan.changes_nothing:
+                statuses.append(_status(record, plan.stream.version, StatusKind.ACCEPTED, "no change"))
+                continue
+            self.sources = plan.sources
+            rules = with_stream(rules, plan.stream.schema)
+            accepted.append(_Accepted(plan.stream, plan.note, record.partition, record.offset))
+        for number, one in enumerate(accepted):
+            self.table.put(f"{_ACCEPTED}{number:08}", one.encode())
+        for number, record in enumerate(behind if accepted else ()):
+            self.table.put(f"{_BEHIND}{number:08}", _encode_record(record))
+        return statuses, [one.stream for one in accepted]
+
+    def _plan(self, record: ControlRecord, rules: RuleSet, *, has_room: bool) -> StreamPlan:
+        """Return what becomes of a document; raise ``RuleError`` or ``ConfigError`` if it is rejected."""
+        if not self.sources:
+            raise RuleSetError("this app takes no stream documents while it runs")
+        if record.value is None:
+            raise RuleSetError("a stream is not removed while the app runs; delete its rules, or stop its producers")
+        key = (record.key or b"").decode("utf-8", "replace")
+        published = decode_stream(key, record.value, self.limit_bytes)
+        plan = plan_stream(self.sources, published.document, published.topic)
+        if plan.before is not None:
+            check_rules(rules, plan.before, plan.stream.schema)
+        if not has_room:
+            raise RuleSetError(
+                f"more than {MAX_WAITING_BYTES} bytes of control records would wait behind it; publish it again"
+            )
+        return plan
+
+
+def with_stream(rules: RuleSet, schema: StreamSchema) -> RuleSet:
+    """Return the rule set with a new document of one of its streams, or with one more stream."""
+    return RuleSet.restore({**rules.streams, schema.name: schema}, rules.limits, rules.records(), rules.lists)
+
+
+def replay_stream(rules: RuleSet, record: ControlRecord, limit_bytes: int) -> tuple[RuleSet, RuleStatus]:
+    """Return the rule set after a record in the log, and the answer, as far as schemas and rules decide it: formats and
+    topics are in the settings of the app. So a new stream is taken on any topic."""
+    key = (record.key or b"").decode("utf-8", "replace")
+    try:
+        if record.value is None:
+            raise RuleSetError("a stream is not removed while the app runs")
+        published = decode_stream(key, record.value, limit_bytes)
+        topic = published.topic or ""
+        sources = [Source(schema, topic) for schema in rules.streams.values()]
+        name = published.document.get("name")
+        plan = (
+            plan_stream(sources, published.document, topic)
+            if name in rules.streams
+            else StreamPlan(PublishedStream.of(topic, published.document), None, ())
+        )
+        if plan.before is not None:
+            check_rules(rules, plan.before, plan.stream.schema)
+    except (RuleError, ConfigError) as error:
+        return rules, _status(record, None, StatusKind.REJECTED, str(error))
+    after = rules if plan.changes_nothing else with_stream(rules, plan.stream.schema)
+    return after, _status(record, plan.stream.version, StatusKind.ACCEPTED, plan.note or None)
+
+
+def _answer(accepted: _Accepted, schema: StreamSchema | None) -> RuleStatus:
+    """Return the answer to a document that was accepted. ``schema``: what the app has now of its stream."""
+    record = ControlRecord(accepted.partition, accepted.offset, f"{STREAM_KEY}{accepted.stream.name}".encode(), b"")
+    version = accepted.stream.version
+    if schema is None or schema.version < version or (schema.version == version and schema != accepted.stream.schema):
+        return _status(record, version, StatusKind.REJECTED, "the app was started with other streams before it took it")
+    if schema.version > version:
+        reason = f"the app was started with version {schema.version} before it took this one"
+        return _status(record, version, StatusKind.REJECTED, reason)
+    return _status(record, version, StatusKind.ACCEPTED, accepted.note or None)
+
+
+def _status(record: ControlRecord, version: int | None, kind: StatusKind, reason: str | None) -> RuleStatus:
+    name = (record.key or b"").decode("utf-8", "replace").removeprefix(STREAM_KEY)
+    return as_reply(RuleStatus(name, version, kind, reason, 0, 0, 0, Subject.STREAM), record)
+
+
+def _encode_record(record: ControlRecord) -> bytes:
+    texts = [None if one is None else base64.b64encode(one).decode() for one in (record.key, record.value)]
+    return orjson.dumps([record.partition, record.offset, *texts])
+
+
+def _decode_record(value: bytes) -> ControlRecord:
+    partition, offset, *texts = orjson.loads(value)
+    return ControlRecord(partition, offset, *(None if one is None else base64.b64decode(one) for one in texts))
+
+
+__all__: Sequence[str] = (
+    "StreamChanges",
+    "check_rules",
+    "next_streams",
+    "replay_stream",
+    "with_stream",
+)

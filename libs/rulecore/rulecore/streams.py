@@ -1,0 +1,84 @@
+"""The stream that a rule reads: one of the app, or the union of several.
+
+``on: [logins, payments]`` is the union of two streams, with the name ``logins+payments``. An event of it has the fields
+of its own stream, NULL in the others' fields, and ``_stream``, the name of its stream. A field that two streams declare
+with different types is not in the union. Its keys are those that all of its streams have.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from rulecore.errors import RuleSetError
+from streamcore.errors import ConfigError
+from streamcore.schema import STRING, TIMESTAMP, UNION, Field, StreamSchema, Type
+
+#: The field of a union with the name of the event's stream.
+STREAM: Final = "_stream"
+#: The field of a union with the event time, if its streams have it in fields of different names.
+EVENT_TIME: Final = "_event_time"
+MAX_STREAMS: Final = 8
+
+
+def stream_names(on: str) -> tuple[str, ...]:
+    """Return the names of the streams that a rule reads (``Rule.on``)."""
+    return tuple(on.split(UNION))
+
+
+def is_union(on: str) -> bool:
+    """Return whether a rule reads several streams."""
+    return UNION in on
+
+
+def find_stream(streams: Mapping[str, StreamSchema], on: str) -> StreamSchema:
+    """Return the schema of the stream that a rule reads; raise ``RuleSetError`` if there is none."""
+    names = stream_names(on)
+    for name in names:
+        if name not in streams:
+            raise RuleSetError(f"on: there is no stream {name!r}; there are {', '.join(sorted(streams)) or 'none'}")
+    return streams[on] if len(names) == 1 else _union_of(tuple(streams[name] for name in names))
+
+
+@functools.lru_cache(256)
+def _union_of(members: tuple[StreamSchema, ...]) -> StreamSchema:
+    names = [member.name for member in members]
+    if taken := [m.name for m in members if m.get(STREAM) is not None]:
+        raise RuleSetError(f"on: the stream {taken[0]} has a field {STREAM}, which a union of streams adds")
+    shared = tuple(key for key in members[0].keys if all(_has_key(members[0], other, key) for other in members[1:]))
+    if not shared:
+        raise RuleSetError(
+            f"on: {', '.join(names)} have no key in common: the same fields, with the same names and types, under keys"
+        )
+    times = {member.event_time for member in members}
+    time = times.pop() if len(times) == 1 else EVENT_TIME
+    added = [Field(STREAM, STRING, nullable=False)]
+    if time == EVENT_TIME:
+        added.append(Field(EVENT_TIME, TIMESTAMP, nullable=False))
+    by_name: dict[str, list[Field]] = {}  # expressions ignore upper and lower case
+    for field in (field for member in members for field in member.fields):
+        by_name.setdefault(field.name.lower(), []).append(field)
+    fields = [_merge(same, len(members)) for same in by_name.values() if len({(f.name, f.type) for f in same}) == 1]
+    try:
+        return StreamSchema(UNION.join(names), (*added, *fields), time, shared, zone=members[0].zone)
+    except ConfigError as error:
+        raise RuleSetError(f"on: {error}") from error
+
+
+def _has_key(one: StreamSchema, other: StreamSchema, key: tuple[str, ...]) -> bool:
+    def types(schema: StreamSchema) -> list[Type]:
+        return [field.type for name in key if (field := schema.get(name)) is not None]
+
+    return key in other.keys and types(one) == types(other)
+
+
+def _merge(fields: Sequence[Field], members: int) -> Field:
+    nullable = len(fields) < members or any(field.nullable for field in fields)
+    return replace(fields[0], nullable=nullable, path=())
+
+
+def own_fields(union: StreamSchema, member: StreamSchema) -> tuple[Field, ...]:
+    """Return the fields of a union that the events of one of its streams have."""
+    return tuple(field for field in union.fields if field.name == STREAM or member.get(field.name) is not None)

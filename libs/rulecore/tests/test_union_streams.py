@@ -1,0 +1,285 @@
+"""Rules that read several streams: the union of logins and payments, on the key that both have."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+import pytest
+
+from rulecore.compile.rule import RuleLimits, compile_rule
+from rulecore.documents.loading import decode_record
+from rulecore.errors import RuleError, RuleSetError
+from rulecore.factory import RulesFactory
+from rulecore.settings import RuleStream
+from rulecore.streams import find_stream
+from rulecore.testing.in_process import run_in_process
+from rulecore.testing.rule_tests import run_tests
+from streamcore.app import App, Source
+from streamcore.engine.in_process import InProcessApp, RawRecord, control_record
+from streamcore.schema import StreamSchema
+from streamcore.watermark import WatermarkStrategy
+from streamcore.wire.lanes import ALERTS, LATE, STATUS
+
+MINUTE = 60_000
+T0 = 1_700_000_000_000 - 1_700_000_000_000 % (60 * MINUTE)
+USERS = ("ann", "bob", "cy")
+
+
+def stream(name: str, time: str, **fields: str) -> StreamSchema:
+    document = {
+        "name": name,
+        "event_time": time,
+        "keys": [["user"], []],
+        "fields": {time: "timestamp not null", "user": "string not null", **fields},
+    }
+    return StreamSchema.parse(document)
+
+
+LOGINS = stream("logins", "at", ok="boolean not null", device="string", code="long")
+PAYMENTS = stream("payments", "paid_at", amount="decimal(9,2)", device="string", code="string")
+STREAMS = {"logins": LOGINS, "payments": PAYMENTS}
+BOTH = ["payments", "logins"]
+
+RULES: dict[str, dict[str, object]] = {
+    "stolen": {
+        "group_by": ["user"],
+        "sequence": [
+            {"step": "failed", "where": "_stream = 'logins' and not ok"},
+            {"step": "paid", "where": "amount > 50"},
+        ],
+        "within": "10m",
+        "skip": "none",
+    },
+    "busy": {
+        "group_by": ["user"],
+        "within": {"tumbling": "5m"},
+        "having": "count(*) >= 3 and sum(amount) > 60 and count(ok) >= 1",
+        "emit": "final",
+    },
+    "odd": {"where": "device = 'd3' and (amount > 90 or not ok)", "then": {"event": True}},
+}
+
+
+def rule(name: str, **more: object) -> dict[str, Any]:
+    document: dict[str, Any] = {"id": name, "version": 1, "owner": "o", "on": BOTH, **RULES[name], **more}
+    then = {"severity": "high", "message": "{user}", **document.get("then", {})}
+    return {**document, "then": then}
+
+
+def events(draw: random.Random, count: int) -> list[tuple[str, dict[str, Any]]]:
+    """Return events in order of time, each with its stream."""
+    found: list[tuple[str, dict[str, Any]]] = []
+    for n in range(count):
+        common = {"user": draw.choice(USERS), "device": draw.choice(["d1", "d2", "d3", None])}
+        at = T0 + n * 20_000
+        if draw.random() < 0.5:
+            found.append(("logins", {"at": at, **common, "ok": draw.random() < 0.6, "code": n}))
+        else:
+            amount = None if draw.random() < 0.1 else draw.randrange(10_000) / 100
+            found.append(("payments", {"paid_at": at, **common, "amount": amount, "code": str(n)}))
+    return found
+
+
+def time_of(name: str, event: Mapping[str, Any]) -> int:
+    return int(event["at" if name == "logins" else "paid_at"])
+
+
+def expected(history: Sequence[tuple[str, dict[str, Any]]]) -> dict[str, list[Any]]:
+    """Return what each rule finds, by loops over sorted events."""
+    stolen, busy, odd = [], [], []
+    for user in USERS:
+        own = [(time_of(name, event), name, event) for name, event in history if event["user"] == user]
+        for number, (began, name, event) in enumerate(own):
+            later = [t for t, other, e in own[number + 1 :] if other == "payments" and (e["amount"] or 0) > 50]
+            if name == "logins" and not event["ok"] and later and later[0] - began <= 10 * MINUTE:
+                stolen.append((user, began, later[0]))
+        for start in {t - t % (5 * MINUTE) for t, _, _ in own}:
+            inside = [(name, e) for t, name, e in own if start <= t < start + 5 * MINUTE]
+            paid = sum(e["amount"] or 0 for name, e in inside if name == "payments")
+            if len(inside) >= 3 and paid > 60 and any(name == "logins" for name, _ in inside):
+                busy.append((user, start, start + 5 * MINUTE))
+    for name, e in history:
+        if e["device"] == "d3" and ((e.get("amount") or 0) > 90 if name == "payments" else not e["ok"]):
+            odd.append((e["user"], time_of(name, e), name))
+    return {"stolen": sorted(stolen), "busy": sorted(busy), "odd": sorted(odd)}
+
+
+def app(shards: int) -> App:
+    kernel = RulesFactory((RuleStream(LOGINS, "login-topic"), RuleStream(PAYMENTS, "payment-topic")))
+    sources = (Source(LOGINS, "login-topic"), Source(PAYMENTS, "payment-topic"))
+    watermark = WatermarkStrategy(max_out_of_orderness_ms=0)
+    return App("t", sources, "control", {}, (kernel,), shards=shards, watermark=watermark)
+
+
+def run(history: Sequence[tuple[str, dict[str, Any]]], cuts: int, *, restart: bool = False) -> list[Any]:
+    """Return the records of all lanes; both topics have one partition, and equal offsets."""
+    running = InProcessApp(app(3))
+    output = [*running.cut([control_record(n, name, orjson.dumps(rule(name))) for n, name in enumerate(RULES)], T0)]
+    offsets = {"logins": 0, "payments": 0}
+    size = -(-len(history) // cuts)
+    for first in range(0, len(history), size):
+        records = []
+        for name, event in history[first : first + size]:
+            records.append(RawRecord([*STREAMS].index(name), 0, offsets[name], orjson.dumps(event)))
+            offsets[name] += 1
+        if restart:
+            running = InProcessApp(running.app, running.blobs, next_offsets=running.next_offsets)
+        output += running.cut(records, T0 + 100 * MINUTE)
+    end = [{"at": T0 + 90 * MINUTE, "user": "z", "ok": True}, {"paid_at": T0 + 90 * MINUTE, "user": "z"}]
+    last = [RawRecord(n, 0, 10_000, orjson.dumps(event)) for n, event in enumerate(end)]
+    output += running.cut(last, T0 + 100 * MINUTE)
+    return [*output, *running.cut([], T0 + 100 * MINUTE)]
+
+
+def alerts(output: Sequence[Any]) -> list[dict[str, Any]]:
+    return [orjson.loads(record.value) for record in output if record.lane == ALERTS]
+
+
+def found(output: Sequence[Any]) -> dict[str, list[Any]]:
+    by_rule: dict[str, list[Any]] = {name: [] for name in RULES}
+    for one in alerts(output):
+        user = one["key"]["user"]
+        if one["rule"] == "odd":
+            assert {**one["event"], "_stream": ""}.keys() >= {"user", "device", "_stream"}
+            by_rule["odd"].append((user, one["event_time_ms"], one["event"]["_stream"]))
+        else:
+            by_rule[one["rule"]].append((user, one["window"]["start_ms"], one["window"]["end_ms"]))
+    return {name: sorted(rows) for name, rows in by_rule.items()}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_rules_over_two_streams_find_what_loops_find(seed: int) -> None:
+    history = events(random.Random(seed), 200)
+    output = run(history, cuts=1 + 3 * seed, restart=seed % 2 == 1)
+    assert {orjson.loads(r.value)["status"] for r in output if r.lane == STATUS} == {"accepted"}
+    assert found(output) == expected(history)
+    assert all(expected(history).values()), "each rule fires"
+    assert not [record for record in output if record.lane == LATE]
+
+
+def test_alerts_do_not_depend_on_cuts_and_have_ids_of_their_own() -> None:
+    history = events(random.Random(9), 200)
+    whole, split = (sorted(alerts(run(history, cuts)), key=lambda one: str(one["alert_id"])) for cuts in (1, 40))
+    for one in (*whole, *split):
+        del one["rules_epoch"]
+    assert whole == split
+    assert len({one["alert_id"] for one in whole}) == len(whole)
+
+
+def test_an_alert_names_the_topics_and_has_the_fields_of_its_stream() -> None:
+    output = run(events(random.Random(1), 200), cuts=3)
+    odd = [one for one in alerts(output) if one["rule"] == "odd"]
+    fields = {one["source"]["topic"]: {*one["event"]} for one in odd}
+    assert fields == {
+        "login-topic": {"_stream", "at", "user", "ok", "device"},
+        "payment-topic": {"_stream", "paid_at", "user", "amount", "device"},
+    }
+    stolen = [one for one in alerts(output) if one["rule"] == "stolen"]
+    assert {tuple(e["topic"] for e in one["events"]) for one in stolen} == {("login-topic", "payment-topic")}
+    assert {one["stream"] for one in alerts(output)} == {"logins+payments"}
+
+
+def test_equal_places_in_two_topics_are_two_firings() -> None:
+    """Both begin at offset 0 of partition 0: the ids of alerts have the topics in them."""
+    twice = rule(
+        "stolen", sequence=[{"step": "one", "where": "device = 'd1'"}, {"step": "two", "where": "device = 'd2'"}]
+    )
+    history: list[tuple[str, dict[str, Any]]] = []
+    for n in range(2):
+        for device in ("d1", "d2"):
+            at = T0 + len(history) * 1000
+            time = {"at": at, "ok": True} if n == 0 else {"paid_at": at}
+            history.append((("logins", "payments")[n], {"user": "ann", "device": device, **time}))
+    running = InProcessApp(app(1))
+    records = [RawRecord(n // 2, 0, n % 2, orjson.dumps(event)) for n, (_, event) in enumerate(history)]
+    output = running.cut([control_record(0, "stolen", orjson.dumps(twice)), *records], T0 + MINUTE)
+    output += running.cut([RawRecord(n, 0, 9, orjson.dumps(e)) for n, e in enumerate(_later())], T0 + 100 * MINUTE)
+    output += running.cut([], T0 + 100 * MINUTE)
+    ids = [one["alert_id"] for one in alerts(output)]
+    assert len(ids) == len({*ids}) == 2
+
+
+def _later() -> list[dict[str, Any]]:
+    return [{"at": T0 + 60 * MINUTE, "user": "z", "ok": True}, {"paid_at": T0 + 60 * MINUTE, "user": "z"}]
+
+
+# --- documents --------------------------------------------------------------------------------------------------------
+
+
+def compiled(document: Mapping[str, object], streams: Mapping[str, StreamSchema] = STREAMS) -> Any:
+    value = orjson.dumps(document)
+    return compile_rule(decode_record(value, len(value)), streams, RuleLimits())
+
+
+def test_the_order_of_the_streams_is_no_part_of_a_rule() -> None:
+    one, other = compiled(rule("odd")), compiled(rule("odd", on=["logins", "payments", "logins"]))
+    assert one == other == compiled(rule("odd", on="logins+payments"))
+    assert one.rule.on == "logins+payments"
+
+
+def test_a_union_has_the_fields_that_mean_one_thing() -> None:
+    union = find_stream(STREAMS, "logins+payments")
+    assert union.event_time == "_event_time"
+    assert {field.name: (str(field.type), field.nullable) for field in union.fields} == {
+        "_stream": ("string", False),
+        "_event_time": ("timestamp", False),
+        "at": ("timestamp", True),
+        "paid_at": ("timestamp", True),
+        "user": ("string", False),
+        "ok": ("boolean", True),
+        "device": ("string", True),
+        "amount": ("decimal(9,2)", True),
+    }
+    assert union.keys == (("user",), ())
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"on": ["logins", "refunds"]}, "on: there is no stream 'refunds'; there are"),
+        ({"where": "code = 1"}, "code"),
+        ({"on": ["logins", "other"]}, "on: logins, other have no key in common"),
+        ({"on": ["logins", "marked"]}, "on: the stream marked has a field _stream"),
+        ({"on": []}, "on"),
+        ({"on": ["logins", 5]}, "on"),
+    ],
+)
+def test_streams_that_do_not_fit_are_refused(change: dict[str, object], error: str) -> None:
+    other = StreamSchema.parse(
+        {
+            "name": "other",
+            "event_time": "at",
+            "keys": [["user"]],
+            "fields": {"at": "timestamp not null", "user": "long"},
+        }
+    )
+    streams = {**STREAMS, "other": other, "marked": stream("marked", "at", _stream="string")}
+    with pytest.raises(RuleError, match=error):
+        compiled(rule("odd", **change), streams)
+
+
+def test_a_score_reads_one_stream() -> None:
+    score = {"id": "s", "version": 1, "owner": "o", "on": BOTH, "group_by": ["user"]}
+    more = {"score": {"of": {"odd": 5}, "within": "1h", "limit": 10}, "then": {"severity": "low", "message": "m"}}
+    with pytest.raises(RuleSetError, match="on: scores are added within one stream; name one"):
+        compiled({**score, **more})
+
+
+def test_a_test_of_a_rule_names_the_stream_of_each_event() -> None:
+    tested = {
+        "name": "two streams",
+        "events": [
+            {"_stream": "logins", "user": "ann", "ok": False},
+            {"_stream": "payments", "user": "ann", "amount": 60},
+            {"_stream": "payments", "user": "bob", "amount": 60, "paid_at": "+30s"},
+        ],
+        "expect": [{"user": "ann"}],
+    }
+    (result,) = run_tests(compiled(rule("stolen", tests=[tested])).rule, STREAMS, run_in_process)
+    assert result.diff == ()
+    wrong = {**tested, "events": [{"user": "ann"}]}
+    (result,) = run_tests(compiled(rule("stolen", tests=[wrong])).rule, STREAMS, run_in_process)
+    assert "events[0]: _stream: name the stream of the event, logins or payments" in result.diff[0]
