@@ -24,7 +24,7 @@ from tests.harness.run import profiles
 COUNT = int(os.environ.get("HEADGATE_BINARY_SCHEMAS") or profiles.cases(40))
 SEED = int(os.environ.get("HEADGATE_BINARY_SEED", "1"))
 RECORDS = 60
-UNCOMPILED_COUNT = 6
+UNCOMPILED_COUNT = max(6, COUNT // 50)
 
 
 def without_logical_types(schema: Any) -> Any:
