@@ -319,7 +319,7 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int, bytes]]:
-    """Yield number, wire type and content of the fields of a message."""
+    """Yield number, wire type and content of the fields of a message; ``ValueError`` if it has groups."""
     at = 0
     while at < len(data):
         tag, at = read_varint(data, at)
@@ -329,8 +329,10 @@ def _fields(data: bytes) -> Iterator[tuple[int, int, bytes]]:
         elif wire == PREFIXED:
             length, begin = read_varint(data, at)
             at = begin + length
-        else:
+        elif wire in (FIXED64, FIXED32):
             at += 8 if wire == FIXED64 else 4
+        else:
+            raise ValueError(f"wire type {wire}")
         yield tag >> 3, wire, data[begin:at]
 
 

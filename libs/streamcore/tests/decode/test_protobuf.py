@@ -343,7 +343,7 @@ AT = value(1, 5)
 
 
 def test_what_a_message_lacks_is_empty_null_or_its_default() -> None:
-    item = {"sku": "", "price": None, "at": None, "more": [], "absent": None}
+    item: dict[str, object] = {"sku": "", "price": None, "at": None, "more": [], "absent": None}
     assert nested_rows(AT, AT + value(5, b"")) == [
         [5, [], [], [], [], [], None, None, None],
         [5, [], [], [], [item], [], None, None, None],

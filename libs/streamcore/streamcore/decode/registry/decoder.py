@@ -67,7 +67,8 @@ class RegistryDecoder:
                 dead += [(row, found.code.value, found.reason) for row in rows.tolist()]
             else:
                 rejected = found.decode_rows(records, starts, rows, parts)
-                dead += zip(*(rejected.column(n).to_pylist() for n in range(3)), strict=True)
+                if rejected.num_rows:
+                    dead += zip(*(rejected.column(n).to_pylist() for n in range(3)), strict=True)
         return Decoded(assemble_events(self._schema, batch, parts), _dead_table(sorted(dead)))
 
     def _find_decoders(self, batch: RawBatch, ids: list[int]) -> Mapping[int, RowsDecoder | _Rejected]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streamcore.decode.walk.binary.cells import (
+from streamcore.decode.walk.binary.columns import (
     CAPACITY,
     COUNT,
     MARK,
@@ -88,7 +88,7 @@ def walk_datum(  # noqa: PLR0915 - one loop over all operations: a call for each
 ) -> int:
     """Read the datum from ``at`` to ``end`` into row ``row``; return ``SURE``, ``UNSURE`` or ``OUT_OF_ROOM``.
 
-    ``values``, ``lengths``, ``found``: the cells, as of ``fields.read_field``; strings have their position in ``data``,
+    ``values``, ``lengths``, ``found``: the columns (``fields.read_field``); strings have their position in ``data``,
     symbols -1 minus that in the names. The length of an array or a map is the number of its elements. ``stack``: room
     for open arrays, each with the items that are left and the row around it, and for calls, each with the step behind
     it and the depth around it. ``scratch``: for short texts.
@@ -102,7 +102,7 @@ def walk_datum(  # noqa: PLR0915 - one loop over all operations: a call for each
             if at < 0:
                 return UNSURE
             number = unzigzag(number)
-        cell, state, value = steps[step, BASE] + row, ABSENT, 0
+        index, state, value = steps[step, BASE] + row, ABSENT, 0
         if op == OPTION:
             if number == steps[step, P]:
                 step = steps[step, S]
@@ -115,7 +115,7 @@ def walk_datum(  # noqa: PLR0915 - one loop over all operations: a call for each
             state, value = convert_text(
                 steps[step, CONVERSION], data, at, at + number, scratch, steps[step, Q], steps[step, R]
             )
-            lengths[cell] = number
+            lengths[index] = number
             at += number
         elif op == READ_LONG or op == READ_INT:
             if op == READ_INT and (number < _INT_MIN or number > _INT_MAX):
@@ -165,7 +165,7 @@ def walk_datum(  # noqa: PLR0915 - one loop over all operations: a call for each
                 return UNSURE
             symbol = steps[step, S] + number
             state, value = PRESENT, -1 - symbols[symbol, 1]
-            lengths[cell] = symbols[symbol, 2]
+            lengths[index] = symbols[symbol, 2]
         elif op == READ_BYTES or op == READ_FIXED:
             if op == READ_FIXED:
                 number = steps[step, S]
@@ -179,7 +179,7 @@ def walk_datum(  # noqa: PLR0915 - one loop over all operations: a call for each
         elif op == STRUCT:
             state = PRESENT
         elif op == LIST:
-            found[cell] = PRESENT
+            found[index] = PRESENT
             if number == 0:
                 step = steps[step, S]
                 continue
@@ -196,7 +196,7 @@ def walk_datum(  # noqa: PLR0915 - one loop over all operations: a call for each
                 levels[level, WANTED] = first + number
                 return OUT_OF_ROOM
             levels[level, COUNT] = first + number
-            lengths[cell] += number
+            lengths[index] += number
             stack[top], stack[top + 1] = number, row
             top += 2
             row = first
@@ -248,8 +248,8 @@ def walk_datum(  # noqa: PLR0915 - one loop over all operations: a call for each
         if state < 0:
             return UNSURE
         if state != ABSENT:
-            values[cell] = value
-            found[cell] = state
+            values[index] = value
+            found[index] = state
         step += 1
 
 
@@ -278,7 +278,7 @@ def walk_datums(
 ) -> int:
     """Read the fields of all records from ``row`` on, each of which is a datum; set ``sure`` (``batch.walk_batch``).
 
-    Return the row behind the last one, or that of a record for which there is no room (``cells.WANTED``).
+    Return the row behind the last one, or that of a record for which there is no room (``columns.WANTED``).
     """
     while row < len(starts):
         begin_record(levels)

@@ -9,8 +9,8 @@ import numpy as np
 from streamcore.decode.reject_codes import DecodeLimits
 from streamcore.decode.walk.arrays import StoredTexts
 from streamcore.decode.walk.binary.avro import walk_datums
-from streamcore.decode.walk.binary.cell_reader import CellReader, Cells
-from streamcore.decode.walk.binary.cells import COUNT
+from streamcore.decode.walk.binary.column_reader import ColumnReader, WalkedColumns
+from streamcore.decode.walk.binary.columns import COUNT
 from streamcore.decode.walk.binary.layout import Layout
 from streamcore.decode.walk.binary.primitives import MAX_SHORT_TEXT
 from streamcore.decode.walk.binary.protobuf import walk_messages
@@ -55,11 +55,12 @@ class BinaryWalk:
         """Decode the records between these positions of ``source``. ``clock_ms``: the clock of the cut, which limits
         event times."""
         count, sure = len(starts), np.zeros(len(starts), np.bool_)
-        cells = Cells(self._column_levels, self._capacities(count))
+        walked = WalkedColumns(self._column_levels, self._capacities(count))
         steps, row = self._steps.steps.copy(), 0
         while True:
-            steps[:, BASE] = cells.bases_of(steps[:, COLUMN])
-            steps[:, ONEOF_BASE] = cells.bases_of(steps[:, ONEOF])
+            steps[:, BASE] = walked.bases_of(steps[:, COLUMN])
+            if self._steps.more_levels:
+                steps[:, ONEOF_BASE] = walked.bases_of(steps[:, ONEOF])
             row = self._walk(
                 source,
                 starts,
@@ -67,23 +68,23 @@ class BinaryWalk:
                 row,
                 steps,
                 self._steps.symbols,
-                cells.columns,
-                cells.levels,
+                walked.columns,
+                walked.levels,
                 self._stack,
                 self._scratch,
                 self._required,
                 self._max_depth,
-                cells.values,
-                cells.lengths,
-                cells.found,
+                walked.values,
+                walked.lengths,
+                walked.found,
                 sure,
             )
             if row == count:
                 break
-            cells = cells.grow()
-        cells.levels[0, COUNT] = count
-        self._rows_per_record = cells.levels[:, COUNT] / max(count, 1)
-        reader = CellReader(cells, StoredTexts(source, self._names), self._steps.keys, self._zone, sure)
+            walked = walked.grow()
+        walked.levels[0, COUNT] = count
+        self._rows_per_record = walked.levels[:, COUNT] / max(count, 1)
+        reader = ColumnReader(walked, StoredTexts(source, self._names), self._steps.keys, self._zone, sure)
         return self._columns.finish(reader.read_fields(self._types, self._layout.places), clock_ms)
 
     def _capacities(self, count: int) -> Int64s:

@@ -1,4 +1,4 @@
-"""Where the values of a stream's fields are while binary records are walked: in columns of cells, level by level.
+"""Where the values of a stream's fields are while binary records are walked: in columns, level by level.
 
 The records of a batch are the rows of level 0. The elements of an array, or the entries of a map, are the rows of a
 level of their own: those of all records, one behind the other. So an array is a column with the number of its elements.

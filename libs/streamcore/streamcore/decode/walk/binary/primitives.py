@@ -18,7 +18,7 @@ from streamcore.decode.walk.times import LOCAL_TIME, NO_TIME, read_time
 from streamcore.decode.walk.words import Bytes, byte, eight_bytes, lowest_bit, shift_left, shift_right
 from streamcore.timestamps import MAX_MS, MIN_MS
 
-#: What a walk says of a record: the reference decides, it is read, or the cells of a level are not enough.
+#: What a walk says of a record: the reference decides, it is read, or a level has not enough room.
 UNSURE, SURE, OUT_OF_ROOM = range(3)
 #: Beside those of ``fields``: a whole number and a float that become doubles.
 WHOLE_DOUBLE, FLOAT_BITS = 3, 4

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from streamcore.decode.walk.binary.cells import (
+from streamcore.decode.walk.binary.columns import (
     CAPACITY,
     COUNT,
     WANTED,
@@ -147,8 +147,8 @@ def add_defaults(
     sure."""
     first = nodes[node, FIRST_CHILD]
     for child in range(first, first + nodes[node, CHILDREN]):
-        cell = nodes[child, BASE] + row
-        if nodes[child, PRESENCE] == EXPLICIT or found[cell] != ABSENT:
+        index = nodes[child, BASE] + row
+        if nodes[child, PRESENCE] == EXPLICIT or found[index] != ABSENT:
             continue
         op, value = nodes[child, OP], 0
         if nodes[child, PRESENCE] == NEEDED or (op == READ_TEXT and nodes[child, CONVERSION] != AS_IT_IS):
@@ -158,9 +158,9 @@ def add_defaults(
             if symbol < 0:
                 return False
             value = -1 - symbols[symbol, 1]
-            lengths[cell] = symbols[symbol, 2]
-        values[cell] = value
-        found[cell] = PRESENT
+            lengths[index] = symbols[symbol, 2]
+        values[index] = value
+        found[index] = PRESENT
     return True
 
 
@@ -225,11 +225,11 @@ def walk_message(  # noqa: PLR0915 - one loop over all operations: a call for ea
                     packed, packed_end = child, at + number
                     continue
             elif nodes[child, ONEOF_BASE] >= 0:
-                cell = nodes[child, ONEOF_BASE] + row
-                if found[cell] != ABSENT and values[cell] != number:
+                index = nodes[child, ONEOF_BASE] + row
+                if found[index] != ABSENT and values[index] != number:
                     return UNSURE  # it takes back the value of another member
-                values[cell] = number
-                found[cell] = PRESENT
+                values[index] = number
+                found[index] = PRESENT
                 if nodes[child, OP] == OTHER:
                     child = -1
             if child < 0:
@@ -239,18 +239,18 @@ def walk_message(  # noqa: PLR0915 - one loop over all operations: a call for ea
                 continue
         target = row
         if nodes[child, OP] == LIST:
-            level, cell = nodes[child, LEVEL], nodes[child, BASE] + row
+            level, index = nodes[child, LEVEL], nodes[child, BASE] + row
             target = levels[level, COUNT]
             if target >= levels[level, CAPACITY]:
                 levels[level, WANTED] = target + 1
                 return OUT_OF_ROOM
             levels[level, COUNT] = target + 1
-            if found[cell] == ABSENT:
-                found[cell] = PRESENT
+            if found[index] == ABSENT:
+                found[index] = PRESENT
                 missing -= 1
-            lengths[cell] += 1
+            lengths[index] += 1
             child = nodes[child, FIRST_CHILD]
-        op, cell, state, value = nodes[child, OP], nodes[child, BASE] + target, PRESENT, 0
+        op, index, state, value = nodes[child, OP], nodes[child, BASE] + target, PRESENT, 0
         if wire == FIXED64 or wire == FIXED32:
             size = 8 if wire == FIXED64 else 4
             if size > limit - at:
@@ -268,9 +268,9 @@ def walk_message(  # noqa: PLR0915 - one loop over all operations: a call for ea
                 if top + 5 > len(stack):
                     return UNSURE
                 if nodes[child, BASE] >= 0:
-                    if found[cell] == ABSENT and nodes[child, PRESENCE] != EXPLICIT:
+                    if found[index] == ABSENT and nodes[child, PRESENCE] != EXPLICIT:
                         missing -= 1
-                    found[cell] = PRESENT
+                    found[index] = PRESENT
                 stack[top], stack[top + 1], stack[top + 2], stack[top + 3], stack[top + 4] = (
                     node,
                     stop,
@@ -289,9 +289,9 @@ def walk_message(  # noqa: PLR0915 - one loop over all operations: a call for ea
                 state, value = convert_text(
                     nodes[child, CONVERSION], data, at, at + number, scratch, nodes[child, Q], nodes[child, R]
                 )
-                lengths[cell] = number
+                lengths[index] = number
             else:
-                if found[cell] != ABSENT:
+                if found[index] != ABSENT:
                     return UNSURE  # it is merged with the one before
                 state, value = read_stamp(data, at, at + number)
             at += number
@@ -310,7 +310,7 @@ def walk_message(  # noqa: PLR0915 - one loop over all operations: a call for ea
             if symbol < 0:
                 return UNSURE
             value = -1 - symbols[symbol, 1]
-            lengths[cell] = symbols[symbol, 2]
+            lengths[index] = symbols[symbol, 2]
         else:
             if op == READ_FIXED32:
                 if nodes[child, S] == 0 and number >= 2**31:
@@ -327,10 +327,10 @@ def walk_message(  # noqa: PLR0915 - one loop over all operations: a call for ea
             )
         if state < 0:
             return UNSURE
-        if found[cell] == ABSENT and nodes[child, PRESENCE] != EXPLICIT:
+        if found[index] == ABSENT and nodes[child, PRESENCE] != EXPLICIT:
             missing -= 1
-        values[cell] = value
-        found[cell] = state
+        values[index] = value
+        found[index] = state
 
 
 @entry(

@@ -16,11 +16,11 @@ from streamcore.schema import Field, Kind, TimeUnit, Type
 
 Int64s = npt.NDArray[np.int64]
 
-#: The columns of a step. COLUMN: the column of its values (``layout``), or -1; BASE: where the cells of the column
+#: The columns of a step. COLUMN: the column of its values (``layout``), or -1; BASE: where the values of the column
 #: begin, which is known when records are walked. P, Q, R: arguments of the conversion. S: an argument of the operation.
 #: LEVEL: of a list, that of its elements. NUMBER, WIRE, PRESENCE, FIRST_CHILD, CHILDREN, IMPLICIT: of a field of a
 #: Protobuf message, whose children are beside each other, in the order of their numbers. ONEOF: the column that says
-#: which member of a oneof was last, or -1; ONEOF_BASE: where its cells begin.
+#: which member of a oneof was last, or -1; ONEOF_BASE: where its values begin.
 OP, CONVERSION, COLUMN, BASE, P, Q, R, S, LEVEL, NUMBER, WIRE, PRESENCE, FIRST_CHILD, CHILDREN = range(14)
 IMPLICIT, ONEOF, ONEOF_BASE = range(14, 17)
 COLUMNS: Final = 17
@@ -93,7 +93,7 @@ class StepsBuilder:
         """Add a step; return its number."""
         found = conversion or Conversion()
         step = [0] * COLUMNS
-        step[OP], step[COLUMN], step[S], step[ONEOF] = op, column, s, -1
+        step[OP], step[COLUMN], step[S], step[ONEOF], step[ONEOF_BASE] = op, column, s, -1, -1
         step[CONVERSION], step[P], step[Q], step[R] = found.kind, found.p, found.q, found.r
         self.steps.append(step)
         return len(self.steps) - 1

@@ -1,4 +1,4 @@
-"""The cells of a batch as Python has them: their memory, and the Arrow columns that are made of them."""
+"""The columns that a walk fills as Python has them: their memory, and the Arrow arrays that are made of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from streamcore.decode.walk.arrays import (
     scalar_array,
     struct_array,
 )
-from streamcore.decode.walk.binary.cells import CAPACITY, COLUMN_BASE, COLUMN_LEVEL, COUNT, WANTED
+from streamcore.decode.walk.binary.columns import CAPACITY, COLUMN_BASE, COLUMN_LEVEL, COUNT, WANTED
 from streamcore.decode.walk.binary.layout import Place
 from streamcore.decode.walk.binary.primitives import FLOAT_BITS, WHOLE_DOUBLE
 from streamcore.decode.walk.binary.steps import Int64s
@@ -28,9 +28,9 @@ from streamcore.decode.walk.words import Bytes
 from streamcore.schema import Kind, Type
 
 
-class Cells:
-    """The cells of a batch. ``columns``, ``levels``: as of ``cells``. ``values``, ``lengths``, ``found``: the cells of
-    all columns, one column behind the other."""
+class WalkedColumns:
+    """The columns of a batch. ``columns``, ``levels``: as of the module ``columns``. ``values``, ``lengths`` and
+    ``found``: those of all columns, one column behind the other."""
 
     def __init__(self, column_levels: Int64s, capacities: Int64s) -> None:
         rooms = capacities[column_levels]
@@ -44,15 +44,16 @@ class Cells:
         self.found = np.zeros(size, np.uint8)
 
     def bases_of(self, columns: Int64s) -> Int64s:
-        """Return where the cells of columns begin; -1 for column -1."""
-        bases: Int64s = np.where(columns < 0, -1, self.columns[columns, COLUMN_BASE])
+        """Return where columns begin; -1 for column -1."""
+        bases: Int64s = self.columns[columns, COLUMN_BASE]  # -1 gives that of the last column
+        bases[columns < 0] = -1
         return bases
 
-    def grow(self) -> Cells:
-        """Return larger cells with the same content: with the room that a record needs, and twice what was there."""
+    def grow(self) -> WalkedColumns:
+        """Return larger columns with the same content: with the room that a record needs, and twice what was there."""
         old = self.levels[:, CAPACITY]
         wanted = self.levels[:, WANTED]
-        grown = Cells(self.columns[:, COLUMN_LEVEL], np.where(wanted > old, np.maximum(2 * old, wanted), old))
+        grown = WalkedColumns(self.columns[:, COLUMN_LEVEL], np.where(wanted > old, np.maximum(2 * old, wanted), old))
         grown.levels[:, COUNT] = self.levels[:, COUNT]
         for column, (level, base) in enumerate(self.columns):
             used = old[0] if level == 0 else self.levels[level, COUNT]
@@ -62,22 +63,24 @@ class Cells:
         return grown
 
 
-class CellReader:
-    """Makes columns of cells.
+class ColumnReader:
+    """Makes Arrow arrays of walked columns.
 
     ``keys``: the types of columns of keys that become text. ``sure``: of each record, whether it is; the reader clears
     it where a value inside of an array, a struct or a map is left to the reference.
     """
 
-    def __init__(self, cells: Cells, texts: StoredTexts, keys: Mapping[int, Type], zone: ZoneInfo, sure: Bools) -> None:
-        self._cells, self._texts, self._keys, self._zone, self._sure = cells, texts, keys, zone, sure
+    def __init__(
+        self, walked: WalkedColumns, texts: StoredTexts, keys: Mapping[int, Type], zone: ZoneInfo, sure: Bools
+    ) -> None:
+        self._columns, self._texts, self._keys, self._zone, self._sure = walked, texts, keys, zone, sure
 
     def read_fields(self, types: Sequence[Type], places: Sequence[Place]) -> WalkedFields:
         """Return the fields of the records."""
-        fields, count, cells = len(types), len(self._sure), self._cells
+        fields, count, walked = len(types), len(self._sure), self._columns
         size, shape = fields * count, (fields, count)
-        values, lengths = cells.values[:size].reshape(shape), cells.lengths[:size].reshape(shape)
-        found = cells.found[:size].reshape(shape)
+        values, lengths = walked.values[:size].reshape(shape), walked.lengths[:size].reshape(shape)
+        found = walked.found[:size].reshape(shape)
         nested: dict[int, pa.Array] = {}
         owners = np.arange(count)
         for number, place in enumerate(places):
@@ -96,11 +99,11 @@ class CellReader:
     def _read(self, place: Place, owners: Int64s) -> pa.Array:
         """Return the array of a place. ``owners``: the record of each row of its level."""
         kind, arrow = place.field.type.kind, place.field.type.arrow
-        base, count, cells = self._cells.columns[place.column, COLUMN_BASE], len(owners), self._cells
-        found = cells.found[base : base + count]
+        base, count, walked = self._columns.columns[place.column, COLUMN_BASE], len(owners), self._columns
+        found = walked.found[base : base + count]
         if kind is Kind.STRUCT:
             return struct_array(arrow, [self._read(member, owners) for member in place.inside], found)
-        lengths = cells.lengths[base : base + count]
+        lengths = walked.lengths[base : base + count]
         if kind in (Kind.ARRAY, Kind.MAP):
             inside = [self._read(one, np.repeat(owners, lengths)) for one in place.inside]
             offsets = offsets_of(lengths)
@@ -108,7 +111,7 @@ class CellReader:
                 self._sure[owners[have_repeated_keys(inside[0], offsets)]] = False
                 inside = [entries_array(arrow, *inside)]
             return list_array(arrow, offsets, inside[0], found)
-        values = cells.values[base : base + count].copy()  # the array is not to keep the memory of all cells
+        values = walked.values[base : base + count].copy()  # the array is not to keep the memory of all columns
         in_range = self._finish_values(kind, values, found)
         if not np.all(in_range):
             self._sure[owners[~in_range]] = False

@@ -1,4 +1,4 @@
-"""The cells that a walk through binary records fills: their levels, and what a record has put into them.
+"""The columns that a walk through binary records fills: their levels, and what a record has put into them.
 
 ``columns`` and ``levels`` are arrays for compiled functions. The rows of a level other than 0 are the elements of lists
 of all records so far. A record that is not sure takes its rows back, so that the rows of the others stay together.
@@ -13,7 +13,7 @@ from streamcore.decode.walk.compiler import compiled, inlined
 from streamcore.decode.walk.fields import ABSENT
 from streamcore.decode.walk.words import Bytes
 
-#: The columns of ``columns``: the level of a column, and where its cells begin.
+#: The columns of ``columns``: the level of a column, and where its values begin.
 COLUMN_LEVEL, COLUMN_BASE = range(2)
 #: The columns of ``levels``: the rows in use, those that there is room for, those in use before the record, and those
 #: that a record needs.
@@ -31,15 +31,15 @@ def begin_record(levels: Int64s) -> None:
 
 @compiled
 def take_back(row: int, columns: Int64s, levels: Int64s, lengths: Int64s, found: Bytes) -> None:
-    """Clear what the record in row ``row`` has put into cells."""
+    """Clear what the record in row ``row`` has put into columns."""
     for column in range(len(columns)):
         level, base = columns[column, COLUMN_LEVEL], columns[column, COLUMN_BASE]
         first, behind = row, row + 1
         if level > 0:
             first, behind = levels[level, MARK], levels[level, COUNT]
-        for cell in range(base + first, base + behind):
-            found[cell] = ABSENT
-            lengths[cell] = 0
+        for index in range(base + first, base + behind):
+            found[index] = ABSENT
+            lengths[index] = 0
     for level in range(1, len(levels)):
         levels[level, COUNT] = levels[level, MARK]
 
