@@ -22,7 +22,8 @@ from tests.harness.servers.schema_registry import EmbeddedRegistry
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.registry, pytest.mark.slow]
 COUNT = 600
-AWAY_S = 20
+AWAY_S = 3  # a registry that is away is asked every second
+AWAY = "Schema registry .* is unavailable since .* nothing is lost"
 
 
 def scene_of(new_app: NewApp, registry: EmbeddedRegistry, stem: str) -> Scene:
@@ -61,14 +62,14 @@ def test_new_ids_and_an_outage_lose_and_repeat_nothing(new_app: NewApp, new_regi
         scene.settle()
         scene.encode = scene_4
         scene.send(every[4 * COUNT :])
-        app.wait_for_log("Schema registry .* is unavailable since .* nothing is lost")
+        app.wait_for_log(AWAY)
         events = app.events
         time.sleep(AWAY_S)
         assert app.events == events, "no cut has ended without its schema"
         # The driver dies while the cut waits, and comes back before the registry.
         app.kill()
         app.start()
-        time.sleep(AWAY_S / 2)
+        app.wait_for_log(AWAY, 2, limit_s=240)
         registry.start()
         scene.settle()
         scene.tick(scene.sent[-1].order.ts + orders.HOUR_MS)
