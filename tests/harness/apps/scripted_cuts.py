@@ -11,7 +11,7 @@ import dataclasses
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -53,7 +53,7 @@ class Script:
     that the checkpoint is made from. ``forgets``: remove Spark's commit of the last batch first, as after a crash.
     ``rejected``: a part of the error that must stop the app before its first cut. ``markers``: another topic of
     markers. ``restarts``: the most restarts after a failure. ``starting``, ``ending``: where topics begin and end, of
-    an app without ``steps`` that runs to the end of its inputs.
+    an app without ``steps`` that runs to the end of its inputs. ``prepare``: is called before the app starts.
     """
 
     app: App
@@ -72,6 +72,7 @@ class Script:
     restarts: int = 8
     starting: str = "earliest"
     ending: str | None = None
+    prepare: Callable[[], None] | None = None
     decisions: RestoreDecisions = field(default_factory=RestoreDecisions)
 
     @property
@@ -152,6 +153,8 @@ def run_script(session: SparkSession, script: Script) -> None:
     from streamcore.spark.launch import own_topics
     from streamcore.spark.runner import RestartPolicy, Runner, RunSettings
 
+    if script.prepare is not None:
+        script.prepare()
     ensure_topics(script.kafka, own_topics(script.app, script.markers_topic))
     place = script.savepoints.place.url
     settings = RunSettings(
