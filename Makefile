@@ -113,6 +113,7 @@ CHANGE_KILLS ?= 5
 OWNER_SCHEDULES ?= 5000
 PATTERNS ?= 10000
 JSON_RECORDS ?= 60000
+BINARY_SCHEMAS ?= 5000
 OWNER_RUNS ?= 20
 LAB_MINUTES ?= 60
 LAB_SEED ?= $(shell date +%Y%m%d)
@@ -125,7 +126,8 @@ nightly: setup ## the long forms: index against naive, language against DuckDB, 
 		$(VENV)/python -m pytest -s tests/faults/test_changes_under_load.py $(ARGS)
 	@HYPOTHESIS_PROFILE=nightly $(VENV)/python -m pytest -n $(WORKERS) -m "hypothesis and not spark and not kafka" --timeout 3600 \
 		libs services cli/tests $(ARGS)
-	@HEADGATE_JSON_RECORDS=$(JSON_RECORDS) $(VENV)/python -m pytest libs/streamcore/tests/decode/walk --timeout 7200 $(ARGS)
+	@HEADGATE_JSON_RECORDS=$(JSON_RECORDS) HEADGATE_BINARY_SCHEMAS=$(BINARY_SCHEMAS) HEADGATE_BINARY_SEED=$(LAB_SEED) \
+		$(VENV)/python -m pytest libs/streamcore/tests/decode/walk --timeout 7200 $(ARGS)
 	@HEADGATE_PATTERNS=$(PATTERNS) $(VENV)/python -m pytest -n $(WORKERS) libs/streamcore/tests/patterns --timeout 7200 $(ARGS)
 	@HEADGATE_OWNER_SCHEDULES=$(OWNER_SCHEDULES) HEADGATE_OWNER_RUNS=$(OWNER_RUNS) $(VENV)/python -m pytest -s \
 		libs/streamcore/tests/kafka/test_suspended_owners.py libs/streamcore/tests/kafka/test_suspended_processes.py --timeout 7200 $(ARGS)

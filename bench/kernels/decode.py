@@ -1,9 +1,10 @@
 """Measures decoders on one core: the CPU-seconds to decode a million records of each format.
 
 The records are an event of a shop with eight fields as JSON, CSV (also with texts in quotes) and Avro (bare datums, and
-container files with the schema inside), the same as Avro, Protobuf and JSON of a schema registry, and eight of the
-columns of a combined access log. ``json_nested`` has five fields of that event among 83 values in objects and arrays,
-and only these are read; ``json_scores`` is two doubles of 17 digits. Decoded columns are compared with the columns from
+container files with the schema inside), the same as JSON, Avro and Protobuf of a schema registry (``two_ids``: every
+second record has another id), and eight of the columns of a combined access log. ``nested`` has five fields of that
+event among 83 values in objects and arrays, and only these are read; of ``orders`` a struct, a map and an array of four
+structs are read. ``json_scores`` is two doubles of 17 digits. Decoded columns are compared with the columns from
 which the records were written. A first round, in which the decoders compile patterns and learn prefixes of records, is
 not measured. ``bytes``: the average size of a record.
 
@@ -27,12 +28,15 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from bench.harness.registered import avro_records, proto_records, varint
 from bench.harness.result import Result, show
+from streamcore.columnar.polars_types import polars_type
 from streamcore.decode.formats import AccessLog, Avro, Bare, Container, Csv, InputFormat, Json, Registry
 from streamcore.decode.reject_codes import DecodeLimits, ExtraFields
 from streamcore.decode.types import Decoder, RawBatch
 from streamcore.schema import StreamSchema
 from streamcore.schema_registry.schemas import MAGIC, RegisteredSchema, SchemaType
+from streamcore.wire.map_entries import KEY, VALUE
 
 BATCH = 20_000
 _TYPES = ("view", "cart_add", "payment", "refund")
@@ -84,6 +88,20 @@ _NESTED = StreamSchema.parse(
             "user_id": {"type": "string not null", "from": "userIdentity.sessionContext.sessionIssuer.userName"},
             "country": {"type": "string", "from": "requestParameters.location.country"},
             "amount": {"type": "decimal(12,2)", "from": "responseElements.charge.amount"},
+        },
+    }
+)
+_ORDERS = StreamSchema.parse(
+    {
+        "name": "orders",
+        "event_time": "ts",
+        "keys": [["event_id"]],
+        "fields": {
+            "event_id": "string not null",
+            "ts": "timestamp not null",
+            "customer": "struct<name:string, address:struct<city:string, zip:long>>",
+            "labels": "map<string,string>",
+            "items": "array<struct<sku:string, quantity:long, price:double>>",
         },
     }
 )
@@ -172,13 +190,13 @@ def _json(events: pl.DataFrame) -> Case:
     return Case(_EVENT, Json(), events.select(pl.concat_str(pieces)).to_series(), events)
 
 
-def _nested(events: pl.DataFrame) -> Case:
-    """Return records in the way of AWS CloudTrail, with 83 values in objects and arrays."""
+def _nested(events: pl.DataFrame) -> list[dict[str, Any]]:
+    """Return events in the way of AWS CloudTrail, with 83 values in objects and arrays."""
     tags = [{"key": f"tag-{i}", "value": f"value of tag {i}", "inherited": i % 2 == 0} for i in range(8)]
 
-    def record(row: Mapping[str, object]) -> bytes:
+    def event(row: Mapping[str, object]) -> dict[str, Any]:
         issuer = {"type": "Role", "principalId": "AROA1234567890EXAMPLE", "accountId": "123456789012"}
-        document = {
+        return {
             "eventVersion": "1.08",
             "userIdentity": {
                 "type": "AssumedRole",
@@ -215,10 +233,58 @@ def _nested(events: pl.DataFrame) -> Case:
             "recipientAccountId": "123456789012",
             "tlsDetails": {"tlsVersion": "TLSv1.3", "cipherSuite": "TLS_AES_128_GCM_SHA256"},
         }
-        return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
 
-    rows = events.with_columns(amount_text=_money()).iter_rows(named=True)
-    return Case(_NESTED, Json(), pl.Series([record(row) for row in rows], dtype=pl.Binary), events)
+    return [event(row) for row in events.with_columns(amount_text=_money()).iter_rows(named=True)]
+
+
+def _orders(events: pl.DataFrame) -> tuple[list[dict[str, Any]], pl.DataFrame]:
+    """Return events with an object, a map and an array of four objects, and the columns of what is read of them."""
+
+    def order(row: Mapping[str, Any]) -> dict[str, Any]:
+        names = ("sku", "quantity", "price", "note")
+        items = [(f"sku-{row['quantity']}{i}", row["quantity"] + i, row["risk"] + i, "as a present") for i in range(4)]
+        return {
+            "event_id": row["event_id"],
+            "ts": row["ts"],
+            "customer": {"name": row["user_id"], "address": {"city": "Zürich", "zip": 8001}},
+            "labels": {"env": "prod", "team": "payments"},
+            "items": [dict(zip(names, item, strict=True)) for item in items],
+        }
+
+    def read(document: Mapping[str, Any]) -> dict[str, Any]:
+        items = [{name: item[name] for name in ("sku", "quantity", "price")} for item in document["items"]]
+        labels = [{KEY: key, VALUE: value} for key, value in document["labels"].items()]
+        return {**document, "labels": labels, "items": items}
+
+    documents = [order(row) for row in events.iter_rows(named=True)]
+    types = {field.name: polars_type(field.type) for field in _ORDERS.fields}
+    return documents, pl.DataFrame([read(document) for document in documents], schema=types)
+
+
+def _documents(schema: StreamSchema, documents: list[dict[str, Any]], expected: pl.DataFrame) -> dict[str, Case]:
+    """Return the same documents as JSON, Avro and Protobuf of a schema registry."""
+
+    def registered(kind: SchemaType, text: str, records: list[bytes]) -> Case:
+        schema_id = len(_Registered.schemas) + 1
+        _Registered.schemas[schema_id] = RegisteredSchema(schema_id, kind, text)
+        return _registered(Case(schema, Json(), pl.Series(records, dtype=pl.Binary), expected), schema_id)
+
+    texts = [json.dumps(one, ensure_ascii=False, separators=(",", ":")).encode() for one in documents]
+    return {
+        "json": registered(SchemaType.JSON, "{}", texts),
+        "avro": registered(SchemaType.AVRO, *avro_records(documents)),
+        "protobuf": registered(SchemaType.PROTOBUF, *proto_records(documents)),
+    }
+
+
+def _mixed(case: Case, schema_id: int) -> Case:
+    """Return the records of a case of which every second one has another id, that of the same schema."""
+    known = _Registered.schemas[schema_id]
+    other = schema_id + 1_000
+    _Registered.schemas[other] = RegisteredSchema(other, known.type, known.text)
+    records = [*case.records]
+    records[1::2] = [bytes([MAGIC]) + other.to_bytes(4, "big") + record[5:] for record in records[1::2]]
+    return Case(case.schema, Registry(), pl.Series(records, dtype=pl.Binary), case.expected)
 
 
 def _scores(count: int) -> Case:
@@ -256,7 +322,7 @@ def _avro(events: pl.DataFrame, *, in_files: bool) -> Case:
 class _Registered:
     """The schemas of a registry, by id: one of each type."""
 
-    schemas: ClassVar = {
+    schemas: ClassVar[dict[int, RegisteredSchema]] = {
         1: RegisteredSchema(1, SchemaType.AVRO, json.dumps(_AVRO)),
         2: RegisteredSchema(2, SchemaType.PROTOBUF, _PROTO),
         3: RegisteredSchema(3, SchemaType.JSON, '{"type": "object"}'),
@@ -278,13 +344,6 @@ def _registered(case: Case, schema_id: int) -> Case:
 
 def _protobuf(events: pl.DataFrame) -> Case:
     """Return messages of ``_PROTO``, the first of its file. Money is text, as in most such schemas."""
-
-    def varint(number: int) -> bytes:
-        out = bytearray()
-        while number >= 0x80:
-            out.append(number & 0x7F | 0x80)
-            number >>= 7
-        return bytes([*out, number])
 
     def text(number: int, value: str | None) -> bytes:
         return b"" if value is None else varint(number << 3 | 2) + varint(len(value)) + value.encode()
@@ -338,7 +397,7 @@ def _check(case: Case, tables: list[pa.Table]) -> None:
 
 
 def _extra_fields(schema: StreamSchema) -> ExtraFields:
-    return ExtraFields.IGNORE if schema is _NESTED else ExtraFields.REJECT
+    return ExtraFields.IGNORE if schema in (_NESTED, _ORDERS) else ExtraFields.REJECT
 
 
 def _round(decoder: Decoder, batches: list[RawBatch]) -> tuple[float, list[pa.Table]]:
@@ -352,17 +411,21 @@ def run(records: int, rounds: int) -> Result:
     events = _events(records)
     cases = {
         "json": _json(events),
-        "json_nested": _nested(events),
         "json_scores": _scores(records),
         "csv": _csv(events, quoted=False),
         "csv_quoted": _csv(events, quoted=True),
         "access_log": _log(records),
         "avro_bare": _avro(events, in_files=False),
         "avro_container": _avro(events, in_files=True),
+        "registry_json": _registered(_json(events), 3),
         "registry_avro": _registered(_avro(events, in_files=False), 1),
         "registry_protobuf": _registered(_protobuf(events), 2),
-        "registry_json": _registered(_json(events), 3),
     }
+    for number, name in ((3, "json"), (1, "avro"), (2, "protobuf")):
+        cases[f"registry_{name}_two_ids"] = _mixed(cases[f"registry_{name}"], number)
+    nested = _documents(_NESTED, _nested(events), events)
+    cases |= {f"registry_{name}_nested": case for name, case in nested.items()}
+    cases |= {f"registry_{name}_orders": case for name, case in _documents(_ORDERS, *_orders(events)).items()}
     decoders = {
         name: case.format.decoder(case.schema, limits=DecodeLimits(), extra_fields=_extra_fields(case.schema))
         for name, case in cases.items()

@@ -47,7 +47,8 @@ def infer(sample: tuple[Path, ...], topic: str | None, limit: int, name: str | N
 
     records = _read(sample, topic, limit, login)
     source = topic or ", ".join(path.name for path in sample)
-    found = infer_document(observe(records), name or _stream_name(topic or sample[0].name), source)
+    stream = name or _stream_name(topic or sample[0].name)
+    found = infer_document(observe(records), stream, source, from_topic=topic is not None)
     click.echo(found.text, nl=False)
     if found.problem:
         to_stderr(f"headgate: the document is not complete: {found.problem}")

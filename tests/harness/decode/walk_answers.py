@@ -11,8 +11,9 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
+from streamcore.decode.record_starts import RecordStarts
 from streamcore.decode.reject_codes import DecodeLimits, ExtraFields
-from streamcore.decode.walk.decoder import RecordWalk
+from streamcore.decode.walk.decoder import RecordWalk, WalkedRecords
 from streamcore.timestamps import load_zone
 from tests.harness.decode.hostile_json import STREAMS, make_records
 
@@ -22,11 +23,17 @@ CLOCK_MS = 1_800_000_000_000
 LIMITS = DecodeLimits(max_record_bytes=4_000, max_depth=20)
 
 
+def walk_records(walk: RecordWalk, records: pa.LargeBinaryArray) -> WalkedRecords:
+    """Return what the walk says of records."""
+    starts = RecordStarts(records)
+    return walk.decode(starts.content, starts.begins, starts.ends, starts.lengths >= 0, CLOCK_MS)
+
+
 def walk_answers(stream: str, extra: ExtraFields, records: Sequence[bytes | None]) -> Answers:
     """Return the values of each record; None where the walk leaves it to the reference."""
     schema = STREAMS[stream]
     walk = RecordWalk(schema, load_zone(schema.zone), LIMITS, extra)
-    walked = walk.decode(pa.array(records, pa.large_binary()), CLOCK_MS)
+    walked = walk_records(walk, pa.array(records, pa.large_binary()))
     walked.columns.validate(full=True)
     rows = iter(zip(*(column.to_pylist() for column in walked.columns.columns), strict=True))
     return [next(rows) if sure else None for sure in walked.sure]

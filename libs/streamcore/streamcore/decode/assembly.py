@@ -107,6 +107,8 @@ def decode_by_reference(
     schema: StreamSchema, records: BatchRecords, rows: Rows, reference: Reference, parts: list[DecodedPart]
 ) -> pa.Table:
     """Decode ``rows`` one by one. Append their values to ``parts``; return the rejected records, ``DEAD_SCHEMA``."""
+    if not len(rows):
+        return DEAD_SCHEMA.empty_table()
     decoded = [(int(row), reference(records.record_bytes(row), records.clock_ms)) for row in rows]
     dead = [(row, result) for row, result in decoded if isinstance(result, RejectedRecord)]
     accepted = [(row, result) for row, result in decoded if not isinstance(result, RejectedRecord)]

@@ -19,6 +19,8 @@ from streamcore.decode.reject_codes import DecodeLimits, ExtraFields
 from streamcore.decode.types import Decoded, RawBatch
 from streamcore.errors import ConfigError
 from streamcore.schema import LONG, STRING, StreamSchema, Type, array_of, map_of, struct_of
+from streamcore.wire.map_entries import KEY, VALUE
+from tests.harness.decode.random_avro import zigzag
 
 CLOCK_MS = 1_800_000_000_000
 ITEM = "struct<sku:string, price:decimal(9,2), tags:map<string,array<long>>>"
@@ -182,6 +184,51 @@ def test_avro_that_is_cut_off_is_a_dead_letter(order: dict[str, Any], data: st.D
     whole = to_avro(order)
     cut = whole[: data.draw(st.integers(0, len(whole) - 1))]
     assert decode([cut], Avro(Bare(json.dumps(AVRO)))).dead.num_rows == 1
+
+
+LIST_STREAM = StreamSchema.parse(
+    {
+        "name": "lists",
+        "event_time": "at",
+        "keys": [[]],
+        "fields": {"at": "timestamp not null", "x": "array<struct<a:long>>", "labels": "map<string,long>"},
+    }
+)
+#: The items of ``x`` have no bytes.
+LIST_AVRO = {
+    "type": "record",
+    "name": "L",
+    "fields": [
+        {"name": "at", "type": "long"},
+        {"name": "x", "type": {"type": "array", "items": {"type": "record", "name": "N", "fields": []}}},
+        {"name": "labels", "type": {"type": "map", "values": "long"}},
+    ],
+}
+
+
+@pytest.mark.parametrize("count", [1, 20], ids=["reference", "walk"])
+def test_counts_of_avro_that_cannot_be_are_dead_letters_and_others_are_not(count: int) -> None:
+    many, too_many, lowest = zigzag(10_000), zigzag(10_001), b"\xff" * 9 + b"\x01"
+    key = b"\x02k\x0e"
+    right = [
+        b"\x02" + many + b"\0\0",
+        b"\x02" + zigzag(-3) + b"\0\0\0",
+        b"\x02\0" + zigzag(-1) + b"\x06" + key + b"\0",
+    ]
+    wrong = [
+        b"\x02" + too_many + b"\0\0",
+        b"\x02" + lowest + b"\0\0\0",
+        b"\x02\0" + lowest + b"\0" + key + b"\0",
+        b"\x02\0" + zigzag(2**40) + key + b"\0",
+        b"\x02\0" + zigzag(2) + key + b"\0",
+        b"\x02\0" + zigzag(2) + key + key + b"\0",
+    ]
+    decoded = decode([*right, *wrong] * count, Avro(Bare(json.dumps(LIST_AVRO))), LIST_STREAM)
+    codes = ["not_avro"] * 5 + ["duplicate_field"]
+    assert decoded.dead["code"].to_pylist() == codes * count
+    empty = {"a": None}
+    assert decoded.events["x"].to_pylist() == [[empty] * 10_000, [empty] * 3, []] * count
+    assert decoded.events["labels"].to_pylist() == [[], [], [{KEY: "k", VALUE: 7}]] * count
 
 
 def test_an_avro_schema_with_another_type_inside_is_an_error_at_the_start() -> None:

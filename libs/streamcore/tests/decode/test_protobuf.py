@@ -17,6 +17,8 @@ from streamcore.decode.reject_codes import DecodeLimits, ExtraFields
 from streamcore.decode.types import Decoded
 from streamcore.schema import StreamSchema
 from streamcore.schema_registry.schemas import RegisteredSchema, SchemaReference
+from streamcore.wire.map_entries import KEY, VALUE
+from tests.harness.decode.random_avro import varint
 from tests.harness.decode.registered_records import Schemas, decode_with, prefix
 
 STREAM = StreamSchema.parse(
@@ -271,6 +273,8 @@ def test_types_are_found_in_files_that_the_schema_uses() -> None:
         "enum E { A; }",
         "option a = {;",
         "message A { optional group G = 1 { } }",
+        "message A { A a = 1 [features.message_encoding = DELIMITED]; }",
+        "message A { map<double, string> a = 1; }",
     ],
 )
 def test_a_text_that_is_no_schema_is_named(text: str) -> None:
@@ -284,3 +288,158 @@ def test_times_are_read() -> None:
     event.at.FromDatetime(at.replace(tzinfo=None))
     (row,) = decode([prefix(4) + SECOND + event.SerializeToString()]).events.to_pylist()
     assert row["at"] == int(at.timestamp() * 1000)
+
+
+# --- repeated fields, maps, messages as structs, and oneofs ---------------------------------------------------------
+
+NESTED_STREAM = StreamSchema.parse(
+    {
+        "name": "n",
+        "event_time": "ts",
+        "keys": [[]],
+        "fields": {
+            "ts": "timestamp not null",
+            "tags": "array<string>",
+            "numbers": "array<long>",
+            "labels": "map<string,string>",
+            "items": "array<struct<sku:string, price:decimal(9,2), at:timestamp, more:array<double>, absent:long>>",
+            "by_id": "map<string,struct<sku:string>>",
+            "at": "timestamp",
+            "text": "string",
+            "other": {"type": "string", "from": "choice.other"},
+        },
+    }
+)
+NESTED_PROTO = """
+syntax = "proto3"; import "google/protobuf/timestamp.proto";
+message E {
+  int64 ts = 1; repeated string tags = 2; repeated sint32 numbers = 3; map<string, string> labels = 4;
+  message Item {
+    string sku = 1; optional string price = 2; google.protobuf.Timestamp at = 3; repeated double more = 4;
+  }
+  repeated Item items = 5; map<int64, Item> by_id = 6; google.protobuf.Timestamp at = 7;
+  message Choice { string other = 1; }
+  oneof one { string text = 8; Choice choice = 9; uint64 unread = 10; }
+}
+"""
+
+
+def nested_rows(*messages: bytes, text: str = NESTED_PROTO, stream: StreamSchema = NESTED_STREAM) -> list[Any]:
+    """Return the rows of messages: those of a few, which the reference decodes, and of many, and these are the same."""
+    schema, records = RegisteredSchema(4, "PROTOBUF", text), [prefix(4) + FIRST + one for one in messages]
+    few, many = decode(records, stream, schema), decode(records * 20, stream, schema)
+    assert few.dead.num_rows == many.dead.num_rows == 0, few.dead.to_pylist()
+    rows = [[row[name] for name in stream.names] for row in few.events.to_pylist()]
+    assert [[row[name] for name in stream.names] for row in many.events.to_pylist()] == rows * 20
+    return rows
+
+
+def value(number: int, content: bytes | int) -> bytes:
+    tag = number << 3 | (0 if isinstance(content, int) else 2)
+    return varint(tag) + (varint(content) if isinstance(content, int) else varint(len(content)) + content)
+
+
+AT = value(1, 5)
+
+
+def test_what_a_message_lacks_is_empty_null_or_its_default() -> None:
+    item: dict[str, object] = {"sku": "", "price": None, "at": None, "more": [], "absent": None}
+    assert nested_rows(AT, AT + value(5, b"")) == [
+        [5, [], [], [], [], [], None, None, None],
+        [5, [], [], [], [item], [], None, None, None],
+    ]
+
+
+def test_numbers_are_read_packed_or_not_and_in_parts() -> None:
+    message = AT + value(3, 2) + value(3, b"\x04\x06") + value(2, b"a") + value(3, b"") + value(3, 8)
+    assert nested_rows(message)[0][2] == [1, 2, 3, 4]
+
+
+def test_the_last_value_of_a_key_counts_at_the_place_of_the_first() -> None:
+    labels = [(b"a", b"1"), (b"b", b"2"), (b"a", b"3")]
+    message = AT + b"".join(value(4, value(1, key) + value(2, text)) for key, text in labels)
+    assert nested_rows(message)[0][3] == [{KEY: "a", VALUE: "3"}, {KEY: "b", VALUE: "2"}]
+
+
+def test_an_entry_may_lack_its_key_and_its_value() -> None:
+    message = AT + value(4, b"") + value(6, value(2, value(1, b"x"))) + value(6, value(1, 7))
+    row = nested_rows(message)[0]
+    assert row[3] == [{KEY: "", VALUE: ""}]
+    assert row[5] == [{KEY: "0", VALUE: {"sku": "x"}}, {KEY: "7", VALUE: {"sku": ""}}]
+
+
+def test_messages_that_come_twice_are_merged_and_of_a_oneof_the_last_one_counts() -> None:
+    merged = AT + value(7, value(1, 3)) + value(7, value(2, 7_000_000))
+    text, choice, unread = value(8, b"t"), value(9, value(1, b"c")), value(10, 1)
+    assert [row[6:] for row in nested_rows(merged, AT + text, AT + text + choice, AT + choice + text + unread)] == [
+        [3_007, None, None],
+        [None, "t", None],
+        [None, None, "c"],
+        [None, None, None],
+    ]
+
+
+def test_unknown_groups_are_passed_over() -> None:
+    inner = value(1, b"x") + varint(3 << 3 | 3) + varint(3 << 3 | 4)
+    group = varint(20 << 3 | 3) + inner + varint(20 << 3 | 4)
+    assert nested_rows(AT + group + value(2, b"a"))[0][:2] == [5, ["a"]]
+    schema = RegisteredSchema(4, "PROTOBUF", NESTED_PROTO)
+    broken = [group[:-2], group[:-2] + varint(21 << 3 | 4), varint(20 << 3 | 4), varint(20 << 3 | 3) * 200]
+    dead = decode([prefix(4) + FIRST + AT + one for one in broken], NESTED_STREAM, schema).dead
+    assert dead.column("code").to_pylist() == ["not_protobuf"] * 4
+
+
+def test_fields_have_presence_as_syntax_and_editions_say() -> None:
+    fields = {"ts": "timestamp not null", "a": "long", "b": "long"}
+    stream = StreamSchema.parse({"name": "n", "event_time": "ts", "keys": [[]], "fields": fields})
+    implicit = "[features.field_presence = IMPLICIT]"
+    for text, expected in (
+        (
+            'syntax = "proto2"; message E { required int64 ts = 1; optional int64 a = 2; optional int32 b = 3; }',
+            [5, None, None],
+        ),
+        ('syntax = "proto3"; message E { int64 ts = 1; optional int64 a = 2; int32 b = 3; }', [5, None, 0]),
+        (f'edition = "2023"; message E {{ int64 ts = 1; int64 a = 2; int32 b = 3 {implicit}; }}', [5, None, 0]),
+        (
+            'edition = "2023"; option features.field_presence = IMPLICIT;'
+            " message E { int64 ts = 1; int64 a = 2 [features = { field_presence: EXPLICIT }]; int32 b = 3; }",
+            [5, None, 0],
+        ),
+    ):
+        assert nested_rows(AT, text=text, stream=stream) == [expected], text
+
+
+@pytest.mark.parametrize(
+    ("kind", "found", "accepted"),
+    [
+        ("array<long>", "int64", "array<long> is a repeated field"),
+        ("long", "repeated int64", "long is "),
+        ("array<long>", "repeated string", "long is "),
+        ("map<string,long>", "repeated E", "map<string,long> is a map"),
+        ("array<long>", "map<string, int64>", "array<long> is a repeated field"),
+        ("map<string,long>", "map<int32, string>", "long is "),
+        ("struct<a:long>", "int64", "struct<a:long> is a message"),
+        ("array<struct<ts:string>>", "repeated E", "string is enum, string"),
+    ],
+)
+def test_a_schema_of_another_shape_is_named_with_both_types(kind: str, found: str, accepted: str) -> None:
+    fields = {"ts": "timestamp not null", "x": kind}
+    stream = StreamSchema.parse({"name": "n", "event_time": "ts", "keys": [[]], "fields": fields})
+    label = "" if found.startswith("map") else "optional " if "repeated" not in found else ""
+    text = f'syntax = "proto3"; message E {{ int64 ts = 1; {label}{found} x = 2; }}'
+    (dead,) = decode([prefix(4) + FIRST + AT], stream, RegisteredSchema(4, "PROTOBUF", text)).dead.to_pylist()
+    assert dead["code"] == "wrong_type"
+    assert dead["reason"].startswith("schema 4: field x")
+    assert f"accepted for a {accepted}" in dead["reason"]
+
+
+def test_more_elements_than_ever_before_are_read() -> None:
+    """The walk makes room for what a record has more than those before it."""
+    decoder = Registry().decoder(NESTED_STREAM, limits=DecodeLimits(), extra_fields=ExtraFields.IGNORE)
+    schemas = Schemas(RegisteredSchema(4, "PROTOBUF", NESTED_PROTO))
+    for count in (1, 3_000, 2):
+        message = AT + value(3, b"\x02" * count) + value(2, b"a") * count
+        records = [prefix(4) + FIRST + AT, prefix(4) + FIRST + message] * 20
+        events = decode_with(decoder, NESTED_STREAM, schemas, records).events
+        assert events.column("numbers").to_pylist() == [[], [1] * count] * 20
+        assert events.column("tags").to_pylist() == [[], ["a"] * count] * 20

@@ -2,9 +2,9 @@
 
 ::
 
-    records ─▶ prefix known: schema, position of datum ─▶ walk or columns ─▶ not sure? ─▶ events
-                  │ prefix unknown                                      │
-                  └────────────────────▶ reference ◀────────────────────┘ ─▶ events or dead letters
+    records ─▶ prefix known: schema, position of datum ─▶ walk ─▶ not sure? ─▶ events
+                  │ prefix unknown                           │
+                  └────────────────────▶ reference ◀─────────┘ ─▶ events or dead letters
 """
 
 from __future__ import annotations
@@ -12,27 +12,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
-import numpy as np
-import polars as pl
 import pyarrow as pa
 
-from streamcore.decode.assembly import BatchRecords, DecodedPart, Rows, assemble_events, decode_by_reference
-from streamcore.decode.avro.byte_cursors import ByteCursors
-from streamcore.decode.avro.columns import TooManyStepsError, read_columns
-from streamcore.decode.avro.framing import BareFraming, Datum, Framing, PrefixFraming
+from streamcore.decode.assembly import BatchRecords, DecodedPart, Rows, decode_by_reference
+from streamcore.decode.avro.framing import Datum, Framing
 from streamcore.decode.avro.reader import Cursor, read_datum
 from streamcore.decode.avro.schema_match import FieldMapping
 from streamcore.decode.avro.steps import make_steps
 from streamcore.decode.record_starts import RecordStarts
 from streamcore.decode.reject_codes import DecodeLimits, RejectCode
+from streamcore.decode.row_decoding import add_part, decode_all, rows_without
 from streamcore.decode.scalar.record import RejectedRecord, check_bytes, convert_values
 from streamcore.decode.scalar.values import Physical, RecordError
 from streamcore.decode.types import Decoded, RawBatch
+from streamcore.decode.walk.binary.layout import Layout
 from streamcore.schema import StreamSchema
 from streamcore.timestamps import load_zone
 
 if TYPE_CHECKING:
-    from streamcore.decode.walk.binary_decoder import BinaryWalk
+    from streamcore.decode.walk.binary.decoder import BinaryWalk
 
 #: Fewer rows than this are decoded one by one, which is cheaper.
 _MIN_ROWS = 16
@@ -74,17 +72,20 @@ class AvroDecoder:
 
     def __init__(self, schema: StreamSchema, framing: Framing, want: FieldMapping, limits: DecodeLimits) -> None:
         self._schema, self._framing, self._want, self._limits = schema, framing, want, limits
-        self._zone = load_zone(schema.zone)
+        self._zone, self._layout = load_zone(schema.zone), Layout.of(schema.fields)
         self._known: list[Datum] = []
         self._walks: dict[bytes, BinaryWalk | None] = {}
 
     def decode(self, batch: RawBatch) -> Decoded:
         """See ``Decoder``. Events and rejected records are in the order of the batch."""
-        data = batch.values.cast(pa.large_binary())
-        records, parts, starts = BatchRecords(data, batch.clock_ms), list[DecodedPart](), RecordStarts(data)
-        remaining = starts.rows_within(self._limits.max_record_bytes)
-        if any(field.type.is_nested for field in self._schema.fields):
-            remaining = remaining[:0]  # no columns are read of arrays, maps and records
+        return decode_all(self._schema, self, batch)
+
+    def decode_rows(
+        self, records: BatchRecords, starts: RecordStarts, rows: Rows, parts: list[DecodedPart]
+    ) -> pa.Table:
+        """See ``RowsDecoder``."""
+        remaining = starts.select_within(rows, self._limits.max_record_bytes)
+        decoded = len(parts)
         for known in self._known:
             remaining = self._decode_known(records, starts, known, remaining, parts)
         for row in remaining[:: max(1, len(remaining) // _SAMPLES)]:
@@ -95,11 +96,8 @@ class AvroDecoder:
                 remaining = self._decode_known(records, starts, learned, remaining, parts)
         self._known = self._known[-_MAX_KNOWN:]
         self._walks = {p: walk for p, walk in self._walks.items() if any(known.prefix == p for known in self._known)}
-        undecoded = np.ones(len(batch), dtype=np.bool_)
-        for part in parts:
-            undecoded[part.rows] = False
-        dead = decode_by_reference(self._schema, records, np.flatnonzero(undecoded), self._decode_one, parts)
-        return Decoded(assemble_events(self._schema, batch, parts), dead)
+        left = rows_without(rows, parts[decoded:])
+        return decode_by_reference(self._schema, records, left, self._decode_one, parts)
 
     def _decode_one(self, record: bytes | None, clock_ms: int) -> tuple[Physical, ...] | RejectedRecord:
         return decode_avro(
@@ -113,15 +111,13 @@ class AvroDecoder:
         )
 
     def _walk_of(self, known: Datum) -> BinaryWalk | None:
-        """Return the compiled walk through datums of a type that follow a prefix; None for container files, in which
-        more than a prefix surrounds the datum, and for very large schemas."""
-        if known.prefix is None or not isinstance(self._framing, BareFraming | PrefixFraming):
-            return None
+        """Return the compiled walk through datums of a type that follow a prefix; None for very large schemas."""
+        assert known.prefix is not None
         if known.prefix not in self._walks:
-            from streamcore.decode.walk.binary_decoder import BinaryWalk  # loads the compiler
+            from streamcore.decode.walk.binary.decoder import BinaryWalk  # loads the compiler
 
-            steps = make_steps(self._schema, known.kind, self._want, self._limits.max_depth)
-            walk = None if steps is None else BinaryWalk.of_avro(self._schema, self._limits, steps)
+            steps = make_steps(self._layout, known.kind, self._want, self._limits.max_depth)
+            walk = None if steps is None else BinaryWalk.of_avro(self._schema, self._limits, self._layout, steps)
             self._walks[known.prefix] = walk
         return self._walks[known.prefix]
 
@@ -139,27 +135,17 @@ class AvroDecoder:
     def _decode_known(
         self, records: BatchRecords, starts: RecordStarts, known: Datum, rows: Rows, parts: list[DecodedPart]
     ) -> Rows:
-        """Decode the ``rows`` with this prefix that are ``ok`` into ``parts``; return the rows without the prefix."""
+        """Decode the ``rows`` with this prefix that are sure into ``parts``; return the rows without the prefix."""
         if len(rows) < _MIN_ROWS or known.prefix is None:
             return rows
         matched = starts.match(rows, known.prefix)
         known_rows = rows if matched.all() else rows[matched]
         if len(known_rows) < _MIN_ROWS:
             return rows
-        data = records.data if len(known_rows) == len(records.data) else records.data.take(pa.array(known_rows))
         if (walk := self._walk_of(known)) is not None:
-            walked = walk.decode(data, len(known.prefix), records.clock_ms)
-            if walked.sure.any():
-                parts.append(DecodedPart(known_rows[walked.sure], walked.columns))
-            return rows[~matched]
-        cursors = ByteCursors.from_records(data)
-        self._framing.narrow(cursors, len(known.prefix))
-        try:
-            latest_ms = records.clock_ms + self._limits.max_future_ms
-            columns = read_columns(self._schema, known.kind, self._want, cursors, latest_ms)
-        except TooManyStepsError:
-            return rows[~matched]
-        if cursors.ok.any():
-            decoded = columns if cursors.ok.all() else columns.filter(pl.Series(cursors.ok))
-            parts.append(DecodedPart.from_frame(known_rows[cursors.ok], decoded))
+            begins, ends, found = self._framing.narrow(starts.content, *starts.places(known_rows, len(known.prefix)))
+            if found is not None and not found.all():
+                known_rows, begins, ends = known_rows[found], begins[found], ends[found]
+            walked = walk.decode(starts.content, begins, ends, records.clock_ms)
+            add_part(parts, known_rows, walked.sure, walked.columns)
         return rows[~matched]

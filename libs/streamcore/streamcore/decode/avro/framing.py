@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from streamcore.decode.avro.byte_cursors import ByteCursors
+from streamcore.decode.avro.byte_cursors import Bools, ByteCursors, Bytes, Ints
 from streamcore.decode.avro.codecs import unpack
 from streamcore.decode.avro.reader import Cursor
 from streamcore.decode.avro.schema import AvroSchemaError, AvroType, parse_avro_schema
@@ -46,9 +46,9 @@ class Framing(Protocol):
         """Return the datum of the record; raise ``RecordError`` if it cannot be found."""
         ...
 
-    def narrow(self, rows: ByteCursors, prefix_bytes: int) -> None:
-        """Narrow each row from its record to its datum. All rows begin with one prefix, of ``prefix_bytes``. Rows for
-        which that fails are no longer ``ok``."""
+    def narrow(self, data: Bytes, starts: Ints, ends: Ints) -> tuple[Ints, Ints, Bools | None]:
+        """Return where the datums are in ``data``, and which are found; None for all. ``starts``: what is behind the
+        prefix of each record; ``ends``: of the records."""
         ...
 
 
@@ -62,8 +62,9 @@ class BareFraming:
         """See ``Framing``."""
         return Datum(self.kind, record, b"")
 
-    def narrow(self, rows: ByteCursors, prefix_bytes: int) -> None:
-        """Do nothing: the datum is the whole record."""
+    def narrow(self, data: Bytes, starts: Ints, ends: Ints) -> tuple[Ints, Ints, Bools | None]:  # noqa: ARG002
+        """See ``Framing``: the datum is the whole record."""
+        return starts, ends, None
 
 
 @dataclass(frozen=True)
@@ -95,9 +96,9 @@ class PrefixFraming:
             raise RecordError(RejectCode.UNKNOWN_SCHEMA, f"no schema {shown} is among the {len(self.schemas)} given")
         return Datum(kind, record[self.length :], prefix)
 
-    def narrow(self, rows: ByteCursors, prefix_bytes: int) -> None:
-        """See ``Framing``."""
-        rows.skip(prefix_bytes)
+    def narrow(self, data: Bytes, starts: Ints, ends: Ints) -> tuple[Ints, Ints, Bools | None]:  # noqa: ARG002
+        """See ``Framing``: the datum is all that is behind the prefix."""
+        return starts, ends, None
 
 
 def confluent_prefix(schema_id: int) -> bytes:
@@ -139,13 +140,14 @@ class ContainerFraming:
         data = unpack(codec, block, limits.max_record_bytes)
         return Datum(kind, data, prefix if codec == "null" else None)
 
-    def narrow(self, rows: ByteCursors, prefix_bytes: int) -> None:
-        """See ``Framing``. Rows that are not one block with one datum are no longer ``ok``."""
-        rows.skip(prefix_bytes)
+    def narrow(self, data: Bytes, starts: Ints, ends: Ints) -> tuple[Ints, Ints, Bools | None]:
+        """See ``Framing``. Found are those in files of one block with one datum."""
+        rows = ByteCursors(data, starts, ends)
         sync = rows.read_bytes(SYNC_BYTES)
         rows.ok &= rows.read_long() == 1
         rows.ok &= rows.read_long() == rows.end - rows.position - SYNC_BYTES
         rows.drop_tail(sync)
+        return rows.position, rows.end, rows.ok
 
     def _matched_type(self, text: bytes) -> AvroType:
         """Return the type that the schema's JSON defines; raise ``RecordError`` if it does not fit the stream."""

@@ -36,9 +36,18 @@ class JsonReference:
         dead = self.decode_rows(BatchRecords.from_batch(batch), np.arange(len(batch)), parts)
         return Decoded(assemble_events(self.schema, batch, parts), dead)
 
-    def decode_rows(self, records: BatchRecords, rows: Rows, parts: list[DecodedPart]) -> pa.Table:
-        """Decode some records: append their values to ``parts``, and return the rejected ones (``DEAD_SCHEMA``)."""
-        return decode_by_reference(self.schema, records, rows, self._decode_one, parts)
+    def decode_rows(
+        self, records: BatchRecords, rows: Rows, parts: list[DecodedPart], prefix_bytes: int = 0
+    ) -> pa.Table:
+        """Decode some records: append their values to ``parts``, and return the rejected ones (``DEAD_SCHEMA``).
+
+        ``prefix_bytes``: those before each record.
+        """
+
+        def decode_behind(record: bytes | None, clock_ms: int) -> tuple[Physical, ...] | RejectedRecord:
+            return self._decode_one(None if record is None else record[prefix_bytes:], clock_ms)
+
+        return decode_by_reference(self.schema, records, rows, decode_behind, parts)
 
     def _decode_one(self, record: bytes | None, clock_ms: int) -> tuple[Physical, ...] | RejectedRecord:
         return decode_one(

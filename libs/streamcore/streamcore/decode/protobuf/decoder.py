@@ -5,25 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from streamcore.decode.assembly import BatchRecords, DecodedPart, Rows, assemble_events, decode_by_reference
+from streamcore.decode.assembly import BatchRecords, DecodedPart, Rows, decode_by_reference
 from streamcore.decode.protobuf.reader import MessageCursor, read_indexes, read_message
 from streamcore.decode.protobuf.schema import ProtoSchema
 from streamcore.decode.protobuf.schema_match import ReadMessage, match_fields
 from streamcore.decode.protobuf.steps import make_steps
 from streamcore.decode.record_starts import RecordStarts
 from streamcore.decode.reject_codes import DecodeLimits, ExtraFields, RejectCode
+from streamcore.decode.row_decoding import add_part, decode_all, rows_without
 from streamcore.decode.scalar.record import RejectedRecord, check_bytes, convert_values
 from streamcore.decode.scalar.values import Physical, RecordError
 from streamcore.decode.types import Decoded, RawBatch
+from streamcore.decode.walk.binary.layout import Layout
 from streamcore.schema import StreamSchema
 from streamcore.timestamps import load_zone
 
 if TYPE_CHECKING:
-    from streamcore.decode.walk.binary_decoder import BinaryWalk
+    from streamcore.decode.walk.binary.decoder import BinaryWalk
 
 #: Fewer rows than this are decoded one by one.
 _MIN_ROWS = 16
@@ -60,37 +60,32 @@ class ProtobufDecoder:
     ) -> None:
         self._stream, self._schema, self._name, self._prefix_bytes = stream, schema, name, prefix_bytes
         self._limits, self._extra_fields = limits, extra_fields
-        self._zone = load_zone(stream.zone)
+        self._zone, self._layout = load_zone(stream.zone), Layout.of(stream.fields)
         self._heads: dict[bytes, _Head] = {}
         self._types: dict[tuple[int, ...], ReadMessage | RecordError] = {}
 
     def decode(self, batch: RawBatch) -> Decoded:
         """See ``Decoder``."""
-        records, parts = BatchRecords.from_batch(batch), list[DecodedPart]()
-        starts = RecordStarts(records.data)
-        waiting = starts.rows_within(self._limits.max_record_bytes)
-        undecoded = np.ones(len(batch), dtype=np.bool_)
+        return decode_all(self._stream, self, batch)
+
+    def decode_rows(
+        self, records: BatchRecords, starts: RecordStarts, rows: Rows, parts: list[DecodedPart]
+    ) -> pa.Table:
+        """See ``RowsDecoder``."""
+        waiting, decoded = starts.select_within(rows, self._limits.max_record_bytes), len(parts)
         for _ in range(_MAX_HEADS):
             if len(waiting) < _MIN_ROWS:
                 break
             head = self._head(records.record_bytes(int(waiting[0])) or b"")
             matched = starts.match(waiting, head.begin)
+            head_rows = waiting if matched.all() else waiting[matched]
             if head.walk is not None:
-                self._walk(head, records, waiting[matched], undecoded, parts)
+                places = starts.places(head_rows, len(head.begin))
+                walked = head.walk.decode(starts.content, *places, records.clock_ms)
+                add_part(parts, head_rows, walked.sure, walked.columns)
             waiting = waiting[~matched]
-        dead = decode_by_reference(self._stream, records, np.flatnonzero(undecoded), self.decode_one, parts)
-        return Decoded(assemble_events(self._stream, batch, parts), dead)
-
-    def _walk(
-        self, head: _Head, records: BatchRecords, rows: Rows, undecoded: npt.NDArray[np.bool_], parts: list[DecodedPart]
-    ) -> None:
-        """Decode the records that begin with a head into ``parts``; clear ``undecoded`` of those that are sure."""
-        assert head.walk is not None
-        data = records.data if len(rows) == len(records.data) else records.data.take(pa.array(rows))
-        walked = head.walk.decode(data, len(head.begin), records.clock_ms)
-        if walked.sure.any():
-            parts.append(DecodedPart(rows[walked.sure], walked.columns))
-            undecoded[rows[walked.sure]] = False
+        left = rows_without(rows, parts[decoded:])
+        return decode_by_reference(self._stream, records, left, self.decode_one, parts)
 
     def _head(self, record: bytes) -> _Head:
         """Return the head of a record; if its message type cannot be walked, one without a walk."""
@@ -101,12 +96,13 @@ class ProtobufDecoder:
             return _Head(record)
         begin = record[: cursor.position]
         if begin not in self._heads:
-            from streamcore.decode.walk.binary_decoder import BinaryWalk  # loads the compiler
+            from streamcore.decode.walk.binary.decoder import BinaryWalk  # loads the compiler
 
             if len(self._heads) >= _MAX_HEADS:
                 self._heads.clear()
-            steps = make_steps(self._stream, want)
-            self._heads[begin] = _Head(begin, BinaryWalk.of_protobuf(self._stream, self._limits, steps))
+            steps = make_steps(self._layout, want)
+            walk = BinaryWalk.of_protobuf(self._stream, self._limits, self._layout, steps)
+            self._heads[begin] = _Head(begin, walk)
         return self._heads[begin]
 
     def decode_one(self, record: bytes | None, clock_ms: int) -> tuple[Physical, ...] | RejectedRecord:

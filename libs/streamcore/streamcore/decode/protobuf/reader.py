@@ -1,34 +1,43 @@
 """The reference reader of one Protobuf message, byte by byte: slow, with bounded work and memory for any input.
 
 As all readers of Protobuf do, it takes the last value of a field that occurs more than once, merges messages that do,
+takes the member of a oneof that comes last, and the last value of a map's key; it reads repeated numbers packed or not,
 and skips a field with another wire type than its own.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 
 from streamcore.decode.protobuf.schema import ProtoEnum
-from streamcore.decode.protobuf.schema_match import TIMESTAMP_MESSAGE, ReadMessage, ReadValue
+from streamcore.decode.protobuf.schema_match import (
+    ENTRY_KEY,
+    ENTRY_VALUE,
+    FIXED32,
+    FIXED64,
+    PREFIXED,
+    TIMESTAMP_MESSAGE,
+    VARINT,
+    ReadList,
+    ReadMessage,
+    ReadValue,
+)
 from streamcore.decode.reject_codes import RejectCode
 from streamcore.decode.scalar.record import decode_text
-from streamcore.decode.scalar.values import EpochMilliseconds, Number, RecordError
+from streamcore.decode.scalar.values import EpochMilliseconds, Number, ObjectValue, RecordError
 
-VARINT, FIXED64, PREFIXED, FIXED32 = 0, 1, 2, 5
+_BEGIN_GROUP, _END_GROUP = 3, 4
+_WIRE_TYPES = (VARINT, FIXED64, PREFIXED, FIXED32, _BEGIN_GROUP, _END_GROUP)
 _MAX_VARINT_BYTES = 10
+#: The most groups inside of each other, as in Google's libraries.
+_MAX_GROUPS = 100
+_FIXED64 = {"double": "<d", "fixed64": "<Q", "sfixed64": "<q"}
+_FIXED32 = {"float": "<f", "fixed32": "<I", "sfixed32": "<i"}
 #: The most indexes that lead to a message type.
 MAX_INDEXES = 32
 _FIXED64 = {"double": "<d", "fixed64": "<Q", "sfixed64": "<q"}
 _FIXED32 = {"float": "<f", "fixed32": "<I", "sfixed32": "<i"}
-
-
-def wire_type(kind: str | ProtoEnum) -> int:
-    """Return the wire type of a type."""
-    if kind in _FIXED64:
-        return FIXED64
-    if kind in _FIXED32:
-        return FIXED32
-    return PREFIXED if kind in ("string", "bytes", TIMESTAMP_MESSAGE) else VARINT
 
 
 class MessageCursor:
@@ -64,14 +73,30 @@ class MessageCursor:
         """Return the number and the wire type of the field that follows."""
         tag = self.read_varint()
         number, wire = tag >> 3, tag & 7
-        if not 1 <= number < 2**29 or wire not in (VARINT, FIXED64, PREFIXED, FIXED32):
+        if not 1 <= number < 2**29 or wire not in _WIRE_TYPES:
             raise not_protobuf(f"field {number} of wire type {wire} before byte {self.position}")
         return number, wire
 
-    def skip(self, wire: int) -> None:
-        """Skip a value."""
+    def read_inner(self) -> MessageCursor:
+        """Return a cursor of the message that follows its length, and go behind it."""
+        length = self.read_varint()
+        begin = self.position
+        self.read_bytes(length)
+        return MessageCursor(self.data, begin, self.position)
+
+    def skip(self, number: int, wire: int, depth: int = 0) -> None:
+        """Skip the value of a field of this number and wire type. ``depth``: of groups around it."""
         if wire == VARINT:
             self.read_varint()
+        elif wire == _BEGIN_GROUP and depth < _MAX_GROUPS:
+            inner, kind = self.read_tag()
+            while kind != _END_GROUP:
+                self.skip(inner, kind, depth + 1)
+                inner, kind = self.read_tag()
+            if inner != number:
+                raise not_protobuf(f"group {number} ends as {inner} before byte {self.position}")
+        elif wire in (_BEGIN_GROUP, _END_GROUP):
+            raise not_protobuf(f"field {number} of wire type {wire} before byte {self.position}")
         else:
             self.read_bytes(8 if wire == FIXED64 else 4 if wire == FIXED32 else self.read_varint())
 
@@ -87,44 +112,115 @@ def read_indexes(cursor: MessageCursor) -> tuple[int, ...]:
     return tuple(_zigzag(cursor.read_varint()) for _ in range(count)) or (0,)
 
 
+#: The values of a message's fields by number: of a message such a mapping, of a list such values.
+_Found = dict[int, object]
+
+
 def read_message(cursor: MessageCursor, want: ReadMessage, values: dict[str, object]) -> None:
     """Read a message to its end; add the values of the fields in ``want`` by name, for ``convert_values``."""
-    _add_defaults(want, values)
+    found: _Found = {}
+    _merge_message(cursor, want, found)
+    _add_values(want, found, values)
+
+
+def _merge_message(cursor: MessageCursor, want: ReadMessage, found: _Found) -> None:
+    """Read a message to its end into what an earlier one of the same field had."""
     while cursor.position < cursor.end:
         number, wire = cursor.read_tag()
         target = want.inside.get(number)
-        if isinstance(target, ReadMessage) and wire == PREFIXED:
-            read_message(_inner(cursor), target, values)
-        elif isinstance(target, ReadValue) and wire == wire_type(target.kind):
-            values[target.field.name] = _read_value(cursor, target)
+        own = want.others.get(number) if target is None else target.wire
+        if wire == own and number in want.oneofs:
+            for other, name in want.oneofs.items():
+                if other != number and name == want.oneofs[number]:
+                    found.pop(other, None)
+        if isinstance(target, ReadList) and wire in (own, PREFIXED):
+            items = found.setdefault(number, [])
+            assert isinstance(items, list)
+            if wire == own:
+                items.append(_read_item(cursor, target.item))
+            else:
+                packed = cursor.read_inner()
+                while packed.position < packed.end:
+                    items.append(_read_item(packed, target.item))
+        elif wire != own or target is None or isinstance(target, ReadList):
+            cursor.skip(number, wire)
+        elif isinstance(target, ReadMessage) or target.kind == TIMESTAMP_MESSAGE:
+            inner = found.setdefault(number, {})
+            assert isinstance(inner, dict)
+            _merge_message(cursor.read_inner(), target if isinstance(target, ReadMessage) else _TIMESTAMP, inner)
         else:
-            cursor.skip(wire)
+            found[number] = _read_value(cursor, target.kind)
 
 
-def _inner(cursor: MessageCursor) -> MessageCursor:
-    length = cursor.read_varint()
-    begin = cursor.position
-    if length > cursor.end - begin:
-        raise not_protobuf(f"{length} bytes are announced at byte {begin} and {cursor.end - begin} are left")
-    cursor.position += length
-    return MessageCursor(cursor.data, begin, begin + length)
+def _read_item(cursor: MessageCursor, item: ReadValue | ReadMessage) -> object:
+    if isinstance(item, ReadValue) and item.kind != TIMESTAMP_MESSAGE:
+        return _read_value(cursor, item.kind)
+    found: _Found = {}
+    _merge_message(cursor.read_inner(), item if isinstance(item, ReadMessage) else _TIMESTAMP, found)
+    return found
 
 
-def _add_defaults(want: ReadMessage, values: dict[str, object]) -> None:
-    """Add the values of fields without presence that a message does not have; those of earlier messages stay."""
-    for target in want.inside.values():
-        if isinstance(target, ReadValue) and not target.presence:
-            values.setdefault(target.field.name, _default(target.kind))
+#: The fields of a ``google.protobuf.Timestamp``.
+_SECONDS, _NANOS = 1, 2
+_TIMESTAMP = ReadMessage(
+    {_SECONDS: ReadValue("seconds", "int64", presence=True), _NANOS: ReadValue("nanos", "int32", presence=True)}
+)
+
+
+def _add_values(want: ReadMessage, found: Mapping[int, object], values: dict[str, object]) -> None:
+    """Add the values of a message's fields by name, and the defaults of those that have no presence."""
+    for number, target in want.inside.items():
+        value = found.get(number)
+        if isinstance(target, ReadList):
+            assert value is None or isinstance(value, list)
+            items = value or []
+            if isinstance(target.item, ReadMessage) and target.is_map:
+                values[target.name] = _to_map(target.item, items)
+            else:
+                values[target.name] = [_finish(target.item, item) for item in items]
+        elif isinstance(target, ReadMessage) and not target.name:
+            if isinstance(value, dict):
+                _add_values(target, value, values)
+        elif number in found or (isinstance(target, ReadValue) and not target.presence):
+            values[target.name] = _finish(target, value)
+
+
+def _finish(target: ReadValue | ReadMessage, value: object) -> object:
+    """Return a value for ``convert_values``; None stands for the default of its type."""
+    if isinstance(target, ReadMessage):
+        members: dict[str, object] = {}
+        assert value is None or isinstance(value, dict)
+        _add_values(target, value or {}, members)
+        return ObjectValue(tuple(members.items()))
+    if target.kind == TIMESTAMP_MESSAGE:
+        value = value or {}
+        assert isinstance(value, dict)
+        seconds, nanos = (int(value.get(number, 0)) for number in (_SECONDS, _NANOS))
+        return EpochMilliseconds(seconds * 1_000 + nanos // 1_000_000)
+    return _default(target.kind) if value is None else value
+
+
+def _to_map(entry: ReadMessage, items: list[object]) -> ObjectValue:
+    """Return a map of its entries; the last one of a key counts, at the place of the first."""
+    key_of, value_of = entry.inside[ENTRY_KEY], entry.inside[ENTRY_VALUE]
+    assert not isinstance(key_of, ReadList)
+    assert not isinstance(value_of, ReadList)
+    found: dict[str, object] = {}
+    for item in items:
+        assert isinstance(item, dict)
+        key = _finish(key_of, item.get(ENTRY_KEY))
+        name = ("true" if key else "false") if isinstance(key, bool) else str(key)
+        found[name] = _finish(value_of, item.get(ENTRY_VALUE))
+    return ObjectValue(tuple(found.items()))
 
 
 def _default(kind: str | ProtoEnum) -> object:
     if isinstance(kind, ProtoEnum):
-        return kind.values.get(0, "0")
+        return kind.default
     return {"string": "", "bool": False}.get(kind, Number("0"))
 
 
-def _read_value(cursor: MessageCursor, target: ReadValue) -> object:
-    kind = target.kind
+def _read_value(cursor: MessageCursor, kind: str | ProtoEnum) -> object:
     if isinstance(kind, ProtoEnum):
         number = _signed(cursor.read_varint(), 32)
         return kind.values.get(number, str(number))
@@ -134,8 +230,6 @@ def _read_value(cursor: MessageCursor, target: ReadValue) -> object:
         return _number(struct.unpack(_FIXED32[kind], cursor.read_bytes(4))[0])
     if kind == "string":
         return decode_text(cursor.read_bytes(cursor.read_varint()))
-    if kind == TIMESTAMP_MESSAGE:
-        return _read_timestamp(_inner(cursor))
     number = cursor.read_varint()
     match kind:
         case "bool":
@@ -151,20 +245,6 @@ def _read_value(cursor: MessageCursor, target: ReadValue) -> object:
         case "int32":
             return Number(_signed(number, 32))
     return Number(_signed(number, 64))
-
-
-def _read_timestamp(cursor: MessageCursor) -> EpochMilliseconds:
-    """Return a ``google.protobuf.Timestamp`` in epoch milliseconds, rounded down."""
-    seconds, nanos = 0, 0
-    while cursor.position < cursor.end:
-        number, wire = cursor.read_tag()
-        if wire != VARINT or number > 2:
-            cursor.skip(wire)
-        elif number == 1:
-            seconds = _signed(cursor.read_varint(), 64)
-        else:
-            nanos = _signed(cursor.read_varint(), 32)
-    return EpochMilliseconds(seconds * 1_000 + nanos // 1_000_000)
 
 
 def _number(value: float) -> Number:

@@ -19,6 +19,8 @@ SCALARS = frozenset(
         *("fixed32", "fixed64", "sfixed32", "sfixed64", "bool", "string", "bytes"),
     }
 )
+#: The types that keys of maps may have.
+MAP_KEYS = SCALARS - {"double", "float", "bytes"}
 #: Types that every compiler of schemas has.
 _BUILT_IN = """
 syntax = "proto3"; package google.protobuf;
@@ -43,13 +45,21 @@ class ProtoSchemaError(ValueError):
 @dataclass(frozen=True, slots=True)
 class ProtoField:
     """A field of a message. ``type``: a scalar type or the name of another. ``presence``: whether the field may be
-    absent; without it an absent field has the default of its type."""
+    absent; without it an absent field has the default of its type. ``oneof``: the name of the oneof that it is a member
+    of, or empty. ``key``: of a map, the type of the keys, ``type`` being that of the values."""
 
     name: str
     number: int
     type: str
     repeated: bool
     presence: bool
+    oneof: str = ""
+    key: str = ""
+
+    @property
+    def shown(self) -> str:
+        """The type as a schema has it, for messages."""
+        return f"map<{self.key}, {self.type}>" if self.key else f"repeated {self.type}" if self.repeated else self.type
 
 
 @dataclass(slots=True)
@@ -67,6 +77,11 @@ class ProtoEnum:
 
     name: str
     values: Mapping[int, str]
+
+    @property
+    def default(self) -> str:
+        """The name of the value that an absent field has: the first one."""
+        return next(iter(self.values.values()), "0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +167,7 @@ class _Parser:
                 case "service" | "extend":
                     self.skip_block()
                 case "edition" | "import" | "option":
-                    self.skip_statement()
+                    self.implicit = not _presence(self.skip_statement(), default=not self.implicit)
                 case ";":
                     pass
                 case _:
@@ -190,21 +205,27 @@ class _Parser:
         return self.tokens[self.at + 1 : self.at + 2] == ["{"]
 
     def read_oneof(self, message: ProtoMessage) -> None:
-        self.take()
+        name = self.take()
         self.take("{")
         while (word := self.take()) != "}":
             if word == "option":
                 self.skip_statement()
             elif word != ";":
-                self.read_field(message, word, repeated=False, presence=True)
+                self.read_field(message, word, repeated=False, presence=True, oneof=name)
 
-    def read_field(self, message: ProtoMessage, kind: str, *, repeated: bool, presence: bool) -> None:
+    def read_field(self, message: ProtoMessage, kind: str, *, repeated: bool, presence: bool, oneof: str = "") -> None:
         """Read a field from behind its type."""
+        key = ""
         if kind == "group":
             raise ProtoSchemaError("the schema has a group, which is not supported")
         if kind == "map" and self.peek() == "<":
-            while self.take() != ">":
-                pass
+            self.take("<")
+            key = self.take()
+            self.take(",")
+            kind = self.take()
+            self.take(">")
+            if key not in MAP_KEYS:
+                raise ProtoSchemaError(f"the schema has a map with keys of the type {key[:40]!a}")
             repeated = True
         name = self.take()
         self.take("=")
@@ -212,9 +233,9 @@ class _Parser:
         if not 1 <= number <= MAX_NUMBER or number in message.fields:
             raise ProtoSchemaError(f"the schema's message {message.name[:60]!a} has a wrong number {number}")
         if self.peek() == "[":
-            self.skip_options()
+            presence = _presence(self.skip_options(), default=presence)
         self.take(";")
-        message.fields[number] = ProtoField(name, number, kind, repeated, presence)
+        message.fields[number] = ProtoField(name, number, kind, repeated, presence, oneof, key)
 
     def read_number(self) -> int:
         text = self.take()
@@ -250,19 +271,21 @@ class _Parser:
             raise ProtoSchemaError(f"the schema declares the type {kind.name[:60]!a} twice")
         self.types[kind.name] = kind
 
-    def skip_statement(self) -> None:
-        """Skip up to the semicolon; values of options may have braces."""
-        depth = 0
+    def skip_statement(self) -> list[str]:
+        """Skip up to the semicolon, and return what was skipped; values of options may have braces."""
+        begin, depth = self.at, 0
         while (word := self.take()) != ";" or depth:
             depth += (word == "{") - (word == "}")
+        return self.tokens[begin : self.at]
 
-    def skip_options(self) -> None:
-        depth = 0
+    def skip_options(self) -> list[str]:
+        """Skip what is in brackets, and return it."""
+        begin, depth = self.at, 0
         while True:
             word = self.take()
             depth += (word in "[{") - (word in "]}")
             if depth == 0:
-                return
+                return self.tokens[begin : self.at]
 
     def skip_block(self) -> None:
         while self.take() != "{":
@@ -271,3 +294,13 @@ class _Parser:
         while depth:
             word = self.take()
             depth += (word == "{") - (word == "}")
+
+
+def _presence(option: Sequence[str], *, default: bool) -> bool:
+    """Return whether fields have presence, by the option of an edition that says so, or else ``default``."""
+    if "DELIMITED" in option:
+        raise ProtoSchemaError("the schema has messages in the form of groups, which is not supported")
+    for name, value in zip(option, option[2:], strict=False):
+        if name.endswith("field_presence"):
+            return value != "IMPLICIT"
+    return default

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from streamcore.decode.walk import batch, binary_decoder, code_folder, compiler, elements
+from streamcore.decode.walk import arrays, batch, code_folder, compiler, elements, prefixes
+from streamcore.decode.walk.binary import decoder
 
 
 def main() -> None:
     """Compile what the folder lacks, which importing does, and remove the code of older sources."""
     assert batch.walk_batch is not None
     assert elements.split_values is not None
-    assert binary_decoder.BinaryWalk is not None
+    assert arrays.find_repeated is not None
+    assert prefixes.find_prefix is not None
+    assert decoder.BinaryWalk is not None
     code_folder.remove_others()
     made = ", ".join(compiler.compiled_here)
     print(f"{code_folder.folder()}: " + (f"compiled {made}" if made else "nothing to compile"))  # noqa: T201

@@ -57,6 +57,7 @@ def _of_environment() -> Path:
 def _digest() -> str:
     versions = (numba.__version__, llvmlite.__version__, sys.version_info[:2], *target())
     made_of = hashlib.sha256(repr(versions).encode())
-    for source in sorted(Path(__file__).parent.glob("*.py")):
-        made_of.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
+    package = Path(__file__).parent
+    for source in sorted(package.rglob("*.py")):
+        made_of.update(source.relative_to(package).as_posix().encode() + b"\0" + source.read_bytes() + b"\0")
     return made_of.hexdigest()[:16]

@@ -10,8 +10,9 @@ import pyarrow as pa
 
 from streamcore.decode.assembly import physical_schema
 from streamcore.decode.reject_codes import DecodeLimits, ExtraFields
+from streamcore.decode.walk.arrays import Bools
 from streamcore.decode.walk.tree import Int64s
-from streamcore.decode.walk.values import Bools, FieldWalk, StoredTexts, WalkedFields
+from streamcore.decode.walk.values import FieldWalk, WalkedFields
 from streamcore.decode.walk.words import PAD, Bytes
 from streamcore.schema import StreamSchema
 
@@ -30,34 +31,30 @@ class RecordWalk:
     def __init__(self, schema: StreamSchema, zone: ZoneInfo, limits: DecodeLimits, extra_fields: ExtraFields) -> None:
         only_declared = extra_fields is ExtraFields.REJECT
         self._walk = FieldWalk(schema.tree, schema.fields, zone, limits, only_declared=only_declared)
+        self._columns = RecordColumns(schema, limits)
+
+    def decode(self, source: Bytes, starts: Int64s, ends: Int64s, valid: Bools, clock_ms: int) -> WalkedRecords:
+        """Decode the records between these positions of ``source``. ``valid``: those that are not null. ``clock_ms``:
+        the clock of the cut, which limits event times."""
+        if self._walk.has_nested:
+            source = np.concatenate([source, np.zeros(PAD, np.uint8)])
+            source.flags.writeable = False
+        walked = self._walk.walk(source, starts, ends)
+        walked.sure[~valid] = False
+        return self._columns.finish(walked, clock_ms)
+
+
+class RecordColumns:
+    """Makes the columns of the records of one stream out of their walked fields."""
+
+    def __init__(self, schema: StreamSchema, limits: DecodeLimits) -> None:
         self._max_future_ms = limits.max_future_ms
         self._event_time = schema.names.index(schema.event_time) if schema.event_time else None
         self._columns = physical_schema(schema)
 
-    def decode(self, records: pa.LargeBinaryArray, clock_ms: int) -> WalkedRecords:
-        """Decode records. ``clock_ms``: the clock of the cut, which limits event times."""
-        source, offsets = bytes_of(records)
-        if self._walk.has_nested:
-            source = np.concatenate([source, np.zeros(PAD, np.uint8)])
-            source.flags.writeable = False
-        return self._finish(records, self._walk.walk(source, offsets[:-1], offsets[1:]), clock_ms)
-
-    def finish(
-        self,
-        records: pa.LargeBinaryArray,
-        texts: StoredTexts,
-        walked: tuple[Int64s, Int64s, Bytes],
-        sure: Bools,
-        clock_ms: int,
-    ) -> WalkedRecords:
-        """Return the columns of what another walk has found. ``walked``: ``values``, ``lengths`` and ``found`` of
-        ``read_field``."""
-        return self._finish(records, self._walk.finish(texts, *walked, sure), clock_ms)
-
-    def _finish(self, records: pa.LargeBinaryArray, walked: WalkedFields, clock_ms: int) -> WalkedRecords:
+    def finish(self, walked: WalkedFields, clock_ms: int) -> WalkedRecords:
+        """Return the columns of the records that are sure, and not too far ahead of the clock of the cut."""
         sure = walked.sure
-        if records.null_count:
-            sure &= records.is_valid().to_numpy(zero_copy_only=False)
         if self._event_time is not None:
             sure &= walked.values[self._event_time] <= clock_ms + self._max_future_ms
         rows = None if sure.all() else np.flatnonzero(sure)
@@ -68,13 +65,7 @@ class RecordWalk:
 def bytes_of(records: pa.LargeBinaryArray) -> tuple[Bytes, Int64s]:
     """Return the bytes of the records, and where each begins and the last ends."""
     if not len(records):
-        return _read_only(b""), np.zeros(1, np.int64)
+        return np.zeros(0, np.uint8), np.zeros(1, np.int64)
     _, offsets, stored = records.buffers()
     places = np.frombuffer(offsets, np.int64, len(records) + 1, records.offset * np.int64().itemsize)
-    return _read_only(stored or b""), places.copy()
-
-
-def _read_only(stored: bytes | pa.Buffer) -> Bytes:
-    source = np.frombuffer(stored, np.uint8) if len(stored) else np.zeros(0, np.uint8)
-    source.flags.writeable = False
-    return source
+    return np.frombuffer(stored, np.uint8) if stored else np.zeros(0, np.uint8), places.copy()

@@ -13,16 +13,24 @@ from typing import Protocol
 from zoneinfo import ZoneInfo
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from streamcore.columnar.local_timestamps import local_to_utc
 from streamcore.decode.reject_codes import DecodeLimits
+from streamcore.decode.walk.arrays import (
+    Bools,
+    StoredTexts,
+    entries_array,
+    have_repeated_keys,
+    list_array,
+    scalar_array,
+    spread,
+    struct_array,
+)
 from streamcore.decode.walk.batch import walk_batch
 from streamcore.decode.walk.elements import split_values
 from streamcore.decode.walk.fields import ABSENT, LOCAL
 from streamcore.decode.walk.grammar import OPEN_ARRAY, OPEN_OBJECT
-from streamcore.decode.walk.texts import copy_texts
 from streamcore.decode.walk.tree import Int64s, build_nodes
 from streamcore.decode.walk.words import VECTOR, Bytes
 from streamcore.schema import STRING, Field, Kind, Type
@@ -30,16 +38,7 @@ from streamcore.schema.field_paths import PathTree, build_tree
 from streamcore.timestamps import MAX_MS, MIN_MS
 from streamcore.wire.map_entries import VALUE
 
-Bools = npt.NDArray[np.bool_]
 UTC = ZoneInfo("UTC")
-
-
-@dataclass(frozen=True, slots=True)
-class StoredTexts:
-    """Where strings are: in the records, or, if they have escape sequences there, in ``resolved`` without these."""
-
-    source: Bytes
-    resolved: Bytes
 
 
 class ValueReader(Protocol):
@@ -102,27 +101,14 @@ class FieldWalk:
             np.zeros(1, np.int64),
             sure,  # type: ignore[arg-type]
         )
-        return self.finish(StoredTexts(source, resolved), values, lengths, found, sure)
-
-    def finish(self, texts: StoredTexts, values: Int64s, lengths: Int64s, found: Bytes, sure: Bools) -> WalkedFields:
-        """Return the fields of what a walk has found (``read_field``): with local times converted, and nested values
-        read."""
+        texts = StoredTexts(source, resolved)
         walked = WalkedFields([f.type for f in self._fields], texts, values, lengths, found, sure, {})
         for number, field in enumerate(self._fields):
             if field.type.kind is Kind.TIMESTAMP:
-                self._to_utc(values[number], found[number], sure)
+                sure &= to_utc(self._zone, values[number], found[number], sure)
         for number, reader in self._nested.items():
             walked.read_nested(number, reader)
         return walked
-
-    def _to_utc(self, times: Int64s, found: Bytes, sure: Bools) -> None:
-        """Convert local times; leave records with times that are out of range then to the reference."""
-        local = sure & (found == LOCAL)
-        if not local.any():
-            return
-        if self._zone.key != UTC.key:
-            times[local] = local_to_utc(self._zone, times[local])
-        sure &= ~local | ((times >= MIN_MS) & (times <= MAX_MS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +129,7 @@ class WalkedFields:
         starts = self.values[number][present]
         read, column = reader.read(self.texts.source, starts, starts + self.lengths[number][present])
         self.sure[present[~read]] = False
-        self.nested[number] = _spread(column, present, len(self.sure))
+        self.nested[number] = spread(column, present, len(self.sure))
 
     def column(self, number: int, rows: Int64s | None) -> pa.Array:
         """Return the column of a field. ``rows``: those that it has; None for all."""
@@ -152,17 +138,7 @@ class WalkedFields:
         kind = self.types[number].arrow
         values, lengths, found = self.values[number], self.lengths[number], self.found[number]
         values, found = (values.copy(), found) if rows is None else (values[rows], found[rows])
-        count = len(values)
-        present = found != ABSENT
-        validity = None if present.all() else pa.py_buffer(np.packbits(present, bitorder="little"))
-        if pa.types.is_large_string(kind):
-            offsets = np.zeros(count + 1, np.int64)
-            np.cumsum(lengths if rows is None else lengths[rows], out=offsets[1:])
-            target = np.empty(int(offsets[-1]) + VECTOR, np.uint8)
-            copy_texts(self.texts.source, self.texts.resolved, values, offsets, target)
-            return pa.Array.from_buffers(kind, count, [validity, pa.py_buffer(offsets), pa.py_buffer(target)])
-        stored = np.packbits(values.astype(np.bool_), bitorder="little") if pa.types.is_boolean(kind) else values
-        return pa.Array.from_buffers(kind, count, [validity, pa.py_buffer(stored)])
+        return scalar_array(kind, self.texts, values, lengths if rows is None else lengths[rows], found)
 
 
 class ScalarReader:
@@ -189,7 +165,7 @@ class _StructReader:
         walked = self._walk.walk(source, starts, ends)
         walked.lengths[:, ~walked.sure] = 0
         columns = [walked.column(number, None) for number in range(len(walked.types))]
-        return walked.sure, pa.StructArray.from_arrays(columns, fields=[*self._kind])
+        return walked.sure, struct_array(self._kind, columns, np.ones(len(walked.sure), np.uint8))
 
 
 class _ListReader:
@@ -222,13 +198,13 @@ class _ListReader:
         present = np.flatnonzero(~nulls[:count])
         read, items = self._items.read(source, item_starts[present], item_ends[present])
         sure[owners[present[~read]]] = False
-        items = _spread(items, present, count)
+        items = spread(items, present, count)
         if self._keys is not None:
             read, keys = self._keys.read(source, key_starts[:count], key_ends[:count])
             sure[owners[~read]] = False
-            sure[owners[_repeated(keys, owners)]] = False
-            items = pa.StructArray.from_arrays([keys, items], fields=[*self._kind.value_type])
-        return sure, pa.LargeListArray.from_arrays(pa.array(behind), items, type=self._kind)
+            sure[have_repeated_keys(keys, behind)] = False
+            items = entries_array(self._kind, keys, items)
+        return sure, list_array(self._kind, behind, items, np.ones(len(starts), np.uint8))
 
 
 def _reader(kind: Type, zone: ZoneInfo, limits: DecodeLimits) -> ValueReader:
@@ -237,21 +213,15 @@ def _reader(kind: Type, zone: ZoneInfo, limits: DecodeLimits) -> ValueReader:
     return (_StructReader if kind.kind is Kind.STRUCT else ScalarReader)(kind, zone, limits)
 
 
-def _spread(column: pa.Array, rows: Int64s, count: int) -> pa.Array:
-    """Return a column of ``count`` rows that has these values in ``rows`` and is null elsewhere."""
-    if len(rows) == count:
-        return column
-    sources = np.zeros(count, np.int64)
-    sources[rows] = np.arange(len(rows))
-    missing = np.ones(count, np.bool_)
-    missing[rows] = False
-    return column.take(pa.array(sources, mask=missing))
+def to_utc(zone: ZoneInfo, times: Int64s, found: Bytes, sure: Bools | None = None) -> Bools | np.bool_:
+    """Convert the local times among the values of a column; return which values are in the range of times.
 
-
-def _repeated(keys: pa.Array, owners: Int64s) -> Int64s:
-    """Return entries whose key their map has another time."""
-    ids = keys.dictionary_encode().indices.to_numpy(zero_copy_only=False)
-    order = np.lexsort((ids, owners))
-    same = (np.diff(owners[order]) == 0) & (np.diff(ids[order]) == 0)
-    repeated: Int64s = order[1:][same]
-    return repeated
+    ``sure``: only these are looked at.
+    """
+    local = found == LOCAL if sure is None else sure & (found == LOCAL)
+    if not local.any():
+        return np.True_
+    if zone.key != UTC.key:
+        times[local] = local_to_utc(zone, times[local])
+    in_range: Bools = ~local | ((times >= MIN_MS) & (times <= MAX_MS))
+    return in_range

@@ -16,6 +16,7 @@ from streamcore.decode.walk.decoder import RecordWalk
 from streamcore.schema import StreamSchema
 from streamcore.timestamps import load_zone
 from tests.harness.decode.hostile_json import random_double, random_number
+from tests.harness.decode.walk_answers import walk_records
 
 COUNT = 20_000
 
@@ -24,7 +25,7 @@ def read(kind: str, texts: Sequence[str]) -> list[object]:
     """Return the value of each number; None where the walk is not sure."""
     document = {"name": "t", "event_time": "at", "keys": [[]], "fields": {"at": "timestamp not null", "x": kind}}
     walk = RecordWalk(StreamSchema.parse(document), load_zone("UTC"), DecodeLimits(), ExtraFields.REJECT)
-    walked = walk.decode(pa.array([b'{"at":1,"x":%b}' % text.encode() for text in texts], pa.large_binary()), 1)
+    walked = walk_records(walk, pa.array([b'{"at":1,"x":%b}' % text.encode() for text in texts], pa.large_binary()))
     values = iter(walked.columns["x"].to_pylist())
     return [next(values) if sure else None for sure in walked.sure]
 

@@ -18,7 +18,7 @@ from streamcore.decode.scalar.record import RejectedRecord
 from streamcore.decode.walk.decoder import RecordWalk
 from streamcore.timestamps import load_zone
 from tests.harness.decode.hostile_json import STREAMS, make_records
-from tests.harness.decode.walk_answers import CLOCK_MS, LIMITS, all_answers, digest, walk_answers
+from tests.harness.decode.walk_answers import CLOCK_MS, LIMITS, all_answers, digest, walk_answers, walk_records
 
 #: Of each stream, for each odds; ``make nightly`` has more.
 COUNT = int(os.environ.get("HEADGATE_JSON_RECORDS", "700"))
@@ -73,7 +73,7 @@ def test_the_bytes_behind_a_null_are_not_read() -> None:
     offsets, valid = pa.py_buffer(np.array([0, len(record), 2 * len(record)], np.int64)), pa.py_buffer(b"\x01")
     records = pa.Array.from_buffers(pa.large_binary(), 2, [valid, offsets, pa.py_buffer(record * 2)])
     walk = RecordWalk(STREAMS["flat"], load_zone("UTC"), LIMITS, ExtraFields.REJECT)
-    assert walk.decode(records, CLOCK_MS).sure.tolist() == [True, False]
+    assert walk_records(walk, records).sure.tolist() == [True, False]
 
 
 def test_columns_keep_only_their_own_values_in_memory() -> None:
@@ -81,7 +81,7 @@ def test_columns_keep_only_their_own_values_in_memory() -> None:
     schema = STREAMS["flat"]
     records = [b'{"id":"a","ts":1,"s":"%s"}' % text.encode() if i % 100 == 0 else b"{}" * 500 for i in range(1_000)]
     walk = RecordWalk(schema, load_zone("UTC"), LIMITS, ExtraFields.REJECT)
-    columns = walk.decode(pa.array(records, pa.large_binary()), CLOCK_MS).columns
+    columns = walk_records(walk, pa.array(records, pa.large_binary())).columns
     assert columns["s"].to_pylist() == [text] * 10
     held = sum(buffer.size for column in columns.columns for buffer in column.chunk(0).buffers() if buffer)
     assert held < 4_000

@@ -7,28 +7,41 @@ from __future__ import annotations
 
 from typing import Final
 
+from streamcore.decode.walk.binary.steps import AS_DECIMAL, AS_DOUBLE, AS_IT_IS, AS_LOCAL, AS_TIME
 from streamcore.decode.walk.compiler import compiled, inlined
 from streamcore.decode.walk.fields import LOCAL, PRESENT
 from streamcore.decode.walk.grammar import INVALID, skip_utf8
 from streamcore.decode.walk.numbers import _POWERS_OF_TEN as POWERS_OF_TEN
 from streamcore.decode.walk.numbers import read_decimal
-from streamcore.decode.walk.steps import AS_DECIMAL, AS_DOUBLE, AS_IT_IS, AS_LOCAL, AS_TIME
+from streamcore.decode.walk.texts import copy_bytes
 from streamcore.decode.walk.times import LOCAL_TIME, NO_TIME, read_time
-from streamcore.decode.walk.words import Bytes, byte, eight_bytes, shift_left, shift_right
+from streamcore.decode.walk.words import Bytes, byte, eight_bytes, lowest_bit, shift_left, shift_right
 from streamcore.timestamps import MAX_MS, MIN_MS
 
-#: Beside those of ``fields``: a whole number and a float that become doubles, and a default that is no value.
-WHOLE_DOUBLE, FLOAT_BITS, NO_DEFAULT = 3, 4, 5
+#: What a walk says of a record: the reference decides, it is read, or a level has not enough room.
+UNSURE, SURE, OUT_OF_ROOM = range(3)
+#: Beside those of ``fields``: a whole number and a float that become doubles.
+WHOLE_DOUBLE, FLOAT_BITS = 3, 4
 #: Texts of numbers and times with more bytes are left to the reference.
 MAX_SHORT_TEXT: Final = 60
 _NOT_ASCII: Final = -0x7F7F7F7F7F7F7F80
 _DAY_MS: Final = 86_400_000
 
 
-@inlined
-def read_varint(data: Bytes, at: int, end: int) -> tuple[int, int]:
-    """Return the position behind a variable-length number, and its 64 bits."""
+@compiled
+def read_long_varint(data: Bytes, at: int, end: int) -> tuple[int, int]:
+    """Do as ``read_varint``, for numbers of two and more bytes."""
     number = 0
+    if at + 8 <= end:
+        word = eight_bytes(data, at)
+        ends = ~word & _NOT_ASCII
+        if ends != 0:  # it has at most eight bytes: take seven bits of each together
+            last = lowest_bit(ends)
+            word &= shift_right(-1, 63 - last) & ~_NOT_ASCII
+            word = (word & 0x007F007F007F007F) | shift_right(word & 0x7F007F007F007F00, 1)
+            word = (word & 0x00003FFF00003FFF) | shift_right(word & 0x3FFF00003FFF0000, 2)
+            word = (word & 0x000000000FFFFFFF) | shift_right(word & 0x0FFFFFFF00000000, 4)
+            return at + (last >> 3) + 1, word
     for i in range(10):
         if at >= end:
             return INVALID, 0
@@ -41,6 +54,16 @@ def read_varint(data: Bytes, at: int, end: int) -> tuple[int, int]:
 
 
 @inlined
+def read_varint(data: Bytes, at: int, end: int) -> tuple[int, int]:
+    """Return the position behind a variable-length number, and its 64 bits."""
+    if at < end:
+        char = byte(data, at)
+        if char < 0x80:
+            return at + 1, char
+    return read_long_varint(data, at, end)
+
+
+@inlined
 def unzigzag(number: int) -> int:
     """Return the number that a zigzag number stands for."""
     return shift_right(number, 1) ^ -(number & 1)
@@ -49,21 +72,33 @@ def unzigzag(number: int) -> int:
 @inlined
 def read_fixed(data: Bytes, at: int, count: int) -> int:
     """Return ``count`` bytes, the first one lowest."""
+    if count == 8:
+        return eight_bytes(data, at)
     number = 0
     for i in range(count):
         number |= shift_left(byte(data, at + i), 8 * i)
     return number
 
 
-@inlined
-def read_unscaled(data: Bytes, at: int, count: int) -> int:
-    """Return a number of 1 to 8 bytes in two's complement, the first byte highest."""
+@compiled
+def read_unscaled(data: Bytes, at: int, count: int) -> tuple[int, int]:
+    """Return ``PRESENT`` or ``INVALID``, and a number in two's complement, the first byte highest, if it has at most 64
+    bits."""
+    if count < 1:
+        return INVALID, 0
+    first = at
+    at += max(count - 8, 0)
+    behind = first + count
     number = byte(data, at)
     if number >= 0x80:
         number -= 0x100
-    for i in range(1, count):
-        number = shift_left(number, 8) | byte(data, at + i)
-    return number
+    sign = 0xFF if number < 0 else 0
+    for i in range(first, at):
+        if byte(data, i) != sign:
+            return INVALID, 0
+    for i in range(at + 1, behind):
+        number = shift_left(number, 8) | byte(data, i)
+    return PRESENT, number
 
 
 @inlined
@@ -95,6 +130,20 @@ def is_utf8(data: Bytes, at: int, end: int) -> bool:
     return True
 
 
+@inlined
+def is_text(data: Bytes, at: int, end: int) -> bool:
+    """Do as ``is_utf8``, quickly for ASCII."""
+    while at + 8 <= end:
+        if eight_bytes(data, at) & _NOT_ASCII != 0:
+            return is_utf8(data, at, end)
+        at += 8
+    if at == end:
+        return True
+    if at + 8 <= len(data) and eight_bytes(data, at) & _NOT_ASCII & (shift_left(1, 8 * (end - at)) - 1) == 0:
+        return True
+    return is_utf8(data, at, end)
+
+
 @compiled
 def rescale(units: int, from_scale: int, precision: int, scale: int) -> tuple[int, int]:
     """Return ``PRESENT`` or ``INVALID``, and the unscaled value at another scale."""
@@ -117,11 +166,17 @@ def rescale(units: int, from_scale: int, precision: int, scale: int) -> tuple[in
     return PRESENT, units
 
 
-@compiled
+@inlined
 def convert_whole(conversion: int, number: int, p: int, q: int, r: int) -> tuple[int, int]:
     """Return the state and the value of a whole number; the state may be ``INVALID``."""
     if conversion == AS_IT_IS:
         return PRESENT, number
+    return convert_number(conversion, number, p, q, r)
+
+
+@compiled
+def convert_number(conversion: int, number: int, p: int, q: int, r: int) -> tuple[int, int]:
+    """Do as ``convert_whole``, for a value that is not the number itself."""
     if conversion == AS_DOUBLE:
         return WHOLE_DOUBLE, number
     if conversion == AS_DECIMAL:
@@ -134,16 +189,23 @@ def convert_whole(conversion: int, number: int, p: int, q: int, r: int) -> tuple
     return (PRESENT, millis) if MIN_MS <= millis <= MAX_MS else (INVALID, 0)
 
 
-@compiled
+@inlined
 def convert_text(conversion: int, data: Bytes, at: int, end: int, scratch: Bytes, q: int, r: int) -> tuple[int, int]:
     """Return the state and the value of a text: its position, or the number or the time that it is."""
     if conversion == AS_IT_IS:
-        return (PRESENT, at) if is_utf8(data, at, end) else (INVALID, 0)
+        return (PRESENT, at) if is_text(data, at, end) else (INVALID, 0)
+    return convert_short_text(conversion, data, at, end, scratch, q, r)
+
+
+@compiled
+def convert_short_text(
+    conversion: int, data: Bytes, at: int, end: int, scratch: Bytes, q: int, r: int
+) -> tuple[int, int]:
+    """Return the state and the value of a text that is a number or a time."""
     count = end - at
     if count == 0 or count > MAX_SHORT_TEXT:
         return INVALID, 0
-    for i in range(count):
-        scratch[i] = byte(data, at + i)
+    copy_bytes(data, at, scratch, 0, count)
     scratch[count] = 0
     if conversion == AS_DECIMAL:
         behind, value = read_decimal(scratch, 0, q, r)
